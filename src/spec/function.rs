@@ -1,0 +1,299 @@
+//! What the table says about a function, as data: derived from [`crate::functions`], for everything that
+//! walks the table at run time.
+
+use crate::results::Result;
+
+/// The library in which a function really lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Library {
+    /// The driver.
+    Cuda,
+    /// The management library.
+    Nvml,
+    /// The runtime.
+    Cudart,
+}
+
+impl Library {
+    /// The name by which programs load it.
+    pub fn soname(self) -> &'static str {
+        match self {
+            Library::Cuda => "libcuda.so.1",
+            Library::Nvml => "libnvidia-ml.so.1",
+            Library::Cudart => "libcudart.so",
+        }
+    }
+}
+
+/// A family of functions: `@peer` in a trace set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Group {
+    /// Peer access between devices.
+    Peer,
+    /// Legacy IPC, memory and events.
+    Ipc,
+    /// Legacy IPC of memory.
+    IpcMem,
+    /// Legacy IPC of events.
+    IpcEvent,
+    /// Look-ups of functions.
+    Lookup,
+    /// Calls that give something away.
+    Export,
+    /// Calls that take in something of another process.
+    Open,
+    /// Calls that switch access on.
+    Enable,
+    /// Calls that give something back.
+    Release,
+}
+
+impl Group {
+    /// All groups, with the name that follows the `@`.
+    pub const ALL: &'static [(Group, &'static str, &'static str)] = &[
+        (Group::Peer, "peer", "peer access between devices"),
+        (Group::Ipc, "ipc", "legacy IPC, memory and events"),
+        (Group::IpcMem, "ipc-mem", "legacy IPC of memory"),
+        (Group::IpcEvent, "ipc-event", "legacy IPC of events"),
+        (Group::Lookup, "lookup", "look-ups of functions"),
+        (Group::Export, "export", "calls that export memory or an event"),
+        (Group::Open, "open", "calls that open what another process exported"),
+        (Group::Enable, "enable", "calls that switch access on"),
+        (Group::Release, "release", "calls that close or disable"),
+    ];
+
+    /// The name that follows the `@`.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(group, ..)| *group == self).map_or("", |(_, name, _)| name)
+    }
+}
+
+/// How far the simulated driver's answers for a function are known to be a real driver's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fidelity {
+    /// Recorded on a real driver, and compared with the recording by the conformance cases.
+    Recorded,
+    /// As the documentation says; nobody compared.
+    Documented,
+    /// What we think a driver does where the documentation is silent.
+    Inferred,
+    /// Not done: answers CUDA_ERROR_NOT_SUPPORTED.
+    Unsupported,
+}
+
+impl Fidelity {
+    /// The word of `cupeer list functions`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fidelity::Recorded => "recorded",
+            Fidelity::Documented => "documented",
+            Fidelity::Inferred => "inferred",
+            Fidelity::Unsupported => "unsupported",
+        }
+    }
+}
+
+/// Which way an argument goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// Read by the function.
+    In,
+    /// Written by the function.
+    Out,
+    /// Read and written.
+    InOut,
+    /// A NUL-terminated text that is read.
+    String,
+}
+
+/// One argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArgSpec {
+    /// Its name in the header.
+    pub name: &'static str,
+    /// Which way it goes.
+    pub direction: Direction,
+    /// Its type, as Rust spells it.
+    pub type_name: &'static str,
+    /// The argument that holds the number of elements, where this is an array.
+    pub count: Option<&'static str>,
+}
+
+impl ArgSpec {
+    /// Its type as C spells it.
+    pub fn c_type(&self) -> String {
+        // How rustc spaces the tokens of a type is not promised.
+        let words: Vec<&str> = self.type_name.split([' ', '*', ':']).filter(|w| !w.is_empty()).collect();
+        let pointer = if self.type_name.starts_with('*') { " *" } else { "" };
+        let constant = if words.first() == Some(&"const") { "const " } else { "" };
+        let plain = match words.last().copied().unwrap_or_default() {
+            "i32" => "int",
+            "u32" | "IpcMemFlags" => "unsigned int",
+            "u64" | "ProcAddressFlags" => "cuuint64_t",
+            "usize" => "size_t",
+            "c_char" => "char",
+            "FunctionPointer" => "void *",
+            other => other,
+        };
+        format!("{constant}{plain}{pointer}").replace("* *", "**")
+    }
+}
+
+/// One entry of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FnSpec {
+    /// The exported name.
+    pub name: &'static str,
+    /// One sentence: what it does.
+    pub doc: &'static str,
+    /// Where it really lives.
+    pub library: Library,
+    /// The name that `cuGetProcAddress` is asked for.
+    pub lookup: &'static str,
+    /// The first version for which that finds it.
+    pub since: u32,
+    /// Its families.
+    pub groups: &'static [Group],
+    /// The output that holds a function pointer.
+    pub hands_out: Option<&'static str>,
+    /// Its arguments in order.
+    pub args: &'static [ArgSpec],
+    /// Its documented results.
+    pub results: &'static [Result],
+    /// How far the simulated driver is known to answer as a real one.
+    pub simulated: Fidelity,
+}
+
+impl FnSpec {
+    /// Whether the function belongs to a family.
+    pub fn is_in(&self, group: Group) -> bool {
+        self.groups.contains(&group)
+    }
+}
+
+macro_rules! direction {
+    (in) => {
+        Direction::In
+    };
+    (out) => {
+        Direction::Out
+    };
+    (inout) => {
+        Direction::InOut
+    };
+    (string) => {
+        Direction::String
+    };
+}
+
+macro_rules! optional {
+    () => {
+        None
+    };
+    ($name:ident) => {
+        Some(stringify!($name))
+    };
+}
+
+macro_rules! derive_specs {
+    ($(
+        #[doc = $doc:literal]
+        fn $name:ident(
+            $($dir:ident $([$count:ident])? $arg:ident: $type:ty,)*
+        ) -> $ret:ty {
+            library: $library:ident, lookup: $lookup:literal since $since:literal, groups: [$($group:ident),*],
+            $(hands_out: $handed:ident,)?
+            results: [$($result:ident),* $(,)?],
+            simulated: $fidelity:ident,
+        }
+    )*) => {
+        /// The number of a function of the table; an index into [`FUNCTIONS`].
+        #[allow(non_camel_case_types, missing_docs)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u16)]
+        pub enum FnId { $($name,)* }
+
+        /// The table as data, in the order of [`FnId`].
+        pub static FUNCTIONS: &[FnSpec] = &[$(FnSpec {
+            name: stringify!($name),
+            doc: $doc.trim_ascii(),
+            library: Library::$library,
+            lookup: $lookup,
+            since: $since,
+            groups: &[$(Group::$group),*],
+            hands_out: optional!($($handed)?),
+            args: &[$(ArgSpec {
+                name: stringify!($arg),
+                direction: direction!($dir),
+                type_name: stringify!($type),
+                count: optional!($($count)?),
+            },)*],
+            results: &[$(Result::$result),*],
+            simulated: Fidelity::$fidelity,
+        },)*];
+
+        /// How many functions the table has.
+        pub const FUNCTION_COUNT: usize = [$(stringify!($name)),*].len();
+    };
+}
+crate::intercepted_functions!(derive_specs);
+
+impl FnId {
+    /// The entry of this function.
+    pub fn spec(self) -> &'static FnSpec {
+        &FUNCTIONS[self as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        for (i, f) in FUNCTIONS.iter().enumerate() {
+            assert!(FUNCTIONS[i + 1..].iter().all(|g| g.name != f.name), "{} stands twice", f.name);
+        }
+    }
+
+    #[test]
+    fn versions_of_one_name_differ_and_rise() {
+        for (i, f) in FUNCTIONS.iter().enumerate() {
+            for g in FUNCTIONS[i + 1..].iter().filter(|g| g.lookup == f.lookup) {
+                assert!(g.since > f.since, "{} and {} are looked up alike", f.name, g.name);
+            }
+        }
+    }
+
+    #[test]
+    fn success_is_documented_first_and_no_result_twice() {
+        for f in FUNCTIONS {
+            assert_eq!(f.results[0], Result::SUCCESS, "{}", f.name);
+            for (i, r) in f.results.iter().enumerate() {
+                assert!(!f.results[i + 1..].contains(r), "{}: {r:?} stands twice", f.name);
+            }
+        }
+    }
+
+    #[test]
+    fn types_read_as_in_c() {
+        let types: Vec<String> = FnId::cuGetProcAddress.spec().args.iter().map(ArgSpec::c_type).collect();
+        assert_eq!(types, ["const char *", "void **", "int", "cuuint64_t"]);
+    }
+
+    #[test]
+    fn names_belong_to_arguments() {
+        for f in FUNCTIONS {
+            let is_arg = |name: &str| f.args.iter().any(|a| a.name == name);
+            assert!(f.args.iter().filter_map(|a| a.count).all(is_arg), "{}", f.name);
+            assert!(f.hands_out.iter().all(|name| is_arg(name)), "{}", f.name);
+        }
+    }
+
+    #[test]
+    fn every_function_is_documented_and_in_a_group() {
+        for f in FUNCTIONS {
+            assert!(f.doc.ends_with('.') && !f.groups.is_empty(), "{}", f.name);
+        }
+    }
+}

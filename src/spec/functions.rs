@@ -1,0 +1,175 @@
+//! **The table**: every function that cupeer intercepts, once.
+//!
+//! What belongs here: what the exports, the look-up, the formatter, the simulated driver, the
+//! documentation and the tests need to know about a function. All of them derive from this macro; none of
+//! them may name a function a second time. What does not belong here: behaviour.
+//!
+//! # How to add a function
+//!
+//! 1. Write one entry below, with argument names and order as in cuda.h (nvml.h, cuda_runtime_api.h).
+//! 2. Build: the compiler asks for each argument type that [`crate::value`] cannot print yet, and for the
+//!    simulated driver's answer (`src/sim/api`).
+//! 3. Add its answers to the conformance cases in `tests/conformance`, and an entry in CHANGELOG.md.
+//!
+//! # The form of an entry
+//!
+//! - The doc comment is the sentence of `cupeer explain`.
+//! - `in`, `out` and `inout` say which way an argument goes. `out[count]` and `in[count]` are arrays with
+//!   as many elements as the argument `count` says; `string` is a NUL-terminated text.
+//! - `library` names where the real function lives; `lookup "cuX" since V` is the name under which
+//!   `cuGetProcAddress` finds it, and the first version (1000 * major + 10 * minor) for which it does.
+//! - `hands_out` names an output that holds a function pointer, which is replaced by ours where the
+//!   function behind it is in this table.
+//! - `results` are the documented ones, SUCCESS first. What a driver answers beyond them is recorded in
+//!   `tests/conformance`; keep both apart.
+//! - `simulated` says how far the simulated driver's answers are known: [`crate::function::Fidelity`].
+
+/// Hands every entry of the table to the macro `$callback`.
+#[macro_export]
+macro_rules! intercepted_functions {
+    ($callback:path) => { $callback! {
+
+/// Says whether contexts on one device can access memory of another device directly.
+fn cuDeviceCanAccessPeer(
+    out canAccessPeer: *mut i32,
+    in dev: $crate::abi::CUdevice,
+    in peerDev: $crate::abi::CUdevice,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuDeviceCanAccessPeer" since 4000, groups: [Peer],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE],
+    simulated: Recorded,
+}
+
+/// Asks for an attribute of the link between two devices.
+fn cuDeviceGetP2PAttribute(
+    out value: *mut i32,
+    in attrib: $crate::abi::CUdevice_P2PAttribute,
+    in srcDevice: $crate::abi::CUdevice,
+    in dstDevice: $crate::abi::CUdevice,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuDeviceGetP2PAttribute" since 8000, groups: [Peer],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_VALUE],
+    simulated: Recorded,
+}
+
+/// Asks which atomic operations the link between two devices carries out natively.
+fn cuDeviceGetP2PAtomicCapabilities(
+    out[count] capabilities: *mut u32,
+    in[count] operations: *const $crate::abi::CUatomicOperation,
+    in count: u32,
+    in srcDevice: $crate::abi::CUdevice,
+    in dstDevice: $crate::abi::CUdevice,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuDeviceGetP2PAtomicCapabilities" since 13000, groups: [Peer],
+    results: [SUCCESS, INVALID_DEVICE, INVALID_VALUE],
+    simulated: Recorded,
+}
+
+/// Lets the current context access all allocations of a peer context, in this one direction.
+fn cuCtxEnablePeerAccess(
+    in peerContext: $crate::abi::CUcontext,
+    in Flags: u32,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuCtxEnablePeerAccess" since 4000, groups: [Peer, Enable],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, PEER_ACCESS_ALREADY_ENABLED, TOO_MANY_PEERS,
+              INVALID_CONTEXT, PEER_ACCESS_UNSUPPORTED, INVALID_VALUE],
+    simulated: Recorded,
+}
+
+/// Takes back the access that cuCtxEnablePeerAccess gave.
+fn cuCtxDisablePeerAccess(
+    in peerContext: $crate::abi::CUcontext,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuCtxDisablePeerAccess" since 4000, groups: [Peer, Release],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, PEER_ACCESS_NOT_ENABLED, INVALID_CONTEXT],
+    simulated: Recorded,
+}
+
+/// Makes a handle of an allocation, for another process to open.
+fn cuIpcGetMemHandle(
+    out pHandle: *mut $crate::abi::CUipcMemHandle,
+    in dptr: $crate::abi::CUdeviceptr,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuIpcGetMemHandle" since 4010, groups: [Ipc, IpcMem, Export],
+    results: [SUCCESS, INVALID_HANDLE, INVALID_CONTEXT, OUT_OF_MEMORY, MAP_FAILED, INVALID_VALUE],
+    simulated: Recorded,
+}
+
+/// Maps an allocation of another process (the entry point of CUDA 4.1 to 10.2).
+fn cuIpcOpenMemHandle(
+    out pdptr: *mut $crate::abi::CUdeviceptr,
+    in handle: $crate::abi::CUipcMemHandle,
+    in Flags: $crate::abi::IpcMemFlags,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuIpcOpenMemHandle" since 4010, groups: [Ipc, IpcMem, Open],
+    results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, TOO_MANY_PEERS, INVALID_VALUE],
+    simulated: Recorded,
+}
+
+/// Maps an allocation of another process.
+fn cuIpcOpenMemHandle_v2(
+    out pdptr: *mut $crate::abi::CUdeviceptr,
+    in handle: $crate::abi::CUipcMemHandle,
+    in Flags: $crate::abi::IpcMemFlags,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuIpcOpenMemHandle" since 11000, groups: [Ipc, IpcMem, Open],
+    results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, TOO_MANY_PEERS, INVALID_VALUE],
+    simulated: Recorded,
+}
+
+/// Gives up one reference to a mapping; the last one unmaps it.
+fn cuIpcCloseMemHandle(
+    in dptr: $crate::abi::CUdeviceptr,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuIpcCloseMemHandle" since 4010, groups: [Ipc, IpcMem, Release],
+    results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, INVALID_VALUE],
+    simulated: Recorded,
+}
+
+/// Makes a handle of an event, for another process to open.
+fn cuIpcGetEventHandle(
+    out pHandle: *mut $crate::abi::CUipcEventHandle,
+    in event: $crate::abi::CUevent,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuIpcGetEventHandle" since 4010, groups: [Ipc, IpcEvent, Export],
+    results: [SUCCESS, INVALID_HANDLE, OUT_OF_MEMORY, MAP_FAILED, INVALID_VALUE],
+    simulated: Recorded,
+}
+
+/// Opens an event of another process; cuEventDestroy closes it.
+fn cuIpcOpenEventHandle(
+    out phEvent: *mut $crate::abi::CUevent,
+    in handle: $crate::abi::CUipcEventHandle,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuIpcOpenEventHandle" since 4010, groups: [Ipc, IpcEvent, Open],
+    results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, PEER_ACCESS_UNSUPPORTED, INVALID_HANDLE, INVALID_VALUE],
+    simulated: Recorded,
+}
+
+/// Finds a driver function by name and version (the form of CUDA 11.3 to 11.8).
+fn cuGetProcAddress(
+    string symbol: *const core::ffi::c_char,
+    out pfn: *mut $crate::abi::FunctionPointer,
+    in cudaVersion: i32,
+    in flags: $crate::abi::ProcAddressFlags,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuGetProcAddress" since 11030, groups: [Lookup], hands_out: pfn,
+    results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
+    simulated: Recorded,
+}
+
+/// Finds a driver function by name and version, and says why where there is none.
+fn cuGetProcAddress_v2(
+    string symbol: *const core::ffi::c_char,
+    out pfn: *mut $crate::abi::FunctionPointer,
+    in cudaVersion: i32,
+    in flags: $crate::abi::ProcAddressFlags,
+    out symbolStatus: *mut $crate::abi::CUdriverProcAddressQueryResult,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuGetProcAddress" since 12000, groups: [Lookup], hands_out: pfn,
+    results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
+    simulated: Recorded,
+}
+
+    } };
+}

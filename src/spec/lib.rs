@@ -1,0 +1,11 @@
+//! What cupeer knows of the driver: the table of functions, the result codes, the names and words that
+//! the preload library, the simulated driver and the command share. No dependencies, no effects.
+
+pub mod abi;
+pub mod env;
+pub mod function;
+pub mod functions;
+pub mod names;
+pub mod results;
+pub mod selector;
+pub mod value;

@@ -1,0 +1,162 @@
+//! The words that choose functions: `cuIpcOpenMemHandle*,@peer,^cuDeviceCanAccessPeer`.
+//!
+//! Read from left to right. A set that begins with a negation starts from all functions.
+
+use crate::function::{FUNCTION_COUNT, FUNCTIONS, Group};
+use crate::names::nearest;
+use core::fmt;
+
+/// A set of functions of the table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FunctionSet([bool; FUNCTION_COUNT]);
+
+/// What is wrong with a set, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SelectorError {
+    /// The column, from 1, of the first byte that is wrong.
+    pub column: usize,
+    /// The sentence.
+    pub message: String,
+}
+
+impl fmt::Display for SelectorError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "column {}: {}", self.column, self.message)
+    }
+}
+
+impl FunctionSet {
+    /// What is logged where nobody chose: all but the look-ups, of which a program that uses the CUDA
+    /// runtime makes several hundred at its start.
+    pub const DEFAULT: &'static str = "^@lookup";
+
+    /// All functions, or none.
+    pub fn all(present: bool) -> Self {
+        FunctionSet([present; FUNCTION_COUNT])
+    }
+
+    /// Whether a function is in the set, by its index in the table.
+    #[inline]
+    pub fn contains(&self, index: usize) -> bool {
+        self.0.get(index).copied().unwrap_or(false)
+    }
+
+    /// Reads a set.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        let mut set = FunctionSet::all(text.starts_with('^'));
+        let mut column = 1;
+        for item in text.split(',') {
+            let (name, present) = match item.strip_prefix('^') {
+                Some(name) => (name, false),
+                None => (item, true),
+            };
+            let chosen = choose(name)
+                .map_err(|message| SelectorError { column: column + item.len() - name.len(), message })?;
+            for (member, _) in set.0.iter_mut().zip(chosen).filter(|(_, chosen)| *chosen) {
+                *member = present;
+            }
+            column += item.len() + 1;
+        }
+        Ok(set)
+    }
+}
+
+/// The functions that one item names.
+fn choose(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
+    let mut chosen = [false; FUNCTION_COUNT];
+    if name.is_empty() {
+        return Err("a function, a pattern or a @group is missing here".into());
+    }
+    if name == "all" || name == "none" {
+        return Ok([name == "all"; FUNCTION_COUNT]);
+    }
+    if let Some(group) = name.strip_prefix('@') {
+        let Some((group, ..)) = Group::ALL.iter().find(|(_, known, _)| *known == group) else {
+            let names: Vec<String> = Group::ALL.iter().map(|(_, n, _)| format!("@{n}")).collect();
+            return Err(format!("there is no group '@{group}'; there are {}", names.join(", ")));
+        };
+        for (member, function) in chosen.iter_mut().zip(FUNCTIONS) {
+            *member = function.is_in(*group);
+        }
+        return Ok(chosen);
+    }
+    for (member, function) in chosen.iter_mut().zip(FUNCTIONS) {
+        *member = matches(name.as_bytes(), function.name.as_bytes());
+    }
+    if chosen.contains(&true) {
+        return Ok(chosen);
+    }
+    let hint = match nearest(name, FUNCTIONS.iter().map(|f| f.name)) {
+        Some(meant) => format!("did you mean '{meant}'?"),
+        None => "'cupeer list functions' has them all".into(),
+    };
+    Err(format!("no function is named '{name}'; {hint}"))
+}
+
+/// Whether a name matches a pattern in which `*` stands for any bytes and `?` for one.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    match (pattern, name) {
+        ([], []) => true,
+        ([b'*', rest @ ..], _) => matches(rest, name) || (!name.is_empty() && matches(pattern, &name[1..])),
+        ([b'?', rest @ ..], [_, name @ ..]) => matches(rest, name),
+        ([p, rest @ ..], [n, name @ ..]) => p == n && matches(rest, name),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<&'static str> {
+        let set = FunctionSet::parse(text).unwrap();
+        FUNCTIONS.iter().enumerate().filter(|(i, _)| set.contains(*i)).map(|(_, f)| f.name).collect()
+    }
+
+    #[test]
+    fn names_globs_groups_and_negations() {
+        assert_eq!(names("cuIpcOpenMemHandle"), ["cuIpcOpenMemHandle"]);
+        assert_eq!(names("cuIpcOpenMemHandle*"), ["cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"]);
+        assert_eq!(names("@ipc-event"), ["cuIpcGetEventHandle", "cuIpcOpenEventHandle"]);
+        assert_eq!(names("@ipc-event,^*Open*"), ["cuIpcGetEventHandle"]);
+        assert_eq!(names("all").len(), FUNCTIONS.len());
+        assert_eq!(names("none"), [""; 0]);
+        assert_eq!(names(FunctionSet::DEFAULT).len(), FUNCTIONS.len() - names("@lookup").len());
+    }
+
+    #[test]
+    fn errors_name_the_column_and_what_was_meant() {
+        for (text, error) in [
+            ("", "column 1: a function, a pattern or a @group is missing here"),
+            ("@ipc,,@peer", "column 6: a function, a pattern or a @group is missing here"),
+            ("@ipc,^", "column 7: a function, a pattern or a @group is missing here"),
+            ("cuIpcOpenMemHandel", "column 1: no function is named 'cuIpcOpenMemHandel'; did you mean"),
+            ("@ipc,^@pier", "column 7: there is no group '@pier'; there are @peer, @ipc,"),
+            ("cuIpc Open", "column 1: no function is named 'cuIpc Open'; "),
+        ] {
+            let got = FunctionSet::parse(text).unwrap_err().to_string();
+            assert!(got.starts_with(error), "{text}: {got}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_read_or_refused_within_itself(text in "[ -~]{0,40}") {
+            if let Err(error) = FunctionSet::parse(&text) {
+                assert!(error.column >= 1 && error.column <= text.len() + 1);
+            }
+        }
+
+        #[test]
+        fn a_negation_takes_away_what_its_item_adds(a in "[a-zA-Z*?]{1,6}", b in "[a-zA-Z*?]{1,6}") {
+            if let (Ok(both), Ok(less)) =
+                (FunctionSet::parse(&a), FunctionSet::parse(&format!("{a},^{b}")))
+            {
+                for (i, function) in FUNCTIONS.iter().enumerate() {
+                    let taken = matches(b.as_bytes(), function.name.as_bytes());
+                    assert_eq!(less.contains(i), both.contains(i) && !taken);
+                }
+            }
+        }
+    }
+}

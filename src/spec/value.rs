@@ -1,0 +1,254 @@
+//! How an argument is printed: as text for people, or as JSON.
+//!
+//! What belongs here: one [`Value`] for each type that the table uses, and the reading of pointers.
+//! Nothing here allocates or locks, because it runs inside other people's programs.
+
+use crate::abi::*;
+use core::ffi::{CStr, c_char};
+use core::fmt::{self, Write};
+
+/// The most elements of an array, and the most bytes of a text, that are printed.
+pub const MOST_ELEMENTS: usize = 16;
+/// See [`MOST_ELEMENTS`].
+pub const MOST_TEXT: usize = 128;
+
+/// How to print.
+#[derive(Clone, Copy)]
+pub struct Format {
+    /// JSON, or text for people.
+    pub json: bool,
+    /// Stands for the bytes of an IPC handle, which open somebody's memory and are never printed.
+    pub fingerprint: fn(&[u8; 64]) -> u64,
+}
+
+/// A value that can be printed.
+pub trait Value: Copy {
+    /// Prints it. JSON has names and 64-bit numbers as strings, all other numbers as numbers.
+    fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result;
+}
+
+/// A quoted string in JSON, bare as text.
+fn word(out: &mut dyn Write, format: Format, word: fmt::Arguments) -> fmt::Result {
+    if format.json { write!(out, "\"{word}\"") } else { out.write_fmt(word) }
+}
+
+macro_rules! values {
+    (plain: $($plain:ty)*; devices: $($device:ident)*; wide: $($wide:ty)*; handles: $($handle:ident)*;
+     names: $($named:ident)*; secrets: $($secret:ident)*;) => {
+        $(impl Value for $plain {
+            fn print(self, out: &mut dyn Write, _: Format) -> fmt::Result {
+                write!(out, "{self}")
+            }
+        })*
+        $(impl Value for $device {
+            fn print(self, out: &mut dyn Write, _: Format) -> fmt::Result {
+                write!(out, "{}", self.0)
+            }
+        })*
+        $(impl Value for $wide {
+            fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
+                word(out, format, format_args!("{self:#x}"))
+            }
+        })*
+        $(impl Value for $handle {
+            fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
+                word(out, format, format_args!("{:#x}", self.0 as usize))
+            }
+        })*
+        $(impl Value for $named {
+            fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
+                match self.name() {
+                    Some(name) => word(out, format, format_args!("{name}")),
+                    None => write!(out, "{}", self.0),
+                }
+            }
+        })*
+        $(impl Value for $secret {
+            fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
+                word(out, format, format_args!("ipc:{:016x}", (format.fingerprint)(&self.reserved)))
+            }
+        })*
+    };
+}
+values! {
+    plain: i32 u32;
+    devices: CUdevice;
+    wide: u64 usize;
+    handles: CUcontext CUevent CUstream FunctionPointer CUdeviceptr;
+    names: CUdevice_P2PAttribute CUatomicOperation CUdriverProcAddressQueryResult IpcMemFlags
+           ProcAddressFlags;
+    secrets: CUipcMemHandle CUipcEventHandle;
+}
+
+/// Prints an output argument: `NULL` where the caller passed none, what it points to after success, and
+/// otherwise the address (JSON: `null`), because a failing function leaves undefined what it points to.
+///
+/// # Safety
+///
+/// After success, `pointer` is null or points to a readable `T`.
+pub unsafe fn print_output<T: Value>(
+    pointer: *const T,
+    succeeded: bool,
+    out: &mut dyn Write,
+    format: Format,
+) -> fmt::Result {
+    if pointer.is_null() {
+        return null(out, format);
+    }
+    if !succeeded {
+        return unread(pointer.cast(), out, format);
+    }
+    // SAFETY: not null, and the caller promises that it is readable after success.
+    let value = unsafe { pointer.read_unaligned() };
+    if format.json {
+        return value.print(out, format);
+    }
+    out.write_str("[")?;
+    value.print(out, format)?;
+    out.write_str("]")
+}
+
+/// Prints an array argument, at most [`MOST_ELEMENTS`] of it. `readable` says whether its elements may
+/// be looked at: always for an input, after success for an output.
+///
+/// # Safety
+///
+/// Where `readable`, `pointer` is null or points to `count` readable elements.
+pub unsafe fn print_array<T: Value>(
+    pointer: *const T,
+    count: usize,
+    readable: bool,
+    out: &mut dyn Write,
+    format: Format,
+) -> fmt::Result {
+    if pointer.is_null() {
+        return null(out, format);
+    }
+    if !readable {
+        return unread(pointer.cast(), out, format);
+    }
+    out.write_str("[")?;
+    for i in 0..count.min(MOST_ELEMENTS) {
+        if i > 0 {
+            out.write_str(if format.json { "," } else { ", " })?;
+        }
+        // SAFETY: `i` is below `count`, and the caller promises that many readable elements.
+        unsafe { pointer.add(i).read_unaligned() }.print(out, format)?;
+    }
+    if count > MOST_ELEMENTS {
+        out.write_str(if format.json { ",\"...\"" } else { ", ..." })?;
+    }
+    out.write_str("]")
+}
+
+/// Prints a text argument, quoted, at most [`MOST_TEXT`] bytes of it.
+///
+/// # Safety
+///
+/// `pointer` is null or points to a NUL-terminated text.
+pub unsafe fn print_string(pointer: *const c_char, out: &mut dyn Write, format: Format) -> fmt::Result {
+    if pointer.is_null() {
+        return null(out, format);
+    }
+    // SAFETY: not null, and the caller promises that it is NUL-terminated.
+    let bytes = unsafe { CStr::from_ptr(pointer) }.to_bytes();
+    quoted(&bytes[..bytes.len().min(MOST_TEXT)], bytes.len() > MOST_TEXT, out)
+}
+
+/// Writes bytes as a quoted string that is valid JSON and harmless on a terminal.
+pub fn quoted(bytes: &[u8], cut: bool, out: &mut dyn Write) -> fmt::Result {
+    out.write_str("\"")?;
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '"' | '\\' => write!(out, "\\{c}")?,
+                c if (c as u32) < 0x20 || ('\u{7f}'..='\u{9f}').contains(&c) => {
+                    write!(out, "\\u{:04x}", c as u32)?
+                }
+                c => out.write_char(c)?,
+            }
+        }
+        if !chunk.invalid().is_empty() {
+            out.write_char(char::REPLACEMENT_CHARACTER)?;
+        }
+    }
+    out.write_str(if cut { "...\"" } else { "\"" })
+}
+
+fn null(out: &mut dyn Write, format: Format) -> fmt::Result {
+    out.write_str(if format.json { "\"0x0\"" } else { "NULL" })
+}
+
+fn unread(pointer: *const u8, out: &mut dyn Write, format: Format) -> fmt::Result {
+    if format.json { out.write_str("null") } else { write!(out, "{:#x}", pointer as usize) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: Format = Format { json: false, fingerprint: |_| 0x12 };
+    const JSON: Format = Format { json: true, fingerprint: |_| 0x12 };
+
+    fn print<T: Value>(value: T, format: Format) -> String {
+        let mut out = String::new();
+        value.print(&mut out, format).unwrap();
+        out
+    }
+
+    #[test]
+    fn numbers_stay_numbers_and_wide_ones_become_strings() {
+        assert_eq!(print(-1i32, JSON), "-1");
+        assert_eq!(print(CUdeviceptr(0x7f00), JSON), "\"0x7f00\"");
+        assert_eq!(print(CUdeviceptr(0x7f00), TEXT), "0x7f00");
+    }
+
+    #[test]
+    fn enumerations_have_names_where_the_value_has_one() {
+        assert_eq!(print(IpcMemFlags(1), TEXT), "CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS");
+        assert_eq!(print(IpcMemFlags(3), JSON), "3");
+    }
+
+    #[test]
+    fn handles_show_their_fingerprint_alone() {
+        let handle = CUipcMemHandle { reserved: [7; 64] };
+        assert_eq!(print(handle, TEXT), "ipc:0000000000000012");
+    }
+
+    fn output(pointer: *const i32, succeeded: bool, format: Format) -> String {
+        let mut out = String::new();
+        // SAFETY: the tests pass null, or a pointer that they may not read and say so.
+        unsafe { print_output(pointer, succeeded, &mut out, format) }.unwrap();
+        out
+    }
+
+    #[test]
+    fn outputs_are_read_after_success_alone() {
+        let value = 5;
+        assert_eq!(output(&value, true, TEXT), "[5]");
+        assert_eq!(output(&value, true, JSON), "5");
+        let wild = 0x10 as *const i32;
+        assert_eq!((output(wild, false, TEXT), output(wild, false, JSON)), ("0x10".into(), "null".into()));
+        assert_eq!(output(core::ptr::null(), true, TEXT), "NULL");
+        assert_eq!(output(core::ptr::null(), true, JSON), "\"0x0\"");
+    }
+
+    #[test]
+    fn long_arrays_are_cut() {
+        let many = [1i32; 20];
+        for format in [TEXT, JSON] {
+            let mut out = String::new();
+            // SAFETY: `many` has 20 elements.
+            unsafe { print_array(many.as_ptr(), 20, true, &mut out, format) }.unwrap();
+            assert_eq!(out.matches('1').count(), MOST_ELEMENTS);
+            assert!(out.contains("..."));
+        }
+    }
+
+    #[test]
+    fn texts_cannot_break_a_line_or_a_terminal() {
+        let mut out = String::new();
+        quoted(b"a\"\\\n\x1b[2J\xff\xc2\x9b", false, &mut out).unwrap();
+        assert_eq!(out, "\"a\\\"\\\\\\u000a\\u001b[2J\u{fffd}\\u009b\"");
+    }
+}
