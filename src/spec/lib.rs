@@ -8,4 +8,5 @@ pub mod functions;
 pub mod names;
 pub mod results;
 pub mod selector;
+pub mod status;
 pub mod value;
