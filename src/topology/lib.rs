@@ -1,1 +1,235 @@
-//! x
+//! Simulated machines: the devices that the simulated driver shows, and what each can do with each other.
+//!
+//! What belongs here: what a topology is, its short names and its file format. What does not: how the
+//! driver answers from it (`src/sim`).
+
+mod file;
+mod preset;
+
+use std::fmt;
+
+pub use preset::{PRESETS, Preset};
+
+/// The most devices of one machine.
+pub const MOST_DEVICES: usize = 64;
+
+/// One device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// What `cuDeviceGetName` says.
+    pub name: String,
+    /// The 16 bytes of its UUID: what names it in every process.
+    pub uuid: [u8; 16],
+    /// Where it sits on the PCI bus.
+    pub pci: PciAddress,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Compute capability, major and minor.
+    pub compute_capability: (u32, u32),
+}
+
+impl Device {
+    /// The UUID as nvidia-smi prints it and CUDA_VISIBLE_DEVICES takes it: `GPU-` and 8-4-4-4-12 digits.
+    pub fn uuid_text(&self) -> String {
+        let hex: Vec<String> = self.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        let part = |range: std::ops::Range<usize>| hex[range].concat();
+        format!("GPU-{}-{}-{}-{}-{}", part(0..4), part(4..6), part(6..8), part(8..10), part(10..16))
+    }
+}
+
+/// A PCI address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PciAddress {
+    /// The domain.
+    pub domain: u32,
+    /// The bus.
+    pub bus: u8,
+    /// The device on the bus.
+    pub device: u8,
+}
+
+impl fmt::Display for PciAddress {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{:04X}:{:02X}:{:02X}.0", self.domain, self.bus, self.device)
+    }
+}
+
+/// A kind of link: what the numbers of a [`Link`] are where nothing else is said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkKind {
+    /// NVLink: access and native atomics.
+    Nvlink,
+    /// PCI Express: access without native atomics.
+    Pcie,
+    /// No peer access.
+    None,
+}
+
+impl LinkKind {
+    /// All kinds with their names.
+    pub const ALL: &'static [(LinkKind, &'static str)] =
+        &[(LinkKind::Nvlink, "nvlink"), (LinkKind::Pcie, "pcie"), (LinkKind::None, "none")];
+
+    /// The numbers of this kind. Those of NVLink are recorded on a real pair; the others are inferred.
+    pub fn link(self) -> Link {
+        let linked = self != LinkKind::None;
+        Link {
+            can_access: linked,
+            performance_rank: i32::from(self == LinkKind::Pcie),
+            native_atomics: self == LinkKind::Nvlink,
+            array_access: linked,
+            partial_atomics: false,
+        }
+    }
+}
+
+/// What one device can do with the memory of another: one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, and what `cuDeviceCanAccessPeer` says.
+    pub can_access: bool,
+    /// CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK.
+    pub performance_rank: i32,
+    /// CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED.
+    pub native_atomics: bool,
+    /// CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED.
+    pub array_access: bool,
+    /// CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED.
+    pub partial_atomics: bool,
+}
+
+/// A machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Topology {
+    devices: Vec<Device>,
+    /// Row `from`, column `to`; the diagonal is never asked for.
+    links: Vec<Link>,
+}
+
+/// Why a topology could not be read: one line that says what would be right.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TopologyError(String);
+
+impl fmt::Display for TopologyError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+impl std::error::Error for TopologyError {}
+
+impl Topology {
+    /// Reads a topology: a short name of [`PRESETS`], or the path of a TOML file.
+    pub fn parse(text: &str) -> Result<Topology, TopologyError> {
+        if text.contains('/') || text.ends_with(".toml") {
+            let bytes = std::fs::read(text).map_err(|e| TopologyError(format!("{text}: {e}")))?;
+            return Topology::parse_file(text, &bytes);
+        }
+        preset::parse(text).map_err(TopologyError)
+    }
+
+    /// Reads the bytes of a TOML file; `path` is for the messages.
+    pub fn parse_file(path: &str, bytes: &[u8]) -> Result<Topology, TopologyError> {
+        let line_of = |at: usize| 1 + bytes[..at.min(bytes.len())].iter().filter(|b| **b == b'\n').count();
+        let text = std::str::from_utf8(bytes).map_err(|e| {
+            TopologyError(format!("{path}:{}: this is not UTF-8 text", line_of(e.valid_up_to())))
+        })?;
+        file::parse(text).map_err(|e| TopologyError(format!("{path}:{}: {}", line_of(e.at), e.message)))
+    }
+
+    /// A machine of `count` devices with the same link between all of them.
+    fn uniform(count: usize, kind: LinkKind) -> Topology {
+        Topology {
+            devices: (0..count).map(preset::device).collect(),
+            links: vec![kind.link(); count * count],
+        }
+    }
+
+    /// The devices, in the order of their physical indices.
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// What device `from` can do with the memory of device `to`, both physical indices. `None` for a device
+    /// with itself, and for indices that the machine lacks.
+    pub fn link(&self, from: usize, to: usize) -> Option<&Link> {
+        let count = self.devices.len();
+        if from == to || from >= count || to >= count {
+            return None;
+        }
+        self.links.get(from * count + to)
+    }
+
+    /// The physical index of the device with this UUID.
+    pub fn index_of(&self, uuid: &[u8; 16]) -> Option<usize> {
+        self.devices.iter().position(|device| device.uuid == *uuid)
+    }
+}
+
+impl Default for Topology {
+    /// `nvlink:2`.
+    fn default() -> Self {
+        Topology::uniform(2, LinkKind::Nvlink)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_the_recorded_pair() {
+        let machine = Topology::default();
+        assert_eq!(Topology::parse("nvlink:2").unwrap(), machine);
+        let recorded = Link {
+            can_access: true,
+            performance_rank: 0,
+            native_atomics: true,
+            array_access: true,
+            partial_atomics: false,
+        };
+        assert_eq!((machine.link(0, 1), machine.link(1, 0)), (Some(&recorded), Some(&recorded)));
+        assert_eq!((machine.link(0, 0), machine.link(0, 2), machine.link(2, 0)), (None, None, None));
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = Topology::parse("./no/such.toml").unwrap_err().to_string();
+        assert!(error.starts_with("./no/such.toml: "), "{error}");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_have_a_line() {
+        let error = Topology::parse_file("t.toml", b"# one\n\xff").unwrap_err().to_string();
+        assert_eq!(error, "t.toml:2: this is not UTF-8 text");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_machine_or_an_error(bytes: Vec<u8>) {
+            if let Ok(machine) = Topology::parse_file("any", &bytes) {
+                assert!((1..=MOST_DEVICES).contains(&machine.devices().len()));
+            }
+        }
+
+        #[test]
+        fn any_short_name_is_a_machine_or_an_error(text in "[a-z]{0,7}:?[0-9x-]{0,4}") {
+            if let Ok(machine) = Topology::parse(&text) {
+                assert!((1..=MOST_DEVICES).contains(&machine.devices().len()));
+            }
+        }
+
+        #[test]
+        fn any_words_of_the_format_are_a_machine_or_an_error(
+            words in proptest::collection::vec(
+                proptest::sample::select(vec![
+                    "[[device]]\n", "[[link]]\n", "[device]\n", "links", "kind", "from", "to", "name", "uuid",
+                    "pci", "memory", "compute_capability", " = ", "0", "1", "-1", "99999999999999999999",
+                    "\"nvlink\"", "\"9.0\"", "\"1GiB\"", "true", "[]", "{}", "\n", "both", "count",
+                ]),
+                0..24,
+            )
+        ) {
+            let _ = Topology::parse_file("any", words.concat().as_bytes());
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! The TOML file of a machine.
+//!
+//! ```toml
+//! links = "pcie"            # between all devices where no [[link]] says otherwise; default "nvlink"
+//!
+//! [[device]]                # one for each device, or none at all and `count = 4`
+//! name = "NVIDIA H200"
+//! uuid = "GPU-c09ee200-5130-4d0e-b00d-000000000000"
+//! pci = "0000:1B:00.0"
+//! memory = "139GiB"         # or a number of bytes
+//! compute_capability = "9.0"
+//!
+//! [[link]]                  # one direction: what `from` can do with the memory of `to`
+//! from = 0
+//! to = 1
+//! kind = "nvlink"
+//! both = true               # and the other direction; default false
+//! performance_rank = 0      # these five override what the kind says
+//! can_access = true
+//! native_atomics = true
+//! array_access = true
+//! partial_atomics = false
+//! ```
+
+use crate::{Device, LinkKind, MOST_DEVICES, PciAddress, Topology};
+use cupeer_spec::names::nearest;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A mistake, and the byte where it stands.
+#[derive(Debug)]
+pub(crate) struct Mistake {
+    pub at: usize,
+    pub message: String,
+}
+
+fn mistake<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Mistake> {
+    Err(Mistake { at: span.start, message: message.into() })
+}
+
+type Value<'a> = &'a Spanned<DeValue<'a>>;
+
+const TOP: &[&str] = &["links", "count", "device", "link"];
+const DEVICE: &[&str] = &["name", "uuid", "pci", "memory", "compute_capability"];
+const LINK: &[&str] = &[
+    "from",
+    "to",
+    "kind",
+    "both",
+    "can_access",
+    "performance_rank",
+    "native_atomics",
+    "array_access",
+    "partial_atomics",
+];
+
+/// Reads a file.
+pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
+    let document = DeTable::parse(text).map_err(|e| Mistake {
+        at: e.span().map_or(0, |span| span.start),
+        message: e.message().replace('\n', "; "),
+    })?;
+    let top = document.get_ref();
+    check_keys(top, TOP)?;
+    let kind = find(top, "links").map_or(Ok(LinkKind::Nvlink), link_kind)?;
+    let tables = find(top, "device").map_or(Ok(Vec::new()), |v| tables(v, "device"))?;
+    let count = match find(top, "count") {
+        None if tables.is_empty() => {
+            return mistake(0..0, "a machine has at least one [[device]], or 'count = N'");
+        }
+        None => tables.len(),
+        Some(value) if tables.is_empty() => index(value, 1..MOST_DEVICES + 1)?,
+        Some(value) => {
+            return mistake(value.span(), "'count' is for a file without [[device]]: leave one out");
+        }
+    };
+    if count > MOST_DEVICES {
+        return mistake(
+            tables[MOST_DEVICES].0.clone(),
+            format!("a machine has at most {MOST_DEVICES} devices"),
+        );
+    }
+    let mut machine = Topology::uniform(count, kind);
+    for (i, (_, table)) in tables.iter().enumerate() {
+        read_device(table, &mut machine.devices[i])?;
+    }
+    check_distinct(&machine.devices, &tables)?;
+    for (span, table) in find(top, "link").map_or(Ok(Vec::new()), |v| self::tables(v, "link"))? {
+        read_link(span, table, &mut machine)?;
+    }
+    Ok(machine)
+}
+
+fn read_device(table: &DeTable, device: &mut Device) -> Result<(), Mistake> {
+    check_keys(table, DEVICE)?;
+    if let Some(value) = find(table, "name") {
+        let name = string(value)?;
+        if name.is_empty() || name.len() > 255 || name.contains('\0') {
+            return mistake(value.span(), "a name has 1 to 255 bytes and no NUL");
+        }
+        device.name = name.into();
+    }
+    if let Some(value) = find(table, "uuid") {
+        device.uuid = read_uuid(string(value)?)
+            .ok_or(())
+            .or_else(|()| mistake(value.span(), "a UUID is 'GPU-' and 8-4-4-4-12 hexadecimal digits"))?;
+    }
+    if let Some(value) = find(table, "pci") {
+        device.pci = read_pci(string(value)?).ok_or(()).or_else(|()| {
+            mistake(value.span(), "a PCI address is DOMAIN:BUS:DEVICE.0, as in '0000:1B:00.0'")
+        })?;
+    }
+    if let Some(value) = find(table, "memory") {
+        device.memory = read_memory(value.get_ref()).ok_or(()).or_else(|()| {
+            mistake(value.span(), "memory is a number of bytes, or as in '139GiB', from 1 MiB to 1 PiB")
+        })?;
+    }
+    if let Some(value) = find(table, "compute_capability") {
+        device.compute_capability = read_capability(string(value)?)
+            .ok_or(())
+            .or_else(|()| mistake(value.span(), "a compute capability is MAJOR.MINOR, as in '9.0'"))?;
+    }
+    Ok(())
+}
+
+fn read_link(span: Range<usize>, table: &DeTable, machine: &mut Topology) -> Result<(), Mistake> {
+    check_keys(table, LINK)?;
+    let count = machine.devices.len();
+    let end = |key| match find(table, key) {
+        Some(value) => index(value, 0..count),
+        None => mistake(span.clone(), format!("this [[link]] lacks '{key}', the index of a device")),
+    };
+    let (from, to) = (end("from")?, end("to")?);
+    if from == to {
+        return mistake(span, format!("this [[link]] leads from device {from} to itself"));
+    }
+    let mut link = machine.links[from * count + to];
+    if let Some(value) = find(table, "kind") {
+        link = link_kind(value)?.link();
+    }
+    for (key, field) in [
+        ("can_access", &mut link.can_access),
+        ("native_atomics", &mut link.native_atomics),
+        ("array_access", &mut link.array_access),
+        ("partial_atomics", &mut link.partial_atomics),
+    ] {
+        if let Some(value) = find(table, key) {
+            *field = boolean(value)?;
+        }
+    }
+    if let Some(value) = find(table, "performance_rank") {
+        link.performance_rank = index(value, 0..1001)? as i32;
+    }
+    machine.links[from * count + to] = link;
+    if find(table, "both").map_or(Ok(false), boolean)? {
+        machine.links[to * count + from] = link;
+    }
+    Ok(())
+}
+
+/// Refuses two devices with one UUID or one PCI address: either names a device.
+fn check_distinct(devices: &[Device], tables: &[(Range<usize>, &DeTable)]) -> Result<(), Mistake> {
+    for (i, device) in devices.iter().enumerate() {
+        for (j, other) in devices[..i].iter().enumerate() {
+            let what = if device.uuid == other.uuid {
+                "UUID"
+            } else if device.pci == other.pci {
+                "PCI address"
+            } else {
+                continue;
+            };
+            let span = tables.get(i).map_or(0..0, |(span, _)| span.clone());
+            return mistake(span, format!("devices {j} and {i} have the same {what}: give each its own"));
+        }
+    }
+    Ok(())
+}
+
+fn check_keys(table: &DeTable, known: &[&str]) -> Result<(), Mistake> {
+    for key in table.keys() {
+        let name = key.get_ref().as_ref();
+        if !known.contains(&name) {
+            let hint = match nearest(name, known.iter().copied()) {
+                Some(meant) => format!("did you mean '{meant}'?"),
+                None => format!("there are {}", known.join(", ")),
+            };
+            return mistake(key.span(), format!("unknown key '{name}'; {hint}"));
+        }
+    }
+    Ok(())
+}
+
+fn find<'a>(table: &'a DeTable<'a>, key: &str) -> Option<Value<'a>> {
+    table.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
+}
+
+fn tables<'a>(value: Value<'a>, key: &str) -> Result<Vec<(Range<usize>, &'a DeTable<'a>)>, Mistake> {
+    let wrong = format!("'{key}' is a list of tables: write [[{key}]]");
+    let DeValue::Array(items) = value.get_ref() else { return mistake(value.span(), wrong) };
+    items
+        .iter()
+        .map(|item| match item.get_ref() {
+            DeValue::Table(table) => Ok((item.span(), table)),
+            _ => mistake(item.span(), wrong.clone()),
+        })
+        .collect()
+}
+
+fn string<'a>(value: Value<'a>) -> Result<&'a str, Mistake> {
+    match value.get_ref() {
+        DeValue::String(text) => Ok(text.as_ref()),
+        _ => mistake(value.span(), "this has to be a text in quotes"),
+    }
+}
+
+fn boolean(value: Value) -> Result<bool, Mistake> {
+    match value.get_ref() {
+        DeValue::Boolean(truth) => Ok(*truth),
+        _ => mistake(value.span(), "this has to be true or false"),
+    }
+}
+
+fn index(value: Value, range: Range<usize>) -> Result<usize, Mistake> {
+    integer(value.get_ref())
+        .and_then(|number| usize::try_from(number).ok())
+        .filter(|number| range.contains(number))
+        .ok_or(())
+        .or_else(|()| {
+            mistake(
+                value.span(),
+                format!("this has to be a number from {} to {}", range.start, range.end - 1),
+            )
+        })
+}
+
+fn integer(value: &DeValue) -> Option<u64> {
+    match value {
+        DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
+        _ => None,
+    }
+}
+
+fn link_kind(value: Value) -> Result<LinkKind, Mistake> {
+    let name = string(value)?;
+    match LinkKind::ALL.iter().find(|(_, known)| *known == name) {
+        Some((kind, _)) => Ok(*kind),
+        None => mistake(value.span(), format!("no link is of kind '{name}'; there are nvlink, pcie, none")),
+    }
+}
+
+fn read_uuid(text: &str) -> Option<[u8; 16]> {
+    let parts: Vec<&str> = text.strip_prefix("GPU-")?.split('-').collect();
+    if parts.iter().map(|part| part.len()).ne([8, 4, 4, 4, 12]) {
+        return None;
+    }
+    hexadecimal(&parts.concat()).map(u128::to_be_bytes)
+}
+
+/// A number of hexadecimal digits alone: the standard library would take a sign too.
+fn hexadecimal(text: &str) -> Option<u128> {
+    text.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u128::from_str_radix(text, 16).ok())?
+}
+
+fn read_pci(text: &str) -> Option<PciAddress> {
+    let mut parts = text.strip_suffix(".0").unwrap_or(text).rsplit(':');
+    let mut part = |most: u128| parts.next().map_or(Some(0), hexadecimal).filter(|n| *n <= most);
+    let address =
+        PciAddress { device: part(0x1f)? as u8, bus: part(0xff)? as u8, domain: part(0xffff_ffff)? as u32 };
+    (text.contains(':') && parts.next().is_none()).then_some(address)
+}
+
+fn read_memory(value: &DeValue) -> Option<u64> {
+    let bytes = match value {
+        DeValue::String(text) => {
+            let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+            let scale = match text[digits.len()..].trim() {
+                "" => 0,
+                "KiB" => 10,
+                "MiB" => 20,
+                "GiB" => 30,
+                "TiB" => 40,
+                _ => return None,
+            };
+            digits.parse::<u64>().ok()?.checked_mul(1 << scale)?
+        }
+        other => integer(other)?,
+    };
+    (1 << 20..=1 << 50).contains(&bytes).then_some(bytes)
+}
+
+fn read_capability(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once('.')?;
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?;
+    Some((digits(major).filter(|n| (1..100).contains(n))?, digits(minor).filter(|n| *n < 10)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Topology {
+        parse(text).unwrap_or_else(|e| panic!("{text}: {}", e.message))
+    }
+
+    fn wrong(text: &str) -> (usize, String) {
+        let error = parse(text).unwrap_err();
+        (1 + text[..error.at].matches('\n').count(), error.message)
+    }
+
+    #[test]
+    fn devices_and_links_are_read() {
+        let machine = read(
+            "links = 'none'\n[[device]]\nname = 'A'\nuuid = 'GPU-00112233-4455-6677-8899-aabbccddeeff'\n\
+             pci = '0001:a0:1f.0'\nmemory = '2GiB'\ncompute_capability = '8.6'\n[[device]]\n\
+             [[link]]\nfrom = 0\nto = 1\nkind = 'pcie'\nnative_atomics = true\nperformance_rank = 3\n",
+        );
+        let device = &machine.devices()[0];
+        assert_eq!((device.name.as_str(), device.memory, device.compute_capability), ("A", 2 << 30, (8, 6)));
+        assert_eq!(device.uuid_text(), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+        assert_eq!(device.pci.to_string(), "0001:A0:1F.0");
+        let there = machine.link(0, 1).unwrap();
+        assert!(there.can_access && there.native_atomics && there.performance_rank == 3);
+        assert!(!machine.link(1, 0).unwrap().can_access, "a link is one direction");
+    }
+
+    #[test]
+    fn both_directions_and_counts() {
+        let machine =
+            read("count = 3\nlinks = 'pcie'\n[[link]]\nfrom = 2\nto = 0\nkind = 'none'\nboth = true\n");
+        assert_eq!(machine.devices().len(), 3);
+        assert!(!machine.link(2, 0).unwrap().can_access && !machine.link(0, 2).unwrap().can_access);
+        assert!(machine.link(1, 2).unwrap().can_access);
+    }
+
+    #[test]
+    fn mistakes_have_a_line_and_a_remedy() {
+        for (text, line, message) in [
+            ("", 1, "a machine has at least one [[device]], or 'count = N'"),
+            ("[[device]]\nmemmory = 1\n", 2, "unknown key 'memmory'; did you mean 'memory'?"),
+            ("count = 65\n", 1, "this has to be a number from 1 to 64"),
+            ("count = 1\n[[device]]\n", 1, "'count' is for a file without [[device]]: leave one out"),
+            ("device = 3\n", 1, "'device' is a list of tables: write [[device]]"),
+            ("[[device]]\nuuid = 'GPU-1'\n", 2, "a UUID is 'GPU-' and 8-4-4-4-12 hexadecimal digits"),
+            (
+                "[[device]]\nmemory = '2GB'\n",
+                2,
+                "memory is a number of bytes, or as in '139GiB', from 1 MiB to 1 PiB",
+            ),
+            ("count = 2\n[[link]]\nto = 1\n", 2, "this [[link]] lacks 'from', the index of a device"),
+            ("count = 2\n[[link]]\nfrom = 0\nto = 2\n", 4, "this has to be a number from 0 to 1"),
+            ("count = 2\n[[link]]\nfrom = 1\nto = 1\n", 2, "this [[link]] leads from device 1 to itself"),
+            ("links = 'sli'\ncount = 1\n", 1, "no link is of kind 'sli'; there are nvlink, pcie, none"),
+        ] {
+            assert_eq!(wrong(text), (line, message.to_owned()), "{text}");
+        }
+        let (line, message) = wrong("count = 1\nlinks = \n");
+        assert!(line == 2 && !message.is_empty());
+    }
+
+    #[test]
+    fn two_devices_cannot_share_an_identity() {
+        let text = "[[device]]\npci = '0000:01:00.0'\n[[device]]\npci = '0000:01:00.0'\n";
+        assert_eq!(wrong(text), (3, "devices 0 and 1 have the same PCI address: give each its own".into()));
+    }
+}

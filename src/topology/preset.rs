@@ -1,0 +1,95 @@
+//! The short names: `nvlink:N`, `pcie:N`, `none:N`, and the device that a machine has where nothing else is
+//! said.
+
+use crate::{Device, LinkKind, MOST_DEVICES, PciAddress, Topology};
+use cupeer_spec::names::nearest;
+
+/// A family of short names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Preset {
+    /// What a person types, with `N` for a number.
+    pub pattern: &'static str,
+    /// What machine that is.
+    pub doc: &'static str,
+}
+
+/// All families of short names, for `cupeer list topologies`.
+pub const PRESETS: &[Preset] = &[
+    Preset { pattern: "nvlink:N", doc: "N devices, NVLink between all: peer access and native atomics" },
+    Preset { pattern: "pcie:N", doc: "N devices, PCI Express between all: peer access, no native atomics" },
+    Preset { pattern: "none:N", doc: "N devices that cannot reach each other" },
+];
+
+/// The memory of a device where nothing else is said: an H200's.
+pub(crate) const MEMORY: u64 = 150_109_880_320;
+
+/// Reads a short name.
+pub(crate) fn parse(text: &str) -> Result<Topology, String> {
+    let (name, number) = text.split_once(':').unwrap_or((text, ""));
+    let Some((kind, _)) = LinkKind::ALL.iter().find(|(_, known)| *known == name) else {
+        let hint = match nearest(name, LinkKind::ALL.iter().map(|(_, known)| *known)) {
+            Some(meant) => format!("did you mean '{meant}:2'?"),
+            None => {
+                "there are nvlink:N, pcie:N, none:N, and paths of TOML files (with a '/' or '.toml')".into()
+            }
+        };
+        return Err(format!("no topology is named '{text}'; {hint}"));
+    };
+    let count = number.parse().ok().filter(|count| (1..=MOST_DEVICES).contains(count));
+    let wanted = format!("'{text}': after '{name}:' comes a number of devices from 1 to {MOST_DEVICES}");
+    Ok(Topology::uniform(count.filter(|_| number.bytes().all(|b| b.is_ascii_digit())).ok_or(wanted)?, *kind))
+}
+
+/// The device at a physical index, where nothing else is said: the same in every process.
+pub(crate) fn device(index: usize) -> Device {
+    let mut uuid = *b"\xc0\x9e\xe2\x00\x51\x30\x4d\x0e\xb0\x0d\x00\x00\x00\x00\x00\x00";
+    uuid[15] = index as u8;
+    // Two devices a board, as they come: the bus numbers stay below 256 for 64 devices.
+    let bus = 0x1b + 3 * index as u8;
+    Device {
+        name: "NVIDIA H200".into(),
+        uuid,
+        pci: PciAddress { domain: 0, bus, device: 0 },
+        memory: MEMORY,
+        compute_capability: (9, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn all_sizes_have_devices_of_their_own() {
+        for (_, name) in LinkKind::ALL {
+            for count in [1, 2, 64] {
+                let machine = parse(&format!("{name}:{count}")).unwrap();
+                let distinct = |f: fn(&Device) -> String| {
+                    machine.devices().iter().map(f).collect::<HashSet<_>>().len() == count
+                };
+                assert!(distinct(Device::uuid_text) && distinct(|d| d.pci.to_string()));
+            }
+        }
+    }
+
+    #[test]
+    fn mistakes_are_answered() {
+        for (text, error) in [
+            ("nvlnk:2", "no topology is named 'nvlnk:2'; did you mean 'nvlink:2'?"),
+            ("nvlink", "'nvlink': after 'nvlink:' comes a number of devices from 1 to 64"),
+            ("pcie:0", "'pcie:0': after 'pcie:' comes a number of devices from 1 to 64"),
+            ("pcie:65", "'pcie:65': after 'pcie:' comes a number of devices from 1 to 64"),
+            ("none:+2", "'none:+2': after 'none:' comes a number of devices from 1 to 64"),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), error);
+        }
+        assert!(parse("").unwrap_err().contains("paths of TOML files"));
+    }
+
+    #[test]
+    fn uuids_are_printed_as_nvidia_smi_does() {
+        assert_eq!(device(1).uuid_text(), "GPU-c09ee200-5130-4d0e-b00d-000000000001");
+        assert_eq!(device(0).pci.to_string(), "0000:1B:00.0");
+    }
+}
