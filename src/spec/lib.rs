@@ -6,6 +6,8 @@ pub mod env;
 pub mod function;
 pub mod functions;
 pub mod names;
+#[path = "functions/others.rs"]
+pub mod others;
 pub mod results;
 pub mod selector;
 pub mod status;
