@@ -1,1 +1,31 @@
-//! x
+//! libcupeer.so: stands between a CUDA program and its driver.
+//!
+//! The life of a call:
+//!
+//! 1. A program reaches us through an export (`exports`), or through a pointer that a look-up gave it in
+//!    place of the driver's (`resolve::dlsym`, `resolve::handed_out`).
+//! 2. Where nothing is switched on for the function, the entry is one load and one jump: to the next
+//!    definition for a linked call (`resolve::linked`), to the driver for a looked-up one
+//!    (`resolve::driver`).
+//! 3. Otherwise `call` runs the steps: forward the call with no lock held, and log it (`log`).
+//!
+//! We are guests. No panic leaves us; a failure of ours forwards the call. There is no thread, no file
+//! and no output in a process that never meets a driver.
+//!
+//! What belongs in this crate: what must run inside the program. What does not: the table and the words
+//! (`cupeer-spec`), and everything that can be done from outside (the command).
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+compile_error!("libcupeer.so is written for x86-64 Linux with glibc: see src/preload/arch.rs");
+
+mod arch;
+mod c_api;
+mod call;
+mod caller;
+mod exports;
+mod init;
+mod log;
+mod message;
+mod resolve;
+mod settings;
+mod status;

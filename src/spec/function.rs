@@ -232,6 +232,8 @@ macro_rules! derive_specs {
             simulated: Fidelity::$fidelity,
         },)*];
 
+        static ALL: &[FnId] = &[$(FnId::$name,)*];
+
         /// How many functions the table has.
         pub const FUNCTION_COUNT: usize = [$(stringify!($name)),*].len();
     };
@@ -239,6 +241,20 @@ macro_rules! derive_specs {
 crate::intercepted_functions!(derive_specs);
 
 impl FnId {
+    /// All functions of the table in order.
+    pub fn all() -> impl Iterator<Item = FnId> {
+        ALL.iter().copied()
+    }
+
+    /// The function of an index into [`FUNCTIONS`].
+    ///
+    /// # Panics
+    ///
+    /// Where there is no such index.
+    pub fn at(index: usize) -> FnId {
+        ALL[index]
+    }
+
     /// The entry of this function.
     pub fn spec(self) -> &'static FnSpec {
         &FUNCTIONS[self as usize]

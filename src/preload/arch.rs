@@ -1,0 +1,181 @@
+//! What the processor's calling convention decides: our block of thread-local words, and the few entries
+//! that must leave every argument register and the stack as the caller set them.
+//!
+//! Another architecture needs this file again, and nothing else of the crate.
+
+use core::arch::{asm, global_asm};
+use core::ffi::c_char;
+
+/// What each thread keeps. Zero at the start of a thread, no destructor: calls come also after a thread's
+/// destructors have run.
+#[repr(C)]
+pub struct Thread {
+    /// The return address of the call that entered last.
+    pub caller: usize,
+    /// Which entry that was: `FnId * 2`, plus 1 for an export.
+    pub entry: u32,
+    /// The function whose call we are forwarding, plus 1.
+    pub inside: u32,
+    /// Lines that this thread has logged.
+    pub logged: u64,
+    /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
+    pub dlerror: [c_char; 1000],
+}
+
+/// Offset of [`Thread::entry`], for the entries below.
+pub const ENTRY_OFFSET: usize = core::mem::offset_of!(Thread, entry);
+const _: () = assert!(core::mem::offset_of!(Thread, caller) == 0 && size_of::<Thread>() == 1024);
+
+// Rust's own thread locals cost a call of __tls_get_addr and may allocate on first use; this block is part
+// of the thread's initial memory, because the library is preloaded.
+global_asm!(
+    ".section .tbss.cupeer_thread,\"awT\",@nobits",
+    ".globl cupeer_thread",
+    ".hidden cupeer_thread",
+    ".type cupeer_thread,@object",
+    ".balign 16",
+    "cupeer_thread:",
+    ".zero 1024",
+    ".size cupeer_thread, 1024",
+    ".text",
+);
+
+/// This thread's block. Valid for as long as the thread runs.
+#[inline(always)]
+pub fn thread() -> *mut Thread {
+    let block: *mut Thread;
+    // SAFETY: reads the thread pointer and the offset of our block that the linker reserved in every
+    // thread's initial memory; writes nothing.
+    unsafe {
+        asm!(
+            "mov {block}, qword ptr fs:[0]",
+            "add {block}, qword ptr [rip + cupeer_thread@GOTTPOFF]",
+            block = out(reg) block,
+            options(nostack, pure, readonly),
+        );
+    }
+    block
+}
+
+/// An export of ours: jumps to what the current route says where the caller lies in its range, else asks
+/// `resolve_linked`. Touches only registers that no argument uses.
+macro_rules! linked_entry {
+    ($index:expr) => {
+        core::arch::naked_asm!(
+            "mov rax, qword ptr [rip + {routes} + {offset}]",
+            "mov r11, qword ptr [rsp]",
+            "sub r11, qword ptr [rax]",
+            "cmp r11, qword ptr [rax + 8]",
+            "jae 2f",
+            "jmp qword ptr [rax + 16]",
+            "2:",
+            "push {index}",
+            "jmp {resolve}",
+            routes = sym $crate::resolve::linked::ROUTES,
+            offset = const $index * 8,
+            index = const $index,
+            resolve = sym $crate::arch::resolve_linked,
+        )
+    };
+}
+pub(crate) use linked_entry;
+
+/// What look-ups hand out: jumps to the driver's function, or to its traced entry.
+macro_rules! looked_up_entry {
+    ($index:expr) => {
+        core::arch::naked_asm!(
+            "jmp qword ptr [rip + {targets} + {offset}]",
+            targets = sym $crate::resolve::driver::TARGETS,
+            offset = const $index * 8,
+        )
+    };
+}
+pub(crate) use looked_up_entry;
+
+/// Notes the caller and the entry for `call`, then goes on to the traced function with all arguments as
+/// they came.
+macro_rules! traced_entry {
+    ($entry:expr, $traced:path) => {
+        core::arch::naked_asm!(
+            "mov r11, qword ptr [rsp]",
+            "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]",
+            "mov qword ptr fs:[r10], r11",
+            "mov dword ptr fs:[r10 + {field}], {entry}",
+            "jmp {traced}",
+            field = const $crate::arch::ENTRY_OFFSET,
+            entry = const $entry,
+            traced = sym $traced,
+        )
+    };
+}
+pub(crate) use traced_entry;
+
+/// The slow way of a linked entry. On the stack: the function's index, then the caller's return address.
+/// No function of the table passes floating-point numbers, so the vector registers are free.
+#[unsafe(naked)]
+pub unsafe extern "C" fn resolve_linked() {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        ".cfi_adjust_cfa_offset 8",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        ".cfi_adjust_cfa_offset 48",
+        "mov rdi, qword ptr [rsp + 48]",
+        "mov rsi, qword ptr [rsp + 56]",
+        "call {resolve}",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "add rsp, 8",
+        ".cfi_adjust_cfa_offset -56",
+        "jmp rax",
+        ".cfi_endproc",
+        resolve = sym crate::resolve::linked::resolve,
+    )
+}
+
+/// Calls `decide(handle, name, return address)`, then either jumps to the address in its first word with
+/// everything as the caller left it, so that the real function sees the real caller, or, where that is
+/// null, returns its second word.
+macro_rules! deciding_entry {
+    ($decide:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "push rdi",
+            "push rsi",
+            "sub rsp, 8",
+            ".cfi_adjust_cfa_offset 24",
+            "mov rdx, qword ptr [rsp + 24]",
+            "call {decide}",
+            "add rsp, 8",
+            "pop rsi",
+            "pop rdi",
+            ".cfi_adjust_cfa_offset -24",
+            "test rax, rax",
+            "jz 2f",
+            "jmp rax",
+            "2:",
+            "mov rax, rdx",
+            "ret",
+            ".cfi_endproc",
+            decide = sym $decide,
+        )
+    };
+}
+pub(crate) use deciding_entry;
+
+/// What a deciding entry does next. Two words, returned in registers.
+#[repr(C)]
+pub struct Decision {
+    /// Where to jump to, or 0.
+    pub jump: usize,
+    /// What to return otherwise.
+    pub value: usize,
+}

@@ -1,0 +1,127 @@
+//! One call on its way through us: enter, forward, substitute, log.
+//!
+//! What belongs here: the order of the steps, the boundary that keeps our panics from the program, and
+//! the guard against re-entry. What does not: how any step is done.
+
+use crate::arch::thread;
+use crate::caller::Caller;
+use crate::log::{self, Call};
+use crate::resolve::{driver, handed_out, linked};
+use crate::settings;
+use core::fmt::{self, Write};
+use cupeer_spec::abi::{CUresult, FunctionPointer};
+use cupeer_spec::function::FnId;
+use cupeer_spec::value::Format;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What is known when a call enters.
+pub struct Entered {
+    /// The function.
+    pub id: FnId,
+    /// The address of the next function: the one that runs without us.
+    pub real: usize,
+    /// Where the call will return to in the program; 0 where a signal handler's call hid it.
+    caller: usize,
+    /// Whether this call comes out of our own forwarding of the same function: a wrapper behind us that
+    /// looked the function up. It is the same call of the program, so it is not seen again.
+    again: bool,
+}
+
+/// A type of results, of which one says that there is no such library.
+pub trait ResultCode: Copy {
+    /// The code as a number.
+    fn number(self) -> i32;
+}
+
+impl ResultCode for CUresult {
+    fn number(self) -> i32 {
+        self.0
+    }
+}
+
+/// Takes up a call that a traced entry noted.
+#[inline]
+pub fn enter(id: FnId) -> Entered {
+    let thread = thread();
+    // SAFETY: the block is this thread's alone.
+    let (caller, entry, inside) = unsafe { ((*thread).caller, (*thread).entry, (*thread).inside) };
+    // A signal handler that called between the note and this line has left its own note.
+    let noted = entry >> 1 == id as u32;
+    let through_export = noted && entry & 1 == 1;
+    let again = inside == id as u32 + 1;
+    let real = if through_export { linked::real(id, caller) } else { driver::real(id) };
+    Entered { id, real, caller: if noted { caller } else { 0 }, again }
+}
+
+/// Marks the function that this thread is forwarding, until dropped; also where an exception or a
+/// cancellation of the program passes through.
+struct Inside(u32);
+
+impl Inside {
+    fn enter(id: FnId) -> Self {
+        // SAFETY: the block is this thread's alone.
+        Inside(unsafe { core::mem::replace(&mut (*thread()).inside, id as u32 + 1) })
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // SAFETY: the block is this thread's alone.
+        unsafe { (*thread()).inside = self.0 };
+    }
+}
+
+/// Runs the steps of a call. `forward` calls the real function, `print` prints the arguments, and
+/// `pointer` is the output that holds a function, where there is one.
+#[inline]
+pub fn run<R: ResultCode>(
+    entered: Entered,
+    forward: impl FnOnce() -> R,
+    print: impl Fn(bool, &mut dyn Write, Format) -> fmt::Result,
+    pointer: Option<*mut FunctionPointer>,
+) -> R {
+    if entered.again {
+        return forward();
+    }
+    let logged = settings::get().is_logged(entered.id);
+    let started = if logged { log::now() } else { 0 };
+    let result = {
+        let _inside = Inside::enter(entered.id);
+        forward()
+    };
+    let duration = if logged { log::now() - started } else { 0 };
+    let succeeded = result.number() == 0;
+    quietly(|| {
+        if let (Some(pointer), true) = (pointer, succeeded) {
+            // SAFETY: after success the driver has written the pointer, unless the caller passed null,
+            // which is checked there.
+            unsafe { handed_out::substitute(pointer) };
+        }
+        if logged {
+            log::call(&Call {
+                id: entered.id,
+                caller: Caller::of(entered.caller, entered.id, succeeded),
+                started,
+                duration,
+                result: result.number(),
+                print: &|out, format| print(succeeded, out, format),
+            });
+        }
+    });
+    result
+}
+
+/// Runs work of ours that must leave no trace in the program: its panic is dropped, `errno` is kept.
+pub fn quietly(work: impl FnOnce()) {
+    // SAFETY: __errno_location gives this thread's errno, always valid.
+    let errno = unsafe { *libc::__errno_location() };
+    // A panic here is a fault of ours, and the driver has answered already.
+    let _ = catch_unwind(AssertUnwindSafe(work));
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Prints the name of an argument.
+pub fn print_name(separator: &str, name: &str, out: &mut dyn Write, format: Format) -> fmt::Result {
+    if format.json { write!(out, "{separator}\"{name}\":") } else { write!(out, "{separator}{name}=") }
+}

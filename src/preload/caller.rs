@@ -1,0 +1,138 @@
+//! Who made a call: the library and the offset of the return address.
+//!
+//! Where that lies in the CUDA runtime and the call matters (it opens, exports, enables or failed), the
+//! first frame outside of the runtime is the caller, because the runtime calls for everybody.
+
+use crate::resolve::{dlsym, elf};
+use crate::settings::looks_behind_runtime;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use cupeer_spec::function::FnId;
+
+/// How many frames are looked at.
+const MOST_FRAMES: usize = 12;
+
+/// A place in a library.
+#[derive(Clone, Copy)]
+pub struct Caller {
+    /// Its path; empty where it is unknown.
+    pub library: &'static [u8],
+    /// The offset in it.
+    pub offset: usize,
+}
+
+impl Caller {
+    /// The caller of a call that returns to an address.
+    pub fn of(address: usize, id: FnId, succeeded: bool) -> Self {
+        let caller = Caller::at(address);
+        if caller.is_runtime() && (!succeeded || looks_behind_runtime(id)) {
+            return behind_runtime(address).unwrap_or(caller);
+        }
+        caller
+    }
+
+    fn at(address: usize) -> Self {
+        match find(address) {
+            Some((path, base)) => {
+                let library = if path.is_empty() { program() } else { path.to_bytes() };
+                Caller { library, offset: address.wrapping_sub(base) }
+            }
+            None => Caller { library: b"", offset: address },
+        }
+    }
+
+    /// Whether this is the CUDA runtime as a shared library.
+    fn is_runtime(&self) -> bool {
+        let name = self.library.rsplit(|byte| *byte == b'/').next().unwrap_or(self.library);
+        name.starts_with(b"libcudart")
+    }
+}
+
+/// The path and the base of the object that holds an address.
+fn find(address: usize) -> Option<(&'static CStr, usize)> {
+    /// The start of glibc's `struct dl_find_object`.
+    #[repr(C)]
+    struct Found {
+        flags: u64,
+        start: *const c_void,
+        end: *const c_void,
+        link_map: *const (usize, *const c_char),
+        rest: [u64; 8],
+    }
+    // glibc has a search without a lock since 2.35.
+    static FIND_OBJECT: AtomicUsize = AtomicUsize::new(1);
+    let mut find_object = FIND_OBJECT.load(Relaxed);
+    if find_object == 1 {
+        find_object =
+            crate::resolve::dlerror::preserving(|| dlsym::real(libc::RTLD_NEXT, c"_dl_find_object"));
+        FIND_OBJECT.store(find_object, Relaxed);
+    }
+    if find_object == 0 {
+        return elf::containing(address).map(|object| (object.path(), object.base));
+    }
+    // SAFETY: the address of `_dl_find_object`, which has this type and fills a structure that is
+    // shorter than `Found`.
+    unsafe {
+        let find_object: unsafe extern "C" fn(*const c_void, *mut Found) -> c_int =
+            core::mem::transmute(find_object);
+        let mut found: Found = core::mem::zeroed();
+        if find_object(address as *const c_void, &mut found) != 0 || found.link_map.is_null() {
+            return None;
+        }
+        let (base, name) = *found.link_map;
+        Some((if name.is_null() { c"" } else { CStr::from_ptr(name) }, base))
+    }
+}
+
+/// The path of the program.
+fn program() -> &'static [u8] {
+    static PROGRAM: AtomicUsize = AtomicUsize::new(0);
+    let mut program = PROGRAM.load(Relaxed) as *const Vec<u8>;
+    if program.is_null() {
+        let mut path = vec![0u8; 1024];
+        // SAFETY: `path` has that many bytes.
+        let length =
+            unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr().cast(), path.len()) };
+        path.truncate(length.max(0) as usize);
+        program = Box::leak(Box::new(path));
+        // Two threads may do this at once; both find the same.
+        PROGRAM.store(program as usize, Relaxed);
+    }
+    // SAFETY: leaked above.
+    unsafe { &*program }
+}
+
+/// The first frame outside of the runtime, above the frame that returns to `address`.
+fn behind_runtime(address: usize) -> Option<Caller> {
+    struct Walk {
+        address: usize,
+        reached: bool,
+        frames: usize,
+        found: Option<Caller>,
+    }
+    unsafe extern "C" {
+        fn _Unwind_Backtrace(
+            step: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int,
+            walk: *mut c_void,
+        ) -> c_int;
+        fn _Unwind_GetIP(context: *mut c_void) -> usize;
+    }
+    unsafe extern "C" fn step(context: *mut c_void, walk: *mut c_void) -> c_int {
+        // SAFETY: both are valid for this call.
+        let (address, walk) = unsafe { (_Unwind_GetIP(context), &mut *walk.cast::<Walk>()) };
+        walk.reached |= address == walk.address;
+        if walk.reached {
+            walk.frames += 1;
+            let caller = Caller::at(address);
+            if !caller.is_runtime() {
+                walk.found = Some(caller);
+            }
+        }
+        // Any code but _URC_NO_REASON stops the walk.
+        c_int::from(walk.found.is_some() || walk.frames > MOST_FRAMES) * 4
+    }
+    let mut walk = Walk { address, reached: false, frames: 0, found: None };
+    // SAFETY: `walk` outlives the walk, and `step` takes it.
+    unsafe { _Unwind_Backtrace(step, (&raw mut walk).cast()) };
+    walk.found
+}

@@ -1,0 +1,139 @@
+//! The entries of every function of the table, derived from it. No logic stands here.
+//!
+//! A function has three: its export, for programs that are linked to the driver; the address that
+//! look-ups hand out; and the traced function behind both, which `call` runs. The export and the handed-out
+//! address are two, because they lead to different places: a linked call goes on to the next library that
+//! defines the name, a looked-up one to the driver that was asked.
+
+use crate::arch::{linked_entry, looked_up_entry, traced_entry};
+use crate::call;
+use core::ffi::CStr;
+use core::fmt::Write;
+use cupeer_spec::function::{FUNCTION_COUNT, FnId};
+use cupeer_spec::value::{self, Format, Value};
+
+/// The addresses of one function's entries.
+pub struct Entries {
+    /// The export.
+    pub export: unsafe extern "C" fn(),
+    /// What look-ups hand out.
+    pub looked_up: unsafe extern "C" fn(),
+    /// Where the export goes when the function is traced.
+    pub traced_export: unsafe extern "C" fn(),
+    /// Where the handed-out address goes when the function is traced.
+    pub traced_looked_up: unsafe extern "C" fn(),
+}
+
+/// Prints one argument by its direction.
+macro_rules! print_argument {
+    (in $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
+        Value::print($value, $out, $format)
+    };
+    (string $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
+        // SAFETY: the driver itself reads the caller's text.
+        unsafe { value::print_string($value, $out, $format) }
+    };
+    (out $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
+        // SAFETY: after success the driver has written there.
+        unsafe { value::print_output($value, $succeeded, $out, $format) }
+    };
+    (in [$count:ident] $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
+        // SAFETY: the driver itself reads that many elements; read after success alone, because a
+        // driver may have refused the call without looking.
+        unsafe { value::print_array($value, $count as usize, $succeeded, $out, $format) }
+    };
+    (out [$count:ident] $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
+        // SAFETY: after success the driver has written that many elements.
+        unsafe { value::print_array($value, $count as usize, $succeeded, $out, $format) }
+    };
+}
+
+macro_rules! handed_out {
+    () => {
+        None
+    };
+    ($pointer:ident) => {
+        Some($pointer)
+    };
+}
+
+macro_rules! entries {
+    ($(
+        #[doc = $doc:literal]
+        fn $name:ident(
+            $($dir:ident $([$count:ident])? $arg:ident: $type:ty,)*
+        ) -> $ret:ty {
+            library: $library:ident, lookup: $lookup:literal since $since:literal, groups: [$($group:ident),*],
+            $(hands_out: $handed:ident,)?
+            results: [$($result:ident),* $(,)?],
+            simulated: $fidelity:ident,
+        }
+    )*) => {
+        $(
+            #[doc = $doc]
+            #[allow(non_snake_case)]
+            mod $name {
+                use super::*;
+
+                const INDEX: usize = FnId::$name as usize;
+
+                #[doc = $doc]
+                #[unsafe(no_mangle)]
+                #[unsafe(naked)]
+                unsafe extern "C" fn $name() {
+                    linked_entry!(INDEX)
+                }
+
+                #[unsafe(naked)]
+                unsafe extern "C" fn looked_up() {
+                    looked_up_entry!(INDEX)
+                }
+
+                #[unsafe(naked)]
+                unsafe extern "C" fn traced_export() {
+                    traced_entry!(INDEX * 2 + 1, traced)
+                }
+
+                #[unsafe(naked)]
+                unsafe extern "C" fn traced_looked_up() {
+                    traced_entry!(INDEX * 2, traced)
+                }
+
+                unsafe extern "C-unwind" fn traced($($arg: $type),*) -> $ret {
+                    type Real = unsafe extern "C-unwind" fn($($type),*) -> $ret;
+                    let entered = call::enter(FnId::$name);
+                    // SAFETY: `enter` gives the address of a function of this name that the program
+                    // would have called without us, and this is its type.
+                    let real = unsafe { core::mem::transmute::<usize, Real>(entered.real) };
+                    // SAFETY: the arguments are the caller's own.
+                    let forward = || unsafe { real($($arg),*) };
+                    #[allow(unused_variables, unused_assignments)]
+                    let print = |succeeded: bool, out: &mut dyn Write, format: Format| {
+                        let mut separator = "";
+                        $(
+                            call::print_name(separator, stringify!($arg), out, format)?;
+                            print_argument!($dir $([$count])? $arg, succeeded, out, format)?;
+                            separator = if format.json { "," } else { ", " };
+                        )*
+                        Ok(())
+                    };
+                    call::run(entered, forward, print, handed_out!($($handed)?))
+                }
+
+                pub const ENTRIES: Entries = Entries { export: $name, looked_up, traced_export, traced_looked_up };
+            }
+        )*
+
+        /// The names of the functions for C, in the order of the table.
+        pub static NAMES: [&CStr; FUNCTION_COUNT] = [$(
+            match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("a name of the table holds a NUL"),
+            },
+        )*];
+
+        /// The entries of each function, in the order of the table.
+        pub static ENTRIES: [Entries; FUNCTION_COUNT] = [$($name::ENTRIES,)*];
+    };
+}
+cupeer_spec::intercepted_functions!(entries);

@@ -1,0 +1,42 @@
+//! A line under construction: a buffer on the stack, so that nothing is allocated in a program that may
+//! be anywhere.
+
+use core::fmt;
+
+/// The longest line: as long as a pipe takes in one piece, so that lines of several processes do not mix.
+pub const LONGEST: usize = 4096;
+
+/// Bytes up to a limit; what does not fit is refused.
+pub struct Line {
+    bytes: [core::mem::MaybeUninit<u8>; LONGEST],
+    length: usize,
+}
+
+impl Line {
+    /// An empty line.
+    pub fn new() -> Self {
+        Line { bytes: [const { core::mem::MaybeUninit::uninit() }; LONGEST], length: 0 }
+    }
+
+    /// What was written so far.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the first `length` bytes were written by `push`.
+        unsafe { core::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.length) }
+    }
+
+    /// Appends bytes, all or none.
+    pub fn push(&mut self, bytes: &[u8]) -> fmt::Result {
+        let room = self.bytes.get_mut(self.length..self.length + bytes.len()).ok_or(fmt::Error)?;
+        for (place, byte) in room.iter_mut().zip(bytes) {
+            place.write(*byte);
+        }
+        self.length += bytes.len();
+        Ok(())
+    }
+}
+
+impl fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text.as_bytes())
+    }
+}

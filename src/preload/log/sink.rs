@@ -1,0 +1,258 @@
+//! Where the lines go: an append-only descriptor that is written to at once, without a lock.
+//!
+//! The descriptor is ours alone: for stderr a copy, far up, because programs close and reuse the low
+//! numbers. Before each line it is checked to be still the same file, and in a forked child a file that is
+//! named after the process is opened anew. What cannot be written is given up with one message, and costs
+//! the program nothing else: no signal, no error.
+
+use crate::settings;
+use crate::{message, status};
+use core::ffi::c_int;
+use core::mem::MaybeUninit;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use std::ffi::{CStr, CString};
+
+/// Descriptors of ours are at least this high.
+const HIGH: c_int = 900;
+
+/// An open log.
+struct Sink {
+    file: c_int,
+    device: u64,
+    inode: u64,
+    /// The process that opened it; 0 where children go on with it.
+    pid: u32,
+}
+
+/// The current one. Replaced, never freed: another thread may be writing to it.
+static SINK: AtomicPtr<Sink> = AtomicPtr::new(ptr::null_mut());
+
+/// The process that gave the log up.
+static GIVEN_UP: AtomicU32 = AtomicU32::new(0);
+
+/// Whether lines are written in this process.
+pub fn is_working() -> bool {
+    // SAFETY: getpid has no preconditions.
+    GIVEN_UP.load(Relaxed) != unsafe { libc::getpid() } as u32
+}
+
+/// Writes a line, whole.
+pub fn write(line: &[u8]) {
+    // SAFETY: getpid has no preconditions.
+    let pid = unsafe { libc::getpid() } as u32;
+    if GIVEN_UP.load(Relaxed) == pid {
+        return;
+    }
+    match current(pid) {
+        Ok(Some(sink)) => {
+            if let Err(error) = write_to(sink.file, line) {
+                give_up(pid, error);
+            }
+        }
+        // stderr was closed, or is somebody else's file now: nobody is left to talk to.
+        Ok(None) => GIVEN_UP.store(pid, Relaxed),
+        Err(error) => give_up(pid, error),
+    }
+}
+
+/// Writes to a descriptor and ignores failure, and every signal that failing would raise.
+pub fn write_quietly(file: c_int, line: &[u8]) {
+    let _ = write_to(file, line);
+}
+
+fn give_up(pid: u32, error: c_int) {
+    if GIVEN_UP.swap(pid, Relaxed) == pid {
+        return;
+    }
+    status::log_lost();
+    let reason = std::io::Error::from_raw_os_error(error);
+    match &settings::get().log_file {
+        Some(path) => message::line(format_args!(
+            "cannot write the log {}: {reason}; this process goes on without one",
+            path.to_string_lossy()
+        )),
+        None => message::line(format_args!("cannot log to stderr: {reason}; this process goes on without")),
+    }
+}
+
+/// The sink for this process, opened where there is none or the old one is not ours any more.
+fn current(pid: u32) -> Result<Option<&'static Sink>, c_int> {
+    let old = SINK.load(Acquire);
+    // SAFETY: sinks are never freed.
+    if let Some(sink) = unsafe { old.as_ref() } {
+        if (sink.pid == 0 || sink.pid == pid) && sink.is_unchanged() {
+            return Ok(Some(sink));
+        }
+        if settings::get().log_file.is_none() {
+            return Ok(None);
+        }
+    }
+    let Some(sink) = open(pid)? else { return Ok(None) };
+    let new = Box::into_raw(Box::new(sink));
+    match SINK.compare_exchange(old, new, AcqRel, Acquire) {
+        // SAFETY: published, and never freed.
+        Ok(_) => Ok(Some(unsafe { &*new })),
+        Err(first) => {
+            // SAFETY: ours was not published; the other one is never freed.
+            unsafe {
+                libc::close((*new).file);
+                drop(Box::from_raw(new));
+                Ok(first.as_ref())
+            }
+        }
+    }
+}
+
+impl Sink {
+    fn is_unchanged(&self) -> bool {
+        identity(self.file) == Some((self.device, self.inode))
+    }
+}
+
+fn identity(file: c_int) -> Option<(u64, u64)> {
+    let mut about = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `about` is writable, and initialised where fstat succeeds.
+    unsafe { (libc::fstat(file, about.as_mut_ptr()) == 0).then(|| about.assume_init()) }
+        .map(|about| (about.st_dev, about.st_ino))
+}
+
+/// Opens the log. `None` where it goes to stderr and that is closed.
+fn open(pid: u32) -> Result<Option<Sink>, c_int> {
+    let (low, owner) = match &settings::get().log_file {
+        Some(path) => {
+            let expanded = expand(path, pid);
+            let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOCTTY;
+            // SAFETY: the path ends in NUL.
+            let file = unsafe { libc::open(expanded.as_ptr(), flags, 0o600) };
+            if file < 0 {
+                return Err(errno());
+            }
+            (file, if path.to_bytes().contains(&b'%') { pid } else { 0 })
+        }
+        None => (libc::STDERR_FILENO, 0),
+    };
+    // SAFETY: copies a descriptor to a free number.
+    let mut file = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, HIGH) };
+    if file < 0 {
+        // The limit may be low: the first free number then.
+        // SAFETY: as above.
+        file = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, 3) };
+    }
+    let error = errno();
+    if low != libc::STDERR_FILENO {
+        // SAFETY: opened above.
+        unsafe { libc::close(low) };
+    }
+    if file < 0 {
+        return if error == libc::EBADF { Ok(None) } else { Err(error) };
+    }
+    let (device, inode) = identity(file).unwrap_or_default();
+    Ok(Some(Sink { file, device, inode, pid: owner }))
+}
+
+/// `%p` becomes the pid, `%h` the host, `%q{VAR}` a variable, `%%` a percent sign; anything else stays.
+fn expand(path: &CStr, pid: u32) -> CString {
+    let mut out = Vec::with_capacity(path.count_bytes() + 16);
+    let mut rest = path.to_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first != b'%' {
+            out.push(*first);
+            continue;
+        }
+        match tail {
+            [b'p', tail @ ..] => {
+                out.extend_from_slice(pid.to_string().as_bytes());
+                rest = tail;
+            }
+            [b'h', tail @ ..] => {
+                let mut name = [0u8; 65];
+                // SAFETY: writes at most 64 bytes into 65.
+                unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) };
+                out.extend(name.iter().take_while(|byte| **byte != 0));
+                rest = tail;
+            }
+            [b'%', tail @ ..] => {
+                out.push(b'%');
+                rest = tail;
+            }
+            [b'q', b'{', tail @ ..] if tail.contains(&b'}') => {
+                let end = tail.iter().position(|byte| *byte == b'}').unwrap_or(0);
+                if let Ok(name) = CString::new(&tail[..end]) {
+                    // SAFETY: the name ends in NUL.
+                    let value = unsafe { libc::getenv(name.as_ptr()) };
+                    if !value.is_null() {
+                        // SAFETY: not null, and ends in NUL.
+                        out.extend_from_slice(unsafe { CStr::from_ptr(value) }.to_bytes());
+                    }
+                }
+                rest = &tail[end + 1..];
+            }
+            _ => out.push(b'%'),
+        }
+    }
+    CString::new(out).unwrap_or_default()
+}
+
+fn errno() -> c_int {
+    // SAFETY: __errno_location gives this thread's errno.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Writes all bytes. SIGPIPE and SIGXFSZ, which a closed pipe and a size limit raise in the writing
+/// thread, are held back and taken away again; those that were pending before stay.
+fn write_to(file: c_int, bytes: &[u8]) -> Result<(), c_int> {
+    // SAFETY: the sets are initialised before they are used, and the mask is put back.
+    unsafe {
+        let mut ours = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut pending = MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(ours.as_mut_ptr());
+        libc::sigaddset(ours.as_mut_ptr(), libc::SIGPIPE);
+        libc::sigaddset(ours.as_mut_ptr(), libc::SIGXFSZ);
+        libc::pthread_sigmask(libc::SIG_BLOCK, ours.as_ptr(), before.as_mut_ptr());
+        libc::sigemptyset(pending.as_mut_ptr());
+        libc::sigpending(pending.as_mut_ptr());
+        let result = write_all(file, bytes);
+        if let Err(error @ (libc::EPIPE | libc::EFBIG)) = result {
+            let raised = if error == libc::EPIPE { libc::SIGPIPE } else { libc::SIGXFSZ };
+            if libc::sigismember(pending.as_ptr(), raised) == 0 {
+                let mut one = MaybeUninit::<libc::sigset_t>::uninit();
+                libc::sigemptyset(one.as_mut_ptr());
+                libc::sigaddset(one.as_mut_ptr(), raised);
+                let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+                libc::sigtimedwait(one.as_ptr(), ptr::null_mut(), &no_time);
+            }
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
+        result
+    }
+}
+
+fn write_all(file: c_int, mut bytes: &[u8]) -> Result<(), c_int> {
+    while !bytes.is_empty() {
+        // SAFETY: `bytes` is readable.
+        let written = unsafe { libc::write(file, bytes.as_ptr().cast(), bytes.len()) };
+        if written > 0 {
+            bytes = &bytes[written as usize..];
+            continue;
+        }
+        match errno() {
+            libc::EINTR => {}
+            // A reader that is behind, on a descriptor that the program made non-blocking.
+            libc::EAGAIN => {
+                let mut ready = libc::pollfd { fd: file, events: libc::POLLOUT, revents: 0 };
+                // SAFETY: one descriptor, as said.
+                if unsafe { libc::poll(&mut ready, 1, 1000) } == 0 {
+                    return Err(libc::EAGAIN);
+                }
+            }
+            error => return Err(error),
+        }
+    }
+    Ok(())
+}

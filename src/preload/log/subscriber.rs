@@ -1,0 +1,150 @@
+//! The subscriber: makes a line of an event, and writes it.
+//!
+//! JSON has the fields as they come, in the order in which the event names them. Text arranges them for
+//! people, as strace does.
+
+use super::line::Line;
+use super::sink;
+use crate::settings::LogForm;
+use core::fmt::{self, Debug, Write};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
+use tracing::{Event, Metadata, Subscriber};
+
+/// The subscriber of this library's own events.
+pub struct Log {
+    /// The form of its lines.
+    pub form: LogForm,
+}
+
+impl Subscriber for Log {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::always()
+    }
+
+    fn enabled(&self, _: &Metadata) -> bool {
+        true
+    }
+
+    fn event(&self, event: &Event) {
+        let mut writer = Writer { line: Line::new(), json: self.form == LogForm::Json, empty: true };
+        let mut done: fmt::Result = Ok(());
+        if writer.json {
+            done = done.and(writer.line.write_str("{"));
+        }
+        event.record(&mut writer);
+        done = done.and(writer.line.write_str(if writer.json { "}\n" } else { "\n" }));
+        if done.is_err() {
+            // Cannot happen with what we print; a line that is cut would be worse than none.
+            return;
+        }
+        sink::write(writer.line.bytes());
+    }
+
+    // This library makes no spans.
+    fn new_span(&self, _: &Attributes) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+struct Writer {
+    line: Line,
+    json: bool,
+    empty: bool,
+}
+
+impl Writer {
+    fn field(&mut self, name: &str, value: &dyn Debug) {
+        // A line that is full refuses the rest, and is dropped at its end.
+        let _ = if self.json { self.json(name, value) } else { self.text(name, value) };
+    }
+
+    fn json(&mut self, name: &str, value: &dyn Debug) -> fmt::Result {
+        let comma = if core::mem::take(&mut self.empty) { "" } else { "," };
+        write!(self.line, "{comma}\"{name}\":")?;
+        if name == "args" { write!(self.line, "{{{value:?}}}") } else { write!(self.line, "{value:?}") }
+    }
+
+    fn text(&mut self, name: &str, value: &dyn Debug) -> fmt::Result {
+        match name {
+            "pid" => write!(self.line, "[{value:?}/"),
+            "tid" => write!(self.line, "{value:?}] "),
+            "args" => write!(self.line, "({value:?})"),
+            "caller" => write!(self.line, " {}", Unquoted(value)),
+            "mark" => write!(self.line, "mark {value:?}"),
+            "escaped" => write!(self.line, "escaped {value:?}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Visit for Writer {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.field(field.name(), value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        // Names of functions and results: nothing in them needs escaping.
+        let _ = match (self.json, field.name()) {
+            (true, name) => self.json(name, &value),
+            (false, "result") => write!(self.line, " = {value}"),
+            (false, _) => self.line.write_str(value),
+        };
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        match (self.json, field.name()) {
+            (false, "ts_ns") => {
+                let _ = write_time(&mut self.line, value);
+            }
+            (false, "duration_ns") => {
+                let _ = write_duration(&mut self.line, value);
+            }
+            (_, name) => self.field(name, &value),
+        }
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        if self.json {
+            self.field(field.name(), &value);
+        } else if value {
+            let _ = self.line.write_str(" (INJECTED)");
+        }
+    }
+}
+
+/// A quoted text without its quotes.
+struct Unquoted<'a>(&'a dyn Debug);
+
+impl fmt::Display for Unquoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        struct Strip<'a, 'b>(&'a mut fmt::Formatter<'b>);
+        impl Write for Strip<'_, '_> {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                text.split('"').try_for_each(|part| self.0.write_str(part))
+            }
+        }
+        write!(Strip(f), "{:?}", self.0)
+    }
+}
+
+/// The time of day in UTC. Local time would need a lock of libc's.
+fn write_time(line: &mut Line, ts_ns: u64) -> fmt::Result {
+    let seconds = ts_ns / 1_000_000_000;
+    let (hours, minutes, seconds) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    write!(line, "{hours:02}:{minutes:02}:{seconds:02}.{:06} ", ts_ns / 1000 % 1_000_000)
+}
+
+fn write_duration(line: &mut Line, ns: u64) -> fmt::Result {
+    match ns {
+        0..1_000 => write!(line, " <{ns}ns>"),
+        1_000..1_000_000 => write!(line, " <{}.{}us>", ns / 1_000, ns / 100 % 10),
+        1_000_000..1_000_000_000 => write!(line, " <{}.{}ms>", ns / 1_000_000, ns / 100_000 % 10),
+        _ => write!(line, " <{}.{:03}s>", ns / 1_000_000_000, ns / 1_000_000 % 1000),
+    }
+}

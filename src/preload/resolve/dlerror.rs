@@ -1,0 +1,134 @@
+//! `dlerror`: what a program reads there is what it would read without us.
+//!
+//! Two things could differ. Our own look-ups overwrite the message of the program's last failure; and where
+//! a look-up must fail although our export was found, the message would name us. In both cases we leave a
+//! marker as the loader's message, and give the right text when the program asks and the marker is still
+//! the last message.
+
+use super::dlsym;
+use crate::arch::{Decision, deciding_entry, thread};
+use core::ffi::{CStr, c_char, c_void};
+use core::fmt::Write;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+const MARKER: &CStr = c"cupeer, a marker";
+
+static REAL: AtomicUsize = AtomicUsize::new(0);
+
+/// The libc function, interposed.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C" fn dlerror() -> *mut c_char {
+    deciding_entry!(decide)
+}
+
+unsafe extern "C" fn decide(_: *mut c_void, _: *const c_char, _: usize) -> Decision {
+    // SAFETY: the block is this thread's alone.
+    let text = unsafe { &raw mut (*thread()).dlerror };
+    // SAFETY: as above.
+    if unsafe { (*text)[0] } == 0 {
+        return Decision { jump: find(), value: 0 };
+    }
+    let message = call_real();
+    let value = if is_marker(message) { text.cast() } else { message };
+    if value != text.cast::<c_char>() {
+        // SAFETY: as above. The pretended message has been overtaken by a real one.
+        unsafe { (*text)[0] = 0 };
+    }
+    Decision { jump: 0, value: value as usize }
+}
+
+/// Finds libc's own dlerror, once. The finding itself clears the loader's last message.
+pub fn find() -> usize {
+    match REAL.load(Relaxed) {
+        0 => {
+            let real = dlsym::of_libc(c"dlerror");
+            REAL.store(real, Relaxed);
+            real
+        }
+        real => real,
+    }
+}
+
+fn call_real() -> *mut c_char {
+    let real = find();
+    if real == 0 {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: the address of libc's dlerror, which has this type.
+    unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> *mut c_char>(real)() }
+}
+
+fn is_marker(message: *const c_char) -> bool {
+    // SAFETY: a message of libc ends in NUL.
+    !message.is_null() && unsafe { CStr::from_ptr(message) }.to_bytes().ends_with(MARKER.to_bytes())
+}
+
+/// The loader's last message, which is cleared.
+///
+/// # Safety
+///
+/// Not to be called where the program's own message must survive: see [`preserving`].
+pub unsafe fn real() -> String {
+    let message = call_real();
+    if message.is_null() {
+        return "unknown reason".into();
+    }
+    // SAFETY: a message of libc ends in NUL.
+    unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned()
+}
+
+/// Runs work that calls the loader, and leaves the program's pending message as it was.
+pub fn preserving<T>(work: impl FnOnce() -> T) -> T {
+    let mut pending = Buffer::empty();
+    let message = call_real();
+    if !message.is_null() && !is_marker(message) {
+        // SAFETY: a message of libc ends in NUL.
+        pending.fill(unsafe { CStr::from_ptr(message) }.to_bytes());
+    } else if is_marker(message) {
+        // SAFETY: the block is this thread's alone, and its text ends in NUL.
+        pending.fill(unsafe { CStr::from_ptr((&raw const (*thread()).dlerror).cast()) }.to_bytes());
+    }
+    let result = work();
+    if pending.length > 0 {
+        pretend(|out| out.write_str(core::str::from_utf8(&pending.bytes[..pending.length]).unwrap_or("")));
+    } else {
+        call_real();
+    }
+    result
+}
+
+/// Makes `dlerror` say a text, as if the loader had just failed with it.
+pub fn pretend(text: impl FnOnce(&mut Buffer) -> core::fmt::Result) {
+    let mut buffer = Buffer::empty();
+    let _ = text(&mut buffer);
+    find();
+    dlsym::real(libc::RTLD_NEXT, MARKER);
+    // SAFETY: the block is this thread's alone, and `bytes` is as long as its text.
+    unsafe { (*thread()).dlerror = buffer.bytes.map(|byte| byte as c_char) };
+}
+
+/// A text of bounded length that ends in NUL.
+pub struct Buffer {
+    bytes: [u8; 1000],
+    length: usize,
+}
+
+impl Buffer {
+    fn empty() -> Self {
+        Buffer { bytes: [0; 1000], length: 0 }
+    }
+
+    fn fill(&mut self, bytes: &[u8]) {
+        let most = bytes.len().min(self.bytes.len() - 1 - self.length);
+        self.bytes[self.length..][..most].copy_from_slice(&bytes[..most]);
+        self.length += most;
+    }
+}
+
+impl Write for Buffer {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        self.fill(text.as_bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,192 @@
+//! `dlsym`: every name but the table's goes on to libc's own, by a jump that leaves the caller the caller.
+//!
+//! For a name of the table, the result is replaced where it is the driver's function, and left alone where
+//! it is anybody else's. RTLD_NEXT is never replaced: the library that asks is itself a wrapper of the
+//! function, and finds our export in its place in the order.
+
+use super::{dlerror, driver, elf, escapes};
+use crate::arch::{Decision, deciding_entry};
+use crate::call;
+use crate::exports::ENTRIES;
+use core::ffi::{CStr, c_char, c_void};
+use core::fmt::Write;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS};
+
+/// libc's own function.
+static REAL: AtomicUsize = AtomicUsize::new(0);
+
+/// The libc function, interposed.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    deciding_entry!(decide)
+}
+
+/// Finds a function of libc without calling `dlsym`. Sanitizers look their functions up through us before
+/// they can run any, so nothing else of libc may be called on this way.
+pub fn of_libc(name: &CStr) -> usize {
+    // SAFETY: the version is the one in which x86-64's libc was born; the name ends in NUL.
+    unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), c"GLIBC_2.2.5".as_ptr()) as usize }
+}
+
+/// Finds libc's own dlsym, once.
+pub fn find_real() -> usize {
+    match REAL.load(Relaxed) {
+        0 => {
+            let real = of_libc(c"dlsym");
+            REAL.store(real, Relaxed);
+            real
+        }
+        real => real,
+    }
+}
+
+/// Looks a name up with libc's own dlsym, with ourselves as the caller.
+pub fn real(handle: *mut c_void, name: &CStr) -> usize {
+    let real = find_real();
+    if real == 0 {
+        return 0;
+    }
+    // SAFETY: the address of libc's dlsym, which has this type.
+    let real = unsafe {
+        core::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void, *const c_char) -> usize>(real)
+    };
+    // SAFETY: the name ends in NUL, and the handle is one that the loader gave.
+    unsafe { real(handle, name.as_ptr()) }
+}
+
+/// Which function of the table a name is.
+///
+/// Called for every look-up in the process, also before libc is ready: reads byte by byte, so that no
+/// compiler makes a call of strlen or memcmp of it.
+fn index_of(name: *const c_char) -> Option<usize> {
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: the name ends in NUL, and no byte after that is read, because each is read only where the
+    // one before was not NUL.
+    let byte = |i: usize| unsafe { name.add(i).cast::<u8>().read_volatile() };
+    'next: for (index, function) in FUNCTIONS.iter().enumerate() {
+        for (i, wanted) in function.name.bytes().enumerate() {
+            if byte(i) != wanted {
+                continue 'next;
+            }
+        }
+        if byte(function.name.len()) == 0 {
+            return Some(index);
+        }
+    }
+    None
+}
+
+const _: () = assert!(FUNCTION_COUNT < 200, "index_of is linear: give it a hash table");
+
+unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char, caller: usize) -> Decision {
+    let real = find_real();
+    let go_on = Decision { jump: real, value: 0 };
+    let Some(index) = index_of(name) else { return go_on };
+    if real == 0 {
+        return go_on;
+    }
+    let mut decision = go_on;
+    call::quietly(|| {
+        let answer = if handle == libc::RTLD_NEXT {
+            next(index, caller)
+        } else if handle == libc::RTLD_DEFAULT {
+            by_default(index, caller)
+        } else {
+            by_handle(handle, index)
+        };
+        if let Some(value) = answer {
+            decision = Decision { jump: 0, value };
+        }
+    });
+    decision
+}
+
+/// What RTLD_NEXT gives; `None` where libc shall answer, which is always but where it would find our
+/// export and nothing lies behind that.
+fn next(index: usize, caller: usize) -> Option<usize> {
+    let name = driver::name_of(index);
+    let object = elf::containing(caller)?;
+    if !elf::is_before_us(&object) {
+        escapes::looked_up_next(&object, name);
+        return None;
+    }
+    (real(libc::RTLD_NEXT, name) == 0).then(|| not_found(name, object.path()))
+}
+
+/// What RTLD_DEFAULT gives; `None` where libc shall answer.
+fn by_default(index: usize, caller: usize) -> Option<usize> {
+    let name = driver::name_of(index);
+    let ours = ENTRIES[index].export as usize;
+    if real(libc::RTLD_DEFAULT, name) != ours {
+        return None;
+    }
+    // Our export is what the program finds. Without us it would find what lies behind it in the global
+    // scope, or else in the scope of the caller's own library.
+    if real(libc::RTLD_NEXT, name) != 0 {
+        return Some(ours);
+    }
+    let object = elf::containing(caller).filter(|object| !object.path().is_empty());
+    let Some(object) = object else { return Some(not_found(name, c"")) };
+    // SAFETY: the path is the loader's own; RTLD_NOLOAD loads nothing.
+    let handle = unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        return Some(not_found(name, object.path()));
+    }
+    // SAFETY: gives back the use that dlopen counted; the caller is running.
+    unsafe { libc::dlclose(handle) };
+    // Where this fails, the message names the caller's library, as it would without us.
+    let found = real(handle, name);
+    Some(driver::handed_out(found).unwrap_or(found))
+}
+
+/// What a handle gives; `None` where libc shall answer.
+fn by_handle(handle: *mut c_void, index: usize) -> Option<usize> {
+    let name = driver::name_of(index);
+    let ours = ENTRIES[index].export as usize;
+    let found = real(handle, name);
+    if found != ours {
+        escapes::look_for_data_symbols();
+        return Some(driver::handed_out(found).unwrap_or(found));
+    }
+    // The handle of the program itself, which finds whatever is preloaded; or our own.
+    if is_our_handle(handle) {
+        return Some(found);
+    }
+    if real(libc::RTLD_NEXT, name) != 0 { Some(ours) } else { Some(not_found(name, c"")) }
+}
+
+/// Whether a handle was got by opening libcupeer.so itself.
+fn is_our_handle(handle: *mut c_void) -> bool {
+    let Some(object) = elf::containing(elf::own_address()) else { return false };
+    // SAFETY: the path is the loader's own; RTLD_NOLOAD loads nothing, and we stay loaded.
+    let own = unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if !own.is_null() {
+        // SAFETY: gives back the use that dlopen counted.
+        unsafe { libc::dlclose(own) };
+    }
+    own == handle
+}
+
+/// Answers that a name is not there, with the message that the loader has for a look-up in the scope of an
+/// object.
+fn not_found(name: &CStr, object: &CStr) -> usize {
+    unsafe extern "C" {
+        static program_invocation_name: *const c_char;
+    }
+    dlerror::pretend(|out| {
+        let object = match object {
+            // SAFETY: libc sets it before any constructor runs, to a text that stays.
+            path if path.is_empty() => unsafe { CStr::from_ptr(program_invocation_name) },
+            path => path,
+        };
+        for chunk in object.to_bytes().utf8_chunks() {
+            out.write_str(chunk.valid())?;
+        }
+        write!(out, ": undefined symbol: {}", name.to_str().unwrap_or(""))
+    });
+    0
+}

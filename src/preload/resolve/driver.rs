@@ -1,0 +1,143 @@
+//! The loaded driver: which object it is, and where its functions are.
+//!
+//! The first object that is a driver and that anybody reaches becomes *the* driver, for good: it is held
+//! loaded, because programs keep pointers that lead to it through us. A second one is left alone, and named
+//! as escaped.
+
+use super::elf::{self, Object};
+use super::{dlerror, escapes};
+use crate::exports::ENTRIES;
+use crate::{settings, status};
+use core::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
+
+/// The base address of the driver, plus 1; 0 while there is none.
+static DRIVER: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the tables below are filled.
+static READY: AtomicBool = AtomicBool::new(false);
+
+/// The driver's own functions, in the order of the table; 0 where it lacks one.
+static REAL: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
+
+/// Where a handed-out address of ours goes. Set before any is handed out.
+pub static TARGETS: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
+
+/// The driver's own function.
+#[inline]
+pub fn real(id: FnId) -> usize {
+    REAL[id as usize].load(Relaxed)
+}
+
+/// Whether an object is a CUDA driver: it has the driver's soname.
+pub fn is_driver(object: &Object) -> bool {
+    object.soname().is_some_and(|soname| soname.to_bytes() == Library::Cuda.soname().as_bytes())
+}
+
+/// Makes an object the driver where there is none yet. Says whether it is the driver now.
+pub fn register(object: &Object) -> bool {
+    let mark = object.base + 1;
+    match DRIVER.compare_exchange(0, mark, Release, Acquire) {
+        Ok(_) => dlerror::preserving(|| hold(object)),
+        Err(driver) if driver == mark => {}
+        Err(_) => return false,
+    }
+    // Whoever comes while another thread is doing this does it as well: both write the same.
+    for id in FnId::all() {
+        let index = id as usize;
+        let Some(symbol) = object.symbol(name_of(index)) else { continue };
+        let traced = settings::get().is_traced(id);
+        REAL[index].store(symbol.address, Relaxed);
+        let target = if traced { ENTRIES[index].traced_looked_up as usize } else { symbol.address };
+        TARGETS[index].store(target, Release);
+    }
+    READY.store(true, Release);
+    status::reached();
+    escapes::look_for_data_symbols();
+    true
+}
+
+/// Keeps an object loaded.
+fn hold(object: &Object) {
+    // SAFETY: the path is the loader's own; RTLD_NOLOAD only counts one more user, who never leaves.
+    unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+}
+
+/// The object of the driver, where there is one.
+pub fn object() -> Option<Object> {
+    let mark = DRIVER.load(Acquire);
+    if mark == 0 {
+        return None;
+    }
+    let mut found = None;
+    elf::each(|object| {
+        if object.base + 1 == mark {
+            found = Some(*object);
+        }
+        found.is_some()
+    });
+    found
+}
+
+/// Registers a driver that is loaded already, where nobody has reached one yet.
+pub fn find_loaded() -> bool {
+    if DRIVER.load(Acquire) != 0 {
+        return true;
+    }
+    let mut found = None;
+    elf::each(|object| {
+        if is_driver(object) {
+            found = Some(*object);
+        }
+        found.is_some()
+    });
+    found.is_some_and(|object| register(&object))
+}
+
+/// Loads the driver that the environment names, for calls behind which there is none.
+pub fn load_named() -> bool {
+    let Some(path) = settings::get().driver() else { return false };
+    // SAFETY: loading a library that the user named runs its constructors, as the user asked.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+    if handle.is_null() {
+        // SAFETY: dlerror gives this thread's message, or null.
+        let reason = unsafe { dlerror::real() };
+        crate::message::once(format_args!("cannot load the driver of CUPEER_DRIVER: {reason}"));
+        return false;
+    }
+    let init = super::dlsym::real(handle, c"cuInit");
+    match elf::containing(init) {
+        Some(object) if init != 0 && is_driver(&object) => register(&object),
+        _ => {
+            crate::message::once(format_args!(
+                "CUPEER_DRIVER is not a CUDA driver (no cuInit, or another soname than {}): {}",
+                Library::Cuda.soname(),
+                path.to_string_lossy(),
+            ));
+            false
+        }
+    }
+}
+
+/// The address to hand out for an address of the driver: ours, where the function is in the table.
+/// Registers the driver when an address of one is seen first.
+pub fn handed_out(address: usize) -> Option<usize> {
+    if READY.load(Acquire) {
+        return known(address);
+    }
+    let object = elf::containing(address)?;
+    (is_driver(&object) && register(&object)).then(|| known(address)).flatten()
+}
+
+fn known(address: usize) -> Option<usize> {
+    let index = REAL.iter().position(|real| real.load(Relaxed) == address && address != 0)?;
+    Some(ENTRIES[index].looked_up as usize)
+}
+
+/// The name of a function of the table, for C.
+pub fn name_of(index: usize) -> &'static core::ffi::CStr {
+    crate::exports::NAMES[index]
+}

@@ -1,0 +1,363 @@
+//! The shared objects of the process, read from memory: which one an address belongs to, what it calls
+//! itself, what it defines, and where it keeps the addresses of other objects' functions.
+//!
+//! Reading ourselves instead of asking `dladdr` or `dlsym` leaves `dlerror` as it was. What is not done
+//! here: any decision.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use libc::{Elf64_Phdr, Elf64_Sym, dl_phdr_info};
+
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const DT_PLTRELSZ: u64 = 2;
+const DT_STRTAB: u64 = 5;
+const DT_SYMTAB: u64 = 6;
+const DT_RELA: u64 = 7;
+const DT_RELASZ: u64 = 8;
+const DT_SONAME: u64 = 14;
+const DT_DEBUG: u64 = 21;
+const DT_JMPREL: u64 = 23;
+const DT_GNU_HASH: u64 = 0x6fff_fef5;
+const STT_OBJECT: u8 = 1;
+
+/// One loaded object.
+#[derive(Clone, Copy)]
+pub struct Object {
+    /// What is added to its addresses.
+    pub base: usize,
+    /// Its first mapped byte.
+    pub low: usize,
+    /// The byte after its last.
+    pub high: usize,
+    /// Its path; empty for the program itself.
+    name: *const c_char,
+    dynamic: Dynamic,
+}
+
+/// The parts of a dynamic section that we read, as addresses in memory; 0 where there is none.
+#[derive(Clone, Copy, Default)]
+struct Dynamic {
+    strtab: usize,
+    symtab: usize,
+    gnu_hash: usize,
+    soname: Option<usize>,
+    rela: (usize, usize),
+    jmprel: (usize, usize),
+    debug: usize,
+}
+
+/// A definition in an object.
+#[derive(Clone, Copy)]
+pub struct Symbol {
+    /// Where it is.
+    pub address: usize,
+    /// Whether it is data, not code.
+    pub is_data: bool,
+}
+
+/// A place where an object keeps the address of a name.
+pub struct Slot {
+    /// The name.
+    pub name: &'static CStr,
+    /// Where the address is kept.
+    pub place: *mut usize,
+}
+
+#[repr(C)]
+struct Rela {
+    offset: u64,
+    info: u64,
+    addend: i64,
+}
+
+/// Calls `found` with each object of our namespace, in load order, until it returns true.
+pub fn each(mut found: impl FnMut(&Object) -> bool) {
+    unsafe extern "C" fn one<F: FnMut(&Object) -> bool>(
+        info: *mut dl_phdr_info,
+        _: usize,
+        found: *mut c_void,
+    ) -> c_int {
+        // SAFETY: `found` is the closure that `each` passed, and `info` is valid for this callback.
+        let (info, found) = unsafe { (&*info, &mut *found.cast::<F>()) };
+        // SAFETY: glibc describes a loaded object.
+        let object = unsafe { Object::read(info) };
+        c_int::from(found(&object))
+    }
+    fn callback<F: FnMut(&Object) -> bool>(
+        _: &F,
+    ) -> unsafe extern "C" fn(*mut dl_phdr_info, usize, *mut c_void) -> c_int {
+        one::<F>
+    }
+    let callback = callback(&found);
+    // SAFETY: the callback gets the closure that it was made for, which outlives the iteration.
+    unsafe { libc::dl_iterate_phdr(Some(callback), (&raw mut found).cast()) };
+}
+
+/// How many objects were ever loaded; changes when one is.
+pub fn loads() -> u64 {
+    unsafe extern "C" fn first(info: *mut dl_phdr_info, _: usize, loads: *mut c_void) -> c_int {
+        // SAFETY: `info` is valid for this callback and `loads` is the u64 below.
+        unsafe { *loads.cast::<u64>() = (*info).dlpi_adds };
+        1
+    }
+    let mut loads = 0u64;
+    // SAFETY: the callback writes to `loads`, which outlives the iteration.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut loads).cast()) };
+    loads
+}
+
+/// An address in our own library.
+pub fn own_address() -> usize {
+    crate::exports::ENTRIES[0].export as usize
+}
+
+/// Whether an object is ours.
+pub fn is_ours(object: &Object) -> bool {
+    (object.low..object.high).contains(&own_address())
+}
+
+/// Whether an object was loaded before us: the program, and what is preloaded before us.
+pub fn is_before_us(object: &Object) -> bool {
+    let mut before = false;
+    each(|other| {
+        before = other.base == object.base;
+        before || is_ours(other)
+    });
+    before && !is_ours(object)
+}
+
+/// The object that holds an address.
+pub fn containing(address: usize) -> Option<Object> {
+    let mut found = None;
+    each(|object| {
+        if (object.low..object.high).contains(&address) {
+            found = Some(*object);
+        }
+        found.is_some()
+    });
+    found
+}
+
+impl Object {
+    /// # Safety
+    ///
+    /// `info` describes a loaded object.
+    unsafe fn read(info: &dl_phdr_info) -> Self {
+        let base = info.dlpi_addr as usize;
+        let headers: &[Elf64_Phdr] = if info.dlpi_phdr.is_null() {
+            &[]
+        } else {
+            // SAFETY: the loader keeps that many program headers there.
+            unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) }
+        };
+        let (mut low, mut high, mut dynamic) = (usize::MAX, 0, Dynamic::default());
+        for header in headers {
+            let start = base.wrapping_add(header.p_vaddr as usize);
+            match header.p_type {
+                PT_LOAD => {
+                    low = low.min(start);
+                    high = high.max(start.wrapping_add(header.p_memsz as usize));
+                }
+                // SAFETY: the dynamic section of a loaded object is mapped.
+                PT_DYNAMIC => dynamic = unsafe { Dynamic::read(start, base) },
+                _ => {}
+            }
+        }
+        Object { base, low, high, name: info.dlpi_name, dynamic }
+    }
+
+    /// An object of another namespace, by its entry in the loader's list. It has no range.
+    ///
+    /// # Safety
+    ///
+    /// The arguments are `l_addr`, `l_name` and `l_ld` of a loaded object.
+    unsafe fn of_link_map(map: &LinkMap) -> Self {
+        // SAFETY: as promised.
+        let dynamic = unsafe { Dynamic::read(map.dynamic, map.base) };
+        Object { base: map.base, low: 0, high: 0, name: map.name, dynamic }
+    }
+
+    /// Its path, empty for the program itself.
+    pub fn path(&self) -> &'static CStr {
+        if self.name.is_null() {
+            return c"";
+        }
+        // SAFETY: the loader keeps the name while the object is loaded; we use it at once or for objects
+        // that stay.
+        unsafe { CStr::from_ptr(self.name) }
+    }
+
+    /// The name by which other objects ask for it.
+    pub fn soname(&self) -> Option<&'static CStr> {
+        let offset = self.dynamic.soname?;
+        // SAFETY: an offset into the string table of a loaded object.
+        (self.dynamic.strtab != 0).then(|| unsafe { self.string(offset) })
+    }
+
+    /// # Safety
+    ///
+    /// `offset` is one that the object's own tables hold.
+    unsafe fn string(&self, offset: usize) -> &'static CStr {
+        // SAFETY: as promised; the string table is mapped and its texts end in NUL.
+        unsafe { CStr::from_ptr((self.dynamic.strtab + offset) as *const c_char) }
+    }
+
+    /// What the object itself defines under a name.
+    pub fn symbol(&self, name: &CStr) -> Option<Symbol> {
+        let Dynamic { gnu_hash: table, symtab, strtab, .. } = self.dynamic;
+        if table == 0 || symtab == 0 || strtab == 0 {
+            return None;
+        }
+        let wanted = gnu_hash(name.to_bytes());
+        // SAFETY: the layout of DT_GNU_HASH: four words, the Bloom filter of 64-bit words, the buckets,
+        // then one hash for each symbol from `first` on, of which the last of a chain has its lowest bit
+        // set. All of it is mapped, with the symbols and strings that it refers to.
+        unsafe {
+            let words = table as *const u32;
+            let (buckets, first, bloom_size) = (*words, *words.add(1), *words.add(2));
+            let shift = *words.add(3);
+            let bloom = words.add(4).cast::<u64>();
+            let filter = bloom.add((wanted / 64) as usize & (bloom_size as usize - 1)).read_unaligned();
+            let mask = 1u64 << (wanted % 64) | 1u64 << ((wanted >> shift) % 64);
+            if buckets == 0 || filter & mask != mask {
+                return None;
+            }
+            let bucket = bloom.add(bloom_size as usize).cast::<u32>();
+            let chain = bucket.add(buckets as usize);
+            let mut index = *bucket.add((wanted % buckets) as usize);
+            while index >= first {
+                let hash = *chain.add((index - first) as usize);
+                let symbol = &*(symtab as *const Elf64_Sym).add(index as usize);
+                if hash | 1 == wanted | 1
+                    && symbol.st_shndx != 0
+                    && symbol.st_value != 0
+                    && self.string(symbol.st_name as usize) == name
+                {
+                    return Some(Symbol {
+                        address: self.base.wrapping_add(symbol.st_value as usize),
+                        is_data: symbol.st_info & 0xf == STT_OBJECT,
+                    });
+                }
+                if hash & 1 == 1 {
+                    break;
+                }
+                index += 1;
+            }
+        }
+        None
+    }
+
+    /// Calls `found` with each place where the object keeps the address of a named symbol.
+    pub fn each_slot(&self, mut found: impl FnMut(Slot)) {
+        if self.dynamic.symtab == 0 || self.dynamic.strtab == 0 {
+            return;
+        }
+        for (start, size) in [self.dynamic.rela, self.dynamic.jmprel] {
+            if start == 0 {
+                continue;
+            }
+            // SAFETY: the relocation table of a loaded object stays mapped.
+            let relocations =
+                unsafe { core::slice::from_raw_parts(start as *const Rela, size / size_of::<Rela>()) };
+            for relocation in relocations {
+                let (symbol, kind) = ((relocation.info >> 32) as usize, relocation.info as u32);
+                // R_X86_64_64, R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT hold the symbol's address.
+                if symbol == 0 || !matches!(kind, 1 | 6 | 7) || relocation.addend != 0 {
+                    continue;
+                }
+                // SAFETY: the index is of the object's own symbol table, the name of its string table.
+                let name = unsafe {
+                    let entry = &*(self.dynamic.symtab as *const Elf64_Sym).add(symbol);
+                    self.string(entry.st_name as usize)
+                };
+                found(Slot { name, place: self.base.wrapping_add(relocation.offset as usize) as *mut usize });
+            }
+        }
+    }
+}
+
+impl Dynamic {
+    /// # Safety
+    ///
+    /// A loaded object's dynamic section lies at `start`.
+    unsafe fn read(start: usize, base: usize) -> Self {
+        let mut dynamic = Dynamic::default();
+        let mut entry = start as *const [u64; 2];
+        // glibc has added the base to the addresses, except where the section is read-only.
+        let address = |value: u64| {
+            let value = value as usize;
+            if value < base { value.wrapping_add(base) } else { value }
+        };
+        loop {
+            // SAFETY: the section ends with a zero tag, at which the loop ends.
+            let [tag, value] = unsafe { *entry };
+            match tag {
+                0 => break,
+                DT_STRTAB => dynamic.strtab = address(value),
+                DT_SYMTAB => dynamic.symtab = address(value),
+                DT_GNU_HASH => dynamic.gnu_hash = address(value),
+                DT_SONAME => dynamic.soname = Some(value as usize),
+                DT_RELA => dynamic.rela.0 = address(value),
+                DT_RELASZ => dynamic.rela.1 = value as usize,
+                DT_JMPREL => dynamic.jmprel.0 = address(value),
+                DT_PLTRELSZ => dynamic.jmprel.1 = value as usize,
+                DT_DEBUG => dynamic.debug = value as usize,
+                _ => {}
+            }
+            // SAFETY: not the last entry.
+            entry = unsafe { entry.add(1) };
+        }
+        dynamic
+    }
+}
+
+fn gnu_hash(name: &[u8]) -> u32 {
+    name.iter().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)))
+}
+
+/// The start of glibc's `struct link_map`, which is public.
+#[repr(C)]
+struct LinkMap {
+    base: usize,
+    name: *const c_char,
+    dynamic: usize,
+    next: *const LinkMap,
+}
+
+/// `struct r_debug_extended` of glibc 2.35 and later.
+#[repr(C)]
+struct Debug {
+    version: c_int,
+    map: *const LinkMap,
+    brk: usize,
+    state: c_int,
+    ldbase: usize,
+    next: *const Debug,
+}
+
+/// Calls `found` with each object of the other namespaces, which `dlmopen` makes. Finds none before glibc
+/// 2.35.
+pub fn each_in_other_namespaces(mut found: impl FnMut(&Object)) {
+    let mut debug = 0;
+    each(|program| {
+        debug = program.dynamic.debug;
+        true
+    });
+    let debug = debug as *const Debug;
+    // SAFETY: DT_DEBUG of the program points to the loader's r_debug, from version 2 on in its extended
+    // form. Called at exit, when nobody loads any more.
+    unsafe {
+        if debug.is_null() || (*debug).version < 2 {
+            return;
+        }
+        let mut namespace = (*debug).next;
+        while let Some(debug) = namespace.as_ref() {
+            let mut map = debug.map;
+            while let Some(object) = map.as_ref() {
+                found(&Object::of_link_map(object));
+                map = object.next;
+            }
+            namespace = debug.next;
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What goes past us: found, named, and where it would crash, mended.
+//!
+//! Calls escape where the loader binds a library to the driver itself: RTLD_DEEPBIND, a namespace of
+//! `dlmopen`, RTLD_NEXT from a library outside the global scope, a second driver. They cannot be caught
+//! soundly, so they are named. A library with a *variable* of one of our names (a table of function
+//! pointers, as cuew has it) is bound to our export instead of its own variable; its references are put
+//! back, because it would write into our code.
+
+use super::elf::{self, Object};
+use super::{dlsym, driver};
+use crate::exports::ENTRIES;
+use crate::log;
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use cupeer_spec::function::FUNCTION_COUNT;
+
+/// A way past us.
+#[derive(Clone, Copy)]
+pub enum Way {
+    /// Bound to its own scope first.
+    DeepBind,
+    /// In a namespace into which nothing is preloaded.
+    Dlmopen,
+    /// Asked for the next definition from outside the global scope.
+    Next,
+    /// Has a variable of one of our names.
+    DataSymbol,
+    /// Is a driver beside the one that we follow.
+    SecondDriver,
+}
+
+impl Way {
+    /// The words of the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::DeepBind => "RTLD_DEEPBIND",
+            Way::Dlmopen => "dlmopen",
+            Way::Next => "RTLD_NEXT",
+            Way::DataSymbol => "data symbol",
+            Way::SecondDriver => "second driver",
+        }
+    }
+}
+
+/// What was named already: hashes of library and way.
+static NAMED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
+/// Names a library once.
+fn name(object: &Object, way: Way) {
+    let bytes = object.path().to_bytes();
+    let hash = bytes.iter().chain(way.name().as_bytes()).fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    }) | 1;
+    for place in &NAMED {
+        match place.compare_exchange(0, hash, Relaxed, Relaxed) {
+            Ok(_) => {
+                crate::status::escaped();
+                log::escaped(bytes, way);
+                return;
+            }
+            Err(named) if named == hash => return,
+            Err(_) => {}
+        }
+    }
+}
+
+/// Called where an object that was loaded after us asks for the next definition of a name of the table.
+///
+/// In the global scope that is a wrapper behind us, which a linked call has reached through us. Outside of
+/// it, the next definition is what the object's own dependencies have.
+pub fn looked_up_next(object: &Object, wanted: &CStr) {
+    if elf::is_ours(object) || is_wrapper_behind_us(object, wanted) {
+        return;
+    }
+    // SAFETY: the path is the loader's own; RTLD_NOLOAD loads nothing.
+    let handle = unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        return;
+    }
+    let found = match object.symbol(wanted) {
+        // The object comes first in its own scope. Behind it is the driver, where it depends on one.
+        Some(_) => dlsym::real(handle, c"cuInit"),
+        None => dlsym::real(handle, wanted),
+    };
+    // SAFETY: gives back the use that dlopen counted.
+    unsafe { libc::dlclose(handle) };
+    if elf::containing(found).is_some_and(|found| driver::is_driver(&found)) {
+        name(object, Way::Next);
+    }
+}
+
+/// Whether our own forwarding of a linked call leads to this object.
+fn is_wrapper_behind_us(object: &Object, wanted: &CStr) -> bool {
+    object.symbol(wanted).is_some_and(|own| own.address == dlsym::real(libc::RTLD_NEXT, wanted))
+}
+
+fn index_of(wanted: &CStr) -> Option<usize> {
+    (0..FUNCTION_COUNT).find(|index| driver::name_of(*index) == wanted)
+}
+
+/// Looks for variables of our names in objects that came since the last look, and puts their references
+/// back to them.
+pub fn look_for_data_symbols() {
+    static LOOKED: AtomicU64 = AtomicU64::new(0);
+    let loads = elf::loads();
+    if LOOKED.swap(loads, Relaxed) == loads {
+        return;
+    }
+    elf::each(|object| {
+        if !elf::is_ours(object) && !driver::is_driver(object) {
+            let defines = |index| object.symbol(driver::name_of(index)).filter(|symbol| symbol.is_data);
+            if (0..FUNCTION_COUNT).any(|index| defines(index).is_some()) {
+                object.each_slot(|slot| {
+                    let Some(index) = index_of(slot.name) else { return };
+                    let Some(own) = defines(index) else { return };
+                    // SAFETY: the place is one that the loader filled.
+                    if unsafe { *slot.place } == ENTRIES[index].export as usize {
+                        write(slot.place, own.address);
+                    }
+                });
+                name(object, Way::DataSymbol);
+            }
+        }
+        false
+    });
+}
+
+/// Writes to a place that the loader may have made read-only.
+fn write(place: *mut usize, value: usize) {
+    const PAGE: usize = 4096;
+    let page = (place as usize & !(PAGE - 1)) as *mut core::ffi::c_void;
+    // SAFETY: the page belongs to an object's table of addresses. It is made read-only again where it
+    // was: a table of which the loader left the page writable is told by trying to write through the
+    // kernel, which refuses instead of killing us.
+    unsafe {
+        let local =
+            libc::iovec { iov_base: (&raw const value).cast_mut().cast(), iov_len: size_of::<usize>() };
+        let remote = libc::iovec { iov_base: place.cast(), iov_len: size_of::<usize>() };
+        if libc::process_vm_writev(libc::getpid(), &local, 1, &remote, 1, 0) == size_of::<usize>() as isize {
+            return;
+        }
+        if libc::mprotect(page, PAGE, libc::PROT_READ | libc::PROT_WRITE) == 0 {
+            place.write(value);
+            libc::mprotect(page, PAGE, libc::PROT_READ);
+        }
+    }
+}
+
+/// Looks through all objects: at exit, when whatever was bound is bound.
+pub fn look_through_all() {
+    look_for_data_symbols();
+    let followed = driver::object();
+    let mut drivers = 0;
+    elf::each(|object| {
+        drivers += usize::from(driver::is_driver(object));
+        false
+    });
+    elf::each_in_other_namespaces(|object| {
+        if driver::is_driver(object) {
+            name(object, Way::Dlmopen);
+        }
+    });
+    if drivers == 0 {
+        return;
+    }
+    let libcs_dlsym = dlsym::find_real();
+    elf::each(|object| {
+        if driver::is_driver(object) {
+            if followed.is_some_and(|followed| followed.base != object.base) {
+                name(object, Way::SecondDriver);
+            }
+            return false;
+        }
+        if elf::is_ours(object) {
+            return false;
+        }
+        let mut past = false;
+        object.each_slot(|slot| {
+            // SAFETY: the place is one that the loader filled.
+            let bound = unsafe { *slot.place };
+            past |= match index_of(slot.name) {
+                Some(_) => elf::containing(bound).is_some_and(|found| driver::is_driver(&found)),
+                None => slot.name == c"dlsym" && bound == libcs_dlsym,
+            };
+        });
+        if past {
+            name(object, Way::DeepBind);
+        }
+        false
+    });
+}

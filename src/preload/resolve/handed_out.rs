@@ -1,0 +1,25 @@
+//! The function pointers that `cuGetProcAddress` hands out: replaced where they lead to a function of the
+//! table, by comparing addresses. Its result, its status and its refusals stay the driver's.
+
+use super::driver;
+use cupeer_spec::abi::FunctionPointer;
+
+/// Puts our address in place of the driver's.
+///
+/// # Safety
+///
+/// `pointer` is null or points to a pointer that the driver has just written.
+pub unsafe fn substitute(pointer: *mut FunctionPointer) {
+    if pointer.is_null() {
+        return;
+    }
+    // SAFETY: not null, and the driver wrote there.
+    let given = unsafe { (*pointer).0 };
+    if given.is_null() {
+        return;
+    }
+    if let Some(ours) = driver::handed_out(given as usize) {
+        // SAFETY: as above.
+        unsafe { (*pointer).0 = ours as *mut _ };
+    }
+}

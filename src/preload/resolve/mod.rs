@@ -1,0 +1,9 @@
+//! Which function a call goes to next, by each way in, and which address a look-up gets.
+
+pub mod dlerror;
+pub mod dlsym;
+pub mod driver;
+pub mod elf;
+pub mod escapes;
+pub mod handed_out;
+pub mod linked;
