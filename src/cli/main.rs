@@ -1,1 +1,57 @@
-fn main() {}
+//! `cupeer`, the command: starts programs under the preload library, and tells what cupeer knows.
+//!
+//! What belongs in this crate: everything that runs outside other people's processes. What does not: what
+//! a function, a result code or a variable is (`cupeer_spec`), and what a simulated machine is
+//! (`cupeer_topology`).
+
+mod args;
+mod doctor;
+mod driver;
+mod elf;
+mod explain;
+mod formats;
+mod libraries;
+mod list;
+mod output;
+mod probe;
+mod run;
+mod settings;
+mod startup;
+mod table;
+
+use args::{Cli, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Exit statuses of our own, as `env` has them.
+mod status {
+    /// cupeer failed, or was called wrongly.
+    pub const OURS: u8 = 125;
+    /// The program was found and could not be executed.
+    pub const NOT_EXECUTABLE: u8 = 126;
+    /// The program was not found.
+    pub const NOT_FOUND: u8 = 127;
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(output::usage(&error)),
+    };
+    let done = match &cli.command {
+        Command::Run(args) => run::command(args),
+        Command::Env(args) => formats::command(args),
+        Command::List(args) => list::command(args),
+        Command::Explain(args) => explain::command(args),
+        Command::Doctor(args) => doctor::command(args),
+        Command::ProbeDriver => probe::command(),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            output::complain(&format!("{error:#}"));
+            let own = error.downcast_ref::<run::CannotRun>().map(run::CannotRun::status);
+            ExitCode::from(own.unwrap_or(status::OURS))
+        }
+    }
+}

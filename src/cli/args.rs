@@ -1,0 +1,190 @@
+//! The command line: every option once, with its help beside it.
+//!
+//! What belongs here: names, shapes and help. What a value means is read where it is used.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// See what CUDA programs do with peer access and IPC memory.
+#[derive(Parser)]
+#[command(name = "cupeer", version, max_term_width = 100, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a program under cupeer
+    Run(RunArgs),
+    /// Print the settings of `cupeer run` for where no command can stand before the program
+    Env(EnvArgs),
+    /// List what cupeer knows
+    List(ListArgs),
+    /// Explain a driver function or a result code
+    Explain(ExplainArgs),
+    /// Look for what is wrong with the driver, the libraries or a program
+    Doctor(DoctorArgs),
+    /// Look at the driver in this process, for `doctor`
+    #[command(hide = true)]
+    ProbeDriver,
+}
+
+/// What happens to the calls of a program: the options that `run` and `env` share.
+#[derive(Args, Default)]
+pub struct Options {
+    /// Write a line for each call, as text or as JSON
+    #[arg(long, value_name = "FORMAT")]
+    pub log: Option<LogFormat>,
+    /// Append the log to FILE instead of stderr; %p is the pid, %h the host, %q{VAR} a variable
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// Log these functions alone: names, patterns, @groups, ^negations, separated by commas
+    #[arg(long, value_name = "SET")]
+    pub trace: Option<String>,
+    /// Log only calls that did not return CUDA_SUCCESS
+    #[arg(long)]
+    pub failed: bool,
+    /// Which driver the program gets.
+    #[command(flatten)]
+    pub driver: DriverArgs,
+    /// Say on stderr what is decided, and why
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Which driver a program gets, where it is not the one of the machine.
+#[derive(Args, Clone, Default)]
+pub struct DriverArgs {
+    /// Run on the simulated driver: nvlink:N, pcie:N, none:N, or a TOML file [default: nvlink:2]
+    #[arg(long, value_name = "TOPOLOGY", num_args = 0..=1, require_equals = true, conflicts_with = "driver")]
+    pub sim: Option<Option<OsString>>,
+    /// Run on this driver library instead of the libcuda.so.1 of the machine
+    #[arg(long, value_name = "PATH")]
+    pub driver: Option<PathBuf>,
+}
+
+/// The form of the log.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// `12:34:56.789012 [pid/tid] cuFn(a=1, out=[2]) = CUDA_SUCCESS <1.2us> /lib/x.so+0x12`
+    Text,
+    /// An object a line: ts_ns pid tid seq function args result duration_ns caller injected
+    Json,
+}
+
+/// The form of a list.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum ListFormat {
+    /// A table that fits the terminal.
+    Text,
+    /// An array of objects.
+    Json,
+}
+
+/// `cupeer run`.
+#[derive(Args)]
+#[command(
+    after_help = "Ends as the program ends: with its exit status, or killed by the same signal. 125 says \
+that cupeer failed, 126 that the program cannot be executed, 127 that it was not found."
+)]
+pub struct RunArgs {
+    /// What happens to its calls.
+    #[command(flatten)]
+    pub options: Options,
+    /// Become the program (same pid) instead of waiting for it; nothing is said at its end
+    #[arg(long)]
+    pub exec: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
+    pub program: Vec<OsString>,
+}
+
+/// `cupeer env`.
+#[derive(Args)]
+#[command(after_help = "\
+  eval \"$(cupeer env --log text --format sh)\"
+  eval \"docker run $(cupeer env --log text --format docker) IMAGE PROGRAM\"
+  eval \"mpirun -np 2 $(cupeer env --log text --format mpirun) PROGRAM\"
+  eval \"srun $(cupeer env --log text --format srun) PROGRAM\"
+  ray job submit --runtime-env-json=\"$(cupeer env --log text --format ray)\" -- PROGRAM
+  k8s: the env list, volumes and volumeMounts of a pod; the libraries have to be on the node")]
+pub struct EnvArgs {
+    /// What happens to the calls.
+    #[command(flatten)]
+    pub options: Options,
+    /// For whom the settings are
+    #[arg(long, value_name = "FORMAT")]
+    pub format: EnvFormat,
+}
+
+/// For whom `cupeer env` prints.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum EnvFormat {
+    /// Export lines for a POSIX shell, for `eval`.
+    Sh,
+    /// Arguments of `docker run`.
+    Docker,
+    /// YAML for a container of a pod.
+    K8s,
+    /// Arguments of Open MPI's `mpirun`.
+    Mpirun,
+    /// An argument of Slurm's `srun`.
+    Srun,
+    /// A JSON runtime environment of Ray.
+    Ray,
+}
+
+/// `cupeer list`.
+#[derive(Args)]
+pub struct ListArgs {
+    /// What to list
+    pub what: Topic,
+    /// As a table or as a JSON array of objects
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: ListFormat,
+    /// With functions: also those that are not intercepted, and how the simulated driver answers them
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// What there is to list.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum Topic {
+    /// The driver functions that are intercepted.
+    Functions,
+    /// The driver's result codes.
+    Errors,
+    /// The machines that the simulated driver can show.
+    Topologies,
+    /// The environment variables.
+    Environment,
+}
+
+/// `cupeer explain`.
+#[derive(Args)]
+pub struct ExplainArgs {
+    /// A driver function, or a result code: a number, or its name with or without CUDA_ERROR_
+    #[arg(allow_negative_numbers = true)]
+    pub name: String,
+}
+
+/// `cupeer doctor`.
+#[derive(Args)]
+#[command(
+    after_help = "Exit status: 0 where all is well, 1 where something is wrong, 125 where cupeer failed."
+)]
+pub struct DoctorArgs {
+    /// Which driver to look at.
+    #[command(flatten)]
+    pub driver: DriverArgs,
+    /// Say on stderr what is decided, and why
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// A program to run, to find the libraries whose calls go past cupeer
+    #[arg(trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
+    pub program: Vec<OsString>,
+}

@@ -1,0 +1,295 @@
+//! `cupeer doctor`: looks at what `run` rests on, and says what is wrong: which driver a program would
+//! get, what it has of the table, where our libraries are, and what of a program went past us.
+//!
+//! The driver itself is loaded in a child process: see `probe`.
+
+use crate::args::{DoctorArgs, DriverArgs, LogFormat, Options};
+use crate::driver::{self, Chosen};
+use crate::elf::Elf;
+use crate::list::version;
+use crate::probe::Fact;
+use crate::run::{self, End};
+use crate::settings::{LD_LIBRARY_PATH, LD_PRELOAD};
+use crate::table::{Table, terminal_width};
+use crate::{libraries, output};
+use anyhow::{Context, Result};
+use cupeer_spec::abi::CUdriverProcAddressQueryResult;
+use cupeer_spec::{env, results};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+/// What was found, as it is printed.
+struct Report {
+    facts: Table,
+    functions: Option<Table>,
+    wrong: Vec<String>,
+}
+
+impl Report {
+    fn fact(&mut self, name: &str, value: String) {
+        self.facts.row([name.to_owned(), value]);
+    }
+}
+
+/// Carries out the subcommand.
+pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
+    output::be_verbose(args.verbose);
+    let mut report = Report { facts: Table::new(&["", ""], 2, 40), functions: None, wrong: Vec::new() };
+    own_parts(&mut report);
+    let chosen = driver::choose(&args.driver)?;
+    look_at_driver(&mut report, chosen.as_ref())?;
+    if !args.program.is_empty() {
+        look_at_program(&mut report, &args.driver, &args.program)?;
+    }
+    let width = terminal_width();
+    let mut text = report.facts.render(width).trim_start().to_owned();
+    if let Some(functions) = &report.functions {
+        text += &format!("\n{}", functions.render(width));
+    }
+    text += if report.wrong.is_empty() { "\nNothing is wrong.\n" } else { "\nWrong:\n" };
+    for sentence in &report.wrong {
+        text += &format!("- {sentence}\n");
+    }
+    output::print(&text)?;
+    Ok(ExitCode::from(u8::from(!report.wrong.is_empty())))
+}
+
+/// Our own libraries, the C library, and what the environment has for the dynamic loader.
+fn own_parts(report: &mut Report) {
+    report.fact("cupeer", env!("CARGO_PKG_VERSION").to_owned());
+    for (name, found) in
+        [(libraries::PRELOAD, libraries::find_preload()), (libraries::SIM, libraries::find(libraries::SIM))]
+    {
+        match found {
+            Ok(path) => report.fact(name, path.display().to_string()),
+            Err(error) => {
+                report.fact(name, "not found".to_owned());
+                report.wrong.push(format!("{error:#}"));
+            }
+        }
+    }
+    // SAFETY: returns a static NUL-terminated text.
+    let glibc = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+    report.fact("glibc", glibc.to_string_lossy().into_owned());
+    for name in [LD_PRELOAD, LD_LIBRARY_PATH] {
+        let value = std::env::var_os(name).map_or("not set".to_owned(), |value| value.display().to_string());
+        report.fact(name, value);
+    }
+}
+
+/// Loads the driver in a child, and reads what that says.
+fn look_at_driver(report: &mut Report, chosen: Option<&Chosen>) -> Result<()> {
+    let mut command = Command::new(std::env::current_exe().context("failed to find /proc/self/exe")?);
+    command.arg("probe-driver").stdin(Stdio::null()).stderr(Stdio::null());
+    if let Some(rest) = without_ours(std::env::var_os(LD_PRELOAD)) {
+        command.env(LD_PRELOAD, rest);
+    } else {
+        command.env_remove(LD_PRELOAD);
+    }
+    if let Some(chosen) = chosen {
+        let mut search = chosen.directory.clone().into_os_string();
+        if let Some(old) = std::env::var_os(LD_LIBRARY_PATH).filter(|old| !old.is_empty()) {
+            search.push(":");
+            search.push(old);
+        }
+        command.env(LD_LIBRARY_PATH, search);
+        command.envs(chosen.setting.clone());
+    }
+    let found = command.output().context("failed to start the process that looks at the driver")?;
+    let mut functions = Table::new(&["FUNCTION", "EXPORTED", "LOOKED UP"], 3, 20);
+    let (mut known, mut present) = (0, 0);
+    for line in found.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        match serde_json::from_slice(line).context("the process that looks at the driver")? {
+            Fact::NotLoaded(reason) => no_driver(report, &reason),
+            Fact::Path(path) => driver_path(report, Path::new(&path)),
+            Fact::Version(0, number) => {
+                report.fact("version", u32::try_from(number).map_or(number.to_string(), version));
+            }
+            Fact::Version(result, _) => {
+                report.fact("version", "unknown".to_owned());
+                report
+                    .wrong
+                    .push(format!("cuDriverGetVersion of the driver returned {}", result_name(result)));
+            }
+            Fact::NoVersion => {
+                report.wrong.push("the library has no cuDriverGetVersion: it is no CUDA driver".to_owned())
+            }
+            Fact::Function { name, exported, lookup } => {
+                known += 1;
+                present += usize::from(exported);
+                let exported = if exported { "yes" } else { "no" };
+                functions.row([
+                    name,
+                    exported.to_owned(),
+                    lookup.map_or("no cuGetProcAddress".to_owned(), lookup_name),
+                ]);
+            }
+        }
+    }
+    if known > 0 {
+        report.fact("functions", format!("{present} of the {known} that cupeer intercepts"));
+        report.functions = Some(functions);
+    }
+    if let Some(signal) = found.status.signal() {
+        report.wrong.push(format!("the driver crashed when it was looked at (signal {signal})"));
+    } else if !found.status.success() {
+        report.wrong.push(format!(
+            "the driver ended the process that looked at it, with status {}",
+            found.status.code().unwrap_or(-1)
+        ));
+    }
+    Ok(())
+}
+
+/// LD_PRELOAD without our library: the driver is to be seen as it is.
+fn without_ours(value: Option<OsString>) -> Option<OsString> {
+    let value = value?;
+    let others =
+        libraries::preloaded(&value).filter(|path| path.file_name() != Some(OsStr::new(libraries::PRELOAD)));
+    let others: Vec<&OsStr> = others.map(Path::as_os_str).collect();
+    (!others.is_empty()).then(|| others.join(OsStr::new(":")))
+}
+
+fn no_driver(report: &mut Report, reason: &str) {
+    report.fact("driver", "none".to_owned());
+    let mut tried: Vec<String> = Vec::new();
+    if let Some(path) = std::env::var_os(LD_LIBRARY_PATH) {
+        tried.extend(
+            path.as_bytes()
+                .split(|byte| b":;".contains(byte))
+                .map(|dir| String::from_utf8_lossy(dir).into_owned()),
+        );
+    }
+    tried.extend(["/etc/ld.so.cache".to_owned(), "the loader's own directories".to_owned()]);
+    report.wrong.push(format!(
+        "no driver: {reason}; tried: {}; 'cupeer run --sim' needs none, --driver PATH names one",
+        tried.join(", ")
+    ));
+}
+
+fn driver_path(report: &mut Report, path: &Path) {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let shown = if real == path {
+        path.display().to_string()
+    } else {
+        format!("{} -> {}", path.display(), real.display())
+    };
+    report.fact("driver", shown);
+    if let Ok(Some(elf)) = Elf::open(&real)
+        && driver::is_ours(&real, &elf)
+    {
+        report.wrong.push(format!("{} is cupeer's own preload library, not a driver", path.display()));
+    }
+}
+
+fn result_name(number: i32) -> String {
+    results::spec(number).map_or(number.to_string(), |result| result.name().to_owned())
+}
+
+fn lookup_name((result, status): (i32, i32)) -> String {
+    if result != 0 {
+        return result_name(result);
+    }
+    let status = CUdriverProcAddressQueryResult(status);
+    status
+        .name()
+        .map_or(status.0.to_string(), |name| name.trim_start_matches("CU_GET_PROC_ADDRESS_").to_owned())
+}
+
+/// Runs a program, and reads from its log what went past us.
+fn look_at_program(report: &mut Report, driver: &DriverArgs, program: &[OsString]) -> Result<()> {
+    let log = PrivateFile::new().context("failed to make a private file for the log")?;
+    let options = Options {
+        log: Some(LogFormat::Json),
+        log_file: Some(log.0.clone()),
+        trace: Some("none".to_owned()),
+        driver: driver.clone(),
+        ..Options::default()
+    };
+    let run = run::with_options(&options, &[(env::FAILED, OsStr::new("0"))], program)?;
+    report.fact(
+        "program",
+        match run.end {
+            End::Exited(code) => format!("{} ended with status {code}", program[0].display()),
+            End::Killed(signal) => format!("{} was killed by signal {signal}", program[0].display()),
+        },
+    );
+    report.fact(
+        "reached the driver",
+        match run.reached {
+            0 => "no process".to_owned(),
+            1 => "1 process".to_owned(),
+            n => format!("{n} processes"),
+        },
+    );
+    report.wrong.extend(run.notes);
+    let text = std::fs::read_to_string(&log.0).context("failed to read the log of the program")?;
+    for ((library, way), processes) in escaped(&text) {
+        let times = if processes == 1 { String::new() } else { format!(" in {processes} processes") };
+        report.wrong.push(format!("the calls of {library} go past cupeer{times}: {way}"));
+    }
+    Ok(())
+}
+
+/// The libraries that a log names as escaped, with the way, and in how many processes.
+fn escaped(log: &str) -> BTreeMap<(String, String), usize> {
+    let mut found = BTreeMap::new();
+    for line in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let word = |key: &str| line["escaped"][key].as_str().map(str::to_owned);
+        if let (Some(library), Some(way)) = (word("library"), word("way")) {
+            *found.entry((library, way)).or_default() += 1;
+        }
+    }
+    found
+}
+
+/// A file of the user's own that is gone afterwards.
+struct PrivateFile(std::path::PathBuf);
+
+impl PrivateFile {
+    fn new() -> std::io::Result<Self> {
+        let mut name =
+            std::env::temp_dir().join("cupeer-doctor-XXXXXX").into_os_string().into_encoded_bytes();
+        name.push(0);
+        // SAFETY: the name is NUL-terminated, ends in XXXXXX, and may be written.
+        let fd = unsafe { libc::mkstemp(name.as_mut_ptr().cast()) };
+        if fd == -1 {
+            return Err(std::io::Error::last_os_error());
+        }
+        // SAFETY: mkstemp has just opened it, and nobody else uses it.
+        unsafe { libc::close(fd) };
+        name.pop();
+        Ok(PrivateFile(OsStr::from_bytes(&name).into()))
+    }
+}
+
+impl Drop for PrivateFile {
+    fn drop(&mut self) {
+        // Somebody else may have cleaned up.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_counted_by_library_and_way() {
+        let line = r#"{"ts_ns":1,"pid":2,"tid":2,"escaped":{"library":"/x.so","way":"RTLD_DEEPBIND"}}"#;
+        let found = escaped(&format!("{line}\nnot json\n{{\"function\":\"cuInit\"}}\n{line}\n"));
+        assert_eq!(found, BTreeMap::from([(("/x.so".to_owned(), "RTLD_DEEPBIND".to_owned()), 2)]));
+    }
+
+    #[test]
+    fn our_library_is_taken_out_of_the_preload() {
+        let without = |value: &str| without_ours(Some(value.into()));
+        assert_eq!(without("/a.so:/x/libcupeer.so /b.so"), Some("/a.so:/b.so".into()));
+        assert_eq!(without("/x/libcupeer.so"), None);
+    }
+}

@@ -1,0 +1,172 @@
+//! Which driver a program gets: checks a driver library, and keeps the directories that lead the dynamic
+//! loader to it.
+//!
+//! A program asks for `libcuda.so.1` or `libcuda.so`. A directory that holds both names, as links to the
+//! wanted library, stands first in LD_LIBRARY_PATH. One directory per library, kept for the next run.
+
+use crate::args::DriverArgs;
+use crate::elf::Elf;
+use crate::libraries;
+use anyhow::{Context, Result, bail};
+use cupeer_spec::env;
+use cupeer_spec::function::Library;
+use std::ffi::{OsStr, OsString};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::ErrorKind::{AlreadyExists, NotFound};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// A driver that the user chose.
+pub struct Chosen {
+    /// The library itself.
+    pub library: PathBuf,
+    /// The directory that holds the links to it.
+    pub directory: PathBuf,
+    /// The variable that tells the rest, and its value.
+    pub setting: Option<(&'static str, OsString)>,
+    /// A file that the driver reads, where there is one.
+    pub file: Option<PathBuf>,
+}
+
+/// Reads `--sim` and `--driver`; `None` is the machine's own driver.
+pub fn choose(args: &DriverArgs) -> Result<Option<Chosen>> {
+    if let Some(topology) = &args.sim {
+        let mut file = None;
+        let mut setting = None;
+        if let Some(topology) = topology {
+            let (value, path) = topology_of(topology).context("--sim")?;
+            (setting, file) = (Some((env::SIM, value)), path);
+        }
+        let library = libraries::find(libraries::SIM)?;
+        let directory = sim_directory(&library)?;
+        return Ok(Some(Chosen { library, directory, setting, file }));
+    }
+    let Some(path) = &args.driver else { return Ok(None) };
+    let library = check(path).with_context(|| format!("--driver '{}'", path.display()))?;
+    let directory = link_directory(&library)?;
+    let setting = Some((env::DRIVER, library.clone().into_os_string()));
+    Ok(Some(Chosen { library, directory, setting, file: None }))
+}
+
+/// Checks a topology; the path of a file becomes absolute, because programs change their directory.
+fn topology_of(text: &OsStr) -> Result<(OsString, Option<PathBuf>)> {
+    let path = Path::new(text);
+    let text = text.to_str().context("the topology is not UTF-8")?;
+    if let Err(error) = cupeer_topology::Topology::parse(text) {
+        bail!("{error}");
+    }
+    // Whatever is no short name is a path: see `Topology::parse`.
+    if !text.contains('/') && !text.ends_with(".toml") {
+        return Ok((text.into(), None));
+    }
+    let absolute = std::path::absolute(path).with_context(|| format!("'{text}'"))?;
+    Ok((absolute.clone().into_os_string(), Some(absolute)))
+}
+
+/// Checks that a file can be a driver; returns its real path.
+fn check(path: &Path) -> Result<PathBuf> {
+    let library = path.canonicalize()?;
+    let elf = Elf::open(&library)?.context("this is no shared library; a driver is an ELF file")?;
+    if !elf.is_native() {
+        bail!("this library is for another machine; a driver is a 64-bit {} library", std::env::consts::ARCH);
+    }
+    if !elf.is_shared() {
+        bail!("this is no shared library; a driver is one, usually libcuda.so.1");
+    }
+    if is_ours(&library, &elf) {
+        bail!("this is cupeer's own preload library, which needs a driver behind it; name that one");
+    }
+    if !elf.exports("cuInit")? {
+        bail!("this library has no cuInit, so it is no CUDA driver; usually that is libcuda.so.1");
+    }
+    Ok(library)
+}
+
+/// Whether a library is the one that we preload, by whatever path.
+pub fn is_ours(library: &Path, elf: &Elf) -> bool {
+    let id = |path: &Path| path.metadata().map(|m| (m.dev(), m.ino())).ok();
+    let same =
+        libraries::find(libraries::PRELOAD).is_ok_and(|own| id(&own).is_some() && id(&own) == id(library));
+    same || elf.soname().is_ok_and(|name| name.as_deref() == Some(libraries::PRELOAD))
+}
+
+/// The directory of the simulated driver: beside it, so that a container that mounts the one has the
+/// other; where that cannot be written, one of the user's.
+fn sim_directory(library: &Path) -> Result<PathBuf> {
+    let directory = library.with_file_name("cupeer-sim");
+    let target = Path::new("..").join(library.file_name().unwrap_or_default());
+    let made = match std::fs::create_dir(&directory) {
+        Err(error) if error.kind() != AlreadyExists => Err(error),
+        _ => link(&directory, &target),
+    };
+    match made {
+        Ok(()) => Ok(directory),
+        Err(error) => {
+            tracing::debug!("{}: {error}; taking a directory of the user", directory.display());
+            link_directory(library)
+        }
+    }
+}
+
+/// A directory of the user with links to a library.
+fn link_directory(library: &Path) -> Result<PathBuf> {
+    let mut hasher = DefaultHasher::new();
+    library.as_os_str().as_bytes().hash(&mut hasher);
+    let directory = private_directory()?.join(format!("driver-{:016x}", hasher.finish()));
+    make_private(&directory)?;
+    link(&directory, library)
+        .with_context(|| format!("failed to link a driver in {}", directory.display()))?;
+    Ok(directory)
+}
+
+/// A directory that only the user can write.
+fn private_directory() -> Result<PathBuf> {
+    if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
+        let directory = Path::new(&runtime).join("cupeer");
+        match make_private(&directory) {
+            Ok(()) => return Ok(directory),
+            Err(error) => tracing::debug!("{error:#}"),
+        }
+    }
+    // SAFETY: asks for a number; cannot fail.
+    let directory = PathBuf::from(format!("/tmp/cupeer-{}", unsafe { libc::geteuid() }));
+    make_private(&directory)?;
+    Ok(directory)
+}
+
+/// Makes a directory for the user alone, or checks that it is one: whoever can write it chooses the
+/// library that our programs load.
+fn make_private(directory: &Path) -> Result<()> {
+    let shown = directory.display();
+    match std::fs::DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != AlreadyExists => bail!("failed to create {shown}: {error}"),
+        _ => {}
+    }
+    let found = directory.symlink_metadata().with_context(|| format!("failed to look at {shown}"))?;
+    // SAFETY: asks for a number; cannot fail.
+    let user = unsafe { libc::geteuid() };
+    if !found.is_dir() || found.uid() != user || found.mode() & 0o022 != 0 {
+        bail!(
+            "refused to use {shown}: it must be a directory that belongs to user {user} and that only they write"
+        );
+    }
+    Ok(())
+}
+
+/// Puts the links to a driver into a directory. Several processes may do so at once.
+fn link(directory: &Path, target: &Path) -> std::io::Result<()> {
+    let soname = Library::Cuda.soname();
+    for name in [soname, soname.trim_end_matches(".1")] {
+        let link = directory.join(name);
+        match std::fs::read_link(&link) {
+            Ok(found) if found == target => continue,
+            Err(error) if error.kind() != NotFound => return Err(error),
+            _ => {}
+        }
+        let fresh = directory.join(format!(".{name}.{}", std::process::id()));
+        symlink(target, &fresh)?;
+        std::fs::rename(&fresh, &link)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! `cupeer explain`: all that the tables say about one function or one result code.
+
+use crate::args::ExplainArgs;
+use crate::list::{direction, groups, prototype, version};
+use crate::output;
+use crate::table::{Table, terminal_width, wrap};
+use anyhow::{Result, bail};
+use cupeer_spec::function::{FUNCTIONS, Fidelity, FnSpec};
+use cupeer_spec::names::nearest;
+use cupeer_spec::results::{self, RESULTS, ResultSpec};
+use std::process::ExitCode;
+
+/// Carries out the subcommand.
+pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
+    let name = args.name.trim();
+    if let Some(found) = FUNCTIONS.iter().find(|f| f.name.eq_ignore_ascii_case(name)) {
+        return output::print(&function(found));
+    }
+    if let Some(found) = results::parse(name) {
+        return output::print(&code(found));
+    }
+    if name.parse::<i64>().is_ok() {
+        bail!("no result code has the number {name}; 'cupeer list errors' has them all");
+    }
+    let short = RESULTS.iter().map(|r| r.name().trim_start_matches("CUDA_").trim_start_matches("ERROR_"));
+    let names = FUNCTIONS.iter().map(|f| f.name).chain(RESULTS.iter().map(|r| r.name())).chain(short);
+    match nearest(name, names) {
+        Some(meant) => bail!("no function or result code is named '{name}'; did you mean '{meant}'?"),
+        None => bail!(
+            "no function or result code is named '{name}'; 'cupeer list functions' and 'cupeer list errors' have them all"
+        ),
+    }
+}
+
+/// What a word about the simulated driver means.
+fn fidelity(fidelity: Fidelity) -> &'static str {
+    match fidelity {
+        Fidelity::Recorded => "its answers were recorded on a real driver, and are compared with that",
+        Fidelity::Documented => "answers as the documentation says; nobody compared",
+        Fidelity::Inferred => "answers as we think a driver does; the documentation is silent",
+        Fidelity::Unsupported => "not done: answers CUDA_ERROR_NOT_SUPPORTED",
+    }
+}
+
+fn paragraph(text: &str, width: usize) -> String {
+    wrap(text, width).join("\n") + "\n"
+}
+
+fn function(f: &FnSpec) -> String {
+    let width = terminal_width();
+    let whole = prototype(f) + ";";
+    let mut text = whole.clone() + "\n";
+    if whole.len() > width {
+        let (head, args) = whole.split_once('(').unwrap_or((&whole, ""));
+        text = format!("{head}(\n    {}\n", args.replace(", ", ",\n    ").replace(");", "\n);"));
+    }
+    text += &format!("\n{}\n", paragraph(f.doc, width));
+    let mut facts = Table::new(&["", ""], 2, 40);
+    facts.row(["library".into(), f.library.soname().into()]);
+    facts.row(["looked up as".into(), format!("{}, from version {} on", f.lookup, version(f.since))]);
+    facts.row(["groups".into(), groups(f)]);
+    facts.row(["simulated".into(), format!("{}: {}", f.simulated.name(), fidelity(f.simulated))]);
+    text += facts.render(width).trim_start();
+
+    let mut args = Table::new(&["ARGUMENT", "DIRECTION", "TYPE"], 3, 20);
+    for arg in f.args {
+        let mut c_type = arg.c_type();
+        if let Some(count) = arg.count {
+            c_type += &format!(", an array with {count} elements");
+        } else if f.hands_out == Some(arg.name) {
+            c_type += ", receives the function";
+        }
+        args.row([arg.name.into(), direction(arg.direction).into(), c_type]);
+    }
+    let mut results = Table::new(&["CODE", "DOCUMENTED RESULT", "MEANING"], 3, 20);
+    for result in f.results.iter().map(|result| result.spec()) {
+        results.row([result.number.to_string(), result.name().into(), result.meaning.into()]);
+    }
+    text + "\n" + &args.render(width) + "\n" + &results.render(width)
+}
+
+fn code(r: &ResultSpec) -> String {
+    let width = terminal_width();
+    let mut text = format!("{} = {}: {}\n\n{}", r.name(), r.number, r.string(), paragraph(r.meaning, width));
+    let documented: Vec<&str> =
+        FUNCTIONS.iter().filter(|f| f.results.contains(&r.result)).map(|f| f.name).collect();
+    text += &match documented.len() {
+        0 => "\nNo function that cupeer intercepts documents it.\n".to_owned(),
+        n if n == FUNCTIONS.len() => "\nAll functions that cupeer intercepts document it.\n".to_owned(),
+        _ => format!(
+            "\nDocumented for\n{}\n",
+            documented.iter().map(|name| format!("    {name}")).collect::<Vec<_>>().join("\n")
+        ),
+    };
+    text
+}

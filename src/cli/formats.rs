@@ -1,0 +1,169 @@
+//! `cupeer env`: the settings of `run` in the words of whoever starts the program.
+//!
+//! Nothing here decides what is set: that is `settings`. What each format quotes is what its reader takes
+//! away again.
+
+use crate::args::{EnvArgs, EnvFormat};
+use crate::output;
+use crate::settings::{LD_LIBRARY_PATH, LD_PRELOAD, Settings};
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// A variable with its value.
+type Pair = (&'static str, String);
+
+/// Carries out the subcommand.
+pub fn command(args: &EnvArgs) -> Result<ExitCode> {
+    output::be_verbose(args.options.verbose);
+    let settings = Settings::new(&args.options)?;
+    let mut pairs = Vec::new();
+    for (name, value) in &settings.variables {
+        let value = value.to_str().with_context(|| format!("{name}: the value is not UTF-8"))?;
+        pairs.push((*name, value.to_owned()));
+    }
+    let preload = text(&settings.preload)?;
+    let search = settings.driver.as_ref().map(|chosen| text(&chosen.directory)).transpose()?;
+    let printed = match args.format {
+        EnvFormat::Sh => sh(&pairs, preload, search),
+        format => {
+            pairs.push((LD_PRELOAD, preload.to_owned()));
+            pairs.extend(search.map(|directory| (LD_LIBRARY_PATH, directory.to_owned())));
+            match format {
+                EnvFormat::Docker => docker(&pairs, &mounts(&settings)?)?,
+                EnvFormat::K8s => k8s(&pairs, &mounts(&settings)?),
+                EnvFormat::Mpirun => mpirun(&pairs),
+                EnvFormat::Srun => srun(&pairs)?,
+                EnvFormat::Ray | EnvFormat::Sh => ray(&pairs),
+            }
+        }
+    };
+    output::print(&printed)
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("'{}' is not UTF-8", path.display()))
+}
+
+/// What a container has to see at the same path: libraries, the links to a driver, a topology.
+fn mounts(settings: &Settings) -> Result<BTreeSet<String>> {
+    let mut paths = vec![settings.preload.parent().unwrap_or(Path::new("/"))];
+    if let Some(chosen) = &settings.driver {
+        paths.push(&chosen.directory);
+        paths.push(chosen.library.parent().unwrap_or(Path::new("/")));
+        paths.extend(chosen.file.as_deref());
+    }
+    let all = paths.iter().map(|path| text(path).map(str::to_owned)).collect::<Result<BTreeSet<String>>>()?;
+    // What lies in another one is mounted with it.
+    let within = |path: &String| all.iter().any(|other| path != other && Path::new(path).starts_with(other));
+    Ok(all.iter().filter(|path| !within(path)).cloned().collect())
+}
+
+/// One word for a POSIX shell, quoted only where it has to be.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+^".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+fn sh(pairs: &[Pair], preload: &str, search: Option<&str>) -> String {
+    let mut lines: Vec<String> =
+        pairs.iter().map(|(name, value)| format!("export {name}={}", quoted(value))).collect();
+    // Once more in the same shell adds nothing.
+    lines.push(format!(
+        "case \":${{{LD_PRELOAD}-}}:\" in *:{0}:*) ;; *) export {LD_PRELOAD}=\"${{{LD_PRELOAD}:+${LD_PRELOAD}:}}\"{0} ;; esac",
+        quoted(preload)
+    ));
+    if let Some(directory) = search {
+        lines.push(format!(
+            "case \":${{{LD_LIBRARY_PATH}-}}:\" in :{0}:*) ;; *) export {LD_LIBRARY_PATH}={0}\"${{{LD_LIBRARY_PATH}:+:${LD_LIBRARY_PATH}}}\" ;; esac",
+            quoted(directory)
+        ));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn docker(pairs: &[Pair], mounts: &BTreeSet<String>) -> Result<String> {
+    let mut words: Vec<String> =
+        pairs.iter().map(|(name, value)| format!("-e {}", quoted(&format!("{name}={value}")))).collect();
+    for path in mounts {
+        if path.contains(':') {
+            bail!("docker's -v cannot mount '{path}': it takes a colon for the end of a path");
+        }
+        words.push(format!("-v {}", quoted(&format!("{path}:{path}:ro"))));
+    }
+    Ok(words.join(" ") + "\n")
+}
+
+/// YAML takes JSON's strings as they are; a pod's own `$(VAR)` is written with two dollars.
+fn k8s(pairs: &[Pair], mounts: &BTreeSet<String>) -> String {
+    let mut text = String::from("env:\n");
+    for (name, value) in pairs {
+        text += &format!("- name: {name}\n  value: {}\n", json!(value.replace("$(", "$$(")));
+    }
+    text += "volumeMounts:\n";
+    for (i, path) in mounts.iter().enumerate() {
+        text += &format!("- name: cupeer-{i}\n  mountPath: {}\n  readOnly: true\n", json!(path));
+    }
+    text += "# These belong to the pod, not to the container:\nvolumes:\n";
+    for (i, path) in mounts.iter().enumerate() {
+        text += &format!("- name: cupeer-{i}\n  hostPath:\n    path: {}\n", json!(path));
+    }
+    text
+}
+
+fn mpirun(pairs: &[Pair]) -> String {
+    let words: Vec<String> =
+        pairs.iter().map(|(name, value)| format!("-x {}", quoted(&format!("{name}={value}")))).collect();
+    words.join(" ") + "\n"
+}
+
+/// Slurm separates by commas, and takes quotes away where they stand around the whole of an element.
+fn srun(pairs: &[Pair]) -> Result<String> {
+    let mut elements = vec!["ALL".to_owned()];
+    for (name, value) in pairs {
+        let element = format!("{name}={value}");
+        elements.push(match (element.contains(','), element.contains('"'), element.contains('\'')) {
+            (_, false, false) if !element.contains(',') => element,
+            (true, false, false) => format!("\"{element}\""),
+            _ => bail!("srun's --export cannot carry {name}: it has quotes in it"),
+        });
+    }
+    Ok(quoted(&format!("--export={}", elements.join(","))) + "\n")
+}
+
+fn ray(pairs: &[Pair]) -> String {
+    let variables: serde_json::Map<_, _> =
+        pairs.iter().map(|(name, value)| ((*name).into(), json!(value))).collect();
+    format!("{}\n", json!({ "env_vars": variables }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_shell_would_change_is_quoted() {
+        assert_eq!(quoted("/a/b:c=@peer,^x"), "/a/b:c=@peer,^x");
+        assert_eq!(quoted("cuIpc*"), "'cuIpc*'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn each_format_keeps_its_separators_apart() {
+        let pairs = [("A", "@peer,@ipc".to_owned()), ("B", "$(x)".to_owned())];
+        assert_eq!(srun(&pairs).unwrap(), "'--export=ALL,\"A=@peer,@ipc\",B=$(x)'\n");
+        assert!(srun(&[("A", "'".to_owned())]).is_err());
+        assert_eq!(mpirun(&pairs), "-x A=@peer,@ipc -x 'B=$(x)'\n");
+        assert_eq!(ray(&pairs), "{\"env_vars\":{\"A\":\"@peer,@ipc\",\"B\":\"$(x)\"}}\n");
+        let mounts = BTreeSet::from(["/l".to_owned()]);
+        assert_eq!(docker(&pairs[..1], &mounts).unwrap(), "-e A=@peer,@ipc -v /l:/l:ro\n");
+        assert!(k8s(&pairs, &mounts).contains("- name: B\n  value: \"$$(x)\"\n"));
+    }
+}

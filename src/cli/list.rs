@@ -1,0 +1,192 @@
+//! `cupeer list`: the tables, as text or JSON. Every word comes from the tables themselves.
+
+use crate::args::{ListArgs, ListFormat, Topic};
+use crate::output;
+use crate::table::{Table, terminal_width};
+use anyhow::{Result, bail};
+use cupeer_spec::env::VARIABLES;
+use cupeer_spec::function::{Direction, FUNCTIONS, FnSpec};
+use cupeer_spec::others::{OTHERS, OtherFn};
+use cupeer_spec::results::RESULTS;
+use cupeer_topology::PRESETS;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Carries out the subcommand.
+pub fn command(args: &ListArgs) -> Result<ExitCode> {
+    if args.all && args.what != Topic::Functions {
+        bail!("--all goes with 'functions' alone; the other lists have all there is");
+    }
+    let others = if args.all { OTHERS } else { &[] };
+    if args.format == ListFormat::Json {
+        return output::print_json(&match args.what {
+            Topic::Functions => {
+                FUNCTIONS.iter().map(function_json).chain(others.iter().map(other_json)).collect()
+            }
+            Topic::Errors => RESULTS.iter().map(error_json).collect(),
+            Topic::Topologies => {
+                PRESETS.iter().map(|p| json!({"topology": p.pattern, "meaning": p.doc})).collect()
+            }
+            Topic::Environment => VARIABLES
+                .iter()
+                .map(|v| json!({"name": v.name, "value": v.value, "meaning": v.doc}))
+                .collect(),
+        });
+    }
+    let table = match args.what {
+        Topic::Functions => functions(others),
+        Topic::Errors => errors(),
+        Topic::Topologies => topologies(),
+        Topic::Environment => environment(),
+    };
+    output::print(&table.render(terminal_width()))
+}
+
+/// `11.0` for 11000.
+pub fn version(number: u32) -> String {
+    format!("{}.{}", number / 1000, number % 1000 / 10)
+}
+
+/// `@ipc @open`.
+pub fn groups(function: &FnSpec) -> String {
+    function.groups.iter().map(|group| format!("@{}", group.name())).collect::<Vec<_>>().join(" ")
+}
+
+/// The function as C declares it.
+pub fn prototype(function: &FnSpec) -> String {
+    let args: Vec<String> = function
+        .args
+        .iter()
+        .map(|arg| {
+            let c_type = arg.c_type();
+            let space = if c_type.ends_with('*') { "" } else { " " };
+            format!("{c_type}{space}{}", arg.name)
+        })
+        .collect();
+    format!("CUresult {}({})", function.name, if args.is_empty() { "void".into() } else { args.join(", ") })
+}
+
+/// The word for a direction.
+pub fn direction(direction: Direction) -> &'static str {
+    match direction {
+        Direction::In => "in",
+        Direction::Out => "out",
+        Direction::InOut => "inout",
+        Direction::String => "string",
+    }
+}
+
+fn function_json(f: &FnSpec) -> Value {
+    let args: Vec<Value> = f
+        .args
+        .iter()
+        .map(|a| json!({"name": a.name, "type": a.c_type(), "direction": direction(a.direction), "count": a.count}))
+        .collect();
+    json!({
+        "function": f.name,
+        "meaning": f.doc,
+        "library": f.library.soname(),
+        "lookup": f.lookup,
+        "since": version(f.since),
+        "groups": f.groups.iter().map(|group| group.name()).collect::<Vec<_>>(),
+        "prototype": prototype(f),
+        "args": args,
+        "results": f.results.iter().map(|result| result.spec().name()).collect::<Vec<_>>(),
+        "simulated": f.simulated.name(),
+        "intercepted": true,
+    })
+}
+
+fn other_json(f: &OtherFn) -> Value {
+    json!({
+        "function": f.symbol,
+        "lookup": (!f.lookup.is_empty()).then_some(f.lookup),
+        "since": (!f.lookup.is_empty()).then(|| version(f.since)),
+        "simulated": f.simulated.name(),
+        "intercepted": false,
+    })
+}
+
+/// The first version for which a function is found by look-up.
+fn since(f: &OtherFn) -> String {
+    if f.lookup.is_empty() { "-".into() } else { version(f.since) }
+}
+
+fn error_json(r: &cupeer_spec::results::ResultSpec) -> Value {
+    json!({"number": r.number, "name": r.name(), "string": r.string(), "meaning": r.meaning})
+}
+
+fn functions(others: &[OtherFn]) -> Table {
+    let mut table = Table::new(
+        &["FUNCTION", "SINCE", "SIMULATED", "GROUPS", "LOOKED UP AS", "DOCUMENTED RESULTS"],
+        4,
+        40,
+    );
+    for f in FUNCTIONS {
+        let short = |result: &cupeer_spec::results::Result| format!("{result:?}");
+        table.row([
+            f.name.into(),
+            version(f.since),
+            f.simulated.name().into(),
+            groups(f),
+            f.lookup.into(),
+            f.results.iter().map(short).collect::<Vec<_>>().join(" "),
+        ]);
+    }
+    for f in others {
+        let simulated = f.simulated.name().to_owned();
+        table.row([
+            f.symbol.into(),
+            since(f),
+            simulated,
+            "(not intercepted)".into(),
+            f.lookup.into(),
+            String::new(),
+        ]);
+    }
+    table
+}
+
+fn errors() -> Table {
+    let mut table = Table::new(&["CODE", "NAME", "STRING", "MEANING"], 3, 60);
+    for r in RESULTS {
+        table.row([r.number.to_string(), r.name().into(), r.string().into(), r.meaning.into()]);
+    }
+    table
+}
+
+fn topologies() -> Table {
+    let mut table = Table::new(&["TOPOLOGY", "MACHINE"], 2, 40);
+    for p in PRESETS {
+        table.row([p.pattern.into(), p.doc.into()]);
+    }
+    table
+}
+
+fn environment() -> Table {
+    let mut table = Table::new(&["NAME", "VALUE", "MEANING"], 3, 40);
+    for v in VARIABLES {
+        table.row([v.name.into(), v.value.into(), v.doc.into()]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::function::FnId;
+
+    #[test]
+    fn prototypes_read_as_in_cuda_h() {
+        assert_eq!(
+            prototype(FnId::cuGetProcAddress_v2.spec()),
+            "CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags, \
+             CUdriverProcAddressQueryResult *symbolStatus)"
+        );
+    }
+
+    #[test]
+    fn versions_read_as_people_write_them() {
+        assert_eq!([4010, 11000, 12080].map(version), ["4.1", "11.0", "12.8"]);
+    }
+}

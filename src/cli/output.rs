@@ -1,0 +1,86 @@
+//! What the command writes: results to stdout, complaints to stderr, a line each.
+//!
+//! Nothing here panics: where nobody reads, there is nobody to tell.
+
+use crate::status;
+use anyhow::{Context, Result};
+use clap::error::ErrorKind;
+use std::io::{self, ErrorKind::BrokenPipe, Write};
+use std::process::ExitCode;
+
+/// Prints to stdout. A reader that went away is no failure; a full disk is.
+pub fn print(text: &str) -> Result<ExitCode> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != BrokenPipe => Err(error).context("failed to write to stdout"),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Prints a value as JSON.
+pub fn print_json(value: &serde_json::Value) -> Result<ExitCode> {
+    print(&format!("{value:#}\n"))
+}
+
+/// Says on stderr, in one line and one write, what is wrong.
+pub fn complain(sentence: &str) {
+    let line = format!("cupeer: {}\n", sentence.trim_end().replace('\n', "; "));
+    // Nobody is left to tell where stderr is closed.
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// Says what is wrong with the command line, or prints the help that it asks for; returns the status.
+pub fn usage(error: &clap::Error) -> u8 {
+    let text = error.render().to_string();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match print(&text) {
+            Ok(_) => 0,
+            Err(error) => {
+                complain(&format!("{error:#}"));
+                status::OURS
+            }
+        },
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            complain("a subcommand is missing; 'cupeer --help' has them all");
+            status::OURS
+        }
+        _ => {
+            let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+            let words: Vec<&str> =
+                lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
+            let sentence = words.join(" ").replace(" tip: ", "; ");
+            complain(&format!("{}; see --help", sentence.strip_prefix("error: ").unwrap_or(&sentence)));
+            status::OURS
+        }
+    }
+}
+
+/// Turns on what `--verbose` shows.
+pub fn be_verbose(verbose: bool) {
+    if verbose {
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_writer(|| Prefixed)
+            .with_ansi(false)
+            .with_level(false)
+            .with_target(false)
+            .without_time()
+            .log_internal_errors(false);
+        // Only a second call fails, and the first one's choice holds then.
+        let _ = subscriber.try_init();
+    }
+}
+
+/// Puts our name before each line, and takes no notice of a closed stderr.
+struct Prefixed;
+
+impl Write for Prefixed {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        complain(&String::from_utf8_lossy(line));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! The program's process: from fork to exec, and its end.
+
+use super::End;
+use super::signals::Before;
+use crate::settings::Environment;
+use crate::startup;
+use anyhow::{Context, Result};
+use std::ffi::{CString, OsString, c_char};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+/// A started program.
+pub struct Child {
+    pid: libc::pid_t,
+}
+
+/// What a program's process is doing.
+pub enum State {
+    /// It runs.
+    Running,
+    /// It was stopped, as a shell's job is.
+    Stopped,
+    /// It ended.
+    Ended(End),
+}
+
+/// Arguments and environment as exec takes them. Made before fork: after it nothing may be allocated.
+struct Image {
+    arguments: Strings,
+    environment: Strings,
+}
+
+/// Strings with an array of pointers to them that ends in NULL.
+struct Strings {
+    _strings: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl Strings {
+    fn new(strings: impl Iterator<Item = Vec<u8>>) -> Result<Self> {
+        let strings = strings
+            .map(CString::new)
+            .collect::<Result<Vec<_>, _>>()
+            .context("a NUL byte in the program's arguments")?;
+        let pointers = strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect();
+        Ok(Strings { _strings: strings, pointers })
+    }
+}
+
+impl Image {
+    fn new(program: &[OsString], environment: &Environment) -> Result<Self> {
+        let variable =
+            |(name, value): (&OsString, &OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
+        Ok(Image {
+            arguments: Strings::new(program.iter().map(|argument| argument.as_bytes().to_vec()))?,
+            environment: Strings::new(environment.iter().map(variable))?,
+        })
+    }
+
+    /// Becomes the program; returns where that fails.
+    fn exec(&self) -> io::Error {
+        let arguments = self.arguments.pointers.as_ptr();
+        // SAFETY: both arrays end in NULL and point to strings that `self` owns; there is a first
+        // argument, since the command line demands a program.
+        unsafe { libc::execvpe(*arguments, arguments, self.environment.pointers.as_ptr()) };
+        io::Error::last_os_error()
+    }
+}
+
+/// Becomes the program; returns why that failed.
+pub fn exec(program: &[OsString], environment: &Environment) -> Result<io::Error> {
+    let image = Image::new(program, environment)?;
+    startup::restore();
+    Ok(image.exec())
+}
+
+impl Child {
+    /// Starts the program. The inner error says why it could not be executed.
+    pub fn start(
+        program: &[OsString],
+        environment: &Environment,
+        before: &Before,
+    ) -> Result<io::Result<Child>> {
+        let image = Image::new(program, environment)?;
+        let mut ends = [0; 2];
+        // SAFETY: the array has room for the two descriptors.
+        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+            return Err(io::Error::last_os_error()).context("failed to make a pipe");
+        }
+        // SAFETY: pipe2 has just made both, and nobody else owns them.
+        let (reader, writer) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        // SAFETY: asks for a number; cannot fail.
+        let parent = unsafe { libc::getpid() };
+        // SAFETY: no other thread exists yet, and the child calls nothing that is not async-signal-safe.
+        let pid = unsafe { libc::fork() };
+        match pid {
+            -1 => return Err(io::Error::last_os_error()).context("failed to start a process"),
+            0 => become_program(&image, parent, before, writer.as_raw_fd()),
+            _ => {}
+        }
+        drop(writer);
+        let mut errno = [0; 4];
+        let read = loop {
+            // SAFETY: the buffer has the length that is given.
+            let read = unsafe { libc::read(reader.as_raw_fd(), errno.as_mut_ptr().cast(), errno.len()) };
+            if read != -1 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                break read;
+            }
+        };
+        if read == errno.len() as isize {
+            // SAFETY: the process is our child and has ended or is about to.
+            unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+            return Ok(Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))));
+        }
+        Ok(Ok(Child { pid }))
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> libc::pid_t {
+        self.pid
+    }
+
+    /// What it is doing. After its end nobody may ask again.
+    pub fn state(&self) -> State {
+        let mut status = 0;
+        // SAFETY: `status` is an integer, and the process is our child that nobody has waited for.
+        let got = unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG | libc::WUNTRACED) };
+        if got != self.pid {
+            State::Running
+        } else if libc::WIFSTOPPED(status) {
+            State::Stopped
+        } else if libc::WIFSIGNALED(status) {
+            State::Ended(End::Killed(libc::WTERMSIG(status)))
+        } else {
+            State::Ended(End::Exited(libc::WEXITSTATUS(status) as u8))
+        }
+    }
+
+    /// Passes a signal on.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: the process is our child that nobody has waited for, so the number is still its own.
+        unsafe { libc::kill(self.pid, signal) };
+    }
+}
+
+/// The child's side of [`Child::start`]. Async-signal-safe.
+fn become_program(image: &Image, parent: libc::pid_t, before: &Before, writer: i32) -> ! {
+    // SAFETY: prctl takes a signal number here; getppid and _exit take nothing that could be wrong.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != parent {
+            // The launcher died before the line above took effect.
+            libc::_exit(i32::from(crate::status::OURS));
+        }
+    }
+    before.restore();
+    startup::restore();
+    let errno = image.exec().raw_os_error().unwrap_or(libc::EIO).to_ne_bytes();
+    // SAFETY: the buffer has the length that is given, and _exit does not return.
+    unsafe {
+        libc::write(writer, errno.as_ptr().cast(), errno.len());
+        libc::_exit(i32::from(crate::status::OURS))
+    }
+}

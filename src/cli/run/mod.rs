@@ -1,0 +1,177 @@
+//! `cupeer run`: starts a program under the preload library, waits for it, and ends as it ends.
+//!
+//! The order of a run stands here; each step has a file. Whatever can be refused is refused before the
+//! program starts, and what is said about it is said after it ended.
+
+mod child;
+mod page;
+mod program;
+mod signals;
+mod watch;
+
+use crate::args::{Options, RunArgs};
+use crate::settings::{Environment, Settings};
+use crate::{output, status};
+use anyhow::Result;
+use child::Child;
+use cupeer_spec::env;
+use page::Page;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use watch::{Seen, Watch};
+
+/// The program could not be executed. Its words are those of `env`.
+#[derive(Debug)]
+pub struct CannotRun {
+    sentence: String,
+    status: u8,
+}
+
+impl CannotRun {
+    fn new(program: &OsStr, error: &io::Error) -> Self {
+        let missing = error.raw_os_error() == Some(libc::ENOENT);
+        // "No such file or directory (os error 2)" without what is in parentheses.
+        let words = error.to_string();
+        let words = words.split(" (os error").next().unwrap_or_default();
+        let interpreter = program::missing_interpreter(program).filter(|_| missing);
+        let hint =
+            interpreter.map(|path| format!(" (its interpreter {path} is missing)")).unwrap_or_default();
+        CannotRun {
+            sentence: format!("'{}': {words}{hint}", program.display()),
+            status: if missing { status::NOT_FOUND } else { status::NOT_EXECUTABLE },
+        }
+    }
+
+    /// The exit status that `env` would have.
+    pub fn status(&self) -> u8 {
+        self.status
+    }
+}
+
+impl std::fmt::Display for CannotRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+impl std::error::Error for CannotRun {}
+
+/// How a program ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// With this status.
+    Exited(u8),
+    /// By this signal.
+    Killed(i32),
+}
+
+/// What is known after a run.
+pub struct Run {
+    /// How the program ended.
+    pub end: End,
+    /// How many processes met the driver under cupeer.
+    pub reached: u32,
+    /// Where the preload library did not take effect, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Carries out the subcommand.
+pub fn command(args: &RunArgs) -> Result<ExitCode> {
+    output::be_verbose(args.options.verbose);
+    let settings = Settings::new(&args.options)?;
+    let environment = settings.apply(std::env::vars_os().collect())?;
+    if args.exec {
+        if let Some(note) = program::obstacle(&args.program[0]) {
+            output::complain(&note);
+        }
+        let error = child::exec(&args.program, &environment)?;
+        return Err(CannotRun::new(&args.program[0], &error).into());
+    }
+    let run =
+        watched(&args.program, environment, settings.driver.as_ref().map(|chosen| chosen.library.as_path()))?;
+    for note in &run.notes {
+        output::complain(note);
+    }
+    Ok(end_as(run.end))
+}
+
+/// Starts a program with the options of `run`, for others than `run`.
+pub fn with_options(options: &Options, extra: &[(&str, &OsStr)], program: &[OsString]) -> Result<Run> {
+    let settings = Settings::new(options)?;
+    let mut environment = settings.apply(std::env::vars_os().collect())?;
+    for (name, value) in extra {
+        environment.insert(name.into(), value.into());
+    }
+    watched(program, environment, settings.driver.as_ref().map(|chosen| chosen.library.as_path()))
+}
+
+/// Starts a program in an environment, passes signals on to it, looks at its processes, and waits for it.
+fn watched(program: &[OsString], mut environment: Environment, driver: Option<&Path>) -> Result<Run> {
+    let obstacle = program::obstacle(&program[0]);
+    let page = match Page::new() {
+        Ok(page) => {
+            environment.insert(env::STATUS.into(), page.path().into());
+            Some(page)
+        }
+        Err(error) => {
+            tracing::debug!("no page to share with the program: {error}");
+            environment.remove(OsStr::new(env::STATUS));
+            None
+        }
+    };
+    let before = signals::take_over();
+    let started = Child::start(program, &environment, &before)?;
+    let child = match started {
+        Ok(child) => child,
+        Err(error) => {
+            before.restore();
+            return Err(CannotRun::new(&program[0], &error).into());
+        }
+    };
+    tracing::debug!("started process {}", child.pid());
+    let watch = Watch::start(child.pid(), driver);
+    let end = signals::wait(&child);
+    let seen = watch.stop();
+    let reached = page.as_ref().map(Page::reached);
+    tracing::debug!("processes that reached the driver: {reached:?}");
+    let notes = notes(&program[0], obstacle, seen, reached);
+    Ok(Run { end, reached: reached.unwrap_or(0), notes })
+}
+
+/// What there is to say after a run.
+fn notes(program: &OsStr, obstacle: Option<String>, seen: Seen, reached: Option<u32>) -> Vec<String> {
+    let mut notes = seen.bypassed;
+    if reached != Some(0) {
+        if let Some(obstacle) = obstacle {
+            tracing::debug!("{obstacle}; its children reached the driver all the same");
+        }
+        return notes;
+    }
+    let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
+    let own = watch::crossing(&name);
+    match (obstacle, own) {
+        (Some(obstacle), Some(crossing)) => notes.push(format!("{obstacle}; {}", crossing.hint())),
+        (Some(obstacle), None) => notes.push(obstacle),
+        (None, Some(crossing)) => notes.push(crossing.note()),
+        (None, None) => {}
+    }
+    let others = seen.crossings.iter().filter(|crossing| own.is_none_or(|own| own.name != crossing.name));
+    notes.extend(others.map(|crossing| crossing.note()));
+    if notes.is_empty() {
+        tracing::debug!("no process reached the driver");
+    }
+    notes
+}
+
+/// Ends this process as the program ended.
+fn end_as(end: End) -> ExitCode {
+    match end {
+        End::Exited(code) => ExitCode::from(code),
+        End::Killed(signal) => {
+            signals::die_by(signal);
+            // Only a signal that does not kill leaves us here.
+            ExitCode::from(128u8.wrapping_add(signal as u8))
+        }
+    }
+}

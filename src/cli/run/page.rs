@@ -1,0 +1,99 @@
+//! The page through which the processes of a run say that they reached the driver.
+//!
+//! It is a memfd: it has no name, and it is gone with the launcher.
+
+use cupeer_spec::status::{MAGIC, Status};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+/// The launcher's end of the page.
+pub struct Page {
+    fd: OwnedFd,
+    status: NonNull<Status>,
+}
+
+impl Page {
+    /// Makes a page that nobody has counted on yet.
+    pub fn new() -> io::Result<Page> {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: the name is a NUL-terminated text.
+        let fd = unsafe { libc::memfd_create(c"cupeer-status".as_ptr(), flags) };
+        if fd == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: memfd_create has just made it, and nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        // Nobody may shrink it below the mapping: reading that would kill us.
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: the descriptor is a memfd that allows seals.
+        let sized = unsafe {
+            libc::ftruncate(fd.as_raw_fd(), size_of::<Status>() as libc::off_t) == 0
+                && libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) == 0
+        };
+        if !sized {
+            return Err(io::Error::last_os_error());
+        }
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new shared mapping of a file that has this size, at an address of the kernel's choice.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                size_of::<Status>(),
+                protection,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let status = NonNull::new(memory.cast()).ok_or_else(io::Error::last_os_error)?;
+        let page = Page { fd, status };
+        page.status().magic.store(MAGIC, Release);
+        Ok(page)
+    }
+
+    fn status(&self) -> &Status {
+        // SAFETY: the mapping lives as long as `self`, is page-aligned, and holds atomics alone, for
+        // which any bytes are valid.
+        unsafe { self.status.as_ref() }
+    }
+
+    /// The path by which other processes open it.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd())
+    }
+
+    /// How many processes met the driver.
+    pub fn reached(&self) -> u32 {
+        self.status().reached.load(Acquire)
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, has this size, and no reference to it outlives `self`.
+        unsafe { libc::munmap(self.status.as_ptr().cast(), size_of::<Status>()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn another_opener_counts_on_the_same_page() {
+        let page = Page::new().unwrap();
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(page.path()).unwrap();
+        let mut magic = [0; 4];
+        file.read_exact_at(&mut magic, 0).unwrap();
+        assert_eq!((u32::from_ne_bytes(magic), page.reached()), (MAGIC, 0));
+        file.write_all_at(&3u32.to_ne_bytes(), std::mem::offset_of!(Status, reached) as u64).unwrap();
+        assert_eq!(page.reached(), 3);
+        assert!(file.set_len(0).is_err());
+    }
+}

@@ -1,0 +1,139 @@
+//! What can be said about a program before it starts: where it is, and whether the dynamic loader will
+//! take our library into it.
+
+use crate::elf::Elf;
+use crate::libraries;
+use std::ffi::{CString, OsStr};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A script's interpreter may be a script; the kernel follows as many.
+const MOST_SCRIPTS: usize = 5;
+
+/// Where exec will find a program, where it can tell.
+pub fn find(program: &OsStr) -> Option<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return Some(program.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    std::env::split_paths(&path).map(|directory| directory.join(program)).find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    let Ok(path) = CString::new(file.as_os_str().as_bytes()) else { return false };
+    // SAFETY: the path is a NUL-terminated text.
+    let allowed =
+        unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS) } == 0;
+    allowed && file.is_file()
+}
+
+/// Why our library will not be loaded into a program, as a sentence; `None` where it will be, or where
+/// the program cannot be started at all.
+pub fn obstacle(program: &OsStr) -> Option<String> {
+    let path = find(program)?;
+    tracing::debug!("the program is {}", path.display());
+    let (binary, scripts) = follow_scripts(&path)?;
+    let reason = reason(&binary)?;
+    let of = if scripts > 0 { format!(", the interpreter of {},", path.display()) } else { String::new() };
+    Some(format!("{}{of} {reason}", binary.display()))
+}
+
+/// The interpreter of a program where exec failed for want of it.
+pub fn missing_interpreter(program: &OsStr) -> Option<String> {
+    let (binary, _) = follow_scripts(&find(program)?)?;
+    let interpreter = match Elf::open(&binary) {
+        Ok(elf) => PathBuf::from(elf?.interpreter().ok()??),
+        Err(_) => binary,
+    };
+    (!interpreter.exists() && Path::new(program) != interpreter).then(|| interpreter.display().to_string())
+}
+
+/// The binary that runs where a file is executed, and over how many scripts it is reached.
+fn follow_scripts(path: &Path) -> Option<(PathBuf, usize)> {
+    let mut binary = path.to_owned();
+    for scripts in 0..MOST_SCRIPTS {
+        match script_interpreter(&binary) {
+            Some(interpreter) => binary = interpreter,
+            None => return Some((binary, scripts)),
+        }
+    }
+    None
+}
+
+/// The program in the first line of a script.
+fn script_interpreter(path: &Path) -> Option<PathBuf> {
+    // Anything else than a file might not end, or not answer.
+    if !path.is_file() {
+        return None;
+    }
+    let mut start = Vec::new();
+    std::fs::File::open(path).ok()?.take(256).read_to_end(&mut start).ok()?;
+    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?.trim_ascii();
+    let word = line.split(|byte| b" \t".contains(byte)).next().filter(|word| !word.is_empty())?;
+    Some(PathBuf::from(OsStr::from_bytes(word)))
+}
+
+fn reason(binary: &Path) -> Option<String> {
+    let library = libraries::PRELOAD;
+    let found = binary.metadata().ok().filter(|found| found.is_file())?;
+    if let Some(privilege) = privilege(binary, &found) {
+        return Some(format!(
+            "{privilege}, so the dynamic loader ignores LD_PRELOAD and {library} is not loaded"
+        ));
+    }
+    let elf = Elf::open(binary).ok()??;
+    if !elf.is_native() {
+        return Some(format!("is {}, so {library} is not loaded", elf.foreign()));
+    }
+    match elf.interpreter().ok()? {
+        // The dynamic loader itself, started as a program, has none either.
+        None if is_loader(binary) => None,
+        None => Some(format!("is statically linked, so {library} is not loaded")),
+        Some(loader) if loader.contains("ld-musl") => Some(format!(
+            "is linked to another C library (its loader is {loader}), so {library} is not loaded"
+        )),
+        Some(_) => None,
+    }
+}
+
+fn is_loader(binary: &Path) -> bool {
+    let real = binary.canonicalize().unwrap_or_default();
+    real.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-") || name == "ld.so")
+}
+
+/// What makes the loader distrust the environment: a program that runs with more rights than its caller.
+fn privilege(binary: &Path, found: &std::fs::Metadata) -> Option<&'static str> {
+    // SAFETY: prctl only answers here; getuid and getgid cannot fail.
+    let (no_new, user, group) =
+        unsafe { (libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), libc::getuid(), libc::getgid()) };
+    if no_new == 1 || ignores_set_user(binary) {
+        return None;
+    }
+    if found.mode() & libc::S_ISUID != 0 && found.uid() != user {
+        return Some("is a set-uid program");
+    }
+    if found.mode() & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP && found.gid() != group
+    {
+        return Some("is a set-gid program");
+    }
+    // Root gains nothing by a file's capabilities.
+    (user != 0 && has_capabilities(binary)).then_some("has file capabilities")
+}
+
+/// Whether the file system is mounted so that set-uid bits mean nothing.
+fn ignores_set_user(binary: &Path) -> bool {
+    let Ok(path) = CString::new(binary.as_os_str().as_bytes()) else { return false };
+    // SAFETY: all-zero bytes are a valid statvfs, the path is NUL-terminated, and the call fills it.
+    unsafe {
+        let mut found: libc::statvfs = std::mem::zeroed();
+        libc::statvfs(path.as_ptr(), &mut found) == 0 && found.f_flag & libc::ST_NOSUID != 0
+    }
+}
+
+fn has_capabilities(binary: &Path) -> bool {
+    let Ok(path) = CString::new(binary.as_os_str().as_bytes()) else { return false };
+    // SAFETY: both texts are NUL-terminated, and a size of zero asks only for the length.
+    unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
+}

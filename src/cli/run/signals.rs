@@ -1,0 +1,148 @@
+//! Signals while a program runs: those that a process sends to the launcher go on to the program; those
+//! of the terminal reach the whole foreground group by themselves.
+//!
+//! All that could end the launcher is blocked and waited for, so there is no handler and no race. Stop
+//! signals of the terminal keep their default action: launcher and program stop together.
+
+use super::End;
+use super::child::{Child, State};
+use std::time::Duration;
+
+/// Signals that keep what they do: faults of our own, and what the terminal's job control sends.
+const UNTOUCHED: &[i32] = &[
+    libc::SIGKILL,
+    libc::SIGSTOP,
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGSYS,
+    libc::SIGTSTP,
+    libc::SIGCONT,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGWINCH,
+    libc::SIGPIPE,
+];
+
+/// How long a continued program may take to wake up after the launcher did.
+const WAKING: Duration = Duration::from_millis(20);
+
+/// Mask and dispositions as the launcher found them, for the program.
+pub struct Before {
+    mask: libc::sigset_t,
+    on_child: libc::sigaction,
+}
+
+/// Blocks the signals that [`wait`] waits for, and makes sure that a child's end can be waited for.
+pub fn take_over() -> Before {
+    // SAFETY: all-zero bytes are valid for the three; the calls write to them and change nothing but this
+    // thread's mask, which later threads inherit, and the disposition of SIGCHLD, to a valid one.
+    unsafe {
+        let mut before: Before = std::mem::zeroed();
+        let mut default: libc::sigaction = std::mem::zeroed();
+        default.sa_sigaction = libc::SIG_DFL;
+        libc::sigaction(libc::SIGCHLD, &default, &mut before.on_child);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &waited_for(), &mut before.mask);
+        before
+    }
+}
+
+impl Before {
+    /// Gives both back. Async-signal-safe.
+    pub fn restore(&self) {
+        // SAFETY: both are as the system gave them.
+        unsafe {
+            libc::sigaction(libc::SIGCHLD, &self.on_child, std::ptr::null_mut());
+            libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask, std::ptr::null_mut());
+        }
+    }
+}
+
+fn waited_for() -> libc::sigset_t {
+    // SAFETY: all-zero bytes are a valid set, and the numbers are those of signals.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut set);
+        for signal in UNTOUCHED {
+            libc::sigdelset(&mut set, *signal);
+        }
+        set
+    }
+}
+
+/// Passes signals on until the program ends.
+pub fn wait(child: &Child) -> End {
+    let set = waited_for();
+    loop {
+        // SAFETY: all-zero bytes are a valid siginfo, which the call fills; the set is valid.
+        let (signal, info) = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            (libc::sigwaitinfo(&set, &mut info), info)
+        };
+        match signal {
+            // Interrupted: by a stop and a continuation, for one.
+            -1 => {}
+            libc::SIGCHLD => {
+                if let Some(end) = look(child) {
+                    return end;
+                }
+            }
+            // What the kernel sends has a positive code; the group has it already. So has a group that
+            // the program itself has sent a signal to.
+            _ => {
+                // SAFETY: a signal that a process sent carries its sender.
+                let from_process = info.si_code <= 0 && unsafe { info.si_pid() } != child.pid();
+                if from_process {
+                    tracing::debug!("passing signal {signal} on to process {}", child.pid());
+                    child.signal(signal);
+                }
+            }
+        }
+    }
+}
+
+/// After a SIGCHLD: the program's end. Where it has stopped itself, the launcher stops with it, so that a
+/// shell sees its job stop.
+fn look(child: &Child) -> Option<End> {
+    match child.state() {
+        State::Ended(end) => return Some(end),
+        State::Running => return None,
+        State::Stopped => {}
+    }
+    // A continued terminal job: the launcher may wake first and see the program's old stop.
+    std::thread::sleep(WAKING);
+    if still_stopped(child.pid()) {
+        // SAFETY: stops this process until somebody continues it.
+        unsafe { libc::raise(libc::SIGSTOP) };
+        child.signal(libc::SIGCONT);
+    }
+    match child.state() {
+        State::Ended(end) => Some(end),
+        _ => None,
+    }
+}
+
+/// Whether a process is stopped now, from its state in /proc.
+fn still_stopped(pid: libc::pid_t) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+}
+
+/// Dies by a signal as the program did, without a second core dump.
+pub fn die_by(signal: i32) {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit and the dispositions are valid, and the set holds the one signal.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_CORE, &none);
+        libc::prctl(libc::PR_SET_DUMPABLE, 0);
+        libc::signal(signal, libc::SIG_DFL);
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+        libc::raise(signal);
+    }
+}

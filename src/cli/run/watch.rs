@@ -1,0 +1,231 @@
+//! Looks at the program's processes from outside, while they run: which use a driver without our library,
+//! and which are of a kind that the environment does not get past.
+//!
+//! Costs the program nothing but what the kernel does to answer from /proc. What lives shorter than a
+//! look is missed; that is why nothing here is more than a note at the end.
+
+use crate::libraries;
+use crate::settings::LD_PRELOAD;
+use cupeer_spec::function::Library;
+use std::collections::{BTreeMap, HashSet};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The first pause between two looks, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// A look takes at most this part of the time.
+const SHARE: u32 = 50;
+/// So many processes are named; more are counted.
+const MOST_NAMED: usize = 5;
+
+/// A program beyond which the environment is another.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub struct Crossing {
+    /// Its name.
+    pub name: &'static str,
+    /// The `--format` of `cupeer env` that serves it.
+    pub format: &'static str,
+}
+
+/// All that we know of.
+static CROSSINGS: &[Crossing] = &[
+    Crossing { name: "docker", format: "docker" },
+    Crossing { name: "podman", format: "docker" },
+    Crossing { name: "nerdctl", format: "docker" },
+    Crossing { name: "kubectl", format: "k8s" },
+    Crossing { name: "mpirun", format: "mpirun" },
+    Crossing { name: "mpiexec", format: "mpirun" },
+    Crossing { name: "orterun", format: "mpirun" },
+    Crossing { name: "prterun", format: "mpirun" },
+    Crossing { name: "srun", format: "srun" },
+    Crossing { name: "sbatch", format: "srun" },
+    Crossing { name: "ray", format: "ray" },
+    Crossing { name: "raylet", format: "ray" },
+    Crossing { name: "ssh", format: "sh" },
+    Crossing { name: "sudo", format: "sh" },
+    Crossing { name: "su", format: "sh" },
+    Crossing { name: "doas", format: "sh" },
+];
+
+/// What is known of a program by its name.
+pub fn crossing(name: &str) -> Option<&'static Crossing> {
+    CROSSINGS.iter().find(|crossing| crossing.name == name)
+}
+
+impl Crossing {
+    /// What helps.
+    pub fn hint(&self) -> String {
+        format!("for what {} starts, 'cupeer env --format {}' prints the settings", self.name, self.format)
+    }
+
+    /// What to say where no process reached the driver.
+    pub fn note(&self) -> String {
+        format!(
+            "no process reached the driver under cupeer, and the environment may not cross {}; {}",
+            self.name,
+            self.hint()
+        )
+    }
+}
+
+/// What was seen.
+#[derive(Default)]
+pub struct Seen {
+    /// Processes that used a driver without our library, a sentence each.
+    pub bypassed: Vec<String>,
+    /// Programs beyond which the environment is another.
+    pub crossings: Vec<&'static Crossing>,
+}
+
+/// A thread that looks.
+pub struct Watch {
+    stop: Sender<()>,
+    thread: Option<JoinHandle<Look>>,
+}
+
+impl Watch {
+    /// Begins to look at a process and its descendants. `driver` is the driver that was chosen for them.
+    pub fn start(pid: libc::pid_t, driver: Option<&Path>) -> Watch {
+        let (stop, stopped) = mpsc::channel();
+        let mut look = Look { driver: driver.map(Path::to_owned), ..Look::default() };
+        let thread = std::thread::Builder::new().name("cupeer-watch".into()).spawn(move || {
+            let mut pause = PAUSES.0;
+            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                let start = Instant::now();
+                look.at(pid);
+                pause = (pause * 3 / 2).min(PAUSES.1).max(start.elapsed() * SHARE);
+            }
+            look
+        });
+        if let Err(error) = &thread {
+            tracing::debug!("not looking at the program's processes: {error}");
+        }
+        Watch { stop, thread: thread.ok() }
+    }
+
+    /// Ends the looking.
+    pub fn stop(mut self) -> Seen {
+        // Fails only where the thread is gone already.
+        let _ = self.stop.send(());
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default().seen()
+    }
+}
+
+/// What has been seen so far.
+#[derive(Default)]
+struct Look {
+    driver: Option<PathBuf>,
+    bypassed: BTreeMap<u32, String>,
+    crossings: HashSet<&'static str>,
+}
+
+impl Look {
+    fn seen(self) -> Seen {
+        let more = self.bypassed.len().saturating_sub(MOST_NAMED);
+        let mut bypassed: Vec<String> = self.bypassed.into_values().take(MOST_NAMED).collect();
+        if more > 0 {
+            bypassed.push(format!("{more} more processes used a driver without {}", libraries::PRELOAD));
+        }
+        let crossings = CROSSINGS.iter().filter(|crossing| self.crossings.contains(crossing.name)).collect();
+        Seen { bypassed, crossings }
+    }
+
+    /// Looks once at a process and all its descendants.
+    fn at(&mut self, root: libc::pid_t) {
+        let mut found = vec![root as u32];
+        let mut next = 0;
+        while let Some(pid) = found.get(next).copied() {
+            next += 1;
+            self.process(pid);
+            let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+            for task in tasks.into_iter().flatten().flatten() {
+                let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+                found.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+            }
+        }
+    }
+
+    fn process(&mut self, pid: u32) {
+        let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let comm = comm.trim_end();
+        if let Some(crossing) = crossing(comm) {
+            self.crossings.insert(crossing.name);
+        }
+        if self.bypassed.contains_key(&pid) {
+            return;
+        }
+        let Ok(maps) = std::fs::read(format!("/proc/{pid}/maps")) else { return };
+        if let Some(driver) = bypassed(&maps, self.driver.as_deref()) {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let why = if names_preload(&environment) {
+                "although LD_PRELOAD names it there"
+            } else {
+                "because its environment has lost the LD_PRELOAD of cupeer"
+            };
+            let library = libraries::PRELOAD;
+            let sentence =
+                format!("process {pid} ({comm}) loaded {} without {library}, {why}", driver.display());
+            tracing::debug!("{sentence}");
+            self.bypassed.insert(pid, sentence);
+        }
+    }
+}
+
+/// The driver that a process has mapped, where it has not mapped our library.
+fn bypassed(maps: &[u8], chosen: Option<&Path>) -> Option<PathBuf> {
+    let mut driver = None;
+    for line in maps.split(|byte| *byte == b'\n') {
+        let Some(start) = line.iter().position(|byte| *byte == b'/') else { continue };
+        let path = Path::new(std::ffi::OsStr::from_bytes(&line[start..]));
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        if name.starts_with(libraries::PRELOAD.as_bytes()) {
+            return None;
+        }
+        let is_driver = name.starts_with(Library::Cuda.soname().trim_end_matches(".1").as_bytes())
+            || name.starts_with(libraries::SIM.as_bytes())
+            || chosen == Some(path);
+        if is_driver && driver.is_none() {
+            driver = Some(path.to_owned());
+        }
+    }
+    driver
+}
+
+/// Whether an environment still has our library in LD_PRELOAD.
+fn names_preload(environment: &[u8]) -> bool {
+    let value =
+        |entry: &'_ [u8]| entry.strip_prefix(LD_PRELOAD.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
+    let mut values = environment.split(|byte| *byte == 0).filter_map(value);
+    values.any(|value| {
+        libraries::preloaded(std::ffi::OsStr::from_bytes(&value))
+            .any(|path| path.file_name().is_some_and(|name| name == libraries::PRELOAD))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_without_our_library_is_found() {
+        let with = b"1-2 r-xp 0 0:0 1 /x/libcupeer.so\n1-2 r-xp 0 0:0 2 /x/libcuda.so.580.1\n";
+        let without =
+            b"1-2 r-xp 0 0:0 0 \n1-2 r-xp 0 0:0 2 /x y/libcuda.so.580.1\n1-2 r-xp 0 0:0 3 /x/libc.so.6\n";
+        assert_eq!(bypassed(with, None), None);
+        assert_eq!(bypassed(without, None).unwrap(), Path::new("/x y/libcuda.so.580.1"));
+        assert_eq!(bypassed(b"1-2 r-xp 0 0:0 3 /x/libc.so.6\n", None), None);
+        assert_eq!(
+            bypassed(b"1-2 r-xp 0 0:0 3 /x/own.so\n", Some(Path::new("/x/own.so"))).unwrap(),
+            Path::new("/x/own.so")
+        );
+    }
+
+    #[test]
+    fn the_environment_tells_whether_the_preload_was_lost() {
+        assert!(names_preload(b"A=1\0LD_PRELOAD=/a.so:/x/libcupeer.so\0"));
+        assert!(!names_preload(b"LD_PRELOAD=/a.so\0LD_PRELOADS=/x/libcupeer.so\0"));
+    }
+}

@@ -1,0 +1,199 @@
+//! What the options become: the variables that `run` sets and that `env` prints.
+//!
+//! An option that is given wins over an inherited variable; what is not given stays as it is.
+
+use crate::args::{LogFormat, Options};
+use crate::driver::{self, Chosen};
+use crate::libraries;
+use anyhow::{Context, Result, bail};
+use cupeer_spec::env;
+use cupeer_spec::selector::FunctionSet;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::OpenOptions;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The variable of the dynamic loader that names libraries to load first.
+pub const LD_PRELOAD: &str = "LD_PRELOAD";
+/// The variable of the dynamic loader that names directories to search first.
+pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+
+/// An environment.
+pub type Environment = BTreeMap<OsString, OsString>;
+
+/// What to set.
+pub struct Settings {
+    /// The library to preload.
+    pub preload: PathBuf,
+    /// Our variables with their values.
+    pub variables: Vec<(&'static str, OsString)>,
+    /// The driver that was chosen, where one was.
+    pub driver: Option<Chosen>,
+}
+
+impl Settings {
+    /// Reads the options, and refuses what cannot work before anything is started.
+    pub fn new(options: &Options) -> Result<Settings> {
+        let mut variables = Vec::new();
+        if let Some(format) = options.log {
+            let name = if format == LogFormat::Json { "json" } else { "text" };
+            variables.push((env::LOG, name.into()));
+        } else if std::env::var_os(env::LOG).is_none_or(|log| log.is_empty()) {
+            let pointless =
+                [("--log-file", options.log_file.is_some()), ("--trace", options.trace.is_some())];
+            let pointless =
+                pointless.into_iter().chain([("--failed", options.failed)]).find(|(_, given)| *given);
+            if let Some((option, _)) = pointless {
+                bail!("{option} chooses what is logged, and nothing is; add --log text or --log json");
+            }
+        }
+        if let Some(file) = &options.log_file {
+            variables.push((env::LOG_FILE, log_file(file)?.into_os_string()));
+        }
+        if let Some(set) = &options.trace {
+            if let Err(error) = FunctionSet::parse(set) {
+                bail!("--trace '{set}', {error}");
+            }
+            variables.push((env::TRACE, set.into()));
+        }
+        if options.failed {
+            variables.push((env::FAILED, "1".into()));
+        }
+        variables.push((env::JOB, job()?));
+        let preload = libraries::find_preload()?;
+        let driver = driver::choose(&options.driver)?;
+        if let Some(chosen) = &driver {
+            if chosen.directory.as_os_str().as_bytes().iter().any(|byte| b":;".contains(byte)) {
+                let directory = chosen.directory.display();
+                bail!(
+                    "failed to use {directory}: the dynamic loader takes a colon or semicolon in LD_LIBRARY_PATH for the end of a path"
+                );
+            }
+            variables.extend(chosen.setting.clone());
+        }
+        Ok(Settings { preload, variables, driver })
+    }
+
+    /// The environment of the program.
+    pub fn apply(&self, mut environment: Environment) -> Result<Environment> {
+        for (name, value) in &self.variables {
+            environment.insert(name.into(), value.clone());
+        }
+        let preload = with_preload(environment.get(OsStr::new(LD_PRELOAD)), &self.preload)?;
+        environment.insert(LD_PRELOAD.into(), preload);
+        if let Some(chosen) = &self.driver {
+            let old = environment.get(OsStr::new(LD_LIBRARY_PATH)).filter(|old| !old.is_empty());
+            let mut path = chosen.directory.clone().into_os_string();
+            if let Some(old) = old {
+                path.push(":");
+                path.push(old);
+            }
+            environment.insert(LD_LIBRARY_PATH.into(), path);
+        }
+        for (name, value) in &environment {
+            let ours = self.variables.iter().any(|(known, _)| name == known);
+            if ours || name == LD_PRELOAD || name == LD_LIBRARY_PATH {
+                tracing::debug!("{}={}", name.display(), value.display());
+            }
+        }
+        Ok(environment)
+    }
+}
+
+/// LD_PRELOAD with our library at its end: whoever was there first, ASan for one, may have to stay so.
+fn with_preload(old: Option<&OsString>, library: &Path) -> Result<OsString> {
+    let Some(old) = old.filter(|old| !old.is_empty()) else { return Ok(library.into()) };
+    for element in libraries::preloaded(old) {
+        let same_file =
+            element.canonicalize().is_ok_and(|real| library.canonicalize().is_ok_and(|own| own == real));
+        if element == library || same_file {
+            tracing::debug!("LD_PRELOAD has {} already", library.display());
+            return Ok(old.clone());
+        }
+        if element.file_name() == library.file_name() {
+            let other = element.display();
+            bail!(
+                "LD_PRELOAD already names another {}, {other}; take it out, two cannot work together",
+                libraries::PRELOAD
+            );
+        }
+    }
+    let mut new = old.clone().into_vec();
+    if !new.ends_with(b":") && !new.ends_with(b" ") {
+        new.push(b':');
+    }
+    new.extend(library.as_os_str().as_bytes());
+    Ok(OsString::from_vec(new))
+}
+
+/// Makes the path of the log absolute, and finds out whether it can be written. What stands for a
+/// process's own value is left for that process to fill in.
+fn log_file(path: &Path) -> Result<PathBuf> {
+    let shown = path.display();
+    let absolute = std::path::absolute(path).with_context(|| format!("--log-file '{shown}'"))?;
+    let bytes = absolute.as_os_str().as_bytes();
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+        rest = &rest[at + 1..];
+        let quoted = rest.strip_prefix(b"q{").and_then(|name| name.iter().position(|byte| *byte == b'}'));
+        if !matches!(rest.first(), Some(b'p' | b'h' | b'%')) && quoted.is_none_or(|length| length == 0) {
+            bail!("--log-file '{shown}': after % may stand p, h, q{{VAR}} or another %");
+        }
+        rest = &rest[1..];
+    }
+    if !bytes.contains(&b'%') {
+        // Without O_NONBLOCK a named pipe that nobody reads would stop us here.
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(&absolute)
+            .with_context(|| format!("failed to open the log file '{shown}'"))?;
+    }
+    Ok(absolute)
+}
+
+/// The key of the job's fingerprints: the one that an outer cupeer drew, or a new one.
+fn job() -> Result<OsString> {
+    let inherited = std::env::var_os(env::JOB)
+        .filter(|key| key.len() == 32 && key.as_bytes().iter().all(u8::is_ascii_hexdigit));
+    if let Some(key) = inherited {
+        return Ok(key);
+    }
+    let mut key = [0u8; 16];
+    // SAFETY: the buffer has the length that is given.
+    let read = unsafe { libc::getrandom(key.as_mut_ptr().cast(), key.len(), 0) };
+    if read != key.len() as isize {
+        return Err(std::io::Error::last_os_error()).context("failed to draw the key of the job");
+    }
+    Ok(key.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_preload_is_appended_once() {
+        let library = Path::new("/x/libcupeer.so");
+        let with = |old: &str| with_preload(Some(&old.into()), library).map(|new| new.into_string().unwrap());
+        assert_eq!(with_preload(None, library).unwrap(), "/x/libcupeer.so");
+        assert_eq!(with("").unwrap(), "/x/libcupeer.so");
+        assert_eq!(with("/a.so").unwrap(), "/a.so:/x/libcupeer.so");
+        assert_eq!(with("/a.so /b.so").unwrap(), "/a.so /b.so:/x/libcupeer.so");
+        assert_eq!(with("/a.so:").unwrap(), "/a.so:/x/libcupeer.so");
+        assert_eq!(with("/x/libcupeer.so:/a.so").unwrap(), "/x/libcupeer.so:/a.so");
+        assert!(with("/y/libcupeer.so").unwrap_err().to_string().contains("/y/libcupeer.so"));
+    }
+
+    #[test]
+    fn the_log_file_keeps_what_a_process_fills_in() {
+        assert_eq!(log_file(Path::new("/n/%p.%h.%q{A}%%")).unwrap(), Path::new("/n/%p.%h.%q{A}%%"));
+        for wrong in ["/n/%", "/n/%x", "/n/%q", "/n/%q{", "/n/%q{}"] {
+            assert!(log_file(Path::new(wrong)).unwrap_err().to_string().contains("after %"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What this process was given, noted before Rust's runtime changes it: closed standard descriptors
+//! (the runtime opens /dev/null on them) and whether SIGPIPE was ignored (the runtime ignores it).
+//!
+//! The program that `run` starts gets both as they were.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+static CLOSED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn look() {
+    for (fd, closed) in (0..).zip(&CLOSED) {
+        // SAFETY: asks for the flags of a descriptor number; nothing is changed.
+        closed.store(unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1, Relaxed);
+    }
+    // SAFETY: all-zero bytes are a valid sigaction, and a null new action only asks for the old one.
+    let old = unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut old);
+        old
+    };
+    SIGPIPE_IGNORED.store(old.sa_sigaction == libc::SIG_IGN, Relaxed);
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = look;
+
+/// Gives descriptors and SIGPIPE back as they were. Async-signal-safe: for after fork and before exec.
+pub fn restore() {
+    for (fd, closed) in (0..).zip(&CLOSED) {
+        if closed.load(Relaxed) {
+            // SAFETY: the descriptor is the /dev/null of Rust's runtime, and the caller is about to exec.
+            unsafe { libc::close(fd) };
+        }
+    }
+    if !SIGPIPE_IGNORED.load(Relaxed) {
+        // SAFETY: the default action is a valid disposition of SIGPIPE.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
+}
