@@ -1,0 +1,192 @@
+//! Programs of other people, which never meet a driver, run under the preload as without it: same output, same
+//! end, no line and no file of ours. And programs that are built with a sanitizer, which has hooks of its
+//! own, run without a report.
+//!
+//! A program that is not installed is left out, and the test says so.
+
+use crate::programs::{Cupeer, Scene, finish, library, linked, program};
+use crate::support;
+use cupeer_spec::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Where a program is.
+fn installed(name: &str) -> Option<PathBuf> {
+    let found = std::env::split_paths(&std::env::var_os("PATH")?).map(|d| d.join(name)).find(|p| p.is_file());
+    if found.is_none() {
+        eprintln!("left out: {name} is not installed");
+    }
+    found
+}
+
+/// Runs a command in a folder of its own without the preload, with it, and with its log, and compares.
+fn compare(name: &str, args: &[&str]) {
+    compare_in(name, args, |_| {});
+}
+
+fn compare_in(name: &str, args: &[&str], prepare: impl Fn(&Path)) {
+    let Some(path) = installed(name) else { return };
+    let run = |preloaded: bool, log: bool| {
+        let folder = tempfile::tempdir().unwrap();
+        prepare(folder.path());
+        let mut command = Command::new(&path);
+        command.args(args).current_dir(folder.path()).stdin(Stdio::null());
+        command.env_remove("LD_LIBRARY_PATH").env("LC_ALL", "C");
+        if preloaded {
+            command.env("LD_PRELOAD", support::preload_library());
+        }
+        let file = tempfile::tempdir().unwrap();
+        if log {
+            command.env(env::LOG, "json").env(env::LOG_FILE, file.path().join("log"));
+        }
+        let (status, stdout, stderr) = finish(command);
+        assert_eq!(fs::read_dir(file.path()).unwrap().count(), 0, "{name}: there is a log");
+        // Folders differ from run to run.
+        let folder = folder.path().to_str().unwrap().to_owned();
+        (status.to_string(), stdout.replace(&folder, "FOLDER"), stderr.replace(&folder, "FOLDER"))
+    };
+    let without = run(false, false);
+    assert!(without.0.contains(": 0"), "{name} itself fails: {without:?}");
+    assert_eq!(run(true, false), without, "{name} {args:?} (left: with cupeer)");
+    assert_eq!(run(true, true), without, "{name} {args:?} (left: with cupeer logging)");
+}
+
+#[test]
+fn bash() {
+    compare("bash", &["-c", "x=$(echo a | tr a b); (exit 3); echo $? $x; for i in 1 2 3; do (echo $i) & wait; done; ulimit -n >/dev/null; exec true"]);
+    compare("bash", &["-c", "kill -TERM $BASHPID & wait $!; echo $?; trap 'echo bye' EXIT; ls / | head -1 >/dev/null"]);
+}
+
+#[test]
+fn git() {
+    let script = "export GIT_CONFIG_GLOBAL=/dev/null; git init -q . && echo a > a && git add a && \
+        git -c user.name=n -c user.email=e commit -q --date=2000-01-01T00:00:00Z -m m && git log --format=%s%ad && git gc -q && git fsck";
+    compare("git", &["--version"]);
+    if installed("git").is_some() {
+        compare("bash", &["-c", script]);
+    }
+}
+
+#[test]
+fn cargo() {
+    compare("cargo", &["--version"]);
+    compare_in("cargo", &["check", "--offline", "--quiet"], |folder| {
+        fs::write(folder.join("Cargo.toml"), "[package]\nname = \"guest\"\nedition = \"2024\"\n[workspace]\n").unwrap();
+        fs::create_dir(folder.join("src")).unwrap();
+        fs::write(folder.join("src/main.rs"), "fn main() { let unused = 1; }\n").unwrap();
+    });
+}
+
+#[test]
+fn python() {
+    compare("python3", &["-c", "import ssl, ctypes, sqlite3, decimal; print(ssl.OPENSSL_VERSION, ctypes.CDLL(None).abs(-3))"]);
+    compare("python3", &["-c", "import multiprocessing as m\nwith m.get_context('fork').Pool(4) as p: print(sum(p.map(abs, range(1000))))"]);
+    compare("python3", &["-c", "import subprocess, threading\nt=[threading.Thread(target=subprocess.run, args=(['true'],)) for _ in range(8)]\n[x.start() for x in t]; [x.join() for x in t]; print('done')"]);
+    // A name of ours where there is no driver is missing, and says so as it would without us.
+    compare("python3", &["-c", "import ctypes\ntry: ctypes.CDLL(None).cuIpcGetMemHandle\nexcept AttributeError as e: print(e)"]);
+    compare("python3", &["-c", "import ctypes\ntry: ctypes.CDLL('libcuda.so.1')\nexcept OSError as e: print(e)"]);
+}
+
+#[test]
+fn node() {
+    compare("node", &["-e", "const c=require('child_process'); console.log(c.execSync('echo hi').toString(), require('crypto').createHash('sha1').update('a').digest('hex'));"]);
+    compare("node", &["-e", "const {Worker}=require('worker_threads'); new Worker('console.log(40+2)',{eval:true})"]);
+}
+
+#[test]
+fn java() {
+    compare("java", &["-Xshare:auto", "-version"]);
+    compare_in("java", &["Guest.java"], |folder| {
+        let source = "public class Guest { public static void main(String[] a) throws Exception {
+            Thread t = new Thread(() -> System.out.println(Math.sqrt(2))); t.start(); t.join();
+            System.exit(new ProcessBuilder(\"true\").start().waitFor()); } }";
+        fs::write(folder.join("Guest.java"), source).unwrap();
+    });
+}
+
+#[test]
+fn perl() {
+    compare("perl", &["-MPOSIX", "-MSocket", "-e", "print POSIX::floor(2.5), `echo hi`; if (!fork) { exit 3 } wait; print $? >> 8, \"\\n\""]);
+}
+
+#[test]
+fn gdb() {
+    compare("gdb", &["--batch", "-nx", "-ex", "print 6*7", "-ex", "info line main", "-ex", "show version"]);
+    // The debugger starts a program that is preloaded, stops in it and goes on.
+    if installed("gdb").is_none() {
+        return;
+    }
+    let debugged = linked("threads.c", &[]);
+    let commands = ["-batch", "-nx", "-ex", "set startup-with-shell off", "-ex", "break main", "-ex", "run", "-ex", "continue"];
+    let scene = Scene::new("/usr/bin/gdb".into()).args(&commands).arg(debugged);
+    let (without, with) = (scene.run(Cupeer::Absent), scene.run(Cupeer::Logging));
+    assert!(without.status.success() && with.status.success());
+    if !without.stdout.contains("exited normally") {
+        eprintln!("left out: gdb may not trace here: {}", without.stderr);
+        return;
+    }
+    assert!(with.stdout.contains("done\n") && with.stdout.contains("exited normally"), "{with:#?}");
+    assert!(with.stdout.contains("Breakpoint 1, main"), "{with:#?}");
+    with.assert_log_complete();
+}
+
+// Sanitizers.
+
+/// The runtime of a sanitizer, where this compiler has one.
+fn runtime(name: &str) -> Option<PathBuf> {
+    let asked = Command::new("cc").arg(format!("-print-file-name={name}")).output().ok()?;
+    let path = PathBuf::from(String::from_utf8(asked.stdout).ok()?.trim());
+    // It may be a script for the linker that names the real one.
+    let found = path.is_absolute().then(|| fs::canonicalize(&path).ok()).flatten();
+    if found.is_none() {
+        eprintln!("left out: no {name}");
+    }
+    found
+}
+
+fn sanitized(flag: &str, name: &str, first: bool) {
+    let Some(runtime) = runtime(name) else { return };
+    for program in [linked("sanitized.c", &[flag]), program("sanitized.c", &[flag])] {
+        let scene = Scene::new(program).env("TSAN_OPTIONS", "halt_on_error=1").env("ASAN_OPTIONS", "detect_leaks=1");
+        let scene = if first { scene.preload_before(runtime.clone()) } else { scene };
+        let without = scene.run(Cupeer::Absent);
+        if !without.status.success() {
+            eprintln!("left out: {flag} does not run here: {}", without.stderr);
+            return;
+        }
+        assert_eq!(without.stderr, "", "{flag}");
+        scene.compare_with(without);
+    }
+}
+
+#[test]
+fn address_sanitizer() {
+    // It wants to be the first of all libraries.
+    sanitized("-fsanitize=address", "libasan.so", true);
+}
+
+#[test]
+fn thread_sanitizer() {
+    sanitized("-fsanitize=thread", "libtsan.so", false);
+    sanitized("-fsanitize=thread", "libtsan.so", true);
+}
+
+#[test]
+fn undefined_behaviour_sanitizer() {
+    sanitized("-fsanitize=undefined", "libubsan.so", false);
+}
+
+/// A preloaded library of someone else's that opens libraries and looks names up before we were there.
+#[test]
+fn beside_another_preloaded_library() {
+    let wrapper = library("wrapper.c", &[]);
+    let Some(path) = installed("bash") else { return };
+    for order in [[wrapper.as_os_str(), support::preload_library().as_os_str()], [support::preload_library().as_os_str(), wrapper.as_os_str()]] {
+        let mut command = Command::new(&path);
+        command.args(["-c", "echo hi; (echo there)"]).env("LD_PRELOAD", order.join(OsStr::new(":")));
+        let (status, stdout, stderr) = finish(command);
+        assert!(status.success() && stdout == "hi\nthere\n" && stderr.is_empty(), "{stdout}{stderr}");
+    }
+}

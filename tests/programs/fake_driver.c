@@ -1,0 +1,126 @@
+/* A driver that does nothing but keep account: each call of a function of the table appends a line
+ * `TAG function mark result pid tid` to $FAKE_DRIVER_LOG with one write. That file is the oracle of the
+ * tests: what the driver saw is what cupeer must have logged.
+ *
+ * A call answers CUDA_SUCCESS, or n where its mark is FAILS + n. -DTAG=x names another driver; -DOLD leaves
+ * out what a driver of CUDA 11.8 lacks. */
+#define _GNU_SOURCE
+#include "table.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef TAG
+#define TAG first
+#endif
+#define TEXT2(x) #x
+#define TEXT(x) TEXT2(x)
+#ifdef OLD
+enum { DRIVER_VERSION = 11080 };
+#define NEWER __attribute__((visibility("hidden")))
+#else
+enum { DRIVER_VERSION = 13000 };
+#define NEWER
+#endif
+
+NEWER CUresult cuDeviceGetP2PAtomicCapabilities(unsigned *, const int *, unsigned, CUdevice, CUdevice);
+CUresult cuGetProcAddress(const char *, void **, int, uint64_t);
+NEWER CUresult cuGetProcAddress_v2(const char *, void **, int, uint64_t, int *);
+
+/* Called within each call where a program set it: to block, jump, throw or call again in there. */
+void (*fake_driver_callback)(const char *function, unsigned mark);
+
+static void account(const char *function, const char *mark, CUresult result) {
+    const char *path = getenv("FAKE_DRIVER_LOG");
+    if (!path) return;
+    char line[256];
+    int n = snprintf(line, sizeof line, "%s %s %s %d %d %ld\n", TEXT(TAG), function, mark, result, getpid(),
+                     syscall(SYS_gettid));
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, line, n) != n) abort();
+    close(fd);
+}
+
+static CUresult answer(const char *function, unsigned mark) {
+    char text[16];
+    CUresult result = mark >= FAILS && mark < FAILS + 10000 ? (int)(mark - FAILS) : 0;
+    snprintf(text, sizeof text, "%u", mark);
+    account(function, text, result);
+    if (fake_driver_callback) fake_driver_callback(function, mark);
+    return result;
+}
+
+#define DEFINE(name, parameters, forwarded, marked, mark)                                                     \
+    CUresult name parameters {                                                                                \
+        CUresult r = answer(#name, (unsigned)(mark));                                                         \
+        if (r == 0) {                                                                                         \
+            OUTPUT_##name                                                                                     \
+        }                                                                                                     \
+        return r;                                                                                 \
+    }
+PLAIN_TABLE(DEFINE)
+
+/* Some functions that are not in the table. They keep no account: cupeer must not come between. */
+CUresult cuInit(unsigned flags) { return flags ? 1 : 0; }
+CUresult cuDriverGetVersion(int *version) { return *version = DRIVER_VERSION, 0; }
+CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size) { return *p = 0x7000 + size, 0; }
+CUresult cuMemcpyHtoD_v2(CUdeviceptr d, const void *h, size_t n) { return d && h && n ? 0 : 1; }
+CUresult cuCtxGetCurrent(CUcontext *c) { return *c = (CUcontext)1, 0; }
+CUresult cuMemcpyPeerAsync(void) { return 1; }
+
+static const struct entry {
+    const char *lookup;
+    int since;
+    void *address;
+} entries[] = {
+    /* a later version of a name stands before an earlier one */
+    {"cuDeviceCanAccessPeer", 4000, cuDeviceCanAccessPeer},
+    {"cuDeviceGetP2PAttribute", 8000, cuDeviceGetP2PAttribute},
+    {"cuDeviceGetP2PAtomicCapabilities", 13000, cuDeviceGetP2PAtomicCapabilities},
+    {"cuCtxEnablePeerAccess", 4000, cuCtxEnablePeerAccess},
+    {"cuCtxDisablePeerAccess", 4000, cuCtxDisablePeerAccess},
+    {"cuIpcGetMemHandle", 4010, cuIpcGetMemHandle},
+    {"cuIpcOpenMemHandle", 11000, cuIpcOpenMemHandle_v2},
+    {"cuIpcOpenMemHandle", 4010, cuIpcOpenMemHandle},
+    {"cuIpcCloseMemHandle", 4010, cuIpcCloseMemHandle},
+    {"cuIpcGetEventHandle", 4010, cuIpcGetEventHandle},
+    {"cuIpcOpenEventHandle", 4010, cuIpcOpenEventHandle},
+    {"cuGetProcAddress", 12000, cuGetProcAddress_v2},
+    {"cuGetProcAddress", 11030, cuGetProcAddress},
+    {"cuInit", 2000, cuInit},
+    {"cuDriverGetVersion", 2020, cuDriverGetVersion},
+    {"cuMemAlloc", 3020, cuMemAlloc_v2},
+    {"cuMemcpyHtoD", 3020, cuMemcpyHtoD_v2},
+    {"cuCtxGetCurrent", 4000, cuCtxGetCurrent},
+};
+
+/* The rules are those of the recorded driver: a version above its own, or flags that it does not know, are
+ * CUDA_ERROR_INVALID_VALUE and leave everything alone; a missing name is a success with a null pointer. */
+static CUresult lookup(const char *form, const char *symbol, void **pfn, int version, uint64_t flags, int *status) {
+    char mark[128];
+    snprintf(mark, sizeof mark, "%s/%d/%d", symbol ? symbol : "NULL", version, (int)flags);
+    if (!symbol || !pfn || version > DRIVER_VERSION || flags > 2) {
+        account(form, mark, 1);
+        return 1;
+    }
+    account(form, mark, 0);
+    if (fake_driver_callback) fake_driver_callback(form, 0);
+    int found = 1;
+    *pfn = NULL;
+    for (size_t i = 0; i < sizeof entries / sizeof *entries && !*pfn; i++) {
+        if (strcmp(symbol, entries[i].lookup) != 0 || entries[i].since > DRIVER_VERSION) continue;
+        found = 2;
+        if (version >= entries[i].since) *pfn = entries[i].address;
+    }
+    if (status) *status = *pfn ? 0 : found;
+    return 0;
+}
+CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, uint64_t flags) {
+    return lookup("cuGetProcAddress", symbol, pfn, version, flags, NULL);
+}
+CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64_t flags, int *status) {
+    return lookup("cuGetProcAddress_v2", symbol, pfn, version, flags, status);
+}

@@ -1,0 +1,475 @@
+//! Builds the C programs of this folder, runs them without cupeer and with it, and compares: what they
+//! print, how they end, and what the fake driver saw.
+//!
+//! What belongs here: what the tests of more than one file need to run a program of this folder. What a
+//! program does stands at its own head.
+
+use crate::support;
+use cupeer_spec::{abi::ProcAddressFlags, env, results};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Marks from here to [`EITHER`] take a way that cannot be caught. The same as in table.h.
+pub const ESCAPES: u64 = 50_000;
+/// Marks from here on may be in the log or not, but at most once. The same as in table.h.
+pub const EITHER: u64 = 60_000;
+/// How long a program may run; one that hangs fails its test.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The folder with these sources.
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
+}
+
+/// Compiles a source of this folder once in this process, to `output` below a folder of its own.
+/// `flags` must be the same wherever `output` is.
+pub fn build(source: &str, output: &str, flags: &[&str]) -> PathBuf {
+    static BUILT: LazyLock<Mutex<HashMap<PathBuf, Arc<OnceLock<()>>>>> = LazyLock::new(Mutex::default);
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs").join(output);
+    let once = BUILT.lock().unwrap().entry(to.clone()).or_default().clone();
+    once.get_or_init(|| {
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        // Another process of the same tests may be running what stands there.
+        let fresh = to.with_extension(format!("{}", std::process::id()));
+        let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
+        let done = Command::new(compiler)
+            .current_dir(sources())
+            .args(["-g", "-O1", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", source, "-o"])
+            .arg(&fresh)
+            .args(flags)
+            .arg("-pthread")
+            .output()
+            .unwrap_or_else(|e| panic!("the tests need a C compiler: {compiler}: {e}"));
+        assert!(done.status.success(), "{source} {flags:?}: {}", String::from_utf8_lossy(&done.stderr));
+        fs::rename(&fresh, &to).unwrap();
+    });
+    to
+}
+
+/// A program that links no driver.
+pub fn program(source: &str, flags: &[&str]) -> PathBuf {
+    build(source, &named(source, flags), flags)
+}
+
+/// A program that links the fake driver.
+pub fn linked(source: &str, flags: &[&str]) -> PathBuf {
+    let directory = format!("-L{}", driver().display());
+    let flags = [&["-DLINKED", "-Wl,--no-as-needed"], flags, &[&directory, "-lcuda"]].concat();
+    build(source, &format!("linked-{}", named(source, &flags[2..flags.len() - 2])), &flags)
+}
+
+/// A shared library that links no driver.
+pub fn library(source: &str, flags: &[&str]) -> PathBuf {
+    let flags = [&["-shared", "-fPIC"], flags].concat();
+    build(source, &format!("lib{}.so", named(source, &flags[2..])), &flags)
+}
+
+/// A shared library that links the fake driver.
+pub fn linked_library(source: &str, flags: &[&str]) -> PathBuf {
+    let directory = format!("-L{}", driver().display());
+    let own = named(source, flags);
+    let flags = [&["-shared", "-fPIC", "-Wl,--no-as-needed"], flags, &[&directory, "-lcuda"]].concat();
+    build(source, &format!("liblinked-{own}.so"), &flags)
+}
+
+/// A file name for a source and its flags.
+fn named(source: &str, flags: &[&str]) -> String {
+    let mut name = source.split('.').next().unwrap().to_owned();
+    for flag in flags {
+        name.extend(flag.chars().filter(|c| c.is_ascii_alphanumeric() || "-=".contains(*c)));
+    }
+    name.replace('=', "-")
+}
+
+/// A folder with the fake driver as `libcuda.so.1` and `libcuda.so`.
+pub fn driver() -> PathBuf {
+    driver_of("driver", &[])
+}
+
+/// The fake driver of an older CUDA, which lacks some names.
+pub fn old_driver() -> PathBuf {
+    driver_of("old-driver", &["-DOLD", "-DTAG=old"])
+}
+
+/// A second driver, which calls itself so in the oracle.
+pub fn second_driver() -> PathBuf {
+    driver_of("second-driver", &["-DTAG=second"])
+}
+
+fn driver_of(folder: &str, flags: &[&str]) -> PathBuf {
+    // Like the real one, whose references to itself nobody comes between.
+    let base = ["-shared", "-fPIC", "-fexceptions", "-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1"];
+    let built = build("fake_driver.c", &format!("{folder}/libcuda.so.1"), &[&base, flags].concat());
+    let folder = built.parent().unwrap().to_owned();
+    let link = folder.join("libcuda.so");
+    if !link.exists() {
+        // Two tests may be here at once.
+        let _ = std::os::unix::fs::symlink("libcuda.so.1", &link);
+    }
+    folder
+}
+
+/// How much of cupeer a program runs under.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cupeer {
+    /// Not preloaded.
+    Absent,
+    /// Preloaded, with nothing switched on.
+    Off,
+    /// Preloaded, with a JSON log of everything.
+    Logging,
+}
+
+/// A program to be run, with all that surrounds it.
+pub struct Scene {
+    program: PathBuf,
+    args: Vec<OsString>,
+    environment: Vec<(String, OsString)>,
+    libraries: Option<PathBuf>,
+    before: Vec<PathBuf>,
+    after: Vec<PathBuf>,
+}
+
+impl Scene {
+    /// A program that finds the fake driver.
+    pub fn new(program: PathBuf) -> Self {
+        Scene {
+            program,
+            args: Vec::new(),
+            environment: Vec::new(),
+            libraries: Some(driver()),
+            before: Vec::new(),
+            after: Vec::new(),
+        }
+    }
+
+    /// Adds an argument.
+    pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
+        self.args.push(argument.into());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args(self, arguments: &[&str]) -> Self {
+        arguments.iter().fold(self, |scene, argument| scene.arg(argument))
+    }
+
+    /// Sets a variable.
+    pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Has the program find the libraries of this folder, and not the fake driver.
+    pub fn libraries(mut self, folder: PathBuf) -> Self {
+        self.libraries = Some(folder);
+        self
+    }
+
+    /// Has the program find no driver.
+    pub fn no_driver(mut self) -> Self {
+        self.libraries = None;
+        self
+    }
+
+    /// Preloads a library before ours.
+    pub fn preload_before(mut self, library: PathBuf) -> Self {
+        self.before.push(library);
+        self
+    }
+
+    /// Preloads a library after ours.
+    pub fn preload_after(mut self, library: PathBuf) -> Self {
+        self.after.push(library);
+        self
+    }
+
+    /// The command, for tests that run it themselves. Ours to delete is the folder of its files.
+    pub fn command(&self, cupeer: Cupeer, folder: &Path) -> Command {
+        let mut preload = self.before.clone();
+        if cupeer != Cupeer::Absent {
+            preload.push(support::preload_library());
+        }
+        preload.extend(self.after.iter().cloned());
+        let preload: Vec<_> = preload.iter().map(|p| p.to_str().unwrap()).collect();
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).stdin(Stdio::null());
+        for variable in env::VARIABLES {
+            command.env_remove(variable.name);
+        }
+        command.env_remove("LD_PRELOAD").env_remove("LD_LIBRARY_PATH");
+        if !preload.is_empty() {
+            command.env("LD_PRELOAD", preload.join(":"));
+        }
+        if let Some(libraries) = &self.libraries {
+            command.env("LD_LIBRARY_PATH", libraries);
+        }
+        command.env("FAKE_DRIVER_LOG", folder.join("oracle"));
+        if cupeer == Cupeer::Logging {
+            command.env(env::LOG, "json").env(env::LOG_FILE, folder.join("log")).env(env::TRACE, "all");
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Runs the program.
+    pub fn run(&self, cupeer: Cupeer) -> Outcome {
+        let folder = tempfile::tempdir().unwrap();
+        let (status, stdout, stderr) = finish(self.command(cupeer, folder.path()));
+        let read = |name| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+        Outcome {
+            status,
+            stdout,
+            stderr,
+            driver: read("oracle").lines().map(Call::of_driver).collect(),
+            log: Log::parse(&read("log")),
+            log_exists: folder.path().join("log").exists(),
+        }
+    }
+
+    /// Runs the program in all three ways, and proves that cupeer changed nothing and saw everything.
+    /// Returns what there was under the log.
+    pub fn compare(&self) -> Outcome {
+        let without = self.run(Cupeer::Absent);
+        assert!(without.status.success(), "the program itself fails: {without:#?}");
+        self.compare_with(without)
+    }
+
+    /// The same, for a program that may end as it likes.
+    pub fn compare_with(&self, without: Outcome) -> Outcome {
+        let off = self.run(Cupeer::Off);
+        off.assert_same(&without, "off");
+        assert!(!off.log_exists);
+        let logging = self.run(Cupeer::Logging);
+        logging.assert_same(&without, "logging");
+        logging.assert_log_complete();
+        logging
+    }
+}
+
+/// Runs a command to its end, which must come in time.
+pub fn finish(mut command: Command) -> (ExitStatus, String, String) {
+    // Files, because a program may leave children behind that keep a pipe open.
+    let (mut out, mut err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+    command.stdout(out.try_clone().unwrap()).stderr(err.try_clone().unwrap());
+    let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let started = Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if started.elapsed() > PATIENCE => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                panic!("{command:?} hangs; it printed {}{}", read_all(&mut out), read_all(&mut err));
+            }
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    (status, read_all(&mut out), read_all(&mut err))
+}
+
+fn read_all(file: &mut fs::File) -> String {
+    use std::io::{Read, Seek};
+    let mut bytes = Vec::new();
+    file.rewind().unwrap();
+    file.read_to_end(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What a run left behind.
+#[derive(Debug)]
+pub struct Outcome {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+    /// What the drivers, and the wrappers before them, saw.
+    pub driver: Vec<Call>,
+    pub log: Log,
+    pub log_exists: bool,
+}
+
+/// One call, as the driver or the log has it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Call {
+    pub function: String,
+    pub mark: String,
+    pub result: String,
+    pub pid: u64,
+    pub tid: u64,
+    /// Who has it: a driver or wrapper by its name, or `log`.
+    pub seen_by: String,
+}
+
+impl Call {
+    fn of_driver(line: &str) -> Call {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [seen_by, function, mark, result, pid, tid] = words[..] else { panic!("oracle: {line}") };
+        let number: i32 = result.parse().unwrap();
+        Call {
+            function: function.into(),
+            mark: mark.into(),
+            result: results::spec(number).map_or_else(|| result.into(), |r| r.name().into()),
+            pid: pid.parse().unwrap(),
+            tid: tid.parse().unwrap(),
+            seen_by: seen_by.into(),
+        }
+    }
+
+    fn of_log(line: &Value) -> Call {
+        let args = line["args"].as_object().unwrap_or_else(|| panic!("no args: {line}"));
+        // A call that failed has no outputs; a handle shows nothing but its fingerprint.
+        const MARKED: [&str; 7] = ["dev", "srcDevice", "peerContext", "dptr", "event", "Flags", "phEvent"];
+        let mark = if let Some(symbol) = args.get("symbol") {
+            let symbol = symbol.as_str().filter(|s| *s != "0x0").unwrap_or("NULL");
+            format!("{symbol}/{}/{}", number(&args["cudaVersion"]), number(&args["flags"]))
+        } else {
+            let argument = MARKED.iter().find_map(|name| args.get(*name));
+            number(argument.unwrap_or_else(|| panic!("no mark: {line}"))).to_string()
+        };
+        Call {
+            function: line["function"].as_str().unwrap().into(),
+            mark,
+            result: line["result"].as_str().unwrap_or_else(|| panic!("no result: {line}")).into(),
+            pid: line["pid"].as_u64().unwrap(),
+            tid: line["tid"].as_u64().unwrap(),
+            seen_by: "log".into(),
+        }
+    }
+
+    /// The number of a mark; the mark of a look-up has none.
+    pub fn number(&self) -> u64 {
+        self.mark.parse().unwrap_or(0)
+    }
+
+    /// What does not change from run to run.
+    fn lasting(&self) -> (&str, &str, &str, &str) {
+        (&self.seen_by, &self.function, &self.mark, &self.result)
+    }
+}
+
+/// A JSON value that stands for a number: itself, in hexadecimal, or by a name of cuda.h.
+pub fn number(value: &Value) -> u64 {
+    let names = || ProcAddressFlags::VALUES.iter();
+    match value {
+        Value::Number(n) => n.as_u64().unwrap_or_else(|| n.as_i64().unwrap() as u64),
+        Value::String(text) => match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).unwrap(),
+            None => names().find(|(_, name)| name == text).unwrap_or_else(|| panic!("{text}")).0,
+        },
+        Value::Null => 0,
+        other => panic!("no number: {other}"),
+    }
+}
+
+/// A JSON log, line by line.
+#[derive(Default, Debug)]
+pub struct Log {
+    pub lines: Vec<Value>,
+    pub calls: Vec<Call>,
+    /// Library and way.
+    pub escaped: Vec<(String, String)>,
+}
+
+impl Log {
+    /// Reads a log, of which every line must be JSON and have all keys.
+    pub fn parse(text: &str) -> Log {
+        assert!(text.is_empty() || text.ends_with('\n'), "the last line is not complete: {text}");
+        let mut log = Log::default();
+        for line in text.lines() {
+            let value: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+            for key in ["ts_ns", "pid", "tid"] {
+                assert!(value[key].is_u64(), "{key}: {line}");
+            }
+            if let Some(escaped) = value.get("escaped") {
+                let word = |key: &str| escaped[key].as_str().unwrap_or_else(|| panic!("{line}")).to_owned();
+                log.escaped.push((word("library"), word("way")));
+            } else {
+                assert!(value["seq"].is_u64() && value["duration_ns"].is_u64(), "{line}");
+                assert!(value["caller"].is_string() || value["caller"].is_null(), "{line}");
+                assert!(value.get("injected").is_some(), "{line}");
+                log.calls.push(Call::of_log(&value));
+            }
+            log.lines.push(value);
+        }
+        log.assert_sequence();
+        log
+    }
+
+    /// The calls of a thread are numbered, each once and in the order of the log.
+    fn assert_sequence(&self) {
+        let mut last: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+        for line in self.lines.iter().filter(|l| l.get("escaped").is_none()) {
+            let seq = line["seq"].as_u64().unwrap();
+            let thread = (line["pid"].as_u64().unwrap(), line["tid"].as_u64().unwrap());
+            let before = last.insert(thread, seq);
+            // A program that becomes another one keeps its numbers and begins again.
+            assert!(before.is_none_or(|before| before < seq || seq <= 1), "seq of {thread:?}: {before:?}, then {seq}");
+        }
+    }
+
+    /// Whether a library whose path ends so is named as escaped that way.
+    pub fn names_escape(&self, library: &Path, way: &str) -> bool {
+        self.escaped.iter().any(|(l, w)| Path::new(l).ends_with(library.file_name().unwrap()) && w == way)
+    }
+}
+
+/// Two texts are equal; says where they first differ.
+fn assert_lines(with: &str, without: &str, what: &str) {
+    let (with, without): (Vec<_>, Vec<_>) = (with.lines().collect(), without.lines().collect());
+    let line = (0..with.len().max(without.len())).find(|i| with.get(*i) != without.get(*i));
+    if let Some(line) = line {
+        let [with, without] = [with, without].map(|l| l.get(line).copied().unwrap_or("(its end)").to_owned());
+        panic!("{what} differs in line {}\n   with cupeer: {with}\nwithout cupeer: {without}", line + 1);
+    }
+}
+
+impl Outcome {
+    /// The same output, end and calls.
+    pub fn assert_same(&self, other: &Outcome, what: &str) {
+        let end = |outcome: &Outcome| (outcome.status.code(), outcome.status.signal());
+        let printed = format!("it printed:\n{}{}", self.stdout, self.stderr);
+        assert_eq!(end(self), end(other), "{what}: it ends otherwise (left: with cupeer); {printed}");
+        assert_lines(&self.stdout, &other.stdout, &format!("{what}: stdout"));
+        assert_lines(&self.stderr, &other.stderr, &format!("{what}: stderr"));
+        let lasting = |outcome: &Outcome| {
+            let mut calls: Vec<String> = outcome.driver.iter().map(|c| format!("{:?}\n", c.lasting())).collect();
+            calls.sort();
+            calls.concat()
+        };
+        assert_lines(&lasting(self), &lasting(other), &format!("{what}: what the driver saw"));
+    }
+
+    /// The log has what the driver saw, each call once with its result, process and thread: all but what
+    /// cannot be caught, and of that nothing.
+    pub fn assert_log_complete(&self) {
+        let key = |c: &Call| (c.function.clone(), c.mark.clone(), c.result.clone(), c.pid, c.tid);
+        let certain = |c: &&Call| c.number() < ESCAPES;
+        let mut seen: Vec<_> =
+            self.driver.iter().filter(|c| c.seen_by != "wrapper").filter(certain).map(key).collect();
+        let mut logged: Vec<_> = self.log.calls.iter().filter(certain).map(key).collect();
+        seen.sort();
+        logged.sort();
+        let missed: Vec<_> = seen.iter().filter(|c| !logged.contains(c)).collect();
+        let invented: Vec<_> = logged.iter().filter(|c| !seen.contains(c)).collect();
+        let times = |calls: &[_], call: &_| calls.iter().filter(|c| *c == call).count();
+        let again: Vec<_> = logged.iter().filter(|c| times(&logged, c) > times(&seen, c)).collect();
+        assert!(
+            missed.is_empty() && invented.is_empty() && again.is_empty(),
+            "{} calls, {} logged\nnot logged: {missed:?}\nnot called: {invented:?}\nlogged more than once: {again:?}",
+            seen.len(),
+            logged.len()
+        );
+        for call in &self.log.calls {
+            assert!(!(ESCAPES..EITHER).contains(&call.number()), "an escaped call is logged: {call:?}");
+            let times = self.log.calls.iter().filter(|c| key(c) == key(call)).count();
+            assert!(call.number() < EITHER || times == 1, "logged {times} times: {call:?}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+/* The functions that cupeer intercepts, for the C side of the tests: the fake driver, the wrappers and the
+ * programs all derive from TABLE. tests/ways_in.rs compares the list with cupeer's own table, so that it
+ * cannot go stale.
+ *
+ * A row is X(name, parameters, forwarded arguments, marked arguments, mark, type of result). The marked
+ * arguments carry `m`, a number that is different in every call of a program, and `mark` finds it again
+ * from the parameters: so that a way in that is caught twice cannot hide another that is missed. */
+#ifndef TABLE_H
+#define TABLE_H
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int CUresult;
+typedef int CUdevice;
+typedef unsigned long long CUdeviceptr;
+typedef void *CUcontext;
+typedef void *CUevent;
+typedef struct {
+    unsigned char reserved[64];
+} CUipcMemHandle;
+typedef struct {
+    unsigned char reserved[64];
+} CUipcEventHandle;
+
+/* A handle that carries a mark: the number in the first four bytes, the rest follows from it. */
+static inline CUipcMemHandle marked_handle(unsigned m) {
+    CUipcMemHandle h;
+    for (int i = 0; i < 64; i++) h.reserved[i] = i < 4 ? (unsigned char)(m >> 8 * i) : (unsigned char)(m + i);
+    return h;
+}
+static inline CUipcEventHandle marked_event_handle(unsigned m) {
+    CUipcMemHandle h = marked_handle(m);
+    return *(CUipcEventHandle *)&h;
+}
+/* The mark of a handle, or 99999 where a byte was lost on the way. */
+static inline unsigned mark_of_handle(const unsigned char *b) {
+    unsigned m = b[0] | b[1] << 8 | b[2] << 16 | (unsigned)b[3] << 24;
+    for (int i = 4; i < 64; i++)
+        if (b[i] != (unsigned char)(m + i)) return 99999;
+    return m;
+}
+
+/* What the marked calls write to: static, because threads and destructors call. */
+struct outputs {
+    int number;
+    unsigned capabilities[2];
+    CUdeviceptr pointer;
+    CUevent event;
+    CUipcMemHandle handle;
+    CUipcEventHandle event_handle;
+};
+
+#define PLAIN_TABLE(X)                                                                                        \
+    X(cuDeviceCanAccessPeer, (int *canAccessPeer, CUdevice dev, CUdevice peerDev),                            \
+      (canAccessPeer, dev, peerDev), (&o->number, (int)m, 1), dev)                                            \
+    X(cuDeviceGetP2PAttribute, (int *value, int attrib, CUdevice srcDevice, CUdevice dstDevice),              \
+      (value, attrib, srcDevice, dstDevice), (&o->number, 2, (int)m, 1), srcDevice)                           \
+    X(cuDeviceGetP2PAtomicCapabilities,                                                                       \
+      (unsigned *capabilities, const int *operations, unsigned count, CUdevice srcDevice, CUdevice dstDevice), \
+      (capabilities, operations, count, srcDevice, dstDevice),                                                \
+      (o->capabilities, two_operations, 2, (int)m, 1), srcDevice)                                             \
+    X(cuCtxEnablePeerAccess, (CUcontext peerContext, unsigned Flags), (peerContext, Flags),                   \
+      ((CUcontext)(uintptr_t)m, 0), (uintptr_t)peerContext)                                                   \
+    X(cuCtxDisablePeerAccess, (CUcontext peerContext), (peerContext), ((CUcontext)(uintptr_t)m),              \
+      (uintptr_t)peerContext)                                                                                 \
+    X(cuIpcGetMemHandle, (CUipcMemHandle * pHandle, CUdeviceptr dptr), (pHandle, dptr), (&o->handle, m), dptr) \
+    X(cuIpcOpenMemHandle, (CUdeviceptr * pdptr, CUipcMemHandle handle, unsigned Flags),                       \
+      (pdptr, handle, Flags), (&o->pointer, marked_handle(m), m),                                             \
+      mark_of_handle(handle.reserved) == Flags ? Flags : 99998)                                               \
+    X(cuIpcOpenMemHandle_v2, (CUdeviceptr * pdptr, CUipcMemHandle handle, unsigned Flags),                    \
+      (pdptr, handle, Flags), (&o->pointer, marked_handle(m), m),                                             \
+      mark_of_handle(handle.reserved) == Flags ? Flags : 99998)                                               \
+    X(cuIpcCloseMemHandle, (CUdeviceptr dptr), (dptr), (m), dptr)                                             \
+    X(cuIpcGetEventHandle, (CUipcEventHandle * pHandle, CUevent event), (pHandle, event),                     \
+      (&o->event_handle, (CUevent)(uintptr_t)m), (uintptr_t)event)                                            \
+    X(cuIpcOpenEventHandle, (CUevent * phEvent, CUipcEventHandle handle), (phEvent, handle),                  \
+      (&o->event, marked_event_handle(m)), mark_of_handle(handle.reserved))
+
+/* The look-ups: their mark is the text that they ask for. */
+#define LOOKUP_TABLE(X)                                                                                       \
+    X(cuGetProcAddress, (const char *symbol, void **pfn, int cudaVersion, uint64_t flags),                    \
+      (symbol, pfn, cudaVersion, flags))                                                                      \
+    X(cuGetProcAddress_v2, (const char *symbol, void **pfn, int cudaVersion, uint64_t flags, int *symbolStatus), \
+      (symbol, pfn, cudaVersion, flags, symbolStatus))
+
+/* What a function that succeeds writes. Every output may be null here: the fake driver survives it. */
+#define OUT(pointer, value)                                                                                   \
+    if (pointer) *(pointer) = (value)
+#define OUTPUT_cuDeviceCanAccessPeer OUT(canAccessPeer, 1);
+#define OUTPUT_cuDeviceGetP2PAttribute OUT(value, 7);
+#define OUTPUT_cuDeviceGetP2PAtomicCapabilities                                                               \
+    for (unsigned i = 0; i < count; i++) OUT(capabilities ? capabilities + i : NULL, i + 1);
+#define OUTPUT_cuCtxEnablePeerAccess
+#define OUTPUT_cuCtxDisablePeerAccess
+#define OUTPUT_cuIpcGetMemHandle OUT(pHandle, marked_handle((unsigned)dptr));
+#define OUTPUT_cuIpcOpenMemHandle OUT(pdptr, Flags);
+#define OUTPUT_cuIpcOpenMemHandle_v2 OUT(pdptr, Flags);
+#define OUTPUT_cuIpcCloseMemHandle
+#define OUTPUT_cuIpcGetEventHandle OUT(pHandle, marked_event_handle((unsigned)(uintptr_t)event));
+#define OUTPUT_cuIpcOpenEventHandle OUT(phEvent, (CUevent)(uintptr_t)mark_of_handle(handle.reserved));
+
+static const int two_operations[2] __attribute__((unused)) = {0, 9};
+
+/* Marks with a meaning; tests/programs/mod.rs has the same numbers. All others succeed and must be in the
+ * log exactly once. */
+enum {
+    FAILS = 30000,   /* + n: the driver answers n, which is below 10000 */
+    ESCAPES = 50000, /* takes a way that cannot be caught: must reach the driver, and its library be named */
+    EITHER = 60000,  /* within another call, or never answered by a driver: may be in the log, once */
+};
+#endif

@@ -1,0 +1,455 @@
+//! Every way in which a program can reach the driver's functions is caught, changes nothing, and is seen
+//! once; and what cannot be caught is named.
+//!
+//! Each test runs a program of `tests/programs` without cupeer, with it, and with its log, and compares
+//! output, end, and what the fake driver saw with what was logged: see [`Scene::compare`].
+
+use crate::programs::{
+    Cupeer, EITHER, ESCAPES, Scene, driver, library, linked, linked_library, old_driver, program,
+    second_driver,
+};
+use crate::support;
+use cupeer_spec::env;
+use cupeer_spec::function::{FUNCTIONS, Group, Library};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// How many functions a program calls in one go: all that are not look-ups.
+fn plain_functions() -> usize {
+    FUNCTIONS.iter().filter(|f| f.library == Library::Cuda && !f.is_in(Group::Lookup)).count()
+}
+
+fn plain_host(base: u64, libraries: &[(&str, &Path)]) -> Scene {
+    libraries.iter().fold(Scene::new(program("host.c", &[])).arg(base.to_string()), |scene, (mode, path)| {
+        scene.arg(*mode).arg(*path)
+    })
+}
+
+#[test]
+fn the_c_programs_know_the_whole_table() {
+    let header = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/table.h"));
+    let header = header.unwrap();
+    let rows = header.lines().filter_map(|l| l.trim_start().strip_prefix("X(")).filter(|l| !l.starts_with("name"));
+    let known: BTreeSet<&str> = rows.map(|l| l.split(',').next().unwrap()).collect();
+    let table: BTreeSet<&str> = FUNCTIONS.iter().filter(|f| f.library == Library::Cuda).map(|f| f.name).collect();
+    assert_eq!(known, table, "tests/programs/table.h (left) differs from src/spec/functions.rs");
+}
+
+// Linked to the driver.
+
+#[test]
+fn linked_lazily() {
+    Scene::new(linked("linked.c", &["-Wl,-z,lazy"])).compare();
+}
+
+#[test]
+fn linked_at_once() {
+    Scene::new(linked("linked.c", &["-Wl,-z,now"])).compare();
+}
+
+#[test]
+fn linked_with_addresses_in_the_program() {
+    Scene::new(linked("linked.c", &["-no-pie", "-fno-pie"])).compare();
+}
+
+#[test]
+fn linked_without_plt() {
+    Scene::new(linked("linked.c", &["-fno-plt"])).compare();
+}
+
+// Opened by the program.
+
+#[test]
+fn opened_by_each_name_and_scope() {
+    for name in ["libcuda.so.1", "libcuda.so", driver().join("libcuda.so.1").to_str().unwrap()] {
+        for scope in ["local", "global"] {
+            Scene::new(program("opened.c", &[])).args(&[name, scope]).compare();
+        }
+    }
+}
+
+#[test]
+fn found_without_a_handle_where_the_driver_is_linked() {
+    Scene::new(linked("default.c", &[])).compare();
+}
+
+#[test]
+fn not_found_without_a_handle_where_there_is_no_driver() {
+    let outcome = Scene::new(program("default.c", &[])).compare();
+    assert!(outcome.driver.is_empty() && !outcome.log_exists);
+}
+
+#[test]
+fn found_without_a_handle_where_the_driver_was_opened_for_all() {
+    let keeper = driver().join("libcuda.so.1");
+    let asks = library("plugin.c", &["-DBY_DEFAULT"]);
+    plain_host(100, &[("keep", &keeper), ("local", &asks), ("global", &asks)]).compare();
+}
+
+#[test]
+fn closed_and_opened_again() {
+    Scene::new(program("closed.c", &[])).compare();
+    Scene::new(program("closed.c", &[])).arg(old_driver().join("libcuda.so.1")).compare();
+}
+
+// A second tool that wraps the same functions.
+
+fn stacked(scene: impl Fn() -> Scene, wrapper: &Path, passes_wrapper: bool) {
+    // The oracle without cupeer has the wrapper's lines too, so that being passed over would be seen.
+    for outcome in
+        [scene().preload_before(wrapper.into()).compare(), scene().preload_after(wrapper.into()).compare()]
+    {
+        assert_eq!(outcome.driver.iter().any(|c| c.seen_by == "wrapper"), passes_wrapper);
+    }
+}
+
+#[test]
+fn stacked_with_a_wrapper_that_asks_for_the_next() {
+    let wrapper = library("wrapper.c", &[]);
+    stacked(|| Scene::new(linked("threads.c", &[])), &wrapper, true);
+    stacked(|| Scene::new(linked("linked.c", &[])), &wrapper, true);
+    stacked(|| Scene::new(program("threads.c", &[])), &wrapper, false);
+}
+
+#[test]
+fn stacked_with_a_wrapper_that_asks_the_driver() {
+    let wrapper = library("wrapper.c", &["-DBY_HANDLE"]);
+    stacked(|| Scene::new(linked("threads.c", &[])), &wrapper, true);
+    stacked(|| Scene::new(linked("forks.c", &[])), &wrapper, true);
+    stacked(|| Scene::new(program("threads.c", &[])), &wrapper, false);
+}
+
+#[test]
+fn stacked_with_a_wrapper_in_a_program_that_finds_it_without_a_handle() {
+    let asks = library("plugin.c", &["-DBY_DEFAULT"]);
+    for wrapper in [library("wrapper.c", &[]), library("wrapper.c", &["-DBY_HANDLE"])] {
+        let keeper = driver().join("libcuda.so.1");
+        stacked(|| plain_host(100, &[("keep", &keeper), ("local", &asks)]), &wrapper, true);
+    }
+}
+
+#[test]
+fn stacked_with_a_tool_that_wraps_dlsym_too() {
+    let tool = library("wrapper.c", &["-DWRAP_DLSYM"]);
+    // Such a tool asks the C library for the real dlsym by its version, past everyone else who is preloaded, so
+    // that what it hands out leads to the driver and not to us. All must still go on as without us.
+    for scene in [
+        Scene::new(program("threads.c", &[])).preload_before(tool.clone()),
+        Scene::new(program("threads.c", &[])).preload_after(tool.clone()),
+    ] {
+        let without = scene.run(Cupeer::Absent);
+        assert!(without.status.success() && without.driver.iter().any(|c| c.seen_by == "wrapper"));
+        for mode in [Cupeer::Off, Cupeer::Logging] {
+            scene.run(mode).assert_same(&without, "beside a tool that wraps dlsym");
+        }
+    }
+}
+
+// Libraries of a program.
+
+#[test]
+fn called_by_a_library() {
+    let plugin = linked_library("plugin.c", &["-DLINKED"]);
+    let outcome = plain_host(100, &[("local", &plugin), ("global", &plugin)]).compare();
+    assert_eq!(outcome.log.calls.len(), 2 * plain_functions());
+    let callers: BTreeSet<&str> = outcome.log.lines.iter().filter_map(|l| l["caller"].as_str()).collect();
+    for caller in callers {
+        assert!(caller.starts_with(&format!("{}+0x", plugin.display())), "{caller}");
+    }
+}
+
+#[test]
+fn called_by_a_library_that_binds_lazily() {
+    let plugin = linked_library("plugin.c", &["-DLINKED", "-Wl,-z,lazy"]);
+    plain_host(100, &[("local", &plugin)]).compare();
+}
+
+#[test]
+fn functions_of_a_librarys_own_are_reached() {
+    let own = library("plugin.c", &["-DLINKED", "-DOWN"]);
+    for modes in [&["local"][..], &["global"], &["local", "global"]] {
+        let libraries: Vec<_> = modes.iter().map(|mode| (*mode, own.as_path())).collect();
+        let outcome = plain_host(EITHER, &libraries).compare();
+        assert!(outcome.stdout.contains(&format!("own functions called: {}", plain_functions())));
+        assert!(outcome.driver.is_empty());
+    }
+    // Beside a driver, opened before and after.
+    let real = driver().join("libcuda.so.1");
+    plain_host(EITHER, &[("keep", &real), ("local", &own)]).compare();
+    plain_host(EITHER, &[("local", &own), ("keep", &real), ("local", &own)]).compare();
+    let plugin = linked_library("plugin.c", &["-DLINKED"]);
+    plain_host(EITHER, &[("local", &own), ("local", &plugin), ("local", &own)]).compare();
+}
+
+#[test]
+fn functions_of_a_linked_librarys_own_are_reached() {
+    let own = library("plugin.c", &["-DLINKED", "-DOWN", "-DEARLY=60500", "-DLATE=60600"]);
+    let flags = ["-Wl,--no-as-needed", own.to_str().unwrap(), "-Wl,-rpath,$ORIGIN"];
+    plain_program_with("host_links_own", &flags).compare();
+}
+
+/// host.c with other libraries linked, which calls a harmless plugin.
+fn plain_program_with(name: &str, flags: &[&str]) -> Scene {
+    let plugin = library("plugin.c", &["-DBY_DEFAULT"]);
+    Scene::new(crate::programs::build("host.c", name, flags)).arg("100").arg("keep").arg(plugin)
+}
+
+#[test]
+fn weak_references() {
+    let weak = library("plugin.c", &["-DWEAK"]);
+    plain_host(100, &[("keep", &driver().join("libcuda.so.1")), ("local", &weak)]).compare();
+    let weak_linked = linked_library("plugin.c", &["-DWEAK"]);
+    plain_host(100, &[("local", &weak_linked)]).compare();
+}
+
+/// A weak reference without a driver finds our export, which the ELF rules leave no way around. It answers
+/// as a driver that is not there, and nothing crashes.
+#[test]
+fn weak_references_without_a_driver() {
+    let weak = library("plugin.c", &["-DWEAK"]);
+    let scene = plain_host(100, &[("local", &weak)]).no_driver();
+    assert!(scene.run(Cupeer::Absent).stdout.contains("local: 0"));
+    for mode in [Cupeer::Off, Cupeer::Logging] {
+        let outcome = scene.run(mode);
+        assert!(outcome.status.success(), "{outcome:#?}");
+        assert!(outcome.stdout.contains("local: 0"), "{outcome:#?}");
+    }
+}
+
+#[test]
+fn pointer_variables_named_like_functions() {
+    let pointers = library("plugin.c", &["-DPOINTERS"]);
+    for mode in ["local", "global"] {
+        let outcome = plain_host(EITHER, &[(mode, &pointers)]).compare();
+        assert_eq!(outcome.driver.len(), plain_functions());
+        assert!(outcome.log.names_escape(&pointers, "data symbol"), "{:?}", outcome.log.escaped);
+    }
+    let flags = ["-Wl,--no-as-needed", pointers.to_str().unwrap(), "-Wl,-rpath,$ORIGIN"];
+    let linked = Scene::new(crate::programs::build("host.c", "host_links_pointers", &flags));
+    let outcome = linked.arg(EITHER.to_string()).arg("local").arg(&pointers).compare();
+    assert_eq!(outcome.driver.len(), plain_functions());
+    assert!(outcome.log.names_escape(&pointers, "data symbol"), "{:?}", outcome.log.escaped);
+}
+
+#[test]
+fn pointer_variables_in_the_program_itself() {
+    // -rdynamic makes them symbols that libraries see.
+    for flags in [&["-DPOINTERS", "-DMAIN"][..], &["-DPOINTERS", "-DMAIN", "-rdynamic"]] {
+        let outcome = Scene::new(program("plugin.c", flags)).compare();
+        assert_eq!(outcome.driver.len(), plain_functions());
+    }
+}
+
+// Look-ups.
+
+#[test]
+fn looked_up_in_every_form() {
+    for way in ["handle4", "handle5", "self4", "self5"] {
+        let outcome = Scene::new(program("lookup.c", &[])).arg(way).compare();
+        assert!(outcome.log.calls.iter().any(|c| c.function == "cuIpcOpenMemHandle"));
+        assert!(outcome.log.calls.iter().any(|c| c.function == "cuIpcOpenMemHandle_v2"));
+    }
+    for way in ["linked4", "linked5", "handle5"] {
+        Scene::new(linked("lookup.c", &[])).arg(way).compare();
+    }
+}
+
+#[test]
+fn look_ups_are_not_logged_unless_asked_for() {
+    for set in [None, Some("^@lookup"), Some("@ipc")] {
+        let scene = Scene::new(program("lookup.c", &[])).arg("handle5");
+        let scene = match set {
+            Some(set) => scene.env(env::TRACE, set),
+            // An empty variable is as good as none.
+            None => scene.env(env::TRACE, ""),
+        };
+        let outcome = scene.run(Cupeer::Logging);
+        assert!(outcome.log.calls.iter().all(|c| !c.function.starts_with("cuGetProcAddress")));
+        let ipc = |calls: &[crate::programs::Call]| calls.iter().filter(|c| c.function.starts_with("cuIpc")).count();
+        assert_eq!(ipc(&outcome.log.calls), ipc(&outcome.driver), "{set:?}");
+        let plain = outcome.driver.iter().filter(|c| !c.function.starts_with("cuGetProcAddress")).count();
+        let all = if set == Some("@ipc") { ipc(&outcome.driver) } else { plain };
+        assert_eq!(outcome.log.calls.len(), all);
+    }
+}
+
+#[test]
+fn an_older_driver_lacks_names() {
+    for scope in ["local", "global"] {
+        let outcome = Scene::new(program("opened.c", &[])).libraries(old_driver()).args(&["libcuda.so.1", scope]).compare();
+        assert!(outcome.stdout.contains("cuDeviceGetP2PAtomicCapabilities: not found"));
+    }
+    Scene::new(program("lookup.c", &[])).libraries(old_driver()).arg("handle4").compare();
+    let others = library("others_library.c", &[]);
+    Scene::new(program("others.c", &[])).libraries(old_driver()).arg(&others).compare();
+    Scene::new(linked("default.c", &[])).libraries(old_driver()).compare();
+}
+
+#[test]
+fn names_that_only_look_like_the_drivers() {
+    let others = library("others_library.c", &[]);
+    Scene::new(program("others.c", &[])).arg(&others).compare();
+    Scene::new(linked("others.c", &[])).arg(&others).compare();
+}
+
+// When.
+
+#[test]
+fn before_main_and_after_it() {
+    for program in [linked("late.c", &[]), program("late.c", &[])] {
+        Scene::new(program).compare();
+    }
+    let odd = linked_library("plugin.c", &["-DLINKED", "-DEARLY=1000", "-DLATE=2000"]);
+    let plugin = library("plugin.c", &["-DBY_DEFAULT"]);
+    // A preloaded library's constructor runs before ours or after it, as it stands; so do destructors.
+    let scene = || Scene::new(linked("threads.c", &[]));
+    scene().preload_before(odd.clone()).compare();
+    scene().preload_after(odd.clone()).compare();
+    plain_host(100, &[("keep", &plugin)]).preload_before(odd.clone()).compare();
+    plain_host(100, &[("keep", &plugin)]).preload_after(odd.clone()).compare();
+    // A linked library's constructor runs before ours, its destructor after ours.
+    let flags = ["-Wl,--no-as-needed", odd.to_str().unwrap(), "-Wl,-rpath,$ORIGIN"];
+    plain_program_with("host_links_odd", &flags).compare();
+    // An opened library's run in the middle.
+    let outcome = plain_host(3000, &[("local", &odd)]).compare();
+    assert_eq!(outcome.log.calls.len(), 3 * plain_functions());
+}
+
+#[test]
+fn in_children() {
+    for program in [linked("forks.c", &[]), program("forks.c", &[])] {
+        Scene::new(program).compare();
+    }
+}
+
+#[test]
+fn from_many_threads_at_once() {
+    for program in [linked("threads.c", &[]), program("threads.c", &[])] {
+        for _ in 0..5 {
+            let outcome = Scene::new(program.clone()).compare();
+            assert_eq!(outcome.log.calls.len(), 16 * 200);
+        }
+    }
+}
+
+#[test]
+fn left_by_the_back_door() {
+    for how in ["cancel", "exit", "jump", "signal", "nested"] {
+        for program in [linked("interrupted.c", &[]), program("interrupted.c", &[])] {
+            Scene::new(program).arg(how).compare();
+        }
+    }
+    Scene::new(linked("exception.cpp", &[])).compare();
+}
+
+#[test]
+fn errno_and_dlerror_are_what_they_would_be() {
+    for program in [linked("errors.c", &[]), program("errors.c", &[])] {
+        Scene::new(program).compare();
+    }
+}
+
+// What cannot be caught is named.
+
+fn escapes(scene: Scene, escaped: &Path, way: &str) {
+    let outcome = scene.compare();
+    assert!(outcome.driver.iter().any(|c| c.number() >= ESCAPES), "the driver saw nothing: {outcome:#?}");
+    assert!(outcome.log.names_escape(escaped, way), "{way}, {}: {:?}", escaped.display(), outcome.log.escaped);
+    let named: BTreeSet<_> = outcome.log.escaped.iter().collect();
+    assert_eq!(named.len(), outcome.log.escaped.len(), "a library is named twice: {:?}", outcome.log.escaped);
+}
+
+#[test]
+fn deeply_bound_libraries_are_named() {
+    let plugin = linked_library("plugin.c", &["-DLINKED"]);
+    escapes(plain_host(ESCAPES, &[("deepbind", &plugin)]), &plugin, "RTLD_DEEPBIND");
+    // Beside one whose calls are caught, which must not be named.
+    let caught = linked_library("plugin.c", &["-DLINKED", "-DANOTHER"]);
+    let scene = plain_host(ESCAPES - 100, &[("local", &caught), ("deepbind", &plugin)]);
+    let outcome = scene.compare();
+    assert!(outcome.log.names_escape(&plugin, "RTLD_DEEPBIND"), "{:?}", outcome.log.escaped);
+    assert!(!outcome.log.names_escape(&caught, "RTLD_DEEPBIND"), "{:?}", outcome.log.escaped);
+}
+
+#[test]
+fn libraries_in_a_namespace_of_their_own_are_named() {
+    let plugin = linked_library("plugin.c", &["-DLINKED"]);
+    escapes(plain_host(ESCAPES, &[("namespace", &plugin)]), &plugin, "dlmopen");
+}
+
+#[test]
+fn the_next_definition_of_an_opened_library_is_named() {
+    let plugin = linked_library("plugin.c", &["-DBY_NEXT"]);
+    escapes(plain_host(ESCAPES, &[("local", &plugin)]), &plugin, "RTLD_NEXT");
+}
+
+#[test]
+fn a_second_driver_is_reached_and_named() {
+    let (first, second) = (driver().join("libcuda.so.1"), second_driver().join("libcuda.so.1"));
+    let scene = Scene::new(program("second.c", &[])).arg(&first).arg(&second);
+    escapes(scene, &second, "second driver");
+    let linked = Scene::new(linked("second.c", &[])).arg(&first).arg(&second);
+    escapes(linked, &second, "second driver");
+}
+
+#[test]
+fn nothing_is_named_where_nothing_escapes() {
+    for scene in [
+        Scene::new(linked("linked.c", &[])),
+        Scene::new(program("opened.c", &[])).args(&["libcuda.so.1", "local"]),
+        Scene::new(linked("threads.c", &[])).preload_before(library("wrapper.c", &[])),
+        Scene::new(linked("threads.c", &[])).preload_after(library("wrapper.c", &[])),
+        Scene::new(linked("default.c", &[])),
+    ] {
+        let outcome = scene.run(Cupeer::Logging);
+        assert!(outcome.log.escaped.is_empty(), "{:?}", outcome.log.escaped);
+    }
+}
+
+// No driver.
+
+fn driverless(answer: u32) -> Scene {
+    let library = library("driverless.c", &[]);
+    Scene::new(program("host.c", &[])).no_driver().arg(answer.to_string()).arg("local").arg(library)
+}
+
+#[test]
+fn without_a_driver_linked_calls_say_so() {
+    for mode in [Cupeer::Off, Cupeer::Logging] {
+        let outcome = driverless(303).run(mode);
+        assert!(outcome.status.success() && outcome.stdout.starts_with("all answered"), "{outcome:#?}");
+        assert_eq!(outcome.stderr, "");
+    }
+}
+
+#[test]
+fn a_driver_can_be_named_for_calls_that_have_none() {
+    let named = driver().join("libcuda.so.1");
+    for mode in [Cupeer::Off, Cupeer::Logging] {
+        let outcome = driverless(0).env(env::DRIVER, &named).run(mode);
+        assert!(outcome.status.success(), "{outcome:#?}");
+        assert_eq!(outcome.driver.len(), 2 * plain_functions() + 2);
+        if mode == Cupeer::Logging {
+            outcome.assert_log_complete();
+        }
+    }
+}
+
+#[test]
+fn a_bad_driver_path_is_said_once_and_harms_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = folder.path().join("text.so");
+    fs::write(&text, "no library").unwrap();
+    let bad: [PathBuf; 4] =
+        [folder.path().join("missing.so"), text, support::preload_library(), folder.path().to_owned()];
+    for path in bad {
+        let outcome = driverless(303).env(env::DRIVER, &path).run(Cupeer::Off);
+        assert!(outcome.status.success() && outcome.stdout.starts_with("all answered"), "{outcome:#?}");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome:#?}");
+        assert!(outcome.stderr.contains(path.to_str().unwrap()), "{outcome:#?}");
+        // A program with a driver of its own never asks for it.
+        let outcome = Scene::new(linked("threads.c", &[])).env(env::DRIVER, &path).run(Cupeer::Off);
+        assert!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:#?}");
+    }
+}
