@@ -1,1 +1,32 @@
-fn main() {}
+//! The integration tests: one binary, a topic a file.
+
+// What all of them use: the installed command and libraries, C programs, directories.
+mod support;
+
+// The C programs of `tests/programs`, and the driver that keeps account of its calls.
+#[path = "programs/mod.rs"]
+mod programs;
+
+// The command's own options, lists and messages.
+mod cli;
+
+// What the libraries export.
+mod exports;
+
+// Programs that have nothing to do with CUDA.
+mod guests;
+
+// The header is what our C functions are.
+mod header;
+
+// What `cupeer run` does to and for a program.
+mod launcher;
+
+// The lines of the log, and where they cannot go.
+mod log;
+
+// The simulated driver against what a real one answered.
+mod simulator;
+
+// Every way in which a program reaches the driver.
+mod ways_in;

@@ -125,3 +125,16 @@ pub fn quietly(work: impl FnOnce()) {
 pub fn print_name(separator: &str, name: &str, out: &mut dyn Write, format: Format) -> fmt::Result {
     if format.json { write!(out, "{separator}\"{name}\":") } else { write!(out, "{separator}{name}=") }
 }
+
+/// Whether memory of the program can be read, found out without the risk of a fault.
+pub fn is_readable<T>(pointer: *const T, count: usize) -> bool {
+    let mut scratch = [0u8; 1024];
+    let size = count.saturating_mul(size_of::<T>());
+    if pointer.is_null() || size > scratch.len() {
+        return false;
+    }
+    let local = libc::iovec { iov_base: scratch.as_mut_ptr().cast(), iov_len: size };
+    let remote = libc::iovec { iov_base: pointer.cast_mut().cast(), iov_len: size };
+    // SAFETY: the kernel reads from this process on our behalf, and answers an error where it cannot.
+    size == 0 || unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) } == size as isize
+}

@@ -37,11 +37,13 @@ macro_rules! print_argument {
         // SAFETY: after success the driver has written there.
         unsafe { value::print_output($value, $succeeded, $out, $format) }
     };
-    (in [$count:ident] $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
-        // SAFETY: the driver itself reads that many elements; read after success alone, because a
-        // driver may have refused the call without looking.
-        unsafe { value::print_array($value, $count as usize, $succeeded, $out, $format) }
-    };
+    (in [$count:ident] $value:ident, $succeeded:ident, $out:ident, $format:ident) => {{
+        let count = $count as usize;
+        // A driver may have refused the call without looking at the array.
+        let readable = $succeeded || call::is_readable($value, count.min(value::MOST_ELEMENTS));
+        // SAFETY: the driver has read that many elements, or as many as are printed are readable.
+        unsafe { value::print_array($value, count, readable, $out, $format) }
+    }};
     (out [$count:ident] $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
         // SAFETY: after success the driver has written that many elements.
         unsafe { value::print_array($value, $count as usize, $succeeded, $out, $format) }

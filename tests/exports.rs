@@ -1,0 +1,59 @@
+//! What the two libraries export: the table and what cupeer.h declares, and nothing else.
+
+use crate::support;
+use cupeer_spec::function::FUNCTIONS;
+use object::{Object, ObjectSymbol, read::elf::ElfFile64};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// The dynamic symbols that a library defines, with their addresses.
+fn exported(library: &Path) -> BTreeMap<String, u64> {
+    let bytes = std::fs::read(library).expect("the library is built");
+    let elf: ElfFile64 = ElfFile64::parse(&*bytes).expect("it is ELF");
+    elf.dynamic_symbols()
+        .filter(|symbol| symbol.is_definition())
+        .map(|symbol| (symbol.name().expect("a name").to_owned(), symbol.address()))
+        .collect()
+}
+
+/// The functions that a header declares.
+fn declared() -> BTreeSet<String> {
+    let header = include_str!("../include/cupeer.h");
+    let before_parenthesis = header.lines().filter(|line| line.ends_with(");")).map(|line| {
+        let name = line.split('(').next().unwrap_or_default();
+        name.rsplit([' ', '*']).next().unwrap_or_default().to_owned()
+    });
+    before_parenthesis.collect()
+}
+
+#[test]
+fn the_preload_library_exports_the_table_and_its_header_alone() {
+    let mut wanted = declared();
+    assert!(wanted.contains("cupeer_mark"), "{wanted:?}");
+    wanted.extend(FUNCTIONS.iter().map(|f| f.name.to_owned()));
+    wanted.extend(["dlsym", "dlerror"].map(String::from));
+    let exported: BTreeSet<String> = exported(&support::preload_library()).into_keys().collect();
+    assert_eq!(exported, wanted);
+}
+
+#[test]
+fn every_export_has_an_address_of_its_own() {
+    for library in [support::preload_library(), support::sim_library()] {
+        let mut names: BTreeMap<u64, String> = BTreeMap::new();
+        for (name, address) in exported(&library) {
+            if let Some(other) = names.insert(address, name.clone()) {
+                panic!("{name} and {other} share an address in {}", library.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_simulated_driver_exports_the_table_and_driver_names_alone() {
+    let exported = exported(&support::sim_library());
+    for function in FUNCTIONS {
+        assert!(exported.contains_key(function.name), "{} is missing", function.name);
+    }
+    let foreign: Vec<&String> = exported.keys().filter(|name| !name.starts_with("cu")).collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
+}
