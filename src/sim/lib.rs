@@ -1,1 +1,13 @@
-//! x
+//! libcupeer_sim.so: a CUDA driver without a GPU.
+//!
+//! The way of a call: [`exports`] (a symbol that only jumps) → [`api`] (checks and converts what comes from
+//! C) → [`engine`] (what a driver does, in ordinary Rust). Nothing comes back from `engine` but an answer or
+//! a failure with the driver's own words; `api` turns it into the result code.
+//!
+//! The library is `libcuda.so.1` for the programs that load it, and works alone: it knows nothing of the
+//! preload library.
+
+mod abi;
+mod api;
+mod engine;
+mod exports;

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 cupeer, log, folder, *expected = sys.argv[1:]
-table = {f["name"] for f in json.loads(subprocess.check_output([cupeer, "list", "functions", "--format", "json"]))
+table = {f["function"] for f in json.loads(subprocess.check_output([cupeer, "list", "functions", "--format", "json"]))
          if f.get("intercepted", True)}
 
 cupti, started = {}, {}

@@ -102,6 +102,8 @@ static const struct entry {
 static CUresult lookup(const char *form, const char *symbol, void **pfn, int version, uint64_t flags, int *status) {
     char mark[128];
     snprintf(mark, sizeof mark, "%s/%d/%d", symbol ? symbol : "NULL", version, (int)flags);
+    for (char *c = mark; *c; c++)
+        if (*c <= ' ') *c = '_';
     if (!symbol || !pfn || version > DRIVER_VERSION || flags > 2) {
         account(form, mark, 1);
         return 1;

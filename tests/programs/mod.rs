@@ -5,7 +5,7 @@
 //! program does stands at its own head.
 
 use crate::support;
-use cupeer_spec::{abi::ProcAddressFlags, env, results};
+use cupeer_spec::{abi::{IpcMemFlags, ProcAddressFlags}, env, results};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -328,6 +328,7 @@ impl Call {
         const MARKED: [&str; 7] = ["dev", "srcDevice", "peerContext", "dptr", "event", "Flags", "phEvent"];
         let mark = if let Some(symbol) = args.get("symbol") {
             let symbol = symbol.as_str().filter(|s| *s != "0x0").unwrap_or("NULL");
+            let symbol: String = symbol.chars().map(|c| if c <= ' ' { '_' } else { c }).collect();
             format!("{symbol}/{}/{}", number(&args["cudaVersion"]), number(&args["flags"]))
         } else {
             let argument = MARKED.iter().find_map(|name| args.get(*name));
@@ -356,12 +357,13 @@ impl Call {
 
 /// A JSON value that stands for a number: itself, in hexadecimal, or by a name of cuda.h.
 pub fn number(value: &Value) -> u64 {
-    let names = || ProcAddressFlags::VALUES.iter();
+    let flags = IpcMemFlags::VALUES.iter().map(|(number, name)| (u64::from(*number), *name));
+    let mut names = ProcAddressFlags::VALUES.iter().copied().chain(flags);
     match value {
         Value::Number(n) => n.as_u64().unwrap_or_else(|| n.as_i64().unwrap() as u64),
         Value::String(text) => match text.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16).unwrap(),
-            None => names().find(|(_, name)| name == text).unwrap_or_else(|| panic!("{text}")).0,
+            None => names.find(|(_, name)| name == text).unwrap_or_else(|| panic!("{text}")).0,
         },
         Value::Null => 0,
         other => panic!("no number: {other}"),

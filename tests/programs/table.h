@@ -25,7 +25,7 @@ typedef struct {
 /* A handle that carries a mark: the number in the first four bytes, the rest follows from it. */
 static inline CUipcMemHandle marked_handle(unsigned m) {
     CUipcMemHandle h;
-    for (int i = 0; i < 64; i++) h.reserved[i] = i < 4 ? (unsigned char)(m >> 8 * i) : (unsigned char)(m + i);
+    for (int i = 0; i < 64; i++) h.reserved[i] = i < 4 ? (unsigned char)(m >> 8 * i) : (unsigned char)(m + 37 * i);
     return h;
 }
 static inline CUipcEventHandle marked_event_handle(unsigned m) {
@@ -36,7 +36,7 @@ static inline CUipcEventHandle marked_event_handle(unsigned m) {
 static inline unsigned mark_of_handle(const unsigned char *b) {
     unsigned m = b[0] | b[1] << 8 | b[2] << 16 | (unsigned)b[3] << 24;
     for (int i = 4; i < 64; i++)
-        if (b[i] != (unsigned char)(m + i)) return 99999;
+        if (b[i] != (unsigned char)(m + 37 * i)) return 99999;
     return m;
 }
 
