@@ -1,0 +1,250 @@
+//! What the tests stand on: an installation of the command with fresh libraries, a compiler for C
+//! programs, and comparisons that show what differs.
+//!
+//! What belongs here: what two test modules need. Many test threads and, under nextest, many test
+//! processes use it at once; everything is made under a name of its own and then renamed into place.
+
+use std::collections::hash_map::DefaultHasher;
+use std::ffi::OsStr;
+use std::fs;
+use std::hash::{Hash, Hasher};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+/// Where everything that the tests make lies.
+const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");
+
+/// The directory of an installation: `bin/cupeer`, `lib/libcupeer.so`, `lib/libcupeer_sim.so`, and
+/// `lib/cupeer-sim` with the links that lead to the simulated driver.
+pub fn install() -> &'static Path {
+    static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        let command = PathBuf::from(env!("CARGO_BIN_EXE_cupeer"));
+        // A test build leaves the libraries beside the test itself, and nowhere else.
+        let test = std::env::current_exe().expect("the path of this test");
+        let deps = test.parent().expect("the directory of this test");
+        let parts = [
+            (command, "bin/cupeer"),
+            (deps.join("libcupeer.so"), "lib/libcupeer.so"),
+            (deps.join("libcupeer_sim.so"), "lib/libcupeer_sim.so"),
+        ];
+        let mut key = DefaultHasher::new();
+        for (part, name) in &parts {
+            let found = fs::metadata(part).unwrap_or_else(|error| {
+                panic!("{}: {error}; run `cargo test`, which builds it", part.display())
+            });
+            (name, found.ino(), found.len(), found.mtime(), found.mtime_nsec()).hash(&mut key);
+        }
+        let installed = Path::new(SCRATCH).join(format!("install-{:016x}", key.finish()));
+        if !installed.exists() {
+            let fresh = fresh_name("fresh");
+            for directory in ["bin", "lib/cupeer-sim"] {
+                fs::create_dir_all(fresh.join(directory)).expect("a directory to install to");
+            }
+            for (part, name) in &parts {
+                let place = fresh.join(name);
+                fs::hard_link(part, &place).or_else(|_| fs::copy(part, &place).map(drop)).expect("a copy");
+            }
+            for name in ["libcuda.so.1", "libcuda.so"] {
+                symlink("../libcupeer_sim.so", fresh.join("lib/cupeer-sim").join(name)).expect("a link");
+            }
+            if fs::rename(&fresh, &installed).is_err() {
+                // Another test process was faster.
+                assert!(installed.exists(), "failed to install to {}", installed.display());
+                let _ = fs::remove_dir_all(&fresh);
+            }
+            remove_old(&installed);
+        }
+        installed
+    })
+}
+
+/// Removes installations of earlier builds, when no running test can use them any more.
+fn remove_old(current: &Path) {
+    let old = |entry: &fs::DirEntry| {
+        let is_install = entry.file_name().as_encoded_bytes().starts_with(b"install-");
+        let made = entry.metadata().and_then(|found| found.modified()).unwrap_or(SystemTime::now());
+        is_install && entry.path() != current && made.elapsed().is_ok_and(|age| age > Duration::from_secs(3600))
+    };
+    for entry in fs::read_dir(SCRATCH).into_iter().flatten().flatten().filter(old) {
+        let _ = fs::remove_dir_all(entry.path());
+    }
+}
+
+/// A path in the scratch directory that nobody else uses.
+fn fresh_name(stem: &str) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Relaxed);
+    Path::new(SCRATCH).join(format!("{stem}-{}-{count}", std::process::id()))
+}
+
+/// The command, in an environment that says nothing about drivers and preloading.
+pub fn cupeer() -> Command {
+    clean(Command::new(install().join("bin/cupeer")))
+}
+
+/// A program without the command, in the same environment.
+pub fn plain(program: impl AsRef<OsStr>) -> Command {
+    clean(Command::new(program))
+}
+
+fn clean(mut command: Command) -> Command {
+    for (name, _) in std::env::vars_os() {
+        let bytes = name.as_encoded_bytes();
+        if [&b"CUPEER_"[..], b"CUDA_", b"LD_"].iter().any(|prefix| bytes.starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
+    command.env_remove("COLUMNS").stdin(Stdio::null());
+    command
+}
+
+/// The library that is preloaded.
+pub fn preload_library() -> PathBuf {
+    install().join("lib/libcupeer.so")
+}
+
+/// The simulated driver.
+pub fn sim_library() -> PathBuf {
+    install().join("lib/libcupeer_sim.so")
+}
+
+/// A directory for LD_LIBRARY_PATH in which the simulated driver has the names of a driver.
+pub fn sim_dir() -> PathBuf {
+    install().join("lib/cupeer-sim")
+}
+
+/// Compiles a program, named relative to `tests`. The arguments follow the source, so that libraries may
+/// stand there.
+#[track_caller]
+pub fn compile_c(source: &str, args: &[&str]) -> PathBuf {
+    compile(&tests().join(source), &[], args)
+}
+
+/// Compiles a shared library.
+#[track_caller]
+pub fn compile_shared(source: &str, args: &[&str]) -> PathBuf {
+    compile(&tests().join(source), &["-shared", "-fPIC"], args)
+}
+
+/// Compiles a program that is short enough to stand in its test. `name` becomes part of its file name.
+#[track_caller]
+pub fn compile_text(name: &str, text: &str, args: &[&str]) -> PathBuf {
+    let mut key = DefaultHasher::new();
+    text.hash(&mut key);
+    let source = Path::new(SCRATCH).join(format!("{name}-{:08x}.c", key.finish() as u32));
+    if !source.exists() {
+        let fresh = fresh_name(name);
+        fs::write(&fresh, text).expect("a source");
+        fs::rename(&fresh, &source).expect("a source");
+    }
+    compile(&source, &[], args)
+}
+
+fn tests() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))
+}
+
+#[track_caller]
+fn compile(source: &Path, before: &[&str], after: &[&str]) -> PathBuf {
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let mut key = DefaultHasher::new();
+    (&compiler, source, before, after).hash(&mut key);
+    let read = |path: &Path| fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    read(source).hash(&mut key);
+    let include = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
+    for directory in [source.parent().expect("a directory"), Path::new(include)] {
+        let files = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut headers: Vec<PathBuf> = files.filter(|path| path.extension() == Some(OsStr::new("h"))).collect();
+        headers.sort();
+        headers.iter().for_each(|header| read(header).hash(&mut key));
+    }
+    let stem = source.file_stem().expect("a name").to_string_lossy();
+    let suffix = if before.contains(&"-shared") { ".so" } else { "" };
+    let directory = Path::new(SCRATCH).join("compiled");
+    let program = directory.join(format!("{stem}-{:016x}{suffix}", key.finish()));
+    if !program.exists() {
+        fs::create_dir_all(&directory).expect("a directory for programs");
+        let fresh = fresh_name(&stem);
+        let mut command = plain(&compiler);
+        command.args(["-g", "-O1", "-Wall", "-Werror", "-pthread", "-I", include]).args(before);
+        let output = command.arg(source).arg("-o").arg(&fresh).args(after).output();
+        let output = output.unwrap_or_else(|error| panic!("{compiler}: {error}; a C compiler is needed"));
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?} failed:\n{words}");
+        fs::rename(&fresh, &program).expect("a program");
+    }
+    program
+}
+
+/// An empty directory that is removed with the value.
+pub fn temp_dir() -> tempfile::TempDir {
+    tempfile::tempdir_in(SCRATCH).expect("a directory")
+}
+
+/// What a command wrote and how it ended.
+pub struct Done {
+    /// How it ended.
+    pub status: std::process::ExitStatus,
+    /// Its stdout.
+    pub stdout: String,
+    /// Its stderr.
+    pub stderr: String,
+}
+
+/// Runs a command to its end.
+#[track_caller]
+pub fn done(command: &mut Command) -> Done {
+    let Output { status, stdout, stderr } =
+        command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    Done { status, stdout: text(stdout), stderr: text(stderr) }
+}
+
+/// Runs a command that must succeed and say nothing on stderr; returns its stdout.
+#[track_caller]
+pub fn stdout(command: &mut Command) -> String {
+    let done = done(command);
+    assert!(
+        done.status.success() && done.stderr.is_empty(),
+        "{command:?}: {}\nstdout:\n{}\nstderr:\n{}",
+        done.status,
+        done.stdout,
+        done.stderr
+    );
+    done.stdout
+}
+
+/// Compares two texts, and shows both with the first line that differs.
+#[track_caller]
+pub fn assert_lines(got: &str, expected: &str) {
+    if got == expected {
+        return;
+    }
+    let line = got.lines().zip(expected.lines()).take_while(|(a, b)| a == b).count();
+    let at = |text: &str| text.lines().nth(line).map_or("(nothing)".to_owned(), |text| format!("{text:?}"));
+    panic!(
+        "line {} differs\n got:      {}\n expected: {}\n=== got\n{got}\n=== expected\n{expected}\n===",
+        line + 1,
+        at(got),
+        at(expected)
+    );
+}
+
+/// Checks that a process has mapped a library from here and from nowhere else: `maps` is its
+/// /proc/PID/maps. The first thing a test does that could be about another build's library.
+#[track_caller]
+pub fn assert_loaded_from(maps: &str, library: &Path) {
+    let library = library.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", library.display()));
+    let paths = maps.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
+    let same_name: Vec<&Path> = paths.filter(|path| path.file_name() == library.file_name()).collect();
+    assert!(
+        !same_name.is_empty() && same_name.iter().all(|path| *path == library),
+        "expected {}, loaded {same_name:?}",
+        library.display()
+    );
+}
