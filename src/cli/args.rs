@@ -146,7 +146,7 @@ pub struct ListArgs {
     /// As a table or as a JSON array of objects
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: ListFormat,
-    /// With functions: also those that are not intercepted, and how the simulated driver answers them
+    /// With functions: also those that are not intercepted (they have no group), which the simulated driver has
     #[arg(long)]
     pub all: bool,
 }

@@ -135,14 +135,7 @@ fn functions(others: &[OtherFn]) -> Table {
     }
     for f in others {
         let simulated = f.simulated.name().to_owned();
-        table.row([
-            f.symbol.into(),
-            since(f),
-            simulated,
-            "(not intercepted)".into(),
-            f.lookup.into(),
-            String::new(),
-        ]);
+        table.row([f.symbol.into(), since(f), simulated, "-".into(), f.lookup.into(), String::new()]);
     }
     table
 }

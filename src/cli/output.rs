@@ -46,8 +46,11 @@ pub fn usage(error: &clap::Error) -> u8 {
         }
         _ => {
             let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-            let words: Vec<&str> =
-                lines.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
+            // The advice to write `--` before an unknown option would make it the program.
+            let useless = |line: &str| {
+                line.is_empty() || line.starts_with("For more") || line.starts_with("tip: to pass")
+            };
+            let words: Vec<&str> = lines.filter(|line| !useless(line)).collect();
             let sentence = words.join(" ").replace(" tip: ", "; ");
             complain(&format!("{}; see --help", sentence.strip_prefix("error: ").unwrap_or(&sentence)));
             status::OURS

@@ -68,7 +68,9 @@ fn remove_old(current: &Path) {
     let old = |entry: &fs::DirEntry| {
         let is_install = entry.file_name().as_encoded_bytes().starts_with(b"install-");
         let made = entry.metadata().and_then(|found| found.modified()).unwrap_or(SystemTime::now());
-        is_install && entry.path() != current && made.elapsed().is_ok_and(|age| age > Duration::from_secs(3600))
+        is_install
+            && entry.path() != current
+            && made.elapsed().is_ok_and(|age| age > Duration::from_secs(3600))
     };
     for entry in fs::read_dir(SCRATCH).into_iter().flatten().flatten().filter(old) {
         let _ = fs::remove_dir_all(entry.path());
@@ -159,7 +161,8 @@ fn compile(source: &Path, before: &[&str], after: &[&str]) -> PathBuf {
     let include = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
     for directory in [source.parent().expect("a directory"), Path::new(include)] {
         let files = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
-        let mut headers: Vec<PathBuf> = files.filter(|path| path.extension() == Some(OsStr::new("h"))).collect();
+        let mut headers: Vec<PathBuf> =
+            files.filter(|path| path.extension() == Some(OsStr::new("h"))).collect();
         headers.sort();
         headers.iter().for_each(|header| read(header).hash(&mut key));
     }

@@ -1,0 +1,607 @@
+//! The command's words: its options and messages, its lists, explanations and settings, and what the
+//! doctor says.
+
+use crate::support::{
+    assert_lines, compile_text, cupeer, done, install, plain, preload_library, sim_dir, sim_library, stdout,
+    temp_dir,
+};
+use cupeer_spec::function::FUNCTIONS;
+use cupeer_spec::results::RESULTS;
+use serde_json::Value;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
+
+fn with(args: &[&str]) -> Command {
+    let mut command = cupeer();
+    command.args(args);
+    command
+}
+
+/// What a wrong command line says: one line, 125, and nothing on stdout.
+#[track_caller]
+fn refused(args: &[&str], sentence: &str) {
+    let ended = done(&mut with(args));
+    assert_lines(&ended.stderr, &format!("cupeer: {sentence}\n"));
+    assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(125), ""), "{args:?}");
+}
+
+#[test]
+fn wrong_command_lines_are_one_line_and_125() {
+    refused(&[], "a subcommand is missing; 'cupeer --help' has them all");
+    refused(&["rum"], "unrecognized subcommand 'rum'; a similar subcommand exists: 'run'; see --help");
+    refused(&["run"], "the following required arguments were not provided: <PROGRAM> [ARGS]...; see --help");
+    refused(
+        &["run", "--log-fil", "x", "true"],
+        "unexpected argument '--log-fil' found; a similar argument exists: '--log-file'; see --help",
+    );
+    refused(
+        &["run", "--log", "xml", "true"],
+        "invalid value 'xml' for '--log <FORMAT>' [possible values: text, json]; see --help",
+    );
+    refused(
+        &["run", "--sim", "--driver", "/x", "true"],
+        "the argument '--sim[=<TOPOLOGY>]' cannot be used with '--driver <PATH>'; see --help",
+    );
+    refused(
+        &["env", "--format", "fish"],
+        "invalid value 'fish' for '--format <FORMAT>' [possible values: sh, docker, k8s, mpirun, srun, ray]; see --help",
+    );
+    refused(
+        &["list", "errors", "--all"],
+        "--all goes with 'functions' alone; the other lists have all there is",
+    );
+}
+
+#[test]
+fn wrong_values_say_where_and_what_would_be_right() {
+    let log = |args: &[&'static str]| [&["run", "--log", "text"], args, &["true"]].concat();
+    refused(
+        &log(&["--trace", "@ipc,cuIpcOpnMemHandle"]),
+        "--trace '@ipc,cuIpcOpnMemHandle', column 6: no function is named 'cuIpcOpnMemHandle'; \
+         did you mean 'cuIpcOpenMemHandle'?",
+    );
+    for option in [&["--trace", "@ipc"][..], &["--failed"], &["--log-file", "x"]] {
+        let sentence =
+            format!("{} chooses what is logged, and nothing is; add --log text or --log json", option[0]);
+        refused(&[&["run"], option, &["true"]].concat(), &sentence);
+    }
+    refused(
+        &log(&["--log-file", "/no/such/directory/log"]),
+        "failed to open the log file '/no/such/directory/log': No such file or directory (os error 2)",
+    );
+    refused(
+        &log(&["--log-file", "/tmp"]),
+        "failed to open the log file '/tmp': Is a directory (os error 21)",
+    );
+    refused(
+        &log(&["--log-file", "/tmp/%x"]),
+        "--log-file '/tmp/%x': after % may stand p, h, q{VAR} or another %",
+    );
+    refused(
+        &["run", "--sim=nvlnk:2", "true"],
+        "--sim: no topology is named 'nvlnk:2'; did you mean 'nvlink:2'?",
+    );
+    refused(&["run", "--sim=./no.toml", "true"], "--sim: ./no.toml: No such file or directory (os error 2)");
+}
+
+#[test]
+fn a_topology_file_is_checked_and_named_by_its_whole_path() {
+    let directory = temp_dir();
+    let at = directory.path().canonicalize().unwrap();
+    fs::write(at.join("wrong.toml"), "\n\nwhat = is this\n").unwrap();
+    let ended = done(with(&["run", "--sim=wrong.toml", "true"]).current_dir(&at));
+    assert!(ended.stderr.starts_with("cupeer: --sim: wrong.toml:3: "), "{}", ended.stderr);
+    assert_eq!((ended.status.code(), ended.stderr.lines().count()), (Some(125), 1));
+}
+
+#[test]
+fn a_driver_that_is_none_is_refused() {
+    let directory = temp_dir();
+    let text = directory.path().join("text");
+    fs::write(&text, "no library").unwrap();
+    let no_driver = compile_text("nothing", "int nothing_at_all;", &["-shared", "-fPIC"]);
+    let program = compile_text("program", "int main(void) { return 0; }", &["-no-pie"]);
+    let mut foreign = fs::read(&no_driver).unwrap();
+    foreign[18] = 0xf3;
+    let other_machine = directory.path().join("foreign.so");
+    fs::write(&other_machine, foreign).unwrap();
+    let ours = directory.path().join("renamed.so");
+    fs::copy(preload_library(), &ours).unwrap();
+    let own = "this is cupeer's own preload library, which needs a driver behind it; name that one";
+    let arch = std::env::consts::ARCH;
+    for (path, sentence) in [
+        (directory.path().join("missing"), "No such file or directory (os error 2)".to_owned()),
+        (text, "this is no shared library; a driver is an ELF file".to_owned()),
+        (program, "this is no shared library; a driver is one, usually libcuda.so.1".to_owned()),
+        (other_machine, format!("this library is for another machine; a driver is a 64-bit {arch} library")),
+        (
+            no_driver,
+            "this library has no cuInit, so it is no CUDA driver; usually that is libcuda.so.1".to_owned(),
+        ),
+        (preload_library(), own.to_owned()),
+        (ours, own.to_owned()),
+    ] {
+        let path = path.to_str().unwrap();
+        refused(&["run", "--driver", path, "true"], &format!("--driver '{path}': {sentence}"));
+    }
+}
+
+#[test]
+fn help_and_version_are_no_failures() {
+    assert_eq!(stdout(&mut with(&["--version"])), format!("cupeer {}\n", env!("CARGO_PKG_VERSION")));
+    for args in [&["--help"][..], &["run", "--help"], &["env", "-h"], &["list", "-h"], &["doctor", "--help"]]
+    {
+        let help = stdout(&mut with(args));
+        assert!(help.contains("Usage: cupeer") && !help.contains("probe"), "{help}");
+    }
+}
+
+#[test]
+fn the_list_of_functions() {
+    assert_lines(
+        &stdout(&mut with(&["list", "functions"])),
+        "\
+FUNCTION                          SINCE  SIMULATED  GROUPS
+cuDeviceCanAccessPeer             4.0    recorded   @peer
+cuDeviceGetP2PAttribute           8.0    recorded   @peer
+cuDeviceGetP2PAtomicCapabilities  13.0   recorded   @peer
+cuCtxEnablePeerAccess             4.0    recorded   @peer @enable
+cuCtxDisablePeerAccess            4.0    recorded   @peer @release
+cuIpcGetMemHandle                 4.1    recorded   @ipc @ipc-mem @export
+cuIpcOpenMemHandle                4.1    recorded   @ipc @ipc-mem @open
+cuIpcOpenMemHandle_v2             11.0   recorded   @ipc @ipc-mem @open
+cuIpcCloseMemHandle               4.1    recorded   @ipc @ipc-mem @release
+cuIpcGetEventHandle               4.1    recorded   @ipc @ipc-event @export
+cuIpcOpenEventHandle              4.1    recorded   @ipc @ipc-event @open
+cuGetProcAddress                  11.3   recorded   @lookup
+cuGetProcAddress_v2               12.0   recorded   @lookup
+",
+    );
+    let all = stdout(&mut with(&["list", "functions", "--all"]));
+    assert!(all.lines().any(|l| l.starts_with("cuMemAlloc_v2 ") && l.ends_with(" -")), "{all}");
+}
+
+#[test]
+fn the_list_of_functions_as_json() {
+    let list: Value =
+        serde_json::from_str(&stdout(&mut with(&["list", "functions", "--format", "json"]))).unwrap();
+    let list = list.as_array().unwrap();
+    let names: Vec<&str> = list.iter().map(|f| f["function"].as_str().unwrap()).collect();
+    assert_eq!(names, FUNCTIONS.iter().map(|f| f.name).collect::<Vec<_>>());
+    let open = &list[7];
+    assert_eq!(
+        open["prototype"],
+        "CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)"
+    );
+    assert_eq!((&open["lookup"], &open["since"]), (&"cuIpcOpenMemHandle".into(), &"11.0".into()));
+    assert_eq!(open["groups"], serde_json::json!(["ipc", "ipc-mem", "open"]));
+    assert_eq!(
+        open["args"][2],
+        serde_json::json!({"name": "Flags", "type": "unsigned int", "direction": "in", "count": null})
+    );
+    assert_eq!(open["results"][1], "CUDA_ERROR_INVALID_CONTEXT");
+    assert_eq!(open["simulated"], "recorded");
+    let all: Value =
+        serde_json::from_str(&stdout(&mut with(&["list", "functions", "--all", "--format", "json"])))
+            .unwrap();
+    let all = all.as_array().unwrap();
+    assert!(all.len() > 400 && all.iter().filter(|f| f["intercepted"] == true).count() == FUNCTIONS.len());
+}
+
+#[test]
+fn the_list_of_topologies_and_of_errors() {
+    assert_lines(
+        &stdout(&mut with(&["list", "topologies"])),
+        "\
+TOPOLOGY  MACHINE
+nvlink:N  N devices, NVLink between all: peer access and native atomics
+pcie:N    N devices, PCI Express between all: peer access, no native atomics
+none:N    N devices that cannot reach each other
+",
+    );
+    let errors = stdout(&mut with(&["list", "errors"]));
+    let expected = "\
+CODE  NAME                                       STRING
+0     CUDA_SUCCESS                               no error
+1     CUDA_ERROR_INVALID_VALUE                   invalid argument
+2     CUDA_ERROR_OUT_OF_MEMORY                   out of memory
+3     CUDA_ERROR_NOT_INITIALIZED                 initialization error
+4     CUDA_ERROR_DEINITIALIZED                   driver shutting down
+5     CUDA_ERROR_PROFILER_DISABLED               profiler disabled while using
+                                                 external profiling tool
+";
+    let start: String = errors.split_inclusive('\n').take(8).collect();
+    assert_lines(&start, expected);
+    let json: Value =
+        serde_json::from_str(&stdout(&mut with(&["list", "errors", "--format", "json"]))).unwrap();
+    assert_eq!(json.as_array().unwrap().len(), RESULTS.len());
+    assert_eq!(json[1]["name"], "CUDA_ERROR_INVALID_VALUE");
+}
+
+#[test]
+fn the_list_of_variables_has_them_all() {
+    let list = stdout(&mut with(&["list", "environment"]));
+    let json: Value =
+        serde_json::from_str(&stdout(&mut with(&["list", "environment", "--format", "json"]))).unwrap();
+    for (i, variable) in cupeer_spec::env::VARIABLES.iter().enumerate() {
+        assert!(
+            list.lines().any(|line| line.starts_with(&format!("{} ", variable.name))),
+            "{}",
+            variable.name
+        );
+        assert_eq!(json[i]["name"], variable.name);
+    }
+}
+
+#[test]
+fn tables_fit_the_terminal() {
+    for topic in ["functions", "errors", "topologies", "environment"] {
+        for (columns, width) in [("80", 80), ("", 80), ("120", 120), ("nonsense", 80)] {
+            let table = stdout(with(&["list", topic]).env("COLUMNS", columns));
+            let widest = table.lines().map(str::len).max().unwrap();
+            assert!(widest <= width, "{topic} at {columns}: {widest}\n{table}");
+        }
+    }
+    let wide = stdout(with(&["list", "errors"]).env("COLUMNS", "240"));
+    assert!(wide.lines().next().unwrap().ends_with("MEANING"), "{wide}");
+    let wide = stdout(with(&["list", "functions"]).env("COLUMNS", "200"));
+    assert!(wide.lines().next().unwrap().ends_with("DOCUMENTED RESULTS"), "{wide}");
+}
+
+#[test]
+fn explains_a_function() {
+    assert_lines(
+        &stdout(&mut with(&["explain", "cuDeviceGetP2PAtomicCapabilities"])),
+        "\
+CUresult cuDeviceGetP2PAtomicCapabilities(
+    unsigned int *capabilities,
+    const CUatomicOperation *operations,
+    unsigned int count,
+    CUdevice srcDevice,
+    CUdevice dstDevice
+);
+
+Asks which atomic operations the link between two devices carries out natively.
+
+library       libcuda.so.1
+looked up as  cuDeviceGetP2PAtomicCapabilities, from version 13.0 on
+groups        @peer
+simulated     recorded: its answers were recorded on a real driver, and are
+              compared with that
+
+ARGUMENT      DIRECTION  TYPE
+capabilities  out        unsigned int *, an array with count elements
+operations    in         const CUatomicOperation *, an array with count elements
+count         in         unsigned int
+srcDevice     in         CUdevice
+dstDevice     in         CUdevice
+
+CODE  DOCUMENTED RESULT          MEANING
+0     CUDA_SUCCESS               The API call returned with no errors.
+101   CUDA_ERROR_INVALID_DEVICE  The device ordinal supplied by the user does
+                                 not correspond to a valid CUDA device or that
+                                 the action requested is invalid for the
+                                 specified device.
+1     CUDA_ERROR_INVALID_VALUE   One or more of the parameters passed to the API
+                                 call is not within an acceptable range of
+                                 values.
+",
+    );
+    for function in FUNCTIONS {
+        let text = stdout(&mut with(&["explain", function.name]));
+        assert!(text.contains(function.doc) || text.replace('\n', " ").contains(function.doc), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    }
+}
+
+#[test]
+fn explains_a_result_code_by_all_its_names() {
+    let expected = "\
+CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217: peer access is not supported between these two devices
+
+Peer access is not supported across the given devices.
+
+Documented for
+    cuCtxEnablePeerAccess
+    cuIpcOpenEventHandle
+";
+    for name in
+        ["217", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "PEER_ACCESS_UNSUPPORTED", "peer_access_unsupported"]
+    {
+        assert_lines(&stdout(&mut with(&["explain", name])), expected);
+    }
+    assert!(
+        stdout(&mut with(&["explain", "SUCCESS"]))
+            .ends_with("All functions that cupeer intercepts document it.\n")
+    );
+    assert!(
+        stdout(&mut with(&["explain", "600"]))
+            .ends_with("No function that cupeer intercepts documents it.\n")
+    );
+}
+
+#[test]
+fn explains_no_more_than_it_knows() {
+    let both = "'cupeer list functions' and 'cupeer list errors' have them all";
+    for (name, hint) in [
+        ("cuIpcOpnMemHandle", "did you mean 'cuIpcOpenMemHandle'?"),
+        ("MAP_FALED", "did you mean 'MAP_FAILED'?"),
+        ("printf", both),
+        ("", both),
+    ] {
+        refused(&["explain", name], &format!("no function or result code is named '{name}'; {hint}"));
+    }
+    for number in ["99999", "-5", "5000000000"] {
+        refused(
+            &["explain", number],
+            &format!("no result code has the number {number}; 'cupeer list errors' has them all"),
+        );
+    }
+}
+
+/// The options that make every variable, with values that every format has to quote.
+const HARD: &[&str] = &[
+    "--log",
+    "json",
+    "--log-file",
+    "/tmp/it's \"$HOME\" %p",
+    "--trace",
+    "@ipc,cuIpc*,^*Event*",
+    "--failed",
+    "--sim=pcie:3",
+];
+
+/// What `cupeer run` sets, as `env -0` shows it to a program.
+fn set_by_run(options: &[&str], before: &[(&str, &str)]) -> Vec<String> {
+    let shown = stdout(cupeer().arg("run").args(options).args(["env", "-0"]).envs(before.iter().copied()));
+    ours(&shown)
+}
+
+fn ours(shown: &str) -> Vec<String> {
+    let is_ours = |line: &&str| line.starts_with("CUPEER_") || line.starts_with("LD_");
+    let mut lines: Vec<String> = shown.split('\0').filter(is_ours).map(str::to_owned).collect();
+    lines.retain(|line| !line.starts_with("CUPEER_STATUS="));
+    lines.sort();
+    lines
+}
+
+const KEY: (&str, &str) = ("CUPEER_JOB", "0123456789abcdef0123456789abcdef");
+
+#[test]
+fn settings_for_a_shell_are_those_of_run() {
+    for before in [&[KEY][..], &[KEY, ("LD_LIBRARY_PATH", "/a b:/c"), ("LD_PRELOAD", "")]] {
+        let text = stdout(with(&["env", "--format", "sh"]).args(HARD).envs(before.iter().copied()));
+        // Twice, since a profile may be read twice.
+        let line = format!("set -eu; {text}{text} exec env -0");
+        let shown = stdout(plain("sh").arg("-c").arg(line).envs(before.iter().copied()));
+        assert_eq!(ours(&shown), set_by_run(HARD, before));
+    }
+}
+
+/// The words that a shell makes of what a format prints.
+fn words(format: &str, options: &[&str]) -> Vec<String> {
+    let text = stdout(with(&["env", "--format", format]).args(options).env(KEY.0, KEY.1));
+    let line = r#"eval "printf '%s\\0' $TEXT""#;
+    let shown = stdout(plain("sh").arg("-c").arg(line).env("TEXT", text));
+    shown.trim_end_matches('\0').split('\0').map(str::to_owned).collect()
+}
+
+#[test]
+fn settings_for_docker_and_mpirun_survive_the_shell() {
+    let expected = set_by_run(HARD, &[KEY]);
+    for (format, option) in [("docker", "-e"), ("mpirun", "-x")] {
+        let words = words(format, HARD);
+        let mut set: Vec<String> =
+            words.chunks(2).filter(|pair| pair[0] == option).map(|pair| pair[1].clone()).collect();
+        set.sort();
+        assert_eq!(set, expected, "{format}");
+        if format == "docker" {
+            let lib = install().join("lib");
+            let mount = format!("{0}:{0}:ro", lib.display());
+            assert_eq!(words[words.len() - 2..], ["-v".to_owned(), mount]);
+        }
+    }
+}
+
+#[test]
+fn settings_for_srun_keep_commas_together() {
+    let options = ["--log", "json", "--trace", "@ipc,cuIpc*"];
+    assert_eq!(
+        words("srun", &options),
+        [format!(
+            "--export=ALL,CUPEER_LOG=json,\"CUPEER_TRACE=@ipc,cuIpc*\",{}={},LD_PRELOAD={}",
+            KEY.0,
+            KEY.1,
+            preload_library().display()
+        )]
+    );
+    refused(
+        &["env", "--format", "srun", "--log", "json", "--log-file", "/tmp/it's,%p"],
+        "srun's --export cannot carry CUPEER_LOG_FILE: it has quotes in it",
+    );
+}
+
+#[test]
+fn settings_for_ray_and_kubernetes_are_their_formats() {
+    let options = [&["env"], HARD, &["--format"]].concat();
+    let text = stdout(with(&options).arg("ray").env(KEY.0, KEY.1));
+    let ray: Value = serde_json::from_str(&text).unwrap();
+    let mut set: Vec<String> = ray["env_vars"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, value)| format!("{name}={}", value.as_str().unwrap()))
+        .collect();
+    set.sort();
+    assert_eq!(set, set_by_run(HARD, &[KEY]));
+
+    let text = stdout(with(&options).arg("k8s").env(KEY.0, KEY.1));
+    let lib = serde_json::to_string(install().join("lib").to_str().unwrap()).unwrap();
+    assert_lines(
+        &text,
+        &format!(
+            r#"env:
+- name: CUPEER_LOG
+  value: "json"
+- name: CUPEER_LOG_FILE
+  value: "/tmp/it's \"$HOME\" %p"
+- name: CUPEER_TRACE
+  value: "@ipc,cuIpc*,^*Event*"
+- name: CUPEER_FAILED
+  value: "1"
+- name: CUPEER_JOB
+  value: "{}"
+- name: CUPEER_SIM
+  value: "pcie:3"
+- name: LD_PRELOAD
+  value: "{}"
+- name: LD_LIBRARY_PATH
+  value: "{}"
+volumeMounts:
+- name: cupeer-0
+  mountPath: {lib}
+  readOnly: true
+# These belong to the pod, not to the container:
+volumes:
+- name: cupeer-0
+  hostPath:
+    path: {lib}
+"#,
+            KEY.1,
+            preload_library().display(),
+            sim_dir().display()
+        ),
+    );
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    for args in [&["list", "errors"][..], &["list", "functions", "--format", "json"], &["--help"]] {
+        let mut child = with(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let mut words = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
+        assert_eq!((child.wait().unwrap().code(), words.as_str()), (Some(0), ""), "{args:?}");
+    }
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let ended = with(&["list", "errors"]).stdout(full).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(ended.status.code(), Some(125));
+    let words = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(words, "cupeer: failed to write to stdout: No space left on device (os error 28)\n");
+}
+
+#[test]
+fn the_doctor_finds_the_simulated_driver_well() {
+    let report = stdout(&mut with(&["doctor", "--sim"]));
+    for line in [
+        format!("libcupeer.so      {}", preload_library().display()),
+        format!("libcupeer_sim.so  {}", sim_library().display()),
+        "LD_PRELOAD        not set".to_owned(),
+        "version           13.0".to_owned(),
+        format!("functions         {0} of the {0} that cupeer intercepts", FUNCTIONS.len()),
+        "Nothing is wrong.".to_owned(),
+    ] {
+        assert!(report.lines().any(|found| found == line), "{line} is missing in\n{report}");
+    }
+    for function in FUNCTIONS {
+        let found = report.lines().find(|line| line.split(' ').next() == Some(function.name)).unwrap();
+        assert_eq!(found.split_whitespace().collect::<Vec<_>>()[1..], ["yes", "SUCCESS"], "{report}");
+    }
+    // Our own library in the environment is not in the way.
+    let report = stdout(with(&["doctor", "--sim"]).env("LD_PRELOAD", preload_library()));
+    assert!(report.ends_with("Nothing is wrong.\n"), "{report}");
+}
+
+/// A directory for LD_LIBRARY_PATH in which this file is the driver.
+fn as_driver(library: &std::path::Path) -> tempfile::TempDir {
+    let directory = temp_dir();
+    symlink(library, directory.path().join("libcuda.so.1")).unwrap();
+    directory
+}
+
+#[track_caller]
+fn wrong(command: &mut Command, sentence: &str) {
+    let ended = done(command);
+    assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(1), ""), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains(&format!("\nWrong:\n- {sentence}")),
+        "{sentence} is missing in\n{}",
+        ended.stdout
+    );
+}
+
+#[test]
+fn the_doctor_says_what_is_wrong_with_a_driver() {
+    let directory = temp_dir();
+    let text = directory.path().join("text");
+    fs::write(&text, "no library").unwrap();
+    let place = as_driver(&text);
+    let ended = done(with(&["doctor"]).env("LD_LIBRARY_PATH", place.path()));
+    assert_eq!(ended.status.code(), Some(1));
+    let tried = format!(
+        "; tried: {}, /etc/ld.so.cache, the loader's own directories; 'cupeer run --sim' needs none",
+        place.path().display()
+    );
+    assert!(ended.stdout.contains("- no driver: ") && ended.stdout.contains(&tried), "{}", ended.stdout);
+
+    let place = as_driver(&preload_library());
+    let link = place.path().join("libcuda.so.1");
+    let sentence = format!("{} is cupeer's own preload library, not a driver", link.display());
+    wrong(with(&["doctor"]).env("LD_LIBRARY_PATH", place.path()), &sentence);
+
+    let crash = compile_text(
+        "crash",
+        "int cuInit(unsigned f) { return (int)f; }\n\
+         __attribute__((constructor)) static void start(void) { *(volatile int *)8 = 1; }",
+        &["-shared", "-fPIC"],
+    );
+    wrong(with(&["doctor", "--driver"]).arg(&crash), "the driver crashed when it was looked at (signal 11)");
+
+    let stub = compile_text(
+        "stub",
+        "int cuInit(unsigned f) { return 34; }\nint cuDriverGetVersion(int *v) { return 34; }",
+        &["-shared", "-fPIC"],
+    );
+    wrong(
+        with(&["doctor", "--driver"]).arg(&stub),
+        "cuDriverGetVersion of the driver returned CUDA_ERROR_STUB_LIBRARY",
+    );
+
+    let old = compile_text(
+        "old",
+        "int cuInit(unsigned f) { return 0; }\nint cuDriverGetVersion(int *v) { *v = 10020; return 0; }\n\
+         int cuIpcCloseMemHandle(void *p) { return 0; }",
+        &["-shared", "-fPIC"],
+    );
+    let report = stdout(with(&["doctor", "--driver"]).arg(&old));
+    assert!(report.contains("version           10.2\n"), "{report}");
+    assert!(report.contains(&format!("functions         1 of the {} that", FUNCTIONS.len())), "{report}");
+    assert!(
+        report.contains("\ncuIpcCloseMemHandle               yes       no cuGetProcAddress\n"),
+        "{report}"
+    );
+}
+
+#[test]
+fn the_doctor_names_what_escaped_from_a_program() {
+    let line = r#"{"ts_ns":1,"pid":2,"tid":2,"escaped":{"library":"/x/liba.so","way":"RTLD_DEEPBIND"}}"#;
+    let program =
+        format!("echo '{line}' >>\"$CUPEER_LOG_FILE\"; echo words; echo $CUPEER_LOG $CUPEER_TRACE; exit 3");
+    let ended = done(&mut with(&["doctor", "--sim", "--", "sh", "-c", &program]));
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stdout);
+    for words in [
+        "words\njson none\n",
+        "program             sh ended with status 3\n",
+        "reached the driver  no process\n",
+        "Wrong:\n- the calls of /x/liba.so go past cupeer: RTLD_DEEPBIND\n",
+    ] {
+        assert!(ended.stdout.contains(words), "{words} is missing in\n{}", ended.stdout);
+    }
+    let ended = done(&mut with(&["doctor", "--sim", "--", "no-such-program"]));
+    assert_eq!(
+        (ended.status.code(), ended.stderr.as_str()),
+        (Some(127), "cupeer: 'no-such-program': No such file or directory\n")
+    );
+}

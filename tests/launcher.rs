@@ -1,0 +1,616 @@
+//! `cupeer run`: how programs are started, watched and ended, and what is said when the preload library
+//! did not take effect.
+
+use crate::support::{
+    assert_loaded_from, compile_text, cupeer, done, install, plain, preload_library, sim_dir, sim_library,
+    stdout, temp_dir,
+};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Loads a driver, asks it something where it can, and lives for a while.
+const DRIVER_USER: &str = r#"
+    #include <dlfcn.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <unistd.h>
+    int main(int argc, char **argv) {
+        void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+        if (!driver) { fprintf(stderr, "%s\n", dlerror()); return 9; }
+        int (*can)(int *, int, int) = (int (*)(int *, int, int))dlsym(driver, "cuDeviceCanAccessPeer");
+        int yes = 0;
+        if (can) can(&yes, 0, 1);
+        usleep(1000 * (argc > 1 ? atoi(argv[1]) : 0));
+        return 0;
+    }
+"#;
+
+fn driver_user() -> PathBuf {
+    compile_text("driver-user", DRIVER_USER, &["-ldl"])
+}
+
+fn run(args: &[&str]) -> Command {
+    let mut command = cupeer();
+    command.arg("run").args(args);
+    command
+}
+
+/// A program in a directory of its own, found by its name.
+fn script(directory: &Path, name: &str, text: &str) -> PathBuf {
+    let path = directory.join(name);
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain for: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Starts a command and waits until it has written a line; returns it.
+fn start(command: &mut Command) -> (Child, BufReader<std::process::ChildStdout>, String) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    (child, reader, line.trim_end().to_owned())
+}
+
+fn kill(pid: u32, signal: i32) {
+    // SAFETY: the process is a child of this test, or a child of one, that nobody has waited for.
+    assert_eq!(unsafe { libc::kill(pid as libc::pid_t, signal) }, 0);
+}
+
+#[test]
+fn the_library_is_in_the_program_and_in_its_children() {
+    assert_loaded_from(&stdout(&mut run(&["cat", "/proc/self/maps"])), &preload_library());
+    let nested = stdout(&mut run(&["sh", "-c", "sh -c 'cat /proc/self/maps; true'; true"]));
+    assert_loaded_from(&nested, &preload_library());
+}
+
+#[test]
+fn ends_with_the_status_of_the_program() {
+    for status in [0, 1, 7, 125, 126, 127, 255] {
+        let ended = done(&mut run(&["sh", "-c", &format!("exit {status}")]));
+        assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(status), ""));
+    }
+}
+
+#[test]
+fn ends_by_the_signal_of_the_program() {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGKILL, libc::SIGSEGV, libc::SIGABRT, libc::SIGPIPE] {
+        let ended = done(&mut run(&["sh", "-c", &format!("kill -{signal} $$")]));
+        assert_eq!((ended.status.signal(), ended.stderr.as_str()), (Some(signal), ""));
+        assert!(!ended.status.core_dumped());
+    }
+}
+
+#[test]
+fn programs_that_cannot_be_run_have_the_statuses_and_words_of_env() {
+    let directory = temp_dir();
+    let no_rights = script(directory.path(), "no-rights", "");
+    fs::set_permissions(&no_rights, fs::Permissions::from_mode(0o644)).unwrap();
+    let no_interpreter = script(directory.path(), "no-interpreter", "#!/no/such/interpreter\n");
+    let cases = [
+        ("no-such-program", 127, "No such file or directory".to_owned()),
+        ("/no/such/program", 127, "No such file or directory".to_owned()),
+        ("", 127, "No such file or directory".to_owned()),
+        ("/tmp", 126, "Permission denied".to_owned()),
+        (no_rights.to_str().unwrap(), 126, "Permission denied".to_owned()),
+        (
+            no_interpreter.to_str().unwrap(),
+            127,
+            "No such file or directory (its interpreter /no/such/interpreter is missing)".to_owned(),
+        ),
+    ];
+    for (program, status, words) in cases {
+        for exec in [&[][..], &["--exec"]] {
+            let ended = done(run(exec).arg("--").arg(program));
+            assert_eq!(ended.stderr, format!("cupeer: '{program}': {words}\n"));
+            assert_eq!(ended.status.code(), Some(status), "{program}");
+        }
+        assert_eq!(done(plain("env").arg(program)).status.code(), Some(status), "env {program}");
+    }
+}
+
+#[test]
+fn a_file_without_an_interpreter_line_runs_as_execvp_runs_it() {
+    let directory = temp_dir();
+    let program = script(directory.path(), "program", "echo by the shell: $1\n");
+    assert_eq!(stdout(run(&[]).arg(program).arg("x")), "by the shell: x\n");
+}
+
+#[test]
+fn arguments_after_the_program_are_its_own() {
+    let words = ["--log", "xml", "--", "-v", "--help", "--sim", ""];
+    let expected = words.map(|word| format!("[{word}]\n")).concat();
+    for before in [&[][..], &["--"], &["--exec"], &["--exec", "--"]] {
+        assert_eq!(stdout(run(before).args(["printf", "[%s]\\n"]).args(words)), expected, "{before:?}");
+    }
+}
+
+#[test]
+fn streams_are_the_programs_own() {
+    let bytes: Vec<u8> = (0..=255u8).cycle().take(300_000).collect();
+    let mut child = run(&["cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let sent = bytes.clone();
+    let writer = std::thread::spawn(move || stdin.write_all(&sent));
+    let mut received = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut received).unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(child.wait().unwrap().success() && received == bytes);
+    assert_eq!(done(&mut run(&["sh", "-c", "echo words >&2"])).stderr, "words\n");
+}
+
+/// What a process inherits besides the environment is as `env` passes it on: signal mask, ignored signals,
+/// descriptors.
+#[test]
+fn the_program_inherits_what_it_would_without_us() {
+    const SHOW: &str = "grep -E 'Sig(Blk|Ign)' /proc/self/status; for fd in 0 1 2 3 4 5 6; do \
+                        test -e /proc/$$/fd/$fd && echo $fd open; done >\"$OUT\" 2>/dev/null; exit 0";
+    for before in
+        [":", "trap '' HUP CHLD PIPE USR1", "exec 5</dev/null", "exec 0<&-", "exec 2>&-", "exec 1>&-"]
+    {
+        let shown = |prefix: &str| {
+            let directory = temp_dir();
+            let out = directory.path().join("out");
+            let line = format!("{before}; exec {prefix} \"$@\"");
+            let mut command = plain("sh");
+            command.args(["-c", &line, "sh", "sh", "-c", SHOW]).env("OUT", &out);
+            command.env("CUPEER_BIN", install().join("bin/cupeer"));
+            let ended = done(&mut command);
+            (ended.stdout, fs::read_to_string(out).unwrap())
+        };
+        let expected = shown("env");
+        assert_eq!(shown("\"$CUPEER_BIN\" run"), expected, "{before}");
+        assert_eq!(shown("\"$CUPEER_BIN\" run --exec"), expected, "{before}");
+    }
+}
+
+#[test]
+fn signals_of_processes_are_passed_on() {
+    for signal in ["HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "ALRM", "RTMIN+3"] {
+        let text = format!("trap 'echo got; exit 5' {signal}; echo ready; while :; do sleep 0.05; done");
+        let (mut child, mut rest, line) = start(&mut run(&["bash", "-c", &text]));
+        assert_eq!(line, "ready");
+        let kill = format!("kill -{signal} {}", child.id());
+        assert!(plain("bash").args(["-c", &kill]).status().unwrap().success());
+        let mut more = String::new();
+        rest.read_to_string(&mut more).unwrap();
+        assert_eq!((child.wait().unwrap().code(), more.as_str()), (Some(5), "got\n"), "{signal}");
+    }
+}
+
+#[test]
+fn a_signal_that_kills_the_program_kills_the_launcher() {
+    let (mut child, _rest, _) = start(&mut run(&["sh", "-c", "echo ready; exec sleep 100"]));
+    kill(child.id(), libc::SIGTERM);
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
+}
+
+#[test]
+fn a_program_that_signals_its_group_gets_the_signal_once() {
+    let program = compile_text(
+        "count-usr1",
+        r#"
+        #include <signal.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        static volatile int count;
+        static void on(int s) { (void)s; count++; }
+        int main(void) {
+            signal(SIGUSR1, on);
+            kill(0, SIGUSR1);
+            for (int i = 0; i < 20; i++) usleep(10000);
+            printf("%d\n", count);
+            return 0;
+        }"#,
+        &[],
+    );
+    assert_eq!(stdout(run(&[]).arg(program).process_group(0)), "1\n");
+}
+
+/// The terminal's interrupt reaches the whole foreground group: the program must not get it twice.
+#[test]
+fn a_signal_of_the_terminal_is_not_passed_on() {
+    let program = compile_text(
+        "count-int",
+        r#"
+        #include <signal.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        static volatile int count;
+        static void on(int s) { (void)s; count++; }
+        int main(void) {
+            signal(SIGINT, on);
+            puts("ready");
+            fflush(stdout);
+            while (!count) usleep(1000);
+            for (int i = 0; i < 30; i++) usleep(10000);
+            printf("%d\n", count);
+            return 0;
+        }"#,
+        &[],
+    );
+    let (mut master, mut terminal) = (0, 0);
+    // SAFETY: both descriptors are written; null asks for no name and for default settings.
+    let opened = unsafe {
+        let null = std::ptr::null_mut();
+        libc::openpty(&mut master, &mut terminal, null, std::ptr::null(), std::ptr::null())
+    };
+    assert_eq!(opened, 0);
+    // SAFETY: openpty has just opened both, and nobody else owns them.
+    let (master, terminal) = unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(terminal)) };
+    let mut command = run(&[]);
+    command.arg(program).stdin(Stdio::from(terminal)).stdout(Stdio::piped());
+    // SAFETY: setsid and ioctl may be called between fork and exec; stdin is the terminal there.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            libc::ioctl(0, libc::TIOCSCTTY, 0);
+            Ok(())
+        });
+    }
+    let (mut child, mut rest, line) = start(&mut command);
+    assert_eq!(line, "ready");
+    fs::File::from(master.try_clone().unwrap()).write_all(b"\x03").unwrap();
+    let mut more = String::new();
+    rest.read_to_string(&mut more).unwrap();
+    assert_eq!((child.wait().unwrap().code(), more.as_str()), (Some(0), "1\n"));
+}
+
+#[test]
+fn launcher_and_program_stop_and_continue_together() {
+    let (mut child, mut rest, line) =
+        start(&mut run(&["sh", "-c", "echo $$; kill -STOP $$; echo continued"]));
+    let state = |pid: &str| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
+    };
+    let launcher = child.id().to_string();
+    wait_for("both to stop", || state(&launcher) == 'T' && state(&line) == 'T');
+    kill(child.id(), libc::SIGCONT);
+    let mut more = String::new();
+    rest.read_to_string(&mut more).unwrap();
+    assert_eq!((child.wait().unwrap().code(), more.as_str()), (Some(0), "continued\n"));
+}
+
+#[test]
+fn the_program_does_not_outlive_a_killed_launcher() {
+    let (mut child, _rest, pid) = start(&mut run(&["sh", "-c", "echo $$; exec sleep 100"]));
+    kill(child.id(), libc::SIGKILL);
+    child.wait().unwrap();
+    wait_for("the program's end", || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
+    });
+}
+
+#[test]
+fn exec_becomes_the_program() {
+    let mut command = run(&["--exec", "sh", "-c", "echo $$ ${CUPEER_STATUS-unset}"]);
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{pid} unset\n"));
+}
+
+#[test]
+fn the_page_is_there_while_the_program_runs_and_leaves_nothing() {
+    let text = "od -An -tx4 \"$CUPEER_STATUS\"; echo \"$CUPEER_STATUS\"; ls -l /proc/self/fd | grep -c memfd";
+    let output = stdout(&mut run(&["sh", "-c", &format!("{text}; true")]));
+    let lines: Vec<&str> = output.lines().collect();
+    assert!(lines[0].trim_start().starts_with("63757031 00000000 00000000 00000000"), "{output}");
+    assert!(lines[1].starts_with("/proc/") && !Path::new(lines[1]).exists(), "{output}");
+    assert_eq!(lines[2], "0", "the program holds a descriptor of ours");
+}
+
+#[test]
+fn the_environment_is_what_the_options_say() {
+    let show =
+        "echo \"$CUPEER_LOG|$CUPEER_LOG_FILE|$CUPEER_TRACE|$CUPEER_FAILED|$CUPEER_SIM|$CUPEER_DRIVER\"";
+    let directory = temp_dir();
+    let at = directory.path().canonicalize().unwrap();
+    let all =
+        ["--log", "json", "--log-file", "a b/%p.log", "--trace", "@ipc,^*Get*", "--failed", "--sim=pcie:3"];
+    let shown = stdout(run(&all).args(["sh", "-c", show]).current_dir(&at));
+    assert_eq!(shown, format!("json|{}/a b/%p.log|@ipc,^*Get*|1|pcie:3|\n", at.display()));
+    // What is not given stays as it was; what is given wins.
+    let inherited = [("CUPEER_LOG", "json"), ("CUPEER_TRACE", "@peer"), ("CUPEER_FAILED", "1")];
+    let shown = stdout(run(&["--log", "text", "sh", "-c", show]).envs(inherited));
+    assert_eq!(shown, "text||@peer|1||\n");
+    assert_eq!(stdout(&mut run(&["sh", "-c", show])), "|||||\n");
+}
+
+#[test]
+fn a_job_has_one_key() {
+    let key = |output: String| output.trim_end().to_owned();
+    let first = key(stdout(&mut run(&["sh", "-c", "echo $CUPEER_JOB"])));
+    let second = key(stdout(&mut run(&["sh", "-c", "echo $CUPEER_JOB"])));
+    assert!(first.len() == 32 && first.bytes().all(|byte| byte.is_ascii_hexdigit()) && first != second);
+    let inner = stdout(
+        run(&[])
+            .arg(install().join("bin/cupeer"))
+            .args(["run", "sh", "-c", "echo $CUPEER_JOB"])
+            .env("CUPEER_JOB", &first),
+    );
+    assert_eq!(key(inner), first);
+}
+
+#[test]
+fn the_preload_is_appended_to_what_was_there() {
+    let library = preload_library();
+    let shown = |old: &str| {
+        let mut command = run(&["sh", "-c", "echo \"$LD_PRELOAD\""]);
+        stdout(command.env("LD_PRELOAD", old)).trim_end().to_owned()
+    };
+    let other = compile_text("nothing", "int nothing_at_all;", &["-shared", "-fPIC"]);
+    let (library, other) = (library.to_str().unwrap(), other.to_str().unwrap());
+    assert_eq!(shown(other), format!("{other}:{library}"));
+    assert_eq!(shown(&format!("{other} {library}")), format!("{other} {library}"));
+    assert_eq!(shown(""), library);
+    let nested =
+        stdout(run(&[]).arg(install().join("bin/cupeer")).args(["run", "sh", "-c", "echo $LD_PRELOAD"]));
+    assert_eq!(nested.trim_end(), library);
+}
+
+#[test]
+fn a_second_copy_of_the_library_is_refused() {
+    let ended = done(run(&["true"]).env("LD_PRELOAD", "/elsewhere/libcupeer.so"));
+    assert_eq!(ended.status.code(), Some(125));
+    assert!(
+        ended.stderr.contains("cupeer: LD_PRELOAD already names another libcupeer.so, /elsewhere/"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn a_path_that_the_loader_would_cut_is_refused() {
+    for name in ["with space", "with:colon"] {
+        let directory = temp_dir();
+        let place = directory.path().join(name);
+        fs::create_dir(&place).unwrap();
+        for (from, to) in [(install().join("bin/cupeer"), "cupeer"), (preload_library(), "libcupeer.so")] {
+            fs::copy(from, place.join(to)).unwrap();
+        }
+        let ended = done(plain(place.join("cupeer")).args(["run", "true"]));
+        assert_eq!(ended.status.code(), Some(125));
+        assert!(ended.stderr.starts_with("cupeer: failed to preload '"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("space or colon in LD_PRELOAD"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn missing_libraries_are_told_with_their_places() {
+    let directory = temp_dir();
+    let at = directory.path().canonicalize().unwrap();
+    fs::create_dir(at.join("bin")).unwrap();
+    fs::copy(install().join("bin/cupeer"), at.join("bin/cupeer")).unwrap();
+    let ended = done(plain(at.join("bin/cupeer")).args(["run", "true"]));
+    assert_eq!(ended.status.code(), Some(125));
+    let shown = at.display();
+    assert_eq!(
+        ended.stderr,
+        format!(
+            "cupeer: libcupeer.so is neither in {shown}/bin nor in {shown}/lib; the command and its libraries belong together\n"
+        )
+    );
+    // Beside the command is as good as ../lib, also through a link to the command.
+    fs::copy(preload_library(), at.join("bin/libcupeer.so")).unwrap();
+    let elsewhere = temp_dir();
+    symlink(at.join("bin/cupeer"), elsewhere.path().join("cupeer")).unwrap();
+    let maps = stdout(plain(elsewhere.path().join("cupeer")).args(["run", "cat", "/proc/self/maps"]));
+    assert_loaded_from(&maps, &at.join("bin/libcupeer.so"));
+}
+
+#[test]
+fn the_simulated_driver_is_what_programs_load() {
+    let program = compile_text(
+        "show-driver",
+        r#"
+        #include <dlfcn.h>
+        #include <stdio.h>
+        int main(int argc, char **argv) {
+            (void)argc;
+            if (!dlopen(argv[1], RTLD_NOW)) { puts(dlerror()); return 1; }
+            FILE *maps = fopen("/proc/self/maps", "r");
+            for (int c; (c = getc(maps)) != EOF;) putchar(c);
+            return 0;
+        }"#,
+        &["-ldl"],
+    );
+    for name in ["libcuda.so.1", "libcuda.so"] {
+        for options in [&["--sim"][..], &["--sim=none:1"], &["--driver", sim_library().to_str().unwrap()]] {
+            let maps = stdout(run(options).arg(&program).arg(name).env("LD_LIBRARY_PATH", "/nowhere"));
+            assert_loaded_from(&maps, &sim_library());
+            assert_loaded_from(&maps, &preload_library());
+        }
+    }
+    let search = stdout(run(&["--sim", "sh", "-c", "echo $LD_LIBRARY_PATH"]).env("LD_LIBRARY_PATH", "/a:/b"));
+    assert_eq!(search, format!("{}:/a:/b\n", sim_dir().display()));
+}
+
+/// Whoever may write the directory that leads to the driver chooses what programs load.
+#[test]
+fn directories_that_others_can_write_are_not_used() {
+    let driver = sim_library();
+    let mut show = run(&["--driver", driver.to_str().unwrap(), "sh", "-c", "echo $LD_LIBRARY_PATH"]);
+    let runtime = temp_dir();
+    let ours = runtime.path().join("cupeer");
+    let search = stdout(show.env("XDG_RUNTIME_DIR", runtime.path()));
+    assert!(search.starts_with(ours.to_str().unwrap()), "{search}");
+    assert_eq!(fs::metadata(&ours).unwrap().permissions().mode() & 0o777, 0o700);
+    fs::set_permissions(&ours, fs::Permissions::from_mode(0o777)).unwrap();
+    let search = stdout(&mut show);
+    assert!(search.starts_with("/tmp/cupeer-"), "{search}");
+    fs::remove_dir_all(&ours).unwrap();
+    symlink("/tmp", &ours).unwrap();
+    let search = stdout(&mut show);
+    assert!(search.starts_with("/tmp/cupeer-"), "{search}");
+}
+
+#[test]
+fn a_static_program_is_named() {
+    let program = compile_text("static", "int main(void) { return 4; }", &["-static"]);
+    let ended = done(run(&[]).arg(&program));
+    let said = format!("cupeer: {} is statically linked, so libcupeer.so is not loaded\n", program.display());
+    assert_eq!((ended.stderr, ended.status.code()), (said.clone(), Some(4)));
+    let ended = done(run(&["--exec"]).arg(&program));
+    assert_eq!((ended.stderr, ended.status.code()), (said, Some(4)));
+
+    let directory = temp_dir();
+    let of_it = script(directory.path(), "script", &format!("#!{} -x\n", program.display()));
+    let ended = done(run(&[]).arg(&of_it));
+    let said = format!(
+        "cupeer: {}, the interpreter of {}, is statically linked,",
+        program.display(),
+        of_it.display()
+    );
+    assert!(ended.stderr.starts_with(&said), "{}", ended.stderr);
+    assert_eq!(ended.status.code(), Some(4));
+}
+
+#[test]
+fn the_loader_as_a_program_is_no_static_program() {
+    for loader in ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"] {
+        if Path::new(loader).exists() {
+            let maps = stdout(run(&[loader]).args(["/bin/cat", "/proc/self/maps"]));
+            assert_loaded_from(&maps, &preload_library());
+        }
+    }
+}
+
+#[test]
+fn a_program_for_another_machine_is_named() {
+    let directory = temp_dir();
+    let mut elf = fs::read("/bin/true").unwrap();
+    for (at, value, words) in [(18, 0xf3, "is a program for machine 243"), (4, 1, "is no 64-bit program")] {
+        let old = std::mem::replace(&mut elf[at], value);
+        let program = directory.path().join("foreign");
+        fs::write(&program, &elf).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let ended = done(run(&["-v"]).arg(&program));
+        // Where the kernel has an emulator, it may even run.
+        assert!(ended.stderr.contains(words) || ended.status.code() == Some(126), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+        elf[at] = old;
+    }
+}
+
+#[test]
+fn a_set_uid_program_is_named() {
+    let directory = temp_dir();
+    let program = directory.path().join("true");
+    fs::copy("/bin/true", &program).unwrap();
+    if chown(&program, Some(1), None).is_err() {
+        eprintln!("left out: only root can make a set-uid program of another user");
+        return;
+    }
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+    let ended = done(run(&[]).arg(&program));
+    let said = format!(
+        "cupeer: {} is a set-uid program, so the dynamic loader ignores LD_PRELOAD",
+        program.display()
+    );
+    assert!(ended.stderr.starts_with(&said), "{}", ended.stderr);
+    assert!(ended.status.success());
+    // One's own set-uid program runs with the rights that one has.
+    chown(&program, Some(0), None).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+    stdout(run(&[]).arg(&program));
+}
+
+#[test]
+fn a_program_that_reaches_the_driver_is_left_alone() {
+    assert_eq!(stdout(run(&["--sim"]).arg(driver_user()).arg("100")), "");
+    let shown = done(run(&["-v", "--sim"]).arg(driver_user()));
+    assert!(shown.stderr.contains("processes that reached the driver: Some(1)"), "{}", shown.stderr);
+}
+
+#[test]
+fn a_wrapper_that_clears_the_preload_is_noticed() {
+    let user = driver_user();
+    let comm = &user.file_name().unwrap().to_str().unwrap()[..15];
+    for wrapper in [&["env", "-u", "LD_PRELOAD"][..], &["sh", "-c", "unset LD_PRELOAD; \"$@\"; true", "sh"]] {
+        let ended = done(run(&["--sim"]).args(wrapper).arg(&user).arg("400"));
+        let line =
+            ended.stderr.strip_prefix("cupeer: process ").unwrap_or_else(|| panic!("{}", ended.stderr));
+        let (pid, rest) = line.split_once(' ').unwrap();
+        assert!(pid.parse::<u32>().is_ok(), "{line}");
+        let said = format!(
+            "({comm}) loaded {} without libcupeer.so, because its environment has lost the LD_PRELOAD of cupeer\n",
+            sim_library().canonicalize().unwrap().display()
+        );
+        assert_eq!(rest, said);
+        assert!(ended.status.success());
+    }
+}
+
+#[test]
+fn programs_that_the_environment_does_not_cross_are_named() {
+    let directory = temp_dir();
+    for (name, format) in
+        [("docker", "docker"), ("kubectl", "k8s"), ("ssh", "sh"), ("srun", "srun"), ("ray", "ray")]
+    {
+        let program = script(directory.path(), name, "#!/bin/sh\nsleep 0.3\n");
+        let said = format!(
+            "cupeer: no process reached the driver under cupeer, and the environment may not cross {name}; for what \
+             {name} starts, 'cupeer env --format {format}' prints the settings\n"
+        );
+        assert_eq!(done(run(&[]).arg(&program)).stderr, said);
+        let below = format!("'{}'; true", program.display());
+        assert_eq!(done(run(&["sh", "-c"]).arg(below)).stderr, said);
+    }
+    // One line where there are two reasons.
+    let program = compile_text("static", "int main(void) { return 4; }", &["-static"]);
+    fs::copy(program, directory.path().join("docker")).unwrap();
+    let ended = done(run(&[]).arg(directory.path().join("docker")));
+    assert!(
+        ended.stderr.contains("docker is statically linked")
+            && ended.stderr.contains("'cupeer env --format docker'")
+    );
+    assert_eq!(ended.stderr.lines().count(), 1);
+}
+
+#[test]
+fn a_program_without_a_driver_is_left_alone() {
+    let ended = done(&mut run(&["sleep", "0.1"]));
+    assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("", ""));
+}
+
+#[test]
+fn the_log_file_is_made_for_the_user_alone_and_appended_to() {
+    let directory = temp_dir();
+    let file = directory.path().join("log");
+    let log = |program: &str| stdout(run(&["--log", "text", "--log-file"]).arg(&file).arg(program));
+    log("true");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    fs::write(&file, "kept\n").unwrap();
+    log("true");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "kept\n");
+}
+
+#[test]
+fn closed_streams_of_ours_stop_nothing() {
+    let command = install().join("bin/cupeer");
+    for closing in ["2>&-", ">&-", "0<&- >&- 2>&-", "2</dev/null", "2>/dev/full"] {
+        let line = format!("\"$0\" run -v --sim -- sh -c 'exit 6' {closing}");
+        let ended = plain("sh").arg("-c").arg(&line).arg(&command).output().unwrap();
+        assert_eq!(ended.status.code(), Some(6), "{closing}");
+        let line = format!("\"$0\" run --bogus {closing}");
+        let ended = plain("sh").arg("-c").arg(&line).arg(&command).output().unwrap();
+        assert_eq!(ended.status.code(), Some(125), "{closing}");
+    }
+}
