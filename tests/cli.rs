@@ -585,6 +585,31 @@ fn the_doctor_says_what_is_wrong_with_a_driver() {
 }
 
 #[test]
+fn the_doctor_runs_a_program_and_finds_what_really_escaped() {
+    let linked = [&format!("-L{}", sim_dir().display()), "-lcuda", "-shared", "-fPIC"];
+    let library = compile_text(
+        "asks",
+        "int cuDeviceCanAccessPeer(int *, int, int);\nint ask(void) { int yes; return cuDeviceCanAccessPeer(&yes, 0, 1); }",
+        &linked,
+    );
+    let program = compile_text(
+        "opens",
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\nint main(int argc, char **argv) {\n\
+         void *library = dlopen(argv[1], RTLD_NOW | (argc > 2 ? RTLD_DEEPBIND : 0));\n\
+         int (*ask)(void) = (int (*)(void))dlsym(library, \"ask\");\nask();\nreturn 0; }",
+        &["-ldl"],
+    );
+    let doctor = |deep: &[&str]| done(with(&["doctor", "--sim"]).arg(&program).arg(&library).args(deep));
+    let fine = doctor(&[]);
+    assert!(fine.stdout.contains("reached the driver  1 process\n"), "{}", fine.stdout);
+    assert!(fine.status.success() && fine.stdout.ends_with("Nothing is wrong.\n"), "{}", fine.stdout);
+    let escaped = doctor(&["deep"]);
+    let sentence = format!("\nWrong:\n- the calls of {} go past cupeer: RTLD_DEEPBIND\n", library.display());
+    assert!(escaped.stdout.contains(&sentence), "{}", escaped.stdout);
+    assert_eq!(escaped.status.code(), Some(1));
+}
+
+#[test]
 fn the_doctor_names_what_escaped_from_a_program() {
     let line = r#"{"ts_ns":1,"pid":2,"tid":2,"escaped":{"library":"/x/liba.so","way":"RTLD_DEEPBIND"}}"#;
     let program =

@@ -333,6 +333,20 @@ fn the_environment_is_what_the_options_say() {
     assert_eq!(stdout(&mut run(&["sh", "-c", show])), "|||||\n");
 }
 
+/// Some programs show their environment; bash exports functions in it.
+#[test]
+fn the_rest_of_the_environment_stays_as_it_was_and_in_its_order() {
+    let shown = |prefix: &[&str]| {
+        let mut command = plain("env");
+        command.args(["-i", "Z=1", "BASH_FUNC_f%%=() { :\n}", "A=2", "EMPTY=", "M==x="]).args(prefix);
+        let shown = stdout(command.args(["/usr/bin/env", "-0"]));
+        let ours = |line: &&str| !line.starts_with("CUPEER_") && !line.starts_with("LD_PRELOAD=");
+        shown.split('\0').filter(ours).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let command = install().join("bin/cupeer");
+    assert_eq!(shown(&[command.to_str().unwrap(), "run"]), shown(&[]));
+}
+
 #[test]
 fn a_job_has_one_key() {
     let key = |output: String| output.trim_end().to_owned();
@@ -440,6 +454,16 @@ fn the_simulated_driver_is_what_programs_load() {
     }
     let search = stdout(run(&["--sim", "sh", "-c", "echo $LD_LIBRARY_PATH"]).env("LD_LIBRARY_PATH", "/a:/b"));
     assert_eq!(search, format!("{}:/a:/b\n", sim_dir().display()));
+    let nested = run(&["--sim"])
+        .arg(install().join("bin/cupeer"))
+        .args(["run", "--sim", "sh", "-c", "echo $LD_LIBRARY_PATH"])
+        .output();
+    assert_eq!(String::from_utf8(nested.unwrap().stdout).unwrap(), format!("{}\n", sim_dir().display()));
+    // Another driver, inherited, would stand behind calls that have none.
+    assert_eq!(
+        stdout(run(&["--sim", "sh", "-c", "echo $CUPEER_DRIVER"]).env("CUPEER_DRIVER", "/other")),
+        "\n"
+    );
 }
 
 /// Whoever may write the directory that leads to the driver chooses what programs load.

@@ -8,8 +8,7 @@ use crate::libraries;
 use anyhow::{Context, Result, bail};
 use cupeer_spec::env;
 use cupeer_spec::selector::FunctionSet;
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,8 +19,38 @@ pub const LD_PRELOAD: &str = "LD_PRELOAD";
 /// The variable of the dynamic loader that names directories to search first.
 pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
-/// An environment.
-pub type Environment = BTreeMap<OsString, OsString>;
+/// An environment, in the order in which it came: some programs show it.
+pub struct Environment(Vec<(OsString, OsString)>);
+
+impl Environment {
+    /// Our own.
+    pub fn inherited() -> Self {
+        Environment(std::env::vars_os().collect())
+    }
+
+    /// The variables with their values.
+    pub fn iter(&self) -> impl Iterator<Item = &(OsString, OsString)> {
+        self.0.iter()
+    }
+
+    /// The value of a variable.
+    pub fn get(&self, name: &str) -> Option<&OsString> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    /// Sets a variable.
+    pub fn set(&mut self, name: &str, value: impl Into<OsString>) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some(variable) => variable.1 = value.into(),
+            None => self.0.push((name.into(), value.into())),
+        }
+    }
+
+    /// Takes a variable out.
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|(known, _)| known != name);
+    }
+}
 
 /// What to set.
 pub struct Settings {
@@ -79,20 +108,20 @@ impl Settings {
     /// The environment of the program.
     pub fn apply(&self, mut environment: Environment) -> Result<Environment> {
         for (name, value) in &self.variables {
-            environment.insert(name.into(), value.clone());
+            environment.set(name, value.clone());
         }
-        let preload = with_preload(environment.get(OsStr::new(LD_PRELOAD)), &self.preload)?;
-        environment.insert(LD_PRELOAD.into(), preload);
+        let preload = with_preload(environment.get(LD_PRELOAD), &self.preload)?;
+        environment.set(LD_PRELOAD, preload);
         if let Some(chosen) = &self.driver {
-            let old = environment.get(OsStr::new(LD_LIBRARY_PATH)).filter(|old| !old.is_empty());
-            let mut path = chosen.directory.clone().into_os_string();
-            if let Some(old) = old {
-                path.push(":");
-                path.push(old);
+            let old = environment.get(LD_LIBRARY_PATH).filter(|old| !old.is_empty());
+            let path = with_directory(old, &chosen.directory);
+            environment.set(LD_LIBRARY_PATH, path);
+            if self.variables.iter().all(|(name, _)| *name != env::DRIVER) {
+                // An inherited one is another than the simulated driver.
+                environment.remove(env::DRIVER);
             }
-            environment.insert(LD_LIBRARY_PATH.into(), path);
         }
-        for (name, value) in &environment {
+        for (name, value) in environment.iter() {
             let ours = self.variables.iter().any(|(known, _)| name == known);
             if ours || name == LD_PRELOAD || name == LD_LIBRARY_PATH {
                 tracing::debug!("{}={}", name.display(), value.display());
@@ -126,6 +155,22 @@ fn with_preload(old: Option<&OsString>, library: &Path) -> Result<OsString> {
     }
     new.extend(library.as_os_str().as_bytes());
     Ok(OsString::from_vec(new))
+}
+
+/// LD_LIBRARY_PATH with a directory at its start.
+fn with_directory(old: Option<&OsString>, directory: &Path) -> OsString {
+    let mut path = directory.as_os_str().to_owned();
+    match old {
+        Some(old) if old.as_bytes().split(|byte| *byte == b':').next() == Some(path.as_bytes()) => {
+            old.clone()
+        }
+        Some(old) => {
+            path.push(":");
+            path.push(old);
+            path
+        }
+        None => path,
+    }
 }
 
 /// Makes the path of the log absolute, and finds out whether it can be written. What stands for a

@@ -51,7 +51,7 @@ impl Strings {
 impl Image {
     fn new(program: &[OsString], environment: &Environment) -> Result<Self> {
         let variable =
-            |(name, value): (&OsString, &OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
+            |(name, value): &(OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
         Ok(Image {
             arguments: Strings::new(program.iter().map(|argument| argument.as_bytes().to_vec()))?,
             environment: Strings::new(environment.iter().map(variable))?,

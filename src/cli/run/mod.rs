@@ -80,7 +80,7 @@ pub struct Run {
 pub fn command(args: &RunArgs) -> Result<ExitCode> {
     output::be_verbose(args.options.verbose);
     let settings = Settings::new(&args.options)?;
-    let environment = settings.apply(std::env::vars_os().collect())?;
+    let environment = settings.apply(Environment::inherited())?;
     if args.exec {
         if let Some(note) = program::obstacle(&args.program[0]) {
             output::complain(&note);
@@ -99,9 +99,9 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
 /// Starts a program with the options of `run`, for others than `run`.
 pub fn with_options(options: &Options, extra: &[(&str, &OsStr)], program: &[OsString]) -> Result<Run> {
     let settings = Settings::new(options)?;
-    let mut environment = settings.apply(std::env::vars_os().collect())?;
+    let mut environment = settings.apply(Environment::inherited())?;
     for (name, value) in extra {
-        environment.insert(name.into(), value.into());
+        environment.set(name, value);
     }
     watched(program, environment, settings.driver.as_ref().map(|chosen| chosen.library.as_path()))
 }
@@ -111,12 +111,12 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&P
     let obstacle = program::obstacle(&program[0]);
     let page = match Page::new() {
         Ok(page) => {
-            environment.insert(env::STATUS.into(), page.path().into());
+            environment.set(env::STATUS, page.path());
             Some(page)
         }
         Err(error) => {
             tracing::debug!("no page to share with the program: {error}");
-            environment.remove(OsStr::new(env::STATUS));
+            environment.remove(env::STATUS);
             None
         }
     };
