@@ -10,7 +10,7 @@ use cupeer_spec::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Where a program is.
 fn installed(name: &str) -> Option<PathBuf> {
@@ -29,15 +29,14 @@ fn compare(name: &str, args: &[&str]) {
 fn compare_in(name: &str, args: &[&str], prepare: impl Fn(&Path)) {
     let Some(path) = installed(name) else { return };
     let run = |preloaded: bool, log: bool| {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = support::temp_dir();
         prepare(folder.path());
-        let mut command = Command::new(&path);
-        command.args(args).current_dir(folder.path()).stdin(Stdio::null());
-        command.env_remove("LD_LIBRARY_PATH").env("LC_ALL", "C");
+        let mut command = support::plain(&path);
+        command.args(args).current_dir(folder.path()).env("LC_ALL", "C");
         if preloaded {
             command.env("LD_PRELOAD", support::preload_library());
         }
-        let file = tempfile::tempdir().unwrap();
+        let file = support::temp_dir();
         if log {
             command.env(env::LOG, "json").env(env::LOG_FILE, file.path().join("log"));
         }
@@ -55,8 +54,17 @@ fn compare_in(name: &str, args: &[&str], prepare: impl Fn(&Path)) {
 
 #[test]
 fn bash() {
-    compare("bash", &["-c", "x=$(echo a | tr a b); (exit 3); echo $? $x; for i in 1 2 3; do (echo $i) & wait; done; ulimit -n >/dev/null; exec true"]);
-    compare("bash", &["-c", "kill -TERM $BASHPID & wait $!; echo $?; trap 'echo bye' EXIT; ls / | head -1 >/dev/null"]);
+    compare(
+        "bash",
+        &[
+            "-c",
+            "x=$(echo a | tr a b); (exit 3); echo $? $x; for i in 1 2 3; do (echo $i) & wait; done; ulimit -n >/dev/null; exec true",
+        ],
+    );
+    compare(
+        "bash",
+        &["-c", "kill -TERM $BASHPID & wait $!; echo $?; trap 'echo bye' EXIT; ls / | head -1 >/dev/null"],
+    );
 }
 
 #[test]
@@ -73,7 +81,11 @@ fn git() {
 fn cargo() {
     compare("cargo", &["--version"]);
     compare_in("cargo", &["check", "--offline", "--quiet"], |folder| {
-        fs::write(folder.join("Cargo.toml"), "[package]\nname = \"guest\"\nedition = \"2024\"\n[workspace]\n").unwrap();
+        fs::write(
+            folder.join("Cargo.toml"),
+            "[package]\nname = \"guest\"\nedition = \"2024\"\n[workspace]\n",
+        )
+        .unwrap();
         fs::create_dir(folder.join("src")).unwrap();
         fs::write(folder.join("src/main.rs"), "fn main() { let unused = 1; }\n").unwrap();
     });
@@ -81,18 +93,54 @@ fn cargo() {
 
 #[test]
 fn python() {
-    compare("python3", &["-c", "import ssl, ctypes, sqlite3, decimal; print(ssl.OPENSSL_VERSION, ctypes.CDLL(None).abs(-3))"]);
-    compare("python3", &["-c", "import multiprocessing as m\nwith m.get_context('fork').Pool(4) as p: print(sum(p.map(abs, range(1000))))"]);
-    compare("python3", &["-c", "import subprocess, threading\nt=[threading.Thread(target=subprocess.run, args=(['true'],)) for _ in range(8)]\n[x.start() for x in t]; [x.join() for x in t]; print('done')"]);
+    compare(
+        "python3",
+        &[
+            "-c",
+            "import ssl, ctypes, sqlite3, decimal; print(ssl.OPENSSL_VERSION, ctypes.CDLL(None).abs(-3))",
+        ],
+    );
+    compare(
+        "python3",
+        &[
+            "-c",
+            "import multiprocessing as m\nwith m.get_context('fork').Pool(4) as p: print(sum(p.map(abs, range(1000))))",
+        ],
+    );
+    compare(
+        "python3",
+        &[
+            "-c",
+            "import subprocess, threading\nt=[threading.Thread(target=subprocess.run, args=(['true'],)) for _ in range(8)]\n[x.start() for x in t]; [x.join() for x in t]; print('done')",
+        ],
+    );
     // A name of ours where there is no driver is missing, and says so as it would without us.
-    compare("python3", &["-c", "import ctypes\ntry: ctypes.CDLL(None).cuIpcGetMemHandle\nexcept AttributeError as e: print(e)"]);
-    compare("python3", &["-c", "import ctypes\ntry: ctypes.CDLL('libcuda.so.1')\nexcept OSError as e: print(e)"]);
+    compare(
+        "python3",
+        &[
+            "-c",
+            "import ctypes\ntry: ctypes.CDLL(None).cuIpcGetMemHandle\nexcept AttributeError as e: print(e)",
+        ],
+    );
+    compare(
+        "python3",
+        &["-c", "import ctypes\ntry: ctypes.CDLL('libcuda.so.1')\nexcept OSError as e: print(e)"],
+    );
 }
 
 #[test]
 fn node() {
-    compare("node", &["-e", "const c=require('child_process'); console.log(c.execSync('echo hi').toString(), require('crypto').createHash('sha1').update('a').digest('hex'));"]);
-    compare("node", &["-e", "const {Worker}=require('worker_threads'); new Worker('console.log(40+2)',{eval:true})"]);
+    compare(
+        "node",
+        &[
+            "-e",
+            "const c=require('child_process'); console.log(c.execSync('echo hi').toString(), require('crypto').createHash('sha1').update('a').digest('hex'));",
+        ],
+    );
+    compare(
+        "node",
+        &["-e", "const {Worker}=require('worker_threads'); new Worker('console.log(40+2)',{eval:true})"],
+    );
 }
 
 #[test]
@@ -108,7 +156,15 @@ fn java() {
 
 #[test]
 fn perl() {
-    compare("perl", &["-MPOSIX", "-MSocket", "-e", "print POSIX::floor(2.5), `echo hi`; if (!fork) { exit 3 } wait; print $? >> 8, \"\\n\""]);
+    compare(
+        "perl",
+        &[
+            "-MPOSIX",
+            "-MSocket",
+            "-e",
+            "print POSIX::floor(2.5), `echo hi`; if (!fork) { exit 3 } wait; print $? >> 8, \"\\n\"",
+        ],
+    );
 }
 
 #[test]
@@ -119,7 +175,18 @@ fn gdb() {
         return;
     }
     let debugged = linked("threads.c", &[]);
-    let commands = ["-batch", "-nx", "-ex", "set startup-with-shell off", "-ex", "break main", "-ex", "run", "-ex", "continue"];
+    let commands = [
+        "-batch",
+        "-nx",
+        "-ex",
+        "set startup-with-shell off",
+        "-ex",
+        "break main",
+        "-ex",
+        "run",
+        "-ex",
+        "continue",
+    ];
     let scene = Scene::new("/usr/bin/gdb".into()).args(&commands).arg(debugged);
     let (without, with) = (scene.run(Cupeer::Absent), scene.run(Cupeer::Logging));
     assert!(without.status.success() && with.status.success());
@@ -149,7 +216,8 @@ fn runtime(name: &str) -> Option<PathBuf> {
 fn sanitized(flag: &str, name: &str, first: bool) {
     let Some(runtime) = runtime(name) else { return };
     for program in [linked("sanitized.c", &[flag]), program("sanitized.c", &[flag])] {
-        let scene = Scene::new(program).env("TSAN_OPTIONS", "halt_on_error=1").env("ASAN_OPTIONS", "detect_leaks=1");
+        let scene =
+            Scene::new(program).env("TSAN_OPTIONS", "halt_on_error=1").env("ASAN_OPTIONS", "detect_leaks=1");
         let scene = if first { scene.preload_before(runtime.clone()) } else { scene };
         let without = scene.run(Cupeer::Absent);
         if !without.status.success() {
@@ -183,8 +251,11 @@ fn undefined_behaviour_sanitizer() {
 fn beside_another_preloaded_library() {
     let wrapper = library("wrapper.c", &[]);
     let Some(path) = installed("bash") else { return };
-    for order in [[wrapper.as_os_str(), support::preload_library().as_os_str()], [support::preload_library().as_os_str(), wrapper.as_os_str()]] {
-        let mut command = Command::new(&path);
+    for order in [
+        [wrapper.as_os_str(), support::preload_library().as_os_str()],
+        [support::preload_library().as_os_str(), wrapper.as_os_str()],
+    ] {
+        let mut command = support::plain(&path);
         command.args(["-c", "echo hi; (echo there)"]).env("LD_PRELOAD", order.join(OsStr::new(":")));
         let (status, stdout, stderr) = finish(command);
         assert!(status.success() && stdout == "hi\nthere\n" && stderr.is_empty(), "{stdout}{stderr}");

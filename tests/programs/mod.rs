@@ -5,15 +5,18 @@
 //! program does stands at its own head.
 
 use crate::support;
-use cupeer_spec::{abi::{IpcMemFlags, ProcAddressFlags}, env, results};
+use cupeer_spec::{
+    abi::{IpcMemFlags, ProcAddressFlags},
+    env, results,
+};
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// Marks from here to [`EITHER`] take a way that cannot be caught. The same as in table.h.
@@ -23,95 +26,62 @@ pub const EITHER: u64 = 60_000;
 /// How long a program may run; one that hangs fails its test.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The folder with these sources.
-fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
-}
-
-/// Compiles a source of this folder once in this process, to `output` below a folder of its own.
-/// `flags` must be the same wherever `output` is.
-pub fn build(source: &str, output: &str, flags: &[&str]) -> PathBuf {
-    static BUILT: LazyLock<Mutex<HashMap<PathBuf, Arc<OnceLock<()>>>>> = LazyLock::new(Mutex::default);
-    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs").join(output);
-    let once = BUILT.lock().unwrap().entry(to.clone()).or_default().clone();
-    once.get_or_init(|| {
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        // Another process of the same tests may be running what stands there.
-        let fresh = to.with_extension(format!("{}", std::process::id()));
-        let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
-        let done = Command::new(compiler)
-            .current_dir(sources())
-            .args(["-g", "-O1", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", source, "-o"])
-            .arg(&fresh)
-            .args(flags)
-            .arg("-pthread")
-            .output()
-            .unwrap_or_else(|e| panic!("the tests need a C compiler: {compiler}: {e}"));
-        assert!(done.status.success(), "{source} {flags:?}: {}", String::from_utf8_lossy(&done.stderr));
-        fs::rename(&fresh, &to).unwrap();
-    });
-    to
-}
-
 /// A program that links no driver.
+#[track_caller]
 pub fn program(source: &str, flags: &[&str]) -> PathBuf {
-    build(source, &named(source, flags), flags)
+    support::compile_c(&format!("programs/{source}"), flags)
 }
 
 /// A program that links the fake driver.
+#[track_caller]
 pub fn linked(source: &str, flags: &[&str]) -> PathBuf {
-    let directory = format!("-L{}", driver().display());
-    let flags = [&["-DLINKED", "-Wl,--no-as-needed"], flags, &[&directory, "-lcuda"]].concat();
-    build(source, &format!("linked-{}", named(source, &flags[2..flags.len() - 2])), &flags)
+    program(source, &with_driver(flags, &driver().join("libcuda.so")))
 }
 
 /// A shared library that links no driver.
+#[track_caller]
 pub fn library(source: &str, flags: &[&str]) -> PathBuf {
-    let flags = [&["-shared", "-fPIC"], flags].concat();
-    build(source, &format!("lib{}.so", named(source, &flags[2..])), &flags)
+    support::compile_shared(&format!("programs/{source}"), flags)
 }
 
 /// A shared library that links the fake driver.
+#[track_caller]
 pub fn linked_library(source: &str, flags: &[&str]) -> PathBuf {
-    let directory = format!("-L{}", driver().display());
-    let own = named(source, flags);
-    let flags = [&["-shared", "-fPIC", "-Wl,--no-as-needed"], flags, &[&directory, "-lcuda"]].concat();
-    build(source, &format!("liblinked-{own}.so"), &flags)
+    library(source, &with_driver(flags, &driver().join("libcuda.so")))
 }
 
-/// A file name for a source and its flags.
-fn named(source: &str, flags: &[&str]) -> String {
-    let mut name = source.split('.').next().unwrap().to_owned();
-    for flag in flags {
-        name.extend(flag.chars().filter(|c| c.is_ascii_alphanumeric() || "-=".contains(*c)));
-    }
-    name.replace('=', "-")
+fn with_driver<'a>(flags: &[&'a str], driver: &'a Path) -> Vec<&'a str> {
+    [flags, &["-DLINKED", "-Wl,--no-as-needed", driver.to_str().unwrap()]].concat()
 }
 
 /// A folder with the fake driver as `libcuda.so.1` and `libcuda.so`.
 pub fn driver() -> PathBuf {
-    driver_of("driver", &[])
+    driver_of(&[])
 }
 
 /// The fake driver of an older CUDA, which lacks some names.
 pub fn old_driver() -> PathBuf {
-    driver_of("old-driver", &["-DOLD", "-DTAG=old"])
+    driver_of(&["-DOLD", "-DTAG=old"])
 }
 
 /// A second driver, which calls itself so in the oracle.
 pub fn second_driver() -> PathBuf {
-    driver_of("second-driver", &["-DTAG=second"])
+    driver_of(&["-DTAG=second"])
 }
 
-fn driver_of(folder: &str, flags: &[&str]) -> PathBuf {
+fn driver_of(flags: &[&str]) -> PathBuf {
     // Like the real one, whose references to itself nobody comes between.
-    let base = ["-shared", "-fPIC", "-fexceptions", "-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1"];
-    let built = build("fake_driver.c", &format!("{folder}/libcuda.so.1"), &[&base, flags].concat());
-    let folder = built.parent().unwrap().to_owned();
-    let link = folder.join("libcuda.so");
-    if !link.exists() {
-        // Two tests may be here at once.
-        let _ = std::os::unix::fs::symlink("libcuda.so.1", &link);
+    let base = ["-fexceptions", "-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1"];
+    let built = library("fake_driver.c", &[&base, flags].concat());
+    let folder = built.with_extension("d");
+    if !folder.exists() {
+        let fresh = support::temp_dir().keep();
+        fs::copy(built, fresh.join("libcuda.so.1")).unwrap();
+        symlink("libcuda.so.1", fresh.join("libcuda.so")).unwrap();
+        if fs::rename(&fresh, &folder).is_err() {
+            // Another test was faster.
+            fs::remove_dir_all(&fresh).unwrap();
+        }
     }
     folder
 }
@@ -191,7 +161,7 @@ impl Scene {
         self
     }
 
-    /// The command, for tests that run it themselves. Ours to delete is the folder of its files.
+    /// The command, for tests that run it themselves; its files go to `folder`.
     pub fn command(&self, cupeer: Cupeer, folder: &Path) -> Command {
         let mut preload = self.before.clone();
         if cupeer != Cupeer::Absent {
@@ -199,12 +169,8 @@ impl Scene {
         }
         preload.extend(self.after.iter().cloned());
         let preload: Vec<_> = preload.iter().map(|p| p.to_str().unwrap()).collect();
-        let mut command = Command::new(&self.program);
-        command.args(&self.args).stdin(Stdio::null());
-        for variable in env::VARIABLES {
-            command.env_remove(variable.name);
-        }
-        command.env_remove("LD_PRELOAD").env_remove("LD_LIBRARY_PATH");
+        let mut command = support::plain(&self.program);
+        command.args(&self.args);
         if !preload.is_empty() {
             command.env("LD_PRELOAD", preload.join(":"));
         }
@@ -221,7 +187,7 @@ impl Scene {
 
     /// Runs the program.
     pub fn run(&self, cupeer: Cupeer) -> Outcome {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = support::temp_dir();
         let (status, stdout, stderr) = finish(self.command(cupeer, folder.path()));
         let read = |name| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
         Outcome {
@@ -412,7 +378,10 @@ impl Log {
             let thread = (line["pid"].as_u64().unwrap(), line["tid"].as_u64().unwrap());
             let before = last.insert(thread, seq);
             // A program that becomes another one keeps its numbers and begins again.
-            assert!(before.is_none_or(|before| before < seq || seq <= 1), "seq of {thread:?}: {before:?}, then {seq}");
+            assert!(
+                before.is_none_or(|before| before < seq || seq <= 1),
+                "seq of {thread:?}: {before:?}, then {seq}"
+            );
         }
     }
 
@@ -422,30 +391,24 @@ impl Log {
     }
 }
 
-/// Two texts are equal; says where they first differ.
-fn assert_lines(with: &str, without: &str, what: &str) {
-    let (with, without): (Vec<_>, Vec<_>) = (with.lines().collect(), without.lines().collect());
-    let line = (0..with.len().max(without.len())).find(|i| with.get(*i) != without.get(*i));
-    if let Some(line) = line {
-        let [with, without] = [with, without].map(|l| l.get(line).copied().unwrap_or("(its end)").to_owned());
-        panic!("{what} differs in line {}\n   with cupeer: {with}\nwithout cupeer: {without}", line + 1);
-    }
-}
-
 impl Outcome {
     /// The same output, end and calls.
     pub fn assert_same(&self, other: &Outcome, what: &str) {
         let end = |outcome: &Outcome| (outcome.status.code(), outcome.status.signal());
         let printed = format!("it printed:\n{}{}", self.stdout, self.stderr);
         assert_eq!(end(self), end(other), "{what}: it ends otherwise (left: with cupeer); {printed}");
-        assert_lines(&self.stdout, &other.stdout, &format!("{what}: stdout"));
-        assert_lines(&self.stderr, &other.stderr, &format!("{what}: stderr"));
+        println!("{what}: with cupeer (got) and without it (expected), stdout");
+        support::assert_lines(&self.stdout, &other.stdout);
+        println!("the same, stderr");
+        support::assert_lines(&self.stderr, &other.stderr);
         let lasting = |outcome: &Outcome| {
-            let mut calls: Vec<String> = outcome.driver.iter().map(|c| format!("{:?}\n", c.lasting())).collect();
+            let mut calls: Vec<String> =
+                outcome.driver.iter().map(|c| format!("{:?}\n", c.lasting())).collect();
             calls.sort();
             calls.concat()
         };
-        assert_lines(&lasting(self), &lasting(other), &format!("{what}: what the driver saw"));
+        println!("the same, what the driver saw");
+        support::assert_lines(&lasting(self), &lasting(other));
     }
 
     /// The log has what the driver saw, each call once with its result, process and thread: all but what

@@ -2,20 +2,24 @@
  *   -DLINKED            it links libcuda and calls by name,
  *   -DBY_NEXT           it links libcuda and calls what dlsym(RTLD_NEXT) finds,
  *   -DBY_DEFAULT        it links nothing and calls what dlsym(RTLD_DEFAULT) finds,
- *   -DLINKED -DOWN      it links no driver: every function is its own, and it calls by name,
+ *   -DOWN               it links no driver: every function is its own, and it calls by name,
  *   -DWEAK              it has weak references, and calls what is there,
  *   -DPOINTERS          it has a pointer variable of each name, as cuew has, that it fills and calls through.
  * -DMAIN makes it a program. Each must behave as without cupeer. */
+#ifdef OWN
+#define LINKED
+#endif
 #include "common.h"
 
 #ifdef POINTERS
 #define DECLARE(name, parameters, ...) CUresult(*name) parameters;
 PLAIN_TABLE(DECLARE)
 int plugin(unsigned base) {
-    void *driver = must_open("libcuda.so.1", RTLD_NOW);
+    void *driver = must_open("libcuda.so.1", RTLD_NOW), *found;
 #define FILL(name, parameters, ...)                                                                           \
+    found = dlsym(driver, #name);                                                                             \
     CHECK(name == NULL);                                                                                      \
-    name = (CUresult(*) parameters)dlsym(driver, #name);
+    name = (CUresult(*) parameters)found;
     PLAIN_TABLE(FILL)
     struct outputs outputs, *o = &outputs;
     int good = 0;
