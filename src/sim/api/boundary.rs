@@ -1,0 +1,241 @@
+//! The edge to C: what its arguments become, and what becomes of an answer.
+
+use crate::engine::answer::{Answer, Failure};
+use crate::engine::log;
+use core::ffi::{CStr, c_char, c_void};
+use cupeer_spec::abi::*;
+use cupeer_spec::results::Result as Code;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs the body of an entry: a failure goes to the driver's log, and a panic of ours becomes
+/// CUDA_ERROR_UNKNOWN.
+pub(crate) fn answer(function: &str, body: impl FnOnce() -> Answer) -> CUresult {
+    let result = catch_unwind(AssertUnwindSafe(|| match body() {
+        Ok(()) => Code::SUCCESS,
+        Err(Failure { code, messages }) => {
+            log::say(function, &messages);
+            code
+        }
+    }));
+    CUresult(result.unwrap_or(Code::UNKNOWN) as i32)
+}
+
+/// Defines entries: functions in the C calling convention whose bodies get their arguments as
+/// [`Argument::Received`] and answer an [`Answer`].
+macro_rules! entry {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block
+    )*) => {$(
+        $(#[$doc])*
+        pub(crate) unsafe extern "C" fn $name($($arg: $type),*) -> cupeer_spec::abi::CUresult {
+            // SAFETY: the caller of the C function promises what its documentation asks of pointers: null,
+            // or valid for what they are for.
+            $(let $arg = unsafe { $crate::api::boundary::Argument::receive($arg) };)*
+            $crate::api::boundary::answer(stringify!($name), move || $body)
+        }
+    )*};
+}
+
+/// An argument of a C function.
+pub(crate) trait Argument: Sized {
+    /// What the body of the entry gets.
+    type Received;
+    /// Takes it in.
+    ///
+    /// # Safety
+    ///
+    /// A pointer is null, or valid for as long as the call lasts for what the function does with it.
+    unsafe fn receive(self) -> Self::Received;
+}
+
+/// A pointer to something that the function writes. It is only made of an argument.
+pub(crate) struct Out<T>(*mut T);
+
+/// A pointer to something that the function reads. It is only made of an argument.
+pub(crate) struct In<T>(*const T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Out<T> {}
+
+impl<T> Clone for In<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for In<T> {}
+
+impl<T> Argument for *mut T {
+    type Received = Out<T>;
+    unsafe fn receive(self) -> Out<T> {
+        Out(self)
+    }
+}
+
+impl<T> Argument for *const T {
+    type Received = In<T>;
+    unsafe fn receive(self) -> In<T> {
+        In(self)
+    }
+}
+
+impl<T> Out<T> {
+    /// The address, for the engine, which does not follow it without a check.
+    pub(crate) fn address(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// The same pointer, or INVALID_VALUE where it is null.
+    pub(crate) fn required(self) -> Answer<Out<T>> {
+        if self.0.is_null() { Err(Code::INVALID_VALUE.into()) } else { Ok(self) }
+    }
+
+    /// The same pointer, or INVALID_VALUE with a message where it is null.
+    pub(crate) fn or_say(self, message: &'static str) -> Answer<Out<T>> {
+        self.required().map_err(|failure| Failure { messages: vec![message.into()], ..failure })
+    }
+
+    /// Writes what it points to, where it is not null.
+    pub(crate) fn put(self, value: T) {
+        self.put_at(0, value);
+    }
+
+    /// Writes one of the elements to which it points, where it is not null.
+    pub(crate) fn put_at(self, index: usize, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: only `Argument::receive` makes one, whose caller promises that it is null or valid.
+            unsafe { self.0.add(index).write_unaligned(value) };
+        }
+    }
+
+    /// Reads `count` elements; it must not be null.
+    pub(crate) fn list(self, count: usize) -> Vec<T>
+    where
+        T: Copy,
+    {
+        In(self.0.cast_const()).elements(count).unwrap_or_default()
+    }
+
+    /// Reads what it points to: `None` where it is null.
+    pub(crate) fn get(self) -> Option<T>
+    where
+        T: Copy,
+    {
+        // SAFETY: as in `put_at`; such a value is read and written.
+        (!self.0.is_null()).then(|| unsafe { self.0.read_unaligned() })
+    }
+}
+
+impl Out<c_void> {
+    /// Writes a value of whatever type lies behind an untyped pointer.
+    pub(crate) fn put_bytes(self, bytes: &[u8]) {
+        let start = Out(self.0.cast::<u8>());
+        for (i, byte) in bytes.iter().enumerate() {
+            start.put_at(i, *byte);
+        }
+    }
+}
+
+impl Out<c_void> {
+    /// Reads a 32-bit value behind an untyped pointer.
+    pub(crate) fn read_word(self) -> u32 {
+        Out(self.0.cast::<u32>()).get().unwrap_or(0)
+    }
+
+    /// Reads a 64-bit value behind an untyped pointer.
+    pub(crate) fn read_wide(self) -> u64 {
+        Out(self.0.cast::<u64>()).get().unwrap_or(0)
+    }
+}
+
+impl In<c_void> {
+    /// Reads what lies behind an untyped pointer: `None` where it is null.
+    pub(crate) fn read_as<T: Copy>(self) -> Option<T> {
+        In(self.0.cast::<T>()).required().ok()
+    }
+}
+
+impl<T: Copy> In<T> {
+    /// What it points to, or INVALID_VALUE where it is null.
+    pub(crate) fn required(self) -> Answer<T> {
+        self.elements(1).map(|elements| elements[0])
+    }
+
+    /// The elements to which it points, or INVALID_VALUE where it is null.
+    pub(crate) fn elements(self, count: usize) -> Answer<Vec<T>> {
+        if self.0.is_null() {
+            return Err(Code::INVALID_VALUE.into());
+        }
+        // SAFETY: only `Argument::receive` makes one, whose caller promises that it is null or valid.
+        Ok((0..count).map(|i| unsafe { self.0.add(i).read_unaligned() }).collect())
+    }
+}
+
+impl<T> In<T> {
+    /// The address, for the engine, which does not follow it without a check.
+    pub(crate) fn address(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// Whether it is null.
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+}
+
+impl In<c_char> {
+    /// The text to which it points, or INVALID_VALUE where it is null.
+    pub(crate) fn text(self) -> Answer<&'static [u8]> {
+        if self.0.is_null() {
+            return Err(Code::INVALID_VALUE.into());
+        }
+        // SAFETY: not null, and the caller of the C function promises a NUL-terminated text that lives
+        // through the call; no entry keeps it longer.
+        Ok(unsafe { CStr::from_ptr(self.0) }.to_bytes())
+    }
+}
+
+/// Arguments that are taken as they are.
+macro_rules! plain {
+    ($($type:ty)*) => {$(
+        impl Argument for $type {
+            type Received = $type;
+            unsafe fn receive(self) -> $type {
+                self
+            }
+        }
+    )*};
+}
+plain! {
+    u8 u16 i32 u32 u64 usize CUdevice CUdevice_P2PAttribute IpcMemFlags ProcAddressFlags
+    CUipcMemHandle CUipcEventHandle crate::abi::CUmemLocation
+    crate::abi::CUhostFn crate::abi::CUstreamCallback crate::abi::CUlogsCallback
+}
+
+/// Handles and device addresses become numbers.
+macro_rules! numbers {
+    ($($type:ident)*) => {$(
+        impl Argument for $type {
+            type Received = u64;
+            unsafe fn receive(self) -> u64 {
+                self.0 as u64
+            }
+        }
+    )*};
+}
+use crate::abi::CUmemoryPool;
+numbers! { CUcontext CUevent CUstream CUdeviceptr CUmemoryPool }
+
+/// A number as the handle that it is.
+macro_rules! handles {
+    ($($name:ident $type:ident)*) => {$(
+        pub(crate) fn $name(handle: u64) -> $type {
+            $type(handle as *mut c_void)
+        }
+    )*};
+}
+handles! { context_handle CUcontext event_handle CUevent stream_handle CUstream pool_handle CUmemoryPool }

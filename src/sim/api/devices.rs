@@ -1,0 +1,193 @@
+//! Devices and their properties.
+
+use super::boundary::Out;
+use crate::abi::{CUdevprop, CUuuid};
+use crate::engine::answer::{Answer, fail};
+use crate::engine::process::{self, Driver};
+use core::ffi::c_char;
+use cupeer_spec::abi::CUdevice;
+use cupeer_spec::results::Result as Code;
+
+/// Writes a text into a buffer of `length` bytes, cut and always with its NUL.
+fn put_text(out: Out<c_char>, length: i32, text: &str) {
+    let room = usize::try_from(length).unwrap_or(0).saturating_sub(1);
+    let bytes = &text.as_bytes()[..text.len().min(room)];
+    for (i, byte) in bytes.iter().chain(&[0]).enumerate() {
+        out.put_at(i, *byte as c_char);
+    }
+}
+
+fn total_memory(dev: CUdevice) -> Answer<u64> {
+    let driver = process::enter()?;
+    let ordinal = driver.ordinal(dev.0)?;
+    Ok(driver.device(ordinal).memory)
+}
+
+/// Reads a PCI address: with its domain or without, with its function or without.
+fn find_by_pci(driver: &Driver, text: &[u8]) -> Option<usize> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (address, function) = text.split_once('.').unwrap_or((text, "0"));
+    let mut parts = address.rsplit(':').map(|part| u32::from_str_radix(part, 16).ok());
+    let (device, bus) = (parts.next()??, parts.next()??);
+    let domain = parts.next().unwrap_or(Some(0))?;
+    let matches = |ordinal: &usize| {
+        let pci = driver.device(*ordinal).pci;
+        (pci.domain, u32::from(pci.bus), u32::from(pci.device)) == (domain, bus, device)
+    };
+    (function == "0" && parts.next().is_none()).then(|| (0..driver.visible.len()).find(matches)).flatten()
+}
+
+entry! {
+    fn cuDeviceGetCount(count: *mut i32) {
+        let driver = process::enter()?;
+        count.required()?.put(driver.visible.len() as i32);
+        Ok(())
+    }
+
+    fn cuDeviceGet(device: *mut CUdevice, ordinal: i32) {
+        let driver = process::enter()?;
+        let out = device.required()?;
+        out.put(CUdevice(driver.ordinal(ordinal)? as i32));
+        Ok(())
+    }
+
+    fn cuDeviceGetName(name: *mut c_char, len: i32, dev: CUdevice) {
+        let driver = process::enter()?;
+        let out = name.required()?;
+        if len <= 0 {
+            return fail(Code::INVALID_VALUE);
+        }
+        let ordinal = driver.ordinal(dev.0)?;
+        put_text(out, len, &driver.device(ordinal).name);
+        Ok(())
+    }
+
+    fn cuDeviceGetUuid(uuid: *mut CUuuid, dev: CUdevice) {
+        let driver = process::enter()?;
+        let out = uuid.required()?;
+        let ordinal = driver.ordinal(dev.0)?;
+        out.put(CUuuid { bytes: driver.device(ordinal).uuid });
+        Ok(())
+    }
+
+    /// Locally unique identifiers are a matter of Windows.
+    fn cuDeviceGetLuid(_luid: *mut c_char, _deviceNodeMask: *mut u32, dev: CUdevice) {
+        process::enter()?.ordinal(dev.0)?;
+        fail(Code::NOT_SUPPORTED)
+    }
+
+    fn cuDeviceTotalMem(bytes: *mut u32, dev: CUdevice) {
+        let total = total_memory(dev)?;
+        bytes.required()?.put(u32::try_from(total).unwrap_or(u32::MAX));
+        Ok(())
+    }
+
+    fn cuDeviceTotalMem_v2(bytes: *mut usize, dev: CUdevice) {
+        let total = total_memory(dev)?;
+        bytes.required()?.put(total as usize);
+        Ok(())
+    }
+
+    fn cuDeviceGetAttribute(pi: *mut i32, attrib: i32, dev: CUdevice) {
+        let driver = process::enter()?;
+        let out = pi.required()?;
+        let ordinal = driver.ordinal(dev.0)?;
+        out.put(driver.device_attribute(attrib, ordinal)?);
+        Ok(())
+    }
+
+    fn cuDeviceGetProperties(prop: *mut CUdevprop, dev: CUdevice) {
+        let driver = process::enter()?;
+        let out = prop.required()?;
+        let ordinal = driver.ordinal(dev.0)?;
+        let get = |attribute| driver.device_attribute(attribute, ordinal);
+        out.put(CUdevprop {
+            maxThreadsPerBlock: get(1)?,
+            maxThreadsDim: [get(2)?, get(3)?, get(4)?],
+            maxGridSize: [get(5)?, get(6)?, get(7)?],
+            sharedMemPerBlock: get(8)?,
+            totalConstantMemory: get(9)?,
+            SIMDWidth: get(10)?,
+            memPitch: get(11)?,
+            regsPerBlock: get(12)?,
+            clockRate: get(13)?,
+            textureAlign: get(14)?,
+        });
+        Ok(())
+    }
+
+    fn cuDeviceComputeCapability(major: *mut i32, minor: *mut i32, dev: CUdevice) {
+        let driver = process::enter()?;
+        let (major, minor) = (major.required()?, minor.required()?);
+        let ordinal = driver.ordinal(dev.0)?;
+        let capability = driver.device(ordinal).compute_capability;
+        major.put(capability.0 as i32);
+        minor.put(capability.1 as i32);
+        Ok(())
+    }
+
+    fn cuDeviceGetByPCIBusId(dev: *mut CUdevice, pciBusId: *const c_char) {
+        let driver = process::enter()?;
+        let (out, text) = (dev.required()?, pciBusId.text()?);
+        match find_by_pci(&driver, text) {
+            Some(ordinal) => out.put(CUdevice(ordinal as i32)),
+            None => return fail(Code::INVALID_VALUE),
+        }
+        Ok(())
+    }
+
+    fn cuDeviceGetPCIBusId(pciBusId: *mut c_char, len: i32, dev: CUdevice) {
+        let driver = process::enter()?;
+        let out = pciBusId.required()?;
+        let ordinal = driver.ordinal(dev.0)?;
+        let text = driver.device(ordinal).pci.to_string();
+        if len <= text.len() as i32 {
+            return fail(Code::INVALID_VALUE);
+        }
+        put_text(out, len, &text);
+        Ok(())
+    }
+
+    fn cuDeviceGetTexture1DLinearMaxWidth(
+        maxWidthInElements: *mut usize,
+        _format: i32,
+        _numChannels: u32,
+        dev: CUdevice,
+    ) {
+        let driver = process::enter()?;
+        let out = maxWidthInElements.required()?;
+        let ordinal = driver.ordinal(dev.0)?;
+        // CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH.
+        out.put(driver.device_attribute(69, ordinal)? as usize);
+        Ok(())
+    }
+
+    /// CU_EXEC_AFFINITY_TYPE_SM_COUNT needs MPS, which is not simulated.
+    fn cuDeviceGetExecAffinitySupport(pi: *mut i32, kind: i32, dev: CUdevice) {
+        let driver = process::enter()?;
+        let out = pi.required()?;
+        driver.ordinal(dev.0)?;
+        if kind != 0 {
+            return fail(Code::INVALID_VALUE);
+        }
+        out.put(0);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_topology::Topology;
+
+    #[test]
+    fn pci_addresses_are_found_in_every_form() {
+        let driver = Driver::new(Topology::default(), vec![1, 0]);
+        for text in ["0000:1B:00.0", "0000:1b:00.0", "1B:00.0", "1b:00", "00000000:1B:00.0"] {
+            assert_eq!(find_by_pci(&driver, text.as_bytes()), Some(1), "{text}");
+        }
+        for text in ["", "1b", "0001:1b:00.0", "1b:00.1", "x:y", "0:0:1b:00.0"] {
+            assert_eq!(find_by_pci(&driver, text.as_bytes()), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Initialisation, versions, result codes, look-up, and what concerns no object.
+
+use super::boundary::Out;
+use crate::abi::CUuuid;
+use crate::engine::answer::{Answer, fail};
+use crate::engine::{lookup, names, process};
+use core::ffi::{c_char, c_void};
+use cupeer_spec::abi::*;
+use cupeer_spec::results::Result as Code;
+
+/// What stands behind the names that the simulated driver does not do.
+pub(crate) unsafe extern "C" fn unsupported() -> CUresult {
+    CUresult(Code::NOT_SUPPORTED as i32)
+}
+
+fn error_text(error: i32, out: Out<*const c_char>, name: bool) -> Answer {
+    let out = out.required()?;
+    let texts = names::texts(error);
+    out.put(texts.map_or(core::ptr::null(), |(n, t)| if name { n.as_ptr() } else { t.as_ptr() }));
+    if texts.is_some() { Ok(()) } else { fail(Code::INVALID_VALUE) }
+}
+
+entry! {
+    fn cuInit(Flags: u32) {
+        if Flags != 0 {
+            return fail(Code::INVALID_VALUE);
+        }
+        process::initialize()
+    }
+
+    fn cuDriverGetVersion(driverVersion: *mut i32) {
+        driverVersion.required()?.put(lookup::DRIVER_VERSION);
+        Ok(())
+    }
+
+    fn cuGetErrorName(error: i32, pStr: *mut *const c_char) {
+        error_text(error, pStr, true)
+    }
+
+    fn cuGetErrorString(error: i32, pStr: *mut *const c_char) {
+        error_text(error, pStr, false)
+    }
+
+    /// Tables of functions without a name: this driver has none.
+    fn cuGetExportTable(ppExportTable: *mut *const c_void, pExportTableId: *const CUuuid) {
+        let out = ppExportTable.required()?;
+        pExportTableId.required()?;
+        out.put(core::ptr::null());
+        fail(Code::NOT_FOUND)
+    }
+
+    fn cuGetProcAddress(
+        symbol: *const c_char,
+        pfn: *mut FunctionPointer,
+        cudaVersion: i32,
+        flags: ProcAddressFlags,
+    ) {
+        let (name, out) = (symbol.text()?, pfn.required()?);
+        let found = lookup::find(name, cudaVersion, flags)?;
+        out.put(FunctionPointer(found.pointer()));
+        if matches!(found, lookup::Found::Function(_)) { Ok(()) } else { fail(Code::NOT_FOUND) }
+    }
+
+    fn cuGetProcAddress_v2(
+        symbol: *const c_char,
+        pfn: *mut FunctionPointer,
+        cudaVersion: i32,
+        flags: ProcAddressFlags,
+        symbolStatus: *mut CUdriverProcAddressQueryResult,
+    ) {
+        let (name, out) = (symbol.text()?, pfn.required()?);
+        let found = lookup::find(name, cudaVersion, flags)?;
+        out.put(FunctionPointer(found.pointer()));
+        symbolStatus.put(found.status());
+        Ok(())
+    }
+
+    /// There is nothing to profile, so that it can be switched on and off.
+    fn cuProfilerStart() {
+        process::enter()?.current().map(|_| ())
+    }
+
+    fn cuProfilerStop() {
+        process::enter()?.current().map(|_| ())
+    }
+
+    fn cuProfilerInitialize(_configFile: *const c_char, _outputFile: *const c_char, _outputMode: i32) {
+        process::check()?;
+        fail(Code::NOT_SUPPORTED)
+    }
+
+    fn cuModuleGetLoadingMode(mode: *mut i32) {
+        // CU_MODULE_LAZY_LOADING.
+        mode.required()?.put(2);
+        Ok(())
+    }
+
+    fn cuFlushGPUDirectRDMAWrites(_target: i32, _scope: i32) {
+        process::enter()?.current().map(|_| ())
+    }
+
+    fn cuThreadExchangeStreamCaptureMode(mode: *mut i32) {
+        let old = mode.required()?.get().unwrap_or(0);
+        process::check()?;
+        if !(0..=2).contains(&old) {
+            return fail(Code::INVALID_VALUE);
+        }
+        // CU_STREAM_CAPTURE_MODE_GLOBAL: nothing is ever captured.
+        mode.put(0);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_have_names_and_unknown_numbers_do_not() {
+        let mut text = core::ptr::null();
+        // SAFETY: the pointer is valid.
+        unsafe {
+            assert_eq!(cuGetErrorName(201, &mut text), CUresult(0));
+            assert_eq!(core::ffi::CStr::from_ptr(text), c"CUDA_ERROR_INVALID_CONTEXT");
+            assert_eq!(cuGetErrorString(123_456, &mut text), CUresult(1));
+            assert_eq!(cuGetErrorName(0, core::ptr::null_mut()), CUresult(1));
+        }
+        assert!(text.is_null());
+    }
+
+    #[test]
+    fn nothing_works_before_initialisation() {
+        // SAFETY: no pointers are passed.
+        unsafe {
+            assert_eq!(super::super::cuCtxSetCurrent(CUcontext(core::ptr::null_mut())), CUresult(3));
+            assert_eq!(cuInit(1), CUresult(1));
+        }
+    }
+}

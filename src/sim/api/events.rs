@@ -1,0 +1,49 @@
+//! Events.
+
+use super::boundary::event_handle;
+use crate::engine::answer::fail;
+use crate::engine::process;
+use cupeer_spec::abi::*;
+use cupeer_spec::results::Result as Code;
+
+entry! {
+    fn cuEventCreate(phEvent: *mut CUevent, Flags: u32) {
+        let mut driver = process::enter()?;
+        driver.current()?;
+        let out = phEvent.required()?;
+        out.put(event_handle(driver.create_event(Flags)?));
+        Ok(())
+    }
+
+    fn cuEventDestroy_v2(hEvent: CUevent) {
+        process::enter()?.destroy_event(hEvent)
+    }
+
+    fn cuEventRecord(hEvent: CUevent, hStream: CUstream) {
+        process::enter()?.record_event(hEvent, hStream)
+    }
+
+    fn cuEventRecordWithFlags(hEvent: CUevent, hStream: CUstream, flags: u32) {
+        let mut driver = process::enter()?;
+        // CU_EVENT_RECORD_EXTERNAL is for streams that are being captured.
+        if flags > 1 {
+            return fail(Code::INVALID_VALUE);
+        }
+        driver.record_event(hEvent, hStream)
+    }
+
+    fn cuEventQuery(hEvent: CUevent) {
+        process::enter()?.events.get(hEvent).map(|_| ())
+    }
+
+    fn cuEventSynchronize(hEvent: CUevent) {
+        process::enter()?.events.get(hEvent).map(|_| ())
+    }
+
+    fn cuEventElapsedTime(pMilliseconds: *mut f32, hStart: CUevent, hEnd: CUevent) {
+        let driver = process::enter()?;
+        let out = pMilliseconds.required()?;
+        out.put(driver.elapsed(hStart, hEnd)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! Memory and events of other processes.
+
+use super::boundary::event_handle;
+use crate::engine::answer::{Answer, fail, refuse};
+use crate::engine::process;
+use cupeer_spec::abi::*;
+use cupeer_spec::results::Result as Code;
+
+/// CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS: other bits are not looked at, as recorded.
+const LAZY_ENABLE: u32 = 1;
+
+fn open_memory(
+    out: super::boundary::Out<CUdeviceptr>,
+    handle: &CUipcMemHandle,
+    flags: IpcMemFlags,
+) -> Answer {
+    let mut driver = process::enter()?;
+    driver.current()?;
+    let out = out.or_say("pdptr cannot be NULL")?;
+    if flags.0 & LAZY_ENABLE == 0 {
+        let text = "cuIpcOpenMemHandle must be called with Flags CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS set";
+        return refuse(Code::INVALID_VALUE, text);
+    }
+    out.put(CUdeviceptr(driver.import_memory(&handle.reserved)?));
+    Ok(())
+}
+
+entry! {
+    /// Its pointers are checked before anything else, also before `cuInit`, as recorded.
+    fn cuIpcGetMemHandle(pHandle: *mut CUipcMemHandle, dptr: CUdeviceptr) {
+        let out = pHandle.or_say("pHandle cannot be NULL")?;
+        if dptr == 0 {
+            return refuse(Code::INVALID_VALUE, "devPtr cannot be NULL");
+        }
+        out.put(CUipcMemHandle { reserved: process::enter()?.export_memory(dptr)? });
+        Ok(())
+    }
+
+    fn cuIpcOpenMemHandle(pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, Flags: IpcMemFlags) {
+        open_memory(pdptr, &handle, Flags)
+    }
+
+    fn cuIpcOpenMemHandle_v2(pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, Flags: IpcMemFlags) {
+        open_memory(pdptr, &handle, Flags)
+    }
+
+    fn cuIpcCloseMemHandle(dptr: CUdeviceptr) {
+        process::enter()?.close_import(dptr)
+    }
+
+    /// Its pointers are checked before anything else, also before `cuInit`, as recorded.
+    fn cuIpcGetEventHandle(pHandle: *mut CUipcEventHandle, event: CUevent) {
+        let out = pHandle.required()?;
+        if event == 0 {
+            return fail(Code::INVALID_VALUE);
+        }
+        out.put(CUipcEventHandle { reserved: process::enter()?.export_event(event)? });
+        Ok(())
+    }
+
+    fn cuIpcOpenEventHandle(phEvent: *mut CUevent, handle: CUipcEventHandle) {
+        let mut driver = process::enter()?;
+        driver.current()?;
+        let out = phEvent.required()?;
+        out.put(event_handle(driver.import_event(&handle.reserved)?));
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! A memory file: what device memory is made of, and what processes share.
+//!
+//! It has no name in any file system; other processes reach it through `/proc/PID/fd`, and it vanishes with
+//! the last process that holds it, also after SIGKILL. Reading and writing go through the descriptor, so
+//! that an address that cannot be read or written is an error and never a signal.
+
+use super::answer::{Answer, fail};
+use cupeer_spec::results::Result as Code;
+use std::ffi::{CStr, CString};
+
+/// An open memory file.
+#[derive(Debug)]
+pub(crate) struct Backing {
+    descriptor: i32,
+    /// Which file that is: a program may close descriptors that are not its own, and open another file in
+    /// their place.
+    identity: (u64, u64),
+}
+
+impl Backing {
+    /// Creates one of this length. `name` is what /proc shows.
+    pub(crate) fn create(name: &CStr, length: u64) -> Option<Backing> {
+        // SAFETY: `name` is NUL-terminated, and the call reads nothing else.
+        let low = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+        let backing = Backing::adopt(move_up(low)?)?;
+        // SAFETY: the call takes numbers alone; the descriptor is ours.
+        let sized = unsafe { libc::ftruncate(backing.descriptor, i64::try_from(length).ok()?) };
+        (sized == 0).then_some(backing)
+    }
+
+    /// Opens a descriptor of another process, which has to be a memory file of that name.
+    pub(crate) fn open(pid: u32, descriptor: u32, name: &CStr) -> Option<Backing> {
+        let path = format!("/proc/{pid}/fd/{descriptor}");
+        let target = std::fs::read_link(&path).ok()?;
+        let expected = format!("/memfd:{} (deleted)", name.to_str().ok()?);
+        if target.as_os_str() != expected.as_str() {
+            return None;
+        }
+        let path = CString::new(path).ok()?;
+        // SAFETY: `path` is NUL-terminated, and the call reads nothing else.
+        let low = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+        Backing::adopt(move_up(low)?)
+    }
+
+    fn adopt(descriptor: i32) -> Option<Backing> {
+        Some(Backing { descriptor, identity: identity(descriptor)? })
+    }
+
+    /// The number by which other processes find it.
+    pub(crate) fn number(&self) -> i32 {
+        self.descriptor
+    }
+
+    /// The number of the file, which two files do not share.
+    pub(crate) fn inode(&self) -> u64 {
+        self.identity.1
+    }
+
+    /// Fails where the program has closed our descriptor.
+    pub(crate) fn check(&self) -> Answer {
+        if identity(self.descriptor) == Some(self.identity) { Ok(()) } else { fail(Code::OPERATING_SYSTEM) }
+    }
+
+    /// Copies from the file to an address of this process.
+    pub(crate) fn read(&self, mut at: u64, mut address: u64, mut length: u64) -> Answer {
+        while length > 0 {
+            // SAFETY: the kernel writes to the address where that is possible, and says EFAULT where it is
+            // not. That the caller of the driver means these bytes to be written is his promise.
+            let done = unsafe {
+                libc::pread(self.descriptor, address as *mut _, length.min(1 << 30) as usize, at as i64)
+            };
+            let done = advance(done, length)?;
+            (at, address, length) = (at + done, address + done, length - done);
+        }
+        Ok(())
+    }
+
+    /// Copies from an address of this process to the file.
+    pub(crate) fn write(&self, mut at: u64, mut address: u64, mut length: u64) -> Answer {
+        while length > 0 {
+            // SAFETY: the kernel reads from the address where that is possible, and says EFAULT where not.
+            let done = unsafe {
+                libc::pwrite(self.descriptor, address as *const _, length.min(1 << 30) as usize, at as i64)
+            };
+            let done = advance(done, length)?;
+            (at, address, length) = (at + done, address + done, length - done);
+        }
+        Ok(())
+    }
+
+    /// Gives the pages of a range back to the system; they read as zero then.
+    pub(crate) fn punch(&self, at: u64, length: u64) {
+        // SAFETY: the call takes numbers alone; the descriptor is ours.
+        unsafe {
+            libc::fallocate(
+                self.descriptor,
+                libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+                at as i64,
+                length as i64,
+            );
+        }
+    }
+
+    /// Holds a byte of the file: [`Backing::is_held`] says so to others until [`Backing::let_go`], or until
+    /// this process is gone.
+    pub(crate) fn hold(&self, byte: u64) -> bool {
+        self.lock(libc::F_OFD_SETLK, libc::F_RDLCK, byte).is_some()
+    }
+
+    /// See [`Backing::hold`].
+    pub(crate) fn let_go(&self, byte: u64) {
+        self.lock(libc::F_OFD_SETLK, libc::F_UNLCK, byte);
+    }
+
+    /// Whether another open file holds the byte.
+    pub(crate) fn is_held(&self, byte: u64) -> bool {
+        // A file that cannot be asked is taken for held: its range is not used again.
+        self.lock(libc::F_OFD_GETLK, libc::F_WRLCK, byte) != Some(libc::F_UNLCK)
+    }
+
+    fn lock(&self, command: i32, kind: i32, byte: u64) -> Option<i32> {
+        // SAFETY: all-zero is a value of this plain structure.
+        let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+        lock.l_type = kind as i16;
+        lock.l_whence = libc::SEEK_SET as i16;
+        lock.l_start = byte as i64;
+        lock.l_len = 1;
+        // SAFETY: `lock` lives through the call and is what these commands take.
+        let result = unsafe { libc::fcntl(self.descriptor, command, &mut lock) };
+        (result == 0).then_some(i32::from(lock.l_type))
+    }
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        if self.check().is_ok() {
+            // SAFETY: the descriptor is still the file that we opened, and nobody uses it after us.
+            unsafe { libc::close(self.descriptor) };
+        }
+    }
+}
+
+/// What a read or write did, as a step forward.
+fn advance(done: isize, wanted: u64) -> Answer<u64> {
+    if done > 0 {
+        return Ok((done as u64).min(wanted));
+    }
+    match std::io::Error::last_os_error().raw_os_error() {
+        Some(libc::EINTR) if done < 0 => Ok(0),
+        Some(libc::EFAULT) if done < 0 => fail(Code::INVALID_VALUE),
+        Some(libc::ENOSPC | libc::ENOMEM | libc::EFBIG | libc::EDQUOT) if done < 0 => {
+            fail(Code::OUT_OF_MEMORY)
+        }
+        _ => fail(Code::OPERATING_SYSTEM),
+    }
+}
+
+/// Moves a descriptor out of the way of programs that expect theirs to be the lowest.
+fn move_up(low: i32) -> Option<i32> {
+    if low < 0 {
+        return None;
+    }
+    // SAFETY: all-zero is a value of this plain structure.
+    let mut limit: libc::rlimit = unsafe { core::mem::zeroed() };
+    // SAFETY: `limit` is a structure of the kind that the call fills.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    let lowest = (limit.rlim_cur / 2).clamp(3, 4096) as i32;
+    // SAFETY: the calls take numbers alone, and `low` is ours.
+    unsafe {
+        let high = libc::fcntl(low, libc::F_DUPFD_CLOEXEC, lowest);
+        if high < 0 {
+            return Some(low);
+        }
+        libc::close(low);
+        Some(high)
+    }
+}
+
+fn identity(descriptor: i32) -> Option<(u64, u64)> {
+    // SAFETY: all-zero is a value of this plain structure.
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: `status` is a structure of the kind that the call fills.
+    let result = unsafe { libc::fstat(descriptor, &mut status) };
+    (result == 0).then_some((status.st_dev, status.st_ino))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: &CStr = c"cupeer-sim test";
+
+    #[test]
+    fn bytes_go_in_and_out_and_bad_addresses_are_errors() {
+        let file = Backing::create(NAME, 1 << 40).unwrap();
+        let (text, mut back) = (*b"hello", [0u8; 5]);
+        file.write(1 << 39, text.as_ptr() as u64, 5).unwrap();
+        file.read(1 << 39, back.as_mut_ptr() as u64, 5).unwrap();
+        assert_eq!(back, text);
+        assert_eq!(file.write(0, 0x10, 5), fail(Code::INVALID_VALUE));
+        assert_eq!(file.read(0, 0x10, 5), fail(Code::INVALID_VALUE));
+        file.punch(1 << 39, 4096);
+        file.read(1 << 39, back.as_mut_ptr() as u64, 5).unwrap();
+        assert_eq!(back, [0; 5]);
+    }
+
+    #[test]
+    fn another_opening_holds_bytes_until_it_is_gone() {
+        let file = Backing::create(NAME, 4096).unwrap();
+        let other = Backing::open(std::process::id(), file.number() as u32, NAME).unwrap();
+        assert!(other.hold(7) && file.is_held(7) && !file.is_held(8));
+        other.let_go(7);
+        assert!(!file.is_held(7));
+        assert!(other.hold(8));
+        drop(other);
+        assert!(!file.is_held(8));
+    }
+
+    #[test]
+    fn only_files_of_the_name_are_opened() {
+        let file = Backing::create(c"cupeer-sim other", 4096).unwrap();
+        assert!(Backing::open(std::process::id(), file.number() as u32, NAME).is_none());
+        assert!(Backing::open(std::process::id(), 0, NAME).is_none());
+        assert!(Backing::open(0, 0, NAME).is_none());
+    }
+
+    #[test]
+    fn a_descriptor_that_was_closed_is_noticed() {
+        let file = Backing::create(NAME, 4096).unwrap();
+        // SAFETY: the descriptor is open; that it is closed behind the back of its owner is the test.
+        unsafe { libc::close(file.number()) };
+        assert_eq!(file.check(), fail(Code::OPERATING_SYSTEM));
+    }
+}

@@ -1,0 +1,178 @@
+//! The channel of a process: a memory file that says what it exports.
+//!
+//! Another process that was given a handle opens it, holds the byte of the slot, and then reads the slot.
+//! The owner that withdraws an export writes the slot first and then asks whether anybody holds the byte. So
+//! either the other finds the export withdrawn, or the owner finds it in use and leaves its memory alone.
+//! The hold ends with the process that has it, however that ends.
+
+use super::answer::Answer;
+use super::backing::Backing;
+use std::ffi::CStr;
+
+/// What /proc shows.
+const NAME: &CStr = c"cupeer-sim channel";
+/// What a device's memory is called there.
+pub(crate) const MEMORY_NAME: &CStr = c"cupeer-sim memory";
+/// The first bytes.
+const MAGIC: u64 = 0x6e61_6863_7570_7563;
+const SLOT: u64 = 64;
+/// How many exports there can be at a time.
+pub(crate) const SLOTS: u32 = 1 << 16;
+/// Where the bytes are that are held, one for each slot: beyond the end of the file.
+const HOLDS: u64 = 1 << 40;
+
+/// What a slot says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slot {
+    pub state: State,
+    /// What the handle has to carry.
+    pub token: u32,
+    /// The descriptor of the memory in the exporting process.
+    pub descriptor: u32,
+    /// Which file that is.
+    pub inode: u64,
+    /// Where in the file the allocation lies, and how long it is.
+    pub offset: u64,
+    pub size: u64,
+    /// The device on which it lies.
+    pub uuid: [u8; 16],
+}
+
+/// Whether a slot is in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum State {
+    /// Never, or no longer.
+    Free = 0,
+    /// An allocation.
+    Memory = 1,
+    /// An event.
+    Event = 2,
+}
+
+/// A channel: one's own, or that of another process.
+#[derive(Debug)]
+pub(crate) struct Channel(Backing);
+
+impl Channel {
+    /// Creates the channel of this process; `nonce` tells it from others of the same pid.
+    pub(crate) fn create(nonce: u16) -> Option<Channel> {
+        let channel = Channel(Backing::create(NAME, SLOT * u64::from(SLOTS + 1))?);
+        channel.put(0, &header(nonce)).ok()?;
+        Some(channel)
+    }
+
+    /// Opens that of another process.
+    pub(crate) fn open(pid: u32, descriptor: u16, nonce: u16) -> Option<Channel> {
+        let channel = Channel(Backing::open(pid, u32::from(descriptor), NAME)?);
+        (channel.get(0).ok()? == header(nonce)).then_some(channel)
+    }
+
+    /// Its descriptor, where a handle can name it.
+    pub(crate) fn descriptor(&self) -> Option<u16> {
+        u16::try_from(self.0.number()).ok()
+    }
+
+    /// Which file it is.
+    pub(crate) fn inode(&self) -> u64 {
+        self.0.inode()
+    }
+
+    /// Writes a slot.
+    pub(crate) fn write(&self, slot: u16, content: &Slot) -> Answer {
+        let mut bytes = [0; SLOT as usize];
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        put(0, &(content.state as u32).to_le_bytes());
+        put(4, &content.token.to_le_bytes());
+        put(8, &content.descriptor.to_le_bytes());
+        put(16, &content.inode.to_le_bytes());
+        put(24, &content.offset.to_le_bytes());
+        put(32, &content.size.to_le_bytes());
+        put(40, &content.uuid);
+        self.put(SLOT * (1 + u64::from(slot)), &bytes)
+    }
+
+    /// Reads a slot.
+    pub(crate) fn read(&self, slot: u16) -> Answer<Slot> {
+        let bytes = self.get(SLOT * (1 + u64::from(slot)))?;
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let wide = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+        let mut uuid = [0; 16];
+        uuid.copy_from_slice(&bytes[40..56]);
+        Ok(Slot {
+            state: match word(0) {
+                1 => State::Memory,
+                2 => State::Event,
+                _ => State::Free,
+            },
+            token: word(4),
+            descriptor: word(8),
+            inode: wide(16),
+            offset: wide(24),
+            size: wide(32),
+            uuid,
+        })
+    }
+
+    /// Holds a slot of another process.
+    pub(crate) fn hold(&self, slot: u16) -> bool {
+        self.0.hold(HOLDS + u64::from(slot))
+    }
+
+    /// Lets go of it.
+    pub(crate) fn let_go(&self, slot: u16) {
+        self.0.let_go(HOLDS + u64::from(slot));
+    }
+
+    /// Whether another process holds a slot of ours.
+    pub(crate) fn is_held(&self, slot: u16) -> bool {
+        self.0.is_held(HOLDS + u64::from(slot))
+    }
+
+    fn put(&self, at: u64, bytes: &[u8; SLOT as usize]) -> Answer {
+        self.0.check()?;
+        self.0.write(at, bytes.as_ptr() as u64, SLOT)
+    }
+
+    fn get(&self, at: u64) -> Answer<[u8; SLOT as usize]> {
+        self.0.check()?;
+        let mut bytes = [0; SLOT as usize];
+        self.0.read(at, bytes.as_mut_ptr() as u64, SLOT)?;
+        Ok(bytes)
+    }
+}
+
+fn header(nonce: u16) -> [u8; SLOT as usize] {
+    let mut bytes = [0; SLOT as usize];
+    bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
+    bytes[8..10].copy_from_slice(&nonce.to_le_bytes());
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_opening_reads_and_holds_slots() {
+        let mine = Channel::create(77).unwrap();
+        let slot = Slot {
+            state: State::Memory,
+            token: 1,
+            descriptor: 2,
+            inode: 3,
+            offset: 1 << 40,
+            size: 5,
+            uuid: [6; 16],
+        };
+        mine.write(9, &slot).unwrap();
+        let pid = std::process::id();
+        let theirs = Channel::open(pid, mine.descriptor().unwrap(), 77).unwrap();
+        assert_eq!(theirs.read(9), Ok(slot));
+        assert_eq!(theirs.read(10).unwrap().state, State::Free);
+        assert!(theirs.hold(9) && mine.is_held(9) && !mine.is_held(10));
+        drop(theirs);
+        assert!(!mine.is_held(9));
+        assert!(Channel::open(pid, mine.descriptor().unwrap(), 78).is_none());
+    }
+}

@@ -1,0 +1,301 @@
+//! Contexts: primary ones and created ones, and which is current.
+
+use super::answer::{Answer, fail, refuse};
+use super::process::Driver;
+use super::stack;
+use cupeer_spec::results::Result as Code;
+use std::collections::{HashMap, HashSet};
+
+/// The limits of a context: CU_LIMIT_STACK_SIZE to CU_LIMIT_SHMEM_SIZE, `None` where it has none.
+type Limits = [Option<u64>; 8];
+/// What they are at first.
+const LIMITS: Limits =
+    [Some(1024), Some(7_340_032), Some(8_388_608), None, Some(2048), Some(64), Some(0), Some(0)];
+
+/// A context.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    /// The ordinal of its device.
+    pub device: usize,
+    /// What it was created with.
+    pub flags: u32,
+    /// Its number, unique in the process.
+    pub id: u64,
+    pub primary: bool,
+    /// Whether it exists: a handle stays known when its context is destroyed.
+    pub alive: bool,
+    /// Contexts whose memory it may access, by `cuCtxEnablePeerAccess`.
+    pub peers: HashSet<u64>,
+    /// How often `cuCtxAttach` was called, and 1 for its creation.
+    pub attached: u32,
+    pub limits: Limits,
+    pub cache_config: u32,
+    pub shared_config: u32,
+}
+
+impl Context {
+    /// `cuCtxGetLimit`.
+    pub(crate) fn limit(&self, limit: i32) -> Answer<u64> {
+        let index = usize::try_from(limit).ok().filter(|index| *index < self.limits.len());
+        let value = self.limits[index.ok_or(Code::INVALID_VALUE)?];
+        value.ok_or_else(|| Code::UNSUPPORTED_LIMIT.into())
+    }
+
+    /// `cuCtxSetLimit`.
+    pub(crate) fn set_limit(&mut self, limit: i32, value: u64) -> Answer {
+        self.limit(limit)?;
+        self.limits[limit as usize] = Some(value);
+        Ok(())
+    }
+}
+
+/// What a device has of a primary context.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Primary {
+    /// Its handle, 0 until it was first retained.
+    pub handle: u64,
+    /// How often it is retained.
+    pub retained: u32,
+    /// The flags for its next creation.
+    pub flags: u32,
+}
+
+/// All contexts of a process.
+#[derive(Debug)]
+pub(crate) struct Contexts {
+    map: HashMap<u64, Context>,
+    primaries: Vec<Primary>,
+    next_id: u64,
+}
+
+impl Contexts {
+    pub(crate) fn new(devices: usize) -> Contexts {
+        Contexts { map: HashMap::new(), primaries: vec![Primary::default(); devices], next_id: 1 }
+    }
+
+    /// The primary context of a device.
+    pub(crate) fn primary(&mut self, device: usize) -> &mut Primary {
+        &mut self.primaries[device]
+    }
+
+    /// All contexts, also destroyed ones.
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Context> {
+        self.map.values_mut()
+    }
+
+    fn insert(&mut self, handle: u64, device: usize, flags: u32, primary: bool) {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.map.insert(
+            handle,
+            Context {
+                device,
+                flags,
+                id,
+                primary,
+                alive: true,
+                peers: HashSet::new(),
+                attached: 1,
+                limits: LIMITS,
+                cache_config: 0,
+                shared_config: 0,
+            },
+        );
+    }
+}
+
+/// Checks the flags of a context: one way of waiting, and no bit that is unknown.
+pub(crate) fn check_flags(flags: u32) -> Answer {
+    const SCHEDULING: u32 = 7;
+    const KNOWN: u32 = 0xff;
+    if flags & !KNOWN != 0 || !matches!(flags & SCHEDULING, 0 | 1 | 2 | 4) {
+        return fail(Code::INVALID_VALUE);
+    }
+    Ok(())
+}
+
+impl Driver {
+    /// The context behind a handle, which has to exist.
+    pub(crate) fn context(&self, handle: u64) -> Answer<&Context> {
+        match self.contexts.map.get(&handle) {
+            Some(context) if context.alive => Ok(context),
+            Some(_) => fail(Code::CONTEXT_IS_DESTROYED),
+            None => fail(Code::INVALID_CONTEXT),
+        }
+    }
+
+    /// The same, to change it.
+    pub(crate) fn context_mut(&mut self, handle: u64) -> Answer<&mut Context> {
+        match self.contexts.map.get_mut(&handle) {
+            Some(context) if context.alive => Ok(context),
+            Some(_) => fail(Code::CONTEXT_IS_DESTROYED),
+            None => fail(Code::INVALID_CONTEXT),
+        }
+    }
+
+    /// The handle of the context that is current to the calling thread, which has to exist.
+    pub(crate) fn current(&self) -> Answer<u64> {
+        match stack::current() {
+            0 => refuse(Code::INVALID_CONTEXT, "No CUDA context is current to the calling thread"),
+            handle => self.context(handle).map(|_| handle),
+        }
+    }
+
+    /// The handle given, or the current one where it is 0.
+    pub(crate) fn context_or_current(&self, handle: u64) -> Answer<u64> {
+        if handle == 0 { self.current() } else { self.context(handle).map(|_| handle) }
+    }
+
+    /// The ordinal of the current context's device.
+    pub(crate) fn current_device(&self) -> Answer<usize> {
+        Ok(self.context(self.current()?)?.device)
+    }
+
+    /// `cuCtxCreate`: the new context becomes current.
+    pub(crate) fn create_context(&mut self, device: usize, flags: u32) -> Answer<u64> {
+        check_flags(flags)?;
+        let handle = self.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
+        self.contexts.insert(handle, device, flags, false);
+        stack::push(handle);
+        Ok(handle)
+    }
+
+    /// `cuCtxDestroy`.
+    pub(crate) fn destroy_context(&mut self, handle: u64) -> Answer {
+        if self.context(handle)?.primary {
+            return fail(Code::INVALID_CONTEXT);
+        }
+        self.tear_down(handle);
+        if stack::current() == handle {
+            stack::pop();
+        }
+        Ok(())
+    }
+
+    /// `cuCtxDetach`: the last one destroys.
+    pub(crate) fn detach_context(&mut self, handle: u64) -> Answer {
+        let context = self.context_mut(handle)?;
+        if context.attached > 1 {
+            context.attached -= 1;
+            return Ok(());
+        }
+        self.destroy_context(handle)
+    }
+
+    /// Ends a context, with all that belongs to it.
+    fn tear_down(&mut self, handle: u64) {
+        self.streams.remove_of(handle);
+        self.remove_events_of(handle);
+        self.free_all_of(handle);
+        for context in self.contexts.all_mut() {
+            context.peers.remove(&handle);
+        }
+        if let Some(context) = self.contexts.map.get_mut(&handle) {
+            context.alive = false;
+            context.peers.clear();
+        }
+    }
+
+    /// `cuDevicePrimaryCtxRetain`.
+    pub(crate) fn retain_primary(&mut self, device: usize) -> Answer<u64> {
+        if self.contexts.primary(device).handle == 0 {
+            self.contexts.primary(device).handle = self.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
+        }
+        let primary = self.contexts.primary(device);
+        primary.retained += 1;
+        let (handle, flags) = (primary.handle, primary.flags);
+        if !self.is_primary_active(device) {
+            self.contexts.insert(handle, device, flags, true);
+        }
+        Ok(handle)
+    }
+
+    /// Whether the primary context of a device exists.
+    pub(crate) fn is_primary_active(&mut self, device: usize) -> bool {
+        let handle = self.contexts.primary(device).handle;
+        self.context(handle).is_ok()
+    }
+
+    /// `cuDevicePrimaryCtxRelease`.
+    pub(crate) fn release_primary(&mut self, device: usize) -> Answer {
+        let primary = self.contexts.primary(device);
+        if primary.retained == 0 {
+            return fail(Code::INVALID_CONTEXT);
+        }
+        primary.retained -= 1;
+        if primary.retained == 0 {
+            let handle = primary.handle;
+            self.tear_down(handle);
+        }
+        Ok(())
+    }
+
+    /// `cuDevicePrimaryCtxReset`.
+    pub(crate) fn reset_primary(&mut self, device: usize) -> Answer {
+        let primary = self.contexts.primary(device);
+        primary.retained = 0;
+        let handle = primary.handle;
+        if handle != 0 {
+            self.tear_down(handle);
+        }
+        Ok(())
+    }
+
+    /// `cuDevicePrimaryCtxSetFlags`: an active context takes them too.
+    pub(crate) fn set_primary_flags(&mut self, device: usize, flags: u32) -> Answer {
+        check_flags(flags)?;
+        self.contexts.primary(device).flags = flags;
+        let handle = self.contexts.primary(device).handle;
+        if let Ok(context) = self.context_mut(handle) {
+            context.flags = flags;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_topology::Topology;
+
+    fn driver() -> Driver {
+        Driver::new(Topology::default(), vec![0, 1])
+    }
+
+    #[test]
+    fn a_primary_context_keeps_its_handle() {
+        let mut driver = driver();
+        let first = driver.retain_primary(0).unwrap();
+        assert_eq!(driver.retain_primary(0), Ok(first));
+        driver.release_primary(0).unwrap();
+        assert!(driver.is_primary_active(0));
+        driver.release_primary(0).unwrap();
+        assert_eq!(driver.context(first).unwrap_err().code, Code::CONTEXT_IS_DESTROYED);
+        assert_eq!(driver.release_primary(0), fail(Code::INVALID_CONTEXT));
+        assert_eq!(driver.retain_primary(0), Ok(first));
+    }
+
+    #[test]
+    fn created_contexts_stack_up_and_go() {
+        let mut driver = driver();
+        let a = driver.create_context(0, 0).unwrap();
+        let b = driver.create_context(1, 4).unwrap();
+        assert_eq!((driver.current(), driver.current_device()), (Ok(b), Ok(1)));
+        driver.destroy_context(b).unwrap();
+        assert_eq!(driver.current(), Ok(a));
+        driver.destroy_context(a).unwrap();
+        assert_eq!(driver.destroy_context(a), fail(Code::CONTEXT_IS_DESTROYED));
+        assert_eq!(driver.destroy_context(0x1234), fail(Code::INVALID_CONTEXT));
+        assert_eq!(driver.create_context(0, 3), fail(Code::INVALID_VALUE));
+    }
+
+    #[test]
+    fn another_thread_finds_its_context_destroyed() {
+        let mut driver = driver();
+        let a = driver.create_context(0, 0).unwrap();
+        stack::push(a);
+        driver.destroy_context(a).unwrap();
+        assert_eq!(driver.current(), fail(Code::CONTEXT_IS_DESTROYED));
+        stack::pop();
+    }
+}

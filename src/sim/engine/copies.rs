@@ -1,0 +1,391 @@
+//! Moving and setting bytes.
+//!
+//! The driver's lock is held while addresses are looked up, and given back before bytes move: what is
+//! looked up keeps its memory alive. That nobody frees memory under a copy is the program's business, as on
+//! a GPU; a copy that loses this race moves bytes of memory that is gone, and breaks nothing.
+
+use super::answer::{Answer, fail, refuse};
+use super::backing::Backing;
+use super::memory::Kind;
+use super::process::Driver;
+use cupeer_spec::results::Result as Code;
+use std::sync::Arc;
+
+/// How many bytes move at once where they cannot move directly.
+const CHUNK: usize = 1 << 20;
+
+/// What an address has to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// Known to the driver.
+    Device,
+    /// Known to the driver, or any memory of the process.
+    Any,
+}
+
+/// One side of a transfer of rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side {
+    /// Where the first row starts.
+    pub address: u64,
+    pub role: Role,
+    /// From one row to the next.
+    pub pitch: u64,
+    /// From one slice to the next.
+    pub slice: u64,
+}
+
+impl Side {
+    /// Bytes in one row.
+    pub(crate) fn flat(address: u64, role: Role) -> Side {
+        Side { address, role, pitch: 0, slice: 0 }
+    }
+}
+
+/// How many bytes, rows and slices move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    pub width: u64,
+    pub height: u64,
+    pub depth: u64,
+}
+
+impl Shape {
+    /// One row.
+    pub(crate) fn flat(width: u64) -> Shape {
+        Shape { width, height: 1, depth: 1 }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.width == 0 || self.height == 0 || self.depth == 0
+    }
+
+    /// From the first byte to the last one, on a side.
+    fn extent(&self, side: &Side) -> Option<u64> {
+        let slices = (self.depth - 1).checked_mul(side.slice)?;
+        let rows = (self.height - 1).checked_mul(side.pitch)?;
+        slices.checked_add(rows)?.checked_add(self.width)
+    }
+}
+
+/// Where bytes lie.
+#[derive(Clone, Debug)]
+enum Place {
+    Host(u64),
+    File(Arc<Backing>, u64),
+}
+
+impl Place {
+    fn check(&self) -> Answer {
+        match self {
+            Place::File(file, _) => file.check(),
+            Place::Host(_) => Ok(()),
+        }
+    }
+
+    fn at(&self, distance: u64) -> Place {
+        match self {
+            Place::Host(address) => Place::Host(address + distance),
+            Place::File(file, offset) => Place::File(file.clone(), offset + distance),
+        }
+    }
+
+    fn read(&self, bytes: &mut [u8]) -> Answer {
+        match self {
+            Place::Host(address) => read_host(*address, bytes),
+            Place::File(file, offset) => file.read(*offset, bytes.as_mut_ptr() as u64, bytes.len() as u64),
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> Answer {
+        match self {
+            Place::Host(address) => write_host(*address, bytes),
+            Place::File(file, offset) => file.write(*offset, bytes.as_ptr() as u64, bytes.len() as u64),
+        }
+    }
+}
+
+/// A copy whose addresses have been looked up.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    to: (Place, Side),
+    from: (Place, Side),
+    shape: Shape,
+}
+
+impl Copy {
+    /// Moves the bytes. The driver's lock must not be held.
+    pub(crate) fn run(self) -> Answer {
+        if self.shape.is_empty() {
+            return Ok(());
+        }
+        self.to.0.check()?;
+        self.from.0.check()?;
+        for z in 0..self.shape.depth {
+            for y in 0..self.shape.height {
+                let row = |(place, side): &(Place, Side)| place.at(z * side.slice + y * side.pitch);
+                move_row(&row(&self.to), &row(&self.from), self.shape.width)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn move_row(to: &Place, from: &Place, width: u64) -> Answer {
+    match (to, from) {
+        (Place::File(file, offset), Place::Host(address)) => return file.write(*offset, *address, width),
+        (Place::Host(address), Place::File(file, offset)) => return file.read(*offset, *address, width),
+        _ => {}
+    }
+    let mut buffer = vec![0; CHUNK.min(width as usize)];
+    let mut done = 0;
+    while done < width {
+        let step = (width - done).min(CHUNK as u64);
+        let bytes = &mut buffer[..step as usize];
+        from.at(done).read(bytes)?;
+        to.at(done).write(bytes)?;
+        done += step;
+    }
+    Ok(())
+}
+
+/// A memset whose address has been looked up.
+#[derive(Debug)]
+pub(crate) struct Fill {
+    to: (Place, Side),
+    shape: Shape,
+    pattern: [u8; 4],
+}
+
+impl Fill {
+    /// Sets the bytes. The driver's lock must not be held.
+    pub(crate) fn run(self) -> Answer {
+        if self.shape.is_empty() {
+            return Ok(());
+        }
+        self.to.0.check()?;
+        // The pattern has 1, 2 or 4 bytes, repeated to 4: a chunk is a multiple of all of them.
+        let length = CHUNK.min((self.shape.width as usize).next_multiple_of(4));
+        let buffer = self.pattern.repeat(length / 4);
+        for y in 0..self.shape.height {
+            let row = self.to.0.at(y * self.to.1.pitch);
+            let mut done = 0;
+            while done < self.shape.width {
+                let step = (self.shape.width - done).min(buffer.len() as u64);
+                row.at(done).write(&buffer[..step as usize])?;
+                done += step;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Driver {
+    fn place(&self, side: &Side, shape: &Shape) -> Answer<Place> {
+        let extent = shape.extent(side).ok_or(Code::INVALID_VALUE)?;
+        let Some((base, allocation)) = self.memory.containing(side.address) else {
+            if side.role == Role::Device {
+                return refuse(Code::INVALID_VALUE, "Allocation not found");
+            }
+            if side.address == 0 || side.address.checked_add(extent).is_none() {
+                return fail(Code::INVALID_VALUE);
+            }
+            return Ok(Place::Host(side.address));
+        };
+        let within = side.address - base;
+        if extent > allocation.size - within {
+            // Registered memory is the program's own, and may go on beyond what is registered.
+            if allocation.is_host() && side.role == Role::Any {
+                return Ok(Place::Host(side.address));
+            }
+            return fail(Code::INVALID_VALUE);
+        }
+        Ok(match &allocation.kind {
+            Kind::Device { backing, offset, .. }
+            | Kind::Pool { backing, offset }
+            | Kind::Import { backing, offset, .. } => Place::File(backing.clone(), offset + within),
+            _ => Place::Host(side.address),
+        })
+    }
+
+    /// Looks a copy up.
+    pub(crate) fn copy(&self, to: Side, from: Side, shape: Shape) -> Answer<Copy> {
+        if shape.is_empty() {
+            let nowhere = |side| (Place::Host(0), side);
+            return Ok(Copy { to: nowhere(to), from: nowhere(from), shape });
+        }
+        let (to_place, from_place) = (self.place(&to, &shape)?, self.place(&from, &shape)?);
+        let packed = |side: &Side| {
+            (shape.height == 1 || side.pitch == shape.width)
+                && (shape.depth == 1 || side.slice == shape.width * shape.height)
+        };
+        let shape = match packed(&to) && packed(&from) {
+            true => Shape::flat(shape.width * shape.height * shape.depth),
+            false => shape,
+        };
+        Ok(Copy { to: (to_place, to), from: (from_place, from), shape })
+    }
+
+    /// Looks a memset up: elements of 1, 2 or 4 bytes, of which a row has `width`.
+    pub(crate) fn fill(
+        &self,
+        address: u64,
+        pitch: u64,
+        element: u64,
+        value: u32,
+        width: u64,
+        height: u64,
+    ) -> Answer<Fill> {
+        let width = width.checked_mul(element).ok_or(Code::INVALID_VALUE)?;
+        let shape = Shape { width, height, depth: 1 };
+        let side = Side { address, role: Role::Device, pitch, slice: 0 };
+        if !address.is_multiple_of(element)
+            || (height > 1 && (pitch < width || !pitch.is_multiple_of(element)))
+        {
+            return fail(Code::INVALID_VALUE);
+        }
+        let place = if shape.is_empty() { Place::Host(0) } else { self.place(&side, &shape)? };
+        let pattern = match element {
+            1 => u32::from(value as u8) * 0x0101_0101,
+            2 => u32::from(value as u16) * 0x0001_0001,
+            _ => value,
+        };
+        Ok(Fill { to: (place, side), shape, pattern: pattern.to_le_bytes() })
+    }
+}
+
+/// Reads memory of this process that may not exist.
+fn read_host(address: u64, bytes: &mut [u8]) -> Answer {
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: address as *mut _, iov_len: bytes.len() };
+    // SAFETY: the local side is a slice of ours; the kernel checks the other.
+    let done = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    match done {
+        done if done == bytes.len() as isize => Ok(()),
+        done if done < 0 && is_forbidden() => {
+            let file = Backing::create(c"cupeer-sim copy", bytes.len() as u64).ok_or(Code::OUT_OF_MEMORY)?;
+            file.write(0, address, bytes.len() as u64)?;
+            file.read(0, bytes.as_mut_ptr() as u64, bytes.len() as u64)
+        }
+        _ => fail(Code::INVALID_VALUE),
+    }
+}
+
+/// Writes memory of this process that may not exist.
+fn write_host(address: u64, bytes: &[u8]) -> Answer {
+    let local = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: address as *mut _, iov_len: bytes.len() };
+    // SAFETY: the local side is a slice of ours, which is only read; the kernel checks the other.
+    let done = unsafe { libc::process_vm_writev(libc::getpid(), &local, 1, &remote, 1, 0) };
+    match done {
+        done if done == bytes.len() as isize => Ok(()),
+        done if done < 0 && is_forbidden() => {
+            let file = Backing::create(c"cupeer-sim copy", bytes.len() as u64).ok_or(Code::OUT_OF_MEMORY)?;
+            file.write(0, bytes.as_ptr() as u64, bytes.len() as u64)?;
+            file.read(0, address, bytes.len() as u64)
+        }
+        _ => fail(Code::INVALID_VALUE),
+    }
+}
+
+/// Whether a sandbox forbids the calls above.
+fn is_forbidden() -> bool {
+    matches!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_topology::Topology;
+
+    fn driver() -> Driver {
+        let mut driver = Driver::new(Topology::default(), vec![0, 1]);
+        driver.create_context(0, 0).unwrap();
+        driver
+    }
+
+    fn side(address: u64, pitch: u64, slice: u64) -> Side {
+        Side { address, role: Role::Any, pitch, slice }
+    }
+
+    fn upload(driver: &Driver, to: u64, bytes: &[u8]) {
+        let from = Side::flat(bytes.as_ptr() as u64, Role::Any);
+        let copy = driver.copy(Side::flat(to, Role::Device), from, Shape::flat(bytes.len() as u64));
+        copy.unwrap().run().unwrap();
+    }
+
+    fn download(driver: &Driver, from: u64, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        let to = Side::flat(bytes.as_mut_ptr() as u64, Role::Any);
+        driver.copy(to, Side::flat(from, Role::Device), Shape::flat(length as u64)).unwrap().run().unwrap();
+        bytes
+    }
+
+    #[test]
+    fn bytes_go_around() {
+        let mut driver = driver();
+        let (a, b) = (driver.allocate(100, false).unwrap(), driver.allocate(3 << 20, false).unwrap());
+        let host = driver.allocate_host(100, 0).unwrap();
+        upload(&driver, a, b"0123456789");
+        for (to, from) in [(b + 5, a), (host, b + 5), (a + 50, host)] {
+            let copy =
+                driver.copy(Side::flat(to, Role::Device), Side::flat(from, Role::Device), Shape::flat(10));
+            copy.unwrap().run().unwrap();
+        }
+        assert_eq!(download(&driver, a + 50, 10), b"0123456789");
+    }
+
+    #[test]
+    fn rows_and_slices_follow_their_pitches() {
+        let mut driver = driver();
+        let a = driver.allocate(1000, false).unwrap();
+        let source: Vec<u8> = (0..24).collect();
+        let shape = Shape { width: 3, height: 2, depth: 2 };
+        let copy = driver.copy(side(a, 10, 100), side(source.as_ptr() as u64, 4, 12), shape).unwrap();
+        copy.run().unwrap();
+        let got = download(&driver, a, 113);
+        assert_eq!((&got[0..4], &got[10..14]), (&[0, 1, 2, 0][..], &[4, 5, 6, 0][..]));
+        assert_eq!((&got[100..103], &got[110..113]), (&[12, 13, 14][..], &[16, 17, 18][..]));
+    }
+
+    #[test]
+    fn nothing_beyond_an_allocation_moves() {
+        let mut driver = driver();
+        let a = driver.allocate(100, false).unwrap();
+        let local = [0u8; 200];
+        let host = Side::flat(local.as_ptr() as u64, Role::Any);
+        for (address, length) in [(a, 101), (a + 99, 2), (a + 100, 1), (a - 1, 1), (0x1234, 1), (0, 1)] {
+            let copy = driver.copy(Side::flat(address, Role::Device), host, Shape::flat(length));
+            assert_eq!(copy.unwrap_err().code, Code::INVALID_VALUE, "{address:#x} {length}");
+        }
+        let shape = Shape { width: 1, height: u64::MAX, depth: 2 };
+        assert!(driver.copy(side(a, u64::MAX, 5), host, shape).is_err());
+        assert!(driver.copy(Side::flat(a, Role::Device), host, Shape::flat(100)).is_ok());
+    }
+
+    #[test]
+    fn bad_host_memory_is_an_error() {
+        let mut driver = driver();
+        let a = driver.allocate(100, false).unwrap();
+        let (device, wild) = (Side::flat(a, Role::Device), Side::flat(0x1000, Role::Any));
+        for (to, from) in [(device, wild), (wild, device), (wild, wild)] {
+            let copy = driver.copy(to, from, Shape::flat(16)).unwrap();
+            assert_eq!(copy.run().unwrap_err().code, Code::INVALID_VALUE);
+        }
+    }
+
+    #[test]
+    fn fills_repeat_their_element() {
+        let mut driver = driver();
+        let a = driver.allocate(64, false).unwrap();
+        driver.fill(a, 0, 1, 0xee, 64, 1).unwrap().run().unwrap();
+        driver.fill(a + 2, 8, 2, 0x1234, 2, 2).unwrap().run().unwrap();
+        driver.fill(a + 32, 0, 4, 0x0403_0201, 2, 1).unwrap().run().unwrap();
+        let got = download(&driver, a, 64);
+        assert_eq!(got[..16], *b"\xee\xee\x34\x12\x34\x12\xee\xee\xee\xee\x34\x12\x34\x12\xee\xee");
+        assert_eq!(got[32..40], [1, 2, 3, 4, 1, 2, 3, 4]);
+        assert_eq!(driver.fill(a + 1, 0, 2, 0, 1, 1).unwrap_err().code, Code::INVALID_VALUE);
+        assert_eq!(driver.fill(a, 2, 4, 0, 1, 2).unwrap_err().code, Code::INVALID_VALUE);
+        assert_eq!(driver.fill(a, 0, 1, 0, 65, 1).unwrap_err().code, Code::INVALID_VALUE);
+    }
+}

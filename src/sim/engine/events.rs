@@ -1,0 +1,151 @@
+//! Events. One is complete as soon as it is recorded.
+
+use super::answer::{Answer, fail};
+use super::process::Driver;
+use cupeer_spec::results::Result as Code;
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// The flags of `cuEventCreate`.
+const DISABLE_TIMING: u32 = 2;
+const INTERPROCESS: u32 = 4;
+const KNOWN: u32 = 7;
+
+/// An event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    pub context: u64,
+    pub flags: u32,
+    /// When it was recorded last.
+    pub recorded: Option<Instant>,
+    /// Whether it is another process's.
+    pub imported: bool,
+    /// The slot in which it is exported.
+    pub export: Option<u16>,
+}
+
+impl Event {
+    /// Whether other processes can open it.
+    pub(crate) fn is_interprocess(&self) -> bool {
+        self.flags & INTERPROCESS != 0
+    }
+}
+
+/// The events of a process.
+#[derive(Default, Debug)]
+pub(crate) struct Events(HashMap<u64, Event>);
+
+impl Events {
+    /// The event behind a handle.
+    pub(crate) fn get(&self, handle: u64) -> Answer<&Event> {
+        self.0.get(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
+    }
+
+    /// The same, to change it.
+    pub(crate) fn get_mut(&mut self, handle: u64) -> Answer<&mut Event> {
+        self.0.get_mut(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
+    }
+}
+
+impl Driver {
+    /// `cuEventCreate`: one for other processes cannot measure time.
+    pub(crate) fn create_event(&mut self, flags: u32) -> Answer<u64> {
+        let context = self.current()?;
+        if flags & !KNOWN != 0 || flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS {
+            return fail(Code::INVALID_VALUE);
+        }
+        self.add_event(Event { context, flags, recorded: None, imported: false, export: None })
+    }
+
+    /// The event that `cuIpcOpenEventHandle` gives out: a new one each time.
+    pub(crate) fn create_imported_event(&mut self, context: u64) -> Answer<u64> {
+        let flags = INTERPROCESS | DISABLE_TIMING;
+        self.add_event(Event { context, flags, recorded: None, imported: true, export: None })
+    }
+
+    fn add_event(&mut self, event: Event) -> Answer<u64> {
+        let handle = self.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
+        self.events.0.insert(handle, event);
+        Ok(handle)
+    }
+
+    /// `cuEventDestroy`.
+    pub(crate) fn destroy_event(&mut self, handle: u64) -> Answer {
+        match self.events.0.remove(&handle) {
+            Some(event) => {
+                if let Some(slot) = event.export {
+                    self.exports.withdraw(slot);
+                    self.exports.recycle(slot);
+                }
+                Ok(())
+            }
+            None => fail(Code::INVALID_HANDLE),
+        }
+    }
+
+    /// Ends the events of a context.
+    pub(crate) fn remove_events_of(&mut self, context: u64) {
+        let of = |(_, event): &(&u64, &Event)| event.context == context;
+        let handles: Vec<u64> = self.events.0.iter().filter(of).map(|(handle, _)| *handle).collect();
+        for handle in handles {
+            let _ = self.destroy_event(handle);
+        }
+    }
+
+    /// `cuEventRecord`: event and stream belong to one context.
+    pub(crate) fn record_event(&mut self, handle: u64, stream: u64) -> Answer {
+        let stream = self.stream(stream)?;
+        let event = self.events.get_mut(handle)?;
+        if event.context != stream.context {
+            return fail(Code::INVALID_HANDLE);
+        }
+        event.recorded = Some(Instant::now());
+        Ok(())
+    }
+
+    /// `cuEventElapsedTime`, in milliseconds.
+    pub(crate) fn elapsed(&self, start: u64, end: u64) -> Answer<f32> {
+        let (start, end) = (self.events.get(start)?, self.events.get(end)?);
+        let timed = |event: &Event| event.recorded.filter(|_| event.flags & DISABLE_TIMING == 0);
+        let (Some(from), Some(to)) = (timed(start), timed(end)) else { return fail(Code::INVALID_HANDLE) };
+        if start.context != end.context {
+            return fail(Code::INVALID_HANDLE);
+        }
+        let seconds = match to.checked_duration_since(from) {
+            Some(duration) => duration.as_secs_f64(),
+            None => -from.duration_since(to).as_secs_f64(),
+        };
+        Ok((seconds * 1e3) as f32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_topology::Topology;
+
+    #[test]
+    fn time_passes_between_two_that_measure_it() {
+        let mut driver = Driver::new(Topology::default(), vec![0, 1]);
+        driver.create_context(0, 0).unwrap();
+        let (a, b) = (driver.create_event(0).unwrap(), driver.create_event(1).unwrap());
+        let untimed = driver.create_event(DISABLE_TIMING).unwrap();
+        assert_eq!(driver.elapsed(a, b), fail(Code::INVALID_HANDLE), "neither is recorded");
+        for event in [a, b, untimed] {
+            driver.record_event(event, 0).unwrap();
+        }
+        assert!(driver.elapsed(a, b).unwrap() >= 0.0 && driver.elapsed(b, a).unwrap() <= 0.0);
+        assert_eq!(driver.elapsed(a, untimed), fail(Code::INVALID_HANDLE));
+        driver.destroy_event(a).unwrap();
+        assert_eq!(driver.destroy_event(a), fail(Code::INVALID_HANDLE));
+    }
+
+    #[test]
+    fn an_event_for_others_measures_nothing() {
+        let mut driver = Driver::new(Topology::default(), vec![0, 1]);
+        driver.create_context(0, 0).unwrap();
+        assert_eq!(driver.create_event(INTERPROCESS), fail(Code::INVALID_VALUE));
+        assert!(driver.create_event(INTERPROCESS | DISABLE_TIMING).is_ok());
+        assert_eq!(driver.create_event(8), fail(Code::INVALID_VALUE));
+    }
+}

@@ -1,0 +1,140 @@
+//! What this process exports to others.
+
+use super::answer::{Answer, fail, refuse};
+use super::channel::{Channel, SLOTS, Slot, State};
+use super::handle::{self, Kind, Locator};
+use super::memory::Kind as MemoryKind;
+use super::process::Driver;
+use cupeer_spec::results::Result as Code;
+
+/// The exports of a process. Its channel exists from the first one on.
+#[derive(Default, Debug)]
+pub(crate) struct Exports {
+    channel: Option<Channel>,
+    nonce: u16,
+    serial: u16,
+    /// Slots that were used and are free again.
+    free: Vec<u16>,
+    /// The first slot that was never used.
+    fresh: u32,
+}
+
+impl Exports {
+    fn channel(&mut self) -> Answer<&Channel> {
+        if self.channel.is_none() {
+            self.nonce = nonce();
+            self.channel = Channel::create(self.nonce);
+        }
+        self.channel.as_ref().ok_or_else(|| Code::MAP_FAILED.into())
+    }
+
+    /// Publishes something: the slot and its token.
+    fn publish(&mut self, mut content: Slot) -> Answer<(u16, u32)> {
+        self.channel()?;
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if self.fresh < SLOTS => {
+                self.fresh += 1;
+                (self.fresh - 1) as u16
+            }
+            None => return fail(Code::OUT_OF_MEMORY),
+        };
+        self.serial = self.serial.wrapping_add(1);
+        content.token = u32::from(self.nonce) << 16 | u32::from(self.serial);
+        self.channel()?.write(slot, &content)?;
+        Ok((slot, content.token))
+    }
+
+    fn locator(&mut self, slot: u16) -> Answer<Locator> {
+        let channel = self.channel()?;
+        let descriptor = channel.descriptor().ok_or(Code::MAP_FAILED)?;
+        let token = channel.read(slot)?.token;
+        Ok(Locator { pid: std::process::id(), channel: descriptor, slot, token })
+    }
+
+    /// Withdraws an export; whether another process still uses it.
+    pub(crate) fn withdraw(&mut self, slot: u16) -> bool {
+        let Some(channel) = &self.channel else { return false };
+        let gone = match channel.read(slot) {
+            Ok(content) => channel.write(slot, &Slot { state: State::Free, ..content }).is_ok(),
+            Err(_) => false,
+        };
+        !gone || self.is_held(slot)
+    }
+
+    /// Whether another process uses an export.
+    pub(crate) fn is_held(&self, slot: u16) -> bool {
+        self.channel.as_ref().is_some_and(|channel| channel.is_held(slot))
+    }
+
+    /// Makes the slot of a withdrawn export free for another.
+    pub(crate) fn recycle(&mut self, slot: u16) {
+        self.free.push(slot);
+    }
+}
+
+/// A number that tells this process from others that had its pid.
+fn nonce() -> u16 {
+    let mut bytes = [0; 2];
+    // SAFETY: the call writes at most as many bytes as there are.
+    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    u16::from_le_bytes(bytes)
+}
+
+impl Driver {
+    /// `cuIpcGetMemHandle`, after its null checks.
+    pub(crate) fn export_memory(&mut self, address: u64) -> Answer<[u8; 64]> {
+        self.current()?;
+        let Some((base, allocation)) = self.memory.containing(address) else {
+            return refuse(Code::INVALID_VALUE, "User passed invalid device pointer");
+        };
+        let MemoryKind::Device { ref backing, offset, export, .. } = allocation.kind else {
+            let text = "Cannot get mem handle because allocation not created from malloc API function";
+            return refuse(Code::INVALID_VALUE, text);
+        };
+        let size = allocation.size;
+        let slot = match export {
+            Some(slot) => slot,
+            None => {
+                let content = Slot {
+                    state: State::Memory,
+                    token: 0,
+                    descriptor: backing.number() as u32,
+                    inode: backing.inode(),
+                    offset,
+                    size,
+                    uuid: self.device(allocation.device).uuid,
+                };
+                let (slot, _) = self.exports.publish(content)?;
+                if let Some(allocation) = self.memory.get_mut(base)
+                    && let MemoryKind::Device { export, .. } = &mut allocation.kind
+                {
+                    *export = Some(slot);
+                }
+                slot
+            }
+        };
+        Ok(handle::write(Kind::Memory, self.exports.locator(slot)?, size))
+    }
+
+    /// `cuIpcGetEventHandle`, after its null checks.
+    pub(crate) fn export_event(&mut self, handle: u64) -> Answer<[u8; 64]> {
+        let event = self.events.get(handle)?;
+        if !event.is_interprocess() || event.imported {
+            let text = "Only local (non-imported) events created as interprocess may be exported.";
+            return refuse(Code::INVALID_HANDLE, text);
+        }
+        let slot = match event.export {
+            Some(slot) => slot,
+            None => {
+                let uuid = self.device(self.context(event.context)?.device).uuid;
+                let content =
+                    Slot { state: State::Event, token: 0, descriptor: 0, inode: 0, offset: 0, size: 0, uuid };
+                let (slot, _) = self.exports.publish(content)?;
+                self.events.get_mut(handle)?.export = Some(slot);
+                slot
+            }
+        };
+        Ok(handle::write(Kind::Event, self.exports.locator(slot)?, 0))
+    }
+}

@@ -1,0 +1,128 @@
+//! The driver's log: what it says about failing calls, to callbacks, to CUDA_LOG_FILE, and to whoever asks
+//! later.
+//!
+//! It has a lock of its own, because calls can fail before `cuInit`, and gives it back before it calls
+//! anybody.
+
+use super::answer::{Answer, fail};
+use cupeer_spec::results::Result as Code;
+use std::collections::VecDeque;
+use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How many lines are kept for [`dump`].
+const KEPT: usize = 100;
+
+/// A function of the program that wants each line: called with the level, and the text without its newline.
+pub(crate) type Listener = Box<dyn Fn(i32, &str) + Send + Sync>;
+
+/// CU_LOG_LEVEL_ERROR.
+const ERROR: i32 = 0;
+
+struct Log {
+    listeners: Vec<(u64, std::sync::Arc<Listener>)>,
+    next_listener: u64,
+    lines: VecDeque<String>,
+    /// How many lines there ever were: the number of the next one.
+    written: u32,
+}
+
+static LOG: Mutex<Log> =
+    Mutex::new(Log { listeners: Vec::new(), next_listener: 1, lines: VecDeque::new(), written: 0 });
+
+fn lock() -> MutexGuard<'static, Log> {
+    LOG.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Adds a listener; the number takes it away again.
+pub(crate) fn listen(listener: Listener) -> u64 {
+    let mut log = lock();
+    let number = log.next_listener;
+    log.next_listener += 1;
+    log.listeners.push((number, std::sync::Arc::new(listener)));
+    number
+}
+
+/// Takes a listener away.
+pub(crate) fn forget(number: u64) -> Answer {
+    let mut log = lock();
+    let Some(at) = log.listeners.iter().position(|(known, _)| *known == number) else {
+        return fail(Code::INVALID_VALUE);
+    };
+    log.listeners.remove(at);
+    Ok(())
+}
+
+/// The number of the next line.
+pub(crate) fn now() -> u32 {
+    lock().written
+}
+
+/// The lines from number `from` on that are kept, oldest first, and the number of the next one.
+pub(crate) fn since(from: u32) -> (Vec<String>, u32) {
+    let log = lock();
+    let first = log.written - log.lines.len() as u32;
+    let skip = from.saturating_sub(first) as usize;
+    (log.lines.iter().skip(skip).cloned().collect(), log.written)
+}
+
+/// Says what a function has to say about its failure.
+pub(crate) fn say(function: &str, messages: &[std::borrow::Cow<'static, str>]) {
+    for message in messages {
+        let line = format!("{}[{}] {message}", prefix(), function);
+        // A child of fork may find the lock taken for ever, by a thread that it does not have.
+        let Ok(mut log) = LOG.try_lock().or_else(|_| retry()) else { continue };
+        if log.lines.len() == KEPT {
+            log.lines.pop_front();
+        }
+        log.lines.push_back(line.clone());
+        log.written = log.written.wrapping_add(1);
+        let listeners: Vec<_> = log.listeners.iter().map(|(_, f)| f.clone()).collect();
+        drop(log);
+        to_file(&line);
+        for listener in listeners {
+            listener(ERROR, &line);
+        }
+    }
+}
+
+fn retry() -> Result<MutexGuard<'static, Log>, ()> {
+    if super::process::is_forked_child() { Err(()) } else { Ok(lock()) }
+}
+
+/// `[time][thread][source][level]`.
+fn prefix() -> String {
+    // SAFETY: all-zero is a value of these plain structures, and the calls fill them.
+    let (now, thread) = unsafe {
+        let mut now: libc::timespec = core::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_REALTIME, &mut now);
+        let mut local: libc::tm = core::mem::zeroed();
+        libc::localtime_r(&now.tv_sec, &mut local);
+        let time = format!(
+            "{:02}:{:02}:{:02}.{:03}",
+            local.tm_hour,
+            local.tm_min,
+            local.tm_sec,
+            now.tv_nsec / 1_000_000
+        );
+        (time, libc::pthread_self())
+    };
+    format!("[{now}][{thread}][CUDA][E]")
+}
+
+fn to_file(line: &str) {
+    let Some(path) = std::env::var_os("CUDA_LOG_FILE").filter(|path| !path.is_empty()) else { return };
+    let text = format!("{line}\n");
+    // What cannot be written is lost: the call fails for its own reason.
+    let _ = if path == "stdout" {
+        std::io::stdout().write_all(text.as_bytes())
+    } else if path == "stderr" {
+        std::io::stderr().write_all(text.as_bytes())
+    } else {
+        std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+    };
+}

@@ -1,0 +1,31 @@
+//! What a driver does: devices, contexts, memory, copies, streams, events, sharing between processes.
+//!
+//! What belongs here: behaviour, as ordinary Rust with unit tests; pointers of the caller are numbers. What
+//! does not: C types and their checks (`crate::api`).
+//!
+//! One lock guards all of it ([`process::enter`]). Bytes are moved, and functions of the caller are called,
+//! after it is given back.
+
+pub(crate) mod answer;
+pub(crate) mod attributes;
+pub(crate) mod backing;
+pub(crate) mod channel;
+pub(crate) mod contexts;
+pub(crate) mod copies;
+pub(crate) mod events;
+pub(crate) mod exports;
+pub(crate) mod handle;
+pub(crate) mod holes;
+pub(crate) mod imports;
+pub(crate) mod log;
+pub(crate) mod lookup;
+pub(crate) mod memory;
+pub(crate) mod names;
+pub(crate) mod peers;
+pub(crate) mod pointers;
+pub(crate) mod pools;
+pub(crate) mod process;
+pub(crate) mod space;
+pub(crate) mod stack;
+pub(crate) mod streams;
+pub(crate) mod visible;

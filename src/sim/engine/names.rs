@@ -1,0 +1,25 @@
+//! Names and texts of result codes.
+
+use cupeer_spec::results;
+use std::ffi::CStr;
+
+/// The name and the text of a code, for C; `None` for a number that is no code.
+pub(crate) fn texts(code: i32) -> Option<(&'static CStr, &'static CStr)> {
+    let (name, text) = results::spec(code)?.c_texts();
+    let c = |text: &'static str| CStr::from_bytes_with_nul(text.as_bytes()).ok();
+    Some((c(name)?, c(text)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_texts() {
+        for spec in results::RESULTS {
+            assert!(texts(spec.number).is_some(), "{}", spec.number);
+        }
+        assert_eq!(texts(217).unwrap().0, c"CUDA_ERROR_PEER_ACCESS_UNSUPPORTED");
+        assert_eq!(texts(12345), None);
+    }
+}

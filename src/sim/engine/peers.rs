@@ -1,0 +1,125 @@
+//! Peer access between devices and contexts.
+
+use super::answer::{Answer, fail, refuse};
+use super::process::Driver;
+use cupeer_spec::abi::CUatomicOperation;
+use cupeer_spec::results::Result as Code;
+
+/// The last atomic operation that the driver knows: one more than it documents.
+const LAST_OPERATION: i32 = 12;
+
+/// Checks the operations of `cuDeviceGetP2PAtomicCapabilities`, whose answer is 0 for every one of them, as
+/// recorded, also where the link carries native atomics.
+pub(crate) fn check_operations(operations: &[CUatomicOperation]) -> Answer {
+    match operations.iter().enumerate().find(|(_, op)| !(0..=LAST_OPERATION).contains(&op.0)) {
+        Some((index, operation)) => {
+            let text = format!("Invalid CUatomicOperation {} queried at index {index}!", operation.0);
+            refuse(Code::INVALID_VALUE, text)
+        }
+        None => Ok(()),
+    }
+}
+
+impl Driver {
+    /// An ordinal that the driver's message names by its parameter.
+    fn named_ordinal(&self, parameter: &str, device: i32) -> Answer<usize> {
+        let count = self.visible.len();
+        self.ordinal(device).or_else(|_| {
+            refuse(Code::INVALID_DEVICE, format!("Parameter {parameter} must be between 0 and {count}"))
+        })
+    }
+
+    /// `cuDeviceCanAccessPeer`: a device cannot access itself as a peer.
+    pub(crate) fn can_access_peer(&self, from: i32, to: i32) -> Answer<bool> {
+        let from = self.named_ordinal("dev", from)?;
+        let to = self.named_ordinal("peerDev", to)?;
+        Ok(self.link(from, to).is_some_and(|link| link.can_access))
+    }
+
+    fn pair(&self, from: i32, to: i32) -> Answer<(usize, usize)> {
+        let from = self.named_ordinal("srcDevice", from)?;
+        let to = self.named_ordinal("dstDevice", to)?;
+        if from == to {
+            return refuse(Code::INVALID_DEVICE, format!("Same source and destination device: {from}"));
+        }
+        Ok((from, to))
+    }
+
+    /// `cuDeviceGetP2PAttribute`.
+    pub(crate) fn p2p_attribute(&self, attribute: i32, from: i32, to: i32) -> Answer<i32> {
+        let (from, to) = self.pair(from, to)?;
+        let link = self.link(from, to).ok_or(Code::INVALID_DEVICE)?;
+        Ok(match attribute {
+            1 => link.performance_rank,
+            2 => link.can_access.into(),
+            3 => link.native_atomics.into(),
+            4 => link.array_access.into(),
+            5 => link.partial_atomics.into(),
+            _ => return fail(Code::INVALID_VALUE),
+        })
+    }
+
+    /// Checks the devices of `cuDeviceGetP2PAtomicCapabilities`.
+    pub(crate) fn check_atomic_pair(&self, from: i32, to: i32) -> Answer {
+        self.pair(from, to).map(|_| ())
+    }
+
+    /// `cuCtxEnablePeerAccess`.
+    pub(crate) fn enable_peer(&mut self, peer: u64, flags: u32) -> Answer {
+        let current = self.current()?;
+        if flags != 0 {
+            return fail(Code::INVALID_VALUE);
+        }
+        let (from, to) = (self.context(current)?.device, self.context(peer)?.device);
+        if !self.link(from, to).is_some_and(|link| link.can_access) {
+            return fail(Code::PEER_ACCESS_UNSUPPORTED);
+        }
+        if self.context_mut(current)?.peers.insert(peer) {
+            Ok(())
+        } else {
+            fail(Code::PEER_ACCESS_ALREADY_ENABLED)
+        }
+    }
+
+    /// `cuCtxDisablePeerAccess`.
+    pub(crate) fn disable_peer(&mut self, peer: u64) -> Answer {
+        let current = self.current()?;
+        self.context(peer)?;
+        if self.context_mut(current)?.peers.remove(&peer) {
+            Ok(())
+        } else {
+            fail(Code::PEER_ACCESS_NOT_ENABLED)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_topology::Topology;
+
+    #[test]
+    fn access_is_one_direction_and_ends_with_the_peer() {
+        let mut driver = Driver::new(Topology::parse("nvlink:3").unwrap(), vec![0, 2]);
+        let a = driver.create_context(0, 0).unwrap();
+        let b = driver.create_context(1, 0).unwrap();
+        driver.enable_peer(a, 0).unwrap();
+        assert_eq!(driver.enable_peer(a, 0), fail(Code::PEER_ACCESS_ALREADY_ENABLED));
+        super::super::stack::pop();
+        assert_eq!(driver.disable_peer(b), fail(Code::PEER_ACCESS_NOT_ENABLED));
+        driver.enable_peer(b, 0).unwrap();
+        driver.destroy_context(b).unwrap();
+        assert_eq!(driver.disable_peer(b), fail(Code::CONTEXT_IS_DESTROYED));
+        assert!(driver.context(a).unwrap().peers.is_empty());
+    }
+
+    #[test]
+    fn without_a_link_there_is_no_access() {
+        let mut driver = Driver::new(Topology::parse("none:2").unwrap(), vec![0, 1]);
+        let a = driver.create_context(0, 0).unwrap();
+        driver.create_context(1, 0).unwrap();
+        assert_eq!(driver.can_access_peer(0, 1), Ok(false));
+        assert_eq!(driver.p2p_attribute(2, 0, 1), Ok(0));
+        assert_eq!(driver.enable_peer(a, 0), fail(Code::PEER_ACCESS_UNSUPPORTED));
+    }
+}

@@ -1,0 +1,149 @@
+//! The driver of this process: what `cuInit` sets up, and the lock around it.
+
+use super::answer::{Answer, fail};
+use super::contexts::Contexts;
+use super::events::Events;
+use super::exports::Exports;
+use super::imports::Imports;
+use super::memory::Memory;
+use super::space::Space;
+use super::streams::Streams;
+use super::visible::visible;
+use cupeer_spec::env;
+use cupeer_spec::results::Result as Code;
+use cupeer_topology::{Device, Link, Topology};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Everything that a process has of the driver.
+pub(crate) struct Driver {
+    /// The machine, with all its devices.
+    pub machine: Topology,
+    /// The physical index of each device that this process sees.
+    pub visible: Vec<usize>,
+    pub contexts: Contexts,
+    pub space: Space,
+    pub memory: Memory,
+    pub streams: Streams,
+    pub events: Events,
+    pub exports: Exports,
+    pub imports: Imports,
+}
+
+impl Driver {
+    /// A driver for a machine of which these devices are seen.
+    pub(crate) fn new(machine: Topology, visible: Vec<usize>) -> Driver {
+        Driver {
+            contexts: Contexts::new(visible.len()),
+            space: Space::default(),
+            memory: Memory::new(visible.len()),
+            streams: Streams::default(),
+            events: Events::default(),
+            exports: Exports::default(),
+            imports: Imports::default(),
+            machine,
+            visible,
+        }
+    }
+
+    /// Checks an ordinal.
+    pub(crate) fn ordinal(&self, device: i32) -> Answer<usize> {
+        match usize::try_from(device) {
+            Ok(ordinal) if ordinal < self.visible.len() => Ok(ordinal),
+            _ => fail(Code::INVALID_DEVICE),
+        }
+    }
+
+    /// The device of an ordinal.
+    pub(crate) fn device(&self, ordinal: usize) -> &Device {
+        &self.machine.devices()[self.visible[ordinal]]
+    }
+
+    /// The link from one ordinal to another; `None` for a device with itself.
+    pub(crate) fn link(&self, from: usize, to: usize) -> Option<&Link> {
+        self.machine.link(self.visible[from], self.visible[to])
+    }
+}
+
+static DRIVER: OnceLock<Mutex<Driver>> = OnceLock::new();
+/// A word that holds 1 in the process that called `cuInit`, and 0 in its children: the kernel wipes it.
+static MARK: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
+/// The process that called `cuInit`, where the kernel does not know such words.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// `cuInit`.
+pub(crate) fn initialize() -> Answer {
+    if is_forked_child() {
+        return fail(Code::NOT_INITIALIZED);
+    }
+    if DRIVER.get().is_some() {
+        return Ok(());
+    }
+    let text = std::env::var_os(env::SIM).unwrap_or_default();
+    let machine = match text.to_str() {
+        Some("") => Ok(Topology::default()),
+        Some(text) => Topology::parse(text).map_err(|e| e.to_string()),
+        None => Err(format!("{} is no UTF-8 text", env::SIM)),
+    };
+    let machine = machine.or_else(|error| {
+        complain(&error);
+        fail(Code::NO_DEVICE)
+    })?;
+    let variable = std::env::var_os("CUDA_VISIBLE_DEVICES");
+    let devices = visible(&machine, variable.as_ref().map(|v| v.to_str().unwrap_or("?")));
+    if devices.is_empty() {
+        return fail(Code::NO_DEVICE);
+    }
+    MARK.get_or_init(mark);
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
+    DRIVER.get_or_init(|| Mutex::new(Driver::new(machine, devices)));
+    Ok(())
+}
+
+fn complain(error: &str) {
+    use std::io::Write;
+    let _ = std::io::stderr().write_all(format!("cupeer: simulated driver: {error}\n").as_bytes());
+}
+
+fn mark() -> Option<&'static AtomicU32> {
+    // SAFETY: a new anonymous page of our own, which stays mapped for ever; the word in it is aligned, and
+    // any bytes are a value of it.
+    unsafe {
+        let page = libc::mmap(
+            core::ptr::null_mut(),
+            4096,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        if page == libc::MAP_FAILED || libc::madvise(page, 4096, libc::MADV_WIPEONFORK) != 0 {
+            return None;
+        }
+        let word = &*page.cast::<AtomicU32>();
+        word.store(1, Ordering::Relaxed);
+        Some(word)
+    }
+}
+
+/// Whether `cuInit` was called by the process of which this one is a child, by fork and without exec.
+pub(crate) fn is_forked_child() -> bool {
+    match MARK.get() {
+        None => false,
+        Some(Some(word)) => word.load(Ordering::Relaxed) == 0,
+        Some(None) => PROCESS.load(Ordering::Relaxed) != std::process::id(),
+    }
+}
+
+/// The driver, locked; fails before `cuInit`, and in a child of fork.
+pub(crate) fn enter() -> Answer<MutexGuard<'static, Driver>> {
+    match DRIVER.get() {
+        Some(driver) if !is_forked_child() => Ok(driver.lock().unwrap_or_else(PoisonError::into_inner)),
+        _ => fail(Code::NOT_INITIALIZED),
+    }
+}
+
+/// Fails where [`enter`] would.
+pub(crate) fn check() -> Answer {
+    enter().map(drop)
+}

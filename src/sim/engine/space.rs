@@ -1,0 +1,135 @@
+//! The addresses of device memory and of opaque handles.
+//!
+//! They are addresses of pages that may not be touched: a program that follows one in host code dies as it
+//! would with a GPU, and no two mappings of the process collide. Contexts, streams and events get theirs
+//! once: a handle that was destroyed stays unknown for ever.
+
+use super::holes::Holes;
+
+/// From this size on, an allocation has pages of its own.
+pub(crate) const LARGE: u64 = 1 << 20;
+/// What every allocation is a multiple of.
+pub(crate) const GRANULE: u64 = 512;
+/// The alignment of large allocations.
+const LARGE_ALIGN: u64 = 2 << 20;
+/// How many addresses are reserved at once.
+const CHUNK: u64 = 1 << 30;
+/// The same for handles.
+const HANDLE_CHUNK: u64 = 16 << 20;
+/// How far two handles are apart.
+const HANDLE_STEP: u64 = 16;
+
+/// The addresses of one process.
+#[derive(Default, Debug)]
+pub(crate) struct Space {
+    small: Holes,
+    large: Holes,
+    low: Holes,
+    handles: Option<(u64, u64)>,
+}
+
+impl Space {
+    /// Takes addresses. `low` asks for ones below 4 GiB, for functions whose device addresses have 32 bits.
+    pub(crate) fn take(&mut self, size: u64, low: bool) -> Option<u64> {
+        let size = size.checked_next_multiple_of(GRANULE)?;
+        let align = if size < LARGE { GRANULE } else { LARGE_ALIGN };
+        if let Some(at) = self.pool(size, low).take(size, align) {
+            return Some(at);
+        }
+        let chunk = if low { size.checked_add(align)? } else { size.checked_add(align)?.max(CHUNK) };
+        let start = reserve(chunk, low).or_else(|| reserve(size.checked_add(align)?, low))?;
+        // The chunk that was asked for first may have been refused, and a smaller one given.
+        self.pool(size, low).give(start.0, start.1);
+        self.pool(size, low).take(size, align)
+    }
+
+    /// Gives addresses back.
+    pub(crate) fn give(&mut self, at: u64, size: u64, low: bool) {
+        let size = size.next_multiple_of(GRANULE);
+        self.pool(size, low).give(at, size);
+    }
+
+    fn pool(&mut self, size: u64, low: bool) -> &mut Holes {
+        match (low, size < LARGE) {
+            (true, _) => &mut self.low,
+            (false, true) => &mut self.small,
+            (false, false) => &mut self.large,
+        }
+    }
+
+    /// A new handle.
+    pub(crate) fn handle(&mut self) -> Option<u64> {
+        let (next, end) = match self.handles {
+            Some((next, end)) if next < end => (next, end),
+            _ => {
+                let (start, length) = reserve(HANDLE_CHUNK, false)?;
+                (start, start + length)
+            }
+        };
+        self.handles = Some((next + HANDLE_STEP, end));
+        Some(next)
+    }
+}
+
+/// Reserves pages that may not be touched: their start and length.
+fn reserve(size: u64, low: bool) -> Option<(u64, u64)> {
+    let size = size.checked_next_multiple_of(4096)?;
+    #[cfg(target_arch = "x86_64")]
+    let placement = if low { libc::MAP_32BIT } else { 0 };
+    #[cfg(not(target_arch = "x86_64"))]
+    let placement = {
+        if low {
+            return None;
+        }
+        0
+    };
+    // SAFETY: a new anonymous mapping at an address that the kernel chooses touches nothing that exists.
+    let at = unsafe {
+        libc::mmap(
+            core::ptr::null_mut(),
+            usize::try_from(size).ok()?,
+            libc::PROT_NONE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | placement,
+            -1,
+            0,
+        )
+    };
+    (at != libc::MAP_FAILED).then_some((at as u64, size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_among_small_ones_are_512_bytes_apart() {
+        let mut space = Space::default();
+        let large = space.take(4 << 20, false).unwrap();
+        let (a, b) = (space.take(256, false).unwrap(), space.take(256, false).unwrap());
+        assert_eq!(b - a, 512);
+        assert_eq!(large % LARGE_ALIGN, 0);
+        assert!(!(large..=large + (4 << 20)).contains(&a), "past the end of a large one is nothing");
+    }
+
+    #[test]
+    fn addresses_come_back() {
+        let mut space = Space::default();
+        let a = space.take(4 << 20, false).unwrap();
+        space.give(a, 4 << 20, false);
+        assert_eq!(space.take(4 << 20, false), Some(a));
+        assert_eq!(space.take(u64::MAX - 5, false), None);
+    }
+
+    #[test]
+    fn handles_are_never_the_same() {
+        let mut space = Space::default();
+        let (a, b) = (space.handle().unwrap(), space.handle().unwrap());
+        assert!(a != b && a % HANDLE_STEP == 0);
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn low_addresses_have_32_bits() {
+        assert!(Space::default().take(4096, true).unwrap() < 1 << 32);
+    }
+}

@@ -1,0 +1,58 @@
+//! The calling thread's stack of contexts.
+//!
+//! It has no destructor, so that the driver can be called when the thread's other storage is gone already:
+//! from the destructor of a pthread key, or of another library's thread-local.
+
+use std::cell::RefCell;
+use std::mem::ManuallyDrop;
+
+thread_local! {
+    static STACK: RefCell<ManuallyDrop<Vec<u64>>> = const { RefCell::new(ManuallyDrop::new(Vec::new())) };
+}
+
+/// The current context: the top, 0 where there is none.
+pub(crate) fn current() -> u64 {
+    STACK.with_borrow(|stack| stack.last().copied().unwrap_or(0))
+}
+
+/// Puts a context on top.
+pub(crate) fn push(context: u64) {
+    STACK.with_borrow_mut(|stack| stack.push(context));
+}
+
+/// Takes the top away.
+pub(crate) fn pop() -> Option<u64> {
+    STACK.with_borrow_mut(|stack| stack.pop())
+}
+
+/// Replaces the top; 0 takes it away.
+pub(crate) fn set(context: u64) {
+    STACK.with_borrow_mut(|stack| {
+        stack.pop();
+        if context != 0 {
+            stack.push(context);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_top_is_current_and_each_thread_has_its_own() {
+        push(1);
+        push(2);
+        assert_eq!(current(), 2);
+        set(3);
+        assert_eq!(std::thread::spawn(current).join().unwrap(), 0);
+        assert_eq!((pop(), current()), (Some(3), 1));
+        set(0);
+        assert_eq!((current(), pop()), (0, None));
+    }
+
+    #[test]
+    fn it_needs_no_destructor() {
+        assert!(!std::mem::needs_drop::<RefCell<ManuallyDrop<Vec<u64>>>>());
+    }
+}
