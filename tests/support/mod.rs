@@ -101,6 +101,8 @@ fn clean(mut command: Command) -> Command {
             command.env_remove(name);
         }
     }
+    // Links to drivers that the command makes for its user shall not outlive the build.
+    command.env("XDG_RUNTIME_DIR", SCRATCH);
     command.env_remove("COLUMNS").stdin(Stdio::null());
     command
 }

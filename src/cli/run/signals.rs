@@ -1,6 +1,9 @@
 //! Signals while a program runs: those that a process sends to the launcher go on to the program; those
 //! of the terminal reach the whole foreground group by themselves.
 //!
+//! What a third process sends to the whole group reaches the program twice, by itself and through the
+//! launcher: nothing in a signal tells that it went to a group.
+//!
 //! All that could end the launcher is blocked and waited for, so there is no handler and no race. Stop
 //! signals of the terminal keep their default action: launcher and program stop together.
 

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 /// The first pause between two looks, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
-/// A look takes at most this part of the time.
-const SHARE: u32 = 50;
+/// A look takes at most one part in so many of the time.
+const SHARE: u32 = 20;
 /// So many processes are named; more are counted.
 const MOST_NAMED: usize = 5;
 
