@@ -57,40 +57,40 @@ pub fn thread() -> *mut Thread {
     block
 }
 
-/// An export of ours: jumps to what the current route says where the caller lies in its range, else asks
-/// `resolve_linked`. Touches only registers that no argument uses.
-macro_rules! linked_entry {
+/// How far behind the start of an export the address lies that look-ups hand out. Inside of the export's
+/// symbol, so that `dladdr`, debuggers and profilers name it as they name the driver's function.
+pub const LOOKED_UP_OFFSET: usize = 48;
+
+/// An export of ours, in two parts.
+///
+/// The first, for linked calls, jumps to what the current route says where the caller lies in its range,
+/// else asks `resolve_linked`. The second, [`LOOKED_UP_OFFSET`] behind, is what look-ups hand out, and
+/// jumps to the driver's function or to its traced entry. Both touch only registers that no argument uses.
+macro_rules! export_entry {
     ($index:expr) => {
         core::arch::naked_asm!(
+            "771:",
             "mov rax, qword ptr [rip + {routes} + {offset}]",
             "mov r11, qword ptr [rsp]",
             "sub r11, qword ptr [rax]",
             "cmp r11, qword ptr [rax + 8]",
-            "jae 2f",
+            "jae 772f",
             "jmp qword ptr [rax + 16]",
-            "2:",
+            "772:",
             "push {index}",
             "jmp {resolve}",
+            ".org 771b + {looked_up}, 0xcc",
+            "jmp qword ptr [rip + {targets} + {offset}]",
             routes = sym $crate::resolve::linked::ROUTES,
+            targets = sym $crate::resolve::driver::TARGETS,
             offset = const $index * 8,
             index = const $index,
+            looked_up = const $crate::arch::LOOKED_UP_OFFSET,
             resolve = sym $crate::arch::resolve_linked,
         )
     };
 }
-pub(crate) use linked_entry;
-
-/// What look-ups hand out: jumps to the driver's function, or to its traced entry.
-macro_rules! looked_up_entry {
-    ($index:expr) => {
-        core::arch::naked_asm!(
-            "jmp qword ptr [rip + {targets} + {offset}]",
-            targets = sym $crate::resolve::driver::TARGETS,
-            offset = const $index * 8,
-        )
-    };
-}
-pub(crate) use looked_up_entry;
+pub(crate) use export_entry;
 
 /// Notes the caller and the entry for `call`, then goes on to the traced function with all arguments as
 /// they came.

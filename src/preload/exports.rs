@@ -5,7 +5,7 @@
 //! address are two, because they lead to different places: a linked call goes on to the next library that
 //! defines the name, a looked-up one to the driver that was asked.
 
-use crate::arch::{linked_entry, looked_up_entry, traced_entry};
+use crate::arch::{LOOKED_UP_OFFSET, export_entry, traced_entry};
 use crate::call;
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -16,12 +16,17 @@ use cupeer_spec::value::{self, Format, Value};
 pub struct Entries {
     /// The export.
     pub export: unsafe extern "C" fn(),
-    /// What look-ups hand out.
-    pub looked_up: unsafe extern "C" fn(),
     /// Where the export goes when the function is traced.
     pub traced_export: unsafe extern "C" fn(),
     /// Where the handed-out address goes when the function is traced.
     pub traced_looked_up: unsafe extern "C" fn(),
+}
+
+impl Entries {
+    /// The address that look-ups hand out.
+    pub fn looked_up(&self) -> usize {
+        self.export as usize + LOOKED_UP_OFFSET
+    }
 }
 
 /// Prints one argument by its direction.
@@ -83,12 +88,7 @@ macro_rules! entries {
                 #[unsafe(no_mangle)]
                 #[unsafe(naked)]
                 unsafe extern "C" fn $name() {
-                    linked_entry!(INDEX)
-                }
-
-                #[unsafe(naked)]
-                unsafe extern "C" fn looked_up() {
-                    looked_up_entry!(INDEX)
+                    export_entry!(INDEX)
                 }
 
                 #[unsafe(naked)]
@@ -122,7 +122,7 @@ macro_rules! entries {
                     call::run(entered, forward, print, handed_out!($($handed)?))
                 }
 
-                pub const ENTRIES: Entries = Entries { export: $name, looked_up, traced_export, traced_looked_up };
+                pub const ENTRIES: Entries = Entries { export: $name, traced_export, traced_looked_up };
             }
         )*
 

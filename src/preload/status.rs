@@ -35,7 +35,9 @@ pub fn log_lost() {
 fn with(work: impl FnOnce(&Status)) {
     let Some(path) = settings::text(env::STATUS).filter(|path| !path.is_empty()) else { return };
     // SAFETY: the path ends in NUL.
-    let file = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    let file = unsafe {
+        libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)
+    };
     if file < 0 {
         return;
     }

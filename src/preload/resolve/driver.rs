@@ -134,7 +134,7 @@ pub fn handed_out(address: usize) -> Option<usize> {
 
 fn known(address: usize) -> Option<usize> {
     let index = REAL.iter().position(|real| real.load(Relaxed) == address && address != 0)?;
-    Some(ENTRIES[index].looked_up as usize)
+    Some(ENTRIES[index].looked_up())
 }
 
 /// The name of a function of the table, for C.
