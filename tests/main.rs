@@ -26,7 +26,7 @@ mod launcher;
 mod log;
 
 // The simulated driver against what a real one answered.
-mod simulator;
+// mod simulator;
 
 // Every way in which a program reaches the driver.
 mod ways_in;
