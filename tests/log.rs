@@ -308,6 +308,38 @@ fn a_full_disk_is_said_once_and_harms_nothing() {
 }
 
 #[test]
+fn errno_is_kept_where_the_log_fails() {
+    for file in ["/dev/full", "/", "/missing/log"] {
+        let scene = Scene::new(linked("errors.c", &[])).env(env::LOG, "json").env(env::LOG_FILE, file);
+        assert_eq!(scene.run(Cupeer::Off).stdout, scene.run(Cupeer::Absent).stdout);
+    }
+}
+
+/// Descriptors of ours are out of the program's way, but must do with what there is.
+#[test]
+fn few_descriptors_are_enough() {
+    let folder = support::temp_dir();
+    let mut command = Scene::new(linked("threads.c", &[])).command(Cupeer::Logging, folder.path());
+    let limited = ["-c", "ulimit -n 40; exec \"$0\""].map(str::to_owned);
+    let program = command.get_program().to_owned();
+    let variables: Vec<_> =
+        command.get_envs().filter_map(|(k, v)| Some((k.to_owned(), v?.to_owned()))).collect();
+    command = support::plain("sh");
+    command.args(limited).arg(program).envs(variables);
+    let (status, stdout, stderr) = finish(command);
+    assert!(status.success() && stdout == "done\n" && stderr.is_empty(), "{stdout}{stderr}");
+    let log = Log::parse(&fs::read_to_string(folder.path().join("log")).unwrap());
+    assert_eq!(log.calls.len(), 16 * 200);
+}
+
+#[test]
+fn the_environment_is_that_of_the_beginning() {
+    for program in [linked("forgetful.c", &[]), program("forgetful.c", &[])] {
+        Scene::new(program).compare();
+    }
+}
+
+#[test]
 fn stderr_may_be_closed_or_a_pipe_that_nobody_reads() {
     for how in ["closed", "pipe"] {
         let outcome =

@@ -190,6 +190,22 @@ fn functions_of_a_librarys_own_are_reached() {
     plain_host(EITHER, &[("local", &own), ("local", &plugin), ("local", &own)]).compare();
 }
 
+/// One library takes the place of another in memory, with other functions.
+#[test]
+fn functions_of_libraries_that_come_and_go_are_reached() {
+    let own = library("plugin.c", &["-DOWN"]);
+    let another = library("plugin.c", &["-DOWN", "-DANOTHER"]);
+    let plugin = linked_library("plugin.c", &[]);
+    let weak = library("plugin.c", &["-DWEAK"]);
+    let real = driver().join("libcuda.so.1");
+    plain_host(EITHER, &[("once", &own), ("once", &another), ("once", &own), ("once", &another)]).compare();
+    plain_host(EITHER, &[("once", &own), ("once", &plugin), ("once", &another), ("once", &plugin)]).compare();
+    plain_host(EITHER, &[("once", &plugin), ("once", &another), ("keep", &real), ("once", &weak)]).compare();
+    Scene::new(program("churn.c", &[])).args(&["1000"]).arg(&plugin).arg(&plugin).compare();
+    let scene = Scene::new(program("churn.c", &[])).env("QUIET", "1");
+    scene.arg(EITHER.to_string()).arg(&own).arg(&plugin).arg(&another).compare();
+}
+
 #[test]
 fn functions_of_a_linked_librarys_own_are_reached() {
     let own = library("plugin.c", &["-DOWN", "-DEARLY=60500", "-DLATE=60600"]);
@@ -351,6 +367,35 @@ fn left_by_the_back_door() {
         }
     }
     Scene::new(linked("exception.cpp", &["-lstdc++"])).compare();
+}
+
+#[test]
+fn in_signal_handlers() {
+    let scene = Scene::new(linked("signals.c", &[]));
+    for mode in [Cupeer::Absent, Cupeer::Off, Cupeer::Logging] {
+        let outcome = scene.run(mode);
+        assert!(
+            outcome.status.success() && outcome.stdout == "done\n",
+            "{:?} {}",
+            outcome.status,
+            outcome.stdout
+        );
+        assert!(outcome.stderr.is_empty(), "{}", outcome.stderr);
+        if mode == Cupeer::Logging {
+            outcome.assert_log_complete();
+        }
+    }
+}
+
+#[test]
+fn on_small_stacks() {
+    // With nothing switched on, what the C library promises at least is enough.
+    let least = Scene::new(linked("small_stack.c", &["-DSTACK=PTHREAD_STACK_MIN", "-DALTERNATE=8192"]));
+    least.run(Cupeer::Off).assert_same(&least.run(Cupeer::Absent), "off");
+    // The log needs room for a line: up to 20 KiB, and more where the compiler did not optimize.
+    for build in [linked, program] {
+        Scene::new(build("small_stack.c", &["-DSTACK=65536", "-DALTERNATE=65536"])).compare();
+    }
 }
 
 #[test]

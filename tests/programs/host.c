@@ -1,6 +1,7 @@
 /* host BASE MODE LIBRARY [MODE LIBRARY ...]: loads libraries and calls what they export as `plugin` with the
  * mark BASE, BASE + 100 and so on. MODE is local, global, deepbind (RTLD_LOCAL | RTLD_DEEPBIND), namespace
- * (dlmopen), or keep (opened for all and not called). Links nothing itself. */
+ * (dlmopen), once (RTLD_LOCAL, and closed after the call), or keep (opened for all and not called). Links
+ * nothing itself. */
 #include "common.h"
 
 int main(int argc, char **argv) {
@@ -13,6 +14,7 @@ int main(int argc, char **argv) {
             library = dlmopen(LM_ID_NEWLM, path, RTLD_NOW);
         else
             library = dlopen(path, RTLD_NOW | (strcmp(mode, "local") == 0      ? RTLD_LOCAL
+                                               : strcmp(mode, "once") == 0     ? RTLD_LOCAL
                                                : strcmp(mode, "deepbind") == 0 ? RTLD_LOCAL | RTLD_DEEPBIND
                                                                                : RTLD_GLOBAL));
         if (!library) printf("cannot open: %s\n", dlerror());
@@ -23,6 +25,7 @@ int main(int argc, char **argv) {
         /* A second namespace has its own stdout, so everything is printed here. */
         printf("%s: %d\n", mode, plugin(base));
         base += 100;
+        if (strcmp(mode, "once") == 0) dlclose(library);
     }
     return 0;
 }
