@@ -32,7 +32,7 @@ static const char *const names[] __attribute__((unused)) = {
 };
 
 /* Calls function number `f` of the table at `address` with the mark `m`. */
-__attribute__((unused)) static CUresult call(enum function f, void *address, unsigned m) {
+__attribute__((unused)) static CUresult call(int f, void *address, unsigned m) {
     struct outputs outputs, *o = &outputs;
     switch (f) {
 #define CALL(name, parameters, forwarded, marked, mark)                                                       \

@@ -1,6 +1,6 @@
 /* Calls every function by its name, as a program linked to libcuda does: first directly, then through its
- * address, then as it is found by the other ways in. Expects every call to reach the driver once. Built lazy, with -z now, and without PIE, where
- * the address of a function is in the program itself. */
+ * address, then as it is found by the other ways in. Expects every call to reach the driver once. Built
+ * lazy, with -z now, and without PIE, where the address of a function is in the program itself. */
 #ifndef LINKED
 #define LINKED
 #endif

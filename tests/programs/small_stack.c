@@ -1,5 +1,5 @@
-/* Calls, the first ones of the process among them, on a small stack of a thread (-DSTACK), and in a handler on an
- * alternate stack (-DALTERNATE). Expects the driver to be reached, and no crash. */
+/* Calls, the first ones of the process among them, on a small stack of a thread (-DSTACK), and in a handler
+ * on an alternate stack (-DALTERNATE). Expects the driver to be reached, and no crash. */
 #include "calls.h"
 #include <limits.h>
 

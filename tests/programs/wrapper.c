@@ -1,6 +1,7 @@
 /* A second tool that is preloaded: it wraps every function of the table and passes calls on to the next one,
  * by RTLD_NEXT, or with -DBY_HANDLE from a driver that it opens. It keeps account in the oracle as
- * `wrapper`. With -DWRAP_DLSYM it also hands its wrappers out for what dlsym finds in a driver. Whichever of the two tools comes first, each call must pass both, once. */
+ * `wrapper`. With -DWRAP_DLSYM it also hands its wrappers out for what dlsym finds in a driver. Whichever of
+ * the two tools comes first, each call must pass both, once. */
 #include "common.h"
 
 static void account(const char *function, unsigned mark) {
