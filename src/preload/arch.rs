@@ -16,10 +16,12 @@ pub struct Thread {
     pub entry: u32,
     /// The function whose call we are forwarding, plus 1.
     pub inside: u32,
+    /// Where the stack stood then.
+    pub inside_at: usize,
     /// Lines that this thread has logged.
     pub logged: u64,
     /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
-    pub dlerror: [c_char; 1000],
+    pub dlerror: [c_char; 992],
 }
 
 /// Offset of [`Thread::entry`], for the entries below.
@@ -55,6 +57,15 @@ pub fn thread() -> *mut Thread {
         );
     }
     block
+}
+
+/// Where the stack stands: it grows downwards.
+#[inline(always)]
+pub fn stack_height() -> usize {
+    let height: usize;
+    // SAFETY: reads the stack pointer.
+    unsafe { asm!("mov {}, rsp", out(reg) height, options(nomem, nostack, preserves_flags)) };
+    height
 }
 
 /// How far behind the start of an export the address lies that look-ups hand out. Inside of the export's

@@ -3,7 +3,7 @@
 //! What belongs here: the order of the steps, the boundary that keeps our panics from the program, and
 //! the guard against re-entry. What does not: how any step is done.
 
-use crate::arch::thread;
+use crate::arch::{Thread, stack_height, thread};
 use crate::caller::Caller;
 use crate::log::{self, Call};
 use crate::resolve::{driver, handed_out, linked};
@@ -44,30 +44,45 @@ impl ResultCode for CUresult {
 pub fn enter(id: FnId) -> Entered {
     let thread = thread();
     // SAFETY: the block is this thread's alone.
-    let (caller, entry, inside) = unsafe { ((*thread).caller, (*thread).entry, (*thread).inside) };
+    let Thread { caller, entry, inside, inside_at, .. } = unsafe { &*thread };
+    let (caller, entry) = (*caller, *entry);
     // A signal handler that called between the note and this line has left its own note.
     let noted = entry >> 1 == id as u32;
     let through_export = noted && entry & 1 == 1;
-    let again = inside == id as u32 + 1;
+    // Below the frame that forwards; a frame that was left by longjmp does not count.
+    let again = *inside == id as u32 + 1 && stack_height() < *inside_at;
     let real = if through_export { linked::real(id, caller) } else { driver::real(id) };
     Entered { id, real, caller: if noted { caller } else { 0 }, again }
 }
 
 /// Marks the function that this thread is forwarding, until dropped; also where an exception or a
 /// cancellation of the program passes through.
-struct Inside(u32);
+struct Inside {
+    before: u32,
+    before_at: usize,
+}
 
 impl Inside {
     fn enter(id: FnId) -> Self {
+        let at = stack_height();
         // SAFETY: the block is this thread's alone.
-        Inside(unsafe { core::mem::replace(&mut (*thread()).inside, id as u32 + 1) })
+        unsafe {
+            let thread = &mut *thread();
+            Inside {
+                before: core::mem::replace(&mut thread.inside, id as u32 + 1),
+                before_at: core::mem::replace(&mut thread.inside_at, at),
+            }
+        }
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
         // SAFETY: the block is this thread's alone.
-        unsafe { (*thread()).inside = self.0 };
+        unsafe {
+            let thread = &mut *thread();
+            (thread.inside, thread.inside_at) = (self.before, self.before_at);
+        }
     }
 }
 

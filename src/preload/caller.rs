@@ -6,7 +6,10 @@
 use crate::resolve::{dlsym, elf};
 use crate::settings::looks_behind_runtime;
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicU8, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use cupeer_spec::function::FnId;
 
 /// How many frames are looked at.
@@ -44,7 +47,8 @@ impl Caller {
     /// Whether this is the CUDA runtime as a shared library.
     fn is_runtime(&self) -> bool {
         let name = self.library.rsplit(|byte| *byte == b'/').next().unwrap_or(self.library);
-        name.starts_with(b"libcudart")
+        let runtime = b"libcudart";
+        name.len() >= runtime.len() && name.iter().zip(runtime).all(|(byte, wanted)| byte == wanted)
     }
 }
 
@@ -84,22 +88,23 @@ fn find(address: usize) -> Option<(&'static CStr, usize)> {
     }
 }
 
-/// The path of the program.
+/// The path of the program. Read by a system call of our own into memory of our own: ThreadSanitizer sees
+/// what libc's functions touch, and not that threads have agreed on it.
 fn program() -> &'static [u8] {
-    static PROGRAM: AtomicUsize = AtomicUsize::new(0);
-    let mut program = PROGRAM.load(Relaxed) as *const Vec<u8>;
-    if program.is_null() {
-        let mut path = vec![0u8; 1024];
-        // SAFETY: `path` has that many bytes.
-        let length =
-            unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr().cast(), path.len()) };
-        path.truncate(length.max(0) as usize);
-        program = Box::leak(Box::new(path));
-        // Two threads may do this at once; both find the same.
-        PROGRAM.store(program as usize, Relaxed);
+    const LONGEST: usize = 1024;
+    static PATH: [AtomicU8; LONGEST] = [const { AtomicU8::new(0) }; LONGEST];
+    static LENGTH: AtomicUsize = AtomicUsize::new(0);
+    let mut length = LENGTH.load(Acquire);
+    if length == 0 {
+        // SAFETY: the kernel writes at most that many bytes into the array. Two threads may do this at
+        // once; both write the same.
+        let read =
+            unsafe { libc::syscall(libc::SYS_readlink, c"/proc/self/exe".as_ptr(), PATH.as_ptr(), LONGEST) };
+        length = read.max(0) as usize;
+        LENGTH.store(length, Release);
     }
-    // SAFETY: leaked above.
-    unsafe { &*program }
+    // SAFETY: the first `length` bytes are written and stay as they are; an AtomicU8 is laid out as a u8.
+    unsafe { core::slice::from_raw_parts(PATH.as_ptr().cast(), length) }
 }
 
 /// The first frame outside of the runtime, above the frame that returns to `address`.

@@ -1,19 +1,23 @@
 //! What runs uninvited: next to nothing when the library is loaded, and a look for escapes when it is
 //! unloaded.
 
-use crate::resolve::{dlerror, dlsym, escapes};
-use crate::{call, log};
+use crate::resolve::{dlerror, dlsym, driver, elf, escapes};
+use crate::{call, log, settings};
 
-/// Finds libc's own functions while nobody else runs. Calls that come earlier find them themselves.
+/// Takes a look round while nobody else runs, without a system call. Calls that come earlier find what they
+/// need themselves.
 #[ctor::ctor(unsafe)]
 fn at_load() {
     dlsym::find_real();
     dlerror::find();
+    settings::get();
+    elf::count_start();
+    escapes::mend_data_symbols();
 }
 
 /// Names what escaped. Nothing else depends on it, because many programs end without it.
 extern "C" fn at_unload() {
-    if log::is_on() {
+    if driver::is_anywhere() && log::is_on() {
         call::quietly(escapes::look_through_all);
     }
 }

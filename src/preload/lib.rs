@@ -19,6 +19,7 @@
 compile_error!("libcupeer.so is written for x86-64 Linux with glibc: see src/preload/arch.rs");
 
 mod arch;
+mod arena;
 mod c_api;
 mod call;
 mod caller;

@@ -1,5 +1,5 @@
-//! What the environment asks for: read once, when a program first meets a driver. A bad value is one
-//! message, and the default.
+//! What the environment asks for: read once, when the library is loaded, because programs change their
+//! environment later. A bad value is one message, said when the program meets a driver, and the default.
 
 use crate::{log, message};
 use core::ffi::{CStr, c_char};
@@ -23,8 +23,12 @@ pub struct Settings {
     pub failed: bool,
     /// The key of the fingerprints.
     pub job: [u8; 16],
+    /// The driver for calls behind which there is none.
+    pub driver: Option<CString>,
+    /// The page that the launcher shares with us.
+    pub status: Option<CString>,
     trace: FunctionSet,
-    driver: Option<CString>,
+    complaints: Vec<String>,
 }
 
 /// The form of the log.
@@ -71,30 +75,50 @@ fn read() -> &'static Settings {
 
 impl Settings {
     fn from_environment() -> Self {
-        let log = text(env::LOG).and_then(|value| match value.to_bytes() {
-            b"" => None,
+        let mut complaints = Vec::new();
+        let log = value(env::LOG).and_then(|value| match value.to_bytes() {
             b"text" => Some(LogForm::Text),
             b"json" => Some(LogForm::Json),
             _ => {
-                refuse(env::LOG, value, "text or json; there is no log");
+                complaints.push(refusal(env::LOG, value, "it takes text or json; there is no log"));
                 None
             }
         });
-        let failed = text(env::FAILED).is_some_and(|value| match value.to_bytes() {
+        let failed = value(env::FAILED).is_some_and(|value| match value.to_bytes() {
             b"1" => true,
-            b"" | b"0" => false,
+            b"0" => false,
             _ => {
-                refuse(env::FAILED, value, "0 or 1; it counts as 0");
+                complaints.push(refusal(env::FAILED, value, "it takes 0 or 1; it counts as 0"));
                 false
             }
         });
+        let job = value(env::JOB).and_then(|value| {
+            let key = job_key(value.to_bytes());
+            if key.is_none() {
+                complaints.push(refusal(env::JOB, value, "it takes 32 hexadecimal digits; the key is zero"));
+            }
+            key
+        });
+        let trace = value(env::TRACE).and_then(|value| {
+            let set = value.to_str().map_err(|_| "it is not UTF-8".to_string());
+            let set = set.and_then(|set| FunctionSet::parse(set).map_err(|error| error.to_string()));
+            set.map_err(|error| {
+                let error = format!("{error}; logging the default set, {}", FunctionSet::DEFAULT);
+                complaints.push(refusal(env::TRACE, value, &error));
+            })
+            .ok()
+        });
         Settings {
             log,
-            log_file: text(env::LOG_FILE).filter(|path| !path.is_empty()).map(CStr::to_owned),
+            log_file: value(env::LOG_FILE).map(CStr::to_owned),
             failed,
-            job: text(env::JOB).map_or([0; 16], job_key),
-            trace: trace(),
-            driver: text(env::DRIVER).filter(|path| !path.is_empty()).map(CStr::to_owned),
+            job: job.unwrap_or_default(),
+            driver: value(env::DRIVER).map(CStr::to_owned),
+            status: value(env::STATUS).map(CStr::to_owned),
+            trace: trace.unwrap_or_else(|| {
+                FunctionSet::parse(FunctionSet::DEFAULT).unwrap_or(FunctionSet::all(true))
+            }),
+            complaints,
         }
     }
 
@@ -109,59 +133,41 @@ impl Settings {
         id.spec().hands_out.is_some() || self.is_logged(id)
     }
 
-    /// The driver for calls behind which there is none.
-    pub fn driver(&self) -> Option<&CStr> {
-        self.driver.as_deref()
-    }
-}
-
-fn trace() -> FunctionSet {
-    let default = || FunctionSet::parse(FunctionSet::DEFAULT).unwrap_or(FunctionSet::all(true));
-    let Some(value) = text(env::TRACE).filter(|value| !value.is_empty()) else { return default() };
-    let parsed = value.to_str().map_err(|_| "it is not UTF-8".to_string());
-    match parsed.and_then(|set| FunctionSet::parse(set).map_err(|error| error.to_string())) {
-        Ok(set) => set,
-        Err(error) => {
-            message::line(format_args!(
-                "{}={}: {error}; logging the default set, {}",
-                env::TRACE,
-                value.to_string_lossy(),
-                FunctionSet::DEFAULT
-            ));
-            default()
+    /// Says what was not understood. For a process that has met a driver; all others hear nothing of us.
+    pub fn complain(&self) {
+        for complaint in &self.complaints {
+            message::line(format_args!("{complaint}"));
         }
     }
 }
 
-fn job_key(value: &CStr) -> [u8; 16] {
+fn job_key(digits: &[u8]) -> Option<[u8; 16]> {
     let mut key = [0; 16];
-    let digits = value.to_bytes();
     let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
-    if digits.len() == 2 * key.len() && digits.iter().all(u8::is_ascii_hexdigit) {
-        for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
-            *byte = digit(pair[0]).unwrap_or(0) << 4 | digit(pair[1]).unwrap_or(0);
-        }
-    } else if !digits.is_empty() {
-        refuse(env::JOB, value, "32 hexadecimal digits; the key is zero");
+    if digits.len() != 2 * key.len() {
+        return None;
     }
-    key
+    for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(key)
 }
 
-fn refuse(name: &str, value: &CStr, wanted: &str) {
-    message::line(format_args!("{name}={} is not understood: it takes {wanted}", value.to_string_lossy()));
+fn refusal(name: &str, value: &CStr, why: &str) -> String {
+    format!("{name}={} is not understood: {why}", value.to_string_lossy())
 }
 
-/// A variable of the environment, read as the C library has it, without Rust's lock.
-pub fn text(name: &str) -> Option<&'static CStr> {
+/// A variable of the environment that is not empty, read as the C library has it, without Rust's lock.
+fn value(name: &str) -> Option<&'static CStr> {
     let mut c_name = [0 as c_char; 32];
     for (place, byte) in c_name.iter_mut().zip(name.bytes().take(31)) {
         *place = byte as c_char;
     }
-    // SAFETY: the name ends in NUL. A program that changes its environment while it meets its driver
-    // races with every getenv of its own libraries too.
+    // SAFETY: the name ends in NUL. Read when the library is loaded, before the program can change its
+    // environment; where a call comes even earlier, its constructors have not started threads that do.
     let value = unsafe { libc::getenv(c_name.as_ptr()) };
     // SAFETY: not null, and ends in NUL.
-    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
+    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }).filter(|value| !value.is_empty())
 }
 
 /// The groups whose callers are looked for behind the runtime.

@@ -2,7 +2,6 @@
 
 use crate::settings;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use cupeer_spec::env;
 use cupeer_spec::status::{MAGIC, Status};
 
 /// Counts this process as one that met a driver, once.
@@ -33,7 +32,7 @@ pub fn log_lost() {
 
 /// Opens the page for a moment. Nothing is kept open: programs close what they do not know.
 fn with(work: impl FnOnce(&Status)) {
-    let Some(path) = settings::text(env::STATUS).filter(|path| !path.is_empty()) else { return };
+    let Some(path) = &settings::get().status else { return };
     // SAFETY: the path ends in NUL.
     let file = unsafe {
         libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)

@@ -5,16 +5,18 @@
 //! named after the process is opened anew. What cannot be written is given up with one message, and costs
 //! the program nothing else: no signal, no error.
 
+use super::Line;
 use crate::settings;
-use crate::{message, status};
+use crate::{arena, message, status};
+use core::ffi::CStr;
 use core::ffi::c_int;
+use core::fmt::Write;
 use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{
     AtomicPtr, AtomicU32,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use std::ffi::{CStr, CString};
 
 /// Descriptors of ours are at least this high.
 const HIGH: c_int = 900;
@@ -69,7 +71,10 @@ fn give_up(pid: u32, error: c_int) {
         return;
     }
     status::log_lost();
-    let reason = std::io::Error::from_raw_os_error(error);
+    let mut reason = [0u8; 128];
+    // SAFETY: writes at most that many bytes, with a NUL.
+    unsafe { libc::strerror_r(error, reason.as_mut_ptr().cast(), reason.len()) };
+    let reason = CStr::from_bytes_until_nul(&reason).unwrap_or_default().to_str().unwrap_or_default();
     match &settings::get().log_file {
         Some(path) => message::line(format_args!(
             "cannot write the log {}: {reason}; this process goes on without one",
@@ -92,15 +97,14 @@ fn current(pid: u32) -> Result<Option<&'static Sink>, c_int> {
         }
     }
     let Some(sink) = open(pid)? else { return Ok(None) };
-    let new = Box::into_raw(Box::new(sink));
-    match SINK.compare_exchange(old, new, AcqRel, Acquire) {
-        // SAFETY: published, and never freed.
-        Ok(_) => Ok(Some(unsafe { &*new })),
+    let file = sink.file;
+    let new = arena::keep(sink).ok_or(libc::ENOMEM)?;
+    match SINK.compare_exchange(old, ptr::from_ref(new).cast_mut(), AcqRel, Acquire) {
+        Ok(_) => Ok(Some(new)),
         Err(first) => {
-            // SAFETY: ours was not published; the other one is never freed.
+            // SAFETY: ours was opened above and not published; the other one is never freed.
             unsafe {
-                libc::close((*new).file);
-                drop(Box::from_raw(new));
+                libc::close(file);
                 Ok(first.as_ref())
             }
         }
@@ -124,7 +128,8 @@ fn identity(file: c_int) -> Option<(u64, u64)> {
 fn open(pid: u32) -> Result<Option<Sink>, c_int> {
     let (low, owner) = match &settings::get().log_file {
         Some(path) => {
-            let expanded = expand(path, pid);
+            let mut place = [0; PATH_MAX];
+            let expanded = expand(path, pid, &mut place).ok_or(libc::ENAMETOOLONG)?;
             let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOCTTY;
             // SAFETY: the path ends in NUL.
             let file = unsafe { libc::open(expanded.as_ptr(), flags, 0o600) };
@@ -154,48 +159,55 @@ fn open(pid: u32) -> Result<Option<Sink>, c_int> {
     Ok(Some(Sink { file, device, inode, pid: owner }))
 }
 
+/// The longest path that the system takes, with its NUL.
+const PATH_MAX: usize = 4096;
+
 /// `%p` becomes the pid, `%h` the host, `%q{VAR}` a variable, `%%` a percent sign; anything else stays.
-fn expand(path: &CStr, pid: u32) -> CString {
-    let mut out = Vec::with_capacity(path.count_bytes() + 16);
+/// `None` where the result is longer than a path may be.
+fn expand<'a>(path: &CStr, pid: u32, place: &'a mut [u8; PATH_MAX]) -> Option<&'a CStr> {
+    let mut out = Line::new();
     let mut rest = path.to_bytes();
     while let [first, tail @ ..] = rest {
         rest = tail;
         if *first != b'%' {
-            out.push(*first);
+            out.push(&[*first]).ok()?;
             continue;
         }
         match tail {
             [b'p', tail @ ..] => {
-                out.extend_from_slice(pid.to_string().as_bytes());
+                write!(out, "{pid}").ok()?;
                 rest = tail;
             }
             [b'h', tail @ ..] => {
                 let mut name = [0u8; 65];
-                // SAFETY: writes at most 64 bytes into 65.
+                // SAFETY: writes at most 64 bytes into 65, so that a NUL stays.
                 unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) };
-                out.extend(name.iter().take_while(|byte| **byte != 0));
+                out.push(CStr::from_bytes_until_nul(&name).ok()?.to_bytes()).ok()?;
                 rest = tail;
             }
             [b'%', tail @ ..] => {
-                out.push(b'%');
+                out.push(b"%").ok()?;
                 rest = tail;
             }
             [b'q', b'{', tail @ ..] if tail.contains(&b'}') => {
-                let end = tail.iter().position(|byte| *byte == b'}').unwrap_or(0);
-                if let Ok(name) = CString::new(&tail[..end]) {
-                    // SAFETY: the name ends in NUL.
-                    let value = unsafe { libc::getenv(name.as_ptr()) };
-                    if !value.is_null() {
-                        // SAFETY: not null, and ends in NUL.
-                        out.extend_from_slice(unsafe { CStr::from_ptr(value) }.to_bytes());
-                    }
+                let end = tail.iter().position(|byte| *byte == b'}')?;
+                let mut name = [0u8; 256];
+                name.get_mut(..end)?.copy_from_slice(&tail[..end]);
+                // SAFETY: the name ends in NUL, because the copy is shorter than the array.
+                let value = (end < name.len()).then(|| unsafe { libc::getenv(name.as_ptr().cast()) })?;
+                if !value.is_null() {
+                    // SAFETY: not null, and ends in NUL.
+                    out.push(unsafe { CStr::from_ptr(value) }.to_bytes()).ok()?;
                 }
                 rest = &tail[end + 1..];
             }
-            _ => out.push(b'%'),
+            _ => out.push(b"%").ok()?,
         }
     }
-    CString::new(out).unwrap_or_default()
+    let bytes = out.bytes();
+    place.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    *place.get_mut(bytes.len())? = 0;
+    CStr::from_bytes_until_nul(place).ok()
 }
 
 fn errno() -> c_int {

@@ -13,6 +13,9 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const MARKER: &CStr = c"cupeer, a marker";
 
+/// As long as the text of [`crate::arch::Thread`].
+const LONGEST: usize = 992;
+
 static REAL: AtomicUsize = AtomicUsize::new(0);
 
 /// The libc function, interposed.
@@ -110,13 +113,13 @@ pub fn pretend(text: impl FnOnce(&mut Buffer) -> core::fmt::Result) {
 
 /// A text of bounded length that ends in NUL.
 pub struct Buffer {
-    bytes: [u8; 1000],
+    bytes: [u8; LONGEST],
     length: usize,
 }
 
 impl Buffer {
     fn empty() -> Self {
-        Buffer { bytes: [0; 1000], length: 0 }
+        Buffer { bytes: [0; LONGEST], length: 0 }
     }
 
     fn fill(&mut self, bytes: &[u8]) {

@@ -16,6 +16,9 @@ use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS};
 /// libc's own function.
 static REAL: AtomicUsize = AtomicUsize::new(0);
 
+/// The next function in the order of search.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
 /// The libc function, interposed.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -42,13 +45,36 @@ pub fn find_real() -> usize {
     }
 }
 
+/// Finds the next dlsym, once: libc's, or that of another tool which is preloaded behind us.
+pub fn find_next() -> usize {
+    match NEXT.load(Relaxed) {
+        0 => {
+            let next = match find_real() {
+                0 => 0,
+                libcs => call(libcs, libc::RTLD_NEXT, c"dlsym"),
+            };
+            NEXT.store(next, Relaxed);
+            next
+        }
+        next => next,
+    }
+}
+
 /// Looks a name up with libc's own dlsym, with ourselves as the caller.
 pub fn real(handle: *mut c_void, name: &CStr) -> usize {
-    let real = find_real();
+    call(find_real(), handle, name)
+}
+
+/// Looks a name up with the next dlsym, as the program would without us.
+fn call_next(handle: *mut c_void, name: &CStr) -> usize {
+    call(find_next(), handle, name)
+}
+
+fn call(real: usize, handle: *mut c_void, name: &CStr) -> usize {
     if real == 0 {
         return 0;
     }
-    // SAFETY: the address of libc's dlsym, which has this type.
+    // SAFETY: the address of a dlsym, which has this type.
     let real = unsafe {
         core::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void, *const c_char) -> usize>(real)
     };
@@ -83,12 +109,8 @@ fn index_of(name: *const c_char) -> Option<usize> {
 const _: () = assert!(FUNCTION_COUNT < 200, "index_of is linear: give it a hash table");
 
 unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char, caller: usize) -> Decision {
-    let real = find_real();
-    let go_on = Decision { jump: real, value: 0 };
+    let go_on = Decision { jump: find_next(), value: 0 };
     let Some(index) = index_of(name) else { return go_on };
-    if real == 0 {
-        return go_on;
-    }
     let mut decision = go_on;
     call::quietly(|| {
         let answer = if handle == libc::RTLD_NEXT {
@@ -129,8 +151,10 @@ fn by_default(index: usize, caller: usize) -> Option<usize> {
     if real(libc::RTLD_NEXT, name) != 0 {
         return Some(ours);
     }
-    let object = elf::containing(caller).filter(|object| !object.path().is_empty());
-    let Some(object) = object else { return Some(not_found(name, c"")) };
+    let Some(object) = elf::containing(caller) else { return Some(not_found(name, c"")) };
+    if elf::is_of_start(&object) {
+        return Some(not_found(name, object.path()));
+    }
     // SAFETY: the path is the loader's own; RTLD_NOLOAD loads nothing.
     let handle = unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if handle.is_null() {
@@ -147,28 +171,22 @@ fn by_default(index: usize, caller: usize) -> Option<usize> {
 fn by_handle(handle: *mut c_void, index: usize) -> Option<usize> {
     let name = driver::name_of(index);
     let ours = ENTRIES[index].export as usize;
-    let found = real(handle, name);
+    let found = call_next(handle, name);
     if found != ours {
         escapes::look_for_data_symbols();
-        return Some(driver::handed_out(found).unwrap_or(found));
+        let handed_out = driver::handed_out(found);
+        if handed_out.is_none() {
+            escapes::looked_up(found);
+        }
+        return Some(handed_out.unwrap_or(found));
     }
     // The handle of the program itself, which finds whatever is preloaded; or our own.
-    if is_our_handle(handle) {
+    // SAFETY: dlsym has just taken the handle.
+    let base = unsafe { elf::base_of_handle(handle) };
+    if elf::containing(ours).is_some_and(|object| object.base == base) {
         return Some(found);
     }
     if real(libc::RTLD_NEXT, name) != 0 { Some(ours) } else { Some(not_found(name, c"")) }
-}
-
-/// Whether a handle was got by opening libcupeer.so itself.
-fn is_our_handle(handle: *mut c_void) -> bool {
-    let Some(object) = elf::containing(elf::own_address()) else { return false };
-    // SAFETY: the path is the loader's own; RTLD_NOLOAD loads nothing, and we stay loaded.
-    let own = unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    if !own.is_null() {
-        // SAFETY: gives back the use that dlopen counted.
-        unsafe { libc::dlclose(own) };
-    }
-    own == handle
 }
 
 /// Answers that a name is not there, with the message that the loader has for a look-up in the scope of an

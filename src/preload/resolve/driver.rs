@@ -5,7 +5,7 @@
 //! as escaped.
 
 use super::elf::{self, Object};
-use super::{dlerror, escapes};
+use super::{dlerror, dlsym, escapes};
 use crate::exports::ENTRIES;
 use crate::{settings, status};
 use core::sync::atomic::{
@@ -23,7 +23,12 @@ static READY: AtomicBool = AtomicBool::new(false);
 /// The driver's own functions, in the order of the table; 0 where it lacks one.
 static REAL: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
 
-/// Where a handed-out address of ours goes. Set before any is handed out.
+/// What look-ups hand out, in the order of the table: the export where a linked call leads straight to this
+/// driver, so that a function has one address in the program as it has without us; else the entry for
+/// look-ups. Set before any is handed out.
+static HANDED_OUT: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
+
+/// Where the entry for look-ups goes. Set before any is handed out.
 pub static TARGETS: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
 
 /// The driver's own function.
@@ -41,7 +46,10 @@ pub fn is_driver(object: &Object) -> bool {
 pub fn register(object: &Object) -> bool {
     let mark = object.base + 1;
     match DRIVER.compare_exchange(0, mark, Release, Acquire) {
-        Ok(_) => dlerror::preserving(|| hold(object)),
+        Ok(_) => {
+            dlerror::preserving(|| hold(object));
+            settings::get().complain();
+        }
         Err(driver) if driver == mark => {}
         Err(_) => return false,
     }
@@ -52,7 +60,11 @@ pub fn register(object: &Object) -> bool {
         let traced = settings::get().is_traced(id);
         REAL[index].store(symbol.address, Relaxed);
         let target = if traced { ENTRIES[index].traced_looked_up as usize } else { symbol.address };
-        TARGETS[index].store(target, Release);
+        TARGETS[index].store(target, Relaxed);
+        let linked = dlerror::preserving(|| dlsym::real(libc::RTLD_NEXT, name_of(index))) == symbol.address;
+        let entries = &ENTRIES[index];
+        let handed_out = if linked { entries.export as usize } else { entries.looked_up() };
+        HANDED_OUT[index].store(handed_out, Relaxed);
     }
     READY.store(true, Release);
     status::reached();
@@ -60,25 +72,36 @@ pub fn register(object: &Object) -> bool {
     true
 }
 
-/// Keeps an object loaded.
-fn hold(object: &Object) {
+/// Keeps an object loaded. What is there from the start stays anyway, and must not be opened: the loader
+/// would run its constructors now, which may be too early.
+pub fn hold(object: &Object) {
+    if elf::is_of_start(object) {
+        return;
+    }
     // SAFETY: the path is the loader's own; RTLD_NOLOAD only counts one more user, who never leaves.
     unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
 }
 
-/// The object of the driver, where there is one.
-pub fn object() -> Option<Object> {
-    let mark = DRIVER.load(Acquire);
-    if mark == 0 {
-        return None;
+/// Whether an object is the driver that we follow.
+pub fn is_followed(object: &Object) -> bool {
+    DRIVER.load(Acquire) == object.base + 1
+}
+
+/// Whether there is a driver that we follow.
+pub fn is_any_followed() -> bool {
+    DRIVER.load(Acquire) != 0
+}
+
+/// Whether any driver is loaded, in any namespace, seen or not seen by us.
+pub fn is_anywhere() -> bool {
+    let mut found = DRIVER.load(Acquire) != 0;
+    if !found {
+        elf::each(|object| {
+            found = is_driver(object);
+            found
+        });
     }
-    let mut found = None;
-    elf::each(|object| {
-        if object.base + 1 == mark {
-            found = Some(*object);
-        }
-        found.is_some()
-    });
+    elf::each_in_other_namespaces(|object| found |= is_driver(object));
     found
 }
 
@@ -99,7 +122,7 @@ pub fn find_loaded() -> bool {
 
 /// Loads the driver that the environment names, for calls behind which there is none.
 pub fn load_named() -> bool {
-    let Some(path) = settings::get().driver() else { return false };
+    let Some(path) = &settings::get().driver else { return false };
     // SAFETY: loading a library that the user named runs its constructors, as the user asked.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
     if handle.is_null() {
@@ -108,7 +131,7 @@ pub fn load_named() -> bool {
         crate::message::once(format_args!("cannot load the driver of CUPEER_DRIVER: {reason}"));
         return false;
     }
-    let init = super::dlsym::real(handle, c"cuInit");
+    let init = dlsym::real(handle, c"cuInit");
     match elf::containing(init) {
         Some(object) if init != 0 && is_driver(&object) => register(&object),
         _ => {
@@ -134,7 +157,7 @@ pub fn handed_out(address: usize) -> Option<usize> {
 
 fn known(address: usize) -> Option<usize> {
     let index = REAL.iter().position(|real| real.load(Relaxed) == address && address != 0)?;
-    Some(ENTRIES[index].looked_up())
+    Some(HANDED_OUT[index].load(Relaxed))
 }
 
 /// The name of a function of the table, for C.

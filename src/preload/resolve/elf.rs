@@ -5,6 +5,7 @@
 //! here: any decision.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use libc::{Elf64_Phdr, Elf64_Sym, dl_phdr_info};
 
 const PT_LOAD: u32 = 1;
@@ -124,6 +125,40 @@ pub fn is_before_us(object: &Object) -> bool {
         before || is_ours(other)
     });
     before && !is_ours(object)
+}
+
+/// How many objects there were when our constructor ran: those of the start of the program.
+static OF_START: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Counts the objects of the start. Called by our constructor.
+pub fn count_start() {
+    let mut count = 0;
+    each(|_| {
+        count += 1;
+        false
+    });
+    OF_START.store(count, Relaxed);
+}
+
+/// Whether an object was loaded with the program. It is never unloaded, and its scope is the global one.
+pub fn is_of_start(object: &Object) -> bool {
+    let (count, mut index, mut found) = (OF_START.load(Relaxed), 0, false);
+    each(|other| {
+        found = other.base == object.base;
+        index += 1;
+        found || index >= count
+    });
+    found
+}
+
+/// The handle of an object, by which the loader's functions know it: its link map.
+///
+/// # Safety
+///
+/// `handle` is one that `dlopen` gave and that `dlsym` has just taken.
+pub unsafe fn base_of_handle(handle: *mut c_void) -> usize {
+    // SAFETY: glibc's handles are link maps, which begin with the base.
+    unsafe { (*handle.cast::<LinkMap>()).base }
 }
 
 /// The object that holds an address.

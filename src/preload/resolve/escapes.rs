@@ -94,32 +94,51 @@ fn is_wrapper_behind_us(object: &Object, wanted: &CStr) -> bool {
     object.symbol(wanted).is_some_and(|own| own.address == dlsym::real(libc::RTLD_NEXT, wanted))
 }
 
+/// Called where a look-up by handle found something that we do not follow.
+pub fn looked_up(found: usize) {
+    let Some(object) = elf::containing(found).filter(driver::is_driver) else { return };
+    if !driver::is_followed(&object) {
+        name(&object, Way::SecondDriver);
+    }
+}
+
 fn index_of(wanted: &CStr) -> Option<usize> {
     (0..FUNCTION_COUNT).find(|index| driver::name_of(*index) == wanted)
 }
 
-/// Looks for variables of our names in objects that came since the last look, and puts their references
-/// back to them.
+/// Puts the references of variables of our names back to them, in objects that came since the last look,
+/// and names those objects.
 pub fn look_for_data_symbols() {
     static LOOKED: AtomicU64 = AtomicU64::new(0);
     let loads = elf::loads();
-    if LOOKED.swap(loads, Relaxed) == loads {
-        return;
+    if LOOKED.swap(loads, Relaxed) != loads {
+        each_with_data_symbols(|object| name(object, Way::DataSymbol));
     }
+}
+
+/// The same for all objects that are there, in silence: for our constructor, which runs in processes that
+/// never meet a driver.
+pub fn mend_data_symbols() {
+    each_with_data_symbols(|_| ());
+}
+
+/// Mends each object that defines data under one of our names, and calls `found` with it.
+fn each_with_data_symbols(mut found: impl FnMut(&Object)) {
     elf::each(|object| {
-        if !elf::is_ours(object) && !driver::is_driver(object) {
-            let defines = |index| object.symbol(driver::name_of(index)).filter(|symbol| symbol.is_data);
-            if (0..FUNCTION_COUNT).any(|index| defines(index).is_some()) {
-                object.each_slot(|slot| {
-                    let Some(index) = index_of(slot.name) else { return };
-                    let Some(own) = defines(index) else { return };
-                    // SAFETY: the place is one that the loader filled.
-                    if unsafe { *slot.place } == ENTRIES[index].export as usize {
-                        write(slot.place, own.address);
-                    }
-                });
-                name(object, Way::DataSymbol);
-            }
+        if elf::is_ours(object) || driver::is_driver(object) {
+            return false;
+        }
+        let data = |index| object.symbol(driver::name_of(index)).filter(|symbol| symbol.is_data);
+        if (0..FUNCTION_COUNT).any(|index| data(index).is_some()) {
+            object.each_slot(|slot| {
+                let Some(index) = index_of(slot.name) else { return };
+                let Some(own) = data(index) else { return };
+                // SAFETY: the place is one that the loader filled.
+                if unsafe { *slot.place } == ENTRIES[index].export as usize {
+                    write(slot.place, own.address);
+                }
+            });
+            found(object);
         }
         false
     });
@@ -146,27 +165,42 @@ fn write(place: *mut usize, value: usize) {
     }
 }
 
+/// Names the libraries of other namespaces that refer to our names, or else the driver there.
+fn look_through_other_namespaces() {
+    let (mut driver_there, mut named) = (None, false);
+    elf::each_in_other_namespaces(|object| {
+        if driver::is_driver(object) {
+            driver_there = Some(*object);
+            return;
+        }
+        let mut refers = false;
+        object.each_slot(|slot| refers |= index_of(slot.name).is_some());
+        if refers {
+            name(object, Way::Dlmopen);
+            named = true;
+        }
+    });
+    if let Some(driver) = driver_there.filter(|_| !named) {
+        name(&driver, Way::Dlmopen);
+    }
+}
+
 /// Looks through all objects: at exit, when whatever was bound is bound.
 pub fn look_through_all() {
     look_for_data_symbols();
-    let followed = driver::object();
     let mut drivers = 0;
     elf::each(|object| {
         drivers += usize::from(driver::is_driver(object));
         false
     });
-    elf::each_in_other_namespaces(|object| {
-        if driver::is_driver(object) {
-            name(object, Way::Dlmopen);
-        }
-    });
+    look_through_other_namespaces();
     if drivers == 0 {
         return;
     }
     let libcs_dlsym = dlsym::find_real();
     elf::each(|object| {
         if driver::is_driver(object) {
-            if followed.is_some_and(|followed| followed.base != object.base) {
+            if driver::is_any_followed() && !driver::is_followed(object) {
                 name(object, Way::SecondDriver);
             }
             return false;

@@ -9,8 +9,8 @@
 use super::elf::{self, Object};
 use super::{dlerror, dlsym, driver};
 use crate::exports::ENTRIES;
-use crate::{call, settings};
-use core::ffi::c_void;
+use crate::{arena, call, settings};
+use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{
     AtomicPtr,
@@ -69,44 +69,84 @@ unsafe extern "C" fn missing() -> i32 {
 
 const MISSING: unsafe extern "C" fn() -> i32 = missing;
 
-/// Finds the route of a caller and keeps it: the address to jump to, and the next function.
+/// A next function, and the callers for which it is that: none but this call's where the length is 0.
+struct Found {
+    real: usize,
+    low: usize,
+    length: usize,
+}
+
+impl Found {
+    fn for_all(real: usize) -> Self {
+        Found { real, low: 0, length: usize::MAX }
+    }
+}
+
+/// Finds the route of a caller: the address to jump to, and the next function.
 fn find(id: FnId, caller: usize) -> (usize, usize) {
     let name = driver::name_of(id as usize);
     let ours = ENTRIES[id as usize].export as usize;
-    let callers_object = elf::containing(caller);
-    let mut found = dlerror::preserving(|| {
-        let next = dlsym::real(libc::RTLD_NEXT, name);
-        if next != 0 && next != ours {
-            if let Some(object) = elf::containing(next) {
-                hold(&object);
-            }
-            return Some((next, 0, usize::MAX));
-        }
-        let own = callers_object.map_or(0, |object| in_scope_of(&object, name));
-        let Object { low, high, .. } = callers_object?;
-        (own != 0 && own != ours).then_some((own, low, high - low))
-    });
-    if found.is_none() && (driver::find_loaded() || dlerror::preserving(driver::load_named)) {
-        let real = driver::real(id);
-        found = (real != 0).then_some((real, 0, usize::MAX));
+    let found = dlerror::preserving(|| in_global_scope(name).or_else(|| in_scope_of_caller(name, caller)))
+        .or_else(|| {
+            let there = driver::find_loaded() || dlerror::preserving(driver::load_named);
+            let real = driver::real(id);
+            (there && real != 0).then(|| Found::for_all(real))
+        })
+        .or_else(|| elsewhere(name, ours));
+    let Some(Found { real, low, length }) = found else { return (MISSING as usize, MISSING as usize) };
+    let traced = settings::get().is_traced(id);
+    let target = if traced { ENTRIES[id as usize].traced_export as usize } else { real };
+    if length > 0 {
+        keep(id, Route { low, length, target, real });
     }
-    let Some((real, low, length)) = found.or_else(|| elsewhere(name, ours)) else {
-        return (MISSING as usize, MISSING as usize);
-    };
-    if let Some(object) = elf::containing(real).filter(driver::is_driver) {
-        driver::register(&object);
-    }
-    let target =
-        if settings::get().is_traced(id) { ENTRIES[id as usize].traced_export as usize } else { real };
-    let route = Box::leak(Box::new(Route { low, length, target, real }));
-    ROUTES[id as usize].store(ptr::from_mut(route), Release);
     (target, real)
 }
 
+/// Makes a route the current one, where it is not already.
+fn keep(id: FnId, route: Route) {
+    let current = &ROUTES[id as usize];
+    // SAFETY: routes are never freed.
+    let old = unsafe { &*current.load(Acquire) };
+    if (old.low, old.length, old.real) == (route.low, route.length, route.real) {
+        return;
+    }
+    if let Some(kept) = arena::keep(route) {
+        current.store(ptr::from_ref(kept).cast_mut(), Release);
+    }
+}
+
+/// The next definition behind ours.
+fn in_global_scope(name: &CStr) -> Option<Found> {
+    let next = dlsym::real(libc::RTLD_NEXT, name);
+    let object = elf::containing(next)?;
+    if elf::is_ours(&object) {
+        return None;
+    }
+    driver::hold(&object);
+    if driver::is_driver(&object) {
+        driver::register(&object);
+    }
+    Some(Found::for_all(next))
+}
+
+/// What the caller's own library or its dependencies define.
+fn in_scope_of_caller(name: &CStr, caller: usize) -> Option<Found> {
+    let object = elf::containing(caller)?;
+    let real = in_scope_of(&object, name);
+    let definer = elf::containing(real)?;
+    if elf::is_ours(&definer) {
+        return None;
+    }
+    // Only the driver is held loaded. A library's own function goes with the library, and another library
+    // may come to lie where it lay: that route is found anew for each call.
+    let stays = driver::is_driver(&definer) && driver::register(&definer);
+    Some(Found { real, low: object.low, length: if stays { object.high - object.low } else { 0 } })
+}
+
 /// What a look-up in an object and its dependencies finds.
-fn in_scope_of(object: &Object, name: &core::ffi::CStr) -> usize {
-    // The program's own scope is the global one, which RTLD_NEXT has searched.
-    if object.path().is_empty() {
+fn in_scope_of(object: &Object, name: &CStr) -> usize {
+    // Its scope is the global one, which RTLD_NEXT has searched.
+    if elf::is_of_start(object) {
         return object.symbol(name).map_or(0, |symbol| symbol.address);
     }
     // SAFETY: the path is the loader's own; RTLD_NOLOAD loads nothing.
@@ -120,20 +160,13 @@ fn in_scope_of(object: &Object, name: &core::ffi::CStr) -> usize {
     found
 }
 
-/// The one object that defines a name: a compiler may have made the caller's call its last, so that the
+/// The first object that defines a name: a compiler may have made the caller's call its last, so that the
 /// return address lies in somebody else.
-fn elsewhere(name: &core::ffi::CStr, ours: usize) -> Option<(usize, usize, usize)> {
+fn elsewhere(name: &CStr, ours: usize) -> Option<Found> {
     let mut found = None;
     elf::each(|object| {
-        found = object.symbol(name).filter(|s| s.address != ours && !s.is_data).map(|s| (s.address, 0, 0));
+        found = object.symbol(name).filter(|symbol| symbol.address != ours && !symbol.is_data);
         found.is_some()
     });
-    found
-}
-
-/// Keeps the object of a next definition loaded, because the route to it stays.
-fn hold(object: &Object) {
-    let _: *mut c_void =
-        // SAFETY: the path is the loader's own; RTLD_NOLOAD only counts one more user.
-        unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    found.map(|symbol| Found { real: symbol.address, low: 0, length: 0 })
 }
