@@ -135,23 +135,16 @@ fn stacked_with_a_wrapper_in_a_program_that_finds_it_without_a_handle() {
 #[test]
 fn stacked_with_a_tool_that_wraps_dlsym_too() {
     let tool = library("wrapper.c", &["-DWRAP_DLSYM"]);
-    // Two such tools cannot see each other: each asks the C library for the real dlsym by its version, past all
-    // who are preloaded. The first one has the program's calls; all goes on as without the other.
+    // Such a tool before us asks the C library for the real dlsym by its version, past us: it has the program's
+    // calls, and all goes on as without us. One behind us is asked in its turn.
     let scene = Scene::new(program("threads.c", &[])).preload_before(tool.clone());
     let without = scene.run(Cupeer::Absent);
     assert!(without.status.success() && without.driver.iter().any(|c| c.seen_by == "wrapper"));
     for mode in [Cupeer::Off, Cupeer::Logging] {
         scene.run(mode).assert_same(&without, "behind a tool that wraps dlsym");
     }
-    let scene = Scene::new(program("threads.c", &[])).preload_after(tool);
-    let plain = Scene::new(program("threads.c", &[])).run(Cupeer::Absent);
-    for mode in [Cupeer::Off, Cupeer::Logging] {
-        let outcome = scene.run(mode);
-        outcome.assert_same(&plain, "before a tool that wraps dlsym");
-        if mode == Cupeer::Logging {
-            outcome.assert_log_complete();
-        }
-    }
+    let outcome = Scene::new(program("threads.c", &[])).preload_after(tool).compare();
+    assert!(outcome.driver.iter().any(|c| c.seen_by == "wrapper"));
 }
 
 // Libraries of a program.
@@ -465,8 +458,7 @@ fn deeply_bound_libraries_are_named() {
 #[test]
 fn libraries_in_a_namespace_of_their_own_are_named() {
     let plugin = linked_library("plugin.c", &[]);
-    // What is found there is the namespace's own driver.
-    escapes(plain_host(ESCAPES, &[("namespace", &plugin)]), &driver().join("libcuda.so.1"), "dlmopen");
+    escapes(plain_host(ESCAPES, &[("namespace", &plugin)]), &plugin, "dlmopen");
 }
 
 #[test]

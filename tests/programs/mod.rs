@@ -373,7 +373,7 @@ impl Log {
     /// before it; a program that becomes another one keeps its thread and begins again.
     fn assert_sequence(&self) {
         let mut times: BTreeMap<(u64, u64), BTreeMap<u64, usize>> = BTreeMap::new();
-        for line in self.lines.iter().filter(|l| l.get("escaped").is_none()) {
+        for line in self.lines.iter().filter(|l| l.get("seq").is_some()) {
             let number = |key: &str| line[key].as_u64().unwrap();
             *times.entry((number("pid"), number("tid"))).or_default().entry(number("seq")).or_default() += 1;
         }
