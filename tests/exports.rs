@@ -18,7 +18,8 @@ fn exported(library: &Path) -> BTreeMap<String, u64> {
 
 /// The functions that a header declares.
 fn declared() -> BTreeSet<String> {
-    let header = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("include/cupeer.h")).expect("it is committed");
+    let header = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("include/cupeer.h"))
+        .expect("it is committed");
     let before_parenthesis = header.lines().filter(|line| line.ends_with(");")).map(|line| {
         let name = line.split('(').next().unwrap_or_default();
         name.rsplit([' ', '*']).next().unwrap_or_default().to_owned()
@@ -31,7 +32,7 @@ fn the_preload_library_exports_the_table_and_its_header_alone() {
     let mut wanted = declared();
     assert!(wanted.contains("cupeer_mark"), "{wanted:?}");
     wanted.extend(FUNCTIONS.iter().map(|f| f.name.to_owned()));
-    wanted.extend(["dlsym", "dlerror"].map(String::from));
+    wanted.extend(["dlsym", "dlclose", "dlerror"].map(String::from));
     let exported: BTreeSet<String> = exported(&support::preload_library()).into_keys().collect();
     assert_eq!(exported, wanted);
 }

@@ -5,6 +5,7 @@
 
 use core::arch::{asm, global_asm};
 use core::ffi::c_char;
+use core::sync::atomic::AtomicU64;
 
 /// What each thread keeps. Zero at the start of a thread, no destructor: calls come also after a thread's
 /// destructors have run.
@@ -19,7 +20,7 @@ pub struct Thread {
     /// Where the stack stood then.
     pub inside_at: usize,
     /// Lines that this thread has logged.
-    pub logged: u64,
+    pub logged: AtomicU64,
     /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
     pub dlerror: [c_char; 992],
 }

@@ -37,11 +37,13 @@ pub fn keep<T: Sync>(value: T) -> Option<&'static T> {
         }
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // By the system call itself: ThreadSanitizer takes libc's mmap for a write to the memory.
         // SAFETY: maps new memory.
-        let new = unsafe { libc::mmap(ptr::null_mut(), CHUNK, protection, flags, -1, 0) };
-        if new == libc::MAP_FAILED {
+        let new = unsafe { libc::syscall(libc::SYS_mmap, 0, CHUNK, protection, flags, -1, 0) };
+        if new == -1 {
             return None;
         }
+        let new = new as *mut core::ffi::c_void;
         let header = new.cast::<Chunk>();
         // SAFETY: new, large enough, and nobody else's yet.
         unsafe { header.write(Chunk { used: AtomicUsize::new(size_of::<Chunk>().next_multiple_of(16)) }) };

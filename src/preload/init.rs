@@ -1,7 +1,7 @@
 //! What runs uninvited: next to nothing when the library is loaded, and a look for escapes when it is
 //! unloaded.
 
-use crate::resolve::{dlerror, dlsym, driver, elf, escapes};
+use crate::resolve::{dlclose, dlerror, dlsym, driver, elf, escapes};
 use crate::{call, log, settings};
 
 /// Takes a look round while nobody else runs, without a system call. Calls that come earlier find what they
@@ -10,6 +10,7 @@ use crate::{call, log, settings};
 fn at_load() {
     dlsym::find_real();
     dlerror::find();
+    dlclose::find();
     settings::get();
     elf::count_start();
     escapes::mend_data_symbols();

@@ -159,15 +159,37 @@ fn refusal(name: &str, value: &CStr, why: &str) -> String {
 
 /// A variable of the environment that is not empty, read as the C library has it, without Rust's lock.
 fn value(name: &str) -> Option<&'static CStr> {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
     let mut c_name = [0 as c_char; 32];
     for (place, byte) in c_name.iter_mut().zip(name.bytes().take(31)) {
         *place = byte as c_char;
+    }
+    // SAFETY: set by the C library, which is not the case yet where a call comes before all constructors.
+    if unsafe { environ.is_null() } {
+        return early_value(name);
     }
     // SAFETY: the name ends in NUL. Read when the library is loaded, before the program can change its
     // environment; where a call comes even earlier, its constructors have not started threads that do.
     let value = unsafe { libc::getenv(c_name.as_ptr()) };
     // SAFETY: not null, and ends in NUL.
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }).filter(|value| !value.is_empty())
+}
+
+/// The same, as the system has it.
+fn early_value(name: &str) -> Option<&'static CStr> {
+    static ENVIRONMENT: AtomicPtr<Vec<u8>> = AtomicPtr::new(ptr::null_mut());
+    let mut environment = ENVIRONMENT.load(Acquire);
+    if environment.is_null() {
+        environment = Box::into_raw(Box::new(std::fs::read("/proc/self/environ").unwrap_or_default()));
+        ENVIRONMENT.store(environment, Release);
+    }
+    // SAFETY: never freed. Nobody else runs yet.
+    let environment = unsafe { &*environment };
+    let wanted = |entry: &&[u8]| entry.starts_with(name.as_bytes()) && entry.get(name.len()) == Some(&b'=');
+    let entry = environment.split_inclusive(|byte| *byte == 0).find(wanted)?;
+    CStr::from_bytes_until_nul(&entry[name.len() + 1..]).ok().filter(|value| !value.is_empty())
 }
 
 /// The groups whose callers are looked for behind the runtime.

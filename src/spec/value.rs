@@ -158,6 +158,12 @@ pub unsafe fn print_string(pointer: *const c_char, out: &mut dyn Write, format: 
 /// Writes bytes as a quoted string that is valid JSON and harmless on a terminal.
 pub fn quoted(bytes: &[u8], cut: bool, out: &mut dyn Write) -> fmt::Result {
     out.write_str("\"")?;
+    quoted_inside(bytes, out)?;
+    out.write_str(if cut { "...\"" } else { "\"" })
+}
+
+/// The same without the quotes.
+pub fn quoted_inside(bytes: &[u8], out: &mut dyn Write) -> fmt::Result {
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
             match c {
@@ -172,7 +178,7 @@ pub fn quoted(bytes: &[u8], cut: bool, out: &mut dyn Write) -> fmt::Result {
             out.write_char(char::REPLACEMENT_CHARACTER)?;
         }
     }
-    out.write_str(if cut { "...\"" } else { "\"" })
+    Ok(())
 }
 
 fn null(out: &mut dyn Write, format: Format) -> fmt::Result {

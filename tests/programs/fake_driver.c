@@ -33,8 +33,20 @@ NEWER CUresult cuGetProcAddress_v2(const char *, void **, int, uint64_t, int *);
 /* Called within each call where a program set it: to block, jump, throw or call again in there. */
 void (*fake_driver_callback)(const char *function, unsigned mark);
 
+/* Where the account goes. Before all constructors libc has no environment yet, but the system has. */
+static const char *account_path(void) {
+    static char environment[65536];
+    if (environ) return getenv("FAKE_DRIVER_LOG");
+    int fd = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd < 0 ? 0 : read(fd, environment, sizeof environment - 1);
+    if (fd >= 0) close(fd);
+    for (char *entry = environment; entry < environment + size; entry += strlen(entry) + 1)
+        if (strncmp(entry, "FAKE_DRIVER_LOG=", 16) == 0) return entry + 16;
+    return NULL;
+}
+
 static void account(const char *function, const char *mark, CUresult result) {
-    const char *path = getenv("FAKE_DRIVER_LOG");
+    const char *path = account_path();
     if (!path) return;
     char line[256];
     int n = snprintf(line, sizeof line, "%s %s %s %d %d %ld\n", TEXT(TAG), function, mark, result, getpid(),

@@ -16,11 +16,11 @@ use crate::settings::{self, LogForm, Settings};
 use core::fmt::{self, Debug, Write};
 use core::sync::atomic::{
     AtomicU32,
-    Ordering::{Acquire, Release},
+    Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_spec::function::FnId;
 use cupeer_spec::results;
-use cupeer_spec::value::{Format, quoted};
+use cupeer_spec::value::{Format, quoted, quoted_inside};
 
 /// A call that is to be logged.
 pub struct Call<'a> {
@@ -99,17 +99,17 @@ struct Stamp {
 impl Stamp {
     /// The stamp of what happened `ago` nanoseconds ago.
     fn new(ago: u64) -> Self {
-        let thread = crate::arch::thread();
-        // SAFETY: the block is this thread's alone; getpid and gettid have no preconditions. They are
-        // asked each time, because a child shares our memory of them.
-        unsafe {
-            (*thread).logged += 1;
-            Stamp {
-                ts_ns: clock(libc::CLOCK_REALTIME).saturating_sub(ago),
-                pid: libc::getpid() as u32,
-                tid: libc::syscall(libc::SYS_gettid) as u32,
-                seq: (*thread).logged,
-            }
+        // SAFETY: the block is this thread's alone, and the field atomic, because a signal handler of the
+        // thread may log as well.
+        let logged = unsafe { &(*crate::arch::thread()).logged };
+        // SAFETY: getpid and gettid have no preconditions. They are asked each time, because a child shares
+        // our memory of them.
+        let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
+        Stamp {
+            ts_ns: clock(libc::CLOCK_REALTIME).saturating_sub(ago),
+            pid: pid as u32,
+            tid: tid as u32,
+            seq: logged.fetch_add(1, Relaxed) + 1,
         }
     }
 }
@@ -124,13 +124,10 @@ pub fn call(call: &Call) {
     let format = Format { json: settings.log == Some(LogForm::Json), fingerprint };
     let args = Printed(|f| (call.print)(f, format));
     let caller = Printed(|f| print_caller(call.caller, f));
-    let mut number = Line::new();
+    let mut number = Short::default();
     let result = match results::spec(call.result) {
         Some(spec) => spec.name(),
-        None => {
-            let _ = write!(number, "{}", call.result);
-            core::str::from_utf8(number.bytes()).unwrap_or("")
-        }
+        None => number.print(format_args!("{}", call.result)),
     };
     tracing::info!(
         target: "cupeer::call",
@@ -186,11 +183,35 @@ pub fn escaped(library: &[u8], way: Way) {
 
 /// `library+0xoffset`, as a quoted text.
 fn print_caller(caller: Caller, f: &mut fmt::Formatter) -> fmt::Result {
-    let mut text = Line::new();
-    let library = &caller.library[..caller.library.len().min(1024)];
-    let _ = if library.is_empty() { text.write_str("unknown") } else { text.push(library) };
-    let _ = write!(text, "+{:#x}", caller.offset);
-    quoted(text.bytes(), false, f)
+    let library = if caller.library.is_empty() { b"unknown" } else { caller.library };
+    let mut offset = Short::default();
+    let offset = offset.print(format_args!("+{:#x}", caller.offset));
+    f.write_str("\"")?;
+    quoted_inside(&library[..library.len().min(1024)], f)?;
+    write!(f, "{offset}\"")
+}
+
+/// A text of a few bytes, on the stack: the stack of a program's thread may be small.
+#[derive(Default)]
+struct Short {
+    bytes: [u8; 24],
+    length: usize,
+}
+
+impl Short {
+    fn print(&mut self, text: fmt::Arguments) -> &str {
+        let _ = self.write_fmt(text);
+        core::str::from_utf8(&self.bytes[..self.length]).unwrap_or("")
+    }
+}
+
+impl Write for Short {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let place = self.bytes.get_mut(self.length..self.length + text.len()).ok_or(fmt::Error)?;
+        place.copy_from_slice(text.as_bytes());
+        self.length += text.len();
+        Ok(())
+    }
 }
 
 /// Stands for the 64 bytes of an IPC handle.

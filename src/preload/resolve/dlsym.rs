@@ -4,7 +4,7 @@
 //! it is anybody else's. RTLD_NEXT is never replaced: the library that asks is itself a wrapper of the
 //! function, and finds our export in its place in the order.
 
-use super::{dlerror, driver, elf, escapes};
+use super::{dlclose, dlerror, driver, elf, escapes};
 use crate::arch::{Decision, deciding_entry};
 use crate::call;
 use crate::exports::ENTRIES;
@@ -161,7 +161,7 @@ fn by_default(index: usize, caller: usize) -> Option<usize> {
         return Some(not_found(name, object.path()));
     }
     // SAFETY: gives back the use that dlopen counted; the caller is running.
-    unsafe { libc::dlclose(handle) };
+    unsafe { dlclose::call(handle) };
     // Where this fails, the message names the caller's library, as it would without us.
     let found = real(handle, name);
     Some(driver::handed_out(found).unwrap_or(found))

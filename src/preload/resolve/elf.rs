@@ -222,6 +222,13 @@ impl Object {
         unsafe { CStr::from_ptr(self.name) }
     }
 
+    /// A hash of its path.
+    pub fn path_hash(&self) -> u64 {
+        self.path().to_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+
     /// The name by which other objects ask for it.
     pub fn soname(&self) -> Option<&'static CStr> {
         let offset = self.dynamic.soname?;

@@ -7,7 +7,7 @@
 //! back, because it would write into our code.
 
 use super::elf::{self, Object};
-use super::{dlsym, driver};
+use super::{dlclose, dlsym, driver};
 use crate::exports::ENTRIES;
 use crate::log;
 use core::ffi::CStr;
@@ -47,15 +47,12 @@ static NAMED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
 /// Names a library once.
 fn name(object: &Object, way: Way) {
-    let bytes = object.path().to_bytes();
-    let hash = bytes.iter().chain(way.name().as_bytes()).fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    }) | 1;
+    let hash = (object.path_hash() ^ (way as u64 + 1)) | 1;
     for place in &NAMED {
         match place.compare_exchange(0, hash, Relaxed, Relaxed) {
             Ok(_) => {
                 crate::status::escaped();
-                log::escaped(bytes, way);
+                log::escaped(object.path().to_bytes(), way);
                 return;
             }
             Err(named) if named == hash => return,
@@ -83,7 +80,7 @@ pub fn looked_up_next(object: &Object, wanted: &CStr) {
         None => dlsym::real(handle, wanted),
     };
     // SAFETY: gives back the use that dlopen counted.
-    unsafe { libc::dlclose(handle) };
+    unsafe { dlclose::call(handle) };
     if elf::containing(found).is_some_and(|found| driver::is_driver(&found)) {
         name(object, Way::Next);
     }

@@ -7,14 +7,14 @@
 //! with CUDA_ERROR_SHARED_OBJECT_INIT_FAILED.
 
 use super::elf::{self, Object};
-use super::{dlerror, dlsym, driver};
+use super::{dlclose, dlerror, dlsym, driver};
 use crate::exports::ENTRIES;
 use crate::{arena, call, settings};
 use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{
-    AtomicPtr,
-    Ordering::{Acquire, Release},
+    AtomicPtr, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use cupeer_spec::function::{FUNCTION_COUNT, FnId};
 use cupeer_spec::results;
@@ -69,78 +69,119 @@ unsafe extern "C" fn missing() -> i32 {
 
 const MISSING: unsafe extern "C" fn() -> i32 = missing;
 
-/// A next function, and the callers for which it is that: none but this call's where the length is 0.
-struct Found {
-    real: usize,
-    low: usize,
-    length: usize,
+/// What a caller's library is bound to: as the loader binds a library once, so do we.
+struct Binding {
+    route: Route,
+    /// The library, by where it lies and a hash of its path.
+    library: (usize, u64),
+    /// The generation in which this was found or found again.
+    generation: AtomicU64,
+    /// The binding of the same function that was found before.
+    earlier: *const Binding,
 }
 
-impl Found {
-    fn for_all(real: usize) -> Self {
-        Found { real, low: 0, length: usize::MAX }
+// SAFETY: the pointer is to a binding that is never freed.
+unsafe impl Sync for Binding {}
+
+/// The bindings of each function, the latest first.
+static BINDINGS: [AtomicPtr<Binding>; FUNCTION_COUNT] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; FUNCTION_COUNT];
+
+/// Counts the closings of libraries: after one, others may lie where it lay.
+static GENERATION: AtomicU64 = AtomicU64::new(1);
+
+/// Forgets what may not hold any more. Called before a library is closed.
+pub fn forget() {
+    GENERATION.fetch_add(1, Relaxed);
+    for current in &ROUTES {
+        let route = current.load(Acquire);
+        // SAFETY: routes are never freed.
+        if unsafe { (*route).length } != usize::MAX {
+            current.store((&raw const NOWHERE).cast_mut(), Release);
+        }
     }
 }
 
 /// Finds the route of a caller: the address to jump to, and the next function.
 fn find(id: FnId, caller: usize) -> (usize, usize) {
-    let name = driver::name_of(id as usize);
-    let ours = ENTRIES[id as usize].export as usize;
-    let found = dlerror::preserving(|| in_global_scope(name).or_else(|| in_scope_of_caller(name, caller)))
-        .or_else(|| {
-            let there = driver::find_loaded() || dlerror::preserving(driver::load_named);
-            let real = driver::real(id);
-            (there && real != 0).then(|| Found::for_all(real))
-        })
-        .or_else(|| elsewhere(name, ours));
-    let Some(Found { real, low, length }) = found else { return (MISSING as usize, MISSING as usize) };
+    let generation = GENERATION.load(Relaxed);
+    let object = elf::containing(caller);
+    let library = object.map_or((0, 0), |object| (object.base, object.path_hash()));
+    let is_this = |binding: &Binding| binding.library == library && object.is_some();
+    let bound = bindings(id).find(|b| is_this(b) && b.generation.load(Relaxed) == generation);
+    if let Some(bound) = bound {
+        ROUTES[id as usize].store((&raw const bound.route).cast_mut(), Release);
+        return (bound.route.target, bound.route.real);
+    }
+    let Some((real, for_all)) = next(id, object.as_ref()) else {
+        return (MISSING as usize, MISSING as usize);
+    };
     let traced = settings::get().is_traced(id);
     let target = if traced { ENTRIES[id as usize].traced_export as usize } else { real };
-    if length > 0 {
-        keep(id, Route { low, length, target, real });
+    let (low, length) = match object {
+        _ if for_all => (0, usize::MAX),
+        Some(object) => (object.low, object.high - object.low),
+        None => return (target, real),
+    };
+    let again = bindings(id).find(|b| is_this(b) && (b.route.real, b.route.length) == (real, length));
+    let binding = again.or_else(|| {
+        let earlier = BINDINGS[id as usize].load(Acquire);
+        let route = Route { low, length, target, real };
+        let new = arena::keep(Binding { route, library, generation: AtomicU64::new(0), earlier })?;
+        // Another thread that adds one at the same time may win: then this one is found anew once.
+        let _ =
+            BINDINGS[id as usize].compare_exchange(earlier, ptr::from_ref(new).cast_mut(), AcqRel, Acquire);
+        Some(new)
+    });
+    if let Some(binding) = binding {
+        binding.generation.store(generation, Relaxed);
+        ROUTES[id as usize].store((&raw const binding.route).cast_mut(), Release);
     }
     (target, real)
 }
 
-/// Makes a route the current one, where it is not already.
-fn keep(id: FnId, route: Route) {
-    let current = &ROUTES[id as usize];
-    // SAFETY: routes are never freed.
-    let old = unsafe { &*current.load(Acquire) };
-    if (old.low, old.length, old.real) == (route.low, route.length, route.real) {
-        return;
-    }
-    if let Some(kept) = arena::keep(route) {
-        current.store(ptr::from_ref(kept).cast_mut(), Release);
-    }
+fn bindings(id: FnId) -> impl Iterator<Item = &'static Binding> {
+    // SAFETY: bindings are never freed.
+    let first = unsafe { BINDINGS[id as usize].load(Acquire).as_ref() };
+    // SAFETY: as above.
+    core::iter::successors(first, |binding| unsafe { binding.earlier.as_ref() })
+}
+
+/// The next function for calls from an object, and whether it is that for every caller.
+fn next(id: FnId, object: Option<&Object>) -> Option<(usize, bool)> {
+    let name = driver::name_of(id as usize);
+    let in_scope = dlerror::preserving(|| {
+        // What came with the program is in front of everybody; what was opened later is not for those who
+        // were bound before.
+        let global = in_global_scope(name).map(|(real, definer)| (real, elf::is_of_start(&definer)));
+        global.or_else(|| in_scope_of_caller(name, object?).map(|real| (real, false)))
+    });
+    let loaded = || {
+        let there = driver::find_loaded() || dlerror::preserving(driver::load_named);
+        let real = driver::real(id);
+        (there && real != 0).then_some((real, false))
+    };
+    in_scope.or_else(loaded).or_else(|| elsewhere(name).map(|real| (real, false)))
 }
 
 /// The next definition behind ours.
-fn in_global_scope(name: &CStr) -> Option<Found> {
+fn in_global_scope(name: &CStr) -> Option<(usize, Object)> {
     let next = dlsym::real(libc::RTLD_NEXT, name);
-    let object = elf::containing(next)?;
-    if elf::is_ours(&object) {
-        return None;
-    }
-    driver::hold(&object);
+    let object = elf::containing(next).filter(|object| !elf::is_ours(object))?;
     if driver::is_driver(&object) {
         driver::register(&object);
     }
-    Some(Found::for_all(next))
+    Some((next, object))
 }
 
 /// What the caller's own library or its dependencies define.
-fn in_scope_of_caller(name: &CStr, caller: usize) -> Option<Found> {
-    let object = elf::containing(caller)?;
-    let real = in_scope_of(&object, name);
-    let definer = elf::containing(real)?;
-    if elf::is_ours(&definer) {
-        return None;
+fn in_scope_of_caller(name: &CStr, object: &Object) -> Option<usize> {
+    let real = in_scope_of(object, name);
+    let definer = elf::containing(real).filter(|definer| !elf::is_ours(definer))?;
+    if driver::is_driver(&definer) {
+        driver::register(&definer);
     }
-    // Only the driver is held loaded. A library's own function goes with the library, and another library
-    // may come to lie where it lay: that route is found anew for each call.
-    let stays = driver::is_driver(&definer) && driver::register(&definer);
-    Some(Found { real, low: object.low, length: if stays { object.high - object.low } else { 0 } })
+    Some(real)
 }
 
 /// What a look-up in an object and its dependencies finds.
@@ -156,17 +197,17 @@ fn in_scope_of(object: &Object, name: &CStr) -> usize {
     }
     let found = dlsym::real(handle, name);
     // SAFETY: gives back the use that dlopen counted; the caller's object stays, it is running.
-    unsafe { libc::dlclose(handle) };
+    unsafe { dlclose::call(handle) };
     found
 }
 
 /// The first object that defines a name: a compiler may have made the caller's call its last, so that the
 /// return address lies in somebody else.
-fn elsewhere(name: &CStr, ours: usize) -> Option<Found> {
+fn elsewhere(name: &CStr) -> Option<usize> {
     let mut found = None;
     elf::each(|object| {
-        found = object.symbol(name).filter(|symbol| symbol.address != ours && !symbol.is_data);
+        found = object.symbol(name).filter(|symbol| !elf::is_ours(object) && !symbol.is_data);
         found.is_some()
     });
-    found.map(|symbol| Found { real: symbol.address, low: 0, length: 0 })
+    found.map(|symbol| symbol.address)
 }

@@ -1,5 +1,6 @@
 //! Which function a call goes to next, by each way in, and which address a look-up gets.
 
+pub mod dlclose;
 pub mod dlerror;
 pub mod dlsym;
 pub mod driver;
