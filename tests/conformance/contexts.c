@@ -35,7 +35,6 @@ static void the_stack(void) {
     CASE("stack.sync.destroyed", cuCtxSynchronize(), 0);
     CASE("stack.pop.destroyed", cuCtxPopCurrent_v2(&context), "\"is_a\":%d", context == a);
     CASE("stack.push.destroyed", cuCtxPushCurrent_v2(a), 0);
-    CASE("stack.set.destroyed", cuCtxSetCurrent(a), 0);
     cuCtxSetCurrent(NULL);
     cuCtxCreate_v4(&b, NULL, 0, 0);
     CASE("destroy.current", cuCtxDestroy_v2(b), 0);
@@ -43,6 +42,14 @@ static void the_stack(void) {
     CASE("destroy.null", cuCtxDestroy_v2(NULL), 0);
     CASE("destroy.primary", cuCtxDestroy_v2(c0), 0);
     CASE("destroy.primary.alive", cuCtxSetCurrent(c0), 0);
+}
+
+static void destroyed_current(void) {
+    start();
+    CUcontext a = new_context(0);
+    cuCtxPushCurrent_v2(c0);
+    cuCtxDestroy_v2(a);
+    CASE("stack.set.destroyed", cuCtxSetCurrent(a), 0);
 }
 
 static void twice(void) {
@@ -183,6 +190,7 @@ static void primary(void) {
 
 void context_groups(void) {
     in_child("stack", the_stack);
+    in_child("destroyedcurrent", destroyed_current);
     in_child("destroytwice", twice);
     in_child("threads", threads);
     in_child("creation", creation);

@@ -24,15 +24,10 @@ int devices;
 
 static char said[1024]; // what the driver said since the last line, as JSON
 
-// Keeps what the driver says: without what it puts before the text, and with ADDRESS for numbers that differ
-// from run to run.
+// Keeps what the driver says, with ADDRESS for hexadecimal numbers.
 static void listen(void *data, int level, char *text, size_t length) {
     (void)data, (void)level;
     const char *end = text + length;
-    while (text < end && *text == '[')
-        while (text < end && *text++ != ']') {}
-    while (text < end && *text == ' ')
-        text++;
     size_t at = strlen(said);
     if (at + 2 * (size_t)(end - text) + 8 > sizeof said) return;
     at += sprintf(said + at, "%s\"", at ? "," : "");
@@ -72,6 +67,8 @@ void report(const char *id, CUresult result, const char *format, ...) {
     fflush(stdout);
     *said = 0;
 }
+
+void hush(void) { *said = 0; }
 
 void note(const char *format, ...) {
     va_list args;

@@ -69,8 +69,8 @@ static void host_memory(void) {
          (int)(d - (CUdeviceptr)(uintptr_t)p));
     CASE("host.pointer.flags", cuMemHostGetDevicePointer_v2(&d, p, 1), 0);
     CASE("host.addrange", cuMemGetAddressRange_v2(&base, &size, (CUdeviceptr)(uintptr_t)p), "\"size\":%zu", size);
-    CASE("host.alloc.flags8", cuMemHostAlloc(&p, 1000, 8), 0);
-    CASE("host.alloc.0", cuMemHostAlloc(&p, 0, 0), 0);
+    CASE("host.alloc.flags8", cuMemHostAlloc(&pages, 1000, 8), 0);
+    CASE("host.alloc.0", cuMemHostAlloc(&pages, 0, 0), "\"null\":%d", !pages);
     CASE("host.alloc.null", cuMemHostAlloc(NULL, 10, 0), 0);
     CASE("host.free.wrong", cuMemFree_v2((CUdeviceptr)(uintptr_t)p), 0);
     CASE("host.free.interior", cuMemFreeHost((char *)p + 5), 0);
@@ -154,7 +154,7 @@ static void copies(void) {
 }
 
 static void attributes_of(const char *what, CUdeviceptr p, CUcontext context) {
-    static const char wide[] = {1, 3, 4, 5, 7, 11, 12, 16, 17, 18};
+    static const char wide[] = {1, 3, 4, 7, 11, 12, 17, 19, 20};
     char id[64];
     for (int attribute = 0; attribute < 23; attribute++) {
         unsigned long long value[2] = {0, 0};
@@ -163,8 +163,10 @@ static void attributes_of(const char *what, CUdeviceptr p, CUcontext context) {
         // Of addresses and numbers, only what they have to do with the pointer is the same on every run.
         if (attribute == 1)
             report(id, result, "\"null\":%d,\"context\":%d", !value[0], *value == (uintptr_t)context);
-        else if (attribute == 12 || attribute == 17)
+        else if (attribute == 12)
             report(id, result, "\"v\":%llu", *value);
+        else if (attribute == 5 || attribute == 18 || attribute == 19) // of the block in which it lies
+            report(id, result, 0);
         else if (memchr(wide, attribute, sizeof wide))
             report(id, result, "\"null\":%d,\"same\":%d", !value[0], *value == p);
         else
@@ -210,8 +212,24 @@ static void pointers(void) {
     wanted[0] = 99;
     CASE("pointers.bad", cuPointerGetAttributes(3, wanted, outputs, p), 0);
     CASE("pointer.set", cuPointerSetAttribute(&on, 6, p), 0);
+    unsigned got = 0x55555555;
+    CASE("pointer.set.get", cuPointerGetAttribute(&got, 6, p), "\"v\":%x", got);
     on = 0;
-    CASE("pointer.set.get", cuPointerGetAttribute(&on, 6, p), "\"v\":%u", on & 255);
+    CASE("pointer.set.off", cuPointerSetAttribute(&on, 6, p), 0);
+    got = 0x55555555;
+    CASE("pointer.set.off.get", cuPointerGetAttribute(&got, 6, p), "\"v\":%x", got);
+    got = 0x55555555;
+    CASE("pointer.flag.width", cuPointerGetAttribute(&got, 8, p), "\"v\":%x", got);
+    got = 0x55555555;
+    CASE("pointer.legacy.width", cuPointerGetAttribute(&got, 10, p), "\"v\":%x", got);
+    got = 0x55555555;
+    CASE("pointer.mapped.width", cuPointerGetAttribute(&got, 13, p), "\"v\":%x", got);
+    got = 0x55555555;
+    CASE("pointer.rdma.width", cuPointerGetAttribute(&got, 15, p), "\"v\":%x", got);
+    unsigned long long both = 0x5555555555555555ull;
+    CASE("pointer.handletypes.width", cuPointerGetAttribute(&both, 14, p), "\"v\":%llx", both);
+    both = 0x5555555555555555ull;
+    CASE("pointer.access.width", cuPointerGetAttribute(&both, 16, p), "\"v\":%llx", both);
     CASE("pointer.set.other", cuPointerSetAttribute(&on, 2, p), 0);
     CASE("pointer.set.host", cuPointerSetAttribute(&on, 6, (CUdeviceptr)(uintptr_t)host), 0);
     CASE("pointer.set.null", cuPointerSetAttribute(NULL, 6, p), 0);

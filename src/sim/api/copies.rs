@@ -2,7 +2,7 @@
 
 use super::boundary::In;
 use crate::abi::*;
-use crate::engine::answer::{Answer, fail};
+use crate::engine::answer::{Answer, Failure, fail, refuse};
 use crate::engine::copies::{Role, Shape, Side};
 use crate::engine::process;
 use core::ffi::c_void;
@@ -42,19 +42,29 @@ struct Corner {
 
 impl Corner {
     /// As a side; arrays are not simulated.
-    fn side(self, shape: &Shape) -> Answer<Side> {
+    fn side(self, shape: &Shape, operand: &str) -> Answer<Side> {
         let (start, role) = match self.kind {
             HOST => (self.host, Role::Any),
             DEVICE => (self.device, Role::Device),
             UNIFIED => (self.device, Role::Any),
             3 => return fail(Code::NOT_SUPPORTED),
-            _ => return fail(Code::INVALID_VALUE),
+            other => return refuse(Code::INVALID_VALUE, format!("Invalid memory type {other:#x}")),
         };
         let row = self.x.checked_add(shape.width).ok_or(Code::INVALID_VALUE)?;
         // Without a pitch, rows follow each other; so do slices without a height.
         let pitch = if self.pitch == 0 { row } else { self.pitch };
         let height = if self.height == 0 { shape.height } else { self.height };
-        if pitch < row && (shape.height > 1 || self.pitch != 0) || height < shape.height && shape.depth > 1 {
+        if pitch < row {
+            return Err(Failure {
+                code: Code::INVALID_VALUE,
+                messages: vec![
+                    "Pitch must be greater than copy width in bytes".into(),
+                    format!("Invalid X finish position: Must be less than or equal to pitch, for {operand} operand")
+                        .into(),
+                ],
+            });
+        }
+        if height < shape.height && shape.depth > 1 {
             return fail(Code::INVALID_VALUE);
         }
         let slice = pitch.checked_mul(height).ok_or(Code::INVALID_VALUE)?;
@@ -96,7 +106,7 @@ fn rows(copy: CUDA_MEMCPY3D_v2, stream: Option<u64>) -> Answer {
         if let Some(stream) = stream {
             driver.stream(stream)?;
         }
-        driver.copy(to.side(&shape)?, from.side(&shape)?, shape)?
+        driver.copy(to.side(&shape, "destination")?, from.side(&shape, "source")?, shape)?
     };
     copy.run()
 }
@@ -144,7 +154,7 @@ fn rows_3d<T: Copy + Into<CUDA_MEMCPY3D_v2>>(copy: In<T>, stream: Option<u64>) -
     rows(copy.required()?.into(), stream)
 }
 
-/// The two contexts of a copy between peers have to exist.
+/// The two contexts of a copy between peers have to exist; null is the current one.
 fn rows_peer(copy: In<CUDA_MEMCPY3D_v2>, stream: Option<u64>) -> Answer {
     let copy = copy.required()?;
     check_contexts(copy.dstContext, copy.srcContext)?;
@@ -153,8 +163,8 @@ fn rows_peer(copy: In<CUDA_MEMCPY3D_v2>, stream: Option<u64>) -> Answer {
 
 fn check_contexts(to: u64, from: u64) -> Answer {
     let driver = process::enter()?;
-    driver.context(to)?;
-    driver.context(from).map(|_| ())
+    driver.context_or_current(to)?;
+    driver.context_or_current(from).map(|_| ())
 }
 
 /// Writes the entries of one kind of copy: the forms of CUDA 3.2 and before, each also asynchronous.

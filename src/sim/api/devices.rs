@@ -47,7 +47,7 @@ entry! {
     fn cuDeviceGet(device: *mut CUdevice, ordinal: i32) {
         let driver = process::enter()?;
         let out = device.required()?;
-        out.put(CUdevice(driver.ordinal(ordinal)? as i32));
+        out.put(CUdevice(driver.named_ordinal("ordinal", ordinal)? as i32));
         Ok(())
     }
 

@@ -57,8 +57,11 @@ entry! {
     ) {
         let (name, out) = (symbol.text()?, pfn.required()?);
         let found = lookup::find(name, cudaVersion, flags)?;
+        if !matches!(found, lookup::Found::Function(_)) {
+            return fail(Code::NOT_FOUND);
+        }
         out.put(FunctionPointer(found.pointer()));
-        if matches!(found, lookup::Found::Function(_)) { Ok(()) } else { fail(Code::NOT_FOUND) }
+        Ok(())
     }
 
     fn cuGetProcAddress_v2(

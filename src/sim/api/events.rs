@@ -42,8 +42,9 @@ entry! {
 
     fn cuEventElapsedTime(pMilliseconds: *mut f32, hStart: CUevent, hEnd: CUevent) {
         let driver = process::enter()?;
-        let out = pMilliseconds.required()?;
-        out.put(driver.elapsed(hStart, hEnd)?);
+        let elapsed = driver.elapsed(hStart, hEnd)?;
+        // A null pointer has this code, as recorded.
+        pMilliseconds.required().or(fail(Code::INVALID_HANDLE))?.put(elapsed);
         Ok(())
     }
 }

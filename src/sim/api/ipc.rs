@@ -1,4 +1,5 @@
-//! Memory and events of other processes.
+//! Memory and events of other processes. Pointers and flags are checked before anything else, also before
+//! `cuInit`, as recorded.
 
 use super::boundary::event_handle;
 use crate::engine::answer::{Answer, fail, refuse};
@@ -14,19 +15,16 @@ fn open_memory(
     handle: &CUipcMemHandle,
     flags: IpcMemFlags,
 ) -> Answer {
-    let mut driver = process::enter()?;
-    driver.current()?;
-    let out = out.or_say("pdptr cannot be NULL")?;
     if flags.0 & LAZY_ENABLE == 0 {
         let text = "cuIpcOpenMemHandle must be called with Flags CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS set";
         return refuse(Code::INVALID_VALUE, text);
     }
-    out.put(CUdeviceptr(driver.import_memory(&handle.reserved)?));
+    let out = out.or_say("pdptr cannot be NULL")?;
+    out.put(CUdeviceptr(process::enter()?.import_memory(&handle.reserved)?));
     Ok(())
 }
 
 entry! {
-    /// Its pointers are checked before anything else, also before `cuInit`, as recorded.
     fn cuIpcGetMemHandle(pHandle: *mut CUipcMemHandle, dptr: CUdeviceptr) {
         let out = pHandle.or_say("pHandle cannot be NULL")?;
         if dptr == 0 {
@@ -48,7 +46,6 @@ entry! {
         process::enter()?.close_import(dptr)
     }
 
-    /// Its pointers are checked before anything else, also before `cuInit`, as recorded.
     fn cuIpcGetEventHandle(pHandle: *mut CUipcEventHandle, event: CUevent) {
         let out = pHandle.required()?;
         if event == 0 {
@@ -59,10 +56,8 @@ entry! {
     }
 
     fn cuIpcOpenEventHandle(phEvent: *mut CUevent, handle: CUipcEventHandle) {
-        let mut driver = process::enter()?;
-        driver.current()?;
         let out = phEvent.required()?;
-        out.put(event_handle(driver.import_event(&handle.reserved)?));
+        out.put(event_handle(process::enter()?.import_event(&handle.reserved)?));
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::boundary::Out;
 use crate::abi::CUlogsCallback;
-use crate::engine::answer::{Answer, fail};
+use crate::engine::answer::{Answer, refuse};
 use crate::engine::log;
 use core::ffi::{c_char, c_void};
 use cupeer_spec::results::Result as Code;
@@ -12,10 +12,7 @@ use std::io::Write;
 struct UserData(u64);
 
 /// The lines from an iterator on, all that are kept where there is none; the iterator moves to the end.
-fn lines(iterator: Out<u32>, flags: u32) -> Answer<Vec<String>> {
-    if flags != 0 {
-        return fail(Code::INVALID_VALUE);
-    }
+fn lines(iterator: Out<u32>) -> Answer<Vec<String>> {
     let (lines, end) = log::since(iterator.get().unwrap_or(0));
     iterator.put(end);
     Ok(lines)
@@ -27,7 +24,9 @@ entry! {
         userData: *mut c_void,
         callback_out: *mut *mut c_void,
     ) {
-        let Some(callback) = callbackFunc else { return fail(Code::INVALID_VALUE) };
+        let Some(callback) = callbackFunc else {
+            return refuse(Code::INVALID_VALUE, "callbackFunc cannot be NULL");
+        };
         let data = UserData(userData.address());
         let number = log::listen(Box::new(move |level, line| {
             let UserData(data) = data;
@@ -45,19 +44,15 @@ entry! {
         log::forget(callback.address())
     }
 
-    fn cuLogsCurrent(iterator_out: *mut u32, flags: u32) {
-        let out = iterator_out.required()?;
-        if flags != 0 {
-            return fail(Code::INVALID_VALUE);
-        }
-        out.put(log::now());
+    fn cuLogsCurrent(iterator_out: *mut u32, _flags: u32) {
+        iterator_out.or_say("Iterator cannot be NULL")?.put(log::now());
         Ok(())
     }
 
-    fn cuLogsDumpToFile(iterator: *mut u32, pathToFile: *const c_char, flags: u32) {
+    fn cuLogsDumpToFile(iterator: *mut u32, pathToFile: *const c_char, _flags: u32) {
         use std::os::unix::ffi::OsStrExt;
         let path = std::ffi::OsStr::from_bytes(pathToFile.text()?);
-        let text: String = lines(iterator, flags)?.iter().map(|line| format!("{line}\n")).collect();
+        let text: String = lines(iterator)?.iter().map(|line| format!("{line}\n")).collect();
         std::fs::OpenOptions::new()
             .append(true)
             .create(true)
@@ -66,21 +61,26 @@ entry! {
             .map_err(|_| Code::INVALID_VALUE.into())
     }
 
-    /// As much as there is room for, with a NUL at the end; `size` becomes what was written without it.
-    fn cuLogsDumpToMemory(iterator: *mut u32, buffer: *mut c_char, size: *mut usize, flags: u32) {
-        let (out, out_size) = (buffer.required()?, size.required()?);
+    /// The newest lines for which there is room, with a NUL at the end; `size` becomes their length.
+    fn cuLogsDumpToMemory(iterator: *mut u32, buffer: *mut c_char, size: *mut usize, _flags: u32) {
+        let (out, out_size) = (buffer.or_say("buffer cannot be NULL")?, size.required()?);
         let room = out_size.get().unwrap_or(0);
-        if room == 0 {
-            return fail(Code::INVALID_VALUE);
+        let lines = lines(iterator)?;
+        let mut length = 0;
+        let fitting = lines.iter().rev().take_while(|line| {
+            length += line.len() + 1;
+            length < room
+        });
+        let skipped = lines.len() - fitting.count();
+        if room == 0 || skipped == lines.len() && !lines.is_empty() {
+            out_size.put(0);
+            return refuse(Code::INVALID_VALUE, "Provided buffer is not large enough to write any logs to");
         }
-        let text: String = lines(iterator, flags)?.iter().map(|line| format!("{line}\n")).collect();
-        // The newest lines matter most.
-        let start = text.len().saturating_sub(room - 1);
-        let bytes = &text.as_bytes()[start..];
-        for (i, byte) in bytes.iter().chain(&[0]).enumerate() {
-            out.put_at(i, *byte as c_char);
+        let text: String = lines[skipped..].iter().map(|line| format!("{line}\n")).collect();
+        for (i, byte) in text.bytes().chain([0]).enumerate() {
+            out.put_at(i, byte as c_char);
         }
-        out_size.put(bytes.len());
+        out_size.put(text.len());
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::boundary::Out;
 use crate::abi::CUmemLocation;
-use crate::engine::answer::{Answer, fail};
+use crate::engine::answer::{Answer, fail, refuse};
 use crate::engine::process;
 use core::ffi::c_void;
 use cupeer_spec::abi::*;
@@ -13,8 +13,14 @@ const PITCH: usize = 512;
 
 /// The width of a row rounded up, and what all rows take.
 fn pitched(width: usize, height: usize, element: u32) -> Answer<(usize, u64)> {
-    if !matches!(element, 4 | 8 | 16) || width == 0 || height == 0 {
-        return fail(Code::INVALID_VALUE);
+    if !matches!(element, 4 | 8 | 16) {
+        return refuse(Code::INVALID_VALUE, "Parameter ElementSizeBytes is invalid");
+    }
+    if width == 0 {
+        return refuse(Code::INVALID_VALUE, "Parameter WidthInBytes cannot be 0");
+    }
+    if height == 0 {
+        return refuse(Code::INVALID_VALUE, "Parameter Height cannot be 0");
     }
     let pitch = width.checked_next_multiple_of(PITCH).ok_or(Code::OUT_OF_MEMORY)?;
     let size = pitch.checked_mul(height).ok_or(Code::OUT_OF_MEMORY)?;
@@ -46,7 +52,7 @@ entry! {
     fn cuMemAlloc_v2(dptr: *mut CUdeviceptr, bytesize: usize) {
         let mut driver = process::enter()?;
         driver.current()?;
-        let out = dptr.required()?;
+        let out = dptr.or_say("NULL return value pointer")?;
         out.put(CUdeviceptr(driver.allocate(bytesize as u64, false)?));
         Ok(())
     }
@@ -85,18 +91,18 @@ entry! {
         process::enter()?.free(dptr)
     }
 
+    /// Either pointer may be null.
     fn cuMemGetInfo(free: *mut u32, total: *mut u32) {
         let driver = process::enter()?;
-        let (free, total) = (free.required()?, total.required()?);
         let info = driver.memory_info(driver.current_device()?);
         free.put(u32::try_from(info.0).unwrap_or(u32::MAX));
         total.put(u32::try_from(info.1).unwrap_or(u32::MAX));
         Ok(())
     }
 
+    /// Either pointer may be null.
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
         let driver = process::enter()?;
-        let (free, total) = (free.required()?, total.required()?);
         let info = driver.memory_info(driver.current_device()?);
         free.put(info.0 as usize);
         total.put(info.1 as usize);

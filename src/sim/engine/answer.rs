@@ -26,6 +26,11 @@ pub(crate) fn fail<T>(code: Code) -> Answer<T> {
     Err(code.into())
 }
 
+/// Fails for want of a current context.
+pub(crate) fn no_context<T>() -> Answer<T> {
+    refuse(Code::INVALID_CONTEXT, "No CUDA context is current to the calling thread")
+}
+
 /// Fails with a code and what the driver says about it.
 pub(crate) fn refuse<T>(code: Code, message: impl Into<Cow<'static, str>>) -> Answer<T> {
     Err(Failure { code, messages: vec![message.into()] })

@@ -1,16 +1,31 @@
 //! Contexts: primary ones and created ones, and which is current.
 
-use super::answer::{Answer, fail, refuse};
+use super::answer::{Answer, fail, no_context};
 use super::process::Driver;
 use super::stack;
 use cupeer_spec::results::Result as Code;
 use std::collections::{HashMap, HashSet};
 
-/// The limits of a context: CU_LIMIT_STACK_SIZE to CU_LIMIT_SHMEM_SIZE, `None` where it has none.
-type Limits = [Option<u64>; 8];
+/// The limits of a context, from CU_LIMIT_STACK_SIZE on; `None` where the device has none.
+type Limits = [Option<u64>; 10];
 /// What they are at first.
-const LIMITS: Limits =
-    [Some(1024), Some(7_340_032), Some(8_388_608), None, Some(2048), Some(64), Some(0), Some(0)];
+const LIMITS: Limits = [
+    Some(1024),
+    Some(8_650_752),
+    Some(8_388_608),
+    None,
+    Some(2048),
+    Some(64),
+    Some(11_796_480),
+    Some(232_448),
+    Some(0),
+    None,
+];
+
+/// CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE.
+const FOUR_BYTE_BANKS: u32 = 1;
+/// CU_CTX_MAP_HOST, which primary contexts always have.
+const MAP_HOST: u32 = 8;
 
 /// A context.
 #[derive(Clone, Debug)]
@@ -34,6 +49,11 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// `cuCtxGetFlags`.
+    pub(crate) fn all_flags(&self) -> u32 {
+        if self.primary { self.flags | MAP_HOST } else { self.flags }
+    }
+
     /// `cuCtxGetLimit`.
     pub(crate) fn limit(&self, limit: i32) -> Answer<u64> {
         let index = usize::try_from(limit).ok().filter(|index| *index < self.limits.len());
@@ -98,7 +118,7 @@ impl Contexts {
                 attached: 1,
                 limits: LIMITS,
                 cache_config: 0,
-                shared_config: 0,
+                shared_config: FOUR_BYTE_BANKS,
             },
         );
     }
@@ -124,6 +144,11 @@ impl Driver {
         }
     }
 
+    /// The context behind a handle, which may be destroyed.
+    pub(crate) fn known_context(&self, handle: u64) -> Answer<&Context> {
+        self.contexts.map.get(&handle).ok_or_else(|| Code::INVALID_CONTEXT.into())
+    }
+
     /// The same, to change it.
     pub(crate) fn context_mut(&mut self, handle: u64) -> Answer<&mut Context> {
         match self.contexts.map.get_mut(&handle) {
@@ -136,7 +161,7 @@ impl Driver {
     /// The handle of the context that is current to the calling thread, which has to exist.
     pub(crate) fn current(&self) -> Answer<u64> {
         match stack::current() {
-            0 => refuse(Code::INVALID_CONTEXT, "No CUDA context is current to the calling thread"),
+            0 => no_context(),
             handle => self.context(handle).map(|_| handle),
         }
     }
@@ -144,6 +169,14 @@ impl Driver {
     /// The handle given, or the current one where it is 0.
     pub(crate) fn context_or_current(&self, handle: u64) -> Answer<u64> {
         if handle == 0 { self.current() } else { self.context(handle).map(|_| handle) }
+    }
+
+    /// The ordinal of the current context's device, also where the context is destroyed.
+    pub(crate) fn current_ordinal(&self) -> Answer<usize> {
+        match stack::current() {
+            0 => self.current().map(|_| 0),
+            handle => Ok(self.known_context(handle)?.device),
+        }
     }
 
     /// The ordinal of the current context's device.
@@ -224,17 +257,16 @@ impl Driver {
         }
         primary.retained -= 1;
         if primary.retained == 0 {
+            primary.flags = 0;
             let handle = primary.handle;
             self.tear_down(handle);
         }
         Ok(())
     }
 
-    /// `cuDevicePrimaryCtxReset`.
+    /// `cuDevicePrimaryCtxReset`: who retained it still has to release it.
     pub(crate) fn reset_primary(&mut self, device: usize) -> Answer {
-        let primary = self.contexts.primary(device);
-        primary.retained = 0;
-        let handle = primary.handle;
+        let handle = self.contexts.primary(device).handle;
         if handle != 0 {
             self.tear_down(handle);
         }

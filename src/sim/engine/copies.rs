@@ -180,14 +180,36 @@ impl Fill {
     }
 }
 
+/// What the driver says about a range that is wrong.
+struct Words {
+    unknown: &'static str,
+    too_long: &'static str,
+}
+
+const SOURCE: Words = Words {
+    unknown: "Allocation not found",
+    too_long: "Copy is larger than memobj size, for source operand",
+};
+const DESTINATION: Words = Words {
+    unknown: "Allocation not found",
+    too_long: "Copy is larger than memobj size, for destination operand",
+};
+const FILLED: Words = Words {
+    unknown: "invalid memset range - no allocation found and cudaDevAttrPageableMemoryAccess is false",
+    too_long: "Memset extends beyond allocation range",
+};
+
 impl Driver {
-    fn place(&self, side: &Side, shape: &Shape) -> Answer<Place> {
+    fn place(&self, side: &Side, shape: &Shape, words: &Words) -> Answer<Place> {
         let extent = shape.extent(side).ok_or(Code::INVALID_VALUE)?;
         let Some((base, allocation)) = self.memory.containing(side.address) else {
-            if side.role == Role::Device {
-                return refuse(Code::INVALID_VALUE, "Allocation not found");
+            if side.address == 0 {
+                return refuse(Code::INVALID_VALUE, "Null address specified");
             }
-            if side.address == 0 || side.address.checked_add(extent).is_none() {
+            if side.role == Role::Device {
+                return refuse(Code::INVALID_VALUE, words.unknown);
+            }
+            if side.address.checked_add(extent).is_none() {
                 return fail(Code::INVALID_VALUE);
             }
             return Ok(Place::Host(side.address));
@@ -198,7 +220,7 @@ impl Driver {
             if allocation.is_host() && side.role == Role::Any {
                 return Ok(Place::Host(side.address));
             }
-            return fail(Code::INVALID_VALUE);
+            return refuse(Code::INVALID_VALUE, words.too_long);
         }
         Ok(match &allocation.kind {
             Kind::Device { backing, offset, .. }
@@ -214,7 +236,8 @@ impl Driver {
             let nowhere = |side| (Place::Host(0), side);
             return Ok(Copy { to: nowhere(to), from: nowhere(from), shape });
         }
-        let (to_place, from_place) = (self.place(&to, &shape)?, self.place(&from, &shape)?);
+        let (to_place, from_place) =
+            (self.place(&to, &shape, &DESTINATION)?, self.place(&from, &shape, &SOURCE)?);
         let packed = |side: &Side| {
             (shape.height == 1 || side.pitch == shape.width)
                 && (shape.depth == 1 || side.slice == shape.width * shape.height)
@@ -239,12 +262,17 @@ impl Driver {
         let width = width.checked_mul(element).ok_or(Code::INVALID_VALUE)?;
         let shape = Shape { width, height, depth: 1 };
         let side = Side { address, role: Role::Device, pitch, slice: 0 };
-        if !address.is_multiple_of(element)
-            || (height > 1 && (pitch < width || !pitch.is_multiple_of(element)))
-        {
+        if !address.is_multiple_of(element) {
+            let text = format!("Device pointer must be {element}-byte aligned to match elementSize");
+            return refuse(Code::INVALID_VALUE, text);
+        }
+        if height > 1 && pitch < width {
+            return refuse(Code::INVALID_VALUE, "Pitch must be greater than width (in bytes) of fill");
+        }
+        if height > 1 && !pitch.is_multiple_of(element) {
             return fail(Code::INVALID_VALUE);
         }
-        let place = if shape.is_empty() { Place::Host(0) } else { self.place(&side, &shape)? };
+        let place = if shape.is_empty() { Place::Host(0) } else { self.place(&side, &shape, &FILLED)? };
         let pattern = match element {
             1 => u32::from(value as u8) * 0x0101_0101,
             2 => u32::from(value as u16) * 0x0001_0001,

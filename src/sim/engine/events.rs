@@ -1,6 +1,6 @@
 //! Events. One is complete as soon as it is recorded.
 
-use super::answer::{Answer, fail};
+use super::answer::{Answer, fail, refuse};
 use super::process::Driver;
 use cupeer_spec::results::Result as Code;
 use std::collections::HashMap;
@@ -38,13 +38,19 @@ pub(crate) struct Events(HashMap<u64, Event>);
 impl Events {
     /// The event behind a handle.
     pub(crate) fn get(&self, handle: u64) -> Answer<&Event> {
+        check_null(handle)?;
         self.0.get(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
     }
 
     /// The same, to change it.
     pub(crate) fn get_mut(&mut self, handle: u64) -> Answer<&mut Event> {
+        check_null(handle)?;
         self.0.get_mut(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
     }
+}
+
+fn check_null(handle: u64) -> Answer {
+    if handle == 0 { refuse(Code::INVALID_HANDLE, "Event handle is NULL") } else { Ok(()) }
 }
 
 impl Driver {
@@ -71,16 +77,12 @@ impl Driver {
 
     /// `cuEventDestroy`.
     pub(crate) fn destroy_event(&mut self, handle: u64) -> Answer {
-        match self.events.0.remove(&handle) {
-            Some(event) => {
-                if let Some(slot) = event.export {
-                    self.exports.withdraw(slot);
-                    self.exports.recycle(slot);
-                }
-                Ok(())
-            }
-            None => fail(Code::INVALID_HANDLE),
+        check_null(handle)?;
+        let event = self.events.0.remove(&handle).ok_or(Code::INVALID_HANDLE)?;
+        if let Some(slot) = event.export {
+            self.exports.retire(slot);
         }
+        Ok(())
     }
 
     /// Ends the events of a context.
@@ -97,7 +99,8 @@ impl Driver {
         let stream = self.stream(stream)?;
         let event = self.events.get_mut(handle)?;
         if event.context != stream.context {
-            return fail(Code::INVALID_HANDLE);
+            let text = "CU_EVENT_RECORD_EXTERNAL flag is not set and event did not come from expected device context";
+            return refuse(Code::INVALID_HANDLE, text);
         }
         event.recorded = Some(Instant::now());
         Ok(())

@@ -1,11 +1,12 @@
 //! What this process exports to others.
 
-use super::answer::{Answer, fail, refuse};
+use super::answer::{Answer, refuse};
 use super::channel::{Channel, SLOTS, Slot, State};
 use super::handle::{self, Kind, Locator};
 use super::memory::Kind as MemoryKind;
 use super::process::Driver;
 use cupeer_spec::results::Result as Code;
+use std::collections::VecDeque;
 
 /// The exports of a process. Its channel exists from the first one on.
 #[derive(Default, Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Exports {
     free: Vec<u16>,
     /// The first slot that was never used.
     fresh: u32,
+    /// Slots of events that are destroyed. Their handles go on working, as recorded, until a slot is needed.
+    retired: VecDeque<u16>,
 }
 
 impl Exports {
@@ -37,7 +40,7 @@ impl Exports {
                 self.fresh += 1;
                 (self.fresh - 1) as u16
             }
-            None => return fail(Code::OUT_OF_MEMORY),
+            None => self.retired.pop_front().ok_or(Code::OUT_OF_MEMORY)?,
         };
         self.serial = self.serial.wrapping_add(1);
         content.token = u32::from(self.nonce) << 16 | u32::from(self.serial);
@@ -65,6 +68,11 @@ impl Exports {
     /// Whether another process uses an export.
     pub(crate) fn is_held(&self, slot: u16) -> bool {
         self.channel.as_ref().is_some_and(|channel| channel.is_held(slot))
+    }
+
+    /// Leaves the slot of an event that is destroyed as it is, until it is needed.
+    pub(crate) fn retire(&mut self, slot: u16) {
+        self.retired.push_back(slot);
     }
 
     /// Makes the slot of a withdrawn export free for another.

@@ -4,16 +4,17 @@
 //! It has a lock of its own, because calls can fail before `cuInit`, and gives it back before it calls
 //! anybody.
 
-use super::answer::{Answer, fail};
+use super::answer::{Answer, Failure, fail};
 use cupeer_spec::results::Result as Code;
 use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How many lines are kept for [`dump`].
 const KEPT: usize = 100;
 
-/// A function of the program that wants each line: called with the level, and the text without its newline.
+/// A function of the program that wants each line: called with the level, and the text alone.
 pub(crate) type Listener = Box<dyn Fn(i32, &str) + Send + Sync>;
 
 /// CU_LOG_LEVEL_ERROR.
@@ -66,10 +67,15 @@ pub(crate) fn since(from: u32) -> (Vec<String>, u32) {
     (log.lines.iter().skip(skip).cloned().collect(), log.written)
 }
 
-/// Says what a function has to say about its failure.
-pub(crate) fn say(function: &str, messages: &[std::borrow::Cow<'static, str>]) {
-    for message in messages {
-        let line = format!("{}[{}] {message}", prefix(), function);
+/// Says why a function fails: its own words, and then the result. Nothing is said before `cuInit`.
+pub(crate) fn say(function: &str, failure: &Failure) {
+    if failure.code == Code::NOT_INITIALIZED {
+        return;
+    }
+    let spec = failure.code.spec();
+    let returning = format!("Returning {} ({}) from {function}", spec.number, spec.name());
+    for message in failure.messages.iter().map(|m| m.as_ref()).chain([returning.as_str()]) {
+        let line = format!("{} {message}", prefix());
         // A child of fork may find the lock taken for ever, by a thread that it does not have.
         let Ok(mut log) = LOG.try_lock().or_else(|_| retry()) else { continue };
         if log.lines.len() == KEPT {
@@ -81,7 +87,7 @@ pub(crate) fn say(function: &str, messages: &[std::borrow::Cow<'static, str>]) {
         drop(log);
         to_file(&line);
         for listener in listeners {
-            listener(ERROR, &line);
+            listener(ERROR, message);
         }
     }
 }
@@ -110,8 +116,15 @@ fn prefix() -> String {
     format!("[{now}][{thread}][CUDA][E]")
 }
 
+/// Where lines go, as the environment said when the first function was called.
+pub(crate) fn file() -> Option<&'static OsStr> {
+    static FILE: OnceLock<Option<OsString>> = OnceLock::new();
+    let read = || std::env::var_os("CUDA_LOG_FILE").filter(|path| !path.is_empty());
+    FILE.get_or_init(read).as_deref()
+}
+
 fn to_file(line: &str) {
-    let Some(path) = std::env::var_os("CUDA_LOG_FILE").filter(|path| !path.is_empty()) else { return };
+    let Some(path) = file() else { return };
     let text = format!("{line}\n");
     // What cannot be written is lost: the call fails for its own reason.
     let _ = if path == "stdout" {

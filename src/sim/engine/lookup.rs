@@ -1,6 +1,6 @@
 //! `cuGetProcAddress`: names and versions to functions.
 
-use super::answer::{Answer, fail, refuse};
+use super::answer::{Answer, refuse};
 use crate::exports;
 use core::ffi::c_void;
 use cupeer_spec::abi::{CUdriverProcAddressQueryResult as Status, ProcAddressFlags};
@@ -50,9 +50,6 @@ pub(crate) fn find(name: &[u8], version: i32, flags: ProcAddressFlags) -> Answer
     }
     if !matches!(flags.0, 0 | LEGACY_STREAM | PER_THREAD_STREAM) {
         return refuse(Code::INVALID_VALUE, format!("Invalid flags: {:#x}", flags.0));
-    }
-    if version < 0 {
-        return fail(Code::INVALID_VALUE);
     }
     let named = || exports::all().filter(|(f, _)| !f.lookup.is_empty() && f.lookup.as_bytes() == name);
     // A name that has per-thread forms at all is found in them alone.

@@ -1,6 +1,6 @@
 //! Allocations: device memory, host memory, managed memory, and what is open of other processes.
 
-use super::answer::{Answer, fail};
+use super::answer::{Answer, fail, refuse};
 use super::backing::Backing;
 use super::channel::MEMORY_NAME;
 use super::handle::Locator;
@@ -71,7 +71,7 @@ impl Allocation {
         matches!(self.kind, Kind::Host { .. } | Kind::Registered { .. } | Kind::Managed)
     }
 
-    /// Whether it lies on the device.
+    /// Whether host code cannot touch it.
     pub(crate) fn is_device(&self) -> bool {
         !self.is_host()
     }
@@ -222,6 +222,9 @@ impl Driver {
     /// `cuMemAllocAsync`, from the pool of a device.
     pub(crate) fn allocate_from_pool(&mut self, device: usize, size: u64) -> Answer<u64> {
         let context = self.current()?;
+        if size == 0 {
+            return Ok(0);
+        }
         let (backing, offset, address) = self.allocate_on(device, size, false)?;
         self.memory.pools[device].take(padded(size).unwrap_or(size));
         self.memory.insert(address, Allocation::new(size, Kind::Pool { backing, offset }, context, device));
@@ -230,7 +233,7 @@ impl Driver {
 
     fn allocate_on(&mut self, device: usize, size: u64, low: bool) -> Answer<(Arc<Backing>, u64, u64)> {
         if size == 0 {
-            return fail(Code::INVALID_VALUE);
+            return refuse(Code::INVALID_VALUE, "Requested 0 byte allocation");
         }
         let taken = padded(size).ok_or(Code::OUT_OF_MEMORY)?;
         let (backing, offset) = self.take_store(device, taken)?;
@@ -243,9 +246,11 @@ impl Driver {
         }
     }
 
-    /// `cuMemFree`: not for host memory, and not for what is open of others.
+    /// `cuMemFree`: not for host memory, and not for what is open of others. No context has to be current.
     pub(crate) fn free(&mut self, address: u64) -> Answer {
-        self.current()?;
+        if address == 0 {
+            return Ok(());
+        }
         match self.memory.by_address.get(&address).map(|a| &a.kind) {
             Some(Kind::Device { .. } | Kind::Pool { .. } | Kind::Managed) => self.remove(address),
             _ => return fail(Code::INVALID_VALUE),
@@ -256,8 +261,11 @@ impl Driver {
     /// `cuMemAllocHost` and `cuMemHostAlloc`.
     pub(crate) fn allocate_host(&mut self, size: u64, flags: u32) -> Answer<u64> {
         let context = self.current()?;
-        if size == 0 || flags & !7 != 0 {
+        if flags & !7 != 0 {
             return fail(Code::INVALID_VALUE);
+        }
+        if size == 0 {
+            return Ok(0);
         }
         self.allocate_mapped(size, Kind::Host { flags: flags | HOST_DEVICE_MAP }, context)
     }
@@ -265,8 +273,15 @@ impl Driver {
     /// `cuMemAllocManaged`: CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST.
     pub(crate) fn allocate_managed(&mut self, size: u64, flags: u32) -> Answer<u64> {
         let context = self.current()?;
-        if size == 0 || !matches!(flags, 1 | 2) {
-            return fail(Code::INVALID_VALUE);
+        if size == 0 {
+            return refuse(Code::INVALID_VALUE, "Parameter bytesize cannot be 0");
+        }
+        if flags == 0 {
+            return refuse(Code::INVALID_VALUE, "Parameter flags cannot be 0");
+        }
+        if !matches!(flags, 1 | 2) {
+            let text = "Parameter flags must be either CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST";
+            return refuse(Code::INVALID_VALUE, text);
         }
         self.allocate_mapped(size, Kind::Managed, context)
     }
@@ -280,6 +295,9 @@ impl Driver {
 
     /// `cuMemFreeHost`.
     pub(crate) fn free_host(&mut self, address: u64) -> Answer {
+        if address == 0 {
+            return Ok(());
+        }
         match self.memory.by_address.get(&address).map(|a| &a.kind) {
             Some(Kind::Host { .. }) => self.remove(address),
             _ => return fail(Code::INVALID_VALUE),
@@ -290,14 +308,23 @@ impl Driver {
     /// `cuMemHostRegister`.
     pub(crate) fn register_host(&mut self, address: u64, size: u64, flags: u32) -> Answer {
         let context = self.current()?;
-        if address == 0 || size == 0 || flags & !0xf != 0 || address.checked_add(size).is_none() {
+        if address == 0 {
+            return refuse(Code::INVALID_VALUE, "Value of parameter pBase cannot be NULL");
+        }
+        if size == 0 {
+            return refuse(Code::INVALID_VALUE, "Value of parameter bytes cannot be 0");
+        }
+        if flags & !0xf != 0 {
+            return refuse(Code::INVALID_VALUE, "Invalid flags");
+        }
+        if address.checked_add(size).is_none() {
             return fail(Code::INVALID_VALUE);
         }
         if self.memory.touches(address, size) {
             return fail(Code::HOST_MEMORY_ALREADY_REGISTERED);
         }
         if !is_mapped(address, size) {
-            return fail(Code::INVALID_VALUE);
+            return refuse(Code::INVALID_VALUE, "Failed to allocate physical memory");
         }
         let device = self.context(context)?.device;
         let kind = Kind::Registered { flags: flags | HOST_DEVICE_MAP };
@@ -473,7 +500,7 @@ mod tests {
         for size in [total + 1, u64::MAX, u64::MAX - 4096] {
             assert_eq!(driver.allocate(size, false), fail(Code::OUT_OF_MEMORY));
         }
-        assert_eq!(driver.allocate(0, false), fail(Code::INVALID_VALUE));
+        assert_eq!(driver.allocate(0, false).unwrap_err().code, Code::INVALID_VALUE);
         assert_eq!(driver.memory_info(0).0, free);
     }
 
@@ -499,6 +526,6 @@ mod tests {
         driver.unregister_host(pages).unwrap();
         assert_eq!(driver.unregister_host(pages), fail(Code::HOST_MEMORY_NOT_REGISTERED));
         unmap_pages(pages, 8192);
-        assert_eq!(driver.register_host(pages, 8192, 0), fail(Code::INVALID_VALUE));
+        assert_eq!(driver.register_host(pages, 8192, 0).unwrap_err().code, Code::INVALID_VALUE);
     }
 }

@@ -21,14 +21,6 @@ pub(crate) fn check_operations(operations: &[CUatomicOperation]) -> Answer {
 }
 
 impl Driver {
-    /// An ordinal that the driver's message names by its parameter.
-    fn named_ordinal(&self, parameter: &str, device: i32) -> Answer<usize> {
-        let count = self.visible.len();
-        self.ordinal(device).or_else(|_| {
-            refuse(Code::INVALID_DEVICE, format!("Parameter {parameter} must be between 0 and {count}"))
-        })
-    }
-
     /// `cuDeviceCanAccessPeer`: a device cannot access itself as a peer.
     pub(crate) fn can_access_peer(&self, from: i32, to: i32) -> Answer<bool> {
         let from = self.named_ordinal("dev", from)?;
@@ -67,6 +59,9 @@ impl Driver {
     /// `cuCtxEnablePeerAccess`.
     pub(crate) fn enable_peer(&mut self, peer: u64, flags: u32) -> Answer {
         let current = self.current()?;
+        if peer == 0 {
+            return fail(Code::INVALID_CONTEXT);
+        }
         if flags != 0 {
             return fail(Code::INVALID_VALUE);
         }

@@ -1,7 +1,7 @@
 //! Pointer attributes.
 
 use super::answer::{Answer, fail};
-use super::memory::{Allocation, HOST_DEVICE_MAP, Kind};
+use super::memory::{Allocation, Kind};
 use super::process::Driver;
 use cupeer_spec::results::Result as Code;
 
@@ -33,19 +33,41 @@ impl Value {
 /// What an attribute is where the pointer does not have it.
 pub(crate) fn nothing(attribute: i32) -> Value {
     match attribute {
-        SYNC_MEMOPS | 8 | 13 | 21 => Value::Flag(false),
+        SYNC_MEMOPS | IS_MANAGED | MAPPED | IS_GPU_DIRECT_RDMA_CAPABLE | IS_HW_DECOMPRESS_CAPABLE => {
+            Value::Flag(false)
+        }
         // CU_DEVICE_INVALID.
-        9 => Value::Word(-2i32 as u32),
-        2 | 10 | 14 | 15 | 19 | 20 => Value::Word(0),
-        5 => Value::Tokens(0, 0),
+        DEVICE_ORDINAL => Value::Word(-2i32 as u32),
+        MEMORY_TYPE | IS_LEGACY_CUDA_IPC_CAPABLE | ACCESS_FLAGS => Value::Word(0),
+        P2P_TOKENS => Value::Tokens(0, 0),
         _ => Value::Wide(0),
     }
 }
 
-/// The last attribute of CUDA 13.0, CU_POINTER_ATTRIBUTE_HW_DECOMPRESS_CAPABLE.
-const LAST: i32 = 21;
-/// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
+// `CU_POINTER_ATTRIBUTE_*` of CUDA 13.0.
+const CONTEXT: i32 = 1;
+const MEMORY_TYPE: i32 = 2;
+const DEVICE_POINTER: i32 = 3;
+const HOST_POINTER: i32 = 4;
+const P2P_TOKENS: i32 = 5;
 const SYNC_MEMOPS: i32 = 6;
+const BUFFER_ID: i32 = 7;
+const IS_MANAGED: i32 = 8;
+const DEVICE_ORDINAL: i32 = 9;
+const IS_LEGACY_CUDA_IPC_CAPABLE: i32 = 10;
+const RANGE_START_ADDR: i32 = 11;
+const RANGE_SIZE: i32 = 12;
+const MAPPED: i32 = 13;
+const ALLOWED_HANDLE_TYPES: i32 = 14;
+const IS_GPU_DIRECT_RDMA_CAPABLE: i32 = 15;
+const ACCESS_FLAGS: i32 = 16;
+const MEMPOOL_HANDLE: i32 = 17;
+const MAPPING_SIZE: i32 = 18;
+const MAPPING_BASE_ADDR: i32 = 19;
+const MEMORY_BLOCK_ID: i32 = 20;
+const IS_HW_DECOMPRESS_CAPABLE: i32 = 21;
+/// The last one.
+const LAST: i32 = IS_HW_DECOMPRESS_CAPABLE;
 /// CU_MEMORYTYPE_HOST and CU_MEMORYTYPE_DEVICE.
 const HOST: u32 = 1;
 const DEVICE: u32 = 2;
@@ -53,7 +75,6 @@ const DEVICE: u32 = 2;
 impl Driver {
     /// `cuPointerGetAttribute`.
     pub(crate) fn pointer_attribute(&self, attribute: i32, address: u64) -> Answer<Value> {
-        self.current()?;
         if !(1..=LAST).contains(&attribute) {
             return fail(Code::INVALID_VALUE);
         }
@@ -68,48 +89,46 @@ impl Driver {
         let malloced = matches!(a.kind, Kind::Device { .. });
         let pooled = matches!(a.kind, Kind::Pool { .. });
         Ok(match attribute {
-            1 if pooled => Value::Wide(0),
-            1 => Value::Wide(a.context),
-            2 => Value::Word(if a.is_host() && !managed { HOST } else { DEVICE }),
-            3 => Value::Wide(self.device_pointer(address, a)?),
-            4 if a.is_device() => return fail(Code::INVALID_VALUE),
-            4 => Value::Wide(address),
-            5 if malloced => Value::Tokens(a.id, 0),
-            5 => return fail(Code::INVALID_VALUE),
+            CONTEXT if pooled => Value::Wide(0),
+            CONTEXT => Value::Wide(a.context),
+            MEMORY_TYPE => Value::Word(if a.is_host() && !managed { HOST } else { DEVICE }),
+            DEVICE_POINTER if self.reaches(a) => Value::Wide(address),
+            HOST_POINTER if a.is_host() => Value::Wide(address),
+            P2P_TOKENS if a.is_device() || managed => Value::Tokens(0, 0),
             SYNC_MEMOPS => Value::Flag(a.sync_memops),
-            7 => Value::Wide(a.id),
-            8 => Value::Flag(managed),
-            9 => Value::Word(a.device as u32),
-            10 => Value::Word(malloced.into()),
-            11 => Value::Wide(base),
-            12 => Value::Wide(a.size),
-            13 => Value::Flag(true),
-            14 => Value::Word(0),
+            BUFFER_ID | MEMORY_BLOCK_ID => Value::Wide(a.id),
+            IS_MANAGED => Value::Flag(managed),
+            DEVICE_ORDINAL => Value::Word(a.device as u32),
+            IS_LEGACY_CUDA_IPC_CAPABLE => Value::Word(malloced.into()),
+            RANGE_START_ADDR | MAPPING_BASE_ADDR => Value::Wide(base),
+            RANGE_SIZE | MAPPING_SIZE => Value::Wide(a.size),
+            MAPPED => Value::Flag(true),
+            ALLOWED_HANDLE_TYPES => Value::Wide(0),
+            IS_GPU_DIRECT_RDMA_CAPABLE => Value::Flag(malloced),
             // CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE.
-            15 => Value::Word(3),
-            16 => Value::Wide(if pooled { self.pool_handle(a.device) } else { 0 }),
-            17 => Value::Wide(a.size),
-            18 => Value::Wide(base),
-            19 => Value::Word(0),
-            20 => Value::Word(0),
-            21 => Value::Flag(false),
+            ACCESS_FLAGS => Value::Word(3),
+            MEMPOOL_HANDLE => Value::Wide(if pooled { self.pool_handle(a.device) } else { 0 }),
+            IS_HW_DECOMPRESS_CAPABLE => Value::Flag(malloced),
             _ => return fail(Code::INVALID_VALUE),
         })
     }
 
-    /// The address by which devices reach a pointer.
-    fn device_pointer(&self, address: u64, allocation: &Allocation) -> Answer<u64> {
-        match allocation.kind {
-            Kind::Host { flags } | Kind::Registered { flags } if flags & HOST_DEVICE_MAP == 0 => {
-                fail(Code::INVALID_VALUE)
-            }
-            _ => Ok(address),
+    /// Whether work of the current context could follow a pointer: memory of another device needs access.
+    fn reaches(&self, allocation: &Allocation) -> bool {
+        if allocation.is_host() {
+            return true;
         }
+        let Ok(current) = self.current() else { return true };
+        self.context(current).is_ok_and(|context| {
+            context.device == allocation.device
+                || context.peers.contains(&allocation.context)
+                || matches!(allocation.kind, Kind::Pool { .. })
+                    && self.pool_is_shared(allocation.device, context.device)
+        })
     }
 
     /// `cuPointerGetAttributes`: `None` for what the pointer does not have.
     pub(crate) fn pointer_attributes(&self, attributes: &[i32], address: u64) -> Answer<Vec<Option<Value>>> {
-        self.current()?;
         if attributes.iter().any(|attribute| !(1..=LAST).contains(attribute)) {
             return fail(Code::INVALID_VALUE);
         }
@@ -118,9 +137,8 @@ impl Driver {
 
     /// `cuPointerSetAttribute`, which knows CU_POINTER_ATTRIBUTE_SYNC_MEMOPS alone.
     pub(crate) fn set_pointer_attribute(&mut self, value: bool, attribute: i32, address: u64) -> Answer {
-        self.current()?;
         match self.memory.containing_mut(address) {
-            Some((_, allocation)) if attribute == SYNC_MEMOPS && !allocation.is_host() => {
+            Some((_, allocation)) if attribute == SYNC_MEMOPS => {
                 allocation.sync_memops = value;
                 Ok(())
             }
@@ -156,7 +174,7 @@ mod tests {
         let device = driver.allocate(1000, false).unwrap();
         let host = driver.allocate_host(1000, 0).unwrap();
         let get = |attribute, address| driver.pointer_attribute(attribute, address);
-        assert_eq!(get(1, device + 5), Ok(Value::Wide(context)));
+        assert_eq!(get(CONTEXT, device + 5), Ok(Value::Wide(context)));
         assert_eq!((get(2, device), get(2, host)), (Ok(Value::Word(DEVICE)), Ok(Value::Word(HOST))));
         assert_eq!((get(4, device), get(4, host)), (fail(Code::INVALID_VALUE), Ok(Value::Wide(host))));
         assert_eq!(get(9, device), Ok(Value::Word(1)));

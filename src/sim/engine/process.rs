@@ -1,6 +1,6 @@
 //! The driver of this process: what `cuInit` sets up, and the lock around it.
 
-use super::answer::{Answer, fail};
+use super::answer::{Answer, fail, refuse};
 use super::contexts::Contexts;
 use super::events::Events;
 use super::exports::Exports;
@@ -46,11 +46,20 @@ impl Driver {
         }
     }
 
-    /// Checks an ordinal.
+    /// Checks an ordinal that is the parameter `dev`.
     pub(crate) fn ordinal(&self, device: i32) -> Answer<usize> {
+        self.named_ordinal("dev", device)
+    }
+
+    /// Checks an ordinal; the driver's message has the name of its parameter.
+    pub(crate) fn named_ordinal(&self, parameter: &str, device: i32) -> Answer<usize> {
+        let count = self.visible.len();
         match usize::try_from(device) {
-            Ok(ordinal) if ordinal < self.visible.len() => Ok(ordinal),
-            _ => fail(Code::INVALID_DEVICE),
+            Ok(ordinal) if ordinal < count => Ok(ordinal),
+            _ => {
+                let text = format!("Parameter {parameter} must be between 0 and {count}");
+                refuse(Code::INVALID_DEVICE, text)
+            }
         }
     }
 
@@ -90,10 +99,7 @@ pub(crate) fn initialize() -> Answer {
         fail(Code::NO_DEVICE)
     })?;
     let variable = std::env::var_os("CUDA_VISIBLE_DEVICES");
-    let devices = visible(&machine, variable.as_ref().map(|v| v.to_str().unwrap_or("?")));
-    if devices.is_empty() {
-        return fail(Code::NO_DEVICE);
-    }
+    let devices = visible(&machine, variable.as_ref().map(|v| v.to_str().unwrap_or("?")))?;
     MARK.get_or_init(mark);
     PROCESS.store(std::process::id(), Ordering::Relaxed);
     DRIVER.get_or_init(|| Mutex::new(Driver::new(machine, devices)));

@@ -1,22 +1,27 @@
 //! CUDA_VISIBLE_DEVICES: which devices of the machine a process sees, in which order.
 
+use super::answer::{Answer, fail, refuse};
+use cupeer_spec::results::Result as Code;
 use cupeer_topology::Topology;
 
 /// The physical indices that the variable leaves, in its order.
 ///
 /// Items are indices or UUIDs, of which the first digits suffice where they name one device. The first item
-/// that names none hides itself and all after it. A device that is named twice hides everything.
-pub(crate) fn visible(machine: &Topology, variable: Option<&str>) -> Vec<usize> {
-    let Some(list) = variable else { return (0..machine.devices().len()).collect() };
+/// that names none hides itself and all after it. A device that is named twice is an error.
+pub(crate) fn visible(machine: &Topology, variable: Option<&str>) -> Answer<Vec<usize>> {
+    let Some(list) = variable else { return Ok((0..machine.devices().len()).collect()) };
     let mut chosen = Vec::new();
     for item in list.split(',') {
         match named(machine, item.trim()) {
-            Some(index) if chosen.contains(&index) => return Vec::new(),
+            Some(index) if chosen.contains(&index) => return fail(Code::INVALID_DEVICE),
             Some(index) => chosen.push(index),
             None => break,
         }
     }
-    chosen
+    if chosen.is_empty() {
+        return refuse(Code::NO_DEVICE, "Unable to enumerate any CUDA-capable devices");
+    }
+    Ok(chosen)
 }
 
 fn named(machine: &Topology, item: &str) -> Option<usize> {
@@ -26,7 +31,9 @@ fn named(machine: &Topology, item: &str) -> Option<usize> {
         let first = matching.next()?;
         return matching.next().is_none().then_some(first);
     }
-    item.parse().ok().filter(|index| *index < machine.devices().len())
+    // Digits count, and what follows them does not.
+    let digits = item.len() - item.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    item[..digits].parse().ok().filter(|index| *index < machine.devices().len())
 }
 
 #[cfg(test)]
@@ -37,16 +44,17 @@ mod tests {
     fn the_rules() {
         let machine = Topology::parse("nvlink:4").unwrap();
         let uuid = machine.devices()[2].uuid_text();
-        let list = |text: &str| visible(&machine, Some(text));
-        assert_eq!(visible(&machine, None), [0, 1, 2, 3]);
-        assert_eq!(list("2,0"), [2, 0]);
-        assert_eq!(list(" 1 , 3"), [1, 3]);
-        assert_eq!(list(&format!("{uuid},1")), [2, 1]);
-        assert_eq!(list(""), [0; 0]);
-        assert_eq!(list("-1"), [0; 0]);
-        assert_eq!(list("0,7,1"), [0], "the first that names nothing ends the list");
-        assert_eq!(list("1,NoDevFiles"), [1]);
-        assert_eq!(list("0,0"), [0; 0], "a device named twice hides everything");
-        assert_eq!(list("GPU-"), [0; 0], "the first digits have to name one device");
+        let list = |text: &str| visible(&machine, Some(text)).map_err(|failure| failure.code);
+        assert_eq!(visible(&machine, None), Ok(vec![0, 1, 2, 3]));
+        assert_eq!(list("2,0"), Ok(vec![2, 0]));
+        assert_eq!(list(" 1 , 3"), Ok(vec![1, 3]));
+        assert_eq!(list("0x,1"), Ok(vec![0, 1]));
+        assert_eq!(list(&format!("{uuid},1")), Ok(vec![2, 1]));
+        assert_eq!(list(""), Err(Code::NO_DEVICE));
+        assert_eq!(list("-1"), Err(Code::NO_DEVICE));
+        assert_eq!(list("0,7,1"), Ok(vec![0]), "the first that names nothing ends the list");
+        assert_eq!(list("1,NoDevFiles"), Ok(vec![1]));
+        assert_eq!(list("0,0"), Err(Code::INVALID_DEVICE));
+        assert_eq!(list("GPU-"), Err(Code::NO_DEVICE), "the first digits have to name one device");
     }
 }
