@@ -34,7 +34,6 @@ static void the_stack(void) {
     CASE("stack.getdevice.destroyed", cuCtxGetDevice(&device), 0);
     CASE("stack.sync.destroyed", cuCtxSynchronize(), 0);
     CASE("stack.pop.destroyed", cuCtxPopCurrent_v2(&context), "\"is_a\":%d", context == a);
-    CASE("stack.push.destroyed", cuCtxPushCurrent_v2(a), 0);
     cuCtxSetCurrent(NULL);
     cuCtxCreate_v4(&b, NULL, 0, 0);
     CASE("destroy.current", cuCtxDestroy_v2(b), 0);
@@ -50,6 +49,14 @@ static void destroyed_current(void) {
     cuCtxPushCurrent_v2(c0);
     cuCtxDestroy_v2(a);
     CASE("stack.set.destroyed", cuCtxSetCurrent(a), 0);
+}
+
+static void destroyed_pushed(void) {
+    start();
+    CUcontext a = new_context(0);
+    cuCtxPushCurrent_v2(c0);
+    cuCtxDestroy_v2(a);
+    CASE("stack.push.destroyed", cuCtxPushCurrent_v2(a), 0);
 }
 
 static void twice(void) {
@@ -191,6 +198,7 @@ static void primary(void) {
 void context_groups(void) {
     in_child("stack", the_stack);
     in_child("destroyedcurrent", destroyed_current);
+    in_child("destroyedpushed", destroyed_pushed);
     in_child("destroytwice", twice);
     in_child("threads", threads);
     in_child("creation", creation);

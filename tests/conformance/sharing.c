@@ -100,7 +100,6 @@ static void owner(int in, int out) {
             snprintf(id, sizeof id, "many.owner.sees.%d", seen++);
             report(id, 0, "\"v\":\"%s\"", down(p));
             break;
-        case WRITE: cuMemcpyHtoD_v2(p, "changed.", 9); break;
         case FREE: CASE("many.owner.frees", cuMemFree_v2(p), 0); break;
         case ALLOCATE:
             cuMemAlloc_v2(&p, 4 << 20);
@@ -138,6 +137,7 @@ static void borrow(const char *name, int in, int out) {
         case READ: report(id, 0, "\"step\":\"read\",\"v\":\"%s\"", down(p)); break;
         case WRITE:
             result = cuMemcpyHtoD_v2(p, "borrowed", 9);
+            cuCtxSynchronize(); // a small copy may return before its bytes have arrived
             report(id, result, "\"step\":\"write\"");
             break;
         case CLOSE:

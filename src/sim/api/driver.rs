@@ -46,7 +46,7 @@ entry! {
         let out = ppExportTable.required()?;
         pExportTableId.required()?;
         out.put(core::ptr::null());
-        fail(Code::NOT_FOUND)
+        fail(Code::INVALID_VALUE)
     }
 
     fn cuGetProcAddress(

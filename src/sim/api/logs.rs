@@ -77,10 +77,10 @@ entry! {
             return refuse(Code::INVALID_VALUE, "Provided buffer is not large enough to write any logs to");
         }
         let text: String = lines[skipped..].iter().map(|line| format!("{line}\n")).collect();
-        for (i, byte) in text.bytes().chain([0]).enumerate() {
-            out.put_at(i, byte as c_char);
-        }
         out_size.put(text.len());
+        if !text.is_empty() {
+            text.bytes().chain([0]).enumerate().for_each(|(i, byte)| out.put_at(i, byte as c_char));
+        }
         Ok(())
     }
 }

@@ -48,6 +48,8 @@ pub(crate) enum State {
     Memory = 1,
     /// An event.
     Event = 2,
+    /// An allocation that ended with its context.
+    Ended = 3,
 }
 
 /// A channel: one's own, or that of another process.
@@ -103,6 +105,7 @@ impl Channel {
             state: match word(0) {
                 1 => State::Memory,
                 2 => State::Event,
+                3 => State::Ended,
                 _ => State::Free,
             },
             token: word(4),

@@ -55,11 +55,11 @@ impl Exports {
         Ok(Locator { pid: std::process::id(), channel: descriptor, slot, token })
     }
 
-    /// Withdraws an export; whether another process still uses it.
-    pub(crate) fn withdraw(&mut self, slot: u16) -> bool {
+    /// Withdraws an export, which gets this state; whether another process still uses it.
+    pub(crate) fn withdraw(&mut self, slot: u16, state: State) -> bool {
         let Some(channel) = &self.channel else { return false };
         let gone = match channel.read(slot) {
-            Ok(content) => channel.write(slot, &Slot { state: State::Free, ..content }).is_ok(),
+            Ok(content) => channel.write(slot, &Slot { state, ..content }).is_ok(),
             Err(_) => false,
         };
         !gone || self.is_held(slot)

@@ -119,6 +119,9 @@ impl Driver {
         let exporter = &mut self.imports.0[at];
         let channel = exporter.channel.inode();
         let slot = exporter.hold(locator.slot)?;
+        if slot.state == State::Ended && slot.token == locator.token {
+            return Err(no_memory(Code::INVALID_VALUE));
+        }
         if slot.state != State::Memory || slot.token != locator.token {
             return Err(no_memory(Code::NOT_PERMITTED));
         }

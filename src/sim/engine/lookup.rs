@@ -54,8 +54,9 @@ pub(crate) fn find(name: &[u8], version: i32, flags: ProcAddressFlags) -> Answer
     let named = || exports::all().filter(|(f, _)| !f.lookup.is_empty() && f.lookup.as_bytes() == name);
     // A name that has per-thread forms at all is found in them alone.
     let per_thread = flags.0 == PER_THREAD_STREAM && named().any(|(f, _)| f.per_thread);
+    // A negative version finds the newest, as recorded.
     let newest = named()
-        .filter(|(f, _)| f.per_thread == per_thread && f.since as i32 <= version)
+        .filter(|(f, _)| f.per_thread == per_thread && f.since <= version as u32)
         .max_by_key(|(f, _)| f.since);
     Ok(match newest {
         Some((_, address)) => Found::Function(address.get()),
@@ -91,6 +92,7 @@ mod tests {
             ("cuIpcOpenMemHandle_v2", 13000, 0, "1"),
             ("cuCtxCreate", 12000, 0, "cuCtxCreate_v3"),
             ("", 13000, 0, "1"),
+            ("cuMemAlloc", -1, 0, "cuMemAlloc_v2"),
             ("cuInit", 13010, 0, "INVALID_VALUE"),
             ("cuInit", 13000, 3, "INVALID_VALUE"),
         ] {

@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, fail, refuse};
 use super::backing::Backing;
-use super::channel::MEMORY_NAME;
+use super::channel::{MEMORY_NAME, State};
 use super::handle::Locator;
 use super::holes::Holes;
 use super::pools::Pool;
@@ -52,7 +52,8 @@ pub(crate) struct Allocation {
 
 impl Allocation {
     pub(crate) fn new(size: u64, kind: Kind, context: u64, device: usize) -> Allocation {
-        Allocation { size, kind, context, device, id: 0, sync_memops: false }
+        let sync_memops = !matches!(kind, Kind::Host { .. } | Kind::Registered { .. });
+        Allocation { size, kind, context, device, id: 0, sync_memops }
     }
 
     /// Changes the number of references to an import: what it is then.
@@ -251,6 +252,11 @@ impl Driver {
         if address == 0 {
             return Ok(());
         }
+        if let Err(failure) = self.current()
+            && failure.code == Code::CONTEXT_IS_DESTROYED
+        {
+            return Err(failure);
+        }
         match self.memory.by_address.get(&address).map(|a| &a.kind) {
             Some(Kind::Device { .. } | Kind::Pool { .. } | Kind::Managed) => self.remove(address),
             _ => return fail(Code::INVALID_VALUE),
@@ -380,6 +386,11 @@ impl Driver {
 
     /// Takes an allocation away, whatever it is.
     pub(crate) fn remove(&mut self, base: u64) {
+        self.remove_as(base, State::Free);
+    }
+
+    /// The same; `state` is what becomes of its export.
+    fn remove_as(&mut self, base: u64, state: State) {
         let Some(allocation) = self.memory.by_address.remove(&base) else { return };
         let (size, device) = (allocation.size, allocation.device);
         let taken = padded(size).unwrap_or(size);
@@ -387,7 +398,7 @@ impl Driver {
             Kind::Device { offset, low, export, .. } => {
                 self.space.give(base, size, low);
                 match export {
-                    Some(slot) if self.exports.withdraw(slot) => {
+                    Some(slot) if self.exports.withdraw(slot, state) => {
                         self.memory.ghosts.push(Ghost { device, offset, size: taken, slot });
                     }
                     Some(slot) => {
@@ -423,7 +434,7 @@ impl Driver {
             .map(|(base, _)| *base)
             .collect();
         for base in bases {
-            self.remove(base);
+            self.remove_as(base, State::Ended);
         }
     }
 }

@@ -3,8 +3,14 @@
 use cupeer_spec::results;
 use std::ffi::CStr;
 
-/// The name and the text of a code, for C; `None` for a number that is no code.
+/// Codes that are newer than the driver.
+const NEWER: [i32; 5] = [47, 227, 917, 918, 919];
+
+/// The name and the text of a code, for C; `None` for a number that is no code of this driver.
 pub(crate) fn texts(code: i32) -> Option<(&'static CStr, &'static CStr)> {
+    if NEWER.contains(&code) {
+        return None;
+    }
     let (name, text) = results::spec(code)?.c_texts();
     let c = |text: &'static str| CStr::from_bytes_with_nul(text.as_bytes()).ok();
     Some((c(name)?, c(text)?))
@@ -16,7 +22,7 @@ mod tests {
 
     #[test]
     fn every_code_has_texts() {
-        for spec in results::RESULTS {
+        for spec in results::RESULTS.iter().filter(|spec| !NEWER.contains(&spec.number)) {
             assert!(texts(spec.number).is_some(), "{}", spec.number);
         }
         assert_eq!(texts(217).unwrap().0, c"CUDA_ERROR_PEER_ACCESS_UNSUPPORTED");

@@ -8,7 +8,7 @@ use cupeer_spec::results::Result as Code;
 /// An attribute of a pointer, with the width that it has in C.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Value {
-    /// `bool`, 1 byte.
+    /// A truth, which the driver writes as an `int`.
     Flag(bool),
     /// `int`, `unsigned int` or an enumeration.
     Word(u32),
@@ -22,7 +22,7 @@ impl Value {
     /// As it lies in memory.
     pub(crate) fn bytes(self) -> Vec<u8> {
         match self {
-            Value::Flag(value) => vec![value.into()],
+            Value::Flag(value) => u32::from(value).to_ne_bytes().into(),
             Value::Word(value) => value.to_ne_bytes().into(),
             Value::Wide(value) => value.to_ne_bytes().into(),
             Value::Tokens(a, b) => [a.to_ne_bytes(), b.to_ne_bytes()].concat(),

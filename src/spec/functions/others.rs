@@ -98,8 +98,8 @@ macro_rules! driver_functions_beyond {
     cuDeviceGetPCIBusId: "cuDeviceGetPCIBusId" since 4010, plain, Documented;
     cuDeviceGetProperties: "cuDeviceGetProperties" since 2000, plain, Documented;
     cuDeviceGetTexture1DLinearMaxWidth: "cuDeviceGetTexture1DLinearMaxWidth" since 11010, plain, Documented;
-    cuDeviceGetUuid: "cuDeviceGetUuid" since 9020, plain, Documented;
-    cuDeviceGetUuid_v2: "cuDeviceGetUuid" since 11040, plain, Documented = cuDeviceGetUuid;
+    cuDeviceGetUuid: "cuDeviceGetUuid" since 9020, plain, Documented = cuDeviceGetUuid_v2;
+    cuDeviceGetUuid_v2: "cuDeviceGetUuid" since 11040, plain, Documented;
     cuDeviceGraphMemTrim: "cuDeviceGraphMemTrim" since 11040, plain, Unsupported;
     cuDevicePrimaryCtxGetState: "cuDevicePrimaryCtxGetState" since 7000, plain, Documented;
     cuDevicePrimaryCtxRelease: "cuDevicePrimaryCtxRelease" since 7000, plain, Documented = cuDevicePrimaryCtxRelease_v2;
