@@ -1,0 +1,145 @@
+//! The simulated driver: against what a real one answered, and where programs put their weight on it.
+
+use crate::support::{self, compile_c, compile_text, done, plain, sim_dir, sim_library, stdout, temp_dir};
+use object::{Object, ObjectSymbol};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+/// The answers of a real driver.
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance/h200-580.159.04.jsonl");
+
+/// The program that asks. It is compiled anew where any of its files changed.
+fn conformance() -> PathBuf {
+    let directory = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance"));
+    let mut sources: Vec<PathBuf> = fs::read_dir(directory)
+        .expect("the conformance cases")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|e| e == "c") && !path.ends_with("main.c"))
+        .collect();
+    sources.sort();
+    let mut key = DefaultHasher::new();
+    for source in &sources {
+        fs::read(source).expect("a source").hash(&mut key);
+    }
+    let key = format!("-DSOURCES={}", key.finish());
+    let mut args = vec![key.as_str()];
+    args.extend(sources.iter().map(|path| path.to_str().expect("UTF-8")));
+    args.push("-ldl");
+    compile_c("conformance/main.c", &args)
+}
+
+#[test]
+fn it_answers_as_was_recorded() {
+    let mut command = plain(conformance());
+    command.arg("--driver").arg(sim_library()).args(["--compare", RECORDED]).env("CUPEER_SIM", "nvlink:2");
+    let done = done(&mut command);
+    assert!(done.status.success(), "{}{}", done.stdout, done.stderr);
+}
+
+#[test]
+fn it_survives_every_case() {
+    let mut command = plain(conformance());
+    let answers = stdout(command.arg("--driver").arg(sim_library()).env("CUPEER_SIM", "nvlink:2"));
+    let died: Vec<&str> =
+        answers.lines().filter(|line| line.contains("\"signal\":") || line.contains("\"exit\":")).collect();
+    assert!(died.is_empty(), "{died:#?}");
+    let id = |line: &str| line.split('"').nth(3).map(str::to_owned);
+    let ids: Vec<String> = answers.lines().filter(|l| l.starts_with("{\"case\"")).filter_map(id).collect();
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len(), "two cases have one name");
+}
+
+/// The functions that a library exports, with their addresses.
+fn exported(library: &Path) -> HashMap<String, u64> {
+    let bytes = fs::read(library).expect("the library");
+    let file = object::File::parse(bytes.as_slice()).expect("an ELF file");
+    let defined = file.dynamic_symbols().filter(|s| s.is_definition() && s.is_global());
+    defined.map(|s| (s.name().expect("a name").to_owned(), s.address())).collect()
+}
+
+#[test]
+fn each_name_has_an_address_of_its_own() {
+    let symbols = exported(&sim_library());
+    let names = cupeer_spec::function::FUNCTIONS
+        .iter()
+        .map(|f| f.name)
+        .chain(cupeer_spec::others::OTHERS.iter().map(|f| f.symbol));
+    for name in names {
+        assert!(symbols.contains_key(name), "{name} is not exported");
+    }
+    let mut by_address: HashMap<u64, Vec<&str>> = HashMap::new();
+    for (name, address) in &symbols {
+        assert!(name.starts_with("cu"), "{name} is exported");
+        by_address.entry(*address).or_default().push(name);
+    }
+    for names in by_address.values() {
+        assert_eq!(names.len(), 1, "{names:?} are one function");
+    }
+}
+
+#[test]
+fn a_machine_that_cannot_be_read_is_named_once() {
+    let program = compile_text(
+        "init",
+        "#include <stdio.h>\nint cuInit(unsigned);\nint main(void) { printf(\"%d\\n\", cuInit(0)); return 0; }\n",
+        &[&format!("-L{}", sim_dir().display()), "-lcuda"],
+    );
+    let directory = temp_dir();
+    let file = directory.path().join("machine.toml");
+    fs::write(&file, "count = 2\nlinx = 'pcie'\n").expect("a file");
+    let file = file.to_str().expect("UTF-8");
+    for (text, said) in [
+        ("nvlnk:2", "no topology is named 'nvlnk:2'; did you mean 'nvlink:2'?".to_owned()),
+        (file, format!("{file}:2: unknown key 'linx'; did you mean 'link'?")),
+        ("/no/such.toml", "/no/such.toml: No such file or directory (os error 2)".to_owned()),
+    ] {
+        let done = done(plain(&program).env("LD_LIBRARY_PATH", sim_dir()).env("CUPEER_SIM", text));
+        assert_eq!(done.stderr, format!("cupeer: simulated driver: {said}\n"));
+        assert_eq!(done.stdout, "100\n");
+    }
+}
+
+/// Runs a program of `tests/conformance/programs` linked to the simulated driver: it says what is wrong, or
+/// nothing.
+#[track_caller]
+fn holds(name: &str, machine: &str) {
+    let source = format!("conformance/programs/{name}.c");
+    let search = format!("-L{}", sim_dir().display());
+    let program = compile_c(&source, &[&search, "-lcuda"]);
+    let said = stdout(plain(program).env("LD_LIBRARY_PATH", sim_dir()).env("CUPEER_SIM", machine));
+    support::assert_lines(&said, "");
+}
+
+#[test]
+fn it_works_without_threads_own_storage() {
+    holds("late_storage", "nvlink:2");
+}
+
+#[test]
+fn threads_use_it_at_once() {
+    holds("crowd", "nvlink:2");
+}
+
+#[test]
+fn nothing_is_left_behind_and_bad_pointers_are_errors() {
+    holds("wild", "nvlink:2");
+}
+
+#[test]
+fn without_a_link_memory_cannot_be_opened() {
+    holds("unlinked", "none:2");
+}
+
+#[test]
+fn one_direction_can_be_closed() {
+    let directory = temp_dir();
+    let file = directory.path().join("oneway.toml");
+    fs::write(&file, "count = 2\n[[link]]\nfrom = 0\nto = 1\nkind = 'none'\n").expect("a file");
+    holds("one_way", file.to_str().expect("UTF-8"));
+}
+
+#[test]
+fn few_open_files_and_small_files_are_enough() {
+    holds("poor", "nvlink:2");
+}
