@@ -25,8 +25,11 @@ mod launcher;
 // The lines of the log, and where they cannot go.
 mod log;
 
+// The README against what there is.
+mod readme;
+
 // The simulated driver against what a real one answered.
-// mod simulator;
+mod simulator;
 
 // Every way in which a program reaches the driver.
 mod ways_in;

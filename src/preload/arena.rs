@@ -53,3 +53,15 @@ pub fn keep<T: Sync>(value: T) -> Option<&'static T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_values_stay_what_they_were() {
+        let kept: Vec<_> = (0..20_000u64).filter_map(|i| keep([i; 5])).collect();
+        assert_eq!(kept.len(), 20_000);
+        assert!(kept.iter().enumerate().all(|(i, value)| **value == [i as u64; 5]));
+    }
+}

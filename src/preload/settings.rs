@@ -196,3 +196,19 @@ fn early_value(name: &str) -> Option<&'static CStr> {
 pub fn looks_behind_runtime(id: FnId) -> bool {
     [Group::Open, Group::Export, Group::Enable].iter().any(|group| id.spec().is_in(*group))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_32_hexadecimal_digits() {
+        let key = job_key(b"000102030405060708090a0b0c0d0eFf");
+        assert_eq!(key.map(|k| (k[1], k[15])), Some((1, 0xff)));
+        for digits in
+            [&b""[..], b"00", b"000102030405060708090a0b0c0d0e0g", b"000102030405060708090a0b0c0d0e0f0"]
+        {
+            assert_eq!(job_key(digits), None);
+        }
+    }
+}

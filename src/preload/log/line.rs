@@ -40,3 +40,18 @@ impl fmt::Write for Line {
         self.push(text.as_bytes())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fmt::Write;
+
+    #[test]
+    fn what_does_not_fit_is_refused_whole() {
+        let mut line = Line::new();
+        assert!(line.push(&[b'a'; LONGEST - 1]).is_ok());
+        assert!(line.write_str("bc").is_err());
+        assert_eq!(line.bytes().len(), LONGEST - 1);
+        assert!(line.write_str("b").is_ok() && line.write_str("").is_ok() && line.write_str("c").is_err());
+    }
+}

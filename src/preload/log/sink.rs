@@ -268,3 +268,38 @@ fn write_all(file: c_int, mut bytes: &[u8]) -> Result<(), c_int> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+
+    fn expanded(path: &CStr) -> Option<String> {
+        let mut place = [0; PATH_MAX];
+        expand(path, 42, &mut place).map(|path| path.to_string_lossy().into_owned())
+    }
+
+    #[test]
+    fn placeholders_are_filled_in_and_all_else_stays() {
+        for (path, wanted) in [
+            (c"/tmp/log", "/tmp/log"),
+            (c"%p", "42"),
+            (c"a.%p.b.%p", "a.42.b.42"),
+            (c"100%%", "100%"),
+            (c"100%", "100%"),
+            (c"%x%q", "%x%q"),
+            (c"%q{", "%q{"),
+            (c"<%q{CUPEER_TEST_NOT_SET}>", "<>"),
+        ] {
+            assert_eq!(expanded(path).as_deref(), Some(wanted));
+        }
+        assert!(!expanded(c"%h").unwrap_or_default().is_empty());
+    }
+
+    #[test]
+    fn paths_that_become_too_long_are_refused() {
+        let path = CString::new("a/".repeat(2047) + "%p").unwrap();
+        assert_eq!(expanded(&path).map(|p| p.len()), None);
+        assert_eq!(expanded(&CString::new("%q{".to_string() + &"A".repeat(300) + "}").unwrap()), None);
+    }
+}

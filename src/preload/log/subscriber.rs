@@ -148,3 +148,40 @@ fn write_duration(line: &mut Line, ns: u64) -> fmt::Result {
         _ => write!(line, " <{}.{:03}s>", ns / 1_000_000_000, ns / 1_000_000 % 1000),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Line) -> fmt::Result) -> String {
+        let mut line = Line::new();
+        write(&mut line).unwrap();
+        String::from_utf8(line.bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn durations_have_units_that_people_read() {
+        for (ns, wanted) in [
+            (0, " <0ns>"),
+            (999, " <999ns>"),
+            (1_000, " <1.0us>"),
+            (31_449, " <31.4us>"),
+            (999_999, " <999.9us>"),
+            (1_000_000, " <1.0ms>"),
+            (2_500_000_000, " <2.500s>"),
+        ] {
+            assert_eq!(written(|line| write_duration(line, ns)), wanted);
+        }
+    }
+
+    #[test]
+    fn times_are_of_the_day() {
+        let noon = (20_000 * 86_400 + 12 * 3600 + 34 * 60 + 56) * 1_000_000_000 + 7_008_999;
+        assert_eq!(written(|line| write_time(line, noon)), "12:34:56.007008 ");
+    }
+
+    #[test]
+    fn callers_lose_their_quotes_alone() {
+        assert_eq!(Unquoted(&"a+0x1").to_string(), "a+0x1");
+    }
+}

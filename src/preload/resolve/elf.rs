@@ -403,3 +403,34 @@ pub fn each_in_other_namespaces(mut found: impl FnMut(&Object)) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_know_their_names_and_what_they_define() {
+        let libc_getpid = libc::getpid as *const () as usize;
+        let object = containing(libc_getpid).expect("libc is loaded");
+        assert_eq!(object.soname(), Some(c"libc.so.6"));
+        assert!(object.path().to_bytes().ends_with(b"libc.so.6"));
+        assert_eq!(object.symbol(c"getpid").map(|s| (s.address, s.is_data)), Some((libc_getpid, false)));
+        assert!(object.symbol(c"environ").is_some_and(|s| s.is_data));
+        assert!(object.symbol(c"cuInit").is_none() && object.symbol(c"").is_none());
+        assert!(containing(0).is_none());
+    }
+
+    #[test]
+    fn slots_lead_to_what_the_loader_bound() {
+        let mut seen = false;
+        each(|object| {
+            object.each_slot(|slot| {
+                // SAFETY: the loader filled the place.
+                let bound = unsafe { *slot.place };
+                seen |= slot.name == c"dl_iterate_phdr" && containing(bound).is_some();
+            });
+            seen
+        });
+        assert!(seen);
+    }
+}

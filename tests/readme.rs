@@ -1,0 +1,59 @@
+//! The README promises what there is, and forgets nothing that scripts rely on.
+
+use crate::support;
+use cupeer_spec::env::VARIABLES;
+use cupeer_spec::function::Group;
+use std::path::Path;
+
+fn readme() -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md"))
+        .expect("there is a README")
+}
+
+#[test]
+fn every_variable_group_and_option_is_described() {
+    let readme = readme();
+    for variable in VARIABLES {
+        assert!(readme.contains(&format!("`{}`", variable.name)), "{}", variable.name);
+    }
+    for (_, name, _) in Group::ALL {
+        assert!(readme.contains(&format!("`@{name}`")), "@{name}");
+    }
+    let help = support::cupeer().args(["run", "-h"]).output().expect("it runs");
+    let help = String::from_utf8(help.stdout).expect("help is text");
+    let options: Vec<&str> = help.split_whitespace().filter(|word| word.starts_with("--")).collect();
+    assert!(options.len() > 5, "{help}");
+    for option in options {
+        let name = option.trim_end_matches([']', ',', '.']).split(['=', '[']).next().unwrap_or_default();
+        assert!(name == "--help" || readme.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn what_it_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = readme();
+    for target in readme.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        assert!(target.starts_with("https://") || root.join(target).exists(), "{target}");
+    }
+    for word in readme.split(|c: char| c.is_whitespace() || "`()".contains(c)) {
+        if let Some(script) = word.strip_prefix("scripts/") {
+            let script = script.trim_end_matches(['.', ',', ':', ';']);
+            assert!(root.join("scripts").join(script).exists(), "scripts/{script}");
+        }
+    }
+}
+
+#[test]
+fn its_topology_file_is_one() {
+    let readme = readme();
+    let file =
+        readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let folder = support::temp_dir();
+    let path = folder.path().join("machine.toml");
+    std::fs::write(&path, file).expect("a file");
+    let run =
+        support::cupeer().arg("run").arg(format!("--sim={}", path.display())).args(["--", "true"]).output();
+    let run = run.expect("it runs");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+}
