@@ -50,6 +50,18 @@ fn it_survives_every_case() {
     assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len(), "two cases have one name");
 }
 
+#[test]
+fn what_is_said_to_be_recorded_is_asked_for() {
+    let asked = include_str!("conformance/driver.h");
+    let recorded = cupeer_spec::function::Fidelity::Recorded;
+    for function in cupeer_spec::others::OTHERS.iter().filter(|f| f.simulated == recorded) {
+        assert!(asked.contains(&format!("F({}, ", function.symbol)), "{}", function.symbol);
+    }
+    for function in cupeer_spec::function::FUNCTIONS.iter().filter(|f| f.simulated == recorded) {
+        assert!(asked.contains(&format!("F({}, ", function.name)), "{}", function.name);
+    }
+}
+
 /// The functions that a library exports, with their addresses.
 fn exported(library: &Path) -> HashMap<String, u64> {
     let bytes = fs::read(library).expect("the library");
