@@ -3,7 +3,7 @@
 //! What belongs here: reading and writing through the caller's pointers, null checks, and calling the
 //! engine. What does not: behaviour.
 //!
-//! Each is written with [`entry!`], which hands it its arguments as [`boundary`] types and turns its answer
+//! Each is written with `entry!`, which hands it its arguments as `boundary` types and turns its answer
 //! into a result code. They check in the order in which the driver was seen to.
 
 // Functions and arguments are named as in cuda.h.

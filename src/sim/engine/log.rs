@@ -11,7 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// How many lines are kept for [`dump`].
+/// How many lines are kept for `dump`.
 const KEPT: usize = 100;
 
 /// A function of the program that wants each line: called with the level, and the text alone.
