@@ -60,7 +60,11 @@ entry! {
     }
 
     fn cuCtxDestroy_v2(ctx: CUcontext) {
-        process::enter()?.destroy_context(ctx)
+        let mut driver = process::enter()?;
+        if ctx == 0 {
+            return fail(Code::INVALID_VALUE);
+        }
+        driver.destroy_context(ctx)
     }
 
     fn cuCtxAttach(pctx: *mut CUcontext, flags: u32) {
