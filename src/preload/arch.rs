@@ -13,20 +13,24 @@ use core::sync::atomic::AtomicU64;
 pub struct Thread {
     /// The return address of the call that entered last.
     pub caller: usize,
-    /// Which entry that was: `FnId * 2`, plus 1 for an export.
-    pub entry: u32,
+    /// The function that it entered, plus 1.
+    pub entered: u32,
     /// The function whose call we are forwarding, plus 1.
     pub inside: u32,
     /// Where the stack stood then.
     pub inside_at: usize,
+    /// The function that we forward to.
+    pub inside_real: usize,
+    /// Lines that this thread has written.
+    pub written: u64,
     /// Lines that this thread has logged.
     pub logged: AtomicU64,
     /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
-    pub dlerror: [c_char; 992],
+    pub dlerror: [c_char; 976],
 }
 
-/// Offset of [`Thread::entry`], for the entries below.
-pub const ENTRY_OFFSET: usize = core::mem::offset_of!(Thread, entry);
+/// Offset of [`Thread::entered`], for the entries below.
+pub const ENTERED_OFFSET: usize = core::mem::offset_of!(Thread, entered);
 const _: () = assert!(core::mem::offset_of!(Thread, caller) == 0 && size_of::<Thread>() == 1024);
 
 // Rust's own thread locals cost a call of __tls_get_addr and may allocate on first use; this block is part
@@ -71,19 +75,29 @@ pub fn stack_height() -> usize {
 
 /// How far behind the start of an export the address lies that look-ups hand out. Inside of the export's
 /// symbol, so that `dladdr`, debuggers and profilers name it as they name the driver's function.
-pub const LOOKED_UP_OFFSET: usize = 48;
+pub const LOOKED_UP_OFFSET: usize = 64;
+
+/// How many routes a function has: a caller's is chosen by the bits of its address above the lowest
+/// [`ROUTE_SHIFT`].
+pub const ROUTES_EACH: usize = 8;
+/// See [`ROUTES_EACH`].
+pub const ROUTE_SHIFT: usize = 16;
 
 /// An export of ours, in two parts.
 ///
-/// The first, for linked calls, jumps to what the current route says where the caller lies in its range,
-/// else asks `resolve_linked`. The second, [`LOOKED_UP_OFFSET`] behind, is what look-ups hand out, and
+/// The first, for linked calls, jumps to what the route says that is kept for the caller's address, where the
+/// caller lies in its range, else asks `resolve_linked`. The second, [`LOOKED_UP_OFFSET`] behind, is what look-ups hand out, and
 /// jumps to the driver's function or to its traced entry. Both touch only registers that no argument uses.
 macro_rules! export_entry {
     ($index:expr) => {
         core::arch::naked_asm!(
             "771:",
-            "mov rax, qword ptr [rip + {routes} + {offset}]",
             "mov r11, qword ptr [rsp]",
+            "mov eax, r11d",
+            "shr eax, {shift}",
+            "and eax, {mask}",
+            "lea r10, [rip + {routes} + {offset} * {each}]",
+            "mov rax, qword ptr [r10 + rax * 8]",
             "sub r11, qword ptr [rax]",
             "cmp r11, qword ptr [rax + 8]",
             "jae 772f",
@@ -96,6 +110,9 @@ macro_rules! export_entry {
             routes = sym $crate::resolve::linked::ROUTES,
             targets = sym $crate::resolve::driver::TARGETS,
             offset = const $index * 8,
+            each = const $crate::arch::ROUTES_EACH,
+            mask = const $crate::arch::ROUTES_EACH - 1,
+            shift = const $crate::arch::ROUTE_SHIFT,
             index = const $index,
             looked_up = const $crate::arch::LOOKED_UP_OFFSET,
             resolve = sym $crate::arch::resolve_linked,
@@ -104,26 +121,26 @@ macro_rules! export_entry {
 }
 pub(crate) use export_entry;
 
-/// Notes the caller and the entry for `call`, then goes on to the traced function with all arguments as
+/// Notes the caller and the function for `call`, then goes on to the traced function with all arguments as
 /// they came.
 macro_rules! traced_entry {
-    ($entry:expr, $traced:path) => {
+    ($index:expr, $traced:path) => {
         core::arch::naked_asm!(
             "mov r11, qword ptr [rsp]",
             "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]",
             "mov qword ptr fs:[r10], r11",
-            "mov dword ptr fs:[r10 + {field}], {entry}",
+            "mov dword ptr fs:[r10 + {field}], {index}",
             "jmp {traced}",
-            field = const $crate::arch::ENTRY_OFFSET,
-            entry = const $entry,
+            field = const $crate::arch::ENTERED_OFFSET,
+            index = const $index,
             traced = sym $traced,
         )
     };
 }
 pub(crate) use traced_entry;
 
-/// The slow way of a linked entry. On the stack: the function's index, then the caller's return address.
-/// No function of the table passes floating-point numbers, so the vector registers are free.
+/// The slow way of a linked entry. On the stack: the function's index, then the caller's return address. Saves
+/// every register that can hold an argument, because a library's own function of the name may take others.
 #[unsafe(naked)]
 pub unsafe extern "C" fn resolve_linked() {
     core::arch::naked_asm!(
@@ -135,10 +152,28 @@ pub unsafe extern "C" fn resolve_linked() {
         "push rcx",
         "push r8",
         "push r9",
-        ".cfi_adjust_cfa_offset 48",
-        "mov rdi, qword ptr [rsp + 48]",
-        "mov rsi, qword ptr [rsp + 56]",
+        "sub rsp, 128",
+        ".cfi_adjust_cfa_offset 176",
+        "movups xmmword ptr [rsp], xmm0",
+        "movups xmmword ptr [rsp + 16], xmm1",
+        "movups xmmword ptr [rsp + 32], xmm2",
+        "movups xmmword ptr [rsp + 48], xmm3",
+        "movups xmmword ptr [rsp + 64], xmm4",
+        "movups xmmword ptr [rsp + 80], xmm5",
+        "movups xmmword ptr [rsp + 96], xmm6",
+        "movups xmmword ptr [rsp + 112], xmm7",
+        "mov rdi, qword ptr [rsp + 176]",
+        "mov rsi, qword ptr [rsp + 184]",
         "call {resolve}",
+        "movups xmm0, xmmword ptr [rsp]",
+        "movups xmm1, xmmword ptr [rsp + 16]",
+        "movups xmm2, xmmword ptr [rsp + 32]",
+        "movups xmm3, xmmword ptr [rsp + 48]",
+        "movups xmm4, xmmword ptr [rsp + 64]",
+        "movups xmm5, xmmword ptr [rsp + 80]",
+        "movups xmm6, xmmword ptr [rsp + 96]",
+        "movups xmm7, xmmword ptr [rsp + 112]",
+        "add rsp, 128",
         "pop r9",
         "pop r8",
         "pop rcx",
@@ -146,8 +181,12 @@ pub unsafe extern "C" fn resolve_linked() {
         "pop rsi",
         "pop rdi",
         "add rsp, 8",
-        ".cfi_adjust_cfa_offset -56",
-        "jmp rax",
+        ".cfi_adjust_cfa_offset -184",
+        // The number of vector registers, where the function takes a variable number of arguments: at most
+        // eight, and more than there are does no harm.
+        "mov r11, rax",
+        "mov eax, 8",
+        "jmp r11",
         ".cfi_endproc",
         resolve = sym crate::resolve::linked::resolve,
     )

@@ -6,12 +6,14 @@
 use crate::arch::{Thread, stack_height, thread};
 use crate::caller::Caller;
 use crate::log::{self, Call};
-use crate::resolve::{driver, handed_out, linked};
+use crate::resolve::{driver, elf, handed_out, linked};
 use crate::settings;
+use core::ffi::{c_char, c_int};
 use core::fmt::{self, Write};
+use core::ptr;
 use cupeer_spec::abi::{CUresult, FunctionPointer};
 use cupeer_spec::function::FnId;
-use cupeer_spec::value::Format;
+use cupeer_spec::value::{Format, MOST_TEXT};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What is known when a call enters.
@@ -39,50 +41,44 @@ impl ResultCode for CUresult {
     }
 }
 
-/// Takes up a call that a traced entry noted.
+/// Takes up a call that came through a traced entry: the export's, or that of look-ups.
 #[inline]
-pub fn enter(id: FnId) -> Entered {
+pub fn enter<const EXPORT: bool>(id: FnId) -> Entered {
     let thread = thread();
     // SAFETY: the block is this thread's alone.
-    let Thread { caller, entry, inside, inside_at, .. } = unsafe { &*thread };
-    let (caller, entry) = (*caller, *entry);
-    // A signal handler that called between the note and this line has left its own note.
-    let noted = entry >> 1 == id as u32;
-    let through_export = noted && entry & 1 == 1;
-    // Below the frame that forwards; a frame that was left by longjmp does not count.
-    let again = *inside == id as u32 + 1 && stack_height() < *inside_at;
-    let real = if through_export { linked::real(id, caller) } else { driver::real(id) };
-    Entered { id, real, caller: if noted { caller } else { 0 }, again }
+    let Thread { caller, entered, inside, inside_at, inside_real, .. } = unsafe { &*thread };
+    // A signal handler that called between the entry's note and this line has left its own.
+    let caller = if *entered == id as u32 + 1 { *caller } else { 0 };
+    let real = if EXPORT { linked::real(id, caller) } else { driver::real(id) };
+    // The same function, from the library that our own forwarding of it has called. A frame that was left by
+    // longjmp, and a callback of the program, do not count.
+    let again =
+        *inside == id as u32 + 1 && stack_height() < *inside_at && elf::is_same_object(caller, *inside_real);
+    Entered { id, real, caller, again }
 }
 
 /// Marks the function that this thread is forwarding, until dropped; also where an exception or a
 /// cancellation of the program passes through.
 struct Inside {
-    before: u32,
-    before_at: usize,
+    before: (u32, usize, usize),
 }
 
 impl Inside {
-    fn enter(id: FnId) -> Self {
-        let at = stack_height();
+    fn enter(entered: &Entered) -> Self {
         // SAFETY: the block is this thread's alone.
-        unsafe {
-            let thread = &mut *thread();
-            Inside {
-                before: core::mem::replace(&mut thread.inside, id as u32 + 1),
-                before_at: core::mem::replace(&mut thread.inside_at, at),
-            }
-        }
+        let thread = unsafe { &mut *thread() };
+        let before = (thread.inside, thread.inside_at, thread.inside_real);
+        (thread.inside, thread.inside_at, thread.inside_real) =
+            (entered.id as u32 + 1, stack_height(), entered.real);
+        Inside { before }
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
         // SAFETY: the block is this thread's alone.
-        unsafe {
-            let thread = &mut *thread();
-            (thread.inside, thread.inside_at) = (self.before, self.before_at);
-        }
+        let thread = unsafe { &mut *thread() };
+        (thread.inside, thread.inside_at, thread.inside_real) = self.before;
     }
 }
 
@@ -101,7 +97,7 @@ pub fn run<R: ResultCode>(
     let logged = settings::get().is_logged(entered.id);
     let started = if logged { log::now() } else { 0 };
     let result = {
-        let _inside = Inside::enter(entered.id);
+        let _inside = Inside::enter(&entered);
         forward()
     };
     let duration = if logged { log::now() - started } else { 0 };
@@ -126,14 +122,26 @@ pub fn run<R: ResultCode>(
     result
 }
 
-/// Runs work of ours that must leave no trace in the program: its panic is dropped, `errno` is kept.
+/// Runs work of ours that must leave no trace in the program: its panic is dropped, `errno` is kept, and a
+/// cancellation of the thread waits until it is done.
 pub fn quietly(work: impl FnOnce()) {
-    // SAFETY: __errno_location gives this thread's errno, always valid.
-    let errno = unsafe { *libc::__errno_location() };
-    // A panic here is a fault of ours, and the driver has answered already.
+    unsafe extern "C" {
+        fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    }
+    const PTHREAD_CANCEL_DISABLE: c_int = 1;
+    let mut cancelling = 0;
+    // SAFETY: __errno_location gives this thread's errno, always valid; `cancelling` is writable.
+    let errno = unsafe {
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut cancelling);
+        *libc::__errno_location()
+    };
+    // A panic here is a fault of ours, and the program gets its answer all the same.
     let _ = catch_unwind(AssertUnwindSafe(work));
     // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
+    unsafe {
+        *libc::__errno_location() = errno;
+        pthread_setcancelstate(cancelling, ptr::null_mut());
+    }
 }
 
 /// Prints the name of an argument.
@@ -152,4 +160,22 @@ pub fn is_readable<T>(pointer: *const T, count: usize) -> bool {
     let remote = libc::iovec { iov_base: pointer.cast_mut().cast(), iov_len: size };
     // SAFETY: the kernel reads from this process on our behalf, and answers an error where it cannot.
     size == 0 || unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) } == size as isize
+}
+
+/// A copy of a text of the program, as much of it as is printed. `None` where it cannot be read.
+pub fn copy_text(text: *const c_char) -> Option<[c_char; MOST_TEXT + 2]> {
+    const PAGE: usize = 4096;
+    let mut copy = [0 as c_char; MOST_TEXT + 2];
+    let mut size = copy.len() - 1;
+    // Not into the next page, which may not be there.
+    let to_end = PAGE - text as usize % PAGE;
+    if to_end < size && !is_readable(text, size) {
+        size = to_end;
+    }
+    if !is_readable(text, size) {
+        return None;
+    }
+    // SAFETY: that many bytes were readable a moment ago.
+    unsafe { ptr::copy_nonoverlapping(text, copy.as_mut_ptr(), size) };
+    Some(copy)
 }

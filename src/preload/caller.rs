@@ -3,12 +3,12 @@
 //! Where that lies in the CUDA runtime and the call matters (it opens, exports, enables or failed), the
 //! first frame outside of the runtime is the caller, because the runtime calls for everybody.
 
-use crate::resolve::{dlsym, elf};
+use crate::resolve::elf;
 use crate::settings::looks_behind_runtime;
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{
     AtomicU8, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Acquire, Release},
 };
 use cupeer_spec::function::FnId;
 
@@ -35,10 +35,11 @@ impl Caller {
     }
 
     fn at(address: usize) -> Self {
-        match find(address) {
-            Some((path, base)) => {
-                let library = if path.is_empty() { program() } else { path.to_bytes() };
-                Caller { library, offset: address.wrapping_sub(base) }
+        match elf::containing(address) {
+            Some(object) => {
+                let path = object.path().to_bytes();
+                let library = if path.is_empty() { program() } else { path };
+                Caller { library, offset: address.wrapping_sub(object.base) }
             }
             None => Caller { library: b"", offset: address },
         }
@@ -49,42 +50,6 @@ impl Caller {
         let name = self.library.rsplit(|byte| *byte == b'/').next().unwrap_or(self.library);
         let runtime = b"libcudart";
         name.len() >= runtime.len() && name.iter().zip(runtime).all(|(byte, wanted)| byte == wanted)
-    }
-}
-
-/// The path and the base of the object that holds an address.
-fn find(address: usize) -> Option<(&'static CStr, usize)> {
-    /// The start of glibc's `struct dl_find_object`.
-    #[repr(C)]
-    struct Found {
-        flags: u64,
-        start: *const c_void,
-        end: *const c_void,
-        link_map: *const (usize, *const c_char),
-        rest: [u64; 8],
-    }
-    // glibc has a search without a lock since 2.35.
-    static FIND_OBJECT: AtomicUsize = AtomicUsize::new(1);
-    let mut find_object = FIND_OBJECT.load(Relaxed);
-    if find_object == 1 {
-        find_object =
-            crate::resolve::dlerror::preserving(|| dlsym::real(libc::RTLD_NEXT, c"_dl_find_object"));
-        FIND_OBJECT.store(find_object, Relaxed);
-    }
-    if find_object == 0 {
-        return elf::containing(address).map(|object| (object.path(), object.base));
-    }
-    // SAFETY: the address of `_dl_find_object`, which has this type and fills a structure that is
-    // shorter than `Found`.
-    unsafe {
-        let find_object: unsafe extern "C" fn(*const c_void, *mut Found) -> c_int =
-            core::mem::transmute(find_object);
-        let mut found: Found = core::mem::zeroed();
-        if find_object(address as *const c_void, &mut found) != 0 || found.link_map.is_null() {
-            return None;
-        }
-        let (base, name) = *found.link_map;
-        Some((if name.is_null() { c"" } else { CStr::from_ptr(name) }, base))
     }
 }
 

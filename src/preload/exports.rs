@@ -34,10 +34,17 @@ macro_rules! print_argument {
     (in $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
         Value::print($value, $out, $format)
     };
-    (string $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
-        // SAFETY: the driver itself reads the caller's text.
-        unsafe { value::print_string($value, $out, $format) }
-    };
+    (string $value:ident, $succeeded:ident, $out:ident, $format:ident) => {{
+        // A driver may have refused the call without looking at the text.
+        let copy = (!$succeeded && !$value.is_null()).then(|| call::copy_text($value));
+        match &copy {
+            Some(None) => write!($out, "{}", if $format.json { "null" } else { "unreadable" }),
+            // SAFETY: our copy ends in NUL.
+            Some(Some(text)) => unsafe { value::print_string(text.as_ptr(), $out, $format) },
+            // SAFETY: the driver has read the caller's text, or it is null.
+            None => unsafe { value::print_string($value, $out, $format) },
+        }
+    }};
     (out $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
         // SAFETY: after success the driver has written there.
         unsafe { value::print_output($value, $succeeded, $out, $format) }
@@ -93,17 +100,17 @@ macro_rules! entries {
 
                 #[unsafe(naked)]
                 unsafe extern "C" fn traced_export() {
-                    traced_entry!(INDEX * 2 + 1, traced)
+                    traced_entry!(INDEX + 1, traced::<true>)
                 }
 
                 #[unsafe(naked)]
                 unsafe extern "C" fn traced_looked_up() {
-                    traced_entry!(INDEX * 2, traced)
+                    traced_entry!(INDEX + 1, traced::<false>)
                 }
 
-                unsafe extern "C-unwind" fn traced($($arg: $type),*) -> $ret {
+                unsafe extern "C-unwind" fn traced<const EXPORT: bool>($($arg: $type),*) -> $ret {
                     type Real = unsafe extern "C-unwind" fn($($type),*) -> $ret;
-                    let entered = call::enter(FnId::$name);
+                    let entered = call::enter::<EXPORT>(FnId::$name);
                     // SAFETY: `enter` gives the address of a function of this name that the program
                     // would have called without us, and this is its type.
                     let real = unsafe { core::mem::transmute::<usize, Real>(entered.real) };

@@ -11,14 +11,15 @@ fn at_load() {
     dlsym::find_real();
     dlerror::find();
     dlclose::find();
-    settings::get();
+    elf::find_search(dlsym::of_version(c"_dl_find_object", c"GLIBC_2.35"));
     elf::count_start();
+    settings::get();
     escapes::mend_data_symbols();
 }
 
 /// Names what escaped. Nothing else depends on it, because many programs end without it.
 extern "C" fn at_unload() {
-    if driver::is_anywhere() && log::is_on() {
+    if log::is_on() && driver::is_anywhere() {
         call::quietly(escapes::look_through_all);
     }
 }

@@ -2,17 +2,26 @@
 //! otherwise go wrong in silence.
 
 use crate::log::sink;
+use crate::settings;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Says one line.
+/// Says one line, where stderr is still what it was when the program began.
+#[cold]
+#[inline(never)]
 pub fn line(text: fmt::Arguments) {
+    let stderr = settings::get().stderr;
+    if stderr.is_none() || sink::identity(libc::STDERR_FILENO) != stderr {
+        return;
+    }
     let mut line = crate::log::Line::new();
     let _ = writeln!(line, "cupeer: {text}");
     sink::write_quietly(libc::STDERR_FILENO, line.bytes());
 }
 
 /// Says one line, the first time that it is asked to say any.
+#[cold]
+#[inline(never)]
 pub fn once(text: fmt::Arguments) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {

@@ -1,7 +1,9 @@
 //! What the environment asks for: read once, when the library is loaded, because programs change their
 //! environment later. A bad value is one message, said when the program meets a driver, and the default.
 
-use crate::{log, message};
+use crate::log::{self, sink};
+use crate::message;
+use crate::resolve::elf;
 use core::ffi::{CStr, c_char};
 use core::ptr;
 use core::sync::atomic::{
@@ -27,6 +29,8 @@ pub struct Settings {
     pub driver: Option<CString>,
     /// The page that the launcher shares with us.
     pub status: Option<CString>,
+    /// What stderr is when the program begins, where we may have to write there.
+    pub stderr: Option<(u64, u64)>,
     trace: FunctionSet,
     complaints: Vec<String>,
 }
@@ -108,12 +112,16 @@ impl Settings {
             })
             .ok()
         });
+        let driver = value(env::DRIVER).map(CStr::to_owned);
+        let speaks = log.is_some() || driver.is_some() || !complaints.is_empty();
         Settings {
-            log,
+            // Another copy of us is loaded before, and sees everything.
+            log: log.filter(|_| !elf::is_second_copy()),
+            stderr: if speaks { sink::identity(libc::STDERR_FILENO) } else { None },
             log_file: value(env::LOG_FILE).map(CStr::to_owned),
             failed,
             job: job.unwrap_or_default(),
-            driver: value(env::DRIVER).map(CStr::to_owned),
+            driver,
             status: value(env::STATUS).map(CStr::to_owned),
             trace: trace.unwrap_or_else(|| {
                 FunctionSet::parse(FunctionSet::DEFAULT).unwrap_or(FunctionSet::all(true))
@@ -134,6 +142,8 @@ impl Settings {
     }
 
     /// Says what was not understood. For a process that has met a driver; all others hear nothing of us.
+    #[cold]
+    #[inline(never)]
     pub fn complain(&self) {
         for complaint in &self.complaints {
             message::line(format_args!("{complaint}"));
@@ -161,6 +171,7 @@ fn refusal(name: &str, value: &CStr, why: &str) -> String {
 fn value(name: &str) -> Option<&'static CStr> {
     unsafe extern "C" {
         static environ: *const *const c_char;
+        fn secure_getenv(name: *const c_char) -> *const c_char;
     }
     let mut c_name = [0 as c_char; 32];
     for (place, byte) in c_name.iter_mut().zip(name.bytes().take(31)) {
@@ -172,13 +183,18 @@ fn value(name: &str) -> Option<&'static CStr> {
     }
     // SAFETY: the name ends in NUL. Read when the library is loaded, before the program can change its
     // environment; where a call comes even earlier, its constructors have not started threads that do.
-    let value = unsafe { libc::getenv(c_name.as_ptr()) };
+    // Nothing in a program with more rights than its user.
+    let value = unsafe { secure_getenv(c_name.as_ptr()) };
     // SAFETY: not null, and ends in NUL.
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }).filter(|value| !value.is_empty())
 }
 
 /// The same, as the system has it.
 fn early_value(name: &str) -> Option<&'static CStr> {
+    // SAFETY: getauxval has no preconditions.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return None;
+    }
     static ENVIRONMENT: AtomicPtr<Vec<u8>> = AtomicPtr::new(ptr::null_mut());
     let mut environment = ENVIRONMENT.load(Acquire);
     if environment.is_null() {

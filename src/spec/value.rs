@@ -152,30 +152,33 @@ pub unsafe fn print_string(pointer: *const c_char, out: &mut dyn Write, format: 
     }
     // SAFETY: not null, and the caller promises that it is NUL-terminated.
     let bytes = unsafe { CStr::from_ptr(pointer) }.to_bytes();
-    quoted(&bytes[..bytes.len().min(MOST_TEXT)], bytes.len() > MOST_TEXT, out)
+    quoted(bytes, MOST_TEXT, out)
 }
 
-/// Writes bytes as a quoted string that is valid JSON and harmless on a terminal.
-pub fn quoted(bytes: &[u8], cut: bool, out: &mut dyn Write) -> fmt::Result {
+/// Writes bytes as a quoted string that is valid JSON and harmless on a terminal. At most about `most` bytes
+/// are written; what is cut ends in dots.
+pub fn quoted(bytes: &[u8], most: usize, out: &mut dyn Write) -> fmt::Result {
     out.write_str("\"")?;
-    quoted_inside(bytes, out)?;
-    out.write_str(if cut { "...\"" } else { "\"" })
+    quoted_inside(bytes, most, out)?;
+    out.write_str("\"")
 }
 
 /// The same without the quotes.
-pub fn quoted_inside(bytes: &[u8], out: &mut dyn Write) -> fmt::Result {
+pub fn quoted_inside(bytes: &[u8], most: usize, out: &mut dyn Write) -> fmt::Result {
+    let mut written = 0;
     for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
+        let replacement = (!chunk.invalid().is_empty()).then_some(char::REPLACEMENT_CHARACTER);
+        for c in chunk.valid().chars().chain(replacement) {
+            if written >= most {
+                return out.write_str("...");
+            }
+            let escaped = (c as u32) < 0x20 || ('\u{7f}'..='\u{9f}').contains(&c);
             match c {
                 '"' | '\\' => write!(out, "\\{c}")?,
-                c if (c as u32) < 0x20 || ('\u{7f}'..='\u{9f}').contains(&c) => {
-                    write!(out, "\\u{:04x}", c as u32)?
-                }
+                c if escaped => write!(out, "\\u{:04x}", c as u32)?,
                 c => out.write_char(c)?,
             }
-        }
-        if !chunk.invalid().is_empty() {
-            out.write_char(char::REPLACEMENT_CHARACTER)?;
+            written += if escaped { 6 } else { 1 + c.len_utf8() / 2 };
         }
     }
     Ok(())
@@ -254,7 +257,7 @@ mod tests {
     #[test]
     fn texts_cannot_break_a_line_or_a_terminal() {
         let mut out = String::new();
-        quoted(b"a\"\\\n\x1b[2J\xff\xc2\x9b", false, &mut out).unwrap();
+        quoted(b"a\"\\\n\x1b[2J\xff\xc2\x9b", 99, &mut out).unwrap();
         assert_eq!(out, "\"a\\\"\\\\\\u000a\\u001b[2J\u{fffd}\\u009b\"");
     }
 }

@@ -10,12 +10,13 @@ pub const LONGEST: usize = 4096;
 pub struct Line {
     bytes: [core::mem::MaybeUninit<u8>; LONGEST],
     length: usize,
+    overflowed: bool,
 }
 
 impl Line {
     /// An empty line.
     pub fn new() -> Self {
-        Line { bytes: [const { core::mem::MaybeUninit::uninit() }; LONGEST], length: 0 }
+        Line { bytes: [const { core::mem::MaybeUninit::uninit() }; LONGEST], length: 0, overflowed: false }
     }
 
     /// What was written so far.
@@ -24,9 +25,17 @@ impl Line {
         unsafe { core::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.length) }
     }
 
+    /// Whether something did not fit. A line that lacks a piece is worse than none.
+    pub fn has_overflowed(&self) -> bool {
+        self.overflowed
+    }
+
     /// Appends bytes, all or none.
     pub fn push(&mut self, bytes: &[u8]) -> fmt::Result {
-        let room = self.bytes.get_mut(self.length..self.length + bytes.len()).ok_or(fmt::Error)?;
+        let Some(room) = self.bytes.get_mut(self.length..self.length + bytes.len()) else {
+            self.overflowed = true;
+            return Err(fmt::Error);
+        };
         for (place, byte) in room.iter_mut().zip(bytes) {
             place.write(*byte);
         }

@@ -150,12 +150,15 @@ pub fn mark(text: &[u8]) -> bool {
         return false;
     }
     let stamp = Stamp::new(0);
-    let text = Printed(|f| quoted(&text[..text.len().min(1024)], text.len() > 1024, f));
+    let text = Printed(|f| quoted(text, 2048, f));
+    // SAFETY: the block is this thread's alone.
+    let written = || unsafe { (*crate::arch::thread()).written };
+    let before = written();
     tracing::info!(
         target: "cupeer::mark",
         ts_ns = stamp.ts_ns, pid = stamp.pid, tid = stamp.tid, seq = stamp.seq, mark = ?text,
     );
-    sink::is_working()
+    written() != before
 }
 
 /// Logs that a library's calls go past us.
@@ -168,10 +171,10 @@ pub fn escaped(library: &[u8], way: Way) {
     let escaped = Printed(|f| {
         if json {
             f.write_str("{\"library\":")?;
-            quoted(library, false, f)?;
+            quoted(library, 2048, f)?;
             write!(f, ",\"way\":\"{}\"}}", way.name())
         } else {
-            quoted(library, false, f)?;
+            quoted(library, 2048, f)?;
             write!(f, ", by {}: its calls of the driver are not seen", way.name())
         }
     });
@@ -187,7 +190,7 @@ fn print_caller(caller: Caller, f: &mut fmt::Formatter) -> fmt::Result {
     let mut offset = Short::default();
     let offset = offset.print(format_args!("+{:#x}", caller.offset));
     f.write_str("\"")?;
-    quoted_inside(&library[..library.len().min(1024)], f)?;
+    quoted_inside(library, 2048, f)?;
     write!(f, "{offset}\"")
 }
 

@@ -36,29 +36,27 @@ static SINK: AtomicPtr<Sink> = AtomicPtr::new(ptr::null_mut());
 /// The process that gave the log up.
 static GIVEN_UP: AtomicU32 = AtomicU32::new(0);
 
-/// Whether lines are written in this process.
-pub fn is_working() -> bool {
-    // SAFETY: getpid has no preconditions.
-    GIVEN_UP.load(Relaxed) != unsafe { libc::getpid() } as u32
-}
-
-/// Writes a line, whole.
-pub fn write(line: &[u8]) {
+/// Writes a line, whole. Says whether it could.
+pub fn write(line: &[u8]) -> bool {
     // SAFETY: getpid has no preconditions.
     let pid = unsafe { libc::getpid() } as u32;
     if GIVEN_UP.load(Relaxed) == pid {
-        return;
+        return false;
     }
-    match current(pid) {
-        Ok(Some(sink)) => {
-            if let Err(error) = write_to(sink.file, line) {
-                give_up(pid, error);
-            }
+    let error = match current(pid) {
+        Ok(Some(sink)) => match write_to(sink.file, line) {
+            Ok(()) => return true,
+            Err(error) => error,
+        },
+        Ok(None) => {
+            // stderr was closed, or is somebody else's file now: nobody is left to talk to.
+            GIVEN_UP.store(pid, Relaxed);
+            return false;
         }
-        // stderr was closed, or is somebody else's file now: nobody is left to talk to.
-        Ok(None) => GIVEN_UP.store(pid, Relaxed),
-        Err(error) => give_up(pid, error),
-    }
+        Err(error) => error,
+    };
+    give_up(pid, error);
+    false
 }
 
 /// Writes to a descriptor and ignores failure, and every signal that failing would raise.
@@ -66,6 +64,8 @@ pub fn write_quietly(file: c_int, line: &[u8]) {
     let _ = write_to(file, line);
 }
 
+#[cold]
+#[inline(never)]
 fn give_up(pid: u32, error: c_int) {
     if GIVEN_UP.swap(pid, Relaxed) == pid {
         return;
@@ -117,7 +117,8 @@ impl Sink {
     }
 }
 
-fn identity(file: c_int) -> Option<(u64, u64)> {
+/// What file a descriptor is: device and inode.
+pub fn identity(file: c_int) -> Option<(u64, u64)> {
     let mut about = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `about` is writable, and initialised where fstat succeeds.
     unsafe { (libc::fstat(file, about.as_mut_ptr()) == 0).then(|| about.assume_init()) }
@@ -138,7 +139,8 @@ fn open(pid: u32) -> Result<Option<Sink>, c_int> {
             }
             (file, if path.to_bytes().contains(&b'%') { pid } else { 0 })
         }
-        None => (libc::STDERR_FILENO, 0),
+        None if identity(libc::STDERR_FILENO) == settings::get().stderr => (libc::STDERR_FILENO, 0),
+        None => return Ok(None),
     };
     // SAFETY: copies a descriptor to a free number.
     let mut file = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, HIGH) };

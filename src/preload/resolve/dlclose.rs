@@ -1,22 +1,29 @@
-//! `dlclose`: goes on to libc's own. Passes through us so that no route leads to a library that is gone.
+//! `dlclose`: libc's own, after which no route leads to a library that is gone.
 
-use super::{dlsym, linked};
-use crate::arch::{Decision, deciding_entry};
-use core::ffi::{c_char, c_int, c_void};
+use super::{dlsym, driver, elf, linked};
+use crate::call;
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// The libc function, interposed.
+/// The libc function, interposed. It does not ask who calls it.
 #[unsafe(no_mangle)]
-#[unsafe(naked)]
-unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    deciding_entry!(decide)
+pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
+    // SAFETY: the caller's handle is one that `dlopen` gave.
+    unsafe { close(handle) }
 }
 
-unsafe extern "C" fn decide(_: *mut c_void, _: *const c_char, _: usize) -> Decision {
+unsafe fn close(handle: *mut c_void) -> c_int {
+    call::quietly(|| {
+        // SAFETY: as promised; null is refused by libc below.
+        let closing = (!handle.is_null()).then(|| unsafe { elf::base_of_handle(handle) });
+        driver::hold_pending(closing);
+    });
+    // SAFETY: as promised.
+    let result = unsafe { call(handle) };
     linked::forget();
-    Decision { jump: find(), value: 0 }
+    result
 }
 
 /// Finds the next dlclose, once. The finding itself clears the loader's last message.
@@ -31,17 +38,19 @@ pub fn find() -> usize {
     }
 }
 
-/// Gives back a use of our own, by which nothing is unloaded.
+/// The next dlclose itself: of the program's library, or for a use of our own by which nothing is unloaded.
 ///
 /// # Safety
 ///
 /// `handle` is one that `dlopen` gave.
-pub unsafe fn call(handle: *mut c_void) {
+pub unsafe fn call(handle: *mut c_void) -> c_int {
     let next = find();
-    if next != 0 {
-        // SAFETY: the address of a dlclose, which has this type.
-        let next = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void) -> c_int>(next) };
-        // SAFETY: as promised.
-        unsafe { next(handle) };
+    if next == 0 {
+        return -1;
     }
+    // SAFETY: the address of a dlclose, which has this type.
+    let next =
+        unsafe { core::mem::transmute::<usize, unsafe extern "C-unwind" fn(*mut c_void) -> c_int>(next) };
+    // SAFETY: as promised.
+    unsafe { next(handle) }
 }

@@ -8,20 +8,19 @@
 use super::dlsym;
 use crate::arch::{Decision, deciding_entry, thread};
 use core::ffi::{CStr, c_char, c_void};
-use core::fmt::Write;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const MARKER: &CStr = c"cupeer, a marker";
 
 /// As long as the text of [`crate::arch::Thread`].
-const LONGEST: usize = 992;
+const LONGEST: usize = 976;
 
 static REAL: AtomicUsize = AtomicUsize::new(0);
 
 /// The libc function, interposed.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
-unsafe extern "C" fn dlerror() -> *mut c_char {
+pub unsafe extern "C" fn dlerror() -> *mut c_char {
     deciding_entry!(decide)
 }
 
@@ -94,7 +93,7 @@ pub fn preserving<T>(work: impl FnOnce() -> T) -> T {
     }
     let result = work();
     if pending.length > 0 {
-        pretend(|out| out.write_str(core::str::from_utf8(&pending.bytes[..pending.length]).unwrap_or("")));
+        pretend(|out| out.fill(&pending.bytes[..pending.length]));
     } else {
         call_real();
     }
@@ -102,9 +101,9 @@ pub fn preserving<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Makes `dlerror` say a text, as if the loader had just failed with it.
-pub fn pretend(text: impl FnOnce(&mut Buffer) -> core::fmt::Result) {
+pub fn pretend(text: impl FnOnce(&mut Buffer)) {
     let mut buffer = Buffer::empty();
-    let _ = text(&mut buffer);
+    text(&mut buffer);
     find();
     dlsym::real(libc::RTLD_NEXT, MARKER);
     // SAFETY: the block is this thread's alone, and `bytes` is as long as its text.
@@ -122,16 +121,10 @@ impl Buffer {
         Buffer { bytes: [0; LONGEST], length: 0 }
     }
 
-    fn fill(&mut self, bytes: &[u8]) {
+    /// Appends what fits.
+    pub fn fill(&mut self, bytes: &[u8]) {
         let most = bytes.len().min(self.bytes.len() - 1 - self.length);
         self.bytes[self.length..][..most].copy_from_slice(&bytes[..most]);
         self.length += most;
-    }
-}
-
-impl Write for Buffer {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        self.fill(text.as_bytes());
-        Ok(())
     }
 }

@@ -9,7 +9,6 @@ use crate::arch::{Decision, deciding_entry};
 use crate::call;
 use crate::exports::ENTRIES;
 use core::ffi::{CStr, c_char, c_void};
-use core::fmt::Write;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS};
 
@@ -26,11 +25,17 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
     deciding_entry!(decide)
 }
 
+/// Finds a function of a version of libc, where it has that.
+pub fn of_version(name: &CStr, version: &CStr) -> usize {
+    // SAFETY: both texts end in NUL.
+    unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) as usize }
+}
+
 /// Finds a function of libc without calling `dlsym`. Sanitizers look their functions up through us before
 /// they can run any, so nothing else of libc may be called on this way.
 pub fn of_libc(name: &CStr) -> usize {
-    // SAFETY: the version is the one in which x86-64's libc was born; the name ends in NUL.
-    unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), c"GLIBC_2.2.5".as_ptr()) as usize }
+    // The version in which x86-64's libc was born.
+    of_version(name, c"GLIBC_2.2.5")
 }
 
 /// Finds libc's own dlsym, once.
@@ -106,11 +111,39 @@ fn index_of(name: *const c_char) -> Option<usize> {
     None
 }
 
+/// Whether a name, of which each byte is read where the one before was not NUL, is this one.
+fn is(name: *const c_char, wanted: &CStr) -> bool {
+    wanted.to_bytes_with_nul().iter().enumerate().all(|(i, wanted)| {
+        // SAFETY: the name ends in NUL, and no byte after that is read.
+        unsafe { name.add(i).cast::<u8>().read_volatile() == *wanted }
+    })
+}
+
+/// Our own function, where a program asks a library by its handle for one of the loader's that we interpose,
+/// and would get libc's: all that it finds with that would go past us.
+fn loader_function(handle: *mut c_void, name: *const c_char) -> Option<usize> {
+    if name.is_null() || handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT {
+        return None;
+    }
+    let functions: [(&CStr, usize, usize); 3] = [
+        (c"dlsym", find_real(), dlsym as *const () as usize),
+        (c"dlclose", dlclose::find(), dlclose::dlclose as *const () as usize),
+        (c"dlerror", dlerror::find(), dlerror::dlerror as *const () as usize),
+    ];
+    let (wanted, libcs, ours) = functions.into_iter().find(|(wanted, ..)| is(name, wanted))?;
+    (call_next(handle, wanted) == libcs).then_some(ours)
+}
+
 const _: () = assert!(FUNCTION_COUNT < 200, "index_of is linear: give it a hash table");
 
 unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char, caller: usize) -> Decision {
     let go_on = Decision { jump: find_next(), value: 0 };
-    let Some(index) = index_of(name) else { return go_on };
+    let Some(index) = index_of(name) else {
+        return match loader_function(handle, name) {
+            Some(value) => Decision { jump: 0, value },
+            None => go_on,
+        };
+    };
     let mut decision = go_on;
     call::quietly(|| {
         let answer = if handle == libc::RTLD_NEXT {
@@ -175,6 +208,7 @@ fn by_handle(handle: *mut c_void, index: usize) -> Option<usize> {
     if found != ours {
         escapes::look_for_data_symbols();
         let handed_out = driver::handed_out(found);
+        driver::hold_pending(None);
         if handed_out.is_none() {
             escapes::looked_up(found);
         }
@@ -201,10 +235,9 @@ fn not_found(name: &CStr, object: &CStr) -> usize {
             path if path.is_empty() => unsafe { CStr::from_ptr(program_invocation_name) },
             path => path,
         };
-        for chunk in object.to_bytes().utf8_chunks() {
-            out.write_str(chunk.valid())?;
-        }
-        write!(out, ": undefined symbol: {}", name.to_str().unwrap_or(""))
+        out.fill(object.to_bytes());
+        out.fill(b": undefined symbol: ");
+        out.fill(name.to_bytes());
     });
     0
 }

@@ -5,17 +5,31 @@
 //! as escaped.
 
 use super::elf::{self, Object};
-use super::{dlerror, dlsym, escapes};
+use super::{dlerror, dlsym, escapes, linked};
 use crate::exports::ENTRIES;
 use crate::{settings, status};
 use core::sync::atomic::{
-    AtomicBool, AtomicUsize,
+    AtomicBool, AtomicU8, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
 
 /// The base address of the driver, plus 1; 0 while there is none.
 static DRIVER: AtomicUsize = AtomicUsize::new(0);
+
+/// What keeps the driver loaded.
+#[derive(Clone, Copy)]
+enum Held {
+    /// Nothing yet that we know of.
+    NotYet,
+    /// It came with the program.
+    OfStart,
+    /// We do.
+    ByUs,
+}
+
+/// See [`Held`].
+static HELD: AtomicU8 = AtomicU8::new(Held::NotYet as u8);
 
 /// Whether the tables below are filled.
 static READY: AtomicBool = AtomicBool::new(false);
@@ -46,10 +60,7 @@ pub fn is_driver(object: &Object) -> bool {
 pub fn register(object: &Object) -> bool {
     let mark = object.base + 1;
     match DRIVER.compare_exchange(0, mark, Release, Acquire) {
-        Ok(_) => {
-            dlerror::preserving(|| hold(object));
-            settings::get().complain();
-        }
+        Ok(_) => settings::get().complain(),
         Err(driver) if driver == mark => {}
         Err(_) => return false,
     }
@@ -61,7 +72,7 @@ pub fn register(object: &Object) -> bool {
         REAL[index].store(symbol.address, Relaxed);
         let target = if traced { ENTRIES[index].traced_looked_up as usize } else { symbol.address };
         TARGETS[index].store(target, Relaxed);
-        let linked = dlerror::preserving(|| dlsym::real(libc::RTLD_NEXT, name_of(index))) == symbol.address;
+        let linked = linked::at_start(name_of(index)) == Some(symbol.address);
         let entries = &ENTRIES[index];
         let handed_out = if linked { entries.export as usize } else { entries.looked_up() };
         HANDED_OUT[index].store(handed_out, Relaxed);
@@ -72,12 +83,36 @@ pub fn register(object: &Object) -> bool {
     true
 }
 
+/// Keeps the driver loaded, once. Not done where it is registered: that may be in a thread for which a
+/// constructor waits that holds the loader's lock. Called where the program itself has called the loader,
+/// and before a library is closed. `closing` is the base of that.
+pub fn hold_pending(closing: Option<usize>) {
+    let driver = DRIVER.load(Acquire);
+    // A driver that the program is closing was opened by it, even where our constructor has not run and all
+    // that is there counts as being of the start.
+    let is_closing = driver != 0 && closing.is_some_and(|base| base + 1 == driver);
+    let held = HELD.load(Relaxed);
+    if driver == 0 || held == Held::ByUs as u8 || (held == Held::OfStart as u8 && !is_closing) {
+        return;
+    }
+    let Some(object) = elf::at_base(driver - 1) else { return };
+    if is_closing || !elf::is_of_start(&object) {
+        open_again(&object);
+        HELD.store(Held::ByUs as u8, Relaxed);
+    } else {
+        HELD.store(Held::OfStart as u8, Relaxed);
+    }
+}
+
 /// Keeps an object loaded. What is there from the start stays anyway, and must not be opened: the loader
 /// would run its constructors now, which may be too early.
 pub fn hold(object: &Object) {
-    if elf::is_of_start(object) {
-        return;
+    if !elf::is_of_start(object) {
+        open_again(object);
     }
+}
+
+fn open_again(object: &Object) {
     // SAFETY: the path is the loader's own; RTLD_NOLOAD only counts one more user, who never leaves.
     unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
 }

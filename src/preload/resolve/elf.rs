@@ -5,12 +5,15 @@
 //! here: any decision.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use libc::{Elf64_Phdr, Elf64_Sym, dl_phdr_info};
 
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const DT_PLTRELSZ: u64 = 2;
+const DT_NEEDED: u64 = 1;
+const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_RELA: u64 = 7;
@@ -19,7 +22,9 @@ const DT_SONAME: u64 = 14;
 const DT_DEBUG: u64 = 21;
 const DT_JMPREL: u64 = 23;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
+const PT_GNU_RELRO: u32 = 0x6474_e552;
 const STT_OBJECT: u8 = 1;
+const STT_GNU_IFUNC: u8 = 10;
 
 /// One loaded object.
 #[derive(Clone, Copy)]
@@ -30,6 +35,8 @@ pub struct Object {
     pub low: usize,
     /// The byte after its last.
     pub high: usize,
+    /// The part that the loader made read-only after filling it, where it is known.
+    read_only: (usize, usize),
     /// Its path; empty for the program itself.
     name: *const c_char,
     dynamic: Dynamic,
@@ -38,9 +45,11 @@ pub struct Object {
 /// The parts of a dynamic section that we read, as addresses in memory; 0 where there is none.
 #[derive(Clone, Copy, Default)]
 struct Dynamic {
+    start: usize,
     strtab: usize,
     symtab: usize,
     gnu_hash: usize,
+    hash: usize,
     soname: Option<usize>,
     rela: (usize, usize),
     jmprel: (usize, usize),
@@ -54,14 +63,18 @@ pub struct Symbol {
     pub address: usize,
     /// Whether it is data, not code.
     pub is_data: bool,
+    /// How many bytes it has.
+    pub size: usize,
 }
 
 /// A place where an object keeps the address of a name.
 pub struct Slot {
     /// The name.
     pub name: &'static CStr,
-    /// Where the address is kept.
+    /// Where the address is kept; or, for a copy, the bytes.
     pub place: *mut usize,
+    /// Whether this is not an address but a copy of another object's data.
+    pub is_copy: bool,
 }
 
 #[repr(C)]
@@ -117,6 +130,16 @@ pub fn is_ours(object: &Object) -> bool {
     (object.low..object.high).contains(&own_address())
 }
 
+/// Whether another copy of our library is loaded before us.
+pub fn is_second_copy() -> bool {
+    let mut second = false;
+    each(|object| {
+        second |= !is_ours(object) && object.symbol(c"cupeer_version").is_some();
+        second || is_ours(object)
+    });
+    second
+}
+
 /// Whether an object was loaded before us: the program, and what is preloaded before us.
 pub fn is_before_us(object: &Object) -> bool {
     let mut before = false;
@@ -140,6 +163,16 @@ pub fn count_start() {
     OF_START.store(count, Relaxed);
 }
 
+/// Calls `found` with each object of the start, in load order, until it returns true.
+pub fn each_of_start(mut found: impl FnMut(&Object) -> bool) {
+    let count = OF_START.load(Relaxed);
+    let mut index = 0;
+    each(|object| {
+        index += 1;
+        index > count || found(object)
+    });
+}
+
 /// Whether an object was loaded with the program. It is never unloaded, and its scope is the global one.
 pub fn is_of_start(object: &Object) -> bool {
     let (count, mut index, mut found) = (OF_START.load(Relaxed), 0, false);
@@ -161,16 +194,62 @@ pub unsafe fn base_of_handle(handle: *mut c_void) -> usize {
     unsafe { (*handle.cast::<LinkMap>()).base }
 }
 
+/// The address of glibc's `_dl_find_object`, which finds the object of an address without a lock; 0 before
+/// glibc 2.35, and before our constructor.
+static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
+
+/// Looks for `_dl_find_object`. Called by our constructor.
+pub fn find_search(address: usize) {
+    FIND_OBJECT.store(address, Relaxed);
+}
+
 /// The object that holds an address.
 pub fn containing(address: usize) -> Option<Object> {
+    /// The start of glibc's `struct dl_find_object`.
+    #[repr(C)]
+    struct Found {
+        flags: u64,
+        start: usize,
+        end: usize,
+        link_map: *const LinkMap,
+        rest: [u64; 8],
+    }
+    let find_object = FIND_OBJECT.load(Relaxed);
+    if find_object == 0 {
+        let mut found = None;
+        each(|object| {
+            if (object.low..object.high).contains(&address) {
+                found = Some(*object);
+            }
+            found.is_some()
+        });
+        return found;
+    }
+    // SAFETY: the address of `_dl_find_object`, which has this type and fills a structure that is shorter than
+    // `Found`. The link map is that of a loaded object.
+    unsafe {
+        let find_object: unsafe extern "C" fn(usize, *mut Found) -> c_int = core::mem::transmute(find_object);
+        let mut found: Found = core::mem::zeroed();
+        if find_object(address, &mut found) != 0 {
+            return None;
+        }
+        Some(Object::of_link_map(found.link_map.as_ref()?, found.start, found.end))
+    }
+}
+
+/// The object of our namespace with a base.
+pub fn at_base(base: usize) -> Option<Object> {
     let mut found = None;
     each(|object| {
-        if (object.low..object.high).contains(&address) {
-            found = Some(*object);
-        }
+        found = (object.base == base).then_some(*object);
         found.is_some()
     });
     found
+}
+
+/// Whether two addresses lie in one object.
+pub fn is_same_object(a: usize, b: usize) -> bool {
+    containing(a).zip(containing(b)).is_some_and(|(a, b)| a.base == b.base)
 }
 
 impl Object {
@@ -185,31 +264,70 @@ impl Object {
             // SAFETY: the loader keeps that many program headers there.
             unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) }
         };
-        let (mut low, mut high, mut dynamic) = (usize::MAX, 0, Dynamic::default());
+        let (mut low, mut high, mut dynamic, mut read_only) = (usize::MAX, 0, 0, (0, 0));
         for header in headers {
             let start = base.wrapping_add(header.p_vaddr as usize);
+            let end = start.wrapping_add(header.p_memsz as usize);
             match header.p_type {
-                PT_LOAD => {
-                    low = low.min(start);
-                    high = high.max(start.wrapping_add(header.p_memsz as usize));
-                }
-                // SAFETY: the dynamic section of a loaded object is mapped.
-                PT_DYNAMIC => dynamic = unsafe { Dynamic::read(start, base) },
+                PT_LOAD => (low, high) = (low.min(start), high.max(end)),
+                PT_DYNAMIC => dynamic = start,
+                PT_GNU_RELRO => read_only = (start, end),
                 _ => {}
             }
         }
-        Object { base, low, high, name: info.dlpi_name, dynamic }
+        let dynamic = match dynamic {
+            0 => Dynamic::default(),
+            // SAFETY: the dynamic section of a loaded object is mapped.
+            start => unsafe { Dynamic::read(start, base, low..high) },
+        };
+        Object { base, low, high, read_only, name: info.dlpi_name, dynamic }
     }
 
-    /// An object of another namespace, by its entry in the loader's list. It has no range.
+    /// An object by its entry in the loader's list, and its range, where that is known.
     ///
     /// # Safety
     ///
-    /// The arguments are `l_addr`, `l_name` and `l_ld` of a loaded object.
-    unsafe fn of_link_map(map: &LinkMap) -> Self {
+    /// The map is that of a loaded object.
+    unsafe fn of_link_map(map: &LinkMap, low: usize, high: usize) -> Self {
         // SAFETY: as promised.
-        let dynamic = unsafe { Dynamic::read(map.dynamic, map.base) };
-        Object { base: map.base, low: 0, high: 0, name: map.name, dynamic }
+        let dynamic = unsafe { Dynamic::read(map.dynamic, map.base, low..high) };
+        Object { base: map.base, low, high, read_only: (0, 0), name: map.name, dynamic }
+    }
+
+    /// What tells it from other objects, also from one that comes to lie in its place.
+    pub fn identity(&self) -> (usize, u64) {
+        (self.base, self.path_hash())
+    }
+
+    /// Whether the loader has made a place of it read-only.
+    pub fn is_read_only(&self, place: *const usize) -> bool {
+        (self.read_only.0..self.read_only.1).contains(&(place as usize))
+    }
+
+    /// Calls `found` with the name of each object that this one depends on.
+    pub fn each_needed(&self, mut found: impl FnMut(&'static CStr)) {
+        let mut entry = self.dynamic.start as *const [u64; 2];
+        if entry.is_null() || self.dynamic.strtab == 0 {
+            return;
+        }
+        loop {
+            // SAFETY: the section ends with a zero tag, at which the loop ends.
+            match unsafe { *entry } {
+                [0, _] => return,
+                // SAFETY: an offset into the object's string table.
+                [DT_NEEDED, offset] => found(unsafe { self.string(offset as usize) }),
+                _ => {}
+            }
+            // SAFETY: not the last entry.
+            entry = unsafe { entry.add(1) };
+        }
+    }
+
+    /// Whether other objects know it by a name.
+    pub fn is_called(&self, name: &CStr) -> bool {
+        let path = self.path().to_bytes();
+        let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        self.soname() == Some(name) || path == name.to_bytes() || file == name.to_bytes()
     }
 
     /// Its path, empty for the program itself.
@@ -246,10 +364,17 @@ impl Object {
 
     /// What the object itself defines under a name.
     pub fn symbol(&self, name: &CStr) -> Option<Symbol> {
-        let Dynamic { gnu_hash: table, symtab, strtab, .. } = self.dynamic;
-        if table == 0 || symtab == 0 || strtab == 0 {
+        if self.dynamic.symtab == 0 || self.dynamic.strtab == 0 {
             return None;
         }
+        match (self.dynamic.gnu_hash, self.dynamic.hash) {
+            (0, 0) => None,
+            (0, table) => self.symbol_by_hash(table, name),
+            (table, _) => self.symbol_by_gnu_hash(table, name),
+        }
+    }
+
+    fn symbol_by_gnu_hash(&self, table: usize, name: &CStr) -> Option<Symbol> {
         let wanted = gnu_hash(name.to_bytes());
         // SAFETY: the layout of DT_GNU_HASH: four words, the Bloom filter of 64-bit words, the buckets,
         // then one hash for each symbol from `first` on, of which the last of a chain has its lowest bit
@@ -269,16 +394,10 @@ impl Object {
             let mut index = *bucket.add((wanted % buckets) as usize);
             while index >= first {
                 let hash = *chain.add((index - first) as usize);
-                let symbol = &*(symtab as *const Elf64_Sym).add(index as usize);
                 if hash | 1 == wanted | 1
-                    && symbol.st_shndx != 0
-                    && symbol.st_value != 0
-                    && self.string(symbol.st_name as usize) == name
+                    && let Some(symbol) = self.definition(index, name)
                 {
-                    return Some(Symbol {
-                        address: self.base.wrapping_add(symbol.st_value as usize),
-                        is_data: symbol.st_info & 0xf == STT_OBJECT,
-                    });
+                    return Some(symbol);
                 }
                 if hash & 1 == 1 {
                     break;
@@ -287,6 +406,37 @@ impl Object {
             }
         }
         None
+    }
+
+    /// The same with the table of old linkers, which has a chain for each symbol: looked through one by one.
+    fn symbol_by_hash(&self, table: usize, name: &CStr) -> Option<Symbol> {
+        // SAFETY: the second word of DT_HASH is the number of symbols.
+        let count = unsafe { *(table as *const u32).add(1) };
+        // SAFETY: below the number of symbols.
+        (1..count).find_map(|index| unsafe { self.definition(index, name) })
+    }
+
+    /// The symbol of an index, where it defines a name.
+    ///
+    /// # Safety
+    ///
+    /// The index is one of the object's symbol table.
+    unsafe fn definition(&self, index: u32, name: &CStr) -> Option<Symbol> {
+        // SAFETY: as promised.
+        let symbol = unsafe { &*(self.dynamic.symtab as *const Elf64_Sym).add(index as usize) };
+        // SAFETY: an offset into the object's string table.
+        let its_name = || unsafe { self.string(symbol.st_name as usize) };
+        if symbol.st_shndx == 0 || symbol.st_value == 0 || its_name() != name {
+            return None;
+        }
+        let mut address = self.base.wrapping_add(symbol.st_value as usize);
+        if symbol.st_info & 0xf == STT_GNU_IFUNC {
+            // SAFETY: such a symbol is a function that gives the address of the one to use, and the loader
+            // has called it for others.
+            address = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> usize>(address)() };
+        }
+        let is_data = symbol.st_info & 0xf == STT_OBJECT;
+        Some(Symbol { address, is_data, size: symbol.st_size as usize })
     }
 
     /// Calls `found` with each place where the object keeps the address of a named symbol.
@@ -303,8 +453,9 @@ impl Object {
                 unsafe { core::slice::from_raw_parts(start as *const Rela, size / size_of::<Rela>()) };
             for relocation in relocations {
                 let (symbol, kind) = ((relocation.info >> 32) as usize, relocation.info as u32);
-                // R_X86_64_64, R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT hold the symbol's address.
-                if symbol == 0 || !matches!(kind, 1 | 6 | 7) || relocation.addend != 0 {
+                // R_X86_64_64, R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT hold the symbol's address,
+                // R_X86_64_COPY what was there.
+                if symbol == 0 || !matches!(kind, 1 | 5 | 6 | 7) || relocation.addend != 0 {
                     continue;
                 }
                 // SAFETY: the index is of the object's own symbol table, the name of its string table.
@@ -312,7 +463,8 @@ impl Object {
                     let entry = &*(self.dynamic.symtab as *const Elf64_Sym).add(symbol);
                     self.string(entry.st_name as usize)
                 };
-                found(Slot { name, place: self.base.wrapping_add(relocation.offset as usize) as *mut usize });
+                let place = self.base.wrapping_add(relocation.offset as usize) as *mut usize;
+                found(Slot { name, place, is_copy: kind == 5 });
             }
         }
     }
@@ -321,14 +473,15 @@ impl Object {
 impl Dynamic {
     /// # Safety
     ///
-    /// A loaded object's dynamic section lies at `start`.
-    unsafe fn read(start: usize, base: usize) -> Self {
-        let mut dynamic = Dynamic::default();
+    /// A loaded object's dynamic section lies at `start`, and the object in `range`, where that is known.
+    unsafe fn read(start: usize, base: usize, range: Range<usize>) -> Self {
+        let mut dynamic = Dynamic { start, ..Dynamic::default() };
         let mut entry = start as *const [u64; 2];
         // glibc has added the base to the addresses, except where the section is read-only.
         let address = |value: u64| {
             let value = value as usize;
-            if value < base { value.wrapping_add(base) } else { value }
+            let absolute = if range.is_empty() { value >= base } else { range.contains(&value) };
+            if absolute { value } else { value.wrapping_add(base) }
         };
         loop {
             // SAFETY: the section ends with a zero tag, at which the loop ends.
@@ -338,6 +491,7 @@ impl Dynamic {
                 DT_STRTAB => dynamic.strtab = address(value),
                 DT_SYMTAB => dynamic.symtab = address(value),
                 DT_GNU_HASH => dynamic.gnu_hash = address(value),
+                DT_HASH => dynamic.hash = address(value),
                 DT_SONAME => dynamic.soname = Some(value as usize),
                 DT_RELA => dynamic.rela.0 = address(value),
                 DT_RELASZ => dynamic.rela.1 = value as usize,
@@ -396,7 +550,7 @@ pub fn each_in_other_namespaces(mut found: impl FnMut(&Object)) {
         while let Some(debug) = namespace.as_ref() {
             let mut map = debug.map;
             while let Some(object) = map.as_ref() {
-                found(&Object::of_link_map(object));
+                found(&Object::of_link_map(object, 0, 0));
                 map = object.next;
             }
             namespace = debug.next;

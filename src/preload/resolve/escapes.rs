@@ -103,13 +103,43 @@ fn index_of(wanted: &CStr) -> Option<usize> {
     (0..FUNCTION_COUNT).find(|index| driver::name_of(*index) == wanted)
 }
 
+/// Objects that were found, to be named when the walk through them, and with it the loader's lock, is over.
+struct Found {
+    /// Of our namespace, by their bases: the stack may be small.
+    bases: [(usize, Option<Way>); 32],
+    count: usize,
+}
+
+impl Found {
+    fn new() -> Self {
+        Found { bases: [(0, None); 32], count: 0 }
+    }
+
+    fn add(&mut self, object: &Object, way: Way) {
+        if let Some(place) = self.bases.get_mut(self.count) {
+            *place = (object.base, Some(way));
+            self.count += 1;
+        }
+    }
+
+    fn name_all(&self) {
+        for (base, way) in &self.bases[..self.count] {
+            if let (Some(object), Some(way)) = (elf::at_base(*base), way) {
+                name(&object, *way);
+            }
+        }
+    }
+}
+
 /// Puts the references of variables of our names back to them, in objects that came since the last look,
 /// and names those objects.
 pub fn look_for_data_symbols() {
     static LOOKED: AtomicU64 = AtomicU64::new(0);
     let loads = elf::loads();
     if LOOKED.swap(loads, Relaxed) != loads {
-        each_with_data_symbols(|object| name(object, Way::DataSymbol));
+        let mut found = Found::new();
+        each_with_data_symbols(|object| found.add(object, Way::DataSymbol));
+        found.name_all();
     }
 }
 
@@ -117,6 +147,34 @@ pub fn look_for_data_symbols() {
 /// never meet a driver.
 pub fn mend_data_symbols() {
     each_with_data_symbols(|_| ());
+    // A program that refers to such a variable has a copy of it, which the loader made of our code.
+    elf::each(|program| {
+        program.each_slot(|slot| {
+            let Some(index) = index_of(slot.name).filter(|_| slot.is_copy) else { return };
+            if let Some(own) = program.symbol(slot.name).filter(|symbol| symbol.size <= 64)
+                && let Some(origin) = data_behind_us(driver::name_of(index))
+            {
+                // SAFETY: both are variables of that size at least, which nobody uses yet.
+                unsafe {
+                    let size = own.size.min(origin.size);
+                    core::ptr::write_bytes(slot.place.cast::<u8>(), 0, own.size);
+                    core::ptr::copy_nonoverlapping(origin.address as *const u8, slot.place.cast(), size);
+                }
+            }
+        });
+        true
+    });
+}
+
+/// The first variable of a name behind the program itself.
+fn data_behind_us(name: &CStr) -> Option<elf::Symbol> {
+    let (mut behind, mut found) = (false, None);
+    elf::each(|object| {
+        behind |= elf::is_ours(object);
+        found = object.symbol(name).filter(|symbol| behind && symbol.is_data);
+        found.is_some()
+    });
+    found
 }
 
 /// Mends each object that defines data under one of our names, and calls `found` with it.
@@ -128,11 +186,11 @@ fn each_with_data_symbols(mut found: impl FnMut(&Object)) {
         let data = |index| object.symbol(driver::name_of(index)).filter(|symbol| symbol.is_data);
         if (0..FUNCTION_COUNT).any(|index| data(index).is_some()) {
             object.each_slot(|slot| {
-                let Some(index) = index_of(slot.name) else { return };
+                let Some(index) = index_of(slot.name).filter(|_| !slot.is_copy) else { return };
                 let Some(own) = data(index) else { return };
                 // SAFETY: the place is one that the loader filled.
                 if unsafe { *slot.place } == ENTRIES[index].export as usize {
-                    write(slot.place, own.address);
+                    write(object, slot.place, own.address);
                 }
             });
             found(object);
@@ -141,22 +199,19 @@ fn each_with_data_symbols(mut found: impl FnMut(&Object)) {
     });
 }
 
-/// Writes to a place that the loader may have made read-only.
-fn write(place: *mut usize, value: usize) {
+/// Writes to a place in which the loader keeps an address.
+fn write(object: &Object, place: *mut usize, value: usize) {
     const PAGE: usize = 4096;
     let page = (place as usize & !(PAGE - 1)) as *mut core::ffi::c_void;
-    // SAFETY: the page belongs to an object's table of addresses. It is made read-only again where it
-    // was: a table of which the loader left the page writable is told by trying to write through the
-    // kernel, which refuses instead of killing us.
+    let read_only = object.is_read_only(place);
+    // SAFETY: the page belongs to an object's table of addresses, and is made read-only again where the
+    // loader had made it so.
     unsafe {
-        let local =
-            libc::iovec { iov_base: (&raw const value).cast_mut().cast(), iov_len: size_of::<usize>() };
-        let remote = libc::iovec { iov_base: place.cast(), iov_len: size_of::<usize>() };
-        if libc::process_vm_writev(libc::getpid(), &local, 1, &remote, 1, 0) == size_of::<usize>() as isize {
+        if read_only && libc::mprotect(page, PAGE, libc::PROT_READ | libc::PROT_WRITE) != 0 {
             return;
         }
-        if libc::mprotect(page, PAGE, libc::PROT_READ | libc::PROT_WRITE) == 0 {
-            place.write(value);
+        place.write(value);
+        if read_only {
             libc::mprotect(page, PAGE, libc::PROT_READ);
         }
     }
@@ -185,20 +240,24 @@ fn look_through_other_namespaces() {
 /// Looks through all objects: at exit, when whatever was bound is bound.
 pub fn look_through_all() {
     look_for_data_symbols();
-    let mut drivers = 0;
+    let (mut drivers, mut found) = (0, Found::new());
     elf::each(|object| {
         drivers += usize::from(driver::is_driver(object));
         false
     });
     look_through_other_namespaces();
-    if drivers == 0 {
-        return;
+    if drivers > 0 {
+        look_through_our_namespace(&mut found);
     }
+    found.name_all();
+}
+
+fn look_through_our_namespace(found: &mut Found) {
     let libcs_dlsym = dlsym::find_real();
     elf::each(|object| {
         if driver::is_driver(object) {
             if driver::is_any_followed() && !driver::is_followed(object) {
-                name(object, Way::SecondDriver);
+                found.add(object, Way::SecondDriver);
             }
             return false;
         }
@@ -209,13 +268,13 @@ pub fn look_through_all() {
         object.each_slot(|slot| {
             // SAFETY: the place is one that the loader filled.
             let bound = unsafe { *slot.place };
-            past |= match index_of(slot.name) {
+            past |= match index_of(slot.name).filter(|_| !slot.is_copy) {
                 Some(_) => elf::containing(bound).is_some_and(|found| driver::is_driver(&found)),
                 None => slot.name == c"dlsym" && bound == libcs_dlsym,
             };
         });
         if past {
-            name(object, Way::DeepBind);
+            found.add(object, Way::DeepBind);
         }
         false
     });

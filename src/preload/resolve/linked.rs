@@ -7,7 +7,8 @@
 //! with CUDA_ERROR_SHARED_OBJECT_INIT_FAILED.
 
 use super::elf::{self, Object};
-use super::{dlclose, dlerror, dlsym, driver};
+use super::{dlerror, dlsym, driver};
+use crate::arch::{ROUTE_SHIFT, ROUTES_EACH};
 use crate::exports::ENTRIES;
 use crate::{arena, call, settings};
 use core::ffi::CStr;
@@ -34,31 +35,35 @@ pub struct Route {
 
 static NOWHERE: Route = Route { low: 0, length: 0, target: 0, real: 0 };
 
-/// The route of each function, in the order of the table.
-pub static ROUTES: [AtomicPtr<Route>; FUNCTION_COUNT] =
-    [const { AtomicPtr::new(&raw const NOWHERE as *mut Route) }; FUNCTION_COUNT];
+type Routes = [AtomicPtr<Route>; ROUTES_EACH];
 
-/// The next function for a call that came through the export.
+/// The routes of each function, in the order of the table: see [`ROUTES_EACH`].
+pub static ROUTES: [Routes; FUNCTION_COUNT] =
+    [const { [const { AtomicPtr::new(&raw const NOWHERE as *mut Route) }; ROUTES_EACH] }; FUNCTION_COUNT];
+
+/// Where the route for a caller is kept.
 #[inline]
-pub fn real(id: FnId, caller: usize) -> usize {
-    match current(id, caller) {
-        Some(route) => route.real,
-        None => find(id, caller).1,
-    }
+fn place(id: FnId, caller: usize) -> &'static AtomicPtr<Route> {
+    &ROUTES[id as usize][(caller as u32 >> ROUTE_SHIFT) as usize % ROUTES_EACH]
 }
 
+/// The next function for a call that came through the export. Never 0.
 #[inline]
-fn current(id: FnId, caller: usize) -> Option<&'static Route> {
+pub fn real(id: FnId, caller: usize) -> usize {
     // SAFETY: routes are never freed.
-    let route = unsafe { &*ROUTES[id as usize].load(Acquire) };
-    (caller.wrapping_sub(route.low) < route.length).then_some(route)
+    let route = unsafe { &*place(id, caller).load(Acquire) };
+    if caller.wrapping_sub(route.low) < route.length {
+        return route.real;
+    }
+    let mut real = MISSING as usize;
+    call::quietly(|| real = find(id, caller).1);
+    real
 }
 
 /// Called by an export that has no route for its caller: gives the address to jump to.
 pub unsafe extern "C" fn resolve(index: usize, caller: usize) -> usize {
-    let id = FnId::at(index);
     let mut target = MISSING as usize;
-    call::quietly(|| target = find(id, caller).0);
+    call::quietly(|| target = find(FnId::at(index), caller).0);
     target
 }
 
@@ -72,9 +77,9 @@ const MISSING: unsafe extern "C" fn() -> i32 = missing;
 /// What a caller's library is bound to: as the loader binds a library once, so do we.
 struct Binding {
     route: Route,
-    /// The library, by where it lies and a hash of its path.
-    library: (usize, u64),
-    /// The generation in which this was found or found again.
+    /// The caller's library, and the one that defines the function.
+    between: [(usize, u64); 2],
+    /// The generation in which this was found, or found to hold still.
     generation: AtomicU64,
     /// The binding of the same function that was found before.
     earlier: *const Binding,
@@ -83,17 +88,36 @@ struct Binding {
 // SAFETY: the pointer is to a binding that is never freed.
 unsafe impl Sync for Binding {}
 
+impl Binding {
+    /// Whether it holds for a caller's library. After a library was closed, another may lie where one of
+    /// the two lay.
+    fn holds(&self, library: (usize, u64), generation: u64) -> bool {
+        if self.between[0] != library {
+            return false;
+        }
+        if self.generation.load(Relaxed) == generation {
+            return true;
+        }
+        let still =
+            elf::containing(self.route.real).map(|definer| definer.identity()) == Some(self.between[1]);
+        if still {
+            self.generation.store(generation, Relaxed);
+        }
+        still
+    }
+}
+
 /// The bindings of each function, the latest first.
 static BINDINGS: [AtomicPtr<Binding>; FUNCTION_COUNT] =
     [const { AtomicPtr::new(ptr::null_mut()) }; FUNCTION_COUNT];
 
-/// Counts the closings of libraries: after one, others may lie where it lay.
+/// Counts the closings of libraries.
 static GENERATION: AtomicU64 = AtomicU64::new(1);
 
-/// Forgets what may not hold any more. Called before a library is closed.
+/// Forgets what may not hold any more. Called after a library was closed.
 pub fn forget() {
-    GENERATION.fetch_add(1, Relaxed);
-    for current in &ROUTES {
+    GENERATION.fetch_add(1, AcqRel);
+    for current in ROUTES.iter().flatten() {
         let route = current.load(Acquire);
         // SAFETY: routes are never freed.
         if unsafe { (*route).length } != usize::MAX {
@@ -102,42 +126,60 @@ pub fn forget() {
     }
 }
 
-/// Finds the route of a caller: the address to jump to, and the next function.
+/// Finds the route of a caller: the address to jump to, and the next function. Takes no lock that the loader
+/// holds while it runs constructors or destructors, but where the order of search cannot be known otherwise.
 fn find(id: FnId, caller: usize) -> (usize, usize) {
-    let generation = GENERATION.load(Relaxed);
+    let generation = GENERATION.load(Acquire);
     let object = elf::containing(caller);
-    let library = object.map_or((0, 0), |object| (object.base, object.path_hash()));
-    let is_this = |binding: &Binding| binding.library == library && object.is_some();
-    let bound = bindings(id).find(|b| is_this(b) && b.generation.load(Relaxed) == generation);
+    let library = object.map_or((0, 0), |object| object.identity());
+    let bound = bindings(id).find(|binding| object.is_some() && binding.holds(library, generation));
     if let Some(bound) = bound {
-        ROUTES[id as usize].store((&raw const bound.route).cast_mut(), Release);
+        keep(id, caller, &bound.route, generation);
         return (bound.route.target, bound.route.real);
     }
     let Some((real, for_all)) = next(id, object.as_ref()) else {
         return (MISSING as usize, MISSING as usize);
     };
-    let traced = settings::get().is_traced(id);
+    let definer = elf::containing(real);
+    let is_driver = definer.as_ref().is_some_and(driver::is_driver);
+    if let Some(definer) = definer.as_ref().filter(|_| is_driver) {
+        driver::register(definer);
+    }
+    // A library's own function of the name may be something else altogether.
+    let is_own = !for_all && !is_driver && elf::is_same_object(caller, real);
+    let traced = settings::get().is_traced(id) && !is_own;
     let target = if traced { ENTRIES[id as usize].traced_export as usize } else { real };
     let (low, length) = match object {
         _ if for_all => (0, usize::MAX),
         Some(object) => (object.low, object.high - object.low),
+        // Code that was made at run time: as much of it as is surely the same.
+        None if is_driver => (caller & !0xfff, 0x1000),
         None => return (target, real),
     };
-    let again = bindings(id).find(|b| is_this(b) && (b.route.real, b.route.length) == (real, length));
-    let binding = again.or_else(|| {
-        let earlier = BINDINGS[id as usize].load(Acquire);
-        let route = Route { low, length, target, real };
-        let new = arena::keep(Binding { route, library, generation: AtomicU64::new(0), earlier })?;
-        // Another thread that adds one at the same time may win: then this one is found anew once.
-        let _ =
-            BINDINGS[id as usize].compare_exchange(earlier, ptr::from_ref(new).cast_mut(), AcqRel, Acquire);
-        Some(new)
-    });
-    if let Some(binding) = binding {
-        binding.generation.store(generation, Relaxed);
-        ROUTES[id as usize].store((&raw const binding.route).cast_mut(), Release);
+    let earlier = BINDINGS[id as usize].load(Acquire);
+    let route = Route { low, length, target, real };
+    let between = [library, definer.map_or((0, 0), |definer| definer.identity())];
+    let binding = Binding { route, between, generation: AtomicU64::new(generation), earlier };
+    if let Some(binding) = arena::keep(binding) {
+        // Another thread that adds one at the same time may win: then this one is found anew some time.
+        let new = ptr::from_ref(binding).cast_mut();
+        let _ = BINDINGS[id as usize].compare_exchange(earlier, new, AcqRel, Acquire);
+        keep(id, caller, &binding.route, generation);
     }
     (target, real)
+}
+
+/// Makes a route the current one of its callers.
+fn keep(id: FnId, caller: usize, route: &'static Route, generation: u64) {
+    let pointer = ptr::from_ref(route).cast_mut();
+    if route.length == usize::MAX {
+        ROUTES[id as usize].iter().for_each(|place| place.store(pointer, Release));
+        return;
+    }
+    place(id, caller).store(pointer, Release);
+    if GENERATION.load(Acquire) != generation {
+        place(id, caller).store((&raw const NOWHERE).cast_mut(), Release);
+    }
 }
 
 fn bindings(id: FnId) -> impl Iterator<Item = &'static Binding> {
@@ -150,60 +192,91 @@ fn bindings(id: FnId) -> impl Iterator<Item = &'static Binding> {
 /// The next function for calls from an object, and whether it is that for every caller.
 fn next(id: FnId, object: Option<&Object>) -> Option<(usize, bool)> {
     let name = driver::name_of(id as usize);
-    let in_scope = dlerror::preserving(|| {
-        // What came with the program is in front of everybody; what was opened later is not for those who
-        // were bound before.
-        let global = in_global_scope(name).map(|(real, definer)| (real, elf::is_of_start(&definer)));
-        global.or_else(|| in_scope_of_caller(name, object?).map(|real| (real, false)))
-    });
+    // What came with the program is in front of everybody.
+    if let Some(real) = at_start(name) {
+        return Some((real, true));
+    }
+    let own = object.and_then(|object| in_scope_of(object, name));
+    let in_scope = if is_defined_elsewhere(name, own) { by_the_loader(name, own) } else { own };
     let loaded = || {
         let there = driver::find_loaded() || dlerror::preserving(driver::load_named);
         let real = driver::real(id);
-        (there && real != 0).then_some((real, false))
+        (there && real != 0).then_some(real)
     };
-    in_scope.or_else(loaded).or_else(|| elsewhere(name).map(|real| (real, false)))
+    in_scope.or_else(loaded).or_else(|| anywhere(name)).map(|real| (real, false))
 }
 
-/// The next definition behind ours.
-fn in_global_scope(name: &CStr) -> Option<(usize, Object)> {
-    let next = dlsym::real(libc::RTLD_NEXT, name);
-    let object = elf::containing(next).filter(|object| !elf::is_ours(object))?;
-    if driver::is_driver(&object) {
-        driver::register(&object);
-    }
-    Some((next, object))
-}
-
-/// What the caller's own library or its dependencies define.
-fn in_scope_of_caller(name: &CStr, object: &Object) -> Option<usize> {
-    let real = in_scope_of(object, name);
-    let definer = elf::containing(real).filter(|definer| !elf::is_ours(definer))?;
-    if driver::is_driver(&definer) {
-        driver::register(&definer);
-    }
-    Some(real)
-}
-
-/// What a look-up in an object and its dependencies finds.
-fn in_scope_of(object: &Object, name: &CStr) -> usize {
-    // Its scope is the global one, which RTLD_NEXT has searched.
-    if elf::is_of_start(object) {
-        return object.symbol(name).map_or(0, |symbol| symbol.address);
-    }
-    // SAFETY: the path is the loader's own; RTLD_NOLOAD loads nothing.
-    let handle = unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    if handle.is_null() {
-        return object.symbol(name).map_or(0, |symbol| symbol.address);
-    }
-    let found = dlsym::real(handle, name);
-    // SAFETY: gives back the use that dlopen counted; the caller's object stays, it is running.
-    unsafe { dlclose::call(handle) };
+/// The next definition behind ours among the objects of the start, in their order.
+pub fn at_start(name: &CStr) -> Option<usize> {
+    let (mut behind_us, mut found) = (false, None);
+    elf::each_of_start(|object| {
+        if elf::is_ours(object) {
+            behind_us = true;
+        } else if behind_us {
+            found = object.symbol(name).filter(|symbol| !symbol.is_data).map(|symbol| symbol.address);
+        }
+        found.is_some()
+    });
     found
+}
+
+/// What an object or its dependencies define, breadth first, as the loader searches them.
+fn in_scope_of(object: &Object, name: &CStr) -> Option<usize> {
+    // The bases of the objects: the stack may be small.
+    let mut scope = [0; 128];
+    let (mut looked, mut count) = (0, 1);
+    scope[0] = object.base;
+    while looked < count {
+        let current = elf::at_base(scope[looked])?;
+        looked += 1;
+        if let Some(symbol) = current.symbol(name).filter(|symbol| !symbol.is_data) {
+            return Some(symbol.address);
+        }
+        current.each_needed(|needed| {
+            elf::each(|other| {
+                let is_it = other.is_called(needed);
+                let known = scope[..count].contains(&other.base) || elf::is_ours(other);
+                if is_it && !known && count < scope.len() {
+                    scope[count] = other.base;
+                    count += 1;
+                }
+                is_it
+            });
+        });
+    }
+    None
+}
+
+/// Whether another object than the one that was found defines a name, so that the order of search matters.
+fn is_defined_elsewhere(name: &CStr, own: Option<usize>) -> bool {
+    let mut elsewhere = false;
+    elf::each(|object| {
+        let symbol = object.symbol(name).filter(|symbol| !symbol.is_data && !elf::is_ours(object));
+        elsewhere = symbol.is_some_and(|symbol| Some(symbol.address) != own);
+        elsewhere
+    });
+    elsewhere
+}
+
+/// What the loader finds behind us in the global scope, or else what the caller's own scope has. The definer
+/// is kept loaded, as the loader keeps it for those that it binds to it.
+#[cold]
+#[inline(never)]
+fn by_the_loader(name: &CStr, own: Option<usize>) -> Option<usize> {
+    dlerror::preserving(|| {
+        let next = dlsym::real(libc::RTLD_NEXT, name);
+        let definer = elf::containing(next).filter(|definer| !elf::is_ours(definer));
+        if let Some(definer) = definer {
+            driver::hold(&definer);
+            return Some(next);
+        }
+        own
+    })
 }
 
 /// The first object that defines a name: a compiler may have made the caller's call its last, so that the
 /// return address lies in somebody else.
-fn elsewhere(name: &CStr) -> Option<usize> {
+fn anywhere(name: &CStr) -> Option<usize> {
     let mut found = None;
     elf::each(|object| {
         found = object.symbol(name).filter(|symbol| !elf::is_ours(object) && !symbol.is_data);
