@@ -146,7 +146,7 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
         driver::register(definer);
     }
     // A library's own function of the name may be something else altogether.
-    let is_own = !for_all && !is_driver && elf::is_same_object(caller, real);
+    let is_own = !is_driver && elf::is_same_object(caller, real);
     let traced = settings::get().is_traced(id) && !is_own;
     let target = if traced { ENTRIES[id as usize].traced_export as usize } else { real };
     let (low, length) = match object {
@@ -189,7 +189,7 @@ fn bindings(id: FnId) -> impl Iterator<Item = &'static Binding> {
     core::iter::successors(first, |binding| unsafe { binding.earlier.as_ref() })
 }
 
-/// The next function for calls from an object, and whether it is that for every caller.
+/// The next function for calls from an object, and whether it came with the program.
 fn next(id: FnId, object: Option<&Object>) -> Option<(usize, bool)> {
     let name = driver::name_of(id as usize);
     // What came with the program is in front of everybody.
