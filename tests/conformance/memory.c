@@ -201,7 +201,7 @@ static void pointers(void) {
     }
     CASE("pointer.null", cuPointerGetAttribute(NULL, 2, p), 0);
     unsigned type = 7, on = 1;
-    unsigned char flag = 7;
+    unsigned flag = 7;
     int ordinal = 7;
     void *outputs[] = {&type, &flag, &ordinal};
     int wanted[] = {2, 8, 9};
