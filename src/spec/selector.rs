@@ -93,15 +93,29 @@ fn choose(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
     Err(format!("no function is named '{name}'; {hint}"))
 }
 
-/// Whether a name matches a pattern in which `*` stands for any bytes and `?` for one.
+/// Whether a name matches a pattern in which `*` stands for any bytes and `?` for one. Goes back to the last
+/// `*` alone, so that no pattern takes long.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern, name) {
-        ([], []) => true,
-        ([b'*', rest @ ..], _) => matches(rest, name) || (!name.is_empty() && matches(pattern, &name[1..])),
-        ([b'?', rest @ ..], [_, name @ ..]) => matches(rest, name),
-        ([p, rest @ ..], [n, name @ ..]) => p == n && matches(rest, name),
-        _ => false,
+    let (mut p, mut n) = (0, 0);
+    let mut star = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(byte) if *byte == b'?' || *byte == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => {
+                let Some((at, from)) = star else { return false };
+                star = Some((at, from + 1));
+                (p, n) = (at + 1, from + 1);
+            }
+        }
     }
+    pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
 #[cfg(test)]
@@ -122,6 +136,24 @@ mod tests {
         assert_eq!(names("all").len(), FUNCTIONS.len());
         assert_eq!(names("none"), [""; 0]);
         assert_eq!(names(FunctionSet::DEFAULT).len(), FUNCTIONS.len() - names("@lookup").len());
+    }
+
+    #[test]
+    fn patterns_match_as_in_a_shell() {
+        for (pattern, name, wanted) in [
+            ("", "", true),
+            ("*", "", true),
+            ("?", "", false),
+            ("a*", "a", true),
+            ("*b*c", "abcbc", true),
+            ("*b*c", "abcbd", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("**", "x", true),
+            ("a*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), wanted, "{pattern} {name}");
+        }
     }
 
     #[test]

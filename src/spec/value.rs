@@ -155,8 +155,8 @@ pub unsafe fn print_string(pointer: *const c_char, out: &mut dyn Write, format: 
     quoted(bytes, MOST_TEXT, out)
 }
 
-/// Writes bytes as a quoted string that is valid JSON and harmless on a terminal. At most about `most` bytes
-/// are written; what is cut ends in dots.
+/// Writes bytes as a quoted string that is valid JSON and harmless on a terminal. At most `most` bytes
+/// are written between the quotes; what is cut ends in dots.
 pub fn quoted(bytes: &[u8], most: usize, out: &mut dyn Write) -> fmt::Result {
     out.write_str("\"")?;
     quoted_inside(bytes, most, out)?;
@@ -169,16 +169,21 @@ pub fn quoted_inside(bytes: &[u8], most: usize, out: &mut dyn Write) -> fmt::Res
     for chunk in bytes.utf8_chunks() {
         let replacement = (!chunk.invalid().is_empty()).then_some(char::REPLACEMENT_CHARACTER);
         for c in chunk.valid().chars().chain(replacement) {
-            if written >= most {
+            let is_control = (c as u32) < 0x20 || ('\u{7f}'..='\u{9f}').contains(&c);
+            let size = match c {
+                '"' | '\\' => 2,
+                _ if is_control => 6,
+                c => c.len_utf8(),
+            };
+            written += size;
+            if written > most {
                 return out.write_str("...");
             }
-            let escaped = (c as u32) < 0x20 || ('\u{7f}'..='\u{9f}').contains(&c);
-            match c {
-                '"' | '\\' => write!(out, "\\{c}")?,
-                c if escaped => write!(out, "\\u{:04x}", c as u32)?,
-                c => out.write_char(c)?,
+            match size {
+                2 if c.is_ascii() => write!(out, "\\{c}")?,
+                6 => write!(out, "\\u{:04x}", c as u32)?,
+                _ => out.write_char(c)?,
             }
-            written += if escaped { 6 } else { 1 + c.len_utf8() / 2 };
         }
     }
     Ok(())
