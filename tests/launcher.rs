@@ -336,6 +336,7 @@ fn the_environment_is_what_the_options_say() {
         "echo \"$CUPEER_LOG|$CUPEER_LOG_FILE|$CUPEER_TRACE|$CUPEER_FAILED|$CUPEER_SIM|$CUPEER_DRIVER\"";
     let directory = temp_dir();
     let at = directory.path().canonicalize().unwrap();
+    std::fs::create_dir(at.join("a b")).unwrap();
     let all =
         ["--log", "json", "--log-file", "a b/%p.log", "--trace", "@ipc,^*Get*", "--failed", "--sim=pcie:3"];
     let shown = stdout(run(&all).args(["sh", "-c", show]).current_dir(&at));
@@ -651,4 +652,42 @@ fn closed_streams_of_ours_stop_nothing() {
         let ended = plain("sh").arg("-c").arg(&line).arg(&command).output().unwrap();
         assert_eq!(ended.status.code(), Some(125), "{closing}");
     }
+}
+
+/// A reader of a named pipe waits for our lines, and the program waits for nobody.
+#[test]
+fn the_log_goes_into_a_named_pipe() {
+    let directory = temp_dir();
+    let pipe = directory.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let log = ["--sim", "--log", "text", "--log-file", pipe.to_str().unwrap()];
+    let call = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuIpcCloseMemHandle(ctypes.c_uint64(1)))";
+    // Nobody reads: one message, and the program goes on.
+    let output = run(&log).args(["python3", "-c", call]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "3\n");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("cannot write the log") && said.lines().count() == 1, "{said}");
+    // Somebody reads.
+    let reader =
+        std::process::Command::new("cat").arg(&pipe).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let written = loop {
+        // Until the reader has opened it.
+        let output = run(&log).args(["python3", "-c", call]).output().unwrap();
+        if output.stderr.is_empty() {
+            break String::from_utf8_lossy(&reader.wait_with_output().unwrap().stdout).into_owned();
+        }
+    };
+    assert!(written.contains("cuIpcCloseMemHandle(dptr=0x1) = CUDA_ERROR_NOT_INITIALIZED"), "{written}");
+}
+
+/// Programs close what they do not know, and stderr is still there.
+#[test]
+fn the_log_goes_on_where_its_descriptor_was_closed() {
+    let calls = "import ctypes, os
+call = lambda: ctypes.CDLL('libcuda.so.1').cuIpcCloseMemHandle(ctypes.c_uint64(1))
+call(); os.closerange(3, 4096); call(); call()";
+    let output = run(&["--sim", "--log", "text"]).args(["python3", "-c", calls]).output().unwrap();
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(log.matches("cuIpcCloseMemHandle").count(), 3, "{log}");
 }

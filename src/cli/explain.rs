@@ -7,6 +7,7 @@ use crate::table::{Table, terminal_width, wrap};
 use anyhow::{Result, bail};
 use cupeer_spec::function::{FUNCTIONS, Fidelity, FnSpec};
 use cupeer_spec::names::nearest;
+use cupeer_spec::others::{OTHERS, OtherFn};
 use cupeer_spec::results::{self, RESULTS, ResultSpec};
 use std::process::ExitCode;
 
@@ -16,14 +17,19 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     if let Some(found) = FUNCTIONS.iter().find(|f| f.name.eq_ignore_ascii_case(name)) {
         return output::print(&function(found));
     }
-    if let Some(found) = results::parse(name) {
+    if let Some(found) = OTHERS.iter().find(|f| f.symbol.eq_ignore_ascii_case(name)) {
+        return output::print(&other(found));
+    }
+    let hexadecimal = name.strip_prefix("0x").and_then(|digits| i32::from_str_radix(digits, 16).ok());
+    if let Some(found) = hexadecimal.and_then(results::spec).or_else(|| results::parse(name)) {
         return output::print(&code(found));
     }
     if name.parse::<i64>().is_ok() {
         bail!("no result code has the number {name}; 'cupeer list errors' has them all");
     }
     let short = RESULTS.iter().map(|r| r.name().trim_start_matches("CUDA_").trim_start_matches("ERROR_"));
-    let names = FUNCTIONS.iter().map(|f| f.name).chain(RESULTS.iter().map(|r| r.name())).chain(short);
+    let names = FUNCTIONS.iter().map(|f| f.name).chain(OTHERS.iter().map(|f| f.symbol));
+    let names = names.chain(RESULTS.iter().map(|r| r.name())).chain(short);
     match nearest(name, names) {
         Some(meant) => bail!("no function or result code is named '{name}'; did you mean '{meant}'?"),
         None => bail!(
@@ -79,9 +85,28 @@ fn function(f: &FnSpec) -> String {
     text + "\n" + &args.render(width) + "\n" + &results.render(width)
 }
 
+/// A function of the driver that cupeer does not intercept.
+fn other(f: &OtherFn) -> String {
+    let lookup = match f.lookup {
+        "" => "not found by look-up".to_owned(),
+        name => format!("{name}, from version {} on", version(f.since)),
+    };
+    let mut facts = Table::new(&["", ""], 2, 40);
+    facts.row(["library".into(), "libcuda.so.1".into()]);
+    facts.row(["looked up as".into(), lookup]);
+    facts.row(["simulated".into(), format!("{}: {}", f.simulated.name(), fidelity(f.simulated))]);
+    let facts = facts.render(terminal_width());
+    format!(
+        "{}\n\ncupeer does not intercept it: its calls go straight to the driver.\n\n{}",
+        f.symbol,
+        facts.trim_start()
+    )
+}
+
 fn code(r: &ResultSpec) -> String {
     let width = terminal_width();
-    let mut text = format!("{} = {}: {}\n\n{}", r.name(), r.number, r.string(), paragraph(r.meaning, width));
+    let head = format!("{} = {}: {}", r.name(), r.number, r.string());
+    let mut text = format!("{}\n{}", paragraph(&head, width), paragraph(r.meaning, width));
     let documented: Vec<&str> =
         FUNCTIONS.iter().filter(|f| f.results.contains(&r.result)).map(|f| f.name).collect();
     text += &match documented.len() {

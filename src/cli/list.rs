@@ -119,7 +119,7 @@ fn error_json(r: &cupeer_spec::results::ResultSpec) -> Value {
 fn functions(others: &[OtherFn]) -> Table {
     let mut table = Table::new(
         &["FUNCTION", "SINCE", "SIMULATED", "GROUPS", "LOOKED UP AS", "DOCUMENTED RESULTS"],
-        4,
+        if others.is_empty() { 4 } else { 3 },
         40,
     );
     for f in FUNCTIONS {

@@ -11,7 +11,7 @@ use cupeer_spec::selector::FunctionSet;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The variable of the dynamic loader that names libraries to load first.
@@ -188,8 +188,19 @@ fn log_file(path: &Path) -> Result<PathBuf> {
         }
         rest = &rest[1..];
     }
-    if !bytes.contains(&b'%') {
-        // Without O_NONBLOCK a named pipe that nobody reads would stop us here.
+    let is_pattern = |path: &Path| path.as_os_str().as_bytes().contains(&b'%');
+    let folder = absolute.parent().filter(|folder| is_pattern(&absolute) && !is_pattern(folder));
+    if let Some(folder) = folder {
+        check_access(folder, libc::W_OK | libc::X_OK)
+            .with_context(|| format!("failed to write into the directory of the log file '{shown}'"))?;
+    }
+    let is_pipe = absolute.metadata().is_ok_and(|about| about.file_type().is_fifo());
+    if is_pipe {
+        // Opening it would tell its reader, by closing it again, that all is over.
+        check_access(&absolute, libc::W_OK)
+            .with_context(|| format!("failed to write to the log file '{shown}'"))?;
+    } else if !bytes.contains(&b'%') {
+        // Without O_NONBLOCK a device might stop us here.
         OpenOptions::new()
             .append(true)
             .create(true)
@@ -199,6 +210,16 @@ fn log_file(path: &Path) -> Result<PathBuf> {
             .with_context(|| format!("failed to open the log file '{shown}'"))?;
     }
     Ok(absolute)
+}
+
+/// Whether we may do something with a file or directory.
+fn check_access(path: &Path, mode: i32) -> std::io::Result<()> {
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the path ends in NUL.
+    match unsafe { libc::access(path.as_ptr(), mode) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 /// The key of the job's fingerprints: the one that an outer cupeer drew, or a new one.
@@ -236,7 +257,7 @@ mod tests {
 
     #[test]
     fn the_log_file_keeps_what_a_process_fills_in() {
-        assert_eq!(log_file(Path::new("/n/%p.%h.%q{A}%%")).unwrap(), Path::new("/n/%p.%h.%q{A}%%"));
+        assert_eq!(log_file(Path::new("/tmp/%p.%h.%q{A}%%")).unwrap(), Path::new("/tmp/%p.%h.%q{A}%%"));
         for wrong in ["/n/%", "/n/%x", "/n/%q", "/n/%q{", "/n/%q{}"] {
             assert!(log_file(Path::new(wrong)).unwrap_err().to_string().contains("after %"), "{wrong}");
         }

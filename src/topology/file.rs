@@ -24,6 +24,7 @@
 
 use crate::{Device, LinkKind, MOST_DEVICES, PciAddress, Topology};
 use cupeer_spec::names::nearest;
+use std::collections::HashSet;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -86,8 +87,9 @@ pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
         read_device(table, &mut machine.devices[i])?;
     }
     check_distinct(&machine.devices, &tables)?;
+    let mut said = HashSet::new();
     for (span, table) in find(top, "link").map_or(Ok(Vec::new()), |v| self::tables(v, "link"))? {
-        read_link(span, table, &mut machine)?;
+        read_link(span, table, &mut machine, &mut said)?;
     }
     Ok(machine)
 }
@@ -124,7 +126,12 @@ fn read_device(table: &DeTable, device: &mut Device) -> Result<(), Mistake> {
     Ok(())
 }
 
-fn read_link(span: Range<usize>, table: &DeTable, machine: &mut Topology) -> Result<(), Mistake> {
+fn read_link(
+    span: Range<usize>,
+    table: &DeTable,
+    machine: &mut Topology,
+    said: &mut HashSet<(usize, usize)>,
+) -> Result<(), Mistake> {
     check_keys(table, LINK)?;
     let count = machine.devices.len();
     let end = |key| match find(table, key) {
@@ -134,6 +141,12 @@ fn read_link(span: Range<usize>, table: &DeTable, machine: &mut Topology) -> Res
     let (from, to) = (end("from")?, end("to")?);
     if from == to {
         return mistake(span, format!("this [[link]] leads from device {from} to itself"));
+    }
+    let both = find(table, "both").map_or(Ok(false), boolean)?;
+    for (from, to) in [(from, to), (to, from)].into_iter().take(1 + usize::from(both)) {
+        if !said.insert((from, to)) {
+            return mistake(span, format!("a second [[link]] from device {from} to device {to}"));
+        }
     }
     let mut link = machine.links[from * count + to];
     if let Some(value) = find(table, "kind") {
@@ -153,7 +166,7 @@ fn read_link(span: Range<usize>, table: &DeTable, machine: &mut Topology) -> Res
         link.performance_rank = index(value, 0..1001)? as i32;
     }
     machine.links[from * count + to] = link;
-    if find(table, "both").map_or(Ok(false), boolean)? {
+    if both {
         machine.links[to * count + from] = link;
     }
     Ok(())

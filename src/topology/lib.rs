@@ -7,6 +7,7 @@ mod file;
 mod preset;
 
 use std::fmt;
+use std::io::Read;
 
 pub use preset::{PRESETS, Preset};
 
@@ -117,11 +118,27 @@ impl fmt::Display for TopologyError {
 }
 impl std::error::Error for TopologyError {}
 
+/// Reads a regular file, which can be read again by each process, of sensible size.
+fn read(path: &str) -> std::io::Result<Vec<u8>> {
+    const MOST_BYTES: u64 = 1 << 20;
+    // Asked before it is opened: opening a named pipe waits for a writer.
+    let about = std::fs::metadata(path)?;
+    if !about.is_file() {
+        return Err(std::io::Error::other("a topology is a regular file, and this is none"));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(std::io::Error::other("a topology has at most 1 MiB"));
+    }
+    Ok(bytes)
+}
+
 impl Topology {
     /// Reads a topology: a short name of [`PRESETS`], or the path of a TOML file.
     pub fn parse(text: &str) -> Result<Topology, TopologyError> {
         if text.contains('/') || text.ends_with(".toml") {
-            let bytes = std::fs::read(text).map_err(|e| TopologyError(format!("{text}: {e}")))?;
+            let bytes = read(text).map_err(|e| TopologyError(format!("{text}: {e}")))?;
             return Topology::parse_file(text, &bytes);
         }
         preset::parse(text).map_err(TopologyError)
@@ -189,6 +206,14 @@ mod tests {
         };
         assert_eq!((machine.link(0, 1), machine.link(1, 0)), (Some(&recorded), Some(&recorded)));
         assert_eq!((machine.link(0, 0), machine.link(0, 2), machine.link(2, 0)), (None, None, None));
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused() {
+        for path in ["/dev/zero", "/dev/", "/proc/self/fd/0/x.toml"] {
+            let error = Topology::parse(path).expect_err(path).to_string();
+            assert!(error.starts_with(path), "{error}");
+        }
     }
 
     #[test]

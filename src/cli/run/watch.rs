@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The first pause between two looks, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 /// A look takes at most one part in so many of the time.
 const SHARE: u32 = 20;
 /// So many processes are named; more are counted.

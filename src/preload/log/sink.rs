@@ -88,13 +88,9 @@ fn give_up(pid: u32, error: c_int) {
 fn current(pid: u32) -> Result<Option<&'static Sink>, c_int> {
     let old = SINK.load(Acquire);
     // SAFETY: sinks are never freed.
-    if let Some(sink) = unsafe { old.as_ref() } {
-        if (sink.pid == 0 || sink.pid == pid) && sink.is_unchanged() {
-            return Ok(Some(sink));
-        }
-        if settings::get().log_file.is_none() {
-            return Ok(None);
-        }
+    let sink = unsafe { old.as_ref() };
+    if let Some(sink) = sink.filter(|sink| (sink.pid == 0 || sink.pid == pid) && sink.is_unchanged()) {
+        return Ok(Some(sink));
     }
     let Some(sink) = open(pid)? else { return Ok(None) };
     let file = sink.file;
@@ -131,12 +127,15 @@ fn open(pid: u32) -> Result<Option<Sink>, c_int> {
         Some(path) => {
             let mut place = [0; PATH_MAX];
             let expanded = expand(path, pid, &mut place).ok_or(libc::ENAMETOOLONG)?;
+            // A named pipe that nobody reads must not stop the program.
             let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOCTTY;
             // SAFETY: the path ends in NUL.
-            let file = unsafe { libc::open(expanded.as_ptr(), flags, 0o600) };
+            let file = unsafe { libc::open(expanded.as_ptr(), flags | libc::O_NONBLOCK, 0o600) };
             if file < 0 {
                 return Err(errno());
             }
+            // SAFETY: the descriptor was opened above; its readers may be slow.
+            unsafe { libc::fcntl(file, libc::F_SETFL, flags) };
             (file, if path.to_bytes().contains(&b'%') { pid } else { 0 })
         }
         None if identity(libc::STDERR_FILENO) == settings::get().stderr => (libc::STDERR_FILENO, 0),
