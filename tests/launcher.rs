@@ -671,13 +671,9 @@ fn the_log_goes_into_a_named_pipe() {
     // Somebody reads.
     let reader =
         std::process::Command::new("cat").arg(&pipe).stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let written = loop {
-        // Until the reader has opened it.
-        let output = run(&log).args(["python3", "-c", call]).output().unwrap();
-        if output.stderr.is_empty() {
-            break String::from_utf8_lossy(&reader.wait_with_output().unwrap().stdout).into_owned();
-        }
-    };
+    // Until the reader has opened it, there is nobody.
+    while !run(&log).args(["python3", "-c", call]).output().unwrap().stderr.is_empty() {}
+    let written = String::from_utf8_lossy(&reader.wait_with_output().unwrap().stdout).into_owned();
     assert!(written.contains("cuIpcCloseMemHandle(dptr=0x1) = CUDA_ERROR_NOT_INITIALIZED"), "{written}");
 }
 
