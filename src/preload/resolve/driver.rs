@@ -4,7 +4,8 @@
 //! loaded, because programs keep pointers that lead to it through us. A second one is left alone, and named
 //! as escaped.
 
-use super::elf::{self, Object};
+use super::elf;
+use super::object::Object;
 use super::{dlerror, dlsym, escapes, linked};
 use crate::exports::ENTRIES;
 use crate::{settings, status};

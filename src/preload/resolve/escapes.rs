@@ -6,7 +6,8 @@
 //! pointers, as cuew has it) is bound to our export instead of its own variable; its references are put
 //! back, because it would write into our code.
 
-use super::elf::{self, Object};
+use super::elf;
+use super::object::{Object, Symbol};
 use super::{dlclose, dlsym, driver};
 use crate::exports::ENTRIES;
 use crate::log;
@@ -167,7 +168,7 @@ pub fn mend_data_symbols() {
 }
 
 /// The first variable of a name behind the program itself.
-fn data_behind_us(name: &CStr) -> Option<elf::Symbol> {
+fn data_behind_us(name: &CStr) -> Option<Symbol> {
     let (mut behind, mut found) = (false, None);
     elf::each(|object| {
         behind |= elf::is_ours(object);

@@ -6,7 +6,8 @@
 //! although nobody in scope of the caller has it; else to the one that the environment names; else it fails
 //! with CUDA_ERROR_SHARED_OBJECT_INIT_FAILED.
 
-use super::elf::{self, Object};
+use super::elf;
+use super::object::Object;
 use super::{dlerror, dlsym, driver};
 use crate::arch::{ROUTE_SHIFT, ROUTES_EACH};
 use crate::exports::ENTRIES;

@@ -8,3 +8,4 @@ pub mod elf;
 pub mod escapes;
 pub mod handed_out;
 pub mod linked;
+pub mod object;

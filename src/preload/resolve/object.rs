@@ -1,0 +1,348 @@
+//! One shared object, as it lies in memory: what it calls itself and depends on, what it defines, and where it
+//! keeps the addresses of other objects' functions.
+//!
+//! What belongs here: the reading of ELF structures. What does not: which objects there are (`elf`).
+
+use super::elf::LinkMap;
+use core::ffi::{CStr, c_char};
+use core::ops::Range;
+use libc::{Elf64_Phdr, Elf64_Sym, dl_phdr_info};
+
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const DT_PLTRELSZ: u64 = 2;
+const DT_NEEDED: u64 = 1;
+const DT_HASH: u64 = 4;
+const DT_STRTAB: u64 = 5;
+const DT_SYMTAB: u64 = 6;
+const DT_RELA: u64 = 7;
+const DT_RELASZ: u64 = 8;
+const DT_SONAME: u64 = 14;
+const DT_DEBUG: u64 = 21;
+const DT_JMPREL: u64 = 23;
+const DT_GNU_HASH: u64 = 0x6fff_fef5;
+const PT_GNU_RELRO: u32 = 0x6474_e552;
+const STT_OBJECT: u8 = 1;
+const STT_GNU_IFUNC: u8 = 10;
+
+/// One loaded object.
+#[derive(Clone, Copy)]
+pub struct Object {
+    /// What is added to its addresses.
+    pub base: usize,
+    /// Its first mapped byte.
+    pub low: usize,
+    /// The byte after its last.
+    pub high: usize,
+    /// The part that the loader made read-only after filling it, where it is known.
+    read_only: (usize, usize),
+    /// Its path; empty for the program itself.
+    name: *const c_char,
+    dynamic: Dynamic,
+}
+
+/// The parts of a dynamic section that we read, as addresses in memory; 0 where there is none.
+#[derive(Clone, Copy, Default)]
+struct Dynamic {
+    start: usize,
+    strtab: usize,
+    symtab: usize,
+    gnu_hash: usize,
+    hash: usize,
+    soname: Option<usize>,
+    rela: (usize, usize),
+    jmprel: (usize, usize),
+    debug: usize,
+}
+
+/// A definition in an object.
+#[derive(Clone, Copy)]
+pub struct Symbol {
+    /// Where it is.
+    pub address: usize,
+    /// Whether it is data, not code.
+    pub is_data: bool,
+    /// How many bytes it has.
+    pub size: usize,
+}
+
+/// A place where an object keeps the address of a name.
+pub struct Slot {
+    /// The name.
+    pub name: &'static CStr,
+    /// Where the address is kept; or, for a copy, the bytes.
+    pub place: *mut usize,
+    /// Whether this is not an address but a copy of another object's data.
+    pub is_copy: bool,
+}
+
+#[repr(C)]
+struct Rela {
+    offset: u64,
+    info: u64,
+    addend: i64,
+}
+
+impl Object {
+    /// # Safety
+    ///
+    /// `info` describes a loaded object.
+    pub unsafe fn read(info: &dl_phdr_info) -> Self {
+        let base = info.dlpi_addr as usize;
+        let headers: &[Elf64_Phdr] = if info.dlpi_phdr.is_null() {
+            &[]
+        } else {
+            // SAFETY: the loader keeps that many program headers there.
+            unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) }
+        };
+        let (mut low, mut high, mut dynamic, mut read_only) = (usize::MAX, 0, 0, (0, 0));
+        for header in headers {
+            let start = base.wrapping_add(header.p_vaddr as usize);
+            let end = start.wrapping_add(header.p_memsz as usize);
+            match header.p_type {
+                PT_LOAD => (low, high) = (low.min(start), high.max(end)),
+                PT_DYNAMIC => dynamic = start,
+                PT_GNU_RELRO => read_only = (start, end),
+                _ => {}
+            }
+        }
+        let dynamic = match dynamic {
+            0 => Dynamic::default(),
+            // SAFETY: the dynamic section of a loaded object is mapped.
+            start => unsafe { Dynamic::read(start, base, low..high) },
+        };
+        Object { base, low, high, read_only, name: info.dlpi_name, dynamic }
+    }
+
+    /// An object by its entry in the loader's list, and its range, where that is known.
+    ///
+    /// # Safety
+    ///
+    /// The map is that of a loaded object.
+    pub unsafe fn of_link_map(map: &LinkMap, low: usize, high: usize) -> Self {
+        // SAFETY: as promised.
+        let dynamic = unsafe { Dynamic::read(map.dynamic, map.base, low..high) };
+        Object { base: map.base, low, high, read_only: (0, 0), name: map.name, dynamic }
+    }
+
+    /// What tells it from other objects, also from one that comes to lie in its place.
+    pub fn identity(&self) -> (usize, u64) {
+        (self.base, self.path_hash())
+    }
+
+    /// Whether the loader has made a place of it read-only.
+    pub fn is_read_only(&self, place: *const usize) -> bool {
+        (self.read_only.0..self.read_only.1).contains(&(place as usize))
+    }
+
+    /// Calls `found` with the name of each object that this one depends on.
+    pub fn each_needed(&self, mut found: impl FnMut(&'static CStr)) {
+        let mut entry = self.dynamic.start as *const [u64; 2];
+        if entry.is_null() || self.dynamic.strtab == 0 {
+            return;
+        }
+        loop {
+            // SAFETY: the section ends with a zero tag, at which the loop ends.
+            match unsafe { *entry } {
+                [0, _] => return,
+                // SAFETY: an offset into the object's string table.
+                [DT_NEEDED, offset] => found(unsafe { self.string(offset as usize) }),
+                _ => {}
+            }
+            // SAFETY: not the last entry.
+            entry = unsafe { entry.add(1) };
+        }
+    }
+
+    /// Whether other objects know it by a name.
+    pub fn is_called(&self, name: &CStr) -> bool {
+        let path = self.path().to_bytes();
+        let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        self.soname() == Some(name) || path == name.to_bytes() || file == name.to_bytes()
+    }
+
+    /// Its path, empty for the program itself.
+    pub fn path(&self) -> &'static CStr {
+        if self.name.is_null() {
+            return c"";
+        }
+        // SAFETY: the loader keeps the name while the object is loaded; we use it at once or for objects
+        // that stay.
+        unsafe { CStr::from_ptr(self.name) }
+    }
+
+    /// A hash of its path.
+    pub fn path_hash(&self) -> u64 {
+        self.path().to_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+
+    /// The name by which other objects ask for it.
+    pub fn soname(&self) -> Option<&'static CStr> {
+        let offset = self.dynamic.soname?;
+        // SAFETY: an offset into the string table of a loaded object.
+        (self.dynamic.strtab != 0).then(|| unsafe { self.string(offset) })
+    }
+
+    /// # Safety
+    ///
+    /// `offset` is one that the object's own tables hold.
+    unsafe fn string(&self, offset: usize) -> &'static CStr {
+        // SAFETY: as promised; the string table is mapped and its texts end in NUL.
+        unsafe { CStr::from_ptr((self.dynamic.strtab + offset) as *const c_char) }
+    }
+
+    /// Where the loader's `r_debug` is, for the program itself; else 0.
+    pub fn debug(&self) -> usize {
+        self.dynamic.debug
+    }
+
+    /// What the object itself defines under a name.
+    pub fn symbol(&self, name: &CStr) -> Option<Symbol> {
+        if self.dynamic.symtab == 0 || self.dynamic.strtab == 0 {
+            return None;
+        }
+        match (self.dynamic.gnu_hash, self.dynamic.hash) {
+            (0, 0) => None,
+            (0, table) => self.symbol_by_hash(table, name),
+            (table, _) => self.symbol_by_gnu_hash(table, name),
+        }
+    }
+
+    fn symbol_by_gnu_hash(&self, table: usize, name: &CStr) -> Option<Symbol> {
+        let wanted = gnu_hash(name.to_bytes());
+        // SAFETY: the layout of DT_GNU_HASH: four words, the Bloom filter of 64-bit words, the buckets,
+        // then one hash for each symbol from `first` on, of which the last of a chain has its lowest bit
+        // set. All of it is mapped, with the symbols and strings that it refers to.
+        unsafe {
+            let words = table as *const u32;
+            let (buckets, first, bloom_size) = (*words, *words.add(1), *words.add(2));
+            let shift = *words.add(3);
+            let bloom = words.add(4).cast::<u64>();
+            let filter = bloom.add((wanted / 64) as usize & (bloom_size as usize - 1)).read_unaligned();
+            let mask = 1u64 << (wanted % 64) | 1u64 << ((wanted >> shift) % 64);
+            if buckets == 0 || filter & mask != mask {
+                return None;
+            }
+            let bucket = bloom.add(bloom_size as usize).cast::<u32>();
+            let chain = bucket.add(buckets as usize);
+            let mut index = *bucket.add((wanted % buckets) as usize);
+            while index >= first {
+                let hash = *chain.add((index - first) as usize);
+                if hash | 1 == wanted | 1
+                    && let Some(symbol) = self.definition(index, name)
+                {
+                    return Some(symbol);
+                }
+                if hash & 1 == 1 {
+                    break;
+                }
+                index += 1;
+            }
+        }
+        None
+    }
+
+    /// The same with the table of old linkers, which has a chain for each symbol: looked through one by one.
+    fn symbol_by_hash(&self, table: usize, name: &CStr) -> Option<Symbol> {
+        // SAFETY: the second word of DT_HASH is the number of symbols.
+        let count = unsafe { *(table as *const u32).add(1) };
+        // SAFETY: below the number of symbols.
+        (1..count).find_map(|index| unsafe { self.definition(index, name) })
+    }
+
+    /// The symbol of an index, where it defines a name.
+    ///
+    /// # Safety
+    ///
+    /// The index is one of the object's symbol table.
+    unsafe fn definition(&self, index: u32, name: &CStr) -> Option<Symbol> {
+        // SAFETY: as promised.
+        let symbol = unsafe { &*(self.dynamic.symtab as *const Elf64_Sym).add(index as usize) };
+        // SAFETY: an offset into the object's string table.
+        let its_name = || unsafe { self.string(symbol.st_name as usize) };
+        if symbol.st_shndx == 0 || symbol.st_value == 0 || its_name() != name {
+            return None;
+        }
+        let mut address = self.base.wrapping_add(symbol.st_value as usize);
+        if symbol.st_info & 0xf == STT_GNU_IFUNC {
+            // SAFETY: such a symbol is a function that gives the address of the one to use, and the loader
+            // has called it for others.
+            address = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> usize>(address)() };
+        }
+        let is_data = symbol.st_info & 0xf == STT_OBJECT;
+        Some(Symbol { address, is_data, size: symbol.st_size as usize })
+    }
+
+    /// Calls `found` with each place where the object keeps the address of a named symbol.
+    pub fn each_slot(&self, mut found: impl FnMut(Slot)) {
+        if self.dynamic.symtab == 0 || self.dynamic.strtab == 0 {
+            return;
+        }
+        for (start, size) in [self.dynamic.rela, self.dynamic.jmprel] {
+            if start == 0 {
+                continue;
+            }
+            // SAFETY: the relocation table of a loaded object stays mapped.
+            let relocations =
+                unsafe { core::slice::from_raw_parts(start as *const Rela, size / size_of::<Rela>()) };
+            for relocation in relocations {
+                let (symbol, kind) = ((relocation.info >> 32) as usize, relocation.info as u32);
+                // R_X86_64_64, R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT hold the symbol's address,
+                // R_X86_64_COPY what was there.
+                if symbol == 0 || !matches!(kind, 1 | 5 | 6 | 7) || relocation.addend != 0 {
+                    continue;
+                }
+                // SAFETY: the index is of the object's own symbol table, the name of its string table.
+                let name = unsafe {
+                    let entry = &*(self.dynamic.symtab as *const Elf64_Sym).add(symbol);
+                    self.string(entry.st_name as usize)
+                };
+                let place = self.base.wrapping_add(relocation.offset as usize) as *mut usize;
+                found(Slot { name, place, is_copy: kind == 5 });
+            }
+        }
+    }
+}
+
+impl Dynamic {
+    /// # Safety
+    ///
+    /// A loaded object's dynamic section lies at `start`, and the object in `range`, where that is known.
+    unsafe fn read(start: usize, base: usize, range: Range<usize>) -> Self {
+        let mut dynamic = Dynamic { start, ..Dynamic::default() };
+        let mut entry = start as *const [u64; 2];
+        // glibc has added the base to the addresses, except where the section is read-only.
+        let address = |value: u64| {
+            let value = value as usize;
+            let absolute = if range.is_empty() { value >= base } else { range.contains(&value) };
+            if absolute { value } else { value.wrapping_add(base) }
+        };
+        loop {
+            // SAFETY: the section ends with a zero tag, at which the loop ends.
+            let [tag, value] = unsafe { *entry };
+            match tag {
+                0 => break,
+                DT_STRTAB => dynamic.strtab = address(value),
+                DT_SYMTAB => dynamic.symtab = address(value),
+                DT_GNU_HASH => dynamic.gnu_hash = address(value),
+                DT_HASH => dynamic.hash = address(value),
+                DT_SONAME => dynamic.soname = Some(value as usize),
+                DT_RELA => dynamic.rela.0 = address(value),
+                DT_RELASZ => dynamic.rela.1 = value as usize,
+                DT_JMPREL => dynamic.jmprel.0 = address(value),
+                DT_PLTRELSZ => dynamic.jmprel.1 = value as usize,
+                DT_DEBUG => dynamic.debug = value as usize,
+                _ => {}
+            }
+            // SAFETY: not the last entry.
+            entry = unsafe { entry.add(1) };
+        }
+        dynamic
+    }
+}
+
+fn gnu_hash(name: &[u8]) -> u32 {
+    name.iter().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)))
+}
