@@ -8,7 +8,7 @@
 
 use super::elf;
 use super::object::{Object, Symbol};
-use super::{dlclose, dlsym, driver};
+use super::{dlsym, driver, linked};
 use crate::exports::ENTRIES;
 use crate::log;
 use core::ffi::CStr;
@@ -70,18 +70,9 @@ pub fn looked_up_next(object: &Object, wanted: &CStr) {
     if elf::is_ours(object) || is_wrapper_behind_us(object, wanted) {
         return;
     }
-    // SAFETY: the path is the loader's own; RTLD_NOLOAD loads nothing.
-    let handle = unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    if handle.is_null() {
-        return;
-    }
-    let found = match object.symbol(wanted) {
-        // The object comes first in its own scope. Behind it is the driver, where it depends on one.
-        Some(_) => dlsym::real(handle, c"cuInit"),
-        None => dlsym::real(handle, wanted),
-    };
-    // SAFETY: gives back the use that dlopen counted.
-    unsafe { dlclose::call(handle) };
+    // The object comes first in its own scope. Behind it is the driver, where it depends on one.
+    let behind = if object.symbol(wanted).is_some() { c"cuInit" } else { wanted };
+    let Some(found) = linked::in_scope_of(object, behind) else { return };
     if elf::containing(found).is_some_and(|found| driver::is_driver(&found)) {
         name(object, Way::Next);
     }

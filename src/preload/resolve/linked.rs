@@ -222,7 +222,7 @@ pub fn at_start(name: &CStr) -> Option<usize> {
 }
 
 /// What an object or its dependencies define, breadth first, as the loader searches them.
-fn in_scope_of(object: &Object, name: &CStr) -> Option<usize> {
+pub fn in_scope_of(object: &Object, name: &CStr) -> Option<usize> {
     // The bases of the objects: the stack may be small.
     let mut scope = [0; 128];
     let (mut looked, mut count) = (0, 1);
