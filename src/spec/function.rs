@@ -2,6 +2,8 @@
 //! walks the table at run time.
 
 use crate::results::Result;
+use crate::value::{Argument, Format, Value};
+use core::fmt::{self, Write};
 
 /// The library in which a function really lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +48,8 @@ pub enum Group {
     Enable,
     /// Calls that give something back.
     Release,
+    /// Calls after which what others may still use is gone.
+    Lifetime,
 }
 
 impl Group {
@@ -60,6 +64,7 @@ impl Group {
         (Group::Open, "open", "calls that open what another process exported"),
         (Group::Enable, "enable", "calls that switch access on"),
         (Group::Release, "release", "calls that close or disable"),
+        (Group::Lifetime, "lifetime", "calls that end what others may still use: free, destroy, reset"),
     ];
 
     /// The name that follows the `@`.
@@ -107,7 +112,7 @@ pub enum Direction {
 }
 
 /// One argument.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct ArgSpec {
     /// Its name in the header.
     pub name: &'static str,
@@ -117,6 +122,10 @@ pub struct ArgSpec {
     pub type_name: &'static str,
     /// The argument that holds the number of elements, where this is an array.
     pub count: Option<&'static str>,
+    /// How many bytes it has in the slot of a record; arrays and texts stand elsewhere.
+    pub stored: usize,
+    /// Prints those bytes; of an array, those of one element.
+    pub print_stored: fn(&[u8], &mut dyn Write, Format) -> fmt::Result,
 }
 
 impl ArgSpec {
@@ -140,7 +149,7 @@ impl ArgSpec {
 }
 
 /// One entry of the table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct FnSpec {
     /// The exported name.
     pub name: &'static str,
@@ -169,6 +178,11 @@ impl FnSpec {
     pub fn is_in(&self, group: Group) -> bool {
         self.groups.contains(&group)
     }
+
+    /// How many bytes the arguments have in the slot of a record.
+    pub fn stored(&self) -> usize {
+        self.args.iter().map(|arg| arg.stored).sum()
+    }
 }
 
 macro_rules! direction {
@@ -192,6 +206,27 @@ macro_rules! optional {
     };
     ($name:ident) => {
         Some(stringify!($name))
+    };
+}
+
+macro_rules! stored {
+    (string [] $type:ty) => {
+        0
+    };
+    ($dir:ident [] $type:ty) => {
+        <<$type as Argument>::Kept as Value>::STORED
+    };
+    ($dir:ident [$count:ident] $type:ty) => {
+        0
+    };
+}
+
+macro_rules! print_stored {
+    (string $type:ty) => {
+        |_, _, _| Err(fmt::Error)
+    };
+    ($dir:ident $type:ty) => {
+        <<$type as Argument>::Kept as Value>::print_stored
     };
 }
 
@@ -227,6 +262,8 @@ macro_rules! derive_specs {
                 direction: direction!($dir),
                 type_name: stringify!($type),
                 count: optional!($($count)?),
+                stored: stored!($dir [$($count)?] $type),
+                print_stored: print_stored!($dir $type),
             },)*],
             results: &[$(Result::$result),*],
             simulated: Fidelity::$fidelity,
@@ -303,6 +340,13 @@ mod tests {
             let is_arg = |name: &str| f.args.iter().any(|a| a.name == name);
             assert!(f.args.iter().filter_map(|a| a.count).all(is_arg), "{}", f.name);
             assert!(f.hands_out.iter().all(|name| is_arg(name)), "{}", f.name);
+        }
+    }
+
+    #[test]
+    fn the_arguments_of_each_function_fit_into_a_slot() {
+        for f in FUNCTIONS {
+            assert!(f.stored() <= crate::record::slot::ARGS && f.args.len() <= 8, "{}", f.name);
         }
     }
 

@@ -18,13 +18,47 @@ pub struct Format {
     /// JSON, or text for people.
     pub json: bool,
     /// Stands for the bytes of an IPC handle, which open somebody's memory and are never printed.
-    pub fingerprint: fn(&[u8; 64]) -> u64,
+    pub fingerprint: Fingerprint,
 }
 
-/// A value that can be printed.
+/// Hashes the bytes of an IPC handle, or a part of them, with the key of the job.
+pub type Fingerprint = fn(&[u8]) -> u64;
+
+/// The bytes of an IPC handle that the driver checks. It opens a handle whose other bytes were damaged.
+pub const CHECKED: core::ops::Range<usize> = 24..64;
+
+/// A value that can be printed, and kept in a record.
 pub trait Value: Copy {
+    /// How many bytes it has in a record.
+    const STORED: usize;
+
     /// Prints it. JSON has names and 64-bit numbers as strings, all other numbers as numbers.
     fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result;
+
+    /// Puts it into the [`Value::STORED`] bytes of a record. Of an IPC handle these are two fingerprints: of
+    /// all its bytes, and of those that are [`CHECKED`].
+    fn store(self, place: &mut [u8], fingerprint: Fingerprint);
+
+    /// Prints what [`Value::store`] has left, in the same way.
+    fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result;
+}
+
+/// An argument as the table declares it: a value, or a pointer to one.
+pub trait Argument {
+    /// What is kept in a record.
+    type Kept: Value;
+}
+
+impl<T: Value> Argument for T {
+    type Kept = T;
+}
+
+impl<T: Value> Argument for *mut T {
+    type Kept = T;
+}
+
+impl<T: Value> Argument for *const T {
+    type Kept = T;
 }
 
 /// A quoted string in JSON, bare as text.
@@ -34,28 +68,78 @@ fn word(out: &mut dyn Write, format: Format, word: fmt::Arguments) -> fmt::Resul
 
 macro_rules! values {
     (plain: $($plain:ty)*; devices: $($device:ident)*; wide: $($wide:ty)*; handles: $($handle:ident)*;
-     names: $($named:ident)*; secrets: $($secret:ident)*;) => {
+     names: $($named:ident: $int:ident)*; secrets: $($secret:ident)*;) => {
         $(impl Value for $plain {
+            const STORED: usize = size_of::<Self>();
+            fn store(self, place: &mut [u8], _: Fingerprint) {
+                place.copy_from_slice(&(self).to_le_bytes());
+            }
+            fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
+                match bytes.try_into() {
+                    Ok(bytes) => <$plain>::from_le_bytes(bytes).print(out, format),
+                    Err(_) => Err(fmt::Error),
+                }
+            }
             fn print(self, out: &mut dyn Write, _: Format) -> fmt::Result {
                 write!(out, "{self}")
             }
         })*
         $(impl Value for $device {
+            const STORED: usize = size_of::<Self>();
+            fn store(self, place: &mut [u8], _: Fingerprint) {
+                place.copy_from_slice(&(self.0).to_le_bytes());
+            }
+            fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
+                match bytes.try_into() {
+                    Ok(bytes) => $device(i32::from_le_bytes(bytes)).print(out, format),
+                    Err(_) => Err(fmt::Error),
+                }
+            }
             fn print(self, out: &mut dyn Write, _: Format) -> fmt::Result {
                 write!(out, "{}", self.0)
             }
         })*
         $(impl Value for $wide {
+            const STORED: usize = size_of::<Self>();
+            fn store(self, place: &mut [u8], _: Fingerprint) {
+                place.copy_from_slice(&(self).to_le_bytes());
+            }
+            fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
+                match bytes.try_into() {
+                    Ok(bytes) => <$wide>::from_le_bytes(bytes).print(out, format),
+                    Err(_) => Err(fmt::Error),
+                }
+            }
             fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
                 word(out, format, format_args!("{self:#x}"))
             }
         })*
         $(impl Value for $handle {
+            const STORED: usize = size_of::<Self>();
+            fn store(self, place: &mut [u8], _: Fingerprint) {
+                place.copy_from_slice(&(self.0 as u64).to_le_bytes());
+            }
+            fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
+                match bytes.try_into() {
+                    Ok(bytes) => $handle(u64::from_le_bytes(bytes) as _).print(out, format),
+                    Err(_) => Err(fmt::Error),
+                }
+            }
             fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
                 word(out, format, format_args!("{:#x}", self.0 as usize))
             }
         })*
         $(impl Value for $named {
+            const STORED: usize = size_of::<Self>();
+            fn store(self, place: &mut [u8], _: Fingerprint) {
+                place.copy_from_slice(&(self.0).to_le_bytes());
+            }
+            fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
+                match bytes.try_into() {
+                    Ok(bytes) => $named($int::from_le_bytes(bytes)).print(out, format),
+                    Err(_) => Err(fmt::Error),
+                }
+            }
             fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
                 match self.name() {
                     Some(name) => word(out, format, format_args!("{name}")),
@@ -64,6 +148,16 @@ macro_rules! values {
             }
         })*
         $(impl Value for $secret {
+            const STORED: usize = 16;
+            fn store(self, place: &mut [u8], fingerprint: Fingerprint) {
+                let (whole, checked) = place.split_at_mut(8);
+                whole.copy_from_slice(&fingerprint(&self.reserved).to_le_bytes());
+                checked.copy_from_slice(&fingerprint(&self.reserved[CHECKED]).to_le_bytes());
+            }
+            fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
+                let whole = bytes.first_chunk().ok_or(fmt::Error)?;
+                word(out, format, format_args!("ipc:{:016x}", u64::from_le_bytes(*whole)))
+            }
             fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
                 word(out, format, format_args!("ipc:{:016x}", (format.fingerprint)(&self.reserved)))
             }
@@ -75,8 +169,8 @@ values! {
     devices: CUdevice;
     wide: u64 usize;
     handles: CUcontext CUevent CUstream FunctionPointer CUdeviceptr;
-    names: CUdevice_P2PAttribute CUatomicOperation CUdriverProcAddressQueryResult IpcMemFlags
-           ProcAddressFlags;
+    names: CUdevice_P2PAttribute: i32 CUatomicOperation: i32 CUdriverProcAddressQueryResult: i32
+           IpcMemFlags: u32 ProcAddressFlags: u64;
     secrets: CUipcMemHandle CUipcEventHandle;
 }
 

@@ -217,7 +217,7 @@ impl Write for Short {
     }
 }
 
-/// Stands for the 64 bytes of an IPC handle.
-fn fingerprint(handle: &[u8; 64]) -> u64 {
+/// Stands for the bytes of an IPC handle.
+pub fn fingerprint(handle: &[u8]) -> u64 {
     siphasher::sip::SipHasher24::new_with_key(&settings::get().job).hash(handle)
 }

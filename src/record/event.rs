@@ -1,0 +1,109 @@
+//! What a record consists of, once it is read.
+
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::{self, Slot};
+
+/// How a call ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It has not returned, as far as the record goes.
+    Pending,
+    /// It returned this result.
+    Returned(i32),
+    /// An exception or a cancellation went through it.
+    Unwound,
+}
+
+/// One call. Times are ticks of the record's clock: see [`crate::process::Clock`].
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The stream.
+    pub stream: u32,
+    /// The number of its slot in the stream; unique there.
+    pub seq: u64,
+    /// The thread.
+    pub tid: u32,
+    /// The function; `None` where this version of cupeer does not know it: then only the name is known.
+    pub function: Option<FnId>,
+    /// The number of the function in its record: [`crate::process::Process::function_name`].
+    pub number: u16,
+    /// When it was forwarded.
+    pub start: u64,
+    /// When it returned; `start` where it has not.
+    pub end: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Whether the result was of our making.
+    pub injected: bool,
+    /// The return address.
+    pub caller: u64,
+    /// The slot itself, with the arguments.
+    pub slot: Slot,
+    /// What else is known of it.
+    pub details: Details,
+}
+
+impl Call {
+    /// The bytes of an argument in the slot, by its index; `None` where its value is not known.
+    pub fn argument(&self, index: usize) -> Option<&[u8]> {
+        let args = self.function?.spec().args;
+        let at: usize = args.get(..index)?.iter().map(|arg| arg.stored).sum();
+        let bytes = self.slot.args.get(at..at + args.get(index)?.stored)?;
+        (!bytes.is_empty() && self.slot.shape(index) == slot::shape::VALUE).then_some(bytes)
+    }
+
+    /// The same by its name.
+    pub fn argument_called(&self, name: &str) -> Option<&[u8]> {
+        self.argument(self.function?.spec().args.iter().position(|arg| arg.name == name)?)
+    }
+
+    /// Whether it returned CUDA_SUCCESS.
+    pub fn succeeded(&self) -> bool {
+        self.outcome == Outcome::Returned(0)
+    }
+}
+
+/// What stands in the details of a call.
+#[derive(Clone, Default, Debug, PartialEq, Eq)]
+pub struct Details {
+    /// Return addresses, the caller's first.
+    pub frames: Vec<u64>,
+    /// The elements of arrays: the number of the argument, and 4 bytes an element.
+    pub elements: Vec<(u8, Vec<u8>)>,
+    /// Texts: the number of the argument, and the bytes.
+    pub texts: Vec<(u8, Vec<u8>)>,
+    /// The allocation: its first address and size.
+    pub memory: Option<(u64, u64)>,
+    /// The ordinals of the current context's device and of the peer context's.
+    pub devices: (Option<i32>, Option<i32>),
+    /// The current context.
+    pub context: Option<u64>,
+    /// What the driver said.
+    pub message: Option<Vec<u8>>,
+}
+
+/// What a stream holds.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A call.
+    Call(Call),
+    /// A mark that the program set.
+    Mark {
+        /// The thread.
+        tid: u32,
+        /// When.
+        time: u64,
+        /// Its text.
+        text: Vec<u8>,
+    },
+}
+
+impl Event {
+    /// When it began.
+    pub fn start(&self) -> u64 {
+        match self {
+            Event::Call(call) => call.start,
+            Event::Mark { time, .. } => *time,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The live table: what the processes of a job have open on one host, now.
+//!
+//! A file `live-BOOT` in the job's directory, mapped shared by all of its processes on that host. It is a hash
+//! table without locks that any process may die in the middle of. It grows by segments, each twice as large as
+//! the one before: segment `k` has `FIRST << k` entries, in buckets of [`BUCKET`]; first the keys of all its
+//! entries, 8 bytes each, then the entries. An entry with key `K` lies in bucket `K % buckets` of any segment.
+//!
+//! # The life of an entry
+//!
+//! 1. [`state::FREE`]: its word is 0.
+//! 2. A process claims it: it replaces the word 0 by its own [`who`] with [`state::CLAIMED`]. From here on the
+//!    word names who is to blame where it stays so.
+//! 3. It fills the entry, then sets its key, then the word's state [`state::LIVE`].
+//! 4. To give it up, it sets the state to CLAIMED, then the key to 0, then the word to 0.
+//!
+//! A reader takes the word, the entry, and the word again: where both are equal and LIVE, what it read is whole.
+//! What changes in a live entry (`count`, `ended`) is a single number. An entry that stays CLAIMED after its
+//! process has died may be freed by anybody.
+
+/// What the file begins with.
+pub const MAGIC: [u8; 8] = *b"cupeer\0L";
+/// The version of the format.
+pub const VERSION: u32 = 1;
+/// The name of the file begins with this, the first eight digits of the boot id follow.
+pub const PREFIX: &str = "live-";
+/// Where the first segment begins.
+pub const START: usize = 4096;
+/// The entries of the first segment.
+pub const FIRST: usize = 256;
+/// The entries of a bucket: their keys share a cache line.
+pub const BUCKET: usize = 8;
+/// The most segments: a million entries.
+pub const MOST_SEGMENTS: usize = 12;
+
+/// The begin of the file.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`].
+    pub version: u32,
+    /// The bytes of an [`Entry`].
+    pub entry: u32,
+    /// The boot id of the host.
+    pub boot_id: [u8; 16],
+    /// How many segments there are. Each is allocated before it counts here.
+    pub segments: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Entries for which there was no room.
+    pub refused: u64,
+}
+
+/// What an entry's word says, in its low byte.
+pub mod state {
+    /// Nobody's.
+    pub const FREE: u8 = 0;
+    /// Being filled or given up.
+    pub const CLAIMED: u8 = 1;
+    /// Valid.
+    pub const LIVE: u8 = 2;
+}
+
+/// The word of a process: its pid in bits 8 to 31, a hash of its pid namespace, pid and start above. The low byte
+/// is for the [`state`].
+pub fn who(pid_ns: u64, pid: u32, started: u64) -> u64 {
+    let hash = mix(pid_ns ^ mix(u64::from(pid) ^ mix(started)));
+    (hash & 0xffff_ffff_0000_0000) | u64::from(pid & 0xff_ffff) << 8
+}
+
+/// Scatters the bits of a number.
+pub fn mix(number: u64) -> u64 {
+    let number = (number ^ number >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let number = (number ^ number >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    number ^ number >> 33
+}
+
+/// What an entry is.
+pub mod kind {
+    /// Memory that a process exported. Key: its fingerprint.
+    pub const EXPORTED_MEMORY: u32 = 1;
+    /// An event that a process exported. Key: its fingerprint.
+    pub const EXPORTED_EVENT: u32 = 2;
+    /// Memory of another process that a process has mapped. Key: process and address.
+    pub const OPENED_MEMORY: u32 = 3;
+    /// An event of another process that a process has opened. Key: process and event.
+    pub const OPENED_EVENT: u32 = 4;
+    /// Access from one context to a peer context that was switched on. Key: process and both contexts.
+    pub const PEER: u32 = 5;
+    /// The way from an address or event of a process to the fingerprint under which it was exported. Key: process
+    /// and address.
+    pub const OWNED: u32 = 6;
+}
+
+/// The key of something that belongs to a process; never 0.
+pub fn own_key(who: u64, kind: u32, a: u64, b: u64) -> u64 {
+    mix(who >> 8 ^ mix(a ^ mix(b ^ mix(u64::from(kind))))) | 1
+}
+
+/// The key of what a fingerprint names; never 0.
+pub fn handle_key(kind: u32, fingerprint: u64) -> u64 {
+    mix(fingerprint ^ mix(u64::from(kind))) | 1
+}
+
+/// One thing that is open.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// [`who`] with its [`state`].
+    pub word: u64,
+    /// The key, once more.
+    pub key: u64,
+    /// [`kind`].
+    pub kind: u32,
+    /// The device of the context, as an ordinal in the process; -1 where unknown.
+    pub device: i32,
+    /// The process.
+    pub pid: u32,
+    /// Its [`super::Header::image`].
+    pub image: u32,
+    /// Its pid namespace.
+    pub pid_ns: u64,
+    /// Its start.
+    pub started: u64,
+    /// The fingerprint of the handle.
+    pub fingerprint: u64,
+    /// The fingerprint of the bytes that the driver checks.
+    pub checked: u64,
+    /// The address, event, or context.
+    pub address: u64,
+    /// The peer context.
+    pub peer: u64,
+    /// The size of the memory.
+    pub bytes: u64,
+    /// When, on the clock of the process's record.
+    pub since: u64,
+    /// The same in nanoseconds of CLOCK_MONOTONIC.
+    pub monotonic: u64,
+    /// How often it was opened and not closed.
+    pub count: u32,
+    /// Of what was exported: 1 where it was freed or destroyed while others had it open.
+    pub ended: u32,
+    /// The thread.
+    pub tid: u32,
+    /// How many frames there are.
+    pub frame_count: u32,
+    /// The UUID of the device, zero where unknown.
+    pub uuid: [u8; 16],
+    /// The UUID of the peer device, zero where unknown.
+    pub peer_uuid: [u8; 16],
+    /// 0.
+    pub reserved: u64,
+    /// The return addresses of the call.
+    pub frames: [u64; super::slot::detail::MOST_FRAMES],
+}
+
+const _: () = assert!(size_of::<Entry>() == 256 && size_of::<Header>() <= START);
+
+/// Where segment `k` begins.
+pub fn segment_start(k: usize) -> usize {
+    START + FIRST * ((1 << k) - 1) * (8 + size_of::<Entry>())
+}
+
+/// How many entries segment `k` has.
+pub fn segment_entries(k: usize) -> usize {
+    FIRST << k
+}
+
+/// Where the key of entry `i` of segment `k` lies.
+pub fn key_place(k: usize, i: usize) -> usize {
+    segment_start(k) + i * 8
+}
+
+/// Where entry `i` of segment `k` lies.
+pub fn entry_place(k: usize, i: usize) -> usize {
+    segment_start(k) + segment_entries(k) * 8 + i * size_of::<Entry>()
+}

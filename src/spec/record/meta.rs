@@ -1,0 +1,109 @@
+//! What a record says about its process: entries that are appended as things become known.
+//!
+//! An entry begins at a multiple of [`ALIGN`], with [`Head`]; its text follows. It is valid where the magic is
+//! there, which is written last. Where it is not, the next multiple is looked at: a writer may have died on the
+//! way.
+
+/// Where entries begin.
+pub const ALIGN: usize = 16;
+/// What a valid entry begins with.
+pub const MAGIC: u16 = u16::from_le_bytes(*b"cM");
+
+/// The begin of an entry.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// [`MAGIC`].
+    pub magic: u16,
+    /// What it is.
+    pub tag: u16,
+    /// The bytes that follow.
+    pub length: u32,
+}
+
+/// A text: `name`, NUL, value. Names in use: `cupeer` (its version), `program`, `host`, `driver` (its version as
+/// a number), `trace` (the recorded functions), `directory` (the working directory).
+pub const TEXT: u16 = 1;
+/// An argument of the program, in order.
+pub const ARGUMENT: u16 = 2;
+/// A variable of the environment, `NAME=value`: those that decide what CUDA programs do.
+pub const VARIABLE: u16 = 3;
+/// A function of the table: its number in slots (2 bytes), the bytes of its arguments in a slot (2 bytes), its
+/// name.
+pub const FUNCTION: u16 = 4;
+/// A library: what is added to its addresses, its first address, the one after its last (8 bytes each), the
+/// moment on the record's clock from which on it lay there (8), the length of its build id (1), the build id, its
+/// path.
+pub const LIBRARY: u16 = 5;
+/// A device: its ordinal in the process (4 bytes), its UUID (16), its PCI address, NUL, its name.
+pub const DEVICE: u16 = 6;
+/// A library whose calls go past us: the way, NUL, its path.
+pub const ESCAPED: u16 = 7;
+
+/// The names of variables that are recorded begin with one of these. What may hold a secret does not belong here.
+pub const VARIABLES: &[&str] = &[
+    "CUDA_",
+    "CUPEER_",
+    "NCCL_",
+    "UCX_",
+    "NVSHMEM_",
+    "NVIDIA_VISIBLE_DEVICES",
+    "PYTORCH_",
+    "TORCH_",
+    "VLLM_",
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "OMPI_COMM_WORLD_",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMIX_RANK",
+    "MPI_LOCALRANKID",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_NTASKS",
+    "SLURM_JOB_ID",
+    "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
+];
+
+/// The variables that give the rank of a process, the first that is set counts.
+pub const RANKS: &[&str] = &["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+/// The variables that give its rank on its host.
+pub const LOCAL_RANKS: &[&str] =
+    &["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
+
+/// One entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry<'a> {
+    /// What it is.
+    pub tag: u16,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// Where they begin in what was read.
+    pub at: usize,
+}
+
+/// The entries in the bytes of a block, of which the first is at `start`.
+pub fn entries(block: &[u8], start: usize) -> impl Iterator<Item = Entry<'_>> {
+    let mut at = start.next_multiple_of(ALIGN);
+    core::iter::from_fn(move || {
+        loop {
+            let head = block.get(at..at + size_of::<Head>())?;
+            let body = at + size_of::<Head>();
+            let number = |range: core::ops::Range<usize>| {
+                head[range].iter().rev().fold(0usize, |number, byte| number << 8 | usize::from(*byte))
+            };
+            let (magic, tag, length) = (number(0..2), number(2..4), number(4..8));
+            match block.get(body..body.saturating_add(length)) {
+                Some(bytes) if magic == usize::from(MAGIC) => {
+                    at = (body + length).next_multiple_of(ALIGN);
+                    return Some(Entry { tag: tag as u16, bytes, at: body });
+                }
+                _ => at += ALIGN,
+            }
+        }
+    })
+}

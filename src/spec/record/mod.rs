@@ -1,0 +1,241 @@
+//! The format of a record: what libcupeer.so writes and `cupeer report` reads.
+//!
+//! A record is a directory, the job. It holds a file `job` ([`job`]), one file `PROC.cupeer` for each process,
+//! and for each host a table of what is open, `live-BOOT` ([`live`]). All numbers are little-endian.
+//!
+//! # A process's file
+//!
+//! The file is a row of blocks of [`BLOCK`] bytes. Block 0 begins with the [`Header`]; behind it, from
+//! [`META_START`] on, lie entries about the process ([`meta`]). Every other block begins with a
+//! [`BlockHeader`], whose kind says what it is:
+//!
+//! - A *window* is mapped into the process: the thread that owns it writes there, and what is written survives
+//!   the death of the process, because the kernel keeps it. Full, it is copied to a chunk and used again.
+//! - A *chunk* is such a copy. It counts only where its [`Trailer`], the last slot, repeats its header: one that
+//!   was torn by the death of the process is still in the window.
+//! - In the record of a ring there are no chunks: a full *ring* block is left, and the next one is taken, which
+//!   may be the oldest.
+//! - A *meta* block has more entries about the process.
+//!
+//! # Streams and slots
+//!
+//! A stream is a sequence of slots of 64 bytes ([`slot`]). One thread at a time writes to it; when that is gone,
+//! another may go on, and says so with a [`slot::THREAD`] slot. Slots are numbered through the whole stream. A
+//! block holds the slots from its header's `base` on; slot `i` of the block is there where its `seq` is the low
+//! half of `base + i`, and is the remains of an earlier lap where it is not.
+//!
+//! A call is in the record before it is forwarded, as [`slot::PENDING`], and becomes [`slot::RETURNED`]
+//! afterwards. A slot's first word is written last.
+//!
+//! # How to read while it is written
+//!
+//! Read the block twice. Where the headers of both readings have the same `kind`, `stream` and `base`, take each
+//! slot's first word from the first reading and all else from the second, where its first word still has that
+//! `seq`. Slots of a window that also stand in a chunk of the stream are taken once.
+//!
+//! # Versions
+//!
+//! [`VERSION`] rises when an older reader would misread a record. What an older reader can skip (an unknown kind
+//! of block, slot, meta entry or detail) does not raise it. The functions of the table are numbered differently
+//! in different versions of cupeer, so that a record carries their names ([`meta::FUNCTION`]).
+
+pub mod live;
+pub mod meta;
+pub mod slot;
+
+/// What the file of a process begins with.
+pub const MAGIC: [u8; 8] = *b"cupeer\0R";
+/// The version of the format.
+pub const VERSION: u32 = 1;
+/// The bytes of a block.
+pub const BLOCK: usize = 32 * 1024;
+/// Where the entries of block 0 begin.
+pub const META_START: usize = 512;
+/// The slots of a block between its header and its trailer.
+pub const SLOTS: usize = BLOCK / 64 - 2;
+/// The suffix of the file of a process.
+pub const SUFFIX: &str = ".cupeer";
+/// The smallest ring.
+pub const SMALLEST_RING: u64 = 8 * BLOCK as u64;
+
+/// One moment on three clocks.
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Moment {
+    /// The clock of the events: see [`Header::clock`].
+    pub ticks: u64,
+    /// CLOCK_MONOTONIC in nanoseconds.
+    pub monotonic: u64,
+    /// CLOCK_REALTIME in nanoseconds.
+    pub realtime: u64,
+}
+
+/// The clocks of events.
+pub mod clock {
+    /// CLOCK_MONOTONIC, in nanoseconds.
+    pub const MONOTONIC: u32 = 0;
+    /// The time stamp counter, where the kernel itself keeps time by it: the same on all processors of the
+    /// host. How fast it runs follows from two [`super::Moment`]s.
+    pub const TSC: u32 = 1;
+}
+
+/// Which events a record keeps.
+pub mod mode {
+    /// All.
+    pub const FULL: u32 = 0;
+    /// The last ones, and all that is still open.
+    pub const RING: u32 = 1;
+}
+
+/// The begin of a process's file.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`].
+    pub version: u32,
+    /// [`BLOCK`].
+    pub block: u32,
+    /// [`mode`].
+    pub mode: u32,
+    /// [`clock`].
+    pub clock: u32,
+    /// /proc/sys/kernel/random/boot_id, as bytes: which host, since when.
+    pub boot_id: [u8; 16],
+    /// The inode of the pid namespace.
+    pub pid_ns: u64,
+    /// The process, as it knows itself.
+    pub pid: u32,
+    /// Its parent.
+    pub parent: u32,
+    /// When it was started: field 22 of /proc/PID/stat, in ticks of the system since boot.
+    pub started: u64,
+    /// How many programs this process had executed under cupeer before this one.
+    pub image: u32,
+    /// Its user.
+    pub uid: u32,
+    /// When the file was made.
+    pub first: Moment,
+    /// A later moment, for the speed of the clock.
+    pub last: Moment,
+    /// The next free block.
+    pub next_block: u64,
+    /// A ring's number of blocks.
+    pub ring_blocks: u64,
+    /// Events that could not be kept.
+    pub lost: u64,
+    /// The next free stream.
+    pub next_stream: u32,
+    /// Whether the process has lost its record: 0, or the errno that ended it.
+    pub ended_by: u32,
+    /// A hash of the job's key: records with another one have other fingerprints.
+    pub key_check: u64,
+}
+
+/// The kinds of blocks.
+pub mod block {
+    /// See [`super`].
+    pub const WINDOW: u16 = 1;
+    /// See [`super`].
+    pub const CHUNK: u16 = 2;
+    /// See [`super`].
+    pub const RING: u16 = 3;
+    /// See [`super`].
+    pub const META: u16 = 4;
+}
+
+/// The begin of every block but the first.
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct BlockHeader {
+    /// [`BLOCK_MAGIC`].
+    pub magic: u32,
+    /// [`block`].
+    pub kind: u16,
+    /// 0.
+    pub reserved: u16,
+    /// The stream.
+    pub stream: u32,
+    /// The thread that wrote its first slot.
+    pub tid: u32,
+    /// The number of its first slot in the stream.
+    pub base: u64,
+    /// Of a chunk: how many slots it has.
+    pub used: u32,
+    /// Of a window or ring block: the thread that writes to it; 0 where nobody does.
+    pub owner: u32,
+    /// When it was begun.
+    pub begun: Moment,
+    /// 0.
+    pub reserved2: u64,
+}
+
+/// What a block begins with.
+pub const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"CUPB");
+
+/// The last slot of a chunk.
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Trailer {
+    /// [`TRAILER_MAGIC`].
+    pub magic: u32,
+    /// As in the header.
+    pub stream: u32,
+    /// As in the header.
+    pub base: u64,
+    /// As in the header.
+    pub used: u32,
+    /// 0.
+    pub reserved: [u32; 11],
+}
+
+/// What a trailer begins with.
+pub const TRAILER_MAGIC: u32 = u32::from_le_bytes(*b"CUPE");
+
+const _: () = {
+    assert!(size_of::<Header>() <= META_START);
+    assert!(size_of::<BlockHeader>() == 64 && size_of::<Trailer>() == 64 && size_of::<slot::Slot>() == 64);
+};
+
+/// A type that is nothing but numbers without gaps, so that any bytes of its size are one.
+///
+/// # Safety
+///
+/// The type is `repr(C)`, has no padding, and every pattern of bits is a value of it.
+pub unsafe trait Plain: Copy {}
+// SAFETY: numbers and arrays of numbers, laid out without gaps: each field is aligned by those before it.
+unsafe impl Plain for Header {}
+// SAFETY: as above.
+unsafe impl Plain for BlockHeader {}
+// SAFETY: as above.
+unsafe impl Plain for Trailer {}
+// SAFETY: as above.
+unsafe impl Plain for slot::Slot {}
+// SAFETY: as above.
+unsafe impl Plain for live::Header {}
+// SAFETY: as above.
+unsafe impl Plain for live::Entry {}
+
+/// Reads a value from the begin of bytes, where there are enough of them.
+pub fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
+    // SAFETY: there are enough bytes, and any bytes are a `T`.
+    (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// The bytes of a value.
+pub fn bytes<T: Plain>(value: &T) -> &[u8] {
+    // SAFETY: a `T` is that many bytes, all of them initialised, because it has no padding.
+    unsafe { core::slice::from_raw_parts(core::ptr::from_ref(value).cast(), size_of::<T>()) }
+}
+
+/// The file `job` of a record: what its processes share. Lines of `name=value`, of which unknown ones are to be
+/// left alone.
+pub mod job {
+    /// The name of the file.
+    pub const FILE: &str = "job";
+    /// The first line. The version is that of the directory as a whole.
+    pub const FIRST_LINE: &str = "cupeer job 1";
+    /// The key of the fingerprints, 32 hexadecimal digits.
+    pub const KEY: &str = "key";
+}

@@ -1,0 +1,152 @@
+//! The slots of a stream: 64 bytes that say what a thread did.
+
+/// Nothing was written yet.
+pub const EMPTY: u8 = 0;
+/// A call that was forwarded and has not returned.
+pub const PENDING: u8 = 1;
+/// A call that has returned.
+pub const RETURNED: u8 = 2;
+/// A call that an exception or a cancellation of the thread went through.
+pub const UNWOUND: u8 = 3;
+/// The end of a call whose own slot had left the window: `start` is the number of that slot in the stream, and
+/// all else is as it would stand there.
+pub const LATE_END: u8 = 4;
+/// More about a call: [`Slot::start`] is the number of its slot. From byte 16 on, over all `slots`, lie
+/// [`detail`] items.
+pub const DETAIL: u8 = 5;
+/// Another thread goes on with the stream: `start` is when, `end` its tid.
+pub const THREAD: u8 = 6;
+/// A mark that the program has set: `start` is when. From byte 16 on lies a [`detail::TEXT`].
+pub const MARK: u8 = 7;
+/// Added to the state: the result was not the driver's but a fault of our making.
+pub const INJECTED: u8 = 0x80;
+
+/// The bytes that the arguments of a call have.
+pub const ARGS: usize = 28;
+
+/// A slot, as the calls have it.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slot {
+    /// State, number of slots, function, `seq`: see [`word`]. Written last.
+    pub word: u64,
+    /// When the call was forwarded, on the clock of the record.
+    pub start: u64,
+    /// When it returned.
+    pub end: u64,
+    /// The return address in the low 48 bits; above, two bits an argument: [`shape`].
+    pub caller: u64,
+    /// The arguments, one after the other in the order of the table, each with the size that the table's types
+    /// have in a record: [`crate::value::Stored`].
+    pub args: [u8; ARGS],
+    /// What the call returned.
+    pub result: i32,
+}
+
+/// What is known of an argument.
+pub mod shape {
+    /// Its value is there.
+    pub const VALUE: u64 = 0;
+    /// The program passed NULL.
+    pub const NULL: u64 = 1;
+    /// Its value is not known: the call has not succeeded (yet).
+    pub const UNREAD: u64 = 2;
+    /// The first bit of an argument's two.
+    pub fn shift(index: usize) -> u32 {
+        48 + 2 * index as u32
+    }
+}
+
+/// The first word of a slot.
+pub const fn word(state: u8, slots: u8, function: u16, seq: u32) -> u64 {
+    state as u64 | (slots as u64) << 8 | (function as u64) << 16 | (seq as u64) << 32
+}
+
+impl Slot {
+    /// The state, without [`INJECTED`].
+    pub fn state(&self) -> u8 {
+        self.word as u8 & !INJECTED
+    }
+
+    /// Whether the result was of our making.
+    pub fn is_injected(&self) -> bool {
+        self.word as u8 & INJECTED != 0
+    }
+
+    /// How many slots it takes.
+    pub fn slots(&self) -> usize {
+        usize::from((self.word >> 8) as u8)
+    }
+
+    /// The function, as the record numbers it.
+    pub fn function(&self) -> u16 {
+        (self.word >> 16) as u16
+    }
+
+    /// The low half of its number in the stream.
+    pub fn seq(&self) -> u32 {
+        (self.word >> 32) as u32
+    }
+
+    /// The return address of the call.
+    pub fn caller(&self) -> u64 {
+        self.caller & ((1 << 48) - 1)
+    }
+
+    /// What is known of an argument: [`shape`].
+    pub fn shape(&self, argument: usize) -> u64 {
+        self.caller >> shape::shift(argument) & 3
+    }
+}
+
+/// The items of a [`DETAIL`]: a byte that says what it is, a byte with the number of the argument that it is
+/// about, two bytes with its length, and so many bytes; the next item begins at the next multiple of 4. A zero
+/// byte ends them.
+pub mod detail {
+    /// Where the items begin in the slot.
+    pub const START: usize = 16;
+    /// The end.
+    pub const END: u8 = 0;
+    /// Return addresses, 8 bytes each, the caller's first.
+    pub const FRAMES: u8 = 1;
+    /// The elements of an array, 4 bytes each; at most [`crate::value::MOST_ELEMENTS`].
+    pub const ELEMENTS: u8 = 2;
+    /// The bytes of a text.
+    pub const TEXT: u8 = 3;
+    /// The allocation that the call is about: its first address and its size, 8 bytes each.
+    pub const MEMORY: u8 = 4;
+    /// Devices, 4 bytes each, -1 where unknown: that of the current context, and that of the peer context.
+    pub const DEVICES: u8 = 5;
+    /// What the driver itself said about the failure.
+    pub const MESSAGE: u8 = 6;
+    /// The current context, 8 bytes.
+    pub const CONTEXT: u8 = 7;
+
+    /// The most return addresses.
+    pub const MOST_FRAMES: usize = 12;
+
+    /// One item.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Item<'a> {
+        /// What it is.
+        pub tag: u8,
+        /// The argument that it is about.
+        pub argument: u8,
+        /// Its bytes.
+        pub bytes: &'a [u8],
+    }
+
+    /// The items in the bytes of a detail, from [`START`] on. Ends where they are malformed.
+    pub fn items(bytes: &[u8]) -> impl Iterator<Item = Item<'_>> {
+        let mut rest = bytes;
+        core::iter::from_fn(move || {
+            let [tag, argument, low, high, after @ ..] = rest else { return None };
+            let length = usize::from(u16::from_le_bytes([*low, *high]));
+            if *tag == END || after.len() < length {
+                return None;
+            }
+            rest = after.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+            Some(Item { tag: *tag, argument: *argument, bytes: &after[..length] })
+        })
+    }
+}
