@@ -415,24 +415,27 @@ impl Outcome {
     pub fn assert_log_complete(&self) {
         let key = |c: &Call| (c.function.clone(), c.mark.clone(), c.result.clone(), c.pid, c.tid);
         let certain = |c: &&Call| c.number() < ESCAPES;
-        let mut seen: Vec<_> =
-            self.driver.iter().filter(|c| c.seen_by != "wrapper").filter(certain).map(key).collect();
-        let mut logged: Vec<_> = self.log.calls.iter().filter(certain).map(key).collect();
-        seen.sort();
-        logged.sort();
-        let missed: Vec<_> = seen.iter().filter(|c| !logged.contains(c)).collect();
-        let invented: Vec<_> = logged.iter().filter(|c| !seen.contains(c)).collect();
-        let times = |calls: &[_], call: &_| calls.iter().filter(|c| *c == call).count();
-        let again: Vec<_> = logged.iter().filter(|c| times(&logged, c) > times(&seen, c)).collect();
+        let counts = |calls: &mut dyn Iterator<Item = &Call>| {
+            let mut counts: BTreeMap<_, usize> = BTreeMap::new();
+            calls.for_each(|call| *counts.entry(key(call)).or_default() += 1);
+            counts
+        };
+        let seen = counts(&mut self.driver.iter().filter(|c| c.seen_by != "wrapper").filter(certain));
+        let logged = counts(&mut self.log.calls.iter().filter(certain));
+        let missed: Vec<_> = seen.keys().filter(|c| !logged.contains_key(c)).collect();
+        let invented: Vec<_> = logged.keys().filter(|c| !seen.contains_key(c)).collect();
+        let again: Vec<_> =
+            logged.iter().filter(|(c, times)| seen.get(c).is_some_and(|seen| *times > seen)).collect();
         assert!(
             missed.is_empty() && invented.is_empty() && again.is_empty(),
             "{} calls, {} logged\nnot logged: {missed:?}\nnot called: {invented:?}\nlogged more than once: {again:?}",
-            seen.len(),
-            logged.len()
+            seen.values().sum::<usize>(),
+            logged.values().sum::<usize>()
         );
+        let all = counts(&mut self.log.calls.iter());
         for call in &self.log.calls {
             assert!(!(ESCAPES..EITHER).contains(&call.number()), "an escaped call is logged: {call:?}");
-            let times = self.log.calls.iter().filter(|c| key(c) == key(call)).count();
+            let times = all[&key(call)];
             assert!(call.number() < EITHER || times == 1, "logged {times} times: {call:?}");
         }
         self.log.assert_sequence();
