@@ -157,6 +157,11 @@ cuIpcGetEventHandle               4.1    recorded   @ipc @ipc-event @export
 cuIpcOpenEventHandle              4.1    recorded   @ipc @ipc-event @open
 cuGetProcAddress                  11.3   recorded   @lookup
 cuGetProcAddress_v2               12.0   recorded   @lookup
+cuMemFree_v2                      3.2    recorded   @lifetime
+cuEventDestroy_v2                 4.0    recorded   @lifetime
+cuCtxDestroy_v2                   4.0    recorded   @lifetime
+cuDevicePrimaryCtxRelease_v2      11.0   recorded   @lifetime
+cuDevicePrimaryCtxReset_v2        11.0   recorded   @lifetime
 ",
     );
     let all = stdout(&mut with(&["list", "functions", "--all"]));

@@ -5,6 +5,7 @@ use crate::programs::{Cupeer, Log, Scene, finish, linked, number, program};
 use crate::support;
 use cupeer_spec::env;
 use cupeer_spec::function::FUNCTIONS;
+use cupeer_spec::selector::FunctionSet;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -114,6 +115,18 @@ fn enumerations_by_name_and_wide_values_in_hexadecimal() {
 }
 
 #[test]
+fn what_ends_is_shown_by_its_address_or_device() {
+    let log = values();
+    let ended = |function: &str| of(&log, function).iter().map(|l| l["args"].clone()).collect::<Vec<_>>();
+    assert_eq!(ended("cuMemFree_v2"), [json!({"dptr": "0x700000"}), json!({"dptr": "0x75f9"})]);
+    assert_eq!(of(&log, "cuMemFree_v2")[1]["result"], "CUDA_ERROR_INVALID_CONTEXT");
+    assert_eq!(ended("cuEventDestroy_v2"), [json!({"hEvent": "0x99"})]);
+    assert_eq!(ended("cuCtxDestroy_v2"), [json!({"ctx": "0x0"})]);
+    assert_eq!(ended("cuDevicePrimaryCtxRelease_v2"), [json!({"dev": 1})]);
+    assert_eq!(ended("cuDevicePrimaryCtxReset_v2"), [json!({"dev": 30708})]);
+}
+
+#[test]
 fn an_unknown_result_is_shown_as_a_number() {
     let log = values();
     let results: Vec<String> =
@@ -169,9 +182,11 @@ fn fingerprints_depend_on_the_job() {
 #[test]
 fn a_text_line_is_for_people() {
     let lines = values_as_text(&[]);
+    let default = FunctionSet::parse(FunctionSet::DEFAULT).unwrap();
+    let index = |name| FUNCTIONS.iter().position(|f| f.name == name).unwrap();
     assert_eq!(
         lines.len(),
-        values().lines.iter().filter(|l| !l["function"].as_str().unwrap().contains("Proc")).count()
+        values().lines.iter().filter(|l| default.contains(index(l["function"].as_str().unwrap()))).count()
     );
     // 12:34:56.789012 [pid/tid] cuFn(a=1, out=[2]) = CUDA_SUCCESS <1.2us> /lib/x.so+0x12
     for line in &lines {
@@ -204,6 +219,8 @@ fn a_set_and_failures_alone_can_be_chosen() {
     assert_eq!(values_as_text(&[(env::TRACE, "none")]).len(), 0);
     let events = values_as_text(&[(env::TRACE, "@ipc-event,cuDeviceGetP2P*,^cuIpcOpen*")]);
     assert_eq!(events.len(), 8, "{}", events.join("\n"));
+    assert_eq!(values_as_text(&[(env::TRACE, "@lifetime")]).len(), 6);
+    assert_eq!(values_as_text(&[(env::FAILED, "1"), (env::TRACE, "@lifetime")]).len(), 2);
     let failed = values_as_text(&[(env::FAILED, "1")]);
     assert_eq!(failed.len(), 6, "{}", failed.join("\n"));
     assert!(failed.iter().all(|l| !l.contains("CUDA_SUCCESS")));

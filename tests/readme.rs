@@ -1,8 +1,9 @@
 //! The README promises what there is, and forgets nothing that scripts rely on.
 
 use crate::support;
-use cupeer_spec::env::VARIABLES;
+use cupeer_spec::env::{TRACE, VARIABLES};
 use cupeer_spec::function::Group;
+use cupeer_spec::selector::FunctionSet;
 use std::path::Path;
 
 fn readme() -> String {
@@ -26,6 +27,19 @@ fn every_variable_group_and_option_is_described() {
     for option in options {
         let name = option.trim_end_matches([']', ',', '.']).split(['=', '[']).next().unwrap_or_default();
         assert!(name == "--help" || readme.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn the_default_set_is_the_same_everywhere() {
+    let set = FunctionSet::DEFAULT;
+    assert!(readme().contains(&format!("default `{set}`")), "{set}");
+    let trace = VARIABLES.iter().find(|variable| variable.name == TRACE).expect("it is one");
+    assert!(trace.doc.ends_with(&format!("Not set: {set}.")), "{}", trace.doc);
+    for command in ["run", "env"] {
+        let help = support::cupeer().args([command, "-h"]).output().expect("it runs");
+        let help = String::from_utf8(help.stdout).expect("help is text");
+        assert!(help.contains(&format!("[default: {set}]")), "{help}");
     }
 }
 

@@ -25,7 +25,7 @@ variables! {
     LOG_FILE "CUPEER_LOG_FILE" "PATH"
         "Where the log goes; lines are appended. %p becomes the pid, %h the host, %q{VAR} a variable. Not set: stderr."
     TRACE "CUPEER_TRACE" "SET"
-        "Which functions are logged: names, patterns, @groups, ^negations, separated by commas. Not set: ^@lookup."
+        "Which functions are logged: names, patterns, @groups, ^negations, separated by commas. Not set: ^@lookup,^@lifetime."
     FAILED "CUPEER_FAILED" "0|1"
         "1 logs only calls that did not return CUDA_SUCCESS. Not set: 0."
     DRIVER "CUPEER_DRIVER" "PATH"

@@ -171,5 +171,50 @@ fn cuGetProcAddress_v2(
     simulated: Recorded,
 }
 
+/// Frees memory of a device, also where another process still has it open.
+fn cuMemFree_v2(
+    in dptr: $crate::abi::CUdeviceptr,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuMemFree" since 3020, groups: [Lifetime],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    simulated: Recorded,
+}
+
+/// Destroys an event, or closes one that cuIpcOpenEventHandle opened.
+fn cuEventDestroy_v2(
+    in hEvent: $crate::abi::CUevent,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuEventDestroy" since 4000, groups: [Lifetime],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE],
+    simulated: Recorded,
+}
+
+/// Destroys a context, with all that was allocated in it.
+fn cuCtxDestroy_v2(
+    in ctx: $crate::abi::CUcontext,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuCtxDestroy" since 4000, groups: [Lifetime],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    simulated: Recorded,
+}
+
+/// Gives up one reference to the primary context of a device; the last one resets it.
+fn cuDevicePrimaryCtxRelease_v2(
+    in dev: $crate::abi::CUdevice,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuDevicePrimaryCtxRelease" since 11000, groups: [Lifetime],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_CONTEXT],
+    simulated: Recorded,
+}
+
+/// Destroys all that the primary context of a device holds, whoever retained it.
+fn cuDevicePrimaryCtxReset_v2(
+    in dev: $crate::abi::CUdevice,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuDevicePrimaryCtxReset" since 11000, groups: [Lifetime],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, PRIMARY_CONTEXT_ACTIVE],
+    simulated: Recorded,
+}
+
     } };
 }

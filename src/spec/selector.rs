@@ -27,8 +27,8 @@ impl fmt::Display for SelectorError {
 
 impl FunctionSet {
     /// What is logged where nobody chose: all but the look-ups, of which a program that uses the CUDA
-    /// runtime makes several hundred at its start.
-    pub const DEFAULT: &'static str = "^@lookup";
+    /// runtime makes several hundred at its start, and but what programs free and destroy all the time.
+    pub const DEFAULT: &'static str = "^@lookup,^@lifetime";
 
     /// All functions, or none.
     pub fn all(present: bool) -> Self {
@@ -135,7 +135,18 @@ mod tests {
         assert_eq!(names("@ipc-event,^*Open*"), ["cuIpcGetEventHandle"]);
         assert_eq!(names("all").len(), FUNCTIONS.len());
         assert_eq!(names("none"), [""; 0]);
-        assert_eq!(names(FunctionSet::DEFAULT).len(), FUNCTIONS.len() - names("@lookup").len());
+    }
+
+    #[test]
+    fn a_negation_in_front_means_everything_but() {
+        let but = |groups: &[Group]| {
+            let kept = FUNCTIONS.iter().filter(|f| !groups.iter().any(|group| f.is_in(*group)));
+            kept.map(|f| f.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names("^@lookup"), but(&[Group::Lookup]));
+        assert_eq!(names(FunctionSet::DEFAULT), but(&[Group::Lookup, Group::Lifetime]));
+        assert!(names(FunctionSet::DEFAULT).contains(&"cuIpcCloseMemHandle"));
+        assert_eq!(names(&format!("{},@lifetime", FunctionSet::DEFAULT)), but(&[Group::Lookup]));
     }
 
     #[test]

@@ -75,9 +75,12 @@ static CUresult answer(const char *function, unsigned mark) {
     }
 PLAIN_TABLE(DEFINE)
 
-/* Some functions that are not in the table. They keep no account: cupeer must not come between. */
+/* Some functions that are not in the table, among them older forms of some that are. They keep no account:
+ * cupeer must not come between. */
 CUresult cuInit(unsigned flags) { return flags ? 1 : 0; }
 CUresult cuDriverGetVersion(int *version) { return *version = DRIVER_VERSION, 0; }
+CUresult cuMemFree(unsigned d) { return d ? 0 : 1; }
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return device < 0; }
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size) { return *p = 0x7000 + size, 0; }
 CUresult cuMemcpyHtoD_v2(CUdeviceptr d, const void *h, size_t n) { return d && h && n ? 0 : 1; }
 CUresult cuCtxGetCurrent(CUcontext *c) { return *c = (CUcontext)1, 0; }
@@ -100,6 +103,13 @@ static const struct entry {
     {"cuIpcCloseMemHandle", 4010, cuIpcCloseMemHandle},
     {"cuIpcGetEventHandle", 4010, cuIpcGetEventHandle},
     {"cuIpcOpenEventHandle", 4010, cuIpcOpenEventHandle},
+    {"cuMemFree", 3020, cuMemFree_v2},
+    {"cuMemFree", 2000, cuMemFree},
+    {"cuEventDestroy", 4000, cuEventDestroy_v2},
+    {"cuCtxDestroy", 4000, cuCtxDestroy_v2},
+    {"cuDevicePrimaryCtxRelease", 11000, cuDevicePrimaryCtxRelease_v2},
+    {"cuDevicePrimaryCtxRelease", 7000, cuDevicePrimaryCtxRelease},
+    {"cuDevicePrimaryCtxReset", 11000, cuDevicePrimaryCtxReset_v2},
     {"cuGetProcAddress", 12000, cuGetProcAddress_v2},
     {"cuGetProcAddress", 11030, cuGetProcAddress},
     {"cuInit", 2000, cuInit},

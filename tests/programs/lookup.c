@@ -1,6 +1,6 @@
 /* lookup handle4|handle5|self4|self5|linked4|linked5: asks one form of cuGetProcAddress, found in one way,
- * before cuInit, for all names, below, at and above each version, with all flags, with and without
- * symbolStatus. Prints result, status and what was handed out, and calls each function that was handed out
+ * before cuInit, for all names, as they are exported and as they are looked up, below, at and above each
+ * version, with all flags, with and without symbolStatus. Prints result, status and what was handed out, and calls each function that was handed out
  * with a mark of its own. Expects all as without cupeer, refusals and untouched outputs included. */
 #include "common.h"
 
@@ -39,18 +39,46 @@ static CUresult ask(const char *name, void **pfn, int version, uint64_t flags, i
     return ask5 ? ask5(name, pfn, version, flags, status) : ask4(name, pfn, version, flags);
 }
 
+/* What is asked for: a name, and the function of the table whose form it finds, or FUNCTIONS. */
+static const char *const others[] = {"cuGetProcAddress", "cuInit", "cuMemAlloc", "cuNotThere", "", "cuGetProcAddress_v2"};
+static struct {
+    char name[64];
+    int function;
+} asked[2 * FUNCTIONS + sizeof others / sizeof *others];
+
+static size_t list_names(void) {
+    size_t count = 0;
+    for (int f = 0; f < FUNCTIONS; f++) {
+        /* `cuMemFree` finds cuMemFree_v2, or an older function of the driver's that must stay its own. */
+        size_t length = strlen(names[f]);
+        CHECK(length < sizeof asked->name);
+        strcpy(asked[count].name, names[f]);
+        asked[count++].function = f;
+        if (strcmp(names[f] + length - 3, "_v2") != 0) continue;
+        memcpy(asked[count].name, names[f], length - 3);
+        asked[count++].function = f;
+    }
+    for (size_t n = 0; n < sizeof others / sizeof *others; n++) {
+        strcpy(asked[count].name, others[n]);
+        asked[count++].function = FUNCTIONS;
+    }
+    return count;
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     find(argv[1]);
     void *driver = must_open("libcuda.so.1", RTLD_NOW);
-    static const char *const others[] = {"cuGetProcAddress", "cuInit", "cuMemAlloc", "cuNotThere", "", "cuGetProcAddress_v2"};
-    static const int versions[] = {0, 3999, 4000, 4010, 8000, 10020, 11000, 11029, 11030, 12000, 13000, 13010};
+    static const int versions[] = {0,     2000,  3020,  3999,  4000,  4010,  7000, 8000,
+                                   10020, 11000, 11029, 11030, 12000, 13000, 13010};
     unsigned mark = 100;
-    for (size_t n = 0; n < FUNCTIONS + sizeof others / sizeof *others; n++)
+    size_t count = list_names();
+    for (size_t n = 0; n < count; n++)
         for (size_t v = 0; v < sizeof versions / sizeof *versions; v++)
             for (uint64_t flags = 0; flags < 4; flags++)
                 for (int with_status = 0; with_status < (ask5 ? 2 : 1); with_status++) {
-                    const char *name = n < FUNCTIONS ? names[n] : others[n - FUNCTIONS];
+                    const char *name = asked[n].name;
+                    int f = asked[n].function;
                     void *pfn = untouched;
                     int status = 9;
                     CUresult r = ask(name, &pfn, versions[v], flags, with_status ? &status : NULL);
@@ -64,9 +92,10 @@ int main(int argc, char **argv) {
                     }
                     if (r != 0 || pfn == NULL) continue;
                     CHECK(pfn != untouched);
-                    if (n < FUNCTIONS) {
-                        CHECK(call(n, pfn, mark++) == 0);
-                        CHECK(pfn == dlsym(driver, name) || pfn == dlsym(driver, "cuIpcOpenMemHandle_v2"));
+                    if (f < FUNCTIONS) {
+                        CHECK(call(f, pfn, mark++) == 0);
+                        CHECK(pfn == dlsym(driver, name) || pfn == dlsym(driver, names[f]) ||
+                              pfn == dlsym(driver, "cuIpcOpenMemHandle_v2"));
                     } else if (strcmp(name, "cuGetProcAddress") == 0) {
                         /* once more through what it handed out, of the form that belongs to the version */
                         void *again = NULL;

@@ -291,7 +291,8 @@ impl Call {
     fn of_log(line: &Value) -> Call {
         let args = line["args"].as_object().unwrap_or_else(|| panic!("no args: {line}"));
         // A call that failed has no outputs; a handle shows nothing but its fingerprint.
-        const MARKED: [&str; 7] = ["dev", "srcDevice", "peerContext", "dptr", "event", "Flags", "phEvent"];
+        const MARKED: [&str; 9] =
+            ["dev", "srcDevice", "peerContext", "dptr", "event", "Flags", "phEvent", "hEvent", "ctx"];
         let mark = if let Some(symbol) = args.get("symbol") {
             let symbol = symbol.as_str().filter(|s| *s != "0x0").unwrap_or("NULL");
             let symbol: String = symbol.chars().map(|c| if c <= ' ' { '_' } else { c }).collect();

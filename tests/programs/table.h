@@ -74,7 +74,12 @@ struct outputs {
     X(cuIpcGetEventHandle, (CUipcEventHandle * pHandle, CUevent event), (pHandle, event),                     \
       (&o->event_handle, (CUevent)(uintptr_t)m), (uintptr_t)event)                                            \
     X(cuIpcOpenEventHandle, (CUevent * phEvent, CUipcEventHandle handle), (phEvent, handle),                  \
-      (&o->event, marked_event_handle(m)), mark_of_handle(handle.reserved))
+      (&o->event, marked_event_handle(m)), mark_of_handle(handle.reserved))                                   \
+    X(cuMemFree_v2, (CUdeviceptr dptr), (dptr), (m), dptr)                                                    \
+    X(cuEventDestroy_v2, (CUevent hEvent), (hEvent), ((CUevent)(uintptr_t)m), (uintptr_t)hEvent)              \
+    X(cuCtxDestroy_v2, (CUcontext ctx), (ctx), ((CUcontext)(uintptr_t)m), (uintptr_t)ctx)                     \
+    X(cuDevicePrimaryCtxRelease_v2, (CUdevice dev), (dev), ((int)m), dev)                                     \
+    X(cuDevicePrimaryCtxReset_v2, (CUdevice dev), (dev), ((int)m), dev)
 
 /* The look-ups: their mark is the text that they ask for. */
 #define LOOKUP_TABLE(X)                                                                                       \
@@ -98,6 +103,11 @@ struct outputs {
 #define OUTPUT_cuIpcCloseMemHandle
 #define OUTPUT_cuIpcGetEventHandle OUT(pHandle, marked_event_handle((unsigned)(uintptr_t)event));
 #define OUTPUT_cuIpcOpenEventHandle OUT(phEvent, (CUevent)(uintptr_t)mark_of_handle(handle.reserved));
+#define OUTPUT_cuMemFree_v2
+#define OUTPUT_cuEventDestroy_v2
+#define OUTPUT_cuCtxDestroy_v2
+#define OUTPUT_cuDevicePrimaryCtxRelease_v2
+#define OUTPUT_cuDevicePrimaryCtxReset_v2
 
 static const int two_operations[2] __attribute__((unused)) = {0, 9};
 

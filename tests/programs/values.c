@@ -37,6 +37,12 @@ int main(void) {
     CUevent event;
     cuIpcGetEventHandle(&event_handle, (CUevent)0x99);
     cuIpcOpenEventHandle(&event, event_handle);
+    cuMemFree_v2(0x700000);
+    cuMemFree_v2(FAILS + 201);
+    cuEventDestroy_v2((CUevent)0x99);
+    cuCtxDestroy_v2(NULL);
+    cuDevicePrimaryCtxRelease_v2(1);
+    cuDevicePrimaryCtxReset_v2(FAILS + 708);
     cuDeviceCanAccessPeer(&number, FAILS + 8000, 1);
     void *pfn;
     int status;

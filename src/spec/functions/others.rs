@@ -50,7 +50,6 @@ macro_rules! driver_functions_beyond {
     cuCtxCreate_v3: "cuCtxCreate" since 11040, plain, Documented;
     cuCtxCreate_v4: "cuCtxCreate" since 12050, plain, Recorded;
     cuCtxDestroy: "cuCtxDestroy" since 2000, plain, Documented = cuCtxDestroy_v2;
-    cuCtxDestroy_v2: "cuCtxDestroy" since 4000, plain, Recorded;
     cuCtxDetach: "cuCtxDetach" since 2000, plain, Recorded;
     cuCtxFromGreenCtx: "cuCtxFromGreenCtx" since 12040, plain, Unsupported;
     cuCtxGetApiVersion: "cuCtxGetApiVersion" since 3020, plain, Recorded;
@@ -103,9 +102,7 @@ macro_rules! driver_functions_beyond {
     cuDeviceGraphMemTrim: "cuDeviceGraphMemTrim" since 11040, plain, Unsupported;
     cuDevicePrimaryCtxGetState: "cuDevicePrimaryCtxGetState" since 7000, plain, Recorded;
     cuDevicePrimaryCtxRelease: "cuDevicePrimaryCtxRelease" since 7000, plain, Documented = cuDevicePrimaryCtxRelease_v2;
-    cuDevicePrimaryCtxRelease_v2: "cuDevicePrimaryCtxRelease" since 11000, plain, Recorded;
     cuDevicePrimaryCtxReset: "cuDevicePrimaryCtxReset" since 7000, plain, Documented = cuDevicePrimaryCtxReset_v2;
-    cuDevicePrimaryCtxReset_v2: "cuDevicePrimaryCtxReset" since 11000, plain, Recorded;
     cuDevicePrimaryCtxRetain: "cuDevicePrimaryCtxRetain" since 7000, plain, Recorded;
     cuDevicePrimaryCtxSetFlags: "cuDevicePrimaryCtxSetFlags" since 7000, plain, Documented = cuDevicePrimaryCtxSetFlags_v2;
     cuDevicePrimaryCtxSetFlags_v2: "cuDevicePrimaryCtxSetFlags" since 11000, plain, Recorded;
@@ -130,7 +127,6 @@ macro_rules! driver_functions_beyond {
     cuEGLStreamProducerReturnFrame: "cuEGLStreamProducerReturnFrame" since 7000, plain, Unsupported;
     cuEventCreate: "cuEventCreate" since 2000, plain, Recorded;
     cuEventDestroy: "cuEventDestroy" since 2000, plain, Documented = cuEventDestroy_v2;
-    cuEventDestroy_v2: "cuEventDestroy" since 4000, plain, Recorded;
     cuEventElapsedTime: "cuEventElapsedTime" since 2000, plain, Recorded;
     cuEventElapsedTime_v2: "cuEventElapsedTime" since 12080, plain, Documented = cuEventElapsedTime;
     cuEventQuery: "cuEventQuery" since 2000, plain, Recorded;
@@ -431,7 +427,6 @@ macro_rules! driver_functions_beyond {
     cuMemDiscardBatchAsync_ptsz: "cuMemDiscardBatchAsync" since 13000, per_thread, Unsupported;
     cuMemExportToShareableHandle: "cuMemExportToShareableHandle" since 10020, plain, Unsupported;
     cuMemFree: "cuMemFree" since 2000, plain, Documented;
-    cuMemFree_v2: "cuMemFree" since 3020, plain, Recorded;
     cuMemFreeAsync: "cuMemFreeAsync" since 11020, plain, Recorded;
     cuMemFreeAsync_ptsz: "cuMemFreeAsync" since 11020, per_thread, Documented = cuMemFreeAsync;
     cuMemFreeHost: "cuMemFreeHost" since 2000, plain, Recorded;
