@@ -64,6 +64,8 @@ impl Call {
 }
 
 /// What stands in the details of a call.
+///
+/// Empty ones own no memory.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct Details {
     /// Return addresses, the caller's first.
@@ -84,6 +86,8 @@ pub struct Details {
 
 /// What a stream holds.
 #[derive(Clone, Debug)]
+// Calls are what nearly all events are, and boxing them would be an allocation for each.
+#[allow(clippy::large_enum_variant)]
 pub enum Event {
     /// A call.
     Call(Call),
@@ -96,14 +100,58 @@ pub enum Event {
         /// Its text.
         text: Vec<u8>,
     },
+    /// The end of a call that was handed out as pending: it returned much later. [`Call::finish`] puts it there.
+    LateEnd {
+        /// The stream.
+        stream: u32,
+        /// [`Call::seq`] of the call.
+        seq: u64,
+        /// The thread.
+        tid: u32,
+        /// When it returned.
+        end: u64,
+        /// How it ended.
+        outcome: Outcome,
+        /// Whether the result was of our making.
+        injected: bool,
+        /// What replaces the call's slot but for its start.
+        slot: Slot,
+        /// What else is known of the call since.
+        details: Details,
+    },
 }
 
 impl Event {
-    /// When it began.
+    /// When it began; of a late end, when that was.
     pub fn start(&self) -> u64 {
         match self {
             Event::Call(call) => call.start,
             Event::Mark { time, .. } => *time,
+            Event::LateEnd { end, .. } => *end,
         }
     }
+}
+
+impl Call {
+    /// Puts the late end of this call where it belongs. False where the event is not that.
+    pub fn finish(&mut self, late: &Event) -> bool {
+        let Event::LateEnd { stream, seq, end, outcome, injected, slot, details, .. } = late else {
+            return false;
+        };
+        if (*stream, *seq) != (self.stream, self.seq) {
+            return false;
+        }
+        self.end = (*end).max(self.start);
+        (self.outcome, self.injected) = (*outcome, *injected);
+        self.caller = slot.caller();
+        self.slot = finished(&self.slot, slot);
+        self.details.add(details.clone());
+        true
+    }
+}
+
+/// The slot of a call as its late end says that it is.
+pub(crate) fn finished(call: &Slot, late: &Slot) -> Slot {
+    let state = slot::RETURNED | late.word as u8 & slot::INJECTED;
+    Slot { word: call.word & !0xff | u64::from(state), start: call.start, ..*late }
 }

@@ -3,6 +3,31 @@
 //!
 //! What belongs here: from bytes to calls in the order of time, and nothing that trusts those bytes. What does
 //! not: what calls mean together (the command's report).
+//!
+//! # The way of the bytes
+//!
+//! [`source`] gives bytes, of a file or of memory. [`scan`] goes over the heads of all blocks, [`read`] makes a
+//! [`process::Process`] of them, and [`job`] all processes of a directory. When events are asked for, [`index`]
+//! says which blocks a stream has, [`stream`] reads one after the other, and [`events`] merges the streams.
 
+mod alive;
+pub mod clock;
+mod detail;
 pub mod event;
+pub mod events;
+mod index;
+pub mod job;
+pub mod live;
 pub mod process;
+mod read;
+mod reader;
+mod scan;
+pub mod source;
+mod stream;
+
+pub use event::{Call, Details, Event, Outcome};
+pub use events::Events;
+pub use job::{Error, Job, Problem};
+pub use live::LiveTable;
+pub use process::{Clock, Device, Library, Process};
+pub use source::Source;

@@ -1,7 +1,15 @@
-//! One process: who it was, and its calls in the order of time.
+//! One process: who it was. Its calls are in [`crate::events`].
 
-use cupeer_spec::record::{Header, Moment};
-use std::path::PathBuf;
+use crate::alive;
+use crate::events::Events;
+use crate::read;
+use crate::source::Source;
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::{Header, Moment, meta};
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use crate::clock::Clock;
 
 /// A library of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,6 +47,8 @@ pub struct Process {
     pub proc: String,
     /// The file.
     pub path: PathBuf,
+    /// What is read: the file, or bytes in its place.
+    pub source: Source,
     /// Its begin.
     pub header: Header,
     /// `name=value` texts of the process: see [`cupeer_spec::record::meta::TEXT`].
@@ -55,13 +65,93 @@ pub struct Process {
     pub devices: Vec<Device>,
     /// Libraries whose calls went past us: way, path.
     pub escaped: Vec<(String, String)>,
+    /// Moments on all clocks, from the header and from blocks, as they stand there: some may be zero or wrong.
+    pub moments: Vec<Moment>,
+    /// What is wrong with the file, although it can be read: a sentence without a subject.
+    pub problem: Option<String>,
 }
 
-/// From ticks to nanoseconds of CLOCK_MONOTONIC, for all processes of one boot.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Clock {
-    /// A moment.
-    pub origin: Moment,
-    /// Nanoseconds a tick.
-    pub speed: f64,
+impl Process {
+    /// Reads a process's file, all but the events. The error is a sentence without a subject: "is empty".
+    pub fn open(path: &Path) -> Result<Process, String> {
+        read::process(path.into(), path)
+    }
+
+    /// The same with bytes in place of the file.
+    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Process, String> {
+        read::process(bytes.into(), Path::new(name))
+    }
+
+    /// All events of the process, in the order of time.
+    pub fn events(&self) -> io::Result<Events> {
+        Events::open(self)
+    }
+
+    /// The function of a number in this record; `None` where this version of cupeer does not know it, or keeps
+    /// its arguments in another way.
+    pub fn function_id(&self, number: u16) -> Option<FnId> {
+        let (name, stored) = self.functions.get(usize::from(number))?;
+        FnId::all()
+            .find(|function| function.spec().name == name)
+            .filter(|function| function.spec().stored() == usize::from(*stored))
+    }
+
+    /// The name of the function of a number in this record; `?` where the record does not say.
+    pub fn function_name(&self, number: u16) -> &str {
+        match self.functions.get(usize::from(number)) {
+            Some((name, _)) if !name.is_empty() => name,
+            _ => "?",
+        }
+    }
+
+    /// A variable of its environment.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Its rank in the job, as its launcher has told it.
+    pub fn rank(&self) -> Option<u32> {
+        meta::RANKS.iter().find_map(|name| self.variable(name))?.parse().ok()
+    }
+
+    /// Its rank on its host.
+    pub fn local_rank(&self) -> Option<u32> {
+        meta::LOCAL_RANKS.iter().find_map(|name| self.variable(name))?.parse().ok()
+    }
+
+    /// A text by its name: see [`meta::TEXT`]. The last one counts.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.texts.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The name of its host; empty where the record does not say.
+    pub fn host(&self) -> &str {
+        self.text("host").unwrap_or_default()
+    }
+
+    /// The path of its program; empty where the record does not say.
+    pub fn program(&self) -> &str {
+        self.text("program").unwrap_or_default()
+    }
+
+    /// The library that an address lay in at a time on the record's clock. A library that was noticed only later
+    /// is better than none.
+    pub fn library_at(&self, address: u64, ticks: u64) -> Option<&Library> {
+        let all = || self.libraries.iter().filter(|library| library.range.contains(&address));
+        all()
+            .filter(|library| library.since <= ticks)
+            .max_by_key(|library| library.since)
+            .or_else(|| all().min_by_key(|library| library.since))
+    }
+
+    /// The device of an ordinal.
+    pub fn device(&self, ordinal: i32) -> Option<&Device> {
+        self.devices.iter().rev().find(|device| device.ordinal == ordinal)
+    }
+
+    /// Whether the process runs; `None` where that cannot be known, as on another host. Of a process that has
+    /// executed another program only [`crate::Job::alive`] knows that this image of it is gone.
+    pub fn is_alive(&self) -> Option<bool> {
+        alive::Host::look(std::iter::once(&self.header)).runs(&self.header)
+    }
 }

@@ -1,0 +1,118 @@
+//! Whether processes of a record run on this host.
+
+use cupeer_spec::record::Header;
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+/// The inode of the first pid namespace (the kernel's PROC_PID_INIT_INO): who is in it sees all processes.
+const FIRST_PID_NS: u64 = 0xeffffffc;
+
+/// This host, as it was looked at.
+pub(crate) struct Host {
+    boot_id: Option<[u8; 16]>,
+    pid_ns: Option<u64>,
+    /// Whether /proc shows the processes of other users.
+    shows_all: bool,
+    uid: u32,
+    /// Processes of other pid namespaces: namespace, pid there, start. Whose namespace we may not read has 0.
+    others: HashSet<(u64, u32, u64)>,
+}
+
+impl Host {
+    /// Looks at the host, for questions about these processes.
+    pub(crate) fn look<'a>(mut about: impl Iterator<Item = &'a Header>) -> Host {
+        let boot_id = boot_id();
+        let pid_ns = fs::metadata("/proc/self/ns/pid").ok().map(|file| file.ino());
+        let elsewhere = |header: &Header| Some(header.boot_id) == boot_id && Some(header.pid_ns) != pid_ns;
+        Host {
+            boot_id,
+            pid_ns,
+            shows_all: fs::exists("/proc/1/stat").unwrap_or(false),
+            uid: fs::metadata("/proc/self").map_or(u32::MAX, |file| file.uid()),
+            others: if about.any(elsewhere) { others() } else { HashSet::new() },
+        }
+    }
+
+    /// Whether a process runs; `None` where that cannot be known.
+    pub(crate) fn runs(&self, header: &Header) -> Option<bool> {
+        if self.boot_id? != header.boot_id {
+            return None;
+        }
+        // Where another user's processes are hidden, not to see one means nothing.
+        let sees = self.shows_all || self.uid == header.uid;
+        if self.pid_ns? == header.pid_ns {
+            match started(&format!("/proc/{}/stat", header.pid)) {
+                Ok(started) => Some(started == Some(header.started)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound && sees => Some(false),
+                Err(_) => None,
+            }
+        } else if [0, header.pid_ns].iter().any(|ns| self.others.contains(&(*ns, header.pid, header.started)))
+        {
+            Some(true)
+        } else {
+            (self.pid_ns == Some(FIRST_PID_NS) && self.shows_all).then_some(false)
+        }
+    }
+}
+
+/// /proc/sys/kernel/random/boot_id as bytes.
+fn boot_id() -> Option<[u8; 16]> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
+    let bytes: Vec<u8> = digits.chunks_exact(2).map(|two| (two[0] << 4 | two[1]) as u8).collect();
+    bytes.try_into().ok()
+}
+
+/// When the process of a `stat` file was started; `None` where it has ended and nobody has waited for it.
+fn started(stat: &str) -> io::Result<Option<u64>> {
+    let stat = fs::read(stat)?;
+    let stat = String::from_utf8_lossy(&stat);
+    Ok(parse_started(&stat))
+}
+
+/// The name of the program, in parentheses, may hold anything: fields are counted from behind it.
+fn parse_started(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace();
+    let state = fields.next()?;
+    // The state is field 3.
+    let started = fields.nth(22 - 4)?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(started)
+}
+
+/// The processes of pid namespaces below ours.
+fn others() -> HashSet<(u64, u32, u64)> {
+    let Ok(entries) = fs::read_dir("/proc") else { return HashSet::new() };
+    entries
+        .flatten()
+        .filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit))
+        .filter_map(|entry| {
+            let status = fs::read(entry.path().join("status")).ok()?;
+            let status = String::from_utf8_lossy(&status);
+            let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+            let mut pids = pids.split_ascii_whitespace();
+            pids.next()?;
+            // The last one is that in the innermost namespace; where there is but one, it is ours.
+            let pid = pids.next_back()?.parse().ok()?;
+            let pid_ns = fs::metadata(entry.path().join("ns/pid")).map_or(0, |file| file.ino());
+            Some((pid_ns, pid, started(&entry.path().join("stat").to_string_lossy()).ok()??))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_program_does_not_shift_fields() {
+        let rest = "S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1 2 3";
+        assert_eq!(parse_started(&format!("12 (a program) {rest}")), Some(4711));
+        assert_eq!(parse_started(&format!("12 (a ) 1 2 (3) {rest}")), Some(4711));
+        assert_eq!(parse_started(&format!("12 (a) {}", rest.replacen('S', "Z", 1))), None);
+        assert_eq!(parse_started("12 (a) S"), None);
+        assert_eq!(parse_started(""), None);
+    }
+}

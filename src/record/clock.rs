@@ -1,0 +1,175 @@
+//! From ticks to nanoseconds.
+//!
+//! What belongs here: how fast the ticks of a boot run, from moments that may be wrong. The time stamp counter says
+//! nothing of its speed; what two moments far apart say is good to a part in a million.
+
+use crate::process::Process;
+use cupeer_spec::record::{Moment, clock};
+
+/// From ticks to nanoseconds of CLOCK_MONOTONIC, for all processes of one boot.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Clock {
+    /// A moment.
+    pub origin: Moment,
+    /// Nanoseconds a tick.
+    pub speed: f64,
+}
+
+/// Speeds that counters of processors have: 20 MHz to 20 GHz.
+const SPEEDS: std::ops::RangeInclusive<f64> = 0.05..=50.0;
+/// How far a moment may be from where the others say that it is: a part of its distance, and nanoseconds. A thread
+/// may be interrupted between the readings of two clocks.
+const TOLERANCE: (f64, f64) = (0.01, 1e7);
+
+impl Clock {
+    /// Nanoseconds of CLOCK_MONOTONIC at a time.
+    pub fn monotonic(&self, ticks: u64) -> u64 {
+        self.origin.monotonic.saturating_add_signed(self.since(ticks))
+    }
+
+    /// Nanoseconds of CLOCK_REALTIME at a time, as if nobody had set that clock since.
+    pub fn realtime(&self, ticks: u64) -> u64 {
+        self.origin.realtime.saturating_add_signed(self.since(ticks))
+    }
+
+    /// Nanoseconds between two times; 0 where the second is not later.
+    pub fn between(&self, start: u64, end: u64) -> u64 {
+        (end.saturating_sub(start) as f64 * self.speed).round() as u64
+    }
+
+    /// Nanoseconds since the origin. Only differences are made floating-point numbers: ticks themselves can have
+    /// more digits than these hold.
+    fn since(&self, ticks: u64) -> i64 {
+        let (late, distance) = match ticks.checked_sub(self.origin.ticks) {
+            Some(distance) => (1.0, distance),
+            None => (-1.0, self.origin.ticks - ticks),
+        };
+        (late * distance as f64 * self.speed).round() as i64
+    }
+
+    /// The clock of these processes, all of one boot and with the same [`cupeer_spec::record::Header::clock`].
+    pub(crate) fn of<'a>(processes: impl Iterator<Item = &'a Process>) -> Clock {
+        let mut counted_by = clock::MONOTONIC;
+        let mut moments = Vec::new();
+        for process in processes {
+            counted_by = process.header.clock;
+            moments.extend(&process.moments);
+        }
+        if counted_by == clock::TSC { Clock::counter(moments) } else { Clock::nanoseconds(&moments) }
+    }
+
+    /// Ticks that are nanoseconds of CLOCK_MONOTONIC.
+    fn nanoseconds(moments: &[Moment]) -> Clock {
+        let last = moments.iter().filter(|moment| moment.realtime != 0).max_by_key(|moment| moment.monotonic);
+        let mut origin = last.copied().unwrap_or_default();
+        origin.ticks = origin.monotonic;
+        Clock { origin, speed: 1.0 }
+    }
+
+    /// Ticks of a counter. Two moments that are right are enough, and more than half of them must be.
+    fn counter(mut moments: Vec<Moment>) -> Clock {
+        moments.retain(|moment| moment.ticks != 0 && moment.monotonic != 0 && moment.realtime != 0);
+        moments.sort_unstable_by_key(|moment| (moment.ticks, moment.monotonic));
+        moments.dedup_by_key(|moment| moment.ticks);
+        let Some(last) = moments.last().copied() else {
+            return Clock { origin: Moment::default(), speed: 1.0 };
+        };
+
+        // Of pairs that are far apart, half of all moments, the middle one: some wrong moments do not move it.
+        let half = moments.len().div_ceil(2);
+        let pairs = moments.iter().zip(moments.iter().skip(half.min(moments.len() - 1)));
+        let mut speeds: Vec<f64> = pairs.filter_map(|(a, b)| speed(a, b)).collect();
+        speeds.sort_unstable_by(f64::total_cmp);
+        let Some(rough) = speeds.get(speeds.len() / 2).copied() else {
+            return Clock { origin: last, speed: 1.0 };
+        };
+
+        let at = |moment: &Moment| {
+            let clock = Clock { origin: moments[0], speed: rough };
+            moment.monotonic as f64 - clock.monotonic(moment.ticks) as f64
+        };
+        let mut offsets: Vec<f64> = moments.iter().map(at).collect();
+        offsets.sort_unstable_by(f64::total_cmp);
+        let middle = offsets[offsets.len() / 2];
+        let span = |moment: &Moment| (moment.ticks - moments[0].ticks) as f64 * rough;
+        let is_right =
+            |moment: &&Moment| (at(moment) - middle).abs() <= TOLERANCE.0 * span(moment) + TOLERANCE.1;
+        let right: Vec<&Moment> = moments.iter().filter(is_right).collect();
+        let (Some(first), Some(last)) = (right.first(), right.last()) else {
+            return Clock { origin: last, speed: rough };
+        };
+        Clock { origin: **last, speed: speed(first, last).unwrap_or(rough) }
+    }
+}
+
+/// Nanoseconds a tick, as two moments say; `None` where they cannot both be right.
+fn speed(a: &Moment, b: &Moment) -> Option<f64> {
+    let ticks = b.ticks.checked_sub(a.ticks)?;
+    let nanoseconds = b.monotonic.checked_sub(a.monotonic)?;
+    let speed = nanoseconds as f64 / ticks as f64;
+    SPEEDS.contains(&speed).then_some(speed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPEED: f64 = 0.4321;
+
+    fn moment(ticks: u64) -> Moment {
+        let monotonic = 1_000_000 + (ticks as f64 * SPEED) as u64;
+        Moment { ticks, monotonic, realtime: monotonic + 1_700_000_000_000_000_000 }
+    }
+
+    fn close(clock: Clock) {
+        assert!((clock.speed - SPEED).abs() < 1e-6, "{clock:?}");
+    }
+
+    #[test]
+    fn two_moments_are_enough() {
+        let clock = Clock::counter(vec![moment(1 << 40), moment(1 << 50)]);
+        close(clock);
+        let (before, after) = (moment(1 << 45), moment(1 << 51));
+        assert!(clock.monotonic(before.ticks).abs_diff(before.monotonic) < 2, "{clock:?}");
+        assert!(clock.realtime(after.ticks).abs_diff(after.realtime) < 2);
+        assert_eq!(clock.between(5, 5), 0);
+        assert_eq!(clock.between(6, 5), 0);
+    }
+
+    #[test]
+    fn wrong_moments_are_ignored() {
+        let mut moments: Vec<Moment> = (1..9).map(|i| moment(i << 40)).collect();
+        moments.push(Moment::default());
+        moments.push(Moment { ticks: u64::MAX, monotonic: 5, realtime: 5 });
+        moments.push(Moment { ticks: 1, monotonic: 1 << 60, realtime: 5 });
+        moments.push(Moment { monotonic: 2, ..moment(9 << 40) });
+        close(Clock::counter(moments));
+    }
+
+    #[test]
+    fn a_late_moment_that_fits_no_other_is_ignored() {
+        // Ticks of a later time than the rest of it: its process died in the middle of writing it.
+        let mut moments: Vec<Moment> = (1..6).map(|i| moment(i << 40)).collect();
+        moments.push(Moment { ticks: 8 << 40, ..moment(5 << 40) });
+        close(Clock::counter(moments));
+    }
+
+    #[test]
+    fn without_two_moments_a_tick_is_a_nanosecond() {
+        assert_eq!(Clock::counter(vec![]).speed, 1.0);
+        let one = moment(1 << 40);
+        assert_eq!(Clock::counter(vec![one, one]), Clock { origin: one, speed: 1.0 });
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        for moments in [vec![], vec![moment(1), moment(u64::MAX / 2)]] {
+            let clock = Clock::counter(moments);
+            for ticks in [0, 1, u64::MAX] {
+                clock.monotonic(ticks);
+                clock.realtime(ticks);
+                clock.between(0, ticks);
+            }
+        }
+    }
+}

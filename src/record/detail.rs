@@ -1,0 +1,68 @@
+//! From the items of a detail to [`Details`].
+
+use crate::event::Details;
+use cupeer_spec::record::slot::detail;
+
+/// The most items that a call keeps of one kind. Calls have one or two; a broken record may have any number.
+const MOST: usize = 16;
+
+impl Details {
+    /// Adds what lies in the bytes of a detail, from [`detail::START`] on. What is malformed says nothing.
+    pub(crate) fn read(&mut self, bytes: &[u8]) {
+        for item in detail::items(bytes) {
+            match item.tag {
+                detail::FRAMES => {
+                    let frames = item.bytes.chunks_exact(8).take(detail::MOST_FRAMES);
+                    self.frames = frames.filter_map(number).collect();
+                }
+                detail::ELEMENTS if self.elements.len() < MOST => {
+                    self.elements.push((item.argument, item.bytes.to_vec()));
+                }
+                detail::TEXT if self.texts.len() < MOST => {
+                    self.texts.push((item.argument, item.bytes.to_vec()));
+                }
+                detail::MEMORY => self.memory = first_two(item.bytes).or(self.memory),
+                detail::DEVICES => {
+                    if let Some((current, peer)) = item.bytes.split_first_chunk()
+                        && let Some(peer) = peer.first_chunk()
+                    {
+                        let device = |bytes| Some(i32::from_le_bytes(bytes)).filter(|device| *device >= 0);
+                        self.devices = (device(*current), device(*peer));
+                    }
+                }
+                detail::CONTEXT => self.context = number(item.bytes).or(self.context),
+                detail::MESSAGE => self.message = Some(item.bytes.to_vec()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds what later ones say.
+    pub(crate) fn add(&mut self, later: Details) {
+        if !later.frames.is_empty() {
+            self.frames = later.frames;
+        }
+        self.elements.extend(later.elements);
+        self.texts.extend(later.texts);
+        self.memory = later.memory.or(self.memory);
+        if later.devices != (None, None) {
+            self.devices = later.devices;
+        }
+        self.context = later.context.or(self.context);
+        self.message = later.message.or(self.message.take());
+    }
+}
+
+/// The text of a mark, which lies there as a detail does.
+pub(crate) fn mark(bytes: &[u8]) -> Vec<u8> {
+    let text = detail::items(bytes).find(|item| item.tag == detail::TEXT);
+    text.map_or_else(Vec::new, |item| item.bytes.to_vec())
+}
+
+fn number(bytes: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.first_chunk()?))
+}
+
+fn first_two(bytes: &[u8]) -> Option<(u64, u64)> {
+    Some((number(bytes)?, number(bytes.get(8..)?)?))
+}

@@ -1,0 +1,75 @@
+//! The events of a process, in the order of time.
+
+use crate::event::Event;
+use crate::index::Index;
+use crate::process::Process;
+use crate::reader::{Reader, Shared};
+use crate::stream::Stream;
+use cupeer_spec::record::SLOTS;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::io;
+
+/// How many slots all streams together may have in memory: 16 MiB. Few streams read whole blocks, and thousands a
+/// few slots at once.
+const MOST_SLOTS: usize = 16 << 14;
+/// The fewest slots that are read at once.
+const FEWEST: usize = 32;
+
+/// All events of a process, in the order of [`Event::start`]. Those of one stream come as they were written.
+///
+/// What is read is the record as it was when the events were asked for, and a little more where the process writes
+/// on.
+pub struct Events {
+    shared: Shared,
+    streams: Vec<Stream>,
+    /// The streams that have events, by the time of their next one; unused where there is only one.
+    order: BinaryHeap<Reverse<(u64, usize)>>,
+}
+
+impl Events {
+    pub(crate) fn open(process: &Process) -> io::Result<Events> {
+        let file = process.source.open()?;
+        let index = Index::make(&file)?;
+        let piece = (MOST_SLOTS / index.streams.len().max(1)).clamp(FEWEST, SLOTS);
+        let numbers = 0..process.functions.len();
+        let functions = numbers.map(|number| process.function_id(number as u16)).collect();
+        let readers = index.streams.iter().enumerate().map(|(place, blocks)| Reader::new(place, blocks));
+        let mut streams: Vec<Stream> = readers.map(Stream::new).collect();
+        let mut shared = Shared { file, index, functions, piece, error: None };
+        streams.iter_mut().for_each(|stream| stream.fill(&mut shared));
+        let mut order = BinaryHeap::new();
+        if streams.len() > 1 {
+            order.extend(
+                streams.iter().enumerate().filter_map(|(i, stream)| Some(Reverse((stream.time()?, i)))),
+            );
+        }
+        Ok(Events { shared, streams, order })
+    }
+
+    /// Why some blocks could not be read, where that happened so far. Their events are left out.
+    pub fn error(&self) -> Option<&io::Error> {
+        self.shared.error.as_ref()
+    }
+}
+
+impl Iterator for Events {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        if let [stream] = &mut self.streams[..] {
+            return stream.next(&mut self.shared);
+        }
+        let mut first = self.order.peek_mut()?;
+        let stream = &mut self.streams[first.0.1];
+        let event = stream.next(&mut self.shared);
+        match stream.time() {
+            Some(time) => first.0.0 = time,
+            None => {
+                PeekMut::pop(first);
+            }
+        }
+        event
+    }
+}

@@ -1,0 +1,250 @@
+//! A job: the records of all its processes.
+//!
+//! What belongs here: what is found in a directory, and what is wrong with it. One file that cannot be read is a
+//! problem to tell of; only a directory without any record is an error.
+
+use crate::alive::Host;
+use crate::live::LiveTable;
+use crate::process::{Clock, Process};
+use cupeer_spec::record::{SUFFIX, job, live};
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// The records of the processes of a job.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The directory.
+    pub dir: PathBuf,
+    /// Its processes, in the order of their files' names.
+    pub processes: Vec<Process>,
+    /// What is open, by host.
+    pub tables: Vec<LiveTable>,
+    /// What could not be read, or not wholly.
+    pub problems: Vec<Problem>,
+    /// Clocks by boot and kind.
+    clocks: HashMap<([u8; 16], u32), Clock>,
+}
+
+/// Something that is wrong with a record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// What is wrong: a sentence without a subject and a full stop.
+    pub text: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.path.display(), self.text)
+    }
+}
+
+/// Why there is no job.
+#[derive(Debug)]
+pub enum Error {
+    /// The directory cannot be read.
+    Unreadable(PathBuf, io::Error),
+    /// Nothing in it looks like a record.
+    NoRecord(PathBuf),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Unreadable(dir, error) => write!(f, "{} cannot be read: {error}", dir.display()),
+            Error::NoRecord(dir) => write!(f, "{} holds no record", dir.display()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Unreadable(_, error) => Some(error),
+            Error::NoRecord(_) => None,
+        }
+    }
+}
+
+impl Job {
+    /// Reads all records in a directory and in the directories in it: those of several hosts may have been copied
+    /// together.
+    pub fn open(dir: &Path) -> Result<Job, Error> {
+        let mut job = Job {
+            dir: dir.to_path_buf(),
+            processes: Vec::new(),
+            tables: Vec::new(),
+            problems: Vec::new(),
+            clocks: HashMap::new(),
+        };
+        let entries = list(dir).map_err(|error| Error::Unreadable(dir.to_path_buf(), error))?;
+        let mut found = false;
+        for path in entries {
+            if path.is_dir() {
+                match list(&path) {
+                    Ok(inner) => inner.into_iter().for_each(|path| found |= job.add(path)),
+                    Err(error) => job.report(&path, format!("cannot be read: {error}")),
+                }
+            } else {
+                found |= job.add(path);
+            }
+        }
+        if !found {
+            return Err(Error::NoRecord(dir.to_path_buf()));
+        }
+        job.drop_copies();
+        job.compare_keys();
+        let mut hosts: HashMap<_, Vec<&Process>> = HashMap::new();
+        for process in &job.processes {
+            hosts.entry(clock_key(process)).or_default().push(process);
+        }
+        job.clocks =
+            hosts.into_iter().map(|(key, processes)| (key, Clock::of(processes.into_iter()))).collect();
+        Ok(job)
+    }
+
+    /// The clock of a process. Processes of one boot share it, so that their times can be compared.
+    pub fn clock(&self, process: &Process) -> Clock {
+        let shared = self.clocks.get(&clock_key(process)).copied();
+        shared.unwrap_or_else(|| Clock::of(std::iter::once(process)))
+    }
+
+    /// Whether the processes run, in their order; `None` where that cannot be known: see [`Process::is_alive`].
+    /// Looks at the host once for all, and knows which of them have executed another program.
+    pub fn alive(&self) -> Vec<Option<bool>> {
+        let host = Host::look(self.processes.iter().map(|process| &process.header));
+        let mut images: HashMap<_, u32> = HashMap::new();
+        for process in &self.processes {
+            let image = images.entry(identity(process)).or_default();
+            *image = process.header.image.max(*image);
+        }
+        let answer = |process: &Process| match images.get(&identity(process)) {
+            Some(image) if *image > process.header.image => Some(false),
+            _ => host.runs(&process.header),
+        };
+        self.processes.iter().map(answer).collect()
+    }
+
+    fn report(&mut self, path: &Path, text: impl Into<String>) {
+        self.problems.push(Problem { path: path.to_path_buf(), text: text.into() });
+    }
+
+    /// Reads a file, and says whether it looks like a part of a record.
+    fn add(&mut self, path: PathBuf) -> bool {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_process = name.ends_with(SUFFIX) && name.len() > SUFFIX.len();
+        let is_table = name.starts_with(live::PREFIX);
+        let is_job = name == job::FILE;
+        // Pipes and the like are nobody's record, and to open one may wait for ever.
+        if !(is_process || is_table || is_job) || path.is_dir() {
+            return false;
+        }
+        let read = match fs::metadata(&path) {
+            Err(error) => Err(format!("cannot be read: {error}")),
+            Ok(data) if !data.is_file() => Err("is not a file".into()),
+            Ok(_) if is_process => Process::open(&path).map(|process| {
+                let problem = process.problem.clone();
+                self.processes.push(process);
+                problem
+            }),
+            Ok(_) if is_table => LiveTable::open(&path).map(|table| {
+                let problem = table.problem.clone();
+                self.tables.push(table);
+                problem
+            }),
+            Ok(_) => match check_job(&path) {
+                Some(answer) => answer,
+                None => return false,
+            },
+        };
+        match read {
+            Ok(problem) => problem.into_iter().for_each(|text| self.report(&path, text)),
+            Err(text) => self.report(&path, text),
+        }
+        true
+    }
+
+    /// Of two files about the same image of a process, the longer one counts.
+    fn drop_copies(&mut self) {
+        let mut best: HashMap<_, usize> = HashMap::new();
+        let mut dropped = Vec::new();
+        for (i, process) in self.processes.iter().enumerate() {
+            let key = (identity(process), process.header.image);
+            let other = *best.entry(key).or_insert(i);
+            if other == i {
+                continue;
+            }
+            let length =
+                |i: usize| (self.processes[i].header.next_block, self.processes[i].header.last.monotonic);
+            let (kept, copy) = if length(i) > length(other) { (i, other) } else { (other, i) };
+            best.insert(key, kept);
+            dropped.push((copy, kept));
+        }
+        for (copy, kept) in &dropped {
+            let text =
+                format!("is left out: it is of the same process as {}", self.processes[*kept].path.display());
+            self.problems.push(Problem { path: self.processes[*copy].path.clone(), text });
+        }
+        let copies: HashSet<usize> = dropped.iter().map(|(copy, _)| *copy).collect();
+        let mut i = 0..;
+        self.processes.retain(|_| i.next().is_none_or(|i| !copies.contains(&i)));
+    }
+
+    /// Fingerprints of different keys have nothing to do with each other.
+    fn compare_keys(&mut self) {
+        let Some(first) = self.processes.first() else { return };
+        let key = first.header.key_check;
+        let others: Vec<_> =
+            self.processes.iter().filter(|process| process.header.key_check != key).collect();
+        if let Some(other) = others.first() {
+            let text = format!(
+                "holds records of more than one job: {} of {} processes have another key than {}, so that handles \
+                 cannot be followed between them (such as {})",
+                others.len(),
+                self.processes.len(),
+                first.proc,
+                other.proc
+            );
+            let dir = self.dir.clone();
+            self.report(&dir, text);
+        }
+    }
+}
+
+/// What names a process, whatever it executes.
+fn identity(process: &Process) -> ([u8; 16], u64, u32, u64) {
+    let header = &process.header;
+    (header.boot_id, header.pid_ns, header.pid, header.started)
+}
+
+fn clock_key(process: &Process) -> ([u8; 16], u32) {
+    (process.header.boot_id, process.header.clock)
+}
+
+/// What is in a directory, in the order of names.
+fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+/// Looks at the first line of a file `job`; `None` where it is somebody else's.
+fn check_job(path: &Path) -> Option<Result<Option<String>, String>> {
+    let mut bytes = Vec::new();
+    if let Err(error) = fs::File::open(path).and_then(|file| file.take(4096).read_to_end(&mut bytes)) {
+        return Some(Err(format!("cannot be read: {error}")));
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let line = text.lines().next().unwrap_or_default().trim_end();
+    if line == job::FIRST_LINE {
+        return Some(Ok(None));
+    }
+    let (words, ours) = job::FIRST_LINE.rsplit_once(' ').unwrap_or((job::FIRST_LINE, ""));
+    let newer = line.strip_prefix(words)?.trim();
+    newer.parse::<u64>().ok()?;
+    Some(Err(format!("was written by a newer cupeer (format {newer}; this one reads {ours})")))
+}

@@ -1,0 +1,120 @@
+//! The live tables: what is open on a host.
+
+use crate::source::{Opened, Source};
+use cupeer_spec::record::{self, live};
+use std::path::{Path, PathBuf};
+
+/// How many entries are read at once.
+const PIECE: usize = 64;
+const ENTRY: usize = size_of::<live::Entry>();
+
+/// What the processes of a job had open on one host when it was read.
+#[derive(Clone, Debug)]
+pub struct LiveTable {
+    /// The file.
+    pub path: PathBuf,
+    /// The host, since when.
+    pub boot_id: [u8; 16],
+    /// What is open.
+    pub entries: Vec<live::Entry>,
+    /// Entries for which there was no room.
+    pub refused: u64,
+    /// What is wrong with the file, although it can be read: a sentence without a subject.
+    pub problem: Option<String>,
+}
+
+impl LiveTable {
+    /// Reads a table. The error is a sentence without a subject: "is empty".
+    pub fn open(path: &Path) -> Result<LiveTable, String> {
+        LiveTable::read(&path.into(), path)
+    }
+
+    /// The same with bytes in place of the file.
+    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<LiveTable, String> {
+        LiveTable::read(&bytes.into(), Path::new(name))
+    }
+
+    fn read(source: &Source, path: &Path) -> Result<LiveTable, String> {
+        let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+        let file = source.open().map_err(unreadable)?;
+        let mut bytes = [0; size_of::<live::Header>()];
+        let had = file.read(&mut bytes, 0).map_err(unreadable)?;
+        if had == 0 || bytes[..8] == [0; 8] {
+            return Err("is empty".into());
+        }
+        if bytes[..8] != live::MAGIC {
+            return Err("is not a table of what is open".into());
+        }
+        let header = record::read::<live::Header>(&bytes[..had]).ok_or("is cut off in its header")?;
+        match header.version {
+            live::VERSION => {}
+            0 => return Err("has no version".into()),
+            newer => {
+                let ours = live::VERSION;
+                return Err(format!("was written by a newer cupeer (format {newer}; this one reads {ours})"));
+            }
+        }
+        if header.entry as usize != ENTRY {
+            return Err(format!("has entries of {} bytes instead of {ENTRY}", header.entry));
+        }
+        let mut table = LiveTable {
+            path: path.to_path_buf(),
+            boot_id: header.boot_id,
+            entries: Vec::new(),
+            refused: header.refused,
+            problem: None,
+        };
+        let size = file.size().map_err(unreadable)?;
+        for k in 0..(header.segments as usize).min(live::MOST_SEGMENTS) {
+            let end = live::entry_place(k, live::segment_entries(k)) as u64;
+            if end > size {
+                table.problem = Some("is cut off, so that some of what was open is missing".into());
+            }
+            if live::entry_place(k, 0) as u64 >= size {
+                break;
+            }
+            segment(&file, k, &mut table.entries).map_err(unreadable)?;
+        }
+        Ok(table)
+    }
+}
+
+fn segment(file: &Opened, k: usize, entries: &mut Vec<live::Entry>) -> std::io::Result<()> {
+    let mut piece = vec![0; PIECE * ENTRY];
+    for first in (0..live::segment_entries(k)).step_by(PIECE) {
+        let had = file.read(&mut piece, live::entry_place(k, first) as u64)?;
+        for (i, bytes) in piece[..had].chunks_exact(ENTRY).enumerate() {
+            if is_live(bytes) {
+                entries.extend(entry(file, live::entry_place(k, first + i) as u64)?);
+            }
+        }
+        if had < piece.len() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Reads an entry that was live a moment ago, as it is now. An entry that is given up and taken again by the same
+/// process has the same word again: that all of it is the same twice says more than its word.
+fn entry(file: &Opened, place: u64) -> std::io::Result<Option<live::Entry>> {
+    let mut before = None;
+    for _ in 0..4 {
+        let mut bytes = [0; ENTRY];
+        if !file.read_all(&mut bytes, place)? || !is_live(&bytes) {
+            return Ok(None);
+        }
+        let now: Option<live::Entry> = record::read(&bytes);
+        // These two change while the entry lives.
+        let kept = now.map(|entry| live::Entry { count: 0, ended: 0, ..entry });
+        if before == Some(kept) {
+            return Ok(now);
+        }
+        before = Some(kept);
+    }
+    Ok(None)
+}
+
+fn is_live(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&live::state::LIVE)
+}

@@ -1,0 +1,188 @@
+//! From the bytes of a file to what they say of its process.
+
+use crate::process::{Device, Library, Process};
+use crate::scan;
+use crate::source::{Opened, Source};
+use cupeer_spec::record::{
+    self, BLOCK, BlockHeader, Header, META_START, Moment, VERSION, block, clock, meta,
+};
+use std::path::Path;
+
+/// The most blocks with entries that are read: 32 MiB. Processes have one or two.
+const MOST_META: usize = 1024;
+/// The most functions that a record can number.
+const MOST_FUNCTIONS: usize = 4096;
+
+/// Reads all but the events. The error is a sentence about the file, without its name.
+pub(crate) fn process(source: Source, path: &Path) -> Result<Process, String> {
+    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+    let file = source.open().map_err(unreadable)?;
+    let header = header(&file)?;
+    let mut process = Process {
+        proc: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        path: path.to_path_buf(),
+        source,
+        header,
+        texts: Vec::new(),
+        arguments: Vec::new(),
+        variables: Vec::new(),
+        functions: Vec::new(),
+        libraries: Vec::new(),
+        devices: Vec::new(),
+        escaped: Vec::new(),
+        moments: Vec::new(),
+        problem: None,
+    };
+
+    let mut moments = Moments::default();
+    let mut others = Vec::new();
+    scan::blocks(&file, 1, |found| {
+        moments.add(found.header.begun);
+        if found.header.kind == block::META && others.len() < MOST_META {
+            others.push(found.number);
+        }
+    })
+    .map_err(unreadable)?;
+    process.moments = [header.first, header.last].into_iter().chain(moments.all()).collect();
+
+    let mut buffer = vec![0; BLOCK];
+    for number in [0].into_iter().chain(others) {
+        let length = file.read(&mut buffer, scan::start(number)).map_err(unreadable)?;
+        let start = if number == 0 { META_START } else { size_of::<BlockHeader>() };
+        for entry in meta::entries(&buffer[..length], start) {
+            add(&mut process, entry.tag, entry.bytes);
+        }
+    }
+
+    let size = file.size().map_err(unreadable)?;
+    if size % BLOCK as u64 != 0 {
+        process.problem = Some("is cut off, so that its last events may be missing".into());
+    }
+    Ok(process)
+}
+
+/// The header, where it is one that this version reads.
+fn header(file: &Opened) -> Result<Header, String> {
+    let mut bytes = [0; size_of::<Header>()];
+    let mut again = bytes;
+    // Its process may be writing to it: what is read twice alike is whole.
+    for _ in 0..4 {
+        let had = file.read(&mut bytes, 0).map_err(|error| format!("cannot be read: {error}"))?;
+        if had == 0 {
+            return Err("is empty".into());
+        }
+        if bytes[..8] == [0; 8] {
+            return Err("was made, but not begun".into());
+        }
+        if bytes[..8] != record::MAGIC {
+            return Err("is not the record of a process".into());
+        }
+        if had < bytes.len() {
+            return Err("is cut off in its first block".into());
+        }
+        if bytes == again {
+            break;
+        }
+        again = bytes;
+    }
+    let Some(header) = record::read::<Header>(&bytes) else {
+        return Err("is cut off in its first block".into());
+    };
+    match header.version {
+        VERSION => {}
+        0 => return Err("has no version".into()),
+        newer => {
+            return Err(format!("was written by a newer cupeer (format {newer}; this one reads {VERSION})"));
+        }
+    }
+    if header.block as usize != BLOCK {
+        return Err(format!("has blocks of {} bytes instead of {BLOCK}", header.block));
+    }
+    if header.clock != clock::MONOTONIC && header.clock != clock::TSC {
+        return Err(format!("counts time by a clock that is not known ({})", header.clock));
+    }
+    Ok(header)
+}
+
+/// The first and the last moment of many.
+#[derive(Default)]
+struct Moments {
+    range: Option<(Moment, Moment)>,
+}
+
+impl Moments {
+    fn add(&mut self, moment: Moment) {
+        if moment.ticks == 0 || moment.monotonic == 0 {
+            return;
+        }
+        let (first, last) = self.range.get_or_insert((moment, moment));
+        if moment.ticks < first.ticks {
+            *first = moment;
+        }
+        if moment.ticks > last.ticks {
+            *last = moment;
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = Moment> {
+        self.range.into_iter().flat_map(|(first, last)| [first, last])
+    }
+}
+
+/// Adds what an entry says. One that is malformed says nothing.
+fn add(process: &mut Process, tag: u16, bytes: &[u8]) {
+    match tag {
+        meta::TEXT => process.texts.extend(pair(bytes, 0)),
+        meta::ARGUMENT => process.arguments.push(text(bytes)),
+        meta::VARIABLE => process.variables.extend(pair(bytes, b'=')),
+        meta::FUNCTION => {
+            if let Some((number, stored, name)) = function(bytes)
+                && number < MOST_FUNCTIONS
+            {
+                let functions = &mut process.functions;
+                functions.resize(functions.len().max(number + 1), (String::new(), 0));
+                functions[number] = (name, stored);
+            }
+        }
+        meta::LIBRARY => process.libraries.extend(library(bytes)),
+        meta::DEVICE => process.devices.extend(device(bytes)),
+        meta::ESCAPED => process.escaped.extend(pair(bytes, 0)),
+        _ => {}
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Two texts with a byte between them.
+fn pair(bytes: &[u8], between: u8) -> Option<(String, String)> {
+    let at = bytes.iter().position(|byte| *byte == between)?;
+    Some((text(&bytes[..at]), text(&bytes[at + 1..])))
+}
+
+fn function(bytes: &[u8]) -> Option<(usize, u16, String)> {
+    let (number, bytes) = bytes.split_first_chunk()?;
+    let (stored, name) = bytes.split_first_chunk()?;
+    Some((usize::from(u16::from_le_bytes(*number)), u16::from_le_bytes(*stored), text(name)))
+}
+
+fn library(bytes: &[u8]) -> Option<Library> {
+    let mut rest = bytes;
+    let mut number = || {
+        let (number, after) = rest.split_first_chunk()?;
+        rest = after;
+        Some(u64::from_le_bytes(*number))
+    };
+    let (base, start, end, since) = (number()?, number()?, number()?, number()?);
+    let (length, rest) = rest.split_first()?;
+    let (build_id, path) = rest.split_at_checked(usize::from(*length))?;
+    Some(Library { base, range: start..end, since, build_id: build_id.to_vec(), path: text(path) })
+}
+
+fn device(bytes: &[u8]) -> Option<Device> {
+    let (ordinal, bytes) = bytes.split_first_chunk()?;
+    let (uuid, bytes) = bytes.split_first_chunk()?;
+    let (pci, name) = pair(bytes, 0)?;
+    Some(Device { ordinal: i32::from_le_bytes(*ordinal), uuid: *uuid, pci, name })
+}

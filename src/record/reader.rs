@@ -1,0 +1,250 @@
+//! The slots of one stream, in the order of their numbers, each once.
+//!
+//! What belongs here: the way through the blocks, and the reading of blocks that are being written to.
+
+use crate::index::{self, Blocks, Index};
+use crate::scan;
+use crate::source::Opened;
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::{self, Slot};
+use cupeer_spec::record::{self, BLOCK_MAGIC, BlockHeader, SLOTS, block};
+use std::io;
+
+/// The bytes of a slot.
+const SLOT: usize = size_of::<Slot>();
+
+/// What the streams of a process share.
+pub(crate) struct Shared {
+    pub file: Opened,
+    pub index: Index,
+    /// The functions by their numbers in the record.
+    pub functions: Vec<Option<FnId>>,
+    /// How many slots are read at once.
+    pub piece: usize,
+    /// The first failure to read a block.
+    pub error: Option<io::Error>,
+}
+
+pub(crate) struct Reader {
+    /// The stream.
+    pub stream: u32,
+    /// The thread that wrote the slot that was read last.
+    pub tid: u32,
+    /// Which one of the index's streams this is.
+    place: usize,
+    /// How many of its chunks and of its open blocks were begun.
+    chunks: usize,
+    open: usize,
+    /// Slots with smaller numbers were had.
+    next: u64,
+    block: Block,
+    /// Slots from `from` on; these bytes are the slots of the block that can be read now.
+    buffer: Vec<u8>,
+    from: usize,
+    /// The slot that was read last.
+    last: usize,
+}
+
+/// The block that is being read.
+#[derive(Clone, Copy, Default)]
+struct Block {
+    number: u32,
+    kind: u16,
+    base: u64,
+    /// The next slot.
+    at: usize,
+    /// How many slots there are.
+    used: usize,
+}
+
+impl Reader {
+    pub(crate) fn new(place: usize, blocks: &Blocks) -> Reader {
+        Reader {
+            stream: blocks.stream,
+            tid: 0,
+            place,
+            chunks: 0,
+            open: 0,
+            next: 0,
+            block: Block::default(),
+            buffer: Vec::new(),
+            from: 0,
+            last: 0,
+        }
+    }
+
+    /// The next slot that counts, and its number.
+    pub(crate) fn next(&mut self, shared: &mut Shared) -> Option<(u64, Slot)> {
+        loop {
+            let at = self.block.at;
+            if at >= self.block.used {
+                if !self.next_block(shared) {
+                    return None;
+                }
+                continue;
+            }
+            let Some(slot) = self.buffer.get((at - self.from) * SLOT..).and_then(record::read::<Slot>) else {
+                self.load(shared, 1);
+                continue;
+            };
+            let number = self.block.base + at as u64;
+            // The remains of an earlier lap, or a place that its thread took and never wrote to.
+            if slot.seq() != number as u32 || slot.state() == slot::EMPTY {
+                self.block.at += 1;
+                continue;
+            }
+            self.last = at;
+            self.block.at = at + slot.slots().max(1);
+            self.next = number + 1;
+            return Some((number, slot));
+        }
+    }
+
+    /// The bytes of the slot that was read last and of those behind it that belong to it, without its first words.
+    pub(crate) fn bytes(&mut self, shared: &mut Shared, slots: usize) -> Option<&[u8]> {
+        let slots = slots.max(1);
+        if self.last + slots > self.block.used {
+            return None;
+        }
+        if (self.last + slots - self.from) * SLOT > self.buffer.len() {
+            let at = std::mem::replace(&mut self.block.at, self.last);
+            self.load(shared, slots);
+            self.block.at = at;
+        }
+        // What was read anew may have moved away in between.
+        let first = self.last.checked_sub(self.from)? * SLOT;
+        self.buffer.get(first + slot::detail::START..first + slots * SLOT)
+    }
+
+    /// Goes to the next block; false where there is none.
+    fn next_block(&mut self, shared: &mut Shared) -> bool {
+        if self.block.kind == block::CHUNK {
+            self.next = self.next.max(self.block.base + self.block.used as u64);
+        }
+        self.block = Block::default();
+        self.buffer.clear();
+        let blocks = &shared.index.streams[self.place];
+        if let Some(number) = blocks.chunks.get(self.chunks).copied() {
+            self.chunks += 1;
+            self.begin(shared, number, None);
+        } else if let Some((base, number)) = blocks.open.get(self.open).copied() {
+            self.open += 1;
+            // All that it may have was had.
+            if base.saturating_add(SLOTS as u64) > self.next {
+                self.begin(shared, number, Some(base));
+            }
+        } else {
+            self.buffer = Vec::new();
+            return false;
+        }
+        true
+    }
+
+    /// Begins with a block. One that is open may hold other slots by now than those that it was noted with.
+    fn begin(&mut self, shared: &mut Shared, number: u32, noted: Option<u64>) {
+        let Some(header) = self.header(shared, number) else { return };
+        let is_chunk = header.kind == block::CHUNK;
+        if header.stream != self.stream || is_chunk != noted.is_none() {
+            return self.moved(shared, noted);
+        }
+        if noted.is_some_and(|noted| noted != header.base) {
+            return self.moved(shared, noted);
+        }
+        let Some(end) = header.base.checked_add(SLOTS as u64) else { return };
+        self.tid = header.tid;
+        let used = if is_chunk { index::used(&header) } else { SLOTS };
+        let at = if self.next >= end { used } else { self.next.saturating_sub(header.base) as usize };
+        self.block = Block { number, kind: header.kind, base: header.base, at, used };
+        self.from = at;
+    }
+
+    /// What was a window is a chunk now; what was a ring block is gone.
+    fn moved(&mut self, shared: &mut Shared, noted: Option<u64>) {
+        self.block.used = self.block.at;
+        self.buffer.clear();
+        let Some(base) = noted else { return };
+        match shared.index.find(&shared.file, self.stream, base) {
+            Ok(Some(chunk)) => self.begin(shared, chunk, None),
+            Ok(None) => {}
+            Err(error) => shared.fail(error),
+        }
+    }
+
+    fn header(&self, shared: &mut Shared, number: u32) -> Option<BlockHeader> {
+        let mut bytes = [0; size_of::<BlockHeader>()];
+        if let Err(error) = shared.file.read(&mut bytes, scan::start(number)) {
+            shared.fail(error);
+        }
+        record::read(&bytes).filter(|header: &BlockHeader| header.magic == BLOCK_MAGIC)
+    }
+
+    /// Reads slots from the next one on, at least so many where there are as many.
+    fn load(&mut self, shared: &mut Shared, least: usize) {
+        let Block { number, kind, base, at, used } = self.block;
+        let count = least.max(shared.piece).min(used - at);
+        self.from = at;
+        let place = scan::start(number) + ((1 + at) * SLOT) as u64;
+        if !self.read(shared, place, count) {
+            return;
+        }
+        if kind == block::CHUNK {
+            return;
+        }
+        let words: Vec<u64> = self.buffer.chunks_exact(SLOT).map(word).collect();
+        if !self.read(shared, place, count) {
+            return;
+        }
+        // Its thread begins the next lap with the header: where that is the same, so is what lies between.
+        let header = self.header(shared, number);
+        if header.is_none_or(|now| (now.kind, now.stream, now.base) != (kind, self.stream, base)) {
+            let noted = (kind == block::WINDOW).then_some(base);
+            let next = std::mem::replace(&mut self.next, base + at as u64);
+            self.moved(shared, noted);
+            self.next = self.next.max(next);
+            return;
+        }
+        self.settle(base, &words);
+    }
+
+    /// Fills the buffer; false where there is nothing to read, and the block is over then.
+    fn read(&mut self, shared: &mut Shared, place: u64, count: usize) -> bool {
+        self.buffer.resize(count * SLOT, 0);
+        let had = shared.file.read(&mut self.buffer, place).unwrap_or_else(|error| {
+            shared.fail(error);
+            0
+        });
+        let slots = had / SLOT;
+        self.buffer.truncate(slots * SLOT);
+        if slots < count {
+            self.block.used = self.from + slots;
+        }
+        slots > 0
+    }
+
+    /// Takes the first words from an earlier reading: a slot that was complete then is complete now. Where the
+    /// words are not of one slot, there is none.
+    fn settle(&mut self, base: u64, words: &[u64]) {
+        let mut i = 0;
+        while let (Some(word), Some(bytes)) = (words.get(i), self.buffer.get_mut(i * SLOT..i * SLOT + 8)) {
+            let seq = (base + (self.from + i) as u64) as u32;
+            let now = u64::from_le_bytes([
+                bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
+            ]);
+            let holds = (word >> 32) as u32 == seq && (now >> 32) as u32 == seq;
+            let word = if holds { *word } else { 0 };
+            bytes.copy_from_slice(&word.to_le_bytes());
+            i += usize::from((word >> 8) as u8).max(1);
+        }
+    }
+}
+
+/// The first word of a slot.
+fn word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+impl Shared {
+    fn fail(&mut self, error: io::Error) {
+        self.error.get_or_insert(error);
+    }
+}
