@@ -6,6 +6,7 @@
 use core::arch::{asm, global_asm};
 use core::ffi::c_char;
 use core::sync::atomic::AtomicU64;
+use cupeer_spec::record::BlockHeader;
 
 /// What each thread keeps. Zero at the start of a thread, no destructor: calls come also after a thread's
 /// destructors have run.
@@ -25,8 +26,25 @@ pub struct Thread {
     pub written: u64,
     /// Lines that this thread has logged.
     pub logged: AtomicU64,
+    /// Where the next slot of its stream lies; at or behind `window_end` where there is no room. See `record`.
+    pub next_slot: usize,
+    /// Where its window ends.
+    pub window_end: usize,
+    /// The number of the slot at address A in its stream is A / 64 plus this.
+    pub slot_bias: u64,
+    /// The process's record that the window belongs to.
+    pub epoch: u64,
+    /// The window.
+    pub window: *mut BlockHeader,
+    /// The library that the last recorded call came from, which the record knows.
+    pub known: (usize, usize),
+    /// The state of the libraries then.
+    pub known_generation: u32,
+    /// The process in which the thread is at work on its record, so that a signal handler's call must stay out
+    /// of it; else 0. A number, because a child inherits it.
+    pub recording: u32,
     /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
-    pub dlerror: [c_char; 976],
+    pub dlerror: [c_char; 912],
 }
 
 /// Offset of [`Thread::entered`], for the entries below.
@@ -71,6 +89,26 @@ pub fn stack_height() -> usize {
     // SAFETY: reads the stack pointer.
     unsafe { asm!("mov {}, rsp", out(reg) height, options(nomem, nostack, preserves_flags)) };
     height
+}
+
+/// Takes `bytes` of this thread's window: one instruction, so that a signal handler of the thread takes others.
+#[inline(always)]
+pub fn take_slot(thread: *mut Thread, bytes: usize) -> usize {
+    let mut taken = bytes;
+    // SAFETY: adds to a word of the thread's block and gives what it was.
+    unsafe {
+        let place = &raw mut (*thread).next_slot;
+        asm!("xadd qword ptr [{}], {}", in(reg) place, inout(reg) taken, options(nostack));
+    }
+    taken
+}
+
+/// The time stamp counter.
+#[inline(always)]
+pub fn ticks() -> u64 {
+    // SAFETY: reads a register that user programs may read, unless somebody has forbidden that for the process,
+    // in which case the record does not use it.
+    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// How far behind the start of an export the address lies that look-ups hand out. Inside of the export's

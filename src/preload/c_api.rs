@@ -1,7 +1,7 @@
 //! The functions that programs may call on purpose: the only file that the header `cupeer.h` is made
 //! from. Find them with dlsym: where the library is not preloaded, they are not there.
 
-use crate::{call, log};
+use crate::{call, log, record, settings};
 use core::ffi::{CStr, c_char, c_int};
 
 /// The version of cupeer, such as "0.1.0". The text is never freed.
@@ -11,9 +11,9 @@ pub extern "C" fn cupeer_version() -> *const c_char {
     VERSION.as_ptr().cast()
 }
 
-/// Puts a line with your text into the log, to find a place in it again.
+/// Puts your text into the log and the record, to find a place in them again.
 ///
-/// Returns 1 where the line was written, 0 where there is no log or it cannot be written, and -1 where
+/// Returns 1 where it was written to either, 0 where there is neither or it cannot be written, and -1 where
 /// `text` is NULL.
 ///
 /// # Safety
@@ -27,7 +27,9 @@ pub unsafe extern "C" fn cupeer_mark(text: *const c_char) -> c_int {
     let mut written = false;
     call::quietly(|| {
         // SAFETY: not null, and the caller's text ends in NUL.
-        written = log::mark(unsafe { CStr::from_ptr(text) }.to_bytes());
+        let text = unsafe { CStr::from_ptr(text) }.to_bytes();
+        let recorded = settings::get().record.is_some() && record::mark(text);
+        written = log::mark(text) || recorded;
     });
     c_int::from(written)
 }

@@ -6,9 +6,10 @@
 use crate::arch::{Thread, stack_height, thread};
 use crate::caller::Caller;
 use crate::log::{self, Call};
+use crate::record;
 use crate::resolve::{driver, elf, handed_out, linked};
 use crate::settings;
-use core::ffi::{c_char, c_int};
+use core::ffi::{c_char, c_int, c_void};
 use core::fmt::{self, Write};
 use core::ptr;
 use cupeer_spec::abi::{CUresult, FunctionPointer};
@@ -82,19 +83,36 @@ impl Drop for Inside {
     }
 }
 
-/// Runs the steps of a call. `forward` calls the real function, `print` prints the arguments, and
-/// `pointer` is the output that holds a function, where there is one.
+/// What is done with the arguments of a call.
+pub struct Arguments<P, S, M> {
+    /// Prints them.
+    pub print: P,
+    /// Puts them into the record; is told whether the call has succeeded.
+    pub store: S,
+    /// Adds what of them does not fit there.
+    pub more: M,
+}
+
+/// Runs the steps of a call. `forward` calls the real function, and `pointer` is the output that holds a function,
+/// where there is one.
 #[inline]
 pub fn run<R: ResultCode>(
     entered: Entered,
     forward: impl FnOnce() -> R,
-    print: impl Fn(bool, &mut dyn Write, Format) -> fmt::Result,
+    arguments: Arguments<
+        impl Fn(bool, &mut dyn Write, Format) -> fmt::Result,
+        impl Fn(&mut record::Arguments, bool),
+        impl Fn(&mut record::Detail, bool),
+    >,
     pointer: Option<*mut FunctionPointer>,
 ) -> R {
     if entered.again {
         return forward();
     }
-    let logged = settings::get().is_logged(entered.id);
+    let Entered { id, caller, .. } = entered;
+    let settings = settings::get();
+    let logged = settings.is_logged(id);
+    let recorded = if settings.is_recorded(id) { record::begin(id, caller, &arguments.store) } else { None };
     let started = if logged { log::now() } else { 0 };
     let result = {
         let _inside = Inside::enter(&entered);
@@ -102,20 +120,27 @@ pub fn run<R: ResultCode>(
     };
     let duration = if logged { log::now() - started } else { 0 };
     let succeeded = result.number() == 0;
+    let recorded = recorded.and_then(|call| call.finish(result.number(), succeeded));
+    if !logged && recorded.is_none() && pointer.is_none() {
+        return result;
+    }
     quietly(|| {
         if let (Some(pointer), true) = (pointer, succeeded) {
             // SAFETY: after success the driver has written the pointer, unless the caller passed null,
             // which is checked there.
             unsafe { handed_out::substitute(pointer) };
         }
+        if let Some(call) = recorded {
+            call.explain(caller, |detail| (arguments.more)(detail, succeeded));
+        }
         if logged {
             log::call(&Call {
-                id: entered.id,
-                caller: Caller::of(entered.caller, entered.id, succeeded),
+                id,
+                caller: Caller::of(caller, id, succeeded),
                 started,
                 duration,
                 result: result.number(),
-                print: &|out, format| print(succeeded, out, format),
+                print: &|out, format| (arguments.print)(succeeded, out, format),
             });
         }
     });
@@ -149,33 +174,37 @@ pub fn print_name(separator: &str, name: &str, out: &mut dyn Write, format: Form
     if format.json { write!(out, "{separator}\"{name}\":") } else { write!(out, "{separator}{name}=") }
 }
 
+/// Copies memory of the program, found out without the risk of a fault. Gives how many bytes could be read.
+pub fn copy_memory(address: usize, place: &mut [u8]) -> usize {
+    let local = libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() };
+    let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: place.len() };
+    // SAFETY: the kernel reads from this process on our behalf, and answers an error where it cannot.
+    let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    if read > 0 {
+        return read as usize;
+    }
+    // Not one byte where the range leaves the mapped memory in its first page; up to the end of that page it
+    // may be there.
+    const PAGE: usize = 4096;
+    let to_end = PAGE - address % PAGE;
+    if to_end < place.len() { copy_memory(address, &mut place[..to_end]) } else { 0 }
+}
+
 /// Whether memory of the program can be read, found out without the risk of a fault.
 pub fn is_readable<T>(pointer: *const T, count: usize) -> bool {
     let mut scratch = [0u8; 1024];
     let size = count.saturating_mul(size_of::<T>());
-    if pointer.is_null() || size > scratch.len() {
-        return false;
+    match scratch.get_mut(..size) {
+        Some(place) if !pointer.is_null() => copy_memory(pointer as usize, place) == size,
+        _ => false,
     }
-    let local = libc::iovec { iov_base: scratch.as_mut_ptr().cast(), iov_len: size };
-    let remote = libc::iovec { iov_base: pointer.cast_mut().cast(), iov_len: size };
-    // SAFETY: the kernel reads from this process on our behalf, and answers an error where it cannot.
-    size == 0 || unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) } == size as isize
 }
 
 /// A copy of a text of the program, as much of it as is printed. `None` where it cannot be read.
 pub fn copy_text(text: *const c_char) -> Option<[c_char; MOST_TEXT + 2]> {
-    const PAGE: usize = 4096;
-    let mut copy = [0 as c_char; MOST_TEXT + 2];
-    let mut size = copy.len() - 1;
-    // Not into the next page, which may not be there.
-    let to_end = PAGE - text as usize % PAGE;
-    if to_end < size && !is_readable(text, size) {
-        size = to_end;
-    }
-    if !is_readable(text, size) {
+    let mut copy = [0u8; MOST_TEXT + 2];
+    if text.is_null() || copy_memory(text as usize, &mut copy[..=MOST_TEXT]) == 0 {
         return None;
     }
-    // SAFETY: that many bytes were readable a moment ago.
-    unsafe { ptr::copy_nonoverlapping(text, copy.as_mut_ptr(), size) };
-    Some(copy)
+    Some(copy.map(|byte| byte as c_char))
 }

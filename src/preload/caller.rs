@@ -3,17 +3,15 @@
 //! Where that lies in the CUDA runtime and the call matters (it opens, exports, enables or failed), the
 //! first frame outside of the runtime is the caller, because the runtime calls for everybody.
 
+use crate::record::each_frame;
 use crate::resolve::elf;
 use crate::settings::looks_behind_runtime;
-use core::ffi::{c_int, c_void};
 use core::sync::atomic::{
     AtomicU8, AtomicUsize,
     Ordering::{Acquire, Release},
 };
 use cupeer_spec::function::FnId;
-
-/// How many frames are looked at.
-const MOST_FRAMES: usize = 12;
+use cupeer_spec::record::slot::detail::MOST_FRAMES;
 
 /// A place in a library.
 #[derive(Clone, Copy)]
@@ -55,7 +53,7 @@ impl Caller {
 
 /// The path of the program. Read by a system call of our own into memory of our own: ThreadSanitizer sees
 /// what libc's functions touch, and not that threads have agreed on it.
-fn program() -> &'static [u8] {
+pub fn program() -> &'static [u8] {
     const LONGEST: usize = 1024;
     static PATH: [AtomicU8; LONGEST] = [const { AtomicU8::new(0) }; LONGEST];
     static LENGTH: AtomicUsize = AtomicUsize::new(0);
@@ -74,35 +72,13 @@ fn program() -> &'static [u8] {
 
 /// The first frame outside of the runtime, above the frame that returns to `address`.
 fn behind_runtime(address: usize) -> Option<Caller> {
-    struct Walk {
-        address: usize,
-        reached: bool,
-        frames: usize,
-        found: Option<Caller>,
-    }
-    unsafe extern "C" {
-        fn _Unwind_Backtrace(
-            step: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int,
-            walk: *mut c_void,
-        ) -> c_int;
-        fn _Unwind_GetIP(context: *mut c_void) -> usize;
-    }
-    unsafe extern "C" fn step(context: *mut c_void, walk: *mut c_void) -> c_int {
-        // SAFETY: both are valid for this call.
-        let (address, walk) = unsafe { (_Unwind_GetIP(context), &mut *walk.cast::<Walk>()) };
-        walk.reached |= address == walk.address;
-        if walk.reached {
-            walk.frames += 1;
-            let caller = Caller::at(address);
-            if !caller.is_runtime() {
-                walk.found = Some(caller);
-            }
+    let mut found = None;
+    each_frame(address, MOST_FRAMES, |address| {
+        let caller = Caller::at(address);
+        if !caller.is_runtime() {
+            found = Some(caller);
         }
-        // Any code but _URC_NO_REASON stops the walk.
-        c_int::from(walk.found.is_some() || walk.frames > MOST_FRAMES) * 4
-    }
-    let mut walk = Walk { address, reached: false, frames: 0, found: None };
-    // SAFETY: `walk` outlives the walk, and `step` takes it.
-    unsafe { _Unwind_Backtrace(step, (&raw mut walk).cast()) };
-    walk.found
+        found.is_none()
+    });
+    found
 }

@@ -6,7 +6,8 @@
 //! defines the name, a looked-up one to the driver that was asked.
 
 use crate::arch::{LOOKED_UP_OFFSET, export_entry, traced_entry};
-use crate::call;
+use crate::call::{self, Arguments};
+use crate::record;
 use core::ffi::CStr;
 use core::fmt::Write;
 use cupeer_spec::function::{FUNCTION_COUNT, FnId};
@@ -59,6 +60,39 @@ macro_rules! print_argument {
     (out [$count:ident] $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
         // SAFETY: after success the driver has written that many elements.
         unsafe { value::print_array($value, $count as usize, $succeeded, $out, $format) }
+    };
+}
+
+/// Puts one argument into the record by its direction.
+macro_rules! store_argument {
+    (in $value:ident, $succeeded:ident, $arguments:ident) => {
+        $arguments.input($value)
+    };
+    (out $value:ident, $succeeded:ident, $arguments:ident) => {
+        // SAFETY: after success the driver has written there.
+        unsafe { $arguments.output($value, $succeeded) }
+    };
+    (string $value:ident, $succeeded:ident, $arguments:ident) => {
+        $arguments.elsewhere($value)
+    };
+    ($dir:ident [$count:ident] $value:ident, $succeeded:ident, $arguments:ident) => {
+        $arguments.elsewhere($value)
+    };
+}
+
+/// Adds what of an argument does not fit into a slot.
+macro_rules! add_argument {
+    (string $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {
+        $detail.text($index, $value)
+    };
+    ($dir:ident $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {};
+    (in [$count:ident] $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {
+        $detail.elements($index, $value, $count as usize)
+    };
+    (out [$count:ident] $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {
+        if $succeeded {
+            $detail.elements($index, $value, $count as usize)
+        }
     };
 }
 
@@ -126,7 +160,19 @@ macro_rules! entries {
                         )*
                         Ok(())
                     };
-                    call::run(entered, forward, print, handed_out!($($handed)?))
+                    #[allow(unused_variables)]
+                    let store = |arguments: &mut record::Arguments, succeeded: bool| {
+                        $(store_argument!($dir $([$count])? $arg, succeeded, arguments);)*
+                    };
+                    #[allow(unused_variables, unused_mut, unused_assignments)]
+                    let more = |detail: &mut record::Detail, succeeded: bool| {
+                        let mut index = 0;
+                        $(
+                            add_argument!($dir $([$count])? $arg, index, succeeded, detail);
+                            index += 1;
+                        )*
+                    };
+                    call::run(entered, forward, Arguments { print, store, more }, handed_out!($($handed)?))
                 }
 
                 pub const ENTRIES: Entries = Entries { export: $name, traced_export, traced_looked_up };

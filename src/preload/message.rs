@@ -1,8 +1,7 @@
 //! The few words that we say to a person from inside a program: one line on stderr, for what would
 //! otherwise go wrong in silence.
 
-use crate::log::sink;
-use crate::settings;
+use crate::{files, settings};
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -11,12 +10,12 @@ use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 #[inline(never)]
 pub fn line(text: fmt::Arguments) {
     let stderr = settings::get().stderr;
-    if stderr.is_none() || sink::identity(libc::STDERR_FILENO) != stderr {
+    if stderr.is_none() || files::identity(libc::STDERR_FILENO) != stderr {
         return;
     }
     let mut line = crate::log::Line::new();
     let _ = writeln!(line, "cupeer: {text}");
-    sink::write_quietly(libc::STDERR_FILENO, line.bytes());
+    let _ = files::write(libc::STDERR_FILENO, line.bytes());
 }
 
 /// Says one line, the first time that it is asked to say any.

@@ -1,9 +1,9 @@
 //! What the environment asks for: read once, when the library is loaded, because programs change their
 //! environment later. A bad value is one message, said when the program meets a driver, and the default.
 
-use crate::log::{self, sink};
 use crate::message;
 use crate::resolve::elf;
+use crate::{files, log};
 use core::ffi::{CStr, c_char};
 use core::ptr;
 use core::sync::atomic::{
@@ -12,6 +12,7 @@ use core::sync::atomic::{
 };
 use cupeer_spec::env;
 use cupeer_spec::function::{FnId, Group};
+use cupeer_spec::record::SMALLEST_RING;
 use cupeer_spec::selector::FunctionSet;
 use std::ffi::CString;
 
@@ -27,12 +28,26 @@ pub struct Settings {
     pub job: [u8; 16],
     /// The driver for calls behind which there is none.
     pub driver: Option<CString>,
+    /// The record, where there is one.
+    pub record: Option<Record>,
     /// The page that the launcher shares with us.
     pub status: Option<CString>,
     /// What stderr is when the program begins, where we may have to write there.
     pub stderr: Option<(u64, u64)>,
     trace: FunctionSet,
+    /// Whether the user has chosen `trace`.
+    chose_trace: bool,
     complaints: Vec<String>,
+}
+
+/// What is recorded, and where.
+pub struct Record {
+    /// The directory, as it was named.
+    pub directory: CString,
+    /// The size of a ring; `None` where everything is kept.
+    pub ring: Option<u64>,
+    /// Whether the group may read and write it.
+    pub shared: bool,
 }
 
 /// The form of the log.
@@ -112,16 +127,42 @@ impl Settings {
             })
             .ok()
         });
+        let ring = match value(env::RECORD).map(|value| (value, kept(value.to_bytes()))) {
+            None => Some(Kept::Full),
+            Some((_, Some(kept))) => Some(kept),
+            Some((value, None)) => {
+                let why = "it takes full, off, ring, or ring:SIZE of at least 256K; everything is kept";
+                complaints.push(refusal(env::RECORD, value, why));
+                Some(Kept::Full)
+            }
+        };
+        let shared = value(env::SHARE).is_some_and(|value| {
+            if value.to_bytes() != b"group" {
+                let why = "it takes group; the record is for the user alone";
+                complaints.push(refusal(env::SHARE, value, why));
+            }
+            value.to_bytes() == b"group"
+        });
+        let record = value(env::OUT).and_then(|directory| {
+            let directory = directory.to_owned();
+            match ring? {
+                Kept::Off => None,
+                Kept::Full => Some(Record { directory, ring: None, shared }),
+                Kept::Ring(size) => Some(Record { directory, ring: Some(size), shared }),
+            }
+        });
         let driver = value(env::DRIVER).map(CStr::to_owned);
-        let speaks = log.is_some() || driver.is_some() || !complaints.is_empty();
+        let speaks = log.is_some() || record.is_some() || driver.is_some() || !complaints.is_empty();
         Settings {
             // Another copy of us is loaded before, and sees everything.
             log: log.filter(|_| !elf::is_second_copy()),
-            stderr: if speaks { sink::identity(libc::STDERR_FILENO) } else { None },
+            stderr: if speaks { files::identity(libc::STDERR_FILENO) } else { None },
             log_file: value(env::LOG_FILE).map(CStr::to_owned),
             failed,
             job: job.unwrap_or_default(),
             driver,
+            record: record.filter(|_| !elf::is_second_copy()),
+            chose_trace: trace.is_some(),
             status: value(env::STATUS).map(CStr::to_owned),
             trace: trace.unwrap_or_else(|| {
                 FunctionSet::parse(FunctionSet::DEFAULT).unwrap_or(FunctionSet::all(true))
@@ -136,9 +177,18 @@ impl Settings {
         self.log.is_some() && self.trace.contains(id as usize)
     }
 
-    /// Whether calls of this function run through `call`: it is logged, or its outputs must be looked at.
+    /// Whether a call of this function is recorded. The record has all but the look-ups, of which there are
+    /// hundreds at the start of a program, unless somebody wants to trace them.
+    #[inline]
+    pub fn is_recorded(&self, id: FnId) -> bool {
+        self.record.is_some()
+            && (id.spec().hands_out.is_none() || self.chose_trace && self.trace.contains(id as usize))
+    }
+
+    /// Whether calls of this function run through `call`: it is logged or recorded, or its outputs must be
+    /// looked at.
     pub fn is_traced(&self, id: FnId) -> bool {
-        id.spec().hands_out.is_some() || self.is_logged(id)
+        id.spec().hands_out.is_some() || self.is_logged(id) || self.is_recorded(id)
     }
 
     /// Says what was not understood. For a process that has met a driver; all others hear nothing of us.
@@ -151,7 +201,28 @@ impl Settings {
     }
 }
 
-fn job_key(digits: &[u8]) -> Option<[u8; 16]> {
+/// What a record keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kept {
+    Off,
+    Full,
+    Ring(u64),
+}
+
+fn kept(value: &[u8]) -> Option<Kept> {
+    match value {
+        b"off" => Some(Kept::Off),
+        b"full" => Some(Kept::Full),
+        b"ring" => Some(Kept::Ring(env::RING_SIZE)),
+        _ => {
+            let size = env::size(str::from_utf8(value.strip_prefix(b"ring:")?).ok()?)?;
+            (size >= SMALLEST_RING).then_some(Kept::Ring(size))
+        }
+    }
+}
+
+/// Reads the key of a job.
+pub fn job_key(digits: &[u8]) -> Option<[u8; 16]> {
     let mut key = [0; 16];
     let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
     if digits.len() != 2 * key.len() {

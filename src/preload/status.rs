@@ -30,6 +30,13 @@ pub fn log_lost() {
     });
 }
 
+/// Counts a process that lost its record, or a part of it.
+pub fn record_lost() {
+    with(|status| {
+        status.record_lost.fetch_add(1, Relaxed);
+    });
+}
+
 /// Opens the page for a moment. Nothing is kept open: programs close what they do not know.
 fn with(work: impl FnOnce(&Status)) {
     let Some(path) = &settings::get().status else { return };

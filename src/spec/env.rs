@@ -28,6 +28,12 @@ variables! {
         "Which functions are logged: names, patterns, @groups, ^negations, separated by commas. Not set: ^@lookup,^@lifetime."
     FAILED "CUPEER_FAILED" "0|1"
         "1 logs only calls that did not return CUDA_SUCCESS. Not set: 0."
+    OUT "CUPEER_OUT" "DIR"
+        "The directory of the record: a file for each process that calls the driver. It is made where it is not there; %p becomes the pid, %h the host, %q{VAR} a variable. Not set: no record."
+    RECORD "CUPEER_RECORD" "full|ring[:SIZE]|off"
+        "What the record keeps: everything, or the last SIZE bytes of each process (with K, M or G; at least 256K, 16M where no SIZE stands) and all that is still open. Not set: full."
+    SHARE "CUPEER_SHARE" "group"
+        "Lets the group of the directory read and write the record, for processes of several users. Not set: the user alone."
     DRIVER "CUPEER_DRIVER" "PATH"
         "The driver for calls behind which there is none: of a program that neither links libcuda nor opened it. Not set: such calls return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED."
     JOB "CUPEER_JOB" "32 hexadecimal digits"
@@ -38,9 +44,43 @@ variables! {
         "The machine that the simulated driver shows: nvlink:N, pcie:N, none:N, or the path of a TOML file. Not set: nvlink:2."
 }
 
+/// The size of a ring where none is chosen.
+pub const RING_SIZE: u64 = 16 << 20;
+
+/// Reads a size: a number of bytes, or one followed by K, M or G.
+pub fn size(text: &str) -> Option<u64> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'K' | b'k' => (&text[..text.len() - 1], 10),
+        b'M' | b'm' => (&text[..text.len() - 1], 20),
+        b'G' | b'g' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    // Nothing but digits: a sign would be taken, too.
+    let number = digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>().ok())??;
+    number.checked_mul(1 << shift)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, wanted) in [
+            ("0", Some(0)),
+            ("17", Some(17)),
+            ("256K", Some(256 << 10)),
+            ("16m", Some(16 << 20)),
+            ("2G", Some(2 << 30)),
+            ("", None),
+            ("K", None),
+            ("+1", None),
+            ("1T", None),
+            ("99999999999G", None),
+        ] {
+            assert_eq!(size(text), wanted, "{text}");
+        }
+    }
 
     #[test]
     fn every_variable_says_what_holds_without_it() {

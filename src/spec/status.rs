@@ -20,4 +20,6 @@ pub struct Status {
     pub escaped: AtomicU32,
     /// Processes that had to give up their log.
     pub log_lost: AtomicU32,
+    /// Processes that lost their record, or a part of it.
+    pub record_lost: AtomicU32,
 }

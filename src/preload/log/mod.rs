@@ -5,7 +5,7 @@
 //! inside programs: it keeps a buffer in a thread-local with a destructor, and a lock.
 
 mod line;
-pub mod sink;
+mod sink;
 mod subscriber;
 
 pub use line::Line;
@@ -15,7 +15,7 @@ use crate::resolve::escapes::Way;
 use crate::settings::{self, LogForm, Settings};
 use core::fmt::{self, Debug, Write};
 use core::sync::atomic::{
-    AtomicU32,
+    AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_spec::function::FnId;
@@ -72,6 +72,11 @@ pub fn now() -> u64 {
     clock(libc::CLOCK_MONOTONIC)
 }
 
+/// The time of the realtime clock, in nanoseconds.
+pub fn realtime() -> u64 {
+    clock(libc::CLOCK_REALTIME)
+}
+
 fn clock(id: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is writable.
@@ -106,7 +111,7 @@ impl Stamp {
         // our memory of them.
         let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
         Stamp {
-            ts_ns: clock(libc::CLOCK_REALTIME).saturating_sub(ago),
+            ts_ns: realtime().saturating_sub(ago),
             pid: pid as u32,
             tid: tid as u32,
             seq: logged.fetch_add(1, Relaxed) + 1,
@@ -217,7 +222,29 @@ impl Write for Short {
     }
 }
 
+/// The key of the fingerprints, where the job's directory has another than the environment.
+static KEY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Uses the key of the job's directory from here on.
+pub fn use_key(key: [u8; 16]) {
+    for (word, bytes) in KEY.iter().zip(key.chunks(8)) {
+        word.store(u64::from_le_bytes(bytes.try_into().unwrap_or_default()), Relaxed);
+    }
+}
+
+/// The key of the fingerprints.
+pub fn key() -> [u8; 16] {
+    let words = [KEY[0].load(Relaxed), KEY[1].load(Relaxed)];
+    if words == [0, 0] {
+        return settings::get().job;
+    }
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&words[0].to_le_bytes());
+    key[8..].copy_from_slice(&words[1].to_le_bytes());
+    key
+}
+
 /// Stands for the bytes of an IPC handle.
 pub fn fingerprint(handle: &[u8]) -> u64 {
-    siphasher::sip::SipHasher24::new_with_key(&settings::get().job).hash(handle)
+    siphasher::sip::SipHasher24::new_with_key(&key()).hash(handle)
 }

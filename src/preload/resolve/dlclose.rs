@@ -23,6 +23,7 @@ unsafe fn close(handle: *mut c_void) -> c_int {
     // SAFETY: as promised.
     let result = unsafe { call(handle) };
     linked::forget();
+    crate::record::forget_libraries();
     result
 }
 

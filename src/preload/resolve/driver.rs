@@ -118,6 +118,15 @@ fn open_again(object: &Object) {
     unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
 }
 
+/// A function of the driver that is not in the table: `Some(0)` where it lacks it, `None` while there is no driver.
+pub fn function(name: &core::ffi::CStr) -> Option<usize> {
+    if !find_loaded() {
+        return None;
+    }
+    let object = elf::at_base(DRIVER.load(Acquire).checked_sub(1)?)?;
+    Some(object.symbol(name).filter(|symbol| !symbol.is_data).map_or(0, |symbol| symbol.address))
+}
+
 /// Whether an object is the driver that we follow.
 pub fn is_followed(object: &Object) -> bool {
     DRIVER.load(Acquire) == object.base + 1

@@ -10,7 +10,7 @@ use super::elf;
 use super::object::{Object, Symbol};
 use super::{dlsym, driver, linked};
 use crate::exports::ENTRIES;
-use crate::log;
+use crate::{log, record};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::function::FUNCTION_COUNT;
@@ -54,6 +54,7 @@ fn name(object: &Object, way: Way) {
             Ok(_) => {
                 crate::status::escaped();
                 log::escaped(object.path().to_bytes(), way);
+                record::escaped(object.path().to_bytes(), way.name());
                 return;
             }
             Err(named) if named == hash => return,

@@ -161,6 +161,54 @@ impl Object {
         self.soname() == Some(name) || path == name.to_bytes() || file == name.to_bytes()
     }
 
+    /// Its build id, found by its program headers, which lie where its first bytes are mapped.
+    pub fn build_id<'a>(&self, place: &'a mut [u8; 64]) -> &'a [u8] {
+        const PT_NOTE: u32 = 4;
+        const NT_GNU_BUILD_ID: u32 = 3;
+        let start = self.low as *const libc::Elf64_Ehdr;
+        let size = self.high - self.low;
+        if size < size_of::<libc::Elf64_Ehdr>() {
+            return &[];
+        }
+        // SAFETY: the first page of a loaded object is mapped.
+        let header = unsafe { start.read_unaligned() };
+        let headers = header.e_phoff as usize;
+        let count = usize::from(header.e_phnum);
+        if !header.e_ident.starts_with(b"\x7fELF")
+            || headers + count * size_of::<Elf64_Phdr>() > size.min(4096)
+        {
+            return &[];
+        }
+        for i in 0..count {
+            let place_of = self.low + headers + i * size_of::<Elf64_Phdr>();
+            // SAFETY: within the first page, as was checked.
+            let segment = unsafe { (place_of as *const Elf64_Phdr).read_unaligned() };
+            let from = self.base.wrapping_add(segment.p_vaddr as usize);
+            let to = from.wrapping_add(segment.p_memsz as usize);
+            if segment.p_type != PT_NOTE || from < self.low || to > self.high || from > to {
+                continue;
+            }
+            let mut at = from;
+            while at + 12 <= to {
+                // SAFETY: within a note segment of a loaded object.
+                let [names, bytes, kind] = unsafe { (at as *const [u32; 3]).read_unaligned() };
+                let begin = at + 12 + (names as usize).next_multiple_of(4);
+                let end = begin.saturating_add(bytes as usize);
+                if end > to {
+                    break;
+                }
+                if kind == NT_GNU_BUILD_ID && names == 4 {
+                    let length = (bytes as usize).min(place.len());
+                    // SAFETY: as above.
+                    unsafe { core::ptr::copy_nonoverlapping(begin as *const u8, place.as_mut_ptr(), length) };
+                    return &place[..length];
+                }
+                at = end.next_multiple_of(4);
+            }
+        }
+        &[]
+    }
+
     /// Its path, empty for the program itself.
     pub fn path(&self) -> &'static CStr {
         if self.name.is_null() {

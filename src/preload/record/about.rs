@@ -1,0 +1,169 @@
+//! What the record says of the process: entries that are appended to its file as things become known.
+
+use super::file::File;
+use super::lock::Lock;
+use super::{clock, environment, place, process, stream};
+use crate::caller;
+use crate::log;
+use crate::resolve::object::Object;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+    fence,
+};
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::{BLOCK, BLOCK_MAGIC, BlockHeader, META_START, block, meta};
+
+/// The block that entries are appended to, and where in it; both of the record with this epoch.
+static BLOCK_START: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+static EPOCH: AtomicU64 = AtomicU64::new(0);
+
+/// Held while an entry is appended.
+static LOCK: Lock = Lock::new();
+
+/// Writes what is known when the file is made.
+pub fn begin(file: &File) {
+    BLOCK_START.store(file.header.cast(), Relaxed);
+    NEXT.store(META_START, Relaxed);
+    EPOCH.store(file.epoch, Release);
+    text(file, "cupeer", env!("CARGO_PKG_VERSION").as_bytes());
+    text(file, "program", caller::program());
+    let mut name = [0u8; 65];
+    // SAFETY: writes at most 64 bytes into 65, so that a NUL stays.
+    unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) };
+    text(file, "host", until_nul(&name));
+    let mut directory = [0u8; 2048];
+    // SAFETY: writes at most that many bytes, with a NUL where it succeeds.
+    if !unsafe { libc::getcwd(directory.as_mut_ptr().cast(), directory.len()) }.is_null() {
+        text(file, "directory", until_nul(&directory));
+    }
+    for id in FnId::all() {
+        let (number, size) = (id as u16, id.spec().stored() as u16);
+        let name = id.spec().name.as_bytes();
+        entry(file, meta::FUNCTION, &[&number.to_le_bytes(), &size.to_le_bytes(), name]);
+    }
+    arguments(file);
+    environment::each(|variable| {
+        if meta::VARIABLES.iter().any(|prefix| variable.starts_with(prefix.as_bytes())) {
+            entry(file, meta::VARIABLE, &[variable]);
+        }
+    });
+}
+
+fn arguments(file: &File) {
+    let mut text = [0u8; 4096];
+    let length = place::read(c"/proc/self/cmdline", &mut text).unwrap_or(0);
+    for argument in text[..length].split_inclusive(|byte| *byte == 0) {
+        entry(file, meta::ARGUMENT, &[argument.strip_suffix(b"\0").unwrap_or(argument)]);
+    }
+}
+
+fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or(&[])
+}
+
+fn text(file: &File, name: &str, value: &[u8]) {
+    entry(file, meta::TEXT, &[name.as_bytes(), b"\0", value]);
+}
+
+/// Describes a library.
+pub fn library(object: &Object) {
+    let Some(file) = process::current() else { return };
+    let mut note = [0u8; 64];
+    let build_id = object.build_id(&mut note);
+    let path = object.path().to_bytes();
+    let path = if path.is_empty() { caller::program() } else { path };
+    let number = |number: usize| (number as u64).to_le_bytes();
+    entry(
+        file,
+        meta::LIBRARY,
+        &[
+            &number(object.base),
+            &number(object.low),
+            &number(object.high),
+            &clock::now().to_le_bytes(),
+            &[build_id.len() as u8],
+            build_id,
+            path,
+        ],
+    );
+}
+
+/// Describes a device.
+pub fn device(ordinal: i32, uuid: &[u8; 16], pci: &[u8], name: &[u8]) {
+    let Some(file) = process::current() else { return };
+    let pieces: [&[u8]; 5] = [&ordinal.to_le_bytes(), uuid, until_nul(pci), b"\0", until_nul(name)];
+    entry(file, meta::DEVICE, &pieces);
+}
+
+/// Notes the version of the driver.
+pub fn driver(version: i32) {
+    let Some(file) = process::current() else { return };
+    let mut number = log::Line::new();
+    let _ = core::fmt::Write::write_fmt(&mut number, format_args!("{version}"));
+    text(file, "driver", number.bytes());
+}
+
+/// Names a library whose calls go past us.
+pub fn escaped(library: &[u8], way: &str) {
+    let Some(file) = process::current() else { return };
+    entry(file, meta::ESCAPED, &[way.as_bytes(), b"\0", library]);
+}
+
+/// Appends an entry. What does not fit into a block is cut; what cannot be written is not there.
+fn entry(file: &File, tag: u16, pieces: &[&[u8]]) {
+    const HEAD: usize = size_of::<meta::Head>();
+    let most = BLOCK - size_of::<BlockHeader>() - HEAD - meta::ALIGN;
+    let length = pieces.iter().map(|piece| piece.len()).sum::<usize>().min(most);
+    let taken = (HEAD + length).next_multiple_of(meta::ALIGN);
+    LOCK.with(|| {
+        if EPOCH.load(Acquire) != file.epoch {
+            return;
+        }
+        if NEXT.load(Relaxed) + taken > BLOCK && !next_block(file) {
+            return;
+        }
+        let at = NEXT.fetch_add(taken, Relaxed);
+        // SAFETY: the bytes from `at` on are in the mapped block, and we are alone.
+        unsafe {
+            let place = BLOCK_START.load(Relaxed).add(at);
+            let mut body = place.add(HEAD);
+            let mut left = length;
+            for piece in pieces {
+                let count = piece.len().min(left);
+                ptr::copy_nonoverlapping(piece.as_ptr(), body, count);
+                body = body.add(count);
+                left -= count;
+            }
+            let head = place.cast::<meta::Head>();
+            ((*head).tag, (*head).length) = (tag, length as u32);
+            fence(Release);
+            (&raw mut (*head).magic).write_volatile(meta::MAGIC);
+        }
+    });
+}
+
+/// Goes on in another block. Says whether there is one.
+fn next_block(file: &File) -> bool {
+    let new = if file.ring.is_null() {
+        file.new_block()
+    } else {
+        stream::take_ring_block(file).map(|window| window.cast())
+    };
+    let Ok(new) = new else { return false };
+    // SAFETY: mapped, and ours alone. What a ring's block held before must not be taken for entries.
+    unsafe {
+        let header = new.cast::<BlockHeader>();
+        (&raw mut (*header).kind).write_volatile(0);
+        fence(Release);
+        ptr::write_bytes(new.add(size_of::<BlockHeader>()), 0, BLOCK - size_of::<BlockHeader>());
+        (*header).magic = BLOCK_MAGIC;
+        fence(Release);
+        (&raw mut (*header).kind).write_volatile(block::META);
+    }
+    BLOCK_START.store(new, Relaxed);
+    NEXT.store(size_of::<BlockHeader>(), Relaxed);
+    true
+}

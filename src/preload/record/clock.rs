@@ -1,0 +1,41 @@
+//! The clock of the record: the time stamp counter where the kernel itself keeps time by it, because that costs
+//! half of what the kernel's clock costs; else the kernel's monotonic clock.
+
+use super::lock::Lock;
+use super::process;
+use crate::{arch, log};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use cupeer_spec::record::{Moment, clock};
+
+/// Whether the counter is the clock. Decided when the process's file is made.
+static BY_COUNTER: AtomicBool = AtomicBool::new(false);
+
+/// Now, on the clock of the record.
+#[inline(always)]
+pub fn now() -> u64 {
+    if BY_COUNTER.load(Relaxed) { arch::ticks() } else { log::now() }
+}
+
+/// Chooses the clock, and says which.
+pub fn choose(source: &[u8]) -> u32 {
+    let by_counter = source.trim_ascii_end() == b"tsc";
+    BY_COUNTER.store(by_counter, Relaxed);
+    if by_counter { clock::TSC } else { clock::MONOTONIC }
+}
+
+/// Now, on all clocks.
+pub fn moment() -> Moment {
+    let ticks = now();
+    let monotonic = log::now();
+    // In between, as near to both as can be.
+    let ticks = ticks / 2 + now() / 2;
+    Moment { ticks, monotonic, realtime: log::realtime() }
+}
+
+/// Keeps this moment in the process's file, for the speed of the clock.
+pub fn note() {
+    static LOCK: Lock = Lock::new();
+    let Some(process) = process::current() else { return };
+    // SAFETY: the header is mapped for good, and we are alone.
+    LOCK.with(|| unsafe { (&raw mut (*process.header).last).write_volatile(moment()) });
+}

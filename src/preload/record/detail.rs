@@ -1,0 +1,107 @@
+//! What belongs to a call and does not fit into its slot: frames, arrays, texts, what the driver was asked.
+
+use super::{clock, frames, libraries, stream};
+use crate::call;
+use core::ffi::c_char;
+use cupeer_spec::record::slot::{self, Slot, detail};
+use cupeer_spec::value::MOST_ELEMENTS;
+
+/// The most slots of a detail.
+const SLOTS: usize = 8;
+/// The bytes for items.
+const ROOM: usize = SLOTS * size_of::<Slot>() - detail::START;
+
+/// Items under construction.
+pub struct Detail {
+    bytes: [u8; ROOM],
+    length: usize,
+}
+
+impl Detail {
+    /// Makes a detail of the call whose slot has this number, and puts it into the thread's stream where it is
+    /// not empty.
+    pub fn about(number: u64, make: impl FnOnce(&mut Detail)) {
+        let mut detail = Detail { bytes: [0; ROOM], length: 0 };
+        make(&mut detail);
+        detail.append(slot::DETAIL, number);
+    }
+
+    fn append(&self, state: u8, start: u64) -> bool {
+        if self.length == 0 {
+            return true;
+        }
+        let slots = (detail::START + self.length + 1).div_ceil(size_of::<Slot>()).min(SLOTS);
+        stream::append_slots(state, u16::MAX, slots, |place| {
+            // SAFETY: so many slots lie there, and are this thread's. Unused bytes of the last one are zero: the
+            // end of the items.
+            unsafe {
+                (*place).start = start;
+                let items = place.cast::<u8>().add(detail::START);
+                let room = slots * size_of::<Slot>() - detail::START;
+                core::ptr::copy_nonoverlapping(self.bytes.as_ptr(), items, room.min(ROOM));
+            }
+        })
+    }
+
+    /// Adds an item, as much of it as there is room for.
+    pub fn item(&mut self, tag: u8, argument: usize, bytes: &[u8]) {
+        let Some(room) = (ROOM - self.length).checked_sub(4) else { return };
+        let bytes = &bytes[..bytes.len().min(room)];
+        let place = &mut self.bytes[self.length..];
+        place[0] = tag;
+        place[1] = argument as u8;
+        place[2..4].copy_from_slice(&(bytes.len() as u16).to_le_bytes());
+        place[4..4 + bytes.len()].copy_from_slice(bytes);
+        self.length = (self.length + 4 + bytes.len()).next_multiple_of(4).min(ROOM);
+    }
+
+    /// Adds the frames of a call, from the one that it returns to.
+    pub fn frames(&mut self, caller: usize) {
+        let mut bytes = [0; 8 * detail::MOST_FRAMES];
+        let mut count = 0;
+        frames::each_frame(caller, detail::MOST_FRAMES, |address| {
+            libraries::know(address);
+            bytes[8 * count..8 * count + 8].copy_from_slice(&(address as u64).to_le_bytes());
+            count += 1;
+            true
+        });
+        if count > 0 {
+            self.item(detail::FRAMES, 0, &bytes[..8 * count]);
+        }
+    }
+
+    /// Adds a text argument of the program, as much of it as is printed.
+    pub fn text(&mut self, argument: usize, text: *const c_char) {
+        if let Some(copy) = call::copy_text(text) {
+            let bytes = copy.map(|byte| byte as u8);
+            self.item(detail::TEXT, argument, bytes.split(|byte| *byte == 0).next().unwrap_or(&[]));
+        }
+    }
+
+    /// Adds the first elements of an array of the program.
+    pub fn elements<T: Copy>(&mut self, argument: usize, elements: *const T, count: usize) {
+        const { assert!(size_of::<T>() == 4) };
+        let mut bytes = [0; 4 * MOST_ELEMENTS];
+        let wanted = 4 * count.min(MOST_ELEMENTS);
+        let read =
+            if elements.is_null() { 0 } else { call::copy_memory(elements as usize, &mut bytes[..wanted]) };
+        if read == wanted {
+            self.item(detail::ELEMENTS, argument, &bytes[..wanted]);
+        }
+    }
+
+    /// Adds two words.
+    pub fn words(&mut self, tag: u8, words: [u64; 2]) {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&words[0].to_le_bytes());
+        bytes[8..].copy_from_slice(&words[1].to_le_bytes());
+        self.item(tag, 0, &bytes);
+    }
+}
+
+/// Puts a mark into the thread's stream.
+pub fn mark(text: &[u8]) -> bool {
+    let mut detail = Detail { bytes: [0; ROOM], length: 0 };
+    detail.item(detail::TEXT, 0, text);
+    detail.append(slot::MARK, clock::now())
+}

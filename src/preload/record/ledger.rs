@@ -1,0 +1,266 @@
+//! What a call opens and ends, told to the live table.
+
+use super::frames::each_frame;
+use super::questions::{self, word};
+use super::{clock, live, process};
+use crate::log;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::live::{Entry, handle_key, kind, own_key};
+use cupeer_spec::record::slot::ARGS;
+use cupeer_spec::record::slot::detail::MOST_FRAMES;
+use cupeer_spec::results::Result;
+
+/// What a call is about to end, taken out of the table before it is forwarded: the address may be somebody else's
+/// as soon as the driver has it back.
+#[derive(Clone, Copy, Default)]
+pub struct Noted {
+    taken: Option<Owned>,
+}
+
+/// The way from an address to its export.
+#[derive(Clone, Copy)]
+struct Owned {
+    entry: Entry,
+}
+
+/// Whether a call that frees or destroys ends something that was shared, or may do so.
+pub fn matters(id: FnId, args: &[u8; ARGS]) -> bool {
+    if !live::is_on() {
+        return true;
+    }
+    let address = word(args, 0);
+    let has = |kind| live::find(own_key(live::own(), kind, address, 0)).is_some();
+    match id {
+        FnId::cuMemFree_v2 => live::has_own() && has(kind::OWNED),
+        FnId::cuEventDestroy_v2 => live::has_own() && (has(kind::OWNED) || has(kind::OPENED_EVENT)),
+        _ => true,
+    }
+}
+
+/// Looks at a call that is about to be forwarded.
+pub fn before(id: FnId, args: &[u8; ARGS]) -> Noted {
+    let taken = match id {
+        FnId::cuMemFree_v2 | FnId::cuEventDestroy_v2 => {
+            live::find(own_key(live::own(), kind::OWNED, word(args, 0), 0)).and_then(|place| {
+                let entry = place.read();
+                place.free().then_some(Owned { entry })
+            })
+        }
+        _ => None,
+    };
+    Noted { taken }
+}
+
+/// Looks at a call that has returned.
+pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: Noted, caller: usize) {
+    if !live::is_on() {
+        return;
+    }
+    if result != 0 {
+        if let Some(taken) = noted.taken {
+            live::insert(taken.entry);
+        }
+        if id == FnId::cuCtxEnablePeerAccess && result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 {
+            enabled(args, caller);
+        }
+        return;
+    }
+    let first = word(args, 0);
+    match id {
+        FnId::cuIpcGetMemHandle => exported(kind::EXPORTED_MEMORY, args, caller),
+        FnId::cuIpcGetEventHandle => exported(kind::EXPORTED_EVENT, args, caller),
+        FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2 => opened(kind::OPENED_MEMORY, args, caller),
+        FnId::cuIpcOpenEventHandle => opened(kind::OPENED_EVENT, args, caller),
+        FnId::cuIpcCloseMemHandle => closed(kind::OPENED_MEMORY, first),
+        FnId::cuCtxEnablePeerAccess => enabled(args, caller),
+        FnId::cuCtxDisablePeerAccess => {
+            if let Some(place) = live::find(own_key(live::own(), kind::PEER, questions::context(), first)) {
+                place.free();
+            }
+        }
+        FnId::cuMemFree_v2 => {
+            noted.taken.iter().for_each(|taken| ended(kind::EXPORTED_MEMORY, taken.entry.fingerprint));
+        }
+        FnId::cuEventDestroy_v2 => match noted.taken {
+            Some(taken) => ended(kind::EXPORTED_EVENT, taken.entry.fingerprint),
+            None => closed(kind::OPENED_EVENT, first),
+        },
+        FnId::cuCtxDestroy_v2 => all_ended(|entry| entry.address == first || entry.peer == first),
+        FnId::cuDevicePrimaryCtxReset_v2 => all_of_device(first as i32),
+        FnId::cuDevicePrimaryCtxRelease_v2 if !questions::is_primary_active(first as i32) => {
+            all_of_device(first as i32);
+        }
+        _ => {}
+    }
+}
+
+/// An entry of this process, with nothing of its own yet.
+fn entry(kind: u32, key: u64, caller: usize) -> Entry {
+    let (pid, image, pid_ns, started) = process::current().map_or((0, 0, 0, 0), |file| {
+        // SAFETY: the header is mapped for good.
+        let header = unsafe { &*file.header };
+        (header.pid, header.image, header.pid_ns, header.started)
+    });
+    let mut frames = [0; MOST_FRAMES];
+    let mut count = 0;
+    if caller != 0 {
+        each_frame(caller, MOST_FRAMES, |address| {
+            frames[count] = address as u64;
+            count += 1;
+            true
+        });
+    }
+    let device = questions::device();
+    Entry {
+        word: 0,
+        key,
+        kind,
+        device,
+        pid,
+        image,
+        pid_ns,
+        started,
+        fingerprint: 0,
+        checked: 0,
+        address: 0,
+        peer: questions::context(),
+        bytes: 0,
+        since: clock::now(),
+        monotonic: log::now(),
+        count: 0,
+        ended: 0,
+        // SAFETY: gettid has no preconditions.
+        tid: unsafe { libc::syscall(libc::SYS_gettid) as u32 },
+        frame_count: count as u32,
+        uuid: questions::uuid(device),
+        peer_uuid: [0; 16],
+        reserved: 0,
+        frames,
+    }
+}
+
+/// Memory or an event was exported.
+fn exported(kind: u32, args: &[u8; ARGS], caller: usize) {
+    let (fingerprint, checked, given) = (word(args, 0), word(args, 8), word(args, 16));
+    let memory = (kind == kind::EXPORTED_MEMORY).then(|| questions::allocation(given)).flatten();
+    let (address, bytes) = memory.unwrap_or((given, 0));
+    let key = handle_key(kind, fingerprint);
+    let is_known = live::find(key).is_some_and(|place| {
+        // The same allocation once more has the same handle.
+        place.is_own() && place.ended().load(Relaxed) == 0
+    });
+    if !is_known {
+        let mut entry = entry(kind, key, caller);
+        (entry.fingerprint, entry.checked, entry.address, entry.bytes) =
+            (fingerprint, checked, address, bytes);
+        live::insert(entry);
+    }
+    let key = own_key(live::own(), kind::OWNED, address, 0);
+    match live::find(key) {
+        Some(place) if place.read().fingerprint == fingerprint => {}
+        old => {
+            if let Some(old) = old {
+                old.free();
+            }
+            let mut entry = entry(kind::OWNED, key, 0);
+            (entry.fingerprint, entry.address, entry.bytes) = (fingerprint, address, bytes);
+            live::insert(entry);
+        }
+    }
+}
+
+/// Memory or an event of another process was opened.
+fn opened(kind: u32, args: &[u8; ARGS], caller: usize) {
+    // The output comes first, then the handle's two fingerprints.
+    let (address, fingerprint, checked) = (word(args, 0), word(args, 8), word(args, 16));
+    let key = own_key(live::own(), kind, address, 0);
+    if let Some(place) = live::find(key) {
+        place.count().fetch_add(1, AcqRel);
+        return;
+    }
+    let mut entry = entry(kind, key, caller);
+    let memory = (kind == kind::OPENED_MEMORY).then(|| questions::allocation(address)).flatten();
+    (entry.fingerprint, entry.checked, entry.address, entry.count) = (fingerprint, checked, address, 1);
+    entry.bytes = memory.map_or(0, |(_, size)| size);
+    live::insert(entry);
+    if let Some(export) = live::find(handle_key(export_of(kind), fingerprint)) {
+        export.count().fetch_add(1, AcqRel);
+    }
+}
+
+fn export_of(kind: u32) -> u32 {
+    if kind == kind::OPENED_MEMORY { kind::EXPORTED_MEMORY } else { kind::EXPORTED_EVENT }
+}
+
+/// What was opened was closed once.
+fn closed(kind: u32, address: u64) {
+    let Some(place) = live::find(own_key(live::own(), kind, address, 0)) else { return };
+    // An event is closed by its first destruction, whatever the count.
+    if kind == kind::OPENED_MEMORY && place.count().load(Acquire) > 1 {
+        place.count().fetch_sub(1, AcqRel);
+        return;
+    }
+    let fingerprint = place.read().fingerprint;
+    if place.free() {
+        let_go(export_of(kind), fingerprint);
+    }
+}
+
+/// One importer less.
+fn let_go(kind: u32, fingerprint: u64) {
+    let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
+    let count = export.count();
+    let before = count.fetch_update(AcqRel, Acquire, |count| Some(count.saturating_sub(1)));
+    if before.unwrap_or(0) <= 1 && export.ended().load(Acquire) != 0 {
+        export.free();
+    }
+}
+
+/// What was exported is gone: its entry stays while others have it open.
+fn ended(kind: u32, fingerprint: u64) {
+    let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
+    export.ended().store(1, Relaxed);
+    if export.count().load(Acquire) == 0 {
+        export.free();
+    }
+}
+
+/// Access to a peer context was switched on.
+fn enabled(args: &[u8; ARGS], caller: usize) {
+    let (context, peer) = (questions::context(), word(args, 0));
+    let key = own_key(live::own(), kind::PEER, context, peer);
+    if live::find(key).is_some() {
+        return;
+    }
+    let mut entry = entry(kind::PEER, key, caller);
+    (entry.address, entry.peer, entry.count) = (context, peer, 1);
+    entry.peer_uuid = questions::uuid(questions::device_of(peer));
+    live::insert(entry);
+}
+
+fn all_of_device(device: i32) {
+    let uuid = questions::uuid(device);
+    all_ended(|entry| entry.device == device || entry.kind == kind::PEER && entry.peer_uuid == uuid);
+}
+
+/// Ends whatever of this process went with a context.
+fn all_ended(is_it: impl Fn(&Entry) -> bool) {
+    live::each_own(|place| {
+        let entry = place.read();
+        if !is_it(&entry) {
+            return;
+        }
+        match entry.kind {
+            kind::EXPORTED_MEMORY | kind::EXPORTED_EVENT => ended(entry.kind, entry.fingerprint),
+            kind::OPENED_MEMORY | kind::OPENED_EVENT => {
+                if place.free() {
+                    let_go(export_of(entry.kind), entry.fingerprint);
+                }
+            }
+            _ => {
+                place.free();
+            }
+        }
+    });
+}

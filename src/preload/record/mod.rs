@@ -1,0 +1,359 @@
+//! The record of this process: what `cupeer_spec::record` describes, written so that it survives whatever becomes
+//! of the program.
+//!
+//! The way of a call: [`begin`] puts it into the thread's own window before it is forwarded, [`Token::finish`]
+//! adds the result. Both write to memory that nobody else writes to, and make no system call. Everything else is
+//! off that way: the file and its windows (`file`, `stream`), what is known of the process (`about`, `libraries`),
+//! what only the driver knows (`questions`), what is open in the whole job (`live`, `ledger`).
+//!
+//! PR_SET_TSC is the one thing that would make the clock fatal; a program that forbids the time stamp counter has
+//! its kernel's clock from the vDSO forbidden as well.
+
+mod about;
+mod clock;
+mod detail;
+mod environment;
+mod file;
+mod frames;
+mod ledger;
+mod libraries;
+mod live;
+mod lock;
+mod place;
+mod process;
+mod questions;
+mod stream;
+
+pub use detail::Detail;
+pub use frames::each_frame;
+pub use libraries::forget as forget_libraries;
+
+use crate::arch::{Thread, thread};
+use crate::call;
+use core::sync::atomic::{Ordering::Release, compiler_fence};
+use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group};
+use cupeer_spec::record::slot::{self, ARGS, Slot, shape, word};
+use cupeer_spec::value::{Fingerprint, Value};
+
+/// The low 48 bits of a word: an address.
+const ADDRESS: u64 = (1 << 48) - 1;
+
+/// Where the arguments of a call are put: their bytes, and what is known of each.
+pub struct Arguments<'a> {
+    bytes: &'a mut [u8; ARGS],
+    at: usize,
+    index: usize,
+    shape: u64,
+}
+
+impl<'a> Arguments<'a> {
+    fn new(bytes: &'a mut [u8; ARGS]) -> Self {
+        Arguments { bytes, at: 0, index: 0, shape: 0 }
+    }
+
+    #[inline(always)]
+    fn put<T: Value>(&mut self, value: Option<T>, how: u64) {
+        if let (Some(value), Some(place)) = (value, self.bytes.get_mut(self.at..self.at + T::STORED)) {
+            value.store(place, FINGERPRINT);
+        }
+        self.at += T::STORED;
+        self.mark(how);
+    }
+
+    #[inline(always)]
+    fn mark(&mut self, how: u64) {
+        self.shape |= how << shape::shift(self.index);
+        self.index += 1;
+    }
+
+    /// An argument that the function reads.
+    #[inline(always)]
+    pub fn input<T: Value>(&mut self, value: T) {
+        self.put(Some(value), shape::VALUE);
+    }
+
+    /// One that it writes. Read where it has `succeeded`.
+    ///
+    /// # Safety
+    ///
+    /// After success, `pointer` is null or points to a readable value.
+    #[inline(always)]
+    pub unsafe fn output<T: Value>(&mut self, pointer: *const T, succeeded: bool) {
+        if pointer.is_null() {
+            self.put::<T>(None, shape::NULL);
+        } else if succeeded {
+            // SAFETY: not null, and readable after success.
+            self.put(Some(unsafe { pointer.read_unaligned() }), shape::VALUE);
+        } else {
+            self.put::<T>(None, shape::UNREAD);
+        }
+    }
+
+    /// An array or a text: its bytes are a detail.
+    #[inline(always)]
+    pub fn elsewhere<T>(&mut self, pointer: *const T) {
+        self.mark(if pointer.is_null() { shape::NULL } else { shape::VALUE });
+    }
+}
+
+const FINGERPRINT: Fingerprint = crate::log::fingerprint;
+
+/// A call that is in the record and has not returned.
+pub struct Token<'a, F: Fn(&mut Arguments, bool)> {
+    slot: *mut Slot,
+    word: u64,
+    /// The number of the slot in its stream.
+    number: u64,
+    epoch: u64,
+    id: FnId,
+    store: &'a F,
+    noted: ledger::Noted,
+}
+
+/// What there is to do for a function beyond its slot.
+#[derive(Clone, Copy)]
+struct Weight {
+    /// The call carries frames even where it succeeds.
+    frames: bool,
+    /// It opens or ends something, and is looked at more closely.
+    counts: bool,
+    /// It is recorded only where it ends something that is shared.
+    rarely: bool,
+    /// It has arrays or texts.
+    more: bool,
+}
+
+/// In the order of the table.
+static WEIGHTS: [Weight; FUNCTION_COUNT] = {
+    let mut weights = [Weight { frames: false, counts: false, rarely: false, more: false }; FUNCTION_COUNT];
+    let mut i = 0;
+    while i < FUNCTION_COUNT {
+        let (groups, args) = (FUNCTIONS[i].groups, FUNCTIONS[i].args);
+        let mut j = 0;
+        while j < groups.len() {
+            let rarely = matches!(groups[j], Group::Lifetime);
+            let frames = rarely || matches!(groups[j], Group::Open | Group::Export | Group::Enable);
+            weights[i].frames |= frames;
+            weights[i].rarely |= rarely;
+            weights[i].counts |= frames || matches!(groups[j], Group::Release);
+            j += 1;
+        }
+        j = 0;
+        while j < args.len() {
+            weights[i].more |= args[j].count.is_some() || matches!(args[j].direction, Direction::String);
+            j += 1;
+        }
+        i += 1;
+    }
+    weights
+};
+
+/// Puts a call into the record. `store` puts its arguments; it is told whether the call has succeeded.
+#[inline(always)]
+pub fn begin<F: Fn(&mut Arguments, bool)>(id: FnId, caller: usize, store: &F) -> Option<Token<'_, F>> {
+    let thread = thread();
+    let weight = WEIGHTS[id as usize];
+    // SAFETY: the block is this thread's alone.
+    if unsafe { (*thread).epoch } != process::epoch() && !begin_slowly() {
+        return None;
+    }
+    if weight.rarely && !matters(id, store) {
+        return None;
+    }
+    know(caller);
+    let mut place = crate::arch::take_slot(thread, size_of::<Slot>());
+    // SAFETY: as above.
+    if place >= unsafe { (*thread).window_end } {
+        place = stream::renewed()?;
+    }
+    let slot = place as *mut Slot;
+    // SAFETY: as above.
+    let (number, epoch) = unsafe { ((place as u64 >> 6).wrapping_add((*thread).slot_bias), (*thread).epoch) };
+    let word = word(slot::PENDING, 1, id as u16, number as u32);
+    // SAFETY: the slot lies in this thread's window, and nobody else was given it.
+    unsafe {
+        let mut arguments = Arguments::new(&mut (*slot).args);
+        store(&mut arguments, false);
+        (*slot).caller = caller as u64 & ADDRESS | arguments.shape;
+        (*slot).result = 0;
+        (*slot).end = 0;
+        (*slot).start = clock::now();
+        compiler_fence(Release);
+        (&raw mut (*slot).word).write_volatile(word);
+    }
+    let mut token = Token { slot, word, number, epoch, id, store, noted: ledger::Noted::default() };
+    if weight.counts {
+        token.weigh(caller);
+    }
+    Some(token)
+}
+
+/// Whether a call that frees or destroys has to do with anything that is shared.
+#[cold]
+#[inline(never)]
+fn matters<F: Fn(&mut Arguments, bool)>(id: FnId, store: &F) -> bool {
+    let mut args = [0; ARGS];
+    store(&mut Arguments::new(&mut args), false);
+    let mut matters = true;
+    call::quietly(|| matters = ledger::matters(id, &args));
+    matters
+}
+
+#[cold]
+#[inline(never)]
+fn begin_slowly() -> bool {
+    let mut attached = false;
+    call::quietly(|| attached = process::attach());
+    attached
+}
+
+impl<F: Fn(&mut Arguments, bool)> Token<'_, F> {
+    /// What is known before a weighty call is forwarded: its frames, and what it is about to end.
+    #[cold]
+    #[inline(never)]
+    fn weigh(&mut self, caller: usize) {
+        call::quietly(|| {
+            if WEIGHTS[self.id as usize].frames {
+                Detail::about(self.number, |detail| detail.frames(caller));
+            }
+            // SAFETY: the slot is still ours: nothing but this thread's own calls can have taken it away.
+            let args = unsafe { (*self.slot).args };
+            self.noted = ledger::before(self.id, &args);
+        });
+        if self.is_there() {
+            // What was done here is not the call's time.
+            // SAFETY: the slot is this call's.
+            unsafe { (*self.slot).start = clock::now() };
+        }
+    }
+
+    /// Adds the result. Gives the call back where there is more to say about it.
+    #[inline(always)]
+    pub fn finish(self, result: i32, succeeded: bool) -> Option<Finished> {
+        let end = clock::now();
+        // A child that was forked in the call has another record, and a nested call may have used the window up.
+        if !self.is_there() {
+            self.finish_late(result, succeeded, end);
+            return None;
+        }
+        let slot = self.slot;
+        // SAFETY: the slot is this call's.
+        unsafe {
+            if succeeded {
+                let mut arguments = Arguments::new(&mut (*slot).args);
+                (self.store)(&mut arguments, true);
+                (*slot).caller = (*slot).caller & ADDRESS | arguments.shape;
+            }
+            (*slot).end = end;
+            (*slot).result = result;
+            compiler_fence(Release);
+            let word = self.word & !0xff | u64::from(slot::RETURNED);
+            (&raw mut (*slot).word).write_volatile(word);
+        }
+        let weight = WEIGHTS[self.id as usize];
+        let (id, number, noted) = (self.id, self.number, self.noted);
+        core::mem::forget(self);
+        if weight.counts || weight.more || !succeeded || !questions::has_described() {
+            // SAFETY: as above.
+            return Some(Finished { id, number, noted, result, args: unsafe { (*slot).args } });
+        }
+        None
+    }
+
+    /// Whether the call still has its slot.
+    #[inline(always)]
+    fn is_there(&self) -> bool {
+        // SAFETY: windows are never unmapped.
+        self.epoch == process::epoch()
+            && unsafe { (&raw const (*self.slot).word).read_volatile() } == self.word
+    }
+
+    /// The end of a call that has lost its slot.
+    #[cold]
+    #[inline(never)]
+    fn finish_late(self, result: i32, succeeded: bool, end: u64) {
+        if self.epoch == process::epoch() {
+            let mut args = [0; ARGS];
+            let mut arguments = Arguments::new(&mut args);
+            (self.store)(&mut arguments, succeeded);
+            let shape = arguments.shape;
+            call::quietly(|| {
+                stream::append(slot::LATE_END, self.id as u16, |slot| {
+                    (slot.start, slot.end, slot.result) = (self.number, end, result);
+                    (slot.args, slot.caller) = (args, shape);
+                });
+            });
+        }
+        core::mem::forget(self);
+    }
+}
+
+impl<F: Fn(&mut Arguments, bool)> Drop for Token<'_, F> {
+    /// An exception or a cancellation goes through the call.
+    fn drop(&mut self) {
+        if self.is_there() {
+            // SAFETY: the slot is this call's.
+            unsafe {
+                (*self.slot).end = clock::now();
+                compiler_fence(Release);
+                (&raw mut (*self.slot).word).write_volatile(self.word & !0xff | u64::from(slot::UNWOUND));
+            }
+        }
+    }
+}
+
+/// A call that has returned, of which there is more to say.
+pub struct Finished {
+    id: FnId,
+    number: u64,
+    noted: ledger::Noted,
+    result: i32,
+    args: [u8; ARGS],
+}
+
+impl Finished {
+    /// Adds what else there is to know: frames where the call failed, arrays and texts (`more`), and what the driver
+    /// can be asked. Tells the live table what is open now. For use in `quietly`.
+    #[cold]
+    #[inline(never)]
+    pub fn explain(self, caller: usize, more: impl FnOnce(&mut Detail)) {
+        let weight = WEIGHTS[self.id as usize];
+        Detail::about(self.number, |detail| {
+            if self.result != 0 && !weight.frames {
+                detail.frames(caller);
+            }
+            more(detail);
+            questions::ask(self.id, &self.args, self.result, detail);
+        });
+        if weight.counts {
+            ledger::after(self.id, &self.args, self.result, self.noted, caller);
+        }
+        clock::note();
+    }
+}
+
+/// Makes sure that the record knows the library of a caller.
+#[inline(always)]
+fn know(caller: usize) {
+    let thread = thread();
+    // SAFETY: the block is this thread's alone.
+    let Thread { known, known_generation, .. } = unsafe { &*thread };
+    if caller.wrapping_sub(known.0) >= known.1 || *known_generation != libraries::generation() {
+        libraries::know_slowly(caller);
+    }
+}
+
+/// Puts a mark of the program's into the record. Says whether there is one.
+pub fn mark(text: &[u8]) -> bool {
+    if !process::is_attached() && !process::attach() {
+        return false;
+    }
+    detail::mark(text)
+}
+
+/// Names a library whose calls go past us.
+pub fn escaped(library: &[u8], way: &str) {
+    if crate::settings::get().record.is_some() && process::is_attached() {
+        about::escaped(library, way);
+    }
+}

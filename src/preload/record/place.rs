@@ -1,0 +1,141 @@
+//! The directory of the job: made where it is not there, with the key of its fingerprints.
+
+use crate::files::{self, PATH_MAX, errno};
+use crate::log;
+use crate::settings::{self, job_key};
+use core::ffi::{CStr, c_int};
+use core::fmt::Write;
+use cupeer_spec::record::job;
+
+/// A path, on the stack of whoever makes a file: once a process.
+pub type Path = [u8; PATH_MAX];
+
+/// The directory.
+pub struct Directory {
+    path: Path,
+    /// The mode of its files.
+    pub mode: libc::mode_t,
+}
+
+impl Directory {
+    /// The path of a file in it. `None` where that is too long.
+    pub fn file(&self, name: &str) -> Result<Path, c_int> {
+        let length = self.path.iter().position(|byte| *byte == 0).unwrap_or(0);
+        let mut path = self.path;
+        let place = path.get_mut(length..length + 1 + name.len() + 1).ok_or(libc::ENAMETOOLONG)?;
+        place[0] = b'/';
+        place[1..=name.len()].copy_from_slice(name.as_bytes());
+        place[name.len() + 1] = 0;
+        Ok(path)
+    }
+}
+
+/// A path for C.
+pub fn c_path(path: &Path) -> &CStr {
+    CStr::from_bytes_until_nul(path).unwrap_or_default()
+}
+
+/// The directory of this process's record.
+pub fn directory() -> Result<Directory, c_int> {
+    let record = settings::get().record.as_ref().ok_or(libc::ENOENT)?;
+    // SAFETY: getpid has no preconditions.
+    let pid = unsafe { libc::getpid() } as u32;
+    let mut path = [0; PATH_MAX];
+    files::expand(&record.directory, pid, &mut path).ok_or(libc::ENAMETOOLONG)?;
+    let (mode, folder_mode) = if record.shared { (0o660, 0o2770) } else { (0o600, 0o700) };
+    let directory = Directory { path, mode };
+    // SAFETY: the path ends in NUL.
+    if unsafe { libc::mkdir(c_path(&path).as_ptr(), folder_mode) } == 0 && record.shared {
+        // What umask has taken away.
+        // SAFETY: as above.
+        unsafe { libc::chmod(c_path(&path).as_ptr(), folder_mode) };
+    }
+    share_key(&directory)?;
+    Ok(directory)
+}
+
+/// Takes over the key of the job, or brings our own.
+fn share_key(directory: &Directory) -> Result<(), c_int> {
+    let file = directory.file(job::FILE)?;
+    let mut text = [0; 512];
+    if let Ok(length) = read(c_path(&file), &mut text) {
+        take_key(&text[..length]);
+        return Ok(());
+    }
+    let mut key = settings::get().job;
+    if key == [0; 16] {
+        // SAFETY: the buffer has the length that is given.
+        unsafe { libc::getrandom(key.as_mut_ptr().cast(), key.len(), 0) };
+    }
+    let mut line = log::Line::new();
+    let _ = writeln!(line, "{}", job::FIRST_LINE);
+    let _ = write!(line, "{}=", job::KEY);
+    for byte in key {
+        let _ = write!(line, "{byte:02x}");
+    }
+    let _ = writeln!(line);
+    // Under a name of its own first: who finds the file finds it whole.
+    let mut name = log::Line::new();
+    // SAFETY: gettid has no preconditions.
+    let _ = write!(name, ".job-{}-{:x}", unsafe { libc::syscall(libc::SYS_gettid) }, log::realtime());
+    let temporary = directory.file(core::str::from_utf8(name.bytes()).unwrap_or(".job"))?;
+    write_new(c_path(&temporary), line.bytes(), directory.mode)?;
+    // SAFETY: both paths end in NUL. Where another process was faster, its file stays.
+    unsafe {
+        if libc::link(c_path(&temporary).as_ptr(), c_path(&file).as_ptr()) != 0 && errno() != libc::EEXIST {
+            // A file system without links.
+            libc::rename(c_path(&temporary).as_ptr(), c_path(&file).as_ptr());
+        }
+        libc::unlink(c_path(&temporary).as_ptr());
+    }
+    let length = read(c_path(&file), &mut text)?;
+    take_key(&text[..length]);
+    Ok(())
+}
+
+fn take_key(text: &[u8]) {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let key = lines.find_map(|line| line.strip_prefix(job::KEY.as_bytes())?.strip_prefix(b"="));
+    if let Some(key) = key.and_then(job_key) {
+        log::use_key(key);
+    }
+}
+
+/// Makes a file with a content.
+fn write_new(path: &CStr, bytes: &[u8], mode: libc::mode_t) -> Result<(), c_int> {
+    // SAFETY: the path ends in NUL.
+    let file = unsafe {
+        libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC, mode)
+    };
+    if file < 0 {
+        return Err(errno());
+    }
+    let written = files::write(file, bytes);
+    // SAFETY: opened above.
+    unsafe { libc::close(file) };
+    written
+}
+
+/// Reads the begin of a file, as much as there is room for.
+pub fn read(path: &CStr, place: &mut [u8]) -> Result<usize, c_int> {
+    // SAFETY: the path ends in NUL.
+    let file = unsafe {
+        libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK)
+    };
+    if file < 0 {
+        return Err(errno());
+    }
+    let mut length = 0;
+    while length < place.len() {
+        let rest = &mut place[length..];
+        // SAFETY: the rest has that many bytes.
+        let read = unsafe { libc::read(file, rest.as_mut_ptr().cast(), rest.len()) };
+        if read <= 0 {
+            break;
+        }
+        length += read as usize;
+    }
+    // SAFETY: opened above.
+    unsafe { libc::close(file) };
+    Ok(length)
+}

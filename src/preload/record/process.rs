@@ -1,0 +1,165 @@
+//! This process and its record: whether there is one, and a new one after a fork.
+//!
+//! A page that the kernel clears in a forked child holds the number of the record, its epoch. Each thread has a
+//! copy; where both differ, the thread has no window in this record yet. A child of vfork shares our memory, and
+//! counts as us.
+
+use super::file::File;
+use super::{about, live, place};
+use crate::arch::thread;
+use crate::{message, settings, status};
+use core::ffi::CStr;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+/// What stands for the page while there is none.
+static NO_PAGE: AtomicU64 = AtomicU64::new(0);
+
+/// The page.
+static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::from_ref(&NO_PAGE).cast_mut());
+
+/// The record of this process, or of the one that it was forked from.
+static FILE: AtomicPtr<File> = AtomicPtr::new(ptr::null_mut());
+
+/// The process that has given its record up.
+static GIVEN_UP: AtomicU64 = AtomicU64::new(0);
+
+/// The epoch of a process that has given its record up: not that of any thread.
+const NONE: u64 = u64::MAX;
+
+/// The number of this process's record; 0 where there is none yet.
+#[inline(always)]
+pub fn epoch() -> u64 {
+    // SAFETY: the page is never unmapped.
+    unsafe { (*PAGE.load(Relaxed)).load(Relaxed) }
+}
+
+/// The record, where this process has one.
+pub fn current() -> Option<&'static File> {
+    match epoch() {
+        0 | NONE => None,
+        // SAFETY: files are never freed.
+        _ => unsafe { FILE.load(Acquire).as_ref() },
+    }
+}
+
+/// Whether this process has a record.
+pub fn is_attached() -> bool {
+    current().is_some()
+}
+
+/// Makes the record of this process where there is none, and says whether there is one now. Every thread comes here
+/// at its first call.
+pub fn attach() -> bool {
+    /// The process that is at it.
+    static BUSY: AtomicU32 = AtomicU32::new(0);
+    let thread = thread();
+    // SAFETY: getpid has no preconditions.
+    let pid = unsafe { libc::getpid() } as u32;
+    // A signal handler in the middle of this must not wait for itself.
+    // SAFETY: the block is this thread's alone.
+    if epoch() == NONE || unsafe { (*thread).recording } == pid {
+        return false;
+    }
+    for _ in 0..100_000 {
+        if epoch() == NONE {
+            return false;
+        }
+        if let Some(file) = current() {
+            // SAFETY: as above. No window yet: the first slot will be asked for.
+            unsafe {
+                ((*thread).next_slot, (*thread).window_end) = (0, 0);
+                (*thread).window = ptr::null_mut();
+                (*thread).epoch = file.epoch;
+            }
+            return true;
+        }
+        let busy = BUSY.load(Acquire);
+        if busy != pid && BUSY.compare_exchange(busy, pid, AcqRel, Acquire).is_ok() {
+            // SAFETY: as above.
+            unsafe { (*thread).recording = pid };
+            make(pid);
+            // SAFETY: as above.
+            unsafe { (*thread).recording = 0 };
+            BUSY.store(0, Release);
+            continue;
+        }
+        // Another thread is at it.
+        // SAFETY: sched_yield has no preconditions.
+        unsafe { libc::sched_yield() };
+    }
+    false
+}
+
+/// Makes the page and the record, or gives the record up.
+fn make(pid: u32) {
+    static EPOCHS: AtomicU64 = AtomicU64::new(0);
+    if current().is_some() || epoch() == NONE {
+        return;
+    }
+    let Some(page) = page() else { return };
+    // SAFETY: files are never freed.
+    let parents = unsafe { FILE.load(Acquire).as_ref() };
+    let next = EPOCHS.fetch_add(1, Relaxed) + 1;
+    let made = place::directory().and_then(|directory| {
+        let file = File::create(&directory, next)?;
+        live::attach(file, &directory);
+        Ok(file)
+    });
+    match made {
+        Ok(file) => {
+            if let Some(parents) = parents {
+                parents.leave_to_parent();
+            }
+            about::begin(file);
+            FILE.store(ptr::from_ref(file).cast_mut(), Release);
+            page.store(next, Release);
+        }
+        Err(error) => {
+            page.store(NONE, Release);
+            give_up(pid, error);
+        }
+    }
+}
+
+/// The page, which is made once: a child inherits it, cleared.
+fn page() -> Option<&'static AtomicU64> {
+    const PAGE_SIZE: usize = 4096;
+    let old = PAGE.load(Acquire);
+    if !ptr::eq(old, &NO_PAGE) {
+        // SAFETY: never unmapped.
+        return Some(unsafe { &*old });
+    }
+    // SAFETY: maps new memory, and asks the kernel to clear it in children.
+    unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let page = libc::mmap(ptr::null_mut(), PAGE_SIZE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        if page == libc::MAP_FAILED || libc::madvise(page, PAGE_SIZE, libc::MADV_WIPEONFORK) != 0 {
+            return None;
+        }
+        PAGE.store(page.cast(), Release);
+        Some(&*page.cast())
+    }
+}
+
+/// Says once that there is no record.
+#[cold]
+#[inline(never)]
+fn give_up(pid: u32, error: i32) {
+    if GIVEN_UP.swap(u64::from(pid), Relaxed) == u64::from(pid) {
+        return;
+    }
+    status::record_lost();
+    let mut reason = [0u8; 128];
+    // SAFETY: writes at most that many bytes, with a NUL.
+    unsafe { libc::strerror_r(error, reason.as_mut_ptr().cast(), reason.len()) };
+    let reason = CStr::from_bytes_until_nul(&reason).unwrap_or_default().to_str().unwrap_or_default();
+    let directory = settings::get().record.as_ref().map(|record| record.directory.to_string_lossy());
+    message::line(format_args!(
+        "cannot record into {}: {reason}; this process goes on without a record",
+        directory.unwrap_or_default()
+    ));
+}

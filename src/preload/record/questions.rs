@@ -1,0 +1,234 @@
+//! What only the driver knows: asked after a call of the program's own, in the thread that made it, by questions
+//! that make no context and change nothing.
+
+use super::detail::Detail;
+use super::{about, process};
+use crate::resolve::driver;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use cupeer_spec::function::{FnId, Group};
+use cupeer_spec::record::slot::{ARGS, detail};
+use cupeer_spec::results::Result;
+
+/// The questions, each with the place where its function is kept: 0 not looked for, 1 not there.
+struct Question {
+    name: &'static CStr,
+    address: AtomicUsize,
+}
+
+impl Question {
+    const fn new(name: &'static CStr) -> Self {
+        Question { name, address: AtomicUsize::new(0) }
+    }
+
+    /// The driver's function.
+    fn find(&self) -> Option<usize> {
+        let mut address = self.address.load(Relaxed);
+        if address == 0 {
+            address = driver::function(self.name)?.max(1);
+            self.address.store(address, Relaxed);
+        }
+        (address != 1).then_some(address)
+    }
+}
+
+/// Declares a function that calls the driver's of that name, where it has one.
+macro_rules! questions {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
+        #[allow(non_snake_case)]
+        fn $name($($argument: $type),*) -> Option<c_int> {
+            static QUESTION: Question = Question::new(
+                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => panic!("a NUL in a name"),
+                },
+            );
+            let address = QUESTION.find()?;
+            // SAFETY: the address of the driver's function of this name, which has this type.
+            let function = unsafe {
+                core::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(address)
+            };
+            // SAFETY: the pointers are to variables of our own, of the size that the function writes.
+            Some(unsafe { function($($argument),*) })
+        }
+    )*};
+}
+questions! {
+    cuCtxGetCurrent(context: *mut *mut c_void);
+    cuCtxGetDevice(device: *mut c_int);
+    cuCtxGetDevice_v2(device: *mut c_int, context: *mut c_void);
+    cuCtxPushCurrent_v2(context: *mut c_void);
+    cuCtxPopCurrent_v2(context: *mut *mut c_void);
+    cuMemGetAddressRange_v2(base: *mut u64, size: *mut usize, address: u64);
+    cuDevicePrimaryCtxGetState(device: c_int, flags: *mut u32, active: *mut c_int);
+    cuDriverGetVersion(version: *mut c_int);
+    cuDeviceGetCount(count: *mut c_int);
+    cuDeviceGet(device: *mut c_int, ordinal: c_int);
+    cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int);
+    cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int);
+    cuDeviceGetPCIBusId(text: *mut c_char, length: c_int, device: c_int);
+    cuDeviceGetName(text: *mut c_char, length: c_int, device: c_int);
+}
+
+/// The current context.
+pub fn context() -> u64 {
+    let mut context = core::ptr::null_mut();
+    if cuCtxGetCurrent(&mut context) == Some(0) { context as u64 } else { 0 }
+}
+
+/// The device of the current context, or -1.
+pub fn device() -> i32 {
+    let mut device = -1;
+    if cuCtxGetDevice(&mut device) == Some(0) { device } else { -1 }
+}
+
+/// The device of a context that a driver has just taken for one, or -1.
+pub fn device_of(context: u64) -> i32 {
+    let context = context as *mut c_void;
+    let mut device = -1;
+    match cuCtxGetDevice_v2(&mut device, context) {
+        Some(0) => return device,
+        Some(_) => return -1,
+        // Before CUDA 13.
+        None => {}
+    }
+    if cuCtxPushCurrent_v2(context) != Some(0) {
+        return -1;
+    }
+    let device = self::device();
+    let mut popped = core::ptr::null_mut();
+    cuCtxPopCurrent_v2(&mut popped);
+    device
+}
+
+/// Whether the primary context of a device is there.
+pub fn is_primary_active(device: i32) -> bool {
+    let (mut flags, mut active) = (0, 0);
+    cuDevicePrimaryCtxGetState(device, &mut flags, &mut active) == Some(0) && active != 0
+}
+
+/// The allocation that an address lies in: its begin and size.
+pub fn allocation(address: u64) -> Option<(u64, u64)> {
+    let (mut base, mut size) = (0, 0);
+    (cuMemGetAddressRange_v2(&mut base, &mut size, address) == Some(0)).then_some((base, size as u64))
+}
+
+/// A word among the arguments of a call.
+pub fn word(args: &[u8; ARGS], at: usize) -> u64 {
+    args.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+/// Adds what the driver says to a call that has returned.
+pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, detail: &mut Detail) {
+    if result == 0 && !id.spec().is_in(Group::Lookup) {
+        describe_devices();
+    }
+    let is_there = |results: &[Result]| results.iter().any(|known| *known as i32 == result);
+    match id {
+        FnId::cuIpcGetMemHandle => {
+            // After the handle's two fingerprints.
+            let address = word(args, 16);
+            if let (0, Some((base, size))) = (result, allocation(address)) {
+                detail.words(detail::MEMORY, [base, size]);
+            }
+            devices(detail, -1);
+        }
+        FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2 => {
+            if let (0, Some((base, size))) = (result, allocation(word(args, 0))) {
+                detail.words(detail::MEMORY, [base, size]);
+            }
+            devices(detail, -1);
+        }
+        FnId::cuIpcGetEventHandle | FnId::cuIpcOpenEventHandle => devices(detail, -1),
+        FnId::cuCtxEnablePeerAccess | FnId::cuCtxDisablePeerAccess => {
+            // With any other result the context may be none.
+            let is_context = is_there(&[
+                Result::SUCCESS,
+                Result::PEER_ACCESS_ALREADY_ENABLED,
+                Result::PEER_ACCESS_NOT_ENABLED,
+                Result::PEER_ACCESS_UNSUPPORTED,
+                Result::TOO_MANY_PEERS,
+            ]);
+            devices(detail, if is_context { device_of(word(args, 0)) } else { -1 });
+        }
+        FnId::cuCtxDestroy_v2 => detail.item(detail::CONTEXT, 0, &args[..8]),
+        FnId::cuDevicePrimaryCtxReset_v2 => ended(detail, args),
+        // Others may hold the context: only where it is gone, this says of which device.
+        FnId::cuDevicePrimaryCtxRelease_v2 if result == 0 && !is_primary_active(word(args, 0) as i32) => {
+            ended(detail, args);
+        }
+        _ => {}
+    }
+}
+
+fn ended(detail: &mut Detail, args: &[u8; ARGS]) {
+    let mut bytes = [0xff; 8];
+    bytes[..4].copy_from_slice(&args[..4]);
+    detail.item(detail::DEVICES, 0, &bytes);
+}
+
+fn devices(detail: &mut Detail, peer: i32) {
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&device().to_le_bytes());
+    bytes[4..].copy_from_slice(&peer.to_le_bytes());
+    detail.item(detail::DEVICES, 0, &bytes);
+    detail.item(detail::CONTEXT, 0, &context().to_le_bytes());
+}
+
+/// The UUIDs of the first devices, of the record with this epoch, for the live table.
+static UUIDS: [[AtomicU64; 2]; 64] = [const { [AtomicU64::new(0), AtomicU64::new(0)] }; 64];
+
+/// The UUID of a device; zero where it is unknown.
+pub fn uuid(ordinal: i32) -> [u8; 16] {
+    let mut uuid = [0; 16];
+    if let Some(words) = usize::try_from(ordinal).ok().and_then(|ordinal| UUIDS.get(ordinal)) {
+        uuid[..8].copy_from_slice(&words[0].load(Relaxed).to_le_bytes());
+        uuid[8..].copy_from_slice(&words[1].load(Relaxed).to_le_bytes());
+    }
+    uuid
+}
+
+/// Whether the devices of this process are described.
+#[inline(always)]
+pub fn has_described() -> bool {
+    DESCRIBED.load(Relaxed) == process::epoch()
+}
+
+/// The record whose devices are described.
+static DESCRIBED: AtomicU64 = AtomicU64::new(0);
+
+/// Describes the devices of the process, once: after a call has succeeded, the driver is initialised.
+pub fn describe_devices() {
+    let epoch = process::epoch();
+    if DESCRIBED.load(Acquire) == epoch || DESCRIBED.swap(epoch, Release) == epoch {
+        return;
+    }
+    let (mut version, mut count) = (0, 0);
+    if cuDriverGetVersion(&mut version) == Some(0) {
+        about::driver(version);
+    }
+    if cuDeviceGetCount(&mut count) != Some(0) {
+        return;
+    }
+    for ordinal in 0..count.min(1024) {
+        let (mut device, mut uuid) = (0, [0; 16]);
+        let (mut pci, mut name) = ([0u8; 32], [0u8; 128]);
+        if cuDeviceGet(&mut device, ordinal) != Some(0) {
+            continue;
+        }
+        if cuDeviceGetUuid_v2(&mut uuid, device) != Some(0) {
+            cuDeviceGetUuid(&mut uuid, device);
+        }
+        cuDeviceGetPCIBusId(pci.as_mut_ptr().cast(), pci.len() as c_int - 1, device);
+        cuDeviceGetName(name.as_mut_ptr().cast(), name.len() as c_int - 1, device);
+        if let Some(words) = UUIDS.get(ordinal as usize) {
+            for (word, bytes) in words.iter().zip(uuid.chunks(8)) {
+                word.store(u64::from_le_bytes(bytes.try_into().unwrap_or_default()), Relaxed);
+            }
+        }
+        about::device(ordinal, &uuid, &pci, &name);
+    }
+}

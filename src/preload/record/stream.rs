@@ -1,0 +1,334 @@
+//! A thread's window: given to it at its first call, emptied when it is full, and taken over by another thread
+//! when it is gone.
+//!
+//! In a full record a window stays where it is, and what it holds is copied to the end of the file. In a ring the
+//! thread goes on in the next block that nobody writes to.
+
+use super::file::File;
+use super::{clock, process};
+use crate::arch::{Thread, take_slot, thread};
+use crate::call;
+use core::ffi::c_int;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    compiler_fence, fence,
+};
+use cupeer_spec::record::slot::{self, Slot, word};
+use cupeer_spec::record::{BLOCK, BLOCK_MAGIC, BlockHeader, SLOTS, TRAILER_MAGIC, Trailer, block};
+
+/// The bytes of a slot.
+const SLOT: usize = size_of::<Slot>();
+/// So many windows are looked at in search of one whose thread is gone.
+const LOOKS: u32 = 64;
+
+/// Makes room in this thread's stream, and takes the first slot.
+#[cold]
+#[inline(never)]
+pub fn renewed() -> Option<usize> {
+    let mut place = None;
+    call::quietly(|| {
+        // SAFETY: the block is this thread's alone.
+        let epoch = unsafe { (*thread()).epoch };
+        // A thread that never made a call has no epoch, and neither has a process that made none.
+        if epoch != 0 || process::attach() {
+            place = renew(1);
+        }
+    });
+    place
+}
+
+/// Makes room for `slots` slots, and takes them.
+fn renew(slots: usize) -> Option<usize> {
+    let thread = thread();
+    let file = process::current()?;
+    // SAFETY: the block is this thread's alone.
+    unsafe {
+        if (*thread).epoch != file.epoch {
+            return None;
+        }
+        let pid = libc::getpid() as u32;
+        if (*thread).recording == pid {
+            // A signal handler in the middle of this.
+            file.lose(1);
+            return None;
+        }
+        (*thread).recording = pid;
+        let made = if (*thread).window.is_null() {
+            begin(file, thread)
+        } else if file.ring.is_null() {
+            empty(file, thread)
+        } else {
+            take_ring_block(file).map(|window| {
+                let number = number(thread);
+                owner(&*(*thread).window).store(0, Release);
+                enter(thread, window, (*(*thread).window).stream, number, block::RING);
+            })
+        };
+        (*thread).recording = 0;
+        if let Err(error) = made {
+            file.lose(1);
+            file.complain(error);
+            return None;
+        }
+        let place = take_slot(thread, slots * SLOT);
+        (place + slots * SLOT <= (*thread).window_end).then_some(place)
+    }
+}
+
+/// The number of this thread's next slot. Where slots were asked for that did not fit, they count as taken and
+/// were never written: the window's end is where it goes on.
+///
+/// # Safety
+///
+/// The block is this thread's, and has a window.
+unsafe fn number(thread: *mut Thread) -> u64 {
+    // SAFETY: as promised.
+    unsafe { ((*thread).next_slot.min((*thread).window_end) as u64 >> 6).wrapping_add((*thread).slot_bias) }
+}
+
+/// The owner of a window, which others look at.
+fn owner(window: &BlockHeader) -> &AtomicU32 {
+    // SAFETY: a field of a mapped block, aligned, and changed in this way alone.
+    unsafe { AtomicU32::from_ptr((&raw const window.owner).cast_mut()) }
+}
+
+fn tid() -> u32 {
+    // SAFETY: gettid has no preconditions.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// Whether a thread of this process is gone.
+fn is_gone(tid: u32) -> bool {
+    // SAFETY: signal 0 is sent to nobody.
+    let found = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) };
+    found != 0 && crate::files::errno() == libc::ESRCH
+}
+
+/// Gives this thread its first window.
+///
+/// # Safety
+///
+/// The block is this thread's.
+unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
+    // SAFETY: windows are mapped for good.
+    unsafe {
+        if let Some(window) = adopt(file) {
+            let next = written(&*window);
+            place_in(thread, window, next);
+            let place = take_slot(thread, SLOT);
+            if place < (*thread).window_end {
+                let number = (place as u64 >> 6).wrapping_add((*thread).slot_bias);
+                let slot = place as *mut Slot;
+                ((*slot).start, (*slot).end) = (clock::now(), u64::from(tid()));
+                compiler_fence(Release);
+                (&raw mut (*slot).word).write_volatile(word(slot::THREAD, 1, u16::MAX, number as u32));
+                return Ok(());
+            }
+            // Full to the last slot: what follows has a block of its own, which names the thread.
+            return if file.ring.is_null() {
+                empty(file, thread)
+            } else {
+                take_ring_block(file).map(|next| {
+                    owner(&*window).store(0, Release);
+                    enter(thread, next, (*window).stream, number(thread), block::RING);
+                })
+            };
+        }
+        let (window, kind) = if file.ring.is_null() {
+            (file.new_block()?.cast::<BlockHeader>(), block::WINDOW)
+        } else {
+            (take_ring_block(file)?, block::RING)
+        };
+        owner(&*window).store(tid(), Relaxed);
+        enter(thread, window, file.next_stream(), 0, kind);
+        let index = file.window_count.fetch_add(1, Relaxed) as usize;
+        if let (true, Some(place)) = (file.ring.is_null(), file.windows.get(index)) {
+            place.store(window, Release);
+        }
+    }
+    Ok(())
+}
+
+/// Begins a block for this thread, from slot `number` of a stream on.
+///
+/// # Safety
+///
+/// The block is this thread's, and the window too.
+unsafe fn enter(thread: *mut Thread, window: *mut BlockHeader, stream: u32, number: u64, kind: u16) {
+    // SAFETY: mapped, and ours alone. Touched before the calls do, page by page.
+    unsafe {
+        (&raw mut (*window).kind).write_volatile(0);
+        fence(Release);
+        for page in (0..BLOCK).step_by(4096) {
+            let word = window.cast::<u8>().add(page).cast::<u64>();
+            word.write_volatile(word.read_volatile());
+        }
+        ((*window).magic, (*window).stream, (*window).tid) = (BLOCK_MAGIC, stream, tid());
+        ((*window).base, (*window).begun) = (number, clock::moment());
+        owner(&*window).store(tid(), Relaxed);
+        fence(Release);
+        (&raw mut (*window).kind).write_volatile(kind);
+        place_in(thread, window, 0);
+    }
+}
+
+/// Lets this thread go on at slot `next` of a window.
+///
+/// # Safety
+///
+/// As for [`enter`].
+unsafe fn place_in(thread: *mut Thread, window: *mut BlockHeader, next: usize) {
+    let first = window as usize + size_of::<BlockHeader>();
+    // SAFETY: as promised. A signal handler in between finds no room, and loses its event.
+    unsafe {
+        (*thread).window = window;
+        (*thread).slot_bias = (*window).base.wrapping_sub(first as u64 >> 6);
+        (*thread).window_end = 0;
+        compiler_fence(Release);
+        (*thread).next_slot = first + next * SLOT;
+        compiler_fence(Release);
+        (*thread).window_end = first + SLOTS * SLOT;
+    }
+}
+
+/// How many slots of a window are written.
+fn written(window: &BlockHeader) -> usize {
+    let slots = ptr::from_ref(window).wrapping_add(1).cast::<Slot>();
+    (0..SLOTS)
+        .rev()
+        // SAFETY: inside of the window.
+        .map(|i| (i, unsafe { (*slots.add(i)).word }))
+        .find(|(i, word)| {
+            *word as u8 != slot::EMPTY && (*word >> 32) as u32 == (window.base + *i as u64) as u32
+        })
+        .map_or(0, |(i, word)| (i + usize::from((word >> 8) as u8).max(1)).min(SLOTS))
+}
+
+/// A window whose thread is gone, now ours.
+fn adopt(file: &File) -> Option<*mut BlockHeader> {
+    static START: AtomicU32 = AtomicU32::new(0);
+    let count = if file.ring.is_null() {
+        file.window_count.load(Acquire).min(file.windows.len() as u32)
+    } else {
+        file.ring_blocks as u32 - 1
+    };
+    if count == 0 {
+        return None;
+    }
+    let start = START.fetch_add(LOOKS, Relaxed);
+    (0..count.min(LOOKS)).find_map(|i| {
+        let index = (start.wrapping_add(i) % count) as usize;
+        let window = if file.ring.is_null() {
+            file.windows[index].load(Acquire)
+        } else {
+            ring_block(file, index as u64 + 1)
+        };
+        // SAFETY: windows are mapped for good.
+        let header = unsafe { window.as_ref()? };
+        let old = owner(header).load(Relaxed);
+        let is_events = matches!(header.kind, block::WINDOW | block::RING);
+        (old != 0
+            && is_events
+            && is_gone(old)
+            && owner(header).compare_exchange(old, tid(), AcqRel, Relaxed).is_ok())
+        .then_some(window)
+    })
+}
+
+fn ring_block(file: &File, index: u64) -> *mut BlockHeader {
+    file.ring.wrapping_add(index as usize * BLOCK).cast()
+}
+
+/// The next block of the ring that nobody writes to, now ours.
+pub fn take_ring_block(file: &File) -> Result<*mut BlockHeader, c_int> {
+    let count = file.ring_blocks - 1;
+    for _ in 0..count {
+        let window = ring_block(file, 1 + (file.next_block() - 1) % count);
+        // SAFETY: the ring is mapped for good.
+        let header = unsafe { &*window };
+        let old = owner(header).load(Acquire);
+        let is_free = old == 0 || header.kind == block::RING && is_gone(old);
+        if is_free && owner(header).compare_exchange(old, tid(), AcqRel, Relaxed).is_ok() {
+            return Ok(window);
+        }
+    }
+    Err(libc::EBUSY)
+}
+
+/// Copies a full window to the end of the file, and begins it anew. Where that fails, what it held is lost.
+///
+/// # Safety
+///
+/// The block is this thread's, and has a window.
+unsafe fn empty(file: &File, thread: *mut Thread) -> Result<(), c_int> {
+    // SAFETY: the window is mapped for good, and this thread's.
+    unsafe {
+        let window = (*thread).window;
+        let used = written(&*window);
+        let header = BlockHeader { kind: block::CHUNK, used: used as u32, owner: 0, ..*window };
+        let mut trailer = Trailer { magic: TRAILER_MAGIC, stream: header.stream, ..Trailer::default() };
+        (trailer.base, trailer.used) = (header.base, header.used);
+        let piece =
+            |start: *const u8, length| libc::iovec { iov_base: start.cast_mut().cast(), iov_len: length };
+        let slots = window.cast::<u8>().add(size_of::<BlockHeader>());
+        let result = file.append_block(&mut [
+            piece((&raw const header).cast(), size_of::<BlockHeader>()),
+            piece(slots, SLOTS * SLOT),
+            piece((&raw const trailer).cast(), size_of::<Trailer>()),
+        ]);
+        if let Err(error) = result {
+            file.lose(calls(slots.cast(), used));
+            file.complain(error);
+        }
+        ((*window).tid, (*window).begun) = (tid(), clock::moment());
+        fence(Release);
+        // What the chunk has is old from here on.
+        (&raw mut (*window).base).write_volatile(header.base + used as u64);
+        place_in(thread, window, 0);
+    }
+    Ok(())
+}
+
+/// How many calls there are among slots.
+///
+/// # Safety
+///
+/// There are so many slots.
+unsafe fn calls(slots: *const Slot, used: usize) -> u64 {
+    // SAFETY: as promised.
+    let is_call = |i: &usize| matches!(unsafe { (*slots.add(*i)).state() }, slot::PENDING..=slot::UNWOUND);
+    (0..used).filter(is_call).count() as u64
+}
+
+/// Puts slots other than a call's into this thread's stream: `fill` fills the first. For use in `quietly`.
+pub fn append(state: u8, function: u16, fill: impl FnOnce(&mut Slot)) {
+    append_slots(state, function, 1, |place| {
+        // SAFETY: the slot is this thread's.
+        fill(unsafe { &mut *place });
+    });
+}
+
+/// The same for several slots in a row, which lie in one block.
+pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*mut Slot)) -> bool {
+    let thread = thread();
+    // SAFETY: the block is this thread's alone.
+    let place = unsafe {
+        if (*thread).epoch != process::epoch() {
+            return false;
+        }
+        let place = take_slot(thread, slots * SLOT);
+        if place + slots * SLOT <= (*thread).window_end { Some(place) } else { renew(slots) }
+    };
+    let Some(place) = place else { return false };
+    // SAFETY: the slots lie in this thread's window, and nobody else was given them.
+    unsafe {
+        let number = (place as u64 >> 6).wrapping_add((*thread).slot_bias);
+        let first = place as *mut Slot;
+        fill(first);
+        compiler_fence(Release);
+        (&raw mut (*first).word).write_volatile(word(state, slots as u8, function, number as u32));
+    }
+    true
+}
