@@ -6,7 +6,7 @@
 use crate::arch::{Thread, stack_height, thread};
 use crate::caller::Caller;
 use crate::log::{self, Call};
-use crate::record;
+use crate::record::{self, Recorded};
 use crate::resolve::{driver, elf, handed_out, linked};
 use crate::settings;
 use core::ffi::{c_char, c_int, c_void};
@@ -19,8 +19,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What is known when a call enters.
 pub struct Entered {
-    /// The function.
-    pub id: FnId,
     /// The address of the next function: the one that runs without us.
     pub real: usize,
     /// Where the call will return to in the program; 0 where a signal handler's call hid it.
@@ -43,7 +41,7 @@ impl ResultCode for CUresult {
 }
 
 /// Takes up a call that came through a traced entry: the export's, or that of look-ups.
-#[inline]
+#[inline(always)]
 pub fn enter<const EXPORT: bool>(id: FnId) -> Entered {
     let thread = thread();
     // SAFETY: the block is this thread's alone.
@@ -55,7 +53,7 @@ pub fn enter<const EXPORT: bool>(id: FnId) -> Entered {
     // longjmp, and a callback of the program, do not count.
     let again =
         *inside == id as u32 + 1 && stack_height() < *inside_at && elf::is_same_object(caller, *inside_real);
-    Entered { id, real, caller, again }
+    Entered { real, caller, again }
 }
 
 /// Marks the function that this thread is forwarding, until dropped; also where an exception or a
@@ -65,17 +63,18 @@ struct Inside {
 }
 
 impl Inside {
-    fn enter(entered: &Entered) -> Self {
+    #[inline(always)]
+    fn enter(id: FnId, real: usize) -> Self {
         // SAFETY: the block is this thread's alone.
         let thread = unsafe { &mut *thread() };
         let before = (thread.inside, thread.inside_at, thread.inside_real);
-        (thread.inside, thread.inside_at, thread.inside_real) =
-            (entered.id as u32 + 1, stack_height(), entered.real);
+        (thread.inside, thread.inside_at, thread.inside_real) = (id as u32 + 1, stack_height(), real);
         Inside { before }
     }
 }
 
 impl Drop for Inside {
+    #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: the block is this thread's alone.
         let thread = unsafe { &mut *thread() };
@@ -95,8 +94,9 @@ pub struct Arguments<P, S, M> {
 
 /// Runs the steps of a call. `forward` calls the real function, and `pointer` is the output that holds a function,
 /// where there is one.
-#[inline]
+#[inline(always)]
 pub fn run<R: ResultCode>(
+    id: FnId,
     entered: Entered,
     forward: impl FnOnce() -> R,
     arguments: Arguments<
@@ -106,22 +106,25 @@ pub fn run<R: ResultCode>(
     >,
     pointer: Option<*mut FunctionPointer>,
 ) -> R {
+    let Entered { caller, .. } = entered;
     if entered.again {
         return forward();
     }
-    let Entered { id, caller, .. } = entered;
     let settings = settings::get();
     let logged = settings.is_logged(id);
-    let recorded = if settings.is_recorded(id) { record::begin(id, caller, &arguments.store) } else { None };
+    let mut record = Recorded::new(id, &arguments.store);
+    if settings.is_recorded(id) {
+        record.begin(caller);
+    }
     let started = if logged { log::now() } else { 0 };
     let result = {
-        let _inside = Inside::enter(&entered);
+        let _inside = Inside::enter(id, entered.real);
         forward()
     };
     let duration = if logged { log::now() - started } else { 0 };
     let succeeded = result.number() == 0;
-    let recorded = recorded.and_then(|call| call.finish(result.number(), succeeded));
-    if !logged && recorded.is_none() && pointer.is_none() {
+    let has_more = record.finish(result.number(), succeeded);
+    if !logged && !has_more && pointer.is_none() {
         return result;
     }
     quietly(|| {
@@ -130,8 +133,8 @@ pub fn run<R: ResultCode>(
             // which is checked there.
             unsafe { handed_out::substitute(pointer) };
         }
-        if let Some(call) = recorded {
-            call.explain(caller, |detail| (arguments.more)(detail, succeeded));
+        if has_more {
+            record.explain(caller, result.number(), |detail| (arguments.more)(detail, succeeded));
         }
         if logged {
             log::call(&Call {

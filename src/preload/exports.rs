@@ -172,7 +172,7 @@ macro_rules! entries {
                             index += 1;
                         )*
                     };
-                    call::run(entered, forward, Arguments { print, store, more }, handed_out!($($handed)?))
+                    call::run(FnId::$name, entered, forward, Arguments { print, store, more }, handed_out!($($handed)?))
                 }
 
                 pub const ENTRIES: Entries = Entries { export: $name, traced_export, traced_looked_up };

@@ -34,9 +34,8 @@ pub struct Settings {
     pub status: Option<CString>,
     /// What stderr is when the program begins, where we may have to write there.
     pub stderr: Option<(u64, u64)>,
-    trace: FunctionSet,
-    /// Whether the user has chosen `trace`.
-    chose_trace: bool,
+    logged: FunctionSet,
+    recorded: FunctionSet,
     complaints: Vec<String>,
 }
 
@@ -153,36 +152,42 @@ impl Settings {
         });
         let driver = value(env::DRIVER).map(CStr::to_owned);
         let speaks = log.is_some() || record.is_some() || driver.is_some() || !complaints.is_empty();
+        // Another copy of us is loaded before, and sees everything.
+        let is_first = !elf::is_second_copy();
+        let (log, record) = (log.filter(|_| is_first), record.filter(|_| is_first));
+        // The record has all but the look-ups, of which there are hundreds at the start of a program, unless
+        // somebody wants to trace them.
+        let mut recorded = FunctionSet::all(record.is_some());
+        for id in FnId::all().filter(|id| id.spec().is_in(Group::Lookup)) {
+            let wanted = trace.as_ref().is_some_and(|trace| trace.contains(id as usize));
+            recorded.set(id as usize, record.is_some() && wanted);
+        }
+        let default = || FunctionSet::parse(FunctionSet::DEFAULT).unwrap_or(FunctionSet::all(true));
         Settings {
-            // Another copy of us is loaded before, and sees everything.
-            log: log.filter(|_| !elf::is_second_copy()),
+            log,
             stderr: if speaks { files::identity(libc::STDERR_FILENO) } else { None },
             log_file: value(env::LOG_FILE).map(CStr::to_owned),
             failed,
             job: job.unwrap_or_default(),
             driver,
-            record: record.filter(|_| !elf::is_second_copy()),
-            chose_trace: trace.is_some(),
+            record,
+            recorded,
             status: value(env::STATUS).map(CStr::to_owned),
-            trace: trace.unwrap_or_else(|| {
-                FunctionSet::parse(FunctionSet::DEFAULT).unwrap_or(FunctionSet::all(true))
-            }),
+            logged: if log.is_some() { trace.unwrap_or_else(default) } else { FunctionSet::all(false) },
             complaints,
         }
     }
 
     /// Whether a call of this function is logged, should it fail where only those are.
-    #[inline]
+    #[inline(always)]
     pub fn is_logged(&self, id: FnId) -> bool {
-        self.log.is_some() && self.trace.contains(id as usize)
+        self.logged.contains(id as usize)
     }
 
-    /// Whether a call of this function is recorded. The record has all but the look-ups, of which there are
-    /// hundreds at the start of a program, unless somebody wants to trace them.
-    #[inline]
+    /// Whether a call of this function is recorded.
+    #[inline(always)]
     pub fn is_recorded(&self, id: FnId) -> bool {
-        self.record.is_some()
-            && (id.spec().hands_out.is_none() || self.chose_trace && self.trace.contains(id as usize))
+        self.recorded.contains(id as usize)
     }
 
     /// Whether calls of this function run through `call`: it is logged or recorded, or its outputs must be

@@ -35,8 +35,15 @@ impl FunctionSet {
         FunctionSet([present; FUNCTION_COUNT])
     }
 
+    /// Puts a function into the set, or takes it out.
+    pub fn set(&mut self, index: usize, present: bool) {
+        if let Some(member) = self.0.get_mut(index) {
+            *member = present;
+        }
+    }
+
     /// Whether a function is in the set, by its index in the table.
-    #[inline]
+    #[inline(always)]
     pub fn contains(&self, index: usize) -> bool {
         self.0.get(index).copied().unwrap_or(false)
     }

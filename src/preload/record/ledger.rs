@@ -15,13 +15,8 @@ use cupeer_spec::results::Result;
 /// as soon as the driver has it back.
 #[derive(Clone, Copy, Default)]
 pub struct Noted {
-    taken: Option<Owned>,
-}
-
-/// The way from an address to its export.
-#[derive(Clone, Copy)]
-struct Owned {
-    entry: Entry,
+    /// The fingerprint under which it was exported.
+    taken: Option<u64>,
 }
 
 /// Whether a call that frees or destroys ends something that was shared, or may do so.
@@ -43,8 +38,8 @@ pub fn before(id: FnId, args: &[u8; ARGS]) -> Noted {
     let taken = match id {
         FnId::cuMemFree_v2 | FnId::cuEventDestroy_v2 => {
             live::find(own_key(live::own(), kind::OWNED, word(args, 0), 0)).and_then(|place| {
-                let entry = place.read();
-                place.free().then_some(Owned { entry })
+                let fingerprint = place.read().fingerprint;
+                place.free().then_some(fingerprint)
             })
         }
         _ => None,
@@ -58,8 +53,8 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: Noted, caller: usi
         return;
     }
     if result != 0 {
-        if let Some(taken) = noted.taken {
-            live::insert(taken.entry);
+        if let Some(fingerprint) = noted.taken {
+            owned(word(args, 0), fingerprint);
         }
         if id == FnId::cuCtxEnablePeerAccess && result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 {
             enabled(args, caller);
@@ -80,10 +75,10 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: Noted, caller: usi
             }
         }
         FnId::cuMemFree_v2 => {
-            noted.taken.iter().for_each(|taken| ended(kind::EXPORTED_MEMORY, taken.entry.fingerprint));
+            noted.taken.iter().for_each(|fingerprint| ended(kind::EXPORTED_MEMORY, *fingerprint));
         }
         FnId::cuEventDestroy_v2 => match noted.taken {
-            Some(taken) => ended(kind::EXPORTED_EVENT, taken.entry.fingerprint),
+            Some(fingerprint) => ended(kind::EXPORTED_EVENT, fingerprint),
             None => closed(kind::OPENED_EVENT, first),
         },
         FnId::cuCtxDestroy_v2 => all_ended(|entry| entry.address == first || entry.peer == first),
@@ -156,18 +151,20 @@ fn exported(kind: u32, args: &[u8; ARGS], caller: usize) {
             (fingerprint, checked, address, bytes);
         live::insert(entry);
     }
+    owned(address, fingerprint);
+}
+
+/// Remembers under which fingerprint an address or event is exported.
+fn owned(address: u64, fingerprint: u64) {
     let key = own_key(live::own(), kind::OWNED, address, 0);
     match live::find(key) {
-        Some(place) if place.read().fingerprint == fingerprint => {}
-        old => {
-            if let Some(old) = old {
-                old.free();
-            }
-            let mut entry = entry(kind::OWNED, key, 0);
-            (entry.fingerprint, entry.address, entry.bytes) = (fingerprint, address, bytes);
-            live::insert(entry);
-        }
+        Some(place) if place.read().fingerprint == fingerprint => return,
+        Some(old) => drop(old.free()),
+        None => {}
     }
+    let mut entry = entry(kind::OWNED, key, 0);
+    (entry.fingerprint, entry.address) = (fingerprint, address);
+    live::insert(entry);
 }
 
 /// Memory or an event of another process was opened.

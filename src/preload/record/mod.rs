@@ -1,8 +1,8 @@
 //! The record of this process: what `cupeer_spec::record` describes, written so that it survives whatever becomes
 //! of the program.
 //!
-//! The way of a call: [`begin`] puts it into the thread's own window before it is forwarded, [`Token::finish`]
-//! adds the result. Both write to memory that nobody else writes to, and make no system call. Everything else is
+//! The way of a call: [`Recorded::begin`] puts it into the thread's own window before it is forwarded,
+//! [`Recorded::finish`] adds the result. Both write to memory that nobody else writes to, and make no system call. Everything else is
 //! off that way: the file and its windows (`file`, `stream`), what is known of the process (`about`, `libraries`),
 //! what only the driver knows (`questions`), what is open in the whole job (`live`, `ledger`).
 //!
@@ -98,15 +98,16 @@ impl<'a> Arguments<'a> {
 
 const FINGERPRINT: Fingerprint = crate::log::fingerprint;
 
-/// A call that is in the record and has not returned.
-pub struct Token<'a, F: Fn(&mut Arguments, bool)> {
+/// A call on its way through the record. Lives where it is made: moving it costs as much as recording it.
+pub struct Recorded<'a, F: Fn(&mut Arguments, bool)> {
+    id: FnId,
+    store: &'a F,
+    /// Null before it is in the record, and after it has returned.
     slot: *mut Slot,
     word: u64,
     /// The number of the slot in its stream.
     number: u64,
     epoch: u64,
-    id: FnId,
-    store: &'a F,
     noted: ledger::Noted,
 }
 
@@ -148,44 +149,12 @@ static WEIGHTS: [Weight; FUNCTION_COUNT] = {
     weights
 };
 
-/// Puts a call into the record. `store` puts its arguments; it is told whether the call has succeeded.
-#[inline(always)]
-pub fn begin<F: Fn(&mut Arguments, bool)>(id: FnId, caller: usize, store: &F) -> Option<Token<'_, F>> {
-    let thread = thread();
-    let weight = WEIGHTS[id as usize];
-    // SAFETY: the block is this thread's alone.
-    if unsafe { (*thread).epoch } != process::epoch() && !begin_slowly() {
-        return None;
-    }
-    if weight.rarely && !matters(id, store) {
-        return None;
-    }
-    know(caller);
-    let mut place = crate::arch::take_slot(thread, size_of::<Slot>());
-    // SAFETY: as above.
-    if place >= unsafe { (*thread).window_end } {
-        place = stream::renewed()?;
-    }
-    let slot = place as *mut Slot;
-    // SAFETY: as above.
-    let (number, epoch) = unsafe { ((place as u64 >> 6).wrapping_add((*thread).slot_bias), (*thread).epoch) };
-    let word = word(slot::PENDING, 1, id as u16, number as u32);
-    // SAFETY: the slot lies in this thread's window, and nobody else was given it.
-    unsafe {
-        let mut arguments = Arguments::new(&mut (*slot).args);
-        store(&mut arguments, false);
-        (*slot).caller = caller as u64 & ADDRESS | arguments.shape;
-        (*slot).result = 0;
-        (*slot).end = 0;
-        (*slot).start = clock::now();
-        compiler_fence(Release);
-        (&raw mut (*slot).word).write_volatile(word);
-    }
-    let mut token = Token { slot, word, number, epoch, id, store, noted: ledger::Noted::default() };
-    if weight.counts {
-        token.weigh(caller);
-    }
-    Some(token)
+#[cold]
+#[inline(never)]
+fn begin_slowly() -> bool {
+    let mut attached = false;
+    call::quietly(|| attached = process::attach());
+    attached
 }
 
 /// Whether a call that frees or destroys has to do with anything that is shared.
@@ -199,15 +168,56 @@ fn matters<F: Fn(&mut Arguments, bool)>(id: FnId, store: &F) -> bool {
     matters
 }
 
-#[cold]
-#[inline(never)]
-fn begin_slowly() -> bool {
-    let mut attached = false;
-    call::quietly(|| attached = process::attach());
-    attached
-}
+impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
+    /// A call that is not in the record. `store` puts its arguments; it is told whether the call has succeeded.
+    #[inline(always)]
+    pub fn new(id: FnId, store: &'a F) -> Self {
+        let noted = ledger::Noted::default();
+        Recorded { id, store, slot: core::ptr::null_mut(), word: 0, number: 0, epoch: 0, noted }
+    }
 
-impl<F: Fn(&mut Arguments, bool)> Token<'_, F> {
+    /// Puts it into the record.
+    #[inline(always)]
+    pub fn begin(&mut self, caller: usize) {
+        let (thread, id) = (thread(), self.id);
+        // SAFETY: the block is this thread's alone.
+        if unsafe { (*thread).epoch } != process::epoch() && !begin_slowly() {
+            return;
+        }
+        if WEIGHTS[id as usize].rarely && !matters(id, self.store) {
+            return;
+        }
+        know(caller);
+        let mut place = crate::arch::take_slot(thread, size_of::<Slot>());
+        // SAFETY: as above.
+        if place >= unsafe { (*thread).window_end } {
+            match stream::renewed() {
+                Some(renewed) => place = renewed,
+                None => return,
+            }
+        }
+        let slot = place as *mut Slot;
+        // SAFETY: as above.
+        let (number, epoch) =
+            unsafe { ((place as u64 >> 6).wrapping_add((*thread).slot_bias), (*thread).epoch) };
+        let word = word(slot::PENDING, 1, id as u16, number as u32);
+        (self.slot, self.word, self.number, self.epoch) = (slot, word, number, epoch);
+        // SAFETY: the slot lies in this thread's window, and nobody else was given it.
+        unsafe {
+            let mut arguments = Arguments::new(&mut (*slot).args);
+            (self.store)(&mut arguments, false);
+            (*slot).caller = caller as u64 & ADDRESS | arguments.shape;
+            (*slot).result = 0;
+            (*slot).end = 0;
+            (*slot).start = clock::now();
+            compiler_fence(Release);
+            (&raw mut (*slot).word).write_volatile(word);
+        }
+        if WEIGHTS[id as usize].counts {
+            self.weigh(caller);
+        }
+    }
+
     /// What is known before a weighty call is forwarded: its frames, and what it is about to end.
     #[cold]
     #[inline(never)]
@@ -216,7 +226,7 @@ impl<F: Fn(&mut Arguments, bool)> Token<'_, F> {
             if WEIGHTS[self.id as usize].frames {
                 Detail::about(self.number, |detail| detail.frames(caller));
             }
-            // SAFETY: the slot is still ours: nothing but this thread's own calls can have taken it away.
+            // SAFETY: windows are never unmapped.
             let args = unsafe { (*self.slot).args };
             self.noted = ledger::before(self.id, &args);
         });
@@ -227,14 +237,17 @@ impl<F: Fn(&mut Arguments, bool)> Token<'_, F> {
         }
     }
 
-    /// Adds the result. Gives the call back where there is more to say about it.
+    /// Adds the result. Says whether there is more to say about the call.
     #[inline(always)]
-    pub fn finish(self, result: i32, succeeded: bool) -> Option<Finished> {
+    pub fn finish(&mut self, result: i32, succeeded: bool) -> bool {
+        if self.slot.is_null() {
+            return false;
+        }
         let end = clock::now();
         // A child that was forked in the call has another record, and a nested call may have used the window up.
         if !self.is_there() {
             self.finish_late(result, succeeded, end);
-            return None;
+            return false;
         }
         let slot = self.slot;
         // SAFETY: the slot is this call's.
@@ -250,14 +263,9 @@ impl<F: Fn(&mut Arguments, bool)> Token<'_, F> {
             let word = self.word & !0xff | u64::from(slot::RETURNED);
             (&raw mut (*slot).word).write_volatile(word);
         }
+        self.slot = core::ptr::null_mut();
         let weight = WEIGHTS[self.id as usize];
-        let (id, number, noted) = (self.id, self.number, self.noted);
-        core::mem::forget(self);
-        if weight.counts || weight.more || !succeeded || !questions::has_described() {
-            // SAFETY: as above.
-            return Some(Finished { id, number, noted, result, args: unsafe { (*slot).args } });
-        }
-        None
+        weight.counts || weight.more || !succeeded || !questions::has_described()
     }
 
     /// Whether the call still has its slot.
@@ -271,64 +279,58 @@ impl<F: Fn(&mut Arguments, bool)> Token<'_, F> {
     /// The end of a call that has lost its slot.
     #[cold]
     #[inline(never)]
-    fn finish_late(self, result: i32, succeeded: bool, end: u64) {
-        if self.epoch == process::epoch() {
-            let mut args = [0; ARGS];
-            let mut arguments = Arguments::new(&mut args);
-            (self.store)(&mut arguments, succeeded);
-            let shape = arguments.shape;
-            call::quietly(|| {
-                stream::append(slot::LATE_END, self.id as u16, |slot| {
-                    (slot.start, slot.end, slot.result) = (self.number, end, result);
-                    (slot.args, slot.caller) = (args, shape);
-                });
+    fn finish_late(&mut self, result: i32, succeeded: bool, end: u64) {
+        self.slot = core::ptr::null_mut();
+        if self.epoch != process::epoch() {
+            return;
+        }
+        let mut args = [0; ARGS];
+        let mut arguments = Arguments::new(&mut args);
+        (self.store)(&mut arguments, succeeded);
+        let shape = arguments.shape;
+        call::quietly(|| {
+            stream::append(slot::LATE_END, self.id as u16, |slot| {
+                (slot.start, slot.end, slot.result) = (self.number, end, result);
+                (slot.args, slot.caller) = (args, shape);
             });
-        }
-        core::mem::forget(self);
+        });
     }
-}
 
-impl<F: Fn(&mut Arguments, bool)> Drop for Token<'_, F> {
-    /// An exception or a cancellation goes through the call.
-    fn drop(&mut self) {
-        if self.is_there() {
-            // SAFETY: the slot is this call's.
-            unsafe {
-                (*self.slot).end = clock::now();
-                compiler_fence(Release);
-                (&raw mut (*self.slot).word).write_volatile(self.word & !0xff | u64::from(slot::UNWOUND));
-            }
-        }
-    }
-}
-
-/// A call that has returned, of which there is more to say.
-pub struct Finished {
-    id: FnId,
-    number: u64,
-    noted: ledger::Noted,
-    result: i32,
-    args: [u8; ARGS],
-}
-
-impl Finished {
-    /// Adds what else there is to know: frames where the call failed, arrays and texts (`more`), and what the driver
-    /// can be asked. Tells the live table what is open now. For use in `quietly`.
+    /// Adds what else there is to know of a call that has returned: frames where it failed, arrays and texts
+    /// (`more`), and what the driver can be asked. Tells the live table what is open now. For use in `quietly`.
     #[cold]
     #[inline(never)]
-    pub fn explain(self, caller: usize, more: impl FnOnce(&mut Detail)) {
+    pub fn explain(&self, caller: usize, result: i32, more: impl FnOnce(&mut Detail)) {
         let weight = WEIGHTS[self.id as usize];
+        let mut args = [0; ARGS];
+        (self.store)(&mut Arguments::new(&mut args), result == 0);
         Detail::about(self.number, |detail| {
-            if self.result != 0 && !weight.frames {
+            if result != 0 && !weight.frames {
                 detail.frames(caller);
             }
             more(detail);
-            questions::ask(self.id, &self.args, self.result, detail);
+            questions::ask(self.id, &args, result, detail);
         });
         if weight.counts {
-            ledger::after(self.id, &self.args, self.result, self.noted, caller);
+            ledger::after(self.id, &args, result, self.noted, caller);
         }
         clock::note();
+    }
+}
+
+impl<F: Fn(&mut Arguments, bool)> Drop for Recorded<'_, F> {
+    /// An exception or a cancellation goes through the call.
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.slot.is_null() || !self.is_there() {
+            return;
+        }
+        // SAFETY: the slot is this call's.
+        unsafe {
+            (*self.slot).end = clock::now();
+            compiler_fence(Release);
+            (&raw mut (*self.slot).word).write_volatile(self.word & !0xff | u64::from(slot::UNWOUND));
+        }
     }
 }
 
