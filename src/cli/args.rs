@@ -26,6 +26,8 @@ pub enum Command {
     List(ListArgs),
     /// Explain a driver function or a result code
     Explain(ExplainArgs),
+    /// Show what a record says happened
+    Report(ReportArgs),
     /// Look for what is wrong with the driver, the libraries or a program
     Doctor(DoctorArgs),
     /// Look at the driver in this process, for `doctor`
@@ -170,6 +172,54 @@ pub struct ExplainArgs {
     /// A driver function, or a result code: a number, or its name with or without CUDA_ERROR_
     #[arg(allow_negative_numbers = true)]
     pub name: String,
+}
+
+/// `cupeer report`.
+#[derive(Args)]
+#[command(after_help = "\
+  cupeer report                                  # the newest record in this directory
+  cupeer report DIR --leaks                      # what is open, by where it was opened
+  cupeer report DIR --rank 3 --failed            # what failed on rank 3
+  cupeer report DIR --format json | jq .handles")]
+pub struct ReportArgs {
+    /// The record: a directory [default: the newest cupeer-* here that is one]
+    pub dir: Option<PathBuf>,
+    /// As text or as JSON
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: ReportFormat,
+    /// Only this process: a pid, or its name in the JSON form
+    #[arg(long, value_name = "PROCESS")]
+    pub process: Option<String>,
+    /// Only these ranks: numbers and ranges, separated by commas
+    #[arg(long, value_name = "RANKS")]
+    pub rank: Option<String>,
+    /// Only calls of these functions: names, patterns, @groups, ^negations, separated by commas
+    #[arg(long, value_name = "SET")]
+    pub function: Option<String>,
+    /// Only calls that did not return CUDA_SUCCESS
+    #[arg(long)]
+    pub failed: bool,
+    /// Only calls from here on: seconds since the start of the record, or a time like 2025-11-21T07:43:02Z
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only what had begun by then
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Show what was opened and not closed, by the call stack that opened it
+    #[arg(long)]
+    pub leaks: bool,
+    /// Show all rows of long tables
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// The form of a report.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum ReportFormat {
+    /// Tables that fit the terminal.
+    Text,
+    /// One object.
+    Json,
 }
 
 /// `cupeer doctor`.

@@ -14,6 +14,7 @@ mod libraries;
 mod list;
 mod output;
 mod probe;
+mod report;
 mod run;
 mod settings;
 mod startup;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Env(args) => formats::command(args),
         Command::List(args) => list::command(args),
         Command::Explain(args) => explain::command(args),
+        Command::Report(args) => report::command(args),
         Command::Doctor(args) => doctor::command(args),
         Command::ProbeDriver => probe::command(),
     };

@@ -29,13 +29,45 @@ pub struct Table {
     rows: Vec<Vec<String>>,
     needed: usize,
     least: usize,
+    numbers: Vec<usize>,
+    below: bool,
 }
 
 impl Table {
     /// A table whose first `needed` columns are always shown; the last one shown has at least `least`
     /// characters in a line, where one of the optional columns is to count as fitting.
     pub fn new(head: &[&str], needed: usize, least: usize) -> Self {
-        Table { rows: vec![head.iter().map(|cell| cell.to_string()).collect()], needed, least }
+        let head = head.iter().map(|cell| cell.to_string()).collect();
+        Table { rows: vec![head], needed, least, numbers: Vec::new(), below: false }
+    }
+
+    /// The same with columns of numbers, which end at their right edge.
+    pub fn with_numbers(self, numbers: &[usize]) -> Self {
+        Table { numbers: numbers.to_vec(), ..self }
+    }
+
+    /// The same with the last column below the others, where a word of it would not fit beside them.
+    pub fn or_below(self) -> Self {
+        Table { below: true, ..self }
+    }
+
+    /// The same without optional columns that say nothing in any row.
+    pub fn without_empty(mut self) -> Self {
+        let says_nothing =
+            |column: usize| self.rows[1..].iter().all(|row| matches!(&*row[column], "" | "-" | "0"));
+        for column in
+            (self.needed..self.rows[0].len()).rev().filter(|column| says_nothing(*column)).collect::<Vec<_>>()
+        {
+            self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
+            self.numbers.retain(|number| *number != column);
+            self.numbers.iter_mut().filter(|number| **number > column).for_each(|number| *number -= 1);
+        }
+        self
+    }
+
+    /// Whether there are no rows below the head.
+    pub fn is_empty(&self) -> bool {
+        self.rows.len() < 2
     }
 
     /// Adds a row.
@@ -46,7 +78,7 @@ impl Table {
     /// The table for a terminal of this width.
     pub fn render(&self, width: usize) -> String {
         let widths: Vec<usize> = (0..self.rows[0].len())
-            .map(|i| self.rows.iter().map(|r| r[i].len()).max().unwrap_or(0))
+            .map(|i| self.rows.iter().map(|r| length(&r[i])).max().unwrap_or(0))
             .collect();
         let start = |column: usize| widths[..column].iter().map(|w| w + GAP).sum::<usize>();
         let shown = (self.needed + 1..=widths.len())
@@ -55,29 +87,68 @@ impl Table {
             .unwrap_or(self.needed);
         let last = shown - 1;
         let room = width.saturating_sub(start(last)).max(8);
+        let longest =
+            self.rows[1..].iter().flat_map(|row| row[last].split(' ')).map(length).max().unwrap_or(0);
+        if self.below && longest > room {
+            return self.render_below(last, &widths, width);
+        }
         let mut text = String::new();
         for row in &self.rows {
             for (i, line) in wrap(&row[last], room).iter().enumerate() {
-                let mut out = String::new();
-                for (cell, width) in row[..last].iter().zip(&widths) {
-                    let cell = if i == 0 { cell.as_str() } else { "" };
-                    out += &format!("{cell:width$}{:GAP$}", "");
-                }
-                out += line;
+                let mut out = self.beside(row, last, &widths, i == 0);
+                out += &if self.numbers.contains(&last) {
+                    self.aligned(last, line, widths[last])
+                } else {
+                    line.clone()
+                };
                 text += out.trim_end();
                 text.push('\n');
             }
         }
         text
     }
+
+    /// The table with its last column below the others.
+    fn render_below(&self, last: usize, widths: &[usize], width: usize) -> String {
+        let mut text = String::new();
+        for row in &self.rows {
+            text += self.beside(row, last, widths, true).trim_end();
+            text.push('\n');
+            if !matches!(&*row[last], "" | "-") {
+                for line in wrap(&row[last], width.saturating_sub(2 * GAP)) {
+                    text += &format!("{:1$}{line}\n", "", 2 * GAP);
+                }
+            }
+        }
+        text
+    }
+
+    /// The columns before the last one, in the first line of a row or in one of the others.
+    fn beside(&self, row: &[String], last: usize, widths: &[usize], is_first: bool) -> String {
+        let mut out = String::new();
+        for (column, (cell, width)) in row[..last].iter().zip(widths).enumerate() {
+            out += &self.aligned(column, if is_first { cell } else { "" }, *width);
+            out += &format!("{:GAP$}", "");
+        }
+        out
+    }
+
+    fn aligned(&self, column: usize, cell: &str, width: usize) -> String {
+        if self.numbers.contains(&column) { format!("{cell:>width$}") } else { format!("{cell:width$}") }
+    }
+}
+
+/// How many characters a text has.
+fn length(text: &str) -> usize {
+    text.chars().count()
 }
 
 /// Breaks a text at spaces into lines of at most `width` characters; a longer word stands alone.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ').filter(|word| !word.is_empty()) {
-        let line = lines.last().map_or(0, String::len);
-        if line > 0 && line + 1 + word.len() > width {
+        let line = lines.last().map_or(0, |line| length(line));
+        if line > 0 && line + 1 + length(word) > width {
             lines.push(word.to_owned());
         } else if let Some(last) = lines.last_mut() {
             if !last.is_empty() {
@@ -103,6 +174,31 @@ mod tests {
             table.render(40),
             "NAME  TEXT                MORE\na     one two three four  and some more\n                          of it\n"
         );
+    }
+
+    #[test]
+    fn numbers_end_at_their_right_edge() {
+        let mut table = Table::new(&["NAME", "CALLS", "MOST"], 3, 10).with_numbers(&[1, 2]);
+        table.row(["a".into(), "1".into(), "12345".into()]);
+        table.row(["é".into(), "234567".into(), "1".into()]);
+        assert_eq!(table.render(80), "NAME   CALLS   MOST\na          1  12345\né     234567      1\n");
+    }
+
+    #[test]
+    fn optional_columns_that_say_nothing_are_left_out() {
+        let mut table = Table::new(&["NAME", "RANKS", "MORE", "CALLS"], 1, 10).with_numbers(&[3]);
+        table.row(["a".into(), "-".into(), "0".into(), "1".into()]);
+        table.row(["b".into(), "-".into(), "".into(), "200".into()]);
+        assert_eq!(table.without_empty().render(80), "NAME  CALLS\na         1\nb       200\n");
+    }
+
+    #[test]
+    fn a_last_column_without_room_stands_below() {
+        let mut table = Table::new(&["NAME", "MORE"], 2, 10).or_below();
+        table.row(["abcdefgh".into(), "a_word_that_is_long and".into()]);
+        table.row(["b".into(), "-".into()]);
+        assert_eq!(table.render(20), "NAME\n    MORE\nabcdefgh\n    a_word_that_is_long\n    and\nb\n");
+        assert_eq!(table.render(34), "NAME      MORE\nabcdefgh  a_word_that_is_long and\nb         -\n");
     }
 
     #[test]

@@ -1,0 +1,243 @@
+//! From what has been read to the report: the rows about the record, its processes and its devices, and all
+//! others in their places.
+
+use super::collect::{Collected, Tally, collect};
+use super::filter::Filter;
+use super::model::{
+    Device, Escaped, LastCall, Ordinal, Pending, Process, Record, Report, SCHEMA, Unknown, Uuid,
+};
+use super::places::{NameOf, Places};
+use super::{leaks, values};
+use anyhow::Result;
+use cupeer_record::{self as record, Job};
+use cupeer_spec::record::mode;
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+/// Makes the report of a job.
+pub fn report(job: &Job, filter: &Filter, most_failures: usize, name_of: &mut NameOf) -> Result<Report> {
+    let mut all = collect(job, filter, most_failures)?;
+    let began = began(job);
+    let ended = ended(&all, filter, began);
+    let mut places = Places::new(&job.processes, name_of);
+    let rank_of = |(i, process): (usize, &record::Process)| process.rank().filter(|_| filter.process(i));
+    let rank_of: Vec<Option<u32>> = job.processes.iter().enumerate().map(rank_of).collect();
+    let functions = all.functions.finish(&rank_of);
+    let groups = all.failures.groups(&all.functions, &all.fates, &all.stacks, &mut places);
+    let Collected { failures, functions: names, fates, stacks, .. } = &mut all;
+    let (failures, failures_more) = failures.rows(names, fates, stacks, &mut places);
+    let processes = processes(job, &mut all, &mut places, ended);
+    let mut report = Report {
+        schema: SCHEMA,
+        record: whole(job, &all, filter, began, ended),
+        processes,
+        devices: devices(job),
+        functions,
+        findings: [],
+        faults: [],
+        handles: all.ledger.rows(&all.fates),
+        leaks: leaks::rows(&all.ledger, &all.fates, &all.stacks, &mut places, ended),
+        peers: all.peers.rows(&all.fates),
+        failures,
+        failures_more,
+        failure_groups: groups,
+        escaped: escaped(job),
+    };
+    filter.apply(&mut report);
+    report.processes.sort_by_key(|process| (process.rank.is_none(), process.rank, process.began_ns));
+    Ok(report)
+}
+
+/// When the first process of a record began.
+pub fn began(job: &Job) -> u64 {
+    let begins = job.processes.iter().map(|process| job.clock(process).realtime(process.header.first.ticks));
+    begins.min().unwrap_or(0)
+}
+
+/// The end of the record: its last event or, while a process runs, now. Not after what is asked for.
+fn ended(all: &Collected, filter: &Filter, began: u64) -> u64 {
+    let mut ended = all.fates.iter().map(|fate| fate.last_seen).max().unwrap_or(began);
+    if all.fates.iter().any(|fate| fate.alive == Some(true))
+        && let Ok(now) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)
+    {
+        ended = ended.max(now.as_nanos() as u64);
+    }
+    filter.until().map_or(ended, |until| ended.min(until)).max(began)
+}
+
+fn mode_word(process: &record::Process) -> &'static str {
+    if process.header.mode == mode::RING { "ring" } else { "full" }
+}
+
+fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u64) -> Record {
+    let mut modes: Vec<&str> = job.processes.iter().map(mode_word).collect();
+    modes.sort_unstable();
+    modes.dedup();
+    let mut boots = BTreeMap::new();
+    for process in &job.processes {
+        boots.entry(process.header.boot_id).or_insert_with(|| process.host().to_owned());
+    }
+    let host = |(boot, host): (&[u8; 16], &String)| {
+        let is_ambiguous = host.is_empty() || boots.values().filter(|other| *other == host).count() > 1;
+        let boot = &boot_text(boot)[..8];
+        if is_ambiguous {
+            format!("{host}/boot-{boot}").trim_start_matches('/').to_owned()
+        } else {
+            host.clone()
+        }
+    };
+    let mut hosts: Vec<String> = boots.iter().map(host).collect();
+    hosts.sort_unstable();
+    let mut problems: Vec<String> = job.problems.iter().map(ToString::to_string).collect();
+    for (process, tally) in job.processes.iter().zip(&all.tallies) {
+        let path = process.path.display();
+        problems.extend(tally.problem.iter().map(|problem| format!("{path} {problem}")));
+        if process.header.ended_by != 0 {
+            let error = std::io::Error::from_raw_os_error(process.header.ended_by as i32);
+            problems.push(format!("{path} ends before its process did: {error}"));
+        }
+    }
+    for table in job.tables.iter().filter(|table| table.refused > 0) {
+        let text = "had no room for some of what was open";
+        problems.push(format!("{} {text} ({})", table.path.display(), table.refused));
+    }
+    Record {
+        path: job.dir.display().to_string(),
+        began_ns,
+        ended_ns,
+        running: all.fates.iter().any(|fate| fate.alive == Some(true)),
+        mode: if let [mode] = modes[..] { mode } else { "mixed" },
+        hosts,
+        events: all.tallies.iter().map(|tally| tally.events).sum(),
+        lost: job.processes.iter().map(|process| process.header.lost).sum(),
+        problems,
+        filters: filter.given.clone(),
+    }
+}
+
+/// The boot id as the kernel writes it.
+fn boot_text(id: &[u8; 16]) -> String {
+    Uuid(*id).to_string().split_off(4)
+}
+
+fn processes(job: &Job, all: &mut Collected, places: &mut Places, ended: u64) -> Vec<Process> {
+    let own_boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let tallies = std::mem::take(&mut all.tallies);
+    let rows = job.processes.iter().zip(&tallies).enumerate().map(|(index, (process, tally))| {
+        let header = &process.header;
+        let boot_id = boot_text(&header.boot_id);
+        let mut unknown = Unknown::new();
+        let exit = match all.fates[index].alive {
+            Some(true) => "running",
+            Some(false) => "gone",
+            None if own_boot.trim() == boot_id => {
+                unknown.insert("exit", "processes of its pid namespace or user cannot be seen from here");
+                "unknown"
+            }
+            None => {
+                unknown.insert("exit", "it ran on another host, or before this one was started");
+                "unknown"
+            }
+        };
+        if process.rank().is_none() {
+            unknown.insert("rank", "no launcher's variable gave it one");
+        }
+        if process.devices.is_empty() {
+            unknown.insert("devices", "the driver had not told of any when events were recorded");
+        }
+        let or_unknown = |text: &str, name, reason, unknown: &mut Unknown| {
+            if text.is_empty() {
+                unknown.insert(name, reason);
+            }
+            text.to_owned()
+        };
+        let lacks = "its record does not say";
+        Process {
+            proc: all.fates[index].proc.clone(),
+            pid: header.pid,
+            ppid: header.parent,
+            host: or_unknown(process.host(), "host", lacks, &mut unknown),
+            boot_id,
+            pid_ns: header.pid_ns,
+            rank: process.rank(),
+            program: or_unknown(process.program(), "program", lacks, &mut unknown),
+            arguments: process.arguments.clone(),
+            mode: mode_word(process),
+            events: tally.events,
+            lost: header.lost,
+            exit,
+            began_ns: job.clock(process).realtime(header.first.ticks),
+            last_call: tally.last_call.map(|(number, tid, at_ns)| LastCall {
+                function: all.functions.name(number),
+                tid,
+                at_ns,
+            }),
+            pending: pending(job, index, tally, all, places, ended),
+            devices: process
+                .devices
+                .iter()
+                .map(|device| Ordinal { ordinal: device.ordinal, uuid: Uuid(device.uuid) })
+                .collect(),
+            unknown,
+        }
+    });
+    let rows = rows.collect();
+    all.tallies = tallies;
+    rows
+}
+
+fn pending(
+    job: &Job,
+    index: usize,
+    tally: &Tally,
+    all: &Collected,
+    places: &mut Places,
+    ended: u64,
+) -> Vec<Pending> {
+    let clock = job.clock(&job.processes[index]);
+    tally
+        .pending
+        .iter()
+        .map(|(number, call)| {
+            let since_ns = clock.realtime(call.start);
+            let caller = [call.caller];
+            let frames = if call.details.frames.is_empty() { &caller[..] } else { &call.details.frames };
+            let (caller, stack) = places.named(index, call.start, frames);
+            Pending {
+                function: all.functions.name(*number),
+                tid: call.tid,
+                seq: call.seq,
+                since_ns,
+                age_ns: ended.saturating_sub(since_ns),
+                args: values::args(call),
+                caller,
+                stack,
+            }
+        })
+        .collect()
+}
+
+/// The devices of all processes, by UUID.
+fn devices(job: &Job) -> Vec<Device> {
+    let mut devices = BTreeMap::new();
+    for device in job.processes.iter().flat_map(|process| &process.devices) {
+        let row = Device { uuid: Uuid(device.uuid), pci: device.pci.clone(), name: device.name.clone() };
+        devices.entry(row.uuid).or_insert(row);
+    }
+    let mut devices: Vec<Device> = devices.into_values().collect();
+    devices.sort_by(|a, b| (&a.pci, a.uuid).cmp(&(&b.pci, b.uuid)));
+    devices
+}
+
+fn escaped(job: &Job) -> Vec<Escaped> {
+    let of = |process: &record::Process| {
+        let proc: super::model::Proc = process.proc.as_str().into();
+        let row = |(way, library): &(String, String)| Escaped {
+            proc: proc.clone(),
+            library: library.clone(),
+            way: way.clone(),
+        };
+        process.escaped.iter().map(row).collect::<Vec<_>>()
+    };
+    job.processes.iter().flat_map(of).collect()
+}

@@ -1,0 +1,173 @@
+//! The calls that failed: the first ones one by one, and all of them by function, result and caller.
+//!
+//! What belongs here: as much as is shown. However many calls fail, the memory stays the same.
+
+use super::functions::{Functions, Number};
+use super::ledger::settle::Fate;
+use super::model::{Failure, FailureGroup, MOST_PROCS};
+use super::places::{Places, Stack, Stacks};
+use super::{results, values};
+use cupeer_record::{Call, Clock};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+
+/// All failures.
+pub struct Failures {
+    most: usize,
+    first: BinaryHeap<Kept>,
+    count: u64,
+    groups: HashMap<(usize, Number, i32, Stack), Group, foldhash::fast::RandomState>,
+}
+
+/// One of the first failures. The latest is the greatest.
+struct Kept {
+    at: u64,
+    process: usize,
+    duration: u64,
+    number: Number,
+    result: i32,
+    stack: Stack,
+    call: Box<Call>,
+}
+
+/// Failures of one process that are alike.
+#[derive(Clone, Copy)]
+struct Group {
+    count: u64,
+    first: u64,
+    last: u64,
+    usual: bool,
+}
+
+impl Failures {
+    /// None yet; of single ones, `most` are kept.
+    pub fn new(most: usize) -> Self {
+        Failures { most, first: BinaryHeap::new(), count: 0, groups: HashMap::default() }
+    }
+
+    /// Takes notice of a call that failed.
+    pub fn add(
+        &mut self,
+        process: usize,
+        number: Number,
+        result: i32,
+        call: &Call,
+        clock: &Clock,
+        stacks: &mut Stacks,
+    ) {
+        let at = clock.realtime(call.start);
+        let stack = stacks.of(process, call);
+        self.count += 1;
+        let new = Group { count: 0, first: at, last: at, usual: results::is_usual(call.function, result) };
+        let group = self.groups.entry((process, number, result, stack)).or_insert(new);
+        group.count += 1;
+        (group.first, group.last) = (group.first.min(at), group.last.max(at));
+        if self.first.len() >= self.most {
+            if self.first.peek().is_none_or(|latest| latest.at <= at) {
+                return;
+            }
+            self.first.pop();
+        }
+        let duration = clock.between(call.start, call.end);
+        let call = Box::new(call.clone());
+        self.first.push(Kept { at, process, duration, number, result, stack, call });
+    }
+
+    /// The first ones in the order of time, and how many more there are.
+    pub fn rows(
+        &mut self,
+        functions: &Functions,
+        fates: &[Fate],
+        stacks: &Stacks,
+        places: &mut Places,
+    ) -> (Vec<Failure>, u64) {
+        let first = std::mem::take(&mut self.first).into_sorted_vec();
+        let more = self.count - first.len() as u64;
+        let rows = first.into_iter().map(|kept| {
+            let (caller, stack) = places.stack(stacks, kept.stack);
+            let message = kept.call.details.message.as_deref();
+            Failure {
+                time_ns: kept.at,
+                proc: fates[kept.process].proc.clone(),
+                tid: kept.call.tid,
+                seq: kept.call.seq,
+                function: functions.name(kept.number),
+                result: results::name(kept.result),
+                args: values::args(&kept.call),
+                duration_ns: kept.duration,
+                injected: kept.call.injected,
+                driver_message: message.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
+                caller,
+                stack,
+            }
+        });
+        (rows.collect(), more)
+    }
+
+    /// All by function, result and caller: those that tell of something first, then the most frequent.
+    pub fn groups(
+        &self,
+        functions: &Functions,
+        fates: &[Fate],
+        stacks: &Stacks,
+        places: &mut Places,
+    ) -> Vec<FailureGroup> {
+        let mut joined: BTreeMap<_, (Group, Vec<usize>)> = BTreeMap::new();
+        for ((process, number, result, stack), group) in &self.groups {
+            let (caller, _) = places.stack(stacks, *stack);
+            match joined.get_mut(&(*number, *result, caller.clone())) {
+                Some((sum, processes)) => {
+                    sum.count += group.count;
+                    (sum.first, sum.last) = (sum.first.min(group.first), sum.last.max(group.last));
+                    processes.push(*process);
+                }
+                None => drop(joined.insert((*number, *result, caller), (*group, vec![*process]))),
+            }
+        }
+        let mut rows: Vec<FailureGroup> = joined
+            .into_iter()
+            .map(|((number, result, caller), (sum, mut processes))| {
+                processes.sort_unstable();
+                processes.dedup();
+                FailureGroup {
+                    function: functions.name(number),
+                    result: results::name(result),
+                    count: sum.count,
+                    first_ns: sum.first,
+                    last_ns: sum.last,
+                    procs: processes.iter().take(MOST_PROCS).map(|p| fates[*p].proc.clone()).collect(),
+                    procs_more: processes.len().saturating_sub(MOST_PROCS) as u64,
+                    caller,
+                    usual: sum.usual,
+                }
+            })
+            .collect();
+        rows.sort_by(|a, b| (a.usual, b.count, a.first_ns).cmp(&(b.usual, a.count, b.first_ns)));
+        rows
+    }
+}
+
+impl Kept {
+    fn order(&self) -> (u64, usize, u32, u64) {
+        (self.at, self.process, self.call.stream, self.call.seq)
+    }
+}
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Self) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Kept {}
+
+impl PartialOrd for Kept {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Kept {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.order().cmp(&other.order())
+    }
+}

@@ -1,0 +1,191 @@
+//! Which processes and calls a report is about.
+//!
+//! What a handle or a pair of devices is follows from calls of all processes, and from earlier ones. So all are
+//! read up to the end of the time that is asked for, and the filters choose what is counted and shown.
+
+use super::model::Report;
+use super::moments;
+use crate::args::ReportArgs;
+use anyhow::{Result, anyhow, bail};
+use cupeer_record::{Call, Job, Outcome, Process};
+use cupeer_spec::function::{FUNCTIONS, Group};
+use cupeer_spec::selector::FunctionSet;
+
+/// What is asked for.
+pub struct Filter {
+    /// Whether a process is chosen, by its index.
+    processes: Vec<bool>,
+    functions: Option<FunctionSet>,
+    failed: bool,
+    since: Option<u64>,
+    until: Option<u64>,
+    /// The filters as they were given.
+    pub given: Vec<String>,
+}
+
+impl Filter {
+    /// Reads the filters of the command line. The record began at `began`.
+    pub fn new(args: &ReportArgs, job: &Job, began: u64) -> Result<Self> {
+        let mut filter = Filter {
+            processes: vec![true; job.processes.len()],
+            functions: None,
+            failed: args.failed,
+            since: None,
+            until: None,
+            given: Vec::new(),
+        };
+        if let Some(text) = &args.process {
+            let chosen: Vec<bool> = job.processes.iter().map(|process| is_called(process, text)).collect();
+            if !chosen.contains(&true) {
+                bail!(
+                    "no process of the record is called '{text}': --process takes a pid or a name as in --format json"
+                );
+            }
+            filter.processes = chosen;
+            filter.given.push(format!("--process {text}"));
+        }
+        if let Some(text) = &args.rank {
+            let ranks = ranks(text)?;
+            let is_chosen = |process: &Process| {
+                process.rank().is_some_and(|rank| ranks.iter().any(|r| r.contains(&rank)))
+            };
+            for (chosen, process) in filter.processes.iter_mut().zip(&job.processes) {
+                *chosen &= is_chosen(process);
+            }
+            if !filter.processes.contains(&true) {
+                bail!("no process of the record has a rank in '{text}'");
+            }
+            filter.given.push(format!("--rank {text}"));
+        }
+        if let Some(text) = &args.function {
+            filter.functions =
+                Some(FunctionSet::parse(text).map_err(|error| anyhow!("--function: {error}"))?);
+            filter.given.push(format!("--function {text}"));
+        }
+        if args.failed {
+            filter.given.push("--failed".into());
+        }
+        if let Some(text) = &args.since {
+            filter.since = Some(moments::parse(text, began)?);
+            filter.given.push(format!("--since {text}"));
+        }
+        if let Some(text) = &args.until {
+            filter.until = Some(moments::parse(text, began)?);
+            filter.given.push(format!("--until {text}"));
+        }
+        if let (Some(since), Some(until)) = (filter.since, filter.until)
+            && since > until
+        {
+            bail!("--since lies after --until");
+        }
+        Ok(filter)
+    }
+
+    /// Whether a process is chosen.
+    pub fn process(&self, index: usize) -> bool {
+        self.processes[index]
+    }
+
+    /// Whether all calls of all processes are chosen.
+    pub fn chooses_all_calls(&self) -> bool {
+        self.functions.is_none() && !self.failed && self.since.is_none() && self.until.is_none()
+    }
+
+    /// Whether something at a time is known at the end of the time that is asked for.
+    pub fn is_past(&self, at: u64) -> bool {
+        self.until.is_none_or(|until| at <= until)
+    }
+
+    /// The end of the time that is asked for.
+    pub fn until(&self) -> Option<u64> {
+        self.until
+    }
+
+    /// Whether a call of a chosen process is chosen.
+    pub fn call(&self, call: &Call, at: u64) -> bool {
+        let in_time = self.since.is_none_or(|since| at >= since) && self.is_past(at);
+        let in_set = match (&self.functions, call.function) {
+            (None, _) => true,
+            (Some(set), Some(function)) => set.contains(function as usize),
+            (Some(_), None) => false,
+        };
+        in_time
+            && in_set
+            && (!self.failed || matches!(call.outcome, Outcome::Returned(result) if result != 0))
+    }
+
+    /// Takes out of a report what is not asked for.
+    pub fn apply(&self, report: &mut Report) {
+        let chosen = |proc: &str| {
+            let at = report.processes.iter().position(|process| *process.proc == *proc);
+            at.is_none_or(|at| self.processes[at])
+        };
+        if self.processes.contains(&false) {
+            report.handles.retain(|handle| {
+                handle.exporter.as_ref().is_some_and(|proc| chosen(proc))
+                    || handle.opens.iter().any(|open| chosen(&open.proc))
+                    || handle.failed.iter().any(|failed| chosen(&failed.proc))
+            });
+            report.peers.retain(|peer| chosen(&peer.proc));
+            report.escaped.retain(|escaped| chosen(&escaped.proc));
+            report.leaks.retain(|leak| leak.procs.iter().any(|proc| chosen(proc)));
+        }
+        if let Some(since) = self.since {
+            report.handles.retain(|handle| {
+                let closed = handle.opens.iter().map(|open| open.closed_ns.unwrap_or(u64::MAX)).max();
+                let last = [closed, handle.freed_ns, handle.failed.iter().map(|failed| failed.last_ns).max()];
+                let is_there = handle.exporter.is_some() && handle.freed_ns.is_none();
+                is_there || last.into_iter().flatten().any(|at| at >= since)
+            });
+        }
+        if self.failed {
+            report.handles.retain(|handle| !handle.failed.is_empty());
+            report.peers.retain(|peer| !peer.failed.is_empty() || !peer.open_failed.is_empty());
+        }
+        if let Some(set) = &self.functions {
+            let has = |group: Group| {
+                FUNCTIONS.iter().enumerate().any(|(i, function)| set.contains(i) && function.is_in(group))
+            };
+            if !has(Group::Ipc) {
+                report.handles.clear();
+                report.leaks.clear();
+            }
+            if !has(Group::Peer) && !has(Group::IpcMem) {
+                report.peers.clear();
+            }
+        }
+        let mut chosen = self.processes.iter();
+        report.processes.retain(|_| chosen.next().copied().unwrap_or(true));
+    }
+}
+
+/// Whether a process is meant by its pid, or by its name or the begin of that.
+fn is_called(process: &Process, text: &str) -> bool {
+    text.parse() == Ok(process.header.pid)
+        || process.proc == text
+        || (text.len() >= 8 && process.proc.starts_with(text))
+}
+
+/// Reads `0,2-5`.
+fn ranks(text: &str) -> Result<Vec<std::ops::RangeInclusive<u32>>> {
+    let wrong = || anyhow!("--rank: '{text}' is no list of ranks like 0,2-5");
+    let one = |item: &str| match item.split_once('-') {
+        Some((first, last)) => Some(first.trim().parse().ok()?..=last.trim().parse().ok()?),
+        None => item.trim().parse().ok().map(|rank| rank..=rank),
+    };
+    text.split(',').map(|item| one(item).filter(|range| !range.is_empty()).ok_or_else(wrong)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_numbers_and_ranges() {
+        assert_eq!(ranks("3").unwrap(), [3..=3]);
+        assert_eq!(ranks("0,2-5").unwrap(), [0..=0, 2..=5]);
+        for wrong in ["", "a", "1-", "5-2", "1,,2", "-1"] {
+            assert!(ranks(wrong).is_err(), "{wrong}");
+        }
+    }
+}

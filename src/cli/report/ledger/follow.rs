@@ -1,0 +1,301 @@
+//! From the events of one process to entries of the ledger.
+//!
+//! Calls come in the order in which they began. What a call takes (a handle, a mapping) it has when it returns;
+//! what it gives up it no longer has when it begins. So calls that take wait until one comes that began after
+//! they had returned, and calls that give up count at once: an address that one thread closes and another gets
+//! anew in the meantime stays apart.
+
+use super::super::model::Uuid;
+use super::super::places::Stack;
+use super::super::values;
+use super::{Ended, Export, Kind, Ledger, MOST_TIMES, Realm};
+use cupeer_record::{Call, Outcome};
+use cupeer_spec::function::FnId;
+use std::collections::HashMap;
+
+/// What is known of a process while its events are read.
+pub struct Follower {
+    process: u32,
+    realm: Realm,
+    waiting: Vec<(u64, Taken)>,
+    /// What it has opened, by address or event.
+    opened: HashMap<(Kind, u64), Held, foldhash::fast::RandomState>,
+    /// What it has exported: the handles by the begin of the allocation, or by event.
+    exported: HashMap<(Kind, u64), Vec<Held>, foldhash::fast::RandomState>,
+}
+
+/// Something that a process has.
+#[derive(Clone, Copy)]
+struct Held {
+    handle: u32,
+    context: Option<u64>,
+    device: Option<i32>,
+}
+
+/// Something that a call has taken.
+struct Taken {
+    kind: Kind,
+    handle: (u64, u64),
+    address: u64,
+    exported: bool,
+    bytes: Option<u64>,
+    at: u64,
+    tid: u32,
+    context: Option<u64>,
+    device: Option<i32>,
+    uuid: Option<Uuid>,
+    stack: Option<Stack>,
+}
+
+/// What a follower needs to know of a call beside the call.
+pub struct Seen {
+    /// When it began.
+    pub at: u64,
+    /// The device of its context.
+    pub uuid: Option<Uuid>,
+    /// Its stack, where it opened something.
+    pub stack: Option<Stack>,
+}
+
+/// Whether the ledger cares for a function.
+#[inline]
+pub fn concerns(function: FnId) -> bool {
+    use FnId::*;
+    matches!(
+        function,
+        cuIpcGetMemHandle
+            | cuIpcGetEventHandle
+            | cuIpcOpenMemHandle
+            | cuIpcOpenMemHandle_v2
+            | cuIpcOpenEventHandle
+            | cuIpcCloseMemHandle
+            | cuMemFree_v2
+            | cuEventDestroy_v2
+            | cuCtxDestroy_v2
+            | cuDevicePrimaryCtxReset_v2
+    )
+}
+
+/// Whether a function opens handles.
+#[inline]
+pub fn opens(function: FnId) -> bool {
+    use FnId::*;
+    matches!(function, cuIpcOpenMemHandle | cuIpcOpenMemHandle_v2 | cuIpcOpenEventHandle)
+}
+
+impl Follower {
+    /// Of a process that has done nothing yet.
+    pub fn new(process: usize, realm: Realm) -> Self {
+        Follower {
+            process: process as u32,
+            realm,
+            waiting: Vec::new(),
+            opened: HashMap::default(),
+            exported: HashMap::default(),
+        }
+    }
+
+    /// Takes notice of a call that has ended.
+    pub fn call(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, seen: Seen) {
+        use FnId::*;
+        self.settle(ledger, call.start);
+        let done = Ended { at: Some(seen.at), by: Some(function) };
+        match function {
+            cuIpcGetMemHandle if call.succeeded() => self.exports(Kind::Memory, "dptr", call, seen),
+            cuIpcGetEventHandle if call.succeeded() => self.exports(Kind::Event, "event", call, seen),
+            cuIpcOpenMemHandle | cuIpcOpenMemHandle_v2 => {
+                self.opens(ledger, Kind::Memory, "pdptr", call, seen);
+            }
+            cuIpcOpenEventHandle => self.opens(ledger, Kind::Event, "phEvent", call, seen),
+            _ if !call.succeeded() => {}
+            cuIpcCloseMemHandle => {
+                if let Some(address) = values::wide(call, "dptr") {
+                    self.close(ledger, Kind::Memory, address, done, false);
+                }
+            }
+            cuMemFree_v2 => {
+                if let Some(address) = values::wide(call, "dptr") {
+                    self.end(ledger, Kind::Memory, address, done);
+                }
+            }
+            cuEventDestroy_v2 => {
+                if let Some(event) = values::wide(call, "hEvent") {
+                    self.close(ledger, Kind::Event, event, done, true);
+                    self.end(ledger, Kind::Event, event, done);
+                }
+            }
+            cuCtxDestroy_v2 => {
+                if let context @ Some(_) = values::wide(call, "ctx") {
+                    self.end_all(ledger, done, |held| held.context == context);
+                }
+            }
+            cuDevicePrimaryCtxReset_v2 => {
+                if let device @ Some(_) = values::narrow(call, "dev") {
+                    self.end_all(ledger, done, |held| held.device == device);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// There are no more events.
+    pub fn finish(mut self, ledger: &mut Ledger) {
+        self.settle(ledger, u64::MAX);
+    }
+
+    fn exports(&mut self, kind: Kind, argument: &str, call: &Call, seen: Seen) {
+        let Some(handle) = values::handle(call, "pHandle") else { return };
+        let memory = call.details.memory;
+        let Some(address) = memory.map(|(base, _)| base).or_else(|| values::wide(call, argument)) else {
+            return;
+        };
+        self.takes(call, seen, kind, handle, address, true);
+    }
+
+    fn opens(&mut self, ledger: &mut Ledger, kind: Kind, argument: &str, call: &Call, seen: Seen) {
+        let Some(handle) = values::handle(call, "handle") else { return };
+        match call.outcome {
+            Outcome::Returned(0) => {
+                // Without the address it cannot be seen closed, and still was opened.
+                let address = values::wide(call, argument).unwrap_or(0);
+                self.takes(call, seen, kind, handle, address, false);
+            }
+            Outcome::Returned(result) => {
+                let number = ledger.number(self.realm, kind, handle);
+                let import = ledger.handles[number as usize].import(self.process);
+                import.fail(seen.at, result, seen.uuid);
+            }
+            Outcome::Pending | Outcome::Unwound => {}
+        }
+    }
+
+    fn takes(
+        &mut self,
+        call: &Call,
+        seen: Seen,
+        kind: Kind,
+        handle: (u64, u64),
+        address: u64,
+        exported: bool,
+    ) {
+        let taken = Taken {
+            kind,
+            handle,
+            address,
+            exported,
+            bytes: call.details.memory.map(|(_, bytes)| bytes),
+            at: seen.at,
+            tid: call.tid,
+            context: call.details.context,
+            device: call.details.devices.0,
+            uuid: seen.uuid,
+            stack: seen.stack,
+        };
+        self.waiting.push((call.end, taken));
+    }
+
+    /// Takes what calls have taken that returned before a time.
+    fn settle(&mut self, ledger: &mut Ledger, ticks: u64) {
+        while let Some(next) = (0..self.waiting.len()).min_by_key(|i| self.waiting[*i].0)
+            && self.waiting[next].0 <= ticks
+        {
+            let (_, taken) = self.waiting.swap_remove(next);
+            self.take(ledger, taken);
+        }
+    }
+
+    fn take(&mut self, ledger: &mut Ledger, taken: Taken) {
+        let number = ledger.number(self.realm, taken.kind, taken.handle);
+        let place = (taken.kind, taken.address);
+        let held = Held { handle: number, context: taken.context, device: taken.device };
+        if taken.exported {
+            let all = self.exported.entry(place).or_default();
+            match all.iter_mut().find(|known| known.handle == number) {
+                Some(known) => *known = held,
+                None => all.push(held),
+            }
+            ledger.handles[number as usize].exported(self.process, &taken);
+            return;
+        }
+        let Some(stack) = taken.stack else { return };
+        if let Some(other) = self.opened.insert(place, held).filter(|other| other.handle != number) {
+            // What was there before has ended without our seeing how.
+            let import = ledger.handles[other.handle as usize].import(self.process);
+            import.close(Ended { at: Some(taken.at), by: None }, true);
+        }
+        ledger.handles[number as usize].import(self.process).open(taken.at, taken.tid, taken.uuid, stack);
+    }
+
+    /// An opened thing was closed.
+    fn close(&mut self, ledger: &mut Ledger, kind: Kind, address: u64, done: Ended, for_good: bool) {
+        if let Some(held) = self.opened.get(&(kind, address))
+            && ledger.handles[held.handle as usize].import(self.process).close(done, for_good)
+        {
+            self.opened.remove(&(kind, address));
+        }
+    }
+
+    /// An exported thing has ended.
+    fn end(&mut self, ledger: &mut Ledger, kind: Kind, address: u64, done: Ended) {
+        for held in self.exported.remove(&(kind, address)).into_iter().flatten() {
+            ledger.handles[held.handle as usize].end(done);
+        }
+    }
+
+    /// All that belongs to a context has ended.
+    fn end_all(&mut self, ledger: &mut Ledger, done: Ended, belongs: impl Fn(&Held) -> bool) {
+        let process = self.process;
+        self.opened.retain(|_, held| {
+            let ends = belongs(held);
+            if ends {
+                ledger.handles[held.handle as usize].import(process).close(done, true);
+            }
+            !ends
+        });
+        for all in self.exported.values_mut() {
+            all.retain(|held| {
+                let ends = belongs(held);
+                if ends {
+                    ledger.handles[held.handle as usize].end(done);
+                }
+                !ends
+            });
+        }
+        self.exported.retain(|_, all| !all.is_empty());
+    }
+}
+
+impl super::Entry {
+    fn exported(&mut self, process: u32, taken: &Taken) {
+        match &mut self.export {
+            Some(export) if export.process == process => {
+                export.last = taken.at;
+                export.times += 1;
+                // The same bytes once more after a free: the allocation is there again.
+                if let Some(at) = export.ended.take().and_then(|ended| ended.at) {
+                    if export.ended_before.len() == MOST_TIMES {
+                        export.ended_before.remove(0);
+                    }
+                    export.ended_before.push(at);
+                }
+            }
+            _ => {
+                self.export = Some(Box::new(Export {
+                    process,
+                    first: taken.at,
+                    last: taken.at,
+                    times: 1,
+                    bytes: taken.bytes,
+                    device: taken.uuid,
+                    ..Export::default()
+                }));
+            }
+        }
+    }
+
+    fn end(&mut self, done: Ended) {
+        if let Some(export) = &mut self.export {
+            export.ended = Some(done);
+        }
+    }
+}

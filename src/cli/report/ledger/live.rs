@@ -1,0 +1,89 @@
+//! What the live table adds to the ledger.
+//!
+//! A process that keeps its last events alone has forgotten most of what it exported and opened. What of that is
+//! still open stands in the table, so that for such a process the table decides what is open. Where all events
+//! were kept they decide, and the table adds one thing: that the recorder saw a free of what others had open.
+
+use super::super::model::Uuid;
+use super::super::places::Stack;
+use super::{Ended, Export, Kind, Ledger, Realm, Time};
+use cupeer_spec::record::live::{Entry, kind};
+
+/// An entry of the table, with what is known of its process.
+pub struct Live<'a> {
+    /// The entry.
+    pub entry: &'a Entry,
+    /// Its process.
+    pub process: usize,
+    /// Where its fingerprint means something.
+    pub realm: Realm,
+    /// When it was opened or exported.
+    pub at: u64,
+    /// Where.
+    pub stack: Stack,
+    /// Whether all events of the process were kept.
+    pub is_full: bool,
+}
+
+/// A UUID of which zero says that it is unknown.
+pub fn uuid(bytes: [u8; 16]) -> Option<Uuid> {
+    (bytes != [0; 16]).then_some(Uuid(bytes))
+}
+
+impl Ledger {
+    /// Closes what a process had open as far as its events go, because the table, which follows, decides.
+    pub fn forget_open(&mut self, process: usize) {
+        for entry in &mut self.handles {
+            for import in entry.imports.iter_mut().filter(|import| import.process as usize == process) {
+                import.close(Ended { at: None, by: None }, true);
+            }
+        }
+    }
+
+    /// Takes an entry of the table.
+    pub fn live(&mut self, live: &Live) {
+        let (kind, is_export) = match live.entry.kind {
+            kind::EXPORTED_MEMORY => (Kind::Memory, true),
+            kind::EXPORTED_EVENT => (Kind::Event, true),
+            kind::OPENED_MEMORY => (Kind::Memory, false),
+            kind::OPENED_EVENT => (Kind::Event, false),
+            _ => return,
+        };
+        let number = self.number(live.realm, kind, (live.entry.fingerprint, live.entry.checked));
+        let handle = &mut self.handles[number as usize];
+        if is_export {
+            if !live.is_full && handle.export.is_none() {
+                handle.export = Some(Box::new(Export {
+                    process: live.process as u32,
+                    first: live.at,
+                    last: live.at,
+                    times: 1,
+                    bytes: (live.entry.bytes > 0).then_some(live.entry.bytes),
+                    device: uuid(live.entry.uuid),
+                    ..Export::default()
+                }));
+            }
+            if let Some(export) = &mut handle.export {
+                export.freed_while_open |= live.entry.ended != 0;
+            }
+        } else if !live.is_full {
+            let import = handle.import(live.process as u32);
+            let count = u64::from(live.entry.count.max(1));
+            import.opened = import.opened.max(count);
+            import.device = uuid(live.entry.uuid);
+            // Events of the time that the table knows, as far as there are any, say the same less exactly.
+            while import.times.last().is_some_and(|time| time.opened >= live.at) {
+                import.times.pop();
+            }
+            import.times.push(Time {
+                opened: live.at,
+                ended: None,
+                tid: live.entry.tid,
+                times: count,
+                count,
+                device: import.device,
+                stack: live.stack,
+            });
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The ledger of handles: who exported each, who opened it, and how that ended.
+//!
+//! What belongs here: the entries, joined across processes by the fingerprint of the handle. How events become
+//! entries is in [`follow`], what the live table adds in [`live`], and what entries mean once all processes have
+//! been read in [`settle`].
+//!
+//! The ledger needs memory for each distinct handle and each process that opened it, however often it did.
+
+pub mod follow;
+pub mod live;
+pub mod settle;
+
+use super::model::Uuid;
+use super::places::Stack;
+use super::results;
+use cupeer_spec::function::FnId;
+use std::collections::HashMap;
+
+/// The most times that are kept of one process having one handle open: the first, and the last ones.
+const MOST_TIMES: usize = 4;
+
+/// What a handle is of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// Memory.
+    Memory,
+    /// An event.
+    Event,
+}
+
+impl Kind {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Memory => "memory",
+            Kind::Event => "event",
+        }
+    }
+}
+
+/// Where fingerprints mean the same: one boot of one host, and one key.
+pub type Realm = u16;
+
+/// All handles.
+#[derive(Default)]
+pub struct Ledger {
+    numbers: HashMap<(Realm, Kind, u64), u32, foldhash::fast::RandomState>,
+    handles: Vec<Entry>,
+}
+
+/// One handle.
+struct Entry {
+    realm: Realm,
+    kind: Kind,
+    fingerprint: u64,
+    /// The fingerprint of the bytes that the driver checks.
+    checked: u64,
+    export: Option<Box<Export>>,
+    imports: Vec<Import>,
+}
+
+/// How it was exported.
+#[derive(Default)]
+struct Export {
+    process: u32,
+    first: u64,
+    last: u64,
+    times: u64,
+    bytes: Option<u64>,
+    device: Option<Uuid>,
+    ended: Option<Ended>,
+    /// When it had ended before it was exported anew; at most [`MOST_TIMES`].
+    ended_before: Vec<u64>,
+    /// The recorder saw that it was freed while others had it open.
+    freed_while_open: bool,
+}
+
+/// What ended something, and when that is known.
+#[derive(Clone, Copy)]
+struct Ended {
+    at: Option<u64>,
+    by: Option<FnId>,
+}
+
+/// What one process did with it.
+struct Import {
+    process: u32,
+    device: Option<Uuid>,
+    times: Vec<Time>,
+    /// Times that are left out, between the first and the second.
+    left_out: u64,
+    /// How often it was opened.
+    opened: u64,
+    failed: Vec<(i32, u64)>,
+    last_failed: u64,
+}
+
+/// From where it was opened to where it had been closed as often.
+struct Time {
+    opened: u64,
+    ended: Option<Ended>,
+    tid: u32,
+    times: u64,
+    /// How often it is open.
+    count: u64,
+    device: Option<Uuid>,
+    stack: Stack,
+}
+
+impl Ledger {
+    /// The handle of two fingerprints.
+    fn number(&mut self, realm: Realm, kind: Kind, (fingerprint, checked): (u64, u64)) -> u32 {
+        *self.numbers.entry((realm, kind, fingerprint)).or_insert_with(|| {
+            let (export, imports) = (None, Vec::new());
+            self.handles.push(Entry { realm, kind, fingerprint, checked, export, imports });
+            (self.handles.len() - 1) as u32
+        })
+    }
+}
+
+impl Entry {
+    /// What a process did with it. Processes are read one after the other.
+    fn import(&mut self, process: u32) -> &mut Import {
+        let known = self.imports.iter().rposition(|import| import.process == process);
+        let at = known.unwrap_or_else(|| {
+            self.imports.push(Import {
+                process,
+                device: None,
+                times: Vec::new(),
+                left_out: 0,
+                opened: 0,
+                failed: Vec::new(),
+                last_failed: 0,
+            });
+            self.imports.len() - 1
+        });
+        &mut self.imports[at]
+    }
+}
+
+impl Import {
+    /// It was opened, for the first time or once more.
+    fn open(&mut self, at: u64, tid: u32, device: Option<Uuid>, stack: Stack) {
+        self.opened += 1;
+        self.device = device;
+        match self.times.last_mut() {
+            Some(time) if time.ended.is_none() => {
+                time.times += 1;
+                time.count += 1;
+            }
+            _ => {
+                if self.times.len() == MOST_TIMES {
+                    self.times.remove(1);
+                    self.left_out += 1;
+                }
+                self.times.push(Time { opened: at, ended: None, tid, times: 1, count: 1, device, stack });
+            }
+        }
+    }
+
+    /// It was closed once, or for good. Returns whether nothing of it is open any more.
+    fn close(&mut self, ended: Ended, for_good: bool) -> bool {
+        let Some(time) = self.times.last_mut().filter(|time| time.ended.is_none()) else { return true };
+        time.count = if for_good { 0 } else { time.count.saturating_sub(1) };
+        if time.count == 0 {
+            time.ended = Some(ended);
+        }
+        time.count == 0
+    }
+
+    fn fail(&mut self, at: u64, result: i32, device: Option<Uuid>) {
+        self.device = device;
+        self.last_failed = self.last_failed.max(at);
+        results::count(&mut self.failed, result, 1);
+    }
+}

@@ -1,0 +1,236 @@
+//! What the entries of the ledger mean, once all processes have been read.
+
+use super::super::model::{self, FailedOpen, Fingerprint, Handle, Open, Proc, State, Unknown};
+use super::super::places::Stack;
+use super::super::results;
+use super::{Entry, Export, Import, Kind, Ledger, Realm, Time};
+use std::collections::HashMap;
+
+/// What is known of a process at the end of its record.
+pub struct Fate {
+    /// Its name.
+    pub proc: Proc,
+    /// Whether it runs; `None` where that cannot be known.
+    pub alive: Option<bool>,
+    /// When it was last seen at work.
+    pub last_seen: u64,
+    /// Whether all of its events are there.
+    pub is_full: bool,
+}
+
+impl Ledger {
+    /// The rows of the report, the worst first.
+    pub fn rows(&self, fates: &[Fate]) -> Vec<Handle> {
+        let originals = self.originals();
+        let mut rows: Vec<Handle> = self.handles.iter().map(|entry| row(entry, fates, &originals)).collect();
+        let when = |row: &Handle| row.exported_ns.or(row.opens.first().map(|open| open.opened_ns));
+        rows.sort_by_key(|row| (std::cmp::Reverse(row.state), when(row), row.fingerprint));
+        rows
+    }
+
+    /// The exported handles that have the checked bytes of handles that nobody exported.
+    fn originals(&self) -> HashMap<(Realm, &'static str, u64), Fingerprint> {
+        let mut originals = HashMap::new();
+        for entry in self.handles.iter().filter(|entry| entry.export.is_none()) {
+            originals.insert((entry.realm, entry.kind.word(), entry.checked), None);
+        }
+        if originals.is_empty() {
+            return HashMap::new();
+        }
+        for entry in self.handles.iter().filter(|entry| entry.export.is_some()) {
+            if let Some(original) = originals.get_mut(&(entry.realm, entry.kind.word(), entry.checked)) {
+                *original = Some(Fingerprint(entry.fingerprint));
+            }
+        }
+        originals.into_iter().filter_map(|(key, original)| Some((key, original?))).collect()
+    }
+}
+
+fn row(
+    entry: &Entry,
+    fates: &[Fate],
+    originals: &HashMap<(Realm, &'static str, u64), Fingerprint>,
+) -> Handle {
+    let kind = entry.kind.word();
+    let export = entry.export.as_deref();
+    let mut opens = Vec::new();
+    let mut failed = Vec::new();
+    for import in &entry.imports {
+        let fate = &fates[import.process as usize];
+        for (i, time) in import.times.iter().enumerate() {
+            opens.push(open(import, i, time, export, fates));
+        }
+        if !import.failed.is_empty() {
+            let (proc, codes) = (fate.proc.clone(), results::named(&import.failed));
+            failed.push(FailedOpen { proc, codes, last_ns: import.last_failed });
+        }
+    }
+    opens.sort_by_key(|open| open.opened_ns);
+    let worst = opens.iter().map(|open| open.state).max();
+    let damaged_from = match export {
+        Some(_) => None,
+        None => originals.get(&(entry.realm, kind, entry.checked)).copied(),
+    };
+    let state = match (export, worst) {
+        (None, _) if damaged_from.is_some() => State::Damaged,
+        (Some(export), _) if export.freed_while_open => State::FreedWhileOpen,
+        (_, Some(worst)) => worst,
+        (Some(_), None) => State::Exported,
+        (None, None) => State::Unknown,
+    };
+    Handle {
+        fingerprint: Fingerprint(entry.fingerprint),
+        kind,
+        state,
+        exporter: export.map(|export| fates[export.process as usize].proc.clone()),
+        device: export.and_then(|export| export.device),
+        bytes: export.and_then(|export| export.bytes),
+        exported_ns: export.map(|export| export.first),
+        exports: export.map_or(0, |export| export.times),
+        freed_ns: export.and_then(|export| export.ended?.at),
+        freed_by: export.and_then(|export| Some(export.ended?.by?.spec().name)),
+        damaged_from,
+        opens,
+        failed,
+        unknown: unknown(entry, damaged_from.is_some(), fates),
+    }
+}
+
+/// Why fields are unknown.
+fn unknown(entry: &Entry, is_damaged: bool, fates: &[Fate]) -> Unknown {
+    let mut unknown = Unknown::new();
+    match entry.export.as_deref() {
+        None if is_damaged => {
+            unknown.insert("exporter", "its bytes were damaged outside of those that the driver checks");
+        }
+        None if fates.iter().all(|fate| fate.is_full) => {
+            unknown.insert("exporter", "no process of this record exported it");
+        }
+        None => {
+            unknown
+                .insert("exporter", "no process of this record exported it, as far as their rings go back");
+        }
+        Some(export) => {
+            if export.bytes.is_none() && entry.kind == Kind::Memory {
+                unknown.insert("bytes", "the driver did not say");
+            }
+            if export.device.is_none() {
+                unknown.insert("device", "the exporter's context was not known");
+            }
+        }
+    }
+    unknown
+}
+
+/// One opening as it stands.
+fn open(import: &Import, index: usize, time: &Time, export: Option<&Export>, fates: &[Fate]) -> Open {
+    let fate = &fates[import.process as usize];
+    Open {
+        proc: fate.proc.clone(),
+        state: state(time, export, fate, fates),
+        opened_ns: time.opened,
+        closed_ns: time.ended.and_then(|ended| ended.at),
+        closed_by: time.ended.and_then(|ended| Some(ended.by?.spec().name)),
+        device: time.device,
+        tid: time.tid,
+        times: time.times,
+        earlier: if index == 1 { import.left_out } else { 0 },
+    }
+}
+
+fn state(time: &Time, export: Option<&Export>, opener: &Fate, fates: &[Fate]) -> State {
+    let frees = || {
+        let ended = export.and_then(|export| export.ended?.at);
+        export.iter().flat_map(|export| export.ended_before.iter().copied()).chain(ended).collect::<Vec<_>>()
+    };
+    let freed_between = |end: u64| frees().iter().any(|at| time.opened < *at && *at < end);
+    if let Some(ended) = time.ended {
+        let freed = ended.at.is_some_and(freed_between);
+        return if freed { State::FreedWhileOpen } else { State::Closed };
+    }
+    // What a process has open that is gone was certainly open when it was last seen.
+    let until = if opener.alive == Some(true) { u64::MAX } else { opener.last_seen };
+    if freed_between(until) {
+        return State::FreedWhileOpen;
+    }
+    let exporter = export.map(|export| &fates[export.process as usize]);
+    match opener.alive {
+        Some(false) => State::OpenAtExit,
+        Some(true) if exporter.is_some_and(|exporter| exporter.alive == Some(false)) => State::ExporterGone,
+        _ => State::Open,
+    }
+}
+
+impl Ledger {
+    /// What was opened and not closed.
+    pub fn each_open(&self) -> impl Iterator<Item = StillOpen> {
+        self.handles.iter().flat_map(|entry| {
+            let open = entry.imports.iter().filter_map(|import| Some((import, import.times.last()?)));
+            let open = open.filter(|(_, time)| time.ended.is_none());
+            let bytes = entry.export.as_ref().and_then(|export| export.bytes);
+            open.map(move |(import, time)| StillOpen {
+                process: import.process as usize,
+                kind: entry.kind,
+                bytes,
+                opened: time.opened,
+                stack: time.stack,
+            })
+        })
+    }
+
+    /// Which pairs of devices IPC went over: the process, its device, the exporter's, and how that went.
+    pub fn each_pair(&self) -> impl Iterator<Item = Pair<'_>> {
+        self.handles.iter().flat_map(|entry| {
+            let to = entry.export.as_ref().and_then(|export| export.device);
+            let memory = entry.kind == Kind::Memory;
+            let imports = entry.imports.iter().filter(move |_| memory);
+            imports.map(move |import| Pair {
+                process: import.process as usize,
+                from: import.device,
+                to,
+                is_exported: entry.export.is_some(),
+                opened: import.opened,
+                failed: &import.failed,
+                last_failed: import.last_failed,
+                open_until: import.times.last().map(|time| match time.ended {
+                    Some(ended) => ended.at.unwrap_or(time.opened),
+                    None => u64::MAX,
+                }),
+            })
+        })
+    }
+}
+
+/// Something that was opened and not closed.
+pub struct StillOpen {
+    /// The process.
+    pub process: usize,
+    /// What it is.
+    pub kind: Kind,
+    /// The size of the memory.
+    pub bytes: Option<u64>,
+    /// When it was opened.
+    pub opened: u64,
+    /// Where.
+    pub stack: Stack,
+}
+
+/// One process's attempts to open one handle, over a pair of devices.
+pub struct Pair<'a> {
+    /// The process.
+    pub process: usize,
+    /// Its device.
+    pub from: Option<model::Uuid>,
+    /// The exporter's device.
+    pub to: Option<model::Uuid>,
+    /// Whether the exporter is known.
+    pub is_exported: bool,
+    /// How often it succeeded.
+    pub opened: u64,
+    /// What it failed with.
+    pub failed: &'a [(i32, u64)],
+    /// When it failed last.
+    pub last_failed: u64,
+    /// Until when it was open.
+    pub open_until: Option<u64>,
+}

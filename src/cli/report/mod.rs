@@ -1,0 +1,80 @@
+//! `cupeer report`: what a record says.
+//!
+//! What belongs here: the command, from its options to one of the forms. A report is made in three steps.
+//! [`collect`] reads the events and tells [`functions`], [`failures`], [`ledger`] and [`peers`] of them; nothing
+//! there grows with the number of events. [`assemble`] makes the rows of [`model`] from it. [`text`] and [`json`]
+//! show those, [`diff`] compares them, and [`trace`] reads the record a second time.
+
+mod assemble;
+mod collect;
+mod deviation;
+mod failures;
+mod filter;
+mod functions;
+mod json;
+mod leaks;
+mod ledger;
+mod model;
+mod moments;
+mod peers;
+mod places;
+mod results;
+mod text;
+mod values;
+
+use crate::args::{ReportArgs, ReportFormat};
+use crate::output;
+use crate::table::terminal_width;
+use anyhow::{Context, Result, bail};
+use cupeer_record::{Job, Library};
+use filter::Filter;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// How many single failures are kept where not all are asked for.
+const MOST_FAILURES: usize = 1000;
+
+/// Carries out the subcommand.
+pub fn command(args: &ReportArgs) -> Result<ExitCode> {
+    let dir = match &args.dir {
+        Some(dir) => dir.clone(),
+        None => newest(Path::new("."))?,
+    };
+    let job = Job::open(&dir)?;
+    if job.processes.is_empty() {
+        let problems: Vec<String> = job.problems.iter().map(ToString::to_string).collect();
+        bail!("{} holds the record of no process{}", dir.display(), after(": ", &problems.join("; ")));
+    }
+    let filter = Filter::new(args, &job, assemble::began(&job))?;
+    let most_failures = if args.all { usize::MAX } else { MOST_FAILURES };
+    let mut name_of = |_: &Library, _: u64| None;
+    let report = assemble::report(&job, &filter, most_failures, &mut name_of)?;
+    match args.format {
+        ReportFormat::Json => json::print(&report),
+        _ => {
+            let options = text::Options { width: terminal_width(), all: args.all, leaks: args.leaks };
+            output::print(&text::show(&report, &options))
+        }
+    }
+}
+
+/// A text with something before it, where there is any.
+fn after(before: &str, text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("{before}{text}") }
+}
+
+/// The newest directory `cupeer-*` that is a record.
+fn newest(dir: &Path) -> Result<PathBuf> {
+    let entries = std::fs::read_dir(dir).with_context(|| format!("{} cannot be read", dir.display()))?;
+    let is_named = |entry: &std::fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b"cupeer-");
+    let mut found: Vec<_> = entries
+        .flatten()
+        .filter(is_named)
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry)))
+        .map(|(modified, entry)| (modified, PathBuf::from(entry.file_name())))
+        .collect();
+    found.sort();
+    let newest = found.into_iter().rev().map(|(_, path)| path);
+    let mut records = newest.filter(|path| Job::open(path).is_ok_and(|job| !job.processes.is_empty()));
+    records.next().context("there is no record cupeer-* in this directory; give one: cupeer report DIR")
+}

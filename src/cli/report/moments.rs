@@ -1,0 +1,120 @@
+//! Moments and durations: how people write them, and how they read them.
+//!
+//! What belongs here: text, and nothing that knows of records. A moment is nanoseconds of CLOCK_REALTIME.
+
+use anyhow::{Context, Result, bail};
+
+/// A duration as the log has it, in at most seven characters: `950ns`, `27.0us`, `1.500s`, `2m05s`, `3h10m`.
+pub fn duration(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    match ns {
+        0..1_000 => format!("{ns}ns"),
+        1_000..1_000_000 => format!("{}.{}us", ns / 1_000, ns / 100 % 10),
+        1_000_000..1_000_000_000 => format!("{}.{}ms", ns / 1_000_000, ns / 100_000 % 10),
+        _ if seconds < 60 => format!("{}.{:03}s", seconds, ns / 1_000_000 % 1000),
+        _ if seconds < 3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ if seconds < 100 * 3600 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d{:02}h", seconds / 86400, seconds / 3600 % 24),
+    }
+}
+
+/// A size: `512`, `2.0KiB`, `16GiB`.
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes}B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.1}") };
+    format!("{}{}", digits.strip_suffix(".0").unwrap_or(&digits), UNITS[unit])
+}
+
+/// A number with commas between its thousands.
+pub fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A moment in seconds since another: `12.345678`.
+pub fn since(start: u64, moment: u64) -> String {
+    let sign = if moment < start { "-" } else { "" };
+    let us = moment.abs_diff(start) / 1000;
+    format!("{sign}{}.{:06}", us / 1_000_000, us % 1_000_000)
+}
+
+/// A moment as a date: `2025-11-21 07:43:02 UTC`.
+pub fn date(moment: u64) -> String {
+    match i64::try_from(moment).ok().and_then(|ns| jiff::Timestamp::from_nanosecond(ns.into()).ok()) {
+        Some(moment) => moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        None => format!("{moment}ns after 1970"),
+    }
+}
+
+/// Reads a moment: seconds since the start, or RFC 3339.
+pub fn parse(text: &str, start: u64) -> Result<u64> {
+    if let Ok(seconds) = text.strip_suffix('s').unwrap_or(text).parse::<f64>() {
+        if !(0.0..1e9).contains(&seconds) {
+            bail!("'{text}' is no number of seconds since the start of the record");
+        }
+        return Ok(start + (seconds * 1e9) as u64);
+    }
+    let moment: jiff::Timestamp = text.parse().ok().with_context(|| {
+        format!(
+            "'{text}' is neither seconds since the start of the record nor a time like 2025-11-21T07:43:02Z"
+        )
+    })?;
+    Ok(u64::try_from(moment.as_nanosecond()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_short() {
+        for (ns, wanted) in [
+            (0, "0ns"),
+            (31_449, "31.4us"),
+            (999_999, "999.9us"),
+            (2_500_000_000, "2.500s"),
+            (125_000_000_000, "2m05s"),
+            (11_400_000_000_000, "3h10m"),
+            (864_000_000_000_000, "10d00h"),
+        ] {
+            assert_eq!(duration(ns), wanted);
+        }
+    }
+
+    #[test]
+    fn sizes_and_numbers() {
+        let sizes = [0, 1023, 1024, 2 << 20, 2_500_000, 16 << 30, (1 << 40) - 1, 150 << 20].map(bytes);
+        assert_eq!(sizes, ["0B", "1023B", "1KiB", "2MiB", "2.4MiB", "16GiB", "1TiB", "150MiB"]);
+        assert_eq!([0, 999, 1000, 1234567].map(number), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn moments_are_read_as_they_are_written() {
+        let start = 1_763_710_982_000_000_000;
+        assert_eq!(date(start), "2025-11-21 07:43:02 UTC");
+        assert_eq!(since(start, start + 1_500_000_000), "1.500000");
+        assert_eq!(since(start, start - 1_000), "-0.000001");
+        assert_eq!(parse("1.5", start).unwrap(), start + 1_500_000_000);
+        assert_eq!(parse("1.5s", start).unwrap(), start + 1_500_000_000);
+        assert_eq!(parse("2025-11-21T08:43:02+01:00", 0).unwrap(), start);
+        for wrong in ["", "-1", "nan", "yesterday", "2025-11-21"] {
+            assert!(parse(wrong, start).is_err(), "{wrong}");
+        }
+    }
+}

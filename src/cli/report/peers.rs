@@ -1,0 +1,213 @@
+//! The peer matrix: what each process asked about pairs of devices, what it switched on, and what IPC did.
+//!
+//! What belongs here: a sum for each process and pair of devices.
+
+use super::ledger::Ledger;
+use super::ledger::settle::Fate;
+use super::model::{Peer, Unknown, Uuid};
+use super::{results, values};
+use cupeer_record::{Call, Outcome};
+use cupeer_spec::function::FnId;
+use cupeer_spec::results::Result;
+use std::collections::{BTreeMap, HashMap};
+
+/// Two devices: who accesses whom. `None` where it is not known.
+type Devices = (Option<Uuid>, Option<Uuid>);
+
+/// The pairs of all processes.
+#[derive(Default)]
+pub struct Peers {
+    sums: BTreeMap<(usize, Devices), usize>,
+    all: Vec<Sum>,
+    /// The same by the ordinals of the process, which calls have.
+    by_ordinals: HashMap<(usize, Ordinals), usize, foldhash::fast::RandomState>,
+}
+
+/// Two devices as a process numbers them.
+type Ordinals = (Option<i32>, Option<i32>);
+
+/// What a process did with a pair.
+#[derive(Default)]
+struct Sum {
+    asked: u64,
+    can_access: Option<bool>,
+    enabled: Option<u64>,
+    disabled: Option<u64>,
+    /// The contexts of the last time that access was switched on.
+    contexts: (Option<u64>, Option<u64>),
+    failed: Vec<(i32, u64)>,
+    opened: u64,
+    open_failed: Vec<(i32, u64)>,
+    last_failed: u64,
+    open_until: u64,
+    is_exported: bool,
+}
+
+/// Whether the matrix cares for a function.
+#[inline]
+pub fn concerns(function: FnId) -> bool {
+    use FnId::*;
+    matches!(
+        function,
+        cuDeviceCanAccessPeer
+            | cuDeviceGetP2PAttribute
+            | cuDeviceGetP2PAtomicCapabilities
+            | cuCtxEnablePeerAccess
+            | cuCtxDisablePeerAccess
+            | cuCtxDestroy_v2
+            | cuDevicePrimaryCtxReset_v2
+    )
+}
+
+/// The attribute that says the same as cuDeviceCanAccessPeer.
+const ACCESS_SUPPORTED: i32 = 2;
+
+impl Peers {
+    /// Takes notice of a call. `uuid` has the devices of the process by their ordinals.
+    pub fn call(
+        &mut self,
+        process: usize,
+        function: FnId,
+        call: &Call,
+        at: u64,
+        uuid: impl Fn(Option<i32>) -> Option<Uuid>,
+    ) {
+        use FnId::*;
+        let ordinals = |from: &str, to: &str| (values::narrow(call, from), values::narrow(call, to));
+        let pair = match function {
+            cuDeviceCanAccessPeer => ordinals("dev", "peerDev"),
+            cuDeviceGetP2PAttribute | cuDeviceGetP2PAtomicCapabilities => ordinals("srcDevice", "dstDevice"),
+            cuCtxEnablePeerAccess | cuCtxDisablePeerAccess => call.details.devices,
+            cuCtxDestroy_v2 | cuDevicePrimaryCtxReset_v2 => {
+                return self.end(process, function, call, at, uuid);
+            }
+            _ => return,
+        };
+        let number = match self.by_ordinals.get(&(process, pair)) {
+            Some(number) => *number,
+            None => {
+                let number = self.number(process, (uuid(pair.0), uuid(pair.1)));
+                self.by_ordinals.insert((process, pair), number);
+                number
+            }
+        };
+        let sum = &mut self.all[number];
+        let Outcome::Returned(result) = call.outcome else { return };
+        if result != 0 {
+            results::count(&mut sum.failed, result, 1);
+        }
+        let context = call.details.context;
+        match function {
+            cuCtxEnablePeerAccess if result == 0 || result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 => {
+                sum.enabled = Some(at);
+                sum.disabled = None;
+                sum.contexts = (context, values::wide(call, "peerContext"));
+            }
+            cuCtxDisablePeerAccess if result == 0 => sum.disabled = Some(at),
+            cuCtxEnablePeerAccess | cuCtxDisablePeerAccess => {}
+            _ => {
+                sum.asked += 1;
+                let answer = match function {
+                    cuDeviceCanAccessPeer => values::narrow(call, "canAccessPeer"),
+                    _ if values::narrow(call, "attrib") == Some(ACCESS_SUPPORTED) => {
+                        values::narrow(call, "value")
+                    }
+                    _ => None,
+                };
+                sum.can_access = answer.filter(|_| result == 0).map(|answer| answer != 0).or(sum.can_access);
+            }
+        }
+    }
+
+    fn number(&mut self, process: usize, devices: Devices) -> usize {
+        *self.sums.entry((process, devices)).or_insert_with(|| {
+            self.all.push(Sum::default());
+            self.all.len() - 1
+        })
+    }
+
+    /// A context has ended, and with it the access from and to it.
+    fn end(
+        &mut self,
+        process: usize,
+        function: FnId,
+        call: &Call,
+        at: u64,
+        uuid: impl Fn(Option<i32>) -> Option<Uuid>,
+    ) {
+        if !call.succeeded() {
+            return;
+        }
+        let context = values::wide(call, "ctx");
+        let device = values::narrow(call, "dev").and_then(|device| uuid(Some(device)));
+        let nothing = (None, None);
+        for ((_, (from, to)), number) in self.sums.range((process, nothing)..(process + 1, nothing)) {
+            let sum = &mut self.all[*number];
+            let ends = if function == FnId::cuCtxDestroy_v2 {
+                context.is_some() && (sum.contexts.0 == context || sum.contexts.1 == context)
+            } else {
+                device.is_some() && (*from == device || *to == device)
+            };
+            if ends && sum.enabled.is_some() && sum.disabled.is_none() {
+                sum.disabled = Some(at);
+            }
+        }
+    }
+
+    /// Access that is on, as the live table says.
+    pub fn live(&mut self, process: usize, from: Option<Uuid>, to: Option<Uuid>, at: u64) {
+        let number = self.number(process, (from, to));
+        let sum = &mut self.all[number];
+        sum.enabled = Some(sum.enabled.map_or(at, |enabled| enabled.max(at)));
+        sum.disabled = None;
+    }
+
+    /// Adds what the ledger knows of IPC.
+    pub fn add_ipc(&mut self, ledger: &Ledger) {
+        for pair in ledger.each_pair() {
+            let number = self.number(pair.process, (pair.from, pair.to));
+            let sum = &mut self.all[number];
+            sum.opened += pair.opened;
+            for (result, count) in pair.failed {
+                results::count(&mut sum.open_failed, *result, *count);
+            }
+            sum.last_failed = sum.last_failed.max(pair.last_failed);
+            sum.open_until = sum.open_until.max(pair.open_until.unwrap_or(0));
+            sum.is_exported |= pair.is_exported;
+        }
+    }
+
+    /// The rows, by process and device.
+    pub fn rows(&self, fates: &[Fate]) -> Vec<Peer> {
+        self.sums
+            .iter()
+            .map(|((process, (from, to)), number)| {
+                let sum = &self.all[*number];
+                let mut unknown = Unknown::new();
+                if from.is_none() {
+                    unknown.insert("from", "the device of the context was not known");
+                }
+                if to.is_none() && sum.open_until + sum.last_failed > 0 && !sum.is_exported {
+                    unknown.insert("to", "no process of this record exported the handle");
+                } else if to.is_none() {
+                    unknown.insert("to", "the device of the context was not known");
+                }
+                Peer {
+                    proc: fates[*process].proc.clone(),
+                    from: *from,
+                    to: *to,
+                    asked: sum.asked,
+                    can_access: sum.can_access,
+                    enabled: sum.enabled.is_some(),
+                    enabled_ns: sum.enabled,
+                    disabled_ns: sum.disabled,
+                    failed: results::named(&sum.failed),
+                    opened: sum.opened,
+                    open_failed: results::named(&sum.open_failed),
+                    unmapped_since_failure: !sum.open_failed.is_empty() && sum.open_until < sum.last_failed,
+                    unknown,
+                }
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,147 @@
+//! From addresses in processes to places in libraries.
+//!
+//! What belongs here: the stacks of calls, each kept once however many calls have it, and what they are called
+//! when the report is made. What does not: how symbols are found, which is handed in.
+
+use super::model::Place;
+use cupeer_record::{Call, Library, Process};
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::rc::Rc;
+
+/// Finds the name of what lies at an address of a library, where its symbols are at hand.
+pub type NameOf<'a> = dyn FnMut(&Library, u64) -> Option<String> + 'a;
+
+/// The number of a stack in [`Stacks`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Stack(u32);
+
+/// All stacks that matter, each of one process at the first time it was seen.
+#[derive(Default)]
+pub struct Stacks {
+    /// By their hash, or the next free number behind it.
+    numbers: HashMap<u64, Stack, foldhash::fast::RandomState>,
+    hasher: foldhash::fast::RandomState,
+    all: Vec<(u32, u64, Box<[u64]>)>,
+}
+
+impl Stacks {
+    /// The stack of a call; where no frames were kept, its caller alone.
+    pub fn of(&mut self, process: usize, call: &Call) -> Stack {
+        let caller = [call.caller];
+        let frames = if call.details.frames.is_empty() { &caller[..] } else { &call.details.frames };
+        self.number(process, call.start, frames)
+    }
+
+    /// The number of a stack.
+    pub fn number(&mut self, process: usize, ticks: u64, frames: &[u64]) -> Stack {
+        let process = process as u32;
+        let mut hash = self.hasher.hash_one((process, frames));
+        while let Some(known) = self.numbers.get(&hash) {
+            let (other, _, others) = &self.all[known.0 as usize];
+            if (*other, &**others) == (process, frames) {
+                return *known;
+            }
+            hash = hash.wrapping_add(1);
+        }
+        let stack = Stack(self.all.len() as u32);
+        self.all.push((process, ticks, frames.into()));
+        self.numbers.insert(hash, stack);
+        stack
+    }
+
+    /// The process of a stack, a time at which it was seen, and its return addresses.
+    fn get(&self, stack: Stack) -> (usize, u64, &[u64]) {
+        let (process, ticks, frames) = &self.all[stack.0 as usize];
+        (*process as usize, *ticks, frames)
+    }
+}
+
+/// Names places, each once.
+pub struct Places<'a> {
+    processes: &'a [Process],
+    name_of: &'a mut NameOf<'a>,
+    known: HashMap<(usize, u64), Place>,
+    texts: HashMap<String, Rc<str>>,
+}
+
+impl<'a> Places<'a> {
+    /// For the processes of a record.
+    pub fn new(processes: &'a [Process], name_of: &'a mut NameOf<'a>) -> Self {
+        Places { processes, name_of, known: HashMap::new(), texts: HashMap::new() }
+    }
+
+    /// A return address.
+    pub fn place(&mut self, process: usize, ticks: u64, address: u64) -> Place {
+        if let Some(known) = self.known.get(&(process, address)) {
+            return known.clone();
+        }
+        let place = match self.processes[process].library_at(address, ticks) {
+            Some(library) => {
+                // What returns here was called by the instruction before.
+                let name = (self.name_of)(library, address.saturating_sub(1));
+                let build_id: String = library.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+                Place {
+                    library: Some(self.text(&library.path)),
+                    build_id: (!build_id.is_empty()).then(|| self.text(&build_id)),
+                    offset: address.wrapping_sub(library.base),
+                    function: name.map(|name| self.text(&name)),
+                }
+            }
+            None => Place { library: None, build_id: None, offset: address, function: None },
+        };
+        self.known.insert((process, address), place.clone());
+        place
+    }
+
+    /// Who made a call, and its stack.
+    pub fn stack(&mut self, stacks: &Stacks, stack: Stack) -> (Place, Vec<Place>) {
+        let (process, ticks, frames) = stacks.get(stack);
+        self.named(process, ticks, frames)
+    }
+
+    /// Who made a call, and its stack. The first place that is not in the CUDA runtime as a shared library made it:
+    /// the runtime calls for everybody.
+    pub fn named(&mut self, process: usize, ticks: u64, frames: &[u64]) -> (Place, Vec<Place>) {
+        let frames: Vec<Place> = frames.iter().map(|frame| self.place(process, ticks, *frame)).collect();
+        let caller = frames.iter().find(|place| !place.is_runtime()).or_else(|| frames.first());
+        let nowhere = Place { library: None, build_id: None, offset: 0, function: None };
+        (caller.cloned().unwrap_or(nowhere), frames)
+    }
+
+    fn text(&mut self, text: &str) -> Rc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return known.clone();
+        }
+        let shared: Rc<str> = text.into();
+        self.texts.insert(text.to_owned(), shared.clone());
+        shared
+    }
+}
+
+impl Place {
+    /// The file name of the library.
+    fn file_name(&self) -> Option<&str> {
+        self.library.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path))
+    }
+
+    fn is_runtime(&self) -> bool {
+        self.file_name().is_some_and(|name| name.starts_with("libcudart"))
+    }
+
+    /// `libx.so+0x12`, or the address alone.
+    pub fn short(&self) -> String {
+        match self.file_name() {
+            Some(name) => format!("{name}+{:#x}", self.offset),
+            None => format!("{:#x}", self.offset),
+        }
+    }
+
+    /// With the function, where it is known: `libx.so+0x12 f+0x2`.
+    pub fn long(&self) -> String {
+        match &self.function {
+            Some(function) => format!("{} {function}", self.short()),
+            None => self.short(),
+        }
+    }
+}

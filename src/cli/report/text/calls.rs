@@ -1,0 +1,119 @@
+//! Calls with their stacks: failures in the order of time, and what was opened and not closed.
+
+use super::super::model::{Failure, FailureGroup, Leak, Place};
+use super::super::moments::{bytes, duration, number};
+use super::super::values;
+use super::View;
+use super::names::{clean, counted};
+use std::collections::HashMap;
+
+/// The most frames of a stack where not all are asked for.
+const MOST_FRAMES: usize = 4;
+
+impl View<'_> {
+    /// The failures: how often which, and then one by one.
+    pub fn failures(&self) -> String {
+        let groups = &self.report.failure_groups;
+        if groups.is_empty() {
+            return String::new();
+        }
+        let total: u64 = groups.iter().map(|group| group.count).sum();
+        let mut text = format!("\nFailures: {} in all\n", number(total));
+        for group in groups.iter().take(self.most) {
+            text += &self.item("  ", &self.group(group));
+        }
+        text += &self.more(groups.len());
+        text += "\nFailures in the order of time\n";
+        let mut seen: HashMap<(&str, &str, &[Place]), u64> = HashMap::new();
+        for failure in self.report.failures.iter().take(self.most) {
+            text += &self.failure(failure);
+            let key = (&*failure.function, &*failure.result, &failure.stack[..]);
+            match seen.get(&key) {
+                Some(at) => text += &format!("      (from the same place as at {})\n", self.at(*at)),
+                None => {
+                    seen.insert(key, failure.time_ns);
+                    text += &self.stack(&failure.stack);
+                }
+            }
+        }
+        let shown = self.report.failures.len().min(self.most) as u64;
+        match total - shown.min(total) {
+            0 => text,
+            more => format!("{text}... {} more; --all shows them\n", number(more)),
+        }
+    }
+
+    /// Failures that are alike, in a line.
+    pub fn group(&self, group: &FailureGroup) -> String {
+        let procs = self.names.processes(group.procs.iter().map(|proc| &**proc));
+        let more =
+            if group.procs_more > 0 { format!(" and {} more", group.procs_more) } else { String::new() };
+        let when = if group.count == 1 {
+            format!("at {}", self.at(group.first_ns))
+        } else {
+            format!("from {} to {}", self.at(group.first_ns), self.at(group.last_ns))
+        };
+        let usual = if group.usual { " (as programs do)" } else { "" };
+        format!(
+            "{} {} = {}{usual}: {procs}{more}, {when}, called from {}",
+            number(group.count),
+            clean(&group.function),
+            group.result,
+            clean(&group.caller.long())
+        )
+    }
+
+    fn failure(&self, failure: &Failure) -> String {
+        let injected = if failure.injected { " (injected)" } else { "" };
+        let message =
+            failure.driver_message.as_deref().map(|text| format!("; the driver says: {}", clean(text)));
+        let call = format!(
+            "{} {}({}) = {} <{}>{injected}{}",
+            self.names.process(&failure.proc),
+            clean(&failure.function),
+            clean(&values::text(&failure.args)),
+            failure.result,
+            duration(failure.duration_ns),
+            message.unwrap_or_default()
+        );
+        self.item(&format!("{}  ", self.at(failure.time_ns)), &call)
+    }
+
+    fn stack(&self, stack: &[Place]) -> String {
+        let most = if self.all { usize::MAX } else { MOST_FRAMES };
+        let mut text = String::new();
+        for place in stack.iter().take(most) {
+            text += &self.item("      ", &clean(&place.long()));
+        }
+        if stack.len() > most {
+            text += &format!("      ... {} more\n", stack.len() - most);
+        }
+        text
+    }
+
+    /// What was opened and not closed, by the stack that opened it.
+    pub fn leaks(&self) -> String {
+        let leaks = &self.report.leaks;
+        if leaks.is_empty() {
+            return "\nNothing is open.\n".to_owned();
+        }
+        let mut text = "\nOpened and not closed, by the call stack that opened it\n".to_owned();
+        for leak in leaks.iter().take(self.most) {
+            text += &self.leak(leak);
+            text += &self.stack(&leak.stack);
+        }
+        text + &self.more(leaks.len())
+    }
+
+    fn leak(&self, leak: &Leak) -> String {
+        let size = if leak.bytes > 0 { format!(", {}", bytes(leak.bytes)) } else { String::new() };
+        let age = if leak.oldest_ns == leak.youngest_ns {
+            duration(leak.oldest_ns)
+        } else {
+            format!("{} to {}", duration(leak.youngest_ns), duration(leak.oldest_ns))
+        };
+        let procs = self.names.processes(leak.procs.iter().map(|proc| &**proc));
+        let what = if leak.kind == "event" { "event" } else { "mapping" };
+        self.item("- ", &format!("{}{size}, open for {age}: {procs}", counted(leak.handles, what)))
+    }
+}

@@ -1,0 +1,63 @@
+//! Which record it is: where, when, how much, and what of it is missing.
+
+use super::super::moments::{date, duration, number};
+use super::View;
+use super::names::{clean, counted, ranks};
+use std::collections::BTreeSet;
+
+impl View<'_> {
+    /// The head.
+    pub fn head(&self) -> String {
+        let record = &self.report.record;
+        let ring = match record.mode {
+            "full" => "",
+            "ring" => ", of which the last events were kept, and what is open",
+            _ => ", of which some processes kept their last events alone, and what is open",
+        };
+        let mut text = self.item("record     ", &format!("{}{ring}", clean(&record.path)));
+        let took = duration(record.ended_ns - record.began_ns);
+        let ends =
+            if record.running { format!("for {took}, and still running") } else { format!("for {took}") };
+        text += &self.item("began      ", &format!("{} {ends}", date(record.began_ns)));
+        text += &self.item("processes  ", &self.who());
+        text += &self.item("events     ", &number(record.events));
+        if record.lost > 0 {
+            text += &self.item(
+                "LOST       ",
+                &format!("{} could not be kept: what follows lacks them", counted(record.lost, "event")),
+            );
+        }
+        if !record.filters.is_empty() {
+            text += &self.item("shown      ", &clean(&record.filters.join(" ")));
+        }
+        for problem in &record.problems {
+            text += &self.item("problem    ", &clean(problem));
+        }
+        text
+    }
+
+    /// `8 on 1 host (vm): 8 have ended; ranks 0-7`.
+    fn who(&self) -> String {
+        let processes = &self.report.processes;
+        let hosts = &self.report.record.hosts;
+        let mut text =
+            format!("{} on {}", number(processes.len() as u64), counted(hosts.len() as u64, "host"));
+        if hosts.len() <= 4 {
+            text += &format!(" ({})", clean(&hosts.join(", ")));
+        }
+        let count = |exit: &str| processes.iter().filter(|process| process.exit == exit).count() as u64;
+        let states: Vec<String> =
+            [("running", "running"), ("gone", "ended"), ("unknown", "not known to run or not")]
+                .into_iter()
+                .map(|(exit, word)| (count(exit), word))
+                .filter(|(count, _)| *count > 0)
+                .map(|(count, word)| format!("{} {word}", number(count)))
+                .collect();
+        text += &format!(": {}", states.join(", "));
+        let numbers: BTreeSet<u32> = processes.iter().filter_map(|process| process.rank).collect();
+        if !numbers.is_empty() {
+            text += &format!("; {}", ranks(numbers.into_iter()));
+        }
+        text
+    }
+}

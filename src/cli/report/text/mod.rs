@@ -1,0 +1,91 @@
+//! The report for people: first what record it is, then what is wrong, then tables.
+//!
+//! What belongs here: how a report looks on a terminal. All of it is in the JSON form as well.
+
+mod calls;
+mod head;
+mod names;
+mod tables;
+mod wrong;
+
+use super::model::Report;
+use crate::table::{Table, wrap};
+use names::Names;
+
+/// The most rows of a table where not all are asked for.
+const MOST_ROWS: usize = 20;
+
+/// How to show it.
+pub struct Options {
+    /// Columns of the terminal.
+    pub width: usize,
+    /// All rows of long tables.
+    pub all: bool,
+    /// What is open alone.
+    pub leaks: bool,
+}
+
+/// A report on its way to text.
+struct View<'a> {
+    report: &'a Report,
+    names: Names,
+    width: usize,
+    most: usize,
+    all: bool,
+}
+
+/// The text.
+pub fn show(report: &Report, options: &Options) -> String {
+    let most = if options.all { usize::MAX } else { MOST_ROWS };
+    let view = View { report, names: Names::new(report), width: options.width, most, all: options.all };
+    if options.leaks {
+        return view.head() + &view.leaks();
+    }
+    let parts = [
+        view.head(),
+        view.wrong(),
+        view.functions(),
+        view.processes(),
+        view.devices(),
+        view.handles(),
+        view.peers(),
+        view.failures(),
+        view.escaped(),
+    ];
+    parts.concat()
+}
+
+impl View<'_> {
+    /// A table under a title, with a line that says how many rows are left out.
+    fn section(&self, title: &str, table: Table, rows: usize) -> String {
+        if table.is_empty() {
+            return String::new();
+        }
+        format!("\n{title}\n{}{}", table.without_empty().render(self.width), self.more(rows))
+    }
+
+    /// How many of so many rows are left out, and how to see them.
+    fn more(&self, rows: usize) -> String {
+        match rows.saturating_sub(self.most) {
+            0 => String::new(),
+            more => format!("... {} more; --all shows them\n", super::moments::number(more as u64)),
+        }
+    }
+
+    /// A text in lines that fit, the first behind `before`, the others as far in.
+    fn item(&self, before: &str, text: &str) -> String {
+        let indent = before.chars().count();
+        let mut lines = String::new();
+        for (i, line) in wrap(text, self.width.saturating_sub(indent).max(20)).iter().enumerate() {
+            let before = if i == 0 { before.to_owned() } else { " ".repeat(indent) };
+            lines += format!("{before}{line}").trim_end();
+            lines.push('\n');
+        }
+        lines
+    }
+
+    /// Seconds since the begin of the record.
+    fn at(&self, moment: u64) -> String {
+        super::moments::since(self.report.record.began_ns, moment)
+    }
+}

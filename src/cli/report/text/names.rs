@@ -1,0 +1,185 @@
+//! What processes, devices and results are called in text: short, and still told apart.
+
+use super::super::model::{Codes, Proc, Process, Report, Uuid};
+use std::collections::{BTreeSet, HashMap};
+
+/// The names of one report.
+pub struct Names {
+    by_proc: HashMap<Proc, Name>,
+    digits: Digits,
+}
+
+/// How a device is called.
+#[derive(Clone, Copy)]
+enum Digits {
+    First,
+    Last(usize),
+    All,
+}
+
+/// The most processes without a rank that are named at once.
+const MOST_NAMES: usize = 3;
+/// The length of `GPU-` and eight digits, and of a whole UUID.
+const PREFIX: usize = 12;
+const UUID: usize = 40;
+
+#[derive(Clone)]
+enum Name {
+    Rank(u32),
+    Other(String),
+}
+
+impl Names {
+    /// A process is called by its rank, where it is the only one that has it; else by its pid, with its host or
+    /// more where that is needed.
+    pub fn new(report: &Report) -> Self {
+        let count = |key: &dyn Fn(&Process) -> String| {
+            let mut counts: HashMap<String, usize> = HashMap::new();
+            report.processes.iter().for_each(|process| *counts.entry(key(process)).or_default() += 1);
+            counts
+        };
+        let by_pid = |process: &Process| process.pid.to_string();
+        let by_host = |process: &Process| format!("{}:{}", process.host, process.pid);
+        let (pids, hosts) = (count(&by_pid), count(&by_host));
+        let mut ranks: HashMap<u32, usize> = HashMap::new();
+        report
+            .processes
+            .iter()
+            .filter_map(|process| process.rank)
+            .for_each(|rank| *ranks.entry(rank).or_default() += 1);
+        let name = |process: &Process| match process.rank {
+            Some(rank) if ranks[&rank] == 1 => Name::Rank(rank),
+            _ if pids[&by_pid(process)] == 1 => Name::Other(by_pid(process)),
+            _ if hosts[&by_host(process)] == 1 => Name::Other(clean(&by_host(process))),
+            _ => Name::Other(clean(&process.proc)),
+        };
+        let by_proc = report.processes.iter().map(|process| (process.proc.clone(), name(process))).collect();
+        Names { by_proc, digits: Self::digits(report) }
+    }
+
+    /// The fewest digits that tell all devices apart: at the begin of their UUIDs or, where eight are not enough,
+    /// at the end.
+    fn digits(report: &Report) -> Digits {
+        let texts: Vec<String> = report.devices.iter().map(|device| device.uuid.to_string()).collect();
+        let tells_apart = |part: std::ops::Range<usize>| {
+            let parts: BTreeSet<&str> = texts.iter().map(|text| &text[part.clone()]).collect();
+            parts.len() == texts.len()
+        };
+        if tells_apart(0..PREFIX) {
+            return Digits::First;
+        }
+        [4, 8, 12].into_iter().find(|last| tells_apart(UUID - last..UUID)).map_or(Digits::All, Digits::Last)
+    }
+
+    /// The name of a process.
+    pub fn process(&self, proc: &str) -> String {
+        match self.by_proc.get(proc) {
+            Some(Name::Rank(rank)) => format!("rank {rank}"),
+            Some(Name::Other(name)) => name.clone(),
+            None => clean(proc),
+        }
+    }
+
+    /// The names of several processes: `ranks 0-3, 28199`.
+    pub fn processes<'a>(&self, procs: impl Iterator<Item = &'a str>) -> String {
+        let mut numbers = BTreeSet::new();
+        let mut names = BTreeSet::new();
+        for proc in procs {
+            match self.by_proc.get(proc) {
+                Some(Name::Rank(rank)) => drop(numbers.insert(*rank)),
+                _ => drop(names.insert(self.process(proc))),
+            }
+        }
+        let mut parts = Vec::new();
+        if !numbers.is_empty() {
+            parts.push(ranks(numbers.into_iter()));
+        }
+        let more = names.len().saturating_sub(MOST_NAMES);
+        parts.extend(names.into_iter().take(MOST_NAMES));
+        if more > 0 {
+            parts.push(format!("{more} more"));
+        }
+        parts.join(", ")
+    }
+
+    /// A device: `GPU-8d4f1c2a`, or `GPU-c09e..0001`.
+    pub fn device(&self, uuid: Option<Uuid>) -> String {
+        let Some(uuid) = uuid else { return "unknown".into() };
+        let text = uuid.to_string();
+        match self.digits {
+            Digits::First => text[..PREFIX].to_owned(),
+            Digits::Last(last) => format!("{}..{}", &text[..8], &text[UUID - last..]),
+            Digits::All => text,
+        }
+    }
+}
+
+/// `rank 3`, or `ranks 0-3,5`.
+pub fn ranks(ranks: impl Iterator<Item = u32>) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for rank in ranks {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == rank => *last = rank,
+            _ => runs.push((rank, rank)),
+        }
+    }
+    let run = |(first, last): &(u32, u32)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first},{last}"),
+        _ => format!("{first}-{last}"),
+    };
+    let word = if let [(first, last)] = runs[..]
+        && first == last
+    {
+        "rank"
+    } else {
+        "ranks"
+    };
+    format!("{word} {}", runs.iter().map(run).collect::<Vec<_>>().join(","))
+}
+
+/// A result without what all results begin with.
+pub fn result(name: &str) -> &str {
+    name.strip_prefix("CUDA_ERROR_").unwrap_or(name)
+}
+
+/// `3 INVALID_VALUE, 1 MAP_FAILED`: the most frequent first.
+pub fn codes(codes: &Codes) -> String {
+    let mut sorted: Vec<_> = codes.iter().collect();
+    sorted.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    sorted.iter().map(|(name, count)| format!("{count} {}", result(name))).collect::<Vec<_>>().join(", ")
+}
+
+/// `1 call`, `2 calls`.
+pub fn counted(count: u64, word: &str) -> String {
+    let plural = match word {
+        "process" => "processes".to_owned(),
+        "library" => "libraries".to_owned(),
+        _ => format!("{word}s"),
+    };
+    let word = if count == 1 { word } else { &plural };
+    format!("{} {word}", super::super::moments::number(count))
+}
+
+/// What is harmless on a terminal of a text that a program chose.
+pub fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_joined_to_ranges() {
+        let text = |list: &[u32]| ranks(list.iter().copied());
+        assert_eq!(text(&[3]), "rank 3");
+        assert_eq!(text(&[0, 1]), "ranks 0,1");
+        assert_eq!(text(&[0, 1, 2, 3, 5, 7, 8]), "ranks 0-3,5,7,8");
+    }
+
+    #[test]
+    fn what_a_program_chose_cannot_move_the_cursor() {
+        assert_eq!(clean("a\x1b[2Jb\u{9b}c"), "a\u{fffd}[2Jb\u{fffd}c");
+    }
+}

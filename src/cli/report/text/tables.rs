@@ -1,0 +1,245 @@
+//! The tables: functions, processes, devices, handles, pairs of devices, and what went past us.
+
+use super::super::model::{Codes, Handle, Open, Peer, State};
+use super::super::moments::{bytes, duration, number};
+use super::View;
+use super::names::{clean, codes, counted};
+use crate::table::Table;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most importers of a handle that a row names.
+const MOST_IMPORTERS: usize = 6;
+
+impl View<'_> {
+    /// The functions.
+    pub fn functions(&self) -> String {
+        let mut table = Table::new(
+            &["FUNCTION", "CALLS", "FAILED", "TOTAL", "P50", "P99", "MAX", "RANKS", "INJECTED", "RESULTS"],
+            7,
+            20,
+        )
+        .with_numbers(&[1, 2, 3, 4, 5, 6, 8]);
+        for function in self.report.functions.iter().take(self.most) {
+            let time = |ns: Option<u64>| ns.map_or("-".into(), duration);
+            let spread = function.ranks.as_ref();
+            table.row([
+                clean(&function.function),
+                number(function.calls),
+                number(function.failed()),
+                duration(function.total_ns),
+                time(function.p50_ns),
+                time(function.p99_ns),
+                time(function.max_ns),
+                spread.map_or("-".into(), |r| format!("{}/{}/{}", r.least, r.median, r.most)),
+                number(function.injected),
+                codes(&function.failures),
+            ]);
+        }
+        let has_ranks = self.report.functions.iter().any(|function| function.ranks.is_some());
+        let title = if has_ranks { "Functions (ranks: least/median/most calls)" } else { "Functions" };
+        self.section(title, table, self.report.functions.len())
+    }
+
+    /// The processes.
+    pub fn processes(&self) -> String {
+        let hosts = self.report.record.hosts.len() > 1;
+        let pid = if hosts { "HOST:PID" } else { "PID" };
+        let head = ["RANK", pid, "EXIT", "EVENTS", "DEVICES", "LAST CALL", "HOST", "PROGRAM"];
+        let mut table = Table::new(&head, 6, 20).with_numbers(&[0, 1, 3]);
+        for process in self.report.processes.iter().take(self.most) {
+            let devices = match &process.devices[..] {
+                [] => "unknown".into(),
+                [one] => self.names.device(Some(one.uuid)),
+                more => format!("{} devices", more.len()),
+            };
+            let last = process.last_call.as_ref();
+            table.row([
+                process.rank.map_or("-".into(), |rank| rank.to_string()),
+                if hosts {
+                    clean(&format!("{}:{}", process.host, process.pid))
+                } else {
+                    process.pid.to_string()
+                },
+                process.exit.into(),
+                number(process.events),
+                devices,
+                last.map_or("-".into(), |last| format!("{} {}", self.at(last.at_ns), clean(&last.function))),
+                clean(&process.host),
+                clean(&process.program),
+            ]);
+        }
+        self.section(
+            "Processes (times in seconds since the record began)",
+            table,
+            self.report.processes.len(),
+        )
+    }
+
+    /// The devices.
+    pub fn devices(&self) -> String {
+        let mut table = Table::new(&["DEVICE", "PCI", "NAME", "SEEN BY"], 4, 10);
+        for device in self.report.devices.iter().take(self.most) {
+            let sees = |process: &&super::super::model::Process| {
+                process.devices.iter().any(|d| d.uuid == device.uuid)
+            };
+            let seen = self.report.processes.iter().filter(sees).map(|process| &*process.proc);
+            table.row([
+                device.uuid.to_string(),
+                clean(&device.pci),
+                clean(&device.name),
+                self.names.processes(seen),
+            ]);
+        }
+        self.section("Devices", table, self.report.devices.len())
+    }
+
+    /// The ledger.
+    pub fn handles(&self) -> String {
+        let handles = &self.report.handles;
+        let mut table = Table::new(&["HANDLE", "SIZE", "STATE", "EXPORTER", "OPENED BY"], 5, 20)
+            .with_numbers(&[1])
+            .or_below();
+        for handle in handles.iter().take(self.most) {
+            let size = match (handle.kind, handle.bytes) {
+                ("event", _) => "event".to_owned(),
+                (_, Some(size)) => bytes(size),
+                (_, None) => "unknown".to_owned(),
+            };
+            table.row([
+                handle.fingerprint.to_string(),
+                size,
+                handle.state.word().to_owned(),
+                handle.exporter.as_ref().map_or("unknown".into(), |proc| self.names.process(proc)),
+                self.importers(handle),
+            ]);
+        }
+        let mut states: BTreeMap<State, u64> = BTreeMap::new();
+        handles.iter().for_each(|handle| *states.entry(handle.state).or_default() += 1);
+        let states: Vec<String> = states
+            .iter()
+            .rev()
+            .map(|(state, count)| format!("{} {}", number(*count), state.word()))
+            .collect();
+        self.section(&format!("Handles: {}", states.join(", ")), table, handles.len())
+    }
+
+    /// Who opened a handle, and when; who failed to.
+    pub fn importers(&self, handle: &Handle) -> String {
+        let time = |open: &Open| {
+            let who = self.names.process(&open.proc);
+            let times = if open.times > 1 { format!(" {} times", number(open.times)) } else { String::new() };
+            let earlier = match open.earlier {
+                0 => String::new(),
+                earlier => format!(" ({} earlier times are left out)", number(earlier)),
+            };
+            match open.closed_ns {
+                Some(closed) => {
+                    format!("{who} {} to {}{times}{earlier}", self.at(open.opened_ns), self.at(closed))
+                }
+                None if open.state == State::Closed => {
+                    format!("{who} {}, closed{times}{earlier}", self.at(open.opened_ns))
+                }
+                None => format!("{who} since {}{times}{earlier}", self.at(open.opened_ns)),
+            }
+        };
+        let mut parts: Vec<String> =
+            handle.opens.iter().take(MOST_IMPORTERS.min(self.most)).map(time).collect();
+        if handle.opens.len() > parts.len() {
+            parts.push(format!("{} more", handle.opens.len() - parts.len()));
+        }
+        for failed in handle.failed.iter().take(MOST_IMPORTERS) {
+            parts.push(format!("{} failed: {}", self.names.process(&failed.proc), codes(&failed.codes)));
+        }
+        if parts.is_empty() { "nobody".into() } else { parts.join("; ") }
+    }
+
+    /// The peer matrix: a row for each pair of devices, over all processes.
+    pub fn peers(&self) -> String {
+        let mut pairs: BTreeMap<_, Vec<&Peer>> = BTreeMap::new();
+        for peer in &self.report.peers {
+            pairs.entry((peer.from, peer.to)).or_default().push(peer);
+        }
+        let count = pairs.len();
+        let mut rows: Vec<_> = pairs.into_iter().collect();
+        let is_wrong = |peers: &[&Peer]| peers.iter().any(|peer| peer.unmapped_since_failure);
+        let has_failed = |peers: &[&Peer]| peers.iter().any(|peer| !peer.failed.is_empty());
+        rows.sort_by_key(|(_, peers)| (!is_wrong(peers), !has_failed(peers)));
+        let head = ["FROM", "TO", "ASKED", "CAN", "ENABLED BY", "OPENED", "FAILED"];
+        let mut table = Table::new(&head, 7, 10).with_numbers(&[2, 5]).or_below();
+        for ((from, to), peers) in rows.iter().take(self.most) {
+            table.row([
+                self.names.device(*from),
+                self.names.device(*to),
+                number(peers.iter().map(|peer| peer.asked).sum()),
+                can(peers).into(),
+                self.enabled(peers),
+                number(peers.iter().map(|peer| peer.opened).sum()),
+                failed(peers),
+            ]);
+        }
+        self.section("Pairs of devices (from: whose context accesses the other's memory)", table, count)
+    }
+
+    fn enabled(&self, peers: &[&Peer]) -> String {
+        let on = peers.iter().filter(|peer| peer.enabled && peer.disabled_ns.is_none());
+        let off = peers.iter().filter(|peer| peer.enabled && peer.disabled_ns.is_some());
+        let on = self.names.processes(on.map(|peer| &*peer.proc));
+        let off = self.names.processes(off.map(|peer| &*peer.proc));
+        match (on.is_empty(), off.is_empty()) {
+            (true, true) => "-".into(),
+            (false, true) => on,
+            (true, false) => format!("{off} (off again)"),
+            (false, false) => format!("{on}, {off} (off again)"),
+        }
+    }
+
+    /// Libraries whose calls went past us.
+    pub fn escaped(&self) -> String {
+        let mut who: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
+        for escaped in &self.report.escaped {
+            who.entry((&escaped.library, &escaped.way)).or_default().insert(&escaped.proc);
+        }
+        if who.is_empty() {
+            return String::new();
+        }
+        let mut text = format!("\nCalls of {} went past cupeer\n", counted(who.len() as u64, "library"));
+        for ((library, way), procs) in who.iter().take(self.most) {
+            let procs = self.names.processes(procs.iter().copied());
+            text += &self.item("  ", &format!("{} ({}) in {procs}", clean(library), clean(way)));
+        }
+        text + &self.more(who.len())
+    }
+}
+
+/// What processes were told of a pair.
+fn can(peers: &[&Peer]) -> &'static str {
+    let answers: BTreeSet<bool> = peers.iter().filter_map(|peer| peer.can_access).collect();
+    match (answers.contains(&true), answers.contains(&false)) {
+        (true, true) => "both",
+        (true, false) => "yes",
+        (false, true) => "no",
+        (false, false) => "-",
+    }
+}
+
+/// What failed over a pair.
+fn failed(peers: &[&Peer]) -> String {
+    let sum = |of: fn(&Peer) -> &Codes| {
+        let mut sum = Codes::new();
+        for (code, count) in peers.iter().flat_map(|peer| of(peer)) {
+            *sum.entry(code.clone()).or_default() += count;
+        }
+        sum
+    };
+    let mut parts = Vec::new();
+    let peer = sum(|peer| &peer.failed);
+    let open = sum(|peer| &peer.open_failed);
+    if !peer.is_empty() {
+        parts.push(codes(&peer));
+    }
+    if !open.is_empty() {
+        let since = peers.iter().any(|peer| peer.unmapped_since_failure);
+        parts.push(format!("IPC: {}{}", codes(&open), if since { ", no mapping since" } else { "" }));
+    }
+    if parts.is_empty() { "-".into() } else { parts.join("; ") }
+}

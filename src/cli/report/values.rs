@@ -1,0 +1,78 @@
+//! The arguments of a call as JSON and as text, as the log prints them.
+
+use cupeer_record::Call;
+use cupeer_spec::function::{ArgSpec, Direction};
+use cupeer_spec::record::slot::shape;
+use cupeer_spec::value::{Format, MOST_ELEMENTS, MOST_TEXT, quoted};
+use serde_json::{Map, Value};
+
+/// JSON; in a record there are no bytes of handles, but fingerprints.
+const JSON: Format = Format { json: true, fingerprint: |_| 0 };
+
+/// The arguments by name. What is not known is `null`: the call has not succeeded, or the record does not say.
+pub fn args(call: &Call) -> Map<String, Value> {
+    let specs = call.function.map_or(&[][..], |function| function.spec().args);
+    specs.iter().enumerate().map(|(i, spec)| (spec.name.to_owned(), arg(call, i, spec))).collect()
+}
+
+fn arg(call: &Call, index: usize, spec: &ArgSpec) -> Value {
+    match call.slot.shape(index) {
+        shape::NULL => return "0x0".into(),
+        shape::VALUE => {}
+        _ => return Value::Null,
+    }
+    let mut text = String::new();
+    if spec.direction == Direction::String {
+        let Some((_, bytes)) = call.details.texts.iter().find(|(i, _)| usize::from(*i) == index) else {
+            return Value::Null;
+        };
+        let _ = quoted(bytes, MOST_TEXT, &mut text);
+    } else if spec.count.is_some() {
+        let Some((_, bytes)) = call.details.elements.iter().find(|(i, _)| usize::from(*i) == index) else {
+            return Value::Null;
+        };
+        let elements = bytes.chunks_exact(4).take(MOST_ELEMENTS).map(|element| printed(element, spec));
+        return elements.collect();
+    } else if let Some(bytes) = call.argument(index) {
+        return printed(bytes, spec);
+    }
+    read(&text)
+}
+
+fn printed(bytes: &[u8], spec: &ArgSpec) -> Value {
+    let mut text = String::new();
+    let _ = (spec.print_stored)(bytes, &mut text, JSON);
+    read(&text)
+}
+
+/// What was printed is JSON; what could not be printed is nothing.
+fn read(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or(Value::Null)
+}
+
+/// `dev=1, peerDev=0`, without the quotes of JSON.
+pub fn text(args: &Map<String, Value>) -> String {
+    let one = |(name, value): (&String, &Value)| match value {
+        Value::String(text) => format!("{name}={text}"),
+        Value::Null => format!("{name}=?"),
+        other => format!("{name}={other}"),
+    };
+    args.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// A number of 8 bytes.
+pub fn wide(call: &Call, name: &str) -> Option<u64> {
+    Some(u64::from_le_bytes(call.argument_called(name)?.try_into().ok()?))
+}
+
+/// A number of 4 bytes.
+pub fn narrow(call: &Call, name: &str) -> Option<i32> {
+    Some(i32::from_le_bytes(call.argument_called(name)?.try_into().ok()?))
+}
+
+/// The two fingerprints of a handle: of all its bytes, and of those that the driver checks.
+pub fn handle(call: &Call, name: &str) -> Option<(u64, u64)> {
+    let bytes = call.argument_called(name)?;
+    let half = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    Some((half(0)?, half(8)?))
+}
