@@ -38,6 +38,15 @@ pub enum Command {
 /// What happens to the calls of a program: the options that `run` and `env` share.
 #[derive(Args, Default)]
 pub struct Options {
+    /// Record into DIR; all runs that name one DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new directory cupeer-PROGRAM-N]
+    #[arg(short, long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// What the record keeps: full, ring[:SIZE] (the last SIZE of each process and all that is still open), or off [default: full]
+    #[arg(long, value_name = "KEPT")]
+    pub record: Option<String>,
+    /// Let the group of DIR take part in the record and read it
+    #[arg(long, value_name = "WITH")]
+    pub share: Option<Share>,
     /// Write a line for each call, as text or as JSON
     #[arg(long, value_name = "FORMAT")]
     pub log: Option<LogFormat>,
@@ -67,6 +76,13 @@ pub struct DriverArgs {
     /// Run on this driver library instead of the libcuda.so.1 of the machine
     #[arg(long, value_name = "PATH")]
     pub driver: Option<PathBuf>,
+}
+
+/// Who may take part in a record.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// The group of the directory.
+    Group,
 }
 
 /// The form of the log.

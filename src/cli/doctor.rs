@@ -208,6 +208,7 @@ fn look_at_program(report: &mut Report, driver: &DriverArgs, program: &[OsString
         log: Some(LogFormat::Json),
         log_file: Some(log.0.clone()),
         trace: Some("none".to_owned()),
+        record: Some("off".to_owned()),
         driver: driver.clone(),
         ..Options::default()
     };

@@ -18,7 +18,7 @@ type Pair = (&'static str, String);
 /// Carries out the subcommand.
 pub fn command(args: &EnvArgs) -> Result<ExitCode> {
     output::be_verbose(args.options.verbose);
-    let settings = Settings::new(&args.options)?;
+    let settings = Settings::new(&args.options, None)?;
     let mut pairs = Vec::new();
     for (name, value) in &settings.variables {
         let value = value.to_str().with_context(|| format!("{name}: the value is not UTF-8"))?;
@@ -48,7 +48,7 @@ fn text(path: &Path) -> Result<&str> {
 }
 
 /// What a container has to see at the same path: libraries, the links to a driver, a topology.
-fn mounts(settings: &Settings) -> Result<BTreeSet<String>> {
+fn mounts(settings: &Settings) -> Result<Vec<Mount>> {
     let mut paths = vec![settings.preload.parent().unwrap_or(Path::new("/"))];
     if let Some(chosen) = &settings.driver {
         paths.push(&chosen.directory);
@@ -58,7 +58,21 @@ fn mounts(settings: &Settings) -> Result<BTreeSet<String>> {
     let all = paths.iter().map(|path| text(path).map(str::to_owned)).collect::<Result<BTreeSet<String>>>()?;
     // What lies in another one is mounted with it.
     let within = |path: &String| all.iter().any(|other| path != other && Path::new(path).starts_with(other));
-    Ok(all.iter().filter(|path| !within(path)).cloned().collect())
+    let mut mounts: Vec<Mount> = all
+        .iter()
+        .filter(|path| !within(path))
+        .map(|path| Mount { path: path.clone(), is_written: false })
+        .collect();
+    if let Some(job) = &settings.job {
+        mounts.push(Mount { path: text(&job.directory)?.to_owned(), is_written: true });
+    }
+    Ok(mounts)
+}
+
+/// A path that a container has to see.
+struct Mount {
+    path: String,
+    is_written: bool,
 }
 
 /// One word for a POSIX shell, quoted only where it has to be.
@@ -88,30 +102,31 @@ fn sh(pairs: &[Pair], preload: &str, search: Option<&str>) -> String {
     lines.join("\n") + "\n"
 }
 
-fn docker(pairs: &[Pair], mounts: &BTreeSet<String>) -> Result<String> {
+fn docker(pairs: &[Pair], mounts: &[Mount]) -> Result<String> {
     let mut words: Vec<String> =
         pairs.iter().map(|(name, value)| format!("-e {}", quoted(&format!("{name}={value}")))).collect();
-    for path in mounts {
+    for Mount { path, is_written } in mounts {
         if path.contains(':') {
             bail!("docker's -v cannot mount '{path}': it takes a colon for the end of a path");
         }
-        words.push(format!("-v {}", quoted(&format!("{path}:{path}:ro"))));
+        let mode = if *is_written { "" } else { ":ro" };
+        words.push(format!("-v {}", quoted(&format!("{path}:{path}{mode}"))));
     }
     Ok(words.join(" ") + "\n")
 }
 
 /// YAML takes JSON's strings as they are; a pod's own `$(VAR)` is written with two dollars.
-fn k8s(pairs: &[Pair], mounts: &BTreeSet<String>) -> String {
+fn k8s(pairs: &[Pair], mounts: &[Mount]) -> String {
     let mut text = String::from("env:\n");
     for (name, value) in pairs {
         text += &format!("- name: {name}\n  value: {}\n", json!(value.replace("$(", "$$(")));
     }
     text += "volumeMounts:\n";
-    for (i, path) in mounts.iter().enumerate() {
-        text += &format!("- name: cupeer-{i}\n  mountPath: {}\n  readOnly: true\n", json!(path));
+    for (i, Mount { path, is_written }) in mounts.iter().enumerate() {
+        text += &format!("- name: cupeer-{i}\n  mountPath: {}\n  readOnly: {}\n", json!(path), !is_written);
     }
     text += "# These belong to the pod, not to the container:\nvolumes:\n";
-    for (i, path) in mounts.iter().enumerate() {
+    for (i, Mount { path, .. }) in mounts.iter().enumerate() {
         text += &format!("- name: cupeer-{i}\n  hostPath:\n    path: {}\n", json!(path));
     }
     text
@@ -162,8 +177,9 @@ mod tests {
         assert!(srun(&[("A", "'".to_owned())]).is_err());
         assert_eq!(mpirun(&pairs), "-x A=@peer,@ipc -x 'B=$(x)'\n");
         assert_eq!(ray(&pairs), "{\"env_vars\":{\"A\":\"@peer,@ipc\",\"B\":\"$(x)\"}}\n");
-        let mounts = BTreeSet::from(["/l".to_owned()]);
-        assert_eq!(docker(&pairs[..1], &mounts).unwrap(), "-e A=@peer,@ipc -v /l:/l:ro\n");
+        let mount = |path: &str, is_written| Mount { path: path.to_owned(), is_written };
+        let mounts = [mount("/l", false), mount("/r", true)];
+        assert_eq!(docker(&pairs[..1], &mounts).unwrap(), "-e A=@peer,@ipc -v /l:/l:ro -v /r:/r\n");
         assert!(k8s(&pairs, &mounts).contains("- name: B\n  value: \"$$(x)\"\n"));
     }
 }

@@ -10,6 +10,7 @@ mod driver;
 mod elf;
 mod explain;
 mod formats;
+mod job;
 mod libraries;
 mod list;
 mod output;

@@ -4,11 +4,12 @@
 
 use crate::args::{LogFormat, Options};
 use crate::driver::{self, Chosen};
+use crate::job::{self, Job};
 use crate::libraries;
 use anyhow::{Context, Result, bail};
 use cupeer_spec::env;
 use cupeer_spec::selector::FunctionSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -60,11 +61,14 @@ pub struct Settings {
     pub variables: Vec<(&'static str, OsString)>,
     /// The driver that was chosen, where one was.
     pub driver: Option<Chosen>,
+    /// The record that is made.
+    pub job: Option<Job>,
 }
 
 impl Settings {
-    /// Reads the options, and refuses what cannot work before anything is started.
-    pub fn new(options: &Options) -> Result<Settings> {
+    /// Reads the options, and refuses what cannot work before anything is started. `program` is what a record is
+    /// named after that nobody names.
+    pub fn new(options: &Options, program: Option<&OsStr>) -> Result<Settings> {
         let mut variables = Vec::new();
         if let Some(format) = options.log {
             let name = if format == LogFormat::Json { "json" } else { "text" };
@@ -90,7 +94,6 @@ impl Settings {
         if options.failed {
             variables.push((env::FAILED, "1".into()));
         }
-        variables.push((env::JOB, job()?));
         let preload = libraries::find_preload()?;
         let driver = driver::choose(&options.driver)?;
         if let Some(chosen) = &driver {
@@ -102,7 +105,16 @@ impl Settings {
             }
             variables.extend(chosen.setting.clone());
         }
-        Ok(Settings { preload, variables, driver })
+        // Last: it makes a directory.
+        let job = Job::choose(options, program)?;
+        match &job {
+            Some(job) => variables.extend(job.variables()),
+            None => {
+                variables.push((env::RECORD, "off".into()));
+                variables.push((env::JOB, job::own_key()?.into()));
+            }
+        }
+        Ok(Settings { preload, variables, driver, job })
     }
 
     /// The environment of the program.
@@ -220,22 +232,6 @@ fn check_access(path: &Path, mode: i32) -> std::io::Result<()> {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     }
-}
-
-/// The key of the job's fingerprints: the one that an outer cupeer drew, or a new one.
-fn job() -> Result<OsString> {
-    let inherited = std::env::var_os(env::JOB)
-        .filter(|key| key.len() == 32 && key.as_bytes().iter().all(u8::is_ascii_hexdigit));
-    if let Some(key) = inherited {
-        return Ok(key);
-    }
-    let mut key = [0u8; 16];
-    // SAFETY: the buffer has the length that is given.
-    let read = unsafe { libc::getrandom(key.as_mut_ptr().cast(), key.len(), 0) };
-    if read != key.len() as isize {
-        return Err(std::io::Error::last_os_error()).context("failed to draw the key of the job");
-    }
-    Ok(key.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into())
 }
 
 #[cfg(test)]

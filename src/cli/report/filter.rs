@@ -24,16 +24,21 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Reads the filters of the command line. The record began at `began`.
-    pub fn new(args: &ReportArgs, job: &Job, began: u64) -> Result<Self> {
-        let mut filter = Filter {
+    /// All of a record.
+    pub fn all(job: &Job) -> Self {
+        Filter {
             processes: vec![true; job.processes.len()],
             functions: None,
-            failed: args.failed,
+            failed: false,
             since: None,
             until: None,
             given: Vec::new(),
-        };
+        }
+    }
+
+    /// Reads the filters of the command line. The record began at `began`.
+    pub fn new(args: &ReportArgs, job: &Job, began: u64) -> Result<Self> {
+        let mut filter = Filter { failed: args.failed, ..Filter::all(job) };
         if let Some(text) = &args.process {
             let chosen: Vec<bool> = job.processes.iter().map(|process| is_called(process, text)).collect();
             if !chosen.contains(&true) {

@@ -19,6 +19,7 @@ mod moments;
 mod peers;
 mod places;
 mod results;
+pub mod summary;
 mod text;
 mod values;
 
@@ -77,4 +78,10 @@ fn newest(dir: &Path) -> Result<PathBuf> {
     let newest = found.into_iter().rev().map(|(_, path)| path);
     let mut records = newest.filter(|path| Job::open(path).is_ok_and(|job| !job.processes.is_empty()));
     records.next().context("there is no record cupeer-* in this directory; give one: cupeer report DIR")
+}
+
+/// The whole report of a record, without single failures and without names of functions.
+fn of(dir: &Path) -> Result<model::Report> {
+    let job = Job::open(dir)?;
+    assemble::report(&job, &Filter::all(&job), 0, &mut |_: &Library, _: u64| None)
 }

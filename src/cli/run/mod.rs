@@ -11,7 +11,7 @@ mod watch;
 
 use crate::args::{Options, RunArgs};
 use crate::settings::{Environment, Settings};
-use crate::{output, status};
+use crate::{output, report, status};
 use anyhow::Result;
 use child::Child;
 use cupeer_spec::env;
@@ -79,7 +79,7 @@ pub struct Run {
 /// Carries out the subcommand.
 pub fn command(args: &RunArgs) -> Result<ExitCode> {
     output::be_verbose(args.options.verbose);
-    let settings = Settings::new(&args.options)?;
+    let settings = Settings::new(&args.options, Some(&args.program[0]))?;
     let environment = settings.apply(Environment::inherited())?;
     if args.exec {
         if let Some(note) = program::obstacle(&args.program[0]) {
@@ -89,7 +89,12 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
         return Err(CannotRun::new(&args.program[0], &error).into());
     }
     let run =
-        watched(&args.program, environment, settings.driver.as_ref().map(|chosen| chosen.library.as_path()))?;
+        watched(&args.program, environment, settings.driver.as_ref().map(|chosen| chosen.library.as_path()));
+    let job = settings.job.filter(|job| !job.remove_if_empty() && job.is_ours_alone());
+    let run = run?;
+    if let Some(job) = job {
+        report::summary::lines(&job.directory).iter().for_each(|line| output::complain(line));
+    }
     for note in &run.notes {
         output::complain(note);
     }
@@ -98,7 +103,7 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
 
 /// Starts a program with the options of `run`, for others than `run`.
 pub fn with_options(options: &Options, extra: &[(&str, &OsStr)], program: &[OsString]) -> Result<Run> {
-    let settings = Settings::new(options)?;
+    let settings = Settings::new(options, None)?;
     let mut environment = settings.apply(Environment::inherited())?;
     for (name, value) in extra {
         environment.set(name, value);

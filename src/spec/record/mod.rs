@@ -238,4 +238,6 @@ pub mod job {
     pub const FIRST_LINE: &str = "cupeer job 1";
     /// The key of the fingerprints, 32 hexadecimal digits.
     pub const KEY: &str = "key";
+    /// A line for each later run that takes part: host and pid of its launcher.
+    pub const JOINED: &str = "joined";
 }

@@ -4,7 +4,7 @@
 
 mod calls;
 mod head;
-mod names;
+pub mod names;
 mod tables;
 mod wrong;
 

@@ -1,0 +1,409 @@
+//! The directory of a job: which one a run records to, and making it.
+//!
+//! All runs that name one directory are one job. What belongs here: the choice, the directory, the file `job` with
+//! the key of the fingerprints. What does not: what the processes write there, and reading it.
+
+use crate::args::{Options, Share};
+use anyhow::{Context, Result, bail};
+use cupeer_spec::env;
+use cupeer_spec::record::{SMALLEST_RING, SUFFIX, job};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// What the record keeps, where nobody says.
+const DEFAULT: &str = "full";
+/// What `--record` takes to keep nothing.
+const OFF: &str = "off";
+/// So many directories are tried for a name.
+const MOST_TRIED: u32 = 100_000;
+
+/// The record that a run makes.
+pub struct Job {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// The directory as the processes get it: they fill in placeholders.
+    pattern: OsString,
+    /// What it keeps, as `--record` has it.
+    pub kept: OsString,
+    /// The key of its fingerprints, in hexadecimal digits.
+    pub key: String,
+    /// Whether the group may take part.
+    pub shared: bool,
+    /// Whether we made it.
+    is_new: bool,
+}
+
+impl Job {
+    /// The job that the options ask for; `None` where nothing is to be recorded. `program` is the one that a
+    /// directory is named after where the options name none; without it, none is recorded then.
+    pub fn choose(options: &Options, program: Option<&OsStr>) -> Result<Option<Job>> {
+        let inherited = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
+        if let Some(kept) = &options.record {
+            check_kept(kept)?;
+        }
+        let kept = options.record.clone().map(OsString::from).or_else(|| inherited(env::RECORD));
+        if kept.as_deref() == Some(OsStr::new(OFF)) {
+            if let (Some(directory), true) = (&options.out, options.record.is_some()) {
+                bail!("--out '{}' and --record off contradict each other", directory.display());
+            }
+            if options.out.is_none() {
+                return Ok(None);
+            }
+        }
+        let kept = kept.filter(|kept| kept != OFF).unwrap_or_else(|| DEFAULT.into());
+        let shared = options.share == Some(Share::Group)
+            || inherited(env::SHARE).is_some_and(|share| share == "group");
+        let named = match (&options.out, inherited(env::OUT), program) {
+            (Some(pattern), _, Some(_)) => expand(pattern)?,
+            (Some(pattern), _, None) => {
+                // For processes that somebody else starts: each fills in what stands for its own value.
+                expand(pattern)
+                    .or_else(|error| if has_variable(pattern) { Ok(PathBuf::new()) } else { Err(error) })?;
+                if has_placeholder(pattern) {
+                    let directory = std::path::absolute(pattern)?;
+                    let (key, pattern) = (own_key()?, directory.clone().into_os_string());
+                    return Ok(Some(Job { directory, pattern, kept, key, shared, is_new: false }));
+                }
+                expand(pattern)?
+            }
+            // An outer cupeer's job, as its library understands it.
+            (None, Some(directory), _) => {
+                let (key, pattern) = (own_key()?, directory.clone());
+                return Ok(Some(Job {
+                    directory: directory.into(),
+                    pattern,
+                    kept,
+                    key,
+                    shared,
+                    is_new: false,
+                }));
+            }
+            (None, None, Some(program)) => return new_directory(program, kept, shared),
+            (None, None, None) => return Ok(None),
+        };
+        let directory =
+            std::path::absolute(&named).with_context(|| format!("--out '{}'", named.display()))?;
+        let is_new = make(&directory, shared)
+            .with_context(|| format!("failed to make the record's directory '{}'", named.display()))?;
+        let job = Job::at(directory, kept, shared, is_new)?;
+        if !is_new {
+            job.join();
+        }
+        Ok(Some(job))
+    }
+
+    /// Leaves word that another run takes part, so that none believes to be alone.
+    fn join(&self) {
+        let file = fs::OpenOptions::new().append(true).open(self.directory.join(job::FILE));
+        let line = format!("{}={}:{}\n", job::JOINED, host().display(), std::process::id());
+        // Who may not write there may still record.
+        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    }
+
+    /// Whether we made the job, and no other run has joined it.
+    pub fn is_ours_alone(&self) -> bool {
+        let text = fs::read_to_string(self.directory.join(job::FILE)).unwrap_or_default();
+        self.is_new && !text.lines().any(|line| line.starts_with(job::JOINED))
+    }
+
+    /// The job in a directory that is there.
+    fn at(directory: PathBuf, kept: OsString, shared: bool, is_new: bool) -> Result<Job> {
+        let key = take_part(&directory, shared)?;
+        let mut pattern = Vec::new();
+        for byte in directory.as_os_str().as_bytes() {
+            pattern.extend(if *byte == b'%' { &b"%%"[..] } else { std::slice::from_ref(byte) });
+        }
+        Ok(Job { directory, pattern: OsString::from_vec(pattern), kept, key, shared, is_new })
+    }
+
+    /// The variables that make a process take part.
+    pub fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let mut variables = vec![
+            (env::OUT, self.pattern.clone()),
+            (env::RECORD, self.kept.clone()),
+            (env::JOB, self.key.clone().into()),
+        ];
+        if self.shared {
+            variables.push((env::SHARE, "group".into()));
+        }
+        variables
+    }
+
+    /// Takes the directory away again where we made it and no process has recorded anything. Says whether it is
+    /// gone.
+    pub fn remove_if_empty(&self) -> bool {
+        let has_record = fs::read_dir(&self.directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|entry| entry.file_name() != job::FILE);
+        if !self.is_new || has_record {
+            return false;
+        }
+        // What fails here leaves an empty directory, which is no harm.
+        let _ = fs::remove_file(self.directory.join(job::FILE));
+        fs::remove_dir(&self.directory).is_ok()
+    }
+}
+
+/// Refuses what the library would not understand.
+fn check_kept(kept: &str) -> Result<()> {
+    let is_known = match kept {
+        "full" | "ring" | OFF => true,
+        _ => match kept.strip_prefix("ring:") {
+            Some(size) => match env::size(size) {
+                Some(size) if size >= SMALLEST_RING => true,
+                Some(_) => bail!("--record {kept}: a ring has at least {}K", SMALLEST_RING >> 10),
+                None => false,
+            },
+            None => false,
+        },
+    };
+    if !is_known {
+        bail!("--record {kept}: it takes full, off, ring, or ring:SIZE, such as ring:64M");
+    }
+    Ok(())
+}
+
+/// A new directory `cupeer-PROGRAM-N` in the working directory. Where that cannot be written to, the program runs
+/// without a record: nobody asked for one.
+fn new_directory(program: &OsStr, kept: OsString, shared: bool) -> Result<Option<Job>> {
+    let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
+    // A percent sign would be taken for a placeholder.
+    for number in 1..MOST_TRIED {
+        let directory = std::path::absolute(format!("cupeer-{name}-{number}"))?;
+        match make(&directory, shared) {
+            Ok(false) => continue,
+            Ok(true) => {
+                return Job::at(directory, kept, shared, true).map(Some);
+            }
+            Err(error) => {
+                crate::output::complain(&format!(
+                    "not recording: cannot make {}: {error}; --out names another place, --record off says that none is wanted",
+                    directory.display()
+                ));
+                return Ok(None);
+            }
+        }
+    }
+    bail!("there are too many directories cupeer-{name}-N here; --out names another place")
+}
+
+/// Makes a directory, and says whether it is new.
+fn make(directory: &Path, shared: bool) -> io::Result<bool> {
+    let mode = if shared { 0o2770 } else { 0o700 };
+    match fs::DirBuilder::new().mode(mode).create(directory) {
+        Ok(()) => {
+            if shared {
+                // What umask has taken away.
+                fs::set_permissions(directory, fs::Permissions::from_mode(mode))?;
+            }
+            Ok(true)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The key of the job in a directory, which is made a job where it is empty.
+fn take_part(directory: &Path, shared: bool) -> Result<String> {
+    let shown = directory.display();
+    let file = directory.join(job::FILE);
+    for _ in 0..2 {
+        match fs::read_to_string(&file) {
+            Ok(text) => {
+                return read_key(&text).with_context(|| format!("'{}' is not a job's", file.display()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("failed to read '{}'", file.display())),
+        }
+        let is_foreign = |name: &OsStr| {
+            let name = name.as_bytes();
+            !name.starts_with(b".") && !name.ends_with(SUFFIX.as_bytes()) && !name.starts_with(b"live-")
+        };
+        let entries = fs::read_dir(directory).with_context(|| format!("failed to read '{shown}'"))?;
+        if entries.flatten().any(|entry| is_foreign(&entry.file_name())) {
+            bail!("'{shown}' has other files than a record's in it; name a new or an empty directory");
+        }
+        write_key(directory, &file, shared)
+            .with_context(|| format!("failed to write into the record's directory '{shown}'"))?;
+    }
+    bail!("'{}' vanishes as soon as it is made", file.display())
+}
+
+fn read_key(text: &str) -> Result<String> {
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default();
+    if first != job::FIRST_LINE {
+        bail!(
+            "it begins with '{}', and not with '{}'",
+            first.chars().take(40).collect::<String>(),
+            job::FIRST_LINE
+        );
+    }
+    let key = lines.find_map(|line| line.strip_prefix(job::KEY)?.strip_prefix('='));
+    let key = key.context("it has no key")?;
+    if key.len() != 32 || !key.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        bail!("its key is not 32 hexadecimal digits");
+    }
+    Ok(key.to_owned())
+}
+
+/// Brings a key, unless somebody else is faster: under a name of its own first, so that who finds it finds it
+/// whole.
+fn write_key(directory: &Path, file: &Path, shared: bool) -> Result<()> {
+    let key = own_key()?;
+    let temporary = directory.join(format!(".job-{}", std::process::id()));
+    let mut new = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(if shared { 0o660 } else { 0o600 })
+        .open(&temporary)?;
+    new.write_all(format!("{}\n{}={key}\n", job::FIRST_LINE, job::KEY).as_bytes())?;
+    let linked = fs::hard_link(&temporary, file);
+    let done = match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => fs::rename(&temporary, file),
+        _ => fs::remove_file(&temporary),
+    };
+    Ok(done?)
+}
+
+/// The key that an outer cupeer drew.
+fn key_of_environment() -> Option<String> {
+    let key = std::env::var(env::JOB).ok()?;
+    (key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(key)
+}
+
+/// A new key.
+fn new_key() -> Result<String> {
+    let mut key = [0u8; 16];
+    // SAFETY: the buffer has the length that is given.
+    let read = unsafe { libc::getrandom(key.as_mut_ptr().cast(), key.len(), 0) };
+    if read != key.len() as isize {
+        return Err(io::Error::last_os_error()).context("failed to draw the key of the job");
+    }
+    Ok(key.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The key that an outer cupeer drew, or a new one.
+pub fn own_key() -> Result<String> {
+    key_of_environment().map_or_else(new_key, Ok)
+}
+
+/// Whether something in a pattern is filled in by a process.
+fn has_placeholder(pattern: &Path) -> bool {
+    pattern.as_os_str().as_bytes().windows(2).any(|pair| pair[0] == b'%' && pair[1] != b'%')
+}
+
+/// Whether that is a variable.
+fn has_variable(pattern: &Path) -> bool {
+    pattern.as_os_str().as_bytes().windows(3).any(|three| three == b"%q{")
+}
+
+/// `%p` becomes our pid, `%h` the host, `%q{VAR}` a variable, `%%` a percent sign.
+fn expand(pattern: &Path) -> Result<PathBuf> {
+    let shown = pattern.display();
+    let mut out = Vec::new();
+    let mut rest = pattern.as_os_str().as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first != b'%' {
+            out.push(*first);
+            continue;
+        }
+        match after {
+            [b'p', after @ ..] => {
+                out.extend(std::process::id().to_string().bytes());
+                rest = after;
+            }
+            [b'h', after @ ..] => {
+                out.extend(host().as_bytes());
+                rest = after;
+            }
+            [b'%', after @ ..] => {
+                out.push(b'%');
+                rest = after;
+            }
+            [b'q', b'{', after @ ..]
+                if after.iter().position(|byte| *byte == b'}').is_some_and(|at| at > 0) =>
+            {
+                let end = after.iter().position(|byte| *byte == b'}').unwrap_or(0);
+                let name = OsStr::from_bytes(&after[..end]);
+                let value = std::env::var_os(name).with_context(|| {
+                    format!("--out '{shown}': the variable {} is not set", name.display())
+                })?;
+                out.extend(value.as_bytes());
+                rest = &after[end + 1..];
+            }
+            _ => bail!("--out '{shown}': after % may stand p, h, q{{VAR}} or another %"),
+        }
+    }
+    if out.is_empty() {
+        bail!("--out '{shown}': an empty name");
+    }
+    Ok(PathBuf::from(OsString::from_vec(out)))
+}
+
+fn host() -> OsString {
+    let mut name = [0u8; 65];
+    // SAFETY: writes at most 64 bytes into 65, so that a NUL stays.
+    unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) };
+    let length = name.iter().position(|byte| *byte == 0).unwrap_or(0);
+    OsString::from_vec(name[..length].to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_filled_in() {
+        let expanded = |pattern: &str| expand(Path::new(pattern)).map(|path| path.display().to_string());
+        assert_eq!(expanded("r/%p").unwrap(), format!("r/{}", std::process::id()));
+        assert_eq!(expanded("%q{CARGO_PKG_NAME}%%").unwrap(), "cupeer%");
+        for (wrong, sentence) in [
+            ("%x", "after %"),
+            ("%", "after %"),
+            ("%q{}", "after %"),
+            ("%q{CUPEER_NOT_SET}", "CUPEER_NOT_SET is not set"),
+            ("", "empty"),
+        ] {
+            assert!(expanded(wrong).unwrap_err().to_string().contains(sentence), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_checked() {
+        for good in ["full", "off", "ring", "ring:256K", "ring:1G"] {
+            assert!(check_kept(good).is_ok(), "{good}");
+        }
+        for wrong in ["", "Full", "ring:", "ring:1", "ring:255K", "ring:x", "ring:16T"] {
+            assert!(check_kept(wrong).unwrap_err().to_string().contains("ring"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn all_who_come_get_the_key_of_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("r");
+        assert!(make(&directory, false).unwrap());
+        assert!(!make(&directory, false).unwrap());
+        let first = take_part(&directory, false).unwrap();
+        assert_eq!(take_part(&directory, false).unwrap(), first);
+        fs::write(directory.join(job::FILE), "something else\n").unwrap();
+        assert!(format!("{:#}", take_part(&directory, false).unwrap_err()).contains("something else"));
+    }
+
+    #[test]
+    fn a_directory_with_other_things_in_it_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("thesis.tex"), "").unwrap();
+        assert!(take_part(folder.path(), false).unwrap_err().to_string().contains("other files"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}
