@@ -114,7 +114,7 @@ pub enum Event {
         outcome: Outcome,
         /// Whether the result was of our making.
         injected: bool,
-        /// What replaces the call's slot but for its start.
+        /// What replaces the call's slot, but for its start and its caller.
         slot: Slot,
         /// What else is known of the call since.
         details: Details,
@@ -143,15 +143,15 @@ impl Call {
         }
         self.end = (*end).max(self.start);
         (self.outcome, self.injected) = (*outcome, *injected);
-        self.caller = slot.caller();
         self.slot = finished(&self.slot, slot);
         self.details.add(details.clone());
         true
     }
 }
 
-/// The slot of a call as its late end says that it is.
+/// The slot of a call as its late end says that it is. Where the call began is only known from the call.
 pub(crate) fn finished(call: &Slot, late: &Slot) -> Slot {
     let state = slot::RETURNED | late.word as u8 & slot::INJECTED;
-    Slot { word: call.word & !0xff | u64::from(state), start: call.start, ..*late }
+    let caller = call.caller() | late.caller & !((1 << 48) - 1);
+    Slot { word: call.word & !0xff | u64::from(state), start: call.start, caller, ..*late }
 }

@@ -24,6 +24,7 @@ mod reader;
 mod scan;
 pub mod source;
 mod stream;
+pub mod writer;
 
 pub use event::{Call, Details, Event, Outcome};
 pub use events::Events;

@@ -4,7 +4,7 @@ use crate::process::{Device, Library, Process};
 use crate::scan;
 use crate::source::{Opened, Source};
 use cupeer_spec::record::{
-    self, BLOCK, BlockHeader, Header, META_START, Moment, VERSION, block, clock, meta,
+    self, BLOCK, BLOCK_MAGIC, BlockHeader, Header, META_START, Moment, VERSION, block, clock, meta, mode,
 };
 use std::path::Path;
 
@@ -54,11 +54,30 @@ pub(crate) fn process(source: Source, path: &Path) -> Result<Process, String> {
         }
     }
 
-    let size = file.size().map_err(unreadable)?;
-    if size % BLOCK as u64 != 0 {
-        process.problem = Some("is cut off, so that its last events may be missing".into());
+    if is_cut_off(&file, &header).map_err(unreadable)? {
+        process.problem = Some("is cut off, so that events are missing".into());
     }
     Ok(process)
+}
+
+/// Whether blocks are missing at the end. A chunk that its process died in the middle of is none of them: what it
+/// was to hold is still in the window.
+fn is_cut_off(file: &Opened, header: &Header) -> std::io::Result<bool> {
+    let size = file.size()?;
+    let (whole, rest) = (size / BLOCK as u64, size % BLOCK as u64);
+    if rest != 0 {
+        let mut bytes = [0; size_of::<BlockHeader>()];
+        file.read(&mut bytes, whole * BLOCK as u64)?;
+        let last = record::read::<BlockHeader>(&bytes).filter(|last| last.magic == BLOCK_MAGIC);
+        return Ok(last.is_none_or(|last| last.kind != block::CHUNK));
+    }
+    let expected = if header.mode == mode::RING {
+        header.ring_blocks
+    } else {
+        // Each thread may just be making one.
+        header.next_block.saturating_sub(u64::from(header.next_stream) + 1)
+    };
+    Ok(header.ended_by == 0 && whole < expected)
 }
 
 /// The header, where it is one that this version reads.

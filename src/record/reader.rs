@@ -88,8 +88,7 @@ impl Reader {
                 continue;
             };
             let number = self.block.base + at as u64;
-            // The remains of an earlier lap, or a place that its thread took and never wrote to.
-            if slot.seq() != number as u32 || slot.state() == slot::EMPTY {
+            if slot.seq() != number as u32 || !is_slot(&slot) {
                 self.block.at += 1;
                 continue;
             }
@@ -235,6 +234,16 @@ impl Reader {
             bytes.copy_from_slice(&word.to_le_bytes());
             i += usize::from((word >> 8) as u8).max(1);
         }
+    }
+}
+
+/// Whether this was written as a slot. What is not: a place that its thread took and never wrote to, and in the
+/// remains of an earlier lap the middle of a detail, whose bytes may look like anything. A call has one slot.
+fn is_slot(slot: &Slot) -> bool {
+    match slot.state() {
+        slot::EMPTY => false,
+        slot::PENDING | slot::RETURNED | slot::UNWOUND | slot::LATE_END | slot::THREAD => slot.slots() == 1,
+        _ => true,
     }
 }
 

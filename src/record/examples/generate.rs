@@ -1,0 +1,44 @@
+//! Makes a large record, to see how fast it is read:
+//! `cargo run --release -p cupeer-record --example generate EVENTS PROCESSES DIR [STREAMS]`.
+//!
+//! Each process has its share of the events, all calls that succeeded, in as many streams as asked for.
+
+use cupeer_record::writer::{self, About, Writer};
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::clock;
+use std::path::Path;
+use std::{env, fs, io};
+
+fn main() -> io::Result<()> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let [events, processes, dir, ..] = &arguments[..] else {
+        eprintln!("usage: generate EVENTS PROCESSES DIR [STREAMS]");
+        std::process::exit(2);
+    };
+    let number = |text: &String| text.parse::<u64>().map_err(io::Error::other);
+    let (events, processes) = (number(events)?, number(processes)?.max(1));
+    let streams = arguments.get(3).map_or(Ok(1), number)?.max(1) as u32;
+    let dir = Path::new(dir);
+    fs::create_dir_all(dir)?;
+    writer::job(dir)?;
+    for process in 0..processes {
+        let about = About { pid: 1000 + process as u32, clock: clock::TSC, speed: 0.4, ..About::default() };
+        let first = about.first.ticks;
+        let mut writer = Writer::create(dir, about)?;
+        writer.text("program", "/usr/bin/generate")?;
+        writer.text("host", "localhost")?;
+        writer.variable("RANK", &process.to_string())?;
+        let streams: Vec<u32> = (0..streams).map(|i| writer.stream(100 + i)).collect::<io::Result<_>>()?;
+        let mut open = writer::call(FnId::cuIpcOpenMemHandle_v2, 0, 0);
+        let mut close = writer::call(FnId::cuIpcCloseMemHandle, 0, 0);
+        for i in 0..events / processes {
+            let call = if i % 2 == 0 { &mut open } else { &mut close };
+            let address = 0x7f00_0000_0000 + (i / 2 % 1000 << 21);
+            writer::set(call, if i % 2 == 0 { "pdptr" } else { "dptr" }, &address.to_le_bytes());
+            (call.start, call.end) = (first + 1000 * i, first + 1000 * i + 700);
+            writer.call(streams[(i / 2 % streams.len() as u64) as usize], call)?;
+        }
+        writer.finish()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,311 @@
+//! Which slots count, and what belongs to which call.
+
+use super::{call, calls, events, one_stream, read, which};
+use cupeer_record::{Details, Event, Outcome, writer};
+use cupeer_spec::record::slot::{self, detail};
+use cupeer_spec::record::{self, BLOCK, BlockHeader, SLOTS};
+
+/// Where slot `i` of a block begins.
+fn slot_place(block: usize, i: usize) -> usize {
+    block * BLOCK + (1 + i) * 64
+}
+
+#[test]
+fn calls_come_back_in_order_over_blocks() {
+    let (mut writer, stream) = one_stream();
+    let count = 3 * SLOTS as u64 + 7;
+    for i in 0..count {
+        assert_eq!(writer.call(stream, &call(10 * i, i)).unwrap(), i);
+    }
+    let events = events(writer.into_bytes());
+    let calls = calls(&events);
+    assert_eq!(calls.len() as u64, count);
+    for (i, call) in (0..).zip(&calls) {
+        assert_eq!((call.seq, which(call), call.start, call.end), (i, i, 10 * i, 10 * i + 1));
+        assert_eq!((call.stream, call.tid, call.outcome), (stream, 11, Outcome::Returned(0)));
+    }
+}
+
+#[test]
+fn streams_are_merged_by_time() {
+    let (mut writer, first) = one_stream();
+    let second = writer.stream(12).unwrap();
+    for i in 0..5000 {
+        let stream = if i % 3 == 0 { first } else { second };
+        writer.call(stream, &call(10 * i, i)).unwrap();
+    }
+    let events = events(writer.into_bytes());
+    let order: Vec<u64> = calls(&events).into_iter().map(which).collect();
+    assert!(order.iter().copied().eq(0..5000));
+}
+
+#[test]
+fn a_torn_chunk_does_not_count_and_its_window_does() {
+    let (mut writer, stream) = one_stream();
+    for i in 0..2 * SLOTS as u64 {
+        writer.call(stream, &call(i, i)).unwrap();
+    }
+    // The window is full and not emptied; make the record of a process that died while it emptied it.
+    let mut bytes = writer.into_bytes();
+    let mut chunk = bytes[BLOCK..2 * BLOCK].to_vec();
+    let mut header: BlockHeader = record::read(&chunk).unwrap();
+    header.kind = record::block::CHUNK;
+    header.used = SLOTS as u32;
+    chunk[..64].copy_from_slice(record::bytes(&header));
+    let half = BLOCK / 2;
+    chunk[half..].fill(0);
+    bytes.extend(&chunk);
+    let process = read(bytes.clone());
+    assert_eq!(process.events().unwrap().count(), 2 * SLOTS);
+    // The file may also end in it.
+    bytes.truncate(bytes.len() - half);
+    let process = read(bytes);
+    assert_eq!(process.problem, None);
+    assert_eq!(process.events().unwrap().count(), 2 * SLOTS);
+}
+
+#[test]
+fn slots_that_stand_in_window_and_chunk_are_taken_once() {
+    let (mut writer, stream) = one_stream();
+    for i in 0..SLOTS as u64 + 5 {
+        writer.call(stream, &call(i, i)).unwrap();
+    }
+    // As if the process had died after the copy and before the window began anew: the window is what the chunk is.
+    let mut bytes = writer.into_bytes();
+    let mut chunk = bytes[2 * BLOCK..3 * BLOCK].to_vec();
+    let mut header: BlockHeader = record::read(&chunk).unwrap();
+    header.kind = record::block::WINDOW;
+    chunk[..64].copy_from_slice(record::bytes(&header));
+    bytes[BLOCK..2 * BLOCK].copy_from_slice(&chunk);
+    let events = events(bytes);
+    assert!(calls(&events).into_iter().map(which).eq(0..SLOTS as u64));
+}
+
+#[test]
+fn a_chunk_that_is_not_full_is_followed_by_what_comes_next() {
+    let (mut writer, stream) = one_stream();
+    for i in 0..100 {
+        writer.call(stream, &call(i, i)).unwrap();
+        if i % 7 == 0 {
+            writer.empty(stream).unwrap();
+        }
+    }
+    let events = events(writer.into_bytes());
+    assert!(calls(&events).into_iter().map(|call| (call.seq, which(call))).eq((0..100).map(|i| (i, i))));
+}
+
+#[test]
+fn chunks_that_lie_in_disorder_are_brought_into_order() {
+    let (mut writer, stream) = one_stream();
+    for i in 0..4 * SLOTS as u64 {
+        writer.call(stream, &call(i, i)).unwrap();
+    }
+    let mut bytes = writer.into_bytes();
+    let (before, after) = bytes.split_at_mut(4 * BLOCK);
+    before[2 * BLOCK..3 * BLOCK].swap_with_slice(&mut after[..BLOCK]);
+    let events = events(bytes);
+    assert!(calls(&events).into_iter().map(which).eq(0..4 * SLOTS as u64));
+}
+
+#[test]
+fn stale_and_empty_slots_are_skipped() {
+    let (mut writer, stream) = one_stream();
+    for i in 0..SLOTS as u64 {
+        writer.call(stream, &call(i, i)).unwrap();
+    }
+    // The window begins anew here, and keeps what it held.
+    for i in 0..10 {
+        writer.call(stream, &call(1000 + i, 1000 + i)).unwrap();
+        writer.skip(stream).unwrap();
+    }
+    let events = events(writer.into_bytes());
+    let expected = (0..SLOTS as u64).chain(1000..1010);
+    assert!(calls(&events).into_iter().map(which).eq(expected));
+}
+
+#[test]
+fn what_looks_like_a_call_in_the_middle_of_an_old_detail_is_none() {
+    let (mut writer, stream) = one_stream();
+    writer.call(stream, &call(1, 1)).unwrap();
+    writer.skip(stream).unwrap();
+    let mut bytes = writer.into_bytes();
+    // A return address in the right place: state 2, but not one slot.
+    let word = slot::word(slot::RETURNED, 0x73, 0x1f2b, 1);
+    bytes[slot_place(1, 1)..][..8].copy_from_slice(&word.to_le_bytes());
+    assert_eq!(events(bytes).len(), 1);
+}
+
+#[test]
+fn details_belong_to_their_call() {
+    let (mut writer, stream) = one_stream();
+    let details = Details {
+        frames: (0..12).map(|i| 0x7f00_0000_0000 + i).collect(),
+        elements: vec![(1, vec![1, 0, 0, 0, 2, 0, 0, 0])],
+        texts: vec![(0, b"cuInit".to_vec())],
+        memory: Some((0x1000, 0x2000)),
+        devices: (Some(1), None),
+        context: Some(0x77),
+        message: Some(b"no such thing".to_vec()),
+    };
+    let with = writer::call(cupeer_spec::function::FnId::cuIpcCloseMemHandle, 5, 9);
+    let with = cupeer_record::Call { details: details.clone(), outcome: Outcome::Returned(201), ..with };
+    let number = writer.call(stream, &with).unwrap();
+    for i in 0..7 {
+        writer.call(stream, &call(20 + i, i)).unwrap();
+    }
+    // Of an earlier call, that a signal handler came between.
+    let late = Details { texts: vec![(3, b"late".to_vec())], ..Details::default() };
+    writer.details(stream, number, &late).unwrap();
+    writer.call(stream, &call(40, 40)).unwrap();
+    writer.call(stream, &call(41, 41)).unwrap();
+    // Of one that was handed out long ago, and of none.
+    writer.details(stream, number, &late).unwrap();
+    writer.details(stream, 1 << 40, &late).unwrap();
+    let events = events(writer.into_bytes());
+    let calls = calls(&events);
+    assert_eq!(calls.len(), 10);
+    let mut expected = details;
+    expected.texts.extend(late.texts);
+    assert_eq!(calls[0].details, expected);
+    assert!(calls[1..].iter().all(|call| call.details == Details::default()));
+}
+
+#[test]
+fn a_detail_whose_slots_leave_the_block_says_nothing() {
+    let (mut writer, stream) = one_stream();
+    for i in 0..SLOTS as u64 - 1 {
+        writer.call(stream, &call(i, i)).unwrap();
+    }
+    let mut bytes = writer.into_bytes();
+    let last = SLOTS - 1;
+    let word = slot::word(slot::DETAIL, 2, 0, last as u32);
+    let place = slot_place(1, last);
+    bytes[place..place + 8].copy_from_slice(&word.to_le_bytes());
+    bytes[place + 8..place + 16].copy_from_slice(&(last as u64 - 1).to_le_bytes());
+    bytes[place + 16] = detail::CONTEXT;
+    bytes[place + 18] = 8;
+    let events = events(bytes);
+    assert_eq!(calls(&events).len(), last);
+    assert!(calls(&events).iter().all(|call| call.details == Details::default()));
+}
+
+#[test]
+fn an_end_that_comes_late_finds_its_call_or_comes_alone() {
+    let (mut writer, stream) = one_stream();
+    let begin = |writer: &mut writer::Writer, which| {
+        let mut pending = call(10, which);
+        writer::set_shape(&mut pending, "dptr", slot::shape::UNREAD);
+        pending.caller = 0x1234;
+        (writer.begin(stream, &pending).unwrap(), pending)
+    };
+    let (far, pending) = begin(&mut writer, 1);
+    for i in 0..SLOTS as u64 - 3 {
+        writer.call(stream, &call(20 + i, i)).unwrap();
+    }
+    let (near, _) = begin(&mut writer, 2);
+    let (never, _) = begin(&mut writer, 3);
+    // Here the window begins anew.
+    let end = |end, which, result| {
+        let mut ended = call(10, which);
+        ended.end = end;
+        ended.outcome = Outcome::Returned(result);
+        ended.injected = true;
+        ended.details.context = Some(which);
+        ended
+    };
+    writer.call(stream, &call(900, 900)).unwrap();
+    writer.end(stream, near, &end(1000, 2, 2)).unwrap();
+    writer.end(stream, far, &end(1001, 1, 1)).unwrap();
+    // Twice, and of a call that nobody has seen.
+    writer.end(stream, far, &end(1002, 1, 1)).unwrap();
+    let number = slot::word(slot::LATE_END, 1, 0, 0);
+    writer.slot(stream, slot::Slot { word: number, start: 1 << 50, ..pending.slot }).unwrap();
+
+    let events = events(writer.into_bytes());
+    let all = calls(&events);
+    let find = |seq| all.iter().copied().find(|call| call.seq == seq).unwrap();
+    assert_eq!((find(near).outcome, find(near).end, find(near).injected), (Outcome::Returned(2), 1000, true));
+    assert_eq!((which(find(near)), find(near).caller), (2, 0x1234));
+    assert_eq!(find(near).details.context, Some(2));
+    assert_eq!((find(never).outcome, find(never).end), (Outcome::Pending, 10));
+    assert_eq!(find(far).outcome, Outcome::Pending);
+    let late: Vec<&Event> = events.iter().filter(|event| matches!(event, Event::LateEnd { .. })).collect();
+    assert_eq!(late.len(), 1);
+    assert_eq!(late[0].start(), 1001);
+    let mut finished = find(far).clone();
+    assert!(!find(never).clone().finish(late[0]));
+    assert!(finished.finish(late[0]));
+    assert_eq!((finished.outcome, finished.end, finished.start), (Outcome::Returned(1), 1001, 10));
+    assert_eq!((which(&finished), finished.caller, finished.injected), (1, 0x1234, true));
+    assert_eq!(finished.details.context, Some(1));
+    assert_eq!(finished.slot.state(), slot::RETURNED);
+}
+
+#[test]
+fn another_thread_goes_on() {
+    let (mut writer, stream) = one_stream();
+    writer.call(stream, &call(1, 1)).unwrap();
+    writer.thread(stream, 2, 99).unwrap();
+    writer.mark(stream, 3, b"epoch 3").unwrap();
+    for i in 0..SLOTS as u64 {
+        writer.call(stream, &call(4 + i, i)).unwrap();
+    }
+    let events = events(writer.into_bytes());
+    assert_eq!(calls(&events).iter().map(|call| call.tid).filter(|tid| *tid == 11).count(), 1);
+    assert!(calls(&events)[1..].iter().all(|call| call.tid == 99));
+    let Event::Mark { tid, time, text } = &events[1] else { panic!("{:?}", events[1]) };
+    assert_eq!((*tid, *time, &text[..]), (99, 3, &b"epoch 3"[..]));
+}
+
+#[test]
+fn unknown_kinds_are_skipped_with_all_their_slots() {
+    let (mut writer, stream) = one_stream();
+    writer.call(stream, &call(1, 1)).unwrap();
+    // What lies in it looks like a call.
+    let inner = slot::word(slot::RETURNED, 1, 0, 2);
+    let mut items = vec![0; 48];
+    items.extend(inner.to_le_bytes());
+    writer.items(stream, 77, 5, &items).unwrap();
+    writer.call(stream, &call(6, 6)).unwrap();
+    let events = events(writer.into_bytes());
+    assert!(calls(&events).into_iter().map(which).eq([1, 6]));
+}
+
+#[test]
+fn an_unwound_call_says_so() {
+    let (mut writer, stream) = one_stream();
+    let unwound = cupeer_record::Call { outcome: Outcome::Unwound, ..call(1, 1) };
+    writer.call(stream, &unwound).unwrap();
+    let number = writer.begin(stream, &call(3, 3)).unwrap();
+    writer.end(stream, number, &call(3, 3)).unwrap();
+    let events = events(writer.into_bytes());
+    let outcomes: Vec<Outcome> = calls(&events).into_iter().map(|call| call.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Unwound, Outcome::Returned(0)]);
+}
+
+#[test]
+fn functions_are_known_by_their_names_and_sizes() {
+    let (mut writer, stream) = one_stream();
+    writer.function(3000, "cuOfTheFuture", 8).unwrap();
+    writer.function(3001, "cuIpcCloseMemHandle", 8).unwrap();
+    writer.function(3002, "cuIpcCloseMemHandle", 12).unwrap();
+    for number in 3000..3004 {
+        writer.call(stream, &cupeer_record::Call { number, ..call(number.into(), 1) }).unwrap();
+    }
+    let process = read(writer.into_bytes());
+    let functions: Vec<_> = process
+        .events()
+        .unwrap()
+        .map(|event| match event {
+            Event::Call(call) => {
+                (call.function.map(|id| id.spec().name), process.function_name(call.number).to_string())
+            }
+            _ => unreachable!(),
+        })
+        .collect();
+    let close = "cuIpcCloseMemHandle".to_string();
+    assert_eq!(functions[0], (None, "cuOfTheFuture".to_string()));
+    assert_eq!(functions[1], (Some("cuIpcCloseMemHandle"), close.clone()));
+    assert_eq!(functions[2], (None, close));
+    assert_eq!(functions[3], (None, "?".to_string()));
+}

@@ -1,0 +1,48 @@
+//! What is written as the format says is read as it was meant, and what is broken breaks nothing. A topic a file.
+
+mod broken;
+mod events;
+mod growing;
+mod job;
+mod random;
+mod ring;
+
+use cupeer_record::writer::{self, About, Writer};
+use cupeer_record::{Call, Event, Process};
+use cupeer_spec::function::FnId;
+
+/// A call of a function with one number as its argument, which tells it from others.
+fn call(start: u64, which: u64) -> Call {
+    let mut call = writer::call(FnId::cuIpcCloseMemHandle, start, start + 1);
+    writer::set(&mut call, "dptr", &which.to_le_bytes());
+    call
+}
+
+/// That number.
+fn which(call: &Call) -> u64 {
+    let bytes = call.argument_called("dptr").expect("the argument is there");
+    u64::from_le_bytes(bytes.try_into().expect("it has 8 bytes"))
+}
+
+/// The process of a record in memory.
+fn read(bytes: Vec<u8>) -> Process {
+    Process::from_bytes("process.cupeer", bytes).expect("it is a record")
+}
+
+/// All events of a record in memory.
+fn events(bytes: Vec<u8>) -> Vec<Event> {
+    read(bytes).events().expect("it can be read").collect()
+}
+
+/// The calls among events.
+fn calls(events: &[Event]) -> Vec<&Call> {
+    let call = |event| if let &Event::Call(ref call) = event { Some(call) } else { None };
+    events.iter().filter_map(call).collect()
+}
+
+/// A record in memory, with one stream.
+fn one_stream() -> (Writer, u32) {
+    let mut writer = Writer::in_memory(About::default());
+    let stream = writer.stream(11).expect("memory can be written to");
+    (writer, stream)
+}

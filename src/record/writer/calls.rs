@@ -1,0 +1,53 @@
+//! Calls to put into a record.
+
+use crate::event::{Call, Details, Outcome};
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::{self, ARGS, Slot, shape};
+
+/// A call that succeeded, of which all arguments are zero.
+pub fn call(function: FnId, start: u64, end: u64) -> Call {
+    let number = function as u16;
+    let word = slot::word(slot::RETURNED, 1, number, 0);
+    Call {
+        stream: 0,
+        seq: 0,
+        tid: 0,
+        function: Some(function),
+        number,
+        start,
+        end,
+        outcome: Outcome::Returned(0),
+        injected: false,
+        caller: 0,
+        slot: Slot { word, start, end, caller: 0, args: [0; ARGS], result: 0 },
+        details: Details::default(),
+    }
+}
+
+/// Sets the bytes of an argument.
+///
+/// # Panics
+///
+/// Where the function has no such argument, or keeps it in another number of bytes.
+pub fn set(call: &mut Call, name: &str, bytes: &[u8]) {
+    let (at, size, _) = place(call, name);
+    call.slot.args[at..at + size].copy_from_slice(bytes);
+}
+
+/// Sets what is known of an argument: see [`shape`].
+///
+/// # Panics
+///
+/// Where the function has no such argument.
+pub fn set_shape(call: &mut Call, name: &str, known: u64) {
+    let shift = shape::shift(place(call, name).2);
+    call.slot.caller = call.slot.caller & !(3 << shift) | known << shift;
+}
+
+/// Where an argument lies, how many bytes it has, and its index.
+fn place(call: &Call, name: &str) -> (usize, usize, usize) {
+    let args = call.function.map_or(&[][..], |function| function.spec().args);
+    let index = args.iter().position(|arg| arg.name == name);
+    let index = index.unwrap_or_else(|| panic!("function {} has no argument {name}", call.number));
+    (args[..index].iter().map(|arg| arg.stored).sum(), args[index].stored, index)
+}

@@ -1,0 +1,272 @@
+//! Makes records as libcupeer.so does, slowly: for tests and benchmarks of what reads them.
+//!
+//! What belongs here: files that follow the format, in any shape that a process can give them. [`blocks`] has the
+//! blocks, [`stream`] the slots, [`calls`] makes calls to put there.
+
+pub mod blocks;
+pub mod calls;
+pub mod stream;
+
+use crate::process::{Device, Library};
+use blocks::{File, Window};
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::{
+    self, BLOCK, Header, MAGIC, Moment, SUFFIX, VERSION, clock, job, live, meta, mode,
+};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use calls::{call, set, set_shape};
+
+/// A process to make a record of. The default is process 1000 of one boot, that counts time in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// See [`Header`].
+    pub boot_id: [u8; 16],
+    /// See [`Header`].
+    pub pid_ns: u64,
+    /// See [`Header`].
+    pub pid: u32,
+    /// See [`Header`].
+    pub parent: u32,
+    /// See [`Header`].
+    pub started: u64,
+    /// See [`Header`].
+    pub image: u32,
+    /// See [`Header`].
+    pub uid: u32,
+    /// See [`Header`].
+    pub key_check: u64,
+    /// See [`Header`].
+    pub clock: u32,
+    /// When the file is made.
+    pub first: Moment,
+    /// Nanoseconds a tick, for the moments of blocks.
+    pub speed: f64,
+    /// The number of blocks of a ring, where the record is one: at least two more than there are streams.
+    pub ring: Option<u32>,
+    /// Whether everything is written to the file at once, in the order in which libcupeer.so does it, so that the
+    /// record can be read meanwhile. Else the file is whole when it is finished.
+    pub at_once: bool,
+}
+
+impl Default for About {
+    fn default() -> About {
+        About {
+            boot_id: *b"a boot of a host",
+            pid_ns: 4026531836,
+            pid: 1000,
+            parent: 1,
+            started: 100_000,
+            image: 0,
+            uid: 1000,
+            key_check: 0x6b65_7973,
+            clock: clock::MONOTONIC,
+            first: Moment { ticks: 1_000_000, monotonic: 1_000_000, realtime: 1_700_000_000_000_000_000 },
+            speed: 1.0,
+            ring: None,
+            at_once: false,
+        }
+    }
+}
+
+impl About {
+    /// The name of the file without its suffix.
+    pub fn proc(&self) -> String {
+        let [a, b, c, d, ..] = self.boot_id;
+        let boot = u32::from_be_bytes([a, b, c, d]);
+        let image = if self.image == 0 { String::new() } else { format!("-{}", self.image) };
+        format!("{boot:08x}-{}-{}-{}{image}", self.pid_ns, self.pid, self.started)
+    }
+
+    /// A moment as all clocks of this process have it.
+    pub fn moment(&self, ticks: u64) -> Moment {
+        let since = ((ticks as i128 - i128::from(self.first.ticks)) as f64 * self.speed) as i64;
+        Moment {
+            ticks,
+            monotonic: self.first.monotonic.saturating_add_signed(since),
+            realtime: self.first.realtime.saturating_add_signed(since),
+        }
+    }
+}
+
+/// The record of one process in the making.
+pub struct Writer {
+    about: About,
+    file: File,
+    header: Header,
+    windows: Vec<Window>,
+    /// Where the next entry goes: block and place; and the entries of that block.
+    meta: (u32, usize, Vec<u8>),
+    /// The next block of a ring.
+    next_in_ring: u32,
+    /// Which blocks of a ring are not to be taken.
+    taken: Vec<u32>,
+}
+
+impl Writer {
+    /// Makes a file in a directory. It has the functions of this version's table.
+    pub fn create(dir: &Path, about: About) -> io::Result<Writer> {
+        let path = dir.join(about.proc() + SUFFIX);
+        Writer::new(File::create(path)?, about)
+    }
+
+    /// The same in memory, for [`Writer::into_bytes`].
+    pub fn in_memory(about: About) -> Writer {
+        Writer::new(File::Bytes(Vec::new()), about).expect("memory can be written to")
+    }
+
+    fn new(file: File, about: About) -> io::Result<Writer> {
+        let header = Header {
+            magic: MAGIC,
+            version: VERSION,
+            block: BLOCK as u32,
+            mode: if about.ring.is_some() { mode::RING } else { mode::FULL },
+            clock: about.clock,
+            boot_id: about.boot_id,
+            pid_ns: about.pid_ns,
+            pid: about.pid,
+            parent: about.parent,
+            started: about.started,
+            image: about.image,
+            uid: about.uid,
+            first: about.first,
+            last: about.first,
+            next_block: 1,
+            ring_blocks: about.ring.unwrap_or(0).into(),
+            lost: 0,
+            next_stream: 0,
+            ended_by: 0,
+            key_check: about.key_check,
+        };
+        let mut writer = Writer {
+            about,
+            file,
+            header,
+            windows: Vec::new(),
+            meta: (0, record::META_START, vec![0; BLOCK]),
+            next_in_ring: 1,
+            taken: Vec::new(),
+        };
+        writer.file.write(&vec![0; BLOCK * writer.about.ring.unwrap_or(1).max(1) as usize], 0)?;
+        writer.write_header()?;
+        for function in FnId::all() {
+            let spec = function.spec();
+            writer.function(function as u16, spec.name, spec.stored() as u16)?;
+        }
+        Ok(writer)
+    }
+
+    fn write_header(&mut self) -> io::Result<()> {
+        self.file.write(record::bytes(&self.header), 0)
+    }
+
+    /// Adds a text about the process.
+    pub fn text(&mut self, name: &str, value: &str) -> io::Result<()> {
+        self.entry(meta::TEXT, &[name.as_bytes(), b"\0", value.as_bytes()])
+    }
+
+    /// Adds an argument of the program.
+    pub fn argument(&mut self, argument: &str) -> io::Result<()> {
+        self.entry(meta::ARGUMENT, &[argument.as_bytes()])
+    }
+
+    /// Adds a variable of the environment.
+    pub fn variable(&mut self, name: &str, value: &str) -> io::Result<()> {
+        self.entry(meta::VARIABLE, &[name.as_bytes(), b"=", value.as_bytes()])
+    }
+
+    /// Adds a function, or changes what a number means.
+    pub fn function(&mut self, number: u16, name: &str, stored: u16) -> io::Result<()> {
+        self.entry(meta::FUNCTION, &[&number.to_le_bytes(), &stored.to_le_bytes(), name.as_bytes()])
+    }
+
+    /// Adds a library.
+    pub fn library(&mut self, library: &Library) -> io::Result<()> {
+        let [base, start, end, since] =
+            [library.base, library.range.start, library.range.end, library.since].map(u64::to_le_bytes);
+        let length = [library.build_id.len() as u8];
+        let pieces: [&[u8]; 7] =
+            [&base, &start, &end, &since, &length, &library.build_id, library.path.as_bytes()];
+        self.entry(meta::LIBRARY, &pieces)
+    }
+
+    /// Adds a device.
+    pub fn device(&mut self, device: &Device) -> io::Result<()> {
+        let ordinal = device.ordinal.to_le_bytes();
+        let pieces: [&[u8]; 5] =
+            [&ordinal, &device.uuid, device.pci.as_bytes(), b"\0", device.name.as_bytes()];
+        self.entry(meta::DEVICE, &pieces)
+    }
+
+    /// Adds a library whose calls go past us.
+    pub fn escaped(&mut self, way: &str, path: &str) -> io::Result<()> {
+        self.entry(meta::ESCAPED, &[way.as_bytes(), b"\0", path.as_bytes()])
+    }
+
+    /// Changes the header: what is lost, when it was last alive.
+    pub fn header(&mut self, change: impl FnOnce(&mut Header)) -> io::Result<()> {
+        change(&mut self.header);
+        self.write_header()
+    }
+
+    /// Writes what is still in memory. What is pending stays so, as when the process dies here.
+    pub fn finish(mut self) -> io::Result<PathBuf> {
+        self.write_windows()?;
+        Ok(self.file.into_path())
+    }
+
+    /// The same for one in memory.
+    pub fn into_bytes(mut self) -> Vec<u8> {
+        self.write_windows().expect("memory can be written to");
+        self.file.into_bytes()
+    }
+}
+
+/// Writes the file that makes a directory a job.
+pub fn job(dir: &Path) -> io::Result<()> {
+    fs::write(
+        dir.join(job::FILE),
+        format!("{}\n{}=000102030405060708090a0b0c0d0e0f\n", job::FIRST_LINE, job::KEY),
+    )
+}
+
+/// Writes the table of a host: these entries are live.
+pub fn live_table(
+    dir: &Path,
+    boot_id: [u8; 16],
+    entries: &[live::Entry],
+    refused: u64,
+) -> io::Result<PathBuf> {
+    let segments = (0..live::MOST_SEGMENTS).scan(0, |room, k| {
+        let had = *room;
+        *room += live::segment_entries(k);
+        (k == 0 || had < entries.len()).then_some(k)
+    });
+    let segments: Vec<usize> = segments.collect();
+    let end = segments.last().map_or(0, |k| live::entry_place(*k, live::segment_entries(*k)));
+    let mut bytes = vec![0; end];
+    let header = live::Header {
+        magic: live::MAGIC,
+        version: live::VERSION,
+        entry: size_of::<live::Entry>() as u32,
+        boot_id,
+        segments: segments.len() as u32,
+        reserved: 0,
+        refused,
+    };
+    bytes[..size_of::<live::Header>()].copy_from_slice(record::bytes(&header));
+    let places = segments.iter().flat_map(|k| (0..live::segment_entries(*k)).map(|i| (*k, i)));
+    for ((k, i), entry) in places.zip(entries) {
+        let word = live::who(entry.pid_ns, entry.pid, entry.started) | u64::from(live::state::LIVE);
+        let entry = live::Entry { word, ..*entry };
+        let (key, place) = (live::key_place(k, i), live::entry_place(k, i));
+        bytes[key..key + 8].copy_from_slice(&entry.key.to_le_bytes());
+        bytes[place..place + size_of::<live::Entry>()].copy_from_slice(record::bytes(&entry));
+    }
+    let [a, b, c, d, ..] = boot_id;
+    let path = dir.join(format!("{}{:08x}", live::PREFIX, u32::from_be_bytes([a, b, c, d])));
+    fs::write(&path, bytes)?;
+    Ok(path)
+}

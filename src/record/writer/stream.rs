@@ -1,0 +1,173 @@
+//! The slots of a record in the making.
+
+use super::Writer;
+use super::blocks::SLOT;
+use crate::event::{Call, Details, Outcome};
+use cupeer_spec::record::slot::{self, ARGS, Slot, detail};
+use cupeer_spec::record::{self, BLOCK, SLOTS};
+use std::io;
+
+/// A slot that is all zero.
+const EMPTY: Slot = Slot { word: 0, start: 0, end: 0, caller: 0, args: [0; ARGS], result: 0 };
+
+impl Writer {
+    /// Adds a call as it is, with its details, and says the number of its slot.
+    pub fn call(&mut self, stream: u32, call: &Call) -> io::Result<u64> {
+        let number = self.slot(stream, of(call, state(call)))?;
+        self.details(stream, number, &call.details)?;
+        Ok(number)
+    }
+
+    /// Adds a call that has not returned, and says the number of its slot.
+    pub fn begin(&mut self, stream: u32, call: &Call) -> io::Result<u64> {
+        self.slot(stream, Slot { end: 0, result: 0, ..of(call, slot::PENDING) })
+    }
+
+    /// Ends a call that was begun, where its slot is or, if that has left the window, further on. Then come its
+    /// details.
+    pub fn end(&mut self, stream: u32, number: u64, call: &Call) -> io::Result<()> {
+        let window = &self.windows[stream as usize];
+        match number.checked_sub(window.header.base) {
+            Some(at) => self.put(stream, at as usize, 1, of(call, state(call)), &[])?,
+            None => {
+                let state = slot::LATE_END | state(call) & slot::INJECTED;
+                self.slot(stream, Slot { start: number, ..of(call, state) })?;
+            }
+        }
+        self.details(stream, number, &call.details)
+    }
+
+    /// Adds details of a call.
+    pub fn details(&mut self, stream: u32, number: u64, details: &Details) -> io::Result<()> {
+        if *details == Details::default() {
+            return Ok(());
+        }
+        self.items(stream, slot::DETAIL, number, &items(details)).map(drop)
+    }
+
+    /// Says that another thread goes on with the stream.
+    pub fn thread(&mut self, stream: u32, time: u64, tid: u32) -> io::Result<()> {
+        self.windows[stream as usize].tid = tid;
+        let word = slot::word(slot::THREAD, 1, u16::MAX, 0);
+        self.slot(stream, Slot { word, start: time, end: tid.into(), ..EMPTY }).map(drop)
+    }
+
+    /// Adds a mark.
+    pub fn mark(&mut self, stream: u32, time: u64, text: &[u8]) -> io::Result<()> {
+        self.items(stream, slot::MARK, time, &item(detail::TEXT, 0, text)).map(drop)
+    }
+
+    /// Leaves out a slot, as a thread does that is interrupted before it has written to it.
+    pub fn skip(&mut self, stream: u32) -> io::Result<()> {
+        let at = self.room(stream, 1)?;
+        self.windows[stream as usize].used = at + 1;
+        Ok(())
+    }
+
+    /// Adds any slot; its number is put into its word. Says the number.
+    pub fn slot(&mut self, stream: u32, slot: Slot) -> io::Result<u64> {
+        let at = self.room(stream, slot.slots())?;
+        let window = &mut self.windows[stream as usize];
+        window.used = at + slot.slots().max(1);
+        let number = window.header.base + at as u64;
+        self.put(stream, at, 1, slot, &[])?;
+        Ok(number)
+    }
+
+    /// Adds a slot with items, and as many more as these need.
+    pub fn items(&mut self, stream: u32, state: u8, start: u64, items: &[u8]) -> io::Result<u64> {
+        let slots = (detail::START + items.len() + 1).div_ceil(SLOT);
+        let at = self.room(stream, slots)?;
+        let window = &mut self.windows[stream as usize];
+        window.used = at + slots;
+        let number = window.header.base + at as u64;
+        let word = slot::word(state, slots as u8, u16::MAX, 0);
+        self.put(stream, at, slots, Slot { word, start, ..EMPTY }, items)?;
+        Ok(number)
+    }
+
+    /// Makes room for slots, and says where.
+    fn room(&mut self, stream: u32, slots: usize) -> io::Result<usize> {
+        assert!(slots <= SLOTS, "more slots than a block has");
+        if self.windows[stream as usize].used + slots > SLOTS {
+            self.empty(stream)?;
+        }
+        Ok(self.windows[stream as usize].used)
+    }
+
+    /// Fills slots of a window, the first word last.
+    fn put(&mut self, stream: u32, at: usize, slots: usize, slot: Slot, items: &[u8]) -> io::Result<()> {
+        let window = &mut self.windows[stream as usize];
+        let word = slot.word & 0xffff_ffff | (window.header.base + at as u64) << 32;
+        let range = at * SLOT..(at + slots) * SLOT;
+        let place = &mut window.slots[range.clone()];
+        place[..SLOT].copy_from_slice(record::bytes(&Slot { word, ..slot }));
+        if !items.is_empty() {
+            place[detail::START..].fill(0);
+            place[detail::START..detail::START + items.len()].copy_from_slice(items);
+        }
+        if matches!(slot.state(), slot::PENDING..=slot::UNWOUND | slot::MARK) {
+            window.time = window.time.max(slot.start).max(slot.end);
+        }
+        if self.about.at_once {
+            let bytes = &window.slots[range];
+            let place = window.number as usize * BLOCK + (1 + at) * SLOT;
+            self.file.write(&bytes[8..], place + 8)?;
+            self.file.write(&bytes[..8], place)?;
+        }
+        Ok(())
+    }
+}
+
+fn state(call: &Call) -> u8 {
+    let state = match call.outcome {
+        Outcome::Pending => slot::PENDING,
+        Outcome::Returned(_) => slot::RETURNED,
+        Outcome::Unwound => slot::UNWOUND,
+    };
+    state | if call.injected { slot::INJECTED } else { 0 }
+}
+
+/// The slot of a call.
+fn of(call: &Call, state: u8) -> Slot {
+    let result = if let Outcome::Returned(result) = call.outcome { result } else { 0 };
+    let end = if call.outcome == Outcome::Pending { 0 } else { call.end };
+    let word = slot::word(state, 1, call.number, 0);
+    let caller = call.caller | call.slot.caller & !((1 << 48) - 1);
+    Slot { word, start: call.start, end, caller, args: call.slot.args, result }
+}
+
+/// The items of details.
+fn items(details: &Details) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut add = |tag, argument, body: &[u8]| bytes.extend(item(tag, argument, body));
+    if !details.frames.is_empty() {
+        let frames: Vec<u8> = details.frames.iter().flat_map(|frame| frame.to_le_bytes()).collect();
+        add(detail::FRAMES, 0, &frames);
+    }
+    details.elements.iter().for_each(|(argument, body)| add(detail::ELEMENTS, *argument, body));
+    details.texts.iter().for_each(|(argument, body)| add(detail::TEXT, *argument, body));
+    if let Some((address, size)) = details.memory {
+        add(detail::MEMORY, 0, &[address.to_le_bytes(), size.to_le_bytes()].concat());
+    }
+    if details.devices != (None, None) {
+        let device = |device: Option<i32>| device.unwrap_or(-1).to_le_bytes();
+        add(detail::DEVICES, 0, &[device(details.devices.0), device(details.devices.1)].concat());
+    }
+    if let Some(context) = details.context {
+        add(detail::CONTEXT, 0, &context.to_le_bytes());
+    }
+    if let Some(message) = &details.message {
+        add(detail::MESSAGE, 0, message);
+    }
+    bytes
+}
+
+/// One item, up to where the next one begins.
+fn item(tag: u8, argument: u8, body: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![tag, argument];
+    bytes.extend((body.len() as u16).to_le_bytes());
+    bytes.extend(body);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
