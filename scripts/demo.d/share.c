@@ -68,6 +68,7 @@ static int exporter(void) {
         return 1;
     CALL(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t), answer, memory, sizeof answer - 1);
     printf("exporter read \"%s\"\n", answer);
+    CALL(cuEventDestroy_v2, (CUevent), event);
     CALL(cuMemFree_v2, (CUdeviceptr), memory);
     return strcmp(answer, "hello from device 1") != 0;
 }
@@ -93,6 +94,7 @@ static int importer(void) {
     fflush(stdout);
     CALL(cuMemcpyHtoD_v2, (CUdeviceptr, const void *, size_t), memory, "hello from device 1", 20);
     CALL(cuIpcCloseMemHandle, (CUdeviceptr), memory);
+    CALL(cuEventDestroy_v2, (CUevent), event);
     if (can) CALL(cuCtxDisablePeerAccess, (CUcontext), peer);
     return write(to_exporter[1], "d", 1) != 1 || strcmp(text, "hello from device 0") != 0;
 }
