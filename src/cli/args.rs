@@ -196,11 +196,12 @@ pub struct ExplainArgs {
   cupeer report                                  # the newest record in this directory
   cupeer report DIR --leaks                      # what is open, by where it was opened
   cupeer report DIR --rank 3 --failed            # what failed on rank 3
-  cupeer report DIR --format json | jq .handles")]
+  cupeer report DIR --format json | jq .handles
+  cupeer report DIR --format trace >trace.json   # for ui.perfetto.dev")]
 pub struct ReportArgs {
     /// The record: a directory [default: the newest cupeer-* here that is one]
     pub dir: Option<PathBuf>,
-    /// As text or as JSON
+    /// As text, as JSON (docs/report.schema.json), or as a trace for ui.perfetto.dev
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: ReportFormat,
     /// Only this process: a pid, or its name in the JSON form
@@ -236,6 +237,8 @@ pub enum ReportFormat {
     Text,
     /// One object.
     Json,
+    /// Chrome's trace events.
+    Trace,
 }
 
 /// `cupeer doctor`.

@@ -1,22 +1,20 @@
 //! From what has been read to the report: the rows about the record, its processes and its devices, and all
 //! others in their places.
 
-use super::collect::{Collected, Tally, collect};
+use super::collect::{Collected, Tally};
 use super::filter::Filter;
 use super::model::{
     Device, Escaped, LastCall, Ordinal, Pending, Process, Record, Report, SCHEMA, Unknown, Uuid,
 };
 use super::places::{NameOf, Places};
 use super::{leaks, values};
-use anyhow::Result;
 use cupeer_record::{self as record, Job};
 use cupeer_spec::record::mode;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 /// Makes the report of a job.
-pub fn report(job: &Job, filter: &Filter, most_failures: usize, name_of: &mut NameOf) -> Result<Report> {
-    let mut all = collect(job, filter, most_failures)?;
+pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut NameOf) -> Report {
     let began = began(job);
     let ended = ended(&all, filter, began);
     let mut places = Places::new(&job.processes, name_of);
@@ -45,7 +43,7 @@ pub fn report(job: &Job, filter: &Filter, most_failures: usize, name_of: &mut Na
     };
     filter.apply(&mut report);
     report.processes.sort_by_key(|process| (process.rank.is_none(), process.rank, process.began_ns));
-    Ok(report)
+    report
 }
 
 /// When the first process of a record began.
@@ -55,7 +53,7 @@ pub fn began(job: &Job) -> u64 {
 }
 
 /// The end of the record: its last event or, while a process runs, now. Not after what is asked for.
-fn ended(all: &Collected, filter: &Filter, began: u64) -> u64 {
+pub fn ended(all: &Collected, filter: &Filter, began: u64) -> u64 {
     let mut ended = all.fates.iter().map(|fate| fate.last_seen).max().unwrap_or(began);
     if all.fates.iter().any(|fate| fate.alive == Some(true))
         && let Ok(now) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)

@@ -8,7 +8,7 @@ use super::moments;
 use crate::args::ReportArgs;
 use anyhow::{Result, anyhow, bail};
 use cupeer_record::{Call, Job, Outcome, Process};
-use cupeer_spec::function::{FUNCTIONS, Group};
+use cupeer_spec::function::{FUNCTIONS, FnId, Group};
 use cupeer_spec::selector::FunctionSet;
 
 /// What is asked for.
@@ -108,15 +108,19 @@ impl Filter {
 
     /// Whether a call of a chosen process is chosen.
     pub fn call(&self, call: &Call, at: u64) -> bool {
+        let failed = matches!(call.outcome, Outcome::Returned(result) if result != 0);
+        self.shows(call.function, failed, at)
+    }
+
+    /// Whether a call of a function at a time is chosen.
+    pub fn shows(&self, function: Option<FnId>, failed: bool, at: u64) -> bool {
         let in_time = self.since.is_none_or(|since| at >= since) && self.is_past(at);
-        let in_set = match (&self.functions, call.function) {
+        let in_set = match (&self.functions, function) {
             (None, _) => true,
             (Some(set), Some(function)) => set.contains(function as usize),
             (Some(_), None) => false,
         };
-        in_time
-            && in_set
-            && (!self.failed || matches!(call.outcome, Outcome::Returned(result) if result != 0))
+        in_time && in_set && (!self.failed || failed)
     }
 
     /// Takes out of a report what is not asked for.

@@ -21,6 +21,7 @@ mod places;
 mod results;
 pub mod summary;
 mod text;
+mod trace;
 mod values;
 
 use crate::args::{ReportArgs, ReportFormat};
@@ -49,7 +50,11 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     let filter = Filter::new(args, &job, assemble::began(&job))?;
     let most_failures = if args.all { usize::MAX } else { MOST_FAILURES };
     let mut name_of = |_: &Library, _: u64| None;
-    let report = assemble::report(&job, &filter, most_failures, &mut name_of)?;
+    let all = collect::collect(&job, &filter, most_failures)?;
+    if args.format == ReportFormat::Trace {
+        return trace::print(&job, &filter, &all, &mut name_of);
+    }
+    let report = assemble::report(&job, &filter, all, &mut name_of);
     match args.format {
         ReportFormat::Json => json::print(&report),
         _ => {
@@ -83,5 +88,7 @@ fn newest(dir: &Path) -> Result<PathBuf> {
 /// The whole report of a record, without single failures and without names of functions.
 fn of(dir: &Path) -> Result<model::Report> {
     let job = Job::open(dir)?;
-    assemble::report(&job, &Filter::all(&job), 0, &mut |_: &Library, _: u64| None)
+    let filter = Filter::all(&job);
+    let all = collect::collect(&job, &filter, 0)?;
+    Ok(assemble::report(&job, &filter, all, &mut |_: &Library, _: u64| None))
 }

@@ -269,7 +269,7 @@ impl super::Entry {
     fn exported(&mut self, process: u32, taken: &Taken) {
         match &mut self.export {
             Some(export) if export.process == process => {
-                export.last = taken.at;
+                export.last = (taken.tid, taken.at);
                 export.times += 1;
                 // The same bytes once more after a free: the allocation is there again.
                 if let Some(at) = export.ended.take().and_then(|ended| ended.at) {
@@ -282,8 +282,8 @@ impl super::Entry {
             _ => {
                 self.export = Some(Box::new(Export {
                     process,
-                    first: taken.at,
-                    last: taken.at,
+                    first: (taken.tid, taken.at),
+                    last: (taken.tid, taken.at),
                     times: 1,
                     bytes: taken.bytes,
                     device: taken.uuid,

@@ -55,8 +55,8 @@ impl Ledger {
             if !live.is_full && handle.export.is_none() {
                 handle.export = Some(Box::new(Export {
                     process: live.process as u32,
-                    first: live.at,
-                    last: live.at,
+                    first: (live.entry.tid, live.at),
+                    last: (live.entry.tid, live.at),
                     times: 1,
                     bytes: (live.entry.bytes > 0).then_some(live.entry.bytes),
                     device: uuid(live.entry.uuid),

@@ -63,8 +63,9 @@ struct Entry {
 #[derive(Default)]
 struct Export {
     process: u32,
-    first: u64,
-    last: u64,
+    /// Thread and time of the first export, and of the last.
+    first: (u32, u64),
+    last: (u32, u64),
     times: u64,
     bytes: Option<u64>,
     device: Option<Uuid>,
@@ -115,6 +116,27 @@ impl Ledger {
             self.handles.push(Entry { realm, kind, fingerprint, checked, export, imports });
             (self.handles.len() - 1) as u32
         })
+    }
+}
+
+/// A call that exported a handle.
+#[derive(Clone, Copy)]
+pub struct Exported {
+    /// The process.
+    pub process: usize,
+    /// The thread.
+    pub tid: u32,
+    /// When it began.
+    pub at: u64,
+}
+
+impl Ledger {
+    /// The call that exported a handle before it was opened at a time: the last one that is kept.
+    pub fn exported(&self, realm: Realm, kind: Kind, fingerprint: u64, opened: u64) -> Option<Exported> {
+        let number = self.numbers.get(&(realm, kind, fingerprint))?;
+        let export = self.handles[*number as usize].export.as_ref()?;
+        let (tid, at) = if export.last.1 <= opened { export.last } else { export.first };
+        Some(Exported { process: export.process as usize, tid, at })
     }
 }
 

@@ -85,7 +85,7 @@ fn row(
         exporter: export.map(|export| fates[export.process as usize].proc.clone()),
         device: export.and_then(|export| export.device),
         bytes: export.and_then(|export| export.bytes),
-        exported_ns: export.map(|export| export.first),
+        exported_ns: export.map(|export| export.first.1),
         exports: export.map_or(0, |export| export.times),
         freed_ns: export.and_then(|export| export.ended?.at),
         freed_by: export.and_then(|export| Some(export.ended?.by?.spec().name)),

@@ -1,0 +1,104 @@
+//! The arrows: from the export of a handle to its opening, and from there to its closing.
+//!
+//! Each opening has an arrow of its own, whose number comes from the fingerprint of the handle: the first opening of
+//! a handle has the fingerprint itself.
+
+use super::super::ledger::{Exported, Kind, Ledger, Realm};
+use super::super::values;
+use cupeer_record::Call;
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::live::mix;
+use std::collections::HashMap;
+
+/// One point of an arrow.
+pub struct Arrow {
+    /// Where.
+    pub point: Point,
+    /// The function that is called there, where it is not the call at hand.
+    pub function: Option<FnId>,
+    /// `s`, `t` or `f`: it begins, goes through here, or ends.
+    pub phase: char,
+    /// The number of the arrow.
+    pub id: u64,
+}
+
+/// Where an arrow has a point.
+#[derive(Clone, Copy)]
+pub enum Point {
+    /// At the call at hand.
+    Here,
+    /// At the call that exported the handle.
+    Export(Exported),
+}
+
+/// What is needed to draw arrows.
+#[derive(Default)]
+pub struct Arrows {
+    /// How often each handle was opened.
+    opened: HashMap<(Realm, Kind, u64), u64, foldhash::fast::RandomState>,
+    /// The arrows of what the current process has open, by address or event.
+    open: HashMap<(Kind, u64), Vec<u64>, foldhash::fast::RandomState>,
+}
+
+impl Arrows {
+    /// The next process begins.
+    pub fn begin(&mut self) {
+        self.open.clear();
+    }
+
+    /// The points of arrows at a call.
+    pub fn call(&mut self, call: &Call, realm: Realm, at: u64, ledger: &Ledger) -> Vec<Arrow> {
+        use FnId::*;
+        if !call.succeeded() {
+            return Vec::new();
+        }
+        match call.function {
+            Some(cuIpcOpenMemHandle | cuIpcOpenMemHandle_v2) => {
+                self.opens(call, realm, at, ledger, Kind::Memory, "pdptr", cuIpcGetMemHandle)
+            }
+            Some(cuIpcOpenEventHandle) => {
+                self.opens(call, realm, at, ledger, Kind::Event, "phEvent", cuIpcGetEventHandle)
+            }
+            Some(cuIpcCloseMemHandle) => self.closes(Kind::Memory, values::wide(call, "dptr")),
+            Some(cuEventDestroy_v2) => self.closes(Kind::Event, values::wide(call, "hEvent")),
+            _ => Vec::new(),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn opens(
+        &mut self,
+        call: &Call,
+        realm: Realm,
+        at: u64,
+        ledger: &Ledger,
+        kind: Kind,
+        address: &str,
+        exports: FnId,
+    ) -> Vec<Arrow> {
+        let (Some((fingerprint, _)), Some(address)) =
+            (values::handle(call, "handle"), values::wide(call, address))
+        else {
+            return Vec::new();
+        };
+        let Some(export) = ledger.exported(realm, kind, fingerprint, at) else { return Vec::new() };
+        let times = self.opened.entry((realm, kind, fingerprint)).or_default();
+        let id = if *times == 0 { fingerprint } else { mix(fingerprint ^ mix(*times)) };
+        *times += 1;
+        self.open.entry((kind, address)).or_default().push(id);
+        vec![
+            Arrow { point: Point::Export(export), function: Some(exports), phase: 's', id },
+            Arrow { point: Point::Here, function: None, phase: 't', id },
+        ]
+    }
+
+    fn closes(&mut self, kind: Kind, address: Option<u64>) -> Vec<Arrow> {
+        let Some(place) = address.map(|address| (kind, address)) else { return Vec::new() };
+        let Some(ids) = self.open.get_mut(&place) else { return Vec::new() };
+        let id = ids.pop();
+        if ids.is_empty() {
+            self.open.remove(&place);
+        }
+        id.into_iter().map(|id| Arrow { point: Point::Here, function: None, phase: 'f', id }).collect()
+    }
+}

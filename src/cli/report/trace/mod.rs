@@ -1,0 +1,168 @@
+//! The record as a trace for ui.perfetto.dev, in Chrome's trace event format: a track for each thread, a slice for
+//! each call, arrows from the export of a handle to its opening and its closing, across processes.
+//!
+//! What belongs here: the way through the record, a second time, because an arrow begins where the ledger has found
+//! that a handle came from. Nothing is kept but what is open.
+
+mod arrows;
+mod tracks;
+mod writer;
+
+use super::collect::{Collected, realms};
+use super::filter::Filter;
+use super::ledger::Realm;
+use super::places::{NameOf, Places};
+use super::{assemble, results, values};
+use anyhow::{Context, Result};
+use arrows::{Arrows, Point};
+use cupeer_record::{Call, Clock, Event, Job, Outcome, Process};
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use std::io::{self, BufWriter, ErrorKind::BrokenPipe};
+use std::process::ExitCode;
+use tracks::Tracks;
+use writer::Writer;
+
+/// Prints the trace.
+pub fn print(job: &Job, filter: &Filter, all: &Collected, name_of: &mut NameOf) -> Result<ExitCode> {
+    let began = assemble::began(job);
+    let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut trace = Trace {
+        job,
+        filter,
+        all,
+        ended: assemble::ended(all, filter, began),
+        places: Places::new(&job.processes, name_of),
+        tracks: Tracks::new(job),
+        arrows: Arrows::default(),
+        out: Writer::new(out, began),
+    };
+    match trace.write() {
+        // A reader that went away is no failure.
+        Err(error) if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == BrokenPipe) => {
+            Ok(ExitCode::SUCCESS)
+        }
+        written => written.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+struct Trace<'a> {
+    job: &'a Job,
+    filter: &'a Filter,
+    all: &'a Collected,
+    ended: u64,
+    places: Places<'a>,
+    tracks: Tracks,
+    arrows: Arrows,
+    out: Writer<BufWriter<io::StdoutLock<'static>>>,
+}
+
+/// The process whose events are being written.
+struct Current<'a> {
+    index: usize,
+    process: &'a Process,
+    clock: Clock,
+    realm: Realm,
+}
+
+impl Trace<'_> {
+    fn write(&mut self) -> Result<()> {
+        self.out.begin()?;
+        let realms = realms(self.job);
+        for (index, process) in self.job.processes.iter().enumerate().filter(|(i, _)| self.filter.process(*i))
+        {
+            let current = Current { index, process, clock: self.job.clock(process), realm: realms[index] };
+            self.tracks.process(index, process, &mut self.out)?;
+            self.process(&current)?;
+        }
+        Ok(self.out.end()?)
+    }
+
+    fn process(&mut self, current: &Current) -> Result<()> {
+        let mut pending: HashMap<(u32, u64), Call> = HashMap::new();
+        self.arrows.begin();
+        let events = current.process.events();
+        for event in events.with_context(|| format!("failed to read {}", current.process.path.display()))? {
+            match event {
+                Event::Call(call) if call.outcome == Outcome::Pending => {
+                    pending.insert((call.stream, call.seq), call);
+                }
+                Event::Call(call) => self.call(current, &call)?,
+                Event::LateEnd { stream, seq, .. } => {
+                    if let Some(mut call) = pending.remove(&(stream, seq))
+                        && call.finish(&event)
+                    {
+                        self.call(current, &call)?;
+                    }
+                }
+                Event::Mark { tid, time, text } => {
+                    let at = current.clock.realtime(time);
+                    if self.filter.shows(None, false, at) {
+                        let track = self.tracks.thread(current.index, tid, &mut self.out)?;
+                        self.out.mark(track, at, &String::from_utf8_lossy(&text))?;
+                    }
+                }
+            }
+        }
+        for call in pending.values() {
+            self.call(current, call)?;
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, current: &Current, call: &Call) -> Result<()> {
+        let at = current.clock.realtime(call.start);
+        if !self.filter.call(call, at) {
+            return Ok(());
+        }
+        let track = self.tracks.thread(current.index, call.tid, &mut self.out)?;
+        let name = current.process.function_name(call.number);
+        let until = match call.outcome {
+            Outcome::Pending => self.ended,
+            _ => current.clock.realtime(call.end),
+        };
+        let args = self.args(current, call);
+        self.out.slice(track, name, call.function, at, until, call.outcome == Outcome::Pending, &args)?;
+        for arrow in self.arrows.call(call, current.realm, at, &self.all.ledger) {
+            let (track, at, function) = match arrow.point {
+                Point::Here => (track, at, None),
+                Point::Export(export) => (
+                    self.tracks.thread(export.process, export.tid, &mut self.out)?,
+                    export.at,
+                    arrow.function,
+                ),
+            };
+            // An arrow needs a slice to begin at.
+            let from = if let Point::Export(export) = arrow.point { export.process } else { current.index };
+            if self.filter.process(from) && (function.is_none() || self.filter.shows(function, false, at)) {
+                self.out.arrow(track, at, arrow.phase, arrow.id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What stands beside a slice.
+    fn args(&mut self, current: &Current, call: &Call) -> Map<String, Value> {
+        let mut args = values::args(call);
+        let result = match call.outcome {
+            Outcome::Returned(result) => results::name(result).into(),
+            Outcome::Unwound => "unwound by an exception or a cancellation".into(),
+            Outcome::Pending => Value::from("has not returned"),
+        };
+        args.insert("result".into(), result);
+        if call.injected {
+            args.insert("injected".into(), true.into());
+        }
+        if let Some(message) = &call.details.message {
+            args.insert("driver_message".into(), String::from_utf8_lossy(message).into());
+        }
+        let caller = [call.caller];
+        let frames = if call.details.frames.is_empty() { &caller[..] } else { &call.details.frames };
+        let (caller, stack) = self.places.named(current.index, call.start, frames);
+        args.insert("caller".into(), caller.long().into());
+        if stack.len() > 1 {
+            args.insert("stack".into(), stack.iter().map(|place| place.long()).collect());
+        }
+        args
+    }
+}

@@ -1,0 +1,69 @@
+//! The tracks: which numbers processes and threads have in the trace, and what they are called.
+
+use super::writer::{Track, Writer};
+use cupeer_record::{Job, Process};
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Write};
+
+/// The numbers of processes and threads.
+///
+/// Those that the processes have themselves, where they are different: processes of several hosts or pid namespaces,
+/// and programs that one process executed one after the other, may have the same. They get numbers of our own then.
+pub struct Tracks {
+    pids: Vec<u32>,
+    keeps_tids: bool,
+    threads: HashMap<(usize, u32), u32>,
+    named: HashSet<usize>,
+}
+
+/// Where numbers of threads begin that are ours.
+const FIRST_THREAD: u32 = 1_000_000;
+
+impl Tracks {
+    /// For a record.
+    pub fn new(job: &Job) -> Self {
+        let pids: HashSet<u32> = job.processes.iter().map(|process| process.header.pid).collect();
+        let realms: HashSet<_> =
+            job.processes.iter().map(|process| (process.header.boot_id, process.header.pid_ns)).collect();
+        let keeps_tids = pids.len() == job.processes.len() && realms.len() == 1;
+        let number = |(index, process): (usize, &Process)| {
+            if keeps_tids { process.header.pid } else { index as u32 + 1 }
+        };
+        let pids = job.processes.iter().enumerate().map(number).collect();
+        Tracks { pids, keeps_tids, threads: HashMap::new(), named: HashSet::new() }
+    }
+
+    /// Names a process.
+    pub fn process(
+        &mut self,
+        index: usize,
+        process: &Process,
+        out: &mut Writer<impl Write>,
+    ) -> io::Result<()> {
+        if !self.named.insert(index) {
+            return Ok(());
+        }
+        let program = process.program().rsplit('/').next().unwrap_or_default();
+        let rank = process.rank().map_or(String::new(), |rank| format!("rank {rank}: "));
+        let name = format!("{rank}{program} {} on {}", process.header.pid, process.host());
+        let order = process.rank().unwrap_or(u32::MAX >> 1);
+        out.name(Track { pid: self.pids[index], tid: 0 }, "process_name", &name.into())?;
+        out.name(Track { pid: self.pids[index], tid: 0 }, "process_sort_index", &order.into())
+    }
+
+    /// The track of a thread, which is named when it is asked for first.
+    pub fn thread(&mut self, process: usize, tid: u32, out: &mut Writer<impl Write>) -> io::Result<Track> {
+        let pid = self.pids[process];
+        let next = FIRST_THREAD + self.threads.len() as u32;
+        let mut is_new = false;
+        let number = *self.threads.entry((process, tid)).or_insert_with(|| {
+            is_new = true;
+            if self.keeps_tids { tid } else { next }
+        });
+        let track = Track { pid, tid: number };
+        if is_new {
+            out.name(track, "thread_name", &format!("thread {tid}").into())?;
+        }
+        Ok(track)
+    }
+}

@@ -1,0 +1,115 @@
+//! Writes trace events, one a line, as soon as they are known.
+//!
+//! Times are microseconds since the record began, with three digits for the nanoseconds: a viewer that reads them
+//! as floating-point numbers then loses none.
+
+use cupeer_spec::function::FnId;
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+
+/// A process and a thread, as the trace numbers them.
+#[derive(Clone, Copy)]
+pub struct Track {
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+}
+
+/// The shortest slice that an arrow can point into, in nanoseconds.
+const SHORTEST: u64 = 2;
+
+/// The stream.
+pub struct Writer<W> {
+    out: W,
+    began: u64,
+    is_first: bool,
+}
+
+impl<W: Write> Writer<W> {
+    /// Of a record that began at a time.
+    pub fn new(out: W, began: u64) -> Self {
+        Writer { out, began, is_first: true }
+    }
+
+    /// Writes what comes before all events.
+    pub fn begin(&mut self) -> io::Result<()> {
+        let other = json!({"producer": "cupeer report", "began_ns": self.began.to_string()});
+        write!(self.out, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{other},\"traceEvents\":[")
+    }
+
+    /// Writes what comes after all events.
+    pub fn end(&mut self) -> io::Result<()> {
+        self.out.write_all(b"\n]}\n")?;
+        self.out.flush()
+    }
+
+    /// Says what a process or a thread is called.
+    pub fn name(&mut self, track: Track, what: &str, name: &Value) -> io::Result<()> {
+        self.next()?;
+        let key = if name.is_number() { "sort_index" } else { "name" };
+        let Track { pid, tid } = track;
+        write!(
+            self.out,
+            "{{\"ph\":\"M\",\"name\":\"{what}\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"{key}\":{name}}}}}"
+        )
+    }
+
+    /// Writes a call.
+    #[allow(clippy::too_many_arguments)]
+    pub fn slice(
+        &mut self,
+        track: Track,
+        name: &str,
+        function: Option<FnId>,
+        at: u64,
+        until: u64,
+        is_hung: bool,
+        args: &Map<String, Value>,
+    ) -> io::Result<()> {
+        self.next()?;
+        let name = if is_hung { Value::from(format!("{name} (has not returned)")) } else { name.into() };
+        let groups =
+            function.map_or(Vec::new(), |function| function.spec().groups.iter().map(|g| g.name()).collect());
+        let groups = if groups.is_empty() { "unknown".to_owned() } else { groups.join(",") };
+        let ns = until.saturating_sub(at).max(SHORTEST);
+        write!(self.out, "{{\"ph\":\"X\",\"name\":{name},\"cat\":\"{groups}\",")?;
+        self.place(track, at)?;
+        write!(self.out, ",\"dur\":{}.{:03},\"args\":", ns / 1000, ns % 1000)?;
+        serde_json::to_writer(&mut self.out, args)?;
+        self.out.write_all(b"}")
+    }
+
+    /// Writes a mark of the program.
+    pub fn mark(&mut self, track: Track, at: u64, text: &str) -> io::Result<()> {
+        self.next()?;
+        write!(self.out, "{{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"mark\",\"name\":{},", Value::from(text))?;
+        self.place(track, at)?;
+        self.out.write_all(b"}")
+    }
+
+    /// Writes a point of an arrow: inside of the slice that begins at a time, so that it does not matter which of
+    /// both comes first.
+    pub fn arrow(&mut self, track: Track, at: u64, phase: char, id: u64) -> io::Result<()> {
+        self.next()?;
+        let bind = if phase == 'f' { "\"bp\":\"e\"," } else { "" };
+        write!(
+            self.out,
+            "{{\"ph\":\"{phase}\",{bind}\"name\":\"handle\",\"cat\":\"handle\",\"id\":\"{id:#018x}\","
+        )?;
+        self.place(track, at + 1)?;
+        self.out.write_all(b"}")
+    }
+
+    fn place(&mut self, track: Track, at: u64) -> io::Result<()> {
+        let ns = at.saturating_sub(self.began);
+        let Track { pid, tid } = track;
+        write!(self.out, "\"pid\":{pid},\"tid\":{tid},\"ts\":{}.{:03}", ns / 1000, ns % 1000)
+    }
+
+    fn next(&mut self) -> io::Result<()> {
+        let before: &[u8] = if self.is_first { b"\n" } else { b",\n" };
+        self.is_first = false;
+        self.out.write_all(before)
+    }
+}
