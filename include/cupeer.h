@@ -18,9 +18,9 @@ extern "C" {
 const char *cupeer_version(void);
 
 /*
- Puts a line with your text into the log, to find a place in it again.
+ Puts your text into the log and the record, to find a place in them again.
 
- Returns 1 where the line was written, 0 where there is no log or it cannot be written, and -1 where
+ Returns 1 where it was written to either, 0 where there is neither or it cannot be written, and -1 where
  `text` is NULL.
 
  # Safety

@@ -422,7 +422,7 @@ fn settings_for_srun_keep_commas_together() {
     assert_eq!(
         words("srun", &options),
         [format!(
-            "--export=ALL,CUPEER_LOG=json,\"CUPEER_TRACE=@ipc,cuIpc*\",{}={},LD_PRELOAD={}",
+            "--export=ALL,CUPEER_LOG=json,\"CUPEER_TRACE=@ipc,cuIpc*\",CUPEER_RECORD=off,{}={},LD_PRELOAD={}",
             KEY.0,
             KEY.1,
             preload_library().display()
@@ -462,10 +462,12 @@ fn settings_for_ray_and_kubernetes_are_their_formats() {
   value: "@ipc,cuIpc*,^*Event*"
 - name: CUPEER_FAILED
   value: "1"
-- name: CUPEER_JOB
-  value: "{}"
 - name: CUPEER_SIM
   value: "pcie:3"
+- name: CUPEER_RECORD
+  value: "off"
+- name: CUPEER_JOB
+  value: "{}"
 - name: LD_PRELOAD
   value: "{}"
 - name: LD_LIBRARY_PATH

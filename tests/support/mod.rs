@@ -4,6 +4,7 @@
 //! What belongs here: what two test modules need. Many test threads and, under nextest, many test
 //! processes use it at once; everything is made under a name of its own and then renamed into place.
 
+use cupeer_spec::env;
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsStr;
 use std::fs;
@@ -101,6 +102,8 @@ fn clean(mut command: Command) -> Command {
             command.env_remove(name);
         }
     }
+    // Else each run would leave its record in the working directory.
+    command.env(env::RECORD, "off");
     // Links to drivers that the command makes for its user shall not outlive the build.
     command.env("XDG_RUNTIME_DIR", SCRATCH);
     command.env_remove("COLUMNS").stdin(Stdio::null());
