@@ -33,7 +33,7 @@ fn main() -> io::Result<()> {
         let mut close = writer::call(FnId::cuIpcCloseMemHandle, 0, 0);
         for i in 0..events / processes {
             let call = if i % 2 == 0 { &mut open } else { &mut close };
-            let address = 0x7f00_0000_0000 + (i / 2 % 1000 << 21);
+            let address = 0x7f00_0000_0000 + ((i / 2 % 1000) << 21);
             writer::set(call, if i % 2 == 0 { "pdptr" } else { "dptr" }, &address.to_le_bytes());
             (call.start, call.end) = (first + 1000 * i, first + 1000 * i + 700);
             writer.call(streams[(i / 2 % streams.len() as u64) as usize], call)?;

@@ -36,8 +36,7 @@ fn events(bytes: Vec<u8>) -> Vec<Event> {
 
 /// The calls among events.
 fn calls(events: &[Event]) -> Vec<&Call> {
-    let call = |event| if let &Event::Call(ref call) = event { Some(call) } else { None };
-    events.iter().filter_map(call).collect()
+    events.iter().filter_map(|event| if let Event::Call(call) = event { Some(call) } else { None }).collect()
 }
 
 /// A record in memory, with one stream.
