@@ -1,7 +1,7 @@
 //! The functions that programs may call on purpose: the only file that the header `cupeer.h` is made
 //! from. Find them with dlsym: where the library is not preloaded, they are not there.
 
-use crate::{call, log, record, settings};
+use crate::{call, log, record};
 use core::ffi::{CStr, c_char, c_int};
 
 /// The version of cupeer, such as "0.1.0". The text is never freed.
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn cupeer_mark(text: *const c_char) -> c_int {
     call::quietly(|| {
         // SAFETY: not null, and the caller's text ends in NUL.
         let text = unsafe { CStr::from_ptr(text) }.to_bytes();
-        let recorded = settings::get().record.is_some() && record::mark(text);
+        let recorded = record::mark(text);
         written = log::mark(text) || recorded;
     });
     c_int::from(written)

@@ -19,7 +19,8 @@ fn at_load() {
 
 /// Names what escaped. Nothing else depends on it, because many programs end without it.
 extern "C" fn at_unload() {
-    if log::is_on() && driver::is_anywhere() {
+    let is_heard = log::is_on() || settings::get().record.is_some();
+    if is_heard && driver::is_anywhere() {
         call::quietly(escapes::look_through_all);
     }
 }

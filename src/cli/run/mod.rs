@@ -140,7 +140,12 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&P
     let seen = watch.stop();
     let reached = page.as_ref().map(Page::reached);
     tracing::debug!("processes that reached the driver: {reached:?}");
-    let notes = notes(&program[0], obstacle, seen, reached);
+    let mut notes = notes(&program[0], obstacle, seen, reached);
+    match page.as_ref().map_or(0, Page::record_lost) {
+        0 => {}
+        1 => notes.push("1 process could not record everything".to_owned()),
+        more => notes.push(format!("{more} processes could not record everything")),
+    }
     Ok(Run { end, reached: reached.unwrap_or(0), notes })
 }
 

@@ -71,6 +71,11 @@ impl Page {
     pub fn reached(&self) -> u32 {
         self.status().reached.load(Acquire)
     }
+
+    /// How many processes lost their record, or a part of it.
+    pub fn record_lost(&self) -> u32 {
+        self.status().record_lost.load(Acquire)
+    }
 }
 
 impl Drop for Page {

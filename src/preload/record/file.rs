@@ -303,6 +303,11 @@ impl File {
         unsafe { libc::strerror_r(error, reason.as_mut_ptr().cast(), reason.len()) };
         let reason = CStr::from_bytes_until_nul(&reason).unwrap_or_default().to_str().unwrap_or_default();
         let path = c_path(&self.path).to_string_lossy();
+        if error == libc::EBUSY {
+            // Each thread that calls has a block of its own.
+            message::line(format_args!("the ring {path} is too small for so many threads; events are lost"));
+            return;
+        }
         message::line(format_args!("cannot write the record {path}: {reason}; events are lost"));
     }
 }

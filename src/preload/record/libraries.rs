@@ -12,15 +12,27 @@ use core::sync::atomic::{
 /// The most libraries that are remembered; a call from any other is described each time it comes from a new one.
 const MOST: usize = 256;
 
-/// Begin and length of what the record of the process knows; a length of 0 is nothing.
-static KNOWN: [(AtomicUsize, AtomicUsize); MOST] =
-    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MOST];
+/// One that the record of the process knows.
+struct Known {
+    start: AtomicUsize,
+    /// 0 where there is none.
+    length: AtomicUsize,
+    /// A hash of its path.
+    path: AtomicU64,
+}
+
+static KNOWN: [Known; MOST] =
+    [const { Known { start: AtomicUsize::new(0), length: AtomicUsize::new(0), path: AtomicU64::new(0) } };
+        MOST];
 
 /// How many places are taken.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The record that these are of.
 static EPOCH: AtomicU64 = AtomicU64::new(0);
+
+/// How many libraries were unloaded so far.
+static UNLOADED: AtomicU64 = AtomicU64::new(0);
 
 /// Changes when what is known may be wrong: a library was unloaded.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
@@ -31,9 +43,20 @@ pub fn generation() -> u32 {
     GENERATION.load(Relaxed)
 }
 
-/// Forgets what lies where. Called when a library was closed: another one may come to lie in its place.
+/// Forgets what does not lie where it lay. Called when a library was closed: another one may come in its place.
 pub fn forget() {
-    COUNT.store(0, Relaxed);
+    let unloaded = elf::changes().1;
+    if UNLOADED.swap(unloaded, Relaxed) == unloaded {
+        return;
+    }
+    for known in &KNOWN[..COUNT.load(Acquire).min(MOST)] {
+        let start = known.start.load(Relaxed);
+        let is_same = elf::containing(start)
+            .is_some_and(|object| object.low == start && object.path_hash() == known.path.load(Relaxed));
+        if !is_same {
+            known.length.store(0, Relaxed);
+        }
+    }
     GENERATION.fetch_add(1, Release);
 }
 
@@ -60,8 +83,8 @@ pub fn know(address: usize) -> (usize, usize) {
         COUNT.store(0, Relaxed);
     }
     let count = COUNT.load(Acquire).min(MOST);
-    for (start, length) in &KNOWN[..count] {
-        let (start, length) = (start.load(Relaxed), length.load(Relaxed));
+    for known in &KNOWN[..count] {
+        let (start, length) = (known.start.load(Relaxed), known.length.load(Relaxed));
         if address.wrapping_sub(start) < length {
             return (start, length);
         }
@@ -72,13 +95,13 @@ pub fn know(address: usize) -> (usize, usize) {
     };
     about::library(&object);
     let range = (object.low, object.high - object.low);
-    let place = COUNT.fetch_add(1, Relaxed);
-    if let Some((start, length)) = KNOWN.get(place) {
-        // Two threads may describe a library at once; that says nothing wrong. A reader that sees one half of
-        // this describes it once more.
-        length.store(0, Relaxed);
-        start.store(range.0, Relaxed);
-        length.store(range.1, Release);
+    // Two threads may describe a library at once; that says nothing wrong.
+    let free = KNOWN[..count].iter().find(|known| known.length.load(Relaxed) == 0);
+    if let Some(known) = free.or_else(|| KNOWN.get(COUNT.fetch_add(1, Relaxed))) {
+        known.length.store(0, Relaxed);
+        known.path.store(object.path_hash(), Relaxed);
+        known.start.store(range.0, Relaxed);
+        known.length.store(range.1, Release);
     }
     range
 }

@@ -112,13 +112,10 @@ fn create(directory: &place::Directory, path: &Path, boot_id: [u8; 16]) -> Resul
 fn open(path: &Path) -> Result<*mut Header, c_int> {
     let file = descriptor(path)?;
     let mapped = file::map(file, 0, START);
-    // SAFETY: opened above; fstat writes to a variable of ours. A file that is too short is not touched.
-    let is_long = unsafe {
-        let mut about: libc::stat = core::mem::zeroed();
-        let is_long = libc::fstat(file, &mut about) == 0 && about.st_size >= segment_start(1) as i64;
-        libc::close(file);
-        is_long
-    };
+    // A file that is too short is not touched.
+    let is_long = is_as_long(file, segment_start(1));
+    // SAFETY: opened above.
+    unsafe { libc::close(file) };
     let header = mapped?.cast::<Header>();
     // SAFETY: mapped, and long enough.
     let is_ours = is_long
@@ -128,6 +125,14 @@ fn open(path: &Path) -> Result<*mut Header, c_int> {
                 && (*header).entry as usize == size_of::<Entry>()
         };
     if is_ours { Ok(header) } else { Err(libc::EPROTO) }
+}
+
+fn is_as_long(file: c_int, size: usize) -> bool {
+    // SAFETY: all-zero bytes are a stat, and fstat writes to a variable of ours.
+    unsafe {
+        let mut about: libc::stat = core::mem::zeroed();
+        libc::fstat(file, &mut about) == 0 && about.st_size >= size as i64
+    }
 }
 
 fn descriptor(path: &Path) -> Result<c_int, c_int> {
@@ -173,7 +178,12 @@ fn segment(k: usize) -> Option<usize> {
     const PAGE: usize = 4096;
     let start = segment_start(k) / PAGE * PAGE;
     let size = segment_start(k + 1) - start;
-    let new = file::map(file, start as u64, size);
+    // A file that somebody has cut short must not be touched behind its end.
+    let new = if is_as_long(file, segment_start(k + 1)) {
+        file::map(file, start as u64, size)
+    } else {
+        Err(libc::EIO)
+    };
     // SAFETY: opened above.
     unsafe { libc::close(file) };
     let new = (new.ok()? as usize).wrapping_sub(start);

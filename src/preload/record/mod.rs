@@ -29,7 +29,8 @@ pub use frames::each_frame;
 pub use libraries::forget as forget_libraries;
 
 use crate::arch::{Thread, thread};
-use crate::call;
+use crate::resolve::driver;
+use crate::{call, settings};
 use core::sync::atomic::{Ordering::Release, compiler_fence};
 use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group};
 use cupeer_spec::record::slot::{self, ARGS, Slot, shape, word};
@@ -347,15 +348,17 @@ fn know(caller: usize) {
 
 /// Puts a mark of the program's into the record. Says whether there is one.
 pub fn mark(text: &[u8]) -> bool {
-    if !process::is_attached() && !process::attach() {
-        return false;
-    }
-    detail::mark(text)
+    has_record() && detail::mark(text)
 }
 
 /// Names a library whose calls go past us.
 pub fn escaped(library: &[u8], way: &str) {
-    if crate::settings::get().record.is_some() && process::is_attached() {
+    if has_record() {
         about::escaped(library, way);
     }
+}
+
+/// Whether this process has a record, which is made where it has met a driver.
+fn has_record() -> bool {
+    settings::get().record.is_some() && driver::is_any_followed() && process::attach()
 }

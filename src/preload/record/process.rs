@@ -11,7 +11,7 @@ use crate::{message, settings, status};
 use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{
-    AtomicPtr, AtomicU32, AtomicU64,
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
@@ -23,9 +23,6 @@ static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::from_ref(&NO_PAGE).cast_
 
 /// The record of this process, or of the one that it was forked from.
 static FILE: AtomicPtr<File> = AtomicPtr::new(ptr::null_mut());
-
-/// The process that has given its record up.
-static GIVEN_UP: AtomicU64 = AtomicU64::new(0);
 
 /// The epoch of a process that has given its record up: not that of any thread.
 const NONE: u64 = u64::MAX;
@@ -46,11 +43,6 @@ pub fn current() -> Option<&'static File> {
     }
 }
 
-/// Whether this process has a record.
-pub fn is_attached() -> bool {
-    current().is_some()
-}
-
 /// Makes the record of this process where there is none, and says whether there is one now. Every thread comes here
 /// at its first call.
 pub fn attach() -> bool {
@@ -69,6 +61,10 @@ pub fn attach() -> bool {
             return false;
         }
         if let Some(file) = current() {
+            // SAFETY: as above.
+            if unsafe { (*thread).epoch } == file.epoch {
+                return true;
+            }
             // SAFETY: as above. No window yet: the first slot will be asked for.
             unsafe {
                 ((*thread).next_slot, (*thread).window_end) = (0, 0);
@@ -81,7 +77,7 @@ pub fn attach() -> bool {
         if busy != pid && BUSY.compare_exchange(busy, pid, AcqRel, Acquire).is_ok() {
             // SAFETY: as above.
             unsafe { (*thread).recording = pid };
-            make(pid);
+            make();
             // SAFETY: as above.
             unsafe { (*thread).recording = 0 };
             BUSY.store(0, Release);
@@ -95,7 +91,7 @@ pub fn attach() -> bool {
 }
 
 /// Makes the page and the record, or gives the record up.
-fn make(pid: u32) {
+fn make() {
     static EPOCHS: AtomicU64 = AtomicU64::new(0);
     if current().is_some() || epoch() == NONE {
         return;
@@ -120,7 +116,7 @@ fn make(pid: u32) {
         }
         Err(error) => {
             page.store(NONE, Release);
-            give_up(pid, error);
+            give_up(error);
         }
     }
 }
@@ -145,14 +141,15 @@ fn page() -> Option<&'static AtomicU64> {
     }
 }
 
-/// Says once that there is no record.
+/// Says that there is no record, once in a process and what it forks.
 #[cold]
 #[inline(never)]
-fn give_up(pid: u32, error: i32) {
-    if GIVEN_UP.swap(u64::from(pid), Relaxed) == u64::from(pid) {
+fn give_up(error: i32) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    status::record_lost();
+    if SAID.swap(true, Relaxed) {
         return;
     }
-    status::record_lost();
     let mut reason = [0u8; 128];
     // SAFETY: writes at most that many bytes, with a NUL.
     unsafe { libc::strerror_r(error, reason.as_mut_ptr().cast(), reason.len()) };

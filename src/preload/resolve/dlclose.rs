@@ -1,7 +1,7 @@
 //! `dlclose`: libc's own, after which no route leads to a library that is gone.
 
 use super::{dlsym, driver, elf, linked};
-use crate::call;
+use crate::{call, record};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -23,7 +23,7 @@ unsafe fn close(handle: *mut c_void) -> c_int {
     // SAFETY: as promised.
     let result = unsafe { call(handle) };
     linked::forget();
-    crate::record::forget_libraries();
+    call::quietly(record::forget_libraries);
     result
 }
 

@@ -32,17 +32,17 @@ pub fn each(mut found: impl FnMut(&Object) -> bool) {
     unsafe { libc::dl_iterate_phdr(Some(callback), (&raw mut found).cast()) };
 }
 
-/// How many objects were ever loaded; changes when one is.
-pub fn loads() -> u64 {
-    unsafe extern "C" fn first(info: *mut dl_phdr_info, _: usize, loads: *mut c_void) -> c_int {
-        // SAFETY: `info` is valid for this callback and `loads` is the u64 below.
-        unsafe { *loads.cast::<u64>() = (*info).dlpi_adds };
+/// How many objects were ever loaded, and unloaded; changes when one is.
+pub fn changes() -> (u64, u64) {
+    unsafe extern "C" fn first(info: *mut dl_phdr_info, _: usize, changes: *mut c_void) -> c_int {
+        // SAFETY: `info` is valid for this callback and `changes` are the numbers below.
+        unsafe { *changes.cast::<(u64, u64)>() = ((*info).dlpi_adds, (*info).dlpi_subs) };
         1
     }
-    let mut loads = 0u64;
-    // SAFETY: the callback writes to `loads`, which outlives the iteration.
-    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut loads).cast()) };
-    loads
+    let mut changes = (0u64, 0u64);
+    // SAFETY: the callback writes to `changes`, which outlive the iteration.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut changes).cast()) };
+    changes
 }
 
 /// An address in our own library.

@@ -128,7 +128,7 @@ impl Found {
 /// and names those objects.
 pub fn look_for_data_symbols() {
     static LOOKED: AtomicU64 = AtomicU64::new(0);
-    let loads = elf::loads();
+    let loads = elf::changes().0;
     if LOOKED.swap(loads, Relaxed) != loads {
         let mut found = Found::new();
         each_with_data_symbols(|object| found.add(object, Way::DataSymbol));
