@@ -9,6 +9,7 @@ import torch.multiprocessing as mp
 def rank(number, ranks):
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29511")
+    os.environ["RANK"] = str(number)
     torch.cuda.set_device(number)
     dist.init_process_group("nccl", rank=number, world_size=ranks)
     tensor = torch.full((1 << 20,), float(number + 1), device="cuda")

@@ -21,6 +21,10 @@ pub struct Noted {
 
 /// Whether a call that frees or destroys ends something that was shared, or may do so.
 pub fn matters(id: FnId, args: &[u8; ARGS]) -> bool {
+    if process::current().is_none() {
+        // Nothing was exported or opened yet.
+        return !matches!(id, FnId::cuMemFree_v2 | FnId::cuEventDestroy_v2);
+    }
     if !live::is_on() {
         return true;
     }

@@ -223,12 +223,12 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     #[cold]
     #[inline(never)]
     fn weigh(&mut self, caller: usize) {
+        // SAFETY: the slot is this call's.
+        let args = unsafe { (*self.slot).args };
         call::quietly(|| {
             if WEIGHTS[self.id as usize].frames {
                 Detail::about(self.number, |detail| detail.frames(caller));
             }
-            // SAFETY: windows are never unmapped.
-            let args = unsafe { (*self.slot).args };
             self.noted = ledger::before(self.id, &args);
         });
         if self.is_there() {
@@ -245,10 +245,17 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             return false;
         }
         let end = clock::now();
-        // A child that was forked in the call has another record, and a nested call may have used the window up.
+        // A child that was forked in the call has another record.
+        if self.epoch != process::epoch() {
+            self.slot = core::ptr::null_mut();
+            return false;
+        }
+        let weight = WEIGHTS[self.id as usize];
+        let has_more = weight.counts || weight.more || !succeeded || !questions::has_described();
+        // What was added to the call, or a nested one, may have used the window up.
         if !self.is_there() {
             self.finish_late(result, succeeded, end);
-            return false;
+            return has_more;
         }
         let slot = self.slot;
         // SAFETY: the slot is this call's.
@@ -265,16 +272,17 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             (&raw mut (*slot).word).write_volatile(word);
         }
         self.slot = core::ptr::null_mut();
-        let weight = WEIGHTS[self.id as usize];
-        weight.counts || weight.more || !succeeded || !questions::has_described()
+        has_more
     }
 
-    /// Whether the call still has its slot.
+    /// Whether the call still has its slot: a window that was emptied holds its old bytes, and counts on.
     #[inline(always)]
     fn is_there(&self) -> bool {
-        // SAFETY: windows are never unmapped.
+        // SAFETY: the block is this thread's alone.
+        let bias = unsafe { (*thread()).slot_bias };
         self.epoch == process::epoch()
-            && unsafe { (&raw const (*self.slot).word).read_volatile() } == self.word
+            && ((self.slot as u64 >> 6).wrapping_add(bias) == self.number
+                || stream::is_in_ring(self.slot, self.number))
     }
 
     /// The end of a call that has lost its slot.
@@ -282,9 +290,6 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     #[inline(never)]
     fn finish_late(&mut self, result: i32, succeeded: bool, end: u64) {
         self.slot = core::ptr::null_mut();
-        if self.epoch != process::epoch() {
-            return;
-        }
         let mut args = [0; ARGS];
         let mut arguments = Arguments::new(&mut args);
         (self.store)(&mut arguments, succeeded);

@@ -241,6 +241,22 @@ fn ring_block(file: &File, index: u64) -> *mut BlockHeader {
     file.ring.wrapping_add(index as usize * BLOCK).cast()
 }
 
+/// Whether a slot that this thread has left with its block still holds what has this number in its stream.
+#[cold]
+#[inline(never)]
+pub fn is_in_ring(slot: *mut Slot, number: u64) -> bool {
+    let Some(file) = process::current().filter(|file| !file.ring.is_null()) else { return false };
+    let block = ring_block(file, ((slot as usize).wrapping_sub(file.ring as usize) / BLOCK) as u64);
+    // SAFETY: the slot lies in the ring, and both blocks are mapped for good; the block is this thread's.
+    unsafe {
+        let own = (*thread()).window;
+        !own.is_null()
+            && (*block).kind == block::RING
+            && (*block).stream == (*own).stream
+            && (*block).base.wrapping_add((slot as usize - block as usize) as u64 / SLOT as u64 - 1) == number
+    }
+}
+
 /// The next block of the ring that nobody writes to, now ours.
 pub fn take_ring_block(file: &File) -> Result<*mut BlockHeader, c_int> {
     let count = file.ring_blocks - 1;
