@@ -5,9 +5,12 @@
 //! program does stands at its own head.
 
 use crate::support;
+use cupeer_record::{Event, Job, Outcome as Returned, Process};
 use cupeer_spec::{
     abi::{IpcMemFlags, ProcAddressFlags},
-    env, results,
+    env,
+    function::{FnId, Group},
+    results,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -95,6 +98,8 @@ pub enum Cupeer {
     Off,
     /// Preloaded, with a JSON log of everything.
     Logging,
+    /// Preloaded, with a record of everything.
+    Recording,
 }
 
 /// A program to be run, with all that surrounds it.
@@ -181,6 +186,9 @@ impl Scene {
         if cupeer == Cupeer::Logging {
             command.env(env::LOG, "json").env(env::LOG_FILE, folder.join("log")).env(env::TRACE, "all");
         }
+        if cupeer == Cupeer::Recording {
+            command.env(env::OUT, folder.join("record")).env(env::RECORD, "full").env(env::TRACE, "all");
+        }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
@@ -197,10 +205,11 @@ impl Scene {
             driver: read("oracle").lines().map(Call::of_driver).collect(),
             log: Log::parse(&read("log")),
             log_exists: folder.path().join("log").exists(),
+            record: read_record(&folder.path().join("record")),
         }
     }
 
-    /// Runs the program in all three ways, and proves that cupeer changed nothing and saw everything.
+    /// Runs the program in all ways, and proves that cupeer changed nothing and saw everything.
     /// Returns what there was under the log.
     pub fn compare(&self) -> Outcome {
         let without = self.run(Cupeer::Absent);
@@ -216,8 +225,37 @@ impl Scene {
         let logging = self.run(Cupeer::Logging);
         logging.assert_same(&without, "logging");
         logging.assert_log_complete();
+        let recording = self.run(Cupeer::Recording);
+        recording.assert_same(&without, "recording");
+        recording.assert_record_complete();
         logging
     }
+}
+
+/// The calls in a record, which must be whole; none where there is no record.
+#[track_caller]
+fn read_record(folder: &Path) -> Vec<Call> {
+    if !folder.exists() {
+        return Vec::new();
+    }
+    let job = Job::open(folder).unwrap_or_else(|error| panic!("{error}"));
+    assert!(job.problems.is_empty(), "{:?}", job.problems);
+    let mut calls = Vec::new();
+    for process in &job.processes {
+        assert_eq!((process.header.lost, process.header.ended_by), (0, 0), "{}", process.proc);
+        let mut events = process.events().unwrap();
+        let mut had: Vec<cupeer_record::Call> = Vec::new();
+        for event in events.by_ref() {
+            match event {
+                Event::Call(call) => had.push(call),
+                late @ Event::LateEnd { .. } => assert!(had.iter_mut().any(|call| call.finish(&late)), "{late:?}"),
+                Event::Mark { .. } => {}
+            }
+        }
+        calls.extend(had.iter().map(|call| Call::of_record(process, call)));
+        assert!(events.error().is_none(), "{:?}", events.error());
+    }
+    calls
 }
 
 /// Runs a command to its end, which must come in time.
@@ -259,9 +297,14 @@ pub struct Outcome {
     pub driver: Vec<Call>,
     pub log: Log,
     pub log_exists: bool,
+    pub record: Vec<Call>,
 }
 
-/// One call, as the driver or the log has it.
+/// Arguments that carry a mark. A call that failed has no outputs; a handle shows nothing but its fingerprint.
+const MARKED: [&str; 9] =
+    ["dev", "srcDevice", "peerContext", "dptr", "event", "Flags", "phEvent", "hEvent", "ctx"];
+
+/// One call, as the driver, the log or the record has it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Call {
     pub function: String,
@@ -269,7 +312,7 @@ pub struct Call {
     pub result: String,
     pub pid: u64,
     pub tid: u64,
-    /// Who has it: a driver or wrapper by its name, or `log`.
+    /// Who has it: a driver or wrapper by its name, `log`, or `record`.
     pub seen_by: String,
 }
 
@@ -290,9 +333,6 @@ impl Call {
 
     fn of_log(line: &Value) -> Call {
         let args = line["args"].as_object().unwrap_or_else(|| panic!("no args: {line}"));
-        // A call that failed has no outputs; a handle shows nothing but its fingerprint.
-        const MARKED: [&str; 9] =
-            ["dev", "srcDevice", "peerContext", "dptr", "event", "Flags", "phEvent", "hEvent", "ctx"];
         let mark = if let Some(symbol) = args.get("symbol") {
             let symbol = symbol.as_str().filter(|s| *s != "0x0").unwrap_or("NULL");
             let symbol: String = symbol.chars().map(|c| if c <= ' ' { '_' } else { c }).collect();
@@ -309,6 +349,40 @@ impl Call {
             tid: line["tid"].as_u64().unwrap(),
             seen_by: "log".into(),
         }
+    }
+
+    fn of_record(process: &Process, call: &cupeer_record::Call) -> Call {
+        let function = call.function.expect("a function that we know");
+        let number = |name: &str| {
+            let bytes = call.argument_called(name)?;
+            Some(bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte)))
+        };
+        let mark = if number("cudaVersion").is_some() {
+            let text = call.details.texts.first().map(|(_, text)| String::from_utf8_lossy(text));
+            let symbol: String = text.map_or("NULL".into(), |text| text.replace(|c| c <= ' ', "_"));
+            format!("{symbol}/{}/{}", number("cudaVersion").unwrap_or(0), number("flags").unwrap_or(0))
+        } else {
+            MARKED.iter().find_map(|name| number(name)).unwrap_or(0).to_string()
+        };
+        let result = match call.outcome {
+            Returned::Returned(result) => {
+                results::spec(result).map_or_else(|| result.to_string(), |known| known.name().into())
+            }
+            other => format!("{other:?}"),
+        };
+        Call {
+            function: function.spec().name.into(),
+            mark,
+            result,
+            pid: process.header.pid.into(),
+            tid: call.tid.into(),
+            seen_by: "record".into(),
+        }
+    }
+
+    /// Whether the function frees, destroys or resets: the record has only those calls that end what is shared.
+    fn is_rare(&self) -> bool {
+        FnId::all().any(|id| id.spec().name == self.function && id.spec().is_in(Group::Lifetime))
     }
 
     /// The number of a mark; the mark of a look-up has none.
@@ -414,6 +488,15 @@ impl Outcome {
     /// The log has what the driver saw, each call once with its result, process and thread: all but what
     /// cannot be caught, and of that nothing.
     pub fn assert_log_complete(&self) {
+        self.assert_complete("logged", &self.log.calls, |_| true);
+        self.log.assert_sequence();
+    }
+    /// The same for the record. A call that ends nothing shared may not be there.
+    pub fn assert_record_complete(&self) {
+        self.assert_complete("recorded", &self.record, |call| !call.is_rare());
+    }
+
+    fn assert_complete(&self, done: &str, calls: &[Call], is_wanted: impl Fn(&Call) -> bool) {
         let key = |c: &Call| (c.function.clone(), c.mark.clone(), c.result.clone(), c.pid, c.tid);
         let certain = |c: &&Call| c.number() < ESCAPES;
         let counts = |calls: &mut dyn Iterator<Item = &Call>| {
@@ -421,24 +504,25 @@ impl Outcome {
             calls.for_each(|call| *counts.entry(key(call)).or_default() += 1);
             counts
         };
-        let seen = counts(&mut self.driver.iter().filter(|c| c.seen_by != "wrapper").filter(certain));
-        let logged = counts(&mut self.log.calls.iter().filter(certain));
-        let missed: Vec<_> = seen.keys().filter(|c| !logged.contains_key(c)).collect();
-        let invented: Vec<_> = logged.keys().filter(|c| !seen.contains_key(c)).collect();
+        let by_driver = || self.driver.iter().filter(|c| c.seen_by != "wrapper").filter(certain);
+        let seen = counts(&mut by_driver());
+        let wanted = counts(&mut by_driver().filter(|call| is_wanted(call)));
+        let had = counts(&mut calls.iter().filter(certain));
+        let missed: Vec<_> = wanted.keys().filter(|c| !had.contains_key(c)).collect();
+        let invented: Vec<_> = had.keys().filter(|c| !seen.contains_key(c)).collect();
         let again: Vec<_> =
-            logged.iter().filter(|(c, times)| seen.get(c).is_some_and(|seen| *times > seen)).collect();
+            had.iter().filter(|(c, times)| seen.get(c).is_some_and(|seen| *times > seen)).collect();
         assert!(
             missed.is_empty() && invented.is_empty() && again.is_empty(),
-            "{} calls, {} logged\nnot logged: {missed:?}\nnot called: {invented:?}\nlogged more than once: {again:?}",
+            "{} calls, {} {done}\nnot {done}: {missed:?}\nnot called: {invented:?}\n{done} more than once: {again:?}",
             seen.values().sum::<usize>(),
-            logged.values().sum::<usize>()
+            had.values().sum::<usize>()
         );
-        let all = counts(&mut self.log.calls.iter());
-        for call in &self.log.calls {
-            assert!(!(ESCAPES..EITHER).contains(&call.number()), "an escaped call is logged: {call:?}");
+        let all = counts(&mut calls.iter());
+        for call in calls {
+            assert!(!(ESCAPES..EITHER).contains(&call.number()), "an escaped call is {done}: {call:?}");
             let times = all[&key(call)];
-            assert!(call.number() < EITHER || times == 1, "logged {times} times: {call:?}");
+            assert!(call.number() < EITHER || times == 1, "{done} {times} times: {call:?}");
         }
-        self.log.assert_sequence();
     }
 }
