@@ -4,7 +4,7 @@
 //! Another architecture needs this file again, and nothing else of the crate.
 
 use core::arch::{asm, global_asm};
-use core::ffi::c_char;
+use core::ffi::{c_char, c_void};
 use core::sync::atomic::AtomicU64;
 use cupeer_spec::record::BlockHeader;
 
@@ -109,6 +109,31 @@ pub fn ticks() -> u64 {
     // SAFETY: reads a register that user programs may read, unless somebody has forbidden that for the process,
     // in which case the record does not use it.
     unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Calls `work(argument)` on another stack, whose end is `top`, a multiple of 16.
+///
+/// # Safety
+///
+/// There is enough memory below `top`, and `work` does not unwind.
+#[unsafe(naked)]
+pub unsafe extern "C" fn on_stack(top: usize, work: extern "C" fn(*mut c_void), argument: *mut c_void) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbp, 0",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, rdi",
+        "mov rdi, rdx",
+        "call rsi",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
 }
 
 /// How far behind the start of an export the address lies that look-ups hand out. Inside of the export's

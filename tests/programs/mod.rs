@@ -248,7 +248,9 @@ fn read_record(folder: &Path) -> Vec<Call> {
         for event in events.by_ref() {
             match event {
                 Event::Call(call) => had.push(call),
-                late @ Event::LateEnd { .. } => assert!(had.iter_mut().any(|call| call.finish(&late)), "{late:?}"),
+                late @ Event::LateEnd { .. } => {
+                    assert!(had.iter_mut().any(|call| call.finish(&late)), "{late:?}")
+                }
                 Event::Mark { .. } => {}
             }
         }

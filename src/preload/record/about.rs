@@ -4,7 +4,6 @@ use super::file::File;
 use super::lock::Lock;
 use super::{clock, environment, place, process, stream};
 use crate::caller;
-use crate::log;
 use crate::resolve::object::Object;
 use core::ptr;
 use core::sync::atomic::{
@@ -101,9 +100,10 @@ pub fn device(ordinal: i32, uuid: &[u8; 16], pci: &[u8], name: &[u8]) {
 /// Notes the version of the driver.
 pub fn driver(version: i32) {
     let Some(file) = process::current() else { return };
-    let mut number = log::Line::new();
-    let _ = core::fmt::Write::write_fmt(&mut number, format_args!("{version}"));
-    text(file, "driver", number.bytes());
+    let mut number = [0; 16];
+    let mut rest = &mut number[..];
+    let _ = std::io::Write::write_fmt(&mut rest, format_args!("{version}"));
+    text(file, "driver", until_nul(&number));
 }
 
 /// Names a library whose calls go past us.

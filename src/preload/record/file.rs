@@ -3,6 +3,7 @@
 //! Every byte that is written through a mapping was allocated before, because a write to a hole on a full disk
 //! is a SIGBUS. What cannot be had is an errno, and costs events alone.
 
+use super::aside::aside;
 use super::clock;
 use super::place::{self, Directory, Path, c_path};
 use crate::files::{self, errno, identity};
@@ -297,6 +298,10 @@ impl File {
         if self.complained.swap(true, Relaxed) {
             return;
         }
+        aside(|| self.say_why(error));
+    }
+
+    fn say_why(&self, error: c_int) {
         status::record_lost();
         let mut reason = [0u8; 128];
         // SAFETY: writes at most that many bytes, with a NUL.

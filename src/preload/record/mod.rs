@@ -10,6 +10,7 @@
 //! its kernel's clock from the vDSO forbidden as well.
 
 mod about;
+mod aside;
 mod clock;
 mod detail;
 mod environment;

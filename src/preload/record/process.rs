@@ -4,6 +4,7 @@
 //! copy; where both differ, the thread has no window in this record yet. A child of vfork shares our memory, and
 //! counts as us.
 
+use super::aside::aside;
 use super::file::File;
 use super::{about, live, place};
 use crate::arch::thread;
@@ -77,7 +78,11 @@ pub fn attach() -> bool {
         if busy != pid && BUSY.compare_exchange(busy, pid, AcqRel, Acquire).is_ok() {
             // SAFETY: as above.
             unsafe { (*thread).recording = pid };
-            make();
+            if !aside(make) {
+                // SAFETY: the page is never unmapped.
+                unsafe { (*PAGE.load(Relaxed)).store(NONE, Release) };
+                give_up(libc::ENOMEM);
+            }
             // SAFETY: as above.
             unsafe { (*thread).recording = 0 };
             BUSY.store(0, Release);
@@ -96,7 +101,11 @@ fn make() {
     if current().is_some() || epoch() == NONE {
         return;
     }
-    let Some(page) = page() else { return };
+    let Some(page) = page() else {
+        // Children have it from here, and go without as well.
+        NO_PAGE.store(NONE, Release);
+        return give_up(libc::ENOSYS);
+    };
     // SAFETY: files are never freed.
     let parents = unsafe { FILE.load(Acquire).as_ref() };
     let next = EPOCHS.fetch_add(1, Relaxed) + 1;
