@@ -96,6 +96,8 @@ impl Job {
         if !found {
             return Err(Error::NoRecord(dir.to_path_buf()));
         }
+        // By the name without its suffix: the images of a process one after the other.
+        job.processes.sort_by(|a, b| (a.path.parent(), &a.proc).cmp(&(b.path.parent(), &b.proc)));
         job.drop_copies();
         job.compare_keys();
         let mut hosts: HashMap<_, Vec<&Process>> = HashMap::new();

@@ -1,1 +1,293 @@
+//! A directory, what its files say of processes and hosts, and what is wrong with it.
 
+use super::{call, read};
+use cupeer_record::writer::{self, About, Writer};
+use cupeer_record::{Device, Error, Job, Library, LiveTable};
+use cupeer_spec::record::{BLOCK, Header, Moment, clock, live, slot};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// A record of a process with some calls.
+fn record(dir: &Path, about: About) -> std::path::PathBuf {
+    let mut writer = Writer::create(dir, about).unwrap();
+    let stream = writer.stream(1).unwrap();
+    for i in 0..1000 {
+        writer.call(stream, &call(2_000_000 + i, i)).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+fn texts(job: &Job) -> Vec<String> {
+    job.problems.iter().map(|problem| problem.text.clone()).collect()
+}
+
+#[test]
+fn records_of_several_hosts_are_read_together() {
+    let dir = tempfile::tempdir().unwrap();
+    writer::job(dir.path()).unwrap();
+    record(dir.path(), About::default());
+    for host in *b"ab" {
+        let inner = dir.path().join(format!("host-{}", host as char));
+        fs::create_dir(&inner).unwrap();
+        writer::job(&inner).unwrap();
+        record(&inner, About { boot_id: [host; 16], ..About::default() });
+        writer::live_table(&inner, [host; 16], &[], 3).unwrap();
+    }
+    let job = Job::open(dir.path()).unwrap();
+    assert_eq!(texts(&job), [""; 0]);
+    assert_eq!((job.processes.len(), job.tables.len()), (3, 2));
+    assert!(job.tables.iter().all(|table| table.refused == 3 && table.entries.is_empty()));
+    assert!(job.processes.iter().all(|process| process.events().unwrap().count() == 1000));
+    assert!(job.processes.iter().any(|process| process.proc == "61616161-4026531836-1000-100000"));
+}
+
+#[test]
+fn without_a_record_there_is_no_job() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(matches!(Job::open(&dir.path().join("none")), Err(Error::Unreadable(..))));
+    fs::write(dir.path().join("notes.txt"), "1").unwrap();
+    fs::write(dir.path().join("job"), "a file of somebody else").unwrap();
+    fs::create_dir(dir.path().join("a.cupeer")).unwrap();
+    let error = Job::open(dir.path()).unwrap_err();
+    assert!(matches!(error, Error::NoRecord(_)) && error.to_string().ends_with("holds no record"), "{error}");
+    writer::job(dir.path()).unwrap();
+    assert!(Job::open(dir.path()).unwrap().processes.is_empty());
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_a_problem() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = fs::read(record(dir.path(), About::default())).unwrap();
+    let write = |name: &str, bytes: &[u8]| fs::write(dir.path().join(name), bytes).unwrap();
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    write("1.cupeer", b"");
+    write("2.cupeer", b"nothing of ours, whatever its name");
+    write("3.cupeer", &changed(8, 2));
+    write("4.cupeer", &good[..100]);
+    write("5.cupeer", &changed(12, 1));
+    write("6.cupeer", &[0; BLOCK]);
+    write("7.cupeer", &changed(20, 9));
+    write("8.cupeer", &changed(8, 0));
+    write("live-9", &[7; 5000]);
+    write("job", b"cupeer job 2\nkey=00\n");
+    let pipe = std::ffi::CString::new(dir.path().join("p.cupeer").to_str().unwrap()).unwrap();
+    // SAFETY: the path ends in NUL.
+    assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+    let job = Job::open(dir.path()).unwrap();
+    assert_eq!(job.processes.len(), 1);
+    assert_eq!(
+        texts(&job),
+        [
+            "is empty",
+            "is not the record of a process",
+            "was written by a newer cupeer (format 2; this one reads 1)",
+            "is cut off in its first block",
+            "has blocks of 32769 bytes instead of 32768",
+            "was made, but not begun",
+            "counts time by a clock that is not known (9)",
+            "has no version",
+            "was written by a newer cupeer (format 2; this one reads 1)",
+            "is not a table of what is open",
+            "is not a file",
+        ]
+    );
+}
+
+#[test]
+fn a_file_that_is_cut_off_is_read_as_far_as_it_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = record(dir.path(), About::default());
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    // In the middle of the window.
+    file.set_len(BLOCK as u64 + 64 * 100).unwrap();
+    let job = Job::open(dir.path()).unwrap();
+    assert_eq!(texts(&job), ["is cut off, so that events are missing"]);
+    assert_eq!(job.processes[0].events().unwrap().count(), 99);
+}
+
+#[test]
+fn another_key_is_a_problem_and_a_copy_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = record(dir.path(), About::default());
+    record(dir.path(), About { pid: 2000, key_check: 5, ..About::default() });
+    fs::copy(path, dir.path().join("0.cupeer")).unwrap();
+    let job = Job::open(dir.path()).unwrap();
+    assert_eq!(job.processes.len(), 2);
+    let texts = texts(&job);
+    assert!(texts[0].starts_with("is left out: it is of the same process as "), "{texts:?}");
+    assert!(texts[1].starts_with("holds records of more than one job: 1 of 2 processes"), "{texts:?}");
+}
+
+#[test]
+fn what_a_process_was_is_known() {
+    let mut writer = Writer::in_memory(About::default());
+    writer.text("program", "/usr/bin/first").unwrap();
+    writer.text("program", "/usr/bin/python3").unwrap();
+    writer.text("host", "node1").unwrap();
+    writer.argument("python3").unwrap();
+    writer.argument("").unwrap();
+    for (name, value) in
+        [("OMPI_COMM_WORLD_RANK", "4"), ("SLURM_PROCID", "5"), ("LOCAL_RANK", "x"), ("A", "b=c")]
+    {
+        writer.variable(name, value).unwrap();
+    }
+    let library = |start, since, path: &str| Library {
+        base: start,
+        range: start..start + 0x1000,
+        since,
+        build_id: vec![1, 2, 3],
+        path: path.into(),
+    };
+    let libraries = [library(0x1000, 5, "a"), library(0x1000, 10, "b"), library(0x3000, 20, "c")];
+    // So many that further blocks are needed.
+    for library in libraries.iter().cycle().take(3000) {
+        writer.library(library).unwrap();
+    }
+    let device = Device { ordinal: 1, uuid: [9; 16], pci: "0000:1b:00.0".into(), name: "NVIDIA H200".into() };
+    writer.device(&device).unwrap();
+    writer.escaped("dlmopen", "/lib/x.so").unwrap();
+    // Those that nobody knows, and those that are malformed.
+    writer.entry(99, &[b"what?"]).unwrap();
+    for tag in 1..8 {
+        writer.entry(tag, &[b"x"]).unwrap();
+    }
+
+    let process = read(writer.into_bytes());
+    assert_eq!(
+        (process.host(), process.program(), process.text("driver")),
+        ("node1", "/usr/bin/python3", None)
+    );
+    assert_eq!((process.rank(), process.local_rank()), (Some(4), None));
+    assert_eq!(process.variable("A"), Some("b=c"));
+    assert_eq!(process.arguments, ["python3", "", "x"]);
+    assert_eq!(process.libraries.len(), 3000);
+    let at = |address, ticks| process.library_at(address, ticks).map(|library| library.path.as_str());
+    assert_eq!([at(0x1fff, 9), at(0x1fff, 10), at(0x1fff, 99)], [Some("a"), Some("b"), Some("b")]);
+    assert_eq!([at(0x1000, 1), at(0x3000, 1), at(0x2000, 50)], [Some("a"), Some("c"), None]);
+    assert_eq!((process.device(1), process.device(0)), (Some(&device), None));
+    assert_eq!(process.escaped, [("dlmopen".to_string(), "/lib/x.so".to_string())]);
+}
+
+#[test]
+fn processes_of_one_boot_share_a_clock() {
+    let dir = tempfile::tempdir().unwrap();
+    let tsc = About { clock: clock::TSC, speed: 0.4, ..About::default() };
+    record(dir.path(), tsc.clone());
+    let later = tsc.moment(1 << 45);
+    record(dir.path(), About { pid: 2000, first: later, ..tsc.clone() });
+    record(dir.path(), About { pid: 3000, clock: clock::MONOTONIC, ..About::default() });
+    let away = Moment { ticks: 1 << 50, monotonic: 7, realtime: 8 };
+    record(dir.path(), About { boot_id: [1; 16], first: away, ..tsc.clone() });
+    let job = Job::open(dir.path()).unwrap();
+    let of = |pid| {
+        job.processes
+            .iter()
+            .find(|process| process.header.pid == pid && process.header.boot_id == tsc.boot_id)
+    };
+    let clocks = [1000, 2000, 3000].map(|pid| job.clock(of(pid).unwrap()));
+    assert_eq!(clocks[0], clocks[1]);
+    assert!((clocks[0].speed - 0.4).abs() < 1e-9 && clocks[2].speed == 1.0, "{clocks:?}");
+    for moment in [tsc.moment(0), later, tsc.moment(1 << 50)] {
+        assert!(clocks[0].monotonic(moment.ticks).abs_diff(moment.monotonic) <= 1 << 10);
+        assert!(clocks[0].realtime(moment.ticks).abs_diff(moment.realtime) <= 1 << 10);
+    }
+    assert_eq!(clocks[2].monotonic(123), 123);
+}
+
+#[test]
+fn whether_a_process_runs_is_known_on_its_host() {
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap().replace('-', "");
+    let boot_id = u128::from_str_radix(boot_id.trim(), 16).unwrap().to_be_bytes();
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let started = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap();
+    let pid_ns = fs::metadata("/proc/self/ns/pid").unwrap().ino();
+    // SAFETY: getuid has no preconditions.
+    let uid = unsafe { libc::getuid() };
+    let me = About { boot_id, started, pid_ns, uid, pid: std::process::id(), ..About::default() };
+    let alive = |about: About| read(Writer::in_memory(about).into_bytes()).is_alive();
+    assert_eq!(alive(me.clone()), Some(true));
+    assert_eq!(alive(About { started: started + 1, ..me.clone() }), Some(false));
+    assert_eq!(alive(About { pid: 1 << 30, ..me.clone() }), Some(false));
+    assert_eq!(alive(About { boot_id: [0; 16], ..me.clone() }), None);
+    assert_ne!(alive(About { pid_ns: 5, ..me.clone() }), Some(true));
+
+    let dir = tempfile::tempdir().unwrap();
+    record(dir.path(), me.clone());
+    record(dir.path(), About { image: 1, ..me });
+    let job = Job::open(dir.path()).unwrap();
+    assert_eq!(job.alive(), [Some(false), Some(true)]);
+}
+
+/// An entry of a table that is told from others by its key.
+fn entry(key: u64) -> live::Entry {
+    live::Entry {
+        word: 0,
+        key,
+        kind: live::kind::OPENED_MEMORY,
+        device: 1,
+        pid: 1000,
+        image: 0,
+        pid_ns: 1,
+        started: 2,
+        fingerprint: key,
+        checked: key,
+        address: key,
+        peer: 0,
+        bytes: 1 << 21,
+        since: 1,
+        monotonic: 2,
+        count: 1,
+        ended: 0,
+        tid: 1000,
+        frame_count: 0,
+        uuid: [0; 16],
+        peer_uuid: [0; 16],
+        reserved: 0,
+        frames: [0; slot::detail::MOST_FRAMES],
+    }
+}
+
+#[test]
+fn a_table_says_what_is_open() {
+    let dir = tempfile::tempdir().unwrap();
+    for count in [0, 1, live::FIRST as u64, live::FIRST as u64 + 1, 5000] {
+        let entries: Vec<_> = (0..count).map(entry).collect();
+        let path = writer::live_table(dir.path(), [3; 16], &entries, 7).unwrap();
+        let table = LiveTable::open(&path).unwrap();
+        assert_eq!((table.boot_id, table.refused, table.problem.clone()), ([3; 16], 7, None));
+        assert!(table.entries.iter().map(|entry| entry.key).eq(0..count));
+        let mut bytes = fs::read(&path).unwrap();
+        if count > 1 {
+            // One is being given up.
+            bytes[live::entry_place(0, 1)] = live::state::CLAIMED;
+            let table = LiveTable::from_bytes("live", bytes.clone()).unwrap();
+            assert_eq!(table.entries.len() as u64, count - 1);
+        }
+        // Cut off, and with segments that are not there.
+        bytes.truncate(live::entry_place(0, 1) + 100);
+        bytes[32] = 200;
+        let table = LiveTable::from_bytes("live", bytes).unwrap();
+        assert!(table.problem.is_some() && table.entries.len() as u64 == count.min(1));
+    }
+}
+
+#[test]
+fn the_header_of_a_table_is_looked_at() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = fs::read(writer::live_table(dir.path(), [3; 16], &[], 0).unwrap()).unwrap();
+    let error = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        LiveTable::from_bytes("live", bytes).unwrap_err()
+    };
+    assert_eq!(error(0, 1), "is not a table of what is open");
+    assert_eq!(error(8, 3), "was written by a newer cupeer (format 3; this one reads 1)");
+    assert_eq!(error(12, 4), "has entries of 260 bytes instead of 256");
+    assert_eq!(LiveTable::from_bytes("live", good[..20].to_vec()).unwrap_err(), "is cut off in its header");
+    const { assert!(size_of::<Header>() > 32) };
+}

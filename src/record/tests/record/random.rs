@@ -1,1 +1,218 @@
+//! Records of random shapes come back as they were written.
 
+use super::{call, read, which};
+use cupeer_record::writer::{About, Writer};
+use cupeer_record::{Call, Details, Event, Outcome};
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+/// What a thread does.
+#[derive(Clone, Debug)]
+enum Op {
+    /// So many calls, without and with details.
+    Calls(u16),
+    Detailed(Details, i32),
+    Begin,
+    /// Ends one of the calls that were begun.
+    End(u8, i32),
+    Mark(Vec<u8>),
+    Thread(u16),
+    Skip,
+    Empty,
+}
+
+fn details() -> impl Strategy<Value = Details> {
+    let bytes = || proptest::collection::vec(any::<u8>(), 0..300);
+    (
+        proptest::collection::vec(any::<u64>(), 0..12),
+        proptest::collection::vec((any::<u8>(), bytes()), 0..3),
+        proptest::collection::vec((any::<u8>(), bytes()), 0..3),
+        any::<Option<(u64, u64)>>(),
+        (proptest::option::of(0..9), proptest::option::of(0..9)),
+        any::<Option<u64>>(),
+        proptest::option::of(bytes()),
+    )
+        .prop_map(|(frames, elements, texts, memory, devices, context, message)| Details {
+            frames,
+            elements,
+            texts,
+            memory,
+            devices,
+            context,
+            message,
+        })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (1..200u16).prop_map(Op::Calls),
+        4 => (details(), any::<i32>()).prop_map(|(details, result)| Op::Detailed(details, result)),
+        4 => Just(Op::Begin),
+        4 => (any::<u8>(), any::<i32>()).prop_map(|(which, result)| Op::End(which, result)),
+        1 => proptest::collection::vec(any::<u8>(), 0..500).prop_map(Op::Mark),
+        1 => any::<u16>().prop_map(Op::Thread),
+        1 => Just(Op::Skip),
+        1 => Just(Op::Empty),
+    ]
+}
+
+/// A call as it is to come back.
+#[derive(Clone, PartialEq, Debug)]
+struct Known {
+    which: u64,
+    tid: u32,
+    start: u64,
+    end: u64,
+    outcome: Outcome,
+    details: Details,
+}
+
+/// What is to come back.
+#[derive(Default)]
+struct Expected {
+    calls: HashMap<(u32, u64), Known>,
+    marks: Vec<(u32, u64, Vec<u8>)>,
+}
+
+/// Does all this, and says what is to come back of it.
+fn write(writer: &mut Writer, streams: u32, ops: &[(u32, Op)]) -> Expected {
+    let mut expected = Expected::default();
+    let mut tids: Vec<u32> = (0..streams).collect();
+    let mut begun: Vec<Vec<u64>> = vec![Vec::new(); streams as usize];
+    tids.iter().for_each(|tid| assert_eq!(writer.stream(*tid).unwrap(), *tid));
+    let mut time = 2_000_000;
+    for (stream, op) in ops {
+        let stream = stream % streams;
+        let tid = &mut tids[stream as usize];
+        time += 10;
+        let known = |call: &Call, tid: u32| Known {
+            which: which(call),
+            tid,
+            start: call.start,
+            end: if call.outcome == Outcome::Pending { call.start } else { call.end },
+            outcome: call.outcome,
+            details: call.details.clone(),
+        };
+        match op {
+            Op::Calls(count) => {
+                for _ in 0..*count {
+                    time += 10;
+                    let call = call(time, time);
+                    expected.calls.insert((stream, writer.call(stream, &call).unwrap()), known(&call, *tid));
+                }
+            }
+            Op::Detailed(details, result) => {
+                let call = Call {
+                    details: details.clone(),
+                    outcome: Outcome::Returned(*result),
+                    ..call(time, time)
+                };
+                expected.calls.insert((stream, writer.call(stream, &call).unwrap()), known(&call, *tid));
+            }
+            Op::Begin => {
+                let call = Call { outcome: Outcome::Pending, ..call(time, time) };
+                let number = writer.begin(stream, &call).unwrap();
+                expected.calls.insert((stream, number), known(&call, *tid));
+                begun[stream as usize].push(number);
+            }
+            Op::End(which, result) => {
+                let begun = &mut begun[stream as usize];
+                if begun.is_empty() {
+                    continue;
+                }
+                let number = begun.remove(usize::from(*which) % begun.len());
+                let known = expected.calls.get_mut(&(stream, number)).unwrap();
+                (known.end, known.outcome) = (time, Outcome::Returned(*result));
+                let call = Call { end: time, outcome: known.outcome, ..call(known.start, known.which) };
+                writer.end(stream, number, &call).unwrap();
+            }
+            Op::Mark(text) => {
+                writer.mark(stream, time, text).unwrap();
+                expected.marks.push((*tid, time, text.clone()));
+            }
+            Op::Thread(new) => {
+                *tid = u32::from(*new);
+                writer.thread(stream, time, *tid).unwrap();
+            }
+            Op::Skip => writer.skip(stream).unwrap(),
+            Op::Empty => writer.empty(stream).unwrap(),
+        }
+    }
+    expected
+}
+
+/// Reads it back, with late ends put where they belong.
+fn read_back(bytes: Vec<u8>) -> Expected {
+    let mut back = Expected::default();
+    let mut calls: HashMap<(u32, u64), Call> = HashMap::new();
+    let mut last = 0;
+    for event in read(bytes).events().unwrap() {
+        // In order, but for ends that come late: their streams wait for them.
+        if !matches!(event, Event::LateEnd { .. }) {
+            assert!(event.start() >= last, "{event:?} before {last}");
+            last = event.start();
+        }
+        match event {
+            Event::Call(call) => assert!(calls.insert((call.stream, call.seq), call).is_none(), "twice"),
+            Event::Mark { tid, time, text } => back.marks.push((tid, time, text)),
+            Event::LateEnd { stream, seq, .. } => {
+                assert!(calls.get_mut(&(stream, seq)).expect("its call comes first").finish(&event));
+            }
+        }
+    }
+    let known = |call: &Call| Known {
+        which: which(call),
+        tid: call.tid,
+        start: call.start,
+        end: call.end,
+        outcome: call.outcome,
+        details: call.details.clone(),
+    };
+    back.calls = calls.iter().map(|(key, call)| (*key, known(call))).collect();
+    back
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_full_record_comes_back(
+        streams in 1..5u32,
+        ops in proptest::collection::vec((any::<u32>(), op()), 0..150),
+    ) {
+        let mut writer = Writer::in_memory(About::default());
+        let expected = write(&mut writer, streams, &ops);
+        let back = read_back(writer.into_bytes());
+        prop_assert_eq!(back.marks, expected.marks);
+        prop_assert_eq!(back.calls.len(), expected.calls.len());
+        for (key, call) in &expected.calls {
+            prop_assert_eq!(&back.calls[key], call);
+        }
+    }
+
+    #[test]
+    fn of_a_ring_the_last_events_come_back(
+        streams in 1..5u32,
+        ops in proptest::collection::vec((any::<u32>(), op()), 0..150),
+    ) {
+        let mut writer = Writer::in_memory(About { ring: Some(8), ..About::default() });
+        let expected = write(&mut writer, streams, &ops);
+        let back = read_back(writer.into_bytes());
+        for (key, call) in &back.calls {
+            prop_assert_eq!(&expected.calls[key], call);
+        }
+        for mark in &back.marks {
+            prop_assert!(expected.marks.contains(mark));
+        }
+        // No call of a stream is missing behind one that is there.
+        for stream in 0..streams {
+            let of = |known: &Expected| {
+                let mut seqs: Vec<u64> = known.calls.keys().filter(|key| key.0 == stream).map(|key| key.1).collect();
+                seqs.sort_unstable();
+                seqs
+            };
+            let (had, all) = (of(&back), of(&expected));
+            prop_assert!(all.ends_with(&had), "{had:?} of {all:?}");
+        }
+    }
+}
