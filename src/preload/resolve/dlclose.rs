@@ -20,9 +20,10 @@ unsafe fn close(handle: *mut c_void) -> c_int {
         let closing = (!handle.is_null()).then(|| unsafe { elf::base_of_handle(handle) });
         driver::hold_pending(closing);
     });
+    linked::closing();
     // SAFETY: as promised.
     let result = unsafe { call(handle) };
-    linked::forget();
+    linked::closed();
     call::quietly(record::forget_libraries);
     result
 }

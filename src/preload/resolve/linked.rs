@@ -15,8 +15,9 @@ use crate::{arena, call, settings};
 use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{
-    AtomicPtr, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    AtomicPtr, AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    fence,
 };
 use cupeer_spec::function::{FUNCTION_COUNT, FnId};
 use cupeer_spec::results;
@@ -115,8 +116,23 @@ static BINDINGS: [AtomicPtr<Binding>; FUNCTION_COUNT] =
 /// Counts the closings of libraries.
 static GENERATION: AtomicU64 = AtomicU64::new(1);
 
-/// Forgets what may not hold any more. Called after a library was closed.
-pub fn forget() {
+/// How many threads are closing libraries: while that is done, another library may come to lie in the place of
+/// one that is gone already, so that no route is kept.
+static CLOSING: AtomicUsize = AtomicUsize::new(0);
+
+/// Forgets what may not hold any more. Called before a library is closed.
+pub fn closing() {
+    CLOSING.fetch_add(1, SeqCst);
+    forget();
+}
+
+/// The same, after it was closed.
+pub fn closed() {
+    forget();
+    CLOSING.fetch_sub(1, SeqCst);
+}
+
+fn forget() {
     GENERATION.fetch_add(1, AcqRel);
     for current in ROUTES.iter().flatten() {
         let route = current.load(Acquire);
@@ -178,7 +194,9 @@ fn keep(id: FnId, caller: usize, route: &'static Route, generation: u64) {
         return;
     }
     place(id, caller).store(pointer, Release);
-    if GENERATION.load(Acquire) != generation {
+    // Whoever closes a library from here on sees the route.
+    fence(SeqCst);
+    if GENERATION.load(Acquire) != generation || CLOSING.load(Relaxed) != 0 {
         place(id, caller).store((&raw const NOWHERE).cast_mut(), Release);
     }
 }
