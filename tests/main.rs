@@ -28,6 +28,9 @@ mod log;
 // The README against what there is.
 mod readme;
 
+// What `cupeer report` says of records.
+mod report;
+
 // The simulated driver against what a real one answered.
 mod simulator;
 

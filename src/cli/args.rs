@@ -197,7 +197,8 @@ pub struct ExplainArgs {
   cupeer report DIR --leaks                      # what is open, by where it was opened
   cupeer report DIR --rank 3 --failed            # what failed on rank 3
   cupeer report DIR --format json | jq .handles
-  cupeer report DIR --format trace >trace.json   # for ui.perfetto.dev")]
+  cupeer report DIR --format trace >trace.json   # for ui.perfetto.dev
+  cupeer report DIR --diff OTHER                 # what is different in OTHER")]
 pub struct ReportArgs {
     /// The record: a directory [default: the newest cupeer-* here that is one]
     pub dir: Option<PathBuf>,
@@ -228,6 +229,9 @@ pub struct ReportArgs {
     /// Show all rows of long tables
     #[arg(long)]
     pub all: bool,
+    /// Compare with another record: by function, failure and how the handles stand
+    #[arg(long, value_name = "OTHER", conflicts_with = "leaks")]
+    pub diff: Option<PathBuf>,
 }
 
 /// The form of a report.

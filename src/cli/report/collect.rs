@@ -50,6 +50,8 @@ pub struct Tally {
     pub pending: Vec<(Number, Call)>,
     /// What was wrong with its file: a sentence without a subject.
     pub problem: Option<String>,
+    /// Whether there are events after the end of the time that is asked for.
+    pub goes_on: bool,
 }
 
 /// Reads the whole record. Of single failures, `most_failures` are kept.
@@ -71,11 +73,17 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
         all.tallies.push(tally);
     }
     for (index, (process, alive)) in job.processes.iter().zip(job.alive()).enumerate() {
-        let begun = job.clock(process).realtime(process.header.first.ticks);
+        // The recorder looks at the clock from time to time, also where nothing is called.
+        let [begun, later] = [process.header.first, process.header.last]
+            .map(|moment| job.clock(process).realtime(moment.ticks));
+        let tally = &all.tallies[index];
+        // What is asked for may be a time at which it still ran.
+        let goes_on = tally.goes_on || !filter.is_past(later);
+        let later = filter.until().map_or(later, |until| later.min(until));
         all.fates.push(Fate {
             proc: process.proc.as_str().into(),
-            alive,
-            last_seen: all.tallies[index].last_seen.unwrap_or(begun),
+            alive: if goes_on { Some(true) } else { alive },
+            last_seen: tally.last_seen.unwrap_or(begun).max(later),
             is_full: process.header.mode == mode::FULL,
         });
     }
@@ -132,6 +140,7 @@ struct Reading<'a> {
     last_tick: u64,
     last_call: Option<(Number, u32, u64)>,
     problem: Option<String>,
+    goes_on: bool,
 }
 
 impl<'a> Reading<'a> {
@@ -159,35 +168,40 @@ impl<'a> Reading<'a> {
             last_tick: 0,
             last_call: None,
             problem: None,
+            goes_on: false,
         }
     }
 
     fn run(&mut self) -> Result<()> {
         let ends = self.filter.until().is_some();
         let mut events = self.process.events()?;
-        for event in &mut events {
+        loop {
+            // By reference: to move an event costs as much as to count it.
+            let next = events.next();
+            let Some(event) = &next else { break };
             if ends && !self.filter.is_past(self.clock.realtime(event.start())) {
+                self.goes_on = true;
                 break;
             }
             match event {
                 Event::Call(call) if call.outcome == Outcome::Pending => {
-                    self.begin(&call);
-                    self.pending.insert((call.stream, call.seq), call);
+                    self.begin(call);
+                    self.pending.insert((call.stream, call.seq), call.clone());
                 }
                 Event::Call(call) => {
-                    self.begin(&call);
-                    self.end(&call);
+                    self.begin(call);
+                    self.end(call);
                 }
                 Event::LateEnd { stream, seq, .. } => {
-                    if let Some(mut call) = self.pending.remove(&(stream, seq))
-                        && call.finish(&event)
+                    if let Some(mut call) = self.pending.remove(&(*stream, *seq))
+                        && call.finish(event)
                     {
                         self.end(&call);
                     }
                 }
                 Event::Mark { time, .. } => {
                     self.events += 1;
-                    self.last_tick = self.last_tick.max(time);
+                    self.last_tick = self.last_tick.max(*time);
                 }
             }
         }
@@ -282,7 +296,14 @@ impl<'a> Reading<'a> {
         let pending = pending.into_iter().map(|call| (self.number(&call), call)).collect();
         let last_call = self.last_call.map(|(number, tid, ticks)| (number, tid, self.clock.realtime(ticks)));
         let last_seen = (self.last_tick > 0).then(|| self.clock.realtime(self.last_tick));
-        Tally { events: self.events, last_seen, last_call, pending, problem: self.problem }
+        Tally {
+            events: self.events,
+            last_seen,
+            last_call,
+            pending,
+            problem: self.problem,
+            goes_on: self.goes_on,
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 mod assemble;
 mod collect;
 mod deviation;
+mod diff;
 mod failures;
 mod filter;
 mod functions;
@@ -42,25 +43,53 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
         Some(dir) => dir.clone(),
         None => newest(Path::new("."))?,
     };
-    let job = Job::open(&dir)?;
+    if let Some(other) = &args.diff {
+        return compare(args, &dir, other);
+    }
+    let (job, filter) = open(args, &dir)?;
+    let mut name_of = |_: &Library, _: u64| None;
+    let all = collect::collect(&job, &filter, most_failures(args))?;
+    if args.format == ReportFormat::Trace {
+        return trace::print(&job, &filter, &all, &mut name_of);
+    }
+    let report = assemble::report(&job, &filter, all, &mut name_of);
+    if args.format == ReportFormat::Json {
+        return json::print(&report);
+    }
+    let options = text::Options { width: terminal_width(), all: args.all, leaks: args.leaks };
+    output::print(&text::show(&report, &options))
+}
+
+/// Opens a record, and reads the filters for it.
+fn open(args: &ReportArgs, dir: &Path) -> Result<(Job, Filter)> {
+    let job = Job::open(dir)?;
     if job.processes.is_empty() {
         let problems: Vec<String> = job.problems.iter().map(ToString::to_string).collect();
         bail!("{} holds the record of no process{}", dir.display(), after(": ", &problems.join("; ")));
     }
     let filter = Filter::new(args, &job, assemble::began(&job))?;
-    let most_failures = if args.all { usize::MAX } else { MOST_FAILURES };
-    let mut name_of = |_: &Library, _: u64| None;
-    let all = collect::collect(&job, &filter, most_failures)?;
+    Ok((job, filter))
+}
+
+/// How many single failures are kept.
+fn most_failures(args: &ReportArgs) -> usize {
+    if args.all { usize::MAX } else { MOST_FAILURES }
+}
+
+/// Compares two records.
+fn compare(args: &ReportArgs, dir: &Path, other: &Path) -> Result<ExitCode> {
     if args.format == ReportFormat::Trace {
-        return trace::print(&job, &filter, &all, &mut name_of);
+        bail!("--diff compares as text or as JSON; a trace is of one record");
     }
-    let report = assemble::report(&job, &filter, all, &mut name_of);
+    let report = |dir: &Path| {
+        let (job, filter) = open(args, dir).with_context(|| dir.display().to_string())?;
+        let all = collect::collect(&job, &filter, 0)?;
+        anyhow::Ok(assemble::report(&job, &filter, all, &mut |_: &Library, _: u64| None))
+    };
+    let diff = diff::compare(&report(dir)?, &report(other)?);
     match args.format {
-        ReportFormat::Json => json::print(&report),
-        _ => {
-            let options = text::Options { width: terminal_width(), all: args.all, leaks: args.leaks };
-            output::print(&text::show(&report, &options))
-        }
+        ReportFormat::Json => json::print(&diff),
+        _ => output::print(&diff.show(terminal_width())),
     }
 }
 

@@ -68,7 +68,7 @@ pub fn parse(text: &str, start: u64) -> Result<u64> {
         if !(0.0..1e9).contains(&seconds) {
             bail!("'{text}' is no number of seconds since the start of the record");
         }
-        return Ok(start + (seconds * 1e9) as u64);
+        return Ok(start.saturating_add((seconds * 1e9) as u64));
     }
     let moment: jiff::Timestamp = text.parse().ok().with_context(|| {
         format!(

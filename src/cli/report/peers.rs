@@ -187,7 +187,8 @@ impl Peers {
                 if from.is_none() {
                     unknown.insert("from", "the device of the context was not known");
                 }
-                if to.is_none() && sum.open_until + sum.last_failed > 0 && !sum.is_exported {
+                let tried_ipc = sum.opened > 0 || !sum.open_failed.is_empty();
+                if to.is_none() && tried_ipc && !sum.is_exported {
                     unknown.insert("to", "no process of this record exported the handle");
                 } else if to.is_none() {
                     unknown.insert("to", "the device of the context was not known");

@@ -17,20 +17,40 @@ pub type NameOf<'a> = dyn FnMut(&Library, u64) -> Option<String> + 'a;
 pub struct Stack(u32);
 
 /// All stacks that matter, each of one process at the first time it was seen.
-#[derive(Default)]
 pub struct Stacks {
     /// By their hash, or the next free number behind it.
     numbers: HashMap<u64, Stack, foldhash::fast::RandomState>,
     hasher: foldhash::fast::RandomState,
     all: Vec<(u32, u64, Box<[u64]>)>,
+    /// The last stacks of a single frame: process, caller, number.
+    recent: [Option<(u32, u64, Stack)>; RECENT],
+}
+
+/// How many recent stacks are found without hashing them.
+const RECENT: usize = 64;
+
+impl Default for Stacks {
+    fn default() -> Self {
+        let hasher = foldhash::fast::RandomState::default();
+        Stacks { numbers: HashMap::default(), hasher, all: Vec::new(), recent: [None; RECENT] }
+    }
 }
 
 impl Stacks {
     /// The stack of a call; where no frames were kept, its caller alone.
     pub fn of(&mut self, process: usize, call: &Call) -> Stack {
-        let caller = [call.caller];
-        let frames = if call.details.frames.is_empty() { &caller[..] } else { &call.details.frames };
-        self.number(process, call.start, frames)
+        if !call.details.frames.is_empty() {
+            return self.number(process, call.start, &call.details.frames);
+        }
+        let place = (call.caller ^ call.caller >> 6) as usize % RECENT;
+        match self.recent[place] {
+            Some((known, caller, stack)) if (known, caller) == (process as u32, call.caller) => stack,
+            _ => {
+                let stack = self.number(process, call.start, &[call.caller]);
+                self.recent[place] = Some((process as u32, call.caller, stack));
+                stack
+            }
+        }
     }
 
     /// The number of a stack.

@@ -8,10 +8,11 @@
 use super::super::model::Uuid;
 use super::super::places::Stack;
 use super::super::values;
-use super::{Ended, Export, Kind, Ledger, MOST_TIMES, Realm};
+use super::{Ended, Export, Import, Kind, Ledger, MOST_TIMES, Realm};
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::function::FnId;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry::Occupied;
 
 /// What is known of a process while its events are read.
 pub struct Follower {
@@ -28,8 +29,17 @@ pub struct Follower {
 #[derive(Clone, Copy)]
 struct Held {
     handle: u32,
+    /// Which of the handle's imports, where it was opened.
+    import: u32,
     context: Option<u64>,
     device: Option<i32>,
+}
+
+impl Held {
+    /// What the process did with the handle.
+    fn import(self, ledger: &mut Ledger) -> &mut Import {
+        &mut ledger.handles[self.handle as usize].imports[self.import as usize]
+    }
 }
 
 /// Something that a call has taken.
@@ -207,7 +217,7 @@ impl Follower {
     fn take(&mut self, ledger: &mut Ledger, taken: Taken) {
         let number = ledger.number(self.realm, taken.kind, taken.handle);
         let place = (taken.kind, taken.address);
-        let held = Held { handle: number, context: taken.context, device: taken.device };
+        let mut held = Held { handle: number, import: 0, context: taken.context, device: taken.device };
         if taken.exported {
             let all = self.exported.entry(place).or_default();
             match all.iter_mut().find(|known| known.handle == number) {
@@ -218,20 +228,21 @@ impl Follower {
             return;
         }
         let Some(stack) = taken.stack else { return };
+        let handle = &mut ledger.handles[number as usize];
+        held.import = handle.import_index(self.process) as u32;
+        handle.imports[held.import as usize].open(taken.at, taken.tid, taken.uuid, stack);
         if let Some(other) = self.opened.insert(place, held).filter(|other| other.handle != number) {
             // What was there before has ended without our seeing how.
-            let import = ledger.handles[other.handle as usize].import(self.process);
-            import.close(Ended { at: Some(taken.at), by: None }, true);
+            other.import(ledger).close(Ended { at: Some(taken.at), by: None }, true);
         }
-        ledger.handles[number as usize].import(self.process).open(taken.at, taken.tid, taken.uuid, stack);
     }
 
     /// An opened thing was closed.
     fn close(&mut self, ledger: &mut Ledger, kind: Kind, address: u64, done: Ended, for_good: bool) {
-        if let Some(held) = self.opened.get(&(kind, address))
-            && ledger.handles[held.handle as usize].import(self.process).close(done, for_good)
+        if let Occupied(held) = self.opened.entry((kind, address))
+            && held.get().import(ledger).close(done, for_good)
         {
-            self.opened.remove(&(kind, address));
+            held.remove();
         }
     }
 
@@ -244,11 +255,10 @@ impl Follower {
 
     /// All that belongs to a context has ended.
     fn end_all(&mut self, ledger: &mut Ledger, done: Ended, belongs: impl Fn(&Held) -> bool) {
-        let process = self.process;
         self.opened.retain(|_, held| {
             let ends = belongs(held);
             if ends {
-                ledger.handles[held.handle as usize].import(process).close(done, true);
+                held.import(ledger).close(done, true);
             }
             !ends
         });

@@ -143,8 +143,14 @@ impl Ledger {
 impl Entry {
     /// What a process did with it. Processes are read one after the other.
     fn import(&mut self, process: u32) -> &mut Import {
+        let index = self.import_index(process);
+        &mut self.imports[index]
+    }
+
+    /// Which import that is; none is ever removed.
+    fn import_index(&mut self, process: u32) -> usize {
         let known = self.imports.iter().rposition(|import| import.process == process);
-        let at = known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             self.imports.push(Import {
                 process,
                 device: None,
@@ -155,8 +161,7 @@ impl Entry {
                 last_failed: 0,
             });
             self.imports.len() - 1
-        });
-        &mut self.imports[at]
+        })
     }
 }
 

@@ -18,11 +18,15 @@ impl View<'_> {
             return String::new();
         }
         let total: u64 = groups.iter().map(|group| group.count).sum();
-        let mut text = format!("\nFailures: {} in all\n", number(total));
-        for group in groups.iter().take(self.most) {
-            text += &self.item("  ", &self.group(group));
+        let mut text = String::new();
+        // Where there are few, all have been told of.
+        if groups.len() > super::wrong::MOST || groups.iter().any(|group| group.usual) {
+            text += &format!("\nFailures by caller: {} in all\n", number(total));
+            for group in groups.iter().take(self.most) {
+                text += &self.item("  ", &self.group(group));
+            }
+            text += &self.more(groups.len());
         }
-        text += &self.more(groups.len());
         text += "\nFailures in the order of time\n";
         let mut seen: HashMap<(&str, &str, &[Place]), u64> = HashMap::new();
         for failure in self.report.failures.iter().take(self.most) {

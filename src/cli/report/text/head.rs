@@ -15,10 +15,11 @@ impl View<'_> {
             _ => ", of which some processes kept their last events alone, and what is open",
         };
         let mut text = self.item("record     ", &format!("{}{ring}", clean(&record.path)));
-        let took = duration(record.ended_ns - record.began_ns);
-        let ends =
-            if record.running { format!("for {took}, and still running") } else { format!("for {took}") };
-        text += &self.item("began      ", &format!("{} {ends}", date(record.began_ns)));
+        let began = date(record.began_ns);
+        text += &self.item("began      ", &format!("{began}; times below are seconds since then"));
+        let so_far = if record.running { " so far" } else { "" };
+        text +=
+            &self.item("lasted     ", &format!("{}{so_far}", duration(record.ended_ns - record.began_ns)));
         text += &self.item("processes  ", &self.who());
         text += &self.item("events     ", &number(record.events));
         if record.lost > 0 {
@@ -46,13 +47,16 @@ impl View<'_> {
             text += &format!(" ({})", clean(&hosts.join(", ")));
         }
         let count = |exit: &str| processes.iter().filter(|process| process.exit == exit).count() as u64;
-        let states: Vec<String> =
-            [("running", "running"), ("gone", "ended"), ("unknown", "not known to run or not")]
-                .into_iter()
-                .map(|(exit, word)| (count(exit), word))
-                .filter(|(count, _)| *count > 0)
-                .map(|(count, word)| format!("{} {word}", number(count)))
-                .collect();
+        let states: Vec<String> = [
+            ("running", "running"),
+            ("gone", "ended"),
+            ("unknown", "of which it is not known whether they run"),
+        ]
+        .into_iter()
+        .map(|(exit, word)| (count(exit), word))
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{} {word}", number(count)))
+        .collect();
         text += &format!(": {}", states.join(", "));
         let numbers: BTreeSet<u32> = processes.iter().filter_map(|process| process.rank).collect();
         if !numbers.is_empty() {

@@ -72,12 +72,14 @@ impl View<'_> {
         }
     }
 
-    /// A text in lines that fit, the first behind `before`, the others as far in.
+    /// A text in lines that fit, the first behind `before`, the others as far in; two columns further, where `before`
+    /// does not tell them apart.
     fn item(&self, before: &str, text: &str) -> String {
         let indent = before.chars().count();
+        let further = if indent > 0 && before.trim().is_empty() { indent + 2 } else { indent };
         let mut lines = String::new();
-        for (i, line) in wrap(text, self.width.saturating_sub(indent).max(20)).iter().enumerate() {
-            let before = if i == 0 { before.to_owned() } else { " ".repeat(indent) };
+        for (i, line) in wrap(text, self.width.saturating_sub(further).max(20)).iter().enumerate() {
+            let before = if i == 0 { before.to_owned() } else { " ".repeat(further) };
             lines += format!("{before}{line}").trim_end();
             lines.push('\n');
         }

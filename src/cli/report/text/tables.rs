@@ -68,11 +68,7 @@ impl View<'_> {
                 clean(&process.program),
             ]);
         }
-        self.section(
-            "Processes (times in seconds since the record began)",
-            table,
-            self.report.processes.len(),
-        )
+        self.section("Processes", table, self.report.processes.len())
     }
 
     /// The devices.
@@ -125,32 +121,39 @@ impl View<'_> {
 
     /// Who opened a handle, and when; who failed to.
     pub fn importers(&self, handle: &Handle) -> String {
-        let time = |open: &Open| {
-            let who = self.names.process(&open.proc);
-            let times = if open.times > 1 { format!(" {} times", number(open.times)) } else { String::new() };
-            let earlier = match open.earlier {
-                0 => String::new(),
-                earlier => format!(" ({} earlier times are left out)", number(earlier)),
-            };
-            match open.closed_ns {
-                Some(closed) => {
-                    format!("{who} {} to {}{times}{earlier}", self.at(open.opened_ns), self.at(closed))
-                }
-                None if open.state == State::Closed => {
-                    format!("{who} {}, closed{times}{earlier}", self.at(open.opened_ns))
-                }
-                None => format!("{who} since {}{times}{earlier}", self.at(open.opened_ns)),
+        let mut by_proc: Vec<(&str, Vec<&Open>)> = Vec::new();
+        for open in &handle.opens {
+            match by_proc.iter_mut().find(|(proc, _)| *proc == &*open.proc) {
+                Some((_, opens)) => opens.push(open),
+                None => by_proc.push((&open.proc, vec![open])),
             }
-        };
-        let mut parts: Vec<String> =
-            handle.opens.iter().take(MOST_IMPORTERS.min(self.most)).map(time).collect();
-        if handle.opens.len() > parts.len() {
-            parts.push(format!("{} more", handle.opens.len() - parts.len()));
         }
-        for failed in handle.failed.iter().take(MOST_IMPORTERS) {
+        let most = MOST_IMPORTERS.min(self.most);
+        let mut parts: Vec<String> = by_proc
+            .iter()
+            .take(most)
+            .map(|(proc, opens)| format!("{} {}", self.names.process(proc), self.times(opens)))
+            .collect();
+        if by_proc.len() > most {
+            parts.push(format!("{} more", number((by_proc.len() - most) as u64)));
+        }
+        for failed in handle.failed.iter().take(most) {
             parts.push(format!("{} failed: {}", self.names.process(&failed.proc), codes(&failed.codes)));
         }
         if parts.is_empty() { "nobody".into() } else { parts.join("; ") }
+    }
+
+    /// When one process had a handle open: from its first opening to its last closing.
+    fn times(&self, opens: &[&Open]) -> String {
+        let times: u64 = opens.iter().map(|open| open.times + open.earlier).sum();
+        let times = if times > 1 { format!(" ({} times)", number(times)) } else { String::new() };
+        let (first, last) = (opens[0], opens[opens.len() - 1]);
+        let until = match last.closed_ns {
+            Some(closed) => format!("{} to {}", self.at(first.opened_ns), self.at(closed)),
+            None if last.state == State::Closed => format!("{}, closed", self.at(first.opened_ns)),
+            None => format!("since {}", self.at(last.opened_ns)),
+        };
+        format!("{until}{times}")
     }
 
     /// The peer matrix: a row for each pair of devices, over all processes.
@@ -177,7 +180,7 @@ impl View<'_> {
                 failed(peers),
             ]);
         }
-        self.section("Pairs of devices (from: whose context accesses the other's memory)", table, count)
+        self.section("Pairs of devices", table, count)
     }
 
     fn enabled(&self, peers: &[&Peer]) -> String {

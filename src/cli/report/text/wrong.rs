@@ -1,13 +1,13 @@
 //! What is wrong, the worst first: a line or a few each, and where to look further.
 
-use super::super::model::{FailureGroup, Handle, State};
-use super::super::moments::{bytes, duration};
+use super::super::model::{FailureGroup, Handle, Pending, Process, State};
+use super::super::moments::{bytes, duration, number};
 use super::View;
-use super::names::{counted, ranks};
+use super::names::{clean, counted, ranks};
 use std::collections::BTreeMap;
 
 /// The most of one kind that are told of here.
-const MOST: usize = 5;
+pub const MOST: usize = 5;
 
 impl View<'_> {
     /// All that is wrong, or that nothing is.
@@ -16,9 +16,25 @@ impl View<'_> {
             [self.pending(), self.failed(), self.handles_gone_wrong(), self.unmapped(), self.deviating()];
         let text = parts.concat();
         if text.is_empty() {
-            return "\nNothing is wrong: all calls returned, none failed, nothing stayed open.\n".to_owned();
+            return self.nothing();
         }
         format!("\nWhat is wrong\n{text}")
+    }
+
+    /// That nothing is wrong, as far as can be seen.
+    fn nothing(&self) -> String {
+        let mut text = "Nothing is wrong: all calls returned".to_owned();
+        if self.report.failure_groups.is_empty() {
+            text += ", none failed";
+        }
+        match self.report.handles.iter().filter(|handle| handle.state == State::Open).count() {
+            0 => text += ", no handle is open",
+            count => text += &format!(", {} open", counted(count as u64, "handle")),
+        }
+        if self.report.record.lost > 0 {
+            text += ", as far as events were kept";
+        }
+        format!("\n{}", self.item("", &format!("{text}.")))
     }
 
     /// One thing that is wrong, with its items.
@@ -35,28 +51,26 @@ impl View<'_> {
     }
 
     fn pending(&self) -> String {
-        let mut items = Vec::new();
-        for process in &self.report.processes {
-            for call in &process.pending {
-                let running = if process.exit == "gone" { "until its end" } else { "so far" };
-                items.push((
-                    std::cmp::Reverse(call.age_ns),
-                    format!(
-                        "{} has been in {} for {} {running}: thread {}, called from {}",
-                        self.names.process(&process.proc),
-                        call.function,
-                        duration(call.age_ns),
-                        call.tid,
-                        call.caller.long(),
-                    ),
-                ));
-            }
-        }
-        if items.is_empty() {
+        let mut calls: Vec<_> = self
+            .report
+            .processes
+            .iter()
+            .flat_map(|process| process.pending.iter().map(move |call| (process, call)))
+            .collect();
+        if calls.is_empty() {
             return String::new();
         }
-        items.sort();
-        let items: Vec<String> = items.into_iter().map(|(_, item)| item).collect();
+        calls.sort_by_key(|(_, call)| call.since_ns);
+        let item = |(process, call): &(&Process, &Pending)| {
+            let (who, function) = (self.names.process(&process.proc), clean(&call.function));
+            let how = match process.exit {
+                "running" => format!("has been in {function} for {}", duration(call.age_ns)),
+                "gone" => format!("ended in {function}, called at {}", self.at(call.since_ns)),
+                _ => format!("was in {function} at last, called at {}", self.at(call.since_ns)),
+            };
+            format!("{who} {how} by thread {} from {}", call.tid, clean(&call.caller.long()))
+        };
+        let items: Vec<String> = calls.iter().map(item).collect();
         let have = if items.len() == 1 { "has" } else { "have" };
         self.thing(&format!("{} {have} not returned", counted(items.len() as u64, "call")), &items)
     }
@@ -76,31 +90,41 @@ impl View<'_> {
         let of = |state: State| self.report.handles.iter().filter(move |handle| handle.state == state);
         let mut text = String::new();
         let things = [
-            (State::FreedWhileOpen, "freed while others had them open"),
-            (State::ExporterGone, "open although their exporter is gone"),
-            (State::Damaged, "damaged copies of others: bytes differ that the driver does not check"),
+            (
+                State::FreedWhileOpen,
+                "was freed while others had it open",
+                "were freed while others had them open",
+            ),
+            (
+                State::ExporterGone,
+                "is open although its exporter is gone",
+                "are open although their exporters are gone",
+            ),
+            (State::Damaged, "is a copy with damaged bytes", "are copies with damaged bytes"),
             (
                 State::OpenAtExit,
-                "not closed by processes that have ended; --leaks says where they were opened",
+                "was open when its opener ended; --leaks says where it was opened",
+                "were open when their openers ended; --leaks says where they were opened",
+            ),
+            (
+                State::Unknown,
+                "could not be opened, and is nobody's here",
+                "could not be opened, and are nobody's here",
             ),
         ];
-        for (state, what) in things {
+        for (state, one, more) in things {
             let handles: Vec<&Handle> = of(state).collect();
             if handles.is_empty() {
                 continue;
             }
-            let size: u64 = handles.iter().filter_map(|handle| handle.bytes).sum();
+            let what = if handles.len() == 1 { one } else { more };
+            let size = handles.iter().filter_map(|handle| handle.bytes).fold(0, u64::saturating_add);
             let size = if size > 0 { format!(" ({})", bytes(size)) } else { String::new() };
             let items: Vec<String> = match state {
                 State::OpenAtExit => Vec::new(),
                 _ => handles.iter().map(|handle| self.handle(handle)).collect(),
             };
             text += &self.thing(&format!("{}{size} {what}", counted(handles.len() as u64, "handle")), &items);
-        }
-        let nobody: Vec<String> = of(State::Unknown).map(|handle| self.handle(handle)).collect();
-        if !nobody.is_empty() {
-            let what = "that no process of this record exported could not be opened";
-            text += &self.thing(&format!("{} {what}", counted(nobody.len() as u64, "handle")), &nobody);
         }
         text
     }
@@ -109,8 +133,8 @@ impl View<'_> {
     fn handle(&self, handle: &Handle) -> String {
         let exporter = match (&handle.exporter, handle.damaged_from) {
             (Some(proc), _) => format!("of {}", self.names.process(proc)),
-            (None, Some(original)) => format!("a copy of {original}"),
-            (None, None) => "exported by nobody".to_owned(),
+            (None, Some(original)) => format!("from {original}"),
+            (None, None) => "of nobody".to_owned(),
         };
         let freed = match (handle.freed_by, handle.freed_ns) {
             (Some(by), Some(at)) => format!(", ended by {by} at {}", self.at(at)),
@@ -121,7 +145,7 @@ impl View<'_> {
 
     fn unmapped(&self) -> String {
         let mut items = Vec::new();
-        for peer in self.report.peers.iter().filter(|peer| peer.unmapped_since_failure) {
+        for peer in self.report.peers.iter().filter(|peer| peer.unmapped_since_failure && peer.to.is_some()) {
             items.push(format!(
                 "{} from {} to {}: {}",
                 self.names.process(&peer.proc),
@@ -152,16 +176,20 @@ impl View<'_> {
             }
             let Some((others, exact)) = others else { continue };
             let about = if exact { "" } else { "about " };
-            let parts: Vec<String> = by_calls
-                .iter()
-                .map(|(calls, list)| format!("{} {calls}", ranks(list.iter().copied())))
-                .collect();
-            items.push(format!("{}: {}, the others {about}{others}", function.function, parts.join(", ")));
+            let made = |(calls, list): (&u64, &Vec<u32>)| {
+                format!("{} made {}", ranks(list.iter().copied()), number(*calls))
+            };
+            let parts: Vec<String> = by_calls.iter().map(made).collect();
+            let name = clean(&function.function);
+            items.push(format!("{name}: {}, the others {about}{}", parts.join(", "), number(others)));
         }
         if items.is_empty() {
             return String::new();
         }
         let verb = if who.len() == 1 { "deviates" } else { "deviate" };
-        self.thing(&format!("{} {verb} from the others in calls", ranks(who.into_iter())), &items)
+        self.thing(
+            &format!("{} {verb} from the others in how often they call", ranks(who.into_iter())),
+            &items,
+        )
     }
 }

@@ -97,7 +97,7 @@ impl<W: Write> Writer<W> {
             self.out,
             "{{\"ph\":\"{phase}\",{bind}\"name\":\"handle\",\"cat\":\"handle\",\"id\":\"{id:#018x}\","
         )?;
-        self.place(track, at + 1)?;
+        self.place(track, at.saturating_add(1))?;
         self.out.write_all(b"}")
     }
 

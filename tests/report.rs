@@ -1,0 +1,40 @@
+//! What `cupeer report` says of records: of made ones, whose every call is known, and of those of real programs.
+
+// Records to report about.
+#[path = "report/scene.rs"]
+mod scene;
+
+// The JSON form: the ledger, the peer matrix, failures, ranks; and its schema.
+#[path = "report/json.rs"]
+mod json;
+
+// The text form, as it looks in 80 and in 160 columns.
+#[path = "report/text.rs"]
+mod text;
+
+// Filters, options, and what is refused.
+#[path = "report/options.rs"]
+mod options;
+
+// The form for ui.perfetto.dev.
+#[path = "report/trace.rs"]
+mod trace;
+
+use crate::support;
+use scene::Scene;
+use serde_json::Value;
+
+/// The report of a scene as JSON.
+#[track_caller]
+fn json_of(scene: &Scene, options: &[&str]) -> Value {
+    let text = of(scene, &[&["--format", "json"], options].concat());
+    let report: Value = serde_json::from_str(&text).expect("it is JSON");
+    json::assert_valid(&report);
+    report
+}
+
+/// What is printed.
+#[track_caller]
+fn of(scene: &Scene, options: &[&str]) -> String {
+    support::stdout(support::cupeer().arg("report").arg(scene.dir()).args(options))
+}

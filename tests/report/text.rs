@@ -1,0 +1,100 @@
+//! The text form, as it looks in 80 and in 160 columns.
+
+use super::of;
+use super::scene::{Scene, checked};
+use crate::support;
+use cupeer_record::Outcome;
+use cupeer_record::writer;
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::shape;
+
+/// Four ranks of which everything goes wrong that can.
+pub fn wrong() -> Scene {
+    let scene = Scene::new();
+    let mut ranks: Vec<_> = (0..4).map(|rank| scene.gone(rank)).collect();
+    for (i, rank) in ranks.iter_mut().enumerate() {
+        let i = i as u64;
+        rank.ask(100 + i, 1).enable(200 + i, if i == 2 { 704 } else { 0 });
+        rank.export(300 + i, 0xa0 + i, 0x7000);
+        for n in 0..if i == 3 { 4 } else { 6 } {
+            rank.open(1000 + 100 * n + i, 0xa0 + (i + 1) % 4, 0x9000).close(1050 + 100 * n + i, 0x9000);
+        }
+    }
+    ranks[0].export_event(400, 0xe0, 0x77).open(2000, 0xa1, 0x9000);
+    ranks[1].open_event(2100, 0xe0, 0x78).open(2110, 0xa0, 0xb000);
+    ranks[0].free(2200, 0x7000);
+    ranks[2].fail_to_open(2300, (0x5a, checked(0xa3)), 1).fail_to_open(2400, (0xa3, checked(0xa3)), 217);
+    let mut injected = ranks[2].opening(2500, (0xa3, checked(0xa3)), 0);
+    (injected.outcome, injected.injected) = (Outcome::Returned(2), true);
+    injected.details.message = Some(b"out of\nluck".to_vec());
+    writer::set_shape(&mut injected, "pdptr", shape::UNREAD);
+    ranks[2].add(&injected);
+    let hung = ranks[3].makes(FnId::cuIpcOpenEventHandle, 2600);
+    ranks[3].hang(&hung);
+    ranks[3].writer().escaped("RTLD_DEEPBIND", "/opt/lib/deep.so").unwrap();
+    ranks[3].writer().header(|header| header.lost = 12).unwrap();
+    ranks.iter_mut().for_each(|rank| rank.ends());
+    scene
+}
+
+/// Compares with what was seen to be right, with the folder of the test left out.
+#[track_caller]
+fn assert_shows(scene: &Scene, columns: &str, options: &[&str], expected: &str) {
+    let mut command = support::cupeer();
+    command.current_dir(scene.folder()).arg("report").args(options).env("COLUMNS", columns);
+    support::assert_lines(&support::stdout(&mut command), expected);
+}
+
+#[test]
+fn what_is_wrong_comes_first_and_tables_follow() {
+    let scene = wrong();
+    assert_shows(&scene, "80", &[], include_str!("wrong-80.txt"));
+    assert_shows(&scene, "160", &[], include_str!("wrong-160.txt"));
+}
+
+#[test]
+fn a_record_of_which_nothing_is_wrong() {
+    let scene = Scene::new();
+    let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));
+    exporter.export(100, 0x11, 0x7000).free(400, 0x7000).ends();
+    importer.enable(150, 704).open(200, 0x11, 0x9000).close(300, 0x9000).ends();
+    assert_shows(&scene, "80", &[], include_str!("healthy.txt"));
+}
+
+#[test]
+fn leaks_stand_alone_by_the_stack_that_opened_them() {
+    assert_shows(&wrong(), "80", &["--leaks"], include_str!("leaks.txt"));
+    let scene = Scene::new();
+    scene.gone(0).ask(100, 1).ends();
+    assert!(of(&scene, &["--leaks"]).ends_with("\nNothing is open.\n"));
+}
+
+#[test]
+fn long_tables_are_cut_and_say_how_to_see_the_rest() {
+    let scene = Scene::new();
+    let mut actor = scene.gone(0);
+    for i in 0..50 {
+        actor.export(100 + 20 * i, i, 0x10_0000 * (i + 1));
+        actor.fail_to_open(5000 + 20 * i, (1000 + i, 1000 + i), 1);
+    }
+    actor.ends();
+    let text = of(&scene, &[]);
+    assert_eq!(text.matches("... 80 more; --all shows them").count(), 1, "handles: {text}");
+    assert_eq!(text.matches("... 30 more; --all shows them").count(), 1, "failures: {text}");
+    assert_eq!(text.matches("(from the same place as at 0.005000)").count(), 19);
+    let all = of(&scene, &["--all"]);
+    assert!(!all.contains("more; --all") && all.lines().count() > text.lines().count() + 100, "{all}");
+}
+
+#[test]
+fn names_that_programs_chose_cannot_move_the_cursor() {
+    let scene = Scene::new();
+    let mut actor = scene.gone(0).on("al\u{1b}[2Jpha");
+    actor.writer().text("program", "/tmp/\u{1b}[31mred\r\n").unwrap();
+    actor.writer().escaped("dl\u{7}mopen", "/tmp/\u{9b}31m.so").unwrap();
+    actor.ask(100, 1).ends();
+    let mut command = support::cupeer();
+    let text = support::stdout(command.arg("report").arg(scene.dir()).env("COLUMNS", "200"));
+    assert!(text.contains("/tmp/\u{fffd}[31mred"), "{text}");
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+}
