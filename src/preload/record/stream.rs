@@ -63,7 +63,7 @@ fn renew(slots: usize) -> Option<usize> {
             take_ring_block(file).map(|window| {
                 let number = number(thread);
                 owner(&*(*thread).window).store(0, Release);
-                enter(thread, window, (*(*thread).window).stream, number, block::RING);
+                enter(file, thread, window, (*(*thread).window).stream, number, block::RING);
             })
         };
         (*thread).recording = 0;
@@ -99,11 +99,20 @@ fn tid() -> u32 {
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// Whether a thread of this process is gone.
-fn is_gone(tid: u32) -> bool {
-    // SAFETY: signal 0 is sent to nobody.
-    let found = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) };
+/// Whether a thread of the record's process is gone.
+fn is_gone(file: &File, tid: u32) -> bool {
+    // The process of the record, and not a child of vfork, which shares its memory.
+    // SAFETY: the header is mapped for good; signal 0 is sent to nobody.
+    let found = unsafe { libc::syscall(libc::SYS_tgkill, (*file.header).pid, tid, 0) };
     found != 0 && crate::files::errno() == libc::ESRCH
+}
+
+/// Who this thread is as an owner. A child of vfork works in the place of a thread whose number it cannot know:
+/// the main thread's, which is there for as long as the process, keeps all others away.
+fn own_tid(file: &File) -> u32 {
+    // SAFETY: the header is mapped for good, and getpid has no preconditions.
+    let (process, pid) = unsafe { ((*file.header).pid, libc::getpid() as u32) };
+    if process == pid { tid() } else { process }
 }
 
 /// Gives this thread its first window.
@@ -132,17 +141,19 @@ unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
             } else {
                 take_ring_block(file).map(|next| {
                     owner(&*window).store(0, Release);
-                    enter(thread, next, (*window).stream, number(thread), block::RING);
+                    enter(file, thread, next, (*window).stream, number(thread), block::RING);
                 })
             };
         }
+        // First: so many threads may be making blocks that are not there yet, as a reader must know.
+        let stream = file.next_stream();
         let (window, kind) = if file.ring.is_null() {
             (file.new_block()?.cast::<BlockHeader>(), block::WINDOW)
         } else {
             (take_ring_block(file)?, block::RING)
         };
-        owner(&*window).store(tid(), Relaxed);
-        enter(thread, window, file.next_stream(), 0, kind);
+        owner(&*window).store(own_tid(file), Relaxed);
+        enter(file, thread, window, stream, 0, kind);
         let index = file.window_count.fetch_add(1, Relaxed) as usize;
         if let (true, Some(place)) = (file.ring.is_null(), file.windows.get(index)) {
             place.store(window, Release);
@@ -156,7 +167,14 @@ unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
 /// # Safety
 ///
 /// The block is this thread's, and the window too.
-unsafe fn enter(thread: *mut Thread, window: *mut BlockHeader, stream: u32, number: u64, kind: u16) {
+unsafe fn enter(
+    file: &File,
+    thread: *mut Thread,
+    window: *mut BlockHeader,
+    stream: u32,
+    number: u64,
+    kind: u16,
+) {
     // SAFETY: mapped, and ours alone. Touched before the calls do, page by page.
     unsafe {
         (&raw mut (*window).kind).write_volatile(0);
@@ -167,7 +185,7 @@ unsafe fn enter(thread: *mut Thread, window: *mut BlockHeader, stream: u32, numb
         }
         ((*window).magic, (*window).stream, (*window).tid) = (BLOCK_MAGIC, stream, tid());
         ((*window).base, (*window).begun) = (number, clock::moment());
-        owner(&*window).store(tid(), Relaxed);
+        owner(&*window).store(own_tid(file), Relaxed);
         fence(Release);
         (&raw mut (*window).kind).write_volatile(kind);
         place_in(thread, window, 0);
@@ -231,8 +249,8 @@ fn adopt(file: &File) -> Option<*mut BlockHeader> {
         let is_events = matches!(header.kind, block::WINDOW | block::RING);
         (old != 0
             && is_events
-            && is_gone(old)
-            && owner(header).compare_exchange(old, tid(), AcqRel, Relaxed).is_ok())
+            && is_gone(file, old)
+            && owner(header).compare_exchange(old, own_tid(file), AcqRel, Relaxed).is_ok())
         .then_some(window)
     })
 }
@@ -265,8 +283,8 @@ pub fn take_ring_block(file: &File) -> Result<*mut BlockHeader, c_int> {
         // SAFETY: the ring is mapped for good.
         let header = unsafe { &*window };
         let old = owner(header).load(Acquire);
-        let is_free = old == 0 || header.kind == block::RING && is_gone(old);
-        if is_free && owner(header).compare_exchange(old, tid(), AcqRel, Relaxed).is_ok() {
+        let is_free = old == 0 || header.kind == block::RING && is_gone(file, old);
+        if is_free && owner(header).compare_exchange(old, own_tid(file), AcqRel, Relaxed).is_ok() {
             return Ok(window);
         }
     }
