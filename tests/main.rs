@@ -28,6 +28,9 @@ mod log;
 // The README against what there is.
 mod readme;
 
+// What a record holds, whatever becomes of the program.
+mod record;
+
 // What `cupeer report` says of records.
 mod report;
 

@@ -238,26 +238,56 @@ fn read_record(folder: &Path) -> Vec<Call> {
     if !folder.exists() {
         return Vec::new();
     }
-    let job = Job::open(folder).unwrap_or_else(|error| panic!("{error}"));
-    assert!(job.problems.is_empty(), "{:?}", job.problems);
+    let job = open_job(folder);
     let mut calls = Vec::new();
     for process in &job.processes {
         assert_eq!((process.header.lost, process.header.ended_by), (0, 0), "{}", process.proc);
-        let mut events = process.events().unwrap();
-        let mut had: Vec<cupeer_record::Call> = Vec::new();
-        for event in events.by_ref() {
-            match event {
-                Event::Call(call) => had.push(call),
-                late @ Event::LateEnd { .. } => {
-                    assert!(had.iter_mut().any(|call| call.finish(&late)), "{late:?}")
-                }
-                Event::Mark { .. } => {}
-            }
-        }
-        calls.extend(had.iter().map(|call| Call::of_record(process, call)));
-        assert!(events.error().is_none(), "{:?}", events.error());
+        calls.extend(recorded(process).iter().map(|call| Call::of_record(process, call)));
     }
     calls
+}
+
+/// A job with which nothing is wrong.
+#[track_caller]
+pub fn open_job(folder: &Path) -> Job {
+    let job = Job::open(folder).unwrap_or_else(|error| panic!("{error}"));
+    assert!(job.problems.is_empty(), "{:?}", job.problems);
+    job
+}
+
+/// All calls of a process, with the ends that came late.
+#[track_caller]
+pub fn recorded(process: &Process) -> Vec<cupeer_record::Call> {
+    let mut events = process.events().unwrap();
+    let mut calls: Vec<cupeer_record::Call> = Vec::new();
+    let mut pending = BTreeMap::new();
+    for event in events.by_ref() {
+        match event {
+            Event::Call(call) => {
+                if call.outcome == Returned::Pending {
+                    pending.insert((call.stream, call.seq), calls.len());
+                }
+                calls.push(call);
+            }
+            Event::LateEnd { stream, seq, .. } => {
+                let call = pending.get(&(stream, seq)).map(|place| &mut calls[*place]);
+                assert!(call.is_some_and(|call| call.finish(&event)), "the end of no call: {event:?}");
+            }
+            Event::Mark { .. } => {}
+        }
+    }
+    assert!(events.error().is_none(), "{:?}", events.error());
+    calls
+}
+
+/// The argument that carries the mark of a call.
+pub fn mark_of(call: &cupeer_record::Call) -> Option<u64> {
+    MARKED.iter().find_map(|name| number_of(call, name))
+}
+
+fn number_of(call: &cupeer_record::Call, name: &str) -> Option<u64> {
+    let bytes = call.argument_called(name)?;
+    Some(bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte)))
 }
 
 /// Runs a command to its end, which must come in time.
@@ -355,16 +385,13 @@ impl Call {
 
     fn of_record(process: &Process, call: &cupeer_record::Call) -> Call {
         let function = call.function.expect("a function that we know");
-        let number = |name: &str| {
-            let bytes = call.argument_called(name)?;
-            Some(bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte)))
-        };
+        let number = |name: &str| number_of(call, name);
         let mark = if number("cudaVersion").is_some() {
             let text = call.details.texts.first().map(|(_, text)| String::from_utf8_lossy(text));
             let symbol: String = text.map_or("NULL".into(), |text| text.replace(|c| c <= ' ', "_"));
             format!("{symbol}/{}/{}", number("cudaVersion").unwrap_or(0), number("flags").unwrap_or(0))
         } else {
-            MARKED.iter().find_map(|name| number(name)).unwrap_or(0).to_string()
+            mark_of(call).unwrap_or(0).to_string()
         };
         let result = match call.outcome {
             Returned::Returned(result) => {
