@@ -20,6 +20,10 @@ mod options;
 #[path = "report/trace.rs"]
 mod trace;
 
+// Records of real programs, on the simulated driver.
+#[path = "report/real.rs"]
+mod real;
+
 use crate::support;
 use scene::Scene;
 use serde_json::Value;

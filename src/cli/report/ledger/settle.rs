@@ -180,15 +180,22 @@ impl Ledger {
 
     /// Which pairs of devices IPC went over: the process, its device, the exporter's, and how that went.
     pub fn each_pair(&self) -> impl Iterator<Item = Pair<'_>> {
-        self.handles.iter().flat_map(|entry| {
-            let to = entry.export.as_ref().and_then(|export| export.device);
+        let originals = self.originals();
+        self.handles.iter().flat_map(move |entry| {
+            let original = originals.get(&(entry.realm, entry.kind.word(), entry.checked));
+            let original = original.filter(|_| entry.export.is_none()).and_then(|original| {
+                let number = self.numbers.get(&(entry.realm, entry.kind, original.0))?;
+                self.handles[*number as usize].export.as_ref()
+            });
+            let export = entry.export.as_ref().or(original);
+            let to = export.and_then(|export| export.device);
             let memory = entry.kind == Kind::Memory;
             let imports = entry.imports.iter().filter(move |_| memory);
             imports.map(move |import| Pair {
                 process: import.process as usize,
                 from: import.device,
                 to,
-                is_exported: entry.export.is_some(),
+                is_exported: export.is_some(),
                 opened: import.opened,
                 failed: &import.failed,
                 last_failed: import.last_failed,

@@ -47,8 +47,10 @@ impl Tracks {
         let rank = process.rank().map_or(String::new(), |rank| format!("rank {rank}: "));
         let name = format!("{rank}{program} {} on {}", process.header.pid, process.host());
         let order = process.rank().unwrap_or(u32::MAX >> 1);
-        out.name(Track { pid: self.pids[index], tid: 0 }, "process_name", &name.into())?;
-        out.name(Track { pid: self.pids[index], tid: 0 }, "process_sort_index", &order.into())
+        // Viewers make a thread of every number that they see: its first one has that of the process.
+        let track = Track { pid: self.pids[index], tid: self.pids[index] };
+        out.name(track, "process_name", &name.into())?;
+        out.name(track, "process_sort_index", &order.into())
     }
 
     /// The track of a thread, which is named when it is asked for first.
