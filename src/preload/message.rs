@@ -1,6 +1,7 @@
 //! The few words that we say to a person from inside a program: one line on stderr, for what would
 //! otherwise go wrong in silence.
 
+use crate::log::{LONGEST, Line};
 use crate::{files, settings};
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,9 +14,20 @@ pub fn line(text: fmt::Arguments) {
     if stderr.is_none() || files::identity(libc::STDERR_FILENO) != stderr {
         return;
     }
-    let mut line = crate::log::Line::new();
-    let _ = writeln!(line, "cupeer: {text}");
-    let _ = files::write(libc::STDERR_FILENO, line.bytes());
+    let mut line = Cut(Line::new());
+    let _ = write!(line, "cupeer: {text}");
+    let _ = line.0.push(b"\n");
+    let _ = files::write(libc::STDERR_FILENO, line.0.bytes());
+}
+
+/// A line of which the end is left out where it is too long: better than no end of the line.
+struct Cut(Line);
+
+impl Write for Cut {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = LONGEST - 1 - self.0.bytes().len();
+        self.0.push(&text.as_bytes()[..text.floor_char_boundary(room)])
+    }
 }
 
 /// Says one line, the first time that it is asked to say any.

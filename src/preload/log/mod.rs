@@ -8,7 +8,7 @@ mod line;
 mod sink;
 mod subscriber;
 
-pub use line::Line;
+pub use line::{LONGEST, Line};
 
 use crate::caller::Caller;
 use crate::resolve::escapes::Way;
