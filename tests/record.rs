@@ -4,6 +4,7 @@
 
 mod processes;
 mod survival;
+mod troubles;
 
 use crate::programs::{Cupeer, Scene};
 use crate::support;
