@@ -19,6 +19,7 @@ mod report;
 mod run;
 mod settings;
 mod startup;
+mod symbols;
 mod table;
 
 use args::{Cli, Command};

@@ -27,6 +27,7 @@ mod values;
 
 use crate::args::{ReportArgs, ReportFormat};
 use crate::output;
+use crate::symbols::Symbols;
 use crate::table::terminal_width;
 use anyhow::{Context, Result, bail};
 use cupeer_record::{Job, Library};
@@ -47,7 +48,8 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
         return compare(args, &dir, other);
     }
     let (job, filter) = open(args, &dir)?;
-    let mut name_of = |_: &Library, _: u64| None;
+    let mut symbols = Symbols::of_record(&dir, &job.processes);
+    let mut name_of = |library: &Library, address| symbols.name_of(library, address);
     let all = collect::collect(&job, &filter, most_failures(args))?;
     if args.format == ReportFormat::Trace {
         return trace::print(&job, &filter, &all, &mut name_of);

@@ -4,12 +4,16 @@
 //! when the report is made. What does not: how symbols are found, which is handed in.
 
 use super::model::Place;
+use crate::symbols::short;
 use cupeer_record::{Call, Library, Process};
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
-/// Finds the name of what lies at an address of a library, where its symbols are at hand.
+/// How many characters of a function's name are shown. The JSON form has them all.
+const LONGEST_NAME: usize = 80;
+
+/// Finds the name of the function that a return address lies in, where the symbols of its library are at hand.
 pub type NameOf<'a> = dyn FnMut(&Library, u64) -> Option<String> + 'a;
 
 /// The number of a stack in [`Stacks`].
@@ -98,8 +102,7 @@ impl<'a> Places<'a> {
         }
         let place = match self.processes[process].library_at(address, ticks) {
             Some(library) => {
-                // What returns here was called by the instruction before.
-                let name = (self.name_of)(library, address.saturating_sub(1));
+                let name = (self.name_of)(library, address);
                 let build_id: String = library.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
                 Place {
                     library: Some(self.text(&library.path)),
@@ -160,7 +163,7 @@ impl Place {
     /// With the function, where it is known: `libx.so+0x12 f+0x2`.
     pub fn long(&self) -> String {
         match &self.function {
-            Some(function) => format!("{} {function}", self.short()),
+            Some(function) => format!("{} {}", self.short(), short(function, LONGEST_NAME)),
             None => self.short(),
         }
     }

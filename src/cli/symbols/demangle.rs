@@ -1,0 +1,92 @@
+//! From the names that the linker has to those that programmers wrote.
+
+use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
+use std::fmt::{self, Write};
+
+/// The longest name in readable form. A name of a few bytes can stand for one of any length.
+const LONGEST: usize = 64 * 1024;
+/// How deep names may be nested: the limit is the stack.
+const DEEPEST: u32 = 192;
+
+/// A name as it was written; where it is in no form that is known, as it is.
+pub fn readable(name: &[u8]) -> String {
+    let text = String::from_utf8_lossy(name);
+    // Without the version that the dynamic symbols of some libraries have in their names.
+    let plain = text.split('@').next().unwrap_or_default();
+    let readable = rust(plain).or_else(|| cpp(plain)).unwrap_or_else(|| plain.to_owned());
+    // Names are shown on terminals.
+    readable.replace(char::is_control, "?")
+}
+
+fn rust(name: &str) -> Option<String> {
+    // In the older form a Rust name is a C++ one too, but for the hash at its end.
+    let is_older = || {
+        let hash = name.split('.').next().and_then(|name| name.strip_suffix('E')?.rsplit_once("17h"));
+        hash.is_some_and(|(_, hash)| hash.len() == 16 && hash.bytes().all(|digit| digit.is_ascii_hexdigit()))
+    };
+    if !name.starts_with("_R") && !is_older() {
+        return None;
+    }
+    let mut out = Limited(String::new());
+    write!(out, "{:#}", rustc_demangle::try_demangle(name).ok()?).ok()?;
+    Some(out.0)
+}
+
+fn cpp(name: &str) -> Option<String> {
+    if !name.starts_with("_Z") {
+        return None;
+    }
+    let limit = ParseOptions::default().recursion_limit(DEEPEST);
+    let symbol = BorrowedSymbol::new_with_options(name.as_bytes(), &limit).ok()?;
+    let mut out = Limited(String::new());
+    symbol.structured_demangle(&mut out, &DemangleOptions::default().recursion_limit(DEEPEST)).ok()?;
+    Some(out.0)
+}
+
+struct Limited(String);
+
+impl Write for Limited {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > LONGEST {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::readable;
+
+    #[test]
+    fn names_of_all_languages_are_as_they_were_written() {
+        for (mangled, wanted) in [
+            ("main", "main"),
+            ("_ZN4acme4poolIiE4openEPKc", "acme::pool<int>::open(char const*)"),
+            ("_ZN4acme4openEv.cold", "acme::open() [clone .cold]"),
+            ("_ZN4acme4open17h0123456789abcdefE", "acme::open"),
+            ("_ZN4acme4open17h0123456789abcdefE.llvm.123", "acme::open"),
+            ("_RNvCs15kBYyAo9fc_7mycrate7example", "mycrate::example"),
+            ("_ZN4acme", "_ZN4acme"),
+            ("_R", "_R"),
+            ("memcpy@@GLIBC_2.14", "memcpy"),
+            ("a\x1b[31mb", "a?[31mb"),
+        ] {
+            assert_eq!(readable(mangled.as_bytes()), wanted);
+        }
+    }
+
+    #[test]
+    fn a_name_that_would_be_endless_stays_as_it_is() {
+        // Each parameter is a pair of two of the one before.
+        let digit = |i: u32| char::from_digit(i, 36).unwrap().to_ascii_uppercase();
+        let pairs = |most| (0..most).map(|i| format!("S_IS{0}_S{0}_E", digit(i))).collect::<String>();
+        let few = format!("_Z1fSt4pairIiiE{}", pairs(2));
+        assert!(readable(few.as_bytes()).starts_with("f(std::pair<int, int>, std::pair<std::pair<"));
+        let nested = "PF".repeat(5000);
+        for name in [format!("_Z1fSt4pairIiiE{}", pairs(30)), format!("_Z1f{nested}")] {
+            assert_eq!(readable(name.as_bytes()), name);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The file `symbols.json` of a packed record: names that were found where it was recorded.
+//!
+//! It is an object. Its keys are libraries, each by its build id in hexadecimal digits, or by its path where it has
+//! none; its values are arrays of `[place, "function", offset]`: the place is the return address as the file of the
+//! library has it, and the offset how far behind the begin of the function that is.
+
+use super::Symbol;
+use anyhow::{Result, ensure};
+use cupeer_record::Library;
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// The largest file that is read.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Names of places, by library.
+#[derive(Default, Debug)]
+pub struct Names(HashMap<String, BTreeMap<u64, Symbol>>);
+
+impl Names {
+    /// The name of the file.
+    pub const FILE: &str = "symbols.json";
+
+    /// The names that a record brings; `None` where it was not packed. Several packed records may lie in one
+    /// directory, each in one of its own.
+    pub fn of_record(directory: &Path) -> Result<Option<Names>> {
+        let inner = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let inner = inner.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let places = inner.map(|entry| entry.path()).chain([directory.to_owned()]);
+        let mut all: Option<Names> = None;
+        for file in places.map(|place| place.join(Names::FILE)) {
+            if file.symlink_metadata().is_ok_and(|found| found.is_file()) {
+                let names = Names::read(&file)?;
+                for (library, symbols) in names.0 {
+                    all.get_or_insert_default().0.entry(library).or_default().extend(symbols);
+                }
+                all.get_or_insert_default();
+            }
+        }
+        Ok(all)
+    }
+
+    fn read(file: &Path) -> Result<Names> {
+        let mut bytes = Vec::new();
+        File::open(file)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+        ensure!(bytes.len() as u64 <= MOST_BYTES, "it is too large");
+        let libraries: HashMap<String, Vec<Value>> = serde_json::from_slice(&bytes)?;
+        let symbol = |row: Value| {
+            let function = row.get(1)?.as_str()?.replace(char::is_control, "?");
+            Some((row.get(0)?.as_u64()?, Symbol { function, offset: row.get(2)?.as_u64()? }))
+        };
+        let symbols = |rows: Vec<Value>| rows.into_iter().filter_map(symbol).collect();
+        Ok(Names(libraries.into_iter().map(|(library, rows)| (library, symbols(rows))).collect()))
+    }
+
+    /// The function at a place of a library.
+    pub fn get(&self, library: &Library, place: u64) -> Option<&Symbol> {
+        self.0.get(&Names::key(&library.build_id, &library.path))?.get(&place)
+    }
+
+    /// Adds a function. The path is the one that the packed record has.
+    pub fn insert(&mut self, build_id: &[u8], path: &str, place: u64, symbol: Symbol) {
+        self.0.entry(Names::key(build_id, path)).or_default().insert(place, symbol);
+    }
+
+    /// As the file has it.
+    pub fn to_json(&self) -> String {
+        let row =
+            |(place, symbol): (&u64, &Symbol)| serde_json::json!([place, symbol.function, symbol.offset]);
+        let libraries: BTreeMap<&String, Vec<Value>> =
+            self.0.iter().map(|(library, symbols)| (library, symbols.iter().map(row).collect())).collect();
+        format!("{}\n", serde_json::json!(libraries))
+    }
+
+    fn key(build_id: &[u8], path: &str) -> String {
+        match build_id {
+            [] => path.to_owned(),
+            _ => build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
+}

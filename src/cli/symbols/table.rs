@@ -1,0 +1,266 @@
+//! The functions of one ELF file, in the order of their addresses.
+//!
+//! What belongs here: which of a file's symbols an address lies in. Files are as large as libtorch_cuda.so, with a
+//! million functions and a hundred megabytes of names: names are read when they are asked for. Files are read and
+//! not mapped, because one that is truncated meanwhile would kill us.
+
+use object::LittleEndian;
+use object::elf::{self, FileHeader64};
+use object::read::ReadCache;
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+type Elf = FileHeader64<LittleEndian>;
+const LE: LittleEndian = LittleEndian;
+
+/// How far back symbols are looked through for one that reaches to an address: functions within functions, as
+/// assembly has them, are not many.
+const MOST_NESTED: usize = 64;
+/// The longest name. Templates come near it.
+const LONGEST_NAME: usize = 64 * 1024;
+
+/// Why a file does not count.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Unusable {
+    /// It names no file, as the kernel's own does not.
+    NotAsked,
+    /// It has another build id than the one that was recorded, or is newer than the record.
+    Changed,
+    /// Nothing says whether it is the one that was recorded.
+    NoBuildId,
+    /// It cannot be read.
+    Unreadable(String),
+    /// It is not an ELF file of 64 bits.
+    NotElf,
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unusable::NotAsked => f.write_str("is no file"),
+            Unusable::Changed => f.write_str("the file has changed since"),
+            Unusable::NoBuildId => f.write_str("has no build id, so that no file can be known to be it"),
+            Unusable::Unreadable(error) => write!(f, "cannot be read: {error}"),
+            Unusable::NotElf => f.write_str("is not an ELF file that can be read"),
+        }
+    }
+}
+
+impl From<object::read::Error> for Unusable {
+    fn from(_: object::read::Error) -> Self {
+        Unusable::NotElf
+    }
+}
+
+/// The functions of a file.
+pub struct Table {
+    symbols: Vec<Symbol>,
+    names: Vec<Names>,
+    is_whole: bool,
+}
+
+/// A function.
+#[derive(Clone, Copy)]
+struct Symbol {
+    start: u64,
+    /// As many bytes as a function of 4 GiB has, at most.
+    size: u32,
+    /// Where its name begins.
+    name: u32,
+    /// Among whose names.
+    names: u8,
+    /// Of functions that begin at the same place, the one with the highest rank gives the name.
+    rank: u8,
+}
+
+/// The names of a symbol table.
+struct Names {
+    file: File,
+    start: u64,
+    end: u64,
+}
+
+/// The function that an address lies in.
+pub struct Found {
+    /// Its name, as the linker has it.
+    pub name: Vec<u8>,
+    /// Where it begins.
+    pub start: u64,
+}
+
+impl Table {
+    /// Reads a file that is to have this build id, or, where that is empty, is to be older than the record.
+    pub fn open(path: &Path, build_id: &[u8], older_than: Option<SystemTime>) -> Result<Table, Unusable> {
+        let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
+        // The paths in a record are anybody's: nothing but a plain file is opened, because to open others can have
+        // effects or wait for ever.
+        if !path.is_absolute() {
+            return Err(Unusable::NotAsked);
+        }
+        if !path.metadata().map_err(unreadable)?.is_file() {
+            return Err(Unusable::Unreadable("it is not a file".into()));
+        }
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
+        let found = file.metadata().map_err(unreadable)?;
+        // When it was put there tells more than when it was written, which copies keep.
+        let put = Duration::new(found.ctime().try_into().unwrap_or(0), found.ctime_nsec() as u32);
+        if older_than.is_some_and(|time| SystemTime::UNIX_EPOCH + put >= time) {
+            return Err(Unusable::Changed);
+        }
+        let data = ReadCache::new(file.try_clone().map_err(unreadable)?);
+        let header = Elf::parse(&data)?;
+        if header.endian()? != LE {
+            return Err(Unusable::NotElf);
+        }
+        if build_id_of(header, &data)?.unwrap_or_default() != build_id {
+            return Err(Unusable::Changed);
+        }
+        let mut table = Table { symbols: Vec::new(), names: Vec::new(), is_whole: false };
+        let sections = header.sections(LE, &data)?;
+        for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
+            let symbols = sections.symbols(LE, &data, kind)?;
+            let strings = sections.section(symbols.string_section());
+            let Some((start, size)) = strings.ok().and_then(|strings| strings.file_range(LE)) else {
+                continue;
+            };
+            let names = table.names.len() as u8;
+            table.symbols.reserve_exact(symbols.iter().filter(|symbol| is_function(symbol)).count());
+            for symbol in symbols.iter().filter(|symbol| is_function(symbol)) {
+                // What has no size, as assembly may not, ends where its section ends, or the next function begins.
+                let start = symbol.st_value(LE);
+                let end = sections
+                    .section(object::SectionIndex(usize::from(symbol.st_shndx(LE).0)))
+                    .map_or(start, |section| section.sh_addr(LE).saturating_add(section.sh_size(LE)));
+                let is_sized = symbol.st_size(LE) > 0;
+                let size = if is_sized { symbol.st_size(LE) } else { end.saturating_sub(start) };
+                table.symbols.push(Symbol {
+                    start,
+                    size: u32::try_from(size).unwrap_or(u32::MAX),
+                    name: symbol.st_name(LE),
+                    names,
+                    rank: rank(symbol.st_bind()) + 4 * u8::from(is_sized),
+                });
+            }
+            table.is_whole |= kind == elf::SHT_SYMTAB && !symbols.is_empty();
+            let file = file.try_clone().map_err(unreadable)?;
+            table.names.push(Names { file, start, end: start.saturating_add(size) });
+            if table.is_whole {
+                // All dynamic symbols are among these.
+                break;
+            }
+        }
+        table.sort();
+        Ok(table)
+    }
+
+    /// Whether the file was not stripped.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Adds the functions of another file of the same library.
+    pub fn add(&mut self, other: Table) {
+        let names = self.names.len() as u8;
+        self.names.extend(other.names);
+        self.symbols
+            .extend(other.symbols.into_iter().map(|symbol| Symbol { names: symbol.names + names, ..symbol }));
+        self.sort();
+    }
+
+    fn sort(&mut self) {
+        self.symbols.sort_unstable_by_key(|symbol| (symbol.start, symbol.rank));
+    }
+
+    /// The function that an address lies in; the innermost where there are several.
+    pub fn find(&self, address: u64) -> Option<Found> {
+        let behind = self.symbols.partition_point(|symbol| symbol.start <= address);
+        let before = self.symbols[..behind].iter().rev().take(MOST_NESTED);
+        let mut best: Option<&Symbol> = None;
+        let last = self.symbols[..behind].last()?.start;
+        for symbol in before.filter(|symbol| address - symbol.start < u64::from(symbol.size)) {
+            // One whose size was not known ends where another one begins.
+            if symbol.rank < 4 && symbol.start < last {
+                continue;
+            }
+            match best {
+                Some(best) if best.start > symbol.start => break,
+                Some(found) if found.rank > symbol.rank => {}
+                Some(found) if found.rank == symbol.rank => {
+                    if self.name(symbol) < self.name(found) {
+                        best = Some(symbol);
+                    }
+                }
+                _ => best = Some(symbol),
+            }
+        }
+        let symbol = best?;
+        Some(Found { name: self.name(symbol)?.1, start: symbol.start })
+    }
+
+    /// The name of a function, so that the plainest of several is the least: fewer underscores at its begin, then
+    /// shorter, then by the alphabet.
+    fn name(&self, symbol: &Symbol) -> Option<((usize, usize), Vec<u8>)> {
+        let names = self.names.get(usize::from(symbol.names))?;
+        let at = names.start.checked_add(u64::from(symbol.name))?;
+        let room = names.end.checked_sub(at)?.min(LONGEST_NAME as u64) as usize;
+        let mut name = Vec::new();
+        while name.len() < room {
+            let begin = name.len();
+            name.resize((begin + 256).min(room), 0);
+            let read = names.file.read_at(&mut name[begin..], at + begin as u64).ok()?;
+            let end = name[begin..begin + read].iter().position(|byte| *byte == 0);
+            name.truncate(begin + end.unwrap_or(read));
+            if end.is_some() || read == 0 {
+                break;
+            }
+        }
+        let underscores = name.iter().take_while(|byte| **byte == b'_').count();
+        (!name.is_empty()).then_some(((underscores, name.len()), name))
+    }
+}
+
+fn is_function(symbol: &elf::Sym64<LittleEndian>) -> bool {
+    [elf::STT_FUNC, elf::STT_GNU_IFUNC].contains(&symbol.st_type()) && symbol.st_shndx(LE) != elf::SHN_UNDEF
+}
+
+fn rank(binding: elf::SymbolBind) -> u8 {
+    match binding {
+        elf::STB_GLOBAL => 2,
+        elf::STB_WEAK => 1,
+        _ => 0,
+    }
+}
+
+/// The build id of a file. Files that hold nothing but symbols keep their sections alone.
+fn build_id_of<'data>(
+    header: &'data Elf,
+    data: &'data ReadCache<File>,
+) -> Result<Option<&'data [u8]>, Unusable> {
+    let is_it = |note: &object::read::elf::Note<'data, Elf>| {
+        note.name() == elf::ELF_NOTE_GNU && note.n_type(LE) == elf::NT_GNU_BUILD_ID
+    };
+    for section in header.section_headers(LE, data)? {
+        if let Ok(Some(mut notes)) = section.notes(LE, data) {
+            while let Ok(Some(note)) = notes.next() {
+                if is_it(&note) {
+                    return Ok(Some(note.desc()));
+                }
+            }
+        }
+    }
+    for segment in header.program_headers(LE, data)? {
+        if let Ok(Some(mut notes)) = segment.notes(LE, data) {
+            while let Ok(Some(note)) = notes.next() {
+                if is_it(&note) {
+                    return Ok(Some(note.desc()));
+                }
+            }
+        }
+    }
+    Ok(None)
+}
