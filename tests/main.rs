@@ -25,6 +25,9 @@ mod launcher;
 // The lines of the log, and where they cannot go.
 mod log;
 
+// Packed records.
+mod pack;
+
 // The README against what there is.
 mod readme;
 

@@ -28,6 +28,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Show what a record says happened
     Report(ReportArgs),
+    /// Pack a record into one file, to send it to somebody
+    Pack(PackArgs),
     /// Look for what is wrong with the driver, the libraries or a program
     Doctor(DoctorArgs),
     /// Look at the driver in this process, for `doctor`
@@ -200,7 +202,7 @@ pub struct ExplainArgs {
   cupeer report DIR --format trace >trace.json   # for ui.perfetto.dev
   cupeer report DIR --diff OTHER                 # what is different in OTHER")]
 pub struct ReportArgs {
-    /// The record: a directory [default: the newest cupeer-* here that is one]
+    /// The record: a directory, or what `cupeer pack` made of one [default: the newest cupeer-* here that is one]
     pub dir: Option<PathBuf>,
     /// As text, as JSON (docs/report.schema.json), or as a trace for ui.perfetto.dev
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -243,6 +245,44 @@ pub enum ReportFormat {
     Json,
     /// Chrome's trace events.
     Trace,
+}
+
+/// `cupeer pack`.
+#[derive(Args)]
+#[command(after_help = "\
+  cupeer pack DIR                       # DIR.cupeer.tar.gz, for `cupeer report`
+  cupeer pack DIR --redact hosts,paths  # with numbers in place of names
+
+Never in it: the key of the fingerprints, and values of variables whose names sound like secrets. Always in
+it: pids, devices, names of files and functions, and the texts of calls and marks.")]
+pub struct PackArgs {
+    /// The directory of the record, or a packed one to redact more of
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// The file to make [default: DIR.cupeer.tar.gz, here]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Leave out, separated by commas
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub redact: Vec<Redact>,
+    /// Replace FILE where it is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// What can be left out of a packed record.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum Redact {
+    /// The programs' arguments
+    Arguments,
+    /// The values of variables, but for ranks and visible devices
+    Environment,
+    /// The names of the hosts that were recorded: they are numbered
+    Hosts,
+    /// Directories: each becomes a few digits, names of files stay
+    Paths,
+    /// All of these
+    All,
 }
 
 /// `cupeer doctor`.

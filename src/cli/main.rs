@@ -14,6 +14,7 @@ mod job;
 mod libraries;
 mod list;
 mod output;
+mod pack;
 mod probe;
 mod report;
 mod run;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::List(args) => list::command(args),
         Command::Explain(args) => explain::command(args),
         Command::Report(args) => report::command(args),
+        Command::Pack(args) => pack::command(args),
         Command::Doctor(args) => doctor::command(args),
         Command::ProbeDriver => probe::command(),
     };

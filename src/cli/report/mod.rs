@@ -17,6 +17,7 @@ mod leaks;
 mod ledger;
 mod model;
 mod moments;
+mod opened;
 mod peers;
 mod places;
 mod results;
@@ -27,11 +28,11 @@ mod values;
 
 use crate::args::{ReportArgs, ReportFormat};
 use crate::output;
-use crate::symbols::Symbols;
 use crate::table::terminal_width;
 use anyhow::{Context, Result, bail};
 use cupeer_record::{Job, Library};
 use filter::Filter;
+use opened::Opened;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -47,14 +48,13 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     if let Some(other) = &args.diff {
         return compare(args, &dir, other);
     }
-    let (job, filter) = open(args, &dir)?;
-    let mut symbols = Symbols::of_record(&dir, &job.processes);
+    let (Opened { job, symbols, .. }, filter) = &mut open(args, &dir)?;
     let mut name_of = |library: &Library, address| symbols.name_of(library, address);
-    let all = collect::collect(&job, &filter, most_failures(args))?;
+    let all = collect::collect(job, filter, most_failures(args))?;
     if args.format == ReportFormat::Trace {
-        return trace::print(&job, &filter, &all, &mut name_of);
+        return trace::print(job, filter, &all, &mut name_of);
     }
-    let report = assemble::report(&job, &filter, all, &mut name_of);
+    let report = assemble::report(job, filter, all, &mut name_of);
     if args.format == ReportFormat::Json {
         return json::print(&report);
     }
@@ -63,14 +63,10 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
 }
 
 /// Opens a record, and reads the filters for it.
-fn open(args: &ReportArgs, dir: &Path) -> Result<(Job, Filter)> {
-    let job = Job::open(dir)?;
-    if job.processes.is_empty() {
-        let problems: Vec<String> = job.problems.iter().map(ToString::to_string).collect();
-        bail!("{} holds the record of no process{}", dir.display(), after(": ", &problems.join("; ")));
-    }
-    let filter = Filter::new(args, &job, assemble::began(&job))?;
-    Ok((job, filter))
+fn open(args: &ReportArgs, dir: &Path) -> Result<(Opened, Filter)> {
+    let opened = Opened::open(dir)?;
+    let filter = Filter::new(args, &opened.job, assemble::began(&opened.job))?;
+    Ok((opened, filter))
 }
 
 /// How many single failures are kept.
@@ -84,9 +80,9 @@ fn compare(args: &ReportArgs, dir: &Path, other: &Path) -> Result<ExitCode> {
         bail!("--diff compares as text or as JSON; a trace is of one record");
     }
     let report = |dir: &Path| {
-        let (job, filter) = open(args, dir).with_context(|| dir.display().to_string())?;
-        let all = collect::collect(&job, &filter, 0)?;
-        anyhow::Ok(assemble::report(&job, &filter, all, &mut |_: &Library, _: u64| None))
+        let (Opened { job, .. }, filter) = &open(args, dir).with_context(|| dir.display().to_string())?;
+        let all = collect::collect(job, filter, 0)?;
+        anyhow::Ok(assemble::report(job, filter, all, &mut |_: &Library, _: u64| None))
     };
     let diff = diff::compare(&report(dir)?, &report(other)?);
     match args.format {

@@ -1,0 +1,129 @@
+//! Which addresses a record has, so that they can be named where its libraries are.
+//!
+//! More are taken than are shown: an address belongs to every library that ever lay there.
+
+use super::reading;
+use super::redact::Redaction;
+use crate::symbols::{Names, Symbols};
+use cupeer_record::{Library, Process};
+use cupeer_spec::record::slot::{self, Slot, detail};
+use cupeer_spec::record::{self, BLOCK, Header, block, live};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// The most addresses of a process: programs make their calls from a few hundred places.
+const MOST: usize = 1 << 20;
+
+const SLOT: usize = size_of::<Slot>();
+
+/// Places in libraries, of all processes.
+#[derive(Default)]
+pub struct Addresses {
+    /// By build id and path; the places are return addresses without the library's base.
+    places: BTreeMap<(Vec<u8>, String), BTreeSet<u64>>,
+    libraries: HashMap<Identity, Vec<Library>>,
+}
+
+/// A process: its namespace, pid, start and image.
+type Identity = (u64, u32, u64, u32);
+
+/// What one process has.
+#[derive(Default)]
+pub struct OfProcess {
+    /// Its libraries.
+    pub libraries: Vec<Library>,
+    addresses: HashSet<u64>,
+}
+
+impl OfProcess {
+    /// Adds the addresses of a block of slots.
+    pub fn block(&mut self, bytes: &[u8]) {
+        let Some(header) = reading::header(bytes) else { return };
+        if ![block::WINDOW, block::CHUNK, block::RING].contains(&header.kind) {
+            return;
+        }
+        // The last slot of a chunk is its trailer.
+        let bytes = &bytes[..bytes.len().min(BLOCK - SLOT)];
+        let mut at = SLOT;
+        while let Some(slot) = bytes.get(at..).and_then(record::read::<Slot>) {
+            let number = header.base.wrapping_add((at / SLOT - 1) as u64);
+            let mut slots = 1;
+            if slot.seq() == number as u32 {
+                match slot.state() {
+                    slot::PENDING | slot::RETURNED | slot::UNWOUND | slot::LATE_END => {
+                        self.add(slot.caller())
+                    }
+                    slot::DETAIL => {
+                        slots = slot.slots().max(1);
+                        let end = (at + slots * SLOT).min(bytes.len());
+                        self.frames(&bytes[(at + detail::START).min(end)..end]);
+                    }
+                    _ => {}
+                }
+            }
+            at += slots * SLOT;
+        }
+    }
+
+    fn frames(&mut self, bytes: &[u8]) {
+        for item in detail::items(bytes).filter(|item| item.tag == detail::FRAMES) {
+            let frames = item.bytes.chunks_exact(8).filter_map(|frame| frame.first_chunk());
+            frames.for_each(|frame| self.add(u64::from_le_bytes(*frame)));
+        }
+    }
+
+    fn add(&mut self, address: u64) {
+        if address != 0 && self.addresses.len() < MOST {
+            self.addresses.insert(address);
+        }
+    }
+}
+
+impl Addresses {
+    /// Adds what was found in the record of a process.
+    pub fn add(&mut self, process: &Process, found: OfProcess) {
+        for address in found.addresses {
+            self.place(&found.libraries, address);
+        }
+        let Header { pid_ns, pid, started, image, .. } = process.header;
+        self.libraries.entry((pid_ns, pid, started, image)).or_default().extend(found.libraries);
+    }
+
+    /// Adds the addresses of what is open.
+    pub fn table(&mut self, entries: &[live::Entry]) {
+        let libraries = std::mem::take(&mut self.libraries);
+        for entry in entries {
+            let Some(libraries) = libraries.get(&(entry.pid_ns, entry.pid, entry.started, entry.image))
+            else {
+                continue;
+            };
+            let count = (entry.frame_count as usize).min(entry.frames.len());
+            entry.frames[..count].iter().for_each(|frame| self.place(libraries, *frame));
+        }
+        self.libraries = libraries;
+    }
+
+    fn place(&mut self, libraries: &[Library], address: u64) {
+        // What returns here may have been called by the last instruction of a library.
+        let called = address.wrapping_sub(1);
+        for library in libraries.iter().filter(|library| library.range.contains(&called)) {
+            let key = (library.build_id.clone(), library.path.clone());
+            self.places.entry(key).or_default().insert(address.wrapping_sub(library.base));
+        }
+    }
+
+    /// The names of all places, by what the libraries are called in the archive.
+    pub fn named(&self, symbols: &mut Symbols, redaction: &Redaction) -> Names {
+        let mut names = Names::default();
+        for ((build_id, path), places) in &self.places {
+            // As if it lay where its file says, so that places are addresses.
+            let (base, range) = (0, 0..u64::MAX);
+            let library = Library { base, range, since: 0, build_id: build_id.clone(), path: path.clone() };
+            let asked: Vec<_> = places.iter().map(|place| (&library, *place)).collect();
+            let path = redaction.path(path);
+            for (place, symbol) in places.iter().zip(symbols.resolve(&asked)) {
+                symbol.into_iter().for_each(|symbol| names.insert(build_id, &path, *place, symbol));
+            }
+        }
+        names
+    }
+}

@@ -1,0 +1,173 @@
+//! Which files of a directory belong to a record.
+//!
+//! What belongs here: their names, for packing as for unpacking, and the file `job`. Links are not followed: they
+//! lead to what the record's owner did not mean to send.
+
+use super::archive::Archive;
+use super::redact::Redaction;
+use anyhow::{Context, Result, ensure};
+use cupeer_spec::record::{SUFFIX, job, live};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// What a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// What the processes share.
+    Job,
+    /// The record of a process.
+    Process,
+    /// What is open on a host.
+    Table,
+}
+
+/// A file of a record.
+pub struct Member {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its name in the archive, below its folder.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What is in a directory.
+#[derive(Default)]
+pub struct Found {
+    /// The files of the record, by their names.
+    pub files: Vec<Member>,
+    /// What was left out, and why.
+    pub problems: Vec<(String, String)>,
+}
+
+/// The longest `job` that is read.
+const MOST_JOB: u64 = 1 << 20;
+
+/// What a file with this name is.
+pub fn kind(name: &str) -> Option<Kind> {
+    let is_word = |word: &str| {
+        !word.is_empty()
+            && word.len() <= 128
+            && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    match (name.strip_suffix(SUFFIX), name.strip_prefix(live::PREFIX)) {
+        _ if name == job::FILE => Some(Kind::Job),
+        (Some(process), _) if is_word(process) => Some(Kind::Process),
+        (_, Some(boot)) if is_word(boot) => Some(Kind::Table),
+        _ => None,
+    }
+}
+
+/// The files of a record, and of those in the directories in it: records of several hosts may have been copied
+/// together. These directories have numbers for names in the archive, since theirs may be those of hosts.
+pub fn list(directory: &Path) -> Result<Found> {
+    let mut found = Found::default();
+    let mut folders = 0;
+    let entries = entries(directory).with_context(|| format!("failed to read {}", directory.display()))?;
+    for (path, file_type) in entries {
+        if file_type.is_dir() {
+            let inner = match self::entries(&path) {
+                Ok(inner) => inner,
+                Err(error) => {
+                    // Without its name, which may be that of a host.
+                    found.problems.push(("a directory in it".into(), format!("cannot be read: {error}")));
+                    continue;
+                }
+            };
+            let before = found.files.len();
+            for (path, file_type) in inner {
+                found.add(path, file_type, &format!("{}/", folders + 1));
+            }
+            folders += usize::from(found.files.len() > before);
+        } else {
+            found.add(path, file_type, "");
+        }
+    }
+    Ok(found)
+}
+
+impl Found {
+    fn add(&mut self, path: PathBuf, file_type: fs::FileType, folder: &str) {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
+        let Some(kind) = kind(name) else { return };
+        let name = format!("{folder}{name}");
+        if file_type.is_file() {
+            self.files.push(Member { path, name, kind });
+        } else {
+            let what = if file_type.is_symlink() { "a link" } else { "no file" };
+            self.problems.push((name, format!("is {what}, and left out")));
+        }
+    }
+}
+
+fn entries(directory: &Path) -> io::Result<Vec<(PathBuf, fs::FileType)>> {
+    let entry = |entry: io::Result<fs::DirEntry>| {
+        let entry = entry?;
+        Ok((entry.path(), entry.file_type()?))
+    };
+    let mut entries = fs::read_dir(directory)?.map(entry).collect::<io::Result<Vec<_>>>()?;
+    entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(entries)
+}
+
+/// Opens a file of a record: a link or a pipe may have come into its place.
+pub fn open(path: &Path) -> Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    ensure!(file.metadata()?.is_file(), "it is not a file");
+    Ok(file)
+}
+
+/// The key of the fingerprints.
+pub fn key(path: &Path) -> Option<String> {
+    let text = read_job(path).ok()?;
+    let mut keys = text.lines().filter_map(|line| line.split_once('='));
+    keys.find(|(name, _)| name.trim() == job::KEY).map(|(_, key)| key.trim().to_owned())
+}
+
+/// Adds the file `job`, all but the key; where anything is redacted, nothing but its first line.
+pub fn add_job(file: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
+    let text = match read_job(&file.path) {
+        Ok(text) if text.starts_with(job::FIRST_LINE) => text,
+        Ok(_) => return Ok(vec!["is no part of a record, and left out".into()]),
+        Err(error) => return Ok(vec![format!("cannot be read: {error:#}")]),
+    };
+    let is_key = |line: &&str| line.split('=').next().is_some_and(|name| name.trim() == job::KEY);
+    let most = if redaction.words().is_empty() { usize::MAX } else { 1 };
+    let lines = text.lines().filter(|line| !is_key(line)).take(most);
+    let kept: String = lines.map(|line| format!("{line}\n")).collect();
+    archive.add(&file.name, kept.as_bytes())?;
+    Ok(Vec::new())
+}
+
+fn read_job(path: &Path) -> Result<String> {
+    let mut text = Vec::new();
+    open(path)?.take(MOST_JOB).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, kind};
+
+    #[test]
+    fn files_are_known_by_their_names() {
+        assert_eq!(kind("job"), Some(Kind::Job));
+        assert_eq!(kind("0123abcd-4026531836-17-99-1.cupeer"), Some(Kind::Process));
+        assert_eq!(kind("live-0123abcd"), Some(Kind::Table));
+        for other in [
+            ".cupeer",
+            "x.cupeer.tar.gz",
+            "../x.cupeer",
+            "a/b.cupeer",
+            "live-",
+            "live-/x",
+            ".job-1",
+            "notes.txt",
+        ] {
+            assert_eq!(kind(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! `cupeer pack`: a record as one file, to be sent to somebody who has neither this machine nor its libraries.
+//!
+//! What belongs here: what goes into the file and in which order, and what is said about it. What does not: what
+//! an address is called (`symbols`), and what the record says (`report`).
+//!
+//! # The file
+//!
+//! A compressed tar archive of one directory, [`FOLDER`], which is a record again: `tar xf` and `cupeer report` on
+//! the directory give what `cupeer report` gives on the file. Besides the record's own files it has
+//! `symbols.json` ([`crate::symbols::Names`]), and as the last one `pack.json` ([`about`]), without which it is not
+//! whole. The key of the fingerprints is left out, and so is whatever looks like a secret: see [`redact`].
+
+mod about;
+mod addresses;
+mod archive;
+mod files;
+mod meta;
+mod process;
+mod reading;
+mod redact;
+mod table;
+mod unpack;
+
+pub use unpack::{Unpacked, is_packed, unpacked};
+
+use crate::args::PackArgs;
+use crate::output;
+use crate::symbols::{Names, Symbols};
+use about::About;
+use addresses::Addresses;
+use anyhow::{Context, Result, bail, ensure};
+use archive::Archive;
+use cupeer_record::Process;
+use files::Kind;
+use redact::Redaction;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The directory in the archive.
+pub const FOLDER: &str = "cupeer-record";
+/// How the names of packed records end.
+pub const SUFFIX: &str = ".cupeer.tar.gz";
+
+/// `cupeer pack`.
+pub fn command(args: &PackArgs) -> Result<ExitCode> {
+    let output = match &args.output {
+        Some(output) => output.clone(),
+        None => default_output(&args.directory)?,
+    };
+    ensure!(
+        args.force || output.symlink_metadata().is_err(),
+        "{} is there already; --force replaces it",
+        output.display()
+    );
+    if args.directory.is_file() {
+        // What was packed can be packed again, to redact more of it.
+        ensure!(
+            is_packed(&args.directory),
+            "{} is neither a directory nor a packed record",
+            args.directory.display()
+        );
+        return pack(unpacked(&args.directory)?.path(), &output, args);
+    }
+    pack(&args.directory, &output, args)
+}
+
+/// The name of the directory with our suffix, in the current directory.
+fn default_output(directory: &Path) -> Result<PathBuf> {
+    let whole =
+        directory.canonicalize().with_context(|| format!("failed to read {}", directory.display()))?;
+    let Some(name) = whole.file_name() else { bail!("{} has no name; add -o FILE", directory.display()) };
+    let mut name = name.to_owned();
+    name.push(SUFFIX);
+    Ok(name.into())
+}
+
+fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
+    let found = files::list(directory)?;
+    let mut about = About::new(found.problems);
+    let mut processes: Vec<Option<Process>> = Vec::new();
+    for file in &found.files {
+        let process = match file.kind {
+            Kind::Process => {
+                Process::open(&file.path).map_err(|problem| about.problem(&file.name, problem)).ok()
+            }
+            _ => None,
+        };
+        processes.push(process);
+    }
+    ensure!(
+        processes.iter().any(Option::is_some),
+        "{} holds no record of a process{}",
+        directory.display(),
+        about.problems().next().map(|problem| format!(": {problem}")).unwrap_or_default()
+    );
+    let known: Vec<Process> = processes.iter().flatten().cloned().collect();
+    let keys =
+        found.files.iter().filter(|file| file.kind == Kind::Job).filter_map(|file| files::key(&file.path));
+    let redaction = Redaction::new(&args.redact, known.iter().map(Process::host), keys);
+
+    let mut archive = Archive::create(output)?;
+    let mut addresses = Addresses::default();
+    // The tables come last: their frames are looked up in the libraries of the processes.
+    for kind in [Kind::Job, Kind::Process, Kind::Table] {
+        for (file, process) in found.files.iter().zip(&processes).filter(|(file, _)| file.kind == kind) {
+            let added = match (kind, process) {
+                (Kind::Job, _) => files::add_job(file, &redaction, &mut archive),
+                (Kind::Process, None) => continue,
+                (Kind::Process, Some(process)) => {
+                    process::add(file, process, &redaction, &mut addresses, &mut archive)
+                }
+                (Kind::Table, _) => table::add(file, &mut addresses, &mut archive),
+            };
+            for problem in added.with_context(|| format!("failed to pack {}", file.path.display()))? {
+                about.problem(&file.name, problem);
+            }
+        }
+    }
+    let mut symbols = Symbols::of_record(directory, &known);
+    let names = addresses.named(&mut symbols, &redaction);
+    archive.add(Names::FILE, names.to_json().as_bytes())?;
+    about.count(&known, &redaction);
+    about.missing_names(symbols.notes(), &redaction);
+    archive.add(About::FILE, about.to_json().as_bytes())?;
+    let size = archive.finish(output, args.force)?;
+    about.problems().for_each(|problem| output::complain(&problem));
+    output::print(&format!("{} has {}\n", output.display(), about.summary(size)))
+}

@@ -1,0 +1,77 @@
+//! The file of a process on its way into the archive, block by block.
+
+use super::addresses::{Addresses, OfProcess};
+use super::archive::Archive;
+use super::files::{self, Member};
+use super::meta;
+use super::reading::{self, Reading};
+use super::redact::Redaction;
+use anyhow::Result;
+use cupeer_record::Process;
+use cupeer_spec::record::{BLOCK, BlockHeader, META_START, block};
+use std::time::SystemTime;
+
+/// Adds the file. Gives what went wrong: sentences without a subject.
+pub fn add(
+    member: &Member,
+    process: &Process,
+    redaction: &Redaction,
+    addresses: &mut Addresses,
+    archive: &mut Archive,
+) -> Result<Vec<String>> {
+    let is_live = process.is_alive() != Some(false);
+    let opened = files::open(&member.path).and_then(|file| {
+        let modified = file.metadata()?.modified()?;
+        Ok((Reading::of_process(file, is_live)?, modified))
+    });
+    let (file, modified) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return Ok(vec![format!("cannot be read: {error:#}")]),
+    };
+    let modified = modified.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    archive.begin(&member.name, file.size, modified)?;
+    let mut found = OfProcess::default();
+    let mut problems = Vec::new();
+    let mut buffer = vec![0; BLOCK];
+    let mut crowded = 0;
+    for number in 0..file.size.div_ceil(BLOCK as u64) {
+        let at = number * BLOCK as u64;
+        let bytes = &mut buffer[..(file.size - at).min(BLOCK as u64) as usize];
+        let problem = match file.block(number, bytes) {
+            Ok(Some(())) => None,
+            Ok(None) => Some("changed faster than it could be read: some events are missing".to_owned()),
+            Err(error) => Some(format!("cannot be read as a whole: {error}")),
+        };
+        if let Some(problem) = problem {
+            bytes.fill(0);
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+        }
+        let start = match reading::header(bytes).map(|header| header.kind) {
+            _ if number == 0 => Some(META_START),
+            Some(block::META) => Some(size_of::<BlockHeader>()),
+            Some(block::WINDOW | block::CHUNK | block::RING) => None,
+            // A later version's, of which nothing is known.
+            Some(1..) if redaction.words().is_empty() => None,
+            // No block yet, though something may have been written to it.
+            _ => {
+                bytes.fill(0);
+                None
+            }
+        };
+        match start {
+            Some(start) => {
+                crowded += meta::rewrite(bytes, start, redaction, |library| found.libraries.push(library))
+            }
+            None => found.block(bytes),
+        }
+        archive.write(bytes)?;
+    }
+    if crowded > 0 {
+        problems
+            .push(format!("{crowded} of the things it says of its process are left out for want of room"));
+    }
+    addresses.add(process, found);
+    Ok(problems)
+}

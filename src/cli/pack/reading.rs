@@ -1,0 +1,133 @@
+//! Reads what is being written: twice, so that what is taken is whole.
+//!
+//! A file of a process that has ended is read once.
+
+use cupeer_spec::record::{self, BLOCK, BLOCK_MAGIC, BlockHeader, block};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// How often a block is read whose owner is faster than we are.
+const MOST_TRIES: usize = 16;
+/// The most windows that are kept in memory: as many as a process has at most.
+const MOST_WINDOWS: usize = 4096;
+
+/// A file.
+pub struct Reading {
+    file: File,
+    /// Whether somebody may be writing to it.
+    is_live: bool,
+    /// Windows as they were when the file was begun. A window that was emptied after the size of the file was
+    /// taken has gone to a chunk behind its end: what it held would be in neither.
+    windows: HashMap<u64, Vec<u8>>,
+    /// How much of the file counts.
+    pub size: u64,
+}
+
+impl Reading {
+    /// Of a process's file.
+    pub fn of_process(file: File, is_live: bool) -> io::Result<Reading> {
+        let mut reading = Reading { size: file.metadata()?.len(), file, is_live, windows: HashMap::new() };
+        if is_live {
+            for number in 1..reading.size.div_ceil(BLOCK as u64) {
+                let mut bytes = [0; size_of::<BlockHeader>()];
+                reading.read(&mut bytes, number * BLOCK as u64)?;
+                let is_window = header(&bytes).is_some_and(|header| header.kind == block::WINDOW);
+                if is_window && reading.windows.len() < MOST_WINDOWS {
+                    let mut window = vec![0; BLOCK];
+                    if reading.block(number, &mut window)?.is_some() {
+                        reading.windows.insert(number, window);
+                    }
+                }
+            }
+            reading.size = reading.file.metadata()?.len();
+        }
+        Ok(reading)
+    }
+
+    /// Of any other file.
+    pub fn of_file(file: File, is_live: bool) -> io::Result<Reading> {
+        Ok(Reading { size: file.metadata()?.len(), file, is_live, windows: HashMap::new() })
+    }
+
+    /// Reads a block. `None` says that it was never the same twice.
+    pub fn block(&self, number: u64, place: &mut [u8]) -> io::Result<Option<()>> {
+        if let Some(window) = self.windows.get(&number).filter(|window| window.len() >= place.len()) {
+            place.copy_from_slice(&window[..place.len()]);
+            return Ok(Some(()));
+        }
+        let at = number * BLOCK as u64;
+        self.read(place, at)?;
+        if !self.is_live {
+            return Ok(Some(()));
+        }
+        let mut first = place.to_vec();
+        for _ in 0..MOST_TRIES {
+            self.read(place, at)?;
+            if number == 0 || kept(&header(&first)) == kept(&header(place)) {
+                merge(number, &first, place);
+                return Ok(Some(()));
+            }
+            first.copy_from_slice(place);
+        }
+        Ok(None)
+    }
+
+    /// Reads bytes that have no order in which they are written. `None` says that they were never the same twice.
+    pub fn piece(&self, at: u64, place: &mut [u8]) -> io::Result<Option<()>> {
+        self.read(place, at)?;
+        let mut first = Vec::new();
+        for _ in 0..if self.is_live { MOST_TRIES } else { 0 } {
+            first.clear();
+            first.extend_from_slice(place);
+            self.read(place, at)?;
+            if first == place {
+                return Ok(Some(()));
+            }
+        }
+        Ok((!self.is_live).then_some(()))
+    }
+
+    /// Fills a place; what the file lacks is zero.
+    fn read(&self, place: &mut [u8], at: u64) -> io::Result<()> {
+        let mut had = 0;
+        while had < place.len() {
+            match self.file.read_at(&mut place[had..], at + had as u64) {
+                Ok(0) => break,
+                Ok(more) => had += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        place[had..].fill(0);
+        Ok(())
+    }
+}
+
+/// The header of a block that is one.
+pub fn header(bytes: &[u8]) -> Option<BlockHeader> {
+    record::read(bytes).filter(|header: &BlockHeader| header.magic == BLOCK_MAGIC)
+}
+
+/// What stays the same while the slots mean the same.
+fn kept(header: &Option<BlockHeader>) -> Option<(u16, u32, u64)> {
+    header.as_ref().map(|header| (header.kind, header.stream, header.base))
+}
+
+/// Puts together what two readings have, so that all that counts in the second is whole: what was announced by the
+/// first had been written before the second.
+fn merge(number: u64, first: &[u8], second: &mut [u8]) {
+    match header(second).map(|header| header.kind) {
+        Some(block::WINDOW | block::RING) if number > 0 => {
+            let size = size_of::<record::slot::Slot>();
+            let slots = first.chunks_exact(size).zip(second.chunks_exact_mut(size));
+            for (first, second) in slots.skip(1) {
+                second[..8].copy_from_slice(&first[..8]);
+            }
+        }
+        _ if number == 0 => super::meta::keep_announced(first, second, record::META_START),
+        Some(block::META) => super::meta::keep_announced(first, second, size_of::<BlockHeader>()),
+        _ => {}
+    }
+}

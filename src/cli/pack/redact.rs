@@ -1,0 +1,261 @@
+//! What is left out of a packed record.
+//!
+//! What belongs here: for each thing that a record says of its process, what is said in its place. What does not:
+//! the calls. Their arguments are numbers; the texts among them (names of functions that were looked up, marks of
+//! the program, messages of the driver) stay.
+//!
+//! The key of the fingerprints, and the values of variables whose names sound like secrets, never go into an
+//! archive. Hosts become `host-1` and so on, directories a few digits: what was the same is the same in all of the
+//! archive, and in no other one.
+
+use super::meta::before_path;
+use crate::args::Redact;
+use cupeer_spec::record::meta;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
+/// What stands for a value.
+const GONE: &str = "-";
+
+/// Parts of the names of variables that may hold secrets.
+const SECRETS: &[&str] = &["KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH", "CUPEER_JOB"];
+
+/// Variables that say nothing of a person, and without which ranks and devices cannot be understood; besides those
+/// of the rank.
+const HARMLESS: &[&str] = &[
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "NVIDIA_VISIBLE_DEVICES",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "PMI_SIZE",
+    "SLURM_NTASKS",
+];
+
+/// Directories that are the same everywhere.
+const COMMON: &[&str] = &[
+    "",
+    ".",
+    "/bin",
+    "/lib",
+    "/lib64",
+    "/lib/x86_64-linux-gnu",
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/local/bin",
+    "/usr/local/lib",
+];
+
+/// How the names of files end that are kept where a directory could as well stand.
+const FILES: &[&str] = &[".py", ".sh", ".so", ".toml", ".json", ".jsonl", ".yaml", ".yml", ".log", ".txt"];
+
+/// What is redacted.
+pub struct Redaction {
+    arguments: bool,
+    environment: bool,
+    hosts: bool,
+    paths: bool,
+    /// Names of hosts, and what stands for them; the longest first.
+    names: Vec<(String, String)>,
+    keys: Vec<String>,
+    salt: RandomState,
+}
+
+impl Redaction {
+    /// Of these things, in a record of these hosts, whose fingerprints have these keys.
+    pub fn new<'a>(
+        what: &[Redact],
+        hosts: impl Iterator<Item = &'a str>,
+        keys: impl Iterator<Item = String>,
+    ) -> Redaction {
+        let has = |one| what.contains(&one) || what.contains(&Redact::All);
+        let mut names: Vec<(String, String)> = Vec::new();
+        let mut count = 0;
+        for host in hosts.filter(|host| !host.is_empty()) {
+            if names.iter().any(|(name, _)| name == host) {
+                continue;
+            }
+            let short = host.split('.').next().unwrap_or(host);
+            // One host may be known by its short name and by its whole one.
+            let same = names.iter().find(|(name, _)| name == short).map(|(_, alias)| alias.clone());
+            let alias = same.unwrap_or_else(|| {
+                count += 1;
+                format!("host-{count}")
+            });
+            for name in [host, short] {
+                if !name.is_empty() && !names.iter().any(|(known, _)| known == name) {
+                    names.push((name.to_owned(), alias.clone()));
+                }
+            }
+        }
+        names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+        Redaction {
+            arguments: has(Redact::Arguments),
+            environment: has(Redact::Environment),
+            hosts: has(Redact::Hosts),
+            paths: has(Redact::Paths),
+            names,
+            // A shorter one would be found in texts that it has nothing to do with.
+            keys: keys.filter(|key| key.len() >= 16).collect(),
+            salt: RandomState::new(),
+        }
+    }
+
+    /// What was asked for, in words.
+    pub fn words(&self) -> Vec<&'static str> {
+        let words = [
+            (self.arguments, "arguments"),
+            (self.environment, "environment"),
+            (self.hosts, "hosts"),
+            (self.paths, "paths"),
+        ];
+        words.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, word)| word).collect()
+    }
+
+    /// What an entry becomes; `None` where nobody knows what it holds.
+    pub fn entry(&self, tag: u16, bytes: &[u8]) -> Option<Vec<u8>> {
+        match tag {
+            meta::TEXT => {
+                let (name, value) = split(bytes, 0)?;
+                let value = match name {
+                    b"cupeer" | b"driver" | b"trace" => value.to_vec(),
+                    b"program" => self.replace(value, |text| self.file(text)),
+                    b"host" => self.replace(value, |text| self.host(text)),
+                    b"directory" => self.replace(value, |text| self.directory(text)),
+                    _ if !self.words().is_empty() => return None,
+                    _ => self.replace(value, |text| text.to_owned()),
+                };
+                Some([name, b"\0", &value].concat())
+            }
+            meta::ARGUMENT if self.arguments => Some(GONE.into()),
+            meta::ARGUMENT => Some(self.replace(bytes, |text| self.value(text))),
+            meta::VARIABLE => {
+                let (name, value) = split(bytes, b'=')?;
+                let is_gone = is_secret(name) || self.environment && !is_harmless(name);
+                let value = if is_gone { GONE.into() } else { self.replace(value, |text| self.value(text)) };
+                Some([name, b"=", &value].concat())
+            }
+            meta::LIBRARY => {
+                let (before, path) = bytes.split_at(before_path(bytes)?);
+                Some([before, &self.replace(path, |text| self.file(text))].concat())
+            }
+            meta::ESCAPED => {
+                let (way, path) = split(bytes, 0)?;
+                Some([way, b"\0", &self.replace(path, |text| self.file(text))].concat())
+            }
+            meta::FUNCTION | meta::DEVICE => Some(bytes.to_vec()),
+            _ => self.words().is_empty().then(|| bytes.to_vec()),
+        }
+    }
+
+    /// The path of a library or program, as the archive has it.
+    pub fn path(&self, path: &str) -> String {
+        String::from_utf8_lossy(&self.replace(path.as_bytes(), |text| self.file(text))).into_owned()
+    }
+
+    /// Replaces what is redacted everywhere. Bytes that are no text stay as they are where nothing is replaced.
+    fn replace(&self, bytes: &[u8], by: impl Fn(&str) -> String) -> Vec<u8> {
+        let text = String::from_utf8_lossy(bytes);
+        let mut new = by(&text);
+        for key in &self.keys {
+            new = new.replace(key, GONE);
+        }
+        if self.hosts {
+            new = self.without_hosts(&new);
+        }
+        if new == text { bytes.to_vec() } else { new.into_bytes() }
+    }
+
+    fn host(&self, name: &str) -> String {
+        let known = self.names.iter().find(|(known, _)| self.hosts && known == name);
+        known.map_or_else(|| name.to_owned(), |(_, alias)| alias.clone())
+    }
+
+    /// A text in which names of hosts may stand. The rest of a name that begins as one goes with it.
+    fn without_hosts(&self, text: &str) -> String {
+        let is_inner =
+            |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte));
+        let mut out = String::new();
+        let mut at = 0;
+        while let Some(character) = text[at..].chars().next() {
+            let begins = at == 0 || !is_inner(text.as_bytes().get(at - 1));
+            let found = self.names.iter().find(|(name, alias)| {
+                let rest = &text[at..];
+                begins && rest.starts_with(name.as_str()) && !is_inner(rest.as_bytes().get(name.len()))
+                    // What was replaced already.
+                    && !rest.starts_with(alias.as_str())
+            });
+            if let Some((name, alias)) = found {
+                out += alias;
+                at += name.len();
+                let rest = text[at..]
+                    .bytes()
+                    .take_while(|byte| byte.is_ascii_alphanumeric() || b".-".contains(byte));
+                at += rest.count();
+            } else {
+                out.push(character);
+                at += character.len_utf8();
+            }
+        }
+        out
+    }
+
+    /// The path of a file: its name stays.
+    fn file(&self, path: &str) -> String {
+        match path.rsplit_once('/') {
+            Some((directory, name)) if self.paths => format!("{}/{name}", self.directory(directory)),
+            _ => path.to_owned(),
+        }
+    }
+
+    fn directory(&self, path: &str) -> String {
+        if !self.paths || COMMON.contains(&path) {
+            return path.to_owned();
+        }
+        format!("/~{:08x}", self.salt.hash_one(path) as u32)
+    }
+
+    /// An argument or the value of a variable, in which paths may stand: of files or of directories.
+    fn value(&self, text: &str) -> String {
+        if !self.paths {
+            return text.to_owned();
+        }
+        let pieces = text.split_inclusive(|character: char| ":=,;'\"".contains(character));
+        let path = |piece: &str| {
+            let end = piece.find(|character: char| ":=,;'\"".contains(character)).unwrap_or(piece.len());
+            let (path, separator) = piece.split_at(end);
+            let name = path.rsplit('/').next().unwrap_or_default();
+            let is_file = FILES.iter().any(|ending| name.ends_with(ending)) || name.contains(".so.");
+            let new = match path.contains('/') {
+                false => path.to_owned(),
+                true if is_file => self.file(path),
+                true => self.directory(path),
+            };
+            new + separator
+        };
+        pieces.map(path).collect()
+    }
+}
+
+fn split(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == at)?;
+    Some((&bytes[..end], &bytes[end + 1..]))
+}
+
+fn is_secret(name: &[u8]) -> bool {
+    let name = String::from_utf8_lossy(name).to_uppercase();
+    SECRETS.iter().any(|part| name.contains(part))
+}
+
+fn is_harmless(name: &[u8]) -> bool {
+    let name = String::from_utf8_lossy(name);
+    [HARMLESS, meta::RANKS, meta::LOCAL_RANKS].iter().any(|names| names.contains(&&*name))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+//! The record that is reported on: a directory, or one file that `cupeer pack` made.
+
+use crate::pack::{self, Unpacked};
+use crate::symbols::Symbols;
+use anyhow::{Result, bail};
+use cupeer_record::Job;
+use std::path::Path;
+
+/// A record, open.
+pub struct Opened {
+    /// What it holds.
+    pub job: Job,
+    /// The names of its functions.
+    pub symbols: Symbols,
+    /// Goes last: where it was packed, what is read lies there.
+    _unpacked: Option<Unpacked>,
+}
+
+impl Opened {
+    /// Opens a record that has at least one process.
+    pub fn open(path: &Path) -> Result<Opened> {
+        let unpacked = if pack::is_packed(path) { Some(pack::unpacked(path)?) } else { None };
+        let job = match &unpacked {
+            Some(unpacked) => unpacked.job()?,
+            None => Job::open(path)?,
+        };
+        if job.processes.is_empty() {
+            let problems: Vec<String> = job.problems.iter().map(ToString::to_string).collect();
+            let why = super::after(": ", &problems.join("; "));
+            bail!("{} holds the record of no process{why}", path.display());
+        }
+        let place = unpacked.as_ref().map_or(path, Unpacked::path);
+        Ok(Opened { symbols: Symbols::of_record(place, &job.processes), job, _unpacked: unpacked })
+    }
+}
