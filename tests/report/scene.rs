@@ -79,15 +79,6 @@ impl Scene {
         let mut writer = Writer::create(dir, about.clone()).expect("a record");
         writer.text("program", "/opt/app/bin/train").expect("a text");
         writer.argument("train").expect("an argument");
-        for ordinal in 0..2u8 {
-            let device = Device {
-                ordinal: ordinal.into(),
-                uuid: [0x10 * (ordinal + 1); 16],
-                pci: format!("0000:0{ordinal}:00.0"),
-                name: "NVIDIA H200".into(),
-            };
-            writer.device(&device).expect("a device");
-        }
         let library = Library {
             base: CODE,
             range: CODE..CODE + 0x1_0000,
@@ -98,7 +89,10 @@ impl Scene {
         writer.library(&library).expect("a library");
         let tid = about.pid;
         let stream = writer.stream(tid).expect("a stream");
-        Actor { writer: Some(writer), stream, about, tid }
+        let mut actor = Actor { writer: Some(writer), stream, about, tid };
+        actor.device(0);
+        actor.device(1);
+        actor
     }
 
     /// Writes the table of what is open on the host of a process.
@@ -261,21 +255,47 @@ impl Actor {
         self.simple(at, FnId::cuEventDestroy_v2, "hEvent", &event.to_le_bytes())
     }
 
+    /// Sees a device.
+    pub fn device(&mut self, ordinal: u8) -> &mut Self {
+        let device = Device {
+            ordinal: ordinal.into(),
+            uuid: [0x10 * (ordinal + 1); 16],
+            pci: format!("0000:0{ordinal}:00.0"),
+            name: "NVIDIA H200".into(),
+        };
+        self.writer().device(&device).expect("a device");
+        self
+    }
+
+    /// Its device, and the other one.
+    fn pair(&self) -> (i32, i32) {
+        let own = self.about.pid as i32 % 2;
+        (own, 1 - own)
+    }
+
     /// Asks whether its device can access the other one.
     pub fn ask(&mut self, at: u64, answer: i32) -> &mut Self {
+        self.ask_about(at, self.pair(), answer)
+    }
+
+    /// Asks about two devices.
+    pub fn ask_about(&mut self, at: u64, (from, to): (i32, i32), answer: i32) -> &mut Self {
         let mut call = self.makes(FnId::cuDeviceCanAccessPeer, at);
-        let own = self.about.pid as i32 % 2;
         writer::set(&mut call, "canAccessPeer", &answer.to_le_bytes());
-        writer::set(&mut call, "dev", &own.to_le_bytes());
-        writer::set(&mut call, "peerDev", &(1 - own).to_le_bytes());
+        writer::set(&mut call, "dev", &from.to_le_bytes());
+        writer::set(&mut call, "peerDev", &to.to_le_bytes());
         self.add(&call)
     }
 
     /// Switches access to the other device on.
     pub fn enable(&mut self, at: u64, result: i32) -> &mut Self {
+        self.enable_between(at, self.pair(), result)
+    }
+
+    /// Switches access between two devices on.
+    pub fn enable_between(&mut self, at: u64, (from, to): (i32, i32), result: i32) -> &mut Self {
         let mut call = self.makes(FnId::cuCtxEnablePeerAccess, at);
-        let own = self.about.pid as i32 % 2;
-        call.details.devices = (Some(own), Some(1 - own));
+        call.details.devices = (Some(from), Some(to));
         call.outcome = Outcome::Returned(result);
         writer::set(&mut call, "peerContext", &0xc1u64.to_le_bytes());
         self.add(&call)

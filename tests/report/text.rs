@@ -98,3 +98,47 @@ fn names_that_programs_chose_cannot_move_the_cursor() {
     assert!(text.contains("/tmp/\u{fffd}[31mred"), "{text}");
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
 }
+
+#[test]
+fn many_devices_make_a_picture() {
+    let scene = Scene::new();
+    let mut actor = scene.gone(0);
+    for ordinal in 2..8u8 {
+        actor.device(ordinal);
+    }
+    for from in 0..8i32 {
+        for to in (0..8i32).filter(|to| *to != from) {
+            let at = 100 + 100 * from as u64 + 10 * to as u64;
+            actor.ask_about(at, (from, to), i32::from(to != 7));
+            if from < 2 && to != 7 {
+                actor.enable_between(1000 + at, (from, to), 0);
+            }
+        }
+    }
+    actor.enable_between(3000, (2, 7), 217).enable_between(3010, (3, 4), 704);
+    actor.export(3100, 0x11, 0x7000).ends();
+    let mut importer = scene.gone(1);
+    importer.open(3200, 0x11, 0x9000).close(3300, 0x9000).ends();
+    let text = of(&scene, &["--function", "^cuMem*"]);
+    let picture: String = text
+        .lines()
+        .skip_while(|line| !line.starts_with("Who can"))
+        .take(10)
+        .map(|l| format!("{l}\n"))
+        .collect();
+    support::assert_lines(
+        &picture,
+        "\
+Who can access whom (e enabled, y can, n cannot; o opened over IPC, ! failed)
+                 0   1   2   3   4   5   6   7
+0 GPU-10101010       e   e   e   e   e   e   n
+1 GPU-20202020  eo       e   e   e   e   e   n
+2 GPU-30303030   y   y       y   y   y   y  n!
+3 GPU-40404040   y   y   y       e   y   y   n
+4 GPU-50505050   y   y   y   y       y   y   n
+5 GPU-60606060   y   y   y   y   y       y   n
+6 GPU-70707070   y   y   y   y   y   y       n
+7 GPU-80808080   y   y   y   y   y   y   y
+",
+    );
+}

@@ -25,16 +25,18 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
     let Collected { failures, functions: names, fates, stacks, .. } = &mut all;
     let (failures, failures_more) = failures.rows(names, fates, stacks, &mut places);
     let processes = processes(job, &mut all, &mut places, ended);
+    let leaks = leaks::rows(&all.ledger, &all.fates, &all.stacks, &mut places, ended);
+    let record = whole(job, &all, filter, began, ended);
     let mut report = Report {
         schema: SCHEMA,
-        record: whole(job, &all, filter, began, ended),
+        record,
         processes,
         devices: devices(job),
         functions,
         findings: [],
         faults: [],
         handles: all.ledger.rows(&all.fates),
-        leaks: leaks::rows(&all.ledger, &all.fates, &all.stacks, &mut places, ended),
+        leaks,
         peers: all.peers.rows(&all.fates),
         failures,
         failures_more,

@@ -13,7 +13,12 @@ pub fn name(result: i32) -> String {
 pub fn count(counts: &mut Vec<(i32, u64)>, result: i32, times: u64) {
     match counts.iter_mut().find(|(known, _)| *known == result) {
         Some((_, count)) => *count += times,
-        None => counts.push((result, times)),
+        None => {
+            if counts.capacity() == 0 {
+                counts.reserve_exact(1);
+            }
+            counts.push((result, times));
+        }
     }
 }
 

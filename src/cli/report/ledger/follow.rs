@@ -219,7 +219,7 @@ impl Follower {
         let place = (taken.kind, taken.address);
         let mut held = Held { handle: number, import: 0, context: taken.context, device: taken.device };
         if taken.exported {
-            let all = self.exported.entry(place).or_default();
+            let all = self.exported.entry(place).or_insert_with(|| Vec::with_capacity(1));
             match all.iter_mut().find(|known| known.handle == number) {
                 Some(known) => *known = held,
                 None => all.push(held),

@@ -151,6 +151,8 @@ impl Entry {
     fn import_index(&mut self, process: u32) -> usize {
         let known = self.imports.iter().rposition(|import| import.process == process);
         known.unwrap_or_else(|| {
+            // Most handles are opened by one process.
+            reserve_one(&mut self.imports);
             self.imports.push(Import {
                 process,
                 device: None,
@@ -162,6 +164,13 @@ impl Entry {
             });
             self.imports.len() - 1
         })
+    }
+}
+
+/// Room for one where there is none: for the many lists that will never have a second element.
+fn reserve_one<T>(list: &mut Vec<T>) {
+    if list.capacity() == 0 {
+        list.reserve_exact(1);
     }
 }
 
@@ -180,6 +189,7 @@ impl Import {
                     self.times.remove(1);
                     self.left_out += 1;
                 }
+                reserve_one(&mut self.times);
                 self.times.push(Time { opened: at, ended: None, tid, times: 1, count: 1, device, stack });
             }
         }

@@ -20,9 +20,11 @@ pub struct Fate {
 
 impl Ledger {
     /// The rows of the report, the worst first.
-    pub fn rows(&self, fates: &[Fate]) -> Vec<Handle> {
+    pub fn rows(self, fates: &[Fate]) -> Vec<Handle> {
         let originals = self.originals();
-        let mut rows: Vec<Handle> = self.handles.iter().map(|entry| row(entry, fates, &originals)).collect();
+        drop(self.numbers);
+        let mut rows: Vec<Handle> =
+            self.handles.into_iter().map(|entry| row(&entry, fates, &originals)).collect();
         let when = |row: &Handle| row.exported_ns.or(row.opens.first().map(|open| open.opened_ns));
         rows.sort_by_key(|row| (std::cmp::Reverse(row.state), when(row), row.fingerprint));
         rows
@@ -53,8 +55,9 @@ fn row(
 ) -> Handle {
     let kind = entry.kind.word();
     let export = entry.export.as_deref();
-    let mut opens = Vec::new();
-    let mut failed = Vec::new();
+    let mut opens = Vec::with_capacity(entry.imports.iter().map(|import| import.times.len()).sum());
+    let fails = |import: &&Import| !import.failed.is_empty();
+    let mut failed = Vec::with_capacity(entry.imports.iter().filter(fails).count());
     for import in &entry.imports {
         let fate = &fates[import.process as usize];
         for (i, time) in import.times.iter().enumerate() {

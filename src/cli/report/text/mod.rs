@@ -4,6 +4,7 @@
 
 mod calls;
 mod head;
+mod matrix;
 pub mod names;
 mod tables;
 mod wrong;
@@ -48,6 +49,7 @@ pub fn show(report: &Report, options: &Options) -> String {
         view.processes(),
         view.devices(),
         view.handles(),
+        view.matrix(),
         view.peers(),
         view.failures(),
         view.escaped(),

@@ -1,0 +1,86 @@
+//! The peer matrix as a picture: a row for each device that accesses, a column for each whose memory is accessed.
+//!
+//! What belongs here: what fits into two letters. The table of pairs, which follows, has the rest.
+
+use super::super::model::{Peer, Uuid};
+use super::View;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The fewest devices for which there is a picture: of fewer, the table says it all.
+const FEWEST: usize = 3;
+/// The columns of a cell.
+const CELL: usize = 4;
+
+impl View<'_> {
+    /// The picture, where it helps and fits.
+    pub fn matrix(&self) -> String {
+        let mut pairs: BTreeMap<(Uuid, Uuid), Vec<&Peer>> = BTreeMap::new();
+        for peer in &self.report.peers {
+            if let (Some(from), Some(to)) = (peer.from, peer.to) {
+                pairs.entry((from, to)).or_default().push(peer);
+            }
+        }
+        let named: BTreeSet<Uuid> = pairs.keys().flat_map(|(from, to)| [*from, *to]).collect();
+        // In the order of the table of devices.
+        let mut devices: Vec<Uuid> = self
+            .report
+            .devices
+            .iter()
+            .map(|device| device.uuid)
+            .filter(|uuid| named.contains(uuid))
+            .collect();
+        devices.extend(named.iter().filter(|uuid| !self.report.devices.iter().any(|d| d.uuid == **uuid)));
+        let labels: Vec<String> = devices
+            .iter()
+            .enumerate()
+            .map(|(i, uuid)| format!("{i} {}", self.names.device(Some(*uuid))))
+            .collect();
+        let label = labels.iter().map(String::len).max().unwrap_or(0);
+        if devices.len() < FEWEST || label + CELL * devices.len() > self.width {
+            return String::new();
+        }
+        let mut text =
+            "\nWho can access whom (e enabled, y can, n cannot; o opened over IPC, ! failed)\n".to_owned();
+        let heads: String = (0..devices.len()).map(|i| format!("{i:>CELL$}")).collect();
+        text += &format!("{:label$}{heads}\n", "");
+        for (from, name) in devices.iter().zip(&labels) {
+            let cells: String = devices
+                .iter()
+                .map(|to| match pairs.get(&(*from, *to)) {
+                    Some(peers) => format!("{:>CELL$}", cell(peers)),
+                    None => format!("{:>CELL$}", if from == to { "" } else { "." }),
+                })
+                .collect();
+            text += format!("{name:label$}{cells}").trim_end();
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// `eo!`: what all processes together did.
+fn cell(peers: &[&Peer]) -> String {
+    let any = |what: fn(&Peer) -> bool| peers.iter().any(|peer| what(peer));
+    let mut cell = String::new();
+    if any(|peer| peer.enabled) {
+        cell.push('e');
+    } else if any(|peer| peer.can_access == Some(true)) {
+        cell.push('y');
+    } else if any(|peer| peer.can_access == Some(false)) {
+        cell.push('n');
+    }
+    if any(|peer| peer.opened > 0) {
+        cell.push('o');
+    }
+    if any(|peer| !peer.open_failed.is_empty() || peer.has_failed()) {
+        cell.push('!');
+    }
+    if cell.is_empty() { ".".into() } else { cell }
+}
+
+impl Peer {
+    /// Whether asking or switching on or off failed. That access is on already is no failure.
+    fn has_failed(&self) -> bool {
+        self.failed.keys().any(|name| name != "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED")
+    }
+}
