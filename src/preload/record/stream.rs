@@ -55,7 +55,36 @@ fn renew(slots: usize) -> Option<usize> {
             return None;
         }
         (*thread).recording = pid;
-        let made = if (*thread).window.is_null() {
+        let mut place = None;
+        // A window that was taken over may have room for its new thread's name, and for nothing else.
+        for _ in 0..2 {
+            if let Err(error) = make_room(file, thread) {
+                file.complain(error);
+                break;
+            }
+            let first = take_slot(thread, slots * SLOT);
+            if first + slots * SLOT <= (*thread).window_end {
+                place = Some(first);
+                break;
+            }
+        }
+        (*thread).recording = 0;
+        if place.is_none() {
+            file.lose(1);
+        }
+        place
+    }
+}
+
+/// Gives this thread an empty window, or one with what room there is in it.
+///
+/// # Safety
+///
+/// The block is this thread's.
+unsafe fn make_room(file: &File, thread: *mut Thread) -> Result<(), c_int> {
+    // SAFETY: as promised; windows are mapped for good.
+    unsafe {
+        if (*thread).window.is_null() {
             begin(file, thread)
         } else if file.ring.is_null() {
             empty(file, thread)
@@ -65,15 +94,7 @@ fn renew(slots: usize) -> Option<usize> {
                 owner(&*(*thread).window).store(0, Release);
                 enter(file, thread, window, (*(*thread).window).stream, number, block::RING);
             })
-        };
-        (*thread).recording = 0;
-        if let Err(error) = made {
-            file.lose(1);
-            file.complain(error);
-            return None;
         }
-        let place = take_slot(thread, slots * SLOT);
-        (place + slots * SLOT <= (*thread).window_end).then_some(place)
     }
 }
 
