@@ -3,6 +3,7 @@
 //! What belongs here: how a program of `tests/programs` is run so that it records, and how its record is read.
 
 mod processes;
+mod room;
 mod survival;
 mod troubles;
 
