@@ -57,6 +57,8 @@ fn what_failed_and_who_called() {
     assert_eq!(failures[0]["result"], "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED");
     let caller = failures[0]["caller"]["library"].as_str().unwrap();
     assert!(caller.contains("share"), "{caller}");
+    // Its file is still there, and has symbols.
+    assert!(failures[0]["caller"]["function"].is_string(), "{:#}", failures[0]["caller"]);
     assert!(failures[0]["stack"].as_array().unwrap().len() > 1);
     let peer = &report["peers"][0];
     assert_eq!((&peer["can_access"], &peer["unmapped_since_failure"]), (&json!(false), &json!(true)));

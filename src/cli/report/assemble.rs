@@ -42,6 +42,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
         failures_more,
         failure_groups: groups,
         escaped: escaped(job),
+        unnamed: Vec::new(),
     };
     filter.apply(&mut report);
     report.processes.sort_by_key(|process| (process.rank.is_none(), process.rank, process.began_ns));

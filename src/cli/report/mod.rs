@@ -32,6 +32,7 @@ use crate::table::terminal_width;
 use anyhow::{Context, Result, bail};
 use cupeer_record::{Job, Library};
 use filter::Filter;
+use model::Unnamed;
 use opened::Opened;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -54,7 +55,9 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     if args.format == ReportFormat::Trace {
         return trace::print(job, filter, &all, &mut name_of);
     }
-    let report = assemble::report(job, filter, all, &mut name_of);
+    let mut report = assemble::report(job, filter, all, &mut name_of);
+    let unnamed = |(library, why): (&str, &str)| Unnamed { library: library.into(), reason: why.into() };
+    report.unnamed = symbols.notes().map(unnamed).collect();
     if args.format == ReportFormat::Json {
         return json::print(&report);
     }

@@ -47,6 +47,8 @@ pub struct Report {
     pub failure_groups: Vec<FailureGroup>,
     /// Libraries whose calls went past us.
     pub escaped: Vec<Escaped>,
+    /// Libraries whose functions have no names here.
+    pub unnamed: Vec<Unnamed>,
 }
 
 /// What [`Report::schema`] says.
@@ -474,6 +476,15 @@ pub struct Escaped {
     pub library: String,
     /// How they went past us.
     pub way: String,
+}
+
+/// A library whose functions have no names here.
+#[derive(Serialize)]
+pub struct Unnamed {
+    /// Its path.
+    pub library: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// What stands for the bytes of a handle.

@@ -85,7 +85,7 @@ impl Stacks {
 pub struct Places<'a> {
     processes: &'a [Process],
     name_of: &'a mut NameOf<'a>,
-    known: HashMap<(usize, u64), Place>,
+    known: HashMap<(usize, u64, Option<u64>), Place>,
     texts: HashMap<String, Rc<str>>,
 }
 
@@ -97,10 +97,13 @@ impl<'a> Places<'a> {
 
     /// A return address.
     pub fn place(&mut self, process: usize, ticks: u64, address: u64) -> Place {
-        if let Some(known) = self.known.get(&(process, address)) {
+        let library = self.processes[process].library_at(address, ticks);
+        // Another library may have lain there at another time.
+        let key = (process, address, library.map(|library| library.since));
+        if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
-        let place = match self.processes[process].library_at(address, ticks) {
+        let place = match library {
             Some(library) => {
                 let name = (self.name_of)(library, address);
                 let build_id: String = library.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -113,7 +116,7 @@ impl<'a> Places<'a> {
             }
             None => Place { library: None, build_id: None, offset: address, function: None },
         };
-        self.known.insert((process, address), place.clone());
+        self.known.insert(key, place.clone());
         place
     }
 

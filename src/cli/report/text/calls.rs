@@ -47,6 +47,19 @@ impl View<'_> {
         }
     }
 
+    /// Libraries whose functions have no names here, and why.
+    pub fn unnamed(&self) -> String {
+        let unnamed = &self.report.unnamed;
+        if unnamed.is_empty() {
+            return String::new();
+        }
+        let mut text = "\nWithout names of functions\n".to_owned();
+        for library in unnamed.iter().take(self.most) {
+            text += &self.item("  ", &clean(&format!("{}: {}", library.library, library.reason)));
+        }
+        text + &self.more(unnamed.len())
+    }
+
     /// Failures that are alike, in a line.
     pub fn group(&self, group: &FailureGroup) -> String {
         let procs = self.names.processes(group.procs.iter().map(|proc| &**proc));

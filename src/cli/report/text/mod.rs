@@ -40,7 +40,7 @@ pub fn show(report: &Report, options: &Options) -> String {
     let most = if options.all { usize::MAX } else { MOST_ROWS };
     let view = View { report, names: Names::new(report), width: options.width, most, all: options.all };
     if options.leaks {
-        return view.head() + &view.leaks();
+        return view.head() + &view.leaks() + &view.unnamed();
     }
     let parts = [
         view.head(),
@@ -53,6 +53,7 @@ pub fn show(report: &Report, options: &Options) -> String {
         view.peers(),
         view.failures(),
         view.escaped(),
+        view.unnamed(),
     ];
     parts.concat()
 }
