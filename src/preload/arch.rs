@@ -52,13 +52,13 @@ pub const ENTERED_OFFSET: usize = core::mem::offset_of!(Thread, entered);
 const _: () = assert!(core::mem::offset_of!(Thread, caller) == 0 && size_of::<Thread>() == 1024);
 
 // Rust's own thread locals cost a call of __tls_get_addr and may allocate on first use; this block is part
-// of the thread's initial memory, because the library is preloaded.
+// of the thread's initial memory, because the library is preloaded. A recorded call touches two of its cache lines.
 global_asm!(
     ".section .tbss.cupeer_thread,\"awT\",@nobits",
     ".globl cupeer_thread",
     ".hidden cupeer_thread",
     ".type cupeer_thread,@object",
-    ".balign 16",
+    ".balign 64",
     "cupeer_thread:",
     ".zero 1024",
     ".size cupeer_thread, 1024",

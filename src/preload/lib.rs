@@ -23,6 +23,7 @@ mod arena;
 mod c_api;
 mod call;
 mod caller;
+mod every_call;
 mod exports;
 mod files;
 mod init;

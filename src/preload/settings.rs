@@ -1,6 +1,7 @@
 //! What the environment asks for: read once, when the library is loaded, because programs change their
 //! environment later. A bad value is one message, said when the program meets a driver, and the default.
 
+use crate::every_call::EVERY_CALL;
 use crate::message;
 use crate::resolve::elf;
 use crate::{files, log};
@@ -58,12 +59,10 @@ pub enum LogForm {
     Json,
 }
 
-static SETTINGS: AtomicPtr<Settings> = AtomicPtr::new(ptr::null_mut());
-
 /// The settings. Several threads may read them first at the same time; one reading stays.
 #[inline]
 pub fn get() -> &'static Settings {
-    let settings = SETTINGS.load(Acquire);
+    let settings = EVERY_CALL.settings.load(Acquire);
     if settings.is_null() {
         return read();
     }
@@ -74,7 +73,7 @@ pub fn get() -> &'static Settings {
 #[cold]
 fn read() -> &'static Settings {
     let settings = Box::into_raw(Box::new(Settings::from_environment()));
-    match SETTINGS.compare_exchange(ptr::null_mut(), settings, Release, Acquire) {
+    match EVERY_CALL.settings.compare_exchange(ptr::null_mut(), settings, Release, Acquire) {
         Ok(_) => {
             // SAFETY: published, and never freed.
             let settings = unsafe { &*settings };

@@ -3,23 +3,21 @@
 
 use super::lock::Lock;
 use super::process;
+use crate::every_call::EVERY_CALL;
 use crate::{arch, log};
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use cupeer_spec::record::{Moment, clock};
-
-/// Whether the counter is the clock. Decided when the process's file is made.
-static BY_COUNTER: AtomicBool = AtomicBool::new(false);
 
 /// Now, on the clock of the record.
 #[inline(always)]
 pub fn now() -> u64 {
-    if BY_COUNTER.load(Relaxed) { arch::ticks() } else { log::now() }
+    if EVERY_CALL.by_counter.load(Relaxed) { arch::ticks() } else { log::now() }
 }
 
 /// Chooses the clock, and says which.
 pub fn choose(source: &[u8]) -> u32 {
     let by_counter = source.trim_ascii_end() == b"tsc";
-    BY_COUNTER.store(by_counter, Relaxed);
+    EVERY_CALL.by_counter.store(by_counter, Relaxed);
     if by_counter { clock::TSC } else { clock::MONOTONIC }
 }
 

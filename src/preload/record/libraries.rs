@@ -3,9 +3,10 @@
 use super::{about, process};
 use crate::arch::thread;
 use crate::call;
+use crate::every_call::EVERY_CALL;
 use crate::resolve::elf;
 use core::sync::atomic::{
-    AtomicU32, AtomicU64, AtomicUsize,
+    AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -35,12 +36,9 @@ static EPOCH: AtomicU64 = AtomicU64::new(0);
 static UNLOADED: AtomicU64 = AtomicU64::new(0);
 
 /// Changes when what is known may be wrong: a library was unloaded.
-static GENERATION: AtomicU32 = AtomicU32::new(1);
-
-/// See [`GENERATION`].
 #[inline(always)]
 pub fn generation() -> u32 {
-    GENERATION.load(Relaxed)
+    EVERY_CALL.libraries.load(Relaxed)
 }
 
 /// Forgets what does not lie where it lay. Called when a library was closed: another one may come in its place.
@@ -57,7 +55,7 @@ pub fn forget() {
             known.length.store(0, Relaxed);
         }
     }
-    GENERATION.fetch_add(1, Release);
+    EVERY_CALL.libraries.fetch_add(1, Release);
 }
 
 /// Makes sure that the library of the caller is known, and remembers it for this thread.
@@ -65,7 +63,7 @@ pub fn forget() {
 #[inline(never)]
 pub fn know_slowly(address: usize) {
     call::quietly(|| {
-        let generation = GENERATION.load(Acquire);
+        let generation = EVERY_CALL.libraries.load(Acquire);
         let range = know(address);
         // SAFETY: the block is this thread's alone.
         unsafe {

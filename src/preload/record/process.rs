@@ -8,6 +8,7 @@ use super::aside::aside;
 use super::file::File;
 use super::{about, live, place};
 use crate::arch::thread;
+use crate::every_call::{EVERY_CALL, NO_PAGE};
 use crate::{message, settings, status};
 use core::ffi::CStr;
 use core::ptr;
@@ -15,12 +16,6 @@ use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-
-/// What stands for the page while there is none.
-static NO_PAGE: AtomicU64 = AtomicU64::new(0);
-
-/// The page.
-static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::from_ref(&NO_PAGE).cast_mut());
 
 /// The record of this process, or of the one that it was forked from.
 static FILE: AtomicPtr<File> = AtomicPtr::new(ptr::null_mut());
@@ -32,7 +27,7 @@ const NONE: u64 = u64::MAX;
 #[inline(always)]
 pub fn epoch() -> u64 {
     // SAFETY: the page is never unmapped.
-    unsafe { (*PAGE.load(Relaxed)).load(Relaxed) }
+    unsafe { (*EVERY_CALL.page.load(Relaxed)).load(Relaxed) }
 }
 
 /// The record, where this process has one.
@@ -80,7 +75,7 @@ pub fn attach() -> bool {
             unsafe { (*thread).recording = pid };
             if !aside(make) {
                 // SAFETY: the page is never unmapped.
-                unsafe { (*PAGE.load(Relaxed)).store(NONE, Release) };
+                unsafe { (*EVERY_CALL.page.load(Relaxed)).store(NONE, Release) };
                 give_up(libc::ENOMEM);
             }
             // SAFETY: as above.
@@ -133,7 +128,7 @@ fn make() {
 /// The page, which is made once: a child inherits it, cleared.
 fn page() -> Option<&'static AtomicU64> {
     const PAGE_SIZE: usize = 4096;
-    let old = PAGE.load(Acquire);
+    let old = EVERY_CALL.page.load(Acquire);
     if !ptr::eq(old, &NO_PAGE) {
         // SAFETY: never unmapped.
         return Some(unsafe { &*old });
@@ -145,7 +140,7 @@ fn page() -> Option<&'static AtomicU64> {
         if page == libc::MAP_FAILED || libc::madvise(page, PAGE_SIZE, libc::MADV_WIPEONFORK) != 0 {
             return None;
         }
-        PAGE.store(page.cast(), Release);
+        EVERY_CALL.page.store(page.cast(), Release);
         Some(&*page.cast())
     }
 }

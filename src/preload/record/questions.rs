@@ -3,6 +3,7 @@
 
 use super::detail::Detail;
 use super::{about, process};
+use crate::every_call::EVERY_CALL;
 use crate::resolve::driver;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{
@@ -194,16 +195,13 @@ pub fn uuid(ordinal: i32) -> [u8; 16] {
 /// Whether the devices of this process are described.
 #[inline(always)]
 pub fn has_described() -> bool {
-    DESCRIBED.load(Relaxed) == process::epoch()
+    EVERY_CALL.described.load(Relaxed) == process::epoch()
 }
-
-/// The record whose devices are described.
-static DESCRIBED: AtomicU64 = AtomicU64::new(0);
 
 /// Describes the devices of the process, once: after a call has succeeded, the driver is initialised.
 pub fn describe_devices() {
     let epoch = process::epoch();
-    if DESCRIBED.load(Acquire) == epoch || DESCRIBED.swap(epoch, Release) == epoch {
+    if EVERY_CALL.described.load(Acquire) == epoch || EVERY_CALL.described.swap(epoch, Release) == epoch {
         return;
     }
     let (mut version, mut count) = (0, 0);
