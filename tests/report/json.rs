@@ -414,7 +414,7 @@ fn of_a_ring_the_table_knows_what_is_open() {
     assert_eq!((&memory["exported_ns"], &memory["opens"][0]["opened_ns"]), (&at(100), &at(200)));
     assert_eq!(handle(&report, 0x12)["opens"][0]["state"], "closed");
     assert_eq!(handle(&report, 0x13)["state"], "freed while open");
-    let unknown = "no process of this record exported it, as far as their rings go back";
+    let unknown = "no process of this record exported it, as far as events were kept";
     assert_eq!(handle(&report, 0x12)["unknown"]["exporter"], unknown);
     assert_eq!(report["leaks"][0]["stack"][0]["offset"], "0x111");
     let peer = report["peers"].as_array().unwrap().iter().find(|peer| peer["enabled"] == true).unwrap();

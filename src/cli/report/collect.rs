@@ -85,6 +85,7 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
             alive: if goes_on { Some(true) } else { alive },
             last_seen: tally.last_seen.unwrap_or(begun).max(later),
             is_full: process.header.mode == mode::FULL,
+            has_lost: process.header.lost > 0,
         });
     }
     if filter.until().is_none() {

@@ -3,13 +3,14 @@
 //! What a handle or a pair of devices is follows from calls of all processes, and from earlier ones. So all are
 //! read up to the end of the time that is asked for, and the filters choose what is counted and shown.
 
-use super::model::Report;
+use super::model::{Proc, Report};
 use super::moments;
 use crate::args::ReportArgs;
 use anyhow::{Result, anyhow, bail};
 use cupeer_record::{Call, Job, Outcome, Process};
 use cupeer_spec::function::{FUNCTIONS, FnId, Group};
 use cupeer_spec::selector::FunctionSet;
+use std::collections::HashSet;
 
 /// What is asked for.
 pub struct Filter {
@@ -125,19 +126,19 @@ impl Filter {
 
     /// Takes out of a report what is not asked for.
     pub fn apply(&self, report: &mut Report) {
-        let chosen = |proc: &str| {
-            let at = report.processes.iter().position(|process| *process.proc == *proc);
-            at.is_none_or(|at| self.processes[at])
-        };
+        let all = report.processes.iter().zip(&self.processes);
+        let others: HashSet<Proc> =
+            all.filter(|(_, chosen)| !**chosen).map(|(process, _)| process.proc.clone()).collect();
+        let chosen = |proc: &Proc| !others.contains(proc);
         if self.processes.contains(&false) {
             report.handles.retain(|handle| {
-                handle.exporter.as_ref().is_some_and(|proc| chosen(proc))
+                handle.exporter.as_ref().is_some_and(chosen)
                     || handle.opens.iter().any(|open| chosen(&open.proc))
                     || handle.failed.iter().any(|failed| chosen(&failed.proc))
             });
             report.peers.retain(|peer| chosen(&peer.proc));
             report.escaped.retain(|escaped| chosen(&escaped.proc));
-            report.leaks.retain(|leak| leak.procs.iter().any(|proc| chosen(proc)));
+            report.leaks.retain(|leak| leak.procs.iter().any(chosen));
         }
         if let Some(since) = self.since {
             report.handles.retain(|handle| {

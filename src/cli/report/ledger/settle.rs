@@ -14,8 +14,10 @@ pub struct Fate {
     pub alive: Option<bool>,
     /// When it was last seen at work.
     pub last_seen: u64,
-    /// Whether all of its events are there.
+    /// Whether all of its events were to be kept.
     pub is_full: bool,
+    /// Whether some of those could not be.
+    pub has_lost: bool,
 }
 
 impl Ledger {
@@ -106,12 +108,11 @@ fn unknown(entry: &Entry, is_damaged: bool, fates: &[Fate]) -> Unknown {
         None if is_damaged => {
             unknown.insert("exporter", "its bytes were damaged outside of those that the driver checks");
         }
-        None if fates.iter().all(|fate| fate.is_full) => {
+        None if fates.iter().all(|fate| fate.is_full && !fate.has_lost) => {
             unknown.insert("exporter", "no process of this record exported it");
         }
         None => {
-            unknown
-                .insert("exporter", "no process of this record exported it, as far as their rings go back");
+            unknown.insert("exporter", "no process of this record exported it, as far as events were kept");
         }
         Some(export) => {
             if export.bytes.is_none() && entry.kind == Kind::Memory {
