@@ -4,9 +4,17 @@
 #[path = "report/scene.rs"]
 mod scene;
 
-// The JSON form: the ledger, the peer matrix, failures, ranks; and its schema.
+// The JSON form: its schema, and what it says of the record as a whole.
 #[path = "report/json.rs"]
 mod json;
+
+// The ledger of handles and the peer matrix.
+#[path = "report/ledger.rs"]
+mod ledger;
+
+// Functions, ranks, failures, and calls that do not return.
+#[path = "report/calls.rs"]
+mod calls;
 
 // The text form, as it looks in 80 and in 160 columns.
 #[path = "report/text.rs"]

@@ -6,6 +6,7 @@ use cupeer_record::{Call, Details, Device, Library, Outcome};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live;
 use cupeer_spec::record::slot::shape;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -116,6 +117,11 @@ fn here() -> About {
 /// A moment, microseconds after the begin.
 pub fn us(us: u64) -> u64 {
     BEGAN + us * 1000
+}
+
+/// The same as reports have it.
+pub fn at(us: u64) -> Value {
+    json!(BEGAN_NS + us * 1000)
 }
 
 /// The stored bytes of a handle: both of its fingerprints.

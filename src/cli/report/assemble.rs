@@ -1,12 +1,13 @@
 //! From what has been read to the report: the rows about the record, its processes and its devices, and all
 //! others in their places.
 
-use super::collect::{Collected, Tally};
+use super::collect::Collected;
 use super::filter::Filter;
 use super::model::{
     Device, Escaped, LastCall, Ordinal, Pending, Process, Record, Report, SCHEMA, Unknown, Uuid,
 };
 use super::places::{NameOf, Places};
+use super::reading::Tally;
 use super::{leaks, values};
 use cupeer_record::{self as record, Job};
 use cupeer_spec::record::mode;

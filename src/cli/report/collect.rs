@@ -1,20 +1,19 @@
 //! From a record to a report: reads the events of one process after the other.
 //!
-//! What belongs here: who is told of which event. What each makes of it stands in the files named after it.
-//! Nothing here grows with the number of events.
+//! What belongs here: what is read, and what the tables of what is open add. The reading of one process is in
+//! [`super::reading`]. Nothing here grows with the number of events.
 
 use super::failures::Failures;
 use super::filter::Filter;
-use super::functions::{End, Functions, Number};
-use super::ledger::follow::{self, Follower, Seen};
+use super::functions::Functions;
 use super::ledger::live::{self, Live};
 use super::ledger::settle::Fate;
 use super::ledger::{Ledger, Realm};
-use super::model::Uuid;
-use super::peers::{self, Peers};
+use super::peers::Peers;
 use super::places::Stacks;
+use super::reading::{Reading, Tally};
 use anyhow::{Context, Result};
-use cupeer_record::{Call, Clock, Event, Job, Outcome, Process};
+use cupeer_record::{Job, Process};
 use cupeer_spec::record::live::kind;
 use cupeer_spec::record::mode;
 use std::collections::HashMap;
@@ -35,23 +34,6 @@ pub struct Collected {
     pub tallies: Vec<Tally>,
     /// What is known of their ends.
     pub fates: Vec<Fate>,
-}
-
-/// What is known of the events of one process.
-#[derive(Default)]
-pub struct Tally {
-    /// How many there are.
-    pub events: u64,
-    /// The latest moment that its events tell of.
-    pub last_seen: Option<u64>,
-    /// Its last call: function, thread, begin.
-    pub last_call: Option<(Number, u32, u64)>,
-    /// The calls that have not returned, the oldest first.
-    pub pending: Vec<(Number, Call)>,
-    /// What was wrong with its file: a sentence without a subject.
-    pub problem: Option<String>,
-    /// Whether there are events after the end of the time that is asked for.
-    pub goes_on: bool,
 }
 
 /// Reads the whole record. Of single failures, `most_failures` are kept.
@@ -104,208 +86,6 @@ pub fn realms(job: &Job) -> Vec<Realm> {
         *known.entry((process.header.boot_id, process.header.key_check)).or_insert(next)
     };
     job.processes.iter().map(&mut number).collect()
-}
-
-/// The devices of a process, by ordinal.
-pub struct Devices(Vec<(i32, Uuid)>);
-
-impl Devices {
-    /// Those that the record names.
-    pub fn of(process: &Process) -> Self {
-        Devices(process.devices.iter().rev().map(|device| (device.ordinal, Uuid(device.uuid))).collect())
-    }
-
-    /// The device of an ordinal.
-    pub fn uuid(&self, ordinal: Option<i32>) -> Option<Uuid> {
-        let ordinal = ordinal?;
-        self.0.iter().find(|(known, _)| *known == ordinal).map(|(_, uuid)| *uuid)
-    }
-}
-
-/// The reading of one process.
-struct Reading<'a> {
-    all: &'a mut Collected,
-    filter: &'a Filter,
-    chooses_all: bool,
-    is_chosen: bool,
-    index: usize,
-    process: &'a Process,
-    clock: Clock,
-    devices: Devices,
-    follower: Option<Follower>,
-    /// The functions that the table does not know, by their number in the record.
-    others: HashMap<u16, Number>,
-    /// Calls that have not returned, by stream and number.
-    pending: HashMap<(u32, u64), Call>,
-    events: u64,
-    last_tick: u64,
-    last_call: Option<(Number, u32, u64)>,
-    problem: Option<String>,
-    goes_on: bool,
-}
-
-impl<'a> Reading<'a> {
-    fn new(
-        all: &'a mut Collected,
-        filter: &'a Filter,
-        index: usize,
-        process: &'a Process,
-        clock: Clock,
-        realm: Realm,
-    ) -> Self {
-        Reading {
-            all,
-            filter,
-            chooses_all: filter.chooses_all_calls(),
-            is_chosen: filter.process(index),
-            index,
-            process,
-            clock,
-            devices: Devices::of(process),
-            follower: Some(Follower::new(index, realm)),
-            others: HashMap::new(),
-            pending: HashMap::new(),
-            events: 0,
-            last_tick: 0,
-            last_call: None,
-            problem: None,
-            goes_on: false,
-        }
-    }
-
-    fn run(&mut self) -> Result<()> {
-        let ends = self.filter.until().is_some();
-        let mut events = self.process.events()?;
-        loop {
-            // By reference: to move an event costs as much as to count it.
-            let next = events.next();
-            let Some(event) = &next else { break };
-            if ends && !self.filter.is_past(self.clock.realtime(event.start())) {
-                self.goes_on = true;
-                break;
-            }
-            match event {
-                Event::Call(call) if call.outcome == Outcome::Pending => {
-                    self.begin(call);
-                    self.pending.insert((call.stream, call.seq), call.clone());
-                }
-                Event::Call(call) => {
-                    self.begin(call);
-                    self.end(call);
-                }
-                Event::LateEnd { stream, seq, .. } => {
-                    if let Some(mut call) = self.pending.remove(&(*stream, *seq))
-                        && call.finish(event)
-                    {
-                        self.end(&call);
-                    }
-                }
-                Event::Mark { time, .. } => {
-                    self.events += 1;
-                    self.last_tick = self.last_tick.max(*time);
-                }
-            }
-        }
-        self.problem = events.error().map(|error| format!("cannot be read wholly: {error}"));
-        Ok(())
-    }
-
-    /// A call has begun.
-    #[inline]
-    fn begin(&mut self, call: &Call) {
-        self.events += 1;
-        self.last_tick = self.last_tick.max(call.start);
-        self.last_call = Some((self.number(call), call.tid, call.start));
-    }
-
-    /// A call has ended.
-    #[inline]
-    fn end(&mut self, call: &Call) {
-        self.last_tick = self.last_tick.max(call.end);
-        if let Some(function) = call.function {
-            if follow::concerns(function) {
-                self.follow(function, call);
-            }
-            if peers::concerns(function) {
-                let at = self.clock.realtime(call.start);
-                let devices = &self.devices;
-                self.all.peers.call(self.index, function, call, at, |ordinal| devices.uuid(ordinal));
-            }
-        }
-        if self.chooses(call) {
-            self.count(call);
-        }
-    }
-
-    fn follow(&mut self, function: cupeer_spec::function::FnId, call: &Call) {
-        let at = self.clock.realtime(call.start);
-        let uuid = self.devices.uuid(call.details.devices.0);
-        let keeps_stack = follow::opens(function) && call.succeeded();
-        let stack = keeps_stack.then(|| self.all.stacks.of(self.index, call));
-        if let Some(follower) = &mut self.follower {
-            follower.call(&mut self.all.ledger, function, call, Seen { at, uuid, stack });
-        }
-    }
-
-    #[inline]
-    fn chooses(&self, call: &Call) -> bool {
-        self.is_chosen && (self.chooses_all || self.filter.call(call, self.clock.realtime(call.start)))
-    }
-
-    #[inline]
-    fn count(&mut self, call: &Call) {
-        let number = self.number(call);
-        let end = match call.outcome {
-            Outcome::Pending => End::Pending,
-            Outcome::Unwound => End::Unwound,
-            Outcome::Returned(result) => End::Returned(result, self.clock.between(call.start, call.end)),
-        };
-        self.all.functions.count(number, self.index, end, call.injected);
-        if let Outcome::Returned(result) = call.outcome
-            && result != 0
-        {
-            let Collected { failures, stacks, .. } = &mut *self.all;
-            failures.add(self.index, number, result, call, &self.clock, stacks);
-        }
-    }
-
-    #[inline]
-    fn number(&mut self, call: &Call) -> Number {
-        match call.function {
-            Some(function) => function as usize,
-            None => *self
-                .others
-                .entry(call.number)
-                .or_insert_with(|| self.all.functions.number(self.process.function_name(call.number))),
-        }
-    }
-
-    /// There are no more events.
-    fn finish(mut self) -> Tally {
-        if let Some(follower) = self.follower.take() {
-            follower.finish(&mut self.all.ledger);
-        }
-        let mut pending: Vec<Call> = std::mem::take(&mut self.pending).into_values().collect();
-        pending.sort_by_key(|call| (call.start, call.stream, call.seq));
-        pending.retain(|call| {
-            let chosen = self.chooses(call);
-            if chosen {
-                self.count(call);
-            }
-            chosen
-        });
-        let pending = pending.into_iter().map(|call| (self.number(&call), call)).collect();
-        let last_call = self.last_call.map(|(number, tid, ticks)| (number, tid, self.clock.realtime(ticks)));
-        let last_seen = (self.last_tick > 0).then(|| self.clock.realtime(self.last_tick));
-        Tally {
-            events: self.events,
-            last_seen,
-            last_call,
-            pending,
-            problem: self.problem,
-            goes_on: self.goes_on,
-        }
-    }
 }
 
 impl Collected {

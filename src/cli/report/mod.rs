@@ -20,6 +20,7 @@ mod moments;
 mod opened;
 mod peers;
 mod places;
+mod reading;
 mod results;
 pub mod summary;
 mod text;

@@ -1,4 +1,5 @@
-//! From the events of one process to entries of the ledger.
+//! From the events of one process to entries of the ledger: what calls give up, and what they take, which is in
+//! [`super::take`].
 //!
 //! Calls come in the order in which they began. What a call takes (a handle, a mapping) it has when it returns;
 //! what it gives up it no longer has when it begins. So calls that take wait until one comes that began after
@@ -8,7 +9,8 @@
 use super::super::model::Uuid;
 use super::super::places::Stack;
 use super::super::values;
-use super::{Ended, Export, Import, Kind, Ledger, MOST_TIMES, Realm};
+use super::take::Taken;
+use super::{Ended, Import, Kind, Ledger, Realm};
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::function::FnId;
 use std::collections::HashMap;
@@ -16,45 +18,33 @@ use std::collections::hash_map::Entry::Occupied;
 
 /// What is known of a process while its events are read.
 pub struct Follower {
-    process: u32,
-    realm: Realm,
-    waiting: Vec<(u64, Taken)>,
+    pub(super) process: u32,
+    pub(super) realm: Realm,
+    pub(super) waiting: Vec<(u64, Taken)>,
     /// What it has opened, by address or event.
-    opened: HashMap<(Kind, u64), Held, foldhash::fast::RandomState>,
+    pub(super) opened: HashMap<(Kind, u64), Held, foldhash::fast::RandomState>,
     /// What it has exported: the handles by the begin of the allocation, or by event.
-    exported: HashMap<(Kind, u64), Vec<Held>, foldhash::fast::RandomState>,
+    pub(super) exported: HashMap<(Kind, u64), Vec<Held>, foldhash::fast::RandomState>,
 }
 
 /// Something that a process has.
 #[derive(Clone, Copy)]
-struct Held {
-    handle: u32,
+pub struct Held {
+    /// The number of the handle.
+    pub handle: u32,
     /// Which of the handle's imports, where it was opened.
-    import: u32,
-    context: Option<u64>,
-    device: Option<i32>,
+    pub import: u32,
+    /// The context that it belongs to.
+    pub context: Option<u64>,
+    /// The device of that, as the process numbers it.
+    pub device: Option<i32>,
 }
 
 impl Held {
     /// What the process did with the handle.
-    fn import(self, ledger: &mut Ledger) -> &mut Import {
+    pub(super) fn import(self, ledger: &mut Ledger) -> &mut Import {
         &mut ledger.handles[self.handle as usize].imports[self.import as usize]
     }
-}
-
-/// Something that a call has taken.
-struct Taken {
-    kind: Kind,
-    handle: (u64, u64),
-    address: u64,
-    exported: bool,
-    bytes: Option<u64>,
-    at: u64,
-    tid: u32,
-    context: Option<u64>,
-    device: Option<i32>,
-    uuid: Option<Uuid>,
-    stack: Option<Stack>,
 }
 
 /// What a follower needs to know of a call beside the call.
@@ -204,39 +194,6 @@ impl Follower {
         self.waiting.push((call.end, taken));
     }
 
-    /// Takes what calls have taken that returned before a time.
-    fn settle(&mut self, ledger: &mut Ledger, ticks: u64) {
-        while let Some(next) = (0..self.waiting.len()).min_by_key(|i| self.waiting[*i].0)
-            && self.waiting[next].0 <= ticks
-        {
-            let (_, taken) = self.waiting.swap_remove(next);
-            self.take(ledger, taken);
-        }
-    }
-
-    fn take(&mut self, ledger: &mut Ledger, taken: Taken) {
-        let number = ledger.number(self.realm, taken.kind, taken.handle);
-        let place = (taken.kind, taken.address);
-        let mut held = Held { handle: number, import: 0, context: taken.context, device: taken.device };
-        if taken.exported {
-            let all = self.exported.entry(place).or_insert_with(|| Vec::with_capacity(1));
-            match all.iter_mut().find(|known| known.handle == number) {
-                Some(known) => *known = held,
-                None => all.push(held),
-            }
-            ledger.handles[number as usize].exported(self.process, &taken);
-            return;
-        }
-        let Some(stack) = taken.stack else { return };
-        let handle = &mut ledger.handles[number as usize];
-        held.import = handle.import_index(self.process) as u32;
-        handle.imports[held.import as usize].open(taken.at, taken.tid, taken.uuid, stack);
-        if let Some(other) = self.opened.insert(place, held).filter(|other| other.handle != number) {
-            // What was there before has ended without our seeing how.
-            other.import(ledger).close(Ended { at: Some(taken.at), by: None }, true);
-        }
-    }
-
     /// An opened thing was closed.
     fn close(&mut self, ledger: &mut Ledger, kind: Kind, address: u64, done: Ended, for_good: bool) {
         if let Occupied(held) = self.opened.entry((kind, address))
@@ -272,40 +229,5 @@ impl Follower {
             });
         }
         self.exported.retain(|_, all| !all.is_empty());
-    }
-}
-
-impl super::Entry {
-    fn exported(&mut self, process: u32, taken: &Taken) {
-        match &mut self.export {
-            Some(export) if export.process == process => {
-                export.last = (taken.tid, taken.at);
-                export.times += 1;
-                // The same bytes once more after a free: the allocation is there again.
-                if let Some(at) = export.ended.take().and_then(|ended| ended.at) {
-                    if export.ended_before.len() == MOST_TIMES {
-                        export.ended_before.remove(0);
-                    }
-                    export.ended_before.push(at);
-                }
-            }
-            _ => {
-                self.export = Some(Box::new(Export {
-                    process,
-                    first: (taken.tid, taken.at),
-                    last: (taken.tid, taken.at),
-                    times: 1,
-                    bytes: taken.bytes,
-                    device: taken.uuid,
-                    ..Export::default()
-                }));
-            }
-        }
-    }
-
-    fn end(&mut self, done: Ended) {
-        if let Some(export) = &mut self.export {
-            export.ended = Some(done);
-        }
     }
 }

@@ -9,6 +9,7 @@
 pub mod follow;
 pub mod live;
 pub mod settle;
+mod take;
 
 use super::model::Uuid;
 use super::places::Stack;

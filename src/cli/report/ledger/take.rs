@@ -1,0 +1,92 @@
+//! What calls take (handles that they export, mappings that they open), once they have returned.
+
+use super::super::model::Uuid;
+use super::super::places::Stack;
+use super::follow::{Follower, Held};
+use super::{Ended, Entry, Export, Kind, Ledger, MOST_TIMES};
+
+/// Something that a call has taken.
+pub struct Taken {
+    pub kind: Kind,
+    pub handle: (u64, u64),
+    pub address: u64,
+    pub exported: bool,
+    pub bytes: Option<u64>,
+    pub at: u64,
+    pub tid: u32,
+    pub context: Option<u64>,
+    pub device: Option<i32>,
+    pub uuid: Option<Uuid>,
+    pub stack: Option<Stack>,
+}
+
+impl Follower {
+    /// Takes what calls have taken that returned before a time.
+    pub fn settle(&mut self, ledger: &mut Ledger, ticks: u64) {
+        while let Some(next) = (0..self.waiting.len()).min_by_key(|i| self.waiting[*i].0)
+            && self.waiting[next].0 <= ticks
+        {
+            let (_, taken) = self.waiting.swap_remove(next);
+            self.take(ledger, taken);
+        }
+    }
+
+    fn take(&mut self, ledger: &mut Ledger, taken: Taken) {
+        let number = ledger.number(self.realm, taken.kind, taken.handle);
+        let place = (taken.kind, taken.address);
+        let mut held = Held { handle: number, import: 0, context: taken.context, device: taken.device };
+        if taken.exported {
+            let all = self.exported.entry(place).or_insert_with(|| Vec::with_capacity(1));
+            match all.iter_mut().find(|known| known.handle == number) {
+                Some(known) => *known = held,
+                None => all.push(held),
+            }
+            ledger.handles[number as usize].exported(self.process, &taken);
+            return;
+        }
+        let Some(stack) = taken.stack else { return };
+        let handle = &mut ledger.handles[number as usize];
+        held.import = handle.import_index(self.process) as u32;
+        handle.imports[held.import as usize].open(taken.at, taken.tid, taken.uuid, stack);
+        if let Some(other) = self.opened.insert(place, held).filter(|other| other.handle != number) {
+            // What was there before has ended without our seeing how.
+            other.import(ledger).close(Ended { at: Some(taken.at), by: None }, true);
+        }
+    }
+}
+
+impl Entry {
+    fn exported(&mut self, process: u32, taken: &Taken) {
+        match &mut self.export {
+            Some(export) if export.process == process => {
+                export.last = (taken.tid, taken.at);
+                export.times += 1;
+                // The same bytes once more after a free: the allocation is there again.
+                if let Some(at) = export.ended.take().and_then(|ended| ended.at) {
+                    if export.ended_before.len() == MOST_TIMES {
+                        export.ended_before.remove(0);
+                    }
+                    export.ended_before.push(at);
+                }
+            }
+            _ => {
+                self.export = Some(Box::new(Export {
+                    process,
+                    first: (taken.tid, taken.at),
+                    last: (taken.tid, taken.at),
+                    times: 1,
+                    bytes: taken.bytes,
+                    device: taken.uuid,
+                    ..Export::default()
+                }));
+            }
+        }
+    }
+
+    /// It was freed or destroyed.
+    pub fn end(&mut self, done: Ended) {
+        if let Some(export) = &mut self.export {
+            export.ended = Some(done);
+        }
+    }
+}

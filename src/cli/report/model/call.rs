@@ -1,0 +1,138 @@
+//! Calls: sums over functions, failures, and the places that they came from.
+
+use super::{Codes, Proc};
+use serde::{Serialize, Serializer};
+use std::rc::Rc;
+
+/// A function.
+#[derive(Serialize)]
+pub struct Function {
+    /// Its name.
+    pub function: Rc<str>,
+    /// How often it was called.
+    pub calls: u64,
+    /// How often it ended in a result other than CUDA_SUCCESS.
+    pub failures: Codes,
+    /// How many results were of our making.
+    pub injected: u64,
+    /// Calls that have not returned.
+    pub pending: u64,
+    /// Calls that an exception or a cancellation went through.
+    pub unwound: u64,
+    /// The time in it, over all threads.
+    pub total_ns: u64,
+    /// The median of its calls that returned.
+    pub p50_ns: Option<u64>,
+    /// The 99th percentile.
+    pub p99_ns: Option<u64>,
+    /// The longest.
+    pub max_ns: Option<u64>,
+    /// Over the ranks.
+    pub ranks: Option<Ranks>,
+}
+
+impl Function {
+    /// How many calls ended in a result other than CUDA_SUCCESS.
+    pub fn failed(&self) -> u64 {
+        self.failures.values().sum()
+    }
+}
+
+/// How the calls of a function are spread over the ranks.
+#[derive(Serialize)]
+pub struct Ranks {
+    /// The fewest calls of a rank.
+    pub least: u64,
+    /// What lies in the middle.
+    pub median: u64,
+    /// The most calls of a rank.
+    pub most: u64,
+    /// The ranks that deviate.
+    pub deviating: Vec<Deviation>,
+}
+
+/// A rank that deviates.
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deviation {
+    /// The rank.
+    pub rank: u32,
+    /// Its calls.
+    pub calls: u64,
+    /// The calls of the others: what most of them have, or the median.
+    pub others: u64,
+    /// Whether all the ranks that do not deviate have exactly so many.
+    pub exact: bool,
+}
+
+/// A call that failed.
+#[derive(Serialize)]
+pub struct Failure {
+    /// When it began.
+    pub time_ns: u64,
+    /// The process.
+    pub proc: Proc,
+    /// The thread.
+    pub tid: u32,
+    /// The number of the call in its stream.
+    pub seq: u64,
+    /// The function.
+    pub function: Rc<str>,
+    /// The name of the result, or its number.
+    pub result: String,
+    /// Its arguments.
+    pub args: serde_json::Map<String, serde_json::Value>,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Whether the result was of our making.
+    pub injected: bool,
+    /// What the driver said.
+    pub driver_message: Option<String>,
+    /// Who made it.
+    pub caller: Place,
+    /// The caller, who called that, and so on.
+    pub stack: Vec<Place>,
+}
+
+/// Failures that are alike.
+#[derive(Serialize)]
+pub struct FailureGroup {
+    /// The function.
+    pub function: Rc<str>,
+    /// The name of the result, or its number.
+    pub result: String,
+    /// How many.
+    pub count: u64,
+    /// The first.
+    pub first_ns: u64,
+    /// The last.
+    pub last_ns: u64,
+    /// Which processes, at most [`MOST_PROCS`].
+    pub procs: Vec<Proc>,
+    /// How many more processes.
+    pub procs_more: u64,
+    /// Who made them.
+    pub caller: Place,
+    /// Whether they are part of what programs do when all is well.
+    pub usual: bool,
+}
+
+/// The most processes that a group names.
+pub const MOST_PROCS: usize = 16;
+
+/// A place in a program.
+#[derive(Serialize, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The path of the library.
+    pub library: Option<Rc<str>>,
+    /// Its build id in hexadecimal digits.
+    pub build_id: Option<Rc<str>>,
+    /// Where in it, or the address where the library is unknown.
+    #[serde(serialize_with = "hexadecimal")]
+    pub offset: u64,
+    /// The function, where symbols are at hand.
+    pub function: Option<Rc<str>>,
+}
+
+fn hexadecimal<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{number:#x}"))
+}

@@ -1,0 +1,152 @@
+//! Handles: who exported them, who opened them, and how that ended.
+
+use super::{Codes, Place, Proc, Unknown, Uuid};
+use serde::{Serialize, Serializer};
+
+/// A handle of memory or of an event.
+#[derive(Serialize)]
+pub struct Handle {
+    /// What stands for its bytes.
+    pub fingerprint: Fingerprint,
+    /// `memory` or `event`.
+    pub kind: &'static str,
+    /// How it stands: [`State`].
+    pub state: State,
+    /// Who exported it.
+    pub exporter: Option<Proc>,
+    /// The device of the exporter's context.
+    pub device: Option<Uuid>,
+    /// The size of the allocation.
+    pub bytes: Option<u64>,
+    /// When it was exported first.
+    pub exported_ns: Option<u64>,
+    /// How often it was exported.
+    pub exports: u64,
+    /// When its allocation was freed, or the event destroyed.
+    pub freed_ns: Option<u64>,
+    /// The function that ended it.
+    pub freed_by: Option<&'static str>,
+    /// Of a handle that nobody exported: the one that it is a damaged copy of.
+    pub damaged_from: Option<Fingerprint>,
+    /// Who opened it.
+    pub opens: Vec<Open>,
+    /// Who failed to open it.
+    pub failed: Vec<FailedOpen>,
+    /// Why fields are unknown.
+    #[serde(skip_serializing_if = "Unknown::is_empty")]
+    pub unknown: Unknown,
+}
+
+/// How a handle, or one opening of it, stands. The worst is last.
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum State {
+    /// Nobody opened it, and its allocation is there.
+    #[serde(rename = "exported")]
+    Exported,
+    /// Nobody has it open.
+    #[serde(rename = "closed")]
+    Closed,
+    /// Somebody has it open.
+    #[serde(rename = "open")]
+    Open,
+    /// A process ended with it open.
+    #[serde(rename = "open at exit")]
+    OpenAtExit,
+    /// Nobody under cupeer exported it, and nobody could open it.
+    #[serde(rename = "unknown")]
+    Unknown,
+    /// It is another handle's damaged copy.
+    #[serde(rename = "damaged")]
+    Damaged,
+    /// Its exporter ended, and somebody has it open.
+    #[serde(rename = "exporter gone")]
+    ExporterGone,
+    /// It was freed while somebody had it open.
+    #[serde(rename = "freed while open")]
+    FreedWhileOpen,
+}
+
+impl State {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Exported => "exported",
+            State::Closed => "closed",
+            State::Open => "open",
+            State::OpenAtExit => "open at exit",
+            State::Unknown => "unknown",
+            State::Damaged => "damaged",
+            State::ExporterGone => "exporter gone",
+            State::FreedWhileOpen => "freed while open",
+        }
+    }
+}
+
+/// From where one process opened a handle to where it had closed it as often.
+#[derive(Serialize)]
+pub struct Open {
+    /// The process.
+    pub proc: Proc,
+    /// How it stands.
+    pub state: State,
+    /// When it was opened.
+    pub opened_ns: u64,
+    /// When it was closed.
+    pub closed_ns: Option<u64>,
+    /// The function that closed it.
+    pub closed_by: Option<&'static str>,
+    /// The device of the opener's context.
+    pub device: Option<Uuid>,
+    /// The thread that opened it.
+    pub tid: u32,
+    /// How often it was opened in this time.
+    pub times: u64,
+    /// Earlier times of the same process that are left out.
+    pub earlier: u64,
+}
+
+/// One process's failures to open a handle.
+#[derive(Serialize)]
+pub struct FailedOpen {
+    /// The process.
+    pub proc: Proc,
+    /// With what.
+    pub codes: Codes,
+    /// When last.
+    pub last_ns: u64,
+}
+
+/// What was opened in one place and not closed.
+#[derive(Serialize)]
+pub struct Leak {
+    /// `memory` or `event`.
+    pub kind: &'static str,
+    /// How many handles are open.
+    pub handles: u64,
+    /// The bytes of their allocations, where known.
+    pub bytes: u64,
+    /// How long the oldest is open.
+    pub oldest_ns: u64,
+    /// How long the youngest is open.
+    pub youngest_ns: u64,
+    /// Who has them open.
+    pub procs: Vec<Proc>,
+    /// Where they were opened, the caller first.
+    pub stack: Vec<Place>,
+}
+
+/// What stands for the bytes of a handle.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Fingerprint(pub u64);
+
+impl std::fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "ipc:{:016x}", self.0)
+    }
+}
+
+impl Serialize for Fingerprint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

@@ -1,0 +1,113 @@
+//! What a report is: plain data, of which each form (text, JSON, a comparison) shows its part.
+//!
+//! What belongs here: the rows, named as JSON has them (`docs/report.schema.json`), and where their values come
+//! from. What does not: how they are found (`collect` and what it calls), and how they look.
+
+mod call;
+mod handle;
+mod peer;
+mod process;
+
+pub use call::{Deviation, Failure, FailureGroup, Function, MOST_PROCS, Place, Ranks};
+pub use handle::{FailedOpen, Fingerprint, Handle, Leak, Open, State};
+pub use peer::{Peer, Uuid};
+pub use process::{Device, Escaped, LastCall, Ordinal, Pending, Process, Unnamed};
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The name of a process in its record: see [`cupeer_record::process::Process::proc`].
+pub type Proc = Rc<str>;
+
+/// The reasons why fields are unknown, by the field's name.
+pub type Unknown = BTreeMap<&'static str, &'static str>;
+
+/// How often something ended in each way: by the name of the result, or its number where it has no name.
+pub type Codes = BTreeMap<String, u64>;
+
+/// The whole.
+#[derive(Serialize)]
+pub struct Report {
+    /// The version of this form: [`SCHEMA`].
+    pub schema: &'static str,
+    /// The record as a whole.
+    pub record: Record,
+    /// Its processes, in the order of their begin.
+    pub processes: Vec<Process>,
+    /// The devices that its processes saw.
+    pub devices: Vec<Device>,
+    /// The functions that were called.
+    pub functions: Vec<Function>,
+    /// What rules found. There are none yet.
+    pub findings: [u8; 0],
+    /// What faults were asked for. There are none yet.
+    pub faults: [u8; 0],
+    /// The ledger.
+    pub handles: Vec<Handle>,
+    /// What is open, by where it was opened.
+    pub leaks: Vec<Leak>,
+    /// The peer matrix.
+    pub peers: Vec<Peer>,
+    /// The first failures.
+    pub failures: Vec<Failure>,
+    /// How many more there were.
+    pub failures_more: u64,
+    /// All failures by function, result and caller.
+    pub failure_groups: Vec<FailureGroup>,
+    /// Libraries whose calls went past us.
+    pub escaped: Vec<Escaped>,
+    /// Libraries whose functions have no names here.
+    pub unnamed: Vec<Unnamed>,
+}
+
+/// What [`Report::schema`] says.
+pub const SCHEMA: &str = "cupeer-report/1";
+
+/// The record as a whole.
+#[derive(Serialize)]
+pub struct Record {
+    /// Where it lies.
+    pub path: String,
+    /// When the first of its processes began, and its last event or, while processes run, now.
+    pub began_ns: u64,
+    /// See `began_ns`.
+    pub ended_ns: u64,
+    /// Whether a process runs.
+    pub running: bool,
+    /// Whether all events were kept: `full`, `ring` or `mixed`.
+    pub mode: &'static str,
+    /// The hosts, or boots of hosts, that its processes ran on.
+    pub hosts: Vec<String>,
+    /// Events that were read.
+    pub events: u64,
+    /// Events that could not be kept.
+    pub lost: u64,
+    /// What is wrong with the record itself.
+    pub problems: Vec<String>,
+    /// What was asked for: the filters, as they were given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuids_and_fingerprints_read_as_elsewhere() {
+        let mut uuid = [0x11; 16];
+        uuid[15] = 0xab;
+        assert_eq!(Uuid(uuid).to_string(), "GPU-11111111-1111-1111-1111-1111111111ab");
+        assert_eq!(Fingerprint(0x2f).to_string(), "ipc:000000000000002f");
+    }
+
+    #[test]
+    fn states_are_the_same_words_everywhere() {
+        for state in
+            [State::Closed, State::Open, State::OpenAtExit, State::ExporterGone, State::FreedWhileOpen]
+        {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.word());
+        }
+    }
+}

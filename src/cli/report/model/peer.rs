@@ -1,0 +1,57 @@
+//! Devices, and what processes did from one to another.
+
+use super::{Codes, Proc, Unknown};
+use serde::{Serialize, Serializer};
+
+/// What one process did from one device to another.
+#[derive(Serialize)]
+pub struct Peer {
+    /// The process.
+    pub proc: Proc,
+    /// The device that accesses.
+    pub from: Option<Uuid>,
+    /// The device whose memory is accessed.
+    pub to: Option<Uuid>,
+    /// How often it asked about the two.
+    pub asked: u64,
+    /// What cuDeviceCanAccessPeer said last.
+    pub can_access: Option<bool>,
+    /// Whether it switched access on.
+    pub enabled: bool,
+    /// When it switched access on last.
+    pub enabled_ns: Option<u64>,
+    /// When it switched access off again.
+    pub disabled_ns: Option<u64>,
+    /// What asking, switching on and off failed with.
+    pub failed: Codes,
+    /// IPC memory that it opened over the two.
+    pub opened: u64,
+    /// What opening failed with.
+    pub open_failed: Codes,
+    /// Whether opening failed and nothing has been open over the two since.
+    pub unmapped_since_failure: bool,
+    /// Why fields are unknown.
+    #[serde(skip_serializing_if = "Unknown::is_empty")]
+    pub unknown: Unknown,
+}
+
+/// A device's UUID.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Uuid(pub [u8; 16]);
+
+impl std::fmt::Display for Uuid {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("GPU")?;
+        for (i, byte) in self.0.iter().enumerate() {
+            let dash = if [0, 4, 6, 8, 10].contains(&i) { "-" } else { "" };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Uuid {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
