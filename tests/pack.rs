@@ -5,7 +5,7 @@ use cupeer_record::event::Outcome;
 use cupeer_record::writer::{self, About, Writer, call};
 use cupeer_record::{Event, Job, Library};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::{META_START, live, meta};
+use cupeer_spec::record::{BLOCK, META_START, live, meta};
 use flate2::read::GzDecoder;
 use object::{Object, ObjectSymbol};
 use serde_json::Value;
@@ -132,7 +132,7 @@ fn process(directory: &Path, about: About, host: &str, library: &Library, functi
     // What a process leaves that dies while it says something of itself.
     let mut bytes = fs::read(&path).unwrap();
     let end =
-        meta::entries(&bytes[..32768], META_START).map(|entry| entry.at + entry.bytes.len()).last().unwrap();
+        meta::entries(&bytes[..BLOCK], META_START).map(|entry| entry.at + entry.bytes.len()).last().unwrap();
     let torn = end.next_multiple_of(meta::ALIGN) + 8;
     bytes[torn..torn + 8].copy_from_slice(b"torn-off");
     fs::write(path, bytes).unwrap();

@@ -157,7 +157,7 @@ fn check_kept(kept: &str) -> Result<()> {
         _ => match kept.strip_prefix("ring:") {
             Some(size) => match env::size(size) {
                 Some(size) if size >= SMALLEST_RING => true,
-                Some(_) => bail!("--record {kept}: a ring has at least {}K", SMALLEST_RING >> 10),
+                Some(_) => bail!("--record {kept}: a ring has at least {}M", SMALLEST_RING >> 20),
                 None => false,
             },
             None => false,
@@ -379,10 +379,10 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_checked() {
-        for good in ["full", "off", "ring", "ring:256K", "ring:1G"] {
+        for good in ["full", "off", "ring", "ring:1M", "ring:1G"] {
             assert!(check_kept(good).is_ok(), "{good}");
         }
-        for wrong in ["", "Full", "ring:", "ring:1", "ring:255K", "ring:x", "ring:16T"] {
+        for wrong in ["", "Full", "ring:", "ring:1", "ring:1023K", "ring:x", "ring:16T"] {
             assert!(check_kept(wrong).unwrap_err().to_string().contains("ring"), "{wrong}");
         }
     }

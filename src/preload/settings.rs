@@ -129,7 +129,7 @@ impl Settings {
             None => Some(Kept::Full),
             Some((_, Some(kept))) => Some(kept),
             Some((value, None)) => {
-                let why = "it takes full, off, ring, or ring:SIZE of at least 256K; everything is kept";
+                let why = "it takes full, off, ring, or ring:SIZE of at least 1M; everything is kept";
                 complaints.push(refusal(env::RECORD, value, why));
                 Some(Kept::Full)
             }

@@ -94,7 +94,7 @@ fn a_ring_stays_as_large_as_it_is() {
 fn a_ring_that_is_too_small_for_its_threads_says_so() {
     let folder = support::temp_dir();
     let record = folder.path().join("record");
-    let done = done(recording(&crowd(100, 50, 2000), &record).env(env::RECORD, "ring:256K"));
+    let done = done(recording(&crowd(100, 50, 2000), &record).env(env::RECORD, "ring:1M"));
     assert!(done.status.success() && done.stdout == "done\n", "{}", done.stderr);
     assert!(
         done.stderr.lines().count() == 1 && done.stderr.contains("too small for so many threads"),
@@ -104,7 +104,7 @@ fn a_ring_that_is_too_small_for_its_threads_says_so() {
     let job = open_job(&record);
     let process = &job.processes[0];
     assert!(process.header.lost > 0);
-    assert_eq!(std::fs::metadata(&process.path).unwrap().len(), 256 << 10);
+    assert_eq!(std::fs::metadata(&process.path).unwrap().len(), 1 << 20);
     let calls = recorded(process);
     assert!(!calls.is_empty() && calls.iter().all(|call| call.outcome == Outcome::Returned(0)));
 }
@@ -114,9 +114,9 @@ fn a_ring_whose_threads_come_and_go_loses_nothing() {
     let folder = support::temp_dir();
     let record = folder.path().join("record");
     let command = &mut recording(&crowd(300, 5, 100), &record);
-    assert_eq!(stdout(command.env(env::RECORD, "ring:512K")), "done\n");
+    assert_eq!(stdout(command.env(env::RECORD, "ring:4M")), "done\n");
     let job = open_job(&record);
     assert_eq!(job.processes[0].header.lost, 0);
-    assert!(Path::new(&job.processes[0].path).metadata().unwrap().len() == 512 << 10);
+    assert!(Path::new(&job.processes[0].path).metadata().unwrap().len() == 4 << 20);
     assert!(recorded(&job.processes[0]).len() > 1000);
 }

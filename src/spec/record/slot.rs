@@ -9,7 +9,7 @@ pub const RETURNED: u8 = 2;
 /// A call that an exception or a cancellation of the thread went through.
 pub const UNWOUND: u8 = 3;
 /// The end of a call whose own slot had left the window: `start` is the number of that slot in the stream, and
-/// all else is as it would stand there.
+/// all else but the return address is as it would stand there.
 pub const LATE_END: u8 = 4;
 /// More about a call: [`Slot::start`] is the number of its slot. From byte 16 on, over all `slots`, lie
 /// [`detail`] items.

@@ -87,7 +87,7 @@ fn what_is_wrong_with_a_file_is_a_problem() {
             "is not the record of a process",
             "was written by a newer cupeer (format 2; this one reads 1)",
             "is cut off in its first block",
-            "has blocks of 32769 bytes instead of 32768",
+            "has blocks of 131073 bytes instead of 131072",
             "was made, but not begun",
             "counts time by a clock that is not known (9)",
             "has no version",
