@@ -14,7 +14,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// The largest file that is read.
-const MOST_BYTES: u64 = 256 << 20;
+const MOST_BYTES: u64 = 64 << 20;
 
 /// Names of places, by library.
 #[derive(Default, Debug)]

@@ -131,19 +131,12 @@ impl Table {
             let names = table.names.len() as u8;
             table.symbols.reserve_exact(symbols.iter().filter(|symbol| is_function(symbol)).count());
             for symbol in symbols.iter().filter(|symbol| is_function(symbol)) {
-                // What has no size, as assembly may not, ends where its section ends, or the next function begins.
-                let start = symbol.st_value(LE);
-                let end = sections
-                    .section(object::SectionIndex(usize::from(symbol.st_shndx(LE).0)))
-                    .map_or(start, |section| section.sh_addr(LE).saturating_add(section.sh_size(LE)));
-                let is_sized = symbol.st_size(LE) > 0;
-                let size = if is_sized { symbol.st_size(LE) } else { end.saturating_sub(start) };
                 table.symbols.push(Symbol {
-                    start,
-                    size: u32::try_from(size).unwrap_or(u32::MAX),
+                    start: symbol.st_value(LE),
+                    size: u32::try_from(symbol.st_size(LE)).unwrap_or(u32::MAX),
                     name: symbol.st_name(LE),
                     names,
-                    rank: rank(symbol.st_bind()) + 4 * u8::from(is_sized),
+                    rank: rank(symbol.st_bind()),
                 });
             }
             table.is_whole |= kind == elf::SHT_SYMTAB && !symbols.is_empty();
@@ -181,12 +174,7 @@ impl Table {
         let behind = self.symbols.partition_point(|symbol| symbol.start <= address);
         let before = self.symbols[..behind].iter().rev().take(MOST_NESTED);
         let mut best: Option<&Symbol> = None;
-        let last = self.symbols[..behind].last()?.start;
         for symbol in before.filter(|symbol| address - symbol.start < u64::from(symbol.size)) {
-            // One whose size was not known ends where another one begins.
-            if symbol.rank < 4 && symbol.start < last {
-                continue;
-            }
             match best {
                 Some(best) if best.start > symbol.start => break,
                 Some(found) if found.rank > symbol.rank => {}
@@ -224,8 +212,12 @@ impl Table {
     }
 }
 
+/// Whether a symbol is a function, and says where that ends. What has no size, as assembly may not and functions
+/// without a body do not, could only be guessed to reach to the next one, of which a stripped file may not know.
 fn is_function(symbol: &elf::Sym64<LittleEndian>) -> bool {
-    [elf::STT_FUNC, elf::STT_GNU_IFUNC].contains(&symbol.st_type()) && symbol.st_shndx(LE) != elf::SHN_UNDEF
+    [elf::STT_FUNC, elf::STT_GNU_IFUNC].contains(&symbol.st_type())
+        && symbol.st_shndx(LE) != elf::SHN_UNDEF
+        && symbol.st_size(LE) > 0
 }
 
 fn rank(binding: elf::SymbolBind) -> u8 {

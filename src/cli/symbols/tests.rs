@@ -15,6 +15,9 @@ int open_pool(int x) { return x + 1; }
 __attribute__((noinline)) static int hidden(int x) { __asm__ volatile(""); return x * 3; }
 int plain(int x) { return hidden(x) + 1; }
 int __plain(int x) __attribute__((alias("plain")));
+__asm__(".globl empty\n.type empty, @function\nempty:\n.text\n");
+__attribute__((noinline)) static int behind(int x) { __asm__ volatile(""); return x * 5; }
+int last(int x) { return behind(x) + 1; }
 "#;
 
 fn library(directory: &Path, source: &str, flags: &[&str]) -> PathBuf {
@@ -92,7 +95,9 @@ fn a_stripped_library_shows_what_it_exports_and_what_is_kept_apart() {
     assert_eq!(kept_apart.as_deref(), Some("hidden+0x1"));
     std::fs::write(&apart, "damaged").unwrap();
     let mut symbols = symbols(directory.path());
-    assert_eq!(symbols.name_of(&library, at["hidden"] + 1), None);
+    for hidden in ["hidden", "behind"] {
+        assert_eq!(symbols.name_of(&library, at[hidden] + 1), None, "{hidden}");
+    }
     assert_eq!(symbols.name_of(&library, at["plain"] + 1).as_deref(), Some("plain+0x1"));
 }
 
