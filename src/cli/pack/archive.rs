@@ -12,6 +12,9 @@ use tempfile::NamedTempFile;
 /// What the bytes of a file are filled up to.
 const BLOCK: u64 = 512;
 
+/// How hard it is compressed. From here on a record becomes slower to pack and no smaller.
+const LEVEL: u32 = 2;
+
 /// An archive.
 pub struct Archive {
     out: GzEncoder<BufWriter<NamedTempFile>>,
@@ -30,7 +33,7 @@ impl Archive {
         };
         let temporary = tempfile::Builder::new().prefix(".cupeer-pack-").tempfile_in(directory);
         let temporary = temporary.with_context(|| format!("failed to write to {}", directory.display()))?;
-        let out = GzEncoder::new(BufWriter::with_capacity(1 << 16, temporary), Compression::default());
+        let out = GzEncoder::new(BufWriter::with_capacity(1 << 16, temporary), Compression::new(LEVEL));
         Ok(Archive { out, left: 0, padding: 0 })
     }
 

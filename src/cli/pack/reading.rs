@@ -10,17 +10,18 @@ use std::os::unix::fs::FileExt;
 
 /// How often a block is read whose owner is faster than we are.
 const MOST_TRIES: usize = 16;
-/// The most windows that are kept in memory: as many as a process has at most.
-const MOST_WINDOWS: usize = 4096;
+/// The most blocks that are kept in memory: 128 MiB, and as many as a process has windows at most.
+const MOST_KEPT: usize = 4096;
 
 /// A file.
 pub struct Reading {
     file: File,
     /// Whether somebody may be writing to it.
     is_live: bool,
-    /// Windows as they were when the file was begun. A window that was emptied after the size of the file was
-    /// taken has gone to a chunk behind its end: what it held would be in neither.
-    windows: HashMap<u64, Vec<u8>>,
+    /// Windows and the blocks of a ring as they were when the file was begun. A window that was emptied after the
+    /// size of the file was taken has gone to a chunk behind its end: what it held would be in neither. And a ring
+    /// would have been around while we compress.
+    kept: HashMap<u64, Vec<u8>>,
     /// How much of the file counts.
     pub size: u64,
 }
@@ -28,16 +29,17 @@ pub struct Reading {
 impl Reading {
     /// Of a process's file.
     pub fn of_process(file: File, is_live: bool) -> io::Result<Reading> {
-        let mut reading = Reading { size: file.metadata()?.len(), file, is_live, windows: HashMap::new() };
+        let mut reading = Reading { size: file.metadata()?.len(), file, is_live, kept: HashMap::new() };
         if is_live {
             for number in 1..reading.size.div_ceil(BLOCK as u64) {
                 let mut bytes = [0; size_of::<BlockHeader>()];
                 reading.read(&mut bytes, number * BLOCK as u64)?;
-                let is_window = header(&bytes).is_some_and(|header| header.kind == block::WINDOW);
-                if is_window && reading.windows.len() < MOST_WINDOWS {
-                    let mut window = vec![0; BLOCK];
-                    if reading.block(number, &mut window)?.is_some() {
-                        reading.windows.insert(number, window);
+                let is_rewritten =
+                    header(&bytes).is_some_and(|header| [block::WINDOW, block::RING].contains(&header.kind));
+                if is_rewritten && reading.kept.len() < MOST_KEPT {
+                    let mut block = vec![0; BLOCK];
+                    if reading.block(number, &mut block)?.is_some() {
+                        reading.kept.insert(number, block);
                     }
                 }
             }
@@ -48,13 +50,13 @@ impl Reading {
 
     /// Of any other file.
     pub fn of_file(file: File, is_live: bool) -> io::Result<Reading> {
-        Ok(Reading { size: file.metadata()?.len(), file, is_live, windows: HashMap::new() })
+        Ok(Reading { size: file.metadata()?.len(), file, is_live, kept: HashMap::new() })
     }
 
     /// Reads a block. `None` says that it was never the same twice.
     pub fn block(&self, number: u64, place: &mut [u8]) -> io::Result<Option<()>> {
-        if let Some(window) = self.windows.get(&number).filter(|window| window.len() >= place.len()) {
-            place.copy_from_slice(&window[..place.len()]);
+        if let Some(kept) = self.kept.get(&number).filter(|kept| kept.len() >= place.len()) {
+            place.copy_from_slice(&kept[..place.len()]);
             return Ok(Some(()));
         }
         let at = number * BLOCK as u64;
@@ -65,7 +67,7 @@ impl Reading {
         let mut first = place.to_vec();
         for _ in 0..MOST_TRIES {
             self.read(place, at)?;
-            if number == 0 || kept(&header(&first)) == kept(&header(place)) {
+            if number == 0 || meaning(&header(&first)) == meaning(&header(place)) {
                 merge(number, &first, place);
                 return Ok(Some(()));
             }
@@ -111,7 +113,7 @@ pub fn header(bytes: &[u8]) -> Option<BlockHeader> {
 }
 
 /// What stays the same while the slots mean the same.
-fn kept(header: &Option<BlockHeader>) -> Option<(u16, u32, u64)> {
+fn meaning(header: &Option<BlockHeader>) -> Option<(u16, u32, u64)> {
     header.as_ref().map(|header| (header.kind, header.stream, header.base))
 }
 
