@@ -340,6 +340,7 @@ fn what_cannot_be_packed_or_unpacked_is_one_sentence() {
         &["pack", &path("text"), "-o", &path("o")],
         &format!("{} is neither a directory nor", path("text")),
     );
+    refused(&["pack", packed], &format!("{packed} is a file; -o names the one to make of it"));
     fs::write(at.path().join("empty/x.cupeer"), "").unwrap();
     let sentence = format!("{} holds no record of a process: x.cupeer is empty", path("empty"));
     refused(&["pack", &path("empty"), "-o", &path("o")], &sentence);

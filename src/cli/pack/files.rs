@@ -42,6 +42,8 @@ pub struct Found {
     pub problems: Vec<(String, String)>,
 }
 
+/// The longest name without its suffix: the header of an archive has room for 100 bytes in all.
+const LONGEST: usize = 64;
 /// The longest `job` that is read.
 const MOST_JOB: u64 = 1 << 20;
 
@@ -49,7 +51,7 @@ const MOST_JOB: u64 = 1 << 20;
 pub fn kind(name: &str) -> Option<Kind> {
     let is_word = |word: &str| {
         !word.is_empty()
-            && word.len() <= 128
+            && word.len() <= LONGEST
             && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
     };
     match (name.strip_suffix(SUFFIX), name.strip_prefix(live::PREFIX)) {

@@ -66,6 +66,7 @@ pub fn command(args: &PackArgs) -> Result<ExitCode> {
 
 /// The name of the directory with our suffix, in the current directory.
 fn default_output(directory: &Path) -> Result<PathBuf> {
+    ensure!(!directory.is_file(), "{} is a file; -o names the one to make of it", directory.display());
     let whole =
         directory.canonicalize().with_context(|| format!("failed to read {}", directory.display()))?;
     let Some(name) = whole.file_name() else { bail!("{} has no name; add -o FILE", directory.display()) };

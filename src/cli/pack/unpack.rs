@@ -12,7 +12,7 @@ use cupeer_record::{Job, Problem};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Component, Path, PathBuf};
 use tar::{Archive, Entry, EntryType};
 use tempfile::TempDir;
@@ -79,7 +79,8 @@ pub fn unpacked(path: &Path) -> Result<Unpacked> {
     let mut archive = Archive::new(GzDecoder::new(BufReader::new(file)));
     let mut about = None;
     let unpack = || -> Result<()> {
-        for (count, entry) in archive.entries()?.enumerate() {
+        // Raw: what only extends the header of another entry can be of any size, and we make none.
+        for (count, entry) in archive.entries()?.raw(true).enumerate() {
             let mut entry = entry.map_err(damaged)?;
             ensure!(about.is_none(), "something follows its end");
             ensure!(count < MOST_FILES, "it has too many files");
@@ -156,7 +157,10 @@ fn write(entry: &mut Entry<impl Read>, place: &Path, room: &mut u64) -> Result<(
             bail!("it is far larger than a file of this size can be");
         };
         *room = rest;
-        file.write_all(bytes)?;
+        file.write_all(bytes).map_err(|error| match error.kind() {
+            ErrorKind::StorageFull => anyhow!("{error}; TMPDIR names another place"),
+            _ => error.into(),
+        })?;
     }
     file.set_len(size)?;
     Ok(())
