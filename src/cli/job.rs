@@ -264,6 +264,10 @@ fn write_key(directory: &Path, file: &Path, shared: bool) -> Result<()> {
         .truncate(true)
         .mode(if shared { 0o660 } else { 0o600 })
         .open(&temporary)?;
+    if shared {
+        // What umask has taken away.
+        new.set_permissions(fs::Permissions::from_mode(0o660))?;
+    }
     new.write_all(format!("{}\n{}={key}\n", job::FIRST_LINE, job::KEY).as_bytes())?;
     let linked = fs::hard_link(&temporary, file);
     let done = match linked {

@@ -110,6 +110,11 @@ fn write_new(path: &CStr, bytes: &[u8], mode: libc::mode_t) -> Result<(), c_int>
     if file < 0 {
         return Err(errno());
     }
+    if settings::get().record.as_ref().is_some_and(|record| record.shared) {
+        // What umask has taken away.
+        // SAFETY: opened above.
+        unsafe { libc::fchmod(file, mode) };
+    }
     let written = files::write(file, bytes);
     // SAFETY: opened above.
     unsafe { libc::close(file) };
