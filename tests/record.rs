@@ -2,8 +2,10 @@
 //!
 //! What belongs here: how a program of `tests/programs` is run so that it records, and how its record is read.
 
+mod open;
 mod processes;
 mod room;
+mod run;
 mod survival;
 mod troubles;
 

@@ -423,6 +423,11 @@ fn on_small_stacks() {
     // With nothing switched on, what the C library promises at least is enough.
     let least = Scene::new(linked("small_stack.c", &["-DSTACK=PTHREAD_STACK_MIN", "-DALTERNATE=8192"]));
     least.run(Cupeer::Off).assert_same(&least.run(Cupeer::Absent), "off");
+    // So it is for the record, but for frames in a handler, whose stack the C library promises 8 KiB.
+    let least = Scene::new(linked("small_stack.c", &["-DSTACK=PTHREAD_STACK_MIN", "-DALTERNATE=16384"]));
+    let recording = least.run(Cupeer::Recording);
+    recording.assert_same(&least.run(Cupeer::Absent), "recording");
+    recording.assert_record_complete();
     // The log needs room for a line: up to 20 KiB, and more where the compiler did not optimize.
     for build in [linked, program] {
         Scene::new(build("small_stack.c", &["-DSTACK=65536", "-DALTERNATE=65536"])).compare();

@@ -42,6 +42,8 @@ int main(int argc, char **argv) {
     pages = mmap(NULL, 4096 * (size_t)threads, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     CHECK(pages != MAP_FAILED);
     pthread_t thread;
+    /* Nobody may be there to kill it. */
+    alarm(60);
     for (uintptr_t i = 0; i < (uintptr_t)threads; i++) CHECK(pthread_create(&thread, NULL, work, (void *)i) == 0);
     pthread_join(thread, NULL);
     return 0;

@@ -94,7 +94,7 @@ fn a_ring_stays_as_large_as_it_is() {
 fn a_ring_that_is_too_small_for_its_threads_says_so() {
     let folder = support::temp_dir();
     let record = folder.path().join("record");
-    let done = done(recording(&crowd(100, 50, 2000), &record).env(env::RECORD, "ring:1M"));
+    let done = done(recording(&crowd(200, 100, 2000), &record).env(env::RECORD, "ring:1M"));
     assert!(done.status.success() && done.stdout == "done\n", "{}", done.stderr);
     assert!(
         done.stderr.lines().count() == 1 && done.stderr.contains("too small for so many threads"),
