@@ -5,7 +5,7 @@ use cupeer_record::event::Outcome;
 use cupeer_record::writer::{self, About, Writer, call};
 use cupeer_record::{Event, Job, Library};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::{BLOCK, META_START, live, meta};
+use cupeer_spec::record::{BLOCK, META_START, SLOTS, live, meta};
 use flate2::read::GzDecoder;
 use object::{Object, ObjectSymbol};
 use serde_json::Value;
@@ -116,11 +116,12 @@ fn process(directory: &Path, about: About, host: &str, library: &Library, functi
     writer.library(library).unwrap();
     writer.escaped("deepbind", "/home/alice/wonderland/libescape.so").unwrap();
     let stream = writer.stream(about.pid).unwrap();
-    for i in 0..1200 {
+    // Two blocks, and some more.
+    for i in 0..2 * SLOTS as u64 + 100 {
         let start = 2_000_000 + i * 1000;
         let mut call = call(FnId::cuDeviceCanAccessPeer, start, start + 500);
         call.caller = functions["_ZN4acme4poolIiE4openEi"] + 3;
-        if i % 400 == 0 {
+        if i % 1000 == 0 {
             call.outcome = Outcome::Returned(101);
             let hidden = functions.get("hidden").copied().unwrap_or(BASE);
             call.details.frames = vec![call.caller, functions["plain"] + 2, hidden + 1];

@@ -10,8 +10,8 @@ use std::os::unix::fs::FileExt;
 
 /// How often a block is read whose owner is faster than we are.
 const MOST_TRIES: usize = 16;
-/// The most blocks that are kept in memory: 128 MiB, and as many as a process has windows at most.
-const MOST_KEPT: usize = 4096;
+/// The most blocks that are kept in memory: 256 MiB, the windows of more threads than programs have that call.
+const MOST_KEPT: usize = (256 << 20) / BLOCK;
 
 /// A file.
 pub struct Reading {
