@@ -253,8 +253,8 @@ pub enum ReportFormat {
   cupeer pack DIR                       # DIR.cupeer.tar.gz, for `cupeer report`
   cupeer pack DIR --redact hosts,paths  # with numbers in place of names
 
-Never in it: the key of the fingerprints, and values of variables whose names sound like secrets. Always in
-it: pids, devices, names of files and functions, and the texts of calls and marks.")]
+Never in it: the key of the fingerprints, and values of variables whose names sound like secrets.
+Always in it: pids, devices, names of files and functions, and the texts of calls and marks.")]
 pub struct PackArgs {
     /// The directory of the record, or a packed one to redact more of
     #[arg(value_name = "DIR")]

@@ -20,8 +20,8 @@ const GONE: &str = "-";
 /// Parts of the names of variables that may hold secrets.
 const SECRETS: &[&str] = &["KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH", "CUPEER_JOB"];
 
-/// Variables that say nothing of a person, and without which ranks and devices cannot be understood; besides those
-/// of the rank.
+/// Variables that say nothing of a person, and without which ranks, devices and what is recorded cannot be
+/// understood; besides those of the rank.
 const HARMLESS: &[&str] = &[
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
@@ -33,6 +33,8 @@ const HARMLESS: &[&str] = &[
     "OMPI_COMM_WORLD_LOCAL_SIZE",
     "PMI_SIZE",
     "SLURM_NTASKS",
+    "CUPEER_RECORD",
+    "CUPEER_TRACE",
 ];
 
 /// Directories that are the same everywhere.
