@@ -37,13 +37,18 @@ fn in_namespaces(flags: &[&str], prepare: &str, command: &Command) -> Option<Com
         return None;
     }
     let mut whole = wrapped(command.get_program().to_str().unwrap(), &mut command.get_args());
-    for (name, value) in command.get_envs() {
+    take_environment(&mut whole, command);
+    Some(whole)
+}
+
+/// Gives a command the variables of another one.
+fn take_environment(command: &mut Command, other: &Command) {
+    for (name, value) in other.get_envs() {
         match value {
-            Some(value) => whole.env(name, value),
-            None => whole.env_remove(name),
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
         };
     }
-    Some(whole)
 }
 
 /// Numbers that are different in each run.

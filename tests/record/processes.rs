@@ -1,6 +1,6 @@
 //! Each process has its own file, whatever way it came into being, and leaves nothing else behind.
 
-use super::{in_namespaces, recording};
+use super::{in_namespaces, recording, take_environment};
 use crate::programs::{EITHER, Scene, linked, mark_of, open_job, recorded};
 use crate::support;
 use cupeer_record::{Job, Outcome, Process};
@@ -125,9 +125,7 @@ fn processes_of_two_pid_namespaces_are_apart() {
         let program = recording(&scene, record);
         let mut shell = support::plain("sh");
         shell.args(["-c", &all, "sh"]).arg(program.get_program()).args(program.get_args());
-        for (name, value) in program.get_envs() {
-            value.map(|value| shell.env(name, value));
-        }
+        take_environment(&mut shell, &program);
         shell
     };
     let mut commands = vec![half(&record)];

@@ -1,6 +1,6 @@
 //! Where the record cannot be written, the program goes on, one message says so, and what is lost is counted.
 
-use super::{in_namespaces, recording};
+use super::{in_namespaces, recording, take_environment};
 use crate::programs::{Scene, linked, recorded};
 use crate::support::{self, Done};
 use cupeer_record::Job;
@@ -57,7 +57,7 @@ fn on_a_full_disk() {
         command.args(["-c", "\"$@\"; e=$?; cp -r \"$DISK\"/record \"$COPY\" 2>/dev/null; exit $e", "sh"]);
         command.arg(program.get_program()).args(program.get_args());
         command.env("COPY", &copy).env("DISK", folder.path().join("disk"));
-        program.get_envs().for_each(|(name, value)| drop(value.map(|value| command.env(name, value))));
+        take_environment(&mut command, &program);
         let mount = format!("mount -t tmpfs -o size={kib}k tmpfs {at}/disk");
         let flags = ["--user", "--map-root-user", "--mount"];
         let Some(mut command) = in_namespaces(&flags, &mount, &command) else { return };
@@ -117,7 +117,7 @@ fn where_files_may_not_become_large() {
         let mut shell = support::plain("bash");
         shell.args(["-c", &format!("ulimit -f {kib} && exec \"$@\""), "sh"]);
         shell.arg(program.get_program()).args(program.get_args());
-        program.get_envs().for_each(|(name, value)| drop(value.map(|value| shell.env(name, value))));
+        take_environment(&mut shell, &program);
         let done = run(&mut shell, &what);
         if !done.stderr.contains("goes on without a record") {
             assert_counted(&record, &done.stderr, &what);
