@@ -40,7 +40,7 @@ pub struct Call {
     /// The slot itself, with the arguments.
     pub slot: Slot,
     /// What else is known of it.
-    pub details: Details,
+    pub details: Kept,
 }
 
 impl Call {
@@ -60,6 +60,45 @@ impl Call {
     /// Whether it returned CUDA_SUCCESS.
     pub fn succeeded(&self) -> bool {
         self.outcome == Outcome::Returned(0)
+    }
+}
+
+/// The details of a call, where there are any: most calls have none, and are moved about by the million.
+#[derive(Clone, Default, Debug)]
+pub struct Kept(Option<Box<Details>>);
+
+static NONE: Details = Details {
+    frames: Vec::new(),
+    elements: Vec::new(),
+    texts: Vec::new(),
+    memory: None,
+    devices: (None, None),
+    context: None,
+    message: None,
+};
+
+impl From<Details> for Kept {
+    fn from(details: Details) -> Self {
+        Kept((details != NONE).then(|| Box::new(details)))
+    }
+}
+
+impl std::ops::Deref for Kept {
+    type Target = Details;
+    fn deref(&self) -> &Details {
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl std::ops::DerefMut for Kept {
+    fn deref_mut(&mut self) -> &mut Details {
+        self.0.get_or_insert_default()
+    }
+}
+
+impl PartialEq<Details> for Kept {
+    fn eq(&self, other: &Details) -> bool {
+        **self == *other
     }
 }
 
@@ -117,7 +156,7 @@ pub enum Event {
         /// What replaces the call's slot, but for its start and its caller.
         slot: Slot,
         /// What else is known of the call since.
-        details: Details,
+        details: Kept,
     },
 }
 
@@ -144,7 +183,9 @@ impl Call {
         self.end = (*end).max(self.start);
         (self.outcome, self.injected) = (*outcome, *injected);
         self.slot = finished(&self.slot, slot);
-        self.details.add(details.clone());
+        if details.0.is_some() {
+            self.details.add((**details).clone());
+        }
         true
     }
 }

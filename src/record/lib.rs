@@ -26,7 +26,7 @@ pub mod source;
 mod stream;
 pub mod writer;
 
-pub use event::{Call, Details, Event, Outcome};
+pub use event::{Call, Details, Event, Kept, Outcome};
 pub use events::Events;
 pub use job::{Error, Job, Problem};
 pub use live::LiveTable;

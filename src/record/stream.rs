@@ -5,7 +5,7 @@
 //! and its end where a signal handler made calls in between.
 
 use crate::detail;
-use crate::event::{Call, Details, Event, Outcome, finished};
+use crate::event::{Call, Event, Kept, Outcome, finished};
 use crate::reader::{Reader, Shared};
 use cupeer_spec::record::slot::{self, Slot};
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ struct Held {
     seq: u64,
     slot: Slot,
     /// What is known besides, where there is something.
-    details: Option<Box<Details>>,
+    details: Kept,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Stream {
     }
 
     fn take(&mut self, shared: &mut Shared, number: u64, slot: Slot) {
-        let hold = |kind, seq, tid| Held { kind, tid, seq, slot, details: None };
+        let hold = |kind, seq, tid| Held { kind, tid, seq, slot, details: Kept::default() };
         match slot.state() {
             slot::PENDING | slot::RETURNED | slot::UNWOUND => {
                 self.held.push_back(hold(Kind::Call, number, self.reader.tid));
@@ -83,7 +83,7 @@ impl Stream {
                     self.held.iter_mut().rev().find(|held| held.seq == slot.start && held.kind != Kind::Mark);
                 let Some(held) = about else { return };
                 if let Some(bytes) = self.reader.bytes(shared, slot.slots()) {
-                    held.details.get_or_insert_default().read(bytes);
+                    held.details.read(bytes);
                 }
             }
             slot::LATE_END => {
@@ -103,7 +103,7 @@ impl Stream {
             slot::MARK => {
                 let text = self.reader.bytes(shared, slot.slots()).map_or_else(Vec::new, detail::mark);
                 let mut mark = hold(Kind::Mark, number, self.reader.tid);
-                mark.details = Some(Box::new(Details { texts: vec![(0, text)], ..Details::default() }));
+                mark.details.texts.push((0, text));
                 self.held.push_back(mark);
             }
             _ => {}
@@ -111,8 +111,7 @@ impl Stream {
     }
 
     fn event(&mut self, shared: &Shared, held: Held) -> Event {
-        let Held { kind, tid, seq, slot, details } = held;
-        let mut details = details.map_or_else(Details::default, |details| *details);
+        let Held { kind, tid, seq, slot, mut details } = held;
         let (stream, injected) = (self.reader.stream, slot.is_injected());
         match kind {
             Kind::Mark => {

@@ -143,7 +143,7 @@ fn a_function_of_a_newer_version_keeps_its_name() {
     let mut actor = scene.rank(0);
     actor.writer().function(900, "cuFutureShare", 8).unwrap();
     let mut call = actor.makes(FnId::cuIpcCloseMemHandle, 100);
-    (call.number, call.outcome, call.details) = (900, Outcome::Returned(1), Details::default());
+    (call.number, call.outcome, call.details) = (900, Outcome::Returned(1), Details::default().into());
     actor.add(&call).ends();
     let report = json_of(&scene, &[]);
     assert_eq!(report["functions"][0]["function"], "cuFutureShare");

@@ -141,6 +141,20 @@ fn memory_and_events_that_are_freed_while_others_have_them_open() {
 }
 
 #[test]
+fn a_release_ends_what_is_there_where_it_was_the_last() {
+    for (last, closed_by) in [(false, Value::Null), (true, json!("cuDevicePrimaryCtxRelease_v2"))] {
+        let scene = Scene::new();
+        let mut importer = scene.gone(1);
+        importer.open(200, 0x11, 0x9000);
+        let mut release = importer.makes(FnId::cuDevicePrimaryCtxRelease_v2, 300);
+        writer::set(&mut release, "dev", &1i32.to_le_bytes());
+        release.details.devices.0 = last.then_some(1);
+        importer.add(&release).ends();
+        assert_eq!(handle(&json_of(&scene, &[]), 0x11)["opens"][0]["closed_by"], closed_by);
+    }
+}
+
+#[test]
 fn contexts_take_with_them_what_belongs_to_them() {
     let scene = Scene::new();
     let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));

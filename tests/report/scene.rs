@@ -160,7 +160,8 @@ impl Actor {
         call.tid = self.tid;
         call.caller = CODE + 0x100 + function as u64;
         let device = self.about.pid as i32 % 2;
-        call.details = Details { devices: (Some(device), None), context: Some(0xc0), ..Details::default() };
+        call.details =
+            Details { devices: (Some(device), None), context: Some(0xc0), ..Details::default() }.into();
         call
     }
 

@@ -17,9 +17,6 @@ use std::hash::BuildHasher;
 /// What stands for a value.
 const GONE: &str = "-";
 
-/// Parts of the names of variables that may hold secrets.
-const SECRETS: &[&str] = &["KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH", "CUPEER_JOB"];
-
 /// Variables that say nothing of a person, and without which ranks, devices and what is recorded cannot be
 /// understood; besides those of the rank.
 const HARMLESS: &[&str] = &[
@@ -138,7 +135,7 @@ impl Redaction {
             meta::ARGUMENT => Some(self.replace(bytes, |text| self.value(text))),
             meta::VARIABLE => {
                 let (name, value) = split(bytes, b'=')?;
-                let is_gone = is_secret(name) || self.environment && !is_harmless(name);
+                let is_gone = meta::is_secret(name) || self.environment && !is_harmless(name);
                 let value = if is_gone { GONE.into() } else { self.replace(value, |text| self.value(text)) };
                 Some([name, b"=", &value].concat())
             }
@@ -247,11 +244,6 @@ impl Redaction {
 fn split(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|byte| *byte == at)?;
     Some((&bytes[..end], &bytes[end + 1..]))
-}
-
-fn is_secret(name: &[u8]) -> bool {
-    let name = String::from_utf8_lossy(name).to_uppercase();
-    SECRETS.iter().any(|part| name.contains(part))
 }
 
 fn is_harmless(name: &[u8]) -> bool {

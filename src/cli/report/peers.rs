@@ -55,6 +55,7 @@ pub fn concerns(function: FnId) -> bool {
             | cuCtxEnablePeerAccess
             | cuCtxDisablePeerAccess
             | cuCtxDestroy_v2
+            | cuDevicePrimaryCtxRelease_v2
             | cuDevicePrimaryCtxReset_v2
     )
 }
@@ -78,7 +79,7 @@ impl Peers {
             cuDeviceCanAccessPeer => ordinals("dev", "peerDev"),
             cuDeviceGetP2PAttribute | cuDeviceGetP2PAtomicCapabilities => ordinals("srcDevice", "dstDevice"),
             cuCtxEnablePeerAccess | cuCtxDisablePeerAccess => call.details.devices,
-            cuCtxDestroy_v2 | cuDevicePrimaryCtxReset_v2 => {
+            cuCtxDestroy_v2 | cuDevicePrimaryCtxRelease_v2 | cuDevicePrimaryCtxReset_v2 => {
                 return self.end(process, function, call, at, uuid);
             }
             _ => return,
@@ -139,7 +140,7 @@ impl Peers {
             return;
         }
         let context = values::wide(call, "ctx");
-        let device = values::narrow(call, "dev").and_then(|device| uuid(Some(device)));
+        let device = uuid(values::device_that_lost_its_context(function, call));
         let nothing = (None, None);
         for ((_, (from, to)), number) in self.sums.range((process, nothing)..(process + 1, nothing)) {
             let sum = &mut self.all[*number];

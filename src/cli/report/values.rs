@@ -1,7 +1,7 @@
 //! The arguments of a call as JSON and as text, as the log prints them.
 
 use cupeer_record::Call;
-use cupeer_spec::function::{ArgSpec, Direction};
+use cupeer_spec::function::{ArgSpec, Direction, FnId};
 use cupeer_spec::record::slot::shape;
 use cupeer_spec::value::{Format, MOST_ELEMENTS, MOST_TEXT, quoted};
 use serde_json::{Map, Value};
@@ -48,6 +48,16 @@ fn printed(bytes: &[u8], spec: &ArgSpec) -> Value {
 /// What was printed is JSON; what could not be printed is nothing.
 fn read(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or(Value::Null)
+}
+
+/// The device whose primary context a call has ended. Others may still hold one that is released: of a release, the
+/// record has the device where it was the last.
+pub fn device_that_lost_its_context(function: FnId, call: &Call) -> Option<i32> {
+    match function {
+        FnId::cuDevicePrimaryCtxReset_v2 => narrow(call, "dev"),
+        FnId::cuDevicePrimaryCtxRelease_v2 => call.details.devices.0,
+        _ => None,
+    }
 }
 
 /// `dev=1, peerDev=0`, without the quotes of JSON.

@@ -45,7 +45,8 @@ pub fn begin(file: &File) {
     }
     arguments(file);
     environment::each(|variable| {
-        if meta::VARIABLES.iter().any(|prefix| variable.starts_with(prefix.as_bytes())) {
+        let name = variable.split(|byte| *byte == b'=').next().unwrap_or(variable);
+        if meta::is_recorded(name) {
             entry(file, meta::VARIABLE, &[variable]);
         }
     });

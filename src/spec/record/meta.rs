@@ -69,6 +69,21 @@ pub const VARIABLES: &[&str] = &[
     "LD_LIBRARY_PATH",
 ];
 
+/// Parts of the names of variables that may hold secrets, the key of the job's fingerprints among them.
+const SECRETS: &[&str] = &["KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH", "CUPEER_JOB"];
+
+/// Whether the value of a variable is nobody's business: it is not recorded, and not packed.
+pub fn is_secret(name: &[u8]) -> bool {
+    let has =
+        |part: &&str| name.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()));
+    SECRETS.iter().any(has)
+}
+
+/// Whether a variable is recorded.
+pub fn is_recorded(name: &[u8]) -> bool {
+    VARIABLES.iter().any(|prefix| name.starts_with(prefix.as_bytes())) && !is_secret(name)
+}
+
 /// The variables that give the rank of a process, the first that is set counts.
 pub const RANKS: &[&str] = &["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 /// The variables that give its rank on its host.
@@ -106,4 +121,19 @@ pub fn entries(block: &[u8], start: usize) -> impl Iterator<Item = Entry<'_>> {
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_recorded() {
+        for name in ["CUDA_VISIBLE_DEVICES", "RANK", "NCCL_DEBUG", "VLLM_CACHE_ROOT"] {
+            assert!(is_recorded(name.as_bytes()), "{name}");
+        }
+        for name in ["VLLM_API_KEY", "CUPEER_JOB", "TORCH_hub_token", "AWS_SECRET_ACCESS_KEY", "HOME"] {
+            assert!(!is_recorded(name.as_bytes()), "{name}");
+        }
+    }
 }

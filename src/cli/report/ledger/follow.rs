@@ -72,6 +72,7 @@ pub fn concerns(function: FnId) -> bool {
             | cuMemFree_v2
             | cuEventDestroy_v2
             | cuCtxDestroy_v2
+            | cuDevicePrimaryCtxRelease_v2
             | cuDevicePrimaryCtxReset_v2
     )
 }
@@ -129,8 +130,8 @@ impl Follower {
                     self.end_all(ledger, done, |held| held.context == context);
                 }
             }
-            cuDevicePrimaryCtxReset_v2 => {
-                if let device @ Some(_) = values::narrow(call, "dev") {
+            cuDevicePrimaryCtxRelease_v2 | cuDevicePrimaryCtxReset_v2 => {
+                if let device @ Some(_) = values::device_that_lost_its_context(function, call) {
                     self.end_all(ledger, done, |held| held.device == device);
                 }
             }

@@ -40,7 +40,7 @@ fn good(ring: bool) -> Vec<u8> {
             message: Some(b"no".to_vec()),
             ..Details::default()
         };
-        let call = Call { details, outcome: Outcome::Returned(1), ..call(10 * i, i) };
+        let call = Call { details: details.into(), outcome: Outcome::Returned(1), ..call(10 * i, i) };
         match i % 10 {
             0 => writer.call(stream, &call).map(drop).unwrap(),
             1 => begun.push((stream, writer.begin(stream, &call).unwrap())),

@@ -148,7 +148,8 @@ fn details_belong_to_their_call() {
         message: Some(b"no such thing".to_vec()),
     };
     let with = writer::call(cupeer_spec::function::FnId::cuIpcCloseMemHandle, 5, 9);
-    let with = cupeer_record::Call { details: details.clone(), outcome: Outcome::Returned(201), ..with };
+    let with =
+        cupeer_record::Call { details: details.clone().into(), outcome: Outcome::Returned(201), ..with };
     let number = writer.call(stream, &with).unwrap();
     for i in 0..7 {
         writer.call(stream, &call(20 + i, i)).unwrap();

@@ -91,7 +91,7 @@ fn write(writer: &mut Writer, streams: u32, ops: &[(u32, Op)]) -> Expected {
             start: call.start,
             end: if call.outcome == Outcome::Pending { call.start } else { call.end },
             outcome: call.outcome,
-            details: call.details.clone(),
+            details: (*call.details).clone(),
         };
         match op {
             Op::Calls(count) => {
@@ -103,7 +103,7 @@ fn write(writer: &mut Writer, streams: u32, ops: &[(u32, Op)]) -> Expected {
             }
             Op::Detailed(details, result) => {
                 let call = Call {
-                    details: details.clone(),
+                    details: details.clone().into(),
                     outcome: Outcome::Returned(*result),
                     ..call(time, time)
                 };
@@ -166,7 +166,7 @@ fn read_back(bytes: Vec<u8>) -> Expected {
         start: call.start,
         end: call.end,
         outcome: call.outcome,
-        details: call.details.clone(),
+        details: (*call.details).clone(),
     };
     back.calls = calls.iter().map(|(key, call)| (*key, known(call))).collect();
     back

@@ -63,7 +63,7 @@ fn ends_and_details_of_calls_that_are_gone_say_nothing() {
     for number in [gone, kept] {
         let mut ended = call(1, 1);
         ended.end = 20_000;
-        ended.details = Details { context: Some(5), ..Details::default() };
+        ended.details = Details { context: Some(5), ..Details::default() }.into();
         writer.end(stream, number, &ended).unwrap();
     }
     let events = events(writer.into_bytes());
