@@ -38,13 +38,18 @@ pub struct Thread {
     pub window: *mut BlockHeader,
     /// The library that the last recorded call came from, which the record knows.
     pub known: (usize, usize),
+    /// Where the stack stood when the thread took slots that it has not filled yet: a signal handler's call must not
+    /// empty the window until then. Else 0.
+    pub filling: usize,
     /// The state of the libraries then.
     pub known_generation: u32,
     /// The process in which the thread is at work on its record, so that a signal handler's call must stay out
     /// of it; else 0. A number, because a child inherits it.
     pub recording: u32,
+    /// Whether the thread is going through the objects of the process: see `resolve::elf`.
+    pub iterating: u32,
     /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
-    pub dlerror: [c_char; 912],
+    pub dlerror: [c_char; 896],
 }
 
 /// Offset of [`Thread::entered`], for the entries below.

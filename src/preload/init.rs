@@ -12,6 +12,7 @@ fn at_load() {
     dlerror::find();
     dlclose::find();
     elf::find_search(dlsym::of_version(c"_dl_find_object", c"GLIBC_2.35"));
+    elf::watch_forks();
     elf::count_start();
     settings::get();
     escapes::mend_data_symbols();

@@ -190,14 +190,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             return;
         }
         know(caller);
-        let mut place = crate::arch::take_slot(thread, size_of::<Slot>());
-        // SAFETY: as above.
-        if place >= unsafe { (*thread).window_end } {
-            match stream::renewed() {
-                Some(renewed) => place = renewed,
-                None => return,
-            }
-        }
+        let Some(place) = stream::take(thread) else { return };
         let slot = place as *mut Slot;
         // SAFETY: as above.
         let (number, epoch) =
@@ -215,6 +208,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             compiler_fence(Release);
             (&raw mut (*slot).word).write_volatile(word);
         }
+        stream::filled(thread);
         if WEIGHTS[id as usize].counts {
             self.weigh(caller);
         }

@@ -6,7 +6,7 @@
 
 use super::file::File;
 use super::{clock, process};
-use crate::arch::{Thread, take_slot, thread};
+use crate::arch::{Thread, stack_height, take_slot, thread};
 use crate::call;
 use core::ffi::c_int;
 use core::ptr;
@@ -23,24 +23,44 @@ const SLOT: usize = size_of::<Slot>();
 /// So many windows are looked at in search of one whose thread is gone.
 const LOOKS: u32 = 64;
 
+/// Takes a slot of this thread's stream. Until it is [`filled`], no signal handler's call empties the window: what
+/// lies there would be another call's.
+#[inline(always)]
+pub fn take(thread: *mut Thread) -> Option<usize> {
+    // SAFETY: the block is this thread's alone.
+    unsafe {
+        (&raw mut (*thread).filling).write_volatile(stack_height());
+        let place = take_slot(thread, SLOT);
+        if place < (*thread).window_end { Some(place) } else { renewed() }
+    }
+}
+
+/// What was taken is in the window.
+#[inline(always)]
+pub fn filled(thread: *mut Thread) {
+    // SAFETY: the block is this thread's alone.
+    unsafe { (&raw mut (*thread).filling).write_volatile(0) };
+}
+
 /// Makes room in this thread's stream, and takes the first slot.
 #[cold]
 #[inline(never)]
-pub fn renewed() -> Option<usize> {
+fn renewed() -> Option<usize> {
     let mut place = None;
+    // SAFETY: the block is this thread's alone.
+    let (epoch, height) = unsafe { ((*thread()).epoch, (*thread()).filling) };
+    filled(thread());
     call::quietly(|| {
-        // SAFETY: the block is this thread's alone.
-        let epoch = unsafe { (*thread()).epoch };
         // A thread that never made a call has no epoch, and neither has a process that made none.
         if epoch != 0 || process::attach() {
-            place = renew(1);
+            place = renew(1, height);
         }
     });
     place
 }
 
-/// Makes room for `slots` slots, and takes them.
-fn renew(slots: usize) -> Option<usize> {
+/// Makes room for `slots` slots, and takes them for who stands at that height of the stack.
+fn renew(slots: usize, height: usize) -> Option<usize> {
     let thread = thread();
     let file = process::current()?;
     // SAFETY: the block is this thread's alone.
@@ -49,7 +69,9 @@ fn renew(slots: usize) -> Option<usize> {
             return None;
         }
         let pid = libc::getpid() as u32;
-        if (*thread).recording == pid {
+        // One that is above us on the stack was left by longjmp.
+        let is_filling = stack_height() < (*thread).filling;
+        if (*thread).recording == pid || is_filling {
             // A signal handler in the middle of this.
             file.lose(1);
             return None;
@@ -62,11 +84,13 @@ fn renew(slots: usize) -> Option<usize> {
                 file.complain(error);
                 break;
             }
+            (&raw mut (*thread).filling).write_volatile(height);
             let first = take_slot(thread, slots * SLOT);
             if first + slots * SLOT <= (*thread).window_end {
                 place = Some(first);
                 break;
             }
+            filled(thread);
         }
         (*thread).recording = 0;
         if place.is_none() {
@@ -373,8 +397,15 @@ pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*m
         if (*thread).epoch != process::epoch() {
             return false;
         }
+        let height = stack_height();
+        (&raw mut (*thread).filling).write_volatile(height);
         let place = take_slot(thread, slots * SLOT);
-        if place + slots * SLOT <= (*thread).window_end { Some(place) } else { renew(slots) }
+        if place + slots * SLOT <= (*thread).window_end {
+            Some(place)
+        } else {
+            filled(thread);
+            renew(slots, height)
+        }
     };
     let Some(place) = place else { return false };
     // SAFETY: the slots lie in this thread's window, and nobody else was given them.
@@ -385,5 +416,6 @@ pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*m
         compiler_fence(Release);
         (&raw mut (*first).word).write_volatile(word(state, slots as u8, function, number as u32));
     }
+    filled(thread);
     true
 }

@@ -5,8 +5,12 @@
 //! reading of one object (`object`), and any decision.
 
 use super::object::Object;
+use crate::arch::thread;
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
 use libc::dl_phdr_info;
 
 /// Calls `found` with each object of our namespace, in load order, until it returns true.
@@ -29,7 +33,7 @@ pub fn each(mut found: impl FnMut(&Object) -> bool) {
     }
     let callback = callback(&found);
     // SAFETY: the callback gets the closure that it was made for, which outlives the iteration.
-    unsafe { libc::dl_iterate_phdr(Some(callback), (&raw mut found).cast()) };
+    while_nobody_forks(|| unsafe { libc::dl_iterate_phdr(Some(callback), (&raw mut found).cast()) });
 }
 
 /// How many objects were ever loaded, and unloaded; changes when one is.
@@ -41,8 +45,66 @@ pub fn changes() -> (u64, u64) {
     }
     let mut changes = (0u64, 0u64);
     // SAFETY: the callback writes to `changes`, which outlive the iteration.
-    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut changes).cast()) };
+    while_nobody_forks(|| unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut changes).cast()) });
     changes
+}
+
+/// How many threads are going through the objects.
+static ITERATING: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a thread is forking.
+static FORKING: AtomicBool = AtomicBool::new(false);
+
+/// So often a fork and those who go through the objects wait for each other: it may be a fork in a constructor,
+/// whose thread holds what the others wait for.
+const PATIENCE: u32 = 10_000;
+
+/// Goes through the objects while no thread forks: a child would inherit the loader's lock, which glibc does not
+/// take away from the thread that held it.
+fn while_nobody_forks(work: impl FnOnce() -> c_int) {
+    let thread = thread();
+    // SAFETY: the block is this thread's alone.
+    if unsafe { core::mem::replace(&mut (*thread).iterating, 1) } == 1 {
+        work();
+        return;
+    }
+    ITERATING.fetch_add(1, SeqCst);
+    for _ in 0..PATIENCE {
+        if !FORKING.load(SeqCst) {
+            break;
+        }
+        ITERATING.fetch_sub(1, SeqCst);
+        // SAFETY: sched_yield has no preconditions.
+        unsafe { libc::sched_yield() };
+        ITERATING.fetch_add(1, SeqCst);
+    }
+    work();
+    ITERATING.fetch_sub(1, SeqCst);
+    // SAFETY: as above.
+    unsafe { (*thread).iterating = 0 };
+}
+
+/// Makes forks wait for those who go through the objects. Called by our constructor.
+pub fn watch_forks() {
+    unsafe extern "C" fn before() {
+        FORKING.store(true, SeqCst);
+        for _ in 0..PATIENCE {
+            if ITERATING.load(SeqCst) == 0 {
+                return;
+            }
+            // SAFETY: sched_yield has no preconditions.
+            unsafe { libc::sched_yield() };
+        }
+    }
+    unsafe extern "C" fn after() {
+        FORKING.store(false, SeqCst);
+    }
+    unsafe extern "C" fn in_child() {
+        ITERATING.store(0, SeqCst);
+        FORKING.store(false, SeqCst);
+    }
+    // SAFETY: the functions stay as long as the library, which is never unloaded.
+    unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
 }
 
 /// An address in our own library.
