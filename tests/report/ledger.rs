@@ -1,7 +1,7 @@
 //! The ledger of handles and the peer matrix.
 
-use super::json_of;
 use super::scene::{Scene, at, checked, us};
+use super::{json_of, of};
 use cupeer_record::writer::{self, About};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::kind;
@@ -138,6 +138,29 @@ fn memory_and_events_that_are_freed_while_others_have_them_open() {
     }
     assert_eq!(handle(&report, 0x11)["freed_by"], "cuMemFree_v2");
     assert_eq!(handle(&report, 0x12)["freed_ns"], Value::Null);
+}
+
+#[test]
+fn what_a_dead_process_had_open_cannot_be_freed_while_open() {
+    let scene = Scene::new();
+    let (mut exporter, mut importer, mut other) = (scene.gone(0), scene.gone(1), scene.gone(2));
+    exporter.export(100, 0x11, 0x7000).export(110, 0x12, 0x8000);
+    importer.open(200, 0x11, 0x9000).open(210, 0x12, 0xa000);
+    other.open(220, 0x12, 0xb000).close(600, 0xb000);
+    // The first importer was last seen long before.
+    exporter.free(500, 0x7000).free(510, 0x8000);
+    let mut entries = [0x11, 0x12].map(|handle| exporter.entry(kind::EXPORTED_MEMORY, 100, handle, 0x7000));
+    entries.iter_mut().for_each(|entry| entry.ended = 1);
+    scene.table(&exporter.about, &entries);
+    exporter.ends();
+    importer.ends();
+    other.ends();
+    let report = json_of(&scene, &[]);
+    assert_eq!(handle(&report, 0x11)["state"], "open at exit", "the recorder's table counts the dead too");
+    assert_eq!(handle(&report, 0x12)["state"], "freed while open");
+    let text = of(&scene, &[]);
+    let culprits = "ipc:0000000000000012 of rank 0, ended by cuMemFree_v2 at 0.000510: rank 2\n    0.000220 to 0.000600\n";
+    assert!(text.contains(culprits), "not rank 1, which was gone: {text}");
 }
 
 #[test]

@@ -87,6 +87,21 @@ fn long_tables_are_cut_and_say_how_to_see_the_rest() {
 }
 
 #[test]
+fn all_importers_of_a_handle_are_shown_where_all_are_asked_for() {
+    let scene = Scene::new();
+    scene.gone(0).export(100, 0x11, 0x7000).ends();
+    for rank in 1..10 {
+        scene.gone(rank).open(200, 0x11, 0x9000).close(300, 0x9000).ends();
+        scene.gone(10 + rank).fail_to_open(400, (0x11, checked(0x11)), 1).ends();
+    }
+    let text = of(&scene, &[]);
+    assert!(text.contains("; 3 more; ") || text.contains("; 3\n"), "{text}");
+    let all = of(&scene, &["--all"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(all.contains("rank 9 0.000200 to 0.000300; rank 11 failed"), "{all}");
+    assert!(all.contains("rank 19 failed: 1 INVALID_VALUE"), "{all}");
+}
+
+#[test]
 fn names_that_programs_chose_cannot_move_the_cursor() {
     let scene = Scene::new();
     let mut actor = scene.gone(0).on("al\u{1b}[2Jpha");

@@ -2,7 +2,8 @@
 //!
 //! A process that keeps its last events alone has forgotten most of what it exported and opened. What of that is
 //! still open stands in the table, so that for such a process the table decides what is open. Where all events
-//! were kept they decide, and the table adds one thing: that the recorder saw a free of what others had open.
+//! were kept they decide alone: the table's word that something was freed while others had it open counts openers that
+//! were dead by then, and the events tell them apart.
 
 use super::super::model::Uuid;
 use super::super::places::Stack;
@@ -63,7 +64,7 @@ impl Ledger {
                     ..Export::default()
                 }));
             }
-            if let Some(export) = &mut handle.export {
+            if let Some(export) = handle.export.as_mut().filter(|_| !live.is_full) {
                 export.freed_while_open |= live.entry.ended != 0;
             }
         } else if !live.is_full {

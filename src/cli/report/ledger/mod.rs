@@ -73,7 +73,7 @@ struct Export {
     ended: Option<Ended>,
     /// When it had ended before it was exported anew; at most [`MOST_TIMES`].
     ended_before: Vec<u64>,
-    /// The recorder saw that it was freed while others had it open.
+    /// Of an exporter whose events were not all kept: the recorder saw that it was freed while others had it open.
     freed_while_open: bool,
 }
 

@@ -121,14 +121,38 @@ impl View<'_> {
 
     /// Who opened a handle, and when; who failed to.
     pub fn importers(&self, handle: &Handle) -> String {
+        let mut parts = self.openings(handle.opens.iter());
+        for failed in handle.failed.iter().take(self.most_importers()) {
+            parts.push(format!("{} failed: {}", self.names.process(&failed.proc), codes(&failed.codes)));
+        }
+        if handle.failed.len() > self.most_importers() {
+            let more = handle.failed.len() - self.most_importers();
+            parts.push(format!("{} more failed", number(more as u64)));
+        }
+        if parts.is_empty() { "nobody".into() } else { parts.join("; ") }
+    }
+
+    /// Those openings of a handle that make its state what it is; all, where none of them alone does.
+    pub fn culprits(&self, handle: &Handle) -> String {
+        let parts = self.openings(handle.opens.iter().filter(|open| open.state == handle.state));
+        if parts.is_empty() { self.importers(handle) } else { parts.join("; ") }
+    }
+
+    /// How many importers of a handle are named.
+    fn most_importers(&self) -> usize {
+        if self.all { usize::MAX } else { MOST_IMPORTERS }
+    }
+
+    /// Who opened a handle, and when.
+    fn openings<'o>(&self, opens: impl Iterator<Item = &'o Open>) -> Vec<String> {
         let mut by_proc: Vec<(&str, Vec<&Open>)> = Vec::new();
-        for open in &handle.opens {
+        for open in opens {
             match by_proc.iter_mut().find(|(proc, _)| *proc == &*open.proc) {
                 Some((_, opens)) => opens.push(open),
                 None => by_proc.push((&open.proc, vec![open])),
             }
         }
-        let most = MOST_IMPORTERS.min(self.most);
+        let most = self.most_importers();
         let mut parts: Vec<String> = by_proc
             .iter()
             .take(most)
@@ -137,10 +161,7 @@ impl View<'_> {
         if by_proc.len() > most {
             parts.push(format!("{} more", number((by_proc.len() - most) as u64)));
         }
-        for failed in handle.failed.iter().take(most) {
-            parts.push(format!("{} failed: {}", self.names.process(&failed.proc), codes(&failed.codes)));
-        }
-        if parts.is_empty() { "nobody".into() } else { parts.join("; ") }
+        parts
     }
 
     /// When one process had a handle open: from its first opening to its last closing.

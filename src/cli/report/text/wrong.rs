@@ -140,7 +140,7 @@ impl View<'_> {
             (Some(by), Some(at)) => format!(", ended by {by} at {}", self.at(at)),
             _ => String::new(),
         };
-        format!("{} {exporter}{freed}: {}", handle.fingerprint, self.importers(handle))
+        format!("{} {exporter}{freed}: {}", handle.fingerprint, self.culprits(handle))
     }
 
     fn unmapped(&self) -> String {
