@@ -223,7 +223,10 @@ fn take_part(directory: &Path, shared: bool) -> Result<String> {
         }
         let is_foreign = |name: &OsStr| {
             let name = name.as_bytes();
-            !name.starts_with(b".") && !name.ends_with(SUFFIX.as_bytes()) && !name.starts_with(b"live-")
+            !name.starts_with(b".")
+                && name != job::FILE.as_bytes()
+                && !name.ends_with(SUFFIX.as_bytes())
+                && !name.starts_with(b"live-")
         };
         let entries = fs::read_dir(directory).with_context(|| format!("failed to read '{shown}'"))?;
         if entries.flatten().any(|entry| is_foreign(&entry.file_name())) {

@@ -41,11 +41,10 @@ pub struct Thread {
     /// Where the stack stood when the thread took slots that it has not filled yet: a signal handler's call must not
     /// empty the window until then. Else 0.
     pub filling: usize,
+    /// The same for when it began to make room in its stream.
+    pub renewing: usize,
     /// The state of the libraries then.
     pub known_generation: u32,
-    /// The process in which the thread is at work on its record, so that a signal handler's call must stay out
-    /// of it; else 0. A number, because a child inherits it.
-    pub recording: u32,
     /// Whether the thread is going through the objects of the process: see `resolve::elf`.
     pub iterating: u32,
     /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.

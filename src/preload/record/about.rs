@@ -148,6 +148,14 @@ fn entry(file: &File, tag: u16, pieces: &[&[u8]]) {
 
 /// Goes on in another block. Says whether there is one.
 fn next_block(file: &File) -> bool {
+    /// The blocks of a ring that entries took, of the record with the epoch; they are never given back.
+    static TAKEN: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+    if TAKEN[0].swap(file.epoch, Relaxed) != file.epoch {
+        TAKEN[1].store(0, Relaxed);
+    }
+    if !file.ring.is_null() && TAKEN[1].fetch_add(1, Relaxed) >= file.ring_blocks / 4 {
+        return false;
+    }
     let new = if file.ring.is_null() {
         file.new_block()
     } else {

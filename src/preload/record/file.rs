@@ -20,6 +20,9 @@ use cupeer_spec::record::{self, BLOCK, BlockHeader, Header, MAGIC, SUFFIX, VERSI
 /// The most windows whose threads are looked after, so that others can go on with them.
 const WINDOWS: usize = 4096;
 
+/// So many nanoseconds lie between an attempt to find a window that has failed, and the next.
+const REST: u64 = 100_000_000;
+
 /// An open record.
 pub struct File {
     /// Its number in this process and its ancestors.
@@ -39,6 +42,8 @@ pub struct File {
     inode: u64,
     path: Path,
     complained: AtomicBool,
+    /// When the next attempt is due to find a window after one has failed, on the monotonic clock.
+    rests_until: AtomicU64,
 }
 
 // SAFETY: the header and the ring are shared memory, whose fields are written as atomics or by one thread.
@@ -110,7 +115,9 @@ impl File {
 
     fn open_new(directory: &Directory, identity: &Identity) -> Result<(c_int, u32, Path), c_int> {
         let boot = u32::from_be_bytes([0, 1, 2, 3].map(|i| identity.boot_id[i]));
-        for image in 0..1000 {
+        for attempt in 0..64 + 8 {
+            // A process that executes one program after the other; who has done so often, takes the time.
+            let image = if attempt < 64 { attempt } else { (log::realtime() >> 10) as u32 | 64 };
             let mut name = log::Line::new();
             let Identity { pid_ns, pid, started, .. } = identity;
             let _ = write!(name, "{boot:08x}-{pid_ns}-{pid}-{started}");
@@ -237,16 +244,45 @@ impl File {
     /// Maps a new block at the end of the file.
     pub fn new_block(&self) -> Result<*mut u8, c_int> {
         let descriptor = self.descriptor()?;
-        let at = self.next_block() * BLOCK as u64;
-        allocate(descriptor, at, BLOCK as u64)?;
-        map(descriptor, at, BLOCK)
+        let number = self.next_block();
+        let at = number * BLOCK as u64;
+        let made = allocate(descriptor, at, BLOCK as u64).and_then(|()| map(descriptor, at, BLOCK));
+        if made.is_err() {
+            self.give_back(number);
+        }
+        made
+    }
+
+    /// Gives back the number of a block that could not be had, where it is still the last one: otherwise the file
+    /// would grow with each attempt.
+    fn give_back(&self, number: u64) {
+        // SAFETY: the header is mapped for good.
+        let next = self.shared(unsafe { &raw mut (*self.header).next_block });
+        let _ = next.compare_exchange(number + 1, number, Relaxed, Relaxed);
+    }
+
+    /// No window is looked for until some time has passed: each attempt that fails costs the program a hundred
+    /// times what a call does.
+    pub fn rest(&self) {
+        self.rests_until.store(log::now() + REST, Relaxed);
+    }
+
+    /// Whether it is too early for another attempt.
+    pub fn is_resting(&self) -> bool {
+        let until = self.rests_until.load(Relaxed);
+        until != 0 && log::now() < until
     }
 
     /// Writes a block at the end of the file, in pieces.
     pub fn append_block(&self, pieces: &mut [libc::iovec]) -> Result<(), c_int> {
         let descriptor = self.descriptor()?;
-        let at = self.next_block() * BLOCK as u64;
-        files::without_signals(|| write_all_at(descriptor, pieces, at as i64))
+        let number = self.next_block();
+        let written =
+            files::without_signals(|| write_all_at(descriptor, pieces, (number * BLOCK as u64) as i64));
+        if written.is_err() {
+            self.give_back(number);
+        }
+        written
     }
 
     /// The descriptor, opened again where the program has closed it.

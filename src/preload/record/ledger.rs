@@ -19,6 +19,15 @@ pub struct Noted {
     taken: Option<u64>,
 }
 
+/// From where and when a call was made.
+#[derive(Clone, Copy, Default)]
+pub struct Made {
+    /// Its return address.
+    pub caller: usize,
+    /// On the record's clock.
+    pub start: u64,
+}
+
 /// Whether a call that frees or destroys ends something that was shared, or may do so.
 pub fn matters(id: FnId, args: &[u8; ARGS]) -> bool {
     if process::current().is_none() {
@@ -52,7 +61,7 @@ pub fn before(id: FnId, args: &[u8; ARGS]) -> Noted {
 }
 
 /// Looks at a call that has returned.
-pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: Noted, caller: usize) {
+pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: Noted, made: Made) {
     if !live::is_on() {
         return;
     }
@@ -61,18 +70,18 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: Noted, caller: usi
             owned(word(args, 0), fingerprint);
         }
         if id == FnId::cuCtxEnablePeerAccess && result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 {
-            enabled(args, caller);
+            enabled(args, made);
         }
         return;
     }
     let first = word(args, 0);
     match id {
-        FnId::cuIpcGetMemHandle => exported(kind::EXPORTED_MEMORY, args, caller),
-        FnId::cuIpcGetEventHandle => exported(kind::EXPORTED_EVENT, args, caller),
-        FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2 => opened(kind::OPENED_MEMORY, args, caller),
-        FnId::cuIpcOpenEventHandle => opened(kind::OPENED_EVENT, args, caller),
+        FnId::cuIpcGetMemHandle => exported(kind::EXPORTED_MEMORY, args, made),
+        FnId::cuIpcGetEventHandle => exported(kind::EXPORTED_EVENT, args, made),
+        FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2 => opened(kind::OPENED_MEMORY, args, made),
+        FnId::cuIpcOpenEventHandle => opened(kind::OPENED_EVENT, args, made),
         FnId::cuIpcCloseMemHandle => closed(kind::OPENED_MEMORY, first),
-        FnId::cuCtxEnablePeerAccess => enabled(args, caller),
+        FnId::cuCtxEnablePeerAccess => enabled(args, made),
         FnId::cuCtxDisablePeerAccess => {
             if let Some(place) = live::find(own_key(live::own(), kind::PEER, questions::context(), first)) {
                 place.free();
@@ -95,7 +104,7 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: Noted, caller: usi
 }
 
 /// An entry of this process, with nothing of its own yet.
-fn entry(kind: u32, key: u64, caller: usize) -> Entry {
+fn entry(kind: u32, key: u64, made: Made) -> Entry {
     let (pid, image, pid_ns, started) = process::current().map_or((0, 0, 0, 0), |file| {
         // SAFETY: the header is mapped for good.
         let header = unsafe { &*file.header };
@@ -103,8 +112,8 @@ fn entry(kind: u32, key: u64, caller: usize) -> Entry {
     });
     let mut frames = [0; MOST_FRAMES];
     let mut count = 0;
-    if caller != 0 {
-        each_frame(caller, MOST_FRAMES, |address| {
+    if made.caller != 0 {
+        each_frame(made.caller, MOST_FRAMES, |address| {
             frames[count] = address as u64;
             count += 1;
             true
@@ -125,7 +134,8 @@ fn entry(kind: u32, key: u64, caller: usize) -> Entry {
         address: 0,
         peer: questions::context(),
         bytes: 0,
-        since: clock::now(),
+        // As in the call's own slot, so that both are known for the same.
+        since: if made.start == 0 { clock::now() } else { made.start },
         monotonic: log::now(),
         count: 0,
         ended: 0,
@@ -140,7 +150,7 @@ fn entry(kind: u32, key: u64, caller: usize) -> Entry {
 }
 
 /// Memory or an event was exported.
-fn exported(kind: u32, args: &[u8; ARGS], caller: usize) {
+fn exported(kind: u32, args: &[u8; ARGS], made: Made) {
     let (fingerprint, checked, given) = (word(args, 0), word(args, 8), word(args, 16));
     let memory = (kind == kind::EXPORTED_MEMORY).then(|| questions::allocation(given)).flatten();
     let (address, bytes) = memory.unwrap_or((given, 0));
@@ -150,7 +160,7 @@ fn exported(kind: u32, args: &[u8; ARGS], caller: usize) {
         place.is_own() && place.ended().load(Relaxed) == 0
     });
     if !is_known {
-        let mut entry = entry(kind, key, caller);
+        let mut entry = entry(kind, key, made);
         (entry.fingerprint, entry.checked, entry.address, entry.bytes) =
             (fingerprint, checked, address, bytes);
         live::insert(entry);
@@ -166,13 +176,13 @@ fn owned(address: u64, fingerprint: u64) {
         Some(old) => drop(old.free()),
         None => {}
     }
-    let mut entry = entry(kind::OWNED, key, 0);
+    let mut entry = entry(kind::OWNED, key, Made::default());
     (entry.fingerprint, entry.address) = (fingerprint, address);
     live::insert(entry);
 }
 
 /// Memory or an event of another process was opened.
-fn opened(kind: u32, args: &[u8; ARGS], caller: usize) {
+fn opened(kind: u32, args: &[u8; ARGS], made: Made) {
     // The output comes first, then the handle's two fingerprints.
     let (address, fingerprint, checked) = (word(args, 0), word(args, 8), word(args, 16));
     let key = own_key(live::own(), kind, address, 0);
@@ -180,7 +190,7 @@ fn opened(kind: u32, args: &[u8; ARGS], caller: usize) {
         place.count().fetch_add(1, AcqRel);
         return;
     }
-    let mut entry = entry(kind, key, caller);
+    let mut entry = entry(kind, key, made);
     let memory = (kind == kind::OPENED_MEMORY).then(|| questions::allocation(address)).flatten();
     (entry.fingerprint, entry.checked, entry.address, entry.count) = (fingerprint, checked, address, 1);
     entry.bytes = memory.map_or(0, |(_, size)| size);
@@ -228,13 +238,13 @@ fn ended(kind: u32, fingerprint: u64) {
 }
 
 /// Access to a peer context was switched on.
-fn enabled(args: &[u8; ARGS], caller: usize) {
+fn enabled(args: &[u8; ARGS], made: Made) {
     let (context, peer) = (questions::context(), word(args, 0));
     let key = own_key(live::own(), kind::PEER, context, peer);
     if live::find(key).is_some() {
         return;
     }
-    let mut entry = entry(kind::PEER, key, caller);
+    let mut entry = entry(kind::PEER, key, made);
     (entry.address, entry.peer, entry.count) = (context, peer, 1);
     entry.peer_uuid = questions::uuid(questions::device_of(peer));
     live::insert(entry);

@@ -20,11 +20,18 @@ struct Known {
     length: AtomicUsize,
     /// A hash of its path.
     path: AtomicU64,
+    /// Its length, also when it is gone: it often comes again.
+    size: AtomicUsize,
 }
 
-static KNOWN: [Known; MOST] =
-    [const { Known { start: AtomicUsize::new(0), length: AtomicUsize::new(0), path: AtomicU64::new(0) } };
-        MOST];
+static KNOWN: [Known; MOST] = [const {
+    Known {
+        start: AtomicUsize::new(0),
+        length: AtomicUsize::new(0),
+        path: AtomicU64::new(0),
+        size: AtomicUsize::new(0),
+    }
+}; MOST];
 
 /// How many places are taken.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -91,14 +98,25 @@ pub fn know(address: usize) -> (usize, usize) {
         // Code that was made at run time, as a JIT does: its page counts as known.
         return (address & !0xfff, 0x1000);
     };
-    about::library(&object);
     let range = (object.low, object.high - object.low);
+    // One that was closed and lies where it lay, as plugins do that are opened again and again.
+    let again = KNOWN[..count].iter().find(|known| {
+        known.length.load(Relaxed) == 0
+            && (known.start.load(Relaxed), known.size.load(Relaxed)) == range
+            && known.path.load(Relaxed) == object.path_hash()
+    });
+    if let Some(known) = again {
+        known.length.store(range.1, Release);
+        return range;
+    }
+    about::library(&object);
     // Two threads may describe a library at once; that says nothing wrong.
     let free = KNOWN[..count].iter().find(|known| known.length.load(Relaxed) == 0);
     if let Some(known) = free.or_else(|| KNOWN.get(COUNT.fetch_add(1, Relaxed))) {
         known.length.store(0, Relaxed);
         known.path.store(object.path_hash(), Relaxed);
         known.start.store(range.0, Relaxed);
+        known.size.store(range.1, Relaxed);
         known.length.store(range.1, Release);
     }
     range

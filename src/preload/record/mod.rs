@@ -110,6 +110,8 @@ pub struct Recorded<'a, F: Fn(&mut Arguments, bool)> {
     /// The number of the slot in its stream.
     number: u64,
     epoch: u64,
+    /// When a weighty call was forwarded.
+    start: u64,
     noted: ledger::Noted,
 }
 
@@ -175,7 +177,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     #[inline(always)]
     pub fn new(id: FnId, store: &'a F) -> Self {
         let noted = ledger::Noted::default();
-        Recorded { id, store, slot: core::ptr::null_mut(), word: 0, number: 0, epoch: 0, noted }
+        Recorded { id, store, slot: core::ptr::null_mut(), word: 0, number: 0, epoch: 0, start: 0, noted }
     }
 
     /// Puts it into the record.
@@ -226,10 +228,11 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             }
             self.noted = ledger::before(self.id, &args);
         });
+        self.start = clock::now();
         if self.is_there() {
             // What was done here is not the call's time.
             // SAFETY: the slot is this call's.
-            unsafe { (*self.slot).start = clock::now() };
+            unsafe { (*self.slot).start = self.start };
         }
     }
 
@@ -313,7 +316,8 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             questions::ask(self.id, &args, result, detail);
         });
         if weight.counts {
-            ledger::after(self.id, &args, result, self.noted, caller);
+            let made = ledger::Made { caller, start: self.start };
+            ledger::after(self.id, &args, result, self.noted, made);
         }
         clock::note();
     }

@@ -44,50 +44,71 @@ pub fn current() -> Option<&'static File> {
 pub fn attach() -> bool {
     /// The process that is at it.
     static BUSY: AtomicU32 = AtomicU32::new(0);
-    let thread = thread();
     // SAFETY: getpid has no preconditions.
     let pid = unsafe { libc::getpid() } as u32;
-    // A signal handler in the middle of this must not wait for itself.
-    // SAFETY: the block is this thread's alone.
-    if epoch() == NONE || unsafe { (*thread).recording } == pid {
-        return false;
-    }
-    for _ in 0..100_000 {
+    for attempt in 0..ATTEMPTS {
         if epoch() == NONE {
             return false;
         }
         if let Some(file) = current() {
-            // SAFETY: as above.
-            if unsafe { (*thread).epoch } == file.epoch {
-                return true;
-            }
-            // SAFETY: as above. No window yet: the first slot will be asked for.
-            unsafe {
-                ((*thread).next_slot, (*thread).window_end) = (0, 0);
-                (*thread).window = ptr::null_mut();
-                (*thread).epoch = file.epoch;
-            }
+            join(file);
             return true;
         }
-        let busy = BUSY.load(Acquire);
-        if busy != pid && BUSY.compare_exchange(busy, pid, AcqRel, Acquire).is_ok() {
-            // SAFETY: as above.
-            unsafe { (*thread).recording = pid };
-            if !aside(make) {
-                // SAFETY: the page is never unmapped.
-                unsafe { (*EVERY_CALL.page.load(Relaxed)).store(NONE, Release) };
-                give_up(libc::ENOMEM);
-            }
-            // SAFETY: as above.
-            unsafe { (*thread).recording = 0 };
-            BUSY.store(0, Release);
-            continue;
+        if is_child_of_vfork() {
+            return false;
         }
-        // Another thread is at it.
-        // SAFETY: sched_yield has no preconditions.
-        unsafe { libc::sched_yield() };
+        // Where no handler can interrupt it: one that jumps out of it would leave it half made.
+        let is_run = aside(|| {
+            let busy = BUSY.load(Acquire);
+            if busy != pid && BUSY.compare_exchange(busy, pid, AcqRel, Acquire).is_ok() {
+                make();
+                BUSY.store(0, Release);
+            }
+        });
+        if !is_run {
+            return without(libc::ENOMEM);
+        }
+        if epoch() == 0 {
+            // Another thread is at it, perhaps on a slow file system.
+            let pause = libc::timespec { tv_sec: 0, tv_nsec: if attempt < 100 { 0 } else { 1_000_000 } };
+            // SAFETY: the time is valid, and nobody asks how much of it was left.
+            unsafe { libc::nanosleep(&pause, ptr::null_mut()) };
+        }
     }
+    without(libc::ETIMEDOUT)
+}
+
+/// So often a thread looks whether another one has made the record, a millisecond each: longer than a file system
+/// takes that works.
+const ATTEMPTS: u32 = 10_000;
+
+/// Makes a thread one of the record's. It has no window yet: the first slot will be asked for.
+fn join(file: &File) {
+    let thread = thread();
+    // SAFETY: the block is this thread's alone.
+    unsafe {
+        if (*thread).epoch != file.epoch {
+            ((*thread).next_slot, (*thread).window_end) = (0, 0);
+            (*thread).window = ptr::null_mut();
+            (*thread).epoch = file.epoch;
+        }
+    }
+}
+
+/// This process and what it forks go on without a record.
+fn without(error: i32) -> bool {
+    // SAFETY: the page is never unmapped.
+    unsafe { (*EVERY_CALL.page.load(Relaxed)).store(NONE, Release) };
+    give_up(error);
     false
+}
+
+/// Whether our memory is our parent's. A record that such a child made would be the parent's afterwards, under a
+/// wrong name. Where the system does not tell, the answer is no.
+fn is_child_of_vfork() -> bool {
+    const KCMP_VM: libc::c_int = 1;
+    // SAFETY: asks the kernel to compare two processes; no memory is involved.
+    unsafe { libc::syscall(libc::SYS_kcmp, libc::getpid(), libc::getppid(), KCMP_VM, 0, 0) == 0 }
 }
 
 /// Makes the page and the record, or gives the record up.

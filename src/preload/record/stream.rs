@@ -68,20 +68,20 @@ fn renew(slots: usize, height: usize) -> Option<usize> {
         if (*thread).epoch != file.epoch {
             return None;
         }
-        let pid = libc::getpid() as u32;
-        // One that is above us on the stack was left by longjmp.
-        let is_filling = stack_height() < (*thread).filling;
-        if (*thread).recording == pid || is_filling {
-            // A signal handler in the middle of this.
+        // A signal handler in the middle of this. One that is above us on the stack was left by longjmp.
+        let here = stack_height();
+        let must_rest = (*thread).window.is_null() && file.is_resting();
+        if here < (*thread).filling || here < (*thread).renewing || must_rest {
             file.lose(1);
             return None;
         }
-        (*thread).recording = pid;
+        (*thread).renewing = here;
         let mut place = None;
         // A window that was taken over may have room for its new thread's name, and for nothing else.
         for _ in 0..2 {
             if let Err(error) = make_room(file, thread) {
                 file.complain(error);
+                file.rest();
                 break;
             }
             (&raw mut (*thread).filling).write_volatile(height);
@@ -92,7 +92,7 @@ fn renew(slots: usize, height: usize) -> Option<usize> {
             }
             filled(thread);
         }
-        (*thread).recording = 0;
+        (*thread).renewing = 0;
         if place.is_none() {
             file.lose(1);
         }
@@ -113,11 +113,14 @@ unsafe fn make_room(file: &File, thread: *mut Thread) -> Result<(), c_int> {
         } else if file.ring.is_null() {
             empty(file, thread)
         } else {
-            take_ring_block(file).map(|window| {
-                let number = number(thread);
-                owner(&*(*thread).window).store(0, Release);
-                enter(file, thread, window, (*(*thread).window).stream, number, block::RING);
-            })
+            let (number, old) = (number(thread), (*thread).window);
+            // Where all blocks are other threads', its own is as good as any.
+            let window = take_ring_block(file).unwrap_or(old);
+            if window != old {
+                owner(&*old).store(0, Release);
+            }
+            enter(file, thread, window, (*old).stream, number, block::RING);
+            Ok(())
         }
     }
 }
