@@ -67,6 +67,28 @@ fn functions_failures_and_times_are_chosen() {
 }
 
 #[test]
+fn filters_that_match_nothing_do_not_look_like_a_record_of_which_nothing_is_wrong() {
+    let scene = wrong();
+    let events = json_of(&scene, &[])["record"]["events"].as_u64().unwrap();
+    for options in [&["--rank", "1", "--failed"][..], &["--function", "cuMemFree", "--rank", "3"]] {
+        let report = json_of(&scene, options);
+        assert_eq!((calls(&report), &report["record"]["matching"]), (0, &json!(0)), "{options:?}");
+        let text = of(&scene, options);
+        assert!(
+            text.contains(&format!("events     no call matches the filters; there are {events} events\n")),
+            "{text}"
+        );
+        assert!(!text.contains("Nothing is wrong"), "{text}");
+    }
+    let late = of(&scene, &["--until", "0.000050"]);
+    assert!(late.contains(&format!("there are {events} events")), "all are counted: {late}");
+    let text = of(&scene, &["--function", "cuIpcOpenMemHandle"]);
+    assert!(text.contains(&format!("events     27 of {events}\n")), "{text}");
+    let text = of(&scene, &["--function", "cuMemFree"]);
+    assert!(text.contains(&format!("events     1 of {events}\n")), "{text}");
+}
+
+#[test]
 fn the_ledger_is_as_it_stood_at_the_end_of_the_time() {
     let scene = Scene::new();
     let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));

@@ -113,6 +113,7 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
         events: all.tallies.iter().map(|tally| tally.events).sum(),
         lost: job.processes.iter().map(|process| process.header.lost).sum(),
         problems,
+        matching: (!filter.given.is_empty()).then(|| all.tallies.iter().map(|tally| tally.chosen).sum()),
         filters: filter.given.clone(),
     }
 }

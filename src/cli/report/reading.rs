@@ -20,6 +20,8 @@ use std::collections::HashMap;
 pub struct Tally {
     /// How many there are.
     pub events: u64,
+    /// How many of them the filters choose.
+    pub chosen: u64,
     /// The latest moment that its events tell of.
     pub last_seen: Option<u64>,
     /// Its last call: function, thread, begin.
@@ -64,6 +66,7 @@ pub struct Reading<'a> {
     /// Calls that have not returned, by stream and number.
     pending: HashMap<(u32, u64), Call>,
     events: u64,
+    chosen: u64,
     last_tick: u64,
     last_call: Option<(Number, u32, u64)>,
     problem: Option<String>,
@@ -93,6 +96,7 @@ impl<'a> Reading<'a> {
             others: HashMap::new(),
             pending: HashMap::new(),
             events: 0,
+            chosen: 0,
             last_tick: 0,
             last_call: None,
             problem: None,
@@ -109,8 +113,10 @@ impl<'a> Reading<'a> {
             let next = events.next();
             let Some(event) = &next else { break };
             if ends && !self.filter.is_past(self.clock.realtime(event.start())) {
+                // From here on they are only counted.
                 self.goes_on = true;
-                break;
+                self.events += u64::from(!matches!(event, Event::LateEnd { .. }));
+                continue;
             }
             match event {
                 Event::Call(call) if call.outcome == Outcome::Pending => {
@@ -182,6 +188,7 @@ impl<'a> Reading<'a> {
 
     #[inline]
     fn count(&mut self, call: &Call) {
+        self.chosen += 1;
         let number = self.number(call);
         let end = match call.outcome {
             Outcome::Pending => End::Pending,
@@ -227,6 +234,7 @@ impl<'a> Reading<'a> {
         let last_seen = (self.last_tick > 0).then(|| self.clock.realtime(self.last_tick));
         Tally {
             events: self.events,
+            chosen: self.chosen,
             last_seen,
             last_call,
             pending,

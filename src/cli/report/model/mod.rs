@@ -85,6 +85,9 @@ pub struct Record {
     pub lost: u64,
     /// What is wrong with the record itself.
     pub problems: Vec<String>,
+    /// Calls that the filters choose, where there are filters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub matching: Option<u64>,
     /// What was asked for: the filters, as they were given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<String>,

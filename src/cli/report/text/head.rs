@@ -21,7 +21,7 @@ impl View<'_> {
         text +=
             &self.item("lasted     ", &format!("{}{so_far}", duration(record.ended_ns - record.began_ns)));
         text += &self.item("processes  ", &self.who());
-        text += &self.item("events     ", &number(record.events));
+        text += &self.item("events     ", &self.events());
         if record.lost > 0 {
             text += &self.item(
                 "LOST       ",
@@ -35,6 +35,17 @@ impl View<'_> {
             text += &self.item("problem    ", &clean(problem));
         }
         text
+    }
+
+    /// `122 of 1,004`, where there are filters.
+    fn events(&self) -> String {
+        let record = &self.report.record;
+        let all = number(record.events);
+        match record.matching {
+            None => all,
+            Some(0) => format!("no call matches the filters; there are {all} events"),
+            Some(matching) => format!("{} of {all}", number(matching)),
+        }
     }
 
     /// `8 on 1 host (vm): 8 have ended; ranks 0-7`.

@@ -15,15 +15,18 @@ impl View<'_> {
         let parts =
             [self.pending(), self.failed(), self.handles_gone_wrong(), self.unmapped(), self.deviating()];
         let text = parts.concat();
-        if text.is_empty() {
-            return self.nothing();
+        match (text.is_empty(), self.report.record.matching) {
+            (true, Some(0)) => return String::new(),
+            (true, _) => return self.nothing(),
+            (false, _) => {}
         }
         format!("\nWhat is wrong\n{text}")
     }
 
     /// That nothing is wrong, as far as can be seen.
     fn nothing(&self) -> String {
-        let mut text = "Nothing is wrong: all calls returned".to_owned();
+        let filtered = if self.report.record.matching.is_some() { " with what is shown" } else { "" };
+        let mut text = format!("Nothing is wrong{filtered}: all calls returned");
         if self.report.failure_groups.is_empty() {
             text += ", none failed";
         }
