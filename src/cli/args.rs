@@ -126,6 +126,8 @@ pub struct RunArgs {
 /// `cupeer env`.
 #[derive(Args)]
 #[command(after_help = "\
+  Nothing is recorded without --out, because there is no program to name a directory after.
+
   eval \"$(cupeer env --log text --format sh)\"
   eval \"docker run $(cupeer env --log text --format docker) IMAGE PROGRAM\"
   eval \"mpirun -np 2 $(cupeer env --log text --format mpirun) PROGRAM\"

@@ -74,3 +74,37 @@ fn arrows_of_a_real_record() {
     assert_eq!((phases("s"), phases("t")), (2, 2), "one of memory, one of an event");
     assert!(phases("f") >= 1 && phases("X") >= 8);
 }
+
+/// An all-reduce of NCCL over two H200, with NCCL_CUMEM_ENABLE=0, as scripts/test-hardware records it.
+#[test]
+fn an_all_reduce_of_nccl_on_two_gpus() {
+    let pack = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nccl-all-reduce.cupeer.tar.gz");
+    let of =
+        |form: &str| support::stdout(support::cupeer().arg("report").arg(&pack).args(["--format", form]));
+    let report = json_of(&of("json"));
+    let ranks: Vec<&Value> =
+        report["processes"].as_array().unwrap().iter().map(|process| &process["rank"]).collect();
+    assert_eq!(ranks, [&json!(0), &json!(1)]);
+    let opened: Vec<&Value> =
+        report["handles"].as_array().unwrap().iter().filter(|handle| handle["opens"] != json!([])).collect();
+    assert_eq!(opened.len(), 96);
+    for handle in opened {
+        assert!(
+            handle["exporter"].is_string() && handle["exporter"] != handle["opens"][0]["proc"],
+            "{handle}"
+        );
+        // NCCL frees its buffers before the other rank lets go of them.
+        assert_eq!(handle["state"], "freed while open");
+    }
+    let trace: Value = serde_json::from_str(&of("trace")).expect("it is JSON");
+    let events = trace["traceEvents"].as_array().unwrap();
+    let callers: Vec<&str> = events
+        .iter()
+        .filter(|event| event["ph"] == "X" && event["name"].as_str().unwrap().starts_with("cuIpcOpen"))
+        .map(|event| event["args"]["caller"].as_str().unwrap())
+        .collect();
+    assert_eq!(callers.len(), 96);
+    let is_nccls = |caller: &&str| caller.starts_with("libnccl.so.2+") && !caller.contains("cuda");
+    assert!(callers.iter().all(is_nccls), "{callers:?}");
+    assert_eq!(events.iter().filter(|event| event["ph"] == "s").count(), 96);
+}

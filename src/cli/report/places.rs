@@ -126,11 +126,14 @@ impl<'a> Places<'a> {
         self.named(process, ticks, frames)
     }
 
-    /// Who made a call, and its stack. The first place that is not in the CUDA runtime as a shared library made it:
-    /// the runtime calls for everybody.
+    /// Who made a call, and its stack. The first place that is not in the CUDA runtime made it: the runtime calls for
+    /// everybody.
     pub fn named(&mut self, process: usize, ticks: u64, frames: &[u64]) -> (Place, Vec<Place>) {
         let frames: Vec<Place> = frames.iter().map(|frame| self.place(process, ticks, *frame)).collect();
-        let caller = frames.iter().find(|place| !place.is_runtime()).or_else(|| frames.first());
+        let outside = frames.iter().position(|place| !place.is_runtime()).unwrap_or(0);
+        // A runtime within another library is entered by its public functions.
+        let is_entry = outside > 0 && frames[outside].is_entry_of_runtime();
+        let caller = frames.get(outside + usize::from(is_entry)).or_else(|| frames.get(outside));
         let nowhere = Place { library: None, build_id: None, offset: 0, function: None };
         (caller.cloned().unwrap_or(nowhere), frames)
     }
@@ -151,8 +154,16 @@ impl Place {
         self.library.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path))
     }
 
+    /// Whether this is the CUDA runtime: as a shared library, or within another one, by the names that it has there.
     fn is_runtime(&self) -> bool {
-        self.file_name().is_some_and(|name| name.starts_with("libcudart"))
+        let begins = |text: Option<&str>, with| text.is_some_and(|text: &str| text.starts_with(with));
+        begins(self.file_name(), "libcudart") || begins(self.function.as_deref(), "libcudart_static_")
+    }
+
+    /// Whether its name is one of the runtime's functions: `cudaMalloc`.
+    fn is_entry_of_runtime(&self) -> bool {
+        let name = self.function.as_deref().and_then(|name| name.strip_prefix("cuda"));
+        name.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
     }
 
     /// `libx.so+0x12`, or the address alone.

@@ -160,6 +160,11 @@ impl Look {
         let Ok(maps) = std::fs::read(format!("/proc/{pid}/maps")) else { return };
         if let Some(driver) = bypassed(&maps, self.driver.as_deref()) {
             let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            // A process that is ending shows a part of its memory, and no environment.
+            let again = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+            if environment.is_empty() || bypassed(&again, self.driver.as_deref()).is_none() {
+                return;
+            }
             let why = if names_preload(&environment) {
                 "although LD_PRELOAD names it there"
             } else {
