@@ -1,10 +1,10 @@
 //! The text form, as it looks in 80 and in 160 columns.
 
-use super::of;
 use super::scene::{Scene, checked};
+use super::{json_of, of};
 use crate::support;
 use cupeer_record::Outcome;
-use cupeer_record::writer;
+use cupeer_record::writer::{self, About};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::shape;
 
@@ -99,6 +99,23 @@ fn all_importers_of_a_handle_are_shown_where_all_are_asked_for() {
     let all = of(&scene, &["--all"]).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(all.contains("rank 9 0.000200 to 0.000300; rank 11 failed"), "{all}");
     assert!(all.contains("rank 19 failed: 1 INVALID_VALUE"), "{all}");
+}
+
+#[test]
+fn numbers_of_a_ring_that_dropped_events_are_those_of_its_last_ones() {
+    for (calls, last) in [(10, false), (100_000, true)] {
+        let scene = Scene::new();
+        let mut actor = scene.process(About { ring: Some(8), ..About::default() });
+        for i in 0..calls {
+            actor.ask(100 + 20 * i, 1);
+        }
+        actor.ends();
+        let text = of(&scene, &[]);
+        assert_eq!(text.contains("\nevents     the last "), last, "{text}");
+        let text = of(&scene, &["--function", "cuDevice*"]);
+        assert_eq!(text.contains(" of the last "), last, "{text}");
+        assert_eq!(json_of(&scene, &[])["record"]["dropped"], last);
+    }
 }
 
 #[test]

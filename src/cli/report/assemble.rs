@@ -71,6 +71,12 @@ fn mode_word(process: &record::Process) -> &'static str {
     if process.header.mode == mode::RING { "ring" } else { "full" }
 }
 
+/// Whether a ring has been written around, so that its first events are gone.
+fn dropped(process: &record::Process) -> bool {
+    // Its first block holds no events, and is not counted.
+    process.header.mode == mode::RING && process.header.next_block > process.header.ring_blocks
+}
+
 fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u64) -> Record {
     let mut modes: Vec<&str> = job.processes.iter().map(mode_word).collect();
     modes.sort_unstable();
@@ -109,6 +115,7 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
         ended_ns,
         running: all.fates.iter().any(|fate| fate.alive == Some(true)),
         mode: if let [mode] = modes[..] { mode } else { "mixed" },
+        dropped: job.processes.iter().any(dropped),
         hosts,
         events: all.tallies.iter().map(|tally| tally.events).sum(),
         lost: job.processes.iter().map(|process| process.header.lost).sum(),

@@ -1,7 +1,8 @@
 //! What is said after a run that made a record by itself: how much was called, what failed, what hangs, what was
 //! left open, and where the record is. In a few lines; the rest is the report's.
 
-use super::model::{Report, State};
+use super::model::{Open, Report, State};
+use super::moments::number;
 use super::text::names::{codes, counted};
 use std::path::Path;
 
@@ -36,7 +37,8 @@ fn about(report: &Report, shown: &str) -> Vec<String> {
     let failed: u64 = report.functions.iter().map(|function| function.failed()).sum();
     let processes = counted(report.processes.len() as u64, "process");
     let mut lines = vec![format!(
-        "{processes}, {}, {failed} failed; 'cupeer report {shown}' shows them",
+        "{processes}, {}{}, {failed} failed; 'cupeer report {shown}' shows them",
+        report.record.last(),
         counted(calls, "call")
     )];
     let failing: Vec<_> = report.functions.iter().filter(|function| function.failed() > 0).collect();
@@ -44,7 +46,7 @@ fn about(report: &Report, shown: &str) -> Vec<String> {
         let calls = counted(function.calls, "call");
         lines.push(format!("  {}, {calls}: {}", function.function, codes(&function.failures)));
     }
-    more(&mut lines, failing.len(), "functions that failed");
+    more(&mut lines, failing.len(), "function", "that failed");
     let pending: Vec<_> = report
         .processes
         .iter()
@@ -58,19 +60,24 @@ fn about(report: &Report, shown: &str) -> Vec<String> {
             call.function, process.pid
         ));
     }
-    more(&mut lines, pending.len(), "calls that did not return");
+    more(&mut lines, pending.len(), "call", "that did not return");
     for kind in ["memory", "event"] {
         let of_kind = || report.handles.iter().filter(|handle| handle.kind == kind);
-        let opens: Vec<_> = of_kind().flat_map(|handle| &handle.opens).collect();
-        let left = opens.iter().filter(|open| open.closed_ns.is_none()).count();
+        let opened = of_kind().filter(|handle| !handle.opens.is_empty()).count() as u64;
+        let is_open = |open: &Open| open.closed_ns.is_none() && open.state != State::Closed;
+        let left = of_kind().filter(|handle| handle.opens.iter().any(is_open)).count() as u64;
         if left > 0 {
-            let opened = counted(opens.len() as u64, &format!("{kind} handle"));
-            lines.push(format!("  left open: {left} of {opened} that were opened; --leaks shows where"));
+            let (all, was) = (format!("{kind} handle"), if left == 1 { "was" } else { "were" });
+            lines.push(format!(
+                "  {} of {} {was} left open; --leaks shows where",
+                number(left),
+                counted(opened, &all)
+            ));
         }
         let freed = of_kind().filter(|handle| handle.state == State::FreedWhileOpen).count() as u64;
         if freed > 0 {
-            lines
-                .push(format!("  freed while open elsewhere: {}", counted(freed, &format!("{kind} handle"))));
+            let (all, was) = (format!("{kind} handle"), if freed == 1 { "was" } else { "were" });
+            lines.push(format!("  {} {was} freed while open elsewhere", counted(freed, &all)));
         }
     }
     if report.record.lost > 0 {
@@ -83,8 +90,88 @@ fn about(report: &Report, shown: &str) -> Vec<String> {
 }
 
 /// Says how many were left out.
-fn more(lines: &mut Vec<String>, all: usize, what: &str) {
+fn more(lines: &mut Vec<String>, all: usize, what: &str, that: &str) {
     if all > MOST_LINES {
-        lines.push(format!("  and {} more {what}", all - MOST_LINES));
+        let more = counted((all - MOST_LINES) as u64, &format!("more {what}"));
+        lines.push(format!("  and {more} {that}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_record::Outcome;
+    use cupeer_record::writer::{self, About, Writer};
+    use cupeer_spec::function::FnId::{self, *};
+
+    fn record(ring: Option<u32>, fill: impl FnOnce(&mut Writer, u32)) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        writer::job(folder.path()).unwrap();
+        let mut writer = Writer::create(folder.path(), About { ring, ..About::default() }).unwrap();
+        let stream = writer.stream(1000).unwrap();
+        fill(&mut writer, stream);
+        writer.finish().unwrap();
+        let shown = folder.path().display().to_string();
+        lines(folder.path()).iter().map(|line| line.replace(&shown, "DIR")).collect()
+    }
+
+    #[test]
+    fn handles_are_counted_and_not_openings() {
+        let lines = record(None, |writer, stream| {
+            let mut open = |at: u64, handle: u8, address: u64| {
+                let mut call = writer::call(cuIpcOpenMemHandle_v2, at, at + 1);
+                writer::set(&mut call, "handle", &[handle; 16]);
+                writer::set(&mut call, "pdptr", &address.to_le_bytes());
+                writer.call(stream, &call).unwrap();
+            };
+            (0..10).for_each(|i| open(10 + i, 1, 0x7000));
+            open(30, 2, 0x8000);
+            open(31, 3, 0x9000);
+            let mut close = writer::call(cuIpcCloseMemHandle, 40, 41);
+            writer::set(&mut close, "dptr", &0x8000u64.to_le_bytes());
+            writer.call(stream, &close).unwrap();
+        });
+        assert_eq!(
+            lines,
+            [
+                "1 process, 13 calls, 0 failed; 'cupeer report DIR' shows them",
+                "  2 of 3 memory handles were left open; --leaks shows where"
+            ]
+        );
+    }
+
+    #[test]
+    fn of_a_ring_the_last_calls_are_counted() {
+        let calls = |count: u64| {
+            let lines = record(Some(8), |writer, stream| {
+                let call = |i| writer::call(cuCtxEnablePeerAccess, 10 * i, 10 * i + 5);
+                for i in 1..=count {
+                    writer.call(stream, &call(i)).unwrap();
+                }
+            });
+            lines.concat()
+        };
+        assert!(calls(10).starts_with("1 process, 10 calls, 0 failed"), "it has them all");
+        let many = calls(100_000);
+        assert!(many.starts_with("1 process, the last ") && many.contains(" calls, 0 failed"), "{many}");
+    }
+
+    #[test]
+    fn one_that_is_left_out_is_one() {
+        let lines = record(None, |writer, stream| {
+            let functions: [FnId; 5] = [
+                cuIpcGetMemHandle,
+                cuIpcGetEventHandle,
+                cuIpcOpenEventHandle,
+                cuIpcCloseMemHandle,
+                cuCtxEnablePeerAccess,
+            ];
+            for (i, function) in functions.into_iter().enumerate() {
+                let mut call = writer::call(function, 10 * i as u64, 10 * i as u64 + 5);
+                call.outcome = Outcome::Returned(1);
+                writer.call(stream, &call).unwrap();
+            }
+        });
+        assert_eq!(lines.last().unwrap(), "  and 1 more function that failed");
     }
 }

@@ -77,6 +77,8 @@ pub struct Record {
     pub running: bool,
     /// Whether all events were kept: `full`, `ring` or `mixed`.
     pub mode: &'static str,
+    /// Whether older events than those counted here are gone: a ring keeps its last ones.
+    pub dropped: bool,
     /// The hosts, or boots of hosts, that its processes ran on.
     pub hosts: Vec<String>,
     /// Events that were read.

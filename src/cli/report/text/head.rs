@@ -1,5 +1,6 @@
 //! Which record it is: where, when, how much, and what of it is missing.
 
+use super::super::model::Record;
 use super::super::moments::{date, duration, number};
 use super::View;
 use super::names::{clean, counted, ranks};
@@ -11,8 +12,8 @@ impl View<'_> {
         let record = &self.report.record;
         let ring = match record.mode {
             "full" => "",
-            "ring" => ", of which the last events were kept, and what is open",
-            _ => ", of which some processes kept their last events alone, and what is open",
+            "ring" => ", which keeps the last events, and what is open",
+            _ => ", of which some processes keep the last events alone, and what is open",
         };
         let mut text = self.item("record     ", &format!("{}{ring}", clean(&record.path)));
         let began = date(record.began_ns);
@@ -40,7 +41,7 @@ impl View<'_> {
     /// `122 of 1,004`, where there are filters.
     fn events(&self) -> String {
         let record = &self.report.record;
-        let all = number(record.events);
+        let all = format!("{}{}", record.last(), number(record.events));
         match record.matching {
             None => all,
             Some(0) => format!("no call matches the filters; there are {all} events"),
@@ -74,5 +75,12 @@ impl View<'_> {
             text += &format!("; {}", ranks(numbers.into_iter()));
         }
         text
+    }
+}
+
+impl Record {
+    /// What stands before a number of events or calls, where there were more.
+    pub fn last(&self) -> &'static str {
+        if self.dropped { "the last " } else { "" }
     }
 }
