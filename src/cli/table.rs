@@ -81,15 +81,18 @@ impl Table {
             .map(|i| self.rows.iter().map(|r| length(&r[i])).max().unwrap_or(0))
             .collect();
         let start = |column: usize| widths[..column].iter().map(|w| w + GAP).sum::<usize>();
+        // What cannot be broken needs its room, however little is asked for.
+        let longest = |column: usize| {
+            self.rows.iter().flat_map(|row| row[column].split(' ')).map(length).max().unwrap_or(0)
+        };
+        let least = |column: usize| self.least.min(widths[column]).max(longest(column));
         let shown = (self.needed + 1..=widths.len())
             .rev()
-            .find(|shown| start(shown - 1) + self.least.min(widths[shown - 1]) <= width)
+            .find(|shown| start(shown - 1) + least(shown - 1) <= width)
             .unwrap_or(self.needed);
         let last = shown - 1;
         let room = width.saturating_sub(start(last)).max(8);
-        let longest =
-            self.rows[1..].iter().flat_map(|row| row[last].split(' ')).map(length).max().unwrap_or(0);
-        if self.below && longest > room {
+        if self.below && longest(last) > room {
             return self.render_below(last, &widths, width);
         }
         let mut text = String::new();
@@ -174,6 +177,14 @@ mod tests {
             table.render(40),
             "NAME  TEXT                MORE\na     one two three four  and some more\n                          of it\n"
         );
+    }
+
+    #[test]
+    fn an_optional_column_of_words_that_do_not_fit_is_left_out() {
+        let mut table = Table::new(&["NAME", "PROGRAM"], 1, 10);
+        table.row(["a".into(), "/opt/a/long/path".into()]);
+        assert_eq!(table.render(22), "NAME  PROGRAM\na     /opt/a/long/path\n");
+        assert_eq!(table.render(21), "NAME\na\n");
     }
 
     #[test]

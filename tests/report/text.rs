@@ -119,6 +119,67 @@ fn numbers_of_a_ring_that_dropped_events_are_those_of_its_last_ones() {
 }
 
 #[test]
+fn processes_with_the_same_pid_have_short_names() {
+    let scene = Scene::new();
+    let about = |pid_ns| About { pid: 5, pid_ns, ..About::default() };
+    for (pid_ns, rank) in [(1, "0"), (2, "1"), (3, "")] {
+        for image in 0..if pid_ns == 3 { 1 } else { 2 } {
+            let mut actor = scene.process(About { image, ..about(pid_ns) });
+            if !rank.is_empty() {
+                actor.writer().variable("RANK", rank).unwrap();
+            }
+            actor.fail_to_open(100, (0x11, 0x12), 1).ends();
+        }
+    }
+    let mut other = scene.process(About { pid: 6, pid_ns: 4, ..About::default() });
+    other.writer().variable("RANK", "0").unwrap();
+    other.ask(100, 1).ends();
+    let mut twin = scene.process(About { pid: 5, pid_ns: 5, ..About::default() });
+    twin.writer().variable("RANK", "7").unwrap();
+    twin.writer().escaped("RTLD_DEEPBIND", "/opt/lib/deep.so").unwrap();
+    twin.ask(100, 1).ends();
+    let text = of(&scene, &["--all"]);
+    assert!(text.contains("5#1 cuIpcOpenMemHandle_v2") && text.contains("5#5 cuIpc"), "{text}");
+    assert!(text.contains("   0  5#1  gone") && text.contains("   7    5  unknown"), "{text}");
+    assert!(text.contains("(RTLD_DEEPBIND) in rank 7"), "{text}");
+    let scene = Scene::new();
+    for (pid_ns, pid) in [(1, 5), (2, 5), (3, 6)] {
+        for rank in if pid == 5 { &["1", "2"][pid_ns as usize - 1..][..1] } else { &["1"] } {
+            let mut actor = scene.process(About { pid, pid_ns, ..About::default() });
+            actor.writer().variable("RANK", rank).unwrap();
+            actor.fail_to_open(100, (0x11, 0x12), 1).ends();
+        }
+    }
+    let text = of(&scene, &["--all"]);
+    assert!(text.contains("rank 1 (5) cuIpcOpenMemHandle_v2") && text.contains("rank 2 cuIpc"), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+}
+
+#[test]
+fn variables_that_decide_about_peers_stand_below_the_processes() {
+    let scene = Scene::new();
+    for rank in 0..4 {
+        let mut actor = scene.gone(rank);
+        actor.writer().variable("NCCL_DEBUG", "INFO").unwrap();
+        actor.writer().variable("NCCL_P2P_DISABLE", if rank == 3 { "0" } else { "1" }).unwrap();
+        if rank < 2 {
+            actor.writer().variable("CUDA_VISIBLE_DEVICES", "0,1").unwrap();
+        }
+        actor.ask(100, 1).ends();
+    }
+    let text = of(&scene, &[]);
+    let wanted = "\
+variables: CUDA_VISIBLE_DEVICES=0,1 NCCL_P2P_DISABLE=1 (ranks 0,1)
+variables: NCCL_P2P_DISABLE=0 (rank 3)
+variables: NCCL_P2P_DISABLE=1 (rank 2)
+\nDevices";
+    assert!(text.contains(wanted), "{text}");
+    let report = json_of(&scene, &[]);
+    let variables = &report["processes"][3]["variables"];
+    assert_eq!(*variables, serde_json::json!({"NCCL_DEBUG": "INFO", "NCCL_P2P_DISABLE": "0", "RANK": "3"}));
+}
+
+#[test]
 fn names_that_programs_chose_cannot_move_the_cursor() {
     let scene = Scene::new();
     let mut actor = scene.gone(0).on("al\u{1b}[2Jpha");

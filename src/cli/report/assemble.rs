@@ -172,6 +172,7 @@ fn processes(job: &Job, all: &mut Collected, places: &mut Places, ended: u64) ->
             rank: process.rank(),
             program: or_unknown(process.program(), "program", lacks, &mut unknown),
             arguments: process.arguments.clone(),
+            variables: process.variables.iter().cloned().collect(),
             mode: mode_word(process),
             events: tally.events,
             lost: header.lost,

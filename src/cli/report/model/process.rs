@@ -2,6 +2,7 @@
 
 use super::{Place, Proc, Unknown, Uuid};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// One process.
@@ -25,6 +26,8 @@ pub struct Process {
     pub program: String,
     /// Its program's arguments.
     pub arguments: Vec<String>,
+    /// The variables of its environment that its record has.
+    pub variables: BTreeMap<String, String>,
     /// `full` or `ring`.
     pub mode: &'static str,
     /// Events that were read.

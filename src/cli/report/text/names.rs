@@ -30,8 +30,8 @@ enum Name {
 }
 
 impl Names {
-    /// A process is called by its rank, where it is the only one that has it; else by its pid, with its host or
-    /// more where that is needed.
+    /// A process is called by its rank, where it is the only one that has it; else by its pid, with its host, its
+    /// rank or a number where that is needed.
     pub fn new(report: &Report) -> Self {
         let count = |key: &dyn Fn(&Process) -> String| {
             let mut counts: HashMap<String, usize> = HashMap::new();
@@ -40,18 +40,29 @@ impl Names {
         };
         let by_pid = |process: &Process| process.pid.to_string();
         let by_host = |process: &Process| format!("{}:{}", process.host, process.pid);
-        let (pids, hosts) = (count(&by_pid), count(&by_host));
+        let by_rank = |process: &Process| {
+            process.rank.map_or_else(String::new, |rank| format!("rank {rank} ({})", process.pid))
+        };
+        let (pids, hosts, both) = (count(&by_pid), count(&by_host), count(&by_rank));
+        let mut alike: HashMap<String, usize> = HashMap::new();
         let mut ranks: HashMap<u32, usize> = HashMap::new();
         report
             .processes
             .iter()
             .filter_map(|process| process.rank)
             .for_each(|rank| *ranks.entry(rank).or_default() += 1);
-        let name = |process: &Process| match process.rank {
+        let mut name = |process: &Process| match process.rank {
             Some(rank) if ranks[&rank] == 1 => Name::Rank(rank),
             _ if pids[&by_pid(process)] == 1 => Name::Other(by_pid(process)),
             _ if hosts[&by_host(process)] == 1 => Name::Other(clean(&by_host(process))),
-            _ => Name::Other(clean(&process.proc)),
+            Some(_) if both[&by_rank(process)] == 1 => Name::Other(by_rank(process)),
+            _ => {
+                // In another namespace, or what a process executed: the first one is 5#1, the second 5#2.
+                let key = if report.record.hosts.len() > 1 { by_host(process) } else { by_pid(process) };
+                let number = alike.entry(key.clone()).or_default();
+                *number += 1;
+                Name::Other(clean(&format!("{key}#{number}")))
+            }
         };
         let by_proc = report.processes.iter().map(|process| (process.proc.clone(), name(process))).collect();
         Names { by_proc, digits: Self::digits(report) }
@@ -77,6 +88,18 @@ impl Names {
             Some(Name::Rank(rank)) => format!("rank {rank}"),
             Some(Name::Other(name)) => name.clone(),
             None => clean(proc),
+        }
+    }
+
+    /// The pid of a process, with the number behind it that its name has.
+    pub fn pid(&self, process: &Process) -> String {
+        let pid = process.pid.to_string();
+        match self.by_proc.get(&process.proc) {
+            Some(Name::Other(name)) => match name.rsplit_once('#') {
+                Some((_, number)) => format!("{pid}#{number}"),
+                None => pid,
+            },
+            _ => pid,
         }
     }
 

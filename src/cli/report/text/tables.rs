@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The most importers of a handle that a row names.
 const MOST_IMPORTERS: usize = 6;
+/// What the names of variables begin with that stand below the processes.
+const TOLD: [&str; 2] = ["NCCL_P2P_", "NCCL_CUMEM_"];
 
 impl View<'_> {
     /// The functions.
@@ -56,9 +58,9 @@ impl View<'_> {
             table.row([
                 process.rank.map_or("-".into(), |rank| rank.to_string()),
                 if hosts {
-                    clean(&format!("{}:{}", process.host, process.pid))
+                    clean(&format!("{}:{}", process.host, self.names.pid(process)))
                 } else {
-                    process.pid.to_string()
+                    self.names.pid(process)
                 },
                 process.exit.into(),
                 number(process.events),
@@ -68,7 +70,31 @@ impl View<'_> {
                 clean(&process.program),
             ]);
         }
-        self.section("Processes", table, self.report.processes.len())
+        self.section("Processes", table, self.report.processes.len()) + &self.variables()
+    }
+
+    /// The variables that decide which devices there are and how they are reached: a line for each set of them.
+    fn variables(&self) -> String {
+        let mut who: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for process in &self.report.processes {
+            let set: Vec<String> = process
+                .variables
+                .iter()
+                .filter(|(name, _)| {
+                    *name == "CUDA_VISIBLE_DEVICES" || TOLD.iter().any(|begin| name.starts_with(begin))
+                })
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            if !set.is_empty() {
+                who.entry(set.join(" ")).or_default().push(&process.proc);
+            }
+        }
+        let mut text = String::new();
+        for (set, procs) in who.iter().take(self.most) {
+            let procs = self.names.processes(procs.iter().copied());
+            text += &self.item("variables: ", &format!("{} ({procs})", clean(set)));
+        }
+        text + &self.more(who.len())
     }
 
     /// The devices.
