@@ -160,11 +160,12 @@ fn what_is_wrong_with_the_command_line_is_one_sentence() {
         assert_eq!(output.status.code(), Some(125), "{stderr}");
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
         assert!(stderr.starts_with("cupeer: ") && stderr.contains(expected), "{arguments:?}: {stderr}");
+        assert!(stderr.matches("No such file").count() <= 1, "{stderr}");
         assert!(output.stdout.is_empty());
     };
     refused(&[], "there is no record cupeer-* in this directory; give one: cupeer report DIR");
     refused(&[&nothing], "holds no record");
-    refused(&["/nonexistent"], "/nonexistent cannot be read: No such file or directory");
+    refused(&["/nonexistent"], "/nonexistent cannot be read: No such file or directory (os error 2)\n");
     refused(&[&dir, "--process", "77"], "no process of the record is called '77'");
     refused(&[&dir, "--rank", "9"], "no process of the record has a rank in '9'");
     refused(&[&dir, "--rank", "3-1"], "--rank: '3-1' is no list of ranks like 0,2-5");

@@ -65,6 +65,14 @@ fn a_record_of_which_nothing_is_wrong() {
 fn leaks_stand_alone_by_the_stack_that_opened_them() {
     assert_shows(&wrong(), "80", &["--leaks"], include_str!("leaks.txt"));
     let scene = Scene::new();
+    scene.gone(0).export(100, 0x11, 0x7000).ends();
+    let mut importer = scene.gone(1);
+    importer.open(200, 0x11, 0x9000).open(210, 0x11, 0x9000).open(220, 0x11, 0x9000).ends();
+    assert!(
+        of(&scene, &["--leaks"]).contains("- 1 mapping, 2MiB, opened 3 times, open for 30.0us: rank 1\n")
+    );
+    assert_eq!(json_of(&scene, &["--leaks"])["leaks"][0]["times"], 3);
+    let scene = Scene::new();
     scene.gone(0).ask(100, 1).ends();
     assert!(of(&scene, &["--leaks"]).ends_with("\nNothing is open.\n"));
 }
@@ -177,6 +185,38 @@ variables: NCCL_P2P_DISABLE=1 (rank 2)
     let report = json_of(&scene, &[]);
     let variables = &report["processes"][3]["variables"];
     assert_eq!(*variables, serde_json::json!({"NCCL_DEBUG": "INFO", "NCCL_P2P_DISABLE": "0", "RANK": "3"}));
+}
+
+#[test]
+fn a_damaged_handle_is_shown_with_what_it_is_a_copy_of() {
+    let scene = Scene::new();
+    scene.gone(0).export(100, 0x11, 0x7000).ends();
+    scene.gone(1).fail_to_open(200, (0x99, checked(0x11)), 1).ends();
+    let mut command = support::cupeer();
+    let text = support::stdout(command.arg("report").arg(scene.dir()).env("COLUMNS", "120"));
+    let row = "2MiB  damaged   rank 0    copy of ipc:0000000000000011; rank 1 failed: 1 INVALID_VALUE\n";
+    assert!(text.contains(row), "{text}");
+}
+
+#[test]
+fn many_closed_handles_are_one_line() {
+    let shown = |count: u64, options: &[&str]| {
+        let scene = Scene::new();
+        let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));
+        for i in 0..count {
+            exporter.export(100 + 20 * i, i, 0x10_0000 * (i + 1));
+            importer.open(5000 + 20 * i, i, 0x10_0000 * (i + 1)).close(9000 + 20 * i, 0x10_0000 * (i + 1));
+        }
+        exporter.export(9990, 0xff, 0x7).ends();
+        importer.ends();
+        of(&scene, options)
+    };
+    let one = "exported  rank 0    nobody\n20 closed handles (40MiB); --all shows them\n";
+    assert!(shown(20, &[]).contains(one));
+    for text in [shown(19, &[]), shown(20, &["--all"])] {
+        assert!(text.matches(" closed    rank 0    rank 1").count() >= 19, "{text}");
+        assert!(!text.contains("closed handles"), "{text}");
+    }
 }
 
 #[test]

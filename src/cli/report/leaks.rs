@@ -11,7 +11,7 @@ pub fn rows(ledger: &Ledger, fates: &[Fate], stacks: &Stacks, places: &mut Place
     let mut by_stack = BTreeMap::new();
     for open in ledger.each_open() {
         let sum: &mut Sum = by_stack.entry((open.kind.word(), open.stack)).or_default();
-        sum.add(open.bytes, now.saturating_sub(open.opened));
+        sum.add(open.bytes, open.times, now.saturating_sub(open.opened));
         if sum.processes.last() != Some(&open.process) && !sum.processes.contains(&open.process) {
             sum.processes.push(open.process);
         }
@@ -30,6 +30,7 @@ pub fn rows(ledger: &Ledger, fates: &[Fate], stacks: &Stacks, places: &mut Place
             Leak {
                 kind,
                 handles: sum.handles,
+                times: sum.times,
                 bytes: sum.bytes,
                 oldest_ns: sum.oldest,
                 youngest_ns: sum.youngest,
@@ -44,6 +45,7 @@ pub fn rows(ledger: &Ledger, fates: &[Fate], stacks: &Stacks, places: &mut Place
 
 struct Sum {
     handles: u64,
+    times: u64,
     bytes: u64,
     oldest: u64,
     youngest: u64,
@@ -52,13 +54,14 @@ struct Sum {
 
 impl Default for Sum {
     fn default() -> Self {
-        Sum { handles: 0, bytes: 0, oldest: 0, youngest: u64::MAX, processes: Vec::new() }
+        Sum { handles: 0, times: 0, bytes: 0, oldest: 0, youngest: u64::MAX, processes: Vec::new() }
     }
 }
 
 impl Sum {
-    fn add(&mut self, bytes: Option<u64>, age: u64) {
+    fn add(&mut self, bytes: Option<u64>, times: u64, age: u64) {
         self.handles += 1;
+        self.times += times;
         self.bytes = self.bytes.saturating_add(bytes.unwrap_or(0));
         self.oldest = self.oldest.max(age);
         self.youngest = self.youngest.min(age);
@@ -66,6 +69,7 @@ impl Sum {
 
     fn merge(&mut self, other: Sum) {
         self.handles += other.handles;
+        self.times += other.times;
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.oldest = self.oldest.max(other.oldest);
         self.youngest = self.youngest.min(other.youngest);

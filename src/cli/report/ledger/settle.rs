@@ -177,6 +177,7 @@ impl Ledger {
                 kind: entry.kind,
                 bytes,
                 opened: time.opened,
+                times: time.count,
                 stack: time.stack,
             })
         })
@@ -222,6 +223,8 @@ pub struct StillOpen {
     pub bytes: Option<u64>,
     /// When it was opened.
     pub opened: u64,
+    /// How often it is open.
+    pub times: u64,
     /// Where.
     pub stack: Stack,
 }

@@ -123,6 +123,8 @@ pub struct Leak {
     pub kind: &'static str,
     /// How many handles are open.
     pub handles: u64,
+    /// How often they are open: a handle that was opened several times is to be closed as often.
+    pub times: u64,
     /// The bytes of their allocations, where known.
     pub bytes: u64,
     /// How long the oldest is open.

@@ -131,6 +131,11 @@ impl View<'_> {
         };
         let procs = self.names.processes(leak.procs.iter().map(|proc| &**proc));
         let what = if leak.kind == "event" { "event" } else { "mapping" };
-        self.item("- ", &format!("{}{size}, open for {age}: {procs}", counted(leak.handles, what)))
+        let times = if leak.times > leak.handles {
+            format!(", opened {} times", number(leak.times))
+        } else {
+            String::new()
+        };
+        self.item("- ", &format!("{}{size}{times}, open for {age}: {procs}", counted(leak.handles, what)))
     }
 }

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The most importers of a handle that a row names.
 const MOST_IMPORTERS: usize = 6;
+/// So many closed handles are told of in one line, where not all are asked for.
+const MOST_CLOSED: usize = 20;
 /// What the names of variables begin with that stand below the processes.
 const TOLD: [&str; 2] = ["NCCL_P2P_", "NCCL_CUMEM_"];
 
@@ -121,8 +123,16 @@ impl View<'_> {
         let mut table = Table::new(&["HANDLE", "SIZE", "STATE", "EXPORTER", "OPENED BY"], 5, 20)
             .with_numbers(&[1])
             .or_below();
-        for handle in handles.iter().take(self.most) {
-            let size = match (handle.kind, handle.bytes) {
+        let closed = || handles.iter().filter(|handle| handle.state == State::Closed);
+        let count = closed().count();
+        let is_told_of = self.all || count < MOST_CLOSED;
+        let rows: Vec<&Handle> =
+            handles.iter().filter(|handle| is_told_of || handle.state != State::Closed).collect();
+        for handle in rows.iter().take(self.most) {
+            // What is damaged is told of as what it is a copy of.
+            let original = self.original(handle);
+            let of = original.unwrap_or(handle);
+            let size = match (handle.kind, of.bytes) {
                 ("event", _) => "event".to_owned(),
                 (_, Some(size)) => bytes(size),
                 (_, None) => "unknown".to_owned(),
@@ -131,8 +141,11 @@ impl View<'_> {
                 handle.fingerprint.to_string(),
                 size,
                 handle.state.word().to_owned(),
-                handle.exporter.as_ref().map_or("unknown".into(), |proc| self.names.process(proc)),
-                self.importers(handle),
+                of.exporter.as_ref().map_or("unknown".into(), |proc| self.names.process(proc)),
+                match handle.damaged_from {
+                    Some(original) => format!("copy of {original}; {}", self.importers(handle)),
+                    None => self.importers(handle),
+                },
             ]);
         }
         let mut states: BTreeMap<State, u64> = BTreeMap::new();
@@ -142,7 +155,23 @@ impl View<'_> {
             .rev()
             .map(|(state, count)| format!("{} {}", number(*count), state.word()))
             .collect();
-        self.section(&format!("Handles: {}", states.join(", ")), table, handles.len())
+        let title = format!("Handles: {}", states.join(", "));
+        if is_told_of {
+            return self.section(&title, table, rows.len());
+        }
+        let size = closed().filter_map(|handle| handle.bytes).fold(0, u64::saturating_add);
+        let size = if size > 0 { format!(" ({})", bytes(size)) } else { String::new() };
+        let line = format!("{}{size}; --all shows them", counted(count as u64, "closed handle"));
+        let table =
+            if table.is_empty() { format!("\n{title}\n") } else { self.section(&title, table, rows.len()) };
+        table + &self.item("", &line)
+    }
+
+    /// The handle that a handle is a damaged copy of.
+    fn original(&self, handle: &Handle) -> Option<&Handle> {
+        let original = handle.damaged_from?;
+        let is_it = |other: &&Handle| other.fingerprint == original && other.kind == handle.kind;
+        self.report.handles.iter().filter(is_it).find(|other| other.exporter.is_some())
     }
 
     /// Who opened a handle, and when; who failed to.
