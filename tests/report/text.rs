@@ -169,6 +169,7 @@ fn variables_that_decide_about_peers_stand_below_the_processes() {
     for rank in 0..4 {
         let mut actor = scene.gone(rank);
         actor.writer().variable("NCCL_DEBUG", "INFO").unwrap();
+        actor.writer().variable("VLLM_API_KEY", "cheshire").unwrap();
         actor.writer().variable("NCCL_P2P_DISABLE", if rank == 3 { "0" } else { "1" }).unwrap();
         if rank < 2 {
             actor.writer().variable("CUDA_VISIBLE_DEVICES", "0,1").unwrap();

@@ -10,7 +10,7 @@ use super::places::{NameOf, Places};
 use super::reading::Tally;
 use super::{leaks, values};
 use cupeer_record::{self as record, Job};
-use cupeer_spec::record::mode;
+use cupeer_spec::record::{meta, mode};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
@@ -172,7 +172,7 @@ fn processes(job: &Job, all: &mut Collected, places: &mut Places, ended: u64) ->
             rank: process.rank(),
             program: or_unknown(process.program(), "program", lacks, &mut unknown),
             arguments: process.arguments.clone(),
-            variables: process.variables.iter().cloned().collect(),
+            variables: variables(process),
             mode: mode_word(process),
             events: tally.events,
             lost: header.lost,
@@ -195,6 +195,12 @@ fn processes(job: &Job, all: &mut Collected, places: &mut Places, ended: u64) ->
     let rows = rows.collect();
     all.tallies = tallies;
     rows
+}
+
+/// The variables that a record has. None that may be a secret, whoever wrote the record.
+fn variables(process: &record::Process) -> BTreeMap<String, String> {
+    let is_told = |(name, _): &&(String, String)| !meta::is_secret(name.as_bytes());
+    process.variables.iter().filter(is_told).cloned().collect()
 }
 
 fn pending(
