@@ -37,7 +37,7 @@ pub struct Slot {
     /// The return address in the low 48 bits; above, two bits an argument: [`shape`].
     pub caller: u64,
     /// The arguments, one after the other in the order of the table, each with the size that the table's types
-    /// have in a record: [`crate::value::Stored`].
+    /// have in a record: [`crate::value::Value::STORED`].
     pub args: [u8; ARGS],
     /// What the call returned.
     pub result: i32,
