@@ -10,6 +10,7 @@ pub mod names;
 pub mod others;
 pub mod record;
 pub mod results;
+pub mod rules;
 pub mod selector;
 pub mod status;
 pub mod value;

@@ -102,7 +102,7 @@ fn choose(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
 
 /// Whether a name matches a pattern in which `*` stands for any bytes and `?` for one. Goes back to the last
 /// `*` alone, so that no pattern takes long.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
+pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star = None;
     while n < name.len() {

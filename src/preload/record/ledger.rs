@@ -144,7 +144,12 @@ fn entry(kind: u32, key: u64, made: Made) -> Entry {
         frame_count: count as u32,
         uuid: questions::uuid(device),
         peer_uuid: [0; 16],
-        reserved: 0,
+        rank: u32::MAX,
+        stack: 0,
+        ended_at: 0,
+        offset: 0,
+        library: [0; cupeer_spec::record::live::LIBRARY],
+        reserved: [0; 2],
         frames,
     }
 }

@@ -20,7 +20,7 @@
 /// What the file begins with.
 pub const MAGIC: [u8; 8] = *b"cupeer\0L";
 /// The version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The name of the file begins with this, the first eight digits of the boot id follow.
 pub const PREFIX: &str = "live-";
 /// Where the first segment begins.
@@ -149,13 +149,26 @@ pub struct Entry {
     pub uuid: [u8; 16],
     /// The UUID of the peer device, zero where unknown.
     pub peer_uuid: [u8; 16],
-    /// 0.
-    pub reserved: u64,
+    /// The rank of the process; `u32::MAX` where it has none.
+    pub rank: u32,
+    /// Tells one program of the process from those that it executes later: where its stack began; 0 where unknown.
+    pub stack: u32,
     /// The return addresses of the call.
     pub frames: [u64; super::slot::detail::MOST_FRAMES],
+    /// When what was exported ended, in nanoseconds of CLOCK_MONOTONIC; 0 where it has not.
+    pub ended_at: u64,
+    /// The offset in `library` of who made the call.
+    pub offset: u64,
+    /// The file name of that library, as much of it as there is room for; zeros behind.
+    pub library: [u8; LIBRARY],
+    /// 0.
+    pub reserved: [u64; 2],
 }
 
-const _: () = assert!(size_of::<Entry>() == 256 && size_of::<Header>() <= START);
+/// The bytes that are kept of a library's file name.
+pub const LIBRARY: usize = 32;
+
+const _: () = assert!(size_of::<Entry>() == 320 && size_of::<Header>() <= START);
 
 /// Where segment `k` begins.
 pub fn segment_start(k: usize) -> usize {

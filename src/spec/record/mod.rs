@@ -217,6 +217,8 @@ unsafe impl Plain for slot::Slot {}
 unsafe impl Plain for live::Header {}
 // SAFETY: as above.
 unsafe impl Plain for live::Entry {}
+// SAFETY: as above.
+unsafe impl Plain for slot::finding::Object {}
 
 /// Reads a value from the begin of bytes, where there are enough of them.
 pub fn read<T: Plain>(bytes: &[u8]) -> Option<T> {

@@ -121,6 +121,11 @@ pub mod detail {
     pub const MESSAGE: u8 = 6;
     /// The current context, 8 bytes.
     pub const CONTEXT: u8 = 7;
+    /// What a rule has found in the call: [`super::finding`].
+    pub const FINDING: u8 = 8;
+    /// What the last [`FINDING`] is about: an [`super::finding::Object`] and, behind it, return addresses of whoever
+    /// made it, 8 bytes each.
+    pub const OBJECT: u8 = 9;
 
     /// The most return addresses.
     pub const MOST_FRAMES: usize = 12;
@@ -148,5 +153,129 @@ pub mod detail {
             rest = after.get(length.next_multiple_of(4)..).unwrap_or(&[]);
             Some(Item { tag: *tag, argument: *argument, bytes: &after[..length] })
         })
+    }
+}
+
+/// The bytes of a [`detail::FINDING`]: confidence, severity, the number of the argument that it is about ([`finding::NO_ARGUMENT`]
+/// for none), 0, the rule's name, NUL, the message, NUL, the hint. Of a finding that is only counted, because there
+/// were many like it, the message is empty. Its argument byte in the item is 0.
+pub mod finding {
+    use crate::rules::Severity;
+
+    /// It is about no argument.
+    pub const NO_ARGUMENT: u8 = 0xff;
+
+    /// How sure a finding is.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub enum Confidence {
+        /// It follows from what was seen, or from what the driver said.
+        Certain = 0,
+        /// It follows from what a process left behind that has died.
+        Stale = 1,
+        /// It is the likeliest explanation.
+        Inferred = 2,
+    }
+
+    impl Confidence {
+        /// The word for it.
+        pub const fn word(self) -> &'static str {
+            match self {
+                Confidence::Certain => "certain",
+                Confidence::Stale => "stale",
+                Confidence::Inferred => "inferred",
+            }
+        }
+    }
+
+    /// A finding as it stands in a record.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Finding<'a> {
+        /// How sure it is.
+        pub confidence: Confidence,
+        /// How bad it is here: less than the rule's own severity where the caller's library may do it.
+        pub severity: Severity,
+        /// The number of the argument that it is about.
+        pub argument: Option<u8>,
+        /// The rule's name.
+        pub rule: &'a str,
+        /// What was found, with its values; empty where it is only counted.
+        pub message: &'a str,
+        /// What to do.
+        pub hint: &'a str,
+    }
+
+    impl<'a> Finding<'a> {
+        /// Reads the bytes of the item. `None` where they are none.
+        pub fn read(bytes: &'a [u8]) -> Option<Self> {
+            let [confidence, severity, argument, _, text @ ..] = bytes else { return None };
+            let mut texts = core::str::from_utf8(text).ok()?.splitn(3, '\0');
+            Some(Finding {
+                confidence: match confidence {
+                    0 => Confidence::Certain,
+                    1 => Confidence::Stale,
+                    _ => Confidence::Inferred,
+                },
+                severity: Severity::ALL.get(usize::from(*severity)).copied()?,
+                argument: (*argument != NO_ARGUMENT).then_some(*argument),
+                rule: texts.next().filter(|rule| !rule.is_empty())?,
+                message: texts.next().unwrap_or(""),
+                hint: texts.next().unwrap_or(""),
+            })
+        }
+    }
+
+    /// What an object is.
+    pub mod role {
+        /// Where the memory or the event was exported.
+        pub const EXPORT: u32 = 1;
+        /// Where it was opened.
+        pub const OPENING: u32 = 2;
+        /// Where it was closed.
+        pub const CLOSING: u32 = 3;
+        /// Where it was freed or destroyed.
+        pub const FREEING: u32 = 4;
+        /// An allocation of this process.
+        pub const ALLOCATION: u32 = 5;
+        /// Where access was enabled.
+        pub const ENABLING: u32 = 6;
+
+        /// The words for them, by their number less one.
+        pub const WORDS: [&str; 6] = ["export", "opening", "closing", "freeing", "allocation", "enabling"];
+    }
+
+    /// Something that a finding is about.
+    #[repr(C)]
+    #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+    pub struct Object {
+        /// [`role`].
+        pub role: u32,
+        /// The device, as an ordinal in its process; -1 where unknown.
+        pub device: i32,
+        /// The process, as it knows itself; 0 where unknown.
+        pub pid: u32,
+        /// The thread; 0 where unknown.
+        pub tid: u32,
+        /// Its [`crate::record::Header::image`].
+        pub image: u32,
+        /// Its rank; `u32::MAX` where it has none.
+        pub rank: u32,
+        /// Its pid namespace.
+        pub pid_ns: u64,
+        /// Its start.
+        pub started: u64,
+        /// The address, event or context.
+        pub address: u64,
+        /// The size; 0 where unknown.
+        pub bytes: u64,
+        /// The fingerprint of the handle; 0 where it has none.
+        pub fingerprint: u64,
+        /// When, in nanoseconds of CLOCK_MONOTONIC; 0 where unknown.
+        pub monotonic: u64,
+        /// The UUID of the device; zero where unknown.
+        pub uuid: [u8; 16],
+        /// The offset in `library` of who made it.
+        pub offset: u64,
+        /// The file name of that library, as much of it as there is room for; zeros behind.
+        pub library: [u8; super::super::live::LIBRARY],
     }
 }

@@ -1,0 +1,106 @@
+//! Why calls fail for reasons that no rule decides: what a result means for this call in practice.
+
+use crate::function::FnId::{self, *};
+use crate::results::Result::{self, *};
+
+/// One cause.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cause {
+    /// The functions.
+    pub functions: &'static [FnId],
+    /// What they return.
+    pub results: &'static [Result],
+    /// The cause, as it continues "What remains:".
+    pub text: &'static str,
+}
+
+/// The causes of a result, the likeliest first.
+pub fn causes(function: FnId, result: i32) -> impl Iterator<Item = &'static Cause> {
+    CAUSES.iter().filter(move |cause| {
+        cause.functions.contains(&function) && cause.results.iter().any(|known| *known as i32 == result)
+    })
+}
+
+const OPEN: &[FnId] = &[cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2];
+const OPEN_ANY: &[FnId] = &[cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle];
+
+static CAUSES: &[Cause] = &[
+    Cause {
+        functions: OPEN_ANY,
+        results: &[INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED],
+        text: "the platform has no legacy IPC (WSL2, Tegra, MIG, a vGPU, gVisor): CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED tells",
+    },
+    Cause {
+        functions: OPEN,
+        results: &[INVALID_VALUE, INVALID_HANDLE, NOT_PERMITTED, MAP_FAILED],
+        text: "the exporter, which does not run under cupeer, has exited or freed the memory",
+    },
+    Cause {
+        functions: OPEN,
+        results: &[MAP_FAILED, OUT_OF_MEMORY],
+        text: "the address space or the BAR of the device has no room for the mapping",
+    },
+    Cause {
+        functions: OPEN,
+        results: &[INVALID_DEVICE, PEER_ACCESS_UNSUPPORTED],
+        text: "the exporter's device has no peer path to this one (PCIe without P2P, an IOMMU in the way)",
+    },
+    Cause {
+        functions: OPEN,
+        results: &[INVALID_CONTEXT],
+        text: "the exporter runs in another pid namespace under the same pid, and not under cupeer",
+    },
+    Cause {
+        functions: &[cuIpcOpenEventHandle],
+        results: &[MAP_FAILED],
+        text: "the exporter's shared file of events cannot be opened: it has exited, or runs as another user or in another mount namespace",
+    },
+    Cause {
+        functions: &[cuIpcOpenEventHandle],
+        results: &[PEER_ACCESS_UNSUPPORTED],
+        text: "the devices of the two processes cannot reach each other",
+    },
+    Cause {
+        functions: &[cuIpcGetEventHandle],
+        results: &[INVALID_HANDLE],
+        text: "the event is none of the driver's, or was destroyed",
+    },
+    Cause {
+        functions: &[cuIpcGetEventHandle],
+        results: &[OUT_OF_MEMORY, MAP_FAILED],
+        text: "the process has exported as many events as the driver has room for (about 30,000 were seen)",
+    },
+    Cause {
+        functions: &[cuIpcGetMemHandle],
+        results: &[OUT_OF_MEMORY, MAP_FAILED],
+        text: "the driver has no resources left for exports",
+    },
+    Cause {
+        functions: &[cuIpcGetMemHandle, cuIpcGetEventHandle],
+        results: &[NOT_SUPPORTED, INVALID_VALUE],
+        text: "the platform has no legacy IPC (WSL2, Tegra, MIG, a vGPU): CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED tells",
+    },
+    Cause {
+        functions: &[cuCtxEnablePeerAccess],
+        results: &[MAP_FAILED],
+        text: "the device's BAR cannot be mapped: a display on the GPU, a patched driver, or a BAR that is too small (nvidia-smi -q -d MEMORY)",
+    },
+    Cause {
+        functions: &[cuCtxEnablePeerAccess],
+        results: &[INVALID_CONTEXT],
+        text: "peerContext is a pointer that is no context",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_found_by_function_and_result() {
+        let texts = |function, result: Result| causes(function, result as i32).count();
+        assert!(texts(cuIpcOpenMemHandle_v2, INVALID_VALUE) >= 2);
+        assert_eq!(texts(cuDeviceCanAccessPeer, INVALID_DEVICE), 0);
+        assert!(CAUSES.iter().all(|cause| !cause.text.ends_with('.')));
+    }
+}

@@ -1,0 +1,88 @@
+//! Rules about what processes do to each other over time.
+
+macro_rules! job_rules {
+    ($next:ident $($rest:ident)* ; $($before:tt)*) => { $next! { $($rest)* ; $($before)*
+
+rule IpcFreedWhileOpen "ipc-freed-while-open" {
+    says: "Exported memory is freed when all importers have closed it.",
+    functions: [cuMemFree_v2], results: [],
+    severity: Error, scope: Processes,
+    rests_on: Documented("cuIpcOpenMemHandle", "Calling cuMemFree on an exported memory region before calling cuIpcCloseMemHandle in the importing context will result in undefined behavior."),
+    costs: "Undefined behaviour. Driver 580 keeps the memory until the importers close it, so that cudaFree returns nothing to the device and importers go on reading old data.",
+    cause: "",
+    ruled_out: "",
+    hint: "Close in the importers first, and let the exporter wait for that (a barrier between close and free). Caches of mappings do this unasked: UCX_CUDA_IPC_CACHE=n turns that of UCX off.",
+    usual: [("libnccl", "NCCL frees its buffers when a communicator is destroyed, without waiting for the other ranks to close them; nothing uses them any more")],
+    seen: "UCX#10346, DeepEP#497, UCX#3030, ompi#9051, ompi#12849",
+    status: Checked,
+}
+rule IpcContextEndedWhileOpen "ipc-context-ended-while-open" {
+    says: "A context is destroyed, reset or released when all importers have closed what was exported from it.",
+    functions: [cuCtxDestroy_v2, cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxRelease_v2], results: [],
+    severity: Error, scope: Processes,
+    rests_on: Documented("cuCtxDestroy", "These resources also include memory allocations by cuMemAlloc(), cuMemAllocHost(), cuMemAllocManaged() and cuMemAllocPitch()."),
+    costs: "Undefined behaviour, as for memory that is freed while others have it open.",
+    cause: "",
+    ruled_out: "",
+    hint: "Close in the importers first, and let the exporter wait for that before it destroys or resets the context (cudaDeviceReset does).",
+    usual: [],
+    seen: "DeepEP#497",
+    status: Checked,
+}
+rule IpcEventDestroyedWhileOpen "ipc-event-destroyed-while-open" {
+    says: "An exported event is destroyed when all importers have destroyed theirs.",
+    functions: [cuEventDestroy_v2], results: [],
+    severity: Error, scope: Processes,
+    rests_on: Documented("cuIpcGetEventHandle", "Performing operations on the imported event after the exported event has been freed with cuEventDestroy will result in undefined behavior."),
+    costs: "Undefined behaviour where an importer records, waits for or queries its event afterwards: a wait may never end, or not wait at all.",
+    cause: "",
+    ruled_out: "",
+    hint: "Let the exporter wait until the importers have destroyed their events.",
+    usual: [],
+    seen: "pytorch#15937",
+    status: Checked,
+}
+rule IpcNeverClosed "ipc-never-closed" {
+    says: "What a process has opened it closes before it ends.",
+    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle], results: [],
+    severity: Note, scope: Process,
+    rests_on: Documented("cuIpcOpenMemHandle", "Memory returned from cuIpcOpenMemHandle must be freed with cuIpcCloseMemHandle."),
+    costs: "Until the process ends, the exporter's memory is not returned to the device, even after cudaFree.",
+    cause: "",
+    ruled_out: "",
+    hint: "Close it when the last use is over; `cupeer report --leaks` shows where it was opened. UCX_CUDA_IPC_CACHE=n turns the cache of UCX off.",
+    usual: [],
+    seen: "UCX#3030, UCX#5124, ompi#9051, Mooncake#761, torchcomms#917",
+    status: Checked,
+}
+rule IpcFallback "ipc-fallback" {
+    says: "Where IPC between two devices fails, somebody notices.",
+    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [],
+    severity: Note, scope: Processes,
+    rests_on: Practice("Libraries log a failed open at a level that nobody reads, and go on over TCP or host memory, ten to six hundred times slower."),
+    costs: "Speed: the data goes another way.",
+    cause: "",
+    ruled_out: "",
+    hint: "Look at why the opens failed; the findings and failures of the report say so.",
+    usual: [],
+    seen: "vllm#55906, UCX#11548, nixl#1754",
+    status: Checked,
+}
+rule RanksDiffer "ranks-differ" {
+    says: "The ranks of a job decide alike.",
+    functions: [cuCtxEnablePeerAccess, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcGetEventHandle,
+                cuIpcOpenEventHandle],
+    results: [],
+    severity: Warning, scope: Processes,
+    rests_on: Practice("One rank falls back where a call of its own fails, the others do not, and the job hangs or fails in another place."),
+    costs: "A hang or a failure elsewhere, in a rank that did nothing wrong.",
+    cause: "",
+    ruled_out: "",
+    hint: "Look at the failing rank's own finding; let ranks exchange whether they succeeded before they choose a way.",
+    usual: [],
+    seen: "NCCL#2190, NCCL#842",
+    status: Checked,
+}
+    } };
+}
+pub(super) use job_rules;

@@ -1,0 +1,286 @@
+//! **The rules**: what `cupeer run --check` and `cupeer report` look for, once.
+//!
+//! What belongs here: what a rule says, what it rests on, what breaking it costs and what to do. `cupeer list
+//! rules`, `cupeer explain RULE`, `docs/rules.md`, the messages and the tests derive from it. What does not: how a rule
+//! is decided (`src/preload/check` for what is known at the call, `src/cli/report/findings` for what only a record
+//! tells), and the sentence that names the values ([`crate::reason`]).
+//!
+//! # How to add a rule
+//!
+//! 1. Write an entry in the file of its kind below. Its name is short, stable, and says what is wrong.
+//! 2. Build: the compiler asks where it is decided.
+//! 3. Add the program that breaks it, and the one nearest to it that is right, to `tests/programs/rules`; a test
+//!    fails for a checked rule that lacks one of them.
+//! 4. Run `scripts/docs`, and add an entry to CHANGELOG.md.
+//!
+//! # The form of an entry
+//!
+//! - `says` is what a program has to do, as a sentence.
+//! - `functions` are those at which it can be broken; of a rule that has `results`, breaking it makes them return one
+//!   of these. Such a rule is asked where a call failed so, and is named among the causes that were ruled out.
+//! - `cause` is the rule as the cause of a failure, and `ruled_out` is how it is known that it was not.
+//! - `rests_on` is `Documented` with the function and its sentence, `Observed` with what real drivers were seen to do,
+//!   or `Practice`.
+//! - `usual` names libraries that break it on purpose or without harm, with the reason: a finding in a call of theirs
+//!   is a note.
+//! - `status` is `Checked`, or `Unchecked` with the reason.
+
+mod causes;
+mod driver;
+mod ipc;
+mod jobs;
+mod peer;
+mod set;
+mod unchecked;
+
+pub use causes::{Cause, causes};
+pub use set::{RuleSet, SetError};
+
+use crate::function::FnId;
+use crate::results::Result;
+
+/// How bad it is that a rule is broken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Severity {
+    /// Worth knowing. Programs that are right do this, too.
+    Note,
+    /// It works today, or costs speed or memory.
+    Warning,
+    /// The call fails for it, or what it does is undefined.
+    Error,
+}
+
+impl Severity {
+    /// All, the least first.
+    pub const ALL: [Severity; 3] = [Severity::Note, Severity::Warning, Severity::Error];
+
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
+/// How much has to be known to decide a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// The call alone, and the driver's answers to questions about its arguments.
+    Call,
+    /// What the process did before.
+    Process,
+    /// What other processes did.
+    Processes,
+}
+
+impl Scope {
+    /// The words for it.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Scope::Call => "call",
+            Scope::Process => "process",
+            Scope::Processes => "across processes",
+        }
+    }
+}
+
+/// What a rule rests on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Basis {
+    /// A sentence of the driver's documentation (cuda.h of CUDA 13), and the function that it stands with.
+    Documented(&'static str, &'static str),
+    /// What drivers were seen to do, where the documentation is silent or says otherwise.
+    Observed(&'static str),
+    /// What has gone wrong for users.
+    Practice(&'static str),
+}
+
+impl Basis {
+    /// The sentence.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Basis::Documented(_, sentence) | Basis::Observed(sentence) | Basis::Practice(sentence) => sentence,
+        }
+    }
+
+    /// Where it is from.
+    pub const fn source(self) -> &'static str {
+        match self {
+            Basis::Documented(function, _) => function,
+            Basis::Observed(_) => "observed, driver 580",
+            Basis::Practice(_) => "practice",
+        }
+    }
+}
+
+/// Whether a rule is checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// It is.
+    Checked,
+    /// It is not, for this reason.
+    Unchecked(&'static str),
+}
+
+/// A library whose calls may break a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Usual {
+    /// What the name of its file begins with.
+    pub library: &'static str,
+    /// Why that is no error.
+    pub why: &'static str,
+}
+
+/// One rule.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleSpec {
+    /// The rule as a constant.
+    pub id: Rule,
+    /// Its name.
+    pub name: &'static str,
+    /// What it demands, or what it is about.
+    pub says: &'static str,
+    /// The functions at which it can be broken.
+    pub functions: &'static [FnId],
+    /// What they return where it is broken; empty where they succeed, or where that does not matter.
+    pub results: &'static [Result],
+    /// How bad it is.
+    pub severity: Severity,
+    /// How much has to be known.
+    pub scope: Scope,
+    /// What it rests on.
+    pub basis: Basis,
+    /// What breaking it costs the program.
+    pub costs: &'static str,
+    /// The rule as a cause of a failure.
+    pub cause: &'static str,
+    /// How it is known that it was not the cause.
+    pub ruled_out: &'static str,
+    /// What to do.
+    pub hint: &'static str,
+    /// Who breaks it without harm.
+    pub usual: &'static [Usual],
+    /// Where users have met it.
+    pub seen: &'static str,
+    /// Whether it is checked.
+    pub status: Status,
+}
+
+impl RuleSpec {
+    /// Whether it is checked.
+    pub fn is_checked(&self) -> bool {
+        self.status == Status::Checked
+    }
+
+    /// The reason why a library may break it, by the library's path.
+    pub fn usual_for(&self, library: &[u8]) -> Option<&'static Usual> {
+        let name = library.rsplit(|byte| *byte == b'/').next().unwrap_or(library);
+        self.usual.iter().find(|usual| name.starts_with(usual.library.as_bytes()))
+    }
+
+    /// Whether breaking it makes a function return a result.
+    pub fn explains(&self, function: FnId, result: i32) -> bool {
+        self.functions.contains(&function) && self.results.iter().any(|known| *known as i32 == result)
+    }
+}
+
+impl Rule {
+    /// Its entry.
+    pub fn spec(self) -> &'static RuleSpec {
+        &RULES[self as usize]
+    }
+
+    /// The rule of a name.
+    pub fn of(name: &str) -> Option<Rule> {
+        RULES.iter().find(|rule| rule.name == name).map(|rule| rule.id)
+    }
+}
+
+/// Makes the enumeration and the list of the entries.
+macro_rules! declare {
+    (; $(
+        rule $id:ident $name:literal {
+            says: $says:literal,
+            functions: [$($function:ident),* $(,)?], results: [$($result:ident),* $(,)?],
+            severity: $severity:ident, scope: $scope:ident,
+            rests_on: $basis:ident($($basis_text:literal),+ $(,)?),
+            costs: $costs:literal,
+            cause: $cause:literal,
+            ruled_out: $ruled_out:literal,
+            hint: $hint:literal,
+            usual: [$(($library:literal, $why:literal)),* $(,)?],
+            seen: $seen:literal,
+            status: $status:expr,
+        }
+    )*) => {
+        /// A rule.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u8)]
+        pub enum Rule {
+            $(#[doc = $says] $id,)*
+        }
+
+        /// All rules, in the order in which causes of a failure are asked for: the more particular ones first.
+        pub static RULES: &[RuleSpec] = &[$(RuleSpec {
+            id: Rule::$id,
+            name: $name,
+            says: $says,
+            functions: &[$(FnId::$function),*],
+            results: &[$(Result::$result),*],
+            severity: Severity::$severity,
+            scope: Scope::$scope,
+            basis: Basis::$basis($($basis_text),+),
+            costs: $costs,
+            cause: $cause,
+            ruled_out: $ruled_out,
+            hint: $hint,
+            usual: &[$(Usual { library: $library, why: $why }),*],
+            seen: $seen,
+            status: $status,
+        }),*];
+    };
+}
+use Status::{Checked, Unchecked};
+// Each file hands its entries on to the next, behind those that it was given; the last one hands all to `declare`.
+use {driver::driver_rules, ipc::ipc_rules, jobs::job_rules, peer::peer_rules, unchecked::unchecked_rules};
+peer_rules! { ipc_rules job_rules driver_rules unchecked_rules declare }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_short() {
+        for (i, rule) in RULES.iter().enumerate() {
+            assert_eq!(Rule::of(rule.name), Some(rule.id));
+            assert_eq!(rule.id as usize, i);
+            assert!(rule.name.len() <= 32, "{}", rule.name);
+            assert!(rule.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{}", rule.name);
+        }
+    }
+
+    #[test]
+    fn every_rule_says_what_people_ask() {
+        for rule in RULES {
+            assert!(!rule.basis.sentence().is_empty(), "{}", rule.name);
+            for (what, text) in [("says", rule.says), ("costs", rule.costs)] {
+                assert!(text.ends_with('.'), "{}: {what} is no sentence: {text:?}", rule.name);
+            }
+            assert!(!rule.is_checked() || rule.hint.ends_with('.'), "{}: no hint", rule.name);
+            let is_cause = !rule.results.is_empty();
+            assert!(!is_cause || !rule.cause.is_empty() && !rule.ruled_out.is_empty(), "{}", rule.name);
+            if let Status::Unchecked(reason) = rule.status {
+                assert!(reason.len() > 20, "{}", rule.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_library_is_known_by_the_begin_of_its_name() {
+        let rule = Rule::IpcInteriorPointer.spec();
+        assert!(rule.usual_for(b"/usr/lib/libuct_cuda.so.0").is_some());
+        assert!(rule.usual_for(b"/usr/lib/libnotuct_cuda.so").is_none() && rule.usual_for(b"").is_none());
+    }
+}

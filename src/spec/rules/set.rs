@@ -1,0 +1,101 @@
+//! The words that choose rules: `ipc-flags,ipc-freed-*@libnccl*`.
+
+use super::{RULES, Rule};
+use crate::names::nearest;
+use crate::selector::matches;
+use core::fmt;
+
+/// A set of rules, some of them for calls of certain libraries alone.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RuleSet(Vec<Item>);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Item {
+    rule: String,
+    library: Option<String>,
+}
+
+/// What is wrong with a set, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SetError {
+    /// The column, from 1, of the first byte that is wrong.
+    pub column: usize,
+    /// The sentence.
+    pub message: String,
+}
+
+impl fmt::Display for SetError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "column {}: {}", self.column, self.message)
+    }
+}
+
+impl RuleSet {
+    /// Reads a set: names and patterns of rules, each with `@LIBRARY` behind it where only calls of that library are
+    /// meant (the name of its file, or a pattern), separated by commas.
+    pub fn parse(text: &str) -> Result<Self, SetError> {
+        let mut items = Vec::new();
+        let mut column = 1;
+        for item in text.split(',') {
+            let (rule, library) = match item.split_once('@') {
+                Some((rule, library)) => (rule, Some(library)),
+                None => (item, None),
+            };
+            let error = |column, message: String| Err(SetError { column, message });
+            if rule.is_empty() {
+                return error(column, "a rule or a pattern of rules is missing here".into());
+            }
+            if library == Some("") {
+                return error(column + item.len(), "the name of a library is missing here, such as libnccl*".into());
+            }
+            if !RULES.iter().any(|known| matches(rule.as_bytes(), known.name.as_bytes())) {
+                let hint = match nearest(rule, RULES.iter().map(|known| known.name)) {
+                    Some(meant) => format!("did you mean '{meant}'?"),
+                    None => "'cupeer list rules' has them all".into(),
+                };
+                return error(column, format!("no rule is named '{rule}'; {hint}"));
+            }
+            items.push(Item { rule: rule.into(), library: library.map(Into::into) });
+            column += item.len() + 1;
+        }
+        Ok(RuleSet(items))
+    }
+
+    /// Whether it has a rule for calls of a library, named by its path.
+    pub fn contains(&self, rule: Rule, library: &[u8]) -> bool {
+        let file = library.rsplit(|byte| *byte == b'/').next().unwrap_or(library);
+        self.0.iter().any(|item| {
+            matches(item.rule.as_bytes(), rule.spec().name.as_bytes())
+                && item.library.as_ref().is_none_or(|wanted| matches(wanted.as_bytes(), file))
+        })
+    }
+
+    /// Whether it has a rule for calls of any library.
+    pub fn names(&self, rule: Rule) -> bool {
+        self.0.iter().any(|item| matches(item.rule.as_bytes(), rule.spec().name.as_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_patterns_and_libraries() {
+        let set = RuleSet::parse("ipc-flags,ipc-freed-*@libnccl*").unwrap();
+        assert!(set.contains(Rule::IpcFlags, b"/x/a.so") && set.contains(Rule::IpcFlags, b""));
+        assert!(set.contains(Rule::IpcFreedWhileOpen, b"/usr/lib/libnccl.so.2"));
+        assert!(!set.contains(Rule::IpcFreedWhileOpen, b"/usr/lib/libtorch.so"));
+        assert!(set.names(Rule::IpcFreedWhileOpen) && !set.names(Rule::PeerFlags));
+        assert!(!RuleSet::default().names(Rule::IpcFlags));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        let message = |text| RuleSet::parse(text).unwrap_err().to_string();
+        assert_eq!(message("ipc-flagz"), "column 1: no rule is named 'ipc-flagz'; did you mean 'ipc-flags'?");
+        assert!(message("ipc-flags,").starts_with("column 11: a rule"));
+        assert!(message("ipc-flags,*@").starts_with("column 13: the name of a library"));
+        assert!(message("@libx").starts_with("column 1:"));
+    }
+}
