@@ -337,7 +337,12 @@ impl Actor {
             frame_count: 2,
             uuid: [0x10; 16],
             peer_uuid: [0x20; 16],
-            reserved: 0,
+            rank: u32::MAX,
+            stack: 0,
+            ended_at: 0,
+            offset: 0,
+            library: [0; live::LIBRARY],
+            reserved: [0; 2],
             frames: [CODE + 0x111, CODE + 0x222, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
         }
     }
