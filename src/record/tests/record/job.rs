@@ -247,8 +247,13 @@ fn entry(key: u64) -> live::Entry {
         frame_count: 0,
         uuid: [0; 16],
         peer_uuid: [0; 16],
-        reserved: 0,
+        rank: u32::MAX,
+        stack: 0,
         frames: [0; slot::detail::MOST_FRAMES],
+        ended_at: 0,
+        offset: 0,
+        library: [0; live::LIBRARY],
+        reserved: [0; 2],
     }
 }
 
@@ -286,8 +291,8 @@ fn the_header_of_a_table_is_looked_at() {
         LiveTable::from_bytes("live", bytes).unwrap_err()
     };
     assert_eq!(error(0, 1), "is not a table of what is open");
-    assert_eq!(error(8, 3), "was written by a newer cupeer (format 3; this one reads 1)");
-    assert_eq!(error(12, 4), "has entries of 260 bytes instead of 256");
+    assert_eq!(error(8, 3), "was written by a newer cupeer (format 3; this one reads 2)");
+    assert_eq!(error(12, 4), "has entries of 260 bytes instead of 320");
     assert_eq!(LiveTable::from_bytes("live", good[..20].to_vec()).unwrap_err(), "is cut off in its header");
     const { assert!(size_of::<Header>() > 32) };
 }
