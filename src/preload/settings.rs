@@ -1,6 +1,8 @@
 //! What the environment asks for: read once, when the library is loaded, because programs change their
 //! environment later. A bad value is one message, said when the program meets a driver, and the default.
 
+mod check;
+
 use crate::every_call::EVERY_CALL;
 use crate::message;
 use crate::resolve::elf;
@@ -17,6 +19,8 @@ use cupeer_spec::record::SMALLEST_RING;
 use cupeer_spec::selector::FunctionSet;
 use std::ffi::CString;
 
+pub use check::Check;
+
 /// The settings of this process.
 pub struct Settings {
     /// The form of the log, where there is one.
@@ -31,6 +35,8 @@ pub struct Settings {
     pub driver: Option<CString>,
     /// The record, where there is one.
     pub record: Option<Record>,
+    /// What is checked, where anything is; never without a record.
+    pub check: Option<Check>,
     /// The page that the launcher shares with us.
     pub status: Option<CString>,
     /// What stderr is when the program begins, where we may have to write there.
@@ -149,11 +155,13 @@ impl Settings {
                 Kept::Ring(size) => Some(Record { directory, ring: Some(size), shared }),
             }
         });
+        let check = Check::from_environment(record.is_some(), &mut complaints);
         let driver = value(env::DRIVER).map(CStr::to_owned);
         let speaks = log.is_some() || record.is_some() || driver.is_some() || !complaints.is_empty();
         // Another copy of us is loaded before, and sees everything.
         let is_first = !elf::is_second_copy();
         let (log, record) = (log.filter(|_| is_first), record.filter(|_| is_first));
+        let check = check.filter(|_| is_first);
         // The record has all but the look-ups, of which there are hundreds at the start of a program, unless
         // somebody wants to trace them.
         let mut recorded = FunctionSet::all(record.is_some());
@@ -170,6 +178,7 @@ impl Settings {
             job: job.unwrap_or_default(),
             driver,
             record,
+            check,
             recorded,
             status: value(env::STATUS).map(CStr::to_owned),
             logged: if log.is_some() { trace.unwrap_or_else(default) } else { FunctionSet::all(false) },

@@ -37,6 +37,14 @@ pub fn record_lost() {
     });
 }
 
+/// Counts a finding that is a warning or an error. Not on the way of a call that is right: it costs some system
+/// calls.
+pub fn found() {
+    with(|status| {
+        status.findings.fetch_add(1, Relaxed);
+    });
+}
+
 /// Opens the page for a moment. Nothing is kept open: programs close what they do not know.
 fn with(work: impl FnOnce(&Status)) {
     let Some(path) = &settings::get().status else { return };

@@ -1,6 +1,8 @@
 //! The environment variables that the preload library and the simulated driver read, with what they
 //! mean. `cupeer env` prints them, `cupeer list environment` documents them; nobody else may name one.
 
+use crate::rules::Severity;
+
 /// One variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Variable {
@@ -34,6 +36,16 @@ variables! {
         "What the record keeps: everything, or the last SIZE bytes of each process (with K, M or G; at least 1M, 16M where no SIZE stands) and all that is still open. Not set: full."
     SHARE "CUPEER_SHARE" "group"
         "Lets the group of the directory read and write the record, for processes of several users. Not set: the user alone."
+    CHECK "CUPEER_CHECK" "errors|warnings|notes"
+        "Checks the rules, records what breaks one, and says what is at least so bad. It needs CUPEER_OUT. Not set: no checks."
+    IGNORE "CUPEER_IGNORE" "RULE[@LIBRARY],..."
+        "Rules that are not checked: names or patterns, separated by commas; with @LIBRARY, in calls of that library alone. Not set: none."
+    ONLY "CUPEER_ONLY" "RULE[@LIBRARY],..."
+        "Rules that alone are checked. Not set: all."
+    ABORT_ON "CUPEER_ABORT_ON" "RULE[@LIBRARY],..."
+        "Rules that end the process with SIGABRT where they are broken, after that was said. Not set: none."
+    STOP_ON "CUPEER_STOP_ON" "RULE[@LIBRARY],..."
+        "Rules that stop the process with SIGSTOP where they are broken, so that a debugger can attach. Not set: none."
     DRIVER "CUPEER_DRIVER" "PATH"
         "The driver for calls behind which there is none: of a program that neither links libcuda nor opened it. Not set: such calls return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED."
     JOB "CUPEER_JOB" "32 hexadecimal digits"
@@ -42,6 +54,11 @@ variables! {
         "A page that `cupeer run` shares with its processes, so that it can say whether any of them reached the driver. Not set: none."
     SIM "CUPEER_SIM" "TOPOLOGY"
         "The machine that the simulated driver shows: nvlink:N, pcie:N, none:N, or the path of a TOML file. Not set: nvlink:2."
+}
+
+/// The severity that [`CHECK`] names: `warnings` for warnings and what is worse.
+pub fn level(text: &str) -> Option<Severity> {
+    Severity::ALL.into_iter().find(|severity| text.strip_suffix('s') == Some(severity.word()))
 }
 
 /// The size of a ring where none is chosen.
@@ -79,6 +96,18 @@ mod tests {
             ("99999999999G", None),
         ] {
             assert_eq!(size(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn levels_are_severities_of_many() {
+        assert_eq!(["errors", "warnings", "notes"].map(level).map(Option::unwrap), {
+            let mut worst_first = Severity::ALL;
+            worst_first.reverse();
+            worst_first
+        });
+        for wrong in ["", "s", "error", "all", "Errors"] {
+            assert_eq!(level(wrong), None, "{wrong}");
         }
     }
 

@@ -22,4 +22,6 @@ pub struct Status {
     pub log_lost: AtomicU32,
     /// Processes that lost their record, or a part of it.
     pub record_lost: AtomicU32,
+    /// Findings that are warnings or errors.
+    pub findings: AtomicU32,
 }

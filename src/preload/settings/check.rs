@@ -1,0 +1,65 @@
+//! What the environment asks of the checks: which rules, what is said, and what stops the program.
+
+use super::{refusal, value};
+use core::ffi::CStr;
+use cupeer_spec::env;
+use cupeer_spec::rules::{RuleSet, Severity};
+
+/// What is checked.
+#[derive(Debug)]
+pub struct Check {
+    /// The least severity of what is said; all that is found is recorded.
+    pub level: Severity,
+    /// What is not checked, even where `only` names it.
+    pub ignore: RuleSet,
+    /// What alone is checked; `None` for everything.
+    pub only: Option<RuleSet>,
+    /// What ends the program with SIGABRT.
+    pub abort_on: RuleSet,
+    /// What stops the program for a debugger.
+    pub stop_on: RuleSet,
+}
+
+impl Check {
+    /// Reads the variables. Findings, and what processes know of each other, stand in the record: without one,
+    /// nothing is checked.
+    pub(super) fn from_environment(has_record: bool, complaints: &mut Vec<String>) -> Option<Check> {
+        let level = value(env::CHECK)?;
+        if !has_record {
+            complaints.push(without_record(value(env::OUT).is_some()));
+            return None;
+        }
+        let known = level.to_str().ok().and_then(env::level);
+        if known.is_none() {
+            let why = "it takes errors, warnings or notes; it counts as warnings";
+            complaints.push(refusal(env::CHECK, level, why));
+        }
+        let mut set = |name, otherwise| {
+            let value = value(name)?;
+            let set = read_set(value);
+            set.map_err(|error| complaints.push(refusal(name, value, &format!("{error}; {otherwise}")))).ok()
+        };
+        Some(Check {
+            level: known.unwrap_or(Severity::Warning),
+            ignore: set(env::IGNORE, "nothing is ignored").unwrap_or_default(),
+            only: set(env::ONLY, "all rules are checked"),
+            abort_on: set(env::ABORT_ON, "nothing aborts the program").unwrap_or_default(),
+            stop_on: set(env::STOP_ON, "nothing stops the program").unwrap_or_default(),
+        })
+    }
+}
+
+fn without_record(has_directory: bool) -> String {
+    let (check, out, record) = (env::CHECK, env::OUT, env::RECORD);
+    let why = if has_directory {
+        format!("{record}=off leaves no record")
+    } else {
+        "it names the record in which the findings stand".to_owned()
+    };
+    format!("{check} needs {out}: {why}; nothing is checked")
+}
+
+fn read_set(value: &CStr) -> Result<RuleSet, String> {
+    let text = value.to_str().map_err(|_| "it is not UTF-8".to_owned())?;
+    RuleSet::parse(text).map_err(|error| error.to_string())
+}
