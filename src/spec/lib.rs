@@ -8,6 +8,7 @@ pub mod functions;
 pub mod names;
 #[path = "functions/others.rs"]
 pub mod others;
+pub mod reason;
 pub mod record;
 pub mod results;
 pub mod rules;

@@ -101,7 +101,9 @@ impl Basis {
     /// The sentence.
     pub const fn sentence(self) -> &'static str {
         match self {
-            Basis::Documented(_, sentence) | Basis::Observed(sentence) | Basis::Practice(sentence) => sentence,
+            Basis::Documented(_, sentence) | Basis::Observed(sentence) | Basis::Practice(sentence) => {
+                sentence
+            }
         }
     }
 

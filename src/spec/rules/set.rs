@@ -46,7 +46,10 @@ impl RuleSet {
                 return error(column, "a rule or a pattern of rules is missing here".into());
             }
             if library == Some("") {
-                return error(column + item.len(), "the name of a library is missing here, such as libnccl*".into());
+                return error(
+                    column + item.len(),
+                    "the name of a library is missing here, such as libnccl*".into(),
+                );
             }
             if !RULES.iter().any(|known| matches(rule.as_bytes(), known.name.as_bytes())) {
                 let hint = match nearest(rule, RULES.iter().map(|known| known.name)) {

@@ -1,0 +1,663 @@
+//! What was found, as a sentence with its values: shared by the process in which it is found and by the report.
+//!
+//! What belongs here: the words. What does not: how it is found out, and what a rule rests on ([`crate::rules`]).
+//! Nothing here allocates, because it runs inside other people's programs.
+
+use crate::rules::Rule;
+use core::fmt::{self, Display, Formatter};
+
+/// A device as people know it: the number that the process has for it, and its UUID.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// Its number in the process; -1 where unknown.
+    pub ordinal: i32,
+    /// Its UUID; zero where unknown.
+    pub uuid: [u8; 16],
+}
+
+/// The first and the last four digits of a UUID, which tell the devices of a machine apart.
+pub fn short_uuid(uuid: &[u8; 16], f: &mut impl fmt::Write) -> fmt::Result {
+    write!(f, "GPU-{:02x}{:02x}..{:02x}{:02x}", uuid[0], uuid[1], uuid[14], uuid[15])
+}
+
+impl Display for Device {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match (self.ordinal >= 0, self.uuid != [0; 16]) {
+            (true, true) => {
+                write!(f, "device {} (", self.ordinal)?;
+                short_uuid(&self.uuid, f)?;
+                f.write_str(")")
+            }
+            (true, false) => write!(f, "device {}", self.ordinal),
+            (false, true) => short_uuid(&self.uuid, f),
+            (false, false) => f.write_str("an unknown device"),
+        }
+    }
+}
+
+/// A process as people know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// Its pid, as it knows itself.
+    pub pid: u32,
+    /// Its rank.
+    pub rank: Option<u32>,
+}
+
+impl Display for Process {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self.rank {
+            Some(rank) => write!(f, "process {} (rank {rank})", self.pid),
+            None => write!(f, "process {}", self.pid),
+        }
+    }
+}
+
+/// A handle, by its fingerprint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handle(pub u64);
+
+impl Display for Handle {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        write!(f, "ipc:{:016x}", self.0)
+    }
+}
+
+/// A time that has passed, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ago(pub u64);
+
+impl Display for Ago {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self.0 {
+            ns @ 0..1_000_000 => write!(f, "{} us", ns / 1000),
+            ns @ 1_000_000..1_000_000_000 => write!(f, "{}.{} ms", ns / 1_000_000, ns / 100_000 % 10),
+            ns => write!(f, "{}.{} s", ns / 1_000_000_000, ns / 100_000_000 % 10),
+        }
+    }
+}
+
+/// A size as people say it, exact.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bytes(pub u64);
+
+impl Display for Bytes {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self.0 {
+            n if n != 0 && n % (1 << 30) == 0 => write!(f, "{} GiB", n >> 30),
+            n if n != 0 && n % (1 << 20) == 0 => write!(f, "{} MiB", n >> 20),
+            n if n != 0 && n % (1 << 10) == 0 => write!(f, "{} KiB", n >> 10),
+            n => write!(f, "{n} bytes"),
+        }
+    }
+}
+
+/// `1 process`, `2 processes`.
+struct Count(u64, &'static str);
+
+impl Display for Count {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        let plural = match (self.0, self.1.ends_with('s')) {
+            (1, _) => "",
+            (_, true) => "es",
+            _ => "s",
+        };
+        write!(f, "{} {}{plural}", self.0, self.1)
+    }
+}
+
+/// What a pointer is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemoryKind {
+    /// Of cuMemCreate and cuMemMap.
+    Virtual,
+    /// Of a pool, as cuMemAllocAsync makes it.
+    Pool,
+    /// Of cuMemAllocManaged.
+    Managed,
+    /// Of the host, allocated or registered by the driver.
+    Host,
+    /// None of these.
+    Other,
+}
+
+impl MemoryKind {
+    fn words(self) -> &'static str {
+        match self {
+            MemoryKind::Virtual => "virtual memory (cuMemCreate, cuMemMap)",
+            MemoryKind::Pool => "memory of a pool (cuMemAllocAsync, cudaMallocAsync)",
+            MemoryKind::Managed => "managed memory (cuMemAllocManaged)",
+            MemoryKind::Host => "host memory (cuMemAllocHost, cuMemHostRegister)",
+            MemoryKind::Other => "memory of a kind that has no legacy handle",
+        }
+    }
+
+    /// What to do with it.
+    pub fn hint(self) -> &'static str {
+        match self {
+            MemoryKind::Virtual => {
+                "Share it by cuMemExportToShareableHandle, or allocate what is shared with cudaMalloc."
+            }
+            MemoryKind::Pool => {
+                "Allocate what is shared with cudaMalloc or cuMemAlloc; or make a pool with a handle type (cuMemPoolCreate) and share that by cuMemPoolExportToShareableHandle and cuMemPoolExportPointer."
+            }
+            MemoryKind::Managed => {
+                "Managed memory cannot be shared between processes: copy to memory of cudaMalloc, and share that."
+            }
+            MemoryKind::Host => {
+                "Host memory is shared between processes by shm_open or mmap, and registered in each (cuMemHostRegister)."
+            }
+            MemoryKind::Other => Rule::IpcMemoryKind.spec().hint,
+        }
+    }
+}
+
+/// The handle types that memory was created with: bits of CUmemAllocationHandleType.
+struct HandleTypes(u64);
+
+impl Display for HandleTypes {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        if self.0 == 0 {
+            return f.write_str("NONE");
+        }
+        let names = [(1, "POSIX_FILE_DESCRIPTOR"), (2, "WIN32"), (4, "WIN32_KMT"), (8, "FABRIC")];
+        let mut separator = "";
+        for (_, name) in names.iter().filter(|(bit, _)| self.0 & bit != 0) {
+            write!(f, "{separator}{name}")?;
+            separator = " and ";
+        }
+        Ok(())
+    }
+}
+
+/// What was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the fields are what the sentences say")]
+pub enum Reason<'a> {
+    UsedAfterFork { pid: u32, parent: u32 },
+    NotInitialized,
+    DriverShuttingDown,
+    ContextDestroyed { context: u64 },
+    NoCurrentContext { tid: u32, others: bool },
+    NullArgument { name: &'a str },
+    DeviceOutOfRange { name: &'a str, device: i32, count: i32, visible: Option<&'a str> },
+    PeerSameDevice { device: Device, context: Option<u64>, is_current: bool },
+    PeerAttributeUnknown { attribute: i32 },
+    AtomicOperations { count: u32, operation: Option<i32> },
+    PeerFlags { flags: u32 },
+    PeerContextInvalid { context: u64 },
+    PeerAlreadyEnabled { from: Device, to: Device, ago: Option<Ago> },
+    PeerNotEnabled { from: Device, to: Device, reverse: bool },
+    PeerUnreachable { from: Device, to: Device },
+    PeerLimit { device: Device, known: u64, processes: u64 },
+    IpcMemoryKind { address: u64, kind: MemoryKind, handle_types: u64, because: Option<&'a str> },
+    IpcPointerUnknown { address: u64 },
+    IpcReexport { address: u64, is_event: bool, owner: Option<Process> },
+    IpcInteriorPointer { address: u64, base: u64, bytes: u64 },
+    IpcEventFlags { event: u64 },
+    IpcFlags { flags: u32, is_taken: bool },
+    IpcOpenInExportingProcess { handle: Handle, pid: u32, address: u64, ago: Option<Ago>, is_event: bool },
+    IpcEqualPids { pid: u32, own_ns: u64, other_ns: Option<u64> },
+    IpcHandleKind { handle: Handle, is_memory: bool },
+    IpcOpenAfterFree { handle: Handle, owner: Process, ago: Option<Ago>, is_event: bool },
+    IpcExporterGone { handle: Handle, owner: Process },
+    IpcSecondContext { context: u64, other: u64, device: Device, owner: Process },
+    IpcAlreadyMapped { handle: Handle, address: Option<u64> },
+    IpcSecondLibrary { handle: Handle, first: &'a str, second: &'a str, count: u32 },
+    IpcDeviceHidden { to: Device, node: &'a str },
+    IpcDevicesApart { from: Device, to: Device },
+    IpcDamagedHandle { handle: Handle, original: Handle, owner: Process, is_opened: bool },
+    IpcUnknownHandle { handle: Handle, is_zero: bool, named: Option<u32>, runs: Option<bool>, is_event: bool },
+    IpcOffsetNotAdded { handle: Handle, offset: u64, owner: Process },
+    IpcDeviceOrder { ordinal: i32, here: [u8; 16], there: [u8; 16], owner: Process },
+    IpcClosedTwice { address: u64, ago: Option<Ago>, handle: Handle },
+    IpcCloseAddress { address: u64, inside: Option<u64>, is_own: bool },
+    IpcFreeImport { address: u64, owner: Option<Process>, handle: Handle },
+    IpcFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process },
+    IpcContextEndedWhileOpen { what: &'a str, handles: u64, importers: u64, first: Process },
+    IpcEventDestroyedWhileOpen { event: u64, handle: Handle, importers: u64, first: Process },
+    IpcNeverClosed { handles: u64, bytes: u64, at_exit: bool },
+    IpcFallback { from: Device, to: Device, failed: u64, code: &'a str },
+    RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
+    DriverContradictsEnable { from: Device, to: Device },
+    DriverContradictsClose { address: u64 },
+    DriverContradictsDisable { from: Device, to: Device },
+}
+
+impl Reason<'_> {
+    /// The rule that is broken.
+    pub fn rule(&self) -> Rule {
+        match self {
+            Reason::UsedAfterFork { .. } => Rule::UsedAfterFork,
+            Reason::NotInitialized => Rule::NotInitialized,
+            Reason::DriverShuttingDown => Rule::DriverShuttingDown,
+            Reason::ContextDestroyed { .. } => Rule::ContextDestroyed,
+            Reason::NoCurrentContext { .. } => Rule::NoCurrentContext,
+            Reason::NullArgument { .. } => Rule::NullArgument,
+            Reason::DeviceOutOfRange { .. } => Rule::DeviceOutOfRange,
+            Reason::PeerSameDevice { .. } => Rule::PeerSameDevice,
+            Reason::PeerAttributeUnknown { .. } => Rule::PeerAttributeUnknown,
+            Reason::AtomicOperations { .. } => Rule::AtomicOperations,
+            Reason::PeerFlags { .. } => Rule::PeerFlags,
+            Reason::PeerContextInvalid { .. } => Rule::PeerContextInvalid,
+            Reason::PeerAlreadyEnabled { .. } => Rule::PeerAlreadyEnabled,
+            Reason::PeerNotEnabled { .. } => Rule::PeerNotEnabled,
+            Reason::PeerUnreachable { .. } => Rule::PeerUnreachable,
+            Reason::PeerLimit { .. } => Rule::PeerLimit,
+            Reason::IpcMemoryKind { .. } => Rule::IpcMemoryKind,
+            Reason::IpcPointerUnknown { .. } => Rule::IpcPointerUnknown,
+            Reason::IpcReexport { .. } => Rule::IpcReexport,
+            Reason::IpcInteriorPointer { .. } => Rule::IpcInteriorPointer,
+            Reason::IpcEventFlags { .. } => Rule::IpcEventFlags,
+            Reason::IpcFlags { .. } => Rule::IpcFlags,
+            Reason::IpcOpenInExportingProcess { .. } => Rule::IpcOpenInExportingProcess,
+            Reason::IpcEqualPids { .. } => Rule::IpcEqualPids,
+            Reason::IpcHandleKind { .. } => Rule::IpcHandleKind,
+            Reason::IpcOpenAfterFree { .. } => Rule::IpcOpenAfterFree,
+            Reason::IpcExporterGone { .. } => Rule::IpcExporterGone,
+            Reason::IpcSecondContext { .. } => Rule::IpcSecondContext,
+            Reason::IpcAlreadyMapped { .. } => Rule::IpcAlreadyMapped,
+            Reason::IpcSecondLibrary { .. } => Rule::IpcSecondLibrary,
+            Reason::IpcDeviceHidden { .. } => Rule::IpcDeviceHidden,
+            Reason::IpcDevicesApart { .. } => Rule::IpcDevicesApart,
+            Reason::IpcDamagedHandle { .. } => Rule::IpcDamagedHandle,
+            Reason::IpcUnknownHandle { .. } => Rule::IpcUnknownHandle,
+            Reason::IpcOffsetNotAdded { .. } => Rule::IpcOffsetNotAdded,
+            Reason::IpcDeviceOrder { .. } => Rule::IpcDeviceOrder,
+            Reason::IpcClosedTwice { .. } => Rule::IpcClosedTwice,
+            Reason::IpcCloseAddress { .. } => Rule::IpcCloseAddress,
+            Reason::IpcFreeImport { .. } => Rule::IpcFreeImport,
+            Reason::IpcFreedWhileOpen { .. } => Rule::IpcFreedWhileOpen,
+            Reason::IpcContextEndedWhileOpen { .. } => Rule::IpcContextEndedWhileOpen,
+            Reason::IpcEventDestroyedWhileOpen { .. } => Rule::IpcEventDestroyedWhileOpen,
+            Reason::IpcNeverClosed { .. } => Rule::IpcNeverClosed,
+            Reason::IpcFallback { .. } => Rule::IpcFallback,
+            Reason::RanksDiffer { .. } => Rule::RanksDiffer,
+            Reason::DriverContradictsEnable { .. }
+            | Reason::DriverContradictsClose { .. }
+            | Reason::DriverContradictsDisable { .. } => Rule::DriverContradicts,
+        }
+    }
+
+    /// What to do: the rule's hint, or one for these values.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Reason::IpcMemoryKind { because: Some(because), .. }
+                if because.contains("expandable_segments") =>
+            {
+                "Take expandable_segments:True out of that variable (or out of torch.cuda.memory._set_allocator_settings), or turn off the feature that shares by legacy handles (vLLM: --disable-custom-all-reduce)."
+            }
+            Reason::IpcMemoryKind { because: Some(because), .. } if because.contains("cudaMallocAsync") => {
+                "Take backend:cudaMallocAsync out of that variable: tensors are then memory of cudaMalloc, which legacy handles can export."
+            }
+            Reason::IpcMemoryKind { kind, .. } => kind.hint(),
+            Reason::PeerSameDevice { context: None, .. } => {
+                "Skip a device's pair with itself; it needs no link."
+            }
+            Reason::IpcUnknownHandle { is_zero: true, .. } => {
+                "Look at the exporter: its export failed or was skipped, and nobody looked at the result; or the bytes never arrived."
+            }
+            Reason::IpcFlags { is_taken: true, .. } => {
+                "Pass 1 (CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) alone: a later driver may refuse other bits."
+            }
+            Reason::IpcDamagedHandle { is_opened: true, .. } => {
+                "The driver did not look at the bytes that differ, and another version may. Send all 64 bytes as they are."
+            }
+            _ => self.rule().spec().hint,
+        }
+    }
+}
+
+/// `memory` or `an event`.
+fn thing(is_event: bool) -> &'static str {
+    if is_event { "the event" } else { "the memory" }
+}
+
+/// ` 3.2 ms ago`, where it is known.
+struct When(Option<Ago>);
+
+impl Display for When {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        self.0.map_or(Ok(()), |ago| write!(f, " {ago} ago"))
+    }
+}
+
+impl Display for Reason<'_> {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match *self {
+            Reason::UsedAfterFork { pid, parent } => write!(
+                f,
+                "process {pid} was forked from process {parent} after that had initialised the driver; CUDA does not work in such a child"
+            ),
+            Reason::NotInitialized => f.write_str("this process has not called cuInit, or cuInit failed"),
+            Reason::DriverShuttingDown => f.write_str(
+                "the process is ending and the driver has shut down already; the call comes from a destructor or an exit handler that ran after the driver's own",
+            ),
+            Reason::ContextDestroyed { context } => {
+                write!(f, "the current context {context:#x} has been destroyed or reset")
+            }
+            Reason::NoCurrentContext { tid, others } => {
+                write!(f, "thread {tid} has no current CUDA context")?;
+                if others { f.write_str("; another thread of this process had one") } else { Ok(()) }
+            }
+            Reason::NullArgument { name } => write!(f, "{name} is NULL"),
+            Reason::DeviceOutOfRange { name, device, count, visible } => {
+                match count {
+                    1 => write!(f, "{name} is {device}, and this process sees device 0 alone")?,
+                    _ => write!(f, "{name} is {device}, and this process sees devices 0 to {}", count - 1)?,
+                }
+                visible.map_or(Ok(()), |visible| write!(f, " (CUDA_VISIBLE_DEVICES={visible})"))
+            }
+            Reason::PeerSameDevice { device, context: None, .. } => {
+                write!(f, "both devices are {device}; the question is about a link between two")
+            }
+            Reason::PeerSameDevice { device, context: Some(context), is_current: true } => write!(
+                f,
+                "peerContext {context:#x} is the current context itself, on {device}: the context that shall get access was not made current"
+            ),
+            Reason::PeerSameDevice { device, context: Some(context), is_current: false } => {
+                write!(f, "peerContext {context:#x} is on {device}, as the current context is")
+            }
+            Reason::PeerAttributeUnknown { attribute } => {
+                write!(f, "attrib is {attribute}, and the documentation has 1 to 5")
+            }
+            Reason::AtomicOperations { count: 0, .. } => f.write_str("count is 0"),
+            Reason::AtomicOperations { operation: Some(operation), .. } => {
+                write!(f, "operations has {operation}, and the documentation has 0 to 12")
+            }
+            Reason::AtomicOperations { count, .. } => {
+                write!(f, "one of the {count} operations is none that the driver knows")
+            }
+            Reason::PeerFlags { flags } => write!(f, "Flags is {flags}, and has to be 0"),
+            Reason::PeerContextInvalid { context: 0 } => f.write_str("peerContext is NULL"),
+            Reason::PeerContextInvalid { context } => {
+                write!(f, "peerContext {context:#x} has been destroyed, reset or released")
+            }
+            Reason::PeerAlreadyEnabled { from, to, ago } => write!(
+                f,
+                "access from {from} to {to} was enabled{} in this process; the call changed nothing",
+                When(ago)
+            ),
+            Reason::PeerNotEnabled { from, to, reverse } => {
+                write!(f, "access from {from} to {to} is not enabled in this process")?;
+                if reverse { f.write_str("; the other direction is") } else { Ok(()) }
+            }
+            Reason::PeerUnreachable { from, to } => {
+                write!(f, "cuDeviceCanAccessPeer is 0 from {from} to {to}")
+            }
+            Reason::PeerLimit { device, known, processes } => write!(
+                f,
+                "{device} has as many peers as it has room for; this job has enabled {} of them, in {}",
+                known,
+                Count(processes, "process")
+            ),
+            Reason::IpcMemoryKind { address, kind, handle_types, because } => {
+                write!(f, "{address:#x} is {}", kind.words())?;
+                if matches!(kind, MemoryKind::Virtual | MemoryKind::Pool) {
+                    write!(f, " with handle types {}", HandleTypes(handle_types))?;
+                }
+                f.write_str(", which cuIpcGetMemHandle cannot export")?;
+                because.map_or(Ok(()), |because| write!(f, "; {because} makes it so"))
+            }
+            Reason::IpcPointerUnknown { address: 0 } => f.write_str("dptr is NULL"),
+            Reason::IpcPointerUnknown { address } => write!(
+                f,
+                "{address:#x} lies in no allocation that the driver knows: it was freed, lies behind the end of one, or is memory of malloc"
+            ),
+            Reason::IpcReexport { address, is_event, owner } => {
+                let what = if is_event { "event " } else { "" };
+                let call = if is_event { "cuIpcOpenEventHandle" } else { "cuIpcOpenMemHandle" };
+                write!(f, "{what}{address:#x} was opened with {call}")?;
+                owner.map_or(Ok(()), |owner| write!(f, " and belongs to {owner}"))
+            }
+            Reason::IpcInteriorPointer { address, base, bytes } => write!(
+                f,
+                "{address:#x} lies {} bytes into an allocation of {} that begins at {base:#x}; the handle is that of the whole allocation, and who opens it gets its begin",
+                address.wrapping_sub(base),
+                Bytes(bytes)
+            ),
+            Reason::IpcEventFlags { event } => write!(
+                f,
+                "event {event:#x} was created without CU_EVENT_INTERPROCESS or without CU_EVENT_DISABLE_TIMING, or is none of this process"
+            ),
+            Reason::IpcFlags { flags, is_taken: false } => write!(f, "Flags is {flags}, and has to be 1"),
+            Reason::IpcFlags { flags, is_taken: true } => {
+                write!(f, "Flags is {flags}, and has to be 1; this driver took it")
+            }
+            Reason::IpcOpenInExportingProcess { handle, pid, address, ago, is_event } => write!(
+                f,
+                "{handle} was exported by this very process {pid}{}, for {} {address:#x}; it cannot be opened here",
+                When(ago),
+                if is_event { "event" } else { "memory at" }
+            ),
+            Reason::IpcEqualPids { pid, own_ns, other_ns } => {
+                write!(
+                    f,
+                    "the exporter's pid in the handle is {pid}, which is the pid of this process, too, in pid namespace {own_ns}"
+                )?;
+                match other_ns {
+                    Some(ns) => write!(f, "; the exporter is in pid namespace {ns}, and ")?,
+                    None => f.write_str("; this process has not exported it, so that the exporter is in another pid namespace, and ")?,
+                }
+                f.write_str("the driver takes the handle for this process's own")
+            }
+            Reason::IpcHandleKind { handle, is_memory: true } => {
+                write!(f, "{handle} is a handle of memory (cuIpcGetMemHandle), opened as one of an event")
+            }
+            Reason::IpcHandleKind { handle, is_memory: false } => {
+                write!(f, "{handle} is a handle of an event (cuIpcGetEventHandle), opened as one of memory")
+            }
+            Reason::IpcOpenAfterFree { handle, owner, ago, is_event } => write!(
+                f,
+                "{owner} {} {} of {handle}{}, before this call",
+                if is_event { "destroyed" } else { "freed" },
+                thing(is_event),
+                When(ago)
+            ),
+            Reason::IpcExporterGone { handle, owner } => {
+                write!(f, "{owner}, which exported {handle}, does not run any more")
+            }
+            Reason::IpcSecondContext { context, other, device, owner } => write!(
+                f,
+                "the current context {context:#x} is the second on {device}: context {other:#x} of this process has memory of {owner} open"
+            ),
+            Reason::IpcAlreadyMapped { handle, address: Some(address) } => {
+                write!(f, "{handle} is open in this process already, at {address:#x}")
+            }
+            Reason::IpcAlreadyMapped { handle, address: None } => write!(
+                f,
+                "{handle} is not open in this process as far as was seen; another thread may be opening it at this moment, or calls are made that cupeer does not see"
+            ),
+            Reason::IpcSecondLibrary { handle, first, second, count } => write!(
+                f,
+                "{handle} is open {} now: first opened by {first}, this time by {second}",
+                Count(u64::from(count), "time")
+            ),
+            Reason::IpcDeviceHidden { to, node } => write!(
+                f,
+                "the memory lies on {to}, and this process has no access to {node}: a device cgroup or the container leaves that GPU out"
+            ),
+            Reason::IpcDevicesApart { from, to } => {
+                write!(f, "the memory lies on {to}, which {from}, current here, cannot reach (cuDeviceCanAccessPeer is 0)")
+            }
+            Reason::IpcDamagedHandle { handle, original, owner, is_opened } => write!(
+                f,
+                "{handle} is a damaged copy of {original}, which {owner} exported{}",
+                if is_opened { "; the driver opened it all the same" } else { "" }
+            ),
+            Reason::IpcUnknownHandle { is_zero: true, .. } => {
+                f.write_str("all 64 bytes of the handle are 0: nobody has filled it")
+            }
+            Reason::IpcUnknownHandle { handle, named, runs, is_event, .. } => {
+                write!(f, "no process under cupeer exported {handle}")?;
+                match (named, runs) {
+                    (Some(pid), Some(true)) => write!(
+                        f,
+                        "; its bytes name process {pid}, which runs, and does not run under cupeer or has not exported this"
+                    ),
+                    (Some(pid), Some(false)) => {
+                        write!(f, "; its bytes name process {pid}, and no such process runs here")
+                    }
+                    (Some(pid), None) => write!(f, "; its bytes name process {pid}"),
+                    _ if is_event => f.write_str("; its exporter may not run under cupeer"),
+                    _ => f.write_str("; its bytes name no process"),
+                }
+            }
+            Reason::IpcOffsetNotAdded { handle, offset, owner } => write!(
+                f,
+                "{owner} exported {handle} for a pointer {offset} bytes into its allocation; what this call returned is the allocation's begin"
+            ),
+            Reason::IpcDeviceOrder { ordinal, here, there, owner } => {
+                write!(f, "device {ordinal} is ")?;
+                short_uuid(&here, f)?;
+                write!(f, " here and ")?;
+                short_uuid(&there, f)?;
+                write!(f, " in {owner}, which exported the memory; this process opened it on its own device {ordinal}")
+            }
+            Reason::IpcClosedTwice { address, ago, handle } => write!(
+                f,
+                "{address:#x} ({handle}) was closed{} in this process as often as it had been opened",
+                When(ago)
+            ),
+            Reason::IpcCloseAddress { address: 0, .. } => f.write_str("dptr is NULL"),
+            Reason::IpcCloseAddress { address, inside: Some(base), .. } => write!(
+                f,
+                "{address:#x} lies {} bytes into what cuIpcOpenMemHandle returned, {base:#x}; that is to be closed",
+                address.wrapping_sub(base)
+            ),
+            Reason::IpcCloseAddress { address, is_own: true, .. } => {
+                write!(f, "{address:#x} is memory that this process allocated itself, not opened")
+            }
+            Reason::IpcCloseAddress { address, .. } => {
+                write!(f, "{address:#x} is nothing that this process has opened")
+            }
+            Reason::IpcFreeImport { address, owner, handle } => {
+                write!(f, "{address:#x} was opened with cuIpcOpenMemHandle ({handle})")?;
+                owner.map_or(Ok(()), |owner| write!(f, " and belongs to {owner}"))
+            }
+            Reason::IpcFreedWhileOpen { address, bytes, handle, importers, first } => {
+                write!(f, "{address:#x}")?;
+                if bytes > 0 {
+                    write!(f, " ({})", Bytes(bytes))?;
+                }
+                write!(f, " was freed while {handle} is open in ")?;
+                others(importers, first, f)
+            }
+            Reason::IpcContextEndedWhileOpen { what, handles, importers, first } => {
+                write!(
+                    f,
+                    "{what} ended what {} name{}, open in ",
+                    Count(handles, "handle"),
+                    if handles == 1 { "s" } else { "" }
+                )?;
+                others(importers, first, f)
+            }
+            Reason::IpcEventDestroyedWhileOpen { event, handle, importers, first } => {
+                write!(f, "event {event:#x} was destroyed while {handle} is open in ")?;
+                others(importers, first, f)
+            }
+            Reason::IpcNeverClosed { handles, bytes, at_exit } => {
+                let when = if at_exit { "the process ends with" } else { "the context ends with" };
+                write!(f, "{when} {} open that it opened", Count(handles, "handle"))?;
+                if bytes > 0 { write!(f, ", {} of other processes' memory", Bytes(bytes)) } else { Ok(()) }
+            }
+            Reason::IpcFallback { from, to, failed, code } => write!(
+                f,
+                "{} from {from} to {to} failed ({code}), and the program went on without a mapping between the two",
+                Count(failed, "open")
+            ),
+            Reason::RanksDiffer { function, code, failing, others } => write!(
+                f,
+                "{function} returned {code} in {}, and succeeded in {others} that called it, too",
+                Count(failing, "rank")
+            ),
+            Reason::DriverContradictsEnable { from, to } => write!(
+                f,
+                "access from {from} to {to} was enabled already, and the driver answered CUDA_SUCCESS instead of CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"
+            ),
+            Reason::DriverContradictsClose { address } => write!(
+                f,
+                "{address:#x} had been closed as often as it was opened, and the driver answered CUDA_SUCCESS once more"
+            ),
+            Reason::DriverContradictsDisable { from, to } => write!(
+                f,
+                "access from {from} to {to} had been disabled, and the driver answered CUDA_SUCCESS once more"
+            ),
+        }
+    }
+}
+
+fn others(importers: u64, first: Process, f: &mut Formatter) -> fmt::Result {
+    match importers {
+        0 | 1 => write!(f, "{first}"),
+        2 => write!(f, "{first} and one more process"),
+        n => write!(f, "{first} and {} more processes", n - 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const P: Process = Process { pid: 4711, rank: Some(3) };
+
+    #[test]
+    fn sentences_have_their_values() {
+        let uuid = [0xab; 16];
+        let device = Device { ordinal: 1, uuid };
+        for (reason, wanted) in [
+            (Reason::IpcFlags { flags: 0, is_taken: false }, "Flags is 0, and has to be 1"),
+            (
+                Reason::IpcInteriorPointer { address: 0x7f0000080000, base: 0x7f0000000000, bytes: 2 << 20 },
+                "0x7f0000080000 lies 524288 bytes into an allocation of 2 MiB that begins at 0x7f0000000000; the handle is that of the whole allocation, and who opens it gets its begin",
+            ),
+            (
+                Reason::IpcMemoryKind {
+                    address: 0x10,
+                    kind: MemoryKind::Virtual,
+                    handle_types: 9,
+                    because: Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
+                },
+                "0x10 is virtual memory (cuMemCreate, cuMemMap) with handle types POSIX_FILE_DESCRIPTOR and FABRIC, which cuIpcGetMemHandle cannot export; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True makes it so",
+            ),
+            (
+                Reason::IpcFreedWhileOpen {
+                    address: 0x10,
+                    bytes: 512,
+                    handle: Handle(1),
+                    importers: 3,
+                    first: P,
+                },
+                "0x10 (512 bytes) was freed while ipc:0000000000000001 is open in process 4711 (rank 3) and 2 more processes",
+            ),
+            (
+                Reason::PeerUnreachable { from: device, to: Device { ordinal: -1, uuid } },
+                "cuDeviceCanAccessPeer is 0 from device 1 (GPU-abab..abab) to GPU-abab..abab",
+            ),
+            (
+                Reason::DeviceOutOfRange { name: "peerDev", device: 4, count: 2, visible: Some("6,7") },
+                "peerDev is 4, and this process sees devices 0 to 1 (CUDA_VISIBLE_DEVICES=6,7)",
+            ),
+        ] {
+            assert_eq!(reason.to_string(), wanted);
+        }
+        assert_eq!(
+            [999_000, 3_240_000, 3_240_000_000].map(|ns| Ago(ns).to_string()),
+            ["999 us", "3.2 ms", "3.2 s"]
+        );
+        assert_eq!(Count(2, "process").to_string() + &Count(1, "handle").to_string(), "2 processes1 handle");
+    }
+
+    #[test]
+    fn hints_know_the_values() {
+        let reason =
+            |because| Reason::IpcMemoryKind { address: 1, kind: MemoryKind::Pool, handle_types: 0, because };
+        assert!(
+            reason(Some("PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync"))
+                .hint()
+                .contains("backend:cudaMallocAsync")
+        );
+        assert!(reason(None).hint().contains("cuMemPoolExportPointer"));
+        assert_eq!(Reason::PeerFlags { flags: 1 }.hint(), Rule::PeerFlags.spec().hint);
+    }
+}
