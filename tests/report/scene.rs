@@ -342,7 +342,8 @@ impl Actor {
             ended_at: 0,
             offset: 0,
             library: [0; live::LIBRARY],
-            reserved: [0; 2],
+            inside: 0,
+            reserved: 0,
             frames: [CODE + 0x111, CODE + 0x222, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
         }
     }

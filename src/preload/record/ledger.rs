@@ -149,7 +149,8 @@ fn entry(kind: u32, key: u64, made: Made) -> Entry {
         ended_at: 0,
         offset: 0,
         library: [0; cupeer_spec::record::live::LIBRARY],
-        reserved: [0; 2],
+        inside: 0,
+        reserved: 0,
         frames,
     }
 }

@@ -139,7 +139,7 @@ pub struct Entry {
     pub monotonic: u64,
     /// How often it was opened and not closed.
     pub count: u32,
-    /// Of what was exported: 1 where it was freed or destroyed while others had it open.
+    /// Of what was exported: [`ended`]. An entry that has ended and that nobody has open is a memory of it alone.
     pub ended: u32,
     /// The thread.
     pub tid: u32,
@@ -161,8 +161,18 @@ pub struct Entry {
     pub offset: u64,
     /// The file name of that library, as much of it as there is room for; zeros behind.
     pub library: [u8; LIBRARY],
+    /// Of memory that was exported by a pointer inside of it: how far inside, the last time.
+    pub inside: u64,
     /// 0.
-    pub reserved: [u64; 2],
+    pub reserved: u64,
+}
+
+/// How what was exported ended.
+pub mod ended {
+    /// It was freed or destroyed.
+    pub const ENDED: u32 = 1;
+    /// Others had it open then.
+    pub const WHILE_OPEN: u32 = 2;
 }
 
 /// The bytes that are kept of a library's file name.

@@ -253,7 +253,8 @@ fn entry(key: u64) -> live::Entry {
         ended_at: 0,
         offset: 0,
         library: [0; live::LIBRARY],
-        reserved: [0; 2],
+        inside: 0,
+        reserved: 0,
     }
 }
 
