@@ -1,6 +1,7 @@
 //! From the items of a detail to [`Details`].
 
 use crate::event::Details;
+use crate::finding::{self, Finding};
 use cupeer_spec::record::slot::detail;
 
 /// The most items that a call keeps of one kind. Calls have one or two; a broken record may have any number.
@@ -9,6 +10,8 @@ const MOST: usize = 16;
 impl Details {
     /// Adds what lies in the bytes of a detail, from [`detail::START`] on. What is malformed says nothing.
     pub(crate) fn read(&mut self, bytes: &[u8]) {
+        // Objects may lie in another detail than their finding. Those of one that cannot be kept are nobody's.
+        let mut keeps_objects = true;
         for item in detail::items(bytes) {
             match item.tag {
                 detail::FRAMES => {
@@ -32,6 +35,15 @@ impl Details {
                 }
                 detail::CONTEXT => self.context = number(item.bytes).or(self.context),
                 detail::MESSAGE => self.message = Some(item.bytes.to_vec()),
+                detail::FINDING => {
+                    let room = self.findings.len() < finding::MOST;
+                    let finding = Finding::read(item.bytes).filter(|_| room);
+                    keeps_objects = finding.is_some();
+                    self.findings.extend(finding);
+                }
+                detail::OBJECT if keeps_objects => {
+                    self.findings.last_mut().into_iter().for_each(|finding| finding.add(item.bytes));
+                }
                 _ => {}
             }
         }
@@ -50,6 +62,7 @@ impl Details {
         }
         self.context = later.context.or(self.context);
         self.message = later.message.or(self.message.take());
+        self.findings.extend(later.findings);
     }
 }
 

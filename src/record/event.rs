@@ -1,5 +1,6 @@
 //! What a record consists of, once it is read.
 
+use crate::finding::Finding;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::{self, Slot};
 
@@ -75,6 +76,7 @@ static NONE: Details = Details {
     devices: (None, None),
     context: None,
     message: None,
+    findings: Vec::new(),
 };
 
 impl From<Details> for Kept {
@@ -121,6 +123,8 @@ pub struct Details {
     pub context: Option<u64>,
     /// What the driver said.
     pub message: Option<Vec<u8>>,
+    /// What rules have found, in the order in which they were asked.
+    pub findings: Vec<Finding>,
 }
 
 /// What a stream holds.

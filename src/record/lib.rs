@@ -15,6 +15,7 @@ pub mod clock;
 mod detail;
 pub mod event;
 pub mod events;
+mod finding;
 mod index;
 pub mod job;
 pub mod live;
@@ -28,6 +29,7 @@ pub mod writer;
 
 pub use event::{Call, Details, Event, Kept, Outcome};
 pub use events::Events;
+pub use finding::{Finding, Object};
 pub use job::{Error, Job, Problem};
 pub use live::LiveTable;
 pub use process::{Clock, Device, Library, Process};

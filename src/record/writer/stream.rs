@@ -160,6 +160,10 @@ fn items(details: &Details) -> Vec<u8> {
     if let Some(message) = &details.message {
         add(detail::MESSAGE, 0, message);
     }
+    for finding in &details.findings {
+        add(detail::FINDING, 0, &finding.bytes());
+        finding.objects.iter().for_each(|object| add(detail::OBJECT, 0, &object.bytes()));
+    }
     bytes
 }
 

@@ -2,8 +2,10 @@
 
 use super::call;
 use cupeer_record::writer::{About, Writer};
-use cupeer_record::{Call, Details, LiveTable, Outcome, Process};
+use cupeer_record::{Call, Details, Finding, LiveTable, Object, Outcome, Process};
+use cupeer_spec::record::slot::{self, finding::Confidence};
 use cupeer_spec::record::{BLOCK, live};
+use cupeer_spec::rules::Severity;
 use proptest::prelude::*;
 
 /// Reads all that can be read, and asks all that can be asked.
@@ -20,6 +22,8 @@ fn read_all(bytes: Vec<u8>) -> Result<(), TestCaseError> {
             let args = call.function.map_or(0, |function| function.spec().args.len());
             (0..args + 1).for_each(|index| drop(call.argument(index).map(<[u8]>::to_vec)));
             let _ = (process.function_name(call.number), process.library_at(call.caller, call.start));
+            let objects = call.details.findings.iter().flat_map(|finding| &finding.objects);
+            objects.for_each(|object| drop(object.library()));
         }
     }
     prop_assert!(events.error().is_none());
@@ -38,6 +42,15 @@ fn good(ring: bool) -> Vec<u8> {
             frames: vec![1, 2, 3],
             texts: vec![(0, vec![b'x'; 200])],
             message: Some(b"no".to_vec()),
+            findings: vec![Finding {
+                confidence: Confidence::Stale,
+                severity: Severity::Error,
+                argument: Some(2),
+                rule: "ipc-flags".into(),
+                message: "Flags is 0".into(),
+                hint: "Pass 1.".into(),
+                objects: vec![Object { what: slot::finding::Object::default(), frames: vec![1, 2] }],
+            }],
             ..Details::default()
         };
         let call = Call { details: details.into(), outcome: Outcome::Returned(1), ..call(10 * i, i) };
@@ -160,7 +173,8 @@ proptest! {
         read_all(bytes.clone())?;
         if begins && bytes.len() > 20 {
             bytes[..8].copy_from_slice(&live::MAGIC);
-            bytes[8..16].copy_from_slice(&[1, 0, 0, 0, 0, 1, 0, 0]);
+            bytes[8..12].copy_from_slice(&live::VERSION.to_le_bytes());
+            bytes[12..16].copy_from_slice(&(size_of::<live::Entry>() as u32).to_le_bytes());
         }
         let _ = LiveTable::from_bytes("live", bytes);
     }

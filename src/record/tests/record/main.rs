@@ -2,6 +2,7 @@
 
 mod broken;
 mod events;
+mod findings;
 mod growing;
 mod job;
 mod random;

@@ -2,7 +2,9 @@
 
 use super::{call, read, which};
 use cupeer_record::writer::{About, Writer};
-use cupeer_record::{Call, Details, Event, Outcome};
+use cupeer_record::{Call, Details, Event, Finding, Object, Outcome};
+use cupeer_spec::record::slot::{self, finding::Confidence};
+use cupeer_spec::rules::Severity;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -31,8 +33,9 @@ fn details() -> impl Strategy<Value = Details> {
         (proptest::option::of(0..9), proptest::option::of(0..9)),
         any::<Option<u64>>(),
         proptest::option::of(bytes()),
+        proptest::collection::vec(finding(), 0..3),
     )
-        .prop_map(|(frames, elements, texts, memory, devices, context, message)| Details {
+        .prop_map(|(frames, elements, texts, memory, devices, context, message, findings)| Details {
             frames,
             elements,
             texts,
@@ -40,7 +43,33 @@ fn details() -> impl Strategy<Value = Details> {
             devices,
             context,
             message,
+            findings,
         })
+}
+
+fn finding() -> impl Strategy<Value = Finding> {
+    let severity = (0..Severity::ALL.len()).prop_map(|i| Severity::ALL[i]);
+    let confidence =
+        prop_oneof![Just(Confidence::Certain), Just(Confidence::Stale), Just(Confidence::Inferred)];
+    let object = (1..7u32, any::<[u64; 3]>(), proptest::collection::vec(any::<u64>(), 0..12)).prop_map(
+        |(role, [address, fingerprint, monotonic], frames)| {
+            let what = slot::finding::Object { role, address, fingerprint, monotonic, ..Default::default() };
+            Object { what, frames }
+        },
+    );
+    let texts = ("[a-z-]{1,32}", "[^\0]{0,80}", "[^\0]{0,80}");
+    let argument = proptest::option::of(0..4u8);
+    (confidence, severity, argument, texts, proptest::collection::vec(object, 0..3)).prop_map(
+        |(confidence, severity, argument, (rule, message, hint), objects)| Finding {
+            confidence,
+            severity,
+            argument,
+            rule,
+            message,
+            hint,
+            objects,
+        },
+    )
 }
 
 fn op() -> impl Strategy<Value = Op> {

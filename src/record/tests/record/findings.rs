@@ -1,0 +1,108 @@
+//! What rules have found belongs to its call, and objects to their finding.
+
+use super::{call, calls, events, one_stream};
+use cupeer_record::{Details, Finding, Object};
+use cupeer_spec::record;
+use cupeer_spec::record::slot::{self, detail, finding::Confidence};
+use cupeer_spec::rules::Severity;
+
+fn object(address: u64) -> Object {
+    let mut what = slot::finding::Object { role: slot::finding::role::EXPORT, address, ..Default::default() };
+    what.library[..7].copy_from_slice(b"libx.so");
+    Object { what, frames: vec![address, 2] }
+}
+
+fn finding(message: &str, objects: Vec<Object>) -> Finding {
+    Finding {
+        confidence: Confidence::Inferred,
+        severity: Severity::Warning,
+        argument: Some(1),
+        rule: "ipc-flags".into(),
+        message: message.into(),
+        hint: "Pass 1.".into(),
+        objects,
+    }
+}
+
+/// The bytes of items: tag and body each.
+fn items(items: &[(u8, Vec<u8>)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (tag, body) in items {
+        bytes.extend([*tag, 0]);
+        bytes.extend((body.len() as u16).to_le_bytes());
+        bytes.extend(body);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+    }
+    bytes
+}
+
+/// The findings of a call that has these items, each list in a detail of its own.
+fn read_back(details: &[&[(u8, Vec<u8>)]]) -> Vec<Finding> {
+    let (mut writer, stream) = one_stream();
+    let number = writer.call(stream, &call(10, 1)).unwrap();
+    for list in details {
+        writer.items(stream, slot::DETAIL, number, &items(list)).unwrap();
+    }
+    writer.call(stream, &call(20, 2)).unwrap();
+    let events = events(writer.into_bytes());
+    let calls = calls(&events);
+    assert!(calls[1].details.findings.is_empty());
+    calls[0].details.findings.clone()
+}
+
+fn finding_item(message: &str) -> (u8, Vec<u8>) {
+    (detail::FINDING, [&[2, 1, 1, 0][..], b"ipc-flags\0", message.as_bytes(), b"\0Pass 1."].concat())
+}
+
+fn object_item(address: u64) -> (u8, Vec<u8>) {
+    let object = object(address);
+    let frames: Vec<u8> = object.frames.iter().flat_map(|frame| frame.to_le_bytes()).collect();
+    (detail::OBJECT, [record::bytes(&object.what), &frames].concat())
+}
+
+#[test]
+fn objects_belong_to_the_finding_before_them_also_in_the_next_detail() {
+    let found = read_back(&[
+        &[finding_item("a"), object_item(1), finding_item("")],
+        &[object_item(2), object_item(3)],
+    ]);
+    let expected = [finding("a", vec![object(1)]), finding("", vec![object(2), object(3)])];
+    assert_eq!(found, expected);
+    assert_eq!(found[0].objects[0].library(), "libx.so");
+}
+
+#[test]
+fn what_a_writer_writes_is_what_the_format_says() {
+    let (mut writer, stream) = one_stream();
+    let findings = vec![finding("a", vec![object(1)]), Finding { argument: None, ..finding("", Vec::new()) }];
+    let details = Details { findings: findings.clone(), ..Details::default() };
+    let number = writer.call(stream, &call(10, 1)).unwrap();
+    writer.details(stream, number, &details).unwrap();
+    assert_eq!(calls(&events(writer.into_bytes()))[0].details.findings, findings);
+    assert_eq!(read_back(&[&[finding_item("a"), object_item(1)]]), findings[..1]);
+}
+
+#[test]
+fn objects_of_nothing_and_broken_findings_say_nothing() {
+    assert!(read_back(&[&[object_item(1)]]).is_empty());
+    let broken = (detail::FINDING, vec![0, 77, 0, 0, b'a', 0, b'b']);
+    let found =
+        read_back(&[&[finding_item("a"), broken.clone(), object_item(1), (detail::OBJECT, vec![1; 127])]]);
+    assert_eq!(found, [finding("a", Vec::new())], "the object is of a finding that cannot be read");
+    let no_text = (detail::FINDING, vec![0, 0, 0, 0, 0xff, 0xfe]);
+    assert!(read_back(&[&[no_text, object_item(1)]]).is_empty());
+    let short = (detail::OBJECT, vec![1; 127]);
+    assert_eq!(read_back(&[&[finding_item("a"), short]]), [finding("a", Vec::new())]);
+}
+
+#[test]
+fn a_call_keeps_so_many_findings_and_objects() {
+    let many: Vec<_> = (0..40).flat_map(|i| [finding_item("a"), object_item(i)]).collect();
+    let lists: Vec<&[(u8, Vec<u8>)]> = many.chunks(20).collect();
+    let found = read_back(&lists);
+    assert_eq!(found.len(), 16);
+    assert!(found.iter().zip(0..).all(|(finding, i)| finding.objects[0] == object(i)), "{found:?}");
+    let one: Vec<_> = std::iter::once(finding_item("a")).chain((0..100).map(object_item)).collect();
+    let lists: Vec<&[(u8, Vec<u8>)]> = one.chunks(20).collect();
+    assert_eq!(read_back(&lists)[0].objects.len(), 64);
+}
