@@ -243,7 +243,7 @@ fn the_list_of_variables_has_them_all() {
 
 #[test]
 fn tables_fit_the_terminal() {
-    for topic in ["functions", "errors", "topologies", "environment"] {
+    for topic in ["functions", "errors", "topologies", "environment", "rules"] {
         for (columns, width) in [("80", 80), ("", 80), ("120", 120), ("nonsense", 80)] {
             let table = stdout(with(&["list", topic]).env("COLUMNS", columns));
             let widest = table.lines().map(str::len).max().unwrap();
@@ -258,8 +258,9 @@ fn tables_fit_the_terminal() {
 
 #[test]
 fn explains_a_function() {
+    let text = stdout(&mut with(&["explain", "cuDeviceGetP2PAtomicCapabilities"]));
     assert_lines(
-        &stdout(&mut with(&["explain", "cuDeviceGetP2PAtomicCapabilities"])),
+        text.split("\nRULE ").next().unwrap(),
         "\
 CUresult cuDeviceGetP2PAtomicCapabilities(
     unsigned int *capabilities,
@@ -321,7 +322,8 @@ Documented for
         "PEER_ACCESS_UNSUPPORTED",
         "peer_access_unsupported",
     ] {
-        assert_lines(&stdout(&mut with(&["explain", name])), expected);
+        let text = stdout(&mut with(&["explain", name]));
+        assert_lines(text.split("\ncuCtxEnablePeerAccess returns it where\n").next().unwrap(), expected);
     }
     assert!(
         stdout(&mut with(&["explain", "SUCCESS"]))
@@ -335,14 +337,14 @@ Documented for
 
 #[test]
 fn explains_no_more_than_it_knows() {
-    let both = "'cupeer list functions' and 'cupeer list errors' have them all";
+    let lists = "'cupeer list functions', 'cupeer list errors' and 'cupeer list rules' have them all";
     for (name, hint) in [
         ("cuIpcOpnMemHandle", "did you mean 'cuIpcOpenMemHandle'?"),
         ("MAP_FALED", "did you mean 'MAP_FAILED'?"),
-        ("printf", both),
-        ("", both),
+        ("printf", lists),
+        ("", lists),
     ] {
-        refused(&["explain", name], &format!("no function or result code is named '{name}'; {hint}"));
+        refused(&["explain", name], &format!("no function, result code or rule is named '{name}'; {hint}"));
     }
     for number in ["99999", "-5", "5000000000"] {
         refused(

@@ -37,6 +37,9 @@ mod record;
 // What `cupeer report` says of records.
 mod report;
 
+// The rules as they are listed and explained, and the options that choose them.
+mod rules_listed;
+
 // The simulated driver against what a real one answered.
 mod simulator;
 

@@ -2,9 +2,13 @@
 //!
 //! What belongs here: names, shapes and help. What a value means is read where it is used.
 
+mod check;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+pub use check::CheckArgs;
 
 /// See what CUDA programs do with peer access and IPC memory.
 #[derive(Parser)]
@@ -24,7 +28,7 @@ pub enum Command {
     Env(EnvArgs),
     /// List what cupeer knows
     List(ListArgs),
-    /// Explain a driver function or a result code
+    /// Explain a driver function, a result code or a rule
     Explain(ExplainArgs),
     /// Show what a record says happened
     Report(ReportArgs),
@@ -49,6 +53,9 @@ pub struct Options {
     /// Let the group of DIR take part in the record and read it
     #[arg(long, value_name = "WITH")]
     pub share: Option<Share>,
+    /// What is checked.
+    #[command(flatten)]
+    pub check: CheckArgs,
     /// Write a line for each call, as text or as JSON
     #[arg(long, value_name = "FORMAT")]
     pub log: Option<LogFormat>,
@@ -103,18 +110,25 @@ pub enum ListFormat {
     Text,
     /// An array of objects.
     Json,
+    /// The page `docs/rules.md`.
+    #[value(hide = true)]
+    Markdown,
 }
 
 /// `cupeer run`.
 #[derive(Args)]
 #[command(
     after_help = "Ends as the program ends: with its exit status, or killed by the same signal. 125 says \
-that cupeer failed, 126 that the program cannot be executed, 127 that it was not found."
+that cupeer failed, 126 that the program cannot be executed, 127 that it was not found; --error-exitcode \
+replaces the program's status where a rule was broken."
 )]
 pub struct RunArgs {
     /// What happens to its calls.
     #[command(flatten)]
     pub options: Options,
+    /// End with status N, 1 to 255, where processes of this run on this host broke a rule whose severity is warning or error, unless a signal killed the program
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
+    pub error_exitcode: Option<u8>,
     /// Become the program (same pid) instead of waiting for it; nothing is said at its end
     #[arg(long)]
     pub exec: bool,
@@ -184,12 +198,14 @@ pub enum Topic {
     Topologies,
     /// The environment variables.
     Environment,
+    /// The rules that are checked, and those that cannot be.
+    Rules,
 }
 
 /// `cupeer explain`.
 #[derive(Args)]
 pub struct ExplainArgs {
-    /// A driver function, or a result code: a number, or its name with or without CUDA_ERROR_
+    /// A driver function, a rule, or a result code: a number, or its name with or without CUDA_ERROR_
     #[arg(allow_negative_numbers = true)]
     pub name: String,
 }

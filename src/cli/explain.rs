@@ -1,14 +1,15 @@
-//! `cupeer explain`: all that the tables say about one function or one result code.
+//! `cupeer explain`: all that the tables say about one function, one result code or one rule.
 
 use crate::args::ExplainArgs;
 use crate::list::{direction, groups, prototype, version};
-use crate::output;
 use crate::table::{Table, terminal_width, wrap};
+use crate::{output, rules};
 use anyhow::{Result, bail};
 use cupeer_spec::function::{FUNCTIONS, Fidelity, FnSpec};
 use cupeer_spec::names::nearest;
 use cupeer_spec::others::{OTHERS, OtherFn};
 use cupeer_spec::results::{self, RESULTS, ResultSpec};
+use cupeer_spec::rules::RULES;
 use std::process::ExitCode;
 
 /// Carries out the subcommand.
@@ -20,6 +21,9 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     if let Some(found) = OTHERS.iter().find(|f| f.symbol.eq_ignore_ascii_case(name)) {
         return output::print(&other(found));
     }
+    if let Some(found) = RULES.iter().find(|rule| rule.name.eq_ignore_ascii_case(name)) {
+        return output::print(&rules::explain(found, terminal_width()));
+    }
     let hexadecimal = name.strip_prefix("0x").and_then(|digits| i32::from_str_radix(digits, 16).ok());
     if let Some(found) = hexadecimal.and_then(results::spec).or_else(|| results::parse(name)) {
         return output::print(&code(found));
@@ -30,10 +34,11 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     let short = RESULTS.iter().map(|r| r.name().trim_start_matches("CUDA_").trim_start_matches("ERROR_"));
     let names = FUNCTIONS.iter().map(|f| f.name).chain(OTHERS.iter().map(|f| f.symbol));
     let names = names.chain(RESULTS.iter().map(|r| r.name())).chain(short);
+    let names = names.chain(RULES.iter().map(|rule| rule.name));
     match nearest(name, names) {
-        Some(meant) => bail!("no function or result code is named '{name}'; did you mean '{meant}'?"),
+        Some(meant) => bail!("no function, result code or rule is named '{name}'; did you mean '{meant}'?"),
         None => bail!(
-            "no function or result code is named '{name}'; 'cupeer list functions' and 'cupeer list errors' have them all"
+            "no function, result code or rule is named '{name}'; 'cupeer list functions', 'cupeer list errors' and 'cupeer list rules' have them all"
         ),
     }
 }
@@ -82,7 +87,12 @@ fn function(f: &FnSpec) -> String {
     for result in f.results.iter().map(|result| result.spec()) {
         results.row([result.number.to_string(), result.name().into(), result.meaning.into()]);
     }
-    text + "\n" + &args.render(width) + "\n" + &results.render(width)
+    text += &["", &args.render(width), &results.render(width)].join("\n");
+    let rules = rules::of_function(f);
+    if !rules.is_empty() {
+        text += &format!("\n{}", rules.render(width));
+    }
+    text
 }
 
 /// A function of the driver that cupeer does not intercept.
@@ -107,8 +117,7 @@ fn code(r: &ResultSpec) -> String {
     let width = terminal_width();
     let head = format!("{} = {}: {}", r.name(), r.number, r.string());
     let mut text = format!("{}\n{}", paragraph(&head, width), paragraph(r.meaning, width));
-    let documented: Vec<&str> =
-        FUNCTIONS.iter().filter(|f| f.results.contains(&r.result)).map(|f| f.name).collect();
+    let documented: Vec<&str> = rules::documented(r).map(|f| f.name).collect();
     text += &match documented.len() {
         0 => "\nNo function that cupeer intercepts documents it.\n".to_owned(),
         n if n == FUNCTIONS.len() => "\nAll functions that cupeer intercepts document it.\n".to_owned(),
@@ -117,5 +126,8 @@ fn code(r: &ResultSpec) -> String {
             documented.iter().map(|name| format!("    {name}")).collect::<Vec<_>>().join("\n")
         ),
     };
+    for why in rules::why(r) {
+        text += &format!("\n{}", why.render(width));
+    }
     text
 }

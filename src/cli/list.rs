@@ -1,8 +1,8 @@
 //! `cupeer list`: the tables, as text or JSON. Every word comes from the tables themselves.
 
 use crate::args::{ListArgs, ListFormat, Topic};
-use crate::output;
 use crate::table::{Table, terminal_width};
+use crate::{output, rules};
 use anyhow::{Result, bail};
 use cupeer_spec::env::VARIABLES;
 use cupeer_spec::function::{Direction, FUNCTIONS, FnSpec};
@@ -18,6 +18,11 @@ pub fn command(args: &ListArgs) -> Result<ExitCode> {
         bail!("--all goes with 'functions' alone; the other lists have all there is");
     }
     let others = if args.all { OTHERS } else { &[] };
+    match (args.format, args.what) {
+        (ListFormat::Markdown, Topic::Rules) => return output::print(&rules::page()),
+        (ListFormat::Markdown, _) => bail!("--format markdown goes with 'rules' alone"),
+        _ => {}
+    }
     if args.format == ListFormat::Json {
         return output::print_json(&match args.what {
             Topic::Functions => {
@@ -31,6 +36,7 @@ pub fn command(args: &ListArgs) -> Result<ExitCode> {
                 .iter()
                 .map(|v| json!({"name": v.name, "value": v.value, "meaning": v.doc}))
                 .collect(),
+            Topic::Rules => rules::json(),
         });
     }
     let table = match args.what {
@@ -38,6 +44,7 @@ pub fn command(args: &ListArgs) -> Result<ExitCode> {
         Topic::Errors => errors(),
         Topic::Topologies => topologies(),
         Topic::Environment => environment(),
+        Topic::Rules => rules::table(),
     };
     output::print(&table.render(terminal_width()))
 }

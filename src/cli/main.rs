@@ -17,6 +17,7 @@ mod output;
 mod pack;
 mod probe;
 mod report;
+mod rules;
 mod run;
 mod settings;
 mod startup;

@@ -2,6 +2,8 @@
 //!
 //! An option that is given wins over an inherited variable; what is not given stays as it is.
 
+pub mod check;
+
 use crate::args::{LogFormat, Options};
 use crate::driver::{self, Chosen};
 use crate::job::{self, Job};
@@ -94,6 +96,7 @@ impl Settings {
         if options.failed {
             variables.push((env::FAILED, "1".into()));
         }
+        variables.extend(check::variables(&options.check)?);
         let preload = libraries::find_preload()?;
         let driver = driver::choose(&options.driver)?;
         if let Some(chosen) = &driver {
@@ -110,6 +113,7 @@ impl Settings {
         match &job {
             Some(job) => variables.extend(job.variables()),
             None => {
+                variables.extend(check::without_record(options)?);
                 variables.push((env::RECORD, "off".into()));
                 variables.push((env::JOB, job::own_key()?.into()));
             }

@@ -10,7 +10,7 @@ mod signals;
 mod watch;
 
 use crate::args::{Options, RunArgs};
-use crate::settings::{Environment, Settings};
+use crate::settings::{Environment, Settings, check};
 use crate::{output, report, status};
 use anyhow::Result;
 use child::Child;
@@ -72,6 +72,8 @@ pub struct Run {
     pub end: End,
     /// How many processes met the driver under cupeer.
     pub reached: u32,
+    /// How many findings are warnings or errors; `None` where they could not be counted.
+    pub findings: Option<u32>,
     /// Where the preload library did not take effect, a sentence each.
     pub notes: Vec<String>,
 }
@@ -79,6 +81,9 @@ pub struct Run {
 /// Carries out the subcommand.
 pub fn command(args: &RunArgs) -> Result<ExitCode> {
     output::be_verbose(args.options.verbose);
+    if args.error_exitcode.is_some() {
+        check::needed_by("--error-exitcode", "is for broken rules", &args.options.check)?;
+    }
     let settings = Settings::new(&args.options, Some(&args.program[0]))?;
     let environment = settings.apply(Environment::inherited())?;
     if args.exec {
@@ -98,7 +103,16 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
     for note in &run.notes {
         output::complain(note);
     }
-    Ok(end_as(run.end))
+    Ok(end_as(match (run.end, args.error_exitcode, run.findings) {
+        (End::Exited(_), Some(code), Some(1..)) => End::Exited(code),
+        (end, Some(_), None) => {
+            output::complain(
+                "--error-exitcode: no memory could be shared with the program to count what it broke",
+            );
+            end
+        }
+        (end, ..) => end,
+    }))
 }
 
 /// Starts a program with the options of `run`, for others than `run`.
@@ -146,7 +160,7 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&P
         1 => notes.push("1 process could not record everything".to_owned()),
         more => notes.push(format!("{more} processes could not record everything")),
     }
-    Ok(Run { end, reached: reached.unwrap_or(0), notes })
+    Ok(Run { end, reached: reached.unwrap_or(0), findings: page.as_ref().map(Page::findings), notes })
 }
 
 /// What there is to say after a run.

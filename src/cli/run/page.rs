@@ -76,6 +76,11 @@ impl Page {
     pub fn record_lost(&self) -> u32 {
         self.status().record_lost.load(Acquire)
     }
+
+    /// How many findings are warnings or errors.
+    pub fn findings(&self) -> u32 {
+        self.status().findings.load(Acquire)
+    }
 }
 
 impl Drop for Page {

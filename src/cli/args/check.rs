@@ -1,0 +1,61 @@
+//! The options of the checks, which `run` and `env` share.
+
+use clap::{Args, ValueEnum};
+
+/// What is checked, and what is done about it.
+#[derive(Args, Default)]
+pub struct CheckArgs {
+    /// Check the rules of 'cupeer list rules', and say what breaks them: what is at least as bad as LEVEL [default: warnings]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "warnings"
+    )]
+    pub check: Option<Level>,
+    /// Do not check these rules: names or patterns, separated by commas; RULE@LIBRARY in calls of that library alone
+    #[arg(long, value_name = "RULES")]
+    pub ignore: Option<String>,
+    /// Check these rules alone, written as for --ignore
+    #[arg(long, value_name = "RULES")]
+    pub only: Option<String>,
+    /// End a process with SIGABRT where it breaks one of these rules
+    #[arg(long, value_name = "RULES")]
+    pub abort_on: Option<String>,
+    /// Stop a process with SIGSTOP where it breaks one of these rules, for a debugger
+    #[arg(long, value_name = "RULES")]
+    pub stop_on: Option<String>,
+}
+
+/// The least severity that is said.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// What makes a call fail, or is undefined.
+    Errors,
+    /// Also what works today, or costs speed or memory.
+    Warnings,
+    /// Also what is worth knowing.
+    Notes,
+}
+
+impl Level {
+    /// Its word.
+    pub fn word(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::env;
+    use cupeer_spec::rules::Severity;
+
+    #[test]
+    fn the_library_understands_every_level() {
+        let understood: Vec<Severity> =
+            Level::value_variants().iter().filter_map(|level| env::level(&level.word())).collect();
+        assert_eq!(understood, [Severity::Error, Severity::Warning, Severity::Note]);
+    }
+}

@@ -1,0 +1,177 @@
+//! The rules in the words of `cupeer list` and `cupeer explain`.
+//!
+//! What belongs here: how a rule, and why calls return a result, are shown. What does not: the rules themselves, and
+//! every word about a single one (`cupeer_spec::rules`).
+
+mod page;
+mod why;
+
+pub use page::page;
+pub use why::{documented, why};
+
+use crate::table::{Table, wrap};
+use cupeer_spec::function::FnSpec;
+use cupeer_spec::rules::{Basis, RULES, RuleSpec, Scope, Severity, Status};
+use serde_json::{Value, json};
+
+/// The list of all rules.
+pub fn table() -> Table {
+    let mut table = Table::new(&["NAME", "SEVERITY", "SCOPE", "SAYS"], 4, 20).or_below();
+    for rule in RULES {
+        let scope = rule.scope.words().into();
+        table.row([rule.name.into(), rule.severity.word().into(), scope, says(rule)]);
+    }
+    table
+}
+
+/// The rules of one function; empty where it has none.
+pub fn of_function(function: &FnSpec) -> Table {
+    let mut table = Table::new(&["RULE", "SEVERITY", "SAYS"], 3, 20).or_below();
+    for rule in RULES.iter().filter(|rule| rule.functions.iter().any(|id| id.spec().name == function.name)) {
+        table.row([rule.name.into(), rule.severity.word().into(), says(rule)]);
+    }
+    table
+}
+
+/// What a rule says, and why it is not checked, where it is not.
+fn says(rule: &RuleSpec) -> String {
+    match rule.status {
+        Status::Checked => rule.says.to_owned(),
+        Status::Unchecked(reason) => format!("{} Not checked: {reason}.", rule.says),
+    }
+}
+
+/// All rules with all that is known of them.
+pub fn json() -> Value {
+    RULES.iter().map(rule_json).collect()
+}
+
+fn rule_json(rule: &RuleSpec) -> Value {
+    let some = |text: &'static str| (!text.is_empty()).then_some(text);
+    json!({
+        "rule": rule.name,
+        "says": rule.says,
+        "functions": functions(rule),
+        "results": rule.results.iter().map(|result| result.spec().name()).collect::<Vec<_>>(),
+        "severity": rule.severity.word(),
+        "scope": rule.scope.words(),
+        "source": rule.basis.source(),
+        "sentence": rule.basis.sentence(),
+        "costs": rule.costs,
+        "cause": some(rule.cause),
+        "ruled_out": some(rule.ruled_out),
+        "hint": some(rule.hint),
+        "usual": rule.usual.iter().map(|u| json!({"library": u.library, "why": u.why})).collect::<Vec<_>>(),
+        "seen": seen(rule).collect::<Vec<_>>(),
+        "checked": rule.is_checked(),
+        "unchecked_because": match rule.status {
+            Status::Checked => None,
+            Status::Unchecked(reason) => Some(reason),
+        },
+    })
+}
+
+/// All that is known of one rule.
+pub fn explain(rule: &RuleSpec, width: usize) -> String {
+    let mut facts = Table::new(&["", ""], 2, 30).or_below();
+    for (name, text) in facts_of(rule) {
+        facts.row([name.into(), text]);
+    }
+    let says = wrap(rule.says, width).join("\n");
+    format!("{}\n\n{says}\n\n{}", rule.name, facts.render(width).trim_start())
+}
+
+/// What is known of a rule, each with the name that it is shown under.
+fn facts_of(rule: &RuleSpec) -> Vec<(&'static str, String)> {
+    let results = rule.results.iter().map(|result| result.spec());
+    let results: Vec<String> = results.map(|spec| format!("{} ({})", spec.name(), spec.number)).collect();
+    let usual: Vec<String> =
+        rule.usual.iter().map(|u| format!("a note in calls of {}*: {}", u.library, u.why)).collect();
+    let facts = [
+        ("severity", format!("{} ({})", rule.severity.word(), severity(rule.severity))),
+        ("scope", format!("{} ({})", rule.scope.words(), scope(rule.scope))),
+        ("functions", functions(rule).join(", ")),
+        ("results", results.join(", ")),
+        ("rests on", basis(&rule.basis)),
+        ("costs", rule.costs.into()),
+        ("what to do", rule.hint.into()),
+        ("as a cause", rule.cause.into()),
+        ("ruled out where", rule.ruled_out.into()),
+        ("usual", usual.join("; ")),
+        ("seen in", seen(rule).collect::<Vec<_>>().join(", ")),
+        (
+            "checked",
+            match rule.status {
+                Status::Checked => "yes".into(),
+                Status::Unchecked(reason) => format!("no: {reason}"),
+            },
+        ),
+    ];
+    facts.into_iter().filter(|(_, text)| !text.is_empty()).collect()
+}
+
+fn functions(rule: &RuleSpec) -> Vec<&'static str> {
+    rule.functions.iter().map(|id| id.spec().name).collect()
+}
+
+fn seen(rule: &RuleSpec) -> impl Iterator<Item = &'static str> {
+    rule.seen.split(", ").filter(|thread| !thread.is_empty())
+}
+
+/// What a severity means.
+fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Note => "worth knowing; programs that are right do this, too",
+        Severity::Warning => "it works today, or costs speed or memory",
+        Severity::Error => "the call fails for it, or what it does is undefined",
+    }
+}
+
+/// What a scope means.
+fn scope(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Call => "decided by the call, and by what the driver answers to questions about its arguments",
+        Scope::Process => "decided by what the process did before, too",
+        Scope::Processes => "decided by what other processes of the job did, too",
+    }
+}
+
+/// What a rule rests on, with where that is from.
+fn basis(basis: &Basis) -> String {
+    match basis {
+        Basis::Documented(function, sentence) => format!("documentation of {function}: \"{sentence}\""),
+        Basis::Observed(sentence) => format!("{}: {sentence}", basis.source()),
+        Basis::Practice(sentence) => format!("practice: {sentence}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::rules::Rule;
+
+    #[test]
+    fn a_rule_is_explained_with_all_that_is_known_of_it() {
+        for rule in RULES {
+            let text = explain(rule, 100);
+            assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+            let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let flat = words(&text);
+            for part in [rule.says, rule.basis.sentence(), rule.costs, rule.hint, rule.cause, rule.seen] {
+                assert!(flat.contains(&words(part)), "{part} is missing in\n{text}");
+            }
+            for function in functions(rule) {
+                assert!(flat.contains(function), "{function} is missing in\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_has_no_line() {
+        let names = |rule: Rule| facts_of(rule.spec()).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        assert!(
+            names(Rule::IpcFlags).contains(&"ruled out where") && !names(Rule::IpcFlags).contains(&"seen in")
+        );
+        assert!(!names(Rule::VmmAccess).contains(&"functions"));
+    }
+}

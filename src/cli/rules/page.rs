@@ -1,0 +1,97 @@
+//! `docs/rules.md`: the rules as a page. `scripts/docs` writes it, and a test says when it is stale.
+
+use super::{facts_of, scope, severity, why};
+use cupeer_spec::results::RESULTS;
+use cupeer_spec::rules::{RULES, RuleSpec, Scope, Severity};
+
+/// The page.
+pub fn page() -> String {
+    let mut text = String::from(
+        "<!-- Made by scripts/docs from src/spec/rules. Do not edit. -->\n\
+         # Rules\n\n\
+         What `cupeer run --check` looks for, and what `cupeer report` finds in a record. `cupeer list rules` and \
+         `cupeer explain RULE` say the same.\n\n",
+    );
+    for known in Severity::ALL.iter().rev() {
+        text += &format!("- **{}**: {}.\n", known.word(), severity(*known));
+    }
+    text.push('\n');
+    for known in [Scope::Call, Scope::Process, Scope::Processes] {
+        text += &format!("- *{}*: {}.\n", known.words(), scope(known));
+    }
+    let (checked, unchecked): (Vec<_>, Vec<_>) = RULES.iter().partition(|rule| rule.is_checked());
+    text += "\n## Checked\n\n";
+    text += &contents(&checked);
+    checked.iter().for_each(|rule| text += &section(rule));
+    text += "\n## Not checked\n\n";
+    text += &contents(&unchecked);
+    unchecked.iter().for_each(|rule| text += &section(rule));
+    text + "\n## Why a call fails\n" + &failures()
+}
+
+fn contents(rules: &[&RuleSpec]) -> String {
+    let mut text = String::from("| rule | severity | scope | |\n| --- | --- | --- | --- |\n");
+    for rule in rules {
+        let (severity, scope) = (rule.severity.word(), rule.scope.words());
+        text += &format!("| {} | {severity} | {scope} | {} |\n", link(rule), escaped(rule.says));
+    }
+    text
+}
+
+fn section(rule: &RuleSpec) -> String {
+    let mut text = format!("\n### {}\n\n{}\n\n", rule.name, escaped(rule.says));
+    for (name, fact) in facts_of(rule) {
+        // In which chapter it stands says so.
+        if name != "checked" || !rule.is_checked() {
+            text += &format!("- **{name}**: {}\n", escaped(&fact));
+        }
+    }
+    text
+}
+
+/// For each result, the causes that are known.
+fn failures() -> String {
+    let mut text = String::new();
+    for result in RESULTS {
+        let all = why(result);
+        if !all.is_empty() {
+            text += &format!("\n### {}\n", result.name());
+        }
+        for why in all {
+            text += &format!("\n{}\n\n", why.subject());
+            for (rule, cause) in &why.causes {
+                let rule = rule.map(|rule| format!(" ({})", link(rule))).unwrap_or_default();
+                text += &format!("- {}{rule}\n", escaped(cause));
+            }
+        }
+    }
+    text
+}
+
+fn link(rule: &RuleSpec) -> String {
+    format!("[{0}](#{0})", rule.name)
+}
+
+/// A text in which nothing but what stands between backticks has a meaning to Markdown.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    let mut is_code = false;
+    for c in text.chars() {
+        is_code ^= c == '`';
+        if !is_code && "*<|\\".contains(c) || is_code && c == '|' {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_markdown_would_read_is_escaped_but_for_code() {
+        assert_eq!(escaped("a*b_c `d*e|f` <g>"), r"a\*b_c `d*e\|f` \<g>");
+    }
+}

@@ -1,0 +1,126 @@
+//! Why functions return a result: the rules that it tells of, and the causes that no rule decides.
+
+use crate::table::{Table, wrap};
+use cupeer_spec::function::{FUNCTIONS, FnId, FnSpec};
+use cupeer_spec::results::{Result, ResultSpec};
+use cupeer_spec::rules::{RULES, RuleSpec, causes};
+
+/// Why some functions return a result: for all of them, the same causes.
+pub struct Why {
+    /// The functions.
+    pub functions: Vec<&'static str>,
+    /// Whether their documentation lists the result.
+    pub is_documented: bool,
+    /// The causes, with the rules that decide them; the likelier ones first.
+    pub causes: Vec<(Option<&'static RuleSpec>, &'static str)>,
+}
+
+/// What is known about why functions return a result.
+pub fn why(result: &ResultSpec) -> Vec<Why> {
+    let mut all: Vec<Why> = Vec::new();
+    for id in FnId::all() {
+        let function = id.spec();
+        let causes = causes_of(id, result.number);
+        if causes.is_empty() {
+            continue;
+        }
+        let is_documented = function.results.contains(&result.result);
+        let same = |known: &&mut Why| {
+            let names = |causes: &[(Option<&RuleSpec>, &'static str)]| {
+                causes.iter().map(|(rule, text)| (rule.map(|rule| rule.name), *text)).collect::<Vec<_>>()
+            };
+            known.is_documented == is_documented && names(&known.causes) == names(&causes)
+        };
+        match all.iter_mut().find(same) {
+            Some(known) => known.functions.push(function.name),
+            None => all.push(Why { functions: vec![function.name], is_documented, causes }),
+        }
+    }
+    all
+}
+
+fn causes_of(function: FnId, result: i32) -> Vec<(Option<&'static RuleSpec>, &'static str)> {
+    if !is_returned(function, result) {
+        return Vec::new();
+    }
+    let broken = RULES.iter().filter(|rule| rule.explains(function, result));
+    let broken = broken.map(|rule| (Some(rule), rule.cause));
+    broken.chain(causes(function, result).map(|cause| (None, cause.text))).collect()
+}
+
+/// Whether it is known that a function returns a result. A rule of several functions has the results of all of them:
+/// by itself it tells only where its results are none that the documentation lists.
+fn is_returned(function: FnId, result: i32) -> bool {
+    let listed = |known: &Result| function.spec().results.contains(known);
+    let is_listed = function.spec().results.iter().any(|known| *known as i32 == result);
+    let tells = |rule: &RuleSpec| rule.explains(function, result) && !rule.results.iter().any(listed);
+    is_listed || causes(function, result).next().is_some() || RULES.iter().any(tells)
+}
+
+/// The functions whose documentation lists a result.
+pub fn documented(result: &ResultSpec) -> impl Iterator<Item = &'static FnSpec> {
+    FUNCTIONS.iter().filter(|function| function.results.contains(&result.result))
+}
+
+impl Why {
+    /// The functions, as the begin of a sentence that the causes end.
+    pub fn subject(&self) -> String {
+        let (last, others) = self.functions.split_last().unwrap_or((&"", &[]));
+        let (names, verb) = match others {
+            [] => ((*last).to_owned(), "returns"),
+            _ => (format!("{} and {last}", others.join(", ")), "return"),
+        };
+        let undocumented =
+            if self.is_documented { "" } else { ", though the documentation does not list it," };
+        format!("{names} {verb} it{undocumented} where")
+    }
+
+    /// As text for a terminal.
+    pub fn render(&self, width: usize) -> String {
+        let mut table = Table::new(&["RULE", "CAUSE"], 2, 20).or_below();
+        for (rule, text) in &self.causes {
+            table.row([rule.map_or("-", |rule| rule.name).into(), (*text).into()]);
+        }
+        format!("{}\n{}", wrap(&self.subject(), width).join("\n"), table.render(width))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::results::parse;
+
+    #[test]
+    fn versions_of_a_function_have_one_explanation() {
+        let all = why(parse("INVALID_VALUE").unwrap());
+        let open = all.iter().find(|why| why.functions.contains(&"cuIpcOpenMemHandle_v2")).unwrap();
+        assert!(open.functions.contains(&"cuIpcOpenMemHandle"), "{}", open.subject());
+        let rules: Vec<&str> = open.causes.iter().filter_map(|(rule, _)| Some(rule.as_ref()?.name)).collect();
+        assert!(rules.contains(&"ipc-flags") && rules.len() < open.causes.len(), "{rules:?}");
+    }
+
+    #[test]
+    fn a_rule_of_many_functions_claims_no_result_for_those_that_document_another() {
+        let functions =
+            |code| why(parse(code).unwrap()).into_iter().flat_map(|why| why.functions).collect::<Vec<_>>();
+        let apart = functions("PEER_ACCESS_UNSUPPORTED");
+        // What real drivers were seen to return, and is not documented.
+        assert!(
+            apart.contains(&"cuIpcOpenMemHandle_v2") && !apart.contains(&"cuDeviceGetP2PAttribute"),
+            "{apart:?}"
+        );
+        assert!(functions("NOT_INITIALIZED").contains(&"cuIpcGetMemHandle"));
+    }
+
+    #[test]
+    fn a_result_that_the_documentation_does_not_list_is_said_to_be_so() {
+        let why = |functions: &[&'static str], is_documented| {
+            Why { functions: functions.into(), is_documented, causes: Vec::new() }.subject()
+        };
+        assert_eq!(why(&["a"], true), "a returns it where");
+        assert_eq!(
+            why(&["a", "b", "c"], false),
+            "a, b and c return it, though the documentation does not list it, where"
+        );
+    }
+}

@@ -1,0 +1,311 @@
+//! The rules as the command lists and explains them, their page, and the options that choose them. That they find what
+//! they are for is tested elsewhere.
+
+use crate::support::{assert_lines, cupeer, done, plain, preload_library, sim_dir, stdout, temp_dir};
+use cupeer_spec::env;
+use cupeer_spec::rules::{RULES, Rule, Status};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+fn with(args: &[&str]) -> Command {
+    let mut command = cupeer();
+    command.args(args);
+    command
+}
+
+#[track_caller]
+fn refused(args: &[&str], sentence: &str) {
+    let ended = done(&mut with(args));
+    assert_lines(&ended.stderr, &format!("cupeer: {sentence}\n"));
+    assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(125), ""), "{args:?}");
+}
+
+/// A text with single spaces in place of all white space.
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_list_has_all_rules_and_says_which_are_not_checked() {
+    for columns in ["80", "160"] {
+        let list = stdout(with(&["list", "rules"]).env("COLUMNS", columns));
+        assert!(list.lines().all(|line| line.len() <= columns.parse().unwrap()), "{list}");
+        let words = flat(&list);
+        for rule in RULES {
+            let line = list.lines().find(|line| line.split(' ').next() == Some(rule.name)).expect(rule.name);
+            assert!(flat(line).starts_with(&format!("{} {}", rule.name, rule.severity.word())), "{line}");
+            assert!(words.contains(&flat(rule.says)), "{}", rule.name);
+            if let Status::Unchecked(reason) = rule.status {
+                assert!(words.contains(&flat(&format!("Not checked: {reason}."))), "{}", rule.name);
+            }
+        }
+        let unchecked = RULES.iter().filter(|rule| !rule.is_checked()).count();
+        assert_eq!(words.matches("Not checked: ").count(), unchecked);
+    }
+}
+
+#[test]
+fn the_list_as_json_has_every_field_of_every_rule() {
+    let list: Value =
+        serde_json::from_str(&stdout(&mut with(&["list", "rules", "--format", "json"]))).unwrap();
+    let list = list.as_array().unwrap();
+    assert_eq!(list.len(), RULES.len());
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    for (json, rule) in list.iter().zip(RULES) {
+        assert_eq!(json["rule"], rule.name);
+        assert_eq!(keys(json), keys(&list[0]));
+        assert_eq!(json["checked"], rule.is_checked());
+        assert_eq!(json["unchecked_because"].is_null(), rule.is_checked(), "{json}");
+    }
+    let named = |rule: Rule| &list[rule as usize];
+    assert_eq!(named(Rule::IpcFlags)["functions"], json!(["cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"]));
+    assert_eq!(named(Rule::IpcFlags)["results"], json!(["CUDA_ERROR_INVALID_VALUE"]));
+    assert_eq!(named(Rule::IpcFlags)["source"], "cuIpcOpenMemHandle");
+    assert_eq!(named(Rule::IpcEqualPids)["seen"], json!(["vllm#55906", "UCX#11512", "NCCL#360"]));
+    assert_eq!(named(Rule::IpcInteriorPointer)["cause"], Value::Null);
+    assert_eq!(named(Rule::IpcInteriorPointer)["usual"][1]["library"], "libnccl");
+}
+
+#[test]
+fn explains_a_rule() {
+    assert_lines(
+        &stdout(&mut with(&["explain", "IPC-flags"])),
+        "\
+ipc-flags
+
+The Flags of cuIpcOpenMemHandle are CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, which is
+1.
+
+severity         error (the call fails for it, or what it does is undefined)
+scope            call (decided by the call, and by what the driver answers to
+                 questions about its arguments)
+functions        cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2
+results          CUDA_ERROR_INVALID_VALUE (1)
+rests on         documentation of cuIpcOpenMemHandle: \"Flags - Flags for this
+                 operation. Must be specified as
+                 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS\"
+costs            With an even number the call fails with
+                 CUDA_ERROR_INVALID_VALUE; with an odd one other than 1, drivers
+                 take it today.
+what to do       Pass CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+                 (cudaIpcMemLazyEnablePeerAccess), also between processes on one
+                 device.
+as a cause       Flags is not 1
+ruled out where  Flags is 1
+checked          yes
+",
+    );
+    for rule in RULES {
+        let text = stdout(&mut with(&["explain", rule.name]));
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    }
+    refused(
+        &["explain", "ipc-flag"],
+        "no function, result code or rule is named 'ipc-flag'; did you mean 'ipc-flags'?",
+    );
+}
+
+#[test]
+fn explains_a_function_with_its_rules() {
+    let text = stdout(&mut with(&["explain", "cuIpcGetEventHandle"]));
+    let rules = text.split("\nRULE ").nth(1).expect("a table of rules");
+    for rule in RULES {
+        let is_listed = rules.lines().any(|line| line.split(' ').next() == Some(rule.name));
+        let is_its = rule.functions.iter().any(|id| id.spec().name == "cuIpcGetEventHandle");
+        assert_eq!(is_listed, is_its, "{}\n{text}", rule.name);
+    }
+    assert!(!stdout(&mut with(&["explain", "cuGetProcAddress"])).contains("\nRULE "));
+}
+
+#[test]
+fn explains_why_a_call_returns_a_result() {
+    let text = stdout(&mut with(&["explain", "NOT_PERMITTED"]));
+    assert!(text.contains("\nNo function that cupeer intercepts documents it.\n"), "{text}");
+    let practice = "cuIpcOpenMemHandle and cuIpcOpenMemHandle_v2 return it, though the documentation does not list it, \
+                    where RULE CAUSE ";
+    assert!(flat(&text).contains(practice), "{text}");
+    let row = |name: &str| text.lines().find(|line| line.split(' ').next() == Some(name)).map(flat);
+    assert_eq!(row("ipc-exporter-gone").unwrap(), "ipc-exporter-gone the exporter has exited");
+    assert!(row("-").unwrap().starts_with("- the exporter, which does not run under cupeer,"), "{text}");
+}
+
+#[test]
+fn page_of_rules_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/rules.md");
+    let made = stdout(&mut with(&["list", "rules", "--format", "markdown"]));
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &made).expect("docs/rules.md is writable");
+    }
+    assert!(
+        fs::read_to_string(&path).unwrap_or_default() == made,
+        "docs/rules.md is stale: run scripts/docs"
+    );
+    // Every link leads to a heading.
+    for target in made.split("](#").skip(1).filter_map(|rest| rest.split(')').next()) {
+        assert!(made.contains(&format!("\n### {target}\n")), "{target}");
+    }
+}
+
+#[test]
+fn the_page_is_of_rules_alone() {
+    refused(&["list", "errors", "--format", "markdown"], "--format markdown goes with 'rules' alone");
+}
+
+#[test]
+fn wrong_options_of_checks_are_refused() {
+    let run = |args: &[&'static str]| [&["run", "--out", "/no/such/place"], args, &["true"]].concat();
+    for option in ["--ignore", "--only", "--abort-on", "--stop-on"] {
+        refused(
+            &run(&["--check", option, "peer-flags,ipc-flagz"]),
+            &format!(
+                "{option} 'peer-flags,ipc-flagz', column 12: no rule is named 'ipc-flagz'; did you mean 'ipc-flags'?"
+            ),
+        );
+        refused(
+            &run(&[option, "ipc-flags"]),
+            &format!("{option} chooses rules, and nothing is checked; add --check"),
+        );
+    }
+    refused(
+        &run(&["--error-exitcode", "3"]),
+        "--error-exitcode is for broken rules, and nothing is checked; add --check",
+    );
+    refused(
+        &run(&["--check=all"]),
+        "invalid value 'all' for '--check[=<LEVEL>]' [possible values: errors, warnings, notes]; see --help",
+    );
+    for number in ["0", "256"] {
+        let ended = done(&mut with(&run(&["--check", "--error-exitcode", number])));
+        assert_eq!(ended.status.code(), Some(125), "{number}");
+        assert!(ended.stderr.contains(&format!("{number} is not in 1..")), "{}", ended.stderr);
+    }
+    refused(
+        &run(&["--check", "--error-exitcode", "3", "--exec"]),
+        "the argument '--error-exitcode <N>' cannot be used with '--exec'; see --help",
+    );
+    refused(
+        &["env", "--format", "sh", "--check", "--error-exitcode", "3"],
+        "unexpected argument '--error-exitcode' found; see --help",
+    );
+}
+
+#[test]
+fn checks_need_a_record() {
+    refused(
+        &["run", "--check", "--record", "off", "true"],
+        "--check and --record off contradict each other: what is found stands in the record",
+    );
+    let none = "--check needs a record, and nothing is recorded; add --out DIR";
+    // The tests' environment has CUPEER_RECORD=off.
+    refused(&["run", "--check", "true"], none);
+    refused(&["env", "--check", "--format", "sh"], none);
+}
+
+/// The variables of the checks that a program gets.
+fn variables(command: &mut Command) -> Vec<String> {
+    let names = [env::CHECK, env::IGNORE, env::ONLY, env::ABORT_ON, env::STOP_ON];
+    let is_one = |line: &&str| names.iter().any(|name| line.starts_with(&format!("{name}=")));
+    let mut lines: Vec<String> = stdout(command).split('\0').filter(is_one).map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn options_become_variables() {
+    let directory = temp_dir();
+    let run = |args: &[&str]| {
+        let mut command = with(&["run", "--out"]);
+        command.arg(directory.path().join("record")).args(args).args(["env", "-0"]);
+        command
+    };
+    assert_eq!(variables(&mut run(&[])), [""; 0]);
+    assert_eq!(variables(&mut run(&["--check"])), ["CUPEER_CHECK=warnings"]);
+    let all = [
+        "--check=notes",
+        "--ignore",
+        "peer-*@libnccl*",
+        "--only",
+        "ipc-*,peer-*",
+        "--abort-on",
+        "*",
+        "--stop-on",
+        "ipc-flags",
+    ];
+    let expected = [
+        "CUPEER_ABORT_ON=*",
+        "CUPEER_CHECK=notes",
+        "CUPEER_IGNORE=peer-*@libnccl*",
+        "CUPEER_ONLY=ipc-*,peer-*",
+        "CUPEER_STOP_ON=ipc-flags",
+    ];
+    assert_eq!(variables(&mut run(&all)), expected);
+
+    let shell =
+        stdout(with(&["env", "--format", "sh", "--out"]).arg(directory.path().join("record")).args(all));
+    assert_eq!(variables(plain("sh").arg("-c").arg(format!("{shell}exec env -0"))), expected);
+
+    // What is inherited holds, and can be chosen from.
+    let inherited = variables(run(&["--ignore", "ipc-flags"]).env(env::CHECK, "errors"));
+    assert_eq!(inherited, ["CUPEER_CHECK=errors", "CUPEER_IGNORE=ipc-flags"]);
+    // Without a record there is nothing to complain of in every process.
+    let off = variables(with(&["run", "--record", "off", "env", "-0"]).env(env::CHECK, "errors"));
+    assert_eq!(off, ["CUPEER_CHECK="]);
+}
+
+#[test]
+fn a_program_that_breaks_no_rule_keeps_its_status() {
+    let directory = temp_dir();
+    let mut command = with(&["run", "--check", "--error-exitcode", "9", "--out"]);
+    let ended = done(command.arg(directory.path().join("record")).args(["sh", "-c", "exit 4"]));
+    assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(4), ""));
+}
+
+/// What the library says about its variables when a program meets the simulated driver.
+fn complaints(variables: &[(&str, &str)]) -> String {
+    let program = crate::support::compile_text(
+        "meets-driver",
+        "int cuInit(unsigned); int cuDeviceCanAccessPeer(int *, int, int);\n\
+         int main(void) { int yes; cuInit(0); return cuDeviceCanAccessPeer(&yes, 0, 1); }",
+        &[&format!("-L{}", sim_dir().display()), "-lcuda"],
+    );
+    let mut command = plain(program);
+    command.env_remove(env::RECORD).env("LD_PRELOAD", preload_library()).env("LD_LIBRARY_PATH", sim_dir());
+    let ended = done(command.envs(variables.iter().copied()));
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    ended.stderr
+}
+
+#[test]
+fn the_library_complains_of_bad_values_and_goes_on() {
+    let directory = temp_dir();
+    let out = directory.path().join("record");
+    let out = out.to_str().unwrap();
+    assert_lines(
+        &complaints(&[
+            (env::OUT, out),
+            (env::CHECK, "everything"),
+            (env::IGNORE, "ipc-flagz"),
+            (env::ONLY, "*,"),
+            (env::ABORT_ON, "x"),
+            (env::STOP_ON, "*@"),
+        ]),
+        "\
+cupeer: CUPEER_CHECK=everything is not understood: it takes errors, warnings or notes; it counts as warnings
+cupeer: CUPEER_IGNORE=ipc-flagz is not understood: column 1: no rule is named 'ipc-flagz'; did you mean 'ipc-flags'?; nothing is ignored
+cupeer: CUPEER_ONLY=*, is not understood: column 3: a rule or a pattern of rules is missing here; all rules are checked
+cupeer: CUPEER_ABORT_ON=x is not understood: column 1: no rule is named 'x'; 'cupeer list rules' has them all; nothing aborts the program
+cupeer: CUPEER_STOP_ON=*@ is not understood: column 3: the name of a library is missing here, such as libnccl*; nothing stops the program
+",
+    );
+    assert_lines(&complaints(&[(env::OUT, out), (env::CHECK, "notes"), (env::ONLY, "peer-*")]), "");
+    assert_lines(
+        &complaints(&[(env::CHECK, "notes")]),
+        "cupeer: CUPEER_CHECK needs CUPEER_OUT: it names the record in which the findings stand; nothing is checked\n",
+    );
+    assert_lines(
+        &complaints(&[(env::CHECK, "notes"), (env::OUT, out), (env::RECORD, "off")]),
+        "cupeer: CUPEER_CHECK needs CUPEER_OUT: CUPEER_RECORD=off leaves no record; nothing is checked\n",
+    );
+}
