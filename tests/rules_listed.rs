@@ -3,9 +3,11 @@
 
 use crate::support::{assert_lines, cupeer, done, plain, preload_library, sim_dir, stdout, temp_dir};
 use cupeer_spec::env;
-use cupeer_spec::rules::{RULES, Rule, Status};
+use cupeer_spec::rules::{self, RULES, Rule};
+use cupeer_spec::status::Status;
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -37,7 +39,7 @@ fn the_list_has_all_rules_and_says_which_are_not_checked() {
             let line = list.lines().find(|line| line.split(' ').next() == Some(rule.name)).expect(rule.name);
             assert!(flat(line).starts_with(&format!("{} {}", rule.name, rule.severity.word())), "{line}");
             assert!(words.contains(&flat(rule.says)), "{}", rule.name);
-            if let Status::Unchecked(reason) = rule.status {
+            if let rules::Status::Unchecked(reason) = rule.status {
                 assert!(words.contains(&flat(&format!("Not checked: {reason}."))), "{}", rule.name);
             }
         }
@@ -260,6 +262,25 @@ fn a_program_that_breaks_no_rule_keeps_its_status() {
     let mut command = with(&["run", "--check", "--error-exitcode", "9", "--out"]);
     let ended = done(command.arg(directory.path().join("record")).args(["sh", "-c", "exit 4"]));
     assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(4), ""));
+}
+
+#[test]
+fn findings_replace_the_status_but_not_a_signal() {
+    let directory = temp_dir();
+    // What the library does where a rule is broken.
+    let at = std::mem::offset_of!(Status, findings);
+    let found =
+        format!("printf '\\001' | dd of=\"$CUPEER_STATUS\" bs=1 seek={at} conv=notrunc 2>/dev/null; ");
+    let run = |options: &[&str], end: &str| {
+        let mut command = with(&["run", "--check", "--out"]);
+        command.arg(directory.path().join("record")).args(options);
+        done(command.args(["sh", "-c", &(found.clone() + end)])).status
+    };
+    for end in ["exit 0", "exit 4"] {
+        assert_eq!(run(&["--error-exitcode", "9"], end).code(), Some(9), "{end}");
+    }
+    assert_eq!(run(&[], "exit 4").code(), Some(4));
+    assert_eq!(run(&["--error-exitcode", "9"], "kill -TERM $$").signal(), Some(15));
 }
 
 /// What the library says about its variables when a program meets the simulated driver.
