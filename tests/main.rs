@@ -7,6 +7,9 @@ mod support;
 #[path = "programs/mod.rs"]
 mod programs;
 
+// What is said of programs that break a rule, and of those that do not.
+mod check;
+
 // The command's own options, lists and messages.
 mod cli;
 

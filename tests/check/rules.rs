@@ -1,0 +1,63 @@
+//! Every checked rule: the program that breaks it yields it and nothing else, the nearest right one nothing.
+
+use super::scenes::{How, Scene, cannot, for_each, scenes, success};
+use crate::support::{self, done, temp_dir};
+use cupeer_spec::rules::{RULES, Rule};
+use std::collections::BTreeSet;
+use std::fs;
+
+/// Rules that only all processes of a job together can break, and the report alone sees: they have tests of their own.
+const OF_JOBS: [Rule; 2] = [Rule::RanksDiffer, Rule::IpcFallback];
+
+#[test]
+fn every_checked_rule_has_its_programs() {
+    let scenes = scenes();
+    for rule in RULES.iter().filter(|rule| rule.is_checked() && !OF_JOBS.contains(&rule.id)) {
+        let of_rule: Vec<&Scene> = scenes.iter().filter(|scene| scene.rule == rule.id).collect();
+        assert!(!of_rule.is_empty(), "{} has no line in tests/programs/rules/table.txt", rule.name);
+        for scene in of_rule {
+            let functions = || rule.functions.iter().map(|function| function.spec().name);
+            assert!(functions().any(|name| name == scene.function), "{}: {}", rule.name, scene.function);
+        }
+    }
+    let names: BTreeSet<&str> = scenes.iter().map(|scene| scene.name).collect();
+    assert_eq!(names.len(), scenes.len(), "a scene stands twice in the table");
+}
+
+#[test]
+fn the_programs_find_the_libraries_of_this_build() {
+    let folder = temp_dir();
+    let (maps, record) = (folder.path().join("maps"), folder.path().join("record"));
+    let scene = &scenes()[0];
+    assert!(done(scene.alone(How::Good).env("SHOW_MAPS", &maps)).status.success());
+    support::assert_loaded_from(&fs::read_to_string(&maps).unwrap(), &support::sim_library());
+    assert!(done(scene.under(How::Good, &[], &record).env("SHOW_MAPS", &maps)).status.success());
+    let maps = fs::read_to_string(&maps).unwrap();
+    support::assert_loaded_from(&maps, &support::sim_library());
+    support::assert_loaded_from(&maps, &support::preload_library());
+}
+
+/// Without a check: the programs break what they claim to break.
+#[test]
+fn the_wrong_programs_meet_the_result_of_the_table_and_the_right_ones_success() {
+    for_each(&scenes(), |scene| {
+        let bad = done(&mut scene.alone(How::Bad));
+        let good = done(&mut scene.alone(How::Good));
+        let mut said = Vec::new();
+        for (done, what) in [(&bad, "bad"), (&good, "good")] {
+            if !done.status.success() && !cannot(done) {
+                said.push(format!("{what}: {}\n{}{}", done.status, done.stdout, done.stderr));
+            }
+        }
+        let expected = format!("{}: {}\ndone\n", scene.function, scene.result);
+        if bad.status.success() && bad.stdout != expected {
+            said.push(format!("bad: expected {expected:?}, and it printed {:?}", bad.stdout));
+        }
+        let calls: Vec<&str> = good.stdout.lines().filter(|line| *line != "done").collect();
+        let all_well = calls.iter().all(|line| line.ends_with(&format!(": {}", success())));
+        if good.status.success() && (calls.is_empty() || !all_well) {
+            said.push(format!("good: it printed {:?}", good.stdout));
+        }
+        said
+    });
+}

@@ -1,0 +1,239 @@
+//! The scenes of `tests/programs/rules`: what its table says of each, and how one is run, with cupeer and without.
+
+use crate::support::{self, Done, cupeer, done, plain, temp_dir};
+use cupeer_spec::results::{RESULTS, Result as Code};
+use cupeer_spec::rules::Rule;
+use object::{Object, ObjectSymbol};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock};
+
+/// The table of the scenes.
+const TABLE: &str = include_str!("../programs/rules/table.txt");
+/// How a program ends that may not make the namespaces it needs.
+const CANNOT: i32 = 77;
+
+/// A line of the table.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    /// What the program is asked for: the name of a rule, or that and another way to break it.
+    pub name: &'static str,
+    /// The rule.
+    pub rule: Rule,
+    /// The function at which it is broken.
+    pub function: &'static str,
+    /// What the call returns.
+    pub result: &'static str,
+    /// Another rule that breaks with it.
+    pub also: Option<Rule>,
+    program: &'static str,
+    machine: &'static str,
+    /// Whether the driver is told what to answer.
+    is_told: bool,
+}
+
+/// All scenes.
+pub fn scenes() -> Vec<Scene> {
+    let lines = TABLE.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    lines.map(scene).collect()
+}
+
+fn scene(line: &'static str) -> Scene {
+    let fields: Vec<&str> = line.split('|').map(str::trim).collect();
+    let [name, program, machine, function, result, also, _] = fields[..] else {
+        panic!("seven fields: {line}")
+    };
+    let rule = |name: &str| Rule::of(name).unwrap_or_else(|| panic!("no rule: {name}"));
+    Scene {
+        name,
+        rule: rule(name.split('/').next().unwrap_or_default()),
+        function,
+        result: name_of(result),
+        also: (!also.is_empty()).then(|| rule(also)),
+        program,
+        machine: machine.trim_start_matches("answers "),
+        is_told: machine.starts_with("answers "),
+    }
+}
+
+/// The name in cuda.h of a result that the table has without its `CUDA_`.
+fn name_of(short: &str) -> &'static str {
+    let mut known = RESULTS.iter().map(|result| result.name());
+    let is_meant = |name: &&str| {
+        let rest = name.trim_start_matches("CUDA_");
+        rest == short || rest.trim_start_matches("ERROR_") == short
+    };
+    known.find(is_meant).unwrap_or_else(|| panic!("no result: {short}"))
+}
+
+/// Whether a scene plays the wrong program or the right one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// It breaks the rule.
+    Bad,
+    /// It does not.
+    Good,
+}
+
+/// A program under `cupeer run --check`.
+pub struct Checked {
+    /// What it wrote and how it ended.
+    pub done: Done,
+    /// `cupeer report --format json`.
+    pub report: Value,
+}
+
+impl Checked {
+    /// The findings of the report.
+    pub fn findings(&self) -> &[Value] {
+        self.report["findings"].as_array().map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Scene {
+    /// Its program, compiled, and what it is asked for.
+    fn arguments(&self, how: How) -> (PathBuf, [&'static str; 2]) {
+        (program(self.program), [self.name, if how == How::Bad { "bad" } else { "good" }])
+    }
+
+    fn driver(&self) -> PathBuf {
+        if self.is_told { told_driver() } else { support::sim_dir() }
+    }
+
+    /// The program as it is without cupeer.
+    pub fn alone(&self, how: How) -> Command {
+        let (program, arguments) = self.arguments(how);
+        let mut command = plain(program);
+        command.args(arguments).env("LD_LIBRARY_PATH", self.driver()).env("CUPEER_SIM", self.machine);
+        command
+    }
+
+    /// The program under `cupeer run`.
+    pub fn under(&self, how: How, options: &[&str], record: &Path) -> Command {
+        let (program, arguments) = self.arguments(how);
+        let mut command = cupeer();
+        command.arg("run").args(options).arg("--out").arg(record);
+        if self.is_told {
+            command.env("LD_LIBRARY_PATH", self.driver()).env("CUPEER_SIM", self.machine);
+        } else {
+            command.arg(format!("--sim={}", self.machine));
+        }
+        command.arg("--").arg(program).args(arguments);
+        command
+    }
+
+    /// Runs the program under `cupeer run --check=notes`.
+    pub fn checked(&self, how: How) -> Checked {
+        let folder = temp_dir();
+        let record = folder.path().join("record");
+        let done = done(&mut self.under(how, &["--check=notes"], &record));
+        Checked { done, report: report(&record) }
+    }
+}
+
+/// What `cupeer report` says of a record; null where there is none.
+pub fn report(record: &Path) -> Value {
+    if !record.exists() {
+        return Value::Null;
+    }
+    let text = support::stdout(cupeer().arg("report").arg(record).args(["--format", "json"]));
+    serde_json::from_str(&text).expect("the report is JSON")
+}
+
+/// Whether a program could not play its scene, for want of namespaces.
+pub fn cannot(done: &Done) -> bool {
+    let is_so = done.status.code() == Some(CANNOT);
+    if is_so {
+        println!("not played, namespaces cannot be made here: {}", done.stderr.trim());
+    }
+    is_so
+}
+
+/// A program of tests/programs/rules.
+pub fn program(stem: &str) -> PathBuf {
+    let library = |number: u32| {
+        let flag = format!("-DNUMBER={number}");
+        support::compile_shared("programs/rules/library.c", &[&flag])
+    };
+    let libraries = [("FIRST", library(1)), ("SECOND", library(2))];
+    let flags = libraries.map(|(name, path)| format!("-D{name}_LIBRARY=\"{}\"", path.display()));
+    support::compile_c(&format!("programs/rules/{stem}.c"), &[&flags[0], &flags[1], "-ldl"])
+}
+
+/// A folder with the simulated driver behind answers.c.
+pub fn told_driver() -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(make_told_driver).clone()
+}
+
+fn make_told_driver() -> PathBuf {
+    let mut bytes = fs::read(support::sim_library()).expect("the simulated driver");
+    let names: Vec<String> = forwarded(&bytes).iter().map(|name| format!("F({name})")).collect();
+    // Made anew with each build of the simulated driver.
+    let build = format!("-DBUILD=\"{}\"", support::install().display());
+    let flags = [&format!("-DFORWARDED(F)={}", names.join(" ")), &build, "-Wl,-Bsymbolic"];
+    let built = support::compile_shared(
+        "programs/rules/answers.c",
+        &[flags[0], flags[1], flags[2], "-Wl,-soname,libcuda.so.1", "-ldl"],
+    );
+    // The one behind gets another name, or there would be two drivers.
+    let (soname, other) = (b"libcuda.so.1\0", b"libother.so\0\0");
+    let places: Vec<usize> =
+        (0..bytes.len() - soname.len()).filter(|at| bytes[*at..].starts_with(soname)).collect();
+    assert!(!places.is_empty(), "no soname");
+    places.iter().for_each(|at| bytes[*at..at + other.len()].copy_from_slice(other));
+    let folder = built.with_extension("d");
+    if !folder.exists() {
+        let fresh = temp_dir().keep();
+        fs::write(fresh.join("libother.so"), bytes).expect("a driver");
+        fs::copy(built, fresh.join("libcuda.so.1")).expect("a driver");
+        symlink("libcuda.so.1", fresh.join("libcuda.so")).expect("a link");
+        if fs::rename(&fresh, &folder).is_err() {
+            // Another test was faster.
+            fs::remove_dir_all(&fresh).expect("it is ours");
+        }
+    }
+    folder
+}
+
+/// What the driver exports, but for what answers.c defines itself.
+fn forwarded(driver: &[u8]) -> Vec<String> {
+    let source = include_str!("../programs/rules/answers.c");
+    let file = object::File::parse(driver).expect("an ELF file");
+    let mut names: Vec<String> = file
+        .dynamic_symbols()
+        .filter(|symbol| symbol.is_definition() && symbol.is_global())
+        .map(|symbol| symbol.name().expect("a name").to_owned())
+        .filter(|name| !source.contains(&format!("DEFINE({name},")))
+        .collect();
+    names.sort();
+    names
+}
+
+/// Does something for each scene, on a few threads, and fails with all that failed: a sentence each.
+pub fn for_each(wanted: &[Scene], what: impl Fn(&Scene) -> Vec<String> + Sync) {
+    let next = Mutex::new(wanted.iter());
+    let failures = Mutex::new(Vec::new());
+    let take = || next.lock().expect("no panic").next();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(scene) = take() {
+                    let said = what(scene);
+                    let said = said.into_iter().map(|text| format!("{}: {text}", scene.name));
+                    failures.lock().expect("no panic").extend(said);
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().expect("no panic");
+    assert!(failures.is_empty(), "{} of {} scenes:\n{}", failures.len(), wanted.len(), failures.join("\n"));
+}
+
+/// What a right call returns.
+pub fn success() -> &'static str {
+    Code::SUCCESS.spec().name()
+}
