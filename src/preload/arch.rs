@@ -8,6 +8,8 @@ use core::ffi::{c_char, c_void};
 use core::sync::atomic::AtomicU64;
 use cupeer_spec::record::BlockHeader;
 
+use crate::check::Words;
+
 /// What each thread keeps. Zero at the start of a thread, no destructor: calls come also after a thread's
 /// destructors have run.
 #[repr(C)]
@@ -47,8 +49,10 @@ pub struct Thread {
     pub known_generation: u32,
     /// Whether the thread is going through the objects of the process: see `resolve::elf`.
     pub iterating: u32,
+    /// Where what the driver says about the call that it is in is put; null outside of one. See `check`.
+    pub words: *mut Words,
     /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
-    pub dlerror: [c_char; 896],
+    pub dlerror: [c_char; 888],
 }
 
 /// Offset of [`Thread::entered`], for the entries below.

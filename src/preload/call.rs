@@ -5,8 +5,9 @@
 
 use crate::arch::{Thread, stack_height, thread};
 use crate::caller::Caller;
+use crate::check::{self, Words};
 use crate::log::{self, Call};
-use crate::record::{self, Recorded};
+use crate::record::{self, Recorded, Returned};
 use crate::resolve::{driver, elf, handed_out, linked};
 use crate::settings;
 use core::ffi::{c_char, c_int, c_void};
@@ -59,16 +60,18 @@ pub fn enter<const EXPORT: bool>(id: FnId) -> Entered {
 /// Marks the function that this thread is forwarding, until dropped; also where an exception or a
 /// cancellation of the program passes through.
 struct Inside {
-    before: (u32, usize, usize),
+    before: (u32, usize, usize, *mut Words),
 }
 
 impl Inside {
+    /// `words` takes what the driver says meanwhile, where it is not null.
     #[inline(always)]
-    fn enter(id: FnId, real: usize) -> Self {
+    fn enter(id: FnId, real: usize, words: *mut Words) -> Self {
         // SAFETY: the block is this thread's alone.
         let thread = unsafe { &mut *thread() };
-        let before = (thread.inside, thread.inside_at, thread.inside_real);
+        let before = (thread.inside, thread.inside_at, thread.inside_real, thread.words);
         (thread.inside, thread.inside_at, thread.inside_real) = (id as u32 + 1, stack_height(), real);
+        thread.words = words;
         Inside { before }
     }
 }
@@ -78,7 +81,7 @@ impl Drop for Inside {
     fn drop(&mut self) {
         // SAFETY: the block is this thread's alone.
         let thread = unsafe { &mut *thread() };
-        (thread.inside, thread.inside_at, thread.inside_real) = self.before;
+        (thread.inside, thread.inside_at, thread.inside_real, thread.words) = self.before;
     }
 }
 
@@ -116,9 +119,16 @@ pub fn run<R: ResultCode>(
     if settings.is_recorded(id) {
         record.begin(caller);
     }
+    let mut words = Words::new();
+    let listener = if settings.check.is_some() {
+        check::register();
+        &raw mut words
+    } else {
+        ptr::null_mut()
+    };
     let started = if logged { log::now() } else { 0 };
     let result = {
-        let _inside = Inside::enter(id, entered.real);
+        let _inside = Inside::enter(id, entered.real, listener);
         forward()
     };
     let duration = if logged { log::now() - started } else { 0 };
@@ -134,7 +144,13 @@ pub fn run<R: ResultCode>(
             unsafe { handed_out::substitute(pointer) };
         }
         if has_more {
-            record.explain(caller, result.number(), |detail| (arguments.more)(detail, succeeded));
+            let returned = Returned {
+                caller,
+                result: result.number(),
+                words: words.text(),
+                print: &|out, format| (arguments.print)(succeeded, out, format),
+            };
+            record.explain(&returned, |detail| (arguments.more)(detail, succeeded));
         }
         if logged {
             log::call(&Call {

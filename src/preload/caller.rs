@@ -11,10 +11,11 @@ use core::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 use cupeer_spec::function::FnId;
+use cupeer_spec::record::live::LIBRARY;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 
 /// A place in a library.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Caller {
     /// Its path; empty where it is unknown.
     pub library: &'static [u8],
@@ -32,7 +33,22 @@ impl Caller {
         caller
     }
 
-    fn at(address: usize) -> Self {
+    /// The first of some frames outside of the runtime, or else the first.
+    pub fn outside(frames: &[u64]) -> Self {
+        let all = || frames.iter().map(|address| Caller::at(*address as usize));
+        all().find(|caller| !caller.is_runtime()).or_else(|| all().next()).unwrap_or_default()
+    }
+
+    /// The file name of the library, as much of it as the live table keeps.
+    pub fn file(&self) -> [u8; LIBRARY] {
+        let name = self.library.rsplit(|byte| *byte == b'/').next().unwrap_or(self.library);
+        let mut file = [0; LIBRARY];
+        file.iter_mut().zip(name).for_each(|(place, byte)| *place = *byte);
+        file
+    }
+
+    /// The library and the offset of a return address.
+    pub fn at(address: usize) -> Self {
         match elf::containing(address) {
             Some(object) => {
                 let path = object.path().to_bytes();

@@ -30,6 +30,16 @@ impl Write for Cut {
     }
 }
 
+/// Says several lines, whole, under the same condition.
+#[cold]
+#[inline(never)]
+pub fn paragraph(text: &[u8]) {
+    let stderr = settings::get().stderr;
+    if stderr.is_some() && files::identity(libc::STDERR_FILENO) == stderr {
+        let _ = files::write(libc::STDERR_FILENO, text);
+    }
+}
+
 /// Says one line, the first time that it is asked to say any.
 #[cold]
 #[inline(never)]

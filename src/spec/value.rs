@@ -39,6 +39,12 @@ pub trait Value: Copy {
     /// all its bytes, and of those that are [`CHECKED`].
     fn store(self, place: &mut [u8], fingerprint: Fingerprint);
 
+    /// Of an IPC handle: the pid that stands in its bytes 8 to 11, which in a handle of memory is its exporter's, as that
+    /// process knows itself (seen with driver 580).
+    fn exporter(self) -> Option<u32> {
+        None
+    }
+
     /// Prints what [`Value::store`] has left, in the same way.
     fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result;
 }
@@ -149,6 +155,9 @@ macro_rules! values {
         })*
         $(impl Value for $secret {
             const STORED: usize = 16;
+            fn exporter(self) -> Option<u32> {
+                self.reserved[8..].first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+            }
             fn store(self, place: &mut [u8], fingerprint: Fingerprint) {
                 let (whole, checked) = place.split_at_mut(8);
                 whole.copy_from_slice(&fingerprint(&self.reserved).to_le_bytes());

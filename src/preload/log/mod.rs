@@ -189,6 +189,19 @@ pub fn escaped(library: &[u8], way: Way) {
     );
 }
 
+/// Logs what a rule has found: an object in JSON, a paragraph in text.
+pub fn finding(finding: &str) {
+    if !is_on() {
+        return;
+    }
+    let stamp = Stamp::new(0);
+    let finding = Printed(|f| f.write_str(finding.trim_end()));
+    tracing::info!(
+        target: "cupeer::finding",
+        ts_ns = stamp.ts_ns, pid = stamp.pid, tid = stamp.tid, seq = stamp.seq, finding = ?finding,
+    );
+}
+
 /// `library+0xoffset`, as a quoted text.
 fn print_caller(caller: Caller, f: &mut fmt::Formatter) -> fmt::Result {
     let library = if caller.library.is_empty() { b"unknown" } else { caller.library };

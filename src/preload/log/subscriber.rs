@@ -76,6 +76,7 @@ impl Writer {
             "caller" => write!(self.line, " {}", Unquoted(value)),
             "mark" => write!(self.line, "mark {value:?}"),
             "escaped" => write!(self.line, "escaped {value:?}"),
+            "finding" => write!(self.line, "{value:?}"),
             _ => Ok(()),
         }
     }

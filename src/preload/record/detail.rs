@@ -7,7 +7,7 @@ use cupeer_spec::record::slot::{self, Slot, detail};
 use cupeer_spec::value::MOST_ELEMENTS;
 
 /// The most slots of a detail.
-const SLOTS: usize = 8;
+const SLOTS: usize = 16;
 /// The bytes for items.
 const ROOM: usize = SLOTS * size_of::<Slot>() - detail::START;
 
@@ -88,6 +88,18 @@ impl Detail {
         if read == wanted {
             self.item(detail::ELEMENTS, argument, &bytes[..wanted]);
         }
+    }
+
+    /// The elements of the first array that was added.
+    pub fn first_elements(&self) -> ([i32; MOST_ELEMENTS], usize) {
+        let (mut elements, mut count) = ([0; MOST_ELEMENTS], 0);
+        let array = detail::items(&self.bytes[..self.length]).find(|item| item.tag == detail::ELEMENTS);
+        let words = array.iter().flat_map(|array| array.bytes.chunks_exact(4));
+        for (place, word) in elements.iter_mut().zip(words) {
+            *place = word.try_into().map_or(0, i32::from_le_bytes);
+            count += 1;
+        }
+        (elements, count)
     }
 
     /// Adds two words.

@@ -3,10 +3,12 @@
 use super::frames::each_frame;
 use super::questions::{self, word};
 use super::{clock, live, process};
-use crate::log;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use crate::caller::Caller;
+use crate::check::closed;
+use crate::{log, settings};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::live::{Entry, handle_key, kind, own_key};
+use cupeer_spec::record::live::{self as spec, Entry, handle_key, kind, own_key};
 use cupeer_spec::record::slot::ARGS;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::results::Result;
@@ -16,7 +18,7 @@ use cupeer_spec::results::Result;
 #[derive(Clone, Copy, Default)]
 pub struct Noted {
     /// The fingerprint under which it was exported.
-    taken: Option<u64>,
+    pub taken: Option<u64>,
 }
 
 /// From where and when a call was made.
@@ -39,11 +41,17 @@ pub fn matters(id: FnId, args: &[u8; ARGS]) -> bool {
     }
     let address = word(args, 0);
     let has = |kind| live::find(own_key(live::own(), kind, address, 0)).is_some();
+    let owns = live::has_exported() && has(kind::OWNED);
     match id {
-        FnId::cuMemFree_v2 => live::has_own() && has(kind::OWNED),
-        FnId::cuEventDestroy_v2 => live::has_own() && (has(kind::OWNED) || has(kind::OPENED_EVENT)),
+        // Freeing what was opened changes nothing, and is looked at where rules are checked.
+        FnId::cuMemFree_v2 => owns || is_checked() && live::has_others() && has(kind::OPENED_MEMORY),
+        FnId::cuEventDestroy_v2 => owns || live::has_others() && has(kind::OPENED_EVENT),
         _ => true,
     }
+}
+
+fn is_checked() -> bool {
+    settings::get().check.is_some()
 }
 
 /// Looks at a call that is about to be forwarded.
@@ -120,6 +128,7 @@ fn entry(kind: u32, key: u64, made: Made) -> Entry {
         });
     }
     let device = questions::device();
+    let caller = if count > 0 { Caller::outside(&frames[..count]) } else { Caller::default() };
     Entry {
         word: 0,
         key,
@@ -144,11 +153,11 @@ fn entry(kind: u32, key: u64, made: Made) -> Entry {
         frame_count: count as u32,
         uuid: questions::uuid(device),
         peer_uuid: [0; 16],
-        rank: u32::MAX,
-        stack: 0,
+        rank: process::rank(),
+        stack: process::stack(),
         ended_at: 0,
-        offset: 0,
-        library: [0; cupeer_spec::record::live::LIBRARY],
+        offset: caller.offset as u64,
+        library: caller.file(),
         inside: 0,
         reserved: 0,
         frames,
@@ -161,15 +170,23 @@ fn exported(kind: u32, args: &[u8; ARGS], made: Made) {
     let memory = (kind == kind::EXPORTED_MEMORY).then(|| questions::allocation(given)).flatten();
     let (address, bytes) = memory.unwrap_or((given, 0));
     let key = handle_key(kind, fingerprint);
-    let is_known = live::find(key).is_some_and(|place| {
+    let known = live::find(key);
+    match known {
         // The same allocation once more has the same handle.
-        place.is_own() && place.ended().load(Relaxed) == 0
-    });
-    if !is_known {
-        let mut entry = entry(kind, key, made);
-        (entry.fingerprint, entry.checked, entry.address, entry.bytes) =
-            (fingerprint, checked, address, bytes);
-        live::insert(entry);
+        Some(place) if place.is_own() && place.ended().load(Relaxed) == 0 => {
+            place.inside().store(given.wrapping_sub(address), Relaxed);
+        }
+        _ => {
+            // What is only remembered would be found before it.
+            if let Some(old) = known.filter(|place| place.ended().load(Relaxed) != 0) {
+                old.free();
+            }
+            let mut entry = entry(kind, key, made);
+            (entry.fingerprint, entry.checked, entry.address, entry.bytes) =
+                (fingerprint, checked, address, bytes);
+            entry.inside = given.wrapping_sub(address);
+            live::insert(entry);
+        }
     }
     owned(address, fingerprint);
 }
@@ -218,9 +235,12 @@ fn closed(kind: u32, address: u64) {
         place.count().fetch_sub(1, AcqRel);
         return;
     }
-    let fingerprint = place.read().fingerprint;
+    let entry = place.read();
     if place.free() {
-        let_go(export_of(kind), fingerprint);
+        if is_checked() {
+            closed::note(&entry);
+        }
+        let_go(export_of(kind), entry.fingerprint);
     }
 }
 
@@ -229,16 +249,20 @@ fn let_go(kind: u32, fingerprint: u64) {
     let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
     let count = export.count();
     let before = count.fetch_update(AcqRel, Acquire, |count| Some(count.saturating_sub(1)));
-    if before.unwrap_or(0) <= 1 && export.ended().load(Acquire) != 0 {
+    if before.unwrap_or(0) <= 1 && export.ended().load(Acquire) != 0 && !is_checked() {
         export.free();
     }
 }
 
-/// What was exported is gone: its entry stays while others have it open.
+/// What was exported is gone: its entry stays while others have it open, and where rules are checked, which ask what
+/// became of it.
 fn ended(kind: u32, fingerprint: u64) {
     let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
-    export.ended().store(1, Relaxed);
-    if export.count().load(Acquire) == 0 {
+    let is_open = export.count().load(Acquire) != 0;
+    let how = spec::ended::ENDED | if is_open { spec::ended::WHILE_OPEN } else { 0 };
+    export.ended_at().store(log::now(), Relaxed);
+    export.ended().store(how, Release);
+    if !is_open && !is_checked() {
         export.free();
     }
 }

@@ -16,7 +16,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use cupeer_spec::record::live::{
-    BUCKET, Entry, Header, MAGIC, MOST_SEGMENTS, PREFIX, START, VERSION, entry_place, key_place,
+    BUCKET, Entry, Header, MAGIC, MOST_SEGMENTS, PREFIX, START, VERSION, entry_place, key_place, kind,
     segment_entries, segment_start, state, who,
 };
 
@@ -26,8 +26,13 @@ static HEADER: AtomicPtr<Header> = AtomicPtr::new(ptr::null_mut());
 static SEGMENTS: [AtomicUsize; MOST_SEGMENTS] = [const { AtomicUsize::new(0) }; MOST_SEGMENTS];
 /// This process in the table.
 static WHO: AtomicU64 = AtomicU64::new(0);
-/// How many entries this process has, about: none is no reason to look.
-static OWN: AtomicU64 = AtomicU64::new(0);
+/// How many entries this process has, about: none is no reason to look. What it owns, and all others.
+static OWNED: AtomicU64 = AtomicU64::new(0);
+static OTHERS: AtomicU64 = AtomicU64::new(0);
+
+fn own_count(entry_kind: u32) -> &'static AtomicU64 {
+    if entry_kind == kind::OWNED { &OWNED } else { &OTHERS }
+}
 /// The path of the file, for further segments. Written while the record is made.
 static PATH: PathCell = PathCell(core::cell::UnsafeCell::new([0; crate::files::PATH_MAX]));
 
@@ -39,7 +44,8 @@ unsafe impl Sync for PathCell {}
 pub fn attach(file: &File, directory: &place::Directory) {
     HEADER.store(ptr::null_mut(), Release);
     SEGMENTS.iter().for_each(|segment| segment.store(0, Release));
-    OWN.store(0, Relaxed);
+    OWNED.store(0, Relaxed);
+    OTHERS.store(0, Relaxed);
     // SAFETY: the file's header is mapped for good.
     let (boot_id, pid_ns, pid, started) = unsafe {
         let header = &*file.header;
@@ -147,9 +153,14 @@ pub fn is_on() -> bool {
     !HEADER.load(Acquire).is_null()
 }
 
-/// Whether this process has anything in it.
-pub fn has_own() -> bool {
-    OWN.load(Relaxed) != 0
+/// Whether this process has exported anything that is still there.
+pub fn has_exported() -> bool {
+    OWNED.load(Relaxed) != 0
+}
+
+/// Whether this process has anything else in it.
+pub fn has_others() -> bool {
+    OTHERS.load(Relaxed) != 0
 }
 
 /// This process in the table.
@@ -275,8 +286,32 @@ impl Place {
         unsafe { AtomicU32::from_ptr(&raw mut (*self.entry).ended) }
     }
 
+    /// When what was exported ended.
+    pub fn ended_at(&self) -> &AtomicU64 {
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.entry).ended_at) }
+    }
+
+    /// How far inside of its allocation the last pointer was that was exported.
+    pub fn inside(&self) -> &AtomicU64 {
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.entry).inside) }
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> u32 {
+        // SAFETY: inside of a mapped segment, aligned; written before the entry became live.
+        unsafe { (&raw const (*self.entry).kind).read_volatile() }
+    }
+
+    /// Whether it is a memory of what was exported, and ended, and which nobody has open.
+    fn is_memory(&self) -> bool {
+        self.is_live() && self.ended().load(Acquire) != 0 && self.count().load(Acquire) == 0
+    }
+
     /// Gives it up. Says whether it was there, and nobody else was faster.
     pub fn free(&self) -> bool {
+        let entry_kind = self.kind();
         let word = self.word().load(Acquire);
         let claimed = word & !0xff | u64::from(state::CLAIMED);
         if word as u8 != state::LIVE || self.word().compare_exchange(word, claimed, AcqRel, Acquire).is_err()
@@ -286,7 +321,7 @@ impl Place {
         self.key().store(0, Release);
         self.word().store(0, Release);
         if word & !0xff == own() {
-            OWN.fetch_sub(1, Relaxed);
+            own_count(entry_kind).fetch_sub(1, Relaxed);
         }
         true
     }
@@ -319,11 +354,20 @@ pub fn find(key: u64) -> Option<Place> {
 
 /// Calls `found` with each entry of this process.
 pub fn each_own(mut found: impl FnMut(Place)) {
+    each(|place| {
+        if place.is_own() {
+            found(place);
+        }
+    });
+}
+
+/// Calls `found` with each entry of the job.
+pub fn each(mut found: impl FnMut(Place)) {
     for k in 0..segment_count() {
         let Some(segment) = segment(k) else { return };
         for i in 0..segment_entries(k) {
             let place = Place::at(segment, k, i);
-            if place.key().load(Relaxed) != 0 && place.is_own() {
+            if place.key().load(Relaxed) != 0 && place.is_live() {
                 found(place);
             }
         }
@@ -334,6 +378,8 @@ pub fn each_own(mut found: impl FnMut(Place)) {
 pub fn insert(mut entry: Entry) -> bool {
     let claimed = own() | u64::from(state::CLAIMED);
     entry.word = claimed;
+    // What is only remembered makes room before the table grows.
+    let mut forgets = false;
     loop {
         let count = segment_count();
         for k in 0..count {
@@ -342,6 +388,9 @@ pub fn insert(mut entry: Entry) -> bool {
             let first = (entry.key % buckets as u64) as usize * BUCKET;
             for i in first..first + BUCKET {
                 let place = Place::at(segment, k, i);
+                if forgets && place.is_memory() {
+                    place.free();
+                }
                 if place.word().load(Relaxed) != 0
                     || place.word().compare_exchange(0, claimed, AcqRel, Acquire).is_err()
                 {
@@ -351,10 +400,14 @@ pub fn insert(mut entry: Entry) -> bool {
                 unsafe { place.entry.write_volatile(entry) };
                 place.key().store(entry.key, Release);
                 place.word().store(own() | u64::from(state::LIVE), Release);
-                OWN.fetch_add(1, Relaxed);
+                own_count(entry.kind).fetch_add(1, Relaxed);
                 return true;
             }
         }
+        if count > 0 && !core::mem::replace(&mut forgets, true) {
+            continue;
+        }
+        forgets = false;
         if !grow(count) {
             let header = HEADER.load(Acquire);
             if !header.is_null() {

@@ -13,29 +13,31 @@ mod about;
 mod aside;
 mod clock;
 mod detail;
-mod environment;
+pub mod environment;
 mod file;
 mod frames;
 mod ledger;
 mod libraries;
-mod live;
+pub mod live;
 mod lock;
 mod place;
-mod process;
-mod questions;
+pub mod process;
+pub mod questions;
 mod stream;
 
 pub use detail::Detail;
 pub use frames::each_frame;
 pub use libraries::forget as forget_libraries;
+pub use place::read as read_file;
 
 use crate::arch::{Thread, thread};
 use crate::resolve::driver;
-use crate::{call, settings};
+use crate::{call, check, settings};
+use core::fmt::{self, Write};
 use core::sync::atomic::{Ordering::Release, compiler_fence};
 use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group};
 use cupeer_spec::record::slot::{self, ARGS, Slot, shape, word};
-use cupeer_spec::value::{Fingerprint, Value};
+use cupeer_spec::value::{Fingerprint, Format, MOST_ELEMENTS, Value};
 
 /// The low 48 bits of a word: an address.
 const ADDRESS: u64 = (1 << 48) - 1;
@@ -46,17 +48,22 @@ pub struct Arguments<'a> {
     at: usize,
     index: usize,
     shape: u64,
+    /// The pid in a handle.
+    exporter: Option<u32>,
 }
 
 impl<'a> Arguments<'a> {
     fn new(bytes: &'a mut [u8; ARGS]) -> Self {
-        Arguments { bytes, at: 0, index: 0, shape: 0 }
+        Arguments { bytes, at: 0, index: 0, shape: 0, exporter: None }
     }
 
     #[inline(always)]
     fn put<T: Value>(&mut self, value: Option<T>, how: u64) {
         if let (Some(value), Some(place)) = (value, self.bytes.get_mut(self.at..self.at + T::STORED)) {
             value.store(place, FINGERPRINT);
+            if let Some(exporter) = value.exporter() {
+                self.exporter = Some(exporter);
+            }
         }
         self.at += T::STORED;
         self.mark(how);
@@ -304,17 +311,42 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     /// (`more`), and what the driver can be asked. Tells the live table what is open now. For use in `quietly`.
     #[cold]
     #[inline(never)]
-    pub fn explain(&self, caller: usize, result: i32, more: impl FnOnce(&mut Detail)) {
+    pub fn explain(&self, returned: &Returned, more: impl FnOnce(&mut Detail)) {
         let weight = WEIGHTS[self.id as usize];
+        let &Returned { caller, result, words, print } = returned;
         let mut args = [0; ARGS];
-        (self.store)(&mut Arguments::new(&mut args), result == 0);
+        let mut arguments = Arguments::new(&mut args);
+        (self.store)(&mut arguments, result == 0);
+        let (shape, named) = (arguments.shape, arguments.exporter);
+        let mut elements = ([0; MOST_ELEMENTS], 0);
         Detail::about(self.number, |detail| {
             if result != 0 && !weight.frames {
                 detail.frames(caller);
             }
             more(detail);
+            elements = detail.first_elements();
             questions::ask(self.id, &args, result, detail);
+            if !words.is_empty() {
+                detail.item(slot::detail::MESSAGE, 0, words.as_bytes());
+            }
         });
+        let (id, slot, taken) = (self.id, self.number, self.noted.taken);
+        if !(result == 0 && !weight.counts) {
+            let args = &args;
+            check::look(&check::Call {
+                id,
+                args,
+                shape,
+                result,
+                caller,
+                slot,
+                taken,
+                named,
+                elements,
+                words,
+                print,
+            });
+        }
         if weight.counts {
             let made = ledger::Made { caller, start: self.start };
             ledger::after(self.id, &args, result, self.noted, made);
@@ -337,6 +369,24 @@ impl<F: Fn(&mut Arguments, bool)> Drop for Recorded<'_, F> {
             (&raw mut (*self.slot).word).write_volatile(self.word & !0xff | u64::from(slot::UNWOUND));
         }
     }
+}
+
+/// What a call came back with.
+pub struct Returned<'a> {
+    /// Its return address.
+    pub caller: usize,
+    /// Its result.
+    pub result: i32,
+    /// What the driver said.
+    pub words: &'a str,
+    /// Prints its arguments.
+    pub print: &'a dyn Fn(&mut dyn Write, Format) -> fmt::Result,
+}
+
+/// The pid namespace of this process; 0 where it is not known.
+pub fn pid_namespace() -> u64 {
+    // SAFETY: the header is mapped for good.
+    process::current().map_or(0, |file| unsafe { (*file.header).pid_ns })
 }
 
 /// Makes sure that the record knows the library of a caller.

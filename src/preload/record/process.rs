@@ -6,16 +6,17 @@
 
 use super::aside::aside;
 use super::file::File;
-use super::{about, live, place};
+use super::{about, environment, live, place};
 use crate::arch::thread;
 use crate::every_call::{EVERY_CALL, NO_PAGE};
-use crate::{message, settings, status};
+use crate::{life, message, settings, status};
 use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use cupeer_spec::record::meta::RANKS;
 
 /// The record of this process, or of the one that it was forked from.
 static FILE: AtomicPtr<File> = AtomicPtr::new(ptr::null_mut());
@@ -136,6 +137,7 @@ fn make() {
                 parents.leave_to_parent();
             }
             about::begin(file);
+            introduce();
             FILE.store(ptr::from_ref(file).cast_mut(), Release);
             page.store(next, Release);
         }
@@ -144,6 +146,38 @@ fn make() {
             give_up(error);
         }
     }
+}
+
+/// The rank of this process, and what tells this program of it from later ones: for the live table.
+static RANK: AtomicU32 = AtomicU32::new(u32::MAX);
+static STACK: AtomicU32 = AtomicU32::new(0);
+
+/// The rank of this process; `u32::MAX` where no launcher gave it one.
+pub fn rank() -> u32 {
+    RANK.load(Relaxed)
+}
+
+/// Where the stack of this program began, as [`life::look`] sees it of others.
+pub fn stack() -> u32 {
+    STACK.load(Relaxed)
+}
+
+/// Looks at what others shall know of this process.
+fn introduce() {
+    let mut best = usize::MAX;
+    environment::each(|variable| {
+        let mut parts = variable.splitn(2, |byte| *byte == b'=');
+        let (Some(name), Some(value)) = (parts.next(), parts.next()) else { return };
+        let place = RANKS.iter().position(|known| known.as_bytes() == name).unwrap_or(best);
+        if place < best {
+            best = place;
+            let rank = core::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
+            RANK.store(rank.unwrap_or(u32::MAX), Relaxed);
+        }
+    });
+    // SAFETY: getpid has no preconditions.
+    let pid = unsafe { libc::getpid() } as u32;
+    STACK.store(life::look(pid).map_or(0, |seen| seen.stack), Relaxed);
 }
 
 /// The page, which is made once: a child inherits it, cleared.

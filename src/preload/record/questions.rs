@@ -5,6 +5,7 @@ use super::detail::Detail;
 use super::{about, process};
 use crate::every_call::EVERY_CALL;
 use crate::resolve::driver;
+use crate::settings;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{
     AtomicU64, AtomicUsize,
@@ -72,12 +73,89 @@ questions! {
     cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int);
     cuDeviceGetPCIBusId(text: *mut c_char, length: c_int, device: c_int);
     cuDeviceGetName(text: *mut c_char, length: c_int, device: c_int);
+    cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int);
+    cuPointerGetAttributes(count: u32, attributes: *const c_int, data: *const *mut c_void, address: u64);
 }
 
 /// The current context.
 pub fn context() -> u64 {
     let mut context = core::ptr::null_mut();
     if cuCtxGetCurrent(&mut context) == Some(0) { context as u64 } else { 0 }
+}
+
+/// What the driver says about the current context, and the context.
+pub fn current() -> (i32, u64) {
+    let mut context = core::ptr::null_mut();
+    let result = cuCtxGetCurrent(&mut context).unwrap_or(-1);
+    (result, if result == 0 { context as u64 } else { 0 })
+}
+
+/// What the driver says about the device of the current context: of one that is gone it has none.
+pub fn device_result() -> i32 {
+    let mut device = -1;
+    cuCtxGetDevice(&mut device).unwrap_or(0)
+}
+
+/// How many devices this process sees.
+pub fn device_count() -> Option<i32> {
+    let mut count = 0;
+    (cuDeviceGetCount(&mut count) == Some(0)).then_some(count)
+}
+
+/// Whether a device can reach another one; `None` where one is none, or the driver does not say.
+pub fn can_access(device: i32, peer: i32) -> Option<bool> {
+    let mut can = 0;
+    let known = device >= 0 && peer >= 0 && device != peer;
+    (known && cuDeviceCanAccessPeer(&mut can, device, peer) == Some(0)).then_some(can != 0)
+}
+
+/// Whether this process was forked from one that had initialised the driver.
+pub fn was_initialized_before_fork() -> bool {
+    // What a process has described, its children have in their memory.
+    let described = EVERY_CALL.described.load(Relaxed);
+    described != 0 && described != process::epoch()
+}
+
+/// What the driver knows of a pointer.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Pointer {
+    /// Whether it lies in anything that the driver knows.
+    pub is_known: bool,
+    /// Whether that is memory of a device.
+    pub is_device: bool,
+    /// Whether it is managed.
+    pub is_managed: bool,
+    /// Whether it has a legacy handle.
+    pub is_exportable: bool,
+    /// The pool that it came from, or 0.
+    pub pool: u64,
+    /// The context that it belongs to, or 0.
+    pub context: u64,
+    /// The handle types that it can be exported as.
+    pub handle_types: u64,
+}
+
+/// Asks about a pointer, which may be none. `None` where the driver does not say.
+pub fn pointer(address: u64) -> Option<Pointer> {
+    // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, IS_MANAGED, IS_LEGACY_CUDA_IPC_CAPABLE, MEMPOOL_HANDLE, CONTEXT and
+    // ALLOWED_HANDLE_TYPES, in the order of the fields above.
+    const ATTRIBUTES: [c_int; 6] = [2, 8, 10, 17, 1, 14];
+    // Each is written in its own width, of which the rest stays zero.
+    let mut values = [0u64; 6];
+    let places = values.each_mut().map(|value| core::ptr::from_mut(value).cast::<c_void>());
+    let result = cuPointerGetAttributes(6, ATTRIBUTES.as_ptr(), places.as_ptr(), address)?;
+    let [memory_type, managed, exportable, pool, context, handle_types] = values;
+    /// CU_MEMORYTYPE_DEVICE.
+    const DEVICE: u64 = 2;
+    (result == 0).then_some(Pointer {
+        is_known: memory_type != 0,
+        is_device: memory_type == DEVICE,
+        is_managed: managed & 0xff != 0,
+        is_exportable: exportable & 0xff != 0,
+        pool,
+        context,
+        handle_types,
+    })
 }
 
 /// The device of the current context, or -1.
@@ -124,7 +202,9 @@ pub fn word(args: &[u8; ARGS], at: usize) -> u64 {
 
 /// Adds what the driver says to a call that has returned.
 pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, detail: &mut Detail) {
-    if result == 0 && !id.spec().is_in(Group::Lookup) {
+    // A failing call of a program that checks its rules is told with its devices.
+    let is_checked = settings::get().check.is_some() && current().0 == 0;
+    if (result == 0 || is_checked) && !id.spec().is_in(Group::Lookup) {
         describe_devices();
     }
     let is_there = |results: &[Result]| results.iter().any(|known| *known as i32 == result);
@@ -180,7 +260,11 @@ fn devices(detail: &mut Detail, peer: i32) {
 }
 
 /// The UUIDs of the first devices, of the record with this epoch, for the live table.
-static UUIDS: [[AtomicU64; 2]; 64] = [const { [AtomicU64::new(0), AtomicU64::new(0)] }; 64];
+static UUIDS: [[AtomicU64; 2]; MOST_DEVICES as usize] =
+    [const { [AtomicU64::new(0), AtomicU64::new(0)] }; MOST_DEVICES as usize];
+
+/// So many devices of a process are told apart.
+pub const MOST_DEVICES: i32 = 64;
 
 /// The UUID of a device; zero where it is unknown.
 pub fn uuid(ordinal: i32) -> [u8; 16] {

@@ -1,0 +1,107 @@
+//! Rules that the arguments, the thread and the process decide.
+
+use super::facts::Call;
+use super::{Report, Verdict};
+use crate::record::{environment, questions};
+use cupeer_spec::abi::{CUatomicOperation, CUdevice_P2PAttribute};
+use cupeer_spec::function::FnId;
+use cupeer_spec::reason::Reason;
+use cupeer_spec::record::slot::finding::Confidence;
+use cupeer_spec::results::Result;
+
+const NOT_INITIALIZED: i32 = Result::NOT_INITIALIZED as i32;
+
+/// The process was forked from one that had initialised the driver.
+pub fn used_after_fork(_: &Call, report: Report) -> Verdict {
+    if !questions::was_initialized_before_fork() {
+        return Verdict::Held;
+    }
+    // SAFETY: neither has preconditions.
+    let (pid, parent) = unsafe { (libc::getpid() as u32, libc::getppid() as u32) };
+    Verdict::broken(report, Reason::UsedAfterFork { pid, parent }, Confidence::Certain, "")
+}
+
+/// cuInit was not called.
+pub fn not_initialized(report: Report) -> Verdict {
+    match questions::current() {
+        (NOT_INITIALIZED, _) => Verdict::broken(report, Reason::NotInitialized, Confidence::Certain, ""),
+        _ => Verdict::Held,
+    }
+}
+
+/// The current context is not there any more.
+pub fn context_destroyed(report: Report) -> Verdict {
+    let (result, context) = questions::current();
+    // A context that is gone has no device.
+    let is_gone = result == 0 && context != 0 && questions::device_result() != 0;
+    Verdict::when(is_gone, report, "", Reason::ContextDestroyed { context })
+}
+
+/// No context is current.
+pub fn no_current_context(report: Report) -> Verdict {
+    let (result, context) = questions::current();
+    // SAFETY: gettid has no preconditions.
+    let tid = unsafe { libc::syscall(libc::SYS_gettid) as u32 };
+    let others = questions::has_described();
+    Verdict::when(result == 0 && context == 0, report, "", Reason::NoCurrentContext { tid, others })
+}
+
+/// A pointer is NULL. That of memory has a rule of its own.
+pub fn null_argument(call: &Call, report: Report) -> Verdict {
+    let event = (call.id == FnId::cuIpcGetEventHandle && call.number("event") == 0).then_some("event");
+    match call.null().or(event) {
+        Some(name) => Verdict::when(true, report, name, Reason::NullArgument { name }),
+        None => Verdict::Held,
+    }
+}
+
+/// A device is none.
+pub fn device_out_of_range(call: &Call, report: Report) -> Verdict {
+    let Some(count) = questions::device_count() else { return Verdict::Unknown };
+    let names: [&'static str; 2] =
+        if call.id == FnId::cuDeviceCanAccessPeer { ["dev", "peerDev"] } else { ["srcDevice", "dstDevice"] };
+    for name in names {
+        let device = call.int(name);
+        if !(0..count).contains(&device) {
+            with_variable(b"CUDA_VISIBLE_DEVICES", |value| {
+                let visible = value.and_then(|value| core::str::from_utf8(value).ok());
+                let reason = Reason::DeviceOutOfRange { name, device, count, visible };
+                Verdict::broken(&mut *report, reason, Confidence::Certain, name);
+            });
+            return Verdict::Broken;
+        }
+    }
+    Verdict::Held
+}
+
+/// Hands over the value of a variable of the environment as it is now.
+pub fn with_variable(name: &[u8], mut work: impl FnMut(Option<&[u8]>)) {
+    let mut kept = [0u8; 128];
+    let mut length = None;
+    environment::each(|variable| {
+        let value = variable.strip_prefix(name).and_then(|rest| rest.strip_prefix(b"="));
+        if let (Some(value), None) = (value, length) {
+            let fits = value.len().min(kept.len());
+            kept[..fits].copy_from_slice(&value[..fits]);
+            length = Some(fits);
+        }
+    });
+    work(length.map(|length| &kept[..length]));
+}
+
+/// The attribute is none.
+pub fn attribute_unknown(call: &Call, report: Report) -> Verdict {
+    let attribute = call.int("attrib");
+    let is_unknown = CUdevice_P2PAttribute(attribute).name().is_none();
+    Verdict::when(is_unknown, report, "attrib", Reason::PeerAttributeUnknown { attribute })
+}
+
+/// No operations, or one that is none.
+pub fn atomic_operations(call: &Call, report: Report) -> Verdict {
+    let count = call.number("count") as u32;
+    let (elements, kept) = &call.elements;
+    let operation = elements[..*kept].iter().copied().find(|op| CUatomicOperation(*op).name().is_none());
+    let is_broken = count == 0 || operation.is_some() || call.words.contains("CUatomicOperation");
+    let argument = if count == 0 { "count" } else { "operations" };
+    Verdict::when(is_broken, report, argument, Reason::AtomicOperations { count, operation })
+}

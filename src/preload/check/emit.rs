@@ -1,0 +1,299 @@
+//! What becomes of a finding: it is filtered and counted, stands in the record, is said, told to the program's own
+//! function, and may stop the program.
+
+use super::Found;
+use super::facts::{Call, is_own};
+use super::say::{self, Said};
+use crate::c_api::{cupeer_finding, cupeer_finding_callback};
+use crate::caller::Caller;
+use crate::log::{self, Line};
+use crate::record::{Detail, process, questions};
+use crate::settings::{self, Check, LogForm};
+use crate::{message, status};
+use core::ffi::{CStr, c_void};
+use core::fmt::{self, Write};
+use core::ptr;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use cupeer_spec::record;
+use cupeer_spec::record::live::Entry;
+use cupeer_spec::record::slot::detail;
+use cupeer_spec::record::slot::finding::{Confidence, NO_ARGUMENT, Object};
+use cupeer_spec::rules::{Rule, Severity};
+
+/// So many findings of one rule and caller are told in full; further ones are counted.
+const MOST_ALIKE: u32 = 10;
+
+/// Memory for the texts of a finding, beside the program's stack, which may be small. All zero is a value of it.
+struct Scratch {
+    message: Line,
+    json: Line,
+    text: Line,
+}
+
+impl Scratch {
+    /// Does something with new memory; nothing where there is none.
+    fn with(work: impl FnOnce(&mut Scratch)) {
+        let (size, flags) = (size_of::<Scratch>(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: maps new memory, all zero, which is a Scratch: empty lines, whose bytes are not initialised anyway. It
+        // is unmapped when nobody uses it any more. By the system call itself, as where the record's memory is mapped.
+        unsafe {
+            let place =
+                libc::syscall(libc::SYS_mmap, 0, size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            if place == -1 {
+                return;
+            }
+            work(&mut *(place as *mut Scratch));
+            libc::munmap(place as *mut c_void, size);
+        }
+    }
+}
+
+/// A rule is broken.
+pub fn finding(call: &Call, found: &Found) {
+    let rule = found.reason.rule();
+    let hint = found.reason.hint();
+    told(call, rule, found.confidence, found.argument, found.objects, &found.reason, hint);
+}
+
+/// No rule is broken, and the call failed.
+pub fn explanation(call: &Call, rule: Rule, words: &dyn fmt::Display) {
+    told(call, rule, Confidence::Inferred, "", &[], words, rule.spec().hint);
+}
+
+/// Whether the rule says why a call failed without being broken: said whatever the level, and once for each result.
+fn is_explanation(rule: Rule) -> bool {
+    matches!(rule, Rule::CallFailed | Rule::DriverUndocumented)
+}
+
+#[allow(clippy::too_many_arguments, reason = "what a finding consists of, in one place")]
+fn told(
+    call: &Call,
+    rule: Rule,
+    confidence: Confidence,
+    argument: &'static str,
+    objects: &[(u32, Entry)],
+    reason: &dyn fmt::Display,
+    hint: &'static str,
+) {
+    let Some(check) = &settings::get().check else { return };
+    let spec = rule.spec();
+    let caller = Caller::of(call.caller, call.id, false);
+    if check.ignore.contains(rule, caller.library)
+        || check.only.as_ref().is_some_and(|only| !only.contains(rule, caller.library))
+    {
+        return;
+    }
+    let usual = spec.usual_for(caller.library);
+    let severity = if usual.is_some() { Severity::Note } else { spec.severity };
+    if severity > Severity::Note {
+        status::found();
+    }
+    let (key, most) = if is_explanation(rule) {
+        (u64::from(call.id as u16) << 32 | u64::from(call.result as u32), 1)
+    } else {
+        (call.caller as u64, MOST_ALIKE)
+    };
+    let before = count(rule, key);
+    let number = call.id.spec().args.iter().position(|arg| arg.name == argument && !argument.is_empty());
+    let head = [confidence as u8, severity as u8, number.map_or(NO_ARGUMENT, |number| number as u8), 0];
+    if before >= most {
+        let mut line = [0u8; 64];
+        let length = head.len() + spec.name.len();
+        line[..4].copy_from_slice(&head);
+        line[4..length].copy_from_slice(spec.name.as_bytes());
+        Detail::about(call.slot, |detail| detail.item(detail::FINDING, 0, &line[..length]));
+        return stop(check, rule, &caller, None);
+    }
+    Scratch::with(|scratch| {
+        let _ = write!(scratch.message, "{reason}");
+        if let Some(usual) = usual {
+            let _ = write!(scratch.message, "; {} does so: {}", usual.library, usual.why);
+        }
+        let is_documented = call.id.spec().results.iter().any(|known| *known as i32 == call.result);
+        if !is_documented && !is_explanation(rule) {
+            let _ = write!(scratch.message, "; the documentation does not list this result for the call");
+        }
+        let message = core::str::from_utf8(scratch.message.bytes()).unwrap_or("");
+        let said = Said {
+            call,
+            rule: spec,
+            severity,
+            confidence,
+            argument,
+            message,
+            hint,
+            objects,
+            caller: &caller,
+            is_last: before + 1 == most && !is_explanation(rule),
+        };
+        keep(&said, &head);
+        let _ = say::json(&said, &mut scratch.json);
+        let _ = scratch.json.push(b"\0");
+        if severity >= check.level || is_explanation(rule) {
+            tell(&said, &scratch.json, &mut scratch.text);
+        }
+        call_back(&said, scratch.json.bytes());
+        stop(check, rule, &caller, Some(message));
+    });
+}
+
+/// Puts a finding into the record.
+fn keep(said: &Said, head: &[u8; 4]) {
+    let mut item = [0u8; 880];
+    let parts =
+        [&head[..], said.rule.name.as_bytes(), b"\0", said.message.as_bytes(), b"\0", said.hint.as_bytes()];
+    let mut length = 0;
+    for byte in parts.iter().flat_map(|part| part.iter()) {
+        let Some(place) = item.get_mut(length) else { break };
+        *place = *byte;
+        length += 1;
+    }
+    Detail::about(said.call.slot, |detail| detail.item(detail::FINDING, 0, &item[..length]));
+    for (role, entry) in said.objects {
+        let object = object(*role, entry);
+        let frames = &entry.frames[..(entry.frame_count as usize).min(entry.frames.len())];
+        let mut item = [0u8; size_of::<Object>() + 8 * detail::MOST_FRAMES];
+        item[..size_of::<Object>()].copy_from_slice(record::bytes(&object));
+        for (place, frame) in item[size_of::<Object>()..].chunks_mut(8).zip(frames) {
+            place.copy_from_slice(&frame.to_le_bytes());
+        }
+        let length = size_of::<Object>() + 8 * frames.len();
+        Detail::about(said.call.slot, |detail| detail.item(detail::OBJECT, 0, &item[..length]));
+    }
+}
+
+/// An entry of the live table as a record has it.
+fn object(role: u32, entry: &Entry) -> Object {
+    Object {
+        role,
+        device: entry.device,
+        pid: entry.pid,
+        tid: entry.tid,
+        image: entry.image,
+        rank: entry.rank,
+        pid_ns: entry.pid_ns,
+        started: entry.started,
+        address: entry.address,
+        bytes: entry.bytes,
+        fingerprint: entry.fingerprint,
+        monotonic: entry.monotonic,
+        uuid: if is_own(entry) { questions::uuid(entry.device) } else { entry.uuid },
+        offset: entry.offset,
+        library: entry.library,
+    }
+}
+
+/// How often a rule was found broken by a caller before.
+fn count(rule: Rule, key: u64) -> u32 {
+    const PLACES: usize = 1024;
+    static KEYS: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
+    static COUNTS: [AtomicU32; PLACES] = [const { AtomicU32::new(0) }; PLACES];
+    static EPOCH: AtomicU64 = AtomicU64::new(0);
+    let epoch = process::epoch();
+    if EPOCH.swap(epoch, AcqRel) != epoch {
+        // A forked child has counted nothing.
+        COUNTS.iter().for_each(|count| count.store(0, Relaxed));
+    }
+    let key = record::live::mix(key ^ u64::from(rule as u8 + 1) << 56) | 1;
+    for i in 0..16 {
+        let place = (key as usize).wrapping_add(i) % PLACES;
+        match KEYS[place].compare_exchange(0, key, AcqRel, Acquire) {
+            Ok(_) => return COUNTS[place].fetch_add(1, Relaxed),
+            Err(known) if known == key => return COUNTS[place].fetch_add(1, Relaxed),
+            Err(_) => {}
+        }
+    }
+    // No room: too many to be told.
+    u32::MAX
+}
+
+/// Says it: in the log where there is one, else on stderr.
+fn tell(said: &Said, json: &Line, text: &mut Line) {
+    let is_json = settings::get().log == Some(LogForm::Json);
+    if is_json {
+        let json = json.bytes();
+        return log::finding(core::str::from_utf8(&json[..json.len().saturating_sub(1)]).unwrap_or("null"));
+    }
+    let _ = say::paragraph(said, text);
+    if settings::get().log.is_some() {
+        log::finding(core::str::from_utf8(text.bytes()).unwrap_or(""));
+    } else {
+        message::paragraph(text.bytes());
+    }
+}
+
+static LISTENER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+static LISTENER_DATA: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// Tells further findings to a function, or to none. Says whether rules are checked.
+pub fn listen(callback: cupeer_finding_callback, data: *mut c_void) -> bool {
+    LISTENER.store(ptr::null_mut(), Release);
+    LISTENER_DATA.store(data, Release);
+    LISTENER.store(callback.map_or(ptr::null_mut(), |callback| callback as *mut c_void), Release);
+    settings::get().check.is_some()
+}
+
+fn call_back(said: &Said, json: &[u8]) {
+    let listener = LISTENER.load(Acquire);
+    if listener.is_null() {
+        return;
+    }
+    // SAFETY: only `listen` writes there, functions of this type.
+    let callback = unsafe { core::mem::transmute::<*mut c_void, cupeer_finding_callback>(listener) };
+    Scratch::with(|texts| {
+        let words = [
+            said.rule.name,
+            said.severity.word(),
+            said.confidence.word(),
+            said.call.id.spec().name,
+            said.hint,
+        ];
+        let mut places = [0; 6];
+        let mut at = 0;
+        for (place, word) in places.iter_mut().zip(words.iter().copied().chain([said.message])) {
+            *place = at;
+            let _ = texts.text.push(word.as_bytes());
+            let _ = texts.text.push(b"\0");
+            at = texts.text.bytes().len();
+        }
+        let all = texts.text.bytes();
+        let text = |i: usize| {
+            CStr::from_bytes_until_nul(&all[places[i].min(all.len())..]).unwrap_or_default().as_ptr()
+        };
+        let finding = cupeer_finding {
+            size: size_of::<cupeer_finding>(),
+            rule: text(0),
+            severity: text(1),
+            confidence: text(2),
+            function: text(3),
+            result: said.call.result,
+            message: text(5),
+            hint: text(4),
+            json: CStr::from_bytes_until_nul(json).unwrap_or_default().as_ptr(),
+        };
+        // SAFETY: the program gave the function for this; the texts live through the call.
+        unsafe { callback.map(|callback| callback(&finding, LISTENER_DATA.load(Acquire))) };
+    });
+}
+
+/// Ends the program, or stops it for a debugger, where that was asked for.
+fn stop(check: &Check, rule: Rule, caller: &Caller, message: Option<&str>) {
+    let name = rule.spec().name;
+    if check.abort_on.contains(rule, caller.library) {
+        message::line(format_args!("aborting at {name}: {}", message.unwrap_or("once more")));
+        // SAFETY: ends the process, as was asked for.
+        unsafe { libc::abort() };
+    }
+    if check.stop_on.contains(rule, caller.library) {
+        // SAFETY: getpid has no preconditions.
+        let pid = unsafe { libc::getpid() };
+        message::line(format_args!(
+            "process {pid} is stopped at {name}; 'gdb -p {pid}' looks at it, 'kill -CONT {pid}' lets it go on"
+        ));
+        // SAFETY: stops all threads of the process until somebody continues it.
+        unsafe { libc::kill(pid, libc::SIGSTOP) };
+    }
+}

@@ -1,0 +1,71 @@
+//! A call that failed, and no rule says why: what was ruled out, and what remains.
+
+use super::facts::Call;
+use super::{Report, Verdict, decide, emit};
+use core::fmt::{self, Write};
+use cupeer_spec::results;
+use cupeer_spec::rules::{RULES, Rule, RuleSpec, causes};
+
+/// Explains a failure.
+pub fn failure(call: &Call) {
+    let is_documented = call.id.spec().results.iter().any(|known| *known as i32 == call.result);
+    let rule = if is_documented { Rule::CallFailed } else { Rule::DriverUndocumented };
+    emit::explanation(call, rule, &Explanation { call, is_documented });
+}
+
+/// The words.
+struct Explanation<'a> {
+    call: &'a Call<'a>,
+    is_documented: bool,
+}
+
+impl Explanation<'_> {
+    /// What a rule says about the call. None is broken: that was asked.
+    fn verdict(&self, rule: &RuleSpec) -> Verdict {
+        let ignore: Report = &mut |_| {};
+        decide(rule.id, self.call, ignore)
+    }
+
+    fn each(&self, verdict: Verdict) -> impl Iterator<Item = &'static RuleSpec> {
+        let explains = move |rule: &&RuleSpec| rule.explains(self.call.id, self.call.result);
+        RULES.iter().filter(explains).filter(move |rule| self.verdict(rule) == verdict)
+    }
+}
+
+impl fmt::Display for Explanation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let (function, result) = (self.call.id.spec().name, self.call.result);
+        match (results::spec(result), self.is_documented) {
+            (Some(spec), true) => write!(f, "{function} returned {} ({})", spec.name(), spec.string())?,
+            (Some(spec), false) => write!(
+                f,
+                "{function} returned {} ({}), which its documentation does not list",
+                spec.name(),
+                spec.string()
+            )?,
+            (None, _) => write!(f, "{function} returned {result}, a code that CUDA 13.0 does not have")?,
+        }
+        let mut separator = "; ruled out: ";
+        for rule in self.each(Verdict::Held) {
+            write!(f, "{separator}{}", rule.ruled_out)?;
+            separator = ", ";
+        }
+        separator = "; what remains: ";
+        for rule in self.each(Verdict::Unknown) {
+            write!(f, "{separator}{}", rule.cause)?;
+            separator = ", or ";
+        }
+        for cause in causes(self.call.id, result) {
+            write!(f, "{separator}{}", cause.text)?;
+            separator = ", or ";
+        }
+        if separator.starts_with(';') {
+            f.write_str("; no cause is known beyond what the documentation says of the code")?;
+            if let Some(spec) = results::spec(result) {
+                f.write_char(':')?;
+                write!(f, " {}", spec.meaning.trim_end_matches('.'))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! The device nodes of the host's GPUs, as far as the kernel module lists them, and whether this process may use them.
+
+use crate::record::read_file;
+use core::ffi::CStr;
+use core::fmt::Write;
+
+/// Where the kernel module lists the GPUs: a directory for each PCI address.
+const GPUS: &CStr = c"/proc/driver/nvidia/gpus";
+
+/// Hands over the path of a GPU's device node, and whether this process may read and write it. Does nothing where the
+/// GPU is not listed.
+pub fn with_node_of(uuid: &[u8; 16], work: impl FnOnce(&str, bool)) {
+    let Some(minor) = minor_of(uuid) else { return };
+    let mut path = crate::log::Line::new();
+    if write!(path, "/dev/nvidia{minor}\0").is_err() {
+        return;
+    }
+    let Ok(c_path) = CStr::from_bytes_with_nul(path.bytes()) else { return };
+    // SAFETY: the path ends in NUL.
+    let is_usable = unsafe { libc::access(c_path.as_ptr(), libc::R_OK | libc::W_OK) } == 0;
+    work(c_path.to_str().unwrap_or("/dev/nvidia?"), is_usable);
+}
+
+/// The number of a GPU's device node.
+fn minor_of(uuid: &[u8; 16]) -> Option<u32> {
+    // SAFETY: the path ends in NUL; what is opened is closed below.
+    let directory = unsafe { libc::opendir(GPUS.as_ptr()) };
+    if directory.is_null() {
+        return None;
+    }
+    let mut found = None;
+    loop {
+        // SAFETY: opened above, and used by this thread alone.
+        let entry = unsafe { libc::readdir(directory) };
+        if entry.is_null() {
+            break;
+        }
+        // SAFETY: the entry's name ends in NUL, and stays until the next readdir.
+        let name = unsafe { CStr::from_ptr((*entry).d_name.as_ptr()) };
+        let mut path = crate::log::Line::new();
+        let written = name.to_str().map(|name| write!(path, "/proc/driver/nvidia/gpus/{name}/information\0"));
+        let mut text = [0u8; 1024];
+        let length = match (written, CStr::from_bytes_with_nul(path.bytes())) {
+            (Ok(Ok(())), Ok(path)) => read_file(path, &mut text).unwrap_or(0),
+            _ => 0,
+        };
+        found = found.or_else(|| minor_in(&text[..length], uuid));
+    }
+    // SAFETY: opened above.
+    unsafe { libc::closedir(directory) };
+    found
+}
+
+/// The minor number in what the kernel module says of a GPU, if it is this one.
+fn minor_in(information: &[u8], uuid: &[u8; 16]) -> Option<u32> {
+    let value = |name: &[u8]| {
+        let mut lines = information.split(|byte| *byte == b'\n');
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(b":")).map(<[u8]>::trim_ascii)
+    };
+    let digits = value(b"GPU UUID")?.strip_prefix(b"GPU-")?;
+    let mut digits = digits.iter().filter_map(|byte| (*byte as char).to_digit(16));
+    let is_it = uuid.iter().all(|byte| {
+        digits.next().zip(digits.next()).is_some_and(|(high, low)| high << 4 | low == u32::from(*byte))
+    });
+    is_it.then(|| core::str::from_utf8(value(b"Device Minor")?).ok()?.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_module_names_the_node() {
+        let text = b"Model: \t\t NVIDIA H200\nIRQ:   \t\t 1\nGPU UUID: \t GPU-c09e0001-0000-0000-0000-00000000abcd\nBus Type: PCIe\nDevice Minor: \t 3\n";
+        let mut uuid = [0u8; 16];
+        uuid[..4].copy_from_slice(&[0xc0, 0x9e, 0x00, 0x01]);
+        uuid[14..].copy_from_slice(&[0xab, 0xcd]);
+        assert_eq!(minor_in(text, &uuid), Some(3));
+        uuid[15] = 0;
+        assert_eq!(minor_in(text, &uuid), None);
+        assert_eq!((minor_in(b"", &uuid), minor_in(b"GPU UUID: GPU-?\n", &uuid)), (None, None));
+    }
+}

@@ -1,0 +1,174 @@
+//! A finding as a paragraph for people, and as JSON with all of its keys.
+
+use super::facts::{Call, ago, device_of, process_of};
+use crate::caller::Caller;
+use crate::log::{self, Line};
+use core::fmt::{self, Write};
+use cupeer_spec::reason::{Bytes, Handle};
+use cupeer_spec::record::live::Entry;
+use cupeer_spec::record::slot::finding::{Confidence, role};
+use cupeer_spec::results;
+use cupeer_spec::rules::{Basis, RuleSpec, Severity};
+use cupeer_spec::value::{Format, quoted, quoted_inside};
+
+/// All that is said of a finding.
+pub struct Said<'a> {
+    /// The call.
+    pub call: &'a Call<'a>,
+    /// The rule.
+    pub rule: &'static RuleSpec,
+    /// How bad it is here.
+    pub severity: Severity,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// The argument that it is about; empty for none.
+    pub argument: &'static str,
+    /// What was found.
+    pub message: &'a str,
+    /// What to do.
+    pub hint: &'static str,
+    /// What it is about.
+    pub objects: &'a [(u32, Entry)],
+    /// Who called.
+    pub caller: &'a Caller,
+    /// Whether further findings of this rule and caller are only counted.
+    pub is_last: bool,
+}
+
+/// The word for a role.
+fn role_word(role: u32) -> &'static str {
+    role::WORDS.get((role as usize).wrapping_sub(1)).copied().unwrap_or("object")
+}
+
+/// The text in bytes that end in zeros.
+fn file(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or(&[])
+}
+
+/// The words for a result.
+fn result(number: i32, out: &mut Line) -> fmt::Result {
+    match results::spec(number) {
+        Some(spec) => out.write_str(spec.name()),
+        None => write!(out, "{number}"),
+    }
+}
+
+/// One paragraph.
+pub fn paragraph(said: &Said, out: &mut Line) -> fmt::Result {
+    // SAFETY: neither has preconditions.
+    let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
+    let call = said.call;
+    write!(out, "cupeer: {} {}: ", said.severity.word(), said.rule.name)?;
+    out.write_str(said.message)?;
+    write!(out, "\n    call: {}(", call.id.spec().name)?;
+    (call.print)(out, Format { json: false, fingerprint: log::fingerprint })?;
+    out.write_str(") = ")?;
+    result(call.result, out)?;
+    let rank = crate::record::process::rank();
+    write!(out, "\n    by: process {pid}")?;
+    if rank != u32::MAX {
+        write!(out, " (rank {rank})")?;
+    }
+    write!(out, ", thread {tid}, ")?;
+    quoted_inside(said.caller.library, 512, out)?;
+    write!(out, "+{:#x}", said.caller.offset)?;
+    for (role, entry) in said.objects {
+        write!(out, "\n    {}: ", role_word(*role))?;
+        describe(entry, out)?;
+    }
+    match said.rule.basis {
+        Basis::Documented(function, sentence) => {
+            write!(out, "\n    documentation of {function}: \"{sentence}\"")?;
+        }
+        Basis::Observed(sentence) => write!(out, "\n    observed with driver 580: {sentence}")?,
+        Basis::Practice(sentence) => write!(out, "\n    in practice: {sentence}")?,
+    }
+    if !call.words.is_empty() {
+        out.write_str("\n    the driver says: ")?;
+        quoted(call.words.as_bytes(), 256, out)?;
+    }
+    match said.confidence {
+        Confidence::Certain => {}
+        Confidence::Stale => {
+            out.write_str("\n    stale: it rests on what a process left behind that has ended")?
+        }
+        Confidence::Inferred => {
+            out.write_str("\n    inferred: the likeliest explanation of what was seen")?
+        }
+    }
+    write!(out, "\n    hint: {}", said.hint)?;
+    if said.is_last {
+        write!(out, "\n    (further findings of this rule at this place are only counted)")?;
+    }
+    out.write_str("\n")
+}
+
+/// Who made something, where, and when.
+fn describe(entry: &Entry, out: &mut Line) -> fmt::Result {
+    write!(out, "{}, thread {}, {}, {:#x}", process_of(entry), entry.tid, device_of(entry), entry.address)?;
+    if entry.bytes > 0 {
+        write!(out, ", {}", Bytes(entry.bytes))?;
+    }
+    if entry.fingerprint != 0 {
+        write!(out, ", {}", Handle(entry.fingerprint))?;
+    }
+    if let Some(ago) = ago(entry.monotonic) {
+        write!(out, ", {ago} ago")?;
+    }
+    let library = file(&entry.library);
+    if !library.is_empty() {
+        out.write_str(", by ")?;
+        quoted_inside(library, 64, out)?;
+        write!(out, "+{:#x}", entry.offset)?;
+    }
+    Ok(())
+}
+
+/// One object.
+pub fn json(said: &Said, out: &mut Line) -> fmt::Result {
+    let call = said.call;
+    write!(out, "{{\"rule\":\"{}\",\"severity\":\"{}\",", said.rule.name, said.severity.word())?;
+    write!(out, "\"confidence\":\"{}\",\"function\":\"{}\",", said.confidence.word(), call.id.spec().name)?;
+    match said.argument {
+        "" => out.write_str("\"argument\":null,")?,
+        name => write!(out, "\"argument\":\"{name}\",")?,
+    }
+    out.write_str("\"args\":{")?;
+    (call.print)(out, Format { json: true, fingerprint: log::fingerprint })?;
+    out.write_str("},\"result\":\"")?;
+    result(call.result, out)?;
+    out.write_str("\",\"message\":")?;
+    quoted(said.message.as_bytes(), 1024, out)?;
+    out.write_str(",\"hint\":")?;
+    quoted(said.hint.as_bytes(), 512, out)?;
+    out.write_str(",\"sentence\":")?;
+    quoted(said.rule.basis.sentence().as_bytes(), 512, out)?;
+    write!(out, ",\"source\":\"{}\",\"driver_message\":", said.rule.basis.source())?;
+    match call.words {
+        "" => out.write_str("null")?,
+        words => quoted(words.as_bytes(), 256, out)?,
+    }
+    out.write_str(",\"caller\":\"")?;
+    quoted_inside(said.caller.library, 512, out)?;
+    write!(out, "+{:#x}\",\"objects\":[", said.caller.offset)?;
+    for (i, (role, entry)) in said.objects.iter().enumerate() {
+        let comma = if i > 0 { "," } else { "" };
+        write!(
+            out,
+            "{comma}{{\"role\":\"{}\",\"pid\":{},\"tid\":{},",
+            role_word(*role),
+            entry.pid,
+            entry.tid
+        )?;
+        match process_of(entry).rank {
+            Some(rank) => write!(out, "\"rank\":{rank},")?,
+            None => out.write_str("\"rank\":null,")?,
+        }
+        write!(out, "\"device\":\"{}\",\"address\":\"{:#x}\",", device_of(entry), entry.address)?;
+        write!(out, "\"bytes\":{},\"fingerprint\":\"{}\",", entry.bytes, Handle(entry.fingerprint))?;
+        out.write_str("\"caller\":\"")?;
+        quoted_inside(file(&entry.library), 64, out)?;
+        write!(out, "+{:#x}\"}}", entry.offset)?;
+    }
+    out.write_str("]}")
+}

@@ -1,0 +1,213 @@
+//! Rules about calls that succeeded: what is undefined, what works by chance, what is worth knowing.
+
+use super::facts::{Call, device, handle, importers, is_own, process_of};
+use super::handles::original;
+use super::{Found, Report, closed};
+use crate::caller::Caller;
+use crate::record::{live, questions};
+use core::sync::atomic::Ordering::Acquire;
+use cupeer_spec::function::FnId;
+use cupeer_spec::reason::Reason;
+use cupeer_spec::record::live::{Entry, handle_key, kind, own_key};
+use cupeer_spec::record::slot::finding::{Confidence, role};
+
+/// Looks at a call that succeeded, before the live table learns of it.
+pub fn look(call: &Call, report: Report) {
+    match call.id {
+        FnId::cuIpcGetMemHandle => exported(call, report),
+        FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2 => opened(call, report),
+        FnId::cuIpcOpenEventHandle => damaged(call, report),
+        FnId::cuIpcCloseMemHandle => closed(call, report),
+        FnId::cuCtxEnablePeerAccess => enabled(call, report),
+        FnId::cuMemFree_v2 | FnId::cuEventDestroy_v2 => freed(call, report),
+        FnId::cuCtxDestroy_v2 => {
+            let context = call.number("ctx");
+            context_ended("cuCtxDestroy", |entry| entry.peer == context, report);
+        }
+        FnId::cuDevicePrimaryCtxReset_v2 => device_ended(call, "the reset of the primary context", report),
+        FnId::cuDevicePrimaryCtxRelease_v2 if !questions::is_primary_active(call.int("dev")) => {
+            device_ended(call, "the last release of the primary context", report);
+        }
+        _ => {}
+    }
+}
+
+/// Reports something that is known for sure, with one object.
+fn certain(report: Report, reason: Reason, argument: &'static str, objects: &[(u32, Entry)]) {
+    report(&Found { reason, confidence: Confidence::Certain, argument, objects });
+}
+
+fn exported(call: &Call, report: Report) {
+    let address = call.number("dptr");
+    if let Some((base, bytes)) = questions::allocation(address).filter(|(base, _)| *base != address) {
+        certain(report, Reason::IpcInteriorPointer { address, base, bytes }, "dptr", &[]);
+    }
+}
+
+fn opened(call: &Call, report: Report) {
+    let flags = call.number("Flags") as u32;
+    if flags != 1 {
+        certain(report, Reason::IpcFlags { flags, is_taken: true }, "Flags", &[]);
+    }
+    let Some(export) = call.export() else { return damaged(call, report) };
+    let owner = process_of(&export);
+    let handle = handle(export.fingerprint);
+    if export.inside != 0 {
+        report(&Found {
+            reason: Reason::IpcOffsetNotAdded { handle, offset: export.inside, owner },
+            confidence: Confidence::Inferred,
+            argument: "pdptr",
+            objects: &[(role::EXPORT, export)],
+        });
+    }
+    let own = device(questions::device());
+    let is_known = own.uuid != [0; 16] && export.uuid != [0; 16];
+    if is_known && own.ordinal == export.device && own.uuid != export.uuid {
+        report(&Found {
+            reason: Reason::IpcDeviceOrder {
+                ordinal: own.ordinal,
+                here: own.uuid,
+                there: export.uuid,
+                owner,
+            },
+            confidence: Confidence::Inferred,
+            argument: "handle",
+            objects: &[(role::EXPORT, export)],
+        });
+    }
+    let place = live::find(own_key(live::own(), kind::OPENED_MEMORY, call.number("pdptr"), 0));
+    if let Some(place) = place {
+        let before = place.read();
+        let caller = Caller::of(call.caller, call.id, true);
+        let file = caller.file();
+        if file != before.library && before.fingerprint == export.fingerprint {
+            let (first, second) = (text(&before.library), text(&file));
+            let count = place.count().load(Acquire) + 1;
+            let reason = Reason::IpcSecondLibrary { handle, first, second, count };
+            certain(report, reason, "handle", &[(role::OPENING, before)]);
+        }
+    }
+}
+
+/// The text in bytes that end in zeros.
+fn text(bytes: &[u8]) -> &str {
+    let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or(&[]);
+    bytes.utf8_chunks().next().map_or("?", |chunk| chunk.valid())
+}
+
+/// The driver opened bytes that nobody exported: those that it does not look at were changed.
+fn damaged(call: &Call, report: Report) {
+    if call.export().is_some() {
+        return;
+    }
+    if let Some(export) = original(call) {
+        let reason = Reason::IpcDamagedHandle {
+            handle: handle(call.handle().0),
+            original: handle(export.fingerprint),
+            owner: process_of(&export),
+            is_opened: true,
+        };
+        certain(report, reason, "handle", &[(role::EXPORT, export)]);
+    }
+}
+
+fn closed(call: &Call, report: Report) {
+    let address = call.number("dptr");
+    if live::find(own_key(live::own(), kind::OPENED_MEMORY, address, 0)).is_none()
+        && closed::find(address).is_some()
+    {
+        report(&Found {
+            reason: Reason::DriverContradictsClose { address },
+            confidence: Confidence::Inferred,
+            argument: "dptr",
+            objects: &[],
+        });
+    }
+}
+
+fn enabled(call: &Call, report: Report) {
+    let (context, peer) = (questions::context(), call.number("peerContext"));
+    if let Some(place) = live::find(own_key(live::own(), kind::PEER, context, peer)) {
+        let (from, to) = (device(questions::device()), device(questions::device_of(peer)));
+        report(&Found {
+            reason: Reason::DriverContradictsEnable { from, to },
+            confidence: Confidence::Inferred,
+            argument: "peerContext",
+            objects: &[(role::ENABLING, place.read())],
+        });
+    }
+}
+
+/// Memory was freed or an event destroyed that this process had exported.
+fn freed(call: &Call, report: Report) {
+    let Some(fingerprint) = call.taken else { return };
+    let (export_kind, _) = call.kinds();
+    let Some(place) = live::find(handle_key(export_kind, fingerprint)).filter(|place| place.is_own()) else {
+        return;
+    };
+    if place.count().load(Acquire) == 0 {
+        return;
+    }
+    let (export, open) = (place.read(), importers(export_kind, fingerprint));
+    let Some(opening) = open.first else { return };
+    let (handle, first) = (handle(fingerprint), process_of(&opening));
+    let importers = open.running + open.unknown;
+    let reason = if call.is_event() {
+        Reason::IpcEventDestroyedWhileOpen { event: export.address, handle, importers, first }
+    } else {
+        let (address, bytes) = (export.address, export.bytes);
+        Reason::IpcFreedWhileOpen { address, bytes, handle, importers, first }
+    };
+    let argument = if call.is_event() { "hEvent" } else { "dptr" };
+    let confidence = if open.running > 0 { Confidence::Certain } else { Confidence::Inferred };
+    report(&Found {
+        reason,
+        confidence,
+        argument,
+        objects: &[(role::EXPORT, export), (role::OPENING, opening)],
+    });
+}
+
+fn device_ended(call: &Call, what: &str, report: Report) {
+    let device = call.int("dev");
+    context_ended(what, |entry| entry.device == device, report);
+}
+
+/// A context ended: what was exported from it is gone.
+fn context_ended(what: &str, is_it: impl Fn(&Entry) -> bool, report: Report) {
+    // Several handles may be open in the same processes: of these, no more are named than one handle has.
+    let (mut handles, mut running, mut importers_of_one) = (0, 0, 0);
+    let mut shown = None;
+    live::each_own(|place| {
+        let is_export = matches!(place.kind(), kind::EXPORTED_MEMORY | kind::EXPORTED_EVENT);
+        if !is_export || place.ended().load(Acquire) != 0 || place.count().load(Acquire) == 0 {
+            return;
+        }
+        let export = place.read();
+        if !is_it(&export) {
+            return;
+        }
+        let open = importers(export.kind, export.fingerprint);
+        if let Some(opening) = open.first {
+            handles += 1;
+            running += open.running;
+            importers_of_one = importers_of_one.max(open.running + open.unknown);
+            if shown.is_none() || running == open.running {
+                shown = Some((export, opening));
+            }
+        }
+    });
+    let Some((export, opening)) = shown else { return };
+    debug_assert!(is_own(&export));
+    report(&Found {
+        reason: Reason::IpcContextEndedWhileOpen {
+            what,
+            handles,
+            importers: importers_of_one,
+            first: process_of(&opening),
+        },
+        confidence: if running > 0 { Confidence::Certain } else { Confidence::Inferred },
+        argument: "",
+        objects: &[(role::EXPORT, export), (role::OPENING, opening)],
+    });
+}

@@ -1,0 +1,102 @@
+//! The driver's own words about a call: drivers from CUDA 12.9 on explain errors to a function that is registered, on
+//! the thread of the call and before it returns. Where they do not, there are no words.
+
+use crate::arch::thread;
+use crate::resolve::driver;
+use core::ffi::{c_char, c_int, c_void};
+use core::mem::MaybeUninit;
+use core::ptr;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// The most that is kept of what is said about one call.
+const ROOM: usize = 240;
+
+/// What was said about one call.
+pub struct Words {
+    bytes: [MaybeUninit<u8>; ROOM],
+    length: usize,
+}
+
+impl Words {
+    /// Nothing yet.
+    #[inline(always)]
+    pub fn new() -> Self {
+        Words { bytes: [const { MaybeUninit::uninit() }; ROOM], length: 0 }
+    }
+
+    /// What was said, messages separated by semicolons.
+    pub fn text(&self) -> &str {
+        // SAFETY: the first `length` bytes were written by `add`.
+        let bytes = unsafe { core::slice::from_raw_parts(self.bytes.as_ptr().cast::<u8>(), self.length) };
+        bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+    }
+
+    fn add(&mut self, message: &[u8]) {
+        let separator: &[u8] = if self.length > 0 { b"; " } else { b"" };
+        for byte in separator.iter().chain(message) {
+            let Some(place) = self.bytes.get_mut(self.length) else { return };
+            // Lines and control characters would break ours.
+            place.write(if byte.is_ascii_control() { b' ' } else { *byte });
+            self.length += 1;
+        }
+    }
+}
+
+/// 0: not tried yet; 1: done, or there is nothing to register with.
+static REGISTERED: AtomicU32 = AtomicU32::new(0);
+
+/// Asks the driver to explain errors, once a process.
+#[inline(always)]
+pub fn register() {
+    if REGISTERED.load(Relaxed) == 0 {
+        register_slowly();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn register_slowly() {
+    type Callback = unsafe extern "C" fn(*mut c_void, c_int, *mut c_char, usize);
+    type Register = unsafe extern "C" fn(Callback, *mut c_void, *mut *mut c_void) -> c_int;
+    crate::call::quietly(|| {
+        // Not while no driver is there.
+        let Some(address) = driver::function(c"cuLogsRegisterCallback") else { return };
+        if REGISTERED.swap(1, Relaxed) == 0 && address != 0 {
+            let mut handle = ptr::null_mut();
+            // SAFETY: the driver's function of this name has this type; what it registers stays as long as this
+            // library, which is never unloaded. Where it refuses, there are no words.
+            unsafe { core::mem::transmute::<usize, Register>(address)(heard, ptr::null_mut(), &mut handle) };
+        }
+    });
+}
+
+/// The driver says something on this thread.
+unsafe extern "C" fn heard(_: *mut c_void, _: c_int, message: *mut c_char, length: usize) {
+    // SAFETY: the block is this thread's alone.
+    let words = unsafe { (*thread()).words };
+    if words.is_null() || message.is_null() {
+        return;
+    }
+    // SAFETY: the driver passes a text of this length, and the words live as long as the call that it is in.
+    let (message, words) =
+        unsafe { (core::slice::from_raw_parts(message.cast::<u8>(), length.min(ROOM)), &mut *words) };
+    // The last line of each failure repeats its result.
+    if !message.starts_with(b"Returning ") {
+        words.add(message);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_joined_and_cut() {
+        let mut words = Words::new();
+        words.add(b"one\n");
+        words.add("zw\u{f6}lf".as_bytes());
+        assert_eq!(words.text(), "one ; zw\u{f6}lf");
+        words.add(&[b'a'; 2 * ROOM]);
+        assert_eq!(words.text().len(), ROOM);
+    }
+}

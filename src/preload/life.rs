@@ -1,0 +1,107 @@
+//! Whether another process of this host runs: asked of the system, when a rule depends on it.
+//!
+//! A process that is ending counts as gone from when the kernel has begun to end it: its peers may notice that, by the
+//! end of a pipe, before it is a zombie.
+
+use crate::record::read_file;
+use core::ffi::CStr;
+use core::fmt::Write;
+use cupeer_spec::record::live::Entry;
+
+/// What the system says of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seen {
+    /// When it was started, in ticks of the system since boot.
+    pub started: u64,
+    /// Where the stack of its program begins, folded to 32 bits: another one after it has executed another program. 0
+    /// where the system does not say.
+    pub stack: u32,
+    /// Whether it is ending, or has ended and nobody has waited for it.
+    pub is_ending: bool,
+}
+
+/// Whether a process runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Life {
+    /// It does.
+    Runs,
+    /// It does not, or runs another program now.
+    Gone,
+    /// The system withholds that: it is in another pid namespace, or hidden.
+    Unknown,
+}
+
+/// Looks at a process of our pid namespace. `None` where there is none, or the system does not show it.
+pub fn look(pid: u32) -> Option<Seen> {
+    let mut path = crate::log::Line::new();
+    write!(path, "/proc/{pid}/stat\0").ok()?;
+    let mut text = [0u8; 1024];
+    let length = read_file(CStr::from_bytes_with_nul(path.bytes()).ok()?, &mut text).ok()?;
+    parse(&text[..length])
+}
+
+/// The name of the program, in parentheses, may hold anything: fields are counted from behind it.
+fn parse(stat: &[u8]) -> Option<Seen> {
+    /// PF_EXITING of the kernel.
+    const EXITING: u64 = 4;
+    let from = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let mut fields = stat[from..].split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty());
+    // Field 3.
+    let state = *fields.next()?.first()?;
+    let number = |field: &[u8]| core::str::from_utf8(field).ok()?.parse::<u64>().ok();
+    let flags = number(fields.nth(9 - 4)?)?;
+    let started = number(fields.nth(22 - 10)?)?;
+    let stack = fields.nth(28 - 23).and_then(number).unwrap_or(0);
+    let is_ending = matches!(state, b'Z' | b'X' | b'x') || flags & EXITING != 0;
+    Some(Seen { started, stack: (stack >> 4) as u32, is_ending })
+}
+
+/// Whether the process of an entry of the live table runs.
+pub fn of(entry: &Entry, own_pid_ns: u64) -> Life {
+    if entry.pid_ns != own_pid_ns || own_pid_ns == 0 {
+        return Life::Unknown;
+    }
+    let Some(seen) = look(entry.pid) else {
+        return if exists(entry.pid) { Life::Unknown } else { Life::Gone };
+    };
+    let is_another =
+        seen.started != entry.started || seen.stack != 0 && entry.stack != 0 && seen.stack != entry.stack;
+    if seen.is_ending || is_another { Life::Gone } else { Life::Runs }
+}
+
+/// Whether there is a process of this pid, whoever's it is.
+pub fn exists(pid: u32) -> bool {
+    // SAFETY: signal 0 is none; the kernel only looks.
+    pid != 0 && unsafe { libc::kill(pid as i32, 0) == 0 || crate::files::errno() == libc::EPERM }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_gone_from_when_it_begins_to_end() {
+        let stat = |state: &str, flags: u32| {
+            format!(
+                "12 (a ) b) {state} 1 12 12 0 -1 {flags} 1 0 2 0 3 4 5 6 20 0 1 0 4711 100 5 18446744073709551615 1 2 140736 0 0"
+            )
+        };
+        let wanted = Seen { started: 4711, stack: 140736 >> 4, is_ending: false };
+        assert_eq!(parse(stat("S", 4194304).as_bytes()), Some(wanted));
+        assert!(parse(stat("R", 4194304 | 4).as_bytes()).unwrap().is_ending);
+        assert!(parse(stat("Z", 0).as_bytes()).unwrap().is_ending);
+        for broken in ["", "12 (a", "12 (a) S", "12 (a) S 1 2 x"] {
+            assert_eq!(parse(broken.as_bytes()), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn this_process_runs_and_a_child_that_was_waited_for_does_not() {
+        let own = look(std::process::id()).expect("this process");
+        assert!(!own.is_ending && own.started > 0 && own.stack > 0);
+        let mut child = std::process::Command::new("true").spawn().expect("a child");
+        let pid = child.id();
+        child.wait().expect("its end");
+        assert!(look(pid).is_none() && !exists(pid));
+    }
+}
