@@ -301,6 +301,29 @@ fn launcher_and_program_stop_and_continue_together() {
 }
 
 #[test]
+fn a_program_that_waits_for_a_debugger_is_continued_alone() {
+    let directory = temp_dir();
+    // As the library stops it.
+    let program = "trap 'echo passed on' 29; echo $$; kill -STOP $$; echo continued";
+    let mut command = run(&["--check", "--stop-on", "*", "--out"]);
+    command.arg(directory.path().join("record")).args(["sh", "-c", program]);
+    let (mut launcher, mut rest, pid) = start(&mut command);
+    let about = |what: &str| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        status.lines().find_map(|line| line.strip_prefix(what)).unwrap().trim().to_owned()
+    };
+    wait_for("the program to stop", || about("State:").starts_with('T'));
+    // What the launcher takes after the news of the stop, and a stopped launcher never would.
+    kill(launcher.id(), libc::SIGIO);
+    let pending = |what: &str| u64::from_str_radix(&about(what), 16).unwrap();
+    wait_for("the signal to be passed on", || (pending("ShdPnd:") | pending("SigPnd:")) >> 28 & 1 == 1);
+    kill(pid.parse().unwrap(), libc::SIGCONT);
+    let mut more = String::new();
+    rest.read_to_string(&mut more).unwrap();
+    assert_eq!((launcher.wait().unwrap().code(), more.as_str()), (Some(0), "passed on\ncontinued\n"));
+}
+
+#[test]
 fn the_program_does_not_outlive_a_killed_launcher() {
     let (mut child, _rest, pid) = start(&mut run(&["sh", "-c", "echo $$; exec sleep 100"]));
     kill(child.id(), libc::SIGKILL);

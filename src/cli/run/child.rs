@@ -19,8 +19,8 @@ pub struct Child {
 pub enum State {
     /// It runs.
     Running,
-    /// It was stopped, as a shell's job is.
-    Stopped,
+    /// It was stopped by this signal, as a shell's job is.
+    Stopped(i32),
     /// It ended.
     Ended(End),
 }
@@ -129,7 +129,7 @@ impl Child {
         if got != self.pid {
             State::Running
         } else if libc::WIFSTOPPED(status) {
-            State::Stopped
+            State::Stopped(libc::WSTOPSIG(status))
         } else if libc::WIFSIGNALED(status) {
             State::Ended(End::Killed(libc::WTERMSIG(status)))
         } else {

@@ -139,6 +139,7 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&P
             None
         }
     };
+    let for_debugger = environment.get(env::STOP_ON).is_some_and(|rules| !rules.is_empty());
     let before = signals::take_over();
     let started = Child::start(program, &environment, &before)?;
     let child = match started {
@@ -150,7 +151,7 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&P
     };
     tracing::debug!("started process {}", child.pid());
     let watch = Watch::start(child.pid(), driver);
-    let end = signals::wait(&child);
+    let end = signals::wait(&child, for_debugger);
     let seen = watch.stop();
     let reached = page.as_ref().map(Page::reached);
     tracing::debug!("processes that reached the driver: {reached:?}");

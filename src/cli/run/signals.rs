@@ -76,8 +76,8 @@ fn waited_for() -> libc::sigset_t {
     }
 }
 
-/// Passes signals on until the program ends.
-pub fn wait(child: &Child) -> End {
+/// Passes signals on until the program ends. `for_debugger` says that its processes may stop for a debugger.
+pub fn wait(child: &Child, for_debugger: bool) -> End {
     let set = waited_for();
     loop {
         // SAFETY: all-zero bytes are a valid siginfo, which the call fills; the set is valid.
@@ -89,7 +89,7 @@ pub fn wait(child: &Child) -> End {
             // Interrupted: by a stop and a continuation, for one.
             -1 => {}
             libc::SIGCHLD => {
-                if let Some(end) = look(child) {
+                if let Some(end) = look(child, for_debugger) {
                     return end;
                 }
             }
@@ -108,12 +108,13 @@ pub fn wait(child: &Child) -> End {
 }
 
 /// After a SIGCHLD: the program's end. Where it has stopped itself, the launcher stops with it, so that a
-/// shell sees its job stop.
-fn look(child: &Child) -> Option<End> {
+/// shell sees its job stop; not where it waits for a debugger, who continues the program alone.
+fn look(child: &Child, for_debugger: bool) -> Option<End> {
     match child.state() {
         State::Ended(end) => return Some(end),
         State::Running => return None,
-        State::Stopped => {}
+        State::Stopped(libc::SIGSTOP) if for_debugger => return None,
+        State::Stopped(_) => {}
     }
     // A continued terminal job: the launcher may wake first and see the program's old stop.
     std::thread::sleep(WAKING);
