@@ -8,3 +8,6 @@ mod scenes;
 
 // Every rule: the program that breaks it, and the one nearest to it.
 mod rules;
+
+// What the options choose, and do about a finding.
+mod options;

@@ -3,7 +3,7 @@
 
 use crate::support::{
     assert_loaded_from, compile_text, cupeer, done, install, plain, preload_library, sim_dir, sim_library,
-    stdout, temp_dir,
+    stdout, temp_dir, wait_for,
 };
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,6 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// Loads a driver, asks it something where it can, and lives for a while.
 const DRIVER_USER: &str = r#"
@@ -61,14 +60,6 @@ fn script(directory: &Path, name: &str, text: &str) -> PathBuf {
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
-}
-
-fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain for: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Starts a command and waits until it has written a line; returns it.

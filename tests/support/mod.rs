@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Where everything that the tests make lies.
 const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");
@@ -187,6 +187,16 @@ fn compile(source: &Path, before: &[&str], after: &[&str]) -> PathBuf {
         fs::rename(&fresh, &program).expect("a program");
     }
     program
+}
+
+/// Waits until something holds that nothing tells of.
+#[track_caller]
+pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain for: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// An empty directory that is removed with the value.
