@@ -39,9 +39,9 @@ pub trait Value: Copy {
     /// all its bytes, and of those that are [`CHECKED`].
     fn store(self, place: &mut [u8], fingerprint: Fingerprint);
 
-    /// Of an IPC handle: the pid that stands in its bytes 8 to 11, which in a handle of memory is its exporter's, as that
-    /// process knows itself (seen with driver 580).
-    fn exporter(self) -> Option<u32> {
+    /// Of an IPC handle: its first bytes, which the driver does not check. In a handle of memory, bytes 8 to 11 are the
+    /// pid of its exporter, as that process knows itself (seen with driver 580).
+    fn head(self) -> Option<[u8; CHECKED.start]> {
         None
     }
 
@@ -155,8 +155,8 @@ macro_rules! values {
         })*
         $(impl Value for $secret {
             const STORED: usize = 16;
-            fn exporter(self) -> Option<u32> {
-                self.reserved[8..].first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+            fn head(self) -> Option<[u8; CHECKED.start]> {
+                self.reserved.first_chunk().copied()
             }
             fn store(self, place: &mut [u8], fingerprint: Fingerprint) {
                 let (whole, checked) = place.split_at_mut(8);

@@ -13,12 +13,10 @@ const NOT_INITIALIZED: i32 = Result::NOT_INITIALIZED as i32;
 
 /// The process was forked from one that had initialised the driver.
 pub fn used_after_fork(_: &Call, report: Report) -> Verdict {
-    if !questions::was_initialized_before_fork() {
-        return Verdict::Held;
-    }
+    let Some(confidence) = questions::was_initialized_before_fork() else { return Verdict::Held };
     // SAFETY: neither has preconditions.
     let (pid, parent) = unsafe { (libc::getpid() as u32, libc::getppid() as u32) };
-    Verdict::broken(report, Reason::UsedAfterFork { pid, parent }, Confidence::Certain, "")
+    Verdict::broken(report, Reason::UsedAfterFork { pid, parent }, confidence, "")
 }
 
 /// cuInit was not called.
@@ -30,10 +28,11 @@ pub fn not_initialized(report: Report) -> Verdict {
 }
 
 /// The current context is not there any more.
-pub fn context_destroyed(report: Report) -> Verdict {
+pub fn context_destroyed(call: &Call, report: Report) -> Verdict {
     let (result, context) = questions::current();
-    // A context that is gone has no device.
-    let is_gone = result == 0 && context != 0 && questions::device_result() != 0;
+    // Where no other context is named, the driver can mean this one alone; else: one that is gone has no device.
+    let is_alone = !call.id.spec().args.iter().any(|arg| arg.name == "peerContext");
+    let is_gone = result == 0 && context != 0 && (is_alone || questions::device_result() != 0);
     Verdict::when(is_gone, report, "", Reason::ContextDestroyed { context })
 }
 

@@ -28,6 +28,8 @@ pub struct Call<'a> {
     pub taken: Option<u64>,
     /// The pid that stands in a handle of memory.
     pub named: Option<u32>,
+    /// The fingerprint of the bytes of a handle that the driver does not check.
+    pub head: u64,
     /// The elements of its array argument, as many as are kept.
     pub elements: ([i32; MOST_ELEMENTS], usize),
     /// What the driver said.

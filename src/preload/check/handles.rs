@@ -199,19 +199,22 @@ pub fn devices_apart(call: &Call, report: Report) -> Verdict {
     }
 }
 
-/// The export of which these bytes are a damaged copy: what the driver checks of them is the same.
+/// The export of which these bytes are a damaged copy: what the driver checks of them is the same, or else only the
+/// rest is, which several handles of a process may have in common.
 pub fn original(call: &Call) -> Option<Entry> {
     let (fingerprint, checked) = call.handle();
-    let mut found = None;
+    let (mut same, mut alike) = (None, None);
     live::each(|place| {
         if place.kind() == call.kinds().0 {
             let entry = place.read();
             if entry.checked == checked && entry.fingerprint != fingerprint {
-                found = Some(entry);
+                same = Some(entry);
+            } else if entry.head == call.head && entry.head != 0 {
+                alike = Some(entry);
             }
         }
     });
-    found
+    same.or(alike)
 }
 
 /// Its bytes were changed.
@@ -227,7 +230,9 @@ pub fn damaged(call: &Call, report: Report) -> Verdict {
                 owner: process_of(&export),
                 is_opened: false,
             };
-            with_export(report, &export, reason, by_life(life_of(&export)))
+            let is_same = export.checked == call.handle().1;
+            let confidence = if is_same { by_life(life_of(&export)) } else { Confidence::Inferred };
+            with_export(report, &export, reason, confidence)
         }
         None => Verdict::Unknown,
     }

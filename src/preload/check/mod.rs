@@ -92,7 +92,7 @@ fn decide(rule: Rule, call: &Call, report: Report) -> Verdict {
         Rule::UsedAfterFork => arguments::used_after_fork(call, report),
         Rule::NotInitialized => arguments::not_initialized(report),
         Rule::DriverShuttingDown => Verdict::when(true, report, "", Reason::DriverShuttingDown),
-        Rule::ContextDestroyed => arguments::context_destroyed(report),
+        Rule::ContextDestroyed => arguments::context_destroyed(call, report),
         Rule::NoCurrentContext => arguments::no_current_context(report),
         Rule::NullArgument => arguments::null_argument(call, report),
         Rule::DeviceOutOfRange => arguments::device_out_of_range(call, report),

@@ -100,7 +100,7 @@ fn damaged(call: &Call, report: Report) {
     if call.export().is_some() {
         return;
     }
-    if let Some(export) = original(call) {
+    if let Some(export) = original(call).filter(|export| export.checked == call.handle().1) {
         let reason = Reason::IpcDamagedHandle {
             handle: handle(call.handle().0),
             original: handle(export.fingerprint),

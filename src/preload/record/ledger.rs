@@ -28,6 +28,8 @@ pub struct Made {
     pub caller: usize,
     /// On the record's clock.
     pub start: u64,
+    /// The fingerprint of the first bytes of its handle.
+    pub head: u64,
 }
 
 /// Whether a call that frees or destroys ends something that was shared, or may do so.
@@ -159,7 +161,7 @@ fn entry(kind: u32, key: u64, made: Made) -> Entry {
         offset: caller.offset as u64,
         library: caller.file(),
         inside: 0,
-        reserved: 0,
+        head: made.head,
         frames,
     }
 }

@@ -37,7 +37,7 @@ use core::fmt::{self, Write};
 use core::sync::atomic::{Ordering::Release, compiler_fence};
 use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group};
 use cupeer_spec::record::slot::{self, ARGS, Slot, shape, word};
-use cupeer_spec::value::{Fingerprint, Format, MOST_ELEMENTS, Value};
+use cupeer_spec::value::{CHECKED, Fingerprint, Format, MOST_ELEMENTS, Value};
 
 /// The low 48 bits of a word: an address.
 const ADDRESS: u64 = (1 << 48) - 1;
@@ -48,21 +48,21 @@ pub struct Arguments<'a> {
     at: usize,
     index: usize,
     shape: u64,
-    /// The pid in a handle.
-    exporter: Option<u32>,
+    /// The first bytes of a handle.
+    head: Option<[u8; CHECKED.start]>,
 }
 
 impl<'a> Arguments<'a> {
     fn new(bytes: &'a mut [u8; ARGS]) -> Self {
-        Arguments { bytes, at: 0, index: 0, shape: 0, exporter: None }
+        Arguments { bytes, at: 0, index: 0, shape: 0, head: None }
     }
 
     #[inline(always)]
     fn put<T: Value>(&mut self, value: Option<T>, how: u64) {
         if let (Some(value), Some(place)) = (value, self.bytes.get_mut(self.at..self.at + T::STORED)) {
             value.store(place, FINGERPRINT);
-            if let Some(exporter) = value.exporter() {
-                self.exporter = Some(exporter);
+            if let Some(head) = value.head() {
+                self.head = Some(head);
             }
         }
         self.at += T::STORED;
@@ -317,7 +317,9 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         let mut args = [0; ARGS];
         let mut arguments = Arguments::new(&mut args);
         (self.store)(&mut arguments, result == 0);
-        let (shape, named) = (arguments.shape, arguments.exporter);
+        let (shape, head) = (arguments.shape, arguments.head);
+        let named = head.and_then(|head| head[8..].first_chunk().map(|pid| u32::from_le_bytes(*pid)));
+        let head = head.map_or(0, |head| FINGERPRINT(&head));
         let mut elements = ([0; MOST_ELEMENTS], 0);
         Detail::about(self.number, |detail| {
             if result != 0 && !weight.frames {
@@ -342,13 +344,14 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
                 slot,
                 taken,
                 named,
+                head,
                 elements,
                 words,
                 print,
             });
         }
         if weight.counts {
-            let made = ledger::Made { caller, start: self.start };
+            let made = ledger::Made { caller, start: self.start, head };
             ledger::after(self.id, &args, result, self.noted, made);
         }
         clock::note();

@@ -5,6 +5,7 @@ use super::detail::Detail;
 use super::{about, process};
 use crate::every_call::EVERY_CALL;
 use crate::resolve::driver;
+use crate::resolve::elf::is_forked;
 use crate::settings;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{
@@ -12,6 +13,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_spec::function::{FnId, Group};
+use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::record::slot::{ARGS, detail};
 use cupeer_spec::results::Result;
 
@@ -109,11 +111,46 @@ pub fn can_access(device: i32, peer: i32) -> Option<bool> {
     (known && cuDeviceCanAccessPeer(&mut can, device, peer) == Some(0)).then_some(can != 0)
 }
 
-/// Whether this process was forked from one that had initialised the driver.
-pub fn was_initialized_before_fork() -> bool {
+/// Whether this process was forked from one that had initialised the driver, and how sure that is.
+pub fn was_initialized_before_fork() -> Option<Confidence> {
     // What a process has described, its children have in their memory.
     let described = EVERY_CALL.described.load(Relaxed);
-    described != 0 && described != process::epoch()
+    if described != 0 && described != process::epoch() {
+        return Some(Confidence::Certain);
+    }
+    // NVML opens these as well.
+    (is_forked() && has_device_open()).then_some(Confidence::Inferred)
+}
+
+/// Whether the process has a device node open, although it has not initialised the driver.
+fn has_device_open() -> bool {
+    // SAFETY: the path ends in NUL; what is opened is closed below.
+    let directory = unsafe { libc::opendir(c"/proc/self/fd".as_ptr()) };
+    if directory.is_null() {
+        return false;
+    }
+    let mut found = false;
+    loop {
+        // SAFETY: opened above, and used by this thread alone.
+        let entry = unsafe { libc::readdir(directory) };
+        if entry.is_null() {
+            break;
+        }
+        let mut target = [0u8; 16];
+        // SAFETY: the name ends in NUL, and the kernel writes at most that many bytes.
+        let length = unsafe {
+            libc::readlinkat(
+                libc::dirfd(directory),
+                (*entry).d_name.as_ptr(),
+                target.as_mut_ptr().cast(),
+                target.len(),
+            )
+        };
+        found |= target[..length.max(0) as usize].starts_with(b"/dev/nvidia");
+    }
+    // SAFETY: opened above.
+    unsafe { libc::closedir(directory) };
+    found
 }
 
 /// What the driver knows of a pointer.

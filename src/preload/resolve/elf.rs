@@ -84,6 +84,14 @@ fn while_nobody_forks(work: impl FnOnce() -> c_int) {
     unsafe { (*thread).iterating = 0 };
 }
 
+/// Whether this process was forked, and has executed no program since.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// See [`FORKED`].
+pub fn is_forked() -> bool {
+    FORKED.load(SeqCst)
+}
+
 /// Makes forks wait for those who go through the objects. Called by our constructor.
 pub fn watch_forks() {
     unsafe extern "C" fn before() {
@@ -100,6 +108,7 @@ pub fn watch_forks() {
         FORKING.store(false, SeqCst);
     }
     unsafe extern "C" fn in_child() {
+        FORKED.store(true, SeqCst);
         ITERATING.store(0, SeqCst);
         FORKING.store(false, SeqCst);
     }

@@ -163,8 +163,8 @@ pub struct Entry {
     pub library: [u8; LIBRARY],
     /// Of memory that was exported by a pointer inside of it: how far inside, the last time.
     pub inside: u64,
-    /// 0.
-    pub reserved: u64,
+    /// Of what was exported: the fingerprint of the bytes that the driver does not check.
+    pub head: u64,
 }
 
 /// How what was exported ended.

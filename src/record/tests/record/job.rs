@@ -254,7 +254,7 @@ fn entry(key: u64) -> live::Entry {
         offset: 0,
         library: [0; live::LIBRARY],
         inside: 0,
-        reserved: 0,
+        head: 0,
     }
 }
 
