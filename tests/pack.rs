@@ -89,7 +89,7 @@ fn record(at: &Path, flags: &[&str]) -> (PathBuf, BTreeMap<String, u64>) {
         frame_count: 1,
         // A place that no call of the record has.
         frames: std::array::from_fn(|i| if i == 0 { functions["plain"] + 4 } else { 0 }),
-        ..cupeer_spec::record::read(&[0; 256]).unwrap()
+        ..cupeer_spec::record::read(&[0; size_of::<live::Entry>()]).unwrap()
     };
     writer::live_table(&directory, About::default().boot_id, &[entry], 0).unwrap();
     (directory, functions)

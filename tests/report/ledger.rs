@@ -4,7 +4,7 @@ use super::scene::{Scene, at, checked, us};
 use super::{json_of, of};
 use cupeer_record::writer::{self, About};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::live::kind;
+use cupeer_spec::record::live::{ended, kind};
 use serde_json::{Value, json};
 
 /// The handle of a fingerprint.
@@ -150,7 +150,7 @@ fn what_a_dead_process_had_open_cannot_be_freed_while_open() {
     // The first importer was last seen long before.
     exporter.free(500, 0x7000).free(510, 0x8000);
     let mut entries = [0x11, 0x12].map(|handle| exporter.entry(kind::EXPORTED_MEMORY, 100, handle, 0x7000));
-    entries.iter_mut().for_each(|entry| entry.ended = 1);
+    entries.iter_mut().for_each(|entry| entry.ended = ended::ENDED | ended::WHILE_OPEN);
     scene.table(&exporter.about, &entries);
     exporter.ends();
     importer.ends();
@@ -159,8 +159,12 @@ fn what_a_dead_process_had_open_cannot_be_freed_while_open() {
     assert_eq!(handle(&report, 0x11)["state"], "open at exit", "the recorder's table counts the dead too");
     assert_eq!(handle(&report, 0x12)["state"], "freed while open");
     let text = of(&scene, &[]);
-    let culprits = "ipc:0000000000000012 of rank 0, ended by cuMemFree_v2 at 0.000510: rank 2\n    0.000220 to 0.000600\n";
-    assert!(text.contains(culprits), "not rank 1, which was gone: {text}");
+    let found: Vec<&str> = text.lines().filter(|line| line.contains("opening: ")).collect();
+    assert_eq!(
+        found,
+        ["  opening: rank 2, GPU-10101010, ipc:0000000000000012, at 0.000220, from"],
+        "not rank 1: {text}"
+    );
 }
 
 #[test]
@@ -269,10 +273,13 @@ fn of_a_ring_the_table_knows_what_is_open() {
     let mut entries = vec![
         exporter.entry(kind::EXPORTED_MEMORY, 100, 0x11, 0x7000),
         exporter.entry(kind::EXPORTED_EVENT, 110, 0x13, 0xe0),
+        exporter.entry(kind::EXPORTED_MEMORY, 120, 0x14, 0xf000),
         importer.entry(kind::OPENED_MEMORY, 200, 0x11, 0x9000),
         importer.entry(kind::PEER, 150, 0, 0xc0),
     ];
-    entries[1].ended = 1;
+    entries[1].ended = ended::ENDED | ended::WHILE_OPEN;
+    // A memory of what ended when nobody had it open.
+    (entries[2].ended, entries[2].count) = (ended::ENDED, 0);
     fresh.table(&importer.about, &entries);
     exporter.ends();
     importer.ends();
@@ -283,6 +290,8 @@ fn of_a_ring_the_table_knows_what_is_open() {
     assert_eq!((&memory["exported_ns"], &memory["opens"][0]["opened_ns"]), (&at(100), &at(200)));
     assert_eq!(handle(&report, 0x12)["opens"][0]["state"], "closed");
     assert_eq!(handle(&report, 0x13)["state"], "freed while open");
+    let names = report["handles"].as_array().unwrap().iter().map(|handle| &handle["fingerprint"]);
+    assert!(names.into_iter().all(|name| *name != "ipc:0000000000000014"), "nothing of it is left");
     let unknown = "no process of this record exported it, as far as events were kept";
     assert_eq!(handle(&report, 0x12)["unknown"]["exporter"], unknown);
     assert_eq!(report["leaks"][0]["stack"][0]["offset"], "0x111");

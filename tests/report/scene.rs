@@ -343,7 +343,7 @@ impl Actor {
             offset: 0,
             library: [0; live::LIBRARY],
             inside: 0,
-            reserved: 0,
+            head: 0,
             frames: [CODE + 0x111, CODE + 0x222, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
         }
     }

@@ -8,7 +8,7 @@ use super::model::{
 };
 use super::places::{NameOf, Places};
 use super::reading::Tally;
-use super::{leaks, values};
+use super::{findings, leaks, values};
 use cupeer_record::{self as record, Job};
 use cupeer_spec::record::{meta, mode};
 use std::collections::BTreeMap;
@@ -22,6 +22,8 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
     let rank_of = |(i, process): (usize, &record::Process)| process.rank().filter(|_| filter.process(i));
     let rank_of: Vec<Option<u32>> = job.processes.iter().enumerate().map(rank_of).collect();
     let functions = all.functions.finish(&rank_of);
+    let rows = findings::rows(&findings::Context { job, all: &all, filter }, &mut places);
+    let findings = rows.into_iter().map(|row| row.finding).collect();
     let groups = all.failures.groups(&all.functions, &all.fates, &all.stacks, &mut places);
     let Collected { failures, functions: names, fates, stacks, .. } = &mut all;
     let (failures, failures_more) = failures.rows(names, fates, stacks, &mut places);
@@ -34,7 +36,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
         processes,
         devices: devices(job),
         functions,
-        findings: [],
+        findings,
         faults: [],
         handles: all.ledger.rows(&all.fates),
         leaks,

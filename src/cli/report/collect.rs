@@ -5,6 +5,7 @@
 
 use super::failures::Failures;
 use super::filter::Filter;
+use super::findings::Findings;
 use super::functions::Functions;
 use super::ledger::live::{self, Live};
 use super::ledger::settle::Fate;
@@ -24,6 +25,8 @@ pub struct Collected {
     pub functions: Functions,
     /// See [`super::failures`].
     pub failures: Failures,
+    /// See [`super::findings`].
+    pub findings: Findings,
     /// See [`super::ledger`].
     pub ledger: Ledger,
     /// See [`super::peers`].
@@ -41,6 +44,7 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
     let mut all = Collected {
         functions: Functions::new(),
         failures: Failures::new(most_failures),
+        findings: Findings::new(&job.processes),
         ledger: Ledger::default(),
         peers: Peers::default(),
         stacks: Stacks::default(),
@@ -88,15 +92,22 @@ pub fn realms(job: &Job) -> Vec<Realm> {
     job.processes.iter().map(&mut number).collect()
 }
 
+/// What tells a process from all others: boot, pid namespace, pid, start, and which program it executes.
+pub type Identity = ([u8; 16], u64, u32, u64, u32);
+
+/// The processes by their identities.
+pub fn identities(job: &Job) -> HashMap<Identity, usize> {
+    let identity = |(index, process): (usize, &Process)| {
+        let header = &process.header;
+        ((header.boot_id, header.pid_ns, header.pid, header.started, header.image), index)
+    };
+    job.processes.iter().enumerate().map(identity).collect()
+}
+
 impl Collected {
     /// Adds what the tables of what is open say.
     fn add_tables(&mut self, job: &Job, realms: &[Realm]) {
-        let identity = |process: &Process| {
-            let header = &process.header;
-            (header.boot_id, header.pid_ns, header.pid, header.started, header.image)
-        };
-        let processes: HashMap<_, usize> =
-            job.processes.iter().enumerate().map(|(index, process)| (identity(process), index)).collect();
+        let processes = identities(job);
         for table in &job.tables {
             for (index, process) in job.processes.iter().enumerate() {
                 // A table that was full does not know all.

@@ -1,4 +1,4 @@
-//! Two reports compared: by function, by failure, and by how the handles stand.
+//! Two reports compared: by function, by failure, by rule, and by how the handles stand.
 //!
 //! What belongs here: what is counted in both. Processes and handles of different runs have nothing in common that
 //! could be compared one by one.
@@ -23,6 +23,7 @@ pub struct Diff {
     records: [String; 2],
     functions: Vec<Function>,
     failures: Vec<Failure>,
+    findings: Vec<Found>,
     handles: Vec<Handles>,
 }
 
@@ -47,6 +48,14 @@ struct Failure {
 }
 
 #[derive(Serialize)]
+struct Found {
+    rule: Rc<str>,
+    severity: &'static str,
+    count: [u64; 2],
+    differs: bool,
+}
+
+#[derive(Serialize)]
 struct Handles {
     kind: &'static str,
     state: State,
@@ -63,6 +72,7 @@ pub fn compare(a: &Report, b: &Report) -> Diff {
         records: both.map(|report| report.record.path.clone()),
         functions: functions(both),
         failures: failures(both),
+        findings: findings(both),
         handles: handles(both),
     }
 }
@@ -121,6 +131,24 @@ fn failures(both: [&Report; 2]) -> Vec<Failure> {
     rows
 }
 
+fn findings(both: [&Report; 2]) -> Vec<Found> {
+    let mut counts: BTreeMap<(Rc<str>, &'static str), [u64; 2]> = BTreeMap::new();
+    for (i, report) in both.iter().enumerate() {
+        for finding in &report.findings {
+            counts.entry((finding.rule.clone(), finding.severity)).or_default()[i] += finding.count;
+        }
+    }
+    let row = |((rule, severity), count): ((Rc<str>, &'static str), [u64; 2])| Found {
+        rule,
+        severity,
+        count,
+        differs: count[0] != count[1],
+    };
+    let mut rows: Vec<Found> = counts.into_iter().map(row).collect();
+    rows.sort_by_key(|row| (!row.differs, std::cmp::Reverse(row.count[0].abs_diff(row.count[1]))));
+    rows
+}
+
 fn handles(both: [&Report; 2]) -> Vec<Handles> {
     let mut sums: BTreeMap<(&'static str, State), [(u64, u64); 2]> = BTreeMap::new();
     for (i, report) in both.iter().enumerate() {
@@ -150,9 +178,14 @@ impl Diff {
     pub fn show(&self, width: usize) -> String {
         let [a, b] = &self.records;
         let mut text = format!("first   {}\nsecond  {}\n", clean(a), clean(b));
-        let parts = [self.show_functions(width), self.show_failures(width), self.show_handles(width)];
+        let parts = [
+            self.show_functions(width),
+            self.show_failures(width),
+            self.show_findings(width),
+            self.show_handles(width),
+        ];
         if parts.iter().all(String::is_empty) {
-            text += "\nNothing differs in calls, failures and handles.\n";
+            text += "\nNothing differs in calls, failures, findings and handles.\n";
         }
         text + &parts.concat()
     }
@@ -193,6 +226,15 @@ impl Diff {
             "failure is as frequent",
             "failures are as frequent",
         )
+    }
+
+    fn show_findings(&self, width: usize) -> String {
+        let mut table = Table::new(&["RULE", "SEVERITY", "COUNT"], 3, 10);
+        for row in self.findings.iter().filter(|row| row.differs) {
+            table.row([clean(&row.rule), row.severity.into(), change(row.count, number)]);
+        }
+        let same = self.findings.iter().filter(|row| !row.differs).count() as u64;
+        section("Findings that differ", table, width, same, "rule is as frequent", "rules are as frequent")
     }
 
     fn show_handles(&self, width: usize) -> String {

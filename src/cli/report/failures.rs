@@ -36,6 +36,27 @@ struct Group {
     first: u64,
     last: u64,
     usual: bool,
+    injected: u64,
+    /// Thread and number of the first.
+    site: (u32, u64),
+}
+
+/// Failures of one process that are alike, from one place.
+pub struct OfProcess {
+    /// The process.
+    pub process: usize,
+    /// The result.
+    pub result: i32,
+    /// The place.
+    pub stack: Stack,
+    /// How many.
+    pub count: u64,
+    /// When the first began, and the last.
+    pub first: u64,
+    /// See `first`.
+    pub last: u64,
+    /// Thread and number of the first.
+    pub site: (u32, u64),
 }
 
 impl Failures {
@@ -57,9 +78,14 @@ impl Failures {
         let at = clock.realtime(call.start);
         let stack = stacks.of(process, call);
         self.count += 1;
-        let new = Group { count: 0, first: at, last: at, usual: results::is_usual(call.function, result) };
+        let usual = results::is_usual(call.function, result);
+        let new = Group { count: 0, first: at, last: at, usual, injected: 0, site: (call.tid, call.seq) };
         let group = self.groups.entry((process, number, result, stack)).or_insert(new);
         group.count += 1;
+        group.injected += u64::from(call.injected);
+        if at < group.first {
+            group.site = (call.tid, call.seq);
+        }
         (group.first, group.last) = (group.first.min(at), group.last.max(at));
         if self.first.len() >= self.most {
             if self.first.peek().is_none_or(|latest| latest.at <= at) {
@@ -103,6 +129,22 @@ impl Failures {
         (rows.collect(), more)
     }
 
+    /// The failures of a function that the driver answered, and that are no part of what programs do when all is well.
+    pub fn of(&self, number: Number) -> impl Iterator<Item = OfProcess> {
+        let of_function = self.groups.iter().filter(move |((_, known, ..), _)| *known == number);
+        of_function.filter(|(_, group)| !group.usual && group.count > group.injected).map(
+            |((process, _, result, stack), group)| OfProcess {
+                process: *process,
+                result: *result,
+                stack: *stack,
+                count: group.count - group.injected,
+                first: group.first,
+                last: group.last,
+                site: group.site,
+            },
+        )
+    }
+
     /// All by function, result and caller: those that tell of something first, then the most frequent.
     pub fn groups(
         &self,
@@ -117,6 +159,7 @@ impl Failures {
             match joined.get_mut(&(*number, *result, caller.clone())) {
                 Some((sum, processes)) => {
                     sum.count += group.count;
+                    sum.injected += group.injected;
                     (sum.first, sum.last) = (sum.first.min(group.first), sum.last.max(group.last));
                     processes.push(*process);
                 }

@@ -92,6 +92,11 @@ impl Functions {
         }
     }
 
+    /// The calls of a function by process; processes that are not there have none.
+    pub fn by_process(&self, number: Number) -> &[u64] {
+        self.sums[number].as_ref().map_or(&[], |sum| &sum.by_process)
+    }
+
     /// The rows, the function with the most time first. `rank_of` has the ranks of the processes that count for
     /// the comparison of ranks.
     pub fn finish(&self, rank_of: &[Option<u32>]) -> Vec<Function> {

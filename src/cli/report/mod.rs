@@ -1,9 +1,9 @@
 //! `cupeer report`: what a record says.
 //!
 //! What belongs here: the command, from its options to one of the forms. A report is made in three steps.
-//! [`collect`] reads the events and tells [`functions`], [`failures`], [`ledger`] and [`peers`] of them; nothing
-//! there grows with the number of events. [`assemble`] makes the rows of [`model`] from it. [`text`] and [`json`]
-//! show those, [`diff`] compares them, and [`trace`] reads the record a second time.
+//! [`collect`] reads the events and tells [`functions`], [`failures`], [`findings`], [`ledger`] and [`peers`] of them;
+//! nothing there grows with the number of events. [`assemble`] makes the rows of [`model`] from it. [`text`] and
+//! [`json`] show those, [`diff`] compares them, and [`trace`] reads the record a second time.
 
 mod assemble;
 mod collect;
@@ -11,6 +11,7 @@ mod deviation;
 mod diff;
 mod failures;
 mod filter;
+mod findings;
 mod functions;
 mod json;
 mod leaks;

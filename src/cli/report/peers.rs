@@ -43,6 +43,13 @@ struct Sum {
     is_exported: bool,
 }
 
+impl Sum {
+    /// Whether opening failed, and nothing has been open since.
+    fn is_unmapped(&self) -> bool {
+        !self.open_failed.is_empty() && self.open_until < self.last_failed
+    }
+}
+
 /// Whether the matrix cares for a function.
 #[inline]
 pub fn concerns(function: FnId) -> bool {
@@ -178,6 +185,12 @@ impl Peers {
         }
     }
 
+    /// The pairs over which opening failed, and nothing has been open since: the process, its device, the other one.
+    pub fn unmapped(&self) -> impl Iterator<Item = (usize, Uuid, Uuid)> {
+        let unmapped = self.sums.iter().filter(|(_, number)| self.all[**number].is_unmapped());
+        unmapped.filter_map(|((process, (from, to)), _)| Some((*process, (*from)?, (*to)?)))
+    }
+
     /// The rows, by process and device.
     pub fn rows(&self, fates: &[Fate]) -> Vec<Peer> {
         self.sums
@@ -206,7 +219,7 @@ impl Peers {
                     failed: results::named(&sum.failed),
                     opened: sum.opened,
                     open_failed: results::named(&sum.open_failed),
-                    unmapped_since_failure: !sum.open_failed.is_empty() && sum.open_until < sum.last_failed,
+                    unmapped_since_failure: sum.is_unmapped(),
                     unknown,
                 }
             })

@@ -150,7 +150,7 @@ impl<'a> Places<'a> {
 
 impl Place {
     /// The file name of the library.
-    fn file_name(&self) -> Option<&str> {
+    pub fn file_name(&self) -> Option<&str> {
         self.library.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path))
     }
 

@@ -5,6 +5,7 @@
 
 use super::collect::Collected;
 use super::filter::Filter;
+use super::findings::{self, Made};
 use super::functions::{End, Number};
 use super::ledger::Realm;
 use super::ledger::follow::{self, Follower, Seen};
@@ -157,8 +158,9 @@ impl<'a> Reading<'a> {
     fn end(&mut self, call: &Call) {
         self.last_tick = self.last_tick.max(call.end);
         if let Some(function) = call.function {
+            let is_judged = self.judge(function, call);
             if follow::concerns(function) {
-                self.follow(function, call);
+                self.follow(function, call, is_judged);
             }
             if peers::concerns(function) {
                 let at = self.clock.realtime(call.start);
@@ -171,13 +173,26 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn follow(&mut self, function: FnId, call: &Call) {
+    /// Takes notice of what rules have found in a call, or looks for what the call alone tells. Returns whether
+    /// there is anything.
+    #[inline]
+    fn judge(&mut self, function: FnId, call: &Call) -> bool {
+        if call.succeeded() && call.details.findings.is_empty() && !findings::concerns(function) {
+            return false;
+        }
+        let at = self.clock.realtime(call.start);
+        let is_chosen = self.is_chosen && self.filter.call(call, at);
+        let Collected { findings, stacks, .. } = &mut *self.all;
+        findings
+            .call(&Made { index: self.index, process: self.process, function, call, at, is_chosen }, stacks)
+    }
+
+    fn follow(&mut self, function: FnId, call: &Call, is_judged: bool) {
         let at = self.clock.realtime(call.start);
         let uuid = self.devices.uuid(call.details.devices.0);
-        let keeps_stack = follow::opens(function) && call.succeeded();
-        let stack = keeps_stack.then(|| self.all.stacks.of(self.index, call));
+        let stack = follow::keeps_stack(function, call).then(|| self.all.stacks.of(self.index, call));
         if let Some(follower) = &mut self.follower {
-            follower.call(&mut self.all.ledger, function, call, Seen { at, uuid, stack });
+            follower.call(&mut self.all.ledger, function, call, Seen { at, uuid, stack, is_judged });
         }
     }
 
@@ -224,6 +239,9 @@ impl<'a> Reading<'a> {
         pending.sort_by_key(|call| (call.start, call.stream, call.seq));
         pending.retain(|call| {
             let chosen = self.chooses(call);
+            if let Some(function) = call.function {
+                self.judge(function, call);
+            }
             if chosen {
                 self.count(call);
             }

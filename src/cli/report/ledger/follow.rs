@@ -10,7 +10,7 @@ use super::super::model::Uuid;
 use super::super::places::Stack;
 use super::super::values;
 use super::take::Taken;
-use super::{Ended, Import, Kind, Ledger, Realm};
+use super::{Ended, Failing, Import, Kind, Ledger, Realm, Site};
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::function::FnId;
 use std::collections::HashMap;
@@ -53,8 +53,10 @@ pub struct Seen {
     pub at: u64,
     /// The device of its context.
     pub uuid: Option<Uuid>,
-    /// Its stack, where it opened something.
+    /// Its stack, where [`keeps_stack`] says so.
     pub stack: Option<Stack>,
+    /// Whether a rule has found something in it.
+    pub is_judged: bool,
 }
 
 /// Whether the ledger cares for a function.
@@ -84,6 +86,12 @@ pub fn opens(function: FnId) -> bool {
     matches!(function, cuIpcOpenMemHandle | cuIpcOpenMemHandle_v2 | cuIpcOpenEventHandle)
 }
 
+/// Whether the ledger keeps where a call was made: one that opened, exported or ended something, or failed to open.
+#[inline]
+pub fn keeps_stack(function: FnId, call: &Call) -> bool {
+    if call.succeeded() { function != FnId::cuIpcCloseMemHandle } else { opens(function) }
+}
+
 impl Follower {
     /// Of a process that has done nothing yet.
     pub fn new(process: usize, realm: Realm) -> Self {
@@ -100,14 +108,17 @@ impl Follower {
     pub fn call(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, seen: Seen) {
         use FnId::*;
         self.settle(ledger, call.start);
-        let done = Ended { at: Some(seen.at), by: Some(function) };
+        let site = seen.stack.map(|stack| site(call, stack, seen.is_judged));
+        let done = Ended { at: Some(seen.at), by: Some(function), site };
         match function {
-            cuIpcGetMemHandle if call.succeeded() => self.exports(Kind::Memory, "dptr", call, seen),
-            cuIpcGetEventHandle if call.succeeded() => self.exports(Kind::Event, "event", call, seen),
-            cuIpcOpenMemHandle | cuIpcOpenMemHandle_v2 => {
-                self.opens(ledger, Kind::Memory, "pdptr", call, seen);
+            cuIpcGetMemHandle if call.succeeded() => self.exports(function, Kind::Memory, "dptr", call, seen),
+            cuIpcGetEventHandle if call.succeeded() => {
+                self.exports(function, Kind::Event, "event", call, seen)
             }
-            cuIpcOpenEventHandle => self.opens(ledger, Kind::Event, "phEvent", call, seen),
+            cuIpcOpenMemHandle | cuIpcOpenMemHandle_v2 => {
+                self.opens(ledger, function, Kind::Memory, "pdptr", call, seen);
+            }
+            cuIpcOpenEventHandle => self.opens(ledger, function, Kind::Event, "phEvent", call, seen),
             _ if !call.succeeded() => {}
             cuIpcCloseMemHandle => {
                 if let Some(address) = values::wide(call, "dptr") {
@@ -144,34 +155,54 @@ impl Follower {
         self.settle(ledger, u64::MAX);
     }
 
-    fn exports(&mut self, kind: Kind, argument: &str, call: &Call, seen: Seen) {
+    fn exports(&mut self, function: FnId, kind: Kind, argument: &str, call: &Call, seen: Seen) {
         let Some(handle) = values::handle(call, "pHandle") else { return };
         let memory = call.details.memory;
         let Some(address) = memory.map(|(base, _)| base).or_else(|| values::wide(call, argument)) else {
             return;
         };
-        self.takes(call, seen, kind, handle, address, true);
+        self.takes(function, call, seen, kind, handle, address, true);
     }
 
-    fn opens(&mut self, ledger: &mut Ledger, kind: Kind, argument: &str, call: &Call, seen: Seen) {
+    fn opens(
+        &mut self,
+        ledger: &mut Ledger,
+        function: FnId,
+        kind: Kind,
+        argument: &str,
+        call: &Call,
+        seen: Seen,
+    ) {
         let Some(handle) = values::handle(call, "handle") else { return };
         match call.outcome {
             Outcome::Returned(0) => {
                 // Without the address it cannot be seen closed, and still was opened.
                 let address = values::wide(call, argument).unwrap_or(0);
-                self.takes(call, seen, kind, handle, address, false);
+                self.takes(function, call, seen, kind, handle, address, false);
             }
             Outcome::Returned(result) => {
                 let number = ledger.number(self.realm, kind, handle);
                 let import = ledger.handles[number as usize].import(self.process);
-                import.fail(seen.at, result, seen.uuid);
+                let failing = seen.stack.map(|stack| Failing {
+                    function,
+                    site: site(call, stack, seen.is_judged),
+                    at: seen.at,
+                    last: seen.at,
+                    result,
+                    count: 1,
+                    is_injected: call.injected,
+                    message: call.details.message.as_deref().map(Box::from),
+                });
+                import.fail(seen.at, result, seen.uuid, failing);
             }
             Outcome::Pending | Outcome::Unwound => {}
         }
     }
 
+    #[allow(clippy::too_many_arguments)]
     fn takes(
         &mut self,
+        function: FnId,
         call: &Call,
         seen: Seen,
         kind: Kind,
@@ -180,6 +211,9 @@ impl Follower {
         exported: bool,
     ) {
         let taken = Taken {
+            function,
+            seq: call.seq,
+            is_judged: seen.is_judged,
             kind,
             handle,
             address,
@@ -231,4 +265,8 @@ impl Follower {
         }
         self.exported.retain(|_, all| !all.is_empty());
     }
+}
+
+fn site(call: &Call, stack: Stack, is_judged: bool) -> Site {
+    Site { seq: call.seq, tid: call.tid, stack, is_judged }
 }

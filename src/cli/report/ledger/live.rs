@@ -8,7 +8,8 @@
 use super::super::model::Uuid;
 use super::super::places::Stack;
 use super::{Ended, Export, Kind, Ledger, Realm, Time};
-use cupeer_spec::record::live::{Entry, kind};
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::live::{Entry, ended, kind};
 
 /// An entry of the table, with what is known of its process.
 pub struct Live<'a> {
@@ -36,7 +37,7 @@ impl Ledger {
     pub fn forget_open(&mut self, process: usize) {
         for entry in &mut self.handles {
             for import in entry.imports.iter_mut().filter(|import| import.process as usize == process) {
-                import.close(Ended { at: None, by: None }, true);
+                import.close(Ended { at: None, by: None, site: None }, true);
             }
         }
     }
@@ -50,6 +51,11 @@ impl Ledger {
             kind::OPENED_EVENT => (Kind::Event, false),
             _ => return,
         };
+        // What has ended and nobody has open stays in the table as a memory of it.
+        let is_memory = live.entry.ended & ended::ENDED != 0 && live.entry.ended & ended::WHILE_OPEN == 0;
+        if is_export && is_memory {
+            return;
+        }
         let number = self.number(live.realm, kind, (live.entry.fingerprint, live.entry.checked));
         let handle = &mut self.handles[number as usize];
         if is_export {
@@ -59,13 +65,15 @@ impl Ledger {
                     first: (live.entry.tid, live.at),
                     last: (live.entry.tid, live.at),
                     times: 1,
+                    address: live.entry.address,
+                    stack: Some(live.stack),
                     bytes: (live.entry.bytes > 0).then_some(live.entry.bytes),
                     device: uuid(live.entry.uuid),
                     ..Export::default()
                 }));
             }
             if let Some(export) = handle.export.as_mut().filter(|_| !live.is_full) {
-                export.freed_while_open |= live.entry.ended != 0;
+                export.freed_while_open |= live.entry.ended & ended::WHILE_OPEN != 0;
             }
         } else if !live.is_full {
             let import = handle.import(live.process as u32);
@@ -79,12 +87,23 @@ impl Ledger {
             import.times.push(Time {
                 opened: live.at,
                 ended: None,
+                function: opener(kind),
                 tid: live.entry.tid,
+                seq: 0,
+                is_judged: false,
                 times: count,
                 count,
                 device: import.device,
                 stack: live.stack,
             });
         }
+    }
+}
+
+/// The function that opens a kind.
+fn opener(kind: Kind) -> FnId {
+    match kind {
+        Kind::Memory => FnId::cuIpcOpenMemHandle_v2,
+        Kind::Event => FnId::cuIpcOpenEventHandle,
     }
 }

@@ -16,6 +16,7 @@ use super::places::Stack;
 use super::results;
 use cupeer_spec::function::FnId;
 use std::collections::HashMap;
+use take::Taken;
 
 /// The most times that are kept of one process having one handle open: the first, and the last ones.
 const MOST_TIMES: usize = 4;
@@ -50,63 +51,109 @@ pub struct Ledger {
 }
 
 /// One handle.
-struct Entry {
-    realm: Realm,
-    kind: Kind,
-    fingerprint: u64,
+pub struct Entry {
+    pub realm: Realm,
+    pub kind: Kind,
+    pub fingerprint: u64,
     /// The fingerprint of the bytes that the driver checks.
-    checked: u64,
-    export: Option<Box<Export>>,
-    imports: Vec<Import>,
+    pub checked: u64,
+    pub export: Option<Box<Export>>,
+    pub imports: Vec<Import>,
 }
 
 /// How it was exported.
 #[derive(Default)]
-struct Export {
-    process: u32,
+pub struct Export {
+    pub process: u32,
     /// Thread and time of the first export, and of the last.
-    first: (u32, u64),
-    last: (u32, u64),
-    times: u64,
-    bytes: Option<u64>,
-    device: Option<Uuid>,
-    ended: Option<Ended>,
-    /// When it had ended before it was exported anew; at most [`MOST_TIMES`].
-    ended_before: Vec<u64>,
+    pub first: (u32, u64),
+    pub last: (u32, u64),
+    pub times: u64,
+    /// The begin of the allocation, or the event; 0 where unknown.
+    pub address: u64,
+    pub bytes: Option<u64>,
+    pub device: Option<Uuid>,
+    /// Where the last export was made.
+    pub stack: Option<Stack>,
+    pub ended: Option<Ended>,
+    /// How it had ended before it was exported anew; at most [`MOST_TIMES`].
+    pub ended_before: Vec<Ended>,
     /// Of an exporter whose events were not all kept: the recorder saw that it was freed while others had it open.
-    freed_while_open: bool,
+    pub freed_while_open: bool,
 }
 
 /// What ended something, and when that is known.
 #[derive(Clone, Copy)]
-struct Ended {
-    at: Option<u64>,
-    by: Option<FnId>,
+pub struct Ended {
+    pub at: Option<u64>,
+    pub by: Option<FnId>,
+    pub site: Option<Site>,
+}
+
+/// A call.
+#[derive(Clone, Copy)]
+pub struct Site {
+    /// Its number in its stream.
+    pub seq: u64,
+    /// Its thread.
+    pub tid: u32,
+    /// Where it was made.
+    pub stack: Stack,
+    /// Whether a rule has found something in it already.
+    pub is_judged: bool,
 }
 
 /// What one process did with it.
-struct Import {
-    process: u32,
-    device: Option<Uuid>,
-    times: Vec<Time>,
+pub struct Import {
+    pub process: u32,
+    pub device: Option<Uuid>,
+    pub times: Vec<Time>,
     /// Times that are left out, between the first and the second.
     left_out: u64,
     /// How often it was opened.
-    opened: u64,
+    pub opened: u64,
     failed: Vec<(i32, u64)>,
     last_failed: u64,
+    /// The failures by result and caller; at most [`MOST_TIMES`].
+    pub failing: Vec<Failing>,
+}
+
+/// Failures of one process to open one handle, that are alike.
+pub struct Failing {
+    /// The function.
+    pub function: FnId,
+    /// The first of them.
+    pub site: Site,
+    /// When that was.
+    pub at: u64,
+    /// When the last was.
+    pub last: u64,
+    /// What it returned.
+    pub result: i32,
+    /// How many there are.
+    pub count: u64,
+    /// Whether the result was of our making.
+    pub is_injected: bool,
+    /// What the driver said.
+    pub message: Option<Box<[u8]>>,
 }
 
 /// From where it was opened to where it had been closed as often.
-struct Time {
-    opened: u64,
-    ended: Option<Ended>,
-    tid: u32,
-    times: u64,
+pub struct Time {
+    pub opened: u64,
+    pub ended: Option<Ended>,
+    /// The function that opened it first; of what the live table says, the one that programs call.
+    pub function: FnId,
+    pub tid: u32,
+    /// The number of that call in its stream.
+    pub seq: u64,
+    /// Whether a rule has found something in it.
+    pub is_judged: bool,
+    pub times: u64,
     /// How often it is open.
-    count: u64,
-    device: Option<Uuid>,
-    stack: Stack,
+    pub count: u64,
+    pub device: Option<Uuid>,
+    pub stack: Stack,
 }
 
 impl Ledger {
@@ -141,6 +188,18 @@ impl Ledger {
     }
 }
 
+impl Ledger {
+    /// All handles.
+    pub fn handles(&self) -> &[Entry] {
+        &self.handles
+    }
+
+    /// The handle of a fingerprint.
+    pub fn handle(&self, realm: Realm, kind: Kind, fingerprint: u64) -> Option<&Entry> {
+        self.numbers.get(&(realm, kind, fingerprint)).map(|number| &self.handles[*number as usize])
+    }
+}
+
 impl Entry {
     /// What a process did with it. Processes are read one after the other.
     fn import(&mut self, process: u32) -> &mut Import {
@@ -162,6 +221,7 @@ impl Entry {
                 opened: 0,
                 failed: Vec::new(),
                 last_failed: 0,
+                failing: Vec::new(),
             });
             self.imports.len() - 1
         })
@@ -177,7 +237,8 @@ fn reserve_one<T>(list: &mut Vec<T>) {
 
 impl Import {
     /// It was opened, for the first time or once more.
-    fn open(&mut self, at: u64, tid: u32, device: Option<Uuid>, stack: Stack) {
+    fn open(&mut self, taken: &Taken, stack: Stack) {
+        let (at, device) = (taken.at, taken.uuid);
         self.opened += 1;
         self.device = device;
         match self.times.last_mut() {
@@ -191,7 +252,18 @@ impl Import {
                     self.left_out += 1;
                 }
                 reserve_one(&mut self.times);
-                self.times.push(Time { opened: at, ended: None, tid, times: 1, count: 1, device, stack });
+                self.times.push(Time {
+                    opened: at,
+                    ended: None,
+                    function: taken.function,
+                    tid: taken.tid,
+                    seq: taken.seq,
+                    is_judged: taken.is_judged,
+                    times: 1,
+                    count: 1,
+                    device,
+                    stack,
+                });
             }
         }
     }
@@ -206,9 +278,21 @@ impl Import {
         time.count == 0
     }
 
-    fn fail(&mut self, at: u64, result: i32, device: Option<Uuid>) {
+    fn fail(&mut self, at: u64, result: i32, device: Option<Uuid>, failing: Option<Failing>) {
         self.device = device;
         self.last_failed = self.last_failed.max(at);
         results::count(&mut self.failed, result, 1);
+        let Some(failing) = failing else { return };
+        let key = |failing: &Failing| {
+            (failing.result, failing.site.stack, failing.site.is_judged, failing.is_injected)
+        };
+        let alike = |known: &&mut Failing| key(known) == key(&failing);
+        if let Some(known) = self.failing.iter_mut().find(alike) {
+            known.count += 1;
+            known.last = known.last.max(failing.last);
+        } else if self.failing.len() < MOST_TIMES {
+            reserve_one(&mut self.failing);
+            self.failing.push(failing);
+        }
     }
 }

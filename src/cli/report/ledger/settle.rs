@@ -3,7 +3,7 @@
 use super::super::model::{self, FailedOpen, Fingerprint, Handle, Open, Proc, State, Unknown};
 use super::super::places::Stack;
 use super::super::results;
-use super::{Entry, Export, Import, Kind, Ledger, Realm, Time};
+use super::{Entry, Export, Failing, Import, Kind, Ledger, Realm, Time};
 use std::collections::HashMap;
 
 /// What is known of a process at the end of its record.
@@ -33,7 +33,7 @@ impl Ledger {
     }
 
     /// The exported handles that have the checked bytes of handles that nobody exported.
-    fn originals(&self) -> HashMap<(Realm, &'static str, u64), Fingerprint> {
+    pub fn originals(&self) -> HashMap<(Realm, &'static str, u64), Fingerprint> {
         let mut originals = HashMap::new();
         for entry in self.handles.iter().filter(|entry| entry.export.is_none()) {
             originals.insert((entry.realm, entry.kind.word(), entry.checked), None);
@@ -145,7 +145,8 @@ fn open(import: &Import, index: usize, time: &Time, export: Option<&Export>, fat
 fn state(time: &Time, export: Option<&Export>, opener: &Fate, fates: &[Fate]) -> State {
     let frees = || {
         let ended = export.and_then(|export| export.ended?.at);
-        export.iter().flat_map(|export| export.ended_before.iter().copied()).chain(ended).collect::<Vec<_>>()
+        let before = export.iter().flat_map(|export| &export.ended_before).filter_map(|ended| ended.at);
+        before.chain(ended).collect::<Vec<_>>()
     };
     let freed_between = |end: u64| frees().iter().any(|at| time.opened < *at && *at < end);
     if let Some(ended) = time.ended {
@@ -203,6 +204,7 @@ impl Ledger {
                 is_exported: export.is_some(),
                 opened: import.opened,
                 failed: &import.failed,
+                failing: &import.failing,
                 last_failed: import.last_failed,
                 open_until: import.times.last().map(|time| match time.ended {
                     Some(ended) => ended.at.unwrap_or(time.opened),
@@ -243,6 +245,8 @@ pub struct Pair<'a> {
     pub opened: u64,
     /// What it failed with.
     pub failed: &'a [(i32, u64)],
+    /// The same by result and caller.
+    pub failing: &'a [Failing],
     /// When it failed last.
     pub last_failed: u64,
     /// Until when it was open.

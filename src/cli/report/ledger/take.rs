@@ -4,9 +4,13 @@ use super::super::model::Uuid;
 use super::super::places::Stack;
 use super::follow::{Follower, Held};
 use super::{Ended, Entry, Export, Kind, Ledger, MOST_TIMES};
+use cupeer_spec::function::FnId;
 
 /// Something that a call has taken.
 pub struct Taken {
+    pub function: FnId,
+    pub seq: u64,
+    pub is_judged: bool,
     pub kind: Kind,
     pub handle: (u64, u64),
     pub address: u64,
@@ -47,10 +51,10 @@ impl Follower {
         let Some(stack) = taken.stack else { return };
         let handle = &mut ledger.handles[number as usize];
         held.import = handle.import_index(self.process) as u32;
-        handle.imports[held.import as usize].open(taken.at, taken.tid, taken.uuid, stack);
+        handle.imports[held.import as usize].open(&taken, stack);
         if let Some(other) = self.opened.insert(place, held).filter(|other| other.handle != number) {
             // What was there before has ended without our seeing how.
-            other.import(ledger).close(Ended { at: Some(taken.at), by: None }, true);
+            other.import(ledger).close(Ended { at: Some(taken.at), by: None, site: None }, true);
         }
     }
 }
@@ -61,12 +65,13 @@ impl Entry {
             Some(export) if export.process == process => {
                 export.last = (taken.tid, taken.at);
                 export.times += 1;
+                export.stack = taken.stack;
                 // The same bytes once more after a free: the allocation is there again.
-                if let Some(at) = export.ended.take().and_then(|ended| ended.at) {
+                if let Some(ended) = export.ended.take() {
                     if export.ended_before.len() == MOST_TIMES {
                         export.ended_before.remove(0);
                     }
-                    export.ended_before.push(at);
+                    export.ended_before.push(ended);
                 }
             }
             _ => {
@@ -75,7 +80,9 @@ impl Entry {
                     first: (taken.tid, taken.at),
                     last: (taken.tid, taken.at),
                     times: 1,
+                    address: taken.address,
                     bytes: taken.bytes,
+                    stack: taken.stack,
                     device: taken.uuid,
                     ..Export::default()
                 }));

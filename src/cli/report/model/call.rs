@@ -133,6 +133,6 @@ pub struct Place {
     pub function: Option<Rc<str>>,
 }
 
-fn hexadecimal<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn hexadecimal<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{number:#x}"))
 }

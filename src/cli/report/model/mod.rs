@@ -4,11 +4,13 @@
 //! from. What does not: how they are found (`collect` and what it calls), and how they look.
 
 mod call;
+mod finding;
 mod handle;
 mod peer;
 mod process;
 
 pub use call::{Deviation, Failure, FailureGroup, Function, MOST_PROCS, Place, Ranks};
+pub use finding::{Finding, Object};
 pub use handle::{FailedOpen, Fingerprint, Handle, Leak, Open, State};
 pub use peer::{Peer, Uuid};
 pub use process::{Device, Escaped, LastCall, Ordinal, Pending, Process, Unnamed};
@@ -39,8 +41,8 @@ pub struct Report {
     pub devices: Vec<Device>,
     /// The functions that were called.
     pub functions: Vec<Function>,
-    /// What rules found. There are none yet.
-    pub findings: [u8; 0],
+    /// What rules found: errors, then warnings, then notes.
+    pub findings: Vec<Finding>,
     /// What faults were asked for. There are none yet.
     pub faults: [u8; 0],
     /// The ledger.

@@ -3,6 +3,7 @@
 //! What belongs here: how a report looks on a terminal. All of it is in the JSON form as well.
 
 mod calls;
+pub mod findings;
 mod head;
 mod matrix;
 pub mod names;
@@ -45,6 +46,7 @@ pub fn show(report: &Report, options: &Options) -> String {
     let parts = [
         view.head(),
         view.wrong(),
+        view.notes(),
         view.functions(),
         view.processes(),
         view.devices(),

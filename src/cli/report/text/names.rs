@@ -161,6 +161,13 @@ pub fn ranks(ranks: impl Iterator<Item = u32>) -> String {
     format!("{word} {}", runs.iter().map(run).collect::<Vec<_>>().join(","))
 }
 
+/// `rank 3`, or `ranks 0 to 3 and 5`.
+pub fn in_words(list: impl Iterator<Item = u32>) -> String {
+    let text = ranks(list).replace('-', " to ");
+    let Some((before, last)) = text.rsplit_once(',') else { return text };
+    format!("{} and {last}", before.replace(',', ", "))
+}
+
 /// A result without what all results begin with.
 pub fn result(name: &str) -> &str {
     name.strip_prefix("CUDA_ERROR_").unwrap_or(name)
@@ -199,6 +206,9 @@ mod tests {
         assert_eq!(text(&[3]), "rank 3");
         assert_eq!(text(&[0, 1]), "ranks 0,1");
         assert_eq!(text(&[0, 1, 2, 3, 5, 7, 8]), "ranks 0-3,5,7,8");
+        let words = |list: &[u32]| in_words(list.iter().copied());
+        assert_eq!([words(&[3]), words(&[0, 1, 2])], ["rank 3", "ranks 0 to 2"]);
+        assert_eq!([words(&[0, 1]), words(&[0, 2, 3, 4, 9])], ["ranks 0 and 1", "ranks 0, 2 to 4 and 9"]);
     }
 
     #[test]

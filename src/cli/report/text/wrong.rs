@@ -1,9 +1,11 @@
 //! What is wrong, the worst first: a line or a few each, and where to look further.
 
-use super::super::model::{FailureGroup, Handle, Pending, Process, State};
+use super::super::model::{FailureGroup, Finding, Handle, Pending, Process, State};
 use super::super::moments::{bytes, duration, number};
 use super::View;
+use super::findings::is_told;
 use super::names::{clean, counted, ranks};
+use cupeer_spec::rules::Rule;
 use std::collections::BTreeMap;
 
 /// The most of one kind that are told of here.
@@ -12,8 +14,14 @@ pub const MOST: usize = 5;
 impl View<'_> {
     /// All that is wrong, or that nothing is.
     pub fn wrong(&self) -> String {
-        let parts =
-            [self.pending(), self.failed(), self.handles_gone_wrong(), self.unmapped(), self.deviating()];
+        let parts = [
+            self.findings(),
+            self.pending(),
+            self.failed(),
+            self.handles_gone_wrong(),
+            self.unmapped(),
+            self.deviating(),
+        ];
         let text = parts.concat();
         match (text.is_empty(), self.report.record.matching) {
             (true, Some(0)) => return String::new(),
@@ -30,7 +38,8 @@ impl View<'_> {
         if self.report.failure_groups.is_empty() {
             text += ", none failed";
         }
-        match self.report.handles.iter().filter(|handle| handle.state == State::Open).count() {
+        let is_open = |handle: &&Handle| matches!(handle.state, State::Open | State::OpenAtExit);
+        match self.report.handles.iter().filter(is_open).count() {
             0 => text += ", no handle is open",
             count => text += &format!(", {} open", counted(count as u64, "handle")),
         }
@@ -79,14 +88,30 @@ impl View<'_> {
     }
 
     fn failed(&self) -> String {
-        let groups: Vec<&FailureGroup> =
-            self.report.failure_groups.iter().filter(|group| !group.usual).collect();
+        let is_new = |group: &&FailureGroup| !group.usual && !self.is_found(group);
+        let groups: Vec<&FailureGroup> = self.report.failure_groups.iter().filter(is_new).collect();
         if groups.is_empty() {
             return String::new();
         }
         let count = groups.iter().map(|group| group.count).sum();
         let items: Vec<String> = groups.iter().map(|group| self.group(group)).collect();
-        self.thing(&format!("{} failed", counted(count, "call")), &items)
+        let other = if self.report.findings.iter().any(is_told) { "other " } else { "" };
+        self.thing(&format!("{} failed", counted(count, &format!("{other}call"))), &items)
+    }
+
+    /// Whether failures are told of by what rules have found in them.
+    fn is_found(&self, group: &FailureGroup) -> bool {
+        let of_group = |finding: &&Finding| {
+            (&finding.function, finding.result.as_ref(), &finding.caller)
+                == (&group.function, Some(&group.result), &group.caller)
+        };
+        self.report.findings.iter().filter(of_group).any(|finding| finding.count >= group.count)
+    }
+
+    /// How often rules were broken.
+    fn found(&self, rules: &[Rule]) -> u64 {
+        let is_one = |finding: &&Finding| rules.iter().any(|rule| *finding.rule == *rule.spec().name);
+        self.report.findings.iter().filter(is_one).map(|finding| finding.count).sum()
     }
 
     fn handles_gone_wrong(&self) -> String {
@@ -95,29 +120,40 @@ impl View<'_> {
         let things = [
             (
                 State::FreedWhileOpen,
+                &[Rule::IpcFreedWhileOpen, Rule::IpcContextEndedWhileOpen, Rule::IpcEventDestroyedWhileOpen]
+                    [..],
                 "was freed while others had it open",
                 "were freed while others had them open",
             ),
             (
                 State::ExporterGone,
+                &[],
                 "is open although its exporter is gone",
                 "are open although their exporters are gone",
             ),
-            (State::Damaged, "is a copy with damaged bytes", "are copies with damaged bytes"),
+            (
+                State::Damaged,
+                &[Rule::IpcDamagedHandle],
+                "is a copy with damaged bytes",
+                "are copies with damaged bytes",
+            ),
             (
                 State::OpenAtExit,
+                &[Rule::IpcNeverClosed],
                 "was open when its opener ended; --leaks says where it was opened",
                 "were open when their openers ended; --leaks says where they were opened",
             ),
             (
                 State::Unknown,
+                &[Rule::IpcUnknownHandle, Rule::IpcHandleKind, Rule::IpcFlags],
                 "could not be opened, and is nobody's here",
                 "could not be opened, and are nobody's here",
             ),
         ];
-        for (state, one, more) in things {
+        for (state, rules, one, more) in things {
             let handles: Vec<&Handle> = of(state).collect();
-            if handles.is_empty() {
+            // What rules have found is told of in their words.
+            if handles.is_empty() || self.found(rules) > 0 {
                 continue;
             }
             let what = if handles.len() == 1 { one } else { more };
@@ -158,6 +194,9 @@ impl View<'_> {
             ));
         }
         if items.is_empty() {
+            return String::new();
+        }
+        if self.found(&[Rule::IpcFallback]) > 0 {
             return String::new();
         }
         let have = if items.len() == 1 { "has" } else { "have" };

@@ -12,7 +12,7 @@ use super::collect::{Collected, realms};
 use super::filter::Filter;
 use super::ledger::Realm;
 use super::places::{NameOf, Places};
-use super::{assemble, results, values};
+use super::{assemble, findings, results, values};
 use anyhow::{Context, Result};
 use arrows::{Arrows, Point};
 use cupeer_record::{Call, Clock, Event, Job, Outcome, Process};
@@ -75,6 +75,7 @@ impl Trace<'_> {
             self.tracks.process(index, process, &mut self.out)?;
             self.process(&current)?;
         }
+        self.found()?;
         Ok(self.out.end()?)
     }
 
@@ -123,6 +124,10 @@ impl Trace<'_> {
         };
         let args = self.args(current, call);
         self.out.slice(track, name, call.function, at, until, call.outcome == Outcome::Pending, &args)?;
+        for finding in &call.details.findings {
+            let args = about(&finding.message, &finding.hint, finding.confidence.word());
+            self.out.finding(track, at, &finding.rule, finding.severity.word(), &args)?;
+        }
         for arrow in self.arrows.call(call, current.realm, at, &self.all.ledger) {
             let (track, at, function) = match arrow.point {
                 Point::Here => (track, at, None),
@@ -137,6 +142,18 @@ impl Trace<'_> {
             if self.filter.process(from) && (function.is_none() || self.filter.shows(function, false, at)) {
                 self.out.arrow(track, at, arrow.phase, arrow.id)?;
             }
+        }
+        Ok(())
+    }
+
+    /// What the report has found; what processes have found stands with their calls.
+    fn found(&mut self) -> Result<()> {
+        let context = findings::Context { job: self.job, all: self.all, filter: self.filter };
+        for row in findings::rows(&context, &mut self.places).into_iter().filter(|row| row.by_report) {
+            let track = self.tracks.thread(row.process, row.finding.tid, &mut self.out)?;
+            let finding = &row.finding;
+            let args = about(&finding.message, &finding.hint, finding.confidence);
+            self.out.finding(track, finding.time_ns, &finding.rule, finding.severity, &args)?;
         }
         Ok(())
     }
@@ -165,4 +182,10 @@ impl Trace<'_> {
         }
         args
     }
+}
+
+/// What stands beside a finding.
+fn about(message: &str, hint: &str, confidence: &str) -> Map<String, Value> {
+    let texts = [("message", message), ("hint", hint), ("confidence", confidence)];
+    texts.into_iter().map(|(name, text)| (name.to_owned(), text.into())).collect()
 }

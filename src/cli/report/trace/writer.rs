@@ -88,6 +88,24 @@ impl<W: Write> Writer<W> {
         self.out.write_all(b"}")
     }
 
+    /// Writes what a rule has found.
+    pub fn finding(
+        &mut self,
+        track: Track,
+        at: u64,
+        rule: &str,
+        severity: &str,
+        args: &Map<String, Value>,
+    ) -> io::Result<()> {
+        self.next()?;
+        let name = Value::from(format!("{severity} {rule}"));
+        write!(self.out, "{{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"finding\",\"name\":{name},")?;
+        self.place(track, at)?;
+        self.out.write_all(b",\"args\":")?;
+        serde_json::to_writer(&mut self.out, args)?;
+        self.out.write_all(b"}")
+    }
+
     /// Writes a point of an arrow: inside of the slice that begins at a time, so that it does not matter which of
     /// both comes first.
     pub fn arrow(&mut self, track: Track, at: u64, phase: char, id: u64) -> io::Result<()> {

@@ -1,0 +1,203 @@
+//! The findings: what rules have found in the processes, and what only the whole record tells.
+//!
+//! What belongs here: what calls carry, and what a call alone tells ([`calls`]), while events are read; then what
+//! follows from the ledger ([`handles`]) and from all ranks together ([`ranks`]), and the rows ([`rows`]) of all these
+//! with their [`objects`]. What does not: what rules are, and their sentences (`src/spec`).
+//!
+//! Findings are kept by process, rule, function, result and stack, each with its first one, however many there are.
+
+mod calls;
+mod handles;
+mod objects;
+mod ranks;
+mod rows;
+
+pub use rows::{Context, rows};
+
+use super::functions::Number;
+use super::places::{Stack, Stacks};
+use cupeer_record::{Call, Finding, Outcome, Process};
+use cupeer_spec::env;
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::finding::Confidence;
+use cupeer_spec::rules::{Rule, RuleSet, RuleSpec, Severity};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// The most names of rules that this version does not know.
+const MOST_NAMES: usize = 256;
+
+/// What has been found while events were read.
+pub struct Findings {
+    kept: HashMap<Key, Kept, foldhash::fast::RandomState>,
+    names: Names,
+    /// What is asked for, by process.
+    asked: Vec<Asked>,
+}
+
+/// What findings have in common that are kept as one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    process: usize,
+    /// A number in [`Names`].
+    rule: u16,
+    function: Number,
+    /// `None` where the call has not returned.
+    result: Option<i32>,
+    stack: Stack,
+}
+
+/// Findings that are alike.
+struct Kept {
+    count: u64,
+    last: u64,
+    first: Box<First>,
+}
+
+/// The first of them.
+struct First {
+    at: u64,
+    tid: u32,
+    seq: u64,
+    finding: Finding,
+    driver_message: Option<Vec<u8>>,
+    by_report: bool,
+}
+
+/// The names of rules.
+#[derive(Default)]
+struct Names {
+    numbers: HashMap<String, u16>,
+    all: Vec<Rc<str>>,
+}
+
+/// A call that is looked at.
+pub struct Made<'a> {
+    /// The index of its process.
+    pub index: usize,
+    /// Its process.
+    pub process: &'a Process,
+    /// The function.
+    pub function: FnId,
+    /// The call.
+    pub call: &'a Call,
+    /// When it began.
+    pub at: u64,
+    /// Whether the filters choose it.
+    pub is_chosen: bool,
+}
+
+/// What of a process is checked.
+struct Asked {
+    /// Whether it was checked while it ran: what a call alone tells was found then.
+    is_checked: bool,
+    ignore: RuleSet,
+    only: Option<RuleSet>,
+}
+
+/// Whether a function can break a rule although it succeeds, so that the call alone tells.
+#[inline]
+pub fn concerns(function: FnId) -> bool {
+    matches!(function, FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2)
+}
+
+/// Whether a rule explains a failure without being broken: its findings are said at every level.
+pub fn is_explanation(rule: &str) -> bool {
+    matches!(Rule::of(rule), Some(Rule::CallFailed | Rule::DriverUndocumented))
+}
+
+impl Findings {
+    /// None yet, of these processes.
+    pub fn new(processes: &[Process]) -> Self {
+        let asked = processes.iter().map(Asked::of).collect();
+        Findings { kept: HashMap::default(), names: Names::default(), asked }
+    }
+
+    /// Takes notice of what was found in a call. Returns whether there is more than an explanation of its failure.
+    pub fn call(&mut self, made: &Made, stacks: &mut Stacks) -> bool {
+        let recorded = &made.call.details.findings;
+        if recorded.is_empty() && !self.asked[made.index].is_checked {
+            let Some(finding) = calls::judge(made) else { return false };
+            self.add(made, &finding, stacks, true);
+            return true;
+        }
+        recorded.iter().for_each(|finding| self.add(made, finding, stacks, false));
+        recorded.iter().any(|finding| !is_explanation(&finding.rule))
+    }
+
+    /// Whether a process has said that a rule was broken.
+    fn has(&self, rule: Rule, process: usize) -> bool {
+        let Some(number) = self.names.numbers.get(rule.spec().name) else { return false };
+        self.kept.keys().any(|key| (key.rule, key.process) == (*number, process))
+    }
+
+    fn add(&mut self, made: &Made, finding: &Finding, stacks: &mut Stacks, by_report: bool) {
+        let Some(rule) = self.names.number(&finding.rule).filter(|_| made.is_chosen) else { return };
+        let Made { index, call, at, .. } = *made;
+        let result = if let Outcome::Returned(result) = call.outcome { Some(result) } else { None };
+        let (function, stack) = (made.function as Number, stacks.of(index, call));
+        let kept = self.kept.entry(Key { process: index, rule, function, result, stack });
+        let kept = kept.or_insert_with(|| {
+            let driver_message = call.details.message.clone();
+            let (tid, seq, finding) = (call.tid, call.seq, finding.clone());
+            let first = First { at, tid, seq, finding, driver_message, by_report };
+            Kept { count: 0, last: at, first: Box::new(first) }
+        });
+        kept.count += 1;
+        kept.last = kept.last.max(at);
+    }
+}
+
+impl Names {
+    fn number(&mut self, name: &str) -> Option<u16> {
+        if let Some(number) = self.numbers.get(name) {
+            return Some(*number);
+        }
+        if self.all.len() >= MOST_NAMES + cupeer_spec::rules::RULES.len() {
+            return None;
+        }
+        let number = self.all.len() as u16;
+        self.numbers.insert(name.to_owned(), number);
+        self.all.push(name.into());
+        Some(number)
+    }
+}
+
+impl Asked {
+    fn of(process: &Process) -> Self {
+        let value = |name: &str| {
+            let found = process.variables.iter().rev().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+        };
+        // What could not be understood was not done.
+        let set = |name| RuleSet::parse(value(name)?).ok();
+        Asked {
+            is_checked: value(env::CHECK).is_some(),
+            ignore: set(env::IGNORE).unwrap_or_default(),
+            only: set(env::ONLY),
+        }
+    }
+
+    /// How bad a rule is in a call of a library; `None` where it is not asked for.
+    fn severity(&self, rule: &RuleSpec, library: &str) -> Option<Severity> {
+        let library = library.as_bytes();
+        let is_asked = self.only.as_ref().is_none_or(|only| only.contains(rule.id, library))
+            && !self.ignore.contains(rule.id, library);
+        let severity = if rule.usual_for(library).is_some() { Severity::Note } else { rule.severity };
+        is_asked.then_some(severity)
+    }
+}
+
+/// A finding that the report makes; how bad it is depends on the caller, who is not known yet.
+fn made_of(reason: cupeer_spec::reason::Reason, confidence: Confidence, argument: Option<u8>) -> Finding {
+    let rule = reason.rule().spec();
+    Finding {
+        confidence,
+        severity: rule.severity,
+        argument,
+        rule: rule.name.into(),
+        message: reason.to_string(),
+        hint: reason.hint().into(),
+        objects: Vec::new(),
+    }
+}

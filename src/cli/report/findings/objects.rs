@@ -1,0 +1,142 @@
+//! What findings are about: exports, openings and endings, as the record or the ledger has them.
+
+use super::super::collect::{Identity, identities};
+use super::super::ledger::live::uuid;
+use super::super::ledger::{Ended, Entry, Export, Time};
+use super::super::model::{Fingerprint, Object, Place, Proc, Uuid};
+use super::super::places::{Places, Stack, Stacks};
+use cupeer_record::{self as record, Clock, Job};
+use cupeer_spec::reason;
+use cupeer_spec::record::slot::finding::role;
+use std::collections::HashMap;
+
+/// Makes objects of one record.
+pub struct Objects<'a> {
+    job: &'a Job,
+    stacks: &'a Stacks,
+    processes: HashMap<Identity, usize>,
+}
+
+impl<'a> Objects<'a> {
+    /// Of a job whose stacks these are.
+    pub fn new(job: &'a Job, stacks: &'a Stacks) -> Self {
+        Objects { job, stacks, processes: identities(job) }
+    }
+
+    /// One that was recorded with a call of a process.
+    pub fn recorded(&self, object: &record::Object, process: usize, places: &mut Places) -> Object {
+        let what = &object.what;
+        let teller = &self.job.processes[process];
+        let key = (teller.header.boot_id, what.pid_ns, what.pid, what.started, what.image);
+        let index = self.processes.get(&key).copied();
+        let clock = self.job.clock(teller);
+        let stack = match index {
+            Some(index) if !object.frames.is_empty() => {
+                places.named(index, ticks(&clock, what.monotonic), &object.frames)
+            }
+            _ => (nowhere(), Vec::new()),
+        };
+        let known = |number: u64| (number != 0).then_some(number);
+        let device = uuid(what.uuid).or_else(|| {
+            let device = self.job.processes[index?].device(what.device)?;
+            Some(Uuid(device.uuid))
+        });
+        let since =
+            |at: u64| clock.origin.realtime.saturating_add_signed(at as i64 - clock.origin.monotonic as i64);
+        let mut made = Object {
+            rank: (what.rank != u32::MAX).then_some(what.rank),
+            tid: (what.tid != 0).then_some(what.tid),
+            device,
+            address: known(what.address),
+            bytes: known(what.bytes),
+            fingerprint: known(what.fingerprint).map(Fingerprint),
+            time_ns: known(what.monotonic).map(since),
+            ..self.object(what.role, index, stack)
+        };
+        made.pid = what.pid;
+        let library = object.library();
+        if !library.is_empty() {
+            (made.library, made.offset) = (Some(library.into()), Some(what.offset));
+        }
+        made
+    }
+
+    /// Where a handle was exported.
+    pub fn export(&self, entry: &Entry, export: &Export, places: &mut Places) -> Object {
+        Object {
+            tid: Some(export.last.0),
+            device: export.device,
+            address: (export.address != 0).then_some(export.address),
+            bytes: export.bytes,
+            fingerprint: Some(Fingerprint(entry.fingerprint)),
+            time_ns: Some(export.last.1),
+            ..self.placed(role::EXPORT, export.process as usize, export.stack, places)
+        }
+    }
+
+    /// Where a process opened it.
+    pub fn opening(&self, entry: &Entry, process: u32, time: &Time, places: &mut Places) -> Object {
+        Object {
+            tid: Some(time.tid),
+            device: time.device,
+            fingerprint: Some(Fingerprint(entry.fingerprint)),
+            time_ns: Some(time.opened),
+            ..self.placed(role::OPENING, process as usize, Some(time.stack), places)
+        }
+    }
+
+    /// Where it ended.
+    pub fn freeing(&self, entry: &Entry, export: &Export, ended: &Ended, places: &mut Places) -> Object {
+        Object {
+            tid: ended.site.map(|site| site.tid),
+            device: export.device,
+            address: (export.address != 0).then_some(export.address),
+            bytes: export.bytes,
+            fingerprint: Some(Fingerprint(entry.fingerprint)),
+            time_ns: ended.at,
+            ..self.placed(role::FREEING, export.process as usize, ended.site.map(|site| site.stack), places)
+        }
+    }
+
+    fn placed(&self, role: u32, process: usize, stack: Option<Stack>, places: &mut Places) -> Object {
+        let stack = stack.map(|stack| places.stack(self.stacks, stack));
+        self.object(role, Some(process), stack.unwrap_or_else(|| (nowhere(), Vec::new())))
+    }
+
+    /// Something of a process of which nothing else is known.
+    fn object(&self, role: u32, process: Option<usize>, (caller, stack): (Place, Vec<Place>)) -> Object {
+        let process = process.map(|index| &self.job.processes[index]);
+        let library = caller.file_name().map(Into::into);
+        Object {
+            role: role::WORDS.get((role as usize).wrapping_sub(1)).copied().unwrap_or("unknown"),
+            proc: process.map(|process| Proc::from(process.proc.as_str())),
+            pid: process.map_or(0, |process| process.header.pid),
+            rank: process.and_then(record::Process::rank),
+            tid: None,
+            device: None,
+            address: None,
+            bytes: None,
+            fingerprint: None,
+            time_ns: None,
+            offset: library.is_some().then_some(caller.offset),
+            library,
+            stack,
+        }
+    }
+}
+
+/// A process, as sentences have it.
+pub fn in_words(job: &Job, process: u32) -> reason::Process {
+    let process = &job.processes[process as usize];
+    reason::Process { pid: process.header.pid, rank: process.rank() }
+}
+
+fn nowhere() -> Place {
+    Place { library: None, build_id: None, offset: 0, function: None }
+}
+
+/// When that was on the clock of the record.
+fn ticks(clock: &Clock, monotonic: u64) -> u64 {
+    let since = (monotonic as f64 - clock.origin.monotonic as f64) / clock.speed;
+    clock.origin.ticks.saturating_add_signed(since as i64)
+}

@@ -1,0 +1,121 @@
+//! What all ranks together tell: who fails where others succeed, and pairs of devices that went without IPC.
+
+use super::super::ledger::Failing;
+use super::super::model::Uuid;
+use super::rows::{Context, Draft};
+use cupeer_record::Process;
+use cupeer_spec::function::FnId;
+use cupeer_spec::reason::{Device, Reason};
+use cupeer_spec::record::slot::finding::Confidence;
+use cupeer_spec::rules::Rule;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Functions that always fail in some ranks, and never in most.
+pub fn differing<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
+    Rule::RanksDiffer.spec().functions.iter().filter_map(|function| differs(context, *function)).collect()
+}
+
+fn differs<'a>(context: &Context<'a>, function: FnId) -> Option<Draft<'a>> {
+    let all = context.all;
+    let rank_of = |process: usize| context.job.processes[process].rank();
+    let mut calls: BTreeMap<u32, u64> = BTreeMap::new();
+    for (process, count) in all.functions.by_process(function as usize).iter().enumerate() {
+        if let Some(rank) = rank_of(process).filter(|_| *count > 0) {
+            *calls.entry(rank).or_default() += count;
+        }
+    }
+    let failures: Vec<_> = all.failures.of(function as usize).collect();
+    let mut failed: BTreeMap<u32, u64> = BTreeMap::new();
+    for failure in &failures {
+        if let Some(rank) = rank_of(failure.process) {
+            *failed.entry(rank).or_default() += failure.count;
+        }
+    }
+    let failing: BTreeSet<u32> =
+        failed.iter().filter(|(rank, count)| calls.get(rank) == Some(count)).map(|(rank, _)| *rank).collect();
+    let others = calls.keys().filter(|rank| !failed.contains_key(rank)).count();
+    // Two ranks have two parts to play; of more, most do what all should.
+    if failing.is_empty() || calls.len() < 3 || others * 2 <= calls.len() {
+        return None;
+    }
+    let mut of_failing: Vec<_> = failures
+        .into_iter()
+        .filter(|f| rank_of(f.process).is_some_and(|rank| failing.contains(&rank)))
+        .collect();
+    of_failing.sort_by_key(|failure| (failure.first, failure.process));
+    let first = of_failing.first()?;
+    let (code, processes) = (name_of(first.result), of_failing.iter().map(|f| f.process).collect());
+    let reason = Reason::RanksDiffer {
+        function: function.spec().name,
+        code,
+        failing: failing.len() as u64,
+        others: others as u64,
+    };
+    Some(Draft {
+        reason,
+        confidence: Confidence::Inferred,
+        function,
+        result: Some(first.result),
+        argument: None,
+        processes,
+        site: first.site,
+        stack: first.stack,
+        at: first.first,
+        last: of_failing.iter().map(|failure| failure.last).max().unwrap_or(first.last),
+        count: of_failing.iter().map(|failure| failure.count).sum(),
+        driver_message: None,
+        objects: Vec::new(),
+    })
+}
+
+/// Pairs of devices over which IPC was tried, failed, and has had no mapping since.
+pub fn fallbacks<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
+    let all = context.all;
+    let mut pairs: BTreeMap<(usize, Uuid, Uuid), Vec<&'a Failing>> = BTreeMap::new();
+    for peer in all.peers.unmapped() {
+        pairs.insert(peer, Vec::new());
+    }
+    for tried in all.ledger.each_pair() {
+        let key = tried.from.zip(tried.to).map(|(from, to)| (tried.process, from, to));
+        if let Some(failing) = key.and_then(|key| pairs.get_mut(&key)) {
+            failing.extend(tried.failing.iter().filter(|failing| !failing.is_injected));
+        }
+    }
+    pairs.into_iter().filter_map(|(pair, failing)| fallback(context, pair, &failing)).collect()
+}
+
+fn fallback<'a>(
+    context: &Context<'a>,
+    (process, from, to): (usize, Uuid, Uuid),
+    failing: &[&'a Failing],
+) -> Option<Draft<'a>> {
+    let first = failing.iter().min_by_key(|failing| failing.at)?;
+    let failed = failing.iter().map(|failing| failing.count).sum();
+    let of = &context.job.processes[process];
+    let (from, to, code) = (device(of, from), device(of, to), name_of(first.result));
+    Some(Draft {
+        reason: Reason::IpcFallback { from, to, failed, code },
+        confidence: Confidence::Inferred,
+        function: first.function,
+        result: Some(first.result),
+        argument: None,
+        processes: vec![process],
+        site: (first.site.tid, first.site.seq),
+        stack: first.site.stack,
+        at: first.at,
+        last: failing.iter().map(|failing| failing.last).max().unwrap_or(first.last),
+        count: failed,
+        driver_message: first.message.as_deref(),
+        objects: Vec::new(),
+    })
+}
+
+fn device(process: &Process, uuid: Uuid) -> Device {
+    let known = process.devices.iter().find(|device| device.uuid == uuid.0);
+    Device { ordinal: known.map_or(-1, |device| device.ordinal), uuid: uuid.0 }
+}
+
+/// The name of a result, for sentences that need one.
+fn name_of(result: i32) -> &'static str {
+    cupeer_spec::results::spec(result).map_or("an unknown result", |spec| spec.name())
+}

@@ -1,0 +1,259 @@
+//! The rows: findings of one rule and function, with one result and from one place, over all processes.
+
+use super::super::collect::Collected;
+use super::super::filter::Filter;
+use super::super::model::{Finding, MOST_PROCS, Object, Place};
+use super::super::places::{Places, Stack};
+use super::super::results;
+use super::objects::Objects;
+use super::{Kept, Key, handles, is_explanation, ranks};
+use cupeer_record::Job;
+use cupeer_spec::function::FnId;
+use cupeer_spec::reason::Reason;
+use cupeer_spec::record::slot::finding::Confidence;
+use cupeer_spec::rules::{Rule, Severity};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What findings follow from.
+pub struct Context<'a> {
+    /// The record.
+    pub job: &'a Job,
+    /// What was read of it.
+    pub all: &'a Collected,
+    /// What is asked for.
+    pub filter: &'a Filter,
+}
+
+/// A row, with what it takes to join it to others.
+pub struct Row {
+    /// The row of the report.
+    pub finding: Finding,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The process of the first.
+    pub process: usize,
+    /// Whether the report has found it, and no process.
+    pub by_report: bool,
+    /// All processes.
+    processes: Vec<usize>,
+}
+
+/// Something that the report has found, before its place has a name.
+pub struct Draft<'a> {
+    /// What.
+    pub reason: Reason<'a>,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// The function.
+    pub function: FnId,
+    /// What it returned.
+    pub result: Option<i32>,
+    /// The argument that it is about.
+    pub argument: Option<&'static str>,
+    /// The process of the first, and then all others.
+    pub processes: Vec<usize>,
+    /// Thread and number of the first call.
+    pub site: (u32, u64),
+    /// Where it was made.
+    pub stack: Stack,
+    /// When it began.
+    pub at: u64,
+    /// When the last one began.
+    pub last: u64,
+    /// How many there are.
+    pub count: u64,
+    /// What the driver said about the first.
+    pub driver_message: Option<&'a [u8]>,
+    /// What it is about.
+    pub objects: Vec<Object>,
+}
+
+/// All rows: the worst first, then in the order of time.
+pub fn rows(context: &Context, places: &mut Places) -> Vec<Row> {
+    let objects = Objects::new(context.job, &context.all.stacks);
+    let mut joined = Joined::default();
+    for (key, kept) in &context.all.findings.kept {
+        if let Some(row) = context.kept(key, kept, &objects, places) {
+            joined.add(row);
+        }
+    }
+    for draft in handles::drafts(context, &objects, places) {
+        joined.extend(context.drafted(draft, places));
+    }
+    for draft in ranks::fallbacks(context) {
+        joined.extend(context.drafted(draft, places));
+    }
+    for draft in ranks::differing(context) {
+        let (function, result) = (draft.function.spec().name, draft.result.map(results::name));
+        // What libraries do on purpose, ranks may do differently.
+        let is_usual = |row: &Row| {
+            row.severity == Severity::Note
+                && !is_explanation(&row.finding.rule)
+                && (&*row.finding.function, &row.finding.result) == (function, &result)
+        };
+        if !joined.0.values().any(is_usual) {
+            joined.extend(context.drafted(draft, places));
+        }
+    }
+    joined.finish(context)
+}
+
+impl Context<'_> {
+    /// A row of what was found while events were read.
+    fn kept(&self, key: &Key, kept: &Kept, objects: &Objects, places: &mut Places) -> Option<Row> {
+        let (all, first) = (self.all, &kept.first);
+        let (caller, _) = places.stack(&all.stacks, key.stack);
+        let rule = all.findings.names.all[usize::from(key.rule)].clone();
+        let spec = Rule::of(&rule).map(Rule::spec);
+        let severity = match spec.filter(|_| first.by_report) {
+            Some(spec) => all.findings.asked[key.process].severity(spec, library(&caller))?,
+            None => first.finding.severity,
+        };
+        let function = all.functions.name(key.function);
+        let args = FnId::all().nth(key.function).map_or(&[][..], |function| function.spec().args);
+        let recorded = first.finding.objects.iter();
+        let recorded = recorded.map(|object| objects.recorded(object, key.process, places)).collect();
+        let finding = Finding {
+            rule,
+            severity: severity.word(),
+            confidence: first.finding.confidence.word(),
+            function,
+            argument: first.finding.argument.and_then(|i| Some(args.get(usize::from(i))?.name)),
+            result: key.result.map(results::name),
+            proc: all.fates[key.process].proc.clone(),
+            tid: first.tid,
+            seq: first.seq,
+            time_ns: first.at,
+            last_ns: kept.last,
+            count: kept.count,
+            procs: Vec::new(),
+            procs_more: 0,
+            ranks: Vec::new(),
+            message: first.finding.message.clone(),
+            sentence: spec.map(|spec| spec.basis.sentence()),
+            source: spec.map(|spec| spec.basis.source()),
+            hint: first.finding.hint.clone(),
+            driver_message: first.driver_message.as_deref().map(text),
+            caller,
+            objects: recorded,
+        };
+        let by_report = first.by_report;
+        Some(Row { finding, severity, process: key.process, by_report, processes: vec![key.process] })
+    }
+
+    /// A row of what the report has found; `None` where nobody asks for it.
+    fn drafted(&self, draft: Draft, places: &mut Places) -> Option<Row> {
+        let Draft { reason, function, at, .. } = draft;
+        let all = self.all;
+        let processes: Vec<usize> = draft.processes.into_iter().filter(|p| self.filter.process(*p)).collect();
+        let process = *processes.first()?;
+        if !self.filter.shows(Some(function), draft.result.is_some_and(|result| result != 0), at) {
+            return None;
+        }
+        let (caller, _) = places.stack(&all.stacks, draft.stack);
+        let rule = reason.rule().spec();
+        let severity = all.findings.asked[process].severity(rule, library(&caller))?;
+        let finding = Finding {
+            rule: rule.name.into(),
+            severity: severity.word(),
+            confidence: draft.confidence.word(),
+            function: function.spec().name.into(),
+            argument: draft.argument,
+            result: draft.result.map(results::name),
+            proc: all.fates[process].proc.clone(),
+            tid: draft.site.0,
+            seq: draft.site.1,
+            time_ns: at,
+            last_ns: draft.last,
+            count: draft.count,
+            procs: Vec::new(),
+            procs_more: 0,
+            ranks: Vec::new(),
+            message: reason.to_string(),
+            sentence: Some(rule.basis.sentence()),
+            source: Some(rule.basis.source()),
+            hint: reason.hint().into(),
+            driver_message: draft.driver_message.map(text),
+            caller,
+            objects: draft.objects,
+        };
+        Some(Row { finding, severity, process, by_report: true, processes })
+    }
+}
+
+impl Row {
+    /// Two rows of the same as one.
+    fn and(self, other: Row) -> Row {
+        // One that is only counted says nothing, whenever it was.
+        let order = |row: &Row| (row.finding.message.is_empty(), row.finding.time_ns, row.process);
+        let (mut first, other) = if order(&other) < order(&self) { (other, self) } else { (self, other) };
+        first.finding.count += other.finding.count;
+        first.finding.last_ns = first.finding.last_ns.max(other.finding.last_ns);
+        first.severity = first.severity.max(other.severity);
+        first.finding.severity = first.severity.word();
+        first.processes.extend(other.processes);
+        first
+    }
+}
+
+fn library(caller: &Place) -> &str {
+    caller.library.as_deref().unwrap_or_default()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The rows by what they have in common.
+#[derive(Default)]
+struct Joined(BTreeMap<Common, Row>);
+
+/// Rule, function, result and caller.
+type Common = (Rc<str>, Rc<str>, Option<String>, Place);
+
+impl Extend<Row> for Joined {
+    fn extend<I: IntoIterator<Item = Row>>(&mut self, rows: I) {
+        rows.into_iter().for_each(|row| self.add(row));
+    }
+}
+
+impl Joined {
+    fn add(&mut self, row: Row) {
+        let Finding { rule, function, result, caller, .. } = &row.finding;
+        let key = (rule.clone(), function.clone(), result.clone(), caller.clone());
+        let row = match self.0.remove(&key) {
+            Some(known) => known.and(row),
+            None => row,
+        };
+        self.0.insert(key, row);
+    }
+
+    fn finish(self, context: &Context) -> Vec<Row> {
+        let mut rows: Vec<Row> = self.0.into_values().collect();
+        // What breaks a rule needs no other explanation.
+        let place = |row: &Row| {
+            (row.finding.function.clone(), row.finding.result.clone(), row.finding.caller.clone())
+        };
+        let is_broken = |row: &&Row| !is_explanation(&row.finding.rule);
+        let broken: BTreeMap<_, u64> =
+            rows.iter().filter(is_broken).map(|row| (place(row), row.finding.count)).collect();
+        rows.retain(|row| {
+            let explained = broken.get(&place(row)).copied().unwrap_or(0);
+            Rule::of(&row.finding.rule) != Some(Rule::CallFailed) || explained < row.finding.count
+        });
+        for row in &mut rows {
+            row.processes.sort_unstable();
+            row.processes.dedup();
+            let of = |process: &usize| context.job.processes[*process].rank();
+            row.finding.ranks = row.processes.iter().filter_map(of).collect();
+            row.finding.ranks.sort_unstable();
+            row.finding.ranks.dedup();
+            let named = row.processes.iter().take(MOST_PROCS);
+            row.finding.procs = named.map(|process| context.all.fates[*process].proc.clone()).collect();
+            row.finding.procs_more = row.processes.len().saturating_sub(MOST_PROCS) as u64;
+        }
+        rows.sort_by_key(|row| (std::cmp::Reverse(row.severity), row.finding.time_ns, row.process));
+        rows
+    }
+}

@@ -1,0 +1,130 @@
+//! What rules have found: a paragraph each, and notes in a line.
+
+use super::super::findings::is_explanation;
+use super::super::model::{Finding, Object, Place};
+use super::super::moments::{bytes, number};
+use super::View;
+use super::names::{clean, counted, in_words};
+
+/// Whether a finding is told of among what is wrong: it is more than a note, or says why a call failed.
+pub fn is_told(finding: &Finding) -> bool {
+    finding.severity != "note" || is_explanation(&finding.rule)
+}
+
+impl View<'_> {
+    /// What is more than a note, and the failures that are explained.
+    pub fn findings(&self) -> String {
+        let told: Vec<&Finding> = self.report.findings.iter().filter(|finding| is_told(finding)).collect();
+        let text: String = told.iter().take(self.most).map(|finding| self.finding(finding)).collect();
+        text + &self.more(told.len())
+    }
+
+    /// The notes, a line each.
+    pub fn notes(&self) -> String {
+        let notes: Vec<&Finding> = self.report.findings.iter().filter(|finding| !is_told(finding)).collect();
+        if notes.is_empty() {
+            return String::new();
+        }
+        let most = if self.all { usize::MAX } else { super::wrong::MOST };
+        let note = |finding: &&Finding| {
+            let (rule, who) = (clean(&finding.rule), self.who_and_how_often(finding));
+            self.item("- ", &format!("{rule}: {who}: {}", clean(&finding.message)))
+        };
+        let text: String = notes.iter().take(most).map(note).collect();
+        let more = match notes.len().saturating_sub(most) {
+            0 => String::new(),
+            more => format!("... {more} more; --all shows them\n"),
+        };
+        format!("\nNotes: worth knowing, and no reason to worry\n{text}{more}")
+    }
+
+    fn finding(&self, finding: &Finding) -> String {
+        let Finding { severity, rule, confidence, .. } = finding;
+        let sure = if *confidence == "certain" { String::new() } else { format!(" ({confidence})") };
+        let head = format!("{severity} {}{sure}: {}", clean(rule), self.who_and_how_often(finding));
+        let mut text = self.item("- ", &head);
+        if !finding.message.is_empty() {
+            text += &self.item("  ", &sentence(&clean(&finding.message)));
+        }
+        text += &self.item("  ", &self.call(finding));
+        if let (Some(sentence), Some(source)) = (finding.sentence, finding.source) {
+            text += &self.item("  ", &format!("{source}: \"{sentence}\""));
+        }
+        for object in &finding.objects {
+            text += &self.item("  ", &self.object(object));
+        }
+        if let Some(message) = &finding.driver_message {
+            text += &self.item("  ", &format!("the driver says: {}", clean(message)));
+        }
+        if !finding.hint.is_empty() {
+            text += &self.item("  ", &format!("hint: {}", clean(&finding.hint)));
+        }
+        text
+    }
+
+    /// `cuIpcOpenMemHandle_v2, 16 times in ranks 0 to 7`.
+    fn who_and_how_often(&self, finding: &Finding) -> String {
+        let function = clean(&finding.function);
+        let names = || self.names.processes(finding.procs.iter().map(|proc| &**proc));
+        let processes = finding.procs.len() as u64 + finding.procs_more;
+        let who = match (finding.ranks.is_empty(), finding.procs_more) {
+            (false, _) if finding.ranks.len() as u64 == processes => in_words(finding.ranks.iter().copied()),
+            (_, 0) => names(),
+            _ => format!("{} processes", number(processes)),
+        };
+        format!("{function}, {} in {who}", times(finding.count))
+    }
+
+    /// How it ended, when, and where it was made.
+    fn call(&self, finding: &Finding) -> String {
+        let result = match finding.result.as_deref() {
+            Some(result) => format!("returned {}", clean(result)),
+            None => "has not returned".to_owned(),
+        };
+        let first = if finding.count > 1 { "first " } else { "" };
+        let about = finding.argument.map(|name| format!("argument {name}; ")).unwrap_or_default();
+        let caller = clean(&finding.caller.long());
+        format!("{about}{result}, {first}at {} from {caller}", self.at(finding.time_ns))
+    }
+
+    /// An object in a line: what, who, where, how much, when.
+    fn object(&self, object: &Object) -> String {
+        let mut parts = vec![match (&object.proc, object.pid, object.rank) {
+            (Some(proc), pid, _) => {
+                let name = self.names.process(proc);
+                if name == pid.to_string() { format!("process {name}") } else { name }
+            }
+            (None, 0, _) => "an unknown process".to_owned(),
+            (None, pid, Some(rank)) => format!("process {pid} (rank {rank})"),
+            (None, pid, None) => format!("process {pid}"),
+        }];
+        if object.device.is_some() {
+            parts.push(self.names.device(object.device));
+        }
+        parts.extend(object.address.map(|address| format!("{address:#x}")));
+        parts.extend(object.bytes.map(bytes));
+        parts.extend(object.fingerprint.map(|handle| handle.to_string()));
+        parts.extend(object.time_ns.map(|time| format!("at {}", self.at(time))));
+        let named = |place: &&Place| {
+            place.file_name() == object.library.as_deref() && Some(place.offset) == object.offset
+        };
+        let caller = match (object.stack.iter().find(named), &object.library) {
+            (Some(place), _) => Some(place.long()),
+            (None, Some(library)) => Some(format!("{library}+{:#x}", object.offset.unwrap_or(0))),
+            (None, None) => object.stack.first().map(Place::long),
+        };
+        parts.extend(caller.map(|caller| format!("from {}", clean(&caller))));
+        format!("{}: {}", object.role, parts.join(", "))
+    }
+}
+
+/// `once`, or `16 times`.
+pub fn times(count: u64) -> String {
+    if count == 1 { "once".to_owned() } else { counted(count, "time") }
+}
+
+/// With a full stop.
+fn sentence(text: &str) -> String {
+    let ends = text.ends_with(['.', '!', '?']);
+    if ends { text.to_owned() } else { format!("{text}.") }
+}
