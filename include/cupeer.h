@@ -8,6 +8,54 @@
 #ifndef CUPEER_H
 #define CUPEER_H
 
+/*
+ What a rule has found in a call. All texts are valid only until the function returns that is told of it.
+ */
+typedef struct {
+  /*
+   The size of this structure: later versions may have more at its end.
+   */
+  uintptr_t size;
+  /*
+   The rule's name, such as "ipc-flags": `cupeer list rules` has them all.
+   */
+  const char *rule;
+  /*
+   "error", "warning" or "note".
+   */
+  const char *severity;
+  /*
+   "certain", "stale" (it rests on what a process left behind that has ended) or "inferred".
+   */
+  const char *confidence;
+  /*
+   The driver's function.
+   */
+  const char *function;
+  /*
+   What the function returned.
+   */
+  int result;
+  /*
+   What was found, with its values.
+   */
+  const char *message;
+  /*
+   What to do.
+   */
+  const char *hint;
+  /*
+   All of it, with the call's arguments and what it is about, as a JSON object.
+   */
+  const char *json;
+} cupeer_finding;
+
+/*
+ A function that is told of findings. It is called in the thread that made the call, after the driver has answered
+ and before the call returns; it may call the driver, and must return.
+ */
+typedef void (*cupeer_finding_callback)(const cupeer_finding *finding, void *data);
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -28,6 +76,20 @@ const char *cupeer_version(void);
  `text` is NULL or ends in NUL.
  */
 int cupeer_mark(const char *text);
+
+/*
+ Tells a function of what rules find from now on, in place of the one before; NULL tells nobody. `data` is passed
+ on to it. The first ten findings of a rule and caller are told.
+
+ Returns 1 where rules are checked (`cupeer run --check`, CUPEER_CHECK), 0 where they are not and the function will
+ never be called.
+
+ # Safety
+
+ The function can be called, with `data`, by any thread until another one is given.
+ */
+int cupeer_on_finding(cupeer_finding_callback callback,
+                      void *data);
 
 #ifdef __cplusplus
 }  // extern "C"

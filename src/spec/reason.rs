@@ -175,7 +175,7 @@ impl Display for HandleTypes {
 #[allow(missing_docs, reason = "the fields are what the sentences say")]
 pub enum Reason<'a> {
     UsedAfterFork { pid: u32, parent: u32 },
-    NotInitialized,
+    NotInitialized { is_forked: bool },
     DriverShuttingDown,
     ContextDestroyed { context: u64 },
     NoCurrentContext { tid: u32, others: bool },
@@ -229,7 +229,7 @@ impl Reason<'_> {
     pub fn rule(&self) -> Rule {
         match self {
             Reason::UsedAfterFork { .. } => Rule::UsedAfterFork,
-            Reason::NotInitialized => Rule::NotInitialized,
+            Reason::NotInitialized { .. } => Rule::NotInitialized,
             Reason::DriverShuttingDown => Rule::DriverShuttingDown,
             Reason::ContextDestroyed { .. } => Rule::ContextDestroyed,
             Reason::NoCurrentContext { .. } => Rule::NoCurrentContext,
@@ -329,7 +329,13 @@ impl Display for Reason<'_> {
                 f,
                 "process {pid} was forked from process {parent} after that had initialised the driver; CUDA does not work in such a child"
             ),
-            Reason::NotInitialized => f.write_str("this process has not called cuInit, or cuInit failed"),
+            Reason::NotInitialized { is_forked } => {
+                f.write_str("this process has not called cuInit, or cuInit failed")?;
+                if is_forked {
+                    f.write_str("; it was forked, and where its parent had called cuInit before, CUDA does not work in it")?;
+                }
+                Ok(())
+            }
             Reason::DriverShuttingDown => f.write_str(
                 "the process is ending and the driver has shut down already; the call comes from a destructor or an exit handler that ran after the driver's own",
             ),

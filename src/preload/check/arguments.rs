@@ -3,6 +3,7 @@
 use super::facts::Call;
 use super::{Report, Verdict};
 use crate::record::{environment, questions};
+use crate::resolve::elf;
 use cupeer_spec::abi::{CUatomicOperation, CUdevice_P2PAttribute};
 use cupeer_spec::function::FnId;
 use cupeer_spec::reason::Reason;
@@ -22,7 +23,10 @@ pub fn used_after_fork(_: &Call, report: Report) -> Verdict {
 /// cuInit was not called.
 pub fn not_initialized(report: Report) -> Verdict {
     match questions::current() {
-        (NOT_INITIALIZED, _) => Verdict::broken(report, Reason::NotInitialized, Confidence::Certain, ""),
+        (NOT_INITIALIZED, _) => {
+            let reason = Reason::NotInitialized { is_forked: elf::is_forked() };
+            Verdict::broken(report, reason, Confidence::Certain, "")
+        }
         _ => Verdict::Held,
     }
 }

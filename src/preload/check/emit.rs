@@ -88,15 +88,16 @@ fn told(
     }
     let usual = spec.usual_for(caller.library);
     let severity = if usual.is_some() { Severity::Note } else { spec.severity };
-    if severity > Severity::Note {
-        status::found();
-    }
     let (key, most) = if is_explanation(rule) {
         (u64::from(call.id as u16) << 32 | u64::from(call.result as u32), 1)
     } else {
         (call.caller as u64, MOST_ALIKE)
     };
     let before = count(rule, key);
+    // Whether anything was found is all that the launcher asks: it may be told once.
+    if before == 0 && severity > Severity::Note {
+        status::found();
+    }
     let number = call.id.spec().args.iter().position(|arg| arg.name == argument && !argument.is_empty());
     let head = [confidence as u8, severity as u8, number.map_or(NO_ARGUMENT, |number| number as u8), 0];
     if before >= most {

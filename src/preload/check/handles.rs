@@ -153,7 +153,7 @@ pub fn already_mapped(call: &Call, report: Report) -> Verdict {
         },
         confidence: if opening.is_some() { Confidence::Certain } else { Confidence::Inferred },
         argument: "handle",
-        objects: opening.as_ref().map_or(&[], core::slice::from_ref),
+        objects: opening.as_slice(),
     });
     Verdict::Broken
 }
@@ -242,6 +242,9 @@ pub fn damaged(call: &Call, report: Report) -> Verdict {
 pub fn unknown(call: &Call, report: Report) -> Verdict {
     if call.export().is_some() {
         return Verdict::Held;
+    }
+    if !live::is_on() {
+        return Verdict::Unknown;
     }
     let (fingerprint, _) = call.handle();
     let is_zero = fingerprint == log::fingerprint(&[0; 64]);

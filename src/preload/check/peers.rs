@@ -101,7 +101,7 @@ pub fn limit(report: Report) -> Verdict {
         reason: Reason::PeerLimit { device: own, known, processes },
         confidence: Confidence::Certain,
         argument: "",
-        objects: first.as_ref().map_or(&[], core::slice::from_ref),
+        objects: first.as_slice(),
     });
     Verdict::Broken
 }

@@ -176,6 +176,9 @@ pub fn closed_twice(call: &Call, report: Report) -> Verdict {
 /// It is not what an open returned.
 pub fn close_address(call: &Call, report: Report) -> Verdict {
     let address = call.number("dptr");
+    if !live::is_on() {
+        return Verdict::Unknown;
+    }
     let inside = opening(address, kind::OPENED_MEMORY);
     if inside.is_some_and(|entry| entry.address == address) {
         return Verdict::Held;
@@ -186,7 +189,7 @@ pub fn close_address(call: &Call, report: Report) -> Verdict {
         reason: Reason::IpcCloseAddress { address, inside: inside.map(|entry| entry.address), is_own },
         confidence: Confidence::Certain,
         argument: "dptr",
-        objects: objects.as_ref().map_or(&[], core::slice::from_ref),
+        objects: objects.as_slice(),
     });
     Verdict::Broken
 }

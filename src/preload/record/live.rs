@@ -7,7 +7,7 @@ use super::file::{self, File};
 use super::lock::Lock;
 use super::place::{self, Path, c_path};
 use crate::files::errno;
-use crate::log;
+use crate::{log, message, settings};
 use core::ffi::c_int;
 use core::fmt::Write;
 use core::ptr;
@@ -60,6 +60,13 @@ pub fn attach(file: &File, directory: &place::Directory) {
     else {
         return;
     };
+    if settings::get().check.is_some() && place::is_remote(&path) {
+        message::once(format_args!(
+            "the record lies on a network file system, where processes may not see each other's memory: rules across \
+             processes are not checked here, but by 'cupeer report' afterwards"
+        ));
+        return;
+    }
     // SAFETY: nobody reads it while there is no header.
     unsafe { PATH.0.get().write(path) };
     let header = open(&path).or_else(|_| create(directory, &path, boot_id).and_then(|()| open(&path)));

@@ -333,7 +333,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             }
         });
         let (id, slot, taken) = (self.id, self.number, self.noted.taken);
-        if !(result == 0 && !weight.counts) {
+        if result != 0 || weight.counts {
             let args = &args;
             check::look(&check::Call {
                 id,

@@ -54,6 +54,34 @@ pub fn directory() -> Result<Directory, c_int> {
     Ok(directory)
 }
 
+/// Whether the directory of a file lies on a file system of which several hosts, or caches of one, may show different
+/// content: a shared mapping is not one memory there.
+pub fn is_remote(file: &Path) -> bool {
+    /// What statfs calls them: NFS, SMB (three of them), AFS, Ceph, GPFS, Lustre, BeeGFS, 9P and Coda.
+    const REMOTE: &[i64] = &[
+        0x6969,
+        0x517b,
+        0xff53_4d42,
+        0xfe53_4d42,
+        0x5346_414f,
+        0x00c3_6400,
+        0x4750_4653,
+        0x0bd0_0bd0,
+        0x1983_0326,
+        0x0102_1997,
+        0x7375_7245,
+    ];
+    let mut directory = *file;
+    let end = c_path(file).to_bytes().iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    directory[end] = 0;
+    // SAFETY: all-zero bytes are a statfs; the path ends in NUL, and the call writes to a variable of ours.
+    unsafe {
+        let mut about: libc::statfs = core::mem::zeroed();
+        libc::statfs(c_path(&directory).as_ptr(), &mut about) == 0
+            && REMOTE.contains(&(about.f_type & 0xffff_ffff))
+    }
+}
+
 /// Takes over the key of the job, or brings our own.
 fn share_key(directory: &Directory) -> Result<(), c_int> {
     let file = directory.file(job::FILE)?;
