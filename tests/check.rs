@@ -11,3 +11,12 @@ mod rules;
 
 // What the options choose, and do about a finding.
 mod options;
+
+// What users met, and our words beside the driver's.
+mod cases;
+
+// Processes that are killed.
+mod kills;
+
+// Who is told, and how.
+mod told;

@@ -1,13 +1,16 @@
 //! Every checked rule: the program that breaks it yields it and nothing else, the nearest right one nothing.
 
-use super::scenes::{How, Scene, cannot, for_each, scenes, success};
-use crate::support::{self, done, temp_dir};
+use super::scenes::{Checked, How, Scene, cannot, for_each, scenes, success, words};
+use crate::support::{self, Done, done, temp_dir};
 use cupeer_spec::rules::{RULES, Rule};
 use std::collections::BTreeSet;
 use std::fs;
 
 /// Rules that only all processes of a job together can break, and the report alone sees: they have tests of their own.
 const OF_JOBS: [Rule; 2] = [Rule::RanksDiffer, Rule::IpcFallback];
+
+/// The rule that is broken when a process has ended, and can say nothing any more.
+const AT_THE_END: Rule = Rule::IpcNeverClosed;
 
 #[test]
 fn every_checked_rule_has_its_programs() {
@@ -57,6 +60,59 @@ fn the_wrong_programs_meet_the_result_of_the_table_and_the_right_ones_success() 
         let all_well = calls.iter().all(|line| line.ends_with(&format!(": {}", success())));
         if good.status.success() && (calls.is_empty() || !all_well) {
             said.push(format!("good: it printed {:?}", good.stdout));
+        }
+        said
+    });
+}
+
+fn wrong_about_bad(scene: &Scene, checked: &Checked) -> Vec<String> {
+    let mut said = Vec::new();
+    let expected: BTreeSet<&str> =
+        scene.also.iter().chain([&scene.rule]).map(|rule| rule.spec().name).collect();
+    let found = checked.rules();
+    if found != expected {
+        said.push(format!("bad: expected {expected:?}, found {found:?}"));
+    }
+    // A note in the report is a line, without its hint.
+    let is_late = scene.rule == AT_THE_END;
+    let message = words(if is_late { &checked.text } else { &checked.done.stderr });
+    for finding in checked.findings().iter().filter(|finding| finding["rule"] == scene.rule.spec().name) {
+        if finding["function"] != scene.function {
+            said.push(format!("bad: it is found at {}, and not at {}", finding["function"], scene.function));
+        }
+        let hint = finding["hint"].as_str().unwrap_or_default();
+        for wanted in [scene.rule.spec().name, hint] {
+            let is_said = message.contains(&words(wanted)) || is_late && wanted == hint;
+            if wanted.is_empty() || !is_said {
+                said.push(format!("bad: {wanted:?} is not said: {message}"));
+            }
+        }
+    }
+    said
+}
+
+#[test]
+fn the_wrong_programs_yield_their_rule_and_the_right_ones_nothing() {
+    for_each(&scenes(), |scene| {
+        let mut said = Vec::new();
+        for how in [How::Bad, How::Good] {
+            let alone = done(&mut scene.alone(how));
+            let checked = scene.checked(how, &[]);
+            if cannot(&alone) {
+                continue;
+            }
+            let same =
+                (&alone.stdout, alone.status.code()) == (&checked.done.stdout, checked.done.status.code());
+            if !same {
+                let Done { status, stdout, stderr } = &checked.done;
+                said.push(format!(
+                    "{how:?}: it is another program under cupeer: {status} {stdout:?}\n{stderr}"
+                ));
+            } else if how == How::Bad {
+                said.extend(wrong_about_bad(scene, &checked));
+            } else if !checked.findings().is_empty() {
+                said.push(format!("good: found {:?}: {:#?}", checked.rules(), checked.findings()));
+            }
         }
         said
     });

@@ -1,11 +1,14 @@
 //! The scenes of `tests/programs/rules`: what its table says of each, and how one is run, with cupeer and without.
 
 use crate::support::{self, Done, cupeer, done, plain, temp_dir};
+use cupeer_spec::env;
 use cupeer_spec::results::{RESULTS, Result as Code};
 use cupeer_spec::rules::Rule;
 use object::{Object, ObjectSymbol};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
+use std::ops::Deref;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,11 +19,22 @@ const TABLE: &str = include_str!("../programs/rules/table.txt");
 /// How a program ends that may not make the namespaces it needs.
 const CANNOT: i32 = 77;
 
+/// A program of tests/programs/rules, and what it is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Play {
+    /// The program.
+    pub program: &'static str,
+    /// Its first argument.
+    pub name: &'static str,
+    /// The simulated machine; `answers` before it where the driver is told what to answer.
+    pub machine: &'static str,
+}
+
 /// A line of the table.
 #[derive(Clone, Debug)]
 pub struct Scene {
-    /// What the program is asked for: the name of a rule, or that and another way to break it.
-    pub name: &'static str,
+    /// What is played: a rule, and behind a slash another way to break it.
+    play: Play,
     /// The rule.
     pub rule: Rule,
     /// The function at which it is broken.
@@ -29,10 +43,14 @@ pub struct Scene {
     pub result: &'static str,
     /// Another rule that breaks with it.
     pub also: Option<Rule>,
-    program: &'static str,
-    machine: &'static str,
-    /// Whether the driver is told what to answer.
-    is_told: bool,
+}
+
+impl Deref for Scene {
+    type Target = Play;
+
+    fn deref(&self) -> &Play {
+        &self.play
+    }
 }
 
 /// All scenes.
@@ -48,14 +66,11 @@ fn scene(line: &'static str) -> Scene {
     };
     let rule = |name: &str| Rule::of(name).unwrap_or_else(|| panic!("no rule: {name}"));
     Scene {
-        name,
+        play: Play { program, name, machine },
         rule: rule(name.split('/').next().unwrap_or_default()),
         function,
         result: name_of(result),
         also: (!also.is_empty()).then(|| rule(also)),
-        program,
-        machine: machine.trim_start_matches("answers "),
-        is_told: machine.starts_with("answers "),
     }
 }
 
@@ -84,6 +99,8 @@ pub struct Checked {
     pub done: Done,
     /// `cupeer report --format json`.
     pub report: Value,
+    /// `cupeer report`.
+    pub text: String,
 }
 
 impl Checked {
@@ -91,23 +108,31 @@ impl Checked {
     pub fn findings(&self) -> &[Value] {
         self.report["findings"].as_array().map_or(&[], Vec::as_slice)
     }
+
+    /// Their rules.
+    pub fn rules(&self) -> BTreeSet<&str> {
+        self.findings().iter().filter_map(|finding| finding["rule"].as_str()).collect()
+    }
 }
 
-impl Scene {
-    /// Its program, compiled, and what it is asked for.
+impl Play {
+    /// Its program, compiled, and its arguments.
     fn arguments(&self, how: How) -> (PathBuf, [&'static str; 2]) {
         (program(self.program), [self.name, if how == How::Bad { "bad" } else { "good" }])
     }
 
-    fn driver(&self) -> PathBuf {
-        if self.is_told { told_driver() } else { support::sim_dir() }
+    /// The machine alone, and whether the driver is told what to answer.
+    fn machine(&self) -> (&'static str, bool) {
+        self.machine.strip_prefix("answers ").map_or((self.machine, false), |machine| (machine, true))
     }
 
     /// The program as it is without cupeer.
     pub fn alone(&self, how: How) -> Command {
         let (program, arguments) = self.arguments(how);
+        let (machine, is_told) = self.machine();
+        let driver = if is_told { told_driver() } else { support::sim_dir() };
         let mut command = plain(program);
-        command.args(arguments).env("LD_LIBRARY_PATH", self.driver()).env("CUPEER_SIM", self.machine);
+        command.args(arguments).env("LD_LIBRARY_PATH", driver).env(env::SIM, machine);
         command
     }
 
@@ -116,21 +141,25 @@ impl Scene {
         let (program, arguments) = self.arguments(how);
         let mut command = cupeer();
         command.arg("run").args(options).arg("--out").arg(record);
-        if self.is_told {
-            command.env("LD_LIBRARY_PATH", self.driver()).env("CUPEER_SIM", self.machine);
-        } else {
-            command.arg(format!("--sim={}", self.machine));
-        }
+        match self.machine() {
+            (machine, true) => command.env("LD_LIBRARY_PATH", told_driver()).env(env::SIM, machine),
+            (machine, false) => command.arg(format!("--sim={machine}")),
+        };
         command.arg("--").arg(program).args(arguments);
         command
     }
 
-    /// Runs the program under `cupeer run --check=notes`.
-    pub fn checked(&self, how: How) -> Checked {
+    /// Runs the program under `cupeer run --check=notes`, with these variables.
+    pub fn checked(&self, how: How, variables: &[(&str, &Path)]) -> Checked {
         let folder = temp_dir();
         let record = folder.path().join("record");
-        let done = done(&mut self.under(how, &["--check=notes"], &record));
-        Checked { done, report: report(&record) }
+        let done = done(self.under(how, &["--check=notes"], &record).envs(variables.iter().copied()));
+        let text = if record.exists() {
+            support::stdout(cupeer().arg("report").arg(&record))
+        } else {
+            String::new()
+        };
+        Checked { done, report: report(&record), text }
     }
 }
 
@@ -231,6 +260,11 @@ pub fn for_each(wanted: &[Scene], what: impl Fn(&Scene) -> Vec<String> + Sync) {
     });
     let failures = failures.into_inner().expect("no panic");
     assert!(failures.is_empty(), "{} of {} scenes:\n{}", failures.len(), wanted.len(), failures.join("\n"));
+}
+
+/// Text with every run of white space as one blank: messages are broken into lines.
+pub fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// What a right call returns.

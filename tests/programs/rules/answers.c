@@ -49,5 +49,5 @@ DEFINE(cuCtxEnablePeerAccess, (void *peer, unsigned flags), (peer, flags))
 #define GO(name) "adrp x16, real_" #name "\nldr x16, [x16, #:lo12:real_" #name "]\nbr x16\n"
 #endif
 #define FORWARD(name)                                                                                                  \
-    __asm__(".text\n.globl " #name "\n.type " #name ", %function\n" #name ":\n" GO(name) ".size " #name ", .-" #name "\n");
+    __asm__(".text\n.globl " #name "\n.type " #name ", %function\n" #name ":\n" GO(name));
 FORWARDED(FORWARD)

@@ -1,0 +1,122 @@
+//! Who is told of a finding, and in what form: the program itself, a log of JSON, a person who has heard it ten times.
+
+use crate::support::{self, Done, compile_c, cupeer, done, plain, temp_dir};
+use serde_json::Value;
+use std::path::Path;
+
+/// Runs a part of told.c.
+fn told(what: &str, how: &str, options: &[&str], record: &Path) -> Done {
+    let program = compile_c("programs/told.c", &["-ldl", "-rdynamic"]);
+    let mut command = cupeer();
+    command.args(["run", "--sim=nvlink:2", "--out"]).arg(record).args(options).arg("--");
+    done(command.arg(program).args([what, how]))
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn report(record: &Path) -> Value {
+    json(&support::stdout(cupeer().arg("report").arg(record).args(["--format", "json"])))
+}
+
+/// The keys that every finding has, in a log and for a program's own function.
+const KEYS: [&str; 14] = [
+    "rule",
+    "severity",
+    "confidence",
+    "function",
+    "argument",
+    "args",
+    "result",
+    "message",
+    "hint",
+    "sentence",
+    "source",
+    "driver_message",
+    "caller",
+    "objects",
+];
+
+#[test]
+fn a_program_hears_of_its_own_findings() {
+    let folder = temp_dir();
+    let ended = told("listens", "bad", &["--check=notes"], folder.path());
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert_eq!(lines[0], "checks 1", "{}", ended.stdout);
+    assert_eq!(
+        lines[1],
+        "heard error ipc-flags certain cuIpcOpenMemHandle_v2 1: Flags is 0, and has to be 1"
+    );
+    assert!(lines[2].starts_with("hint: Pass CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS"), "{}", lines[2]);
+    let finding = json(lines[3].strip_prefix("json: ").expect("an object"));
+    for key in KEYS {
+        assert!(finding.get(key).is_some(), "{key} is missing: {finding}");
+    }
+    // The second one was for nobody, and is told on stderr all the same.
+    assert_eq!(lines[4], "heard 1");
+    assert_eq!(ended.stderr.matches("error ipc-flags:").count(), 3, "two, and the summary: {}", ended.stderr);
+    let unchecked = told("listens", "bad", &[], folder.path());
+    assert!(unchecked.stdout.starts_with("checks 0\nheard 0\n"), "{}", unchecked.stdout);
+}
+
+#[test]
+fn without_cupeer_there_is_nobody_to_tell() {
+    let program = compile_c("programs/told.c", &["-ldl", "-rdynamic"]);
+    assert_eq!(support::stdout(plain(program).args(["listens", "bad"])), "no cupeer\ndone\n");
+}
+
+#[test]
+fn a_log_of_json_has_findings_as_objects() {
+    let folder = temp_dir();
+    let log = folder.path().join("log");
+    let options = ["--check", "--log", "json", "--log-file", log.to_str().expect("UTF-8")];
+    let ended = told("often", "bad", &options, &folder.path().join("record"));
+    assert!(!ended.stderr.contains("hint:"), "the log has it: {}", ended.stderr);
+    let text = std::fs::read_to_string(&log).expect("the log");
+    let lines: Vec<Value> = text.lines().map(json).collect();
+    let findings: Vec<&Value> = lines.iter().filter_map(|line| line.get("finding")).collect();
+    assert_eq!(findings.len(), 10);
+    for key in KEYS {
+        assert!(findings.iter().all(|finding| finding.get(key).is_some()), "{key}");
+    }
+    assert_eq!(findings[0]["rule"], "ipc-close-address");
+    assert_eq!(findings[0]["args"]["dptr"], "0x1000");
+    assert!(
+        findings[0]["driver_message"].as_str().is_some_and(|text| text.contains("invalid device pointer"))
+    );
+    let stamps = ["ts_ns", "pid", "tid", "seq"];
+    assert!(lines.iter().all(|line| stamps.iter().all(|key| line[key].is_number())));
+}
+
+#[test]
+fn ten_findings_alike_are_told_and_all_are_counted() {
+    let folder = temp_dir();
+    let ended = told("often", "bad", &["--check"], folder.path());
+    assert_eq!(ended.stderr.matches("cupeer: error ipc-close-address:").count(), 10, "{}", ended.stderr);
+    assert_eq!(ended.stderr.matches("are only counted").count(), 1, "{}", ended.stderr);
+    let report = report(folder.path());
+    let findings = report["findings"].as_array().expect("findings");
+    assert_eq!((findings.len(), &findings[0]["count"]), (1, &Value::from(25)), "{report}");
+}
+
+#[test]
+fn on_a_network_file_system_the_report_alone_knows_of_others() {
+    let folder = temp_dir();
+    let (here, there) = (folder.path().join("here"), folder.path().join("there"));
+    let near = told("remote", "good", &["--check"], &here);
+    assert!(near.stderr.contains("error ipc-open-in-exporting-process:"), "{}", near.stderr);
+    let far = told("remote", "bad", &["--check"], &there);
+    assert_eq!(far.stderr.matches("the record lies on a network file system").count(), 1, "{}", far.stderr);
+    assert!(!far.stderr.contains("hint: Within one process"), "{}", far.stderr);
+    // What the call alone decides is said all the same.
+    assert!(far.stderr.contains("error ipc-flags:"), "{}", far.stderr);
+    assert_eq!(near.stdout, far.stdout);
+    let rules = |report: Value| -> Vec<String> {
+        let findings = report["findings"].as_array().cloned().unwrap_or_default();
+        let mut rules: Vec<_> = findings.iter().map(|f| f["rule"].to_string()).collect();
+        rules.sort();
+        rules
+    };
+    assert_eq!(rules(report(&there)), rules(report(&here)), "the report has the same rules");
+}
