@@ -169,9 +169,8 @@ static void driver_contradicts_state(void) {
     answer("cuCtxEnablePeerAccess", NULL);
 }
 
-SCENES({"used-after-fork", used_after_fork}, {"used-after-fork/initialized", initialized_before_fork},
-       {"not-initialized", not_initialized}, {"driver-shutting-down", driver_shutting_down},
-       {"context-destroyed", context_destroyed},
+SCENES({"used-after-fork", used_after_fork}, {"not-initialized", not_initialized},
+       {"driver-shutting-down", driver_shutting_down}, {"context-destroyed", context_destroyed},
        {"no-current-context", no_current_context}, {"null-argument", null_argument},
        {"device-out-of-range", device_out_of_range}, {"peer-same-device", peer_same_device},
        {"peer-attribute-unknown", peer_attribute_unknown}, {"atomic-operations-invalid", atomic_operations_invalid},
