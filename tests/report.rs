@@ -12,6 +12,10 @@ mod json;
 #[path = "report/ledger.rs"]
 mod ledger;
 
+// What rules have found.
+#[path = "report/findings.rs"]
+mod findings;
+
 // Functions, ranks, failures, and calls that do not return.
 #[path = "report/calls.rs"]
 mod calls;

@@ -2,10 +2,12 @@
 
 use crate::support;
 use cupeer_record::writer::{self, About, Writer};
-use cupeer_record::{Call, Details, Device, Library, Outcome};
+use cupeer_record::{Call, Details, Device, Finding, Library, Outcome};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live;
+use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::record::slot::shape;
+use cupeer_spec::rules::Severity;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -130,6 +132,19 @@ pub fn handle(whole: u64, checked: u64) -> [u8; 16] {
     bytes[..8].copy_from_slice(&whole.to_le_bytes());
     bytes[8..].copy_from_slice(&checked.to_le_bytes());
     bytes
+}
+
+/// What a rule has found, certain and about no argument.
+pub fn found(rule: &str, severity: Severity, message: &str) -> Finding {
+    Finding {
+        confidence: Confidence::Certain,
+        severity,
+        argument: None,
+        rule: rule.into(),
+        message: message.into(),
+        hint: "Do it right.".into(),
+        objects: Vec::new(),
+    }
 }
 
 /// The fingerprint of the checked bytes of a handle that was not damaged.

@@ -1,13 +1,11 @@
 //! What is said after a run that made a record by itself: how much was called, what failed, what hangs, what was
 //! left open, and where the record is. In a few lines; the rest is the report's.
 
+mod found;
+
 use super::model::{Finding, Open, Report, State};
 use super::moments::number;
-use super::text::findings::{is_told, times};
-use super::text::names::{clean, codes, counted, in_words};
-use cupeer_spec::env;
-use cupeer_spec::rules::Severity;
-use std::collections::{BTreeMap, BTreeSet};
+use super::text::names::{codes, counted};
 use std::path::Path;
 
 /// The largest record that is read at the end of a run: a second or two.
@@ -29,65 +27,6 @@ pub fn lines(directory: &Path) -> Vec<String> {
     }
 }
 
-/// What rules have found, a line a kind, and how many kinds there are.
-fn found(report: &Report) -> (Vec<String>, usize) {
-    let mut kinds: Vec<Vec<&Finding>> = Vec::new();
-    for finding in report.findings.iter().filter(|finding| is_told(finding)) {
-        let is_alike = |kind: &&mut Vec<&Finding>| {
-            (&kind[0].rule, &kind[0].function) == (&finding.rule, &finding.function)
-        };
-        match kinds.iter_mut().find(is_alike) {
-            Some(kind) => kind.push(finding),
-            None => kinds.push(vec![finding]),
-        }
-    }
-    let line = |kind: &Vec<&Finding>| {
-        let first = kind[0];
-        let count = kind.iter().map(|finding| finding.count).sum();
-        let message = first_sentence(&first.message);
-        format!(
-            "  {} {}: {}, {} in {}: {}",
-            first.severity,
-            clean(&first.rule),
-            clean(&first.function),
-            times(count),
-            who(report, kind),
-            clean(message)
-        )
-    };
-    (kinds.iter().take(MOST_LINES).map(line).collect(), kinds.len())
-}
-
-/// The ranks of findings; their processes, where not all have one.
-fn who(report: &Report, kind: &[&Finding]) -> String {
-    let ranks: BTreeSet<u32> = kind.iter().flat_map(|finding| &finding.ranks).copied().collect();
-    let procs: BTreeSet<&str> = kind.iter().flat_map(|finding| &finding.procs).map(|proc| &**proc).collect();
-    let pids: BTreeMap<&str, u32> =
-        report.processes.iter().map(|process| (&*process.proc, process.pid)).collect();
-    let more: u64 = kind.iter().map(|finding| finding.procs_more).sum();
-    match procs.first() {
-        _ if ranks.len() >= procs.len() => in_words(ranks.into_iter()),
-        Some(proc) if procs.len() == 1 => format!("process {}", pids.get(proc).copied().unwrap_or(0)),
-        _ => counted(procs.len() as u64 + more, "process"),
-    }
-}
-
-/// The explanation of a failure may have many.
-fn first_sentence(text: &str) -> &str {
-    let end = text.find(". ").map(|end| end + 1);
-    text.get(..end.unwrap_or(text.len())).unwrap_or(text)
-}
-
-/// How many notes there are, where the run was asked to check, and did not show them.
-fn notes(report: &Report) -> Option<String> {
-    let levels = report.processes.iter().filter_map(|process| process.variables.get(env::CHECK));
-    let levels: BTreeSet<&str> = levels.map(String::as_str).filter(|level| !level.is_empty()).collect();
-    let notes = report.findings.iter().filter(|finding| !is_told(finding)).map(|finding| finding.count).sum();
-    let are_hidden = levels.iter().any(|level| env::level(level) != Some(Severity::Note));
-    let text = || format!("  {}; --check=notes or the report shows them", counted(notes, "note"));
-    (are_hidden && notes > 0).then(text)
-}
-
 /// The directory as a person would type it.
 fn shortest(directory: &Path) -> String {
     let here = std::env::current_dir().ok();
@@ -104,8 +43,8 @@ fn about(report: &Report, shown: &str) -> Vec<String> {
         report.record.last(),
         counted(calls, "call")
     )];
-    let (found, kinds) = found(report);
-    lines.extend(found);
+    let (told, kinds) = found::lines(report);
+    lines.extend(told);
     more(&mut lines, kinds, "kind", "of finding");
     let failing: Vec<_> = report.functions.iter().filter(|function| function.failed() > 0).collect();
     for function in failing.iter().take(MOST_LINES) {
@@ -147,7 +86,7 @@ fn about(report: &Report, shown: &str) -> Vec<String> {
             lines.push(format!("  {} {was} freed while open elsewhere", counted(freed, &all)));
         }
     }
-    lines.extend(notes(report));
+    lines.extend(found::notes(report));
     if report.record.lost > 0 {
         lines.push(format!(
             "  {} lost: the record could not be written",

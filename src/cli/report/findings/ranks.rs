@@ -90,6 +90,11 @@ fn fallback<'a>(
     failing: &[&'a Failing],
 ) -> Option<Draft<'a>> {
     let first = failing.iter().min_by_key(|failing| failing.at)?;
+    let last = failing.iter().map(|failing| failing.last).max().unwrap_or(first.last);
+    // A program that ends after a failure has not gone another way.
+    if context.all.tallies[process].last_call.is_none_or(|(_, _, at)| at <= last) {
+        return None;
+    }
     let failed = failing.iter().map(|failing| failing.count).sum();
     let of = &context.job.processes[process];
     let (from, to, code) = (device(of, from), device(of, to), name_of(first.result));
@@ -103,7 +108,7 @@ fn fallback<'a>(
         site: (first.site.tid, first.site.seq),
         stack: first.site.stack,
         at: first.at,
-        last: failing.iter().map(|failing| failing.last).max().unwrap_or(first.last),
+        last,
         count: failed,
         driver_message: first.message.as_deref(),
         objects: Vec::new(),

@@ -81,21 +81,14 @@ pub fn rows(context: &Context, places: &mut Places) -> Vec<Row> {
     for draft in handles::drafts(context, &objects, places) {
         joined.extend(context.drafted(draft, places));
     }
-    for draft in ranks::fallbacks(context) {
-        joined.extend(context.drafted(draft, places));
-    }
-    for draft in ranks::differing(context) {
-        let (function, result) = (draft.function.spec().name, draft.result.map(results::name));
-        // What libraries do on purpose, ranks may do differently.
-        let is_usual = |row: &Row| {
-            row.severity == Severity::Note
-                && !is_explanation(&row.finding.rule)
-                && (&*row.finding.function, &row.finding.result) == (function, &result)
-        };
-        if !joined.0.values().any(is_usual) {
-            joined.extend(context.drafted(draft, places));
-        }
-    }
+    // Where a rule is broken, that is said, and who goes another way is not the news.
+    let fallbacks = ranks::fallbacks(context).into_iter().filter_map(|draft| context.drafted(draft, places));
+    let fallbacks: Vec<Row> = fallbacks.filter(|row| !joined.explains(row, Severity::Note)).collect();
+    let differing = ranks::differing(context).into_iter().filter_map(|draft| context.drafted(draft, places));
+    // What libraries do on purpose, ranks may do differently.
+    let differing: Vec<Row> = differing.filter(|row| !joined.has_note_like(row)).collect();
+    joined.extend(fallbacks);
+    joined.extend(differing);
     joined.finish(context)
 }
 
@@ -197,6 +190,12 @@ impl Row {
     }
 }
 
+/// The calls that a row is about: function, result and caller.
+fn place(row: &Row) -> (Rc<str>, Option<String>, Place) {
+    let Finding { function, result, caller, .. } = &row.finding;
+    (function.clone(), result.clone(), caller.clone())
+}
+
 fn library(caller: &Place) -> &str {
     caller.library.as_deref().unwrap_or_default()
 }
@@ -219,6 +218,19 @@ impl Extend<Row> for Joined {
 }
 
 impl Joined {
+    /// Whether a rule that is at least so bad is broken in calls like those of a row.
+    fn explains(&self, row: &Row, least: Severity) -> bool {
+        let is_alike = |known: &Row| place(known) == place(row) && known.severity >= least;
+        self.0.values().any(|known| is_alike(known) && !is_explanation(&known.finding.rule))
+    }
+
+    /// Whether calls of the same function with the same result are usual somewhere.
+    fn has_note_like(&self, row: &Row) -> bool {
+        let is_note = |known: &&Row| known.severity == Severity::Note && !is_explanation(&known.finding.rule);
+        let key = |row: &Row| (row.finding.function.clone(), row.finding.result.clone());
+        self.0.values().filter(is_note).any(|known| key(known) == key(row))
+    }
+
     fn add(&mut self, row: Row) {
         let Finding { rule, function, result, caller, .. } = &row.finding;
         let key = (rule.clone(), function.clone(), result.clone(), caller.clone());
@@ -232,10 +244,9 @@ impl Joined {
     fn finish(self, context: &Context) -> Vec<Row> {
         let mut rows: Vec<Row> = self.0.into_values().collect();
         // What breaks a rule needs no other explanation.
-        let place = |row: &Row| {
-            (row.finding.function.clone(), row.finding.result.clone(), row.finding.caller.clone())
+        let is_broken = |row: &&Row| {
+            !is_explanation(&row.finding.rule) && Rule::of(&row.finding.rule) != Some(Rule::IpcFallback)
         };
-        let is_broken = |row: &&Row| !is_explanation(&row.finding.rule);
         let broken: BTreeMap<_, u64> =
             rows.iter().filter(is_broken).map(|row| (place(row), row.finding.count)).collect();
         rows.retain(|row| {

@@ -5,6 +5,7 @@ use super::super::model::{Finding, Object, Place};
 use super::super::moments::{bytes, number};
 use super::View;
 use super::names::{clean, counted, in_words};
+use cupeer_spec::rules;
 
 /// Whether a finding is told of among what is wrong: it is more than a note, or says why a call failed.
 pub fn is_told(finding: &Finding) -> bool {
@@ -47,14 +48,16 @@ impl View<'_> {
             text += &self.item("  ", &sentence(&clean(&finding.message)));
         }
         text += &self.item("  ", &self.call(finding));
-        if let (Some(sentence), Some(source)) = (finding.sentence, finding.source) {
+        let quote = finding.sentence.zip(finding.source).filter(|_| !is_explanation(rule));
+        if let Some((sentence, source)) = quote {
             text += &self.item("  ", &format!("{source}: \"{sentence}\""));
         }
         for object in &finding.objects {
             text += &self.item("  ", &self.object(object));
         }
         if let Some(message) = &finding.driver_message {
-            text += &self.item("  ", &format!("the driver says: {}", clean(message)));
+            let meaning = rules::meaning(message).map(|text| format!(" ({text})")).unwrap_or_default();
+            text += &self.item("  ", &format!("the driver says: {}{meaning}", clean(message)));
         }
         if !finding.hint.is_empty() {
             text += &self.item("  ", &format!("hint: {}", clean(&finding.hint)));

@@ -1,6 +1,6 @@
 //! What is wrong, the worst first: a line or a few each, and where to look further.
 
-use super::super::model::{FailureGroup, Finding, Handle, Pending, Process, State};
+use super::super::model::{FailureGroup, Finding, Handle, Peer, Pending, Proc, Process, State};
 use super::super::moments::{bytes, duration, number};
 use super::View;
 use super::findings::is_told;
@@ -184,7 +184,13 @@ impl View<'_> {
 
     fn unmapped(&self) -> String {
         let mut items = Vec::new();
-        for peer in self.report.peers.iter().filter(|peer| peer.unmapped_since_failure && peer.to.is_some()) {
+        let is_found = |proc: &Proc| {
+            let is_it = |finding: &Finding| *finding.rule == *Rule::IpcFallback.spec().name;
+            self.report.findings.iter().any(|finding| is_it(finding) && finding.procs.contains(proc))
+        };
+        let unmapped =
+            |peer: &&Peer| peer.unmapped_since_failure && peer.to.is_some() && !is_found(&peer.proc);
+        for peer in self.report.peers.iter().filter(unmapped) {
             items.push(format!(
                 "{} from {} to {}: {}",
                 self.names.process(&peer.proc),
@@ -194,9 +200,6 @@ impl View<'_> {
             ));
         }
         if items.is_empty() {
-            return String::new();
-        }
-        if self.found(&[Rule::IpcFallback]) > 0 {
             return String::new();
         }
         let have = if items.len() == 1 { "has" } else { "have" };
