@@ -8,6 +8,8 @@
 #ifndef CUPEER_H
 #define CUPEER_H
 
+#include <stddef.h>
+
 /*
  What a rule has found in a call. All texts are valid only until the function returns that is told of it.
  */
@@ -15,7 +17,7 @@ typedef struct {
   /*
    The size of this structure: later versions may have more at its end.
    */
-  uintptr_t size;
+  size_t size;
   /*
    The rule's name, such as "ipc-flags": `cupeer list rules` has them all.
    */

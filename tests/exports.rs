@@ -20,8 +20,13 @@ fn exported(library: &Path) -> BTreeMap<String, u64> {
 fn declared() -> BTreeSet<String> {
     let header = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("include/cupeer.h"))
         .expect("it is committed");
-    let before_parenthesis = header.lines().filter(|line| line.ends_with(");")).map(|line| {
-        let name = line.split('(').next().unwrap_or_default();
+    // Without its comments and directives, of which the first parts of the others have neither.
+    let code: String = header.split("/*").filter_map(|part| part.split("*/").last()).collect();
+    let code: String =
+        code.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line} ")).collect();
+    let functions = code.split([';', '{']).filter(|part| part.contains('(') && !part.contains("typedef"));
+    let before_parenthesis = functions.map(|function| {
+        let name = function.split('(').next().unwrap_or_default();
         name.rsplit([' ', '*']).next().unwrap_or_default().to_owned()
     });
     before_parenthesis.collect()

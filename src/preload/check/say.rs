@@ -8,7 +8,7 @@ use cupeer_spec::reason::{Bytes, Handle};
 use cupeer_spec::record::live::Entry;
 use cupeer_spec::record::slot::finding::{Confidence, role};
 use cupeer_spec::results;
-use cupeer_spec::rules::{Basis, RuleSpec, Severity};
+use cupeer_spec::rules::{Basis, RuleSpec, Severity, meaning};
 use cupeer_spec::value::{Format, quoted, quoted_inside};
 
 /// All that is said of a finding.
@@ -86,6 +86,9 @@ pub fn paragraph(said: &Said, out: &mut Line) -> fmt::Result {
     if !call.words.is_empty() {
         out.write_str("\n    the driver says: ")?;
         quoted(call.words.as_bytes(), 256, out)?;
+        if let Some(meaning) = meaning(call.words) {
+            write!(out, " ({meaning})")?;
+        }
     }
     match said.confidence {
         Confidence::Certain => {}

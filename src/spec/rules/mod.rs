@@ -32,9 +32,11 @@ mod jobs;
 mod peer;
 mod set;
 mod unchecked;
+mod words;
 
 pub use causes::{Cause, causes};
 pub use set::{RuleSet, SetError};
+pub use words::meaning;
 
 use crate::function::FnId;
 use crate::results::Result;
