@@ -1,0 +1,12 @@
+"""A tensor of PyTorch's other allocator, cudaMallocAsync, exported by a library that shares buffers (UCX#7110).
+
+needs: torch
+variables: PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync
+finds: ipc-memory-kind error
+says: memory of a pool | PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync makes it so | Take backend:cudaMallocAsync out
+"""
+import torch
+from shared import MIB, Runtime
+
+tensor = torch.empty(4 * MIB, dtype=torch.uint8, device="cuda:0")
+Runtime().export(tensor.data_ptr())
