@@ -3,12 +3,14 @@
 use crate::support::{compile_text, cupeer, done, plain, stdout, temp_dir};
 use cupeer_record::event::Outcome;
 use cupeer_record::writer::{self, About, Writer, call};
-use cupeer_record::{Event, Job, Library};
+use cupeer_record::{Event, Finding, Job, Library};
 use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::finding;
 use cupeer_spec::record::{BLOCK, META_START, SLOTS, live, meta};
+use cupeer_spec::rules::Severity;
 use flate2::read::GzDecoder;
 use object::{Object, ObjectSymbol};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
@@ -125,6 +127,7 @@ fn process(directory: &Path, about: About, host: &str, library: &Library, functi
             call.outcome = Outcome::Returned(101);
             let hidden = functions.get("hidden").copied().unwrap_or(BASE);
             call.details.frames = vec![call.caller, functions["plain"] + 2, hidden + 1];
+            call.details.findings = vec![finding(functions["plain"] + 6)];
         }
         writer.call(stream, &call).unwrap();
     }
@@ -137,6 +140,22 @@ fn process(directory: &Path, about: About, host: &str, library: &Library, functi
     let torn = end.next_multiple_of(meta::ALIGN) + 8;
     bytes[torn..torn + 8].copy_from_slice(b"torn-off");
     fs::write(path, bytes).unwrap();
+}
+
+/// What a rule has found: it is about a place that the first process has told nobody of itself.
+fn finding(frame: u64) -> Finding {
+    let About { pid_ns, started, .. } = About::default();
+    let what =
+        finding::Object { pid: 1000, pid_ns, started, role: finding::role::EXPORT, ..Default::default() };
+    Finding {
+        confidence: finding::Confidence::Certain,
+        severity: Severity::Error,
+        argument: None,
+        rule: "device-out-of-range".into(),
+        message: "dev is 7".into(),
+        hint: "Look.".into(),
+        objects: vec![cupeer_record::Object { what, frames: vec![frame] }],
+    }
 }
 
 /// Packs a record, and gives the file and what was said.
@@ -180,6 +199,8 @@ fn a_packed_record_says_what_the_record_says_and_names_functions_elsewhere() {
         stack.map(|place| place["function"].as_str().unwrap_or("-").to_owned()).collect()
     };
     assert_eq!(stack(&there), ["acme::pool<int>::open(int)+0x3", "plain+0x2", "hidden+0x1"]);
+    let object = &there["findings"][0]["objects"][0];
+    assert_eq!((&object["pid"], &object["stack"][0]["function"]), (&json!(1000), &json!("plain+0x6")));
     let (file, said) = pack(&directory, &[]);
     let start = format!("{} has 2 processes in ", file.display());
     assert!(said.starts_with(&start) && said.lines().count() == 1, "{said}");

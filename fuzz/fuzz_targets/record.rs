@@ -74,5 +74,9 @@ fn look(process: &Process, event: &Event) {
         assert!(!process.function_name(call.number).is_empty());
         let _ = process.library_at(call.caller, call.start);
         assert!(call.end >= call.start);
+        for finding in &call.details.findings {
+            assert!(!finding.rule.is_empty());
+            assert!(finding.objects.iter().all(|object| object.library().len() <= 3 * object.what.library.len()));
+        }
     }
 }

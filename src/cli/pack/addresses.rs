@@ -6,6 +6,7 @@ use super::reading;
 use super::redact::Redaction;
 use crate::symbols::{Names, Symbols};
 use cupeer_record::{Library, Process};
+use cupeer_spec::record::slot::finding::Object;
 use cupeer_spec::record::slot::{self, Slot, detail};
 use cupeer_spec::record::{self, BLOCK, Header, block, live};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -21,6 +22,8 @@ pub struct Addresses {
     /// By build id and path; the places are return addresses without the library's base.
     places: BTreeMap<(Vec<u8>, String), BTreeSet<u64>>,
     libraries: HashMap<Identity, Vec<Library>>,
+    /// Those that processes tell of each other.
+    told: HashSet<(Identity, u64)>,
 }
 
 /// A process: its namespace, pid, start and image.
@@ -32,6 +35,8 @@ pub struct OfProcess {
     /// Its libraries.
     pub libraries: Vec<Library>,
     addresses: HashSet<u64>,
+    /// Those of other processes, that findings are about.
+    told: HashSet<(Identity, u64)>,
 }
 
 impl OfProcess {
@@ -65,9 +70,22 @@ impl OfProcess {
     }
 
     fn frames(&mut self, bytes: &[u8]) {
-        for item in detail::items(bytes).filter(|item| item.tag == detail::FRAMES) {
-            let frames = item.bytes.chunks_exact(8).filter_map(|frame| frame.first_chunk());
-            frames.for_each(|frame| self.add(u64::from_le_bytes(*frame)));
+        let each = |bytes: &[u8]| -> Vec<u64> {
+            let frames = bytes.chunks_exact(8).filter_map(|frame| frame.first_chunk());
+            frames.map(|frame| u64::from_le_bytes(*frame)).collect()
+        };
+        for item in detail::items(bytes) {
+            match item.tag {
+                detail::FRAMES => each(item.bytes).into_iter().for_each(|frame| self.add(frame)),
+                detail::OBJECT => {
+                    let Some(object) = record::read::<Object>(item.bytes) else { continue };
+                    let whose = (object.pid_ns, object.pid, object.started, object.image);
+                    let room = MOST.saturating_sub(self.told.len());
+                    let frames = each(&item.bytes[size_of::<Object>()..]);
+                    self.told.extend(frames.into_iter().take(room).map(|frame| (whose, frame)));
+                }
+                _ => {}
+            }
         }
     }
 
@@ -84,6 +102,7 @@ impl Addresses {
         for address in found.addresses {
             self.place(&found.libraries, address);
         }
+        self.told.extend(found.told);
         let Header { pid_ns, pid, started, image, .. } = process.header;
         self.libraries.entry((pid_ns, pid, started, image)).or_default().extend(found.libraries);
     }
@@ -111,8 +130,18 @@ impl Addresses {
         }
     }
 
+    /// Adds what processes tell of each other, once all have been read.
+    fn told(&mut self) {
+        let libraries = std::mem::take(&mut self.libraries);
+        for (whose, frame) in std::mem::take(&mut self.told) {
+            libraries.get(&whose).into_iter().for_each(|libraries| self.place(libraries, frame));
+        }
+        self.libraries = libraries;
+    }
+
     /// The names of all places, by what the libraries are called in the archive.
-    pub fn named(&self, symbols: &mut Symbols, redaction: &Redaction) -> Names {
+    pub fn named(&mut self, symbols: &mut Symbols, redaction: &Redaction) -> Names {
+        self.told();
         let mut names = Names::default();
         for ((build_id, path), places) in &self.places {
             // As if it lay where its file says, so that places are addresses.

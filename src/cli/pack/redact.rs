@@ -2,7 +2,8 @@
 //!
 //! What belongs here: for each thing that a record says of its process, what is said in its place. What does not:
 //! the calls. Their arguments are numbers; the texts among them (names of functions that were looked up, marks of
-//! the program, messages of the driver) stay.
+//! the program, messages of the driver, what rules have found) stay. Findings name processes by pid and rank, libraries
+//! by the names of their files, and two variables by value: those that choose devices and PyTorch's allocator.
 //!
 //! The key of the fingerprints, and the values of variables whose names sound like secrets, never go into an
 //! archive. Hosts become `host-1` and so on, directories a few digits: what was the same is the same in all of the
