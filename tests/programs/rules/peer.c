@@ -66,6 +66,13 @@ static void context_destroyed(void) {
     if (!bad) OK(cuDevicePrimaryCtxRelease_v2(0));
 }
 
+/* Here the peer's context lives, and the current one does not. */
+static void context_destroyed_enable(void) {
+    start_both();
+    if (bad) OK(cuDevicePrimaryCtxRelease_v2(0));
+    CALL(cuCtxEnablePeerAccess, (c1, 0));
+}
+
 static CUdeviceptr of_main;
 
 static void *export_in_thread(void *unused) {
@@ -171,6 +178,7 @@ static void driver_contradicts_state(void) {
 
 SCENES({"used-after-fork", used_after_fork}, {"not-initialized", not_initialized},
        {"driver-shutting-down", driver_shutting_down}, {"context-destroyed", context_destroyed},
+       {"context-destroyed/enable", context_destroyed_enable},
        {"no-current-context", no_current_context}, {"null-argument", null_argument},
        {"device-out-of-range", device_out_of_range}, {"peer-same-device", peer_same_device},
        {"peer-attribute-unknown", peer_attribute_unknown}, {"atomic-operations-invalid", atomic_operations_invalid},
