@@ -195,10 +195,10 @@ pub fn pointer(address: u64) -> Option<Pointer> {
     })
 }
 
-/// The device of the current context, or -1.
+/// The device of the current context, or -1. Where there is none, the driver is not asked: it would say so in its log.
 pub fn device() -> i32 {
     let mut device = -1;
-    if cuCtxGetDevice(&mut device) == Some(0) { device } else { -1 }
+    if context() != 0 && cuCtxGetDevice(&mut device) == Some(0) { device } else { -1 }
 }
 
 /// The device of a context that a driver has just taken for one, or -1.
@@ -249,18 +249,14 @@ pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, detail: &mut Detail) {
         FnId::cuIpcGetMemHandle => {
             // After the handle's two fingerprints.
             let address = word(args, 16);
-            if let (0, Some((base, size))) = (result, allocation(address)) {
-                detail.words(detail::MEMORY, [base, size]);
-            }
-            devices(detail, -1);
+            memory(detail, result, address);
+            devices(detail, -1, result);
         }
         FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2 => {
-            if let (0, Some((base, size))) = (result, allocation(word(args, 0))) {
-                detail.words(detail::MEMORY, [base, size]);
-            }
-            devices(detail, -1);
+            memory(detail, result, word(args, 0));
+            devices(detail, -1, result);
         }
-        FnId::cuIpcGetEventHandle | FnId::cuIpcOpenEventHandle => devices(detail, -1),
+        FnId::cuIpcGetEventHandle | FnId::cuIpcOpenEventHandle => devices(detail, -1, result),
         FnId::cuCtxEnablePeerAccess | FnId::cuCtxDisablePeerAccess => {
             // With any other result the context may be none.
             let is_context = is_there(&[
@@ -270,7 +266,7 @@ pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, detail: &mut Detail) {
                 Result::PEER_ACCESS_UNSUPPORTED,
                 Result::TOO_MANY_PEERS,
             ]);
-            devices(detail, if is_context { device_of(word(args, 0)) } else { -1 });
+            devices(detail, if is_context { device_of(word(args, 0)) } else { -1 }, result);
         }
         FnId::cuCtxDestroy_v2 => detail.item(detail::CONTEXT, 0, &args[..8]),
         FnId::cuDevicePrimaryCtxReset_v2 => ended(detail, args),
@@ -288,9 +284,18 @@ fn ended(detail: &mut Detail, args: &[u8; ARGS]) {
     detail.item(detail::DEVICES, 0, &bytes);
 }
 
-fn devices(detail: &mut Detail, peer: i32) {
+/// The allocation of a call that succeeded. A question that fails would stand in the driver's log.
+fn memory(detail: &mut Detail, result: i32, address: u64) {
+    if let Some((base, size)) = if result == 0 { allocation(address) } else { None } {
+        detail.words(detail::MEMORY, [base, size]);
+    }
+}
+
+fn devices(detail: &mut Detail, peer: i32, result: i32) {
     let mut bytes = [0; 8];
-    bytes[..4].copy_from_slice(&device().to_le_bytes());
+    // The same: of a context that is gone nothing is asked.
+    let device = if result == Result::CONTEXT_IS_DESTROYED as i32 { -1 } else { device() };
+    bytes[..4].copy_from_slice(&device.to_le_bytes());
     bytes[4..].copy_from_slice(&peer.to_le_bytes());
     detail.item(detail::DEVICES, 0, &bytes);
     detail.item(detail::CONTEXT, 0, &context().to_le_bytes());
