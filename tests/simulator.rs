@@ -39,6 +39,23 @@ fn it_answers_as_was_recorded() {
 }
 
 #[test]
+fn its_answers_and_its_own_log_are_the_same_under_cupeer() {
+    for option in ["--record=full", "--check=notes"] {
+        let folder = temp_dir();
+        let mut command = support::cupeer();
+        command
+            .args(["run", "--sim=nvlink:2", option, "--out"])
+            .arg(folder.path())
+            .arg("--")
+            .arg(conformance());
+        let done = done(command.args(["--driver", "libcuda.so.1", "--compare", RECORDED]));
+        assert!(done.status.success(), "{option}\n{}{}", done.stdout, done.stderr);
+        let report = stdout(support::cupeer().arg("report").arg(folder.path()).args(["--format", "json"]));
+        assert!(report.contains("\"ipc-flags\""), "{option}: cupeer was there: {report}");
+    }
+}
+
+#[test]
 fn it_survives_every_case() {
     let mut command = plain(conformance());
     let answers = stdout(command.arg("--driver").arg(sim_library()).env("CUPEER_SIM", "nvlink:2"));
