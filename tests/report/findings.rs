@@ -427,6 +427,32 @@ fn a_paragraph_each_and_notes_in_a_line() {
 }
 
 #[test]
+fn what_was_only_counted_has_the_words_of_its_rule() {
+    let scene = Scene::new();
+    let mut actor = scene.gone(0);
+    for (i, (rule, message)) in
+        [("call-failed", "said once"), ("call-failed", ""), ("ipc-closed-twice", "")].into_iter().enumerate()
+    {
+        let mut call = failing(&actor, FnId::cuIpcCloseMemHandle, 100 + 20 * i as u64, Result::INVALID_VALUE);
+        call.caller = CODE + 0x10 * i as u64;
+        call.details.findings = vec![found(rule, Severity::Note, message)];
+        if message.is_empty() {
+            call.details.findings[0].hint.clear();
+        }
+        actor.add(&call);
+    }
+    actor.ends();
+    let report = json_of(&scene, &[]);
+    let rows = report["findings"].as_array().unwrap();
+    let words: Vec<_> = rows.iter().map(|row| row["message"].as_str().unwrap()).collect();
+    assert_eq!(words, ["said once", "said once", ""]);
+    assert!(
+        rows[2]["hint"].as_str().unwrap().starts_with("Close once for each successful open"),
+        "{rows:#?}"
+    );
+}
+
+#[test]
 fn a_rule_that_this_version_does_not_know_keeps_its_name() {
     let scene = Scene::new();
     let mut actor = scene.process(About::default());

@@ -4,7 +4,7 @@
 //! they ran. A result that was of our making is never judged.
 
 use super::super::values;
-use super::{Made, made_of};
+use super::Made;
 use cupeer_record::{Finding, Outcome};
 use cupeer_spec::function::{Direction, FnId};
 use cupeer_spec::reason::{Device, Reason};
@@ -17,22 +17,45 @@ use cupeer_spec::rules::Rule;
 const ATTRIBUTES: std::ops::RangeInclusive<i32> = 1..=5;
 const OPERATIONS: std::ops::RangeInclusive<i32> = 0..=12;
 
+/// What was found in a call.
+pub struct Judged<'a> {
+    /// What.
+    pub reason: Reason<'a>,
+    /// The argument that it is about.
+    argument: Option<&'static str>,
+}
+
+impl Judged<'_> {
+    /// The finding; how bad it is depends on the caller, who is not known yet.
+    pub fn finding(&self, function: FnId) -> Finding {
+        let rule = self.reason.rule().spec();
+        let args = function.spec().args;
+        let argument = self.argument.and_then(|name| args.iter().position(|arg| arg.name == name));
+        // That the driver says so itself is not known: its result is all that there is.
+        let is_inferred = matches!(self.reason, Reason::PeerUnreachable { .. });
+        Finding {
+            confidence: if is_inferred { Confidence::Inferred } else { Confidence::Certain },
+            severity: rule.severity,
+            argument: argument.map(|argument| argument as u8),
+            rule: rule.name.into(),
+            message: self.reason.to_string(),
+            hint: self.reason.hint().into(),
+            objects: Vec::new(),
+        }
+    }
+}
+
 /// The rule that a call breaks: the first one that explains its result, in the order of the rules.
-pub fn judge(made: &Made) -> Option<Finding> {
+pub fn judge<'a>(made: &Made<'a>) -> Option<Judged<'a>> {
     let Outcome::Returned(result) = made.call.outcome else { return None };
     if made.call.injected {
         return None;
     }
-    let found = |reason: Reason, argument: Option<&str>| {
-        let args = made.function.spec().args;
-        let argument = argument.and_then(|name| args.iter().position(|arg| arg.name == name));
-        made_of(reason, Confidence::Certain, argument.map(|argument| argument as u8))
-    };
     if let Some(flags) = values::narrow(made.call, "Flags").filter(|_| super::concerns(made.function)) {
         let (flags, is_taken) = (flags as u32, result == 0);
         let explains = is_taken || Rule::IpcFlags.spec().explains(made.function, result);
         if flags != 1 && explains {
-            return Some(found(Reason::IpcFlags { flags, is_taken }, Some("Flags")));
+            return Some(Judged { reason: Reason::IpcFlags { flags, is_taken }, argument: Some("Flags") });
         }
     }
     if result == 0 {
@@ -48,10 +71,10 @@ pub fn judge(made: &Made) -> Option<Finding> {
     ];
     let explains = |(reason, _): &(Reason, _)| reason.rule().spec().explains(made.function, result);
     let (reason, argument) = reasons.into_iter().flatten().find(explains)?;
-    Some(found(reason, argument))
+    Some(Judged { reason, argument })
 }
 
-/// What was found, and the argument that it is about.
+/// What was found, as [`judge`] hands it on.
 type Found<'a> = Option<(Reason<'a>, Option<&'static str>)>;
 
 /// What a result says by itself.

@@ -19,7 +19,6 @@ use super::places::{Stack, Stacks};
 use cupeer_record::{Call, Finding, Outcome, Process};
 use cupeer_spec::env;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::rules::{Rule, RuleSet, RuleSpec, Severity};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -117,11 +116,12 @@ impl Findings {
     pub fn call(&mut self, made: &Made, stacks: &mut Stacks) -> bool {
         let recorded = &made.call.details.findings;
         if recorded.is_empty() && !self.asked[made.index].is_checked {
-            let Some(finding) = calls::judge(made) else { return false };
-            self.add(made, &finding, stacks, true);
+            let Some(judged) = calls::judge(made) else { return false };
+            let rule = judged.reason.rule().spec().name;
+            self.add(made, rule, || judged.finding(made.function), stacks, true);
             return true;
         }
-        recorded.iter().for_each(|finding| self.add(made, finding, stacks, false));
+        recorded.iter().for_each(|finding| self.add(made, &finding.rule, || finding.clone(), stacks, false));
         recorded.iter().any(|finding| !is_explanation(&finding.rule))
     }
 
@@ -131,17 +131,31 @@ impl Findings {
         self.kept.keys().any(|key| (key.rule, key.process) == (*number, process))
     }
 
-    fn add(&mut self, made: &Made, finding: &Finding, stacks: &mut Stacks, by_report: bool) {
-        let Some(rule) = self.names.number(&finding.rule).filter(|_| made.is_chosen) else { return };
+    /// Counts a finding of a rule, and keeps it where it is the first of its kind.
+    fn add(
+        &mut self,
+        made: &Made,
+        rule: &str,
+        finding: impl FnOnce() -> Finding,
+        stacks: &mut Stacks,
+        by_report: bool,
+    ) {
+        let Some(rule) = self.names.number(rule).filter(|_| made.is_chosen) else { return };
         let Made { index, call, at, .. } = *made;
         let result = if let Outcome::Returned(result) = call.outcome { Some(result) } else { None };
         let (function, stack) = (made.function as Number, stacks.of(index, call));
         let kept = self.kept.entry(Key { process: index, rule, function, result, stack });
-        let kept = kept.or_insert_with(|| {
-            let driver_message = call.details.message.clone();
-            let (tid, seq, finding) = (call.tid, call.seq, finding.clone());
-            let first = First { at, tid, seq, finding, driver_message, by_report };
-            Kept { count: 0, last: at, first: Box::new(first) }
+        let kept = kept.or_insert_with(|| Kept {
+            count: 0,
+            last: at,
+            first: Box::new(First {
+                at,
+                tid: call.tid,
+                seq: call.seq,
+                finding: finding(),
+                driver_message: call.details.message.clone(),
+                by_report,
+            }),
         });
         kept.count += 1;
         kept.last = kept.last.max(at);
@@ -185,19 +199,5 @@ impl Asked {
             && !self.ignore.contains(rule.id, library);
         let severity = if rule.usual_for(library).is_some() { Severity::Note } else { rule.severity };
         is_asked.then_some(severity)
-    }
-}
-
-/// A finding that the report makes; how bad it is depends on the caller, who is not known yet.
-fn made_of(reason: cupeer_spec::reason::Reason, confidence: Confidence, argument: Option<u8>) -> Finding {
-    let rule = reason.rule().spec();
-    Finding {
-        confidence,
-        severity: rule.severity,
-        argument,
-        rule: rule.name.into(),
-        message: reason.to_string(),
-        hint: reason.hint().into(),
-        objects: Vec::new(),
     }
 }

@@ -190,6 +190,23 @@ impl Row {
     }
 }
 
+/// Puts words into rows of which all were only counted: the rule's own hint, and of explanations, which a process gives
+/// once for each result, what was said in another place.
+fn complete(rows: &mut [Row]) {
+    let key = |row: &Row| {
+        let Finding { rule, function, result, .. } = &row.finding;
+        (rule.clone(), function.clone(), result.clone())
+    };
+    let said = rows.iter().filter(|row| is_explanation(&row.finding.rule) && !row.finding.message.is_empty());
+    let said: BTreeMap<_, String> = said.map(|row| (key(row), row.finding.message.clone())).collect();
+    for row in rows.iter_mut().filter(|row| row.finding.message.is_empty()) {
+        row.finding.message = said.get(&key(row)).cloned().unwrap_or_default();
+        if let Some(rule) = Rule::of(&row.finding.rule).filter(|_| row.finding.hint.is_empty()) {
+            row.finding.hint = rule.spec().hint.into();
+        }
+    }
+}
+
 /// The calls that a row is about: function, result and caller.
 fn place(row: &Row) -> (Rc<str>, Option<String>, Place) {
     let Finding { function, result, caller, .. } = &row.finding;
@@ -253,6 +270,7 @@ impl Joined {
             let explained = broken.get(&place(row)).copied().unwrap_or(0);
             Rule::of(&row.finding.rule) != Some(Rule::CallFailed) || explained < row.finding.count
         });
+        complete(&mut rows);
         for row in &mut rows {
             row.processes.sort_unstable();
             row.processes.dedup();
