@@ -1,5 +1,5 @@
-# What the checks cost on top of recording, with OBJECTS live objects (10000): with a driver that takes no time, or with the
-# one that a folder DRIVER_OF_JOBS has. Sourced by scripts/overhead.
+# What the checks cost on top of recording, with OBJECTS live objects (10000): with a driver that takes no time, or with
+# the one that a folder DRIVER_OF_JOBS has. Sourced by scripts/overhead.
 #
 # checked.c says what is measured and how. Each way has processes of its own in every round.
 # shellcheck shell=bash disable=SC2154

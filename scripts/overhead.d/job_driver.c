@@ -1,5 +1,5 @@
-// A driver for checked.c that shares nothing and takes no time: it answers what programs and the record ask it. A handle
-// has the exporter's pid where real ones have it, and names an address.
+// A driver for checked.c that shares nothing and takes no time: it answers what the program and the record ask it. A
+// handle has the exporter's pid where real ones have it, and names an address.
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>

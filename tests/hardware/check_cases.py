@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Plays the cases of cases/: what users met, with the software they met it with. Shows for each what cupeer
-says, and beside it what the driver says under CUDA_LOG_FILE=stderr of the same program without cupeer. The findings have
-to be those that the case's head names, and ours to have its words, of which the driver has none.
+"""Plays the cases of cases/: what users met, with the software they met it with. Shows for each what cupeer says, and
+beside it what the driver says under CUDA_LOG_FILE=stderr of the same program without cupeer. The finding has to be the
+one that the case's head names, and ours to have its words, of which the driver has none.
 
 usage: check_cases.py CUPEER [CASE...]
 """

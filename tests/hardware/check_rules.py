@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Plays the scenes of tests/programs/rules on real GPUs: the wrong program yields its rule, and those that cannot be
-kept beside it, the right one nothing; both print what they print without cupeer. Shows the driver's own words, and where
-the driver answers otherwise than the table says.
+"""Plays the scenes of tests/programs/rules on real GPUs: the wrong program yields its rule, and those that cannot be kept
+beside it, the right one nothing; both print what they print without cupeer. Shows the driver's own words, and where the
+driver answers otherwise than the table says.
 
 usage: check_rules.py CUPEER [SCENE...]
 """
