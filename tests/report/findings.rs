@@ -464,7 +464,7 @@ fn a_rule_that_this_version_does_not_know_keeps_its_name() {
         (&row["rule"], &row["sentence"], &row["ranks"]),
         (&json!("ipc-of-tomorrow"), &Value::Null, &json!([]))
     );
-    assert!(of(&scene, &[]).contains("- error ipc-of-tomorrow: cuIpcCloseMemHandle, once in 1000\n"));
+    assert!(of(&scene, &[]).contains("- error ipc-of-tomorrow: cuIpcCloseMemHandle, once in process 1000\n"));
 }
 
 #[test]

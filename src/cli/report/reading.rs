@@ -177,7 +177,7 @@ impl<'a> Reading<'a> {
     /// there is anything.
     #[inline]
     fn judge(&mut self, function: FnId, call: &Call) -> bool {
-        if call.succeeded() && call.details.findings.is_empty() && !findings::concerns(function) {
+        if !findings::concerns(function, call) {
             return false;
         }
         let at = self.clock.realtime(call.start);

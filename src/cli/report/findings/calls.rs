@@ -5,7 +5,7 @@
 
 use super::super::values;
 use super::Made;
-use cupeer_record::{Finding, Outcome};
+use cupeer_record::{Call, Finding, Outcome};
 use cupeer_spec::function::{Direction, FnId};
 use cupeer_spec::reason::{Device, Reason};
 use cupeer_spec::record::slot::finding::Confidence;
@@ -16,6 +16,15 @@ use cupeer_spec::rules::Rule;
 /// The attributes and the operations that the documentation has.
 const ATTRIBUTES: std::ops::RangeInclusive<i32> = 1..=5;
 const OPERATIONS: std::ops::RangeInclusive<i32> = 0..=12;
+
+/// The flags of a call that opens memory, where they are not what they have to be: drivers take some all the same.
+#[inline]
+pub fn odd_flags(function: FnId, call: &Call) -> Option<u32> {
+    if !matches!(function, FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2) {
+        return None;
+    }
+    values::narrow(call, "Flags").map(|flags| flags as u32).filter(|flags| *flags != 1)
+}
 
 /// What was found in a call.
 pub struct Judged<'a> {
@@ -51,10 +60,9 @@ pub fn judge<'a>(made: &Made<'a>) -> Option<Judged<'a>> {
     if made.call.injected {
         return None;
     }
-    if let Some(flags) = values::narrow(made.call, "Flags").filter(|_| super::concerns(made.function)) {
-        let (flags, is_taken) = (flags as u32, result == 0);
-        let explains = is_taken || Rule::IpcFlags.spec().explains(made.function, result);
-        if flags != 1 && explains {
+    if let Some(flags) = odd_flags(made.function, made.call) {
+        let is_taken = result == 0;
+        if is_taken || Rule::IpcFlags.spec().explains(made.function, result) {
             return Some(Judged { reason: Reason::IpcFlags { flags, is_taken }, argument: Some("Flags") });
         }
     }

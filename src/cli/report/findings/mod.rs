@@ -94,10 +94,10 @@ struct Asked {
     only: Option<RuleSet>,
 }
 
-/// Whether a function can break a rule although it succeeds, so that the call alone tells.
+/// Whether there may be something to find in a call: it failed, carries findings, or breaks a rule although it succeeds.
 #[inline]
-pub fn concerns(function: FnId) -> bool {
-    matches!(function, FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2)
+pub fn concerns(function: FnId, call: &Call) -> bool {
+    !call.succeeded() || !call.details.findings.is_empty() || calls::odd_flags(function, call).is_some()
 }
 
 /// Whether a rule explains a failure without being broken: its findings are said at every level.
