@@ -205,7 +205,7 @@ pub enum Reason<'a> {
     IpcAlreadyMapped { handle: Handle, address: Option<u64> },
     IpcSecondLibrary { handle: Handle, first: &'a str, second: &'a str, count: u32 },
     IpcDeviceHidden { to: Device, node: &'a str },
-    IpcDevicesApart { from: Device, to: Device },
+    IpcDevicesApart { from: Device, to: Device, is_asked: bool },
     IpcDamagedHandle { handle: Handle, original: Handle, owner: Process, is_opened: bool },
     IpcUnknownHandle { handle: Handle, is_zero: bool, named: Option<u32>, runs: Option<bool>, is_event: bool },
     IpcOffsetNotAdded { handle: Handle, offset: u64, owner: Process },
@@ -296,6 +296,9 @@ impl Reason<'_> {
             }
             Reason::IpcUnknownHandle { is_zero: true, .. } => {
                 "Look at the exporter: its export failed or was skipped, and nobody looked at the result; or the bytes never arrived."
+            }
+            Reason::IpcDevicesApart { is_asked: false, .. } => {
+                "Let each process see both devices (CUDA_VISIBLE_DEVICES) and ask cuDeviceCanAccessPeer before exchanging handles; where it says 0, go through host memory (NCCL_P2P_DISABLE=1)."
             }
             Reason::IpcFlags { is_taken: true, .. } => {
                 "Pass 1 (CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) alone: a later driver may refuse other bits."
@@ -483,8 +486,13 @@ impl Display for Reason<'_> {
                 f,
                 "the memory lies on {to}, and this process has no access to {node}: a device cgroup or the container leaves that GPU out"
             ),
-            Reason::IpcDevicesApart { from, to } => {
-                write!(f, "the memory lies on {to}, which {from}, current here, cannot reach (cuDeviceCanAccessPeer is 0)")
+            Reason::IpcDevicesApart { from, to, is_asked } => {
+                write!(f, "the memory lies on {to}, which {from}, current here, cannot reach")?;
+                f.write_str(if is_asked {
+                    " (cuDeviceCanAccessPeer is 0)"
+                } else {
+                    "; this process does not see that device, and so cannot ask cuDeviceCanAccessPeer"
+                })
             }
             Reason::IpcDamagedHandle { handle, original, owner, is_opened } => write!(
                 f,

@@ -34,9 +34,9 @@ pub fn not_initialized(report: Report) -> Verdict {
 /// The current context is not there any more.
 pub fn context_destroyed(call: &Call, report: Report) -> Verdict {
     let (result, context) = questions::current();
-    // Where no other context is named, the driver can mean this one alone; else: one that is gone has no device.
+    // Where no other context is named, the driver can mean this one alone.
     let is_alone = !call.id.spec().args.iter().any(|arg| arg.name == "peerContext");
-    let is_gone = result == 0 && context != 0 && (is_alone || questions::device_result() != 0);
+    let is_gone = result == 0 && context != 0 && (is_alone || questions::is_current_destroyed());
     Verdict::when(is_gone, report, "", Reason::ContextDestroyed { context })
 }
 

@@ -3,6 +3,7 @@
 use super::facts::Call;
 use super::{Report, Verdict, decide, emit};
 use core::fmt::{self, Write};
+use cupeer_spec::function::Group;
 use cupeer_spec::results;
 use cupeer_spec::rules::{RULES, Rule, RuleSpec, causes};
 
@@ -55,7 +56,8 @@ impl fmt::Display for Explanation<'_> {
             write!(f, "{separator}{}", rule.cause)?;
             separator = ", or ";
         }
-        for cause in causes(self.call.id, result) {
+        let is_known = self.call.id.spec().is_in(Group::Open) && self.call.export().is_some();
+        for cause in causes(self.call.id, result).filter(|cause| !(is_known && cause.is_of_strangers)) {
             write!(f, "{separator}{}", cause.text)?;
             separator = ", or ";
         }

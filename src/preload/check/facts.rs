@@ -1,8 +1,8 @@
 //! What is known of a call, and of those who share: taken from the call itself, the live table and the system.
 
 use crate::life::{self, Life};
+use crate::record;
 use crate::record::{live, questions};
-use crate::{log, record};
 use core::fmt::{self, Write};
 use cupeer_spec::function::{Direction, FnId, Group};
 use cupeer_spec::reason::{Ago, Device, Handle, Process};
@@ -20,6 +20,8 @@ pub struct Call<'a> {
     pub shape: u64,
     /// What it returned.
     pub result: i32,
+    /// When it had come back, in nanoseconds of CLOCK_MONOTONIC.
+    pub now: u64,
     /// Its return address.
     pub caller: usize,
     /// The number of its slot in the record.
@@ -71,6 +73,11 @@ impl Call<'_> {
         (questions::word(self.args, 8), questions::word(self.args, 16))
     }
 
+    /// How long before it came back something was; `None` where that is not known.
+    pub fn ago(&self, monotonic: u64) -> Option<Ago> {
+        (monotonic != 0).then(|| Ago(self.now.saturating_sub(monotonic)))
+    }
+
     /// Whether it is about an event.
     pub fn is_event(&self) -> bool {
         self.id.spec().is_in(Group::IpcEvent) || self.id == FnId::cuEventDestroy_v2
@@ -117,11 +124,6 @@ pub fn is_own(entry: &Entry) -> bool {
 /// Whether the process of an entry runs.
 pub fn life_of(entry: &Entry) -> Life {
     if is_own(entry) { Life::Runs } else { life::of(entry, record::pid_namespace()) }
-}
-
-/// How long ago something was.
-pub fn ago(monotonic: u64) -> Option<Ago> {
-    (monotonic != 0).then(|| Ago(log::now().saturating_sub(monotonic)))
 }
 
 /// A handle.

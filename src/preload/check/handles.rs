@@ -1,6 +1,6 @@
 //! Rules about the handle that is opened, for calls that failed.
 
-use super::facts::{Call, ago, device, device_here, device_of, handle, is_own, life_of, process_of};
+use super::facts::{Call, device, device_here, device_of, handle, is_own, life_of, process_of};
 use super::{Found, Report, Verdict, nodes};
 use crate::life::{self, Life};
 use crate::log;
@@ -32,7 +32,7 @@ pub fn own(call: &Call, report: Report) -> Verdict {
                 handle: handle(export.fingerprint),
                 pid: export.pid,
                 address: export.address,
-                ago: ago(export.monotonic),
+                ago: call.ago(export.monotonic),
                 is_event: call.is_event(),
             };
             with_export(report, &export, reason, Confidence::Certain)
@@ -79,7 +79,7 @@ pub fn after_free(call: &Call, report: Report) -> Verdict {
             let reason = Reason::IpcOpenAfterFree {
                 handle: handle(export.fingerprint),
                 owner: process_of(&export),
-                ago: ago(export.ended_at),
+                ago: call.ago(export.ended_at),
                 is_event: call.is_event(),
             };
             with_export(report, &export, reason, by_life(life_of(&export)))
@@ -189,14 +189,19 @@ pub fn devices_apart(call: &Call, report: Report) -> Verdict {
     match questions::can_access(from.ordinal, to.ordinal) {
         Some(true) => Verdict::Held,
         Some(false) => {
-            let reason = Reason::IpcDevicesApart { from, to };
+            let reason = Reason::IpcDevicesApart { from, to, is_asked: true };
             with_export(report, &export, reason, Confidence::Certain)
         }
         // With one visible device a process cannot ask; a refusal for just this reason says it.
         None if call.result == cupeer_spec::results::Result::PEER_ACCESS_UNSUPPORTED as i32 => {
             let to = device_of(&export);
             let to = cupeer_spec::reason::Device { ordinal: -1, ..to };
-            with_export(report, &export, Reason::IpcDevicesApart { from, to }, Confidence::Inferred)
+            with_export(
+                report,
+                &export,
+                Reason::IpcDevicesApart { from, to, is_asked: false },
+                Confidence::Inferred,
+            )
         }
         None => Verdict::Unknown,
     }

@@ -1,6 +1,6 @@
 //! Rules about access between contexts, for calls that failed.
 
-use super::facts::{Call, ago, device, is_own};
+use super::facts::{Call, device, is_own};
 use super::{Found, Report, Verdict};
 use crate::record::{live, questions};
 use cupeer_spec::function::FnId;
@@ -50,7 +50,7 @@ pub fn already_enabled(call: &Call, report: Report) -> Verdict {
     let known =
         live::find(own_key(live::own(), kind::PEER, questions::context(), call.number("peerContext")));
     let known = known.map(|place| place.read());
-    let ago = known.as_ref().and_then(|entry| ago(entry.monotonic));
+    let ago = known.as_ref().and_then(|entry| call.ago(entry.monotonic));
     let objects = known.map(|entry| [(role::ENABLING, entry)]);
     report(&Found {
         reason: Reason::PeerAlreadyEnabled { from: device(from), to: device(to), ago },

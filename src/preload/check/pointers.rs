@@ -2,7 +2,7 @@
 
 use super::arguments::with_variable;
 use super::closed;
-use super::facts::{Call, ago, handle, process_of};
+use super::facts::{Call, handle, process_of};
 use super::{Found, Report, Verdict};
 use crate::record::live;
 use crate::record::questions::{self, Pointer};
@@ -165,7 +165,7 @@ pub fn closed_twice(call: &Call, report: Report) -> Verdict {
     }
     match closed::find(address) {
         Some(last) => {
-            let (ago, handle) = (ago(last.monotonic), handle(last.fingerprint));
+            let (ago, handle) = (call.ago(last.monotonic), handle(last.fingerprint));
             let reason = Reason::IpcClosedTwice { address, ago, handle };
             Verdict::broken(report, reason, Confidence::Certain, "dptr")
         }

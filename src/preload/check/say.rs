@@ -1,6 +1,6 @@
 //! A finding as a paragraph for people, and as JSON with all of its keys.
 
-use super::facts::{Call, ago, device_of, process_of};
+use super::facts::{Call, device_of, process_of};
 use crate::caller::Caller;
 use crate::log::{self, Line};
 use core::fmt::{self, Write};
@@ -74,7 +74,7 @@ pub fn paragraph(said: &Said, out: &mut Line) -> fmt::Result {
     write!(out, "+{:#x}", said.caller.offset)?;
     for (role, entry) in said.objects {
         write!(out, "\n    {}: ", role_word(*role))?;
-        describe(entry, out)?;
+        describe(call, entry, out)?;
     }
     match said.rule.basis {
         Basis::Documented(function, sentence) => {
@@ -107,7 +107,7 @@ pub fn paragraph(said: &Said, out: &mut Line) -> fmt::Result {
 }
 
 /// Who made something, where, and when.
-fn describe(entry: &Entry, out: &mut Line) -> fmt::Result {
+fn describe(call: &Call, entry: &Entry, out: &mut Line) -> fmt::Result {
     write!(out, "{}, thread {}, {}, {:#x}", process_of(entry), entry.tid, device_of(entry), entry.address)?;
     if entry.bytes > 0 {
         write!(out, ", {}", Bytes(entry.bytes))?;
@@ -115,7 +115,7 @@ fn describe(entry: &Entry, out: &mut Line) -> fmt::Result {
     if entry.fingerprint != 0 {
         write!(out, ", {}", Handle(entry.fingerprint))?;
     }
-    if let Some(ago) = ago(entry.monotonic) {
+    if let Some(ago) = call.ago(entry.monotonic) {
         write!(out, ", {ago} ago")?;
     }
     let library = file(&entry.library);

@@ -340,6 +340,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
                 args,
                 shape,
                 result,
+                now: crate::log::now(),
                 caller,
                 slot,
                 taken,

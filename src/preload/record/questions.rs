@@ -75,6 +75,7 @@ questions! {
     cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int);
     cuDeviceGetPCIBusId(text: *mut c_char, length: c_int, device: c_int);
     cuDeviceGetName(text: *mut c_char, length: c_int, device: c_int);
+    cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int);
     cuPointerGetAttributes(count: u32, attributes: *const c_int, data: *const *mut c_void, address: u64);
 }
@@ -92,10 +93,11 @@ pub fn current() -> (i32, u64) {
     (result, if result == 0 { context as u64 } else { 0 })
 }
 
-/// What the driver says about the device of the current context: of one that is gone it has none.
-pub fn device_result() -> i32 {
-    let mut device = -1;
-    cuCtxGetDevice(&mut device).unwrap_or(0)
+/// Whether the current context has been destroyed. The only questions that tell are those that fail then; for when the
+/// driver has said of one of two contexts that it is.
+pub fn is_current_destroyed() -> bool {
+    let (mut free, mut total) = (0, 0);
+    cuMemGetInfo_v2(&mut free, &mut total) == Some(Result::CONTEXT_IS_DESTROYED as i32)
 }
 
 /// How many devices this process sees.

@@ -12,6 +12,8 @@ pub struct Cause {
     pub results: &'static [Result],
     /// The cause, as it continues "What remains:".
     pub text: &'static str,
+    /// Whether it can only be where nobody under cupeer exported the handle.
+    pub is_of_strangers: bool,
 }
 
 /// The causes of a result, the likeliest first.
@@ -29,66 +31,79 @@ static CAUSES: &[Cause] = &[
         functions: OPEN_ANY,
         results: &[INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED],
         text: "the platform has no legacy IPC (WSL2, Tegra, MIG, a vGPU, gVisor): CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED tells",
+        is_of_strangers: false,
     },
     Cause {
         functions: OPEN,
         results: &[INVALID_VALUE, INVALID_HANDLE, NOT_PERMITTED, MAP_FAILED],
         text: "the exporter, which does not run under cupeer, has exited or freed the memory",
+        is_of_strangers: true,
     },
     Cause {
         functions: OPEN,
         results: &[MAP_FAILED, OUT_OF_MEMORY],
         text: "the address space or the BAR of the device has no room for the mapping",
+        is_of_strangers: false,
     },
     Cause {
         functions: OPEN,
         results: &[INVALID_DEVICE, PEER_ACCESS_UNSUPPORTED],
         text: "the exporter's device has no peer path to this one (PCIe without P2P, an IOMMU in the way)",
+        is_of_strangers: false,
     },
     Cause {
         functions: OPEN,
         results: &[INVALID_CONTEXT],
         text: "the exporter runs in another pid namespace under the same pid, and not under cupeer",
+        is_of_strangers: true,
     },
     Cause {
         functions: &[cuIpcOpenEventHandle],
         results: &[MAP_FAILED],
         text: "the exporter's shared file of events cannot be opened: it has exited, or runs as another user or in another mount namespace",
+        is_of_strangers: false,
     },
     Cause {
         functions: &[cuIpcOpenEventHandle],
         results: &[PEER_ACCESS_UNSUPPORTED],
         text: "the devices of the two processes cannot reach each other",
+        is_of_strangers: false,
     },
     Cause {
         functions: &[cuIpcGetEventHandle],
         results: &[INVALID_HANDLE],
         text: "the event is none of the driver's, or was destroyed",
+        is_of_strangers: false,
     },
     Cause {
         functions: &[cuIpcGetEventHandle],
         results: &[OUT_OF_MEMORY, MAP_FAILED],
         text: "the process has exported as many events as the driver has room for (about 30,000 were seen)",
+        is_of_strangers: false,
     },
     Cause {
         functions: &[cuIpcGetMemHandle],
         results: &[OUT_OF_MEMORY, MAP_FAILED],
         text: "the driver has no resources left for exports",
+        is_of_strangers: false,
     },
     Cause {
         functions: &[cuIpcGetMemHandle, cuIpcGetEventHandle],
         results: &[NOT_SUPPORTED, INVALID_VALUE],
         text: "the platform has no legacy IPC (WSL2, Tegra, MIG, a vGPU): CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED tells",
+        is_of_strangers: false,
     },
     Cause {
         functions: &[cuCtxEnablePeerAccess],
         results: &[MAP_FAILED],
         text: "the device's BAR cannot be mapped: a display on the GPU, a patched driver, or a BAR that is too small (nvidia-smi -q -d MEMORY)",
+        is_of_strangers: false,
     },
     Cause {
         functions: &[cuCtxEnablePeerAccess],
         results: &[INVALID_CONTEXT],
         text: "peerContext is a pointer that is no context",
+        is_of_strangers: false,
     },
 ];
 
