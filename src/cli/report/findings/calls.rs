@@ -6,7 +6,7 @@
 use super::super::values;
 use super::Made;
 use cupeer_record::{Call, Finding, Outcome};
-use cupeer_spec::function::{Direction, FnId};
+use cupeer_spec::function::{Direction, FnId, Group};
 use cupeer_spec::reason::{Device, Reason};
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::record::slot::shape;
@@ -40,8 +40,11 @@ impl Judged<'_> {
         let rule = self.reason.rule().spec();
         let args = function.spec().args;
         let argument = self.argument.and_then(|name| args.iter().position(|arg| arg.name == name));
-        // That the driver says so itself is not known: its result is all that there is.
-        let is_inferred = matches!(self.reason, Reason::PeerUnreachable { .. });
+        // The result may have another cause.
+        let is_inferred = matches!(
+            self.reason,
+            Reason::PeerUnreachable { .. } | Reason::NotInitialized { is_forked: true }
+        );
         Finding {
             confidence: if is_inferred { Confidence::Inferred } else { Confidence::Certain },
             severity: rule.severity,
@@ -55,7 +58,7 @@ impl Judged<'_> {
 }
 
 /// The rule that a call breaks: the first one that explains its result, in the order of the rules.
-pub fn judge<'a>(made: &Made<'a>) -> Option<Judged<'a>> {
+pub fn judge<'a>(made: &Made<'a>, is_forked: bool) -> Option<Judged<'a>> {
     let Outcome::Returned(result) = made.call.outcome else { return None };
     if made.call.injected {
         return None;
@@ -70,7 +73,7 @@ pub fn judge<'a>(made: &Made<'a>) -> Option<Judged<'a>> {
         return None;
     }
     let reasons = [
-        by_result(made, result),
+        by_result(made, result, is_forked),
         null(made),
         out_of_range(made),
         same_device(made),
@@ -86,15 +89,17 @@ pub fn judge<'a>(made: &Made<'a>) -> Option<Judged<'a>> {
 type Found<'a> = Option<(Reason<'a>, Option<&'static str>)>;
 
 /// What a result says by itself.
-fn by_result<'a>(made: &Made, result: i32) -> Found<'a> {
+fn by_result<'a>(made: &Made, result: i32, is_forked: bool) -> Found<'a> {
     let is = |known: Result| result == known as i32;
     if is(Result::NOT_INITIALIZED) {
-        return Some((Reason::NotInitialized { is_forked: false }, None));
+        return Some((Reason::NotInitialized { is_forked }, None));
     }
     if is(Result::DEINITIALIZED) {
         return Some((Reason::DriverShuttingDown, None));
     }
-    let context = made.call.details.context.filter(|_| is(Result::CONTEXT_IS_DESTROYED))?;
+    // Where two contexts take part, it may be the other one.
+    let is_one = !made.function.spec().is_in(Group::Peer);
+    let context = made.call.details.context.filter(|_| is_one && is(Result::CONTEXT_IS_DESTROYED))?;
     Some((Reason::ContextDestroyed { context }, None))
 }
 

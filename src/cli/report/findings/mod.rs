@@ -90,6 +90,8 @@ pub struct Made<'a> {
 struct Asked {
     /// Whether it was checked while it ran: what a call alone tells was found then.
     is_checked: bool,
+    /// Whether it looks like a child of fork: its parent is there, and has its program and arguments.
+    is_forked: bool,
     ignore: RuleSet,
     only: Option<RuleSet>,
 }
@@ -108,7 +110,7 @@ pub fn is_explanation(rule: &str) -> bool {
 impl Findings {
     /// None yet, of these processes.
     pub fn new(processes: &[Process]) -> Self {
-        let asked = processes.iter().map(Asked::of).collect();
+        let asked = processes.iter().map(|process| Asked::of(process, processes)).collect();
         Findings { kept: HashMap::default(), names: Names::default(), asked }
     }
 
@@ -116,7 +118,7 @@ impl Findings {
     pub fn call(&mut self, made: &Made, stacks: &mut Stacks) -> bool {
         let recorded = &made.call.details.findings;
         if recorded.is_empty() && !self.asked[made.index].is_checked {
-            let Some(judged) = calls::judge(made) else { return false };
+            let Some(judged) = calls::judge(made, self.asked[made.index].is_forked) else { return false };
             let rule = judged.reason.rule().spec().name;
             self.add(made, rule, || judged.finding(made.function), stacks, true);
             return true;
@@ -178,7 +180,12 @@ impl Names {
 }
 
 impl Asked {
-    fn of(process: &Process) -> Self {
+    fn of(process: &Process, all: &[Process]) -> Self {
+        let whole = |process: &Process, pid| (process.header.boot_id, process.header.pid_ns, pid);
+        let is_parent = |other: &&Process| {
+            whole(other, other.header.pid) == whole(process, process.header.parent)
+                && (other.program(), &other.arguments) == (process.program(), &process.arguments)
+        };
         let value = |name: &str| {
             let found = process.variables.iter().rev().find(|(known, _)| known == name);
             found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
@@ -187,6 +194,7 @@ impl Asked {
         let set = |name| RuleSet::parse(value(name)?).ok();
         Asked {
             is_checked: value(env::CHECK).is_some(),
+            is_forked: all.iter().any(|other| is_parent(&other)),
             ignore: set(env::IGNORE).unwrap_or_default(),
             only: set(env::ONLY),
         }
