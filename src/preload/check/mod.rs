@@ -24,7 +24,6 @@ pub use emit::listen;
 pub use facts::Call;
 pub use words::{Words, register};
 
-use crate::settings;
 use cupeer_spec::reason::Reason;
 use cupeer_spec::record::live::Entry;
 use cupeer_spec::record::slot::finding::Confidence;
@@ -69,11 +68,8 @@ impl Verdict {
     }
 }
 
-/// Looks at a call that has returned.
+/// Looks at a call that has returned. For where rules are checked.
 pub fn look(call: &Call) {
-    if settings::get().check.is_none() {
-        return;
-    }
     if call.result == 0 {
         succeeded::look(call, &mut |found| emit::finding(call, found));
         return;
@@ -84,6 +80,11 @@ pub fn look(call: &Call) {
         }
     }
     explain::failure(call);
+}
+
+/// Looks at a close that succeeded, although nothing was open at its address.
+pub fn look_at_unknown_close(call: &Call) {
+    succeeded::closed_unknown(call, &mut |found| emit::finding(call, found));
 }
 
 /// Asks a rule that may explain why the call failed.

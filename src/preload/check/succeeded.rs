@@ -17,7 +17,6 @@ pub fn look(call: &Call, report: Report) {
         FnId::cuIpcGetMemHandle => exported(call, report),
         FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2 => opened(call, report),
         FnId::cuIpcOpenEventHandle => damaged(call, report),
-        FnId::cuIpcCloseMemHandle => closed(call, report),
         FnId::cuCtxEnablePeerAccess => enabled(call, report),
         FnId::cuMemFree_v2 | FnId::cuEventDestroy_v2 => freed(call, report),
         FnId::cuCtxDestroy_v2 => {
@@ -49,6 +48,14 @@ fn opened(call: &Call, report: Report) {
     if flags != 1 {
         certain(report, Reason::IpcFlags { flags, is_taken: true }, "Flags", &[]);
     }
+    // What was open already was looked at when it was opened first.
+    let again = live::find(own_key(live::own(), kind::OPENED_MEMORY, call.number("pdptr"), 0));
+    if let Some(place) = again.filter(|place| place.origin().0 == call.handle().0) {
+        if place.origin().1 != call.caller as u64 {
+            opened_again(call, place, report);
+        }
+        return;
+    }
     let Some(export) = call.export() else { return damaged(call, report) };
     let owner = process_of(&export);
     let handle = handle(export.fingerprint);
@@ -75,17 +82,17 @@ fn opened(call: &Call, report: Report) {
             objects: &[(role::EXPORT, export)],
         });
     }
-    let place = live::find(own_key(live::own(), kind::OPENED_MEMORY, call.number("pdptr"), 0));
-    if let Some(place) = place {
-        let before = place.read();
-        let caller = Caller::of(call.caller, call.id, true);
-        let file = caller.file();
-        if file != before.library && before.fingerprint == export.fingerprint {
-            let (first, second) = (text(&before.library), text(&file));
-            let count = place.count().load(Acquire) + 1;
-            let reason = Reason::IpcSecondLibrary { handle, first, second, count };
-            certain(report, reason, "handle", &[(role::OPENING, before)]);
-        }
+}
+
+/// It is open already, from another place.
+fn opened_again(call: &Call, place: live::Place, report: Report) {
+    let before = place.read();
+    let file = Caller::of(call.caller, call.id, true).file();
+    if file != before.library {
+        let (handle, count) = (handle(before.fingerprint), place.count().load(Acquire) + 1);
+        let (first, second) = (text(&before.library), text(&file));
+        let reason = Reason::IpcSecondLibrary { handle, first, second, count };
+        certain(report, reason, "handle", &[(role::OPENING, before)]);
     }
 }
 
@@ -111,11 +118,10 @@ fn damaged(call: &Call, report: Report) {
     }
 }
 
-fn closed(call: &Call, report: Report) {
+/// Looks at a close that succeeded, of something that is not open as far as the live table knows.
+pub fn closed_unknown(call: &Call, report: Report) {
     let address = call.number("dptr");
-    if live::find(own_key(live::own(), kind::OPENED_MEMORY, address, 0)).is_none()
-        && closed::find(address).is_some()
-    {
+    if closed::find(address).is_some() {
         report(&Found {
             reason: Reason::DriverContradictsClose { address },
             confidence: Confidence::Inferred,

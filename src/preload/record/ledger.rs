@@ -71,9 +71,11 @@ pub fn before(id: FnId, args: &[u8; ARGS]) -> Noted {
 }
 
 /// Looks at a call that has returned.
-pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: Noted, made: Made) {
+///
+/// Says whether it closed something that was open as far as is known, or closed nothing.
+pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: Noted, made: Made) -> bool {
     if !live::is_on() {
-        return;
+        return true;
     }
     if result != 0 {
         if let Some(fingerprint) = noted.taken {
@@ -82,7 +84,7 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: Noted, made: Made)
         if id == FnId::cuCtxEnablePeerAccess && result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 {
             enabled(args, made);
         }
-        return;
+        return true;
     }
     let first = word(args, 0);
     match id {
@@ -90,7 +92,7 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: Noted, made: Made)
         FnId::cuIpcGetEventHandle => exported(kind::EXPORTED_EVENT, args, made),
         FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2 => opened(kind::OPENED_MEMORY, args, made),
         FnId::cuIpcOpenEventHandle => opened(kind::OPENED_EVENT, args, made),
-        FnId::cuIpcCloseMemHandle => closed(kind::OPENED_MEMORY, first),
+        FnId::cuIpcCloseMemHandle => return closed(kind::OPENED_MEMORY, first),
         FnId::cuCtxEnablePeerAccess => enabled(args, made),
         FnId::cuCtxDisablePeerAccess => {
             if let Some(place) = live::find(own_key(live::own(), kind::PEER, questions::context(), first)) {
@@ -102,7 +104,7 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: Noted, made: Made)
         }
         FnId::cuEventDestroy_v2 => match noted.taken {
             Some(fingerprint) => ended(kind::EXPORTED_EVENT, fingerprint),
-            None => closed(kind::OPENED_EVENT, first),
+            None => _ = closed(kind::OPENED_EVENT, first),
         },
         FnId::cuCtxDestroy_v2 => all_ended(|entry| entry.address == first || entry.peer == first),
         FnId::cuDevicePrimaryCtxReset_v2 => all_of_device(first as i32),
@@ -111,6 +113,7 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: Noted, made: Made)
         }
         _ => {}
     }
+    true
 }
 
 /// An entry of this process, with nothing of its own yet.
@@ -229,13 +232,13 @@ fn export_of(kind: u32) -> u32 {
     if kind == kind::OPENED_MEMORY { kind::EXPORTED_MEMORY } else { kind::EXPORTED_EVENT }
 }
 
-/// What was opened was closed once.
-fn closed(kind: u32, address: u64) {
-    let Some(place) = live::find(own_key(live::own(), kind, address, 0)) else { return };
+/// What was opened was closed once. Says whether it was open.
+fn closed(kind: u32, address: u64) -> bool {
+    let Some(place) = live::find(own_key(live::own(), kind, address, 0)) else { return false };
     // An event is closed by its first destruction, whatever the count.
     if kind == kind::OPENED_MEMORY && place.count().load(Acquire) > 1 {
         place.count().fetch_sub(1, AcqRel);
-        return;
+        return true;
     }
     let entry = place.read();
     if place.free() {
@@ -244,6 +247,7 @@ fn closed(kind: u32, address: u64) {
         }
         let_go(export_of(kind), entry.fingerprint);
     }
+    true
 }
 
 /// One importer less.

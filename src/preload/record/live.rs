@@ -281,6 +281,17 @@ impl Place {
         unsafe { self.entry.read_volatile() }
     }
 
+    /// The fingerprint of its handle, and the first of its frames: what tells whether a call repeats another one.
+    pub fn origin(&self) -> (u64, u64) {
+        // SAFETY: inside of a mapped segment, aligned; written before the entry became live.
+        unsafe {
+            (
+                (&raw const (*self.entry).fingerprint).read_volatile(),
+                (&raw const (*self.entry).frames[0]).read_volatile(),
+            )
+        }
+    }
+
     /// How often it is open.
     pub fn count(&self) -> &AtomicU32 {
         // SAFETY: inside of a mapped segment, aligned, changed in this way alone.

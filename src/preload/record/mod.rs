@@ -319,7 +319,6 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         (self.store)(&mut arguments, result == 0);
         let (shape, head) = (arguments.shape, arguments.head);
         let named = head.and_then(|head| head[8..].first_chunk().map(|pid| u32::from_le_bytes(*pid)));
-        let head = head.map_or(0, |head| FINGERPRINT(&head));
         let mut elements = ([0; MOST_ELEMENTS], 0);
         Detail::about(self.number, |detail| {
             if result != 0 && !weight.frames {
@@ -332,28 +331,33 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
                 detail.item(slot::detail::MESSAGE, 0, words.as_bytes());
             }
         });
-        let (id, slot, taken) = (self.id, self.number, self.noted.taken);
-        if result != 0 || weight.counts {
-            let args = &args;
-            check::look(&check::Call {
-                id,
-                args,
-                shape,
-                result,
-                now: crate::log::now(),
-                caller,
-                slot,
-                taken,
-                named,
-                head,
-                elements,
-                words,
-                print,
-            });
+        let is_checked = settings::get().check.is_some() && (result != 0 || weight.counts);
+        // What only the rules ask.
+        let head = if is_checked { head.map_or(0, |head| FINGERPRINT(&head)) } else { 0 };
+        let call = check::Call {
+            id: self.id,
+            args: &args,
+            shape,
+            result,
+            now: if is_checked { crate::log::now() } else { 0 },
+            caller,
+            slot: self.number,
+            taken: self.noted.taken,
+            named,
+            head,
+            elements,
+            words,
+            print,
+        };
+        if is_checked {
+            check::look(&call);
         }
         if weight.counts {
             let made = ledger::Made { caller, start: self.start, head };
-            ledger::after(self.id, &args, result, self.noted, made);
+            let was_known = ledger::after(self.id, &args, result, self.noted, made);
+            if is_checked && !was_known {
+                check::look_at_unknown_close(&call);
+            }
         }
         clock::note();
     }
