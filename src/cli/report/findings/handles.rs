@@ -144,7 +144,11 @@ impl<'a> Handles<'a, '_, '_, '_> {
             confidence: Confidence::Certain,
             function: ended.by,
             result: Some(0),
-            argument: None,
+            argument: match ended.by {
+                FnId::cuMemFree_v2 => Some("dptr"),
+                FnId::cuEventDestroy_v2 => Some("hEvent"),
+                _ => None,
+            },
             processes: vec![export.process as usize],
             site: (site.tid, site.seq),
             stack: site.stack,

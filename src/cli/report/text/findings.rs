@@ -5,7 +5,7 @@ use super::super::model::{Finding, Object, Place};
 use super::super::moments::{bytes, number};
 use super::View;
 use super::names::{clean, counted, in_words};
-use cupeer_spec::rules;
+use cupeer_spec::rules::{self, Basis, Rule};
 
 /// Whether a finding is told of among what is wrong: it is more than a note, or says why a call failed.
 pub fn is_told(finding: &Finding) -> bool {
@@ -50,7 +50,10 @@ impl View<'_> {
         text += &self.item("  ", &self.call(finding));
         let quote = finding.sentence.zip(finding.source).filter(|_| !is_explanation(rule));
         if let Some((sentence, source)) = quote {
-            text += &self.item("  ", &format!("{source}: \"{sentence}\""));
+            let is_documented =
+                matches!(Rule::of(rule).map(|rule| rule.spec().basis), Some(Basis::Documented(..)));
+            let of = if is_documented { "documentation of " } else { "" };
+            text += &self.item("  ", &format!("{of}{source}: \"{sentence}\""));
         }
         for object in &finding.objects {
             text += &self.item("  ", &self.object(object));
