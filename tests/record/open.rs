@@ -4,7 +4,7 @@ use super::{Random, recording};
 use crate::programs::{Scene, linked, open_job};
 use crate::support;
 use cupeer_record::Job;
-use cupeer_spec::record::live::{Entry, FIRST, kind};
+use cupeer_spec::record::live::{self, Entry, FIRST, kind};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -155,7 +155,8 @@ fn exporter_and_importer_know_of_each_other() {
         } else {
             go_on(&mut exporter);
             wait_for(&mut exporter);
-            let ended = [(EXPORTED_MEMORY, 5, 1, 1), (OPENED_MEMORY, 5, 1, 0)];
+            let while_open = live::ended::ENDED | live::ended::WHILE_OPEN;
+            let ended = [(EXPORTED_MEMORY, 5, 1, while_open), (OPENED_MEMORY, 5, 1, 0)];
             assert_eq!(open(&record), ended, "freed while it is open elsewhere");
             if killed == "neither" {
                 go_on(&mut importer);
