@@ -66,7 +66,6 @@ questions! {
     cuCtxGetDevice_v2(device: *mut c_int, context: *mut c_void);
     cuCtxPushCurrent_v2(context: *mut c_void);
     cuCtxPopCurrent_v2(context: *mut *mut c_void);
-    cuMemGetAddressRange_v2(base: *mut u64, size: *mut usize, address: u64);
     cuDevicePrimaryCtxGetState(device: c_int, flags: *mut u32, active: *mut c_int);
     cuDriverGetVersion(version: *mut c_int);
     cuDeviceGetCount(count: *mut c_int);
@@ -228,10 +227,15 @@ pub fn is_primary_active(device: i32) -> bool {
     cuDevicePrimaryCtxGetState(device, &mut flags, &mut active) == Some(0) && active != 0
 }
 
-/// The allocation that an address lies in: its begin and size.
+/// The allocation that an address lies in: its begin and size. Asked in the way that never fails, whatever context is
+/// current: cuMemGetAddressRange does for memory of another one.
 pub fn allocation(address: u64) -> Option<(u64, u64)> {
-    let (mut base, mut size) = (0, 0);
-    (cuMemGetAddressRange_v2(&mut base, &mut size, address) == Some(0)).then_some((base, size as u64))
+    // CU_POINTER_ATTRIBUTE_RANGE_START_ADDR and RANGE_SIZE. For an address that lies nowhere they stay as they are.
+    const ATTRIBUTES: [c_int; 2] = [11, 12];
+    let (mut base, mut size) = (0u64, 0u64);
+    let places = [(&raw mut base).cast::<c_void>(), (&raw mut size).cast::<c_void>()];
+    let result = cuPointerGetAttributes(2, ATTRIBUTES.as_ptr(), places.as_ptr(), address)?;
+    (result == 0 && size != 0).then_some((base, size))
 }
 
 /// A word among the arguments of a call.
