@@ -1,14 +1,15 @@
 //! What is known of a call, and of those who share: taken from the call itself, the live table and the system.
 
 use crate::life::{self, Life};
-use crate::record;
 use crate::record::{live, questions};
+use crate::{log, record};
+use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_spec::function::{Direction, FnId, Group};
 use cupeer_spec::reason::{Ago, Device, Handle, Process};
 use cupeer_spec::record::live::{Entry, handle_key, kind};
 use cupeer_spec::record::slot::{ARGS, shape};
-use cupeer_spec::value::{Format, MOST_ELEMENTS};
+use cupeer_spec::value::{CHECKED, Format, MOST_ELEMENTS};
 
 /// A call that has returned.
 pub struct Call<'a> {
@@ -20,18 +21,16 @@ pub struct Call<'a> {
     pub shape: u64,
     /// What it returned.
     pub result: i32,
-    /// When it had come back, in nanoseconds of CLOCK_MONOTONIC.
-    pub now: u64,
+    /// When it was first asked how long ago something was, in nanoseconds of CLOCK_MONOTONIC; 0 before that.
+    pub now: Cell<u64>,
     /// Its return address.
     pub caller: usize,
     /// The number of its slot in the record.
     pub slot: u64,
     /// The fingerprint under which what it frees or destroys was exported.
     pub taken: Option<u64>,
-    /// The pid that stands in a handle of memory.
-    pub named: Option<u32>,
-    /// The fingerprint of the bytes of a handle that the driver does not check.
-    pub head: u64,
+    /// The bytes of its handle that the driver does not check.
+    pub head: Option<[u8; CHECKED.start]>,
     /// The elements of its array argument, as many as are kept.
     pub elements: ([i32; MOST_ELEMENTS], usize),
     /// What the driver said.
@@ -75,7 +74,20 @@ impl Call<'_> {
 
     /// How long before it came back something was; `None` where that is not known.
     pub fn ago(&self, monotonic: u64) -> Option<Ago> {
-        (monotonic != 0).then(|| Ago(self.now.saturating_sub(monotonic)))
+        if self.now.get() == 0 {
+            self.now.set(log::now());
+        }
+        (monotonic != 0).then(|| Ago(self.now.get().saturating_sub(monotonic)))
+    }
+
+    /// The pid that stands in a handle of memory: its exporter's.
+    pub fn named(&self) -> Option<u32> {
+        self.head?[8..].first_chunk().map(|pid| u32::from_le_bytes(*pid))
+    }
+
+    /// The fingerprint of the bytes of its handle that the driver does not check; 0 where it has none.
+    pub fn head(&self) -> u64 {
+        self.head.map_or(0, |head| log::fingerprint(&head))
     }
 
     /// Whether it is about an event.

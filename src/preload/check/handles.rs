@@ -46,7 +46,7 @@ pub fn equal_pids(call: &Call, report: Report) -> Verdict {
     // SAFETY: getpid has no preconditions.
     let pid = unsafe { libc::getpid() } as u32;
     let (own_ns, export) = (pid_namespace(), call.export());
-    if call.named != Some(pid) || export.as_ref().is_some_and(is_own) {
+    if call.named() != Some(pid) || export.as_ref().is_some_and(is_own) {
         return Verdict::Held;
     }
     if export.is_none() && !live::is_on() {
@@ -211,13 +211,13 @@ pub fn devices_apart(call: &Call, report: Report) -> Verdict {
 /// rest is, which several handles of a process may have in common.
 pub fn original(call: &Call) -> Option<Entry> {
     let (fingerprint, checked) = call.handle();
-    let (mut same, mut alike) = (None, None);
+    let (head, mut same, mut alike) = (call.head(), None, None);
     live::each(|place| {
         if place.kind() == call.kinds().0 {
             let entry = place.read();
             if entry.checked == checked && entry.fingerprint != fingerprint {
                 same = Some(entry);
-            } else if entry.head == call.head && entry.head != 0 {
+            } else if entry.head == head && head != 0 {
                 alike = Some(entry);
             }
         }
@@ -256,7 +256,7 @@ pub fn unknown(call: &Call, report: Report) -> Verdict {
     }
     let (fingerprint, _) = call.handle();
     let is_zero = fingerprint == log::fingerprint(&[0; 64]);
-    let named = call.named.filter(|pid| !call.is_event() && (1..1 << 22).contains(pid));
+    let named = call.named().filter(|pid| !call.is_event() && (1..1 << 22).contains(pid));
     let runs = named.map(life::exists);
     let reason = Reason::IpcUnknownHandle {
         handle: handle(fingerprint),

@@ -44,12 +44,13 @@ fn exported(call: &Call, report: Report) {
 }
 
 fn opened(call: &Call, report: Report) {
-    let flags = call.number("Flags") as u32;
+    // Its last four bytes, behind the output and the two fingerprints of the handle.
+    let flags = (questions::word(call.args, 20) >> 32) as u32;
     if flags != 1 {
         certain(report, Reason::IpcFlags { flags, is_taken: true }, "Flags", &[]);
     }
     // What was open already was looked at when it was opened first.
-    let again = live::find(own_key(live::own(), kind::OPENED_MEMORY, call.number("pdptr"), 0));
+    let again = live::find(own_key(live::own(), kind::OPENED_MEMORY, questions::word(call.args, 0), 0));
     if let Some(place) = again.filter(|place| place.origin().0 == call.handle().0) {
         if place.origin().1 != call.caller as u64 {
             opened_again(call, place, report);

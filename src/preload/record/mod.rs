@@ -33,6 +33,7 @@ pub use place::read as read_file;
 use crate::arch::{Thread, thread};
 use crate::resolve::driver;
 use crate::{call, check, settings};
+use core::cell::Cell;
 use core::fmt::{self, Write};
 use core::sync::atomic::{Ordering::Release, compiler_fence};
 use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group};
@@ -318,7 +319,6 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         let mut arguments = Arguments::new(&mut args);
         (self.store)(&mut arguments, result == 0);
         let (shape, head) = (arguments.shape, arguments.head);
-        let named = head.and_then(|head| head[8..].first_chunk().map(|pid| u32::from_le_bytes(*pid)));
         let mut elements = ([0; MOST_ELEMENTS], 0);
         Detail::about(self.number, |detail| {
             if result != 0 && !weight.frames {
@@ -332,18 +332,15 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             }
         });
         let is_checked = settings::get().check.is_some() && (result != 0 || weight.counts);
-        // What only the rules ask.
-        let head = if is_checked { head.map_or(0, |head| FINGERPRINT(&head)) } else { 0 };
         let call = check::Call {
             id: self.id,
             args: &args,
             shape,
             result,
-            now: if is_checked { crate::log::now() } else { 0 },
+            now: Cell::new(0),
             caller,
             slot: self.number,
             taken: self.noted.taken,
-            named,
             head,
             elements,
             words,
@@ -353,7 +350,9 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             check::look(&call);
         }
         if weight.counts {
-            let made = ledger::Made { caller, start: self.start, head };
+            let is_kept = is_checked && self.id.spec().is_in(Group::Export);
+            let made =
+                ledger::Made { caller, start: self.start, head: if is_kept { call.head() } else { 0 } };
             let was_known = ledger::after(self.id, &args, result, self.noted, made);
             if is_checked && !was_known {
                 check::look_at_unknown_close(&call);
