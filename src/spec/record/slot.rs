@@ -278,4 +278,29 @@ pub mod finding {
         /// The file name of that library, as much of it as there is room for; zeros behind.
         pub library: [u8; super::super::live::LIBRARY],
     }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_finding_reads_as_it_was_written() {
+            let bytes = b"\x01\x02\xff\0ipc-flags\0Flags is 0\0Pass 1.";
+            let finding = Finding::read(bytes).expect("a finding");
+            assert_eq!((finding.confidence, finding.severity), (Confidence::Stale, Severity::Error));
+            assert_eq!((finding.argument, finding.rule), (None, "ipc-flags"));
+            assert_eq!((finding.message, finding.hint), ("Flags is 0", "Pass 1."));
+            let counted = Finding::read(b"\0\0\x02\0ipc-flags").expect("one that is counted");
+            assert_eq!((counted.argument, counted.message), (Some(2), ""));
+        }
+
+        proptest::proptest! {
+            #[test]
+            fn any_bytes_are_a_finding_or_none(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
+                if let Some(finding) = Finding::read(&bytes) {
+                    assert!(bytes.len() > 4 && !finding.rule.is_empty());
+                }
+            }
+        }
+    }
 }

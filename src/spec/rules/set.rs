@@ -93,6 +93,16 @@ mod tests {
         assert!(!RuleSet::default().names(Rule::IpcFlags));
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_a_set_or_an_error_with_its_place(text in "[a-z*?@,-]{0,40}|\\PC{0,20}") {
+            match RuleSet::parse(&text) {
+                Ok(set) => assert!(RULES.iter().any(|rule| set.names(rule.id)), "{text}: a set of nothing"),
+                Err(error) => assert!((1..=text.len() + 1).contains(&error.column), "{text}: {error}"),
+            }
+        }
+    }
+
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
         let message = |text| RuleSet::parse(text).unwrap_err().to_string();
