@@ -330,7 +330,7 @@ impl Display for Reason<'_> {
         match *self {
             Reason::UsedAfterFork { pid, parent } => write!(
                 f,
-                "process {pid} was forked from process {parent} after that had initialised the driver; CUDA does not work in such a child"
+                "process {pid} was forked from process {parent} after {parent} had initialised CUDA, which does not work in such a child"
             ),
             Reason::NotInitialized { is_forked } => {
                 f.write_str("this process has not called cuInit, or cuInit failed")?;
@@ -405,7 +405,7 @@ impl Display for Reason<'_> {
                 if matches!(kind, MemoryKind::Virtual | MemoryKind::Pool) {
                     write!(f, " with handle types {}", HandleTypes(handle_types))?;
                 }
-                f.write_str(", which cuIpcGetMemHandle cannot export")?;
+                f.write_str(", which cuIpcGetMemHandle never exports")?;
                 because.map_or(Ok(()), |because| write!(f, "; {because} makes it so"))
             }
             Reason::IpcPointerUnknown { address: 0 } => f.write_str("dptr is NULL"),
@@ -435,7 +435,7 @@ impl Display for Reason<'_> {
             }
             Reason::IpcOpenInExportingProcess { handle, pid, address, ago, is_event } => write!(
                 f,
-                "{handle} was exported by this very process {pid}{}, for {} {address:#x}; it cannot be opened here",
+                "{handle} was exported by this same process ({pid}){}, for {} {address:#x}; a handle is for other processes",
                 When(ago),
                 if is_event { "event" } else { "memory at" }
             ),
@@ -464,7 +464,7 @@ impl Display for Reason<'_> {
                 When(ago)
             ),
             Reason::IpcExporterGone { handle, owner } => {
-                write!(f, "{owner}, which exported {handle}, does not run any more")
+                write!(f, "{owner}, which exported {handle}, has exited")
             }
             Reason::IpcSecondContext { context, other, device, owner } => write!(
                 f,
@@ -524,13 +524,16 @@ impl Display for Reason<'_> {
             Reason::IpcDeviceOrder { ordinal, here, there, owner } => {
                 write!(f, "device {ordinal} is ")?;
                 short_uuid(&here, f)?;
-                write!(f, " here and ")?;
+                write!(f, " here, and ")?;
                 short_uuid(&there, f)?;
-                write!(f, " in {owner}, which exported the memory; this process opened it on its own device {ordinal}")
+                write!(
+                    f,
+                    " in {owner}, which exported the memory; this process opened it on its own device {ordinal}, so that each access goes from one GPU to the other"
+                )
             }
             Reason::IpcClosedTwice { address, ago, handle } => write!(
                 f,
-                "{address:#x} ({handle}) was closed{} in this process as often as it had been opened",
+                "{address:#x} ({handle}) is closed already: this process closed it{}, as often as it had opened it",
                 When(ago)
             ),
             Reason::IpcCloseAddress { address: 0, .. } => f.write_str("dptr is NULL"),
@@ -555,7 +558,8 @@ impl Display for Reason<'_> {
                     write!(f, " ({})", Bytes(bytes))?;
                 }
                 write!(f, " was freed while {handle} is open in ")?;
-                others(importers, first, f)
+                others(importers, first, f)?;
+                f.write_str("; what is read there from now on is undefined")
             }
             Reason::IpcContextEndedWhileOpen { what, handles, importers, first } => {
                 write!(
@@ -632,7 +636,7 @@ mod tests {
                     handle_types: 9,
                     because: Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
                 },
-                "0x10 is virtual memory (cuMemCreate, cuMemMap) with handle types POSIX_FILE_DESCRIPTOR and FABRIC, which cuIpcGetMemHandle cannot export; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True makes it so",
+                "0x10 is virtual memory (cuMemCreate, cuMemMap) with handle types POSIX_FILE_DESCRIPTOR and FABRIC, which cuIpcGetMemHandle never exports; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True makes it so",
             ),
             (
                 Reason::IpcFreedWhileOpen {
@@ -642,7 +646,7 @@ mod tests {
                     importers: 3,
                     first: P,
                 },
-                "0x10 (512 bytes) was freed while ipc:0000000000000001 is open in process 4711 (rank 3) and 2 more processes",
+                "0x10 (512 bytes) was freed while ipc:0000000000000001 is open in process 4711 (rank 3) and 2 more processes; what is read there from now on is undefined",
             ),
             (
                 Reason::PeerUnreachable { from: device, to: Device { ordinal: -1, uuid } },

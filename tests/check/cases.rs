@@ -78,13 +78,13 @@ fn a10_a_library_that_tries_on_purpose() {
 
 #[test]
 fn b1_a_rank_that_sends_to_itself() {
-    let wanted = ["exported by this very process", "use the pointer or the event itself"];
+    let wanted = ["exported by this same process", "use the pointer or the event itself"];
     case("cases_alone", "B1", "nvlink:2", &["ipc-open-in-exporting-process"], &wanted);
 }
 
 #[test]
 fn b3_mapped_already() {
-    let wanted = ["is open in this process already", "Open each handle once in a process"];
+    let wanted = ["is open in this process already", "share one pointer"];
     case("cases_shared", "B3", "answers nvlink:2", &["ipc-already-mapped"], &wanted);
 }
 
@@ -144,7 +144,7 @@ fn c2_never_closed() {
 
 #[test]
 fn c3_closed_once_a_piece() {
-    let wanted = ["was closed", "as often as it had been opened"];
+    let wanted = ["is closed already", "as often as it had opened it"];
     case("cases_life", "C3", "nvlink:2", &["ipc-closed-twice"], &wanted);
 }
 
@@ -162,13 +162,13 @@ fn c6_an_address_that_comes_back() {
 
 #[test]
 fn c7_the_producer_ended_first() {
-    let wanted = ["does not run any more", "Let the exporter wait until its importers have closed"];
+    let wanted = ["has exited", "Let the exporter wait until its importers have closed"];
     case("cases_life", "C7", "nvlink:2", &["ipc-exporter-gone"], &wanted);
 }
 
 #[test]
 fn c9_a_peer_that_was_started_anew() {
-    let wanted = ["does not run any more", "stale: "];
+    let wanted = ["has exited", "left behind that has ended since"];
     case("cases_life", "C9", "nvlink:2", &["ipc-exporter-gone"], &wanted);
 }
 
@@ -192,7 +192,7 @@ fn e2_more_peers_than_there_is_room_for() {
 
 #[test]
 fn e3_enabled_by_two_parts_of_a_program() {
-    let wanted = ["was enabled", "Take it for success"];
+    let wanted = ["was enabled", "Treat it as success"];
     case("cases_alone", "E3", "nvlink:2", &["peer-already-enabled"], &wanted);
 }
 

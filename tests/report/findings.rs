@@ -137,8 +137,7 @@ fn what_was_freed_while_open_is_found_where_the_process_did_not_see_it() {
         if judged {
             assert_eq!(memory["message"], "it said so itself");
         } else {
-            let message =
-                "0x7000 (2 MiB) was freed while ipc:0000000000000011 is open in process 1001 (rank 1)";
+            let message = "0x7000 (2 MiB) was freed while ipc:0000000000000011 is open in process 1001 (rank 1); what is read there from now on is undefined";
             assert_eq!(memory["message"], message);
             let roles: Vec<_> = memory["objects"]
                 .as_array()
@@ -251,7 +250,7 @@ fn a_handle_of_this_very_process_and_a_damaged_one_that_opens() {
         [(&json!("ipc-open-in-exporting-process"), &handle), (&json!("ipc-damaged-handle"), &handle)]
     );
     let message = report["findings"][0]["message"].as_str().unwrap();
-    assert!(message.contains("exported by this very process 1000 100 us ago"), "{message}");
+    assert!(message.contains("exported by this same process (1000) 100 us ago"), "{message}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::facts::Call;
 use super::{Report, Verdict};
 use crate::record::{environment, questions};
 use crate::resolve::elf;
-use cupeer_spec::abi::{CUatomicOperation, CUdevice_P2PAttribute};
+use cupeer_spec::abi::CUdevice_P2PAttribute;
 use cupeer_spec::function::FnId;
 use cupeer_spec::reason::Reason;
 use cupeer_spec::record::slot::finding::Confidence;
@@ -102,8 +102,7 @@ pub fn attribute_unknown(call: &Call, report: Report) -> Verdict {
 /// No operations, or one that is none.
 pub fn atomic_operations(call: &Call, report: Report) -> Verdict {
     let count = call.number("count") as u32;
-    let (elements, kept) = &call.elements;
-    let operation = elements[..*kept].iter().copied().find(|op| CUatomicOperation(*op).name().is_none());
+    let operation = call.operation;
     let is_broken = count == 0 || operation.is_some() || call.words.contains("CUatomicOperation");
     let argument = if count == 0 { "count" } else { "operations" };
     Verdict::when(is_broken, report, argument, Reason::AtomicOperations { count, operation })

@@ -7,7 +7,7 @@ use super::say::{self, Said};
 use crate::c_api::{cupeer_finding, cupeer_finding_callback};
 use crate::caller::Caller;
 use crate::log::{self, Line};
-use crate::record::{Detail, process, questions};
+use crate::record::{item_of, process, questions};
 use crate::settings::{self, Check, LogForm};
 use crate::{message, status};
 use core::ffi::{CStr, c_void};
@@ -31,6 +31,7 @@ struct Scratch {
     message: Line,
     json: Line,
     text: Line,
+    item: [u8; 2048],
 }
 
 impl Scratch {
@@ -105,19 +106,17 @@ fn told(
         let length = head.len() + spec.name.len();
         line[..4].copy_from_slice(&head);
         line[4..length].copy_from_slice(spec.name.as_bytes());
-        Detail::about(call.slot, |detail| detail.item(detail::FINDING, 0, &line[..length]));
+        item_of(call.slot, detail::FINDING, &line[..length]);
         return stop(check, rule, &caller, None);
     }
     Scratch::with(|scratch| {
-        let _ = write!(scratch.message, "{reason}");
+        let Scratch { message, json, text, item } = scratch;
+        let _ = write!(message, "{reason}");
         if let Some(usual) = usual {
-            let _ = write!(scratch.message, "; {} does so: {}", usual.library, usual.why);
+            let _ = write!(message, "; {} does so: {}", usual.library, usual.why);
         }
-        let is_documented = call.id.spec().results.iter().any(|known| *known as i32 == call.result);
-        if !is_documented && !is_explanation(rule) {
-            let _ = write!(scratch.message, "; the documentation does not list this result for the call");
-        }
-        let message = core::str::from_utf8(scratch.message.bytes()).unwrap_or("");
+        let message = core::str::from_utf8(message.bytes()).unwrap_or("");
+        let hint = if usual.is_some() { "Nothing to do: that is known of this library." } else { hint };
         let said = Said {
             call,
             rule: spec,
@@ -130,20 +129,19 @@ fn told(
             caller: &caller,
             is_last: before + 1 == most && !is_explanation(rule),
         };
-        keep(&said, &head);
-        let _ = say::json(&said, &mut scratch.json);
-        let _ = scratch.json.push(b"\0");
+        keep(&said, &head, item);
+        let _ = say::json(&said, json);
+        let _ = json.push(b"\0");
         if severity >= check.level || is_explanation(rule) {
-            tell(&said, &scratch.json, &mut scratch.text);
+            tell(&said, json, text);
         }
-        call_back(&said, scratch.json.bytes());
+        call_back(&said, json.bytes());
         stop(check, rule, &caller, Some(message));
     });
 }
 
 /// Puts a finding into the record.
-fn keep(said: &Said, head: &[u8; 4]) {
-    let mut item = [0u8; 880];
+fn keep(said: &Said, head: &[u8; 4], item: &mut [u8]) {
     let parts =
         [&head[..], said.rule.name.as_bytes(), b"\0", said.message.as_bytes(), b"\0", said.hint.as_bytes()];
     let mut length = 0;
@@ -152,17 +150,14 @@ fn keep(said: &Said, head: &[u8; 4]) {
         *place = *byte;
         length += 1;
     }
-    Detail::about(said.call.slot, |detail| detail.item(detail::FINDING, 0, &item[..length]));
+    item_of(said.call.slot, detail::FINDING, &item[..length]);
     for (role, entry) in said.objects {
-        let object = object(*role, entry);
         let frames = &entry.frames[..(entry.frame_count as usize).min(entry.frames.len())];
-        let mut item = [0u8; size_of::<Object>() + 8 * detail::MOST_FRAMES];
-        item[..size_of::<Object>()].copy_from_slice(record::bytes(&object));
+        item[..size_of::<Object>()].copy_from_slice(record::bytes(&object(*role, entry)));
         for (place, frame) in item[size_of::<Object>()..].chunks_mut(8).zip(frames) {
             place.copy_from_slice(&frame.to_le_bytes());
         }
-        let length = size_of::<Object>() + 8 * frames.len();
-        Detail::about(said.call.slot, |detail| detail.item(detail::OBJECT, 0, &item[..length]));
+        item_of(said.call.slot, detail::OBJECT, &item[..size_of::<Object>() + 8 * frames.len()]);
     }
 }
 

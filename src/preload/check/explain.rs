@@ -9,7 +9,7 @@ use cupeer_spec::rules::{RULES, Rule, RuleSpec, causes};
 
 /// Explains a failure.
 pub fn failure(call: &Call) {
-    let is_documented = call.id.spec().results.iter().any(|known| *known as i32 == call.result);
+    let is_documented = call.is_documented();
     let rule = if is_documented { Rule::CallFailed } else { Rule::DriverUndocumented };
     emit::explanation(call, rule, &Explanation { call, is_documented });
 }

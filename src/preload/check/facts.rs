@@ -9,7 +9,7 @@ use cupeer_spec::function::{Direction, FnId, Group};
 use cupeer_spec::reason::{Ago, Device, Handle, Process};
 use cupeer_spec::record::live::{Entry, handle_key, kind};
 use cupeer_spec::record::slot::{ARGS, shape};
-use cupeer_spec::value::{CHECKED, Format, MOST_ELEMENTS};
+use cupeer_spec::value::{CHECKED, Format};
 
 /// A call that has returned.
 pub struct Call<'a> {
@@ -31,8 +31,8 @@ pub struct Call<'a> {
     pub taken: Option<u64>,
     /// The bytes of its handle that the driver does not check.
     pub head: Option<[u8; CHECKED.start]>,
-    /// The elements of its array argument, as many as are kept.
-    pub elements: ([i32; MOST_ELEMENTS], usize),
+    /// An element of its array argument that is no CUatomicOperation.
+    pub operation: Option<i32>,
     /// What the driver said.
     pub words: &'a str,
     /// Prints its arguments.
@@ -40,6 +40,11 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Whether the documentation lists what it returned.
+    pub fn is_documented(&self) -> bool {
+        self.result == 0 || self.id.spec().results.iter().any(|known| *known as i32 == self.result)
+    }
+
     /// An argument as a number, by its name; 0 where it is not known.
     pub fn number(&self, name: &str) -> u64 {
         let mut at = 0;

@@ -69,6 +69,8 @@ impl Verdict {
 }
 
 /// Looks at a call that has returned. For where rules are checked.
+#[cold]
+#[inline(never)]
 pub fn look(call: &Call) {
     if call.result == 0 {
         succeeded::look(call, &mut |found| emit::finding(call, found));
@@ -83,6 +85,8 @@ pub fn look(call: &Call) {
 }
 
 /// Looks at a close that succeeded, although nothing was open at its address.
+#[cold]
+#[inline(never)]
 pub fn look_at_unknown_close(call: &Call) {
     succeeded::closed_unknown(call, &mut |found| emit::finding(call, found));
 }

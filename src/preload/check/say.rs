@@ -8,7 +8,7 @@ use cupeer_spec::reason::{Bytes, Handle};
 use cupeer_spec::record::live::Entry;
 use cupeer_spec::record::slot::finding::{Confidence, role};
 use cupeer_spec::results;
-use cupeer_spec::rules::{Basis, RuleSpec, Severity, meaning};
+use cupeer_spec::rules::{Basis, Rule, RuleSpec, Severity, meaning};
 use cupeer_spec::value::{Format, quoted, quoted_inside};
 
 /// All that is said of a finding.
@@ -53,17 +53,23 @@ fn result(number: i32, out: &mut Line) -> fmt::Result {
     }
 }
 
-/// One paragraph.
+/// One paragraph: what it is and what to do come first.
 pub fn paragraph(said: &Said, out: &mut Line) -> fmt::Result {
     // SAFETY: neither has preconditions.
     let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
     let call = said.call;
+    let is_explained = said.rule.id != Rule::CallFailed && said.rule.id != Rule::DriverUndocumented;
+    let probably = said.confidence == Confidence::Inferred && is_explained;
     write!(out, "cupeer: {} {}: ", said.severity.word(), said.rule.name)?;
-    out.write_str(said.message)?;
+    write!(out, "{}{}", if probably { "probably, " } else { "" }, said.message)?;
+    write!(out, "\n    hint: {}", said.hint)?;
     write!(out, "\n    call: {}(", call.id.spec().name)?;
     (call.print)(out, Format { json: false, fingerprint: log::fingerprint })?;
     out.write_str(") = ")?;
     result(call.result, out)?;
+    if !call.is_documented() {
+        out.write_str(", which its documentation does not list")?;
+    }
     let rank = crate::record::process::rank();
     write!(out, "\n    by: process {pid}")?;
     if rank != u32::MAX {
@@ -76,12 +82,8 @@ pub fn paragraph(said: &Said, out: &mut Line) -> fmt::Result {
         write!(out, "\n    {}: ", role_word(*role))?;
         describe(call, entry, out)?;
     }
-    match said.rule.basis {
-        Basis::Documented(function, sentence) => {
-            write!(out, "\n    documentation of {function}: \"{sentence}\"")?;
-        }
-        Basis::Observed(sentence) => write!(out, "\n    observed with driver 580: {sentence}")?,
-        Basis::Practice(sentence) => write!(out, "\n    in practice: {sentence}")?,
+    if said.confidence == Confidence::Stale {
+        out.write_str("\n    known from what a process left behind that has ended since")?;
     }
     if !call.words.is_empty() {
         out.write_str("\n    the driver says: ")?;
@@ -90,16 +92,13 @@ pub fn paragraph(said: &Said, out: &mut Line) -> fmt::Result {
             write!(out, " ({meaning})")?;
         }
     }
-    match said.confidence {
-        Confidence::Certain => {}
-        Confidence::Stale => {
-            out.write_str("\n    stale: it rests on what a process left behind that has ended")?
+    match said.rule.basis_at(Some(call.id)) {
+        Basis::Documented(function, sentence) => {
+            write!(out, "\n    documentation of {function}: \"{sentence}\"")?;
         }
-        Confidence::Inferred => {
-            out.write_str("\n    inferred: the likeliest explanation of what was seen")?
-        }
+        Basis::Observed(sentence) => write!(out, "\n    observed with driver 580: {sentence}")?,
+        Basis::Practice(sentence) => write!(out, "\n    in practice: {sentence}")?,
     }
-    write!(out, "\n    hint: {}", said.hint)?;
     if said.is_last {
         write!(out, "\n    (further findings of this rule at this place are only counted)")?;
     }
@@ -145,8 +144,9 @@ pub fn json(said: &Said, out: &mut Line) -> fmt::Result {
     out.write_str(",\"hint\":")?;
     quoted(said.hint.as_bytes(), 512, out)?;
     out.write_str(",\"sentence\":")?;
-    quoted(said.rule.basis.sentence().as_bytes(), 512, out)?;
-    write!(out, ",\"source\":\"{}\",\"driver_message\":", said.rule.basis.source())?;
+    let basis = said.rule.basis_at(Some(call.id));
+    quoted(basis.sentence().as_bytes(), 512, out)?;
+    write!(out, ",\"source\":\"{}\",\"driver_message\":", basis.source())?;
     match call.words {
         "" => out.write_str("null")?,
         words => quoted(words.as_bytes(), 256, out)?,

@@ -7,7 +7,7 @@ use cupeer_spec::record::slot::{self, Slot, detail};
 use cupeer_spec::value::MOST_ELEMENTS;
 
 /// The most slots of a detail.
-const SLOTS: usize = 16;
+const SLOTS: usize = 8;
 /// The bytes for items.
 const ROOM: usize = SLOTS * size_of::<Slot>() - detail::START;
 
@@ -90,16 +90,12 @@ impl Detail {
         }
     }
 
-    /// The elements of the first array that was added.
-    pub fn first_elements(&self) -> ([i32; MOST_ELEMENTS], usize) {
-        let (mut elements, mut count) = ([0; MOST_ELEMENTS], 0);
-        let array = detail::items(&self.bytes[..self.length]).find(|item| item.tag == detail::ELEMENTS);
-        let words = array.iter().flat_map(|array| array.bytes.chunks_exact(4));
-        for (place, word) in elements.iter_mut().zip(words) {
-            *place = word.try_into().map_or(0, i32::from_le_bytes);
-            count += 1;
-        }
-        (elements, count)
+    /// The first element, of the first array that was added, of which something is true.
+    pub fn find_element(&self, is_it: impl Fn(i32) -> bool) -> Option<i32> {
+        let array = detail::items(&self.bytes[..self.length]).find(|item| item.tag == detail::ELEMENTS)?;
+        let mut numbers =
+            array.bytes.chunks_exact(4).filter_map(|word| Some(i32::from_le_bytes(word.try_into().ok()?)));
+        numbers.find(|number| is_it(*number))
     }
 
     /// Adds two words.
@@ -109,6 +105,26 @@ impl Detail {
         bytes[8..].copy_from_slice(&words[1].to_le_bytes());
         self.item(tag, 0, &bytes);
     }
+}
+
+/// Adds one item to a call, of any length that is told from bytes elsewhere.
+pub fn item_of(number: u64, tag: u8, bytes: &[u8]) {
+    /// As many as a slot's word can count, and more than any item has.
+    const MOST: usize = 64;
+    let room = MOST * size_of::<Slot>() - detail::START - 5;
+    let bytes = &bytes[..bytes.len().min(room)];
+    let slots = (detail::START + 4 + bytes.len() + 1).div_ceil(size_of::<Slot>());
+    stream::append_slots(slot::DETAIL, u16::MAX, slots, |place| {
+        let length = (bytes.len() as u16).to_le_bytes();
+        // SAFETY: so many slots lie there, and are this thread's; what the item does not fill of them ends the items.
+        unsafe {
+            (*place).start = number;
+            let item = place.cast::<u8>().add(detail::START);
+            core::ptr::write_bytes(item, 0, slots * size_of::<Slot>() - detail::START);
+            core::ptr::copy_nonoverlapping([tag, 0, length[0], length[1]].as_ptr(), item, 4);
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), item.add(4), bytes.len());
+        }
+    });
 }
 
 /// Puts a mark into the thread's stream.

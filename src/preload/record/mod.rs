@@ -25,7 +25,7 @@ pub mod process;
 pub mod questions;
 mod stream;
 
-pub use detail::Detail;
+pub use detail::{Detail, item_of};
 pub use frames::each_frame;
 pub use libraries::forget as forget_libraries;
 pub use place::read as read_file;
@@ -36,9 +36,10 @@ use crate::{call, check, settings};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use core::sync::atomic::{Ordering::Release, compiler_fence};
+use cupeer_spec::abi::CUatomicOperation;
 use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group};
 use cupeer_spec::record::slot::{self, ARGS, Slot, shape, word};
-use cupeer_spec::value::{CHECKED, Fingerprint, Format, MOST_ELEMENTS, Value};
+use cupeer_spec::value::{CHECKED, Fingerprint, Format, Value};
 
 /// The low 48 bits of a word: an address.
 const ADDRESS: u64 = (1 << 48) - 1;
@@ -314,51 +315,67 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     #[inline(never)]
     pub fn explain(&self, returned: &Returned, more: impl FnOnce(&mut Detail)) {
         let weight = WEIGHTS[self.id as usize];
-        let &Returned { caller, result, words, print } = returned;
+        let &Returned { caller, result, words, .. } = returned;
         let mut args = [0; ARGS];
         let mut arguments = Arguments::new(&mut args);
         (self.store)(&mut arguments, result == 0);
         let (shape, head) = (arguments.shape, arguments.head);
-        let mut elements = ([0; MOST_ELEMENTS], 0);
+        let mut operation = None;
         Detail::about(self.number, |detail| {
             if result != 0 && !weight.frames {
                 detail.frames(caller);
             }
             more(detail);
-            elements = detail.first_elements();
+            operation = detail.find_element(|number| CUatomicOperation(number).name().is_none());
             questions::ask(self.id, &args, result, detail);
             if !words.is_empty() {
                 detail.item(slot::detail::MESSAGE, 0, words.as_bytes());
             }
         });
         let is_checked = settings::get().check.is_some() && (result != 0 || weight.counts);
-        let call = check::Call {
-            id: self.id,
-            args: &args,
-            shape,
-            result,
-            now: Cell::new(0),
-            caller,
-            slot: self.number,
-            taken: self.noted.taken,
-            head,
-            elements,
-            words,
-            print,
+        let judge = |look: fn(&check::Call)| {
+            if is_checked {
+                self.judge(returned, &args, (shape, head, operation), look);
+            }
         };
-        if is_checked {
-            check::look(&call);
-        }
+        judge(check::look);
         if weight.counts {
             let is_kept = is_checked && self.id.spec().is_in(Group::Export);
-            let made =
-                ledger::Made { caller, start: self.start, head: if is_kept { call.head() } else { 0 } };
-            let was_known = ledger::after(self.id, &args, result, self.noted, made);
-            if is_checked && !was_known {
-                check::look_at_unknown_close(&call);
+            let head = head.filter(|_| is_kept).map_or(0, |head| FINGERPRINT(&head));
+            let made = ledger::Made { caller, start: self.start, head };
+            if !ledger::after(self.id, &args, result, self.noted, made) {
+                judge(check::look_at_unknown_close);
             }
         }
         clock::note();
+    }
+}
+
+impl<F: Fn(&mut Arguments, bool)> Recorded<'_, F> {
+    /// Has the rules look at the call.
+    #[cold]
+    #[inline(never)]
+    fn judge(
+        &self,
+        returned: &Returned,
+        args: &[u8; ARGS],
+        (shape, head, operation): (u64, Option<[u8; CHECKED.start]>, Option<i32>),
+        look: fn(&check::Call),
+    ) {
+        look(&check::Call {
+            id: self.id,
+            args,
+            shape,
+            result: returned.result,
+            now: Cell::new(0),
+            caller: returned.caller,
+            slot: self.number,
+            taken: self.noted.taken,
+            head,
+            operation,
+            words: returned.words,
+            print: returned.print,
+        });
     }
 }
 

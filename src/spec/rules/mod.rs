@@ -184,6 +184,17 @@ impl RuleSpec {
         self.usual.iter().find(|usual| name.starts_with(usual.library.as_bytes()))
     }
 
+    /// What it rests on at one of its functions.
+    pub fn basis_at(&self, function: Option<FnId>) -> Basis {
+        match (self.id, function) {
+            // The documentation says it of each in its own words.
+            (Rule::PeerSameDevice, Some(FnId::cuCtxEnablePeerAccess | FnId::cuCtxDisablePeerAccess)) => {
+                Rule::PeerContextInvalid.spec().basis
+            }
+            _ => self.basis,
+        }
+    }
+
     /// Whether breaking it makes a function return a result.
     pub fn explains(&self, function: FnId, result: i32) -> bool {
         self.functions.contains(&function) && self.results.iter().any(|known| *known as i32 == result)

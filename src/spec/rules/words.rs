@@ -4,17 +4,20 @@
 static MEANINGS: &[(&str, &str)] = &[
     (
         "Failed to allocate physical memory",
-        "it says so of memory that is gone with its exporter or was freed, too; nothing is short of memory",
+        "also said of memory that was freed or is gone with its exporter; nothing is short of memory",
     ),
     (
         "Failed to open/create interprocess memory file",
-        "there is no such file because the exporter has exited, or because these bytes are no handle of an event",
+        "the exporter has exited, or these bytes are no handle of an event",
     ),
-    ("not created from malloc API function", "the malloc API functions are cuMemAlloc and cudaMalloc alone"),
-    ("Error opening locally created", "it takes a handle for its own by the pid that stands in it"),
+    ("not created from malloc API function", "it means cuMemAlloc and cudaMalloc alone"),
+    (
+        "Error opening locally created",
+        "the driver takes a handle for this process's own when the pid in it is the same",
+    ),
     (
         "User passed invalid device pointer",
-        "a pointer that was freed, closed or never was the device's is meant",
+        "said of a pointer that was freed or closed, or that never was device memory",
     ),
 ];
 

@@ -2,7 +2,7 @@
 
 needs: cuda.bindings
 finds: ipc-closed-twice error
-says: in this process as often as it had been opened | Close once for each successful open
+says: as often as it had opened it | Close once for each successful open
 """
 from shared import MIB, Other, done, driver, hear, role, show
 

@@ -2,7 +2,7 @@
 
 needs: cuda.bindings
 finds: no-current-context error
-says: another thread of this process had one | call cudaSetDevice, or cuDevicePrimaryCtxRetain
+says: another thread of this process had one | call cuDevicePrimaryCtxRetain and cuCtxSetCurrent
 """
 import threading
 

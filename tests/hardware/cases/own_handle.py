@@ -2,7 +2,7 @@
 
 needs: cupy
 finds: ipc-open-in-exporting-process error
-says: was exported by this very process | Within one process, use the pointer
+says: was exported by this same process | Within one process, use the pointer
 """
 import cupy
 from shared import MIB

@@ -11,7 +11,7 @@ use cupeer_record::Job;
 use cupeer_spec::function::FnId;
 use cupeer_spec::reason::Reason;
 use cupeer_spec::record::slot::finding::Confidence;
-use cupeer_spec::rules::{Rule, Severity};
+use cupeer_spec::rules::{Basis, Rule, Severity};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -105,6 +105,7 @@ impl Context<'_> {
         };
         let function = all.functions.name(key.function);
         let args = FnId::all().nth(key.function).map_or(&[][..], |function| function.spec().args);
+        let basis = spec.map(|spec| spec.basis_at(FnId::all().nth(key.function)));
         let recorded = first.finding.objects.iter();
         let recorded = recorded.map(|object| objects.recorded(object, key.process, places)).collect();
         let finding = Finding {
@@ -124,8 +125,8 @@ impl Context<'_> {
             procs_more: 0,
             ranks: Vec::new(),
             message: first.finding.message.clone(),
-            sentence: spec.map(|spec| spec.basis.sentence()),
-            source: spec.map(|spec| spec.basis.source()),
+            sentence: basis.map(Basis::sentence),
+            source: basis.map(Basis::source),
             hint: first.finding.hint.clone(),
             driver_message: first.driver_message.as_deref().map(text),
             caller,
@@ -164,8 +165,8 @@ impl Context<'_> {
             procs_more: 0,
             ranks: Vec::new(),
             message: reason.to_string(),
-            sentence: Some(rule.basis.sentence()),
-            source: Some(rule.basis.source()),
+            sentence: Some(rule.basis_at(Some(function)).sentence()),
+            source: Some(rule.basis_at(Some(function)).source()),
             hint: reason.hint().into(),
             driver_message: draft.driver_message.map(text),
             caller,

@@ -51,7 +51,7 @@ impl View<'_> {
         let quote = finding.sentence.zip(finding.source).filter(|_| !is_explanation(rule));
         if let Some((sentence, source)) = quote {
             let is_documented =
-                matches!(Rule::of(rule).map(|rule| rule.spec().basis), Some(Basis::Documented(..)));
+                matches!(Rule::of(rule).map(|rule| rule.spec().basis_at(None)), Some(Basis::Documented(..)));
             let of = if is_documented { "documentation of " } else { "" };
             text += &self.item("  ", &format!("{of}{source}: \"{sentence}\""));
         }
