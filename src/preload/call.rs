@@ -5,7 +5,7 @@
 
 use crate::arch::{Thread, stack_height, thread};
 use crate::caller::Caller;
-use crate::check::{self, Words};
+use crate::check::{Ear, Words};
 use crate::log::{self, Call};
 use crate::record::{self, Recorded, Returned};
 use crate::resolve::{driver, elf, handed_out, linked};
@@ -95,8 +95,8 @@ pub struct Arguments<P, S, M> {
     pub more: M,
 }
 
-/// Runs a call. `forward` calls the real function, and `pointer` is the output that holds a function, where there is
-/// one.
+/// Runs the steps of a call. `forward` calls the real function, and `pointer` is the output that holds a function,
+/// where there is one.
 #[inline(always)]
 pub fn run<R: ResultCode>(
     id: FnId,
@@ -109,58 +109,20 @@ pub fn run<R: ResultCode>(
     >,
     pointer: Option<*mut FunctionPointer>,
 ) -> R {
+    let Entered { caller, .. } = entered;
     if entered.again {
         return forward();
     }
-    if settings::get().check.is_some() {
-        return checked(id, entered, forward, arguments, pointer);
-    }
-    steps(id, entered, forward, arguments, pointer, ptr::null_mut())
-}
-
-/// Runs a call with an ear for what the driver says about it: a function of its own, because only where rules are checked
-/// shall the program's stack have room for that.
-#[inline(never)]
-fn checked<R: ResultCode>(
-    id: FnId,
-    entered: Entered,
-    forward: impl FnOnce() -> R,
-    arguments: Arguments<
-        impl Fn(bool, &mut dyn Write, Format) -> fmt::Result,
-        impl Fn(&mut record::Arguments, bool),
-        impl Fn(&mut record::Detail, bool),
-    >,
-    pointer: Option<*mut FunctionPointer>,
-) -> R {
-    check::register();
-    let mut words = Words::new();
-    steps(id, entered, forward, arguments, pointer, &raw mut words)
-}
-
-/// The steps of a call. `words` takes what the driver says, where it is not null.
-#[inline(always)]
-fn steps<R: ResultCode>(
-    id: FnId,
-    entered: Entered,
-    forward: impl FnOnce() -> R,
-    arguments: Arguments<
-        impl Fn(bool, &mut dyn Write, Format) -> fmt::Result,
-        impl Fn(&mut record::Arguments, bool),
-        impl Fn(&mut record::Detail, bool),
-    >,
-    pointer: Option<*mut FunctionPointer>,
-    words: *mut Words,
-) -> R {
-    let Entered { caller, .. } = entered;
     let settings = settings::get();
     let logged = settings.is_logged(id);
     let mut record = Recorded::new(id, &arguments.store);
     if settings.is_recorded(id) {
         record.begin(caller);
     }
+    let ear = if settings.check.is_some() { Ear::new() } else { Ear::deaf() };
     let started = if logged { log::now() } else { 0 };
     let result = {
-        let _inside = Inside::enter(id, entered.real, words);
+        let _inside = Inside::enter(id, entered.real, ear.words());
         forward()
     };
     let duration = if logged { log::now() - started } else { 0 };
@@ -179,8 +141,7 @@ fn steps<R: ResultCode>(
             let returned = Returned {
                 caller,
                 result: result.number(),
-                // SAFETY: null, or the words of `checked`, to which nobody adds after the call.
-                words: unsafe { words.as_ref() }.map_or("", Words::text),
+                words: ear.text(),
                 print: &|out, format| (arguments.print)(succeeded, out, format),
             };
             record.explain(&returned, |detail| (arguments.more)(detail, succeeded));

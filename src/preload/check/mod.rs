@@ -22,7 +22,7 @@ mod words;
 
 pub use emit::listen;
 pub use facts::Call;
-pub use words::{Words, register};
+pub use words::{Ear, Words};
 
 use cupeer_spec::reason::Reason;
 use cupeer_spec::record::live::Entry;

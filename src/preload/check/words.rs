@@ -1,12 +1,16 @@
 //! The driver's own words about a call: drivers from CUDA 12.9 on explain errors to a function that is registered, on
 //! the thread of the call and before it returns. Where they do not, there are no words.
 
-use crate::arch::thread;
+use crate::arch::{Thread, thread};
 use crate::resolve::driver;
+use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// The most that is kept of what is said about one call.
 const ROOM: usize = 240;
@@ -18,14 +22,12 @@ pub struct Words {
 }
 
 impl Words {
-    /// Nothing yet.
-    #[inline(always)]
-    pub fn new() -> Self {
+    const fn new() -> Self {
         Words { bytes: [const { MaybeUninit::uninit() }; ROOM], length: 0 }
     }
 
     /// What was said, messages separated by semicolons.
-    pub fn text(&self) -> &str {
+    fn text(&self) -> &str {
         // SAFETY: the first `length` bytes were written by `add`.
         let bytes = unsafe { core::slice::from_raw_parts(self.bytes.as_ptr().cast::<u8>(), self.length) };
         bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
@@ -42,12 +44,74 @@ impl Words {
     }
 }
 
+/// So many calls can be listened to at once; what is said about more of them is lost. The words are not on the stack of
+/// the program, which may be small.
+const EARS: usize = 64;
+static WORDS: [Shelf; EARS] =
+    [const { Shelf { taken: AtomicBool::new(false), words: UnsafeCell::new(Words::new()) } }; EARS];
+
+struct Shelf {
+    taken: AtomicBool,
+    words: UnsafeCell<Words>,
+}
+// SAFETY: the words are used by whoever has taken the shelf alone.
+unsafe impl Sync for Shelf {}
+
+/// An ear for what the driver says about one call.
+pub struct Ear(*const Shelf);
+
+impl Ear {
+    /// One that hears nothing.
+    #[inline(always)]
+    pub fn deaf() -> Self {
+        Ear(ptr::null())
+    }
+
+    /// One that listens, where there is a free one.
+    #[cold]
+    #[inline(never)]
+    pub fn new() -> Self {
+        register();
+        // Each thread begins at another place.
+        let first = thread() as usize / size_of::<Thread>();
+        let free = (0..EARS).map(|i| &WORDS[first.wrapping_add(i) % EARS]).find(|shelf| {
+            !shelf.taken.load(Relaxed) && shelf.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok()
+        });
+        let Some(shelf) = free else { return Ear::deaf() };
+        // SAFETY: taken above.
+        unsafe { (*shelf.words.get()).length = 0 };
+        Ear(shelf)
+    }
+
+    /// Where the words are put; null where none are.
+    #[inline(always)]
+    pub fn words(&self) -> *mut Words {
+        // SAFETY: null or a shelf, which stays.
+        unsafe { self.0.as_ref() }.map_or(ptr::null_mut(), |shelf| shelf.words.get())
+    }
+
+    /// What was said. For when the call has returned.
+    pub fn text(&self) -> &str {
+        // SAFETY: null, or words that nobody else adds to.
+        unsafe { self.words().as_ref() }.map_or("", Words::text)
+    }
+}
+
+impl Drop for Ear {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: null or a shelf, which stays, and which this ear has taken.
+        if let Some(shelf) = unsafe { self.0.as_ref() } {
+            shelf.taken.store(false, Release);
+        }
+    }
+}
+
 /// 0: not tried yet; 1: done, or there is nothing to register with.
 static REGISTERED: AtomicU32 = AtomicU32::new(0);
 
 /// Asks the driver to explain errors, once a process.
-#[inline(always)]
-pub fn register() {
+fn register() {
     if REGISTERED.load(Relaxed) == 0 {
         register_slowly();
     }
