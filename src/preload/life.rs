@@ -1,11 +1,12 @@
 //! Whether another process of this host runs: asked of the system, when a rule depends on it.
 //!
-//! A process that is ending counts as gone from when the kernel has begun to end it: its peers may notice that, by the
+//! A process that is ending, in all of its threads, counts as gone from when the kernel has begun to end it: its peers may notice that, by the
 //! end of a pipe, before it is a zombie.
 
+use crate::log::Short;
 use crate::record::read_file;
 use core::ffi::CStr;
-use core::fmt::Write;
+use core::fmt;
 use cupeer_spec::record::live::Entry;
 
 /// What the system says of a process.
@@ -33,15 +34,51 @@ pub enum Life {
 
 /// Looks at a process of our pid namespace. `None` where there is none, or the system does not show it.
 pub fn look(pid: u32) -> Option<Seen> {
-    let mut path = crate::log::Line::new();
-    write!(path, "/proc/{pid}/stat\0").ok()?;
-    let mut text = [0u8; 1024];
-    let length = read_file(CStr::from_bytes_with_nul(path.bytes()).ok()?, &mut text).ok()?;
+    let (mut seen, threads) = stat(format_args!("/proc/{pid}/stat\0"))?;
+    // A process goes on without its first thread.
+    if seen.is_ending && threads > 1 && has_running_thread(pid) {
+        seen.is_ending = false;
+    }
+    Some(seen)
+}
+
+/// Whether a thread of a process is not ending.
+fn has_running_thread(pid: u32) -> bool {
+    let path = Short::<48>::new(format_args!("/proc/{pid}/task\0"));
+    let Some(path) = path.c_text() else { return false };
+    // SAFETY: the path ends in NUL; what is opened is closed below.
+    let directory = unsafe { libc::opendir(path.as_ptr()) };
+    if directory.is_null() {
+        return false;
+    }
+    let mut found = false;
+    while !found {
+        // SAFETY: opened above, and used by this thread alone.
+        let entry = unsafe { libc::readdir(directory) };
+        if entry.is_null() {
+            break;
+        }
+        // SAFETY: the entry's name ends in NUL, and stays until the next readdir.
+        let name = unsafe { CStr::from_ptr((*entry).d_name.as_ptr()) };
+        let tid = name.to_str().ok().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+        let thread = tid.and_then(|tid| stat(format_args!("/proc/{pid}/task/{tid}/stat\0")));
+        found = thread.is_some_and(|(thread, _)| !thread.is_ending);
+    }
+    // SAFETY: opened above.
+    unsafe { libc::closedir(directory) };
+    found
+}
+
+/// What a `stat` file says, and how many threads the process has.
+fn stat(path: fmt::Arguments) -> Option<(Seen, u64)> {
+    let path = Short::<64>::new(path);
+    let mut text = [0u8; 512];
+    let length = read_file(path.c_text()?, &mut text).ok()?;
     parse(&text[..length])
 }
 
 /// The name of the program, in parentheses, may hold anything: fields are counted from behind it.
-fn parse(stat: &[u8]) -> Option<Seen> {
+fn parse(stat: &[u8]) -> Option<(Seen, u64)> {
     /// PF_EXITING of the kernel.
     const EXITING: u64 = 4;
     let from = stat.iter().rposition(|byte| *byte == b')')? + 1;
@@ -50,10 +87,11 @@ fn parse(stat: &[u8]) -> Option<Seen> {
     let state = *fields.next()?.first()?;
     let number = |field: &[u8]| core::str::from_utf8(field).ok()?.parse::<u64>().ok();
     let flags = number(fields.nth(9 - 4)?)?;
-    let started = number(fields.nth(22 - 10)?)?;
+    let threads = number(fields.nth(20 - 10)?)?;
+    let started = number(fields.nth(22 - 21)?)?;
     let stack = fields.nth(28 - 23).and_then(number).unwrap_or(0);
     let is_ending = matches!(state, b'Z' | b'X' | b'x') || flags & EXITING != 0;
-    Some(Seen { started, stack: (stack >> 4) as u32, is_ending })
+    Some((Seen { started, stack: (stack >> 4) as u32, is_ending }, threads))
 }
 
 /// Whether the process of an entry of the live table runs.
@@ -87,9 +125,9 @@ mod tests {
             )
         };
         let wanted = Seen { started: 4711, stack: 140736 >> 4, is_ending: false };
-        assert_eq!(parse(stat("S", 4194304).as_bytes()), Some(wanted));
-        assert!(parse(stat("R", 4194304 | 4).as_bytes()).unwrap().is_ending);
-        assert!(parse(stat("Z", 0).as_bytes()).unwrap().is_ending);
+        assert_eq!(parse(stat("S", 4194304).as_bytes()), Some((wanted, 1)));
+        assert!(parse(stat("R", 4194304 | 4).as_bytes()).unwrap().0.is_ending);
+        assert!(parse(stat("Z", 0).as_bytes()).unwrap().0.is_ending);
         for broken in ["", "12 (a", "12 (a) S", "12 (a) S 1 2 x"] {
             assert_eq!(parse(broken.as_bytes()), None, "{broken}");
         }

@@ -1,7 +1,7 @@
 //! The few words that we say to a person from inside a program: one line on stderr, for what would
 //! otherwise go wrong in silence.
 
-use crate::log::{LONGEST, Line};
+use crate::log::{LONGEST, Line, Tame};
 use crate::{files, settings};
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,10 +14,11 @@ pub fn line(text: fmt::Arguments) {
     if stderr.is_none() || files::identity(libc::STDERR_FILENO) != stderr {
         return;
     }
-    let mut line = Cut(Line::new());
+    let mut line = Tame(Cut(Line::new()));
     let _ = write!(line, "cupeer: {text}");
-    let _ = line.0.push(b"\n");
-    let _ = files::write(libc::STDERR_FILENO, line.0.bytes());
+    let Tame(Cut(mut line)) = line;
+    let _ = line.push(b"\n");
+    let _ = files::write(libc::STDERR_FILENO, line.bytes());
 }
 
 /// A line of which the end is left out where it is too long: better than no end of the line.

@@ -199,7 +199,7 @@ pub enum Reason<'a> {
     IpcOpenInExportingProcess { handle: Handle, pid: u32, address: u64, ago: Option<Ago>, is_event: bool },
     IpcEqualPids { pid: u32, own_ns: u64, other_ns: Option<u64> },
     IpcHandleKind { handle: Handle, is_memory: bool },
-    IpcOpenAfterFree { handle: Handle, owner: Process, ago: Option<Ago>, is_event: bool },
+    IpcOpenAfterFree { handle: Handle, owner: Process, ago: Option<Ago>, is_event: bool, with_context: bool },
     IpcExporterGone { handle: Handle, owner: Process },
     IpcSecondContext { context: u64, other: u64, device: Device, owner: Process },
     IpcAlreadyMapped { handle: Handle, address: Option<u64> },
@@ -210,7 +210,7 @@ pub enum Reason<'a> {
     IpcUnknownHandle { handle: Handle, is_zero: bool, named: Option<u32>, runs: Option<bool>, is_event: bool },
     IpcOffsetNotAdded { handle: Handle, offset: u64, owner: Process },
     IpcDeviceOrder { ordinal: i32, here: [u8; 16], there: [u8; 16], owner: Process },
-    IpcClosedTwice { address: u64, ago: Option<Ago>, handle: Handle },
+    IpcClosedTwice { address: u64, ago: Option<Ago>, handle: Handle, with_context: bool },
     IpcCloseAddress { address: u64, inside: Option<u64>, is_own: bool },
     IpcFreeImport { address: u64, owner: Option<Process>, handle: Handle },
     IpcFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process },
@@ -456,13 +456,14 @@ impl Display for Reason<'_> {
             Reason::IpcHandleKind { handle, is_memory: false } => {
                 write!(f, "{handle} is a handle of an event (cuIpcGetEventHandle), opened as one of memory")
             }
-            Reason::IpcOpenAfterFree { handle, owner, ago, is_event } => write!(
-                f,
-                "{owner} {} {} of {handle}{}, before this call",
-                if is_event { "destroyed" } else { "freed" },
-                thing(is_event),
-                When(ago)
-            ),
+            Reason::IpcOpenAfterFree { handle, owner, ago, is_event, with_context } => {
+                let how = match (with_context, is_event) {
+                    (true, _) => "destroyed or reset the context of",
+                    (false, true) => "destroyed",
+                    (false, false) => "freed",
+                };
+                write!(f, "{owner} {how} {} of {handle}{}, before this call", thing(is_event), When(ago))
+            }
             Reason::IpcExporterGone { handle, owner } => {
                 write!(f, "{owner}, which exported {handle}, has exited")
             }
@@ -531,7 +532,12 @@ impl Display for Reason<'_> {
                     " in {owner}, which exported the memory; this process opened it on its own device {ordinal}, so that each access goes from one GPU to the other"
                 )
             }
-            Reason::IpcClosedTwice { address, ago, handle } => write!(
+            Reason::IpcClosedTwice { address, ago, handle, with_context: true } => write!(
+                f,
+                "{address:#x} ({handle}) is closed already: it went with its context{}, which was destroyed or reset",
+                When(ago)
+            ),
+            Reason::IpcClosedTwice { address, ago, handle, with_context: false } => write!(
                 f,
                 "{address:#x} ({handle}) is closed already: this process closed it{}, as often as it had opened it",
                 When(ago)

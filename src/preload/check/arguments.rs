@@ -77,7 +77,8 @@ pub fn device_out_of_range(call: &Call, report: Report) -> Verdict {
     Verdict::Held
 }
 
-/// Hands over the value of a variable of the environment as it is now.
+/// Hands over the value of a variable of the environment as it is now; cut where it is long, with question marks for
+/// what is not ASCII.
 pub fn with_variable(name: &[u8], mut work: impl FnMut(Option<&[u8]>)) {
     let mut kept = [0u8; 128];
     let mut length = None;
@@ -85,7 +86,12 @@ pub fn with_variable(name: &[u8], mut work: impl FnMut(Option<&[u8]>)) {
         let value = variable.strip_prefix(name).and_then(|rest| rest.strip_prefix(b"="));
         if let (Some(value), None) = (value, length) {
             let fits = value.len().min(kept.len());
-            kept[..fits].copy_from_slice(&value[..fits]);
+            for (place, byte) in kept.iter_mut().zip(value) {
+                *place = if byte.is_ascii() { *byte } else { b'?' };
+            }
+            if fits < value.len() {
+                kept[fits - 3..].copy_from_slice(b"...");
+            }
             length = Some(fits);
         }
     });

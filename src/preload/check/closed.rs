@@ -1,7 +1,7 @@
 //! What this process has closed lately: so that a second close can be told from a wrong pointer.
 
 use core::sync::atomic::{
-    AtomicU64, AtomicUsize,
+    AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_spec::record::live::{Entry, LIBRARY};
@@ -16,6 +16,7 @@ struct Closed {
     monotonic: AtomicU64,
     opener: [AtomicU64; LIBRARY / 8],
     offset: AtomicU64,
+    with_context: AtomicBool,
 }
 
 static CLOSED: [Closed; REMEMBERED] = [const {
@@ -25,12 +26,13 @@ static CLOSED: [Closed; REMEMBERED] = [const {
         monotonic: AtomicU64::new(0),
         opener: [const { AtomicU64::new(0) }; LIBRARY / 8],
         offset: AtomicU64::new(0),
+        with_context: AtomicBool::new(false),
     }
 }; REMEMBERED];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// Remembers that a mapping was closed.
-pub fn note(entry: &Entry) {
+/// Remembers that a mapping was closed, or went `with_context`.
+pub fn note(entry: &Entry, with_context: bool) {
     let place = &CLOSED[NEXT.fetch_add(1, Relaxed) % REMEMBERED];
     place.address.store(0, Release);
     place.fingerprint.store(entry.fingerprint, Relaxed);
@@ -39,6 +41,7 @@ pub fn note(entry: &Entry) {
         word.store(u64::from_le_bytes(bytes.try_into().unwrap_or_default()), Relaxed);
     }
     place.offset.store(entry.offset, Relaxed);
+    place.with_context.store(with_context, Relaxed);
     place.address.store(entry.address, Release);
 }
 
@@ -51,6 +54,8 @@ pub struct Remembered {
     pub monotonic: u64,
     /// Who had opened it: the file name of the library, and the offset there.
     pub opener: ([u8; LIBRARY], u64),
+    /// Whether it went with its context.
+    pub with_context: bool,
 }
 
 /// Whether an address was closed lately: the last time.
@@ -65,6 +70,7 @@ pub fn find(address: u64) -> Option<Remembered> {
             fingerprint: place.fingerprint.load(Relaxed),
             monotonic: place.monotonic.load(Relaxed),
             opener: (library, place.offset.load(Relaxed)),
+            with_context: place.with_context.load(Relaxed),
         }
     })
     .max_by_key(|remembered| remembered.monotonic)
@@ -81,7 +87,7 @@ mod tests {
         for address in 1..=REMEMBERED as u64 + 3 {
             (entry.address, entry.fingerprint) = (address << 12, address);
             entry.library[..3].copy_from_slice(b"abc");
-            note(&entry);
+            note(&entry, false);
         }
         assert_eq!(find(3 << 12), None);
         let last = find((REMEMBERED as u64 + 3) << 12).expect("the last one");

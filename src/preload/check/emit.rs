@@ -6,7 +6,7 @@ use super::facts::{Call, is_own};
 use super::say::{self, Said};
 use crate::c_api::{cupeer_finding, cupeer_finding_callback};
 use crate::caller::Caller;
-use crate::log::{self, Line};
+use crate::log::{self, Line, Tame};
 use crate::record::{item_of, process, questions};
 use crate::settings::{self, Check, LogForm};
 use crate::{message, status};
@@ -111,7 +111,7 @@ fn told(
     }
     Scratch::with(|scratch| {
         let Scratch { message, json, text, item } = scratch;
-        let _ = write!(message, "{reason}");
+        let _ = write!(Tame(&mut *message), "{reason}");
         if let Some(usual) = usual {
             let _ = write!(message, "; {} does so: {}", usual.library, usual.why);
         }

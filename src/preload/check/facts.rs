@@ -168,7 +168,8 @@ pub fn importers(export_kind: u32, fingerprint: u64) -> Importers {
             return;
         }
         let entry = place.read();
-        if entry.fingerprint != fingerprint {
+        // What is being closed at this moment is open no more: whoever closes it says so when it is done.
+        if entry.fingerprint != fingerprint || entry.count == 0 {
             return;
         }
         match life_of(&entry) {

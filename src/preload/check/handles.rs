@@ -6,7 +6,7 @@ use crate::life::{self, Life};
 use crate::log;
 use crate::record::{live, pid_namespace, questions};
 use cupeer_spec::reason::Reason;
-use cupeer_spec::record::live::{Entry, handle_key, kind};
+use cupeer_spec::record::live::{Entry, ended, handle_key, kind};
 use cupeer_spec::record::slot::finding::{Confidence, role};
 
 /// Hands over what rests on an export.
@@ -81,6 +81,7 @@ pub fn after_free(call: &Call, report: Report) -> Verdict {
                 owner: process_of(&export),
                 ago: call.ago(export.ended_at),
                 is_event: call.is_event(),
+                with_context: export.ended & ended::WITH_CONTEXT != 0,
             };
             with_export(report, &export, reason, by_life(life_of(&export)))
         }

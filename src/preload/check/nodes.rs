@@ -1,8 +1,8 @@
 //! The device nodes of the host's GPUs, as far as the kernel module lists them, and whether this process may use them.
 
+use crate::log::Short;
 use crate::record::read_file;
 use core::ffi::CStr;
-use core::fmt::Write;
 
 /// Where the kernel module lists the GPUs: a directory for each PCI address.
 const GPUS: &CStr = c"/proc/driver/nvidia/gpus";
@@ -11,11 +11,8 @@ const GPUS: &CStr = c"/proc/driver/nvidia/gpus";
 /// GPU is not listed.
 pub fn with_node_of(uuid: &[u8; 16], work: impl FnOnce(&str, bool)) {
     let Some(minor) = minor_of(uuid) else { return };
-    let mut path = crate::log::Line::new();
-    if write!(path, "/dev/nvidia{minor}\0").is_err() {
-        return;
-    }
-    let Ok(c_path) = CStr::from_bytes_with_nul(path.bytes()) else { return };
+    let path = Short::<32>::new(format_args!("/dev/nvidia{minor}\0"));
+    let Some(c_path) = path.c_text() else { return };
     // SAFETY: the path ends in NUL.
     let is_usable = unsafe { libc::access(c_path.as_ptr(), libc::R_OK | libc::W_OK) } == 0;
     work(c_path.to_str().unwrap_or("/dev/nvidia?"), is_usable);
@@ -37,13 +34,10 @@ fn minor_of(uuid: &[u8; 16]) -> Option<u32> {
         }
         // SAFETY: the entry's name ends in NUL, and stays until the next readdir.
         let name = unsafe { CStr::from_ptr((*entry).d_name.as_ptr()) };
-        let mut path = crate::log::Line::new();
-        let written = name.to_str().map(|name| write!(path, "/proc/driver/nvidia/gpus/{name}/information\0"));
+        let name = name.to_str().unwrap_or("");
+        let path = Short::<80>::new(format_args!("/proc/driver/nvidia/gpus/{name}/information\0"));
         let mut text = [0u8; 1024];
-        let length = match (written, CStr::from_bytes_with_nul(path.bytes())) {
-            (Ok(Ok(())), Ok(path)) => read_file(path, &mut text).unwrap_or(0),
-            _ => 0,
-        };
+        let length = path.c_text().and_then(|path| read_file(path, &mut text).ok()).unwrap_or(0);
         found = found.or_else(|| minor_in(&text[..length], uuid));
     }
     // SAFETY: opened above.

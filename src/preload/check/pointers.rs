@@ -160,13 +160,13 @@ pub fn event_flags(call: &Call, report: Report) -> Verdict {
 /// It was closed before.
 pub fn closed_twice(call: &Call, report: Report) -> Verdict {
     let address = call.number("dptr");
-    if live::find(own_key(live::own(), kind::OPENED_MEMORY, address, 0)).is_some() {
+    if live::find_open(kind::OPENED_MEMORY, address).is_some() {
         return Verdict::Held;
     }
     match closed::find(address) {
         Some(last) => {
             let (ago, handle) = (call.ago(last.monotonic), handle(last.fingerprint));
-            let reason = Reason::IpcClosedTwice { address, ago, handle };
+            let reason = Reason::IpcClosedTwice { address, ago, handle, with_context: last.with_context };
             Verdict::broken(report, reason, Confidence::Certain, "dptr")
         }
         None => Verdict::Held,

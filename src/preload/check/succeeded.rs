@@ -50,8 +50,8 @@ fn opened(call: &Call, report: Report) {
         certain(report, Reason::IpcFlags { flags, is_taken: true }, "Flags", &[]);
     }
     // What was open already was looked at when it was opened first.
-    let again = live::find(own_key(live::own(), kind::OPENED_MEMORY, questions::word(call.args, 0), 0));
-    if let Some(place) = again.filter(|place| place.origin().0 == call.handle().0) {
+    let key = own_key(live::own(), kind::OPENED_MEMORY, questions::word(call.args, 0), 0);
+    if let Some(place) = live::find_where(key, |place| place.origin().0 == call.handle().0) {
         if place.origin().1 != call.caller as u64 {
             opened_again(call, place, report);
         }

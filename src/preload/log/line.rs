@@ -1,6 +1,7 @@
 //! A line under construction: a buffer on the stack, so that nothing is allocated in a program that may
 //! be anywhere.
 
+use core::ffi::CStr;
 use core::fmt;
 
 /// The longest line: as long as a pipe takes in one piece, so that lines of several processes do not mix.
@@ -44,6 +45,56 @@ impl Line {
     }
 }
 
+/// A text of at most `N` bytes, on the stack, which may be small; what does not fit is refused.
+pub struct Short<const N: usize> {
+    bytes: [u8; N],
+    length: usize,
+}
+
+impl<const N: usize> Short<N> {
+    /// Makes a text; cut where it does not fit.
+    pub fn new(text: fmt::Arguments) -> Self {
+        let mut short = Short { bytes: [0; N], length: 0 };
+        let _ = fmt::Write::write_fmt(&mut short, text);
+        short
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        core::str::from_utf8(&self.bytes[..self.length]).unwrap_or("")
+    }
+
+    /// The text for C, which it is where a NUL ends it.
+    pub fn c_text(&self) -> Option<&CStr> {
+        CStr::from_bytes_with_nul(&self.bytes[..self.length]).ok()
+    }
+}
+
+impl<const N: usize> fmt::Write for Short<N> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let place = self.bytes.get_mut(self.length..self.length + text.len()).ok_or(fmt::Error)?;
+        place.copy_from_slice(text.as_bytes());
+        self.length += text.len();
+        Ok(())
+    }
+}
+
+/// Writes a text on, with a question mark for each control character: of what a program or its user has put there, none
+/// reaches a terminal or ends a line.
+pub struct Tame<W: fmt::Write>(pub W);
+
+impl<W: fmt::Write> fmt::Write for Tame<W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let is_wild = |c: char| {
+            c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c) || ('\u{2066}'..='\u{2069}').contains(&c)
+        };
+        text.split_inclusive(is_wild).try_for_each(|part| match part.strip_suffix(is_wild) {
+            Some(tame) => self.0.write_str(tame).and_then(|()| self.0.write_str("?")),
+            None => self.0.write_str(part),
+        })
+    }
+}
+
 impl fmt::Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.push(text.as_bytes())
@@ -54,6 +105,15 @@ impl fmt::Write for Line {
 mod tests {
     use super::*;
     use fmt::Write;
+
+    #[test]
+    fn nothing_wild_reaches_a_terminal() {
+        let mut text = String::new();
+        write!(Tame(&mut text), "a\x1b[31m\"\nb\u{202e}\t").unwrap();
+        assert_eq!(text, "a?[31m\"?b??");
+        assert_eq!(Short::<4>::new(format_args!("ab\0")).c_text(), Some(c"ab"));
+        assert_eq!(Short::<2>::new(format_args!("ab\0")).c_text(), None);
+    }
 
     #[test]
     fn what_does_not_fit_is_refused_whole() {

@@ -8,7 +8,7 @@ mod line;
 mod sink;
 mod subscriber;
 
-pub use line::{LONGEST, Line};
+pub use line::{LONGEST, Line, Short, Tame};
 
 use crate::caller::Caller;
 use crate::resolve::escapes::Way;
@@ -129,10 +129,10 @@ pub fn call(call: &Call) {
     let format = Format { json: settings.log == Some(LogForm::Json), fingerprint };
     let args = Printed(|f| (call.print)(f, format));
     let caller = Printed(|f| print_caller(call.caller, f));
-    let mut number = Short::default();
+    let number = Short::<24>::new(format_args!("{}", call.result));
     let result = match results::spec(call.result) {
         Some(spec) => spec.name(),
-        None => number.print(format_args!("{}", call.result)),
+        None => number.text(),
     };
     tracing::info!(
         target: "cupeer::call",
@@ -205,34 +205,11 @@ pub fn finding(finding: &str) {
 /// `library+0xoffset`, as a quoted text.
 fn print_caller(caller: Caller, f: &mut fmt::Formatter) -> fmt::Result {
     let library = if caller.library.is_empty() { b"unknown" } else { caller.library };
-    let mut offset = Short::default();
-    let offset = offset.print(format_args!("+{:#x}", caller.offset));
+    let offset = Short::<24>::new(format_args!("+{:#x}", caller.offset));
+    let offset = offset.text();
     f.write_str("\"")?;
     quoted_inside(library, 2048, f)?;
     write!(f, "{offset}\"")
-}
-
-/// A text of a few bytes, on the stack: the stack of a program's thread may be small.
-#[derive(Default)]
-struct Short {
-    bytes: [u8; 24],
-    length: usize,
-}
-
-impl Short {
-    fn print(&mut self, text: fmt::Arguments) -> &str {
-        let _ = self.write_fmt(text);
-        core::str::from_utf8(&self.bytes[..self.length]).unwrap_or("")
-    }
-}
-
-impl Write for Short {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let place = self.bytes.get_mut(self.length..self.length + text.len()).ok_or(fmt::Error)?;
-        place.copy_from_slice(text.as_bytes());
-        self.length += text.len();
-        Ok(())
-    }
 }
 
 /// The key of the fingerprints, where the job's directory has another than the environment.

@@ -19,6 +19,8 @@ use cupeer_spec::results::Result;
 pub struct Noted {
     /// The fingerprint under which it was exported.
     pub taken: Option<u64>,
+    /// The fingerprint of what it closes.
+    closing: Option<u64>,
 }
 
 /// From where and when a call was made.
@@ -58,16 +60,32 @@ fn is_checked() -> bool {
 
 /// Looks at a call that is about to be forwarded.
 pub fn before(id: FnId, args: &[u8; ARGS]) -> Noted {
+    let address = word(args, 0);
     let taken = match id {
         FnId::cuMemFree_v2 | FnId::cuEventDestroy_v2 => {
-            live::find(own_key(live::own(), kind::OWNED, word(args, 0), 0)).and_then(|place| {
+            live::find(own_key(live::own(), kind::OWNED, address, 0)).and_then(|place| {
                 let fingerprint = place.read().fingerprint;
                 place.free().then_some(fingerprint)
             })
         }
         _ => None,
     };
-    Noted { taken }
+    // Another thread may be given the address for something else before the call comes back here.
+    let closing = match id {
+        FnId::cuIpcCloseMemHandle => begin_to_close(kind::OPENED_MEMORY, address),
+        FnId::cuEventDestroy_v2 if taken.is_none() => begin_to_close(kind::OPENED_EVENT, address),
+        _ => None,
+    };
+    Noted { taken, closing }
+}
+
+/// Counts one opening less.
+fn begin_to_close(kind: u32, address: u64) -> Option<u64> {
+    let place = live::find_open(kind, address)?;
+    // An event is closed by its first destruction, whatever the count.
+    let less = |count: u32| if kind == kind::OPENED_EVENT { Some(0) } else { count.checked_sub(1) };
+    place.count().fetch_update(AcqRel, Acquire, less).ok()?;
+    Some(place.origin().0)
 }
 
 /// Looks at a call that has returned.
@@ -81,6 +99,9 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: Noted, made: Made)
         if let Some(fingerprint) = noted.taken {
             owned(word(args, 0), fingerprint);
         }
+        if let Some(place) = noted.closing.and_then(|closing| closing_of(id, word(args, 0), closing)) {
+            place.count().fetch_add(1, AcqRel);
+        }
         if id == FnId::cuCtxEnablePeerAccess && result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 {
             enabled(args, made);
         }
@@ -92,7 +113,7 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: Noted, made: Made)
         FnId::cuIpcGetEventHandle => exported(kind::EXPORTED_EVENT, args, made),
         FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2 => opened(kind::OPENED_MEMORY, args, made),
         FnId::cuIpcOpenEventHandle => opened(kind::OPENED_EVENT, args, made),
-        FnId::cuIpcCloseMemHandle => return closed(kind::OPENED_MEMORY, first),
+        FnId::cuIpcCloseMemHandle => return closed(id, first, noted),
         FnId::cuCtxEnablePeerAccess => enabled(args, made),
         FnId::cuCtxDisablePeerAccess => {
             if let Some(place) = live::find(own_key(live::own(), kind::PEER, questions::context(), first)) {
@@ -100,11 +121,11 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: Noted, made: Made)
             }
         }
         FnId::cuMemFree_v2 => {
-            noted.taken.iter().for_each(|fingerprint| ended(kind::EXPORTED_MEMORY, *fingerprint));
+            noted.taken.iter().for_each(|fingerprint| ended(kind::EXPORTED_MEMORY, *fingerprint, 0));
         }
         FnId::cuEventDestroy_v2 => match noted.taken {
-            Some(fingerprint) => ended(kind::EXPORTED_EVENT, fingerprint),
-            None => _ = closed(kind::OPENED_EVENT, first),
+            Some(fingerprint) => ended(kind::EXPORTED_EVENT, fingerprint, 0),
+            None => _ = closed(id, first, noted),
         },
         FnId::cuCtxDestroy_v2 => all_ended(|entry| entry.address == first || entry.peer == first),
         FnId::cuDevicePrimaryCtxReset_v2 => all_of_device(first as i32),
@@ -214,7 +235,8 @@ fn opened(kind: u32, args: &[u8; ARGS], made: Made) {
     // The output comes first, then the handle's two fingerprints.
     let (address, fingerprint, checked) = (word(args, 0), word(args, 8), word(args, 16));
     let key = own_key(live::own(), kind, address, 0);
-    if let Some(place) = live::find(key) {
+    // What is being closed at that address may be something else.
+    if let Some(place) = live::find_where(key, |place| place.origin().0 == fingerprint) {
         place.count().fetch_add(1, AcqRel);
         return;
     }
@@ -232,20 +254,26 @@ fn export_of(kind: u32) -> u32 {
     if kind == kind::OPENED_MEMORY { kind::EXPORTED_MEMORY } else { kind::EXPORTED_EVENT }
 }
 
+/// What a call is closing.
+fn closing_of(id: FnId, address: u64, fingerprint: u64) -> Option<live::Place> {
+    let kind = if id == FnId::cuIpcCloseMemHandle { kind::OPENED_MEMORY } else { kind::OPENED_EVENT };
+    let key = own_key(live::own(), kind, address, 0);
+    live::find_where(key, |place| place.origin().0 == fingerprint)
+}
+
 /// What was opened was closed once. Says whether it was open.
-fn closed(kind: u32, address: u64) -> bool {
-    let Some(place) = live::find(own_key(live::own(), kind, address, 0)) else { return false };
-    // An event is closed by its first destruction, whatever the count.
-    if kind == kind::OPENED_MEMORY && place.count().load(Acquire) > 1 {
-        place.count().fetch_sub(1, AcqRel);
-        return true;
-    }
-    let entry = place.read();
-    if place.free() {
-        if is_checked() {
-            closed::note(&entry);
+fn closed(id: FnId, address: u64, noted: Noted) -> bool {
+    let Some(fingerprint) = noted.closing else { return false };
+    if let Some(place) = closing_of(id, address, fingerprint)
+        && place.count().load(Acquire) == 0
+    {
+        let entry = place.read();
+        if place.free() {
+            if is_checked() {
+                closed::note(&entry, false);
+            }
+            let_go(export_of(entry.kind), fingerprint);
         }
-        let_go(export_of(kind), entry.fingerprint);
     }
     true
 }
@@ -262,10 +290,10 @@ fn let_go(kind: u32, fingerprint: u64) {
 
 /// What was exported is gone: its entry stays while others have it open, and where rules are checked, which ask what
 /// became of it.
-fn ended(kind: u32, fingerprint: u64) {
+fn ended(kind: u32, fingerprint: u64, how: u32) {
     let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
     let is_open = export.count().load(Acquire) != 0;
-    let how = spec::ended::ENDED | if is_open { spec::ended::WHILE_OPEN } else { 0 };
+    let how = how | spec::ended::ENDED | if is_open { spec::ended::WHILE_OPEN } else { 0 };
     export.ended_at().store(log::now(), Relaxed);
     export.ended().store(how, Release);
     if !is_open && !is_checked() {
@@ -299,9 +327,17 @@ fn all_ended(is_it: impl Fn(&Entry) -> bool) {
             return;
         }
         match entry.kind {
-            kind::EXPORTED_MEMORY | kind::EXPORTED_EVENT => ended(entry.kind, entry.fingerprint),
+            kind::EXPORTED_MEMORY | kind::EXPORTED_EVENT => {
+                // What had ended before, with another context at this address, stays as it is.
+                if entry.ended == 0 {
+                    ended(entry.kind, entry.fingerprint, spec::ended::WITH_CONTEXT);
+                }
+            }
             kind::OPENED_MEMORY | kind::OPENED_EVENT => {
                 if place.free() {
+                    if is_checked() {
+                        closed::note(&entry, true);
+                    }
                     let_go(export_of(entry.kind), entry.fingerprint);
                 }
             }

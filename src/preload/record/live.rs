@@ -17,7 +17,7 @@ use core::sync::atomic::{
 };
 use cupeer_spec::record::live::{
     BUCKET, Entry, Header, MAGIC, MOST_SEGMENTS, PREFIX, START, VERSION, entry_place, key_place, kind,
-    segment_entries, segment_start, state, who,
+    own_key, segment_entries, segment_start, state, who,
 };
 
 /// The header, mapped; null where there is no table.
@@ -70,8 +70,14 @@ pub fn attach(file: &File, directory: &place::Directory) {
     // SAFETY: nobody reads it while there is no header.
     unsafe { PATH.0.get().write(path) };
     let header = open(&path).or_else(|_| create(directory, &path, boot_id).and_then(|()| open(&path)));
-    if let Ok(header) = header {
-        HEADER.store(header, Release);
+    match header {
+        Ok(header) => HEADER.store(header, Release),
+        Err(error) if settings::get().check.is_some() => message::once(format_args!(
+            "{} cannot be used ({}): rules across processes are not checked here, but by 'cupeer report' afterwards",
+            c_path(&path).to_string_lossy(),
+            std::io::Error::from_raw_os_error(error)
+        )),
+        Err(_) => {}
     }
 }
 
@@ -362,12 +368,22 @@ fn each_with(key: u64, mut found: impl FnMut(Place) -> bool) {
 
 /// The entry with a key.
 pub fn find(key: u64) -> Option<Place> {
+    find_where(key, |_| true)
+}
+
+/// The entry with a key of which something is true.
+pub fn find_where(key: u64, is_it: impl Fn(&Place) -> bool) -> Option<Place> {
     let mut found = None;
     each_with(key, |place| {
-        found = Some(place);
-        true
+        found = is_it(&place).then_some(place);
+        found.is_some()
     });
     found
+}
+
+/// What this process has open at an address, if nobody is closing it.
+pub fn find_open(kind: u32, address: u64) -> Option<Place> {
+    find_where(own_key(own(), kind, address, 0), |place| place.count().load(Acquire) > 0)
 }
 
 /// Calls `found` with each entry of this process.

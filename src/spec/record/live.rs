@@ -173,6 +173,8 @@ pub mod ended {
     pub const ENDED: u32 = 1;
     /// Others had it open then.
     pub const WHILE_OPEN: u32 = 2;
+    /// It went with its context.
+    pub const WITH_CONTEXT: u32 = 4;
 }
 
 /// The bytes that are kept of a library's file name.

@@ -1,6 +1,6 @@
 //! The words that choose rules: `ipc-flags,ipc-freed-*@libnccl*`.
 
-use super::{RULES, Rule};
+use super::{RULES, Rule, Status};
 use crate::names::nearest;
 use crate::selector::matches;
 use core::fmt;
@@ -58,6 +58,12 @@ impl RuleSet {
                 };
                 return error(column, format!("no rule is named '{rule}'; {hint}"));
             }
+            let meant = || RULES.iter().filter(|known| matches(rule.as_bytes(), known.name.as_bytes()));
+            if let (Some(Status::Unchecked(why)), true) =
+                (meant().next().map(|known| known.status), meant().all(|known| !known.is_checked()))
+            {
+                return error(column, format!("'{rule}' is not checked: {why}"));
+            }
             items.push(Item { rule: rule.into(), library: library.map(Into::into) });
             column += item.len() + 1;
         }
@@ -67,9 +73,11 @@ impl RuleSet {
     /// Whether it has a rule for calls of a library, named by its path.
     pub fn contains(&self, rule: Rule, library: &[u8]) -> bool {
         let file = library.rsplit(|byte| *byte == b'/').next().unwrap_or(library);
+        // A pattern with a slash is one of paths.
+        let name = |wanted: &str| if wanted.contains('/') { library } else { file };
         self.0.iter().any(|item| {
             matches(item.rule.as_bytes(), rule.spec().name.as_bytes())
-                && item.library.as_ref().is_none_or(|wanted| matches(wanted.as_bytes(), file))
+                && item.library.as_ref().is_none_or(|wanted| matches(wanted.as_bytes(), name(wanted)))
         })
     }
 
@@ -91,6 +99,11 @@ mod tests {
         assert!(!set.contains(Rule::IpcFreedWhileOpen, b"/usr/lib/libtorch.so"));
         assert!(set.names(Rule::IpcFreedWhileOpen) && !set.names(Rule::PeerFlags));
         assert!(!RuleSet::default().names(Rule::IpcFlags));
+        let path = RuleSet::parse("*@/usr/*/libnccl.so.2").unwrap();
+        assert!(
+            path.contains(Rule::PeerFlags, b"/usr/lib/libnccl.so.2")
+                && !path.contains(Rule::PeerFlags, b"/libnccl.so.2")
+        );
     }
 
     proptest::proptest! {
@@ -107,6 +120,7 @@ mod tests {
     fn what_is_wrong_is_named_with_its_place() {
         let message = |text| RuleSet::parse(text).unwrap_err().to_string();
         assert_eq!(message("ipc-flagz"), "column 1: no rule is named 'ipc-flagz'; did you mean 'ipc-flags'?");
+        assert!(message("peer-data").contains("'peer-data' is not checked: "), "{}", message("peer-data"));
         assert!(message("ipc-flags,").starts_with("column 11: a rule"));
         assert!(message("ipc-flags,*@").starts_with("column 13: the name of a library"));
         assert!(message("@libx").starts_with("column 1:"));

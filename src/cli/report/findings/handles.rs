@@ -208,7 +208,8 @@ impl<'a> Handles<'a, '_, '_, '_> {
                 let owner = in_words(job, export.process);
                 if let Some(at) = export.ended.and_then(|ended| ended.at).filter(|at| *at < failing.at) {
                     let ago = Some(Ago(failing.at - at));
-                    let reason = Reason::IpcOpenAfterFree { handle, owner, ago, is_event };
+                    let reason =
+                        Reason::IpcOpenAfterFree { handle, owner, ago, is_event, with_context: false };
                     reasons.push((reason, Confidence::Certain));
                 }
                 let fate = self.fate(export.process);
