@@ -119,7 +119,9 @@ pub fn run<R: ResultCode>(
     if settings.is_recorded(id) {
         record.begin(caller);
     }
-    let ear = if settings.check.is_some() { Ear::new() } else { Ear::deaf() };
+    // What is not in the record is not judged, either: freeing what nobody shares.
+    let is_heard = settings.check.is_some() && record.has_begun();
+    let ear = if is_heard { Ear::new() } else { Ear::deaf() };
     let started = if logged { log::now() } else { 0 };
     let result = {
         let _inside = Inside::enter(id, entered.real, ear.words());

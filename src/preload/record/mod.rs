@@ -189,6 +189,12 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         Recorded { id, store, slot: core::ptr::null_mut(), word: 0, number: 0, epoch: 0, start: 0, noted }
     }
 
+    /// Whether it is in the record, and has not returned.
+    #[inline(always)]
+    pub fn has_begun(&self) -> bool {
+        !self.slot.is_null()
+    }
+
     /// Puts it into the record.
     #[inline(always)]
     pub fn begin(&mut self, caller: usize) {
