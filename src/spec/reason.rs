@@ -221,7 +221,6 @@ pub enum Reason<'a> {
     RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
     DriverContradictsEnable { from: Device, to: Device },
     DriverContradictsClose { address: u64 },
-    DriverContradictsDisable { from: Device, to: Device },
 }
 
 impl Reason<'_> {
@@ -273,9 +272,9 @@ impl Reason<'_> {
             Reason::IpcNeverClosed { .. } => Rule::IpcNeverClosed,
             Reason::IpcFallback { .. } => Rule::IpcFallback,
             Reason::RanksDiffer { .. } => Rule::RanksDiffer,
-            Reason::DriverContradictsEnable { .. }
-            | Reason::DriverContradictsClose { .. }
-            | Reason::DriverContradictsDisable { .. } => Rule::DriverContradicts,
+            Reason::DriverContradictsEnable { .. } | Reason::DriverContradictsClose { .. } => {
+                Rule::DriverContradicts
+            }
         }
     }
 
@@ -602,10 +601,6 @@ impl Display for Reason<'_> {
             Reason::DriverContradictsClose { address } => write!(
                 f,
                 "{address:#x} had been closed as often as it was opened, and the driver answered CUDA_SUCCESS once more"
-            ),
-            Reason::DriverContradictsDisable { from, to } => write!(
-                f,
-                "access from {from} to {to} had been disabled, and the driver answered CUDA_SUCCESS once more"
             ),
         }
     }

@@ -21,7 +21,7 @@ rule DriverUndocumented "driver-undocumented-result" {
 }
 rule DriverContradicts "driver-contradicts-state" {
     says: "A driver's answer agrees with what it has answered before.",
-    functions: [cuCtxEnablePeerAccess, cuCtxDisablePeerAccess, cuIpcCloseMemHandle], results: [],
+    functions: [cuCtxEnablePeerAccess, cuIpcCloseMemHandle], results: [],
     severity: Note, scope: Process,
     rests_on: Documented("cuCtxEnablePeerAccess", "Returns CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED if direct access of peerContext from the current context has already been enabled."),
     costs: "Nothing by itself: it is the driver's deviation, or a call that cupeer has not seen.",
