@@ -81,14 +81,15 @@ int cupeer_mark(const char *text);
 
 /*
  Tells a function of what rules find from now on, in place of the one before; NULL tells nobody. `data` is passed
- on to it. The first ten findings of a rule and caller are told.
+ on to it. The first ten findings of a rule and caller are told. A call of the one before may still be under way, or
+ begin at this moment, in another thread.
 
  Returns 1 where rules are checked (`cupeer run --check`, CUPEER_CHECK), 0 where they are not and the function will
  never be called.
 
  # Safety
 
- The function can be called, with `data`, by any thread until another one is given.
+ The function can be called, with `data`, by any thread, from now on: see above for when it is replaced.
  */
 int cupeer_on_finding(cupeer_finding_callback callback,
                       void *data);

@@ -60,7 +60,7 @@ impl Caller {
     }
 
     /// Whether this is the CUDA runtime as a shared library.
-    fn is_runtime(&self) -> bool {
+    pub fn is_runtime(&self) -> bool {
         let name = self.library.rsplit(|byte| *byte == b'/').next().unwrap_or(self.library);
         let runtime = b"libcudart";
         name.len() >= runtime.len() && name.iter().zip(runtime).all(|(byte, wanted)| byte == wanted)

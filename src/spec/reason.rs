@@ -174,7 +174,7 @@ impl Display for HandleTypes {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the fields are what the sentences say")]
 pub enum Reason<'a> {
-    UsedAfterFork { pid: u32, parent: u32 },
+    UsedAfterFork { pid: u32, parent: Option<u32> },
     NotInitialized { is_forked: bool },
     DriverShuttingDown,
     ContextDestroyed { context: u64 },
@@ -216,7 +216,7 @@ pub enum Reason<'a> {
     IpcFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process },
     IpcContextEndedWhileOpen { what: &'a str, handles: u64, importers: u64, first: Process },
     IpcEventDestroyedWhileOpen { event: u64, handle: Handle, importers: u64, first: Process },
-    IpcNeverClosed { handles: u64, bytes: u64, at_exit: bool },
+    IpcNeverClosed { handles: u64, bytes: u64 },
     IpcFallback { from: Device, to: Device, failed: u64, code: &'a str },
     RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
     DriverContradictsEnable { from: Device, to: Device },
@@ -327,9 +327,13 @@ impl Display for When {
 impl Display for Reason<'_> {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         match *self {
-            Reason::UsedAfterFork { pid, parent } => write!(
+            Reason::UsedAfterFork { pid, parent: Some(parent) } => write!(
                 f,
                 "process {pid} was forked from process {parent} after {parent} had initialised CUDA, which does not work in such a child"
+            ),
+            Reason::UsedAfterFork { pid, parent: None } => write!(
+                f,
+                "process {pid} was forked from one that had initialised CUDA, which does not work in such a child"
             ),
             Reason::NotInitialized { is_forked } => {
                 f.write_str("this process has not called cuInit, or cuInit failed")?;
@@ -579,9 +583,8 @@ impl Display for Reason<'_> {
                 write!(f, "event {event:#x} was destroyed while {handle} is open in ")?;
                 others(importers, first, f)
             }
-            Reason::IpcNeverClosed { handles, bytes, at_exit } => {
-                let when = if at_exit { "the process ends with" } else { "the context ends with" };
-                write!(f, "{when} {} open that it opened", Count(handles, "handle"))?;
+            Reason::IpcNeverClosed { handles, bytes } => {
+                write!(f, "the process ends with {} open that it opened", Count(handles, "handle"))?;
                 if bytes > 0 { write!(f, ", {} of other processes' memory", Bytes(bytes)) } else { Ok(()) }
             }
             Reason::IpcFallback { from, to, failed, code } => write!(

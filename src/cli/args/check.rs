@@ -33,7 +33,7 @@ pub struct CheckArgs {
 pub enum Level {
     /// What makes a call fail, or is undefined.
     Errors,
-    /// Also what works today, or costs speed or memory.
+    /// Also what works today, changes nothing, or costs speed or memory.
     Warnings,
     /// Also what is worth knowing.
     Notes,

@@ -122,7 +122,7 @@ fn seen(rule: &RuleSpec) -> impl Iterator<Item = &'static str> {
 fn severity(severity: Severity) -> &'static str {
     match severity {
         Severity::Note => "worth knowing; programs that are right do this, too",
-        Severity::Warning => "it works today, or costs speed or memory",
+        Severity::Warning => "it works today, changes nothing, or costs speed or memory",
         Severity::Error => "the call fails for it, or what it does is undefined",
     }
 }

@@ -14,9 +14,9 @@ const NOT_INITIALIZED: i32 = Result::NOT_INITIALIZED as i32;
 
 /// The process was forked from one that had initialised the driver.
 pub fn used_after_fork(_: &Call, report: Report) -> Verdict {
-    let Some(confidence) = questions::was_initialized_before_fork() else { return Verdict::Held };
-    // SAFETY: neither has preconditions.
-    let (pid, parent) = unsafe { (libc::getpid() as u32, libc::getppid() as u32) };
+    let Some((parent, confidence)) = questions::was_initialized_before_fork() else { return Verdict::Held };
+    // SAFETY: getpid has no preconditions.
+    let pid = unsafe { libc::getpid() as u32 };
     Verdict::broken(report, Reason::UsedAfterFork { pid, parent }, confidence, "")
 }
 

@@ -9,7 +9,7 @@ use crate::caller::Caller;
 use crate::log::{self, Line, Tame};
 use crate::record::{item_of, process, questions};
 use crate::settings::{self, Check, LogForm};
-use crate::{message, status};
+use crate::{arena, message, status};
 use core::ffi::{CStr, c_void};
 use core::fmt::{self, Write};
 use core::ptr;
@@ -92,11 +92,12 @@ fn told(
     let (key, most) = if is_explanation(rule) {
         (u64::from(call.id as u16) << 32 | u64::from(call.result as u32), 1)
     } else {
-        (call.caller as u64, MOST_ALIKE)
+        // Where the runtime called, whoever called that.
+        (caller.library.as_ptr() as u64 ^ (caller.offset as u64) << 20, MOST_ALIKE)
     };
     let before = count(rule, key);
     // Whether anything was found is all that the launcher asks: it may be told once.
-    if before == 0 && severity > Severity::Note {
+    if [0, u32::MAX].contains(&before) && severity > Severity::Note {
         status::found();
     }
     let number = call.id.spec().args.iter().position(|arg| arg.name == argument && !argument.is_empty());
@@ -221,24 +222,29 @@ fn tell(said: &Said, json: &Line, text: &mut Line) {
     }
 }
 
-static LISTENER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-static LISTENER_DATA: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+/// Who is told, with what is passed on. Replaced, never freed: another thread may be about to call it.
+struct Listener {
+    callback: cupeer_finding_callback,
+    data: *mut c_void,
+}
+// SAFETY: the data is the program's, which has promised that any thread may pass it on.
+unsafe impl Sync for Listener {}
+
+static LISTENER: AtomicPtr<Listener> = AtomicPtr::new(ptr::null_mut());
 
 /// Tells further findings to a function, or to none. Says whether rules are checked.
 pub fn listen(callback: cupeer_finding_callback, data: *mut c_void) -> bool {
-    LISTENER.store(ptr::null_mut(), Release);
-    LISTENER_DATA.store(data, Release);
-    LISTENER.store(callback.map_or(ptr::null_mut(), |callback| callback as *mut c_void), Release);
+    let listener = arena::keep(Listener { callback, data });
+    LISTENER.store(listener.map_or(ptr::null_mut(), |listener| ptr::from_ref(listener).cast_mut()), Release);
     settings::get().check.is_some()
 }
 
 fn call_back(said: &Said, json: &[u8]) {
-    let listener = LISTENER.load(Acquire);
-    if listener.is_null() {
+    // SAFETY: listeners are never freed.
+    let Some(Listener { callback: Some(callback), data }) = (unsafe { LISTENER.load(Acquire).as_ref() })
+    else {
         return;
-    }
-    // SAFETY: only `listen` writes there, functions of this type.
-    let callback = unsafe { core::mem::transmute::<*mut c_void, cupeer_finding_callback>(listener) };
+    };
     Scratch::with(|texts| {
         let words = [
             said.rule.name,
@@ -270,8 +276,8 @@ fn call_back(said: &Said, json: &[u8]) {
             hint: text(4),
             json: CStr::from_bytes_until_nul(json).unwrap_or_default().as_ptr(),
         };
-        // SAFETY: the program gave the function for this; the texts live through the call.
-        unsafe { callback.map(|callback| callback(&finding, LISTENER_DATA.load(Acquire))) };
+        // SAFETY: the program gave the function for this, with this data; the texts live through the call.
+        unsafe { callback(&finding, *data) };
     });
 }
 

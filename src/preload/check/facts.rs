@@ -29,6 +29,8 @@ pub struct Call<'a> {
     pub slot: u64,
     /// The fingerprint under which what it frees or destroys was exported.
     pub taken: Option<u64>,
+    /// When a call that opens something was forwarded, in nanoseconds of CLOCK_MONOTONIC.
+    pub begun: u64,
     /// The bytes of its handle that the driver does not check.
     pub head: Option<[u8; CHECKED.start]>,
     /// An element of its array argument that is no CUatomicOperation.

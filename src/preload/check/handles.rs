@@ -75,6 +75,8 @@ pub fn kind(call: &Call, report: Report) -> Verdict {
 /// Its exporter had freed or destroyed it.
 pub fn after_free(call: &Call, report: Report) -> Verdict {
     match call.export() {
+        // Perhaps too late to be the cause.
+        Some(export) if export.ended_at > call.begun => Verdict::Unknown,
         Some(export) if export.ended != 0 => {
             let reason = Reason::IpcOpenAfterFree {
                 handle: handle(export.fingerprint),

@@ -1,7 +1,8 @@
 //! Rules about access between contexts, for calls that failed.
 
-use super::facts::{Call, device, is_own};
+use super::facts::{Call, device, is_own, life_of};
 use super::{Found, Report, Verdict};
+use crate::life::Life;
 use crate::record::{live, questions};
 use cupeer_spec::function::FnId;
 use cupeer_spec::reason::Reason;
@@ -23,7 +24,10 @@ pub fn same_device(call: &Call, report: Report) -> Verdict {
     let is_context = [Result::PEER_ACCESS_UNSUPPORTED, Result::PEER_ACCESS_NOT_ENABLED]
         .iter()
         .any(|r| *r as i32 == call.result);
-    let is_same = is_current || is_context && own >= 0 && questions::device_of(peer) == own;
+    if !is_current && !is_context {
+        return Verdict::Unknown;
+    }
+    let is_same = is_current || own >= 0 && questions::device_of(peer) == own;
     let reason = Reason::PeerSameDevice { device: device(own), context: Some(peer), is_current };
     Verdict::when(is_same, report, "peerContext", reason)
 }
@@ -85,21 +89,34 @@ pub fn unreachable(call: &Call, report: Report) -> Verdict {
 /// The device has no room for another peer: who has the others is in the table.
 pub fn limit(report: Report) -> Verdict {
     let own = device(questions::device());
-    let (mut known, mut processes, mut last) = (0, 0, 0);
-    let mut first = None;
+    let (mut known, mut processes, mut first) = (0, 0, None);
+    // As many as a device can have peers, and more.
+    let mut seen = [0; 64];
+    let mut confidence = Confidence::Certain;
     live::each(|place| {
+        if place.kind() != kind::PEER {
+            return;
+        }
         let entry = place.read();
         let is_of_device = if is_own(&entry) { entry.device == own.ordinal } else { entry.uuid == own.uuid };
-        if entry.kind == kind::PEER && is_of_device {
-            known += 1;
-            processes += u64::from(entry.word >> 8 != last);
-            last = entry.word >> 8;
-            first.get_or_insert((role::ENABLING, entry));
+        let life = if is_of_device { life_of(&entry) } else { Life::Gone };
+        if life == Life::Gone {
+            return;
+        }
+        if life == Life::Unknown {
+            confidence = Confidence::Inferred;
+        }
+        known += 1;
+        first.get_or_insert((role::ENABLING, entry));
+        let who = entry.word >> 8;
+        if let Some(place) = seen.iter_mut().find(|seen| [0, who].contains(seen)) {
+            processes += u64::from(*place == 0);
+            *place = who;
         }
     });
     report(&Found {
         reason: Reason::PeerLimit { device: own, known, processes },
-        confidence: Confidence::Certain,
+        confidence,
         argument: "",
         objects: first.as_slice(),
     });

@@ -152,8 +152,11 @@ pub fn with_objects(objects: &[Option<(u32, Entry)>; 2], mut work: impl FnMut(&[
 pub fn event_flags(call: &Call, report: Report) -> Verdict {
     let event = call.number("event");
     // The driver's own words tell this from an event that is none.
-    let confidence =
-        if call.words.contains("interprocess") { Confidence::Certain } else { Confidence::Inferred };
+    let is_said = call.words.contains("interprocess");
+    if !is_said && !call.words.is_empty() {
+        return Verdict::Held;
+    }
+    let confidence = if is_said { Confidence::Certain } else { Confidence::Inferred };
     Verdict::broken(report, Reason::IpcEventFlags { event }, confidence, "event")
 }
 

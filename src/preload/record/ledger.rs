@@ -7,7 +7,7 @@ use crate::caller::Caller;
 use crate::check::closed;
 use crate::{log, settings};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use cupeer_spec::function::FnId;
+use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::record::live::{self as spec, Entry, handle_key, kind, own_key};
 use cupeer_spec::record::slot::ARGS;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
@@ -21,6 +21,8 @@ pub struct Noted {
     pub taken: Option<u64>,
     /// The fingerprint of what it closes.
     closing: Option<u64>,
+    /// Of a call that opens something, where rules are checked: when it was forwarded, in nanoseconds of CLOCK_MONOTONIC.
+    pub begun: u64,
 }
 
 /// From where and when a call was made.
@@ -76,7 +78,8 @@ pub fn before(id: FnId, args: &[u8; ARGS]) -> Noted {
         FnId::cuEventDestroy_v2 if taken.is_none() => begin_to_close(kind::OPENED_EVENT, address),
         _ => None,
     };
-    Noted { taken, closing }
+    let begun = if is_checked() && id.spec().is_in(Group::Open) { log::now() } else { 0 };
+    Noted { taken, closing, begun }
 }
 
 /// Counts one opening less.

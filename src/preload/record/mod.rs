@@ -377,6 +377,7 @@ impl<F: Fn(&mut Arguments, bool)> Recorded<'_, F> {
             caller: returned.caller,
             slot: self.number,
             taken: self.noted.taken,
+            begun: self.noted.begun,
             head,
             operation,
             words: returned.words,

@@ -9,7 +9,7 @@ use crate::resolve::elf::is_forked;
 use crate::settings;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{
-    AtomicU64, AtomicUsize,
+    AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_spec::function::{FnId, Group};
@@ -112,15 +112,20 @@ pub fn can_access(device: i32, peer: i32) -> Option<bool> {
     (known && cuDeviceCanAccessPeer(&mut can, device, peer) == Some(0)).then_some(can != 0)
 }
 
-/// Whether this process was forked from one that had initialised the driver, and how sure that is.
-pub fn was_initialized_before_fork() -> Option<Confidence> {
+/// The process that described the devices.
+static DESCRIBED_BY: AtomicU32 = AtomicU32::new(0);
+
+/// Whether this process was forked from one that had initialised the driver: which one, where that is known, and how
+/// sure it is.
+pub fn was_initialized_before_fork() -> Option<(Option<u32>, Confidence)> {
     // What a process has described, its children have in their memory.
     let described = EVERY_CALL.described.load(Relaxed);
     if described != 0 && described != process::epoch() {
-        return Some(Confidence::Certain);
+        let parent = DESCRIBED_BY.load(Relaxed);
+        return Some(((parent != 0).then_some(parent), Confidence::Certain));
     }
     // NVML opens these as well.
-    (is_forked() && has_device_open()).then_some(Confidence::Inferred)
+    (is_forked() && has_device_open()).then_some((None, Confidence::Inferred))
 }
 
 /// Whether the process has a device node open, although it has not initialised the driver.
@@ -336,6 +341,8 @@ pub fn describe_devices() {
     if EVERY_CALL.described.load(Acquire) == epoch || EVERY_CALL.described.swap(epoch, Release) == epoch {
         return;
     }
+    // SAFETY: getpid has no preconditions.
+    DESCRIBED_BY.store(unsafe { libc::getpid() } as u32, Relaxed);
     let (mut version, mut count) = (0, 0);
     if cuDriverGetVersion(&mut version) == Some(0) {
         about::driver(version);

@@ -94,15 +94,21 @@ static CAUSES: &[Cause] = &[
         is_of_strangers: false,
     },
     Cause {
-        functions: &[cuCtxEnablePeerAccess],
-        results: &[MAP_FAILED],
-        text: "the device's BAR cannot be mapped: a display on the GPU, a patched driver, or a BAR that is too small (nvidia-smi -q -d MEMORY)",
+        functions: &[cuIpcCloseMemHandle],
+        results: &[INVALID_HANDLE, MAP_FAILED],
+        text: "the mapping is in use or damaged: the driver could not take it away (see its own log, and dmesg)",
+        is_of_strangers: false,
+    },
+    Cause {
+        functions: &[cuIpcGetMemHandle],
+        results: &[INVALID_HANDLE],
+        text: "the allocation has no handle: what kind it is, cuPointerGetAttributes tells",
         is_of_strangers: false,
     },
     Cause {
         functions: &[cuCtxEnablePeerAccess],
-        results: &[INVALID_CONTEXT],
-        text: "peerContext is a pointer that is no context",
+        results: &[MAP_FAILED],
+        text: "the device's BAR cannot be mapped: a display on the GPU, a patched driver, or a BAR that is too small (nvidia-smi -q -d MEMORY)",
         is_of_strangers: false,
     },
 ];

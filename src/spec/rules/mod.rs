@@ -46,7 +46,7 @@ use crate::results::Result;
 pub enum Severity {
     /// Worth knowing. Programs that are right do this, too.
     Note,
-    /// It works today, or costs speed or memory.
+    /// It works today, changes nothing, or costs speed or memory.
     Warning,
     /// The call fails for it, or what it does is undefined.
     Error,

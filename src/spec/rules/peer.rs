@@ -169,7 +169,7 @@ rule PeerContextInvalid "peer-context-invalid" {
     severity: Error, scope: Call,
     rests_on: Documented("cuCtxEnablePeerAccess", "Returns CUDA_ERROR_INVALID_CONTEXT if there is no current context, peerContext is not a valid context, or if the current context is peerContext."),
     costs: "The call fails with CUDA_ERROR_INVALID_CONTEXT or CUDA_ERROR_CONTEXT_IS_DESTROYED; with a pointer that is no context at all, drivers crash.",
-    cause: "peerContext is NULL or has been destroyed",
+    cause: "peerContext is no context, or one that has been destroyed",
     ruled_out: "peerContext is a living context",
     hint: "Retain the peer's primary context (cuDevicePrimaryCtxRetain), and keep it, before passing it; a reset or the last release destroys it.",
     usual: [],

@@ -312,7 +312,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
         }
         let (handles, bytes) = (open.len() as u64, open.iter().filter_map(size).sum());
         self.drafts.push(Draft {
-            reason: Reason::IpcNeverClosed { handles, bytes, at_exit: true },
+            reason: Reason::IpcNeverClosed { handles, bytes },
             confidence: Confidence::Certain,
             function: time.function,
             result: Some(0),

@@ -25,8 +25,13 @@ pub fn lines(report: &Report) -> (Vec<String>, usize) {
         let first = kind[0];
         let count = kind.iter().map(|finding| finding.count).sum();
         let message = if is_explanation(&first.rule) { begin(&first.message) } else { &first.message };
+        let sure = match first.confidence {
+            "inferred" if !is_explanation(&first.rule) => "probably, ",
+            "stale" => "(known from a process that has ended) ",
+            _ => "",
+        };
         format!(
-            "  {} {}: {}, {} in {}: {}",
+            "  {} {}: {}, {} in {}: {sure}{}",
             first.severity,
             clean(&first.rule),
             clean(&first.function),
