@@ -120,3 +120,40 @@ fn on_a_network_file_system_the_report_alone_knows_of_others() {
     };
     assert_eq!(rules(report(&there)), rules(report(&here)), "the report has the same rules");
 }
+
+#[test]
+fn behind_the_runtime_each_library_is_a_caller_of_its_own() {
+    let folder = temp_dir();
+    // It has to return to the runtime: no call at the end of a function.
+    let text =
+        "int through(int (*f)(unsigned long long)) { volatile int result = f(0x1000); return result; }";
+    let runtime =
+        support::compile_text("runtime", text, &["-shared", "-fPIC", "-Wl,-soname,libcudart.so.13"]);
+    std::fs::copy(runtime, folder.path().join("libcudart.so.13")).expect("a copy");
+    let text = "int through(int (*)(unsigned long long));\n\
+                void closes(int (*f)(unsigned long long)) { for (int i = 0; i < 12; i++) through(f); }";
+    let here = folder.path().to_str().expect("UTF-8");
+    let path = format!("-Wl,-rpath,{here}");
+    let library = folder.path().join("libcudart.so.13");
+    let user = support::compile_text(
+        "user",
+        text,
+        &["-shared", "-fPIC", "-fno-builtin", library.to_str().expect("UTF-8"), &path],
+    );
+    for number in [1, 2] {
+        std::fs::copy(&user, folder.path().join(format!("libuser{number}.so"))).expect("a copy");
+    }
+    let record = folder.path().join("record");
+    let program = compile_c("programs/told.c", &["-ldl", "-rdynamic"]);
+    let mut command = cupeer();
+    command.args(["run", "--sim=nvlink:2", "--check", "--out"]).arg(&record).arg("--").arg(program);
+    let ended = done(command.args(["behind", "bad"]).env("LIBRARIES", here));
+    for number in [1, 2] {
+        let said = ended.stderr.matches(&format!("/libuser{number}.so+")).count();
+        assert_eq!(said, 10, "{}", ended.stderr);
+    }
+    let report = report(&record);
+    let counts: Vec<_> =
+        report["findings"].as_array().expect("findings").iter().map(|f| &f["count"]).collect();
+    assert_eq!(counts, [12, 12], "{report}");
+}

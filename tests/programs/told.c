@@ -59,4 +59,17 @@ static void remote(void) {
     CALL(cuIpcOpenMemHandle_v2, (&p, handle, 0));
 }
 
-SCENES({"listens", listens}, {"often", often}, {"remote", remote})
+/* Two libraries that call the driver through one that has the runtime's name. */
+static void behind(void) {
+    start(0);
+    for (int i = 1; i <= 2; i++) {
+        char path[256];
+        snprintf(path, sizeof path, "%s/libuser%d.so", getenv("LIBRARIES"), i);
+        void *library = dlopen(path, RTLD_NOW);
+        CHECK(library);
+        void (*closes)(CUresult (*)(CUdeviceptr)) = dlsym(library, "closes");
+        closes(cuIpcCloseMemHandle);
+    }
+}
+
+SCENES({"behind", behind}, {"listens", listens}, {"often", often}, {"remote", remote})
