@@ -21,10 +21,13 @@ fn report(record: &Path) -> Value {
 }
 
 /// The keys that every finding has, in a log and for a program's own function.
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 17] = [
     "rule",
     "severity",
     "confidence",
+    "pid",
+    "tid",
+    "rank",
     "function",
     "argument",
     "args",

@@ -130,7 +130,14 @@ fn describe(call: &Call, entry: &Entry, out: &mut Line) -> fmt::Result {
 pub fn json(said: &Said, out: &mut Line) -> fmt::Result {
     let call = said.call;
     write!(out, "{{\"rule\":\"{}\",\"severity\":\"{}\",", said.rule.name, said.severity.word())?;
-    write!(out, "\"confidence\":\"{}\",\"function\":\"{}\",", said.confidence.word(), call.id.spec().name)?;
+    // SAFETY: neither has preconditions.
+    let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
+    write!(out, "\"confidence\":\"{}\",\"pid\":{pid},\"tid\":{tid},\"rank\":", said.confidence.word())?;
+    match crate::record::process::rank() {
+        u32::MAX => out.write_str("null,")?,
+        rank => write!(out, "{rank},")?,
+    }
+    write!(out, "\"function\":\"{}\",", call.id.spec().name)?;
     match said.argument {
         "" => out.write_str("\"argument\":null,")?,
         name => write!(out, "\"argument\":\"{name}\",")?,

@@ -1,0 +1,169 @@
+//! The values in the sentences of [`super`], as people know them: devices, processes, handles, times, sizes, and kinds of
+//! memory.
+
+use crate::rules::Rule;
+use core::fmt::{self, Display, Formatter};
+
+/// A device as people know it: the number that the process has for it, and its UUID.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// Its number in the process; -1 where unknown.
+    pub ordinal: i32,
+    /// Its UUID; zero where unknown.
+    pub uuid: [u8; 16],
+}
+
+/// The first and the last four digits of a UUID, which tell the devices of a machine apart.
+pub fn short_uuid(uuid: &[u8; 16], f: &mut impl fmt::Write) -> fmt::Result {
+    write!(f, "GPU-{:02x}{:02x}..{:02x}{:02x}", uuid[0], uuid[1], uuid[14], uuid[15])
+}
+
+impl Display for Device {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match (self.ordinal >= 0, self.uuid != [0; 16]) {
+            (true, true) => {
+                write!(f, "device {} (", self.ordinal)?;
+                short_uuid(&self.uuid, f)?;
+                f.write_str(")")
+            }
+            (true, false) => write!(f, "device {}", self.ordinal),
+            (false, true) => short_uuid(&self.uuid, f),
+            (false, false) => f.write_str("an unknown device"),
+        }
+    }
+}
+
+/// A process as people know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// Its pid, as it knows itself.
+    pub pid: u32,
+    /// Its rank.
+    pub rank: Option<u32>,
+}
+
+impl Display for Process {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self.rank {
+            Some(rank) => write!(f, "process {} (rank {rank})", self.pid),
+            None => write!(f, "process {}", self.pid),
+        }
+    }
+}
+
+/// A handle, by its fingerprint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handle(pub u64);
+
+impl Display for Handle {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        write!(f, "ipc:{:016x}", self.0)
+    }
+}
+
+/// A time that has passed, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ago(pub u64);
+
+impl Display for Ago {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self.0 {
+            ns @ 0..1_000_000 => write!(f, "{} us", ns / 1000),
+            ns @ 1_000_000..1_000_000_000 => write!(f, "{}.{} ms", ns / 1_000_000, ns / 100_000 % 10),
+            ns => write!(f, "{}.{} s", ns / 1_000_000_000, ns / 100_000_000 % 10),
+        }
+    }
+}
+
+/// A size as people say it, exact.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bytes(pub u64);
+
+impl Display for Bytes {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self.0 {
+            n if n != 0 && n % (1 << 30) == 0 => write!(f, "{} GiB", n >> 30),
+            n if n != 0 && n % (1 << 20) == 0 => write!(f, "{} MiB", n >> 20),
+            n if n != 0 && n % (1 << 10) == 0 => write!(f, "{} KiB", n >> 10),
+            n => write!(f, "{n} bytes"),
+        }
+    }
+}
+
+/// `1 process`, `2 processes`.
+pub(super) struct Count(pub u64, pub &'static str);
+
+impl Display for Count {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        let plural = match (self.0, self.1.ends_with('s')) {
+            (1, _) => "",
+            (_, true) => "es",
+            _ => "s",
+        };
+        write!(f, "{} {}{plural}", self.0, self.1)
+    }
+}
+
+/// What a pointer is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemoryKind {
+    /// Of cuMemCreate and cuMemMap.
+    Virtual,
+    /// Of a pool, as cuMemAllocAsync makes it.
+    Pool,
+    /// Of cuMemAllocManaged.
+    Managed,
+    /// Of the host, allocated or registered by the driver.
+    Host,
+    /// None of these.
+    Other,
+}
+
+impl MemoryKind {
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            MemoryKind::Virtual => "virtual memory (cuMemCreate, cuMemMap)",
+            MemoryKind::Pool => "memory of a pool (cuMemAllocAsync, cudaMallocAsync)",
+            MemoryKind::Managed => "managed memory (cuMemAllocManaged)",
+            MemoryKind::Host => "host memory (cuMemAllocHost, cuMemHostRegister)",
+            MemoryKind::Other => "memory of a kind that has no legacy handle",
+        }
+    }
+
+    /// What to do with it.
+    pub fn hint(self) -> &'static str {
+        match self {
+            MemoryKind::Virtual => {
+                "Share it by cuMemExportToShareableHandle, or allocate what is shared with cudaMalloc."
+            }
+            MemoryKind::Pool => {
+                "Allocate what is shared with cudaMalloc or cuMemAlloc; or make a pool with a handle type (cuMemPoolCreate) and share that by cuMemPoolExportToShareableHandle and cuMemPoolExportPointer."
+            }
+            MemoryKind::Managed => {
+                "Managed memory cannot be shared between processes: copy to memory of cudaMalloc, and share that."
+            }
+            MemoryKind::Host => {
+                "Host memory is shared between processes by shm_open or mmap, and registered in each (cuMemHostRegister)."
+            }
+            MemoryKind::Other => Rule::IpcMemoryKind.spec().hint,
+        }
+    }
+}
+
+/// The handle types that memory was created with: bits of CUmemAllocationHandleType.
+pub(super) struct HandleTypes(pub u64);
+
+impl Display for HandleTypes {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        if self.0 == 0 {
+            return f.write_str("NONE");
+        }
+        let names = [(1, "POSIX_FILE_DESCRIPTOR"), (2, "WIN32"), (4, "WIN32_KMT"), (8, "FABRIC")];
+        let mut separator = "";
+        for (_, name) in names.iter().filter(|(bit, _)| self.0 & bit != 0) {
+            write!(f, "{separator}{name}")?;
+            separator = " and ";
+        }
+        Ok(())
+    }
+}
