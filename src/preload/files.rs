@@ -12,6 +12,29 @@ use core::ptr;
 /// Descriptors of ours are at least this high: programs close and reuse the low numbers.
 pub const HIGH: c_int = 900;
 
+/// Calls `found` with the names in a directory, until it returns true; those that are no UTF-8 are left out.
+pub fn each_name(directory: &CStr, mut found: impl FnMut(&str) -> bool) {
+    // SAFETY: the path ends in NUL; what is opened is closed below.
+    let directory = unsafe { libc::opendir(directory.as_ptr()) };
+    if directory.is_null() {
+        return;
+    }
+    loop {
+        // SAFETY: opened above, and used by this thread alone.
+        let entry = unsafe { libc::readdir(directory) };
+        if entry.is_null() {
+            break;
+        }
+        // SAFETY: the entry's name ends in NUL, and stays until the next readdir.
+        let name = unsafe { CStr::from_ptr((*entry).d_name.as_ptr()) };
+        if name.to_str().is_ok_and(&mut found) {
+            break;
+        }
+    }
+    // SAFETY: opened above.
+    unsafe { libc::closedir(directory) };
+}
+
 /// A copy of a descriptor, far up where the limit allows it; negative where there is none.
 pub fn duplicate_high(low: c_int) -> c_int {
     // SAFETY: copies a descriptor to a free number.

@@ -3,9 +3,9 @@
 //! A process that is ending, in all of its threads, counts as gone from when the kernel has begun to end it: its peers may notice that, by the
 //! end of a pipe, before it is a zombie.
 
+use crate::files::each_name;
 use crate::log::Short;
 use crate::record::read_file;
-use core::ffi::CStr;
 use core::fmt;
 use cupeer_spec::record::live::Entry;
 
@@ -45,27 +45,13 @@ pub fn look(pid: u32) -> Option<Seen> {
 /// Whether a thread of a process is not ending.
 fn has_running_thread(pid: u32) -> bool {
     let path = Short::<48>::new(format_args!("/proc/{pid}/task\0"));
-    let Some(path) = path.c_text() else { return false };
-    // SAFETY: the path ends in NUL; what is opened is closed below.
-    let directory = unsafe { libc::opendir(path.as_ptr()) };
-    if directory.is_null() {
-        return false;
-    }
     let mut found = false;
-    while !found {
-        // SAFETY: opened above, and used by this thread alone.
-        let entry = unsafe { libc::readdir(directory) };
-        if entry.is_null() {
-            break;
-        }
-        // SAFETY: the entry's name ends in NUL, and stays until the next readdir.
-        let name = unsafe { CStr::from_ptr((*entry).d_name.as_ptr()) };
-        let tid = name.to_str().ok().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
-        let thread = tid.and_then(|tid| stat(format_args!("/proc/{pid}/task/{tid}/stat\0")));
+    each_name(path.c_text().unwrap_or_default(), |tid| {
+        let is_thread = tid.bytes().all(|byte| byte.is_ascii_digit());
+        let thread = is_thread.then(|| stat(format_args!("/proc/{pid}/task/{tid}/stat\0"))).flatten();
         found = thread.is_some_and(|(thread, _)| !thread.is_ending);
-    }
-    // SAFETY: opened above.
-    unsafe { libc::closedir(directory) };
+        found
+    });
     found
 }
 

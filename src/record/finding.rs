@@ -5,7 +5,7 @@
 
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::record::slot::finding::{self as spec, Confidence, NO_ARGUMENT};
-use cupeer_spec::record::{bytes, read};
+use cupeer_spec::record::{bytes, live, read};
 use cupeer_spec::rules::Severity;
 
 /// The most findings of a call.
@@ -78,8 +78,6 @@ impl Object {
 
     /// The file name of the library that made it; empty where unknown.
     pub fn library(&self) -> String {
-        let name = &self.what.library;
-        let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-        String::from_utf8_lossy(&name[..end]).into_owned()
+        String::from_utf8_lossy(live::library_name(&self.what.library)).into_owned()
     }
 }

@@ -35,6 +35,8 @@ pub struct Call<'a> {
     pub head: Option<[u8; CHECKED.start]>,
     /// An element of its array argument that is no CUatomicOperation.
     pub operation: Option<i32>,
+    /// The allocation that it is about, where it succeeded: its begin and size.
+    pub memory: Option<(u64, u64)>,
     /// What the driver said.
     pub words: &'a str,
     /// Prints its arguments.

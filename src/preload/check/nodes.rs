@@ -1,5 +1,6 @@
 //! The device nodes of the host's GPUs, as far as the kernel module lists them, and whether this process may use them.
 
+use crate::files::each_name;
 use crate::log::Short;
 use crate::record::read_file;
 use core::ffi::CStr;
@@ -20,28 +21,14 @@ pub fn with_node_of(uuid: &[u8; 16], work: impl FnOnce(&str, bool)) {
 
 /// The number of a GPU's device node.
 fn minor_of(uuid: &[u8; 16]) -> Option<u32> {
-    // SAFETY: the path ends in NUL; what is opened is closed below.
-    let directory = unsafe { libc::opendir(GPUS.as_ptr()) };
-    if directory.is_null() {
-        return None;
-    }
     let mut found = None;
-    loop {
-        // SAFETY: opened above, and used by this thread alone.
-        let entry = unsafe { libc::readdir(directory) };
-        if entry.is_null() {
-            break;
-        }
-        // SAFETY: the entry's name ends in NUL, and stays until the next readdir.
-        let name = unsafe { CStr::from_ptr((*entry).d_name.as_ptr()) };
-        let name = name.to_str().unwrap_or("");
+    each_name(GPUS, |name| {
         let path = Short::<80>::new(format_args!("/proc/driver/nvidia/gpus/{name}/information\0"));
         let mut text = [0u8; 1024];
         let length = path.c_text().and_then(|path| read_file(path, &mut text).ok()).unwrap_or(0);
-        found = found.or_else(|| minor_in(&text[..length], uuid));
-    }
-    // SAFETY: opened above.
-    unsafe { libc::closedir(directory) };
+        found = minor_in(&text[..length], uuid);
+        found.is_some()
+    });
     found
 }
 

@@ -5,7 +5,7 @@ use crate::caller::Caller;
 use crate::log::{self, Line};
 use core::fmt::{self, Write};
 use cupeer_spec::reason::{Bytes, Handle};
-use cupeer_spec::record::live::Entry;
+use cupeer_spec::record::live::{Entry, library_name};
 use cupeer_spec::record::slot::finding::{Confidence, role};
 use cupeer_spec::results;
 use cupeer_spec::rules::{Basis, Rule, RuleSpec, Severity, meaning};
@@ -38,11 +38,6 @@ pub struct Said<'a> {
 /// The word for a role.
 fn role_word(role: u32) -> &'static str {
     role::WORDS.get((role as usize).wrapping_sub(1)).copied().unwrap_or("object")
-}
-
-/// The text in bytes that end in zeros.
-fn file(bytes: &[u8]) -> &[u8] {
-    bytes.split(|byte| *byte == 0).next().unwrap_or(&[])
 }
 
 /// The words for a result.
@@ -117,7 +112,7 @@ fn describe(call: &Call, entry: &Entry, out: &mut Line) -> fmt::Result {
     if let Some(ago) = call.ago(entry.monotonic) {
         write!(out, ", {ago} ago")?;
     }
-    let library = file(&entry.library);
+    let library = library_name(&entry.library);
     if !library.is_empty() {
         out.write_str(", by ")?;
         quoted_inside(library, 64, out)?;
@@ -177,7 +172,7 @@ pub fn json(said: &Said, out: &mut Line) -> fmt::Result {
         write!(out, "\"device\":\"{}\",\"address\":\"{:#x}\",", device_of(entry), entry.address)?;
         write!(out, "\"bytes\":{},\"fingerprint\":\"{}\",", entry.bytes, Handle(entry.fingerprint))?;
         out.write_str("\"caller\":\"")?;
-        quoted_inside(file(&entry.library), 64, out)?;
+        quoted_inside(library_name(&entry.library), 64, out)?;
         write!(out, "+{:#x}\"}}", entry.offset)?;
     }
     out.write_str("]}")

@@ -8,7 +8,7 @@ use crate::record::{live, questions};
 use core::sync::atomic::Ordering::Acquire;
 use cupeer_spec::function::FnId;
 use cupeer_spec::reason::Reason;
-use cupeer_spec::record::live::{Entry, handle_key, kind, own_key};
+use cupeer_spec::record::live::{Entry, LIBRARY, handle_key, kind, library_name, own_key};
 use cupeer_spec::record::slot::finding::{Confidence, role};
 
 /// Looks at a call that succeeded, before the live table learns of it.
@@ -38,7 +38,7 @@ fn certain(report: Report, reason: Reason, argument: &'static str, objects: &[(u
 
 fn exported(call: &Call, report: Report) {
     let address = call.number("dptr");
-    if let Some((base, bytes)) = questions::allocation(address).filter(|(base, _)| *base != address) {
+    if let Some((base, bytes)) = call.memory.filter(|(base, _)| *base != address) {
         certain(report, Reason::IpcInteriorPointer { address, base, bytes }, "dptr", &[]);
     }
 }
@@ -98,10 +98,9 @@ fn opened_again(call: &Call, place: live::Place, report: Report) {
     }
 }
 
-/// The text in bytes that end in zeros.
-fn text(bytes: &[u8]) -> &str {
-    let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or(&[]);
-    bytes.utf8_chunks().next().map_or("?", |chunk| chunk.valid())
+/// The file name of a library as a text.
+fn text(library: &[u8; LIBRARY]) -> &str {
+    library_name(library).utf8_chunks().next().map_or("?", |chunk| chunk.valid())
 }
 
 /// The driver opened bytes that nobody exported: those that it does not look at were changed.

@@ -34,6 +34,8 @@ pub struct Made {
     pub start: u64,
     /// The fingerprint of the first bytes of its handle.
     pub head: u64,
+    /// The allocation that it is about: its begin and size.
+    pub memory: Option<(u64, u64)>,
 }
 
 /// Whether a call that frees or destroys ends something that was shared, or may do so.
@@ -196,8 +198,7 @@ fn entry(kind: u32, key: u64, made: Made) -> Entry {
 /// Memory or an event was exported.
 fn exported(kind: u32, args: &[u8; ARGS], made: Made) {
     let (fingerprint, checked, given) = (word(args, 0), word(args, 8), word(args, 16));
-    let memory = (kind == kind::EXPORTED_MEMORY).then(|| questions::allocation(given)).flatten();
-    let (address, bytes) = memory.unwrap_or((given, 0));
+    let (address, bytes) = made.memory.unwrap_or((given, 0));
     let key = handle_key(kind, fingerprint);
     let known = live::find(key);
     match known {
@@ -244,9 +245,8 @@ fn opened(kind: u32, args: &[u8; ARGS], made: Made) {
         return;
     }
     let mut entry = entry(kind, key, made);
-    let memory = (kind == kind::OPENED_MEMORY).then(|| questions::allocation(address)).flatten();
     (entry.fingerprint, entry.checked, entry.address, entry.count) = (fingerprint, checked, address, 1);
-    entry.bytes = memory.map_or(0, |(_, size)| size);
+    entry.bytes = made.memory.map_or(0, |(_, size)| size);
     live::insert(entry);
     if let Some(export) = live::find(handle_key(export_of(kind), fingerprint)) {
         export.count().fetch_add(1, AcqRel);

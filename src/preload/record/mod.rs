@@ -326,14 +326,14 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         let mut arguments = Arguments::new(&mut args);
         (self.store)(&mut arguments, result == 0);
         let (shape, head) = (arguments.shape, arguments.head);
-        let mut operation = None;
+        let (mut operation, mut memory) = (None, None);
         Detail::about(self.number, |detail| {
             if result != 0 && !weight.frames {
                 detail.frames(caller);
             }
             more(detail);
             operation = detail.find_element(|number| CUatomicOperation(number).name().is_none());
-            questions::ask(self.id, &args, result, detail);
+            memory = questions::ask(self.id, &args, result, detail);
             if !words.is_empty() {
                 detail.item(slot::detail::MESSAGE, 0, words.as_bytes());
             }
@@ -341,14 +341,14 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         let is_checked = settings::get().check.is_some() && (result != 0 || weight.counts);
         let judge = |look: fn(&check::Call)| {
             if is_checked {
-                self.judge(returned, &args, (shape, head, operation), look);
+                self.judge(returned, &args, (shape, head, operation, memory), look);
             }
         };
         judge(check::look);
         if weight.counts {
             let is_kept = is_checked && self.id.spec().is_in(Group::Export);
             let head = head.filter(|_| is_kept).map_or(0, |head| FINGERPRINT(&head));
-            let made = ledger::Made { caller, start: self.start, head };
+            let made = ledger::Made { caller, start: self.start, head, memory };
             if !ledger::after(self.id, &args, result, self.noted, made) {
                 judge(check::look_at_unknown_close);
             }
@@ -365,7 +365,7 @@ impl<F: Fn(&mut Arguments, bool)> Recorded<'_, F> {
         &self,
         returned: &Returned,
         args: &[u8; ARGS],
-        (shape, head, operation): (u64, Option<[u8; CHECKED.start]>, Option<i32>),
+        (shape, head, operation, memory): Known,
         look: fn(&check::Call),
     ) {
         look(&check::Call {
@@ -380,6 +380,7 @@ impl<F: Fn(&mut Arguments, bool)> Recorded<'_, F> {
             begun: self.noted.begun,
             head,
             operation,
+            memory,
             words: returned.words,
             print: returned.print,
         });
@@ -401,6 +402,10 @@ impl<F: Fn(&mut Arguments, bool)> Drop for Recorded<'_, F> {
         }
     }
 }
+
+/// What else is known of a call for its judges: the shape of its arguments, the first bytes of its handle, an element of
+/// its array that is no CUatomicOperation, and the allocation that it is about.
+type Known = (u64, Option<[u8; CHECKED.start]>, Option<i32>, Option<(u64, u64)>);
 
 /// What a call came back with.
 pub struct Returned<'a> {

@@ -4,6 +4,8 @@
 use super::detail::Detail;
 use super::{about, process};
 use crate::every_call::EVERY_CALL;
+use crate::files::each_name;
+use crate::log::Short;
 use crate::resolve::driver;
 use crate::resolve::elf::is_forked;
 use crate::settings;
@@ -130,32 +132,16 @@ pub fn was_initialized_before_fork() -> Option<(Option<u32>, Confidence)> {
 
 /// Whether the process has a device node open, although it has not initialised the driver.
 fn has_device_open() -> bool {
-    // SAFETY: the path ends in NUL; what is opened is closed below.
-    let directory = unsafe { libc::opendir(c"/proc/self/fd".as_ptr()) };
-    if directory.is_null() {
-        return false;
-    }
     let mut found = false;
-    loop {
-        // SAFETY: opened above, and used by this thread alone.
-        let entry = unsafe { libc::readdir(directory) };
-        if entry.is_null() {
-            break;
-        }
+    each_name(c"/proc/self/fd", |name| {
+        let path = Short::<32>::new(format_args!("/proc/self/fd/{name}\0"));
         let mut target = [0u8; 16];
-        // SAFETY: the name ends in NUL, and the kernel writes at most that many bytes.
-        let length = unsafe {
-            libc::readlinkat(
-                libc::dirfd(directory),
-                (*entry).d_name.as_ptr(),
-                target.as_mut_ptr().cast(),
-                target.len(),
-            )
-        };
-        found |= target[..length.max(0) as usize].starts_with(b"/dev/nvidia");
-    }
-    // SAFETY: opened above.
-    unsafe { libc::closedir(directory) };
+        let path = path.c_text().unwrap_or_default();
+        // SAFETY: the path ends in NUL, and the kernel writes at most that many bytes.
+        let length = unsafe { libc::readlink(path.as_ptr(), target.as_mut_ptr().cast(), target.len()) };
+        found = target[..length.max(0) as usize].starts_with(b"/dev/nvidia");
+        found
+    });
     found
 }
 
@@ -234,7 +220,7 @@ pub fn is_primary_active(device: i32) -> bool {
 
 /// The allocation that an address lies in: its begin and size. Asked in the way that never fails, whatever context is
 /// current: cuMemGetAddressRange does for memory of another one.
-pub fn allocation(address: u64) -> Option<(u64, u64)> {
+fn allocation(address: u64) -> Option<(u64, u64)> {
     // CU_POINTER_ATTRIBUTE_RANGE_START_ADDR and RANGE_SIZE. For an address that lies nowhere they stay as they are.
     const ATTRIBUTES: [c_int; 2] = [11, 12];
     let (mut base, mut size) = (0u64, 0u64);
@@ -248,23 +234,24 @@ pub fn word(args: &[u8; ARGS], at: usize) -> u64 {
     args.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// Adds what the driver says to a call that has returned.
-pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, detail: &mut Detail) {
+/// Adds what the driver says to a call that has returned. Gives the allocation that it is about, where it succeeded.
+pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, detail: &mut Detail) -> Option<(u64, u64)> {
     // A failing call of a program that checks its rules is told with its devices.
     let is_checked = settings::get().check.is_some() && current().0 == 0;
     if (result == 0 || is_checked) && !id.spec().is_in(Group::Lookup) {
         describe_devices();
     }
     let is_there = |results: &[Result]| results.iter().any(|known| *known as i32 == result);
+    let mut about = None;
     match id {
         FnId::cuIpcGetMemHandle => {
             // After the handle's two fingerprints.
             let address = word(args, 16);
-            memory(detail, result, address);
+            about = memory(detail, result, address);
             devices(detail, -1, result);
         }
         FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2 => {
-            memory(detail, result, word(args, 0));
+            about = memory(detail, result, word(args, 0));
             devices(detail, -1, result);
         }
         FnId::cuIpcGetEventHandle | FnId::cuIpcOpenEventHandle => devices(detail, -1, result),
@@ -287,6 +274,7 @@ pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, detail: &mut Detail) {
         }
         _ => {}
     }
+    about
 }
 
 fn ended(detail: &mut Detail, args: &[u8; ARGS]) {
@@ -296,10 +284,10 @@ fn ended(detail: &mut Detail, args: &[u8; ARGS]) {
 }
 
 /// The allocation of a call that succeeded. A question that fails would stand in the driver's log.
-fn memory(detail: &mut Detail, result: i32, address: u64) {
-    if let Some((base, size)) = if result == 0 { allocation(address) } else { None } {
-        detail.words(detail::MEMORY, [base, size]);
-    }
+fn memory(detail: &mut Detail, result: i32, address: u64) -> Option<(u64, u64)> {
+    let (base, size) = if result == 0 { allocation(address) } else { None }?;
+    detail.words(detail::MEMORY, [base, size]);
+    Some((base, size))
 }
 
 fn devices(detail: &mut Detail, peer: i32, result: i32) {

@@ -167,6 +167,11 @@ pub struct Entry {
     pub head: u64,
 }
 
+/// The file name of a library, in the bytes that are kept of it.
+pub fn library_name(bytes: &[u8; LIBRARY]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or(&[])
+}
+
 /// How what was exported ended.
 pub mod ended {
     /// It was freed or destroyed.
