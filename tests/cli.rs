@@ -2,8 +2,8 @@
 //! doctor says.
 
 use crate::support::{
-    assert_lines, compile_text, cupeer, done, install, plain, preload_library, sim_dir, sim_library, stdout,
-    temp_dir,
+    assert_lines, compile_text, cupeer, done, install, plain, preload_library, refused, sim_dir, sim_library,
+    stdout, temp_dir, with,
 };
 use cupeer_spec::function::FUNCTIONS;
 use cupeer_spec::results::RESULTS;
@@ -12,20 +12,6 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
-
-fn with(args: &[&str]) -> Command {
-    let mut command = cupeer();
-    command.args(args);
-    command
-}
-
-/// What a wrong command line says: one line, 125, and nothing on stdout.
-#[track_caller]
-fn refused(args: &[&str], sentence: &str) {
-    let ended = done(&mut with(args));
-    assert_lines(&ended.stderr, &format!("cupeer: {sentence}\n"));
-    assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(125), ""), "{args:?}");
-}
 
 #[test]
 fn wrong_command_lines_are_one_line_and_125() {

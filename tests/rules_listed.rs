@@ -1,7 +1,7 @@
 //! The rules as the command lists and explains them, their page, and the options that choose them. That they find what
 //! they are for is tested elsewhere.
 
-use crate::support::{assert_lines, cupeer, done, plain, preload_library, sim_dir, stdout, temp_dir};
+use crate::support::{assert_lines, done, plain, preload_library, refused, sim_dir, stdout, temp_dir, with};
 use cupeer_spec::env;
 use cupeer_spec::rules::{self, RULES, Rule};
 use cupeer_spec::status::Status;
@@ -10,19 +10,6 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
-
-fn with(args: &[&str]) -> Command {
-    let mut command = cupeer();
-    command.args(args);
-    command
-}
-
-#[track_caller]
-fn refused(args: &[&str], sentence: &str) {
-    let ended = done(&mut with(args));
-    assert_lines(&ended.stderr, &format!("cupeer: {sentence}\n"));
-    assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(125), ""), "{args:?}");
-}
 
 /// A text with single spaces in place of all white space.
 fn flat(text: &str) -> String {

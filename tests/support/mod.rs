@@ -90,6 +90,21 @@ pub fn cupeer() -> Command {
     clean(Command::new(install().join("bin/cupeer")))
 }
 
+/// The command with arguments.
+pub fn with(args: &[&str]) -> Command {
+    let mut command = cupeer();
+    command.args(args);
+    command
+}
+
+/// What a wrong command line says: one line, 125, and nothing on stdout.
+#[track_caller]
+pub fn refused(args: &[&str], sentence: &str) {
+    let ended = done(&mut with(args));
+    assert_lines(&ended.stderr, &format!("cupeer: {sentence}\n"));
+    assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(125), ""), "{args:?}");
+}
+
 /// A program without the command, in the same environment.
 pub fn plain(program: impl AsRef<OsStr>) -> Command {
     clean(Command::new(program))

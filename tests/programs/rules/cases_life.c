@@ -74,14 +74,7 @@ static void in_pieces(struct link parent) {
     OK(cuIpcCloseMemHandle(p));
     CALL(cuIpcCloseMemHandle, (p));
 }
-static void pieces(void) {
-    struct link link = employ(in_pieces);
-    start(0);
-    CUdeviceptr p = allocate();
-    put_handle(link, export(p));
-    ended(link);
-    OK(cuMemFree_v2(p));
-}
+static void pieces(void) { export_for(in_pieces); }
 
 /* C5: a library closes in a handler of exit, when the driver has shut down. */
 static CUdeviceptr left;
@@ -94,14 +87,7 @@ static void late(struct link parent) {
     left = open_memory(get_handle(parent));
     CHECK(atexit(close_at_exit) == 0);
 }
-static void at_exit(void) {
-    struct link link = employ(late);
-    start(0);
-    CUdeviceptr p = allocate();
-    put_handle(link, export(p));
-    ended(link);
-    OK(cuMemFree_v2(p));
-}
+static void at_exit(void) { export_for(late); }
 
 /* C7: the producer puts its handle into a queue and ends. */
 static void produce(struct link parent) {

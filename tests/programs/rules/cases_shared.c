@@ -4,16 +4,6 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* Exports for an importer, and frees when that has ended. */
-static void export_for(void (*importer)(struct link)) {
-    struct link link = employ(importer);
-    start(0);
-    CUdeviceptr p = allocate();
-    put_handle(link, export(p));
-    ended(link);
-    OK(cuMemFree_v2(p));
-}
-
 /* A4: nobody looks at the export, and what it should have filled is sent on. */
 static void open_what_came(struct link parent) {
     CUdeviceptr p;

@@ -1,16 +1,6 @@
 /* close RULE bad|good: rules about closing and freeing what others own. */
 #include "rules.h"
 
-/* Exports for an importer, and frees when that has ended. */
-static void export_for(void (*importer)(struct link)) {
-    struct link link = employ(importer);
-    start(0);
-    CUdeviceptr p = allocate();
-    put_handle(link, export(p));
-    ended(link);
-    OK(cuMemFree_v2(p));
-}
-
 /* The right one has opened it as often. */
 static void twice(struct link parent) {
     start(0);

@@ -1,16 +1,6 @@
 /* jobs RULE bad|good: rules that the whole record of a job tells. */
 #include "rules.h"
 
-/* Exports for an importer, and frees when that has ended. */
-static void export_for(void (*importer)(struct link)) {
-    struct link link = employ(importer);
-    start(0);
-    CUdeviceptr p = allocate();
-    put_handle(link, export(p));
-    ended(link);
-    OK(cuMemFree_v2(p));
-}
-
 /* A library whose open fails for no reason that anybody sees: it says nothing, and goes on without a mapping; or tries
  * again, and has one. */
 static void goes_on(struct link parent) {

@@ -2,16 +2,6 @@
  * otherwise. */
 #include "rules.h"
 
-/* Exports for an importer, and frees when that has ended. */
-static void export_for(void (*importer)(struct link)) {
-    struct link link = employ(importer);
-    start(0);
-    CUdeviceptr p = allocate();
-    put_handle(link, export(p));
-    ended(link);
-    OK(cuMemFree_v2(p));
-}
-
 /* Opens what is right. */
 static void open_and_close(Handle handle) {
     CUdeviceptr p;

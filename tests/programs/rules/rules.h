@@ -205,6 +205,16 @@ __attribute__((unused)) static void ended(struct link link) {
     close(link.out);
 }
 
+/* Exports for an importer, and frees when that has ended. */
+__attribute__((unused)) static void export_for(void (*importer)(struct link)) {
+    struct link link = employ(importer);
+    start(0);
+    CUdeviceptr p = allocate();
+    put_handle(link, export(p));
+    ended(link);
+    OK(cuMemFree_v2(p));
+}
+
 /* Has the simulated driver behind `answers.c` give this result for a function, until it is told NULL. */
 __attribute__((unused)) static void answer(const char *function, const char *result) {
     char text[96];
