@@ -113,6 +113,7 @@ macro_rules! entries {
         ) -> $ret:ty {
             library: $library:ident, lookup: $lookup:literal since $since:literal, groups: [$($group:ident),*],
             $(hands_out: $handed:ident,)?
+            $(undone_by: $undo:ident($undone:ident),)?
             results: [$($result:ident),* $(,)?],
             simulated: $fidelity:ident,
         }

@@ -1,7 +1,7 @@
 //! What the table says about a function, as data: derived from [`crate::functions`], for everything that
 //! walks the table at run time.
 
-use crate::results::Result;
+use crate::results::{self, Result};
 use crate::value::{Argument, Format, Value};
 use core::fmt::{self, Write};
 
@@ -165,6 +165,8 @@ pub struct FnSpec {
     pub groups: &'static [Group],
     /// The output that holds a function pointer.
     pub hands_out: Option<&'static str>,
+    /// The function that undoes what it did, and the argument of this one that it is given: an output's value.
+    pub undone_by: Option<(FnId, &'static str)>,
     /// Its arguments in order.
     pub args: &'static [ArgSpec],
     /// Its documented results.
@@ -177,6 +179,26 @@ impl FnSpec {
     /// Whether the function belongs to a family.
     pub fn is_in(&self, group: Group) -> bool {
         self.groups.contains(&group)
+    }
+
+    /// The numbers of its documented results, success first.
+    pub fn documented(&self) -> impl Iterator<Item = i32> + use<> {
+        self.results.iter().map(|result| *result as i32)
+    }
+
+    /// The name of a result in its library's header.
+    pub fn result_name(&self, number: i32) -> Option<&'static str> {
+        results::spec(number).map(|spec| spec.name())
+    }
+
+    /// The number of a result of its library, as people type it: a number, or a name with or without its prefix.
+    pub fn parse_result(&self, text: &str) -> Option<i32> {
+        results::parse(text).map(|spec| spec.number)
+    }
+
+    /// The argument of this name, in whatever case, and its index.
+    pub fn argument(&self, name: &str) -> Option<(usize, &'static ArgSpec)> {
+        self.args.iter().enumerate().find(|(_, arg)| arg.name.eq_ignore_ascii_case(name))
     }
 
     /// How many bytes the arguments have in the slot of a record.
@@ -209,6 +231,15 @@ macro_rules! optional {
     };
 }
 
+macro_rules! undone_by {
+    () => {
+        None
+    };
+    ($function:ident $argument:ident) => {
+        Some((FnId::$function, stringify!($argument)))
+    };
+}
+
 macro_rules! stored {
     (string [] $type:ty) => {
         0
@@ -238,6 +269,7 @@ macro_rules! derive_specs {
         ) -> $ret:ty {
             library: $library:ident, lookup: $lookup:literal since $since:literal, groups: [$($group:ident),*],
             $(hands_out: $handed:ident,)?
+            $(undone_by: $undo:ident($undone:ident),)?
             results: [$($result:ident),* $(,)?],
             simulated: $fidelity:ident,
         }
@@ -257,6 +289,7 @@ macro_rules! derive_specs {
             since: $since,
             groups: &[$(Group::$group),*],
             hands_out: optional!($($handed)?),
+            undone_by: undone_by!($($undo $undone)?),
             args: &[$(ArgSpec {
                 name: stringify!($arg),
                 direction: direction!($dir),

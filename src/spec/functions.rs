@@ -20,6 +20,7 @@
 //!   `cuGetProcAddress` finds it, and the first version (1000 * major + 10 * minor) for which it does.
 //! - `hands_out` names an output that holds a function pointer, which is replaced by ours where the
 //!   function behind it is in this table.
+//! - `undone_by` names the function that undoes a success of this one, and the argument of this one that it is given.
 //! - `results` are the documented ones, SUCCESS first. What a driver answers beyond them is recorded in
 //!   `tests/conformance`; keep both apart.
 //! - `simulated` says how far the simulated driver's answers are known: [`crate::function::Fidelity`].
@@ -71,6 +72,7 @@ fn cuCtxEnablePeerAccess(
     in Flags: u32,
 ) -> $crate::abi::CUresult {
     library: Cuda, lookup: "cuCtxEnablePeerAccess" since 4000, groups: [Peer, Enable],
+    undone_by: cuCtxDisablePeerAccess(peerContext),
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, PEER_ACCESS_ALREADY_ENABLED, TOO_MANY_PEERS,
               INVALID_CONTEXT, PEER_ACCESS_UNSUPPORTED, INVALID_VALUE],
     simulated: Recorded,
@@ -102,6 +104,7 @@ fn cuIpcOpenMemHandle(
     in Flags: $crate::abi::IpcMemFlags,
 ) -> $crate::abi::CUresult {
     library: Cuda, lookup: "cuIpcOpenMemHandle" since 4010, groups: [Ipc, IpcMem, Open],
+    undone_by: cuIpcCloseMemHandle(pdptr),
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, TOO_MANY_PEERS, INVALID_VALUE],
     simulated: Recorded,
 }
@@ -113,6 +116,7 @@ fn cuIpcOpenMemHandle_v2(
     in Flags: $crate::abi::IpcMemFlags,
 ) -> $crate::abi::CUresult {
     library: Cuda, lookup: "cuIpcOpenMemHandle" since 11000, groups: [Ipc, IpcMem, Open],
+    undone_by: cuIpcCloseMemHandle(pdptr),
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, TOO_MANY_PEERS, INVALID_VALUE],
     simulated: Recorded,
 }
@@ -142,6 +146,7 @@ fn cuIpcOpenEventHandle(
     in handle: $crate::abi::CUipcEventHandle,
 ) -> $crate::abi::CUresult {
     library: Cuda, lookup: "cuIpcOpenEventHandle" since 4010, groups: [Ipc, IpcEvent, Open],
+    undone_by: cuEventDestroy_v2(phEvent),
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, PEER_ACCESS_UNSUPPORTED, INVALID_HANDLE, INVALID_VALUE],
     simulated: Recorded,
 }

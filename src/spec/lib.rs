@@ -3,6 +3,7 @@
 
 pub mod abi;
 pub mod env;
+pub mod fault;
 pub mod function;
 pub mod functions;
 pub mod names;

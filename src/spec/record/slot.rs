@@ -127,6 +127,9 @@ pub mod detail {
     /// made it, 8 bytes each.
     pub const OBJECT: u8 = 9;
 
+    /// What a rule of a fault plan did to the call: [`super::hit`].
+    pub const HIT: u8 = 10;
+
     /// The most return addresses.
     pub const MOST_FRAMES: usize = 12;
 
@@ -153,6 +156,97 @@ pub mod detail {
             rest = after.get(length.next_multiple_of(4)..).unwrap_or(&[]);
             Some(Item { tag: *tag, argument: *argument, bytes: &after[..length] })
         })
+    }
+}
+
+/// The bytes of a [`detail::HIT`]: a [`hit::Hit`], and the name of the rule.
+pub mod hit {
+    /// What was done, as bits of [`Hit::did`].
+    pub mod did {
+        /// The result is not the driver's.
+        pub const ERROR: u16 = 1;
+        /// An output is not the driver's.
+        pub const OUT: u16 = 2;
+        /// A wait before the call.
+        pub const DELAY: u16 = 4;
+        /// A wait after it.
+        pub const DELAY_AFTER: u16 = 8;
+        /// A wait for somebody to release it.
+        pub const HANG: u16 = 16;
+        /// A signal.
+        pub const SIGNAL: u16 = 32;
+        /// The end of the process.
+        pub const EXIT: u16 = 64;
+        /// The pair of devices is denied.
+        pub const DENIED: u16 = 128;
+        /// The real call was not made.
+        pub const NOT_CALLED: u16 = 256;
+        /// What the real call did was undone.
+        pub const UNDONE: u16 = 512;
+        /// Nothing: the plan is only tried.
+        pub const DRY: u16 = 1024;
+
+        /// The words for them, by their bits from the lowest.
+        pub const WORDS: [&str; 11] = [
+            "error",
+            "out",
+            "delay",
+            "delay-after",
+            "hang",
+            "signal",
+            "exit",
+            "denied",
+            "not-called",
+            "undone",
+            "dry",
+        ];
+    }
+
+    /// One rule that fired at a call.
+    #[repr(C)]
+    #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+    pub struct Hit {
+        /// [`did`].
+        pub did: u16,
+        /// The number of the process in the job, from 1: the order in which they reached the driver.
+        pub process: u16,
+        /// What the real call returned, where it was made.
+        pub driver_result: i32,
+        /// Which call it was of those that the rule counts.
+        pub count: u64,
+        /// [`crate::fault::stack_hash`] of the call's frames; 0 where they are unknown.
+        pub stack: u64,
+        /// What was waited, in nanoseconds.
+        pub waited: u64,
+    }
+
+    impl Hit {
+        /// Its bytes.
+        pub fn bytes(&self) -> [u8; 32] {
+            let mut bytes = [0; 32];
+            bytes[..2].copy_from_slice(&self.did.to_le_bytes());
+            bytes[2..4].copy_from_slice(&self.process.to_le_bytes());
+            bytes[4..8].copy_from_slice(&self.driver_result.to_le_bytes());
+            for (place, word) in bytes[8..].chunks_exact_mut(8).zip([self.count, self.stack, self.waited]) {
+                place.copy_from_slice(&word.to_le_bytes());
+            }
+            bytes
+        }
+
+        /// Reads an item: the hit and the name of its rule. `None` where it is none.
+        pub fn read(bytes: &[u8]) -> Option<(Hit, &str)> {
+            let (hit, name) = bytes.split_at_checked(32)?;
+            let word = |at: usize| hit[at..at + 8].try_into().map(u64::from_le_bytes).unwrap_or(0);
+            let hit = Hit {
+                did: u16::from_le_bytes([hit[0], hit[1]]),
+                process: u16::from_le_bytes([hit[2], hit[3]]),
+                driver_result: i32::from_le_bytes([hit[4], hit[5], hit[6], hit[7]]),
+                count: word(8),
+                stack: word(16),
+                waited: word(24),
+            };
+            Some((hit, core::str::from_utf8(name).ok()?))
+        }
     }
 }
 
