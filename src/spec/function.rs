@@ -124,11 +124,34 @@ pub struct ArgSpec {
     pub count: Option<&'static str>,
     /// How many bytes it has in the slot of a record; arrays and texts stand elsewhere.
     pub stored: usize,
+    /// How many bytes one value has in a record, also of an array; 0 of a text.
+    pub size: usize,
+    /// Whether it is an IPC handle: [`Value::IS_SECRET`].
+    pub is_handle: bool,
+    /// The values that have a name in the header: [`Value::names`].
+    pub names: fn() -> Vec<(u64, &'static str)>,
     /// Prints those bytes; of an array, those of one element.
     pub print_stored: fn(&[u8], &mut dyn Write, Format) -> fmt::Result,
 }
 
 impl ArgSpec {
+    /// The last word of its type: `CUdevice`, `i32`, `CUipcMemHandle`.
+    pub fn type_word(&self) -> &'static str {
+        // How rustc spaces the tokens of a type is not promised.
+        self.type_name.rsplit([' ', '*', ':']).find(|word| !word.is_empty()).unwrap_or("")
+    }
+
+    /// Whether it is an IPC handle, or a pointer to one.
+    pub fn is_handle(&self) -> bool {
+        self.type_word().starts_with("CUipc")
+    }
+
+    /// The bytes of what it points to, where it is an output.
+    pub fn output_size(&self) -> usize {
+        // An array has none in the slot: its elements are of 4 bytes.
+        if self.is_handle() { 64 } else if self.count.is_some() { 4 } else { self.stored }
+    }
+
     /// Its type as C spells it.
     pub fn c_type(&self) -> String {
         // How rustc spaces the tokens of a type is not promised.
@@ -252,6 +275,16 @@ macro_rules! stored {
     };
 }
 
+/// What a constant or function of [`Value`] is for a type; for a text the last one.
+macro_rules! of_value {
+    (string $type:ty, $item:ident, $text:expr) => {
+        $text
+    };
+    ($dir:ident $type:ty, $item:ident, $text:expr) => {
+        <<$type as Argument>::Kept as Value>::$item
+    };
+}
+
 macro_rules! print_stored {
     (string $type:ty) => {
         |_, _, _| Err(fmt::Error)
@@ -296,6 +329,9 @@ macro_rules! derive_specs {
                 type_name: stringify!($type),
                 count: optional!($($count)?),
                 stored: stored!($dir [$($count)?] $type),
+                size: of_value!($dir $type, STORED, 0),
+                is_handle: of_value!($dir $type, IS_SECRET, false),
+                names: of_value!($dir $type, names, Vec::new),
                 print_stored: print_stored!($dir $type),
             },)*],
             results: &[$(Result::$result),*],
