@@ -1,10 +1,11 @@
 //! Any bytes are the record of a process, or an error that says why not; and any slots are events, no more than
-//! there are slots. The same bytes as a live table.
+//! there are slots. The same bytes as a live table, and as what fault plans did.
 #![no_main]
 
-use cupeer_record::{Event, LiveTable, Process};
+use cupeer_record::{Event, FaultFile, LiveTable, Process};
 use cupeer_spec::record::{
-    self, BLOCK, BLOCK_MAGIC, BlockHeader, MAGIC, META_START, SLOTS, TRAILER_MAGIC, Trailer, VERSION, live,
+    self, BLOCK, BLOCK_MAGIC, BlockHeader, MAGIC, META_START, SLOTS, TRAILER_MAGIC, Trailer, VERSION, faults,
+    live,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -35,7 +36,12 @@ fuzz_target!(|input: (bool, &[u8], &[u8], [Option<Block>; 4])| {
     bytes[..8].copy_from_slice(&live::MAGIC);
     bytes[8..12].copy_from_slice(&live::VERSION.to_le_bytes());
     bytes[12..16].copy_from_slice(&(size_of::<live::Entry>() as u32).to_le_bytes());
-    let _ = LiveTable::from_bytes("live", bytes);
+    let _ = LiveTable::from_bytes("live", bytes.clone());
+    bytes[..8].copy_from_slice(&faults::MAGIC);
+    bytes[8..12].copy_from_slice(&faults::VERSION.to_le_bytes());
+    if let Ok(file) = FaultFile::from_bytes("faults", bytes) {
+        let _ = FaultFile::from_bytes("faults", file.bytes()).expect("what was read can be written");
+    }
 });
 
 /// Adds a block whose slots have the right numbers, a chunk with the trailer that makes it count.
@@ -74,9 +80,12 @@ fn look(process: &Process, event: &Event) {
         assert!(!process.function_name(call.number).is_empty());
         let _ = process.library_at(call.caller, call.start);
         assert!(call.end >= call.start);
+        assert!(call.details.hits.iter().all(|hit| !hit.rule.is_empty()));
         for finding in &call.details.findings {
             assert!(!finding.rule.is_empty());
-            assert!(finding.objects.iter().all(|object| object.library().len() <= 3 * object.what.library.len()));
+            assert!(
+                finding.objects.iter().all(|object| object.library().len() <= 3 * object.what.library.len())
+            );
         }
     }
 }

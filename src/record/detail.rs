@@ -2,6 +2,7 @@
 
 use crate::event::Details;
 use crate::finding::{self, Finding};
+use crate::hit::{self, Hit};
 use cupeer_spec::record::slot::detail;
 
 /// The most items that a call keeps of one kind. Calls have one or two; a broken record may have any number.
@@ -44,6 +45,7 @@ impl Details {
                 detail::OBJECT if keeps_objects => {
                     self.findings.last_mut().into_iter().for_each(|finding| finding.add(item.bytes));
                 }
+                detail::HIT if self.hits.len() < hit::MOST => self.hits.extend(Hit::read(item.bytes)),
                 _ => {}
             }
         }
@@ -63,6 +65,7 @@ impl Details {
         self.context = later.context.or(self.context);
         self.message = later.message.or(self.message.take());
         self.findings.extend(later.findings);
+        self.hits.extend(later.hits);
     }
 }
 

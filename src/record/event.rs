@@ -1,8 +1,9 @@
 //! What a record consists of, once it is read.
 
 use crate::finding::Finding;
+use crate::hit::Hit;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::{self, Slot};
+use cupeer_spec::record::slot::{self, Slot, hit::did};
 
 /// How a call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +59,19 @@ impl Call {
         self.argument(self.function?.spec().args.iter().position(|arg| arg.name == name)?)
     }
 
+    /// The rule of a fault plan that the program owes what it got to: a result or an output that is not the driver's.
+    /// `None` also where the record does not say which.
+    pub fn injected_by(&self) -> Option<&str> {
+        let mut hits = self.details.hits.iter().filter(|_| self.injected);
+        hits.find(|hit| hit.has(did::ERROR | did::OUT | did::DENIED)).map(|hit| hit.rule.as_str())
+    }
+
+    /// The hit because of which it does not return: it waits, or ended its process or thread.
+    pub fn stopped_by(&self) -> Option<&Hit> {
+        let mut hits = self.details.hits.iter().filter(|hit| !hit.has(did::DRY));
+        hits.find(|hit| self.outcome == Outcome::Pending && hit.has(did::HANG | did::SIGNAL | did::EXIT))
+    }
+
     /// Whether it returned CUDA_SUCCESS.
     pub fn succeeded(&self) -> bool {
         self.outcome == Outcome::Returned(0)
@@ -77,6 +91,7 @@ static NONE: Details = Details {
     context: None,
     message: None,
     findings: Vec::new(),
+    hits: Vec::new(),
 };
 
 impl From<Details> for Kept {
@@ -125,6 +140,8 @@ pub struct Details {
     pub message: Option<Vec<u8>>,
     /// What rules have found, in the order in which they were asked.
     pub findings: Vec<Finding>,
+    /// The rules of fault plans that fired, in the order in which they did.
+    pub hits: Vec<Hit>,
 }
 
 /// What a stream holds.

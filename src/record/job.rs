@@ -4,6 +4,7 @@
 //! problem to tell of; only a directory without any record is an error.
 
 use crate::alive::Host;
+use crate::faults::{self, FaultFile, FaultRule};
 use crate::live::LiveTable;
 use crate::process::{Clock, Process};
 use cupeer_spec::record::{SUFFIX, job, live};
@@ -22,6 +23,8 @@ pub struct Job {
     pub processes: Vec<Process>,
     /// What is open, by host.
     pub tables: Vec<LiveTable>,
+    /// What fault plans did, by host and plan.
+    pub faults: Vec<FaultFile>,
     /// What could not be read, or not wholly.
     pub problems: Vec<Problem>,
     /// Clocks by boot and kind.
@@ -72,6 +75,7 @@ impl Job {
             dir: dir.to_path_buf(),
             processes: Vec::new(),
             tables: Vec::new(),
+            faults: Vec::new(),
             problems: Vec::new(),
             clocks: HashMap::new(),
         };
@@ -125,6 +129,11 @@ impl Job {
         self.processes.iter().map(answer).collect()
     }
 
+    /// The rules of fault plans, over all hosts.
+    pub fn fault_rules(&self) -> Vec<FaultRule> {
+        faults::merged(&self.faults)
+    }
+
     fn report(&mut self, path: &Path, text: impl Into<String>) {
         self.problems.push(Problem { path: path.to_path_buf(), text: text.into() });
     }
@@ -135,8 +144,9 @@ impl Job {
         let is_process = name.ends_with(SUFFIX) && name.len() > SUFFIX.len();
         let is_table = name.starts_with(live::PREFIX);
         let is_job = name == job::FILE;
+        let is_faults = FaultFile::is_named(&name);
         // Pipes and the like are nobody's record, and to open one may wait for ever.
-        if !(is_process || is_table || is_job) || path.is_dir() {
+        if !(is_process || is_table || is_job || is_faults) || path.is_dir() {
             return false;
         }
         let read = match fs::metadata(&path) {
@@ -152,6 +162,11 @@ impl Job {
                 self.tables.push(table);
                 problem
             }),
+            Ok(_) if is_faults => FaultFile::open(&path).map(|file| {
+                let problem = file.problem.clone();
+                self.faults.push(file);
+                problem
+            }),
             Ok(_) => match check_job(&path) {
                 Some(answer) => answer,
                 None => return false,
@@ -161,7 +176,8 @@ impl Job {
             Ok(problem) => problem.into_iter().for_each(|text| self.report(&path, text)),
             Err(text) => self.report(&path, text),
         }
-        true
+        // What faults did is nobody's record by itself.
+        !is_faults
     }
 
     /// Of two files about the same image of a process, the longer one counts.

@@ -7,6 +7,7 @@ pub mod blocks;
 pub mod calls;
 pub mod stream;
 
+use crate::faults::{FaultFile, FaultRule};
 use crate::process::{Device, Library};
 use blocks::{File, Window};
 use cupeer_spec::function::FnId;
@@ -268,5 +269,30 @@ pub fn live_table(
     let [a, b, c, d, ..] = boot_id;
     let path = dir.join(format!("{}{:08x}", live::PREFIX, u32::from_be_bytes([a, b, c, d])));
     fs::write(&path, bytes)?;
+    Ok(path)
+}
+
+/// Writes what a plan did on a host: in so many processes, with these fingerprints of damaged handles. `plan` are the
+/// digits that tell its file from those of other plans.
+pub fn faults(
+    dir: &Path,
+    (boot_id, plan): ([u8; 16], u32),
+    rules: &[FaultRule],
+    processes: u64,
+    damaged: &[u64],
+) -> io::Result<PathBuf> {
+    let [a, b, c, d, ..] = boot_id;
+    let boot = u32::from_be_bytes([a, b, c, d]);
+    let path = dir.join(format!("{}{boot:08x}-{plan:08x}", record::faults::PREFIX));
+    let file = FaultFile {
+        path: path.clone(),
+        boot_id,
+        rules: rules.to_vec(),
+        processes,
+        damaged: damaged.to_vec(),
+        damaged_more: 0,
+        problem: None,
+    };
+    fs::write(&path, file.bytes())?;
     Ok(path)
 }

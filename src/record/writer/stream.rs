@@ -164,6 +164,7 @@ fn items(details: &Details) -> Vec<u8> {
         add(detail::FINDING, 0, &finding.bytes());
         finding.objects.iter().for_each(|object| add(detail::OBJECT, 0, &object.bytes()));
     }
+    details.hits.iter().for_each(|hit| add(detail::HIT, 0, &hit.bytes()));
     bytes
 }
 

@@ -220,6 +220,8 @@ unsafe impl Plain for live::Header {}
 unsafe impl Plain for live::Entry {}
 // SAFETY: as above.
 unsafe impl Plain for slot::finding::Object {}
+// SAFETY: as above.
+unsafe impl Plain for faults::Header {}
 
 /// Reads a value from the begin of bytes, where there are enough of them.
 pub fn read<T: Plain>(bytes: &[u8]) -> Option<T> {

@@ -2,7 +2,7 @@
 
 use super::call;
 use cupeer_record::writer::{About, Writer};
-use cupeer_record::{Call, Details, Finding, LiveTable, Object, Outcome, Process};
+use cupeer_record::{Call, Details, Finding, Hit, LiveTable, Object, Outcome, Process};
 use cupeer_spec::record::slot::{self, finding::Confidence};
 use cupeer_spec::record::{BLOCK, live};
 use cupeer_spec::rules::Severity;
@@ -24,6 +24,10 @@ fn read_all(bytes: Vec<u8>) -> Result<(), TestCaseError> {
             let _ = (process.function_name(call.number), process.library_at(call.caller, call.start));
             let objects = call.details.findings.iter().flat_map(|finding| &finding.objects);
             objects.for_each(|object| drop(object.library()));
+            let _ = (call.injected_by(), call.stopped_by());
+            prop_assert!(
+                call.details.hits.iter().all(|hit| !hit.rule.is_empty() && hit.words().count() <= 16)
+            );
         }
     }
     prop_assert!(events.error().is_none());
@@ -50,6 +54,10 @@ fn good(ring: bool) -> Vec<u8> {
                 message: "Flags is 0".into(),
                 hint: "Pass 1.".into(),
                 objects: vec![Object { what: slot::finding::Object::default(), frames: vec![1, 2] }],
+            }],
+            hits: vec![Hit {
+                what: slot::hit::Hit { did: 257, count: i, ..Default::default() },
+                rule: "a/1".into(),
             }],
             ..Details::default()
         };

@@ -147,6 +147,7 @@ fn details_belong_to_their_call() {
         context: Some(0x77),
         message: Some(b"no such thing".to_vec()),
         findings: Vec::new(),
+        hits: Vec::new(),
     };
     let with = writer::call(cupeer_spec::function::FnId::cuIpcCloseMemHandle, 5, 9);
     let with =

@@ -2,6 +2,7 @@
 
 mod broken;
 mod events;
+mod faults;
 mod findings;
 mod growing;
 mod job;

@@ -2,7 +2,7 @@
 
 use super::{call, read, which};
 use cupeer_record::writer::{About, Writer};
-use cupeer_record::{Call, Details, Event, Finding, Object, Outcome};
+use cupeer_record::{Call, Details, Event, Finding, Hit, Object, Outcome};
 use cupeer_spec::record::slot::{self, finding::Confidence};
 use cupeer_spec::rules::Severity;
 use proptest::prelude::*;
@@ -34,17 +34,21 @@ fn details() -> impl Strategy<Value = Details> {
         any::<Option<u64>>(),
         proptest::option::of(bytes()),
         proptest::collection::vec(finding(), 0..3),
+        proptest::collection::vec(hit(), 0..3),
     )
-        .prop_map(|(frames, elements, texts, memory, devices, context, message, findings)| Details {
-            frames,
-            elements,
-            texts,
-            memory,
-            devices,
-            context,
-            message,
-            findings,
+        .prop_map(|(frames, elements, texts, memory, devices, context, message, findings, hits)| {
+            Details { frames, elements, texts, memory, devices, context, message, findings, hits }
         })
+}
+
+fn hit() -> impl Strategy<Value = Hit> {
+    let what = (any::<[u16; 2]>(), any::<i32>(), any::<[u64; 3]>());
+    (what, "[a-z]{1,9}/[a-z0-9-]{1,20}").prop_map(
+        |(([did, process], driver_result, [count, stack, waited]), rule)| Hit {
+            what: slot::hit::Hit { did, process, driver_result, count, stack, waited },
+            rule,
+        },
+    )
 }
 
 fn finding() -> impl Strategy<Value = Finding> {

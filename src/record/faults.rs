@@ -1,0 +1,191 @@
+//! What fault plans have done: the files `faults-BOOT-PLAN`, of which each has one plan on one host.
+
+use crate::source::Source;
+use cupeer_spec::record::{self, faults};
+use std::path::{Path, PathBuf};
+
+/// The most rules that are read. What wrote the file has no more than a text of some KiB has lines.
+const MOST_RULES: usize = 1 << 16;
+/// The longest text that is read.
+const MOST_TEXT: usize = 16 << 20;
+const COUNTER: usize = size_of::<faults::Counter>();
+
+/// What one plan did on one host, when it was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FaultFile {
+    /// The file.
+    pub path: PathBuf,
+    /// The host, since when.
+    pub boot_id: [u8; 16],
+    /// The rules, in the order in which they are looked at.
+    pub rules: Vec<FaultRule>,
+    /// How many processes were under the plan.
+    pub processes: u64,
+    /// Fingerprints of handles that the plan damaged.
+    pub damaged: Vec<u64>,
+    /// How many more of these there are.
+    pub damaged_more: u64,
+    /// What is wrong with the file, although it can be read: a sentence without a subject.
+    pub problem: Option<String>,
+}
+
+/// What one rule did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FaultRule {
+    /// Its name, which begins with that of its plan: `PLAN/NAME`.
+    pub name: String,
+    /// The rule as it was written.
+    pub text: String,
+    /// The calls that met its conditions.
+    pub matched: u64,
+    /// Those at which it fired or, of a plan that was only tried, would have.
+    pub fired: u64,
+    /// How many processes were under its plan.
+    pub processes: u64,
+}
+
+impl FaultRule {
+    /// The name of its plan.
+    pub fn plan(&self) -> &str {
+        self.name.split_once('/').map_or(&self.name, |(plan, _)| plan)
+    }
+}
+
+impl FaultFile {
+    /// Whether a file of this name is one.
+    pub fn is_named(name: &str) -> bool {
+        name.len() > faults::PREFIX.len() && name.starts_with(faults::PREFIX)
+    }
+
+    /// Reads a file. The error is a sentence without a subject: "is empty".
+    pub fn open(path: &Path) -> Result<FaultFile, String> {
+        FaultFile::read(&path.into(), path)
+    }
+
+    /// The same with bytes in place of the file.
+    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<FaultFile, String> {
+        FaultFile::read(&bytes.into(), Path::new(name))
+    }
+
+    /// All that can be read in a directory, in the order of their names. Where there are no records, nobody else looks.
+    pub fn all_in(dir: &Path) -> Vec<FaultFile> {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        let named = entries.filter(|entry| FaultFile::is_named(&entry.file_name().to_string_lossy()));
+        let mut paths: Vec<PathBuf> = named.map(|entry| entry.path()).collect();
+        paths.sort_unstable();
+        paths.iter().filter_map(|path| FaultFile::open(path).ok()).collect()
+    }
+
+    fn read(source: &Source, path: &Path) -> Result<FaultFile, String> {
+        let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
+        let file = source.open().map_err(unreadable)?;
+        let mut head = vec![0; faults::TEXT];
+        let had = file.read(&mut head, 0).map_err(unreadable)?;
+        if had == 0 || head[..8] == [0; 8] {
+            return Err("is empty".into());
+        }
+        if head[..8] != faults::MAGIC {
+            return Err("does not say what fault plans did".into());
+        }
+        let header = record::read::<faults::Header>(&head[..had]).ok_or("is cut off in its header")?;
+        match header.version {
+            faults::VERSION => {}
+            0 => return Err("has no version".into()),
+            newer => {
+                let ours = faults::VERSION;
+                return Err(format!("was written by a newer cupeer (format {newer}; this one reads {ours})"));
+            }
+        }
+        let size = file.size().map_err(unreadable)?;
+        let (text, rules) = (header.text as usize, header.rules as usize);
+        if text > MOST_TEXT || rules > MOST_RULES {
+            return Err(format!("claims to have {rules} rules in {text} bytes"));
+        }
+        let end = u64::from(header.counters) + (rules * COUNTER) as u64;
+        let is_cut = (faults::TEXT + text) as u64 > size || end > size;
+        // What the file lacks needs no memory.
+        let mut lines = vec![0; text.min(size.saturating_sub(faults::TEXT as u64) as usize)];
+        let had = file.read(&mut lines, faults::TEXT as u64).map_err(unreadable)?;
+        let lines = String::from_utf8_lossy(&lines[..had]).into_owned();
+        let lines: Vec<&str> = lines.lines().filter(|line| !line.is_empty()).take(rules).collect();
+        let mut counters = vec![0; lines.len() * COUNTER];
+        let had = file.read(&mut counters, header.counters.into()).map_err(unreadable)?;
+        counters[had..].fill(0);
+        let rule = |(line, counter): (&&str, &[u8])| {
+            let (name, text) = line.split_once(' ').unwrap_or((line, ""));
+            let (matched, fired) = (number(counter, 0), number(counter, 8));
+            let (name, text) = (name.to_owned(), text.to_owned());
+            FaultRule { name, text, matched, fired, processes: header.processes }
+        };
+        let rules: Vec<FaultRule> = lines.iter().zip(counters.chunks_exact(COUNTER)).map(rule).collect();
+        let problem = match header.rules as usize - rules.len() {
+            _ if is_cut => Some("is cut off, so that some of what fault plans did is missing".to_owned()),
+            0 => None,
+            missing => Some(format!("lacks the text of {missing} of {} rules", header.rules)),
+        };
+        let damaged = head[faults::DAMAGED..].chunks_exact(8).take(faults::DAMAGED_COUNT);
+        let damaged = damaged.map(|bytes| number(bytes, 0)).filter(|fingerprint| *fingerprint != 0);
+        Ok(FaultFile {
+            path: path.to_path_buf(),
+            boot_id: header.boot_id,
+            processes: header.processes,
+            damaged: damaged.collect(),
+            damaged_more: header.damaged_more,
+            problem,
+            rules,
+        })
+    }
+
+    /// As a file has it, but for the scopes, which are of use to running processes alone.
+    pub fn bytes(&self) -> Vec<u8> {
+        let line = |rule: &FaultRule| format!("{} {}\n", rule.name, rule.text);
+        let text: String = self.rules.iter().map(line).collect();
+        let counters = (faults::TEXT + text.len()).next_multiple_of(8);
+        let end = counters + self.rules.len() * COUNTER;
+        let header = faults::Header {
+            magic: faults::MAGIC,
+            version: faults::VERSION,
+            rules: self.rules.len() as u32,
+            boot_id: self.boot_id,
+            text: text.len() as u32,
+            counters: counters as u32,
+            scopes: end as u32,
+            scope_count: 0,
+            processes: self.processes,
+            damaged_more: self.damaged_more,
+        };
+        let mut bytes = vec![0; end];
+        let mut put = |at: usize, what: &[u8]| bytes[at..at + what.len()].copy_from_slice(what);
+        put(0, record::bytes(&header));
+        let damaged = self.damaged.iter().take(faults::DAMAGED_COUNT).enumerate();
+        damaged.for_each(|(i, fingerprint)| put(faults::DAMAGED + 8 * i, &fingerprint.to_le_bytes()));
+        put(faults::TEXT, text.as_bytes());
+        for (i, rule) in self.rules.iter().enumerate() {
+            put(counters + i * COUNTER, &rule.matched.to_le_bytes());
+            put(counters + i * COUNTER + 8, &rule.fired.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// The rules of several files, of which the same rule of several hosts, or in several plans, is one.
+pub fn merged(files: &[FaultFile]) -> Vec<FaultRule> {
+    let mut places = std::collections::HashMap::new();
+    let mut rules: Vec<FaultRule> = Vec::new();
+    for rule in files.iter().flat_map(|file| &file.rules) {
+        let place = *places.entry((&rule.name, &rule.text)).or_insert(rules.len());
+        match rules.get_mut(place) {
+            Some(known) => {
+                known.matched = known.matched.saturating_add(rule.matched);
+                known.fired = known.fired.saturating_add(rule.fired);
+                known.processes = known.processes.saturating_add(rule.processes);
+            }
+            None => rules.push(rule.clone()),
+        }
+    }
+    rules
+}
