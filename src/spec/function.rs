@@ -126,8 +126,6 @@ pub struct ArgSpec {
     pub stored: usize,
     /// How many bytes one value has in a record, also of an array; 0 of a text.
     pub size: usize,
-    /// Whether it is an IPC handle: [`Value::IS_SECRET`].
-    pub is_handle: bool,
     /// The values that have a name in the header: [`Value::names`].
     pub names: fn() -> Vec<(u64, &'static str)>,
     /// Prints those bytes; of an array, those of one element.
@@ -146,10 +144,9 @@ impl ArgSpec {
         self.type_word().starts_with("CUipc")
     }
 
-    /// The bytes of what it points to, where it is an output.
+    /// The bytes of what it points to, where it is an output; of an array, those of an element.
     pub fn output_size(&self) -> usize {
-        // An array has none in the slot: its elements are of 4 bytes.
-        if self.is_handle() { 64 } else if self.count.is_some() { 4 } else { self.stored }
+        if self.is_handle() { 64 } else { self.size }
     }
 
     /// Its type as C spells it.
@@ -330,7 +327,6 @@ macro_rules! derive_specs {
                 count: optional!($($count)?),
                 stored: stored!($dir [$($count)?] $type),
                 size: of_value!($dir $type, STORED, 0),
-                is_handle: of_value!($dir $type, IS_SECRET, false),
                 names: of_value!($dir $type, names, Vec::new),
                 print_stored: print_stored!($dir $type),
             },)*],

@@ -45,6 +45,11 @@ pub trait Value: Copy {
         None
     }
 
+    /// The values that have a name in the header, as the bytes of the number without its sign.
+    fn names() -> Vec<(u64, &'static str)> {
+        Vec::new()
+    }
+
     /// Prints what [`Value::store`] has left, in the same way.
     fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result;
 }
@@ -137,6 +142,14 @@ macro_rules! values {
         })*
         $(impl Value for $named {
             const STORED: usize = size_of::<Self>();
+            fn names() -> Vec<(u64, &'static str)> {
+                let pattern = |number: $int| {
+                    let mut bytes = [0; 8];
+                    bytes[..size_of::<$int>()].copy_from_slice(&number.to_le_bytes());
+                    u64::from_le_bytes(bytes)
+                };
+                Self::VALUES.iter().map(|(number, name)| (pattern(*number), *name)).collect()
+            }
             fn store(self, place: &mut [u8], _: Fingerprint) {
                 place.copy_from_slice(&(self.0).to_le_bytes());
             }

@@ -47,7 +47,7 @@ mod parse;
 
 use crate::selector::FunctionSet;
 
-pub use parse::PlanError;
+pub use parse::{LONGEST_NAME, PlanError, is_name};
 
 /// Rules in the order in which they are looked at.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -117,7 +117,7 @@ pub enum Key {
     Process,
     /// The file name of its program.
     Program,
-    /// The thread: its tid, its name, or `main`.
+    /// The thread: its tid where the values are numbers, else its name, or `main` for the first of its process.
     Thread,
     /// The file name of the calling library.
     Caller,
@@ -133,7 +133,8 @@ pub enum Key {
     Mark,
     /// The first call of each call stack: no values.
     NewSite,
-    /// A part of the call stacks: the one range is the share, in millionths, from 0.
+    /// A part of the call stacks: the one range is the share, in millionths, from 0. Both ends included, as always: 25% is
+    /// 0 to 249,999.
     SomeSites,
 }
 

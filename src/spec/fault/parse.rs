@@ -1,16 +1,37 @@
 //! Reads a plan.
+//!
+//! What belongs here: the text as a whole, its lines and rules. `clauses` reads one rule, by the keys of its table; what
+//! a key means stands in `conditions`, `counts` and `actions`, what values look like in `values`, and what only the whole
+//! rule tells in `whole`.
 
-use super::Plan;
+mod actions;
+mod clauses;
+mod conditions;
+mod counts;
+mod signals;
+mod span;
+#[cfg(test)]
+mod tests;
+mod values;
+mod whole;
+
+use super::{Key, Plan, Rule};
 use core::fmt;
+use span::Span;
+
+pub use clauses::is_name;
+
+/// The most bytes of a name, with that of its plan.
+pub const LONGEST_NAME: usize = 64;
 
 /// What is wrong with a plan, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanError {
-    /// The rule, from 1: in a text of several lines, that of its line.
+    /// The line of the text, from 1.
     pub line: usize,
     /// The column in that line, from 1, of the first byte that is wrong.
     pub column: usize,
-    /// The sentence: what is wrong and what would be right.
+    /// The sentence: what is wrong and what would be right. One line without control characters.
     pub message: String,
 }
 
@@ -23,7 +44,50 @@ impl fmt::Display for PlanError {
 impl Plan {
     /// Reads rules. `plan` is the name of the plan: it begins the names of its rules that do not name another one.
     pub fn parse(plan: &str, text: &str) -> Result<Plan, PlanError> {
-        let _ = (plan, text);
-        Ok(Plan::default())
+        let mut rules: Vec<Rule> = Vec::new();
+        for (number, line) in text.split('\n').enumerate() {
+            for span in Span::line(line, number + 1).split(';').map(Span::trim) {
+                if span.text.is_empty() {
+                    continue;
+                }
+                let (rule, named) = clauses::rule(plan, rules.len() + 1, span)?;
+                if let Some(other) = rules.iter().position(|other| other.name == rule.name) {
+                    return Err(named.error(format!(
+                        "rule {} is named '{}' already; names are given once",
+                        other + 1,
+                        rule.name
+                    )));
+                }
+                rules.push(rule);
+            }
+        }
+        Ok(Plan { rules })
+    }
+}
+
+impl Rule {
+    /// Whether something is left to chance, so that its seed matters.
+    pub fn is_random(&self) -> bool {
+        let waits = [self.action.delay, self.action.delay_after];
+        self.probability < 1.0
+            || self.action.error == Some(super::Error::Any)
+            || waits.into_iter().flatten().any(|delay| delay.jitter > 0)
+            || self.conditions.iter().any(|condition| condition.key == Key::SomeSites)
+    }
+
+    /// Whether its text has a clause of this key.
+    pub fn says(&self, key: &str) -> bool {
+        self.text.split(':').skip(1).any(|clause| clause.split('=').next() == Some(key))
+    }
+
+    /// The rule as a text that means the same wherever it stands: with its whole name, and, where chance is involved and
+    /// it has no seed, with this one.
+    pub fn whole_text(&self, seed: u64) -> String {
+        let named = |clause: &&str| clause.split('=').next() != Some("name");
+        let mut text = self.text.split(':').filter(named).collect::<Vec<_>>().join(":");
+        if self.is_random() && !self.says("seed") {
+            text += &format!(":seed={seed}");
+        }
+        text + ":name=" + &self.name
     }
 }

@@ -1,0 +1,195 @@
+//! What happens.
+
+use super::PlanError;
+use super::clauses::Draft;
+use super::conditions::argument_value;
+use super::signals;
+use super::span::{Span, either};
+use super::values::{duration, number, one_of};
+use crate::fault::{Delay, Out, OutValue, Stage};
+use crate::function::{ArgSpec, Direction, FnSpec};
+use crate::names::nearest;
+use crate::results::RESULTS;
+
+type Result<T> = core::result::Result<T, PlanError>;
+
+/// `error=MAP_FAILED`: read by [`super::whole`], because `force` may stand behind it.
+pub fn error<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<()> {
+    if value.text.is_empty() {
+        return Err(value.error("a result is missing here, such as MAP_FAILED, 205 or any"));
+    }
+    draft.error = Some(value);
+    Ok(())
+}
+
+/// `delay=5ms~1ms`
+pub fn delay(draft: &mut Draft, value: Span) -> Result<()> {
+    draft.rule.action.delay = Some(wait(value)?);
+    Ok(())
+}
+
+/// `delay-after=5ms`
+pub fn delay_after(draft: &mut Draft, value: Span) -> Result<()> {
+    draft.rule.action.delay_after = Some(wait(value)?);
+    Ok(())
+}
+
+fn wait(value: Span) -> Result<Delay> {
+    let Some((time, jitter)) = value.split_once("~") else {
+        return Ok(Delay { time: duration(value)?, jitter: 0 });
+    };
+    let delay = Delay { time: duration(time)?, jitter: duration(jitter)? };
+    if delay.jitter > delay.time {
+        let message =
+            format!("{} more or less than {} would be less than no time", jitter.shown(), time.shown());
+        return Err(jitter.error(message));
+    }
+    Ok(delay)
+}
+
+/// `hang`, `hang=LABEL`
+pub fn hang(draft: &mut Draft, value: Option<Span>) -> Result<()> {
+    let is_label = |text: &str| {
+        (1..=64).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    };
+    if let Some(wrong) = value.filter(|value| !is_label(value.text)) {
+        let message =
+            format!("{} is no label; one has 1 to 64 letters, digits, '.', '_' and '-'", wrong.shown());
+        return Err(wrong.error(message));
+    }
+    draft.rule.action.hang = Some(value.map_or("hang", |value| value.text).into());
+    Ok(())
+}
+
+/// `signal=SEGV`
+pub fn signal(draft: &mut Draft, value: Span) -> Result<()> {
+    draft.rule.action.signal = Some(signals::parse(value)?);
+    Ok(())
+}
+
+/// `exit=3`
+pub fn exit(draft: &mut Draft, value: Span) -> Result<()> {
+    draft.rule.action.exit = Some(number(value, 0, 255, "3")? as i32);
+    Ok(())
+}
+
+/// `stage=after`
+pub fn stage<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<()> {
+    let stages = [(Stage::Instead, "instead"), (Stage::After, "after"), (Stage::Undo, "undo")];
+    draft.rule.action.stage = one_of(value, "stage", &stages)?;
+    draft.stage = Some(value);
+    Ok(())
+}
+
+/// `out=ARGUMENT=VALUE,..`
+pub fn out(draft: &mut Draft, value: Span) -> Result<()> {
+    for item in value.split(',') {
+        let Some((name, value)) = item.split_once("=") else {
+            let what = if item.text.is_empty() {
+                "an output is".into()
+            } else {
+                format!("the value of {} is", item.shown())
+            };
+            return Err(item
+                .end()
+                .error(format!("{what} missing here: out=ARGUMENT=VALUE, such as out=pdptr=null")));
+        };
+        let args = outputs(&draft.functions, name)?;
+        let argument = args[0].name;
+        if draft.rule.action.outs.iter().any(|out| out.argument.eq_ignore_ascii_case(argument)) {
+            return Err(name.error(format!("'{argument}' stands twice; an output gets one value")));
+        }
+        let value = output(value, &args)?;
+        draft.rule.action.outs.push(Out { argument, value });
+    }
+    Ok(())
+}
+
+/// The outputs of this name.
+fn outputs(functions: &[&'static FnSpec], name: Span) -> Result<Vec<&'static ArgSpec>> {
+    let is_out = |arg: &&ArgSpec| arg.direction == Direction::Out;
+    let args: Vec<&ArgSpec> = functions
+        .iter()
+        .filter_map(|function| function.argument(name.text).map(|(_, arg)| arg))
+        .filter(is_out)
+        .collect();
+    if !args.is_empty() {
+        return Ok(args);
+    }
+    if name.text.is_empty() {
+        return Err(name.error("the name of an output is missing here: out=ARGUMENT=VALUE"));
+    }
+    let all = || functions.iter().flat_map(|function| function.args).filter(is_out).map(|arg| arg.name);
+    let input = functions.iter().find(|function| function.argument(name.text).is_some());
+    let what = match input {
+        Some(function) => format!("{} of {} is an input", name.shown(), function.name),
+        None => format!("no selected function has an output {}", name.shown()),
+    };
+    let mut known: Vec<&str> = Vec::new();
+    for name in all() {
+        if !known.contains(&name) {
+            known.push(name);
+        }
+    }
+    let hint = match nearest(name.text, all()) {
+        Some(meant) => format!("did you mean '{meant}'?"),
+        None if known.is_empty() => "they have no outputs".into(),
+        None => format!("outputs are {}", either(known)),
+    };
+    Err(name.error(format!("{what}; {hint}")))
+}
+
+/// What is put into an output.
+fn output(text: Span, args: &[&'static ArgSpec]) -> Result<OutValue> {
+    if matches!(text.text, "zero" | "null") {
+        return Ok(OutValue::Zero);
+    }
+    let handles = args.iter().filter(|arg| arg.is_handle()).count();
+    if handles == 0 {
+        if text.text.is_empty() || matches!(text.text, "other") || text.text.starts_with("flip/") {
+            let missing = if text.text.is_empty() {
+                "a value is missing here".into()
+            } else {
+                format!("{} is for handles", text.shown())
+            };
+            return Err(text.error(format!("{missing}; this output takes a number, zero or null")));
+        }
+        let smallest = args.iter().min_by_key(|arg| arg.size).map_or(args, core::slice::from_ref);
+        argument_value(text, args)?;
+        return Ok(OutValue::Number(argument_value(text, smallest)?));
+    }
+    if handles < args.len() {
+        return Err(text.error(
+            "this output is a handle in one of the functions and a number in another; only zero fits both",
+        ));
+    }
+    if text.text == "other" {
+        return Ok(OutValue::Other);
+    }
+    if let Some(byte) = text.strip_prefix("flip/") {
+        return Ok(OutValue::Flip(number(byte, 0, 63, "24")? as u8));
+    }
+    Err(text.error(format!(
+        "{} cannot be put into a handle; there are zero, flip/BYTE such as flip/24, and other",
+        text.shown()
+    )))
+}
+
+/// Says that no function has a result of this name.
+pub fn no_result<'a>(text: Span, functions: impl Iterator<Item = &'a FnSpec> + Clone) -> String {
+    let documented = functions.flat_map(|function| {
+        function.documented().filter_map(|number| function.result_name(number)).collect::<Vec<_>>()
+    });
+    let short = |name: &'static str| match name.split_once("_ERROR_") {
+        Some((_, short)) => short,
+        None => name.split_once('_').map_or(name, |(_, short)| short),
+    };
+    let typed = text.text.to_ascii_uppercase();
+    let bare = typed.trim_start_matches("CUDA_").trim_start_matches("ERROR_");
+    let known = documented.chain(RESULTS.iter().map(|result| result.name())).map(short);
+    match nearest(bare, known) {
+        Some(meant) => format!("there is no result {}; did you mean '{meant}'?", text.shown()),
+        None => format!("there is no result {}; 'cupeer list errors' has them all", text.shown()),
+    }
+}

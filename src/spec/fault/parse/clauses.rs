@@ -1,0 +1,262 @@
+//! One rule: its functions, and its clauses by the table of keys.
+
+use super::span::Span;
+use super::{LONGEST_NAME, PlanError, actions, conditions, counts, whole};
+use crate::fault::{Action, Per, Rule, When};
+use crate::function::{FUNCTIONS, FnSpec};
+use crate::names::nearest;
+use crate::selector::FunctionSet;
+
+type Result<T> = core::result::Result<T, PlanError>;
+
+/// A rule of which some clauses are read.
+pub struct Draft<'a> {
+    /// What is known of it.
+    pub rule: Rule,
+    /// The functions that it selects.
+    pub functions: Vec<&'static FnSpec>,
+    /// The value of `error`, which is read when all else is known.
+    pub error: Option<Span<'a>>,
+    /// The value of `stage`.
+    pub stage: Option<Span<'a>>,
+    /// Where the clauses that do something stand.
+    pub actions: Vec<(&'static str, Span<'a>)>,
+    /// Where `until` stands.
+    pub until: Option<Span<'a>>,
+    /// Whether what is dangerous is meant.
+    pub force: bool,
+    /// The value of `name`.
+    pub name: Option<Span<'a>>,
+}
+
+/// How a key reads its value.
+pub enum Reads {
+    /// There must be one.
+    Value(fn(&mut Draft<'_>, Span) -> Result<()>),
+    /// There must be one, of which the place is kept.
+    Kept(for<'a> fn(&mut Draft<'a>, Span<'a>) -> Result<()>),
+    /// There may be one.
+    Optional(fn(&mut Draft<'_>, Option<Span>) -> Result<()>),
+    /// There is none.
+    Flag(fn(&mut Draft<'_>)),
+}
+
+/// A key.
+pub struct KeySpec {
+    /// What stands before the `=`.
+    pub name: &'static str,
+    /// A clause that would be right.
+    pub example: &'static str,
+    /// Whether it makes something happen.
+    pub acts: bool,
+    /// How its value is read.
+    pub reads: Reads,
+}
+
+const fn key(name: &'static str, example: &'static str, reads: Reads) -> KeySpec {
+    KeySpec { name, example, acts: false, reads }
+}
+
+const fn action(name: &'static str, example: &'static str, reads: Reads) -> KeySpec {
+    KeySpec { name, example, acts: true, reads }
+}
+
+/// All keys that are no names of arguments.
+pub static KEYS: &[KeySpec] = &[
+    key("dev", "dev=0", Reads::Value(conditions::dev)),
+    key("peer", "peer=1", Reads::Value(conditions::peer)),
+    key("ctx", "ctx=0x55d0c0de", Reads::Value(conditions::ctx)),
+    key("size", "size=1M..", Reads::Value(conditions::size)),
+    key("handle", "handle=3f2a5c6b7d8e9f01", Reads::Value(conditions::handle)),
+    key("rank", "rank=0..3", Reads::Value(conditions::rank)),
+    key("local-rank", "local-rank=0", Reads::Value(conditions::local_rank)),
+    key("pid", "pid=4711", Reads::Value(conditions::pid)),
+    key("process", "process=2", Reads::Value(conditions::process)),
+    key("program", "program=python*", Reads::Value(conditions::program)),
+    key("thread", "thread=main", Reads::Value(conditions::thread)),
+    key("caller", "caller=libnccl*", Reads::Value(conditions::caller)),
+    key("stack", "stack=3f2a5c6b7d8e9f01", Reads::Value(conditions::stack)),
+    key("prev", "prev=MAP_FAILED", Reads::Value(conditions::prev)),
+    key("after", "after=2s", Reads::Value(conditions::after)),
+    key("until", "until=1m", Reads::Kept(conditions::until)),
+    key("mark", "mark=epoch?2", Reads::Value(conditions::mark)),
+    key("site", "site=new", Reads::Value(conditions::site)),
+    key("when", "when=3..5", Reads::Value(counts::when)),
+    key("p", "p=10%", Reads::Value(counts::p)),
+    key("seed", "seed=7", Reads::Value(counts::seed)),
+    key("times", "times=3", Reads::Value(counts::times)),
+    key("per", "per=job/rule", Reads::Value(counts::per)),
+    action("error", "error=MAP_FAILED", Reads::Kept(actions::error)),
+    action("out", "out=pdptr=null", Reads::Value(actions::out)),
+    action("delay", "delay=5ms~1ms", Reads::Value(actions::delay)),
+    action("delay-after", "delay-after=5ms", Reads::Value(actions::delay_after)),
+    action("hang", "hang=here", Reads::Optional(actions::hang)),
+    action("signal", "signal=SEGV", Reads::Value(actions::signal)),
+    action("exit", "exit=3", Reads::Value(actions::exit)),
+    key("stage", "stage=after", Reads::Kept(actions::stage)),
+    key("force", "force", Reads::Flag(|draft| draft.force = true)),
+    key("name", "name=first-open", Reads::Kept(name)),
+];
+
+/// Reads the rule that is the `number`-th of its plan. Also gives the place of its name: its begin, where it has none.
+pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span<'a>)> {
+    if let Some((at, c)) = text.text.char_indices().find(|(_, c)| c.is_whitespace() || c.is_control()) {
+        let what = if c == ' ' { "a space" } else { "white space or a control character" };
+        let message = format!("{what} cannot stand within a rule; in a pattern, write ? in its place");
+        return Err(text.error_at(at + 1, message));
+    }
+    let mut clauses = text.split(':');
+    let set = clauses.next().unwrap_or(text);
+    let functions = FunctionSet::parse(set.text)
+        .map_err(|error| set.error_at(error.column.min(set.text.len() + 1), hinted(set, &error.message)))?;
+    let mut draft = Draft {
+        rule: Rule {
+            name: String::new(),
+            text: text.text.into(),
+            functions,
+            conditions: Vec::new(),
+            when: When::ALWAYS,
+            per: Per::Process,
+            together: false,
+            probability: 1.0,
+            seed: 0,
+            times: None,
+            action: Action::default(),
+        },
+        functions: Vec::new(),
+        error: None,
+        stage: None,
+        actions: Vec::new(),
+        until: None,
+        force: false,
+        name: None,
+    };
+    let selected = FUNCTIONS.iter().enumerate().filter(|(index, _)| draft.rule.functions.contains(*index));
+    draft.functions = selected.map(|(_, function)| function).collect();
+    if draft.functions.is_empty() {
+        return Err(set.error(format!(
+            "{} selects no function; a name, a pattern or a @group such as @ipc would",
+            set.shown()
+        )));
+    }
+    let mut seen: Vec<String> = Vec::new();
+    for clause in clauses {
+        let said = self::clause(&mut draft, clause)?;
+        if seen.contains(&said) {
+            return Err(clause.error(format!("'{said}' stands twice; a rule has each clause once")));
+        }
+        seen.push(said);
+    }
+    whole::check(&mut draft, text)?;
+    let place = draft.name.unwrap_or(text);
+    draft.rule.name = match draft.name {
+        Some(name) if name.text.contains('/') => name.text.into(),
+        Some(name) => format!("{plan}/{}", name.text),
+        None => format!("{plan}/{number}"),
+    };
+    if draft.name.is_some() && draft.rule.name.len() > LONGEST_NAME {
+        return Err(place.error(format!(
+            "the name is {} bytes long with that of its plan; it can have {LONGEST_NAME}",
+            draft.rule.name.len()
+        )));
+    }
+    Ok((draft.rule, place))
+}
+
+/// A rule that begins with a clause has no functions.
+fn hinted(set: Span, message: &str) -> String {
+    if set.text.contains('=') {
+        return format!(
+            "a rule begins with its functions, and {} is a clause; write cuIpcOpenMemHandle*:{}",
+            set.shown(),
+            set.text.chars().take(40).collect::<String>()
+        );
+    }
+    message.into()
+}
+
+/// Reads one clause, and gives its key.
+fn clause<'a>(draft: &mut Draft<'a>, clause: Span<'a>) -> Result<String> {
+    if clause.text.is_empty() {
+        return Err(clause.error("a clause is missing here, such as error=MAP_FAILED"));
+    }
+    let (key, value) = match clause.split_once("=") {
+        Some((key, value)) => (key, Some(value)),
+        None => (clause, None),
+    };
+    let Some(spec) = KEYS.iter().find(|spec| spec.name == key.text) else {
+        return argument(draft, key, value);
+    };
+    if spec.acts {
+        draft.actions.push((spec.name, clause));
+    }
+    match (&spec.reads, value) {
+        (Reads::Flag(read), None) => read(draft),
+        (Reads::Optional(read), value) => read(draft, value)?,
+        (Reads::Value(read), Some(value)) => read(draft, value)?,
+        (Reads::Kept(read), Some(value)) => read(draft, value)?,
+        (Reads::Flag(_), Some(value)) => {
+            return Err(value.error(format!("'{}' takes no value", spec.name)));
+        }
+        (Reads::Value(_) | Reads::Kept(_), None) => {
+            let message = format!("'{}' wants a value, such as {}", spec.name, spec.example);
+            return Err(clause.end().error(message));
+        }
+    }
+    Ok(spec.name.into())
+}
+
+/// A clause whose key is none of ours.
+fn argument(draft: &mut Draft, key: Span, value: Option<Span>) -> Result<String> {
+    let own = |name: &str| KEYS.iter().find(|spec| spec.name.eq_ignore_ascii_case(name));
+    if key.text.is_empty() {
+        return Err(key.error("a key is missing before the '=', such as dev=0 or error=MAP_FAILED"));
+    }
+    if let Some(spec) = own(key.text) {
+        return Err(key.error(format!("{} is written '{}'", key.shown(), spec.name)));
+    }
+    if draft.functions.iter().any(|function| function.argument(key.text).is_some()) {
+        let Some(value) = value else {
+            let message = format!("{} wants a value, such as {}=1", key.shown(), key.text);
+            return Err(key.end().error(message));
+        };
+        return conditions::argument(draft, key, value);
+    }
+    let functions = || draft.functions.iter();
+    let arguments = functions().flat_map(|function| function.args).map(|arg| arg.name);
+    if let Some(meant) = nearest(key.text, KEYS.iter().map(|spec| spec.name).chain(arguments)) {
+        return Err(key.error(format!("there is no key {}; did you mean '{meant}'?", key.shown())));
+    }
+    if let Some(other) = FUNCTIONS.iter().find(|function| function.argument(key.text).is_some()) {
+        return Err(key.error(format!(
+            "{} is an argument of {}, which this rule does not select; {}",
+            key.shown(),
+            other.name,
+            conditions::arguments_of(draft.functions[0])
+        )));
+    }
+    let names: Vec<&str> = KEYS.iter().map(|spec| spec.name).collect();
+    Err(key.error(format!(
+        "there is no key {}; there are {} and the functions' arguments: {}",
+        key.shown(),
+        names.join(", "),
+        conditions::arguments_of(draft.functions[0])
+    )))
+}
+
+fn name<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<()> {
+    if !is_name(value.text) {
+        return Err(value.error(format!(
+            "{} is no name; one has 1 to {LONGEST_NAME} letters, digits, '.', '_', '-' and '/'",
+            value.shown()
+        )));
+    }
+    draft.name = Some(value);
+    Ok(())
+}
+
+/// Whether a rule may have this name.
+pub fn is_name(text: &str) -> bool {
+    (1..=LONGEST_NAME).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._/-".contains(&byte))
+}

@@ -1,0 +1,301 @@
+//! Which calls: circumstances and arguments.
+
+use super::PlanError;
+use super::clauses::Draft;
+use super::span::{Span, either};
+use super::values::{self, fingerprint, number, patterns, ranges, share, word};
+use crate::fault::{Condition, Key, Values};
+use crate::function::{ArgSpec, Direction, FUNCTIONS, FnSpec, Group};
+use crate::names::nearest;
+
+type Result<T> = core::result::Result<T, PlanError>;
+
+fn add(draft: &mut Draft, key: Key, (not, values): (bool, Values)) -> Result<()> {
+    draft.rule.conditions.push(Condition { key, not, values });
+    Ok(())
+}
+
+/// `dev=0`
+pub fn dev(draft: &mut Draft, value: Span) -> Result<()> {
+    add(draft, Key::Dev, ranges(value, &|text| word(text, 4, "0"))?)
+}
+
+/// `peer=1`
+pub fn peer(draft: &mut Draft, value: Span) -> Result<()> {
+    some_can(draft, value, "peer=", "is about two devices", |function| {
+        function.is_in(Group::Peer) || function.is_in(Group::Open)
+    })?;
+    add(draft, Key::Peer, ranges(value, &|text| word(text, 4, "1"))?)
+}
+
+/// `ctx=0x..`
+pub fn ctx(draft: &mut Draft, value: Span) -> Result<()> {
+    add(draft, Key::Ctx, ranges(value, &|text| number(text, 0, u64::MAX, "0x55d0c0de"))?)
+}
+
+/// `size=1M..`
+pub fn size(draft: &mut Draft, value: Span) -> Result<()> {
+    some_can(draft, value, "size=", "is about an allocation", |function| {
+        function.args.iter().any(|arg| arg.type_word() == "CUdeviceptr")
+    })?;
+    add(draft, Key::Size, ranges(value, &values::size)?)
+}
+
+/// `handle=FINGERPRINT`
+pub fn handle(draft: &mut Draft, value: Span) -> Result<()> {
+    some_can(draft, value, "handle=", "makes or takes a handle", |function| {
+        function.args.iter().any(|arg| arg.is_handle())
+    })?;
+    add(draft, Key::Handle, fingerprints(value)?)
+}
+
+/// Fingerprints and hashes: no ranges, because they have no order that means anything.
+fn fingerprints(value: Span) -> Result<(bool, Values)> {
+    let (not, items) = values::list(value)?;
+    let numbers = items.into_iter().map(|item| fingerprint(item).map(|number| (number, number)));
+    Ok((not, Values::Numbers(numbers.collect::<Result<_>>()?)))
+}
+
+/// `rank=0..3`
+pub fn rank(draft: &mut Draft, value: Span) -> Result<()> {
+    add(draft, Key::Rank, ranges(value, &|text| number(text, 0, u32::MAX.into(), "0"))?)
+}
+
+/// `local-rank=0`
+pub fn local_rank(draft: &mut Draft, value: Span) -> Result<()> {
+    add(draft, Key::LocalRank, ranges(value, &|text| number(text, 0, u32::MAX.into(), "0"))?)
+}
+
+/// `pid=4711`
+pub fn pid(draft: &mut Draft, value: Span) -> Result<()> {
+    add(draft, Key::Pid, ranges(value, &|text| number(text, 1, i32::MAX as u64, "4711"))?)
+}
+
+/// `process=2`
+pub fn process(draft: &mut Draft, value: Span) -> Result<()> {
+    add(draft, Key::Process, ranges(value, &|text| number(text, 1, u64::MAX, "2"))?)
+}
+
+/// `program=GLOB`
+pub fn program(draft: &mut Draft, value: Span) -> Result<()> {
+    let patterns = file_names(value)?;
+    add(draft, Key::Program, patterns)
+}
+
+/// `caller=GLOB`
+pub fn caller(draft: &mut Draft, value: Span) -> Result<()> {
+    let patterns = file_names(value)?;
+    add(draft, Key::Caller, patterns)
+}
+
+fn file_names(value: Span) -> Result<(bool, Values)> {
+    let (_, items) = values::list(value)?;
+    if let Some(path) = items.iter().find(|item| item.text.contains('/')) {
+        let file = path.text.rsplit('/').next().unwrap_or_default();
+        let hint = if file.is_empty() { "libnccl.so.2" } else { file };
+        let message = format!("{} is a path; the name of the file is compared, such as {hint}", path.shown());
+        return Err(path.error(message));
+    }
+    patterns(value)
+}
+
+/// `thread=main`
+pub fn thread(draft: &mut Draft, value: Span) -> Result<()> {
+    let (_, items) = values::list(value)?;
+    let is_number = |item: &Span| item.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let numbers = items.iter().filter(|item| is_number(item)).count();
+    if numbers == items.len() {
+        let tids = ranges(value, &|text| number(text, 1, i32::MAX as u64, "4711"))?;
+        return add(draft, Key::Thread, tids);
+    }
+    if let Some(tid) = items.iter().find(|item| numbers > 0 && is_number(item)) {
+        return Err(tid.error(format!(
+            "{} is a tid between names; write two rules, or for a name of digits a ? in it",
+            tid.shown()
+        )));
+    }
+    add(draft, Key::Thread, patterns(value)?)
+}
+
+/// `stack=DIGITS`
+pub fn stack(draft: &mut Draft, value: Span) -> Result<()> {
+    add(draft, Key::Stack, fingerprints(value)?)
+}
+
+/// `prev=RESULT`
+pub fn prev(draft: &mut Draft, value: Span) -> Result<()> {
+    let (not, items) = values::list(value)?;
+    let mut numbers = Vec::new();
+    for item in items {
+        if item.text.contains("..") || item.text.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
+            let (_, Values::Numbers(range)) = ranges(item, &|text| word(text, 4, "205"))? else { continue };
+            numbers.extend(range);
+            continue;
+        }
+        // Libraries may have one name for different numbers.
+        let mut found: Vec<u64> = FUNCTIONS
+            .iter()
+            .filter_map(|function| function.parse_result(item.text))
+            .map(|code| u64::from(code as u32))
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        if found.is_empty() {
+            return Err(item.error(super::actions::no_result(item, FUNCTIONS.iter())));
+        }
+        numbers.extend(found.into_iter().map(|code| (code, code)));
+    }
+    add(draft, Key::Prev, (not, Values::Numbers(numbers)))
+}
+
+/// `after=2s`
+pub fn after(draft: &mut Draft, value: Span) -> Result<()> {
+    let time = values::duration(value)?;
+    add(draft, Key::Time, (false, Values::Numbers(vec![(time, u64::MAX)])))
+}
+
+/// `until=1m`
+pub fn until<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<()> {
+    let time = values::duration(value)?;
+    draft.until = Some(value);
+    add(draft, Key::Time, (false, Values::Numbers(vec![(0, time)])))
+}
+
+/// `mark=GLOB`
+pub fn mark(draft: &mut Draft, value: Span) -> Result<()> {
+    add(draft, Key::Mark, patterns(value)?)
+}
+
+/// `site=new`, `site=25%`
+pub fn site(draft: &mut Draft, value: Span) -> Result<()> {
+    if value.text == "new" {
+        return add(draft, Key::NewSite, (false, Values::Numbers(Vec::new())));
+    }
+    if !value.text.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        let message =
+            format!("{} is no choice of call stacks; there are new and shares such as 25%", value.shown());
+        return Err(value.error(message));
+    }
+    let millionths = (share(value)? * 1e6).round() as u64;
+    let Some(last) = millionths.checked_sub(1) else {
+        return Err(value.error("a share of the call stacks is at least 0.0001%"));
+    };
+    add(draft, Key::SomeSites, (false, Values::Numbers(vec![(0, last)])))
+}
+
+/// An argument by its name.
+pub fn argument(draft: &mut Draft, key: Span, value: Span) -> Result<String> {
+    let found: Vec<(&FnSpec, &'static ArgSpec)> = draft
+        .functions
+        .iter()
+        .filter_map(|function| function.argument(key.text).map(|(_, arg)| (*function, arg)))
+        .collect();
+    let readable: Vec<&'static ArgSpec> =
+        found.iter().map(|(_, arg)| *arg).filter(|arg| is_comparable(arg)).collect();
+    let Some(first) = readable.first() else {
+        return Err(
+            key.error(found.first().map_or(String::new(), |(function, arg)| not_comparable(function, arg)))
+        );
+    };
+    let values = if readable.iter().any(|arg| arg.direction == Direction::String) {
+        patterns(value)?
+    } else {
+        ranges(value, &|text| argument_value(text, &readable))?
+    };
+    add(draft, Key::Argument(first.name), values)?;
+    Ok(first.name.to_ascii_lowercase())
+}
+
+fn not_comparable(function: &FnSpec, arg: &ArgSpec) -> String {
+    let why = match arg.direction {
+        Direction::In if arg.is_handle() => "is a handle, of which only the fingerprint is compared: handle=",
+        Direction::In => "is an array, which is not compared",
+        _ => "is an output, which nobody knows before the call",
+    };
+    format!("'{}' of {} {why}; {}", arg.name, function.name, arguments_of(function))
+}
+
+/// One value of an argument, which may be of several types in several functions.
+pub fn argument_value(text: Span, args: &[&'static ArgSpec]) -> Result<u64> {
+    let names: Vec<(u64, &str)> = args.iter().flat_map(|arg| (arg.names)()).collect();
+    let is_number = text.text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+    if !is_number && !names.is_empty() && !text.text.is_empty() {
+        return named(text, &names);
+    }
+    let sizes = || args.iter().map(|arg| arg.size);
+    let (least, most) = (sizes().min().unwrap_or(8), sizes().max().unwrap_or(8));
+    if text.text.starts_with('-') && least != most {
+        return Err(text.error(format!(
+            "{} has {least} bytes in one of these functions and {most} in another; write it in hexadecimal",
+            text.shown()
+        )));
+    }
+    word(text, most, "1 or 0x1f")
+}
+
+/// A value by its name in the header, with or without what the names have in common at their begin.
+fn named(text: Span, names: &[(u64, &'static str)]) -> Result<u64> {
+    let prefix = common_prefix(names);
+    let short = |name: &'static str| &name[prefix..];
+    let typed = text.text;
+    let found = names.iter().find(|(_, name)| {
+        name.eq_ignore_ascii_case(typed)
+            || name.len() > typed.len()
+                && typed.len() >= name.len() - prefix
+                && name.as_bytes()[name.len() - typed.len() - 1] == b'_'
+                && name[name.len() - typed.len()..].eq_ignore_ascii_case(typed)
+    });
+    if let Some((number, _)) = found {
+        return Ok(*number);
+    }
+    let known = || names.iter().map(|(_, name)| short(name));
+    let hint = match nearest(typed, known().chain(names.iter().map(|(_, name)| *name))) {
+        Some(meant) => format!("did you mean '{meant}'?"),
+        None => format!("there are {}, and numbers", either(known())),
+    };
+    Err(text.error(format!("{} is no value of it; {hint}", text.shown())))
+}
+
+/// How many bytes the names have in common, up to the last `_`; of a single one, up to the third word.
+fn common_prefix(names: &[(u64, &'static str)]) -> usize {
+    let Some((_, first)) = names.first() else { return 0 };
+    if names.len() == 1 {
+        return first.match_indices('_').nth(1).map_or(0, |(at, _)| at + 1);
+    }
+    let common = first
+        .bytes()
+        .enumerate()
+        .take_while(|(at, byte)| names.iter().all(|(_, name)| name.as_bytes().get(*at) == Some(byte)))
+        .count();
+    first[..common].rfind('_').map_or(0, |at| at + 1)
+}
+
+/// Whether a call's argument can be compared before the call.
+fn is_comparable(arg: &ArgSpec) -> bool {
+    match arg.direction {
+        Direction::In => arg.count.is_none() && !arg.is_handle(),
+        Direction::String => true,
+        Direction::Out | Direction::InOut => false,
+    }
+}
+
+/// Which arguments of a function can be compared.
+pub fn arguments_of(function: &FnSpec) -> String {
+    let names: Vec<&str> =
+        function.args.iter().filter(|arg| is_comparable(arg)).map(|arg| arg.name).collect();
+    if names.is_empty() {
+        return format!("{} has none that can be compared", function.name);
+    }
+    format!("{} has {}", function.name, names.join(", "))
+}
+
+/// Refuses a key that no function of the rule can have.
+fn some_can(draft: &Draft, value: Span, key: &str, what: &str, can: impl Fn(&FnSpec) -> bool) -> Result<()> {
+    if draft.functions.iter().any(|function| can(function)) {
+        return Ok(());
+    }
+    let such = either(FUNCTIONS.iter().filter(|function| can(function)).map(|function| function.name));
+    let first = draft.functions[0].name;
+    Err(value
+        .error(format!("'{key}' asks for what {first} has not: no call of it {what}; it goes with {such}")))
+}

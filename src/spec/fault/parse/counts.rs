@@ -1,0 +1,75 @@
+//! Which of the calls that match: their number, chance, and what counts them.
+
+use super::PlanError;
+use super::clauses::Draft;
+use super::span::Span;
+use super::values::{number, one_of, share};
+use crate::fault::{Per, When};
+
+type Result<T> = core::result::Result<T, PlanError>;
+
+/// `when=F[..L][+[S]]`
+pub fn when(draft: &mut Draft, value: Span) -> Result<()> {
+    let nth = |text: Span| number(text, 1, u64::MAX, "3");
+    if value.text.is_empty() {
+        return Err(value.error("the number of a call is missing here: 3, 3+, 3+2, 3..5 or 3..9+2"));
+    }
+    let (range, step) = match value.split_once("+") {
+        Some((range, step)) if step.text.is_empty() => (range, Some(1)),
+        Some((range, step)) => (range, Some(nth(step)?)),
+        None => (value, None),
+    };
+    let (first, last) = match range.split_once("..") {
+        Some((first, last)) => {
+            if last.text.is_empty() {
+                let message = format!("the last call is missing here; all from there on are {}+", first.text);
+                return Err(last.error(message));
+            }
+            (nth(first)?, nth(last)?)
+        }
+        None => {
+            let first = nth(range)?;
+            (first, if step.is_some() { u64::MAX } else { first })
+        }
+    };
+    if last < first {
+        let message =
+            format!("the range {} ends before it begins; write the smaller number first", range.shown());
+        return Err(range.error(message));
+    }
+    draft.rule.when = When { first, last, step: step.unwrap_or(1) };
+    Ok(())
+}
+
+/// `p=10%`
+pub fn p(draft: &mut Draft, value: Span) -> Result<()> {
+    draft.rule.probability = share(value)?;
+    Ok(())
+}
+
+/// `seed=7`
+pub fn seed(draft: &mut Draft, value: Span) -> Result<()> {
+    draft.rule.seed = number(value, 0, u64::MAX, "7")?;
+    Ok(())
+}
+
+/// `times=3`
+pub fn times(draft: &mut Draft, value: Span) -> Result<()> {
+    draft.rule.times = Some(number(value, 1, u64::MAX, "3")?);
+    Ok(())
+}
+
+/// `per=job/rule`
+pub fn per(draft: &mut Draft, value: Span) -> Result<()> {
+    let (whose, together) = match value.split_once("/") {
+        Some((whose, rule)) if rule.text == "rule" => (whose, true),
+        Some((_, other)) => {
+            let message = format!("{} cannot stand here; /rule counts the functions together", other.shown());
+            return Err(other.error(message));
+        }
+        None => (value, false),
+    };
+    draft.rule.per = one_of(whose, "scope", Per::ALL)?;
+    draft.rule.together = together;
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! The names of signals. Linux has the same numbers on all machines that CUDA runs on.
+
+use super::PlanError;
+use super::span::Span;
+use super::values::number;
+use crate::names::nearest;
+
+static NAMES: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
+    "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
+    "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
+
+/// A signal by its name, with or without SIG, or its number.
+pub fn parse(text: Span) -> Result<i32, PlanError> {
+    if text.text.is_empty() {
+        return Err(text.error("a signal is missing here, such as SEGV or 11"));
+    }
+    if text.text.starts_with(|c: char| c.is_ascii_digit()) {
+        return Ok(number(text, 1, 64, "11")? as i32);
+    }
+    let upper = text.text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    if let Some(at) = NAMES.iter().position(|known| *known == name) {
+        return Ok(at as i32 + 1);
+    }
+    let hint = match nearest(name, NAMES) {
+        Some(meant) => format!("did you mean '{meant}'?"),
+        None => "write it as in 'kill -l', or a number from 1 to 64".into(),
+    };
+    Err(text.error(format!("there is no signal {}; {hint}", text.shown())))
+}

@@ -1,0 +1,93 @@
+//! Pieces of a plan's text that know where they stand.
+
+use super::PlanError;
+
+/// The most characters of the text that a message repeats.
+const MOST_SHOWN: usize = 60;
+
+/// A piece of a line.
+#[derive(Clone, Copy, Debug)]
+pub struct Span<'a> {
+    /// The text.
+    pub text: &'a str,
+    /// The line, from 1.
+    line: usize,
+    /// The column of its first byte, from 1.
+    column: usize,
+}
+
+impl<'a> Span<'a> {
+    /// A line.
+    pub fn line(text: &'a str, line: usize) -> Self {
+        Span { text, line, column: 1 }
+    }
+
+    /// An error at its begin.
+    pub fn error(&self, message: impl AsRef<str>) -> PlanError {
+        self.error_at(1, message)
+    }
+
+    /// An error at a column of it, from 1.
+    pub fn error_at(&self, column: usize, message: impl AsRef<str>) -> PlanError {
+        let message = message.as_ref().chars().map(harmless).collect();
+        PlanError { line: self.line, column: self.column + column - 1, message }
+    }
+
+    /// What is between the separators.
+    pub fn split(self, separator: char) -> impl Iterator<Item = Span<'a>> {
+        let mut column = self.column;
+        self.text.split(separator).map(move |text| {
+            let span = Span { text, line: self.line, column };
+            column += text.len() + separator.len_utf8();
+            span
+        })
+    }
+
+    /// What is before and after the first separator.
+    pub fn split_once(self, separator: &str) -> Option<(Span<'a>, Span<'a>)> {
+        let at = self.text.find(separator)?;
+        Some((Span { text: &self.text[..at], ..self }, self.skip(at + separator.len())))
+    }
+
+    /// What is behind a prefix.
+    pub fn strip_prefix(self, prefix: &str) -> Option<Span<'a>> {
+        self.text.starts_with(prefix).then(|| self.skip(prefix.len()))
+    }
+
+    /// Without white space around it.
+    pub fn trim(self) -> Span<'a> {
+        let text = self.text.trim_start();
+        Span { text: text.trim_end(), column: self.column + self.text.len() - text.len(), ..self }
+    }
+
+    /// The place behind its last byte.
+    pub fn end(self) -> Span<'a> {
+        self.skip(self.text.len())
+    }
+
+    /// Without its first bytes: as many as a part of it has.
+    fn skip(self, bytes: usize) -> Span<'a> {
+        Span { text: &self.text[bytes..], column: self.column + bytes, ..self }
+    }
+
+    /// The text in quotes, as a message repeats it.
+    pub fn shown(&self) -> String {
+        let dots = if self.text.chars().nth(MOST_SHOWN).is_some() { "..." } else { "" };
+        format!("'{}{dots}'", self.text.chars().take(MOST_SHOWN).collect::<String>())
+    }
+}
+
+/// What a terminal would obey is not repeated: controls, and what changes the direction of writing.
+fn harmless(c: char) -> char {
+    let obeyed = c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    if obeyed { char::REPLACEMENT_CHARACTER } else { c }
+}
+
+/// `a, b or c`.
+pub fn either<T: AsRef<str>>(words: impl IntoIterator<Item = T>) -> String {
+    let mut words: Vec<T> = words.into_iter().collect();
+    let Some(last) = words.pop() else { return String::new() };
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    if words.is_empty() { last.as_ref().into() } else { format!("{} or {}", words.join(", "), last.as_ref()) }
+}

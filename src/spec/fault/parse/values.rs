@@ -1,0 +1,225 @@
+//! Values: numbers, ranges, sizes, names, patterns, durations and shares.
+
+use super::PlanError;
+use super::span::{Span, either};
+use crate::env;
+use crate::fault::Values;
+use crate::names::nearest;
+
+type Result<T> = core::result::Result<T, PlanError>;
+
+/// Whether a list is of what must not be, and its items.
+pub fn list(value: Span<'_>) -> Result<(bool, Vec<Span<'_>>)> {
+    let (not, value) = match value.strip_prefix("^") {
+        Some(value) => (true, value),
+        None => (false, value),
+    };
+    let items: Vec<Span> = value.split(',').collect();
+    for item in &items {
+        if item.text.is_empty() {
+            return Err(item.error("a value is missing here"));
+        }
+        if item.text.starts_with('^') {
+            return Err(item.error("'^' stands once, in front of all values: it means none of them"));
+        }
+    }
+    Ok((not, items))
+}
+
+/// Patterns.
+pub fn patterns(value: Span) -> Result<(bool, Values)> {
+    let (not, items) = list(value)?;
+    Ok((not, Values::Patterns(items.into_iter().map(|item| item.text.into()).collect())))
+}
+
+/// Numbers and ranges, each number as `read` reads it.
+pub fn ranges(value: Span, read: &dyn Fn(Span) -> Result<u64>) -> Result<(bool, Values)> {
+    let (not, items) = list(value)?;
+    let ranges = items.into_iter().map(|item| range(item, read)).collect::<Result<_>>()?;
+    Ok((not, Values::Numbers(ranges)))
+}
+
+fn range(item: Span, read: &dyn Fn(Span) -> Result<u64>) -> Result<(u64, u64)> {
+    let Some((first, last)) = item.split_once("..") else {
+        let number = read(item)?;
+        return Ok((number, number));
+    };
+    if first.text.is_empty() && last.text.is_empty() {
+        return Err(item.error("a range has a first or a last value: 1.., ..3 or 1..3"));
+    }
+    for end in [first, last] {
+        if end.text.starts_with('-') {
+            return Err(
+                end.error("a negative number stands by itself, not in a range; write each one: -2,-1")
+            );
+        }
+    }
+    let from = if first.text.is_empty() { 0 } else { read(first)? };
+    let to = if last.text.is_empty() { u64::MAX } else { read(last)? };
+    if from > to {
+        let (first, last) = (first.shown(), last.shown());
+        return Err(item.error(format!("the range ends before it begins: {last} is less than {first}")));
+    }
+    Ok((from, to))
+}
+
+/// A number from `least` to `most`, decimal or hexadecimal. `such` is one that would be right.
+pub fn number(text: Span, least: u64, most: u64, such: &str) -> Result<u64> {
+    bounded(text, digits(text, such)?, least, most)
+}
+
+/// A number of bytes.
+pub fn size(text: Span) -> Result<u64> {
+    if !text.text.is_empty() && text.text.bytes().all(|byte| byte.is_ascii_digit()) || is_hex(text) {
+        return number(text, 0, u64::MAX, "1M");
+    }
+    env::size(text.text).ok_or_else(|| {
+        text.error(format!("{} is no size; a number is, or one with K, M or G such as 64K", text.shown()))
+    })
+}
+
+/// A number of this many bytes, where a negative one stands for its bytes.
+pub fn word(text: Span, bytes: usize, such: &str) -> Result<u64> {
+    let most = if bytes >= 8 { u64::MAX } else { (1 << (8 * bytes)) - 1 };
+    let Some(positive) = text.strip_prefix("-") else { return number(text, 0, most, such) };
+    let number = bounded(text, digits(positive, such)?, 0, most / 2 + 1)?;
+    Ok(number.wrapping_neg() & most)
+}
+
+/// The digits of a fingerprint.
+pub fn fingerprint(text: Span) -> Result<u64> {
+    let digits = text.text.strip_prefix("0x").unwrap_or(text.text);
+    let number = u64::from_str_radix(digits, 16)
+        .ok()
+        .filter(|_| digits.len() <= 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    number.ok_or_else(|| {
+        let hint = if text.text == "ipc" {
+            "leave out the 'ipc:' in front of them"
+        } else {
+            "as a report shows them"
+        };
+        text.error(format!("{} is no fingerprint; write its 16 hexadecimal digits, {hint}", text.shown()))
+    })
+}
+
+fn is_hex(text: Span) -> bool {
+    text.text.starts_with("0x") || text.text.starts_with("0X")
+}
+
+fn digits(text: Span, such: &str) -> Result<u128> {
+    let wrong = || {
+        if text.text.is_empty() {
+            return text.error(format!("a number is missing here, such as {such}"));
+        }
+        text.error(format!("{} is no number; {such} would be one", text.shown()))
+    };
+    let (digits, radix) = if is_hex(text) { (&text.text[2..], 16) } else { (text.text, 10) };
+    if digits.is_empty() || !digits.bytes().all(|byte| (byte as char).is_digit(radix)) {
+        return Err(wrong());
+    }
+    // More digits than fit are a number, too large for all that is asked for.
+    Ok(u128::from_str_radix(digits, radix).unwrap_or(u128::MAX))
+}
+
+fn bounded(text: Span, number: u128, least: u64, most: u64) -> Result<u64> {
+    match u64::try_from(number) {
+        Ok(number) if number < least => {
+            Err(text.error(format!("{} is too small; it begins with {least}", text.shown())))
+        }
+        Ok(number) if number <= most => Ok(number),
+        _ => Err(text.error(format!("{} is too large; it ends with {most}", text.shown()))),
+    }
+}
+
+/// The longest time: what is more is a mistake, and the sum of two of these fits.
+const LONGEST: u64 = 100_000 * 3600 * 1_000_000_000;
+
+const UNITS: &[(&str, u64)] = &[
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// A time in nanoseconds.
+pub fn duration(text: Span) -> Result<u64> {
+    let wrong = |what: &str| {
+        Err(text
+            .error(format!("{} {what}; write a number and ns, us, ms, s, m or h: 5ms, 1.5s", text.shown())))
+    };
+    if text.text.is_empty() {
+        return Err(text.error("a time is missing here, such as 5ms"));
+    }
+    let length = text.text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+    let (number, unit) = text.text.split_at(length);
+    if unit.is_empty() {
+        return wrong("has no unit");
+    }
+    let Some((_, nanoseconds)) = UNITS.iter().find(|(known, _)| *known == unit) else {
+        return wrong("is no time");
+    };
+    let (whole, part) = match number.split_once('.') {
+        Some((whole, part)) if !part.is_empty() => (whole, part),
+        Some(_) => return wrong("is no time"),
+        None => (number, ""),
+    };
+    if whole.is_empty() || part.contains('.') {
+        return wrong("is no time");
+    }
+    let too_long = || text.error(format!("{} is too long; the longest time is 100000h", text.shown()));
+    let whole: u128 = whole.parse().map_err(|_| too_long())?;
+    let part = part.trim_end_matches('0');
+    let finer = || text.error(format!("{} is finer than a nanosecond; 1ns is the shortest", text.shown()));
+    if part.len() > 15 {
+        return Err(finer());
+    }
+    let scale = 10u128.pow(part.len() as u32);
+    let part: u128 = part.parse().unwrap_or(0);
+    let nanoseconds = u128::from(*nanoseconds);
+    if !(part * nanoseconds).is_multiple_of(scale) {
+        return Err(finer());
+    }
+    let total =
+        whole.checked_mul(nanoseconds).and_then(|total| total.checked_add(part * nanoseconds / scale));
+    total.and_then(|total| u64::try_from(total).ok()).filter(|total| *total <= LONGEST).ok_or_else(too_long)
+}
+
+/// A share or probability, above 0 and up to 1.
+pub fn share(text: Span) -> Result<f64> {
+    let (number, percent) = match text.text.strip_suffix('%') {
+        Some(number) => (number, true),
+        None => (text.text, false),
+    };
+    let parts: Vec<&str> = number.split('.').collect();
+    let is_number = parts.len() <= 2
+        && parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+    let number: Option<f64> = if is_number { number.parse().ok() } else { None };
+    let Some(number) = number else {
+        return Err(text.error(format!("{} is no share; 10% or 0.1 would be one", text.shown())));
+    };
+    let share = if percent { number / 100.0 } else { number };
+    if share <= 0.0 {
+        return Err(text.error("a share is more than 0; a rule that never fires is better left out"));
+    }
+    if share > 1.0 {
+        let meant =
+            if percent { String::new() } else { format!("; with a percent sign it would be {number}%") };
+        return Err(text.error(format!("a share is at most 1, which is 100%{meant}")));
+    }
+    Ok(share)
+}
+
+/// One of some words, with what it stands for.
+pub fn one_of<T: Copy>(text: Span, what: &str, words: &[(T, &str)]) -> Result<T> {
+    if let Some((value, _)) = words.iter().find(|(_, word)| *word == text.text) {
+        return Ok(*value);
+    }
+    let known = || words.iter().map(|(_, word)| *word);
+    let hint = match nearest(text.text, known()) {
+        Some(meant) => format!("did you mean '{meant}'? There are {}", either(known())),
+        None => format!("there are {}", either(known())),
+    };
+    Err(text.error(format!("{} is no {what}; {hint}", text.shown())))
+}

@@ -1,0 +1,173 @@
+//! What only the whole rule tells: whether its clauses go together, and whether its result is one of its functions'.
+
+use super::PlanError;
+use super::actions::no_result;
+use super::clauses::Draft;
+use super::span::{Span, either};
+use crate::fault::{Error, Key, Stage, Values};
+use crate::function::{FUNCTIONS, FnSpec, Group};
+
+type Result<T> = core::result::Result<T, PlanError>;
+
+/// Checks a rule of which all clauses are read.
+pub fn check(draft: &mut Draft, text: Span) -> Result<()> {
+    if draft.actions.is_empty() {
+        return Err(text.end().error(
+            "the rule says which calls, but not what happens; add error=, out=, delay=, delay-after=, hang, signal= or exit=",
+        ));
+    }
+    together(draft)?;
+    if let Some(value) = draft.error {
+        draft.rule.action.error = Some(result(draft, value)?);
+        releases(draft, value)?;
+    }
+    if let (Some(stage), Stage::Undo) = (draft.stage, draft.rule.action.stage) {
+        undone(draft, stage)?;
+    }
+    time(draft)
+}
+
+fn place<'a>(draft: &Draft<'a>, action: &str) -> Option<Span<'a>> {
+    draft.actions.iter().find(|(name, _)| *name == action).map(|(_, clause)| *clause)
+}
+
+/// Clauses that exclude each other.
+fn together(draft: &Draft) -> Result<()> {
+    if let (Some(stage), None) = (draft.stage, draft.error) {
+        return Err(
+            stage.error("a stage is one of error=: it says what becomes of the real call; add error=")
+        );
+    }
+    if let (Some(out), Some(_)) = (place(draft, "out"), draft.error) {
+        return Err(out.error(
+            "out= is for calls that succeed, and error= makes them fail; write two rules, or leave one out",
+        ));
+    }
+    if place(draft, "exit").is_some() {
+        for late in ["error", "out", "delay-after"] {
+            if let Some(clause) = place(draft, late) {
+                let message = format!(
+                    "'{late}' never comes to pass, because exit= ends the process before the call; leave one out"
+                );
+                return Err(clause.error(message));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The result that the calls get.
+fn result(draft: &Draft, value: Span) -> Result<Error> {
+    let fails = |function: &&&FnSpec| function.documented().any(|code| code != 0);
+    if value.text == "any" {
+        return match draft.functions.iter().find(|function| !fails(function)) {
+            Some(function) => {
+                Err(value
+                    .error(format!("{} has no documented failure; name one, and add force", function.name)))
+            }
+            None => Ok(Error::Any),
+        };
+    }
+    let code = code(draft, value)?;
+    if code == 0 {
+        return Err(value.error(
+            "a call that succeeds without being made would leave its outputs unset; out= changes what a success gives",
+        ));
+    }
+    if draft.force {
+        return Ok(Error::Code(code));
+    }
+    let undocumented = |function: &&&FnSpec| function.documented().all(|known| known != code);
+    if let Some(function) = draft.functions.iter().find(undocumented) {
+        let documented =
+            function.documented().filter(|code| *code != 0).filter_map(|code| function.result_name(code));
+        return Err(value.error(match function.result_name(code) {
+            Some(name) => format!(
+                "{name} is not documented for {}, which fails with {}; choose one of these, or add force",
+                function.name,
+                either(documented)
+            ),
+            None => format!(
+                "{code} is no known result; {} fails with {}; choose one of these, or add force",
+                function.name,
+                either(documented)
+            ),
+        }));
+    }
+    Ok(Error::Code(code))
+}
+
+/// The number of the result.
+fn code(draft: &Draft, value: Span) -> Result<i32> {
+    if value.text.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
+        return value.text.parse().map_err(|_| {
+            value.error(format!("{} is no result; a number has 32 bits, such as 205", value.shown()))
+        });
+    }
+    let mut found: Option<(i32, &FnSpec)> = None;
+    for function in &draft.functions {
+        let Some(code) = function.parse_result(value.text) else {
+            return Err(value.error(
+                match FUNCTIONS.iter().find(|other| other.parse_result(value.text).is_some()) {
+                    Some(other) => format!(
+                        "{} is a result of {}, and not of {}; write a rule for each library",
+                        value.shown(),
+                        other.library.soname(),
+                        function.library.soname()
+                    ),
+                    None => no_result(value, draft.functions.iter().copied()),
+                },
+            ));
+        };
+        match found {
+            Some((other, first)) if other != code => {
+                return Err(value.error(format!(
+                    "{} is {other} for {} and {code} for {}; write a rule for each library",
+                    value.shown(),
+                    first.name,
+                    function.name
+                )));
+            }
+            _ => found = Some((code, function)),
+        }
+    }
+    Ok(found.map_or(0, |(code, _)| code))
+}
+
+/// A program that frees something rarely asks whether that worked.
+fn releases(draft: &Draft, value: Span) -> Result<()> {
+    let gives_back = |function: &&&FnSpec| function.is_in(Group::Release) || function.is_in(Group::Lifetime);
+    match draft.functions.iter().find(gives_back) {
+        Some(function) if !draft.force => Err(value.error(format!(
+            "error= would fail {name}, which gives something back: what it should end stays, and hardly a program asks; add force, or leave it out with ^{name}",
+            name = function.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn undone(draft: &Draft, stage: Span) -> Result<()> {
+    let Some(function) = draft.functions.iter().find(|function| function.undone_by.is_none()) else {
+        return Ok(());
+    };
+    let can = FUNCTIONS.iter().filter(|function| function.undone_by.is_some()).map(|function| function.name);
+    Err(stage.error(format!("nothing undoes {}; stage=undo is for {}", function.name, either(can))))
+}
+
+/// A time in which no call is.
+fn time(draft: &Draft) -> Result<()> {
+    let Some(until) = draft.until else { return Ok(()) };
+    let ranges = draft.rule.conditions.iter().filter(|condition| condition.key == Key::Time);
+    let (mut from, mut to) = (0, u64::MAX);
+    for condition in ranges {
+        if let Values::Numbers(ranges) = &condition.values {
+            for range in ranges {
+                (from, to) = (from.max(range.0), to.min(range.1));
+            }
+        }
+    }
+    if from >= to {
+        return Err(until.error("until= lies before after=; no call is between them"));
+    }
+    Ok(())
+}
