@@ -1,7 +1,7 @@
 //! The functions that programs may call on purpose: the only file that the header `cupeer.h` is made
 //! from. Find them with dlsym: where the library is not preloaded, they are not there.
 
-use crate::{call, check, log, record};
+use crate::{call, check, inject, log, record};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 /// The version of cupeer, such as "0.1.0". The text is never freed.
@@ -30,6 +30,7 @@ pub unsafe extern "C" fn cupeer_mark(text: *const c_char) -> c_int {
         let text = unsafe { CStr::from_ptr(text) }.to_bytes();
         let recorded = record::mark(text);
         written = log::mark(text) || recorded;
+        inject::marked(text);
     });
     c_int::from(written)
 }
@@ -79,4 +80,74 @@ pub unsafe extern "C" fn cupeer_on_finding(callback: cupeer_finding_callback, da
     let mut checks = false;
     call::quietly(|| checks = check::listen(callback, data));
     c_int::from(checks)
+}
+
+/// Arms a plan of faults in this process, for a block of a test: rules as `cupeer run --inject` takes them, separated by
+/// semicolons or newlines. Its rules are looked at behind those that are armed already. Forked children have it as well.
+///
+/// Returns the number of the plan, above 0, or 0 where it is not understood: then `message`, where it is not NULL, has
+/// the reason in at most `size` bytes, with its column, ended by NUL. The plan's text may be freed at once.
+///
+/// # Safety
+///
+/// `plan` is NULL or ends in NUL; `message` is NULL or has `size` writable bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cupeer_arm(plan: *const c_char, message: *mut c_char, size: usize) -> c_int {
+    let mut number = 0;
+    call::quietly(|| {
+        // SAFETY: the caller's promise.
+        unsafe { number = inject::arm_c(plan, message, size) };
+    });
+    number
+}
+
+/// Takes back a plan that `cupeer_arm` gave the number of, and lets go what hangs by it. Where they are not NULL, `matched`
+/// and `fired` get how many calls met the conditions of its rules, and at how many they fired, in this process and its
+/// children.
+///
+/// Returns 1, or 0 where no such plan is armed.
+///
+/// # Safety
+///
+/// `matched` and `fired` are NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cupeer_disarm(plan: c_int, matched: *mut u64, fired: *mut u64) -> c_int {
+    let mut done = None;
+    call::quietly(|| done = inject::disarm(plan.try_into().unwrap_or(0)));
+    // SAFETY: the caller's promise.
+    unsafe { inject::put_counts(done, matched, fired) }
+}
+
+/// What the rules of a plan have done so far: see `cupeer_disarm`.
+///
+/// # Safety
+///
+/// `matched` and `fired` are NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cupeer_counts(plan: c_int, matched: *mut u64, fired: *mut u64) -> c_int {
+    let mut done = None;
+    call::quietly(|| done = inject::counts(plan.try_into().unwrap_or(0)));
+    // SAFETY: the caller's promise.
+    unsafe { inject::put_counts(done, matched, fired) }
+}
+
+/// Lets go what hangs under a label in this process (`hang=LABEL`), now and from now on.
+///
+/// Returns how many calls hang there, or -1 where `label` is NULL.
+///
+/// # Safety
+///
+/// `label` is NULL or ends in NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cupeer_release(label: *const c_char) -> c_int {
+    if label.is_null() {
+        return -1;
+    }
+    let mut hanging = 0;
+    call::quietly(|| {
+        // SAFETY: not null, and the caller's text ends in NUL.
+        let label = unsafe { CStr::from_ptr(label) }.to_str().unwrap_or_default();
+        hanging = inject::release(label);
+    });
+    hanging.try_into().unwrap_or(c_int::MAX)
 }

@@ -1,4 +1,4 @@
-//! One call on its way through us: enter, forward, substitute, log.
+//! One call on its way through us: enter, inject, forward, substitute, log.
 //!
 //! What belongs here: the order of the steps, the boundary that keeps our panics from the program, and
 //! the guard against re-entry. What does not: how any step is done.
@@ -6,6 +6,7 @@
 use crate::arch::{Thread, stack_height, thread};
 use crate::caller::Caller;
 use crate::check::{Ear, Words};
+use crate::inject::{self, CallWords, Fault, Forward};
 use crate::log::{self, Call};
 use crate::record::{self, Recorded, Returned};
 use crate::resolve::{driver, elf, handed_out, linked};
@@ -33,11 +34,28 @@ pub struct Entered {
 pub trait ResultCode: Copy {
     /// The code as a number.
     fn number(self) -> i32;
+
+    /// The code of a number.
+    fn of(number: i32) -> Self;
 }
 
 impl ResultCode for CUresult {
     fn number(self) -> i32 {
         self.0
+    }
+
+    fn of(number: i32) -> Self {
+        CUresult(number)
+    }
+}
+
+impl ResultCode for i32 {
+    fn number(self) -> i32 {
+        self
+    }
+
+    fn of(number: i32) -> Self {
+        number
     }
 }
 
@@ -86,13 +104,15 @@ impl Drop for Inside {
 }
 
 /// What is done with the arguments of a call.
-pub struct Arguments<P, S, M> {
+pub struct Arguments<P, S, M, W> {
     /// Prints them.
     pub print: P,
     /// Puts them into the record; is told whether the call has succeeded.
     pub store: S,
     /// Adds what of them does not fit there.
     pub more: M,
+    /// Gives them to the rules of faults.
+    pub words: W,
 }
 
 /// Runs the steps of a call. `forward` calls the real function, and `pointer` is the output that holds a function,
@@ -101,36 +121,108 @@ pub struct Arguments<P, S, M> {
 pub fn run<R: ResultCode>(
     id: FnId,
     entered: Entered,
-    forward: impl FnOnce() -> R,
+    forward: impl Fn() -> R,
     arguments: Arguments<
         impl Fn(bool, &mut dyn Write, Format) -> fmt::Result,
         impl Fn(&mut record::Arguments, bool),
         impl Fn(&mut record::Detail, bool),
+        impl Fn(&mut CallWords),
     >,
     pointer: Option<*mut FunctionPointer>,
 ) -> R {
-    let Entered { caller, .. } = entered;
     if entered.again {
         return forward();
     }
+    if inject::may_concern(id, &arguments.words) {
+        let arguments = Arguments {
+            print: &arguments.print as &dyn Fn(bool, &mut dyn Write, Format) -> fmt::Result,
+            store: &arguments.store as &dyn Fn(&mut record::Arguments, bool),
+            more: &arguments.more as &dyn Fn(&mut record::Detail, bool),
+            words: &arguments.words as &dyn Fn(&mut CallWords),
+        };
+        return R::of(concerned(id, entered, &|| forward().number(), &arguments, pointer));
+    }
+    steps(id, entered, forward, &arguments, pointer, None)
+}
+
+/// The arguments of a call that rules of faults look at.
+type Looked<'a> = Arguments<
+    &'a dyn Fn(bool, &mut dyn Write, Format) -> fmt::Result,
+    &'a dyn Fn(&mut record::Arguments, bool),
+    &'a dyn Fn(&mut record::Detail, bool),
+    &'a dyn Fn(&mut CallWords),
+>;
+
+/// The same for a call that a rule of faults may concern: once for all functions.
+#[cold]
+#[inline(never)]
+fn concerned(
+    id: FnId,
+    entered: Entered,
+    forward: &dyn Fn() -> i32,
+    arguments: &Looked,
+    pointer: Option<*mut FunctionPointer>,
+) -> i32 {
+    let mut words = [0; 8];
+    (arguments.words)(&mut words);
+    let call = Forward { id, words: &words, caller: entered.caller };
+    let mut fault = None;
+    quietly(|| fault = Fault::of(&call));
+    steps(id, entered, forward, arguments, pointer, fault.as_mut())
+}
+
+#[inline(always)]
+fn steps<R: ResultCode>(
+    id: FnId,
+    entered: Entered,
+    forward: impl Fn() -> R,
+    arguments: &Arguments<
+        impl Fn(bool, &mut dyn Write, Format) -> fmt::Result,
+        impl Fn(&mut record::Arguments, bool),
+        impl Fn(&mut record::Detail, bool),
+        impl Fn(&mut CallWords),
+    >,
+    pointer: Option<*mut FunctionPointer>,
+    mut fault: Option<&mut Fault>,
+) -> R {
+    let Entered { caller, .. } = entered;
     let settings = settings::get();
-    let logged = settings.is_logged(id);
+    let is_hit = fault.as_ref().is_some_and(|fault| fault.is_hit());
+    let mut logged = settings.is_logged(id) || is_hit && settings.log.is_some();
     let mut record = Recorded::new(id, &arguments.store);
-    if settings.is_recorded(id) {
-        record.begin(caller);
+    if settings.is_recorded(id) || is_hit && settings.record.is_some() {
+        record.begin(caller, is_hit);
     }
     // What is not in the record is not judged, either: freeing what nobody shares.
     let is_heard = settings.check.is_some() && record.has_begun();
     let ear = if is_heard { Ear::new() } else { Ear::deaf() };
     let started = if logged { log::now() } else { 0 };
-    let result = {
-        let _inside = Inside::enter(id, entered.real, ear.words());
-        forward()
+    if let Some(fault) = &mut fault {
+        quietly(|| fault.before(&|fault| record.tell(fault)));
+    }
+    let mut result = match fault.as_ref().and_then(|fault| fault.instead()) {
+        Some(instead) => R::of(instead),
+        None => {
+            let _inside = Inside::enter(id, entered.real, ear.words());
+            forward()
+        }
     };
-    let duration = if logged { log::now() - started } else { 0 };
+    if let Some(fault) = &mut fault {
+        let mut given = result.number();
+        quietly(|| given = fault.after(given));
+        result = R::of(given);
+        if fault.is_hit() {
+            logged |= settings.log.is_some();
+            if fault.is_altered() {
+                record.mark_injected();
+            }
+        }
+    }
+    let duration = if logged { log::now().saturating_sub(started) } else { 0 };
     let succeeded = result.number() == 0;
     let has_more = record.finish(result.number(), succeeded);
-    if !logged && !has_more && pointer.is_none() {
+    let fault = fault.map(|fault| &*fault);
+    if !logged && !has_more && pointer.is_none() && fault.is_none() {
         return result;
     }
     quietly(|| {
@@ -139,12 +231,16 @@ pub fn run<R: ResultCode>(
             // which is checked there.
             unsafe { handed_out::substitute(pointer) };
         }
-        if has_more {
+        if let Some(fault) = fault {
+            fault.count_denied();
+        }
+        if has_more || fault.is_some_and(|fault| fault.is_hit() && record.was_kept()) {
             let returned = Returned {
                 caller,
                 result: result.number(),
                 words: ear.text(),
                 print: &|out, format| (arguments.print)(succeeded, out, format),
+                fault,
             };
             record.explain(&returned, |detail| (arguments.more)(detail, succeeded));
         }
@@ -152,10 +248,11 @@ pub fn run<R: ResultCode>(
             log::call(&Call {
                 id,
                 caller: Caller::of(caller, id, succeeded),
-                started,
+                started: if started == 0 { log::now() } else { started },
                 duration,
                 result: result.number(),
                 print: &|out, format| (arguments.print)(succeeded, out, format),
+                fault,
             });
         }
     });

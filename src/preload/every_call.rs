@@ -2,6 +2,7 @@
 //! written, it would have to be fetched again by all other threads, and each line more that a call touches is one
 //! more that the memory of the record drives out of the cache.
 
+use crate::inject::Armed;
 use crate::settings::Settings;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
@@ -11,6 +12,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 pub struct EveryCall {
     /// The settings, once they are read: `settings`.
     pub settings: AtomicPtr<Settings>,
+    /// The rules of faults that are armed; null where none is: `inject`.
+    pub armed: AtomicPtr<Armed>,
     /// The page with the number of the process's record; [`NO_PAGE`] while there is none: `record::process`.
     pub page: AtomicPtr<AtomicU64>,
     /// The record whose devices are described: `record::questions`.
@@ -28,6 +31,7 @@ pub static NO_PAGE: AtomicU64 = AtomicU64::new(0);
 /// The fields. None is written on the way of a call.
 pub static EVERY_CALL: EveryCall = EveryCall {
     settings: AtomicPtr::new(ptr::null_mut()),
+    armed: AtomicPtr::new(ptr::null_mut()),
     page: AtomicPtr::new(ptr::from_ref(&NO_PAGE).cast_mut()),
     described: AtomicU64::new(0),
     libraries: AtomicU32::new(1),

@@ -7,6 +7,7 @@
 
 use crate::arch::{LOOKED_UP_OFFSET, export_entry, traced_entry};
 use crate::call::{self, Arguments};
+use crate::inject;
 use crate::record;
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -173,7 +174,16 @@ macro_rules! entries {
                             index += 1;
                         )*
                     };
-                    call::run(FnId::$name, entered, forward, Arguments { print, store, more }, handed_out!($($handed)?))
+                    #[allow(unused_variables, unused_mut, unused_assignments)]
+                    let words = |words: &mut inject::CallWords| {
+                        let mut index = 0;
+                        $(
+                            words[index] = inject::word(&$arg);
+                            index += 1;
+                        )*
+                    };
+                    let arguments = Arguments { print, store, more, words };
+                    call::run(FnId::$name, entered, forward, arguments, handed_out!($($handed)?))
                 }
 
                 pub const ENTRIES: Entries = Entries { export: $name, traced_export, traced_looked_up };

@@ -2,11 +2,12 @@
 //! environment later. A bad value is one message, said when the program meets a driver, and the default.
 
 mod check;
+mod inject;
 
 use crate::every_call::EVERY_CALL;
 use crate::message;
 use crate::resolve::elf;
-use crate::{files, log};
+use crate::{deny, files, log};
 use core::ffi::{CStr, c_char};
 use core::ptr;
 use core::sync::atomic::{
@@ -14,6 +15,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Release},
 };
 use cupeer_spec::env;
+use cupeer_spec::fault::Plan;
 use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::record::SMALLEST_RING;
 use cupeer_spec::selector::FunctionSet;
@@ -37,12 +39,21 @@ pub struct Settings {
     pub record: Option<Record>,
     /// What is checked, where anything is; never without a record.
     pub check: Option<Check>,
+    /// The plan of faults, where there is one.
+    pub inject: Option<Plan>,
+    /// Whether its rules only say when they would fire.
+    pub is_dry: bool,
+    /// Where processes count together what its rules did, where that is not the record's directory.
+    pub faults: Option<CString>,
+    /// When the library was loaded, in nanoseconds of CLOCK_MONOTONIC.
+    pub began: u64,
     /// The page that the launcher shares with us.
     pub status: Option<CString>,
     /// What stderr is when the program begins, where we may have to write there.
     pub stderr: Option<(u64, u64)>,
     logged: FunctionSet,
     recorded: FunctionSet,
+    injected: FunctionSet,
     complaints: Vec<String>,
 }
 
@@ -84,6 +95,7 @@ fn read() -> &'static Settings {
             // SAFETY: published, and never freed.
             let settings = unsafe { &*settings };
             log::start(settings);
+            crate::inject::load(settings);
             settings
         }
         Err(first) => {
@@ -156,12 +168,18 @@ impl Settings {
             }
         });
         let check = Check::from_environment(record.is_some(), &mut complaints);
+        let (inject, is_dry) = inject::from_environment(&mut complaints);
         let driver = value(env::DRIVER).map(CStr::to_owned);
-        let speaks = log.is_some() || record.is_some() || driver.is_some() || !complaints.is_empty();
+        let speaks = log.is_some()
+            || record.is_some()
+            || inject.is_some()
+            || driver.is_some()
+            || !complaints.is_empty();
         // Another copy of us is loaded before, and sees everything.
         let is_first = !elf::is_second_copy();
         let (log, record) = (log.filter(|_| is_first), record.filter(|_| is_first));
         let check = check.filter(|_| is_first);
+        let inject = inject.filter(|_| is_first);
         // The record has all but the look-ups, of which there are hundreds at the start of a program, unless
         // somebody wants to trace them.
         let mut recorded = FunctionSet::all(record.is_some());
@@ -180,6 +198,11 @@ impl Settings {
             record,
             check,
             recorded,
+            injected: inject.as_ref().map_or(FunctionSet::all(false), inject::functions),
+            inject,
+            is_dry,
+            faults: value(env::FAULTS).map(CStr::to_owned),
+            began: log::now(),
             status: value(env::STATUS).map(CStr::to_owned),
             logged: if log.is_some() { trace.unwrap_or_else(default) } else { FunctionSet::all(false) },
             complaints,
@@ -201,7 +224,11 @@ impl Settings {
     /// Whether calls of this function run through `call`: it is logged or recorded, or its outputs must be
     /// looked at.
     pub fn is_traced(&self, id: FnId) -> bool {
-        id.spec().hands_out.is_some() || self.is_logged(id) || self.is_recorded(id)
+        id.spec().hands_out.is_some()
+            || self.is_logged(id)
+            || self.is_recorded(id)
+            || self.injected.contains(id as usize)
+            || deny::concerns(id)
     }
 
     /// Says what was not understood. For a process that has met a driver; all others hear nothing of us.

@@ -1,14 +1,75 @@
 //! Faults on purpose: the one step that may change what the program sees.
+//!
+//! What belongs here: which rules are armed (`arming`), whether one may concern a call (`index`), whether it does (`facts`)
+//! and fires (`counts`), what then happens (`act`), and what the record is told (`told`). The grammar, and what a rule is,
+//! are in `cupeer_spec::fault`. Pairs of devices that are denied are `crate::deny`.
+//!
+//! The way of a call: nothing is armed, which is one load; or no rule can concern it, which the index of its function
+//! says from its arguments alone; or it goes the slow way, [`Fault::of`], which looks at everything.
 
+mod act;
+mod arming;
+mod counts;
+mod excuses;
+mod facts;
+mod handles;
+mod index;
+mod private;
+mod program;
+mod shared;
+mod told;
+
+pub use act::Fault;
+pub use arming::{counts, disarm, load, marked, release};
+pub use excuses::is_excused;
+pub use index::Armed;
+pub use program::{arm_c, put_counts};
+
+use crate::every_call::EVERY_CALL;
+use crate::settings;
+use core::sync::atomic::Ordering::Acquire;
 use cupeer_spec::function::FnId;
+
+/// The arguments of a call in order: numbers without their sign, pointers and handles as they are; of an IPC handle by value
+/// the address of its bytes.
+pub type CallWords = [u64; 8];
 
 /// A call as the steps see it that may change it.
 pub struct Forward<'a> {
     /// The function.
     pub id: FnId,
-    /// Its arguments in order: numbers without their sign, pointers and handles as they are; of an IPC handle by value the
-    /// address of its bytes.
-    pub words: &'a [u64; 8],
+    /// Its arguments.
+    pub words: &'a CallWords,
     /// Its return address.
     pub caller: usize,
+}
+
+/// Whether calls of a function run through `call`.
+pub fn is_traced(id: FnId) -> bool {
+    settings::get().is_traced(id) || arming::has_index(id)
+}
+
+/// The word of an argument: see [`Forward::words`].
+#[inline(always)]
+pub fn word<T: Copy>(argument: &T) -> u64 {
+    let place = core::ptr::from_ref(argument);
+    // SAFETY: an argument of the program of as many bytes as are read.
+    unsafe {
+        match size_of::<T>() {
+            4 => u64::from(place.cast::<u32>().read()),
+            8 => place.cast::<u64>().read(),
+            _ => place as u64,
+        }
+    }
+}
+
+/// Whether a rule, or a denied pair, may concern a call of a function with these arguments.
+#[inline(always)]
+pub fn may_concern(id: FnId, words: &dyn Fn(&mut CallWords)) -> bool {
+    let armed = EVERY_CALL.armed.load(Acquire);
+    // SAFETY: what was published there is never freed.
+    match unsafe { armed.as_ref() }.and_then(|armed| armed.index(id)) {
+        None => false,
+        Some(index) => index.may_concern(words),
+    }
 }

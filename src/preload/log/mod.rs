@@ -11,6 +11,7 @@ mod subscriber;
 pub use line::{LONGEST, Line, Short, Tame};
 
 use crate::caller::Caller;
+use crate::inject::Fault;
 use crate::resolve::escapes::Way;
 use crate::settings::{self, LogForm, Settings};
 use core::fmt::{self, Debug, Write};
@@ -36,6 +37,8 @@ pub struct Call<'a> {
     pub result: i32,
     /// Prints the arguments.
     pub print: &'a dyn Fn(&mut dyn Write, Format) -> fmt::Result,
+    /// What rules of faults have done to it.
+    pub fault: Option<&'a Fault<'a>>,
 }
 
 /// Set when the subscriber is in place.
@@ -122,7 +125,8 @@ impl Stamp {
 /// Logs a call.
 pub fn call(call: &Call) {
     let settings = settings::get();
-    if settings.failed && call.result == 0 || !is_on() {
+    let fault = call.fault.filter(|fault| fault.is_hit());
+    if settings.failed && call.result == 0 && fault.is_none() || !is_on() {
         return;
     }
     let stamp = Stamp::new(now().saturating_sub(call.started));
@@ -130,6 +134,11 @@ pub fn call(call: &Call) {
     let args = Printed(|f| (call.print)(f, format));
     let caller = Printed(|f| print_caller(call.caller, f));
     let number = Short::<24>::new(format_args!("{}", call.result));
+    let by = Printed(|f| match fault {
+        Some(fault) if format.json => write!(f, "{}", fault.names()),
+        Some(fault) => write!(f, "{} {}", fault.deed(), fault.names()),
+        None => Ok(()),
+    });
     let result = match results::spec(call.result) {
         Some(spec) => spec.name(),
         None => number.text(),
@@ -145,7 +154,8 @@ pub fn call(call: &Call) {
         result,
         duration_ns = call.duration,
         caller = ?caller,
-        injected = false,
+        injected = fault.is_some_and(|fault| fault.is_altered()),
+        fault = ?by,
     );
 }
 
@@ -164,6 +174,19 @@ pub fn mark(text: &[u8]) -> bool {
         ts_ns = stamp.ts_ns, pid = stamp.pid, tid = stamp.tid, seq = stamp.seq, mark = ?text,
     );
     written() != before
+}
+
+/// Logs what a rule of faults is about to do to a call that may not return.
+pub fn acts(text: fmt::Arguments) {
+    if !is_on() {
+        return;
+    }
+    let stamp = Stamp::new(0);
+    let text = Printed(|f| write!(f, "\"{text}\""));
+    tracing::info!(
+        target: "cupeer::fault",
+        ts_ns = stamp.ts_ns, pid = stamp.pid, tid = stamp.tid, seq = stamp.seq, acts = ?text,
+    );
 }
 
 /// Logs that a library's calls go past us.

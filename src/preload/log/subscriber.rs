@@ -63,6 +63,10 @@ impl Writer {
     }
 
     fn json(&mut self, name: &str, value: &dyn Debug) -> fmt::Result {
+        // Names of rules: nothing in them needs escaping.
+        if name == "fault" {
+            return Optional(value).write(&mut self.line, ",\"fault\":\"", "\"");
+        }
         let comma = if core::mem::take(&mut self.empty) { "" } else { "," };
         write!(self.line, "{comma}\"{name}\":")?;
         if name == "args" { write!(self.line, "{{{value:?}}}") } else { write!(self.line, "{value:?}") }
@@ -74,6 +78,8 @@ impl Writer {
             "tid" => write!(self.line, "{value:?}] "),
             "args" => write!(self.line, "({value:?})"),
             "caller" => write!(self.line, " {}", Unquoted(value)),
+            "fault" => Optional(value).write(&mut self.line, " (", ")"),
+            "acts" => write!(self.line, "fault {}", Unquoted(value)),
             "mark" => write!(self.line, "mark {value:?}"),
             "escaped" => write!(self.line, "escaped {value:?}"),
             "finding" => write!(self.line, "{value:?}"),
@@ -109,11 +115,30 @@ impl Visit for Writer {
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
+        // In a text, what the rules did says it.
         if self.json {
             self.field(field.name(), &value);
-        } else if value {
-            let _ = self.line.write_str(" (INJECTED)");
         }
+    }
+}
+
+/// A text that may be empty, and then is left out.
+struct Optional<'a>(&'a dyn Debug);
+
+impl Optional<'_> {
+    fn write(&self, line: &mut Line, before: &str, after: &str) -> fmt::Result {
+        struct Late<'a>(&'a mut Line, &'a str);
+        impl Write for Late<'_> {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                if !text.is_empty() {
+                    self.0.write_str(core::mem::take(&mut self.1))?;
+                }
+                self.0.write_str(text)
+            }
+        }
+        let mut late = Late(line, before);
+        write!(late, "{:?}", self.0)?;
+        if late.1.is_empty() { line.write_str(after) } else { Ok(()) }
     }
 }
 

@@ -61,15 +61,22 @@ pub struct Identity {
     pub started: u64,
 }
 
+/// The boot id of the host; zero where it is not known.
+pub fn boot_id() -> [u8; 16] {
+    let mut text = [0u8; 64];
+    let mut boot_id = [0; 16];
+    let length = place::read(c"/proc/sys/kernel/random/boot_id", &mut text).unwrap_or(0);
+    let mut digits = text[..length].iter().filter_map(|byte| (*byte as char).to_digit(16));
+    for byte in &mut boot_id {
+        *byte = (digits.next().unwrap_or(0) << 4 | digits.next().unwrap_or(0)) as u8;
+    }
+    boot_id
+}
+
 impl Identity {
     fn of_this_process() -> Self {
         let mut text = [0u8; 1024];
-        let mut boot_id = [0; 16];
-        let length = place::read(c"/proc/sys/kernel/random/boot_id", &mut text).unwrap_or(0);
-        let mut digits = text[..length].iter().filter_map(|byte| (*byte as char).to_digit(16));
-        for byte in &mut boot_id {
-            *byte = (digits.next().unwrap_or(0) << 4 | digits.next().unwrap_or(0)) as u8;
-        }
+        let boot_id = boot_id();
         let length = place::read(c"/proc/self/stat", &mut text).unwrap_or(0);
         // After the name in parentheses, which may hold anything, the state is field 3.
         let after_name = text[..length].rsplit(|byte| *byte == b')').next().unwrap_or(&[]);

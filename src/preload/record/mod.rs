@@ -10,17 +10,17 @@
 //! its kernel's clock from the vDSO forbidden as well.
 
 mod about;
-mod aside;
+pub mod aside;
 mod clock;
 mod detail;
 pub mod environment;
-mod file;
+pub mod file;
 mod frames;
 mod ledger;
 mod libraries;
 pub mod live;
 mod lock;
-mod place;
+pub mod place;
 pub mod process;
 pub mod questions;
 mod stream;
@@ -31,6 +31,7 @@ pub use libraries::forget as forget_libraries;
 pub use place::read as read_file;
 
 use crate::arch::{Thread, thread};
+use crate::inject::{self, Fault};
 use crate::resolve::driver;
 use crate::{call, check, settings};
 use core::cell::Cell;
@@ -40,6 +41,9 @@ use cupeer_spec::abi::CUatomicOperation;
 use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group};
 use cupeer_spec::record::slot::{self, ARGS, Slot, shape, word};
 use cupeer_spec::value::{CHECKED, Fingerprint, Format, Value};
+
+/// The longest name of a rule of faults: longer ones are cut.
+const MOST_NAME: usize = 160;
 
 /// The low 48 bits of a word: an address.
 const ADDRESS: u64 = (1 << 48) - 1;
@@ -122,6 +126,8 @@ pub struct Recorded<'a, F: Fn(&mut Arguments, bool)> {
     /// When a weighty call was forwarded.
     start: u64,
     noted: ledger::Noted,
+    /// [`slot::INJECTED`] where the program sees something else than the driver gave.
+    injected: u8,
 }
 
 /// What there is to do for a function beyond its slot.
@@ -186,7 +192,17 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     #[inline(always)]
     pub fn new(id: FnId, store: &'a F) -> Self {
         let noted = ledger::Noted::default();
-        Recorded { id, store, slot: core::ptr::null_mut(), word: 0, number: 0, epoch: 0, start: 0, noted }
+        Recorded {
+            id,
+            store,
+            slot: core::ptr::null_mut(),
+            word: 0,
+            number: 0,
+            epoch: 0,
+            start: 0,
+            noted,
+            injected: 0,
+        }
     }
 
     /// Whether it is in the record, and has not returned.
@@ -195,15 +211,39 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         !self.slot.is_null()
     }
 
-    /// Puts it into the record.
+    /// Whether it is in the record, also after it has returned.
+    pub fn was_kept(&self) -> bool {
+        self.number != 0 || self.word != 0
+    }
+
+    /// Says that the program sees something else than the driver gave.
+    pub fn mark_injected(&mut self) {
+        self.injected = slot::INJECTED;
+    }
+
+    /// Says what rules of faults have done to it, or are about to do.
+    pub fn tell(&self, fault: &Fault) {
+        if !self.was_kept() {
+            return;
+        }
+        fault.each_hit(|hit, name| {
+            let mut bytes = [0; 32 + MOST_NAME];
+            let length = name.len().min(MOST_NAME);
+            bytes[..32].copy_from_slice(&hit.bytes());
+            bytes[32..32 + length].copy_from_slice(&name.as_bytes()[..length]);
+            item_of(self.number, slot::detail::HIT, &bytes[..32 + length]);
+        });
+    }
+
+    /// Puts it into the record. `is_hit` says that it is one even where it ends nothing that is shared.
     #[inline(always)]
-    pub fn begin(&mut self, caller: usize) {
+    pub fn begin(&mut self, caller: usize, is_hit: bool) {
         let (thread, id) = (thread(), self.id);
         // SAFETY: the block is this thread's alone.
         if unsafe { (*thread).epoch } != process::epoch() && !begin_slowly() {
             return;
         }
-        if WEIGHTS[id as usize].rarely && !matters(id, self.store) {
+        if WEIGHTS[id as usize].rarely && !is_hit && !matters(id, self.store) {
             return;
         }
         know(caller);
@@ -281,7 +321,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             (*slot).end = end;
             (*slot).result = result;
             compiler_fence(Release);
-            let word = self.word & !0xff | u64::from(slot::RETURNED);
+            let word = self.word & !0xff | u64::from(slot::RETURNED | self.injected);
             (&raw mut (*slot).word).write_volatile(word);
         }
         self.slot = core::ptr::null_mut();
@@ -308,7 +348,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         (self.store)(&mut arguments, succeeded);
         let shape = arguments.shape;
         call::quietly(|| {
-            stream::append(slot::LATE_END, self.id as u16, |slot| {
+            stream::append(slot::LATE_END | self.injected, self.id as u16, |slot| {
                 (slot.start, slot.end, slot.result) = (self.number, end, result);
                 (slot.args, slot.caller) = (args, shape);
             });
@@ -321,7 +361,13 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     #[inline(never)]
     pub fn explain(&self, returned: &Returned, more: impl FnOnce(&mut Detail)) {
         let weight = WEIGHTS[self.id as usize];
-        let &Returned { caller, result, words, .. } = returned;
+        let &Returned { caller, result, words, fault, .. } = returned;
+        // What the driver may be asked follows from what it answered, and so does what is open now.
+        let (asked, effect) = fault.map_or((result, result), |fault| (fault.asked(), fault.effect()));
+        let is_altered = fault.is_some_and(|fault| fault.is_altered());
+        if let Some(fault) = fault.filter(|fault| !fault.is_told()) {
+            self.tell(fault);
+        }
         let mut args = [0; ARGS];
         let mut arguments = Arguments::new(&mut args);
         (self.store)(&mut arguments, result == 0);
@@ -333,23 +379,26 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             }
             more(detail);
             operation = detail.find_element(|number| CUatomicOperation(number).name().is_none());
-            memory = questions::ask(self.id, &args, result, detail);
+            memory = questions::ask(self.id, &args, asked, detail);
             if !words.is_empty() {
                 detail.item(slot::detail::MESSAGE, 0, words.as_bytes());
             }
         });
-        let is_checked = settings::get().check.is_some() && (result != 0 || weight.counts);
+        let is_checked = settings::get().check.is_some()
+            && (result != 0 || weight.counts)
+            && !is_altered
+            && !inject::is_excused(self.id, &args);
         let judge = |look: fn(&check::Call)| {
             if is_checked {
                 self.judge(returned, &args, (shape, head, operation, memory), look);
             }
         };
         judge(check::look);
-        if weight.counts {
+        if weight.counts && !fault.is_some_and(|fault| fault.has_other_output()) {
             let is_kept = is_checked && self.id.spec().is_in(Group::Export);
             let head = head.filter(|_| is_kept).map_or(0, |head| FINGERPRINT(&head));
             let made = ledger::Made { caller, start: self.start, head, memory };
-            if !ledger::after(self.id, &args, result, self.noted, made) {
+            if !ledger::after(self.id, &args, effect, self.noted, made) {
                 judge(check::look_at_unknown_close);
             }
         }
@@ -417,6 +466,8 @@ pub struct Returned<'a> {
     pub words: &'a str,
     /// Prints its arguments.
     pub print: &'a dyn Fn(&mut dyn Write, Format) -> fmt::Result,
+    /// What rules of faults have done to it.
+    pub fault: Option<&'a Fault<'a>>,
 }
 
 /// The pid namespace of this process; 0 where it is not known.

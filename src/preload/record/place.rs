@@ -12,7 +12,7 @@ pub type Path = [u8; PATH_MAX];
 
 /// The directory.
 pub struct Directory {
-    path: Path,
+    pub path: Path,
     /// The mode of its files.
     pub mode: libc::mode_t,
 }

@@ -220,7 +220,7 @@ pub fn is_primary_active(device: i32) -> bool {
 
 /// The allocation that an address lies in: its begin and size. Asked in the way that never fails, whatever context is
 /// current: cuMemGetAddressRange does for memory of another one.
-fn allocation(address: u64) -> Option<(u64, u64)> {
+pub fn allocation(address: u64) -> Option<(u64, u64)> {
     // CU_POINTER_ATTRIBUTE_RANGE_START_ADDR and RANGE_SIZE. For an address that lies nowhere they stay as they are.
     const ATTRIBUTES: [c_int; 2] = [11, 12];
     let (mut base, mut size) = (0u64, 0u64);

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 const MARKER: &CStr = c"cupeer, a marker";
 
 /// As long as the text of [`crate::arch::Thread`].
-const LONGEST: usize = 888;
+const LONGEST: usize = 872;
 
 static REAL: AtomicUsize = AtomicUsize::new(0);
 

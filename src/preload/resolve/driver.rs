@@ -8,7 +8,7 @@ use super::elf;
 use super::object::Object;
 use super::{dlerror, dlsym, escapes, linked};
 use crate::exports::ENTRIES;
-use crate::{settings, status};
+use crate::{inject, settings, status};
 use core::sync::atomic::{
     AtomicBool, AtomicU8, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -69,7 +69,7 @@ pub fn register(object: &Object) -> bool {
     for id in FnId::all() {
         let index = id as usize;
         let Some(symbol) = object.symbol(name_of(index)) else { continue };
-        let traced = settings::get().is_traced(id);
+        let traced = inject::is_traced(id);
         REAL[index].store(symbol.address, Relaxed);
         let target = if traced { ENTRIES[index].traced_looked_up as usize } else { symbol.address };
         TARGETS[index].store(target, Relaxed);
@@ -82,6 +82,16 @@ pub fn register(object: &Object) -> bool {
     status::reached();
     escapes::look_for_data_symbols();
     true
+}
+
+/// Lets looked-up calls of a function come to us, or go straight to the driver, as is needed now.
+pub fn trace(id: FnId) {
+    let index = id as usize;
+    let real = real(id);
+    if real != 0 && TARGETS[index].load(Acquire) != 0 {
+        let target = if inject::is_traced(id) { ENTRIES[index].traced_looked_up as usize } else { real };
+        TARGETS[index].store(target, Release);
+    }
 }
 
 /// Keeps the driver loaded, once. Not done where it is registered: that may be in a thread for which a

@@ -11,7 +11,7 @@ use super::object::Object;
 use super::{dlerror, dlsym, driver};
 use crate::arch::{ROUTE_SHIFT, ROUTES_EACH};
 use crate::exports::ENTRIES;
-use crate::{arena, call, settings};
+use crate::{arena, call, inject};
 use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{
@@ -29,13 +29,13 @@ pub struct Route {
     low: usize,
     /// Its length; `usize::MAX` for every caller.
     length: usize,
-    /// Where the export jumps to: the next function, or our traced entry.
-    target: usize,
+    /// Where the export jumps to: the next function, or our traced entry. Laid out as a usize.
+    target: AtomicUsize,
     /// The next function.
     real: usize,
 }
 
-static NOWHERE: Route = Route { low: 0, length: 0, target: 0, real: 0 };
+static NOWHERE: Route = Route { low: 0, length: 0, target: AtomicUsize::new(0), real: 0 };
 
 type Routes = [AtomicPtr<Route>; ROUTES_EACH];
 
@@ -79,6 +79,8 @@ const MISSING: unsafe extern "C" fn() -> i32 = missing;
 /// What a caller's library is bound to: as the loader binds a library once, so do we.
 struct Binding {
     route: Route,
+    /// Whether the function is the caller's own, which may be something else altogether.
+    is_own: bool,
     /// The caller's library, and the one that defines the function.
     between: [(usize, u64); 2],
     /// The generation in which this was found, or found to hold still.
@@ -152,7 +154,7 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
     let bound = bindings(id).find(|binding| object.is_some() && binding.holds(library, generation));
     if let Some(bound) = bound {
         keep(id, caller, &bound.route, generation);
-        return (bound.route.target, bound.route.real);
+        return (bound.route.target.load(Acquire), bound.route.real);
     }
     let Some((real, for_all)) = next(id, object.as_ref()) else {
         return (MISSING as usize, MISSING as usize);
@@ -164,8 +166,8 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
     }
     // A library's own function of the name may be something else altogether.
     let is_own = !is_driver && elf::is_same_object(caller, real);
-    let traced = settings::get().is_traced(id) && !is_own;
-    let target = if traced { ENTRIES[id as usize].traced_export as usize } else { real };
+    let target =
+        if inject::is_traced(id) && !is_own { ENTRIES[id as usize].traced_export as usize } else { real };
     let (low, length) = match object {
         _ if for_all => (0, usize::MAX),
         Some(object) => (object.low, object.high - object.low),
@@ -174,9 +176,9 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
         None => return (target, real),
     };
     let earlier = BINDINGS[id as usize].load(Acquire);
-    let route = Route { low, length, target, real };
+    let route = Route { low, length, target: AtomicUsize::new(target), real };
     let between = [library, definer.map_or((0, 0), |definer| definer.identity())];
-    let binding = Binding { route, between, generation: AtomicU64::new(generation), earlier };
+    let binding = Binding { route, is_own, between, generation: AtomicU64::new(generation), earlier };
     if let Some(binding) = arena::keep(binding) {
         // Another thread that adds one at the same time may win: then this one is found anew some time.
         let new = ptr::from_ref(binding).cast_mut();
@@ -184,6 +186,15 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
         keep(id, caller, &binding.route, generation);
     }
     (target, real)
+}
+
+/// Lets linked calls of a function come to us, or go straight on, as is needed now.
+pub fn trace(id: FnId) {
+    for binding in bindings(id).filter(|binding| !binding.is_own) {
+        let traced = inject::is_traced(id);
+        let target = if traced { ENTRIES[id as usize].traced_export as usize } else { binding.route.real };
+        binding.route.target.store(target, Release);
+    }
 }
 
 /// Makes a route the current one of its callers.

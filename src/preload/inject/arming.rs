@@ -1,0 +1,279 @@
+//! Which plans are armed: that of the environment from the start, and those that the program arms itself.
+//!
+//! What is armed changes as a whole: another [`Armed`] takes the place of the one before. A thread that is looking at a
+//! call says so in the plans that it looks at, so that what a plan has mapped is given back only when nobody uses it.
+
+use super::counts::Scopes;
+use super::index::Armed;
+use super::{private, shared};
+use crate::deny;
+use crate::every_call::EVERY_CALL;
+use crate::resolve::{driver, linked};
+use crate::settings::Settings;
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+};
+use cupeer_spec::fault::{Key, OutValue, Per, Plan, Rule, Values};
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::faults::Counter;
+use cupeer_spec::selector::matches;
+
+/// A plan that is or was armed.
+pub struct Loaded {
+    /// 0 for that of the environment.
+    pub id: u32,
+    /// Its rules.
+    pub rules: Vec<LoadedRule>,
+    /// Whether it is only tried.
+    pub is_dry: bool,
+    /// Whether a rule looks at what the call before returned.
+    pub follows_results: bool,
+    /// Whether a rule puts one handle in the place of another.
+    pub keeps_handles: bool,
+    /// What counts calls.
+    pub scopes: Scopes,
+    /// What rules of a plan of the program's own have done; shared with forked children.
+    totals: AtomicPtr<Counter>,
+    /// Threads that are looking at it.
+    users: AtomicU32,
+}
+
+/// A rule of it.
+pub struct LoadedRule {
+    /// What it says.
+    pub rule: Rule,
+    /// Its number in the plan.
+    pub number: u32,
+    /// Whether a mark was set that it waits for.
+    pub has_mark: AtomicBool,
+    /// Whether what hangs by it may go on.
+    pub is_released: AtomicBool,
+    /// How many calls hang by it now.
+    pub hanging: AtomicU32,
+}
+
+/// Why a plan was not armed.
+pub struct Refusal(pub String);
+
+impl Loaded {
+    fn new(id: u32, plan: Plan, is_dry: bool) -> Loaded {
+        let follows_results =
+            plan.rules.iter().flat_map(|rule| &rule.conditions).any(|condition| condition.key == Key::Prev);
+        let keeps_handles =
+            plan.rules.iter().flat_map(|rule| &rule.action.outs).any(|out| out.value == OutValue::Other);
+        let scopes = Scopes::of(&plan.rules);
+        let rules = plan.rules.into_iter().zip(0..).map(|(rule, number)| LoadedRule {
+            rule,
+            number,
+            has_mark: AtomicBool::new(false),
+            is_released: AtomicBool::new(false),
+            hanging: AtomicU32::new(0),
+        });
+        Loaded {
+            id,
+            rules: rules.collect(),
+            is_dry,
+            follows_results,
+            keeps_handles,
+            scopes,
+            totals: AtomicPtr::new(ptr::null_mut()),
+            users: AtomicU32::new(0),
+        }
+    }
+
+    /// What is counted of a rule. `None` where there is no memory.
+    pub fn totals(&self, rule: &LoadedRule) -> Option<&Counter> {
+        if self.id == 0 {
+            return shared::counter(rule.number);
+        }
+        let totals = private::map_once(&self.totals, self.totals_size(), private::map_shared);
+        // SAFETY: mapped for as long as the plan has users, with room for each rule.
+        unsafe { totals.add(rule.number as usize).as_ref() }
+    }
+
+    fn totals_size(&self) -> usize {
+        self.rules.len() * size_of::<Counter>()
+    }
+}
+
+/// What is armed, for as long as it is looked at.
+pub struct Using(&'static Armed);
+
+impl Using {
+    /// What is armed now; `None` where nothing is.
+    pub fn now() -> Option<Using> {
+        loop {
+            let pointer = EVERY_CALL.armed.load(Acquire);
+            // SAFETY: what was published there is never freed.
+            let armed = unsafe { pointer.as_ref() }?;
+            let using = Using(armed);
+            armed.plans.iter().for_each(|plan| {
+                plan.users.fetch_add(1, SeqCst);
+            });
+            // Whoever disarms a plan from here on sees its user.
+            if EVERY_CALL.armed.load(SeqCst) == pointer {
+                return Some(using);
+            }
+        }
+    }
+}
+
+impl core::ops::Deref for Using {
+    type Target = Armed;
+    fn deref(&self) -> &Armed {
+        self.0
+    }
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        self.0.plans.iter().for_each(|plan| {
+            plan.users.fetch_sub(1, SeqCst);
+        });
+    }
+}
+
+/// Arms what the environment asks for. Called once, when the settings are read.
+pub fn load(settings: &'static Settings) {
+    let plans: Vec<&'static Loaded> = match &settings.inject {
+        Some(plan) => vec![Box::leak(Box::new(Loaded::new(0, plan.clone(), settings.is_dry)))],
+        None => Vec::new(),
+    };
+    let armed = Armed::new(plans, deny::concerns);
+    if FnId::all().any(|id| armed.index(id).is_some()) {
+        EVERY_CALL.armed.store(Box::into_raw(Box::new(armed)), Release);
+    }
+}
+
+/// Replaces what is armed by the plans that `change` makes of those that are. Says whether it made any.
+fn replace(change: impl Fn(&[&'static Loaded]) -> Option<Vec<&'static Loaded>>) -> bool {
+    loop {
+        let old = EVERY_CALL.armed.load(Acquire);
+        // SAFETY: what was published there is never freed.
+        let plans = unsafe { old.as_ref() }.map_or(&[][..], |armed| &armed.plans);
+        let Some(plans) = change(plans) else { return false };
+        let armed = Armed::new(plans, deny::concerns);
+        let is_any = FnId::all().any(|id| armed.index(id).is_some());
+        let new = if is_any { Box::into_raw(Box::new(armed)) } else { ptr::null_mut() };
+        if EVERY_CALL.armed.compare_exchange(old, new, SeqCst, Acquire).is_ok() {
+            return true;
+        }
+        if !new.is_null() {
+            // SAFETY: made above and not published.
+            drop(unsafe { Box::from_raw(new) });
+        }
+    }
+}
+
+/// Whether calls of a function have to come here.
+pub fn has_index(id: FnId) -> bool {
+    // SAFETY: what was published there is never freed.
+    unsafe { EVERY_CALL.armed.load(Acquire).as_ref() }.is_some_and(|armed| armed.index(id).is_some())
+}
+
+/// Lets calls of all functions come here, or go straight on, as is needed now.
+fn trace() {
+    for id in FnId::all() {
+        driver::trace(id);
+        linked::trace(id);
+    }
+}
+
+/// Arms a plan of the program's own. Gives its number.
+pub fn arm(text: &str) -> Result<u32, Refusal> {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let plan = Plan::parse("armed", text).map_err(|error| {
+        let line = if text.contains('\n') { format!("line {}, ", error.line) } else { String::new() };
+        Refusal(format!("{line}{error}"))
+    })?;
+    if plan.rules.is_empty() {
+        return Err(Refusal("there is no rule in the plan".into()));
+    }
+    if let Some(rule) = plan.rules.iter().find(|rule| matches!(rule.per, Per::Job | Per::Rank)) {
+        let why = "per=job and per=rank are for plans of cupeer run, which all processes have";
+        return Err(Refusal(format!("rule {}: {why}", rule.name)));
+    }
+    let id = NEXT.fetch_add(1, Relaxed);
+    let loaded: &'static Loaded = Box::leak(Box::new(Loaded::new(id, plan, false)));
+    replace(|plans| Some(plans.iter().copied().chain([loaded]).collect()));
+    trace();
+    Ok(id)
+}
+
+fn find(id: u32) -> Option<&'static Loaded> {
+    if id == 0 {
+        return None;
+    }
+    Using::now()?.plans.iter().copied().find(|plan| plan.id == id)
+}
+
+/// Takes a plan of the program's own back, and lets go what hangs by it. Gives how many calls its rules have matched and
+/// at how many they fired; `None` where no such plan is armed.
+pub fn disarm(id: u32) -> Option<(u64, u64)> {
+    let plan = find(id)?;
+    let is_other = |other: &&&'static Loaded| other.id != id;
+    let without = |plans: &[&'static Loaded]| {
+        plans.iter().any(|plan| plan.id == id).then(|| plans.iter().filter(is_other).copied().collect())
+    };
+    if !replace(without) {
+        return None;
+    }
+    trace();
+    plan.rules.iter().for_each(|rule| rule.is_released.store(true, Release));
+    let done = plan.sum();
+    // Nobody begins to look at it from here on. A call that is still under way keeps its memory.
+    if plan.users.load(SeqCst) == 0 {
+        plan.scopes.give_back();
+        let totals = plan.totals.swap(ptr::null_mut(), SeqCst);
+        if !totals.is_null() {
+            // SAFETY: mapped with this size, and nobody looks at it any more.
+            unsafe { libc::munmap(totals.cast::<c_void>(), plan.totals_size()) };
+        }
+    }
+    Some(done)
+}
+
+/// How many calls the rules of a plan of the program's own have matched, and at how many they fired.
+pub fn counts(id: u32) -> Option<(u64, u64)> {
+    let using = Using::now()?;
+    using.plans.iter().find(|plan| plan.id == id && id != 0).map(|plan| plan.sum())
+}
+
+impl Loaded {
+    fn sum(&self) -> (u64, u64) {
+        let totals = self.rules.iter().filter_map(|rule| self.totals(rule));
+        totals.fold((0, 0), |(matched, fired), totals| {
+            (matched + totals.matched.load(Relaxed), fired + totals.fired.load(Relaxed))
+        })
+    }
+}
+
+/// Takes note of a mark that the program has set.
+pub fn marked(text: &[u8]) {
+    let Some(using) = Using::now() else { return };
+    for rule in using.plans.iter().flat_map(|plan| &plan.rules) {
+        let is_it = rule.rule.conditions.iter().any(|condition| match &condition.values {
+            Values::Patterns(patterns) if condition.key == Key::Mark => {
+                patterns.iter().any(|pattern| matches(pattern.as_bytes(), text)) != condition.not
+            }
+            _ => false,
+        });
+        if is_it {
+            rule.has_mark.store(true, Release);
+        }
+    }
+}
+
+/// Lets go what hangs under a label, now and later, in this process. Says how many calls hang there now.
+pub fn release(label: &str) -> u32 {
+    let Some(using) = Using::now() else { return 0 };
+    let rules = using.plans.iter().flat_map(|plan| &plan.rules);
+    let is_it = |rule: &&LoadedRule| rule.rule.action.hang.as_deref() == Some(label);
+    rules.filter(is_it).fold(0, |hanging, rule| {
+        rule.is_released.store(true, Release);
+        hanging + rule.hanging.load(Relaxed)
+    })
+}

@@ -1,0 +1,149 @@
+//! Counting: which of the calls that match a rule this is, and whether the rule fires at it.
+
+use super::arming::{Loaded, LoadedRule};
+use super::{private, shared};
+use crate::message;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use cupeer_spec::fault::{Key, Per, Rule, dice, happens, purpose};
+use cupeer_spec::function::{FUNCTION_COUNT, FnId};
+use cupeer_spec::record::faults::{Scope, scope_key};
+
+/// The scopes of a plan in this process: for each rule one for each function, and one for all of them together; behind
+/// these, where a rule counts by thread, context or call stack, a hash table.
+pub struct Scopes {
+    memory: AtomicPtr<Scope>,
+    direct: usize,
+    hashed: usize,
+}
+
+/// Where a rule counts all its functions together.
+const TOGETHER: usize = FUNCTION_COUNT;
+
+/// The scopes of a hash table.
+const HASHED: usize = 4096;
+
+impl Scopes {
+    /// For some rules. Nothing is mapped before the first call.
+    pub fn of(rules: &[Rule]) -> Scopes {
+        let by_stack = |rule: &Rule| rule.conditions.iter().any(|condition| condition.key == Key::NewSite);
+        let is_hashed = rules.iter().any(|rule| rule.per != Per::Process || by_stack(rule));
+        Scopes {
+            memory: AtomicPtr::new(ptr::null_mut()),
+            direct: rules.len() * (FUNCTION_COUNT + 1),
+            hashed: if is_hashed { HASHED } else { 0 },
+        }
+    }
+
+    fn size(&self) -> usize {
+        (self.direct + self.hashed) * size_of::<Scope>()
+    }
+
+    fn all(&self) -> Option<&[Scope]> {
+        let memory = private::map_once(&self.memory, self.size(), private::map);
+        // SAFETY: mapped with this size, all zero, which are scopes; given back when nobody looks at the plan.
+        (!memory.is_null()).then(|| unsafe { core::slice::from_raw_parts(memory, self.direct + self.hashed) })
+    }
+
+    fn direct(&self, rule: u32, function: usize) -> Option<&Scope> {
+        self.all()?.get(rule as usize * (FUNCTION_COUNT + 1) + function)
+    }
+
+    fn hashed(&self, key: u64) -> Option<(&Scope, bool)> {
+        claim(self.all()?.get(self.direct..)?, key)
+    }
+
+    /// Whether a call stack is seen for the first time by a rule; false where there is no room to remember it.
+    pub fn is_new(&self, rule: u32, stack: u64) -> bool {
+        self.hashed(scope_key(rule, u32::MAX - 1, stack)).is_some_and(|(_, is_new)| is_new)
+    }
+
+    /// Gives the memory back. Nobody may be looking at the plan.
+    pub fn give_back(&self) {
+        let memory = self.memory.swap(ptr::null_mut(), AcqRel);
+        if !memory.is_null() {
+            // SAFETY: mapped with this size.
+            unsafe { libc::munmap(memory.cast(), self.size()) };
+        }
+    }
+}
+
+/// Finds the scope of a key in a hash table, or takes one for it, and says whether it is new. `None` where all are taken.
+fn claim(table: &[Scope], key: u64) -> Option<(&Scope, bool)> {
+    let first = key as usize % table.len().max(1);
+    let (after, before) = (table.get(first..)?, &table[..first]);
+    for scope in after.iter().chain(before) {
+        match scope.key.compare_exchange(0, key, AcqRel, Acquire) {
+            Ok(_) => return Some((scope, true)),
+            Err(taken) if taken == key => return Some((scope, false)),
+            Err(_) => {}
+        }
+    }
+    None
+}
+
+/// Who is counted for.
+pub struct Whose {
+    /// The function.
+    pub id: FnId,
+    /// The rank of the process; `u32::MAX` for none.
+    pub rank: u32,
+    /// The current context, where a rule counts by it.
+    pub context: u64,
+}
+
+/// Counts a call that meets the conditions of a rule. Gives its number where the rule fires at it.
+pub fn fires(plan: &Loaded, rule: &LoadedRule, whose: &Whose) -> Option<u64> {
+    let totals = plan.totals(rule);
+    if let Some(totals) = totals {
+        totals.matched.fetch_add(1, Relaxed);
+    }
+    let Some(scope) = scope(plan, rule, whose) else {
+        message::once(format_args!(
+            "there is no room to count for the fault rule {}: it does not fire",
+            rule.rule.name
+        ));
+        return None;
+    };
+    let count = scope.count.fetch_add(1, Relaxed) + 1;
+    if !is_chosen(&rule.rule, whose, count) || !is_within(&rule.rule, &scope.fired) {
+        return None;
+    }
+    if let Some(totals) = totals {
+        totals.fired.fetch_add(1, Relaxed);
+    }
+    Some(count)
+}
+
+/// Whether a rule fires at the `count`-th call, but for how often it did already.
+fn is_chosen(rule: &Rule, whose: &Whose, count: u64) -> bool {
+    let name = whose.id.spec().name;
+    let name = if rule.together { "" } else { name };
+    rule.when.has(count)
+        && (rule.probability >= 1.0
+            || happens(rule.probability, dice(rule.seed, &rule.name, whose.rank, name, count, purpose::FIRE)))
+}
+
+/// Counts one time more, where that is not too often.
+fn is_within(rule: &Rule, fired: &AtomicU64) -> bool {
+    let most = rule.times.unwrap_or(u64::MAX);
+    fired.fetch_update(Relaxed, Relaxed, |fired| (fired < most).then_some(fired.saturating_add(1))).is_ok()
+}
+
+fn scope<'a>(plan: &'a Loaded, rule: &LoadedRule, whose: &Whose) -> Option<&'a Scope> {
+    let function = if rule.rule.together { TOGETHER } else { whose.id as usize };
+    let key = |whose: u64| {
+        let function = if rule.rule.together { u32::MAX } else { function as u32 };
+        scope_key(rule.number, function, whose)
+    };
+    match rule.rule.per {
+        Per::Process => plan.scopes.direct(rule.number, function),
+        Per::Thread => plan.scopes.hashed(key(private::thread_number())).map(|(scope, _)| scope),
+        Per::Ctx => plan.scopes.hashed(key(whose.context)).map(|(scope, _)| scope),
+        Per::Rank => claim(shared::scopes()?, key(u64::from(whose.rank))).map(|(scope, _)| scope),
+        Per::Job => claim(shared::scopes()?, key(u64::MAX)).map(|(scope, _)| scope),
+    }
+}

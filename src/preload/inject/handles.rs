@@ -1,0 +1,60 @@
+//! The IPC handles that this process made or was given, for rules that put one in the place of another. Kept where such a
+//! rule is armed, and in memory alone.
+
+use super::Forward;
+use super::arming::Using;
+use core::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use cupeer_spec::function::Direction;
+
+/// The last handles. Each is written word by word: one that two threads write at once is a damaged handle, which is what
+/// the rule is there for.
+static KEPT: [[AtomicU64; 8]; 16] = [const { [const { AtomicU64::new(0) }; 8] }; 16];
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+fn keep(bytes: &[u8; 64]) {
+    if !Using::now().is_some_and(|armed| armed.plans.iter().any(|plan| plan.keeps_handles)) {
+        return;
+    }
+    if KEPT.iter().any(|kept| read(kept) == *bytes) {
+        return;
+    }
+    let kept = &KEPT[NEXT.fetch_add(1, Relaxed) % KEPT.len()];
+    for (word, bytes) in kept.iter().zip(bytes.chunks_exact(8)) {
+        word.store(bytes.try_into().map_or(0, u64::from_le_bytes), Release);
+    }
+}
+
+fn read(kept: &[AtomicU64; 8]) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(kept) {
+        place.copy_from_slice(&word.load(Acquire).to_le_bytes());
+    }
+    bytes
+}
+
+fn each(call: &Forward, direction: impl Fn(Direction) -> bool) {
+    let args = call.id.spec().args.iter().zip(call.words);
+    for (_, word) in args.filter(|(arg, word)| arg.is_handle() && direction(arg.direction) && **word != 0) {
+        // SAFETY: a handle by value, or one that the driver has just written: 64 bytes lie there.
+        keep(unsafe { &*(*word as *const [u8; 64]) });
+    }
+}
+
+/// Remembers the handle that a call was given.
+pub fn given(call: &Forward) {
+    each(call, |direction| matches!(direction, Direction::In));
+}
+
+/// Remembers the handle that a call has made.
+pub fn made(call: &Forward) {
+    each(call, |direction| matches!(direction, Direction::Out));
+}
+
+/// Another handle than this one.
+pub fn other(than: &[u8]) -> Option<[u8; 64]> {
+    let all = KEPT.iter().map(read);
+    all.into_iter().find(|kept| kept[..] != *than && kept.iter().any(|byte| *byte != 0))
+}

@@ -1,0 +1,46 @@
+//! What the environment asks of faults: a plan, and whether it is only tried.
+
+use super::{refusal, value};
+use cupeer_spec::env;
+use cupeer_spec::fault::{Key, OutValue, Plan};
+use cupeer_spec::function::{FnId, Group};
+use cupeer_spec::selector::FunctionSet;
+
+/// Reads the variables. A plan that is not understood is none: better no fault than one that nobody asked for.
+pub(super) fn from_environment(complaints: &mut Vec<String>) -> (Option<Plan>, bool) {
+    let plan = value(env::INJECT).and_then(|text| {
+        let read = text.to_str().map_err(|_| "it is not UTF-8".to_owned());
+        let read = read.and_then(|text| Plan::parse("inject", text).map_err(|error| error.to_string()));
+        read.map_err(|why| {
+            complaints.push(refusal(env::INJECT, text, &format!("{why}; nothing is injected")))
+        })
+        .ok()
+    });
+    let is_dry = value(env::DRY_RUN).is_some_and(|value| match value.to_bytes() {
+        b"1" => true,
+        b"0" => false,
+        _ => {
+            // Whoever has set it wants no faults.
+            complaints.push(refusal(env::DRY_RUN, value, "it takes 0 or 1; it counts as 1"));
+            true
+        }
+    });
+    (plan.filter(|plan| !plan.rules.is_empty()), is_dry)
+}
+
+/// The functions that rules of a plan look at: those that they name, and where one looks at the call before, or at the
+/// handles of others, those as well.
+pub(super) fn functions(plan: &Plan) -> FunctionSet {
+    let mut functions = FunctionSet::all(false);
+    let conditions = plan.rules.iter().flat_map(|rule| &rule.conditions);
+    let follows = conditions.into_iter().any(|condition| condition.key == Key::Prev);
+    let outs = plan.rules.iter().flat_map(|rule| &rule.action.outs);
+    let keeps = outs.into_iter().any(|out| out.value == OutValue::Other);
+    for id in FnId::all() {
+        let named = plan.rules.iter().any(|rule| rule.functions.contains(id as usize));
+        let is_followed = follows && !id.spec().is_in(Group::Lookup);
+        let is_kept = keeps && id.spec().args.iter().any(|arg| arg.is_handle());
+        functions.set(id as usize, named || is_followed || is_kept);
+    }
+    functions
+}
