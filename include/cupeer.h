@@ -94,6 +94,56 @@ int cupeer_mark(const char *text);
 int cupeer_on_finding(cupeer_finding_callback callback,
                       void *data);
 
+/*
+ Arms a plan of faults in this process, for a block of a test: rules as `cupeer run --inject` takes them, separated by
+ semicolons or newlines. Its rules are looked at behind those that are armed already. Forked children have it as well.
+
+ Returns the number of the plan, above 0, or 0 where it is not understood: then `message`, where it is not NULL, has
+ the reason in at most `size` bytes, with its column, ended by NUL. The plan's text may be freed at once.
+
+ # Safety
+
+ `plan` is NULL or ends in NUL; `message` is NULL or has `size` writable bytes.
+ */
+int cupeer_arm(const char *plan,
+               char *message,
+               size_t size);
+
+/*
+ Takes back a plan that `cupeer_arm` gave the number of, and lets go what hangs by it. Where they are not NULL, `matched`
+ and `fired` get how many calls met the conditions of its rules, and at how many they fired, in this process and its
+ children.
+
+ Returns 1, or 0 where no such plan is armed.
+
+ # Safety
+
+ `matched` and `fired` are NULL or writable.
+ */
+int cupeer_disarm(int plan,
+                  uint64_t *matched,
+                  uint64_t *fired);
+
+/*
+ What the rules of a plan have done so far: see `cupeer_disarm`.
+
+ # Safety
+
+ `matched` and `fired` are NULL or writable.
+ */
+int cupeer_counts(int plan, uint64_t *matched, uint64_t *fired);
+
+/*
+ Lets go what hangs under a label in this process (`hang=LABEL`), now and from now on.
+
+ Returns how many calls hang there, or -1 where `label` is NULL.
+
+ # Safety
+
+ `label` is NULL or ends in NUL.
+ */
+int cupeer_release(const char *label);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
