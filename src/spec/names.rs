@@ -12,16 +12,21 @@ pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, name)| name)
 }
 
-/// The Levenshtein distance in bytes: names are ASCII.
+/// The Levenshtein distance in bytes, in which two bytes that have changed places count once: names are ASCII.
 fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.bytes().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+    for i in 0..a.len() {
+        let mut next = vec![i + 1];
+        for j in 0..b.len() {
+            let mut least = (row[j] + usize::from(a[i] != b[j])).min(row[j + 1] + 1).min(next[j] + 1);
+            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
+                least = least.min(before[j - 1] + 1);
+            }
+            next.push(least);
         }
+        before = core::mem::replace(&mut row, next);
     }
     row[b.len()]
 }
@@ -40,8 +45,15 @@ mod tests {
     }
 
     #[test]
-    fn distance_is_levenshtein() {
-        for (a, b, d) in [("", "", 0), ("a", "", 1), ("kitten", "sitting", 3), ("flaw", "lawn", 2)] {
+    fn distance_is_levenshtein_with_swaps() {
+        for (a, b, d) in [
+            ("", "", 0),
+            ("a", "", 1),
+            ("kitten", "sitting", 3),
+            ("flaw", "lawn", 2),
+            ("dealy", "delay", 1),
+            ("ab", "ba", 1),
+        ] {
             assert_eq!(distance(a, b), d, "{a} {b}");
         }
     }

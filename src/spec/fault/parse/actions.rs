@@ -40,8 +40,11 @@ fn wait(value: Span) -> Result<Delay> {
     };
     let delay = Delay { time: duration(time)?, jitter: duration(jitter)? };
     if delay.jitter > delay.time {
-        let message =
-            format!("{} more or less than {} would be less than no time", jitter.shown(), time.shown());
+        let message = format!(
+            "{} less than {time} would be less than no time; at most {time} can stand here",
+            jitter.shown(),
+            time = time.shown()
+        );
         return Err(jitter.error(message));
     }
     Ok(delay)

@@ -102,7 +102,11 @@ fn file_names(value: Span) -> Result<(bool, Values)> {
 /// `thread=main`
 pub fn thread(draft: &mut Draft, value: Span) -> Result<()> {
     let (_, items) = values::list(value)?;
-    let is_number = |item: &Span| item.text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let is_end = |text: &str| match text.strip_prefix("0x") {
+        Some(hex) => hex.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => text.bytes().all(|byte| byte.is_ascii_digit()),
+    };
+    let is_number = |item: &Span| item.text.split("..").all(is_end);
     let numbers = items.iter().filter(|item| is_number(item)).count();
     if numbers == items.len() {
         let tids = ranges(value, &|text| number(text, 1, i32::MAX as u64, "4711"))?;
@@ -256,11 +260,11 @@ fn named(text: Span, names: &[(u64, &'static str)]) -> Result<u64> {
     Err(text.error(format!("{} is no value of it; {hint}", text.shown())))
 }
 
-/// How many bytes the names have in common, up to the last `_`; of a single one, up to the third word.
+/// How many bytes the names have in common, up to the last `_`; of a single one, up to the fourth word.
 fn common_prefix(names: &[(u64, &'static str)]) -> usize {
     let Some((_, first)) = names.first() else { return 0 };
     if names.len() == 1 {
-        return first.match_indices('_').nth(1).map_or(0, |(at, _)| at + 1);
+        return first.match_indices('_').nth(2).map_or(0, |(at, _)| at + 1);
     }
     let common = first
         .bytes()

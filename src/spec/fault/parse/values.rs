@@ -57,8 +57,9 @@ fn range(item: Span, read: &dyn Fn(Span) -> Result<u64>) -> Result<(u64, u64)> {
     let from = if first.text.is_empty() { 0 } else { read(first)? };
     let to = if last.text.is_empty() { u64::MAX } else { read(last)? };
     if from > to {
-        let (first, last) = (first.shown(), last.shown());
-        return Err(item.error(format!("the range ends before it begins: {last} is less than {first}")));
+        let message =
+            format!("the range {} ends before it begins; write the smaller number first", item.shown());
+        return Err(item.error(message));
     }
     Ok((from, to))
 }

@@ -1,0 +1,24 @@
+//! Any text is a fault plan or an error that says where, and what is handed on is read as it was meant.
+#![no_main]
+
+use cupeer_spec::fault::Plan;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let plan = match Plan::parse("plan", text) {
+        Ok(plan) => plan,
+        Err(error) => {
+            let line = text.split('\n').nth(error.line - 1).expect("the line is there");
+            assert!(error.column >= 1 && error.column <= line.len() + 1, "{error:?}");
+            assert!(!error.message.is_empty() && !error.message.chars().any(char::is_control), "{error:?}");
+            return;
+        }
+    };
+    let whole: Vec<String> = plan.rules.iter().map(|rule| rule.whole_text(7)).collect();
+    let again = Plan::parse("env", &whole.join(";")).expect("what is handed on is read");
+    for (rule, other) in plan.rules.iter().zip(&again.rules) {
+        assert!(rule.name == other.name && rule.functions == other.functions, "{rule:?} {other:?}");
+        assert!(rule.conditions == other.conditions && rule.action == other.action, "{rule:?} {other:?}");
+    }
+    assert_eq!(plan.rules.len(), again.rules.len());
+});

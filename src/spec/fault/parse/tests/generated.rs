@@ -1,0 +1,292 @@
+//! Rules by the grammar: all are read, and mean what another way of writing them means.
+
+use super::rule;
+use crate::fault::*;
+use crate::function::FUNCTIONS;
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+
+/// The text of a rule, made of what was read and nothing else.
+pub fn canonical(rule: &Rule, force: bool) -> String {
+    let selected = FUNCTIONS.iter().enumerate().filter(|(index, _)| rule.functions.contains(*index));
+    let mut text = selected.map(|(_, function)| function.name).collect::<Vec<_>>().join(",");
+    for condition in &rule.conditions {
+        text += &format!(":{}", clause(condition));
+    }
+    let When { first, last, step } = rule.when;
+    if rule.when != When::ALWAYS {
+        let last = if last == u64::MAX { String::new() } else { format!("..{last}") };
+        text += &format!(":when={first}{last}+{step}");
+    }
+    let per = Per::ALL.iter().find(|(per, _)| *per == rule.per).unwrap().1;
+    text += &format!(":per={per}{}", if rule.together { "/rule" } else { "" });
+    text += &format!(":p={}:seed={}", rule.probability, rule.seed);
+    rule.times.iter().for_each(|times| text += &format!(":times={times}"));
+    let action = &rule.action;
+    match action.error {
+        Some(Error::Code(code)) => text += &format!(":error={code}"),
+        Some(Error::Any) => text += ":error=any",
+        None => {}
+    }
+    if action.error.is_some() {
+        text += match action.stage {
+            Stage::Instead => ":stage=instead",
+            Stage::After => ":stage=after",
+            Stage::Undo => ":stage=undo",
+        };
+    }
+    let outs: Vec<String> =
+        action.outs.iter().map(|out| format!("{}={}", out.argument, value(out.value))).collect();
+    if !outs.is_empty() {
+        text += &format!(":out={}", outs.join(","));
+    }
+    for (key, wait) in [("delay", action.delay), ("delay-after", action.delay_after)] {
+        wait.iter().for_each(|wait| text += &format!(":{key}={}ns~{}ns", wait.time, wait.jitter));
+    }
+    action.hang.iter().for_each(|label| text += &format!(":hang={label}"));
+    action.signal.iter().for_each(|signal| text += &format!(":signal={signal}"));
+    action.exit.iter().for_each(|exit| text += &format!(":exit={exit}"));
+    text + if force { ":force" } else { "" } + ":name=" + &rule.name
+}
+
+fn value(value: OutValue) -> String {
+    match value {
+        OutValue::Number(number) => number.to_string(),
+        OutValue::Zero => "zero".into(),
+        OutValue::Flip(byte) => format!("flip/{byte}"),
+        OutValue::Other => "other".into(),
+    }
+}
+
+fn clause(condition: &Condition) -> String {
+    let not = if condition.not { "^" } else { "" };
+    let key = match condition.key {
+        Key::Dev => "dev",
+        Key::Peer => "peer",
+        Key::Ctx => "ctx",
+        Key::Size => "size",
+        Key::Handle => "handle",
+        Key::Rank => "rank",
+        Key::LocalRank => "local-rank",
+        Key::Pid => "pid",
+        Key::Process => "process",
+        Key::Program => "program",
+        Key::Thread => "thread",
+        Key::Caller => "caller",
+        Key::Stack => "stack",
+        Key::Prev => "prev",
+        Key::Argument(name) => name,
+        Key::Time | Key::NewSite | Key::SomeSites => "",
+        Key::Mark => "mark",
+    };
+    let values: Vec<String> = match (&condition.key, &condition.values) {
+        (Key::NewSite, _) => return "site=new".into(),
+        (Key::SomeSites, Values::Numbers(ranges)) => {
+            return format!("site={}.{:04}%", (ranges[0].1 + 1) / 10_000, (ranges[0].1 + 1) % 10_000);
+        }
+        (Key::Time, Values::Numbers(ranges)) => match ranges[0] {
+            (from, u64::MAX) => return format!("after={from}ns"),
+            (_, to) => return format!("until={to}ns"),
+        },
+        (_, Values::Patterns(patterns)) => patterns.clone(),
+        (Key::Handle | Key::Stack, Values::Numbers(ranges)) => {
+            ranges.iter().map(|(number, _)| format!("{number:016x}")).collect()
+        }
+        (_, Values::Numbers(ranges)) => ranges.iter().map(range).collect(),
+    };
+    format!("{key}={not}{}", values.join(","))
+}
+
+fn range((from, to): &(u64, u64)) -> String {
+    match (from, to) {
+        (from, to) if from == to => from.to_string(),
+        (from, &u64::MAX) => format!("{from}.."),
+        (0, to) => format!("..{to}"),
+        (from, to) => format!("{from}..{to}"),
+    }
+}
+
+/// Whether two rules do the same: all but how they are written.
+pub fn same(one: &Rule, other: &Rule) -> bool {
+    let bare = |rule: &Rule| {
+        let mut rule = Rule { text: String::new(), ..rule.clone() };
+        rule.conditions.sort_by_key(|condition| format!("{condition:?}"));
+        rule
+    };
+    bare(one) == bare(other)
+}
+
+/// Proves that a text that was read means what is written about it: made anew of what was read, it is read as the same.
+pub fn proven(text: &str) -> Rule {
+    let rule = rule(text);
+    let again = super::rule(&canonical(&rule, rule.says("force")));
+    assert!(same(&rule, &again), "{text}\n{rule:?}\n{again:?}");
+    rule
+}
+
+fn list(item: impl Strategy<Value = String> + 'static) -> BoxedStrategy<String> {
+    (any::<bool>(), proptest::collection::vec(item, 1..4))
+        .prop_map(|(not, items)| format!("{}{}", if not { "^" } else { "" }, items.join(",")))
+        .boxed()
+}
+
+fn numbers(most: u64) -> BoxedStrategy<String> {
+    let number = move || (1..=most).prop_flat_map(|n| select(vec![n.to_string(), format!("{n:#x}")]));
+    let range = (1..most).prop_flat_map(move |from| (Just(from), from..=most));
+    list(prop_oneof![
+        number(),
+        number().prop_map(|n| format!("{n}..")),
+        number().prop_map(|n| format!("..{n}")),
+        range.prop_map(|(from, to)| format!("{from}..{to}")),
+    ])
+}
+
+fn time() -> impl Strategy<Value = u64> {
+    1u64..1_000_000
+}
+
+/// The clauses that choose calls.
+fn choices() -> Vec<BoxedStrategy<String>> {
+    let named = |key: &'static str, values: BoxedStrategy<String>| {
+        values.prop_map(move |v| format!("{key}={v}")).boxed()
+    };
+    let hex = || list("[0-9a-f]{1,16}");
+    let glob = || list("[a-zA-Z_*?][a-zA-Z0-9._*?-]{0,8}");
+    vec![
+        named("dev", numbers(7)),
+        named("peer", numbers(0xffff_ffff)),
+        named("ctx", numbers(u64::MAX - 1)),
+        named("size", list("[1-9][0-9]{0,3}[KMG]?")),
+        named("handle", hex()),
+        named("rank", numbers(100)),
+        named("local-rank", numbers(8)),
+        named("pid", numbers(99999)),
+        named("process", numbers(16)),
+        named("program", glob()),
+        named("thread", prop_oneof![glob(), numbers(9999)].boxed()),
+        named("caller", glob()),
+        named("stack", hex()),
+        named(
+            "prev",
+            list(
+                select(vec!["SUCCESS", "map_failed", "700..719", "CUDA_ERROR_UNKNOWN", "-1"])
+                    .prop_map(Into::into),
+            ),
+        ),
+        named("after", time().prop_map(|t| format!("{t}us")).boxed()),
+        named("until", time().prop_map(|t| format!("{t}.5s")).boxed()),
+        named("mark", glob()),
+        named(
+            "site",
+            prop_oneof![Just("new".to_owned()), (1..=100u32).prop_map(|p| format!("{p}%"))].boxed(),
+        ),
+        named(
+            "Flags",
+            list(select(vec!["0", "1", "-1", "LAZY_ENABLE_PEER_ACCESS", "2.."]).prop_map(Into::into)),
+        ),
+        named("when", "[1-9][0-9]?([.][.][1-9][0-9]{2})?([+][1-9]?)?".boxed()),
+        named("p", prop_oneof![(1..=100u32).prop_map(|p| format!("{p}%")), "0[.][0-9]{0,3}[1-9]"].boxed()),
+        named("seed", any::<u64>().prop_map(|seed| seed.to_string()).boxed()),
+        named("times", (1..=u64::MAX).prop_map(|times| times.to_string()).boxed()),
+        named("per", "(process|thread|ctx|rank|job)(/rule)?".boxed()),
+        named("name", "[A-Za-z0-9._-]{1,40}".boxed()),
+        Just("force".to_owned()).boxed(),
+    ]
+}
+
+/// The clauses that do something, and go together.
+fn effects() -> BoxedStrategy<Vec<String>> {
+    let wait = |key: &'static str| {
+        time().prop_flat_map(|time| (Just(time), 0..=time)).prop_flat_map(move |(time, jitter)| {
+            select(vec![format!("{key}={time}ms"), format!("{key}={time}.25us~{jitter}us")])
+        })
+    };
+    let result = || {
+        let code =
+            select(vec!["MAP_FAILED", "any", "205", "cuda_error_invalid_handle", "TOO_MANY_PEERS", "1"]);
+        let stage = select(vec!["", ":stage=instead", ":stage=after", ":stage=undo"]);
+        (code, stage).prop_map(|(code, stage)| format!("error={code}{stage}"))
+    };
+    let out = || {
+        prop_oneof![Just("null".to_owned()), any::<u64>().prop_map(|n| n.to_string())]
+            .prop_map(|v| format!("out=pdptr={v}"))
+    };
+    let early = || {
+        subsequence(vec![0, 1, 2], 0..=3).prop_flat_map(move |which| {
+            let all = [
+                wait("delay").boxed(),
+                "hang(=[a-zA-Z0-9._-]{1,9})?".boxed(),
+                "signal=(SIG(SEGV|KILL)|usr1|[1-9])".boxed(),
+            ];
+            which.into_iter().map(|at| all[at].clone()).collect::<Vec<_>>()
+        })
+    };
+    let last = prop_oneof![
+        (0..=255u32).prop_map(|status| vec![format!("exit={status}")]),
+        (result(), wait("delay-after")).prop_map(|(result, wait)| vec![result, wait]),
+        result().prop_map(|result| vec![result]),
+        (out(), wait("delay-after")).prop_map(|(out, wait)| vec![out, wait]),
+        out().prop_map(|out| vec![out]),
+    ];
+    (early(), last)
+        .prop_map(|(mut early, last)| {
+            early.extend(last);
+            early
+        })
+        .boxed()
+}
+
+/// A rule by the grammar.
+pub fn rules() -> BoxedStrategy<String> {
+    let count = choices().len();
+    let chosen = subsequence((0..count).collect::<Vec<_>>(), 0..6).prop_flat_map(|which| {
+        let all = choices();
+        which.into_iter().map(|at| all[at].clone()).collect::<Vec<_>>()
+    });
+    let functions =
+        select(vec!["cuIpcOpenMemHandle", "cuIpcOpenMemHandle*", "cuIpcOpenMem*", "@open,^@ipc-event"]);
+    (functions, chosen, effects())
+        .prop_map(|(functions, chosen, effects)| (functions, [chosen, effects].concat()))
+        .prop_flat_map(|(functions, clauses)| (Just(functions), Just(clauses).prop_shuffle()))
+        .prop_map(|(functions, clauses)| format!("{functions}:{}", clauses.join(":")))
+        .boxed()
+}
+
+proptest! {
+    #[test]
+    fn a_rule_by_the_grammar_is_read_and_means_what_it_says(text in rules()) {
+        proven(&text);
+    }
+
+    #[test]
+    fn what_is_handed_on_is_read_as_it_was_meant(
+        texts in proptest::collection::vec(rules(), 1..4),
+        seed: u64,
+    ) {
+        let named = |(at, text): (usize, &String)| {
+            let bare = text.split(':').filter(|clause| !clause.starts_with("name=")).collect::<Vec<_>>().join(":");
+            format!("{bare}:name=r{at}")
+        };
+        let text = texts.iter().enumerate().map(named).collect::<Vec<_>>().join("\n");
+        let plan = Plan::parse("plan", &text).unwrap();
+        let whole = plan.rules.iter().map(|rule| rule.whole_text(seed)).collect::<Vec<_>>().join(";");
+        let handed = Plan::parse("env", &whole).unwrap();
+        for (mut rule, other) in plan.rules.into_iter().zip(&handed.rules) {
+            if rule.is_random() && !rule.says("seed") {
+                rule.seed = seed;
+            }
+            assert!(same(&rule, other), "{rule:?}\n{other:?}");
+            assert_eq!(other.whole_text(1), other.text, "handed on once more");
+        }
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused_within_itself(text in "[ -~\n]{0,60}|\\PC{0,30}|[@a-zA-Z:=,.;^*0-9]{0,60}") {
+        super::mutated::refused_or_proven(&text);
+    }
+
+    #[test]
+    fn a_rule_with_anything_behind_it_is_read_or_refused_within_itself(rule in rules(), rest in "[ -~\\PC]{0,12}") {
+        super::mutated::refused_or_proven(&(rule + &rest));
+    }
+}

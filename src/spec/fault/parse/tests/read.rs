@@ -1,0 +1,286 @@
+//! What rules mean.
+
+use super::rule;
+use crate::fault::parse::clauses::KEYS;
+use crate::fault::*;
+use crate::function::{FUNCTIONS, FnId};
+
+fn numbers(text: &str) -> (Key, bool, Vec<(u64, u64)>) {
+    let rule = rule(text);
+    assert_eq!(rule.conditions.len(), 1, "{text}");
+    let Values::Numbers(ranges) = rule.conditions[0].values.clone() else { panic!("{text}: no numbers") };
+    (rule.conditions[0].key.clone(), rule.conditions[0].not, ranges)
+}
+
+fn patterns(text: &str) -> (Key, bool, Vec<String>) {
+    let rule = rule(text);
+    let Values::Patterns(patterns) = rule.conditions[0].values.clone() else { panic!("{text}: no patterns") };
+    (rule.conditions[0].key.clone(), rule.conditions[0].not, patterns)
+}
+
+#[test]
+fn the_examples_of_the_contract() {
+    let open = rule("cuIpcOpenMemHandle*:when=3..5:error=MAP_FAILED");
+    assert_eq!(open.when, When { first: 3, last: 5, step: 1 });
+    assert_eq!(open.action, Action { error: Some(Error::Code(205)), ..Action::default() });
+    assert_eq!(
+        (open.name.as_str(), open.text.as_str()),
+        ("plan/1", "cuIpcOpenMemHandle*:when=3..5:error=MAP_FAILED")
+    );
+    let slow = rule("@ipc:dev=0:rank=2:p=10%:delay=5ms");
+    assert_eq!(slow.probability, 0.1);
+    assert_eq!(slow.action.delay, Some(Delay { time: 5_000_000, jitter: 0 }));
+    assert_eq!(slow.conditions.len(), 2);
+}
+
+#[test]
+fn what_is_not_said_has_its_default() {
+    let rule = rule("@ipc:delay=0s");
+    assert_eq!((rule.when, rule.per, rule.together), (When::ALWAYS, Per::Process, false));
+    assert_eq!((rule.probability, rule.seed, rule.times, rule.conditions.len()), (1.0, 0, None, 0));
+}
+
+#[test]
+fn numbers_are_lists_of_ranges() {
+    let max = u64::MAX;
+    for (clause, key, not, ranges) in [
+        ("dev=0,2..3", Key::Dev, false, &[(0, 0), (2, 3)][..]),
+        ("dev=^1", Key::Dev, true, &[(1, 1)]),
+        ("dev=-1", Key::Dev, false, &[(0xffff_ffff, 0xffff_ffff)]),
+        ("peer=0x1f..", Key::Peer, false, &[(31, max)]),
+        ("ctx=0xdeadbeefdeadbeef", Key::Ctx, false, &[(0xdead_beef_dead_beef, 0xdead_beef_dead_beef)]),
+        ("size=..64K,1M..2G,0x10", Key::Size, false, &[(0, 65536), (1 << 20, 2 << 30), (16, 16)]),
+        ("handle=^3f,0x40", Key::Handle, true, &[(0x3f, 0x3f), (0x40, 0x40)]),
+        ("rank=0..3", Key::Rank, false, &[(0, 3)]),
+        ("local-rank=0", Key::LocalRank, false, &[(0, 0)]),
+        ("pid=4711", Key::Pid, false, &[(4711, 4711)]),
+        ("process=2..", Key::Process, false, &[(2, max)]),
+        ("thread=17..19", Key::Thread, false, &[(17, 19)]),
+        ("stack=00000000000000ff", Key::Stack, false, &[(255, 255)]),
+        ("prev=SUCCESS,cuda_error_map_failed,700..", Key::Prev, false, &[(0, 0), (205, 205), (700, max)]),
+        ("prev=^0", Key::Prev, true, &[(0, 0)]),
+        ("after=2s", Key::Time, false, &[(2_000_000_000, max)]),
+        ("until=1m", Key::Time, false, &[(0, 60_000_000_000)]),
+        ("site=new", Key::NewSite, false, &[]),
+        ("site=25%", Key::SomeSites, false, &[(0, 249_999)]),
+        ("site=1", Key::SomeSites, false, &[(0, 999_999)]),
+    ] {
+        assert_eq!(numbers(&format!("@ipc:{clause}:delay=1ms")), (key, not, ranges.to_vec()), "{clause}");
+    }
+}
+
+#[test]
+fn names_are_patterns() {
+    for (clause, key, not, wanted) in [
+        ("program=python*,a.out", Key::Program, false, &["python*", "a.out"][..]),
+        ("thread=main", Key::Thread, false, &["main"]),
+        ("thread=^pt_?ata*", Key::Thread, true, &["pt_?ata*"]),
+        ("caller=libnccl*", Key::Caller, false, &["libnccl*"]),
+        ("mark=epoch?2", Key::Mark, false, &["epoch?2"]),
+    ] {
+        let wanted = wanted.iter().map(|word| (*word).to_owned()).collect();
+        assert_eq!(patterns(&format!("@ipc:{clause}:delay=1ms")), (key, not, wanted), "{clause}");
+    }
+}
+
+#[test]
+fn arguments_are_named_as_in_the_header_in_any_case() {
+    for (text, key, ranges) in [
+        ("cuIpcOpenMemHandle*:flags=1", "Flags", (1, 1)),
+        ("cuIpcOpenMemHandle*:FLAGS=LAZY_ENABLE_PEER_ACCESS", "Flags", (1, 1)),
+        ("cuDeviceGetP2PAttribute:attrib=ACCESS_SUPPORTED", "attrib", (2, 2)),
+        ("cuDeviceGetP2PAttribute:attrib=CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED", "attrib", (2, 2)),
+        ("cuDeviceGetP2PAttribute:attrib=P2P_ATTRIBUTE_ACCESS_SUPPORTED", "attrib", (2, 2)),
+        ("cuDeviceGetP2PAttribute:attrib=access_supported", "attrib", (2, 2)),
+        ("cuDeviceGetP2PAttribute:attrib=2..", "attrib", (2, u64::MAX)),
+        ("cuDeviceGetP2PAttribute:srcDevice=-2", "srcDevice", (0xffff_fffe, 0xffff_fffe)),
+        ("@ipc:dptr=-1", "dptr", (u64::MAX, u64::MAX)),
+        ("cuGetProcAddress*:cudaVersion=..12000", "cudaVersion", (0, 12000)),
+        ("all:peerContext=0", "peerContext", (0, 0)),
+    ] {
+        let wanted = (Key::Argument(key), false, vec![ranges]);
+        assert_eq!(numbers(&format!("{text}:delay=1ms")), wanted, "{text}");
+    }
+    let symbol = patterns("@lookup:symbol=^cuIpc*,cuCtx*:delay=1ms");
+    assert_eq!(symbol, (Key::Argument("symbol"), true, vec!["cuIpc*".into(), "cuCtx*".into()]));
+}
+
+#[test]
+fn every_argument_that_can_be_compared_is_a_key_and_no_other() {
+    for function in FUNCTIONS {
+        for arg in function.args {
+            let value = if arg.type_word() == "c_char" { "x" } else { "1" };
+            let text = format!("{}:{}={value}:delay=1ms", function.name, arg.name);
+            let own = KEYS.iter().any(|key| key.name == arg.name);
+            let is_in =
+                matches!(arg.direction, crate::function::Direction::In | crate::function::Direction::String);
+            let compared = own || is_in && arg.count.is_none() && !arg.is_handle();
+            assert_eq!(Plan::parse("plan", &text).is_ok(), compared, "{text}");
+        }
+    }
+}
+
+#[test]
+fn when_is_as_in_strace() {
+    let max = u64::MAX;
+    for (text, first, last, step) in [
+        ("3", 3, 3, 1),
+        ("3+", 3, max, 1),
+        ("3+2", 3, max, 2),
+        ("3..5", 3, 5, 1),
+        ("3..3", 3, 3, 1),
+        ("3..5+", 3, 5, 1),
+        ("3..9+2", 3, 9, 2),
+        ("0x10", 16, 16, 1),
+    ] {
+        assert_eq!(rule(&format!("@ipc:when={text}:delay=1ms")).when, When { first, last, step }, "{text}");
+    }
+}
+
+#[test]
+fn shares_and_times_have_units() {
+    for (text, wanted) in
+        [("10%", 0.1), ("0.1", 0.1), ("1", 1.0), ("100%", 1.0), ("0.5%", 0.005), ("0.25", 0.25)]
+    {
+        assert_eq!(rule(&format!("@ipc:p={text}:delay=1ms")).probability, wanted, "{text}");
+    }
+    for (text, wanted) in [
+        ("7ns", 7),
+        ("5us", 5_000),
+        ("5ms", 5_000_000),
+        ("1.5s", 1_500_000_000),
+        ("0.000000001s", 1),
+        ("1.500ms", 1_500_000),
+        ("2m", 120_000_000_000),
+        ("0.5h", 1_800_000_000_000),
+        ("0.0000000000025h", 9),
+        ("100000h", 360_000_000_000_000_000),
+    ] {
+        let delay = rule(&format!("@ipc:delay-after={text}")).action.delay_after;
+        assert_eq!(delay, Some(Delay { time: wanted, jitter: 0 }), "{text}");
+    }
+    let delay = rule("@ipc:delay=5ms~1.5ms").action.delay;
+    assert_eq!(delay, Some(Delay { time: 5_000_000, jitter: 1_500_000 }));
+}
+
+#[test]
+fn what_counts() {
+    for (per, word) in Per::ALL {
+        assert_eq!(rule(&format!("@ipc:per={word}:delay=1ms")).per, *per);
+        assert!(rule(&format!("@ipc:per={word}/rule:delay=1ms")).together);
+    }
+    let rule = rule("@ipc:p=10%:seed=0x7:times=3:delay=1ms");
+    assert_eq!((rule.seed, rule.times), (7, Some(3)));
+}
+
+#[test]
+fn results_are_documented_or_forced() {
+    let error = |text: &str| rule(text).action.error;
+    assert_eq!(error("cuIpcOpenMemHandle:error=205"), Some(Error::Code(205)));
+    assert_eq!(error("cuIpcOpenMemHandle:error=cuda_error_map_failed"), Some(Error::Code(205)));
+    assert_eq!(error("cuIpcOpenMemHandle:error=any"), Some(Error::Any));
+    assert_eq!(error("cuIpcOpenMemHandle:error=NO_DEVICE:force"), Some(Error::Code(100)));
+    assert_eq!(error("cuIpcOpenMemHandle:force:error=12345"), Some(Error::Code(12345)));
+    assert_eq!(error("cuIpcOpenMemHandle:force:error=-1"), Some(Error::Code(-1)));
+    assert_eq!(error("cuIpcCloseMemHandle:force:error=any"), Some(Error::Any));
+    // What is documented for all is taken as it is; what is not, for each by itself.
+    for function in FUNCTIONS {
+        let releases = function.is_in(crate::function::Group::Release)
+            || function.is_in(crate::function::Group::Lifetime);
+        for code in (1..1000).filter(|code| function.result_name(*code).is_some()) {
+            let documented = function.documented().any(|known| known == code);
+            let parsed = |force: &str| Plan::parse("plan", &format!("{}:error={code}{force}", function.name));
+            assert_eq!(parsed("").is_ok(), documented && !releases, "{} {code}", function.name);
+            assert!(parsed(":force").is_ok(), "{} {code}", function.name);
+        }
+    }
+}
+
+#[test]
+fn stages() {
+    let stage = |word: &str| rule(&format!("@enable:error=TOO_MANY_PEERS:stage={word}")).action.stage;
+    assert_eq!(
+        [stage("instead"), stage("after"), stage("undo")],
+        [Stage::Instead, Stage::After, Stage::Undo]
+    );
+    for id in FnId::all() {
+        let text = format!("{}:error=any:force:stage=undo", id.spec().name);
+        assert_eq!(Plan::parse("plan", &text).is_ok(), id.spec().undone_by.is_some(), "{text}");
+    }
+}
+
+#[test]
+fn outputs() {
+    let outs = |text: &str| rule(text).action.outs;
+    let one = |argument, value| vec![Out { argument, value }];
+    assert_eq!(outs("cuIpcOpenMemHandle*:out=pdptr=null"), one("pdptr", OutValue::Zero));
+    assert_eq!(outs("cuIpcOpenMemHandle*:out=PDPTR=0x7f00"), one("pdptr", OutValue::Number(0x7f00)));
+    assert_eq!(outs("@peer:out=canaccesspeer=-1"), one("canAccessPeer", OutValue::Number(0xffff_ffff)));
+    assert_eq!(outs("@peer:out=capabilities=3"), one("capabilities", OutValue::Number(3)));
+    assert_eq!(outs("cuIpcGet*:out=pHandle=zero"), one("pHandle", OutValue::Zero));
+    assert_eq!(outs("cuIpcGet*:out=pHandle=flip/63"), one("pHandle", OutValue::Flip(63)));
+    assert_eq!(outs("cuIpcGet*:out=pHandle=other"), one("pHandle", OutValue::Other));
+    let status = "cuGetProcAddress_v2:out=pfn=null,symbolStatus=SYMBOL_NOT_FOUND";
+    let wanted = [("pfn", OutValue::Zero), ("symbolStatus", OutValue::Number(1))];
+    assert_eq!(outs(status), wanted.map(|(argument, value)| Out { argument, value }));
+}
+
+#[test]
+fn ends() {
+    let action = |text: &str| rule(text).action;
+    assert_eq!(action("@ipc:hang").hang.as_deref(), Some("hang"));
+    assert_eq!(action("@ipc:hang=a.b_c-1").hang.as_deref(), Some("a.b_c-1"));
+    for (text, number) in
+        [("SEGV", 11), ("SIGSEGV", 11), ("sigkill", 9), ("SYS", 31), ("USR1", 10), ("64", 64)]
+    {
+        assert_eq!(action(&format!("@ipc:signal={text}")).signal, Some(number), "{text}");
+    }
+    assert_eq!(action("@ipc:exit=255").exit, Some(255));
+    let all = action("@enable:delay=1ms:delay-after=2ms:hang:signal=USR1:error=any");
+    assert!(all.delay.is_some() && all.delay_after.is_some() && all.hang.is_some() && all.signal == Some(10));
+}
+
+#[test]
+fn rules_are_separated_and_named() {
+    let plan =
+        Plan::parse("p", " @ipc:delay=1ms ;;\n\r\n@ipc:delay=2ms:name=b\r\n;@ipc:hang:name=other/7;\t")
+            .unwrap();
+    let names: Vec<&str> = plan.rules.iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!(names, ["p/1", "p/b", "other/7"]);
+    assert_eq!(plan.rules[0].text, "@ipc:delay=1ms");
+    for empty in ["", ";", " \n\n;; \r\n"] {
+        assert_eq!(Plan::parse("p", empty), Ok(Plan::default()));
+    }
+}
+
+#[test]
+fn what_is_handed_on_has_its_name_and_its_seed() {
+    for (text, wanted) in [
+        ("@ipc:delay=1ms", "@ipc:delay=1ms:name=plan/1"),
+        ("@ipc:p=10%:name=a:delay=1ms", "@ipc:p=10%:delay=1ms:seed=9:name=plan/a"),
+        ("@ipc:seed=3:delay=2ms~1ms", "@ipc:seed=3:delay=2ms~1ms:name=plan/1"),
+        ("@enable:error=any", "@enable:error=any:seed=9:name=plan/1"),
+        ("@ipc:site=5%:delay=1ms:name=x/y", "@ipc:site=5%:delay=1ms:seed=9:name=x/y"),
+        ("@ipc:site=new:p=1:delay=1ms~0s", "@ipc:site=new:p=1:delay=1ms~0s:name=plan/1"),
+    ] {
+        assert_eq!(rule(text).whole_text(9), wanted);
+    }
+}
+
+#[test]
+fn every_key_reads_its_own_example() {
+    for key in KEYS {
+        let functions = if key.example.contains("pdptr") { "cuIpcOpenMemHandle*" } else { "@open" };
+        let rest = match key.name {
+            "stage" => ":error=any",
+            _ if key.acts => "",
+            _ => ":delay=1ms",
+        };
+        rule(&format!("{functions}:{}{rest}", key.example));
+        assert!(
+            key.example == key.name || key.example.starts_with(&format!("{}=", key.name)),
+            "{}",
+            key.name
+        );
+    }
+}
