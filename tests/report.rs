@@ -16,6 +16,10 @@ mod ledger;
 #[path = "report/findings.rs"]
 mod findings;
 
+// What fault plans did.
+#[path = "report/faults.rs"]
+mod faults;
+
 // Functions, ranks, failures, and calls that do not return.
 #[path = "report/calls.rs"]
 mod calls;

@@ -144,7 +144,7 @@ fn two_records_are_compared_by_what_is_counted() {
     assert!(text.contains("cuIpcOpenMemHandle_v2  27 -> 2  3 -> 1"), "{text}");
     assert!(text.lines().all(|line| line.len() <= 80 || line.contains('/')), "{text}");
     let same = of(&scene, &["--diff", &scene.dir().display().to_string()]);
-    assert!(same.ends_with("Nothing differs in calls, failures, findings and handles.\n"), "{same}");
+    assert!(same.ends_with("Nothing differs in calls, failures, findings, faults and handles.\n"), "{same}");
 }
 
 #[test]

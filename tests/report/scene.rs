@@ -2,11 +2,11 @@
 
 use crate::support;
 use cupeer_record::writer::{self, About, Writer};
-use cupeer_record::{Call, Details, Device, Finding, Library, Outcome};
+use cupeer_record::{Call, Details, Device, FaultRule, Finding, Hit, Library, Outcome};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live;
 use cupeer_spec::record::slot::finding::Confidence;
-use cupeer_spec::record::slot::shape;
+use cupeer_spec::record::slot::{self, shape};
 use cupeer_spec::rules::Severity;
 use serde_json::{Value, json};
 use std::fs;
@@ -45,6 +45,18 @@ impl Scene {
     /// The record.
     pub fn dir(&self) -> std::path::PathBuf {
         self.folder.path().join("cupeer-run-1")
+    }
+
+    /// Writes what a plan did that all processes were under: the rules `inject/1` and so on, with how many calls each
+    /// matched and at how many it fired, and the fingerprints of damaged handles.
+    pub fn faults(&self, rules: &[(&str, u64, u64)], damaged: &[u64]) {
+        let rule = |((text, matched, fired), number): (&(&str, u64, u64), u32)| {
+            let name = format!("inject/{number}");
+            let text = format!("{text}:name={name}");
+            FaultRule { name, text, matched: *matched, fired: *fired, processes: 0 }
+        };
+        let rules: Vec<FaultRule> = rules.iter().zip(1..).map(rule).collect();
+        writer::faults(&self.dir(), (About::default().boot_id, 0xab), &rules, 4, damaged).expect("a file");
     }
 
     /// Where it lies.
@@ -145,6 +157,11 @@ pub fn found(rule: &str, severity: Severity, message: &str) -> Finding {
         hint: "Do it right.".into(),
         objects: Vec::new(),
     }
+}
+
+/// What a rule of a fault plan did.
+pub fn hit(did: u16, rule: &str) -> Hit {
+    Hit { what: slot::hit::Hit { did, process: 1, count: 1, ..Default::default() }, rule: rule.into() }
 }
 
 /// The fingerprint of the checked bytes of a handle that was not damaged.

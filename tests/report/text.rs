@@ -1,12 +1,12 @@
 //! The text form, as it looks in 80 and in 160 columns.
 
-use super::scene::{Scene, checked};
+use super::scene::{Scene, checked, hit};
 use super::{json_of, of};
 use crate::support;
 use cupeer_record::Outcome;
 use cupeer_record::writer::{self, About};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::shape;
+use cupeer_spec::record::slot::{hit::did, shape};
 
 /// Four ranks of which everything goes wrong that can.
 pub fn wrong() -> Scene {
@@ -27,6 +27,10 @@ pub fn wrong() -> Scene {
     let mut injected = ranks[2].opening(2500, (0xa3, checked(0xa3)), 0);
     (injected.outcome, injected.injected) = (Outcome::Returned(2), true);
     injected.details.message = Some(b"out of\nluck".to_vec());
+    injected.details.hits = vec![hit(did::ERROR | did::NOT_CALLED, "inject/1")];
+    let rules =
+        [("cuIpcOpenMemHandle*:when=9:error=OUT_OF_MEMORY", 9, 1), ("cuMemFree:error=any:seed=4", 0, 0)];
+    scene.faults(&rules, &[]);
     writer::set_shape(&mut injected, "pdptr", shape::UNREAD);
     ranks[2].add(&injected);
     let hung = ranks[3].makes(FnId::cuIpcOpenEventHandle, 2600);

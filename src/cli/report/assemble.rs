@@ -8,7 +8,7 @@ use super::model::{
 };
 use super::places::{NameOf, Places};
 use super::reading::Tally;
-use super::{findings, leaks, values};
+use super::{faults, findings, leaks, values};
 use cupeer_record::{self as record, Job};
 use cupeer_spec::record::{meta, mode};
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
         devices: devices(job),
         functions,
         findings,
-        faults: [],
+        faults: faults::rows(job),
         handles: all.ledger.rows(&all.fates),
         leaks,
         peers: all.peers.rows(&all.fates),
@@ -177,6 +177,7 @@ fn processes(job: &Job, all: &mut Collected, places: &mut Places, ended: u64) ->
             variables: variables(process),
             mode: mode_word(process),
             events: tally.events,
+            injected: tally.injected,
             lost: header.lost,
             exit,
             began_ns: job.clock(process).realtime(header.first.ticks),
@@ -214,6 +215,7 @@ fn pending(
     ended: u64,
 ) -> Vec<Pending> {
     let clock = job.clock(&job.processes[index]);
+    let rules = job.fault_rules();
     tally
         .pending
         .iter()
@@ -228,6 +230,8 @@ fn pending(
                 seq: call.seq,
                 since_ns,
                 age_ns: ended.saturating_sub(since_ns),
+                injected_by: call.stopped_by().map(|hit| hit.rule.clone()),
+                release: call.stopped_by().and_then(|hit| faults::label(hit, &rules)),
                 args: values::args(call),
                 caller,
                 stack,

@@ -9,7 +9,7 @@ use super::findings::Findings;
 use super::functions::Functions;
 use super::ledger::live::{self, Live};
 use super::ledger::settle::Fate;
-use super::ledger::{Ledger, Realm};
+use super::ledger::{Damage, Ledger, Realm};
 use super::peers::Peers;
 use super::places::Stacks;
 use super::reading::{Reading, Tally};
@@ -41,11 +41,12 @@ pub struct Collected {
 
 /// Reads the whole record. Of single failures, `most_failures` are kept.
 pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Collected> {
+    let damage = Damage::of(job.faults.iter().flat_map(|file| &file.damaged).copied());
     let mut all = Collected {
         functions: Functions::new(),
         failures: Failures::new(most_failures),
         findings: Findings::new(&job.processes),
-        ledger: Ledger::default(),
+        ledger: Ledger::with(damage),
         peers: Peers::default(),
         stacks: Stacks::default(),
         tallies: Vec::new(),
@@ -72,6 +73,7 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
             last_seen: tally.last_seen.unwrap_or(begun).max(later),
             is_full: process.header.mode == mode::FULL,
             has_lost: process.header.lost > 0,
+            is_ended_on_purpose: !goes_on && alive != Some(true) && tally.is_ended_on_purpose,
         });
     }
     if filter.until().is_none() {

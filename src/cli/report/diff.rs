@@ -1,4 +1,4 @@
-//! Two reports compared: by function, by failure, by rule, and by how the handles stand.
+//! Two reports compared: by function, by failure, by rule, by fault, and by how the handles stand.
 //!
 //! What belongs here: what is counted in both. Processes and handles of different runs have nothing in common that
 //! could be compared one by one.
@@ -24,6 +24,7 @@ pub struct Diff {
     functions: Vec<Function>,
     failures: Vec<Failure>,
     findings: Vec<Found>,
+    faults: Vec<Fault>,
     handles: Vec<Handles>,
 }
 
@@ -56,6 +57,15 @@ struct Found {
 }
 
 #[derive(Serialize)]
+struct Fault {
+    name: String,
+    rule: String,
+    matched: [u64; 2],
+    fired: [u64; 2],
+    differs: bool,
+}
+
+#[derive(Serialize)]
 struct Handles {
     kind: &'static str,
     state: State,
@@ -73,6 +83,7 @@ pub fn compare(a: &Report, b: &Report) -> Diff {
         functions: functions(both),
         failures: failures(both),
         findings: findings(both),
+        faults: faults(both),
         handles: handles(both),
     }
 }
@@ -149,6 +160,27 @@ fn findings(both: [&Report; 2]) -> Vec<Found> {
     rows
 }
 
+fn faults(both: [&Report; 2]) -> Vec<Fault> {
+    let mut sums: BTreeMap<(&str, &str), [[u64; 2]; 2]> = BTreeMap::new();
+    for (i, report) in both.iter().enumerate() {
+        for fault in &report.faults {
+            let [matched, fired] = sums.entry((&fault.name, &fault.rule)).or_default();
+            matched[i] += fault.matched;
+            fired[i] += fault.fired;
+        }
+    }
+    let row = |((name, rule), [matched, fired]): ((&str, &str), [[u64; 2]; 2])| Fault {
+        name: name.to_owned(),
+        rule: rule.to_owned(),
+        matched,
+        fired,
+        differs: matched[0] != matched[1] || fired[0] != fired[1],
+    };
+    let mut rows: Vec<Fault> = sums.into_iter().map(row).collect();
+    rows.sort_by_key(|row| (!row.differs, std::cmp::Reverse(row.fired[0].abs_diff(row.fired[1]))));
+    rows
+}
+
 fn handles(both: [&Report; 2]) -> Vec<Handles> {
     let mut sums: BTreeMap<(&'static str, State), [(u64, u64); 2]> = BTreeMap::new();
     for (i, report) in both.iter().enumerate() {
@@ -182,10 +214,11 @@ impl Diff {
             self.show_functions(width),
             self.show_failures(width),
             self.show_findings(width),
+            self.show_faults(width),
             self.show_handles(width),
         ];
         if parts.iter().all(String::is_empty) {
-            text += "\nNothing differs in calls, failures, findings and handles.\n";
+            text += "\nNothing differs in calls, failures, findings, faults and handles.\n";
         }
         text + &parts.concat()
     }
@@ -235,6 +268,16 @@ impl Diff {
         }
         let same = self.findings.iter().filter(|row| !row.differs).count() as u64;
         section("Findings that differ", table, width, same, "rule is as frequent", "rules are as frequent")
+    }
+
+    fn show_faults(&self, width: usize) -> String {
+        let mut table = Table::new(&["FAULT", "MATCHED", "FIRED", "RULE"], 4, 20).or_below();
+        for row in self.faults.iter().filter(|row| row.differs) {
+            let (matched, fired) = (change(row.matched, number), change(row.fired, number));
+            table.row([clean(&row.name), matched, fired, clean(&row.rule)]);
+        }
+        let same = self.faults.iter().filter(|row| !row.differs).count() as u64;
+        section("Faults that differ", table, width, same, "fault is as frequent", "faults are as frequent")
     }
 
     fn show_handles(&self, width: usize) -> String {

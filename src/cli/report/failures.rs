@@ -2,6 +2,7 @@
 //!
 //! What belongs here: as much as is shown. However many calls fail, the memory stays the same.
 
+use super::faults::{Cause, Rules};
 use super::functions::{Functions, Number};
 use super::ledger::settle::Fate;
 use super::model::{Failure, FailureGroup, MOST_PROCS};
@@ -15,8 +16,12 @@ pub struct Failures {
     most: usize,
     first: BinaryHeap<Kept>,
     count: u64,
-    groups: HashMap<(usize, Number, i32, Stack), Group, foldhash::fast::RandomState>,
+    groups: HashMap<Key, Group, foldhash::fast::RandomState>,
+    rules: Rules,
 }
+
+/// What failures have in common that are kept as one: process, function, result, place, and whose doing they are.
+type Key = (usize, Number, i32, Stack, Cause);
 
 /// One of the first failures. The latest is the greatest.
 struct Kept {
@@ -26,6 +31,7 @@ struct Kept {
     number: Number,
     result: i32,
     stack: Stack,
+    cause: Cause,
     call: Box<Call>,
 }
 
@@ -36,7 +42,6 @@ struct Group {
     first: u64,
     last: u64,
     usual: bool,
-    injected: u64,
     /// Thread and number of the first.
     site: (u32, u64),
 }
@@ -62,16 +67,19 @@ pub struct OfProcess {
 impl Failures {
     /// None yet; of single ones, `most` are kept.
     pub fn new(most: usize) -> Self {
-        Failures { most, first: BinaryHeap::new(), count: 0, groups: HashMap::default() }
+        let (first, groups, rules) = (BinaryHeap::new(), HashMap::default(), Rules::default());
+        Failures { most, first, count: 0, groups, rules }
     }
 
-    /// Takes notice of a call that failed.
+    /// Takes notice of a call that failed; of a handle that a fault plan had damaged, where `is_damaged` says so.
+    #[allow(clippy::too_many_arguments)]
     pub fn add(
         &mut self,
         process: usize,
         number: Number,
         result: i32,
         call: &Call,
+        is_damaged: bool,
         clock: &Clock,
         stacks: &mut Stacks,
     ) {
@@ -79,10 +87,14 @@ impl Failures {
         let stack = stacks.of(process, call);
         self.count += 1;
         let usual = results::is_usual(call.function, result);
-        let new = Group { count: 0, first: at, last: at, usual, injected: 0, site: (call.tid, call.seq) };
-        let group = self.groups.entry((process, number, result, stack)).or_insert(new);
+        let cause = match is_damaged {
+            _ if call.injected => Cause::Rule(self.rules.number(call)),
+            true => Cause::DamagedHandle,
+            false => Cause::Driver,
+        };
+        let new = Group { count: 0, first: at, last: at, usual, site: (call.tid, call.seq) };
+        let group = self.groups.entry((process, number, result, stack, cause)).or_insert(new);
         group.count += 1;
-        group.injected += u64::from(call.injected);
         if at < group.first {
             group.site = (call.tid, call.seq);
         }
@@ -95,7 +107,7 @@ impl Failures {
         }
         let duration = clock.between(call.start, call.end);
         let call = Box::new(call.clone());
-        self.first.push(Kept { at, process, duration, number, result, stack, call });
+        self.first.push(Kept { at, process, duration, number, result, stack, cause, call });
     }
 
     /// The first ones in the order of time, and how many more there are.
@@ -121,6 +133,8 @@ impl Failures {
                 args: values::args(&kept.call),
                 duration_ns: kept.duration,
                 injected: kept.call.injected,
+                injected_by: kept.call.injected_by().map(str::to_owned),
+                damaged_handle: kept.cause == Cause::DamagedHandle,
                 driver_message: message.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
                 caller,
                 stack,
@@ -129,20 +143,20 @@ impl Failures {
         (rows.collect(), more)
     }
 
-    /// The failures of a function that the driver answered, and that are no part of what programs do when all is well.
+    /// The failures of a function that fault plans have nothing to do with, and that are no part of what programs do when all is well.
     pub fn of(&self, number: Number) -> impl Iterator<Item = OfProcess> {
-        let of_function = self.groups.iter().filter(move |((_, known, ..), _)| *known == number);
-        of_function.filter(|(_, group)| !group.usual && group.count > group.injected).map(
-            |((process, _, result, stack), group)| OfProcess {
-                process: *process,
-                result: *result,
-                stack: *stack,
-                count: group.count - group.injected,
-                first: group.first,
-                last: group.last,
-                site: group.site,
-            },
-        )
+        let is_one = move |((_, known, _, _, cause), group): &(&Key, &Group)| {
+            *known == number && *cause == Cause::Driver && !group.usual
+        };
+        self.groups.iter().filter(is_one).map(|((process, _, result, stack, _), group)| OfProcess {
+            process: *process,
+            result: *result,
+            stack: *stack,
+            count: group.count,
+            first: group.first,
+            last: group.last,
+            site: group.site,
+        })
     }
 
     /// All by function, result and caller: those that tell of something first, then the most frequent.
@@ -154,27 +168,29 @@ impl Failures {
         places: &mut Places,
     ) -> Vec<FailureGroup> {
         let mut joined: BTreeMap<_, (Group, Vec<usize>)> = BTreeMap::new();
-        for ((process, number, result, stack), group) in &self.groups {
+        for ((process, number, result, stack, cause), group) in &self.groups {
             let (caller, _) = places.stack(stacks, *stack);
-            match joined.get_mut(&(*number, *result, caller.clone())) {
+            match joined.get_mut(&(*number, *result, caller.clone(), *cause)) {
                 Some((sum, processes)) => {
                     sum.count += group.count;
-                    sum.injected += group.injected;
                     (sum.first, sum.last) = (sum.first.min(group.first), sum.last.max(group.last));
                     processes.push(*process);
                 }
-                None => drop(joined.insert((*number, *result, caller), (*group, vec![*process]))),
+                None => drop(joined.insert((*number, *result, caller, *cause), (*group, vec![*process]))),
             }
         }
         let mut rows: Vec<FailureGroup> = joined
             .into_iter()
-            .map(|((number, result, caller), (sum, mut processes))| {
+            .map(|((number, result, caller, cause), (sum, mut processes))| {
                 processes.sort_unstable();
                 processes.dedup();
                 FailureGroup {
                     function: functions.name(number),
                     result: results::name(result),
                     count: sum.count,
+                    injected: matches!(cause, Cause::Rule(_)),
+                    injected_by: if let Cause::Rule(rule) = cause { self.rules.name(rule) } else { None },
+                    damaged_handle: cause == Cause::DamagedHandle,
                     first_ns: sum.first,
                     last_ns: sum.last,
                     procs: processes.iter().take(MOST_PROCS).map(|p| fates[*p].proc.clone()).collect(),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// The groups, those that hold most first. Stacks of different processes are one where they name the same places.
 pub fn rows(ledger: &Ledger, fates: &[Fate], stacks: &Stacks, places: &mut Places, now: u64) -> Vec<Leak> {
     let mut by_stack = BTreeMap::new();
-    for open in ledger.each_open() {
+    for open in ledger.each_open(fates) {
         let sum: &mut Sum = by_stack.entry((open.kind.word(), open.stack)).or_default();
         sum.add(open.bytes, open.times, now.saturating_sub(open.opened));
         if sum.processes.last() != Some(&open.process) && !sum.processes.contains(&open.process) {

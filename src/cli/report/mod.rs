@@ -10,6 +10,7 @@ mod collect;
 mod deviation;
 mod diff;
 mod failures;
+mod faults;
 mod filter;
 mod findings;
 mod functions;

@@ -38,15 +38,17 @@ struct Sum {
     failed: Vec<(i32, u64)>,
     opened: u64,
     open_failed: Vec<(i32, u64)>,
-    last_failed: u64,
+    /// When it failed last, and a fault plan had nothing to do with it.
+    last_failed: Option<u64>,
     open_until: u64,
     is_exported: bool,
+    injected: u64,
 }
 
 impl Sum {
-    /// Whether opening failed, and nothing has been open since.
+    /// Whether opening failed, not because of a fault plan, and nothing has been open since.
     fn is_unmapped(&self) -> bool {
-        !self.open_failed.is_empty() && self.open_until < self.last_failed
+        self.last_failed.is_some_and(|last| self.open_until < last)
     }
 }
 
@@ -101,6 +103,7 @@ impl Peers {
         };
         let sum = &mut self.all[number];
         let Outcome::Returned(result) = call.outcome else { return };
+        sum.injected += u64::from(call.injected);
         if result != 0 {
             results::count(&mut sum.failed, result, 1);
         }
@@ -179,6 +182,7 @@ impl Peers {
             for (result, count) in pair.failed {
                 results::count(&mut sum.open_failed, *result, *count);
             }
+            sum.injected += pair.injected;
             sum.last_failed = sum.last_failed.max(pair.last_failed);
             sum.open_until = sum.open_until.max(pair.open_until.unwrap_or(0));
             sum.is_exported |= pair.is_exported;
@@ -217,6 +221,7 @@ impl Peers {
                     enabled_ns: sum.enabled,
                     disabled_ns: sum.disabled,
                     failed: results::named(&sum.failed),
+                    injected: sum.injected,
                     opened: sum.opened,
                     open_failed: results::named(&sum.open_failed),
                     unmapped_since_failure: sum.is_unmapped(),

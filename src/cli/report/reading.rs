@@ -4,6 +4,7 @@
 //! their end comes, and nothing else is.
 
 use super::collect::Collected;
+use super::faults;
 use super::filter::Filter;
 use super::findings::{self, Made};
 use super::functions::{End, Number};
@@ -11,9 +12,11 @@ use super::ledger::Realm;
 use super::ledger::follow::{self, Follower, Seen};
 use super::model::Uuid;
 use super::peers;
+use super::values;
 use anyhow::Result;
 use cupeer_record::{Call, Clock, Event, Outcome, Process};
 use cupeer_spec::function::FnId;
+use cupeer_spec::record::slot::hit::did;
 use std::collections::HashMap;
 
 /// What is known of the events of one process.
@@ -23,6 +26,10 @@ pub struct Tally {
     pub events: u64,
     /// How many of them the filters choose.
     pub chosen: u64,
+    /// Calls that a fault plan changed, held or ended.
+    pub injected: u64,
+    /// Whether a fault plan ended it.
+    pub is_ended_on_purpose: bool,
     /// The latest moment that its events tell of.
     pub last_seen: Option<u64>,
     /// Its last call: function, thread, begin.
@@ -68,6 +75,7 @@ pub struct Reading<'a> {
     pending: HashMap<(u32, u64), Call>,
     events: u64,
     chosen: u64,
+    injected: u64,
     last_tick: u64,
     last_call: Option<(Number, u32, u64)>,
     problem: Option<String>,
@@ -98,6 +106,7 @@ impl<'a> Reading<'a> {
             pending: HashMap::new(),
             events: 0,
             chosen: 0,
+            injected: 0,
             last_tick: 0,
             last_call: None,
             problem: None,
@@ -157,6 +166,9 @@ impl<'a> Reading<'a> {
     #[inline]
     fn end(&mut self, call: &Call) {
         self.last_tick = self.last_tick.max(call.end);
+        if faults::has_changed(call) {
+            self.changed(call);
+        }
         if let Some(function) = call.function {
             let is_judged = self.judge(function, call);
             if follow::concerns(function) {
@@ -170,6 +182,14 @@ impl<'a> Reading<'a> {
         }
         if self.chooses(call) {
             self.count(call);
+        }
+    }
+
+    /// A fault plan has done something to a call.
+    fn changed(&mut self, call: &Call) {
+        self.injected += 1;
+        if faults::is_done_all_the_same(call) {
+            self.all.findings.driver_knows_more(self.index);
         }
     }
 
@@ -214,8 +234,11 @@ impl<'a> Reading<'a> {
         if let Outcome::Returned(result) = call.outcome
             && result != 0
         {
-            let Collected { failures, stacks, .. } = &mut *self.all;
-            failures.add(self.index, number, result, call, &self.clock, stacks);
+            let Collected { failures, stacks, ledger, .. } = &mut *self.all;
+            let handle = call.function.filter(|function| follow::opens(*function));
+            let handle = handle.and_then(|_| values::handle(call, "handle"));
+            let is_damaged = handle.is_some_and(|(fingerprint, _)| ledger.damage.has(fingerprint));
+            failures.add(self.index, number, result, call, is_damaged, &self.clock, stacks);
         }
     }
 
@@ -237,6 +260,10 @@ impl<'a> Reading<'a> {
         }
         let mut pending: Vec<Call> = std::mem::take(&mut self.pending).into_values().collect();
         pending.sort_by_key(|call| (call.start, call.stream, call.seq));
+        let changed = pending.iter().filter(|call| faults::has_changed(call));
+        self.injected += changed.count() as u64;
+        let mut stops = pending.iter().filter_map(Call::stopped_by);
+        let is_ended_on_purpose = stops.any(|hit| hit.has(did::SIGNAL | did::EXIT));
         pending.retain(|call| {
             let chosen = self.chooses(call);
             if let Some(function) = call.function {
@@ -253,6 +280,8 @@ impl<'a> Reading<'a> {
         Tally {
             events: self.events,
             chosen: self.chosen,
+            injected: self.injected,
+            is_ended_on_purpose,
             last_seen,
             last_call,
             pending,

@@ -3,9 +3,9 @@
 
 mod found;
 
-use super::model::{Finding, Open, Report, State};
+use super::model::{Finding, Function, Open, Report, State};
 use super::moments::number;
-use super::text::names::{codes, counted};
+use super::text::names::{clean, codes, counted};
 use std::path::Path;
 
 /// The largest record that is read at the end of a run: a second or two.
@@ -49,7 +49,12 @@ fn about(report: &Report, shown: &str) -> Vec<String> {
     let failing: Vec<_> = report.functions.iter().filter(|function| function.failed() > 0).collect();
     for function in failing.iter().take(MOST_LINES) {
         let calls = counted(function.calls, "call");
-        lines.push(format!("  {}, {calls}: {}", function.function, codes(&function.failures)));
+        let injected = match injected(report, function) {
+            0 => String::new(),
+            all if all == function.failed() => ", all injected".into(),
+            some => format!(", {} of them injected", number(some)),
+        };
+        lines.push(format!("  {}, {calls}: {}{injected}", function.function, codes(&function.failures)));
     }
     more(&mut lines, failing.len(), "function", "that failed");
     let pending: Vec<_> = report
@@ -61,15 +66,22 @@ fn about(report: &Report, shown: &str) -> Vec<String> {
         let rank = process.rank.map(|rank| format!("rank {rank}, ")).unwrap_or_default();
         let library = call.caller.library.as_deref().unwrap_or("an unknown place");
         lines.push(format!(
-            "  {} did not return: {rank}process {}, called from {library}",
-            call.function, process.pid
+            "  {} did not return{}: {rank}process {}, called from {library}",
+            call.function,
+            call.injected_by
+                .as_ref()
+                .map(|rule| format!(" because of fault {}", clean(rule)))
+                .unwrap_or_default(),
+            process.pid
         ));
     }
     more(&mut lines, pending.len(), "call", "that did not return");
     for kind in ["memory", "event"] {
         let of_kind = || report.handles.iter().filter(|handle| handle.kind == kind);
         let opened = of_kind().filter(|handle| !handle.opens.is_empty()).count() as u64;
-        let is_open = |open: &Open| open.closed_ns.is_none() && open.state != State::Closed;
+        let is_open = |open: &Open| {
+            open.closed_ns.is_none() && !matches!(open.state, State::Closed | State::OpenOnPurpose)
+        };
         let left = of_kind().filter(|handle| handle.opens.iter().any(is_open)).count() as u64;
         if left > 0 {
             let (all, was) = (format!("{kind} handle"), if left == 1 { "was" } else { "were" });
@@ -94,6 +106,12 @@ fn about(report: &Report, shown: &str) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// How many failures of a function a fault plan made.
+fn injected(report: &Report, function: &Function) -> u64 {
+    let of_function = report.failure_groups.iter().filter(|group| group.function == function.function);
+    of_function.filter(|group| group.injected).map(|group| group.count).sum()
 }
 
 /// Says how many were left out.

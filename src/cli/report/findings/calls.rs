@@ -58,7 +58,7 @@ impl Judged<'_> {
 }
 
 /// The rule that a call breaks: the first one that explains its result, in the order of the rules.
-pub fn judge<'a>(made: &Made<'a>, is_forked: bool) -> Option<Judged<'a>> {
+pub fn judge<'a>(made: &Made<'a>, is_forked: bool, driver_knows_more: bool) -> Option<Judged<'a>> {
     let Outcome::Returned(result) = made.call.outcome else { return None };
     if made.call.injected {
         return None;
@@ -78,7 +78,7 @@ pub fn judge<'a>(made: &Made<'a>, is_forked: bool) -> Option<Judged<'a>> {
         out_of_range(made),
         same_device(made),
         invalid(made),
-        peers(made, result),
+        peers(made, result).filter(|_| !driver_knows_more),
     ];
     let explains = |(reason, _): &(Reason, _)| reason.rule().spec().explains(made.function, result);
     let (reason, argument) = reasons.into_iter().flatten().find(explains)?;

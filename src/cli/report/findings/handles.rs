@@ -24,7 +24,8 @@ pub fn drafts<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places)
         Handles { context, objects, places, originals: context.all.ledger.originals(), drafts: Vec::new() };
     let mut contexts = BTreeMap::new();
     let mut unclosed = BTreeMap::new();
-    for entry in context.all.ledger.handles() {
+    let ledger = &context.all.ledger;
+    for entry in ledger.handles().iter().filter(|entry| !ledger.damage.is_of(entry)) {
         handles.ended(entry, &mut contexts);
         handles.failed(entry);
         handles.damaged(entry);
@@ -101,6 +102,8 @@ impl<'a> Handles<'a, '_, '_, '_> {
         let open = others.filter_map(|import| {
             // Of what has an end that nobody saw it is not known how long it was open.
             let until = |time: &Time| match time.ended {
+                // What a fault plan keeps open the importer has given up.
+                _ if time.kept.is_some() => time.kept.unwrap_or(0),
                 Some(ended) => ended.at.unwrap_or(0),
                 None if self.fate(import.process).alive == Some(true) => u64::MAX,
                 None => self.fate(import.process).last_seen,
@@ -141,6 +144,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
         }
         self.drafts.push(Draft {
             reason,
+            note: None,
             confidence: Confidence::Certain,
             function: ended.by,
             result: Some(0),
@@ -175,6 +179,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
                 }
                 self.drafts.push(Draft {
                     reason,
+                    note: None,
                     confidence,
                     function: failing.function,
                     result: Some(failing.result),
@@ -213,7 +218,8 @@ impl<'a> Handles<'a, '_, '_, '_> {
                     reasons.push((reason, Confidence::Certain));
                 }
                 let fate = self.fate(export.process);
-                if fate.alive != Some(true) && failing.at > fate.last_seen.saturating_add(UNSEEN) {
+                let is_gone = fate.alive != Some(true) && !fate.is_ended_on_purpose;
+                if is_gone && failing.at > fate.last_seen.saturating_add(UNSEEN) {
                     let how = if fate.alive.is_some() { Confidence::Stale } else { Confidence::Inferred };
                     reasons.push((Reason::IpcExporterGone { handle, owner }, how));
                 }
@@ -285,6 +291,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
                     Reason::IpcDamagedHandle { handle, original: original_name, owner, is_opened: true };
                 self.drafts.push(Draft {
                     reason,
+                    note: None,
                     confidence: Confidence::Certain,
                     function: time.function,
                     result: Some(0),
@@ -313,6 +320,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
         let (handles, bytes) = (open.len() as u64, open.iter().filter_map(size).sum());
         self.drafts.push(Draft {
             reason: Reason::IpcNeverClosed { handles, bytes },
+            note: None,
             confidence: Confidence::Certain,
             function: time.function,
             result: Some(0),
@@ -342,8 +350,9 @@ const MOST_OBJECTS: usize = 16;
 fn never_closed<'a>(context: &Context<'a>, entry: &'a Entry, unclosed: &mut Unclosed<'a>) {
     for import in &entry.imports {
         let Some(time) = import.times.last().filter(|time| time.ended.is_none()) else { continue };
-        let has_ended = context.all.fates[import.process as usize].alive == Some(false);
-        if has_ended && !context.all.findings.has(Rule::IpcNeverClosed, import.process as usize) {
+        let fate = &context.all.fates[import.process as usize];
+        let is_left = fate.alive == Some(false) && !time.is_kept(fate);
+        if is_left && !context.all.findings.has(Rule::IpcNeverClosed, import.process as usize) {
             unclosed.entry((import.process, time.stack)).or_default().push((entry, time));
         }
     }

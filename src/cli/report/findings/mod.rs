@@ -90,6 +90,9 @@ pub struct Made<'a> {
 struct Asked {
     /// Whether it was checked while it ran: what a call alone tells was found then.
     is_checked: bool,
+    /// Whether the driver has done what this process was told had failed, because a fault plan said so: what it says of
+    /// the state of things is then news to the process.
+    driver_knows_more: bool,
     /// Whether it looks like a child of fork: its parent is there, and has its program and arguments.
     is_forked: bool,
     ignore: RuleSet,
@@ -118,13 +121,19 @@ impl Findings {
     pub fn call(&mut self, made: &Made, stacks: &mut Stacks) -> bool {
         let recorded = &made.call.details.findings;
         if recorded.is_empty() && !self.asked[made.index].is_checked {
-            let Some(judged) = calls::judge(made, self.asked[made.index].is_forked) else { return false };
+            let Asked { is_forked, driver_knows_more, .. } = self.asked[made.index];
+            let Some(judged) = calls::judge(made, is_forked, driver_knows_more) else { return false };
             let rule = judged.reason.rule().spec().name;
             self.add(made, rule, || judged.finding(made.function), stacks, true);
             return true;
         }
         recorded.iter().for_each(|finding| self.add(made, &finding.rule, || finding.clone(), stacks, false));
         recorded.iter().any(|finding| !is_explanation(&finding.rule))
+    }
+
+    /// The driver has done what a process was told had failed.
+    pub fn driver_knows_more(&mut self, process: usize) {
+        self.asked[process].driver_knows_more = true;
     }
 
     /// Whether a process has said that a rule was broken.
@@ -194,6 +203,7 @@ impl Asked {
         let set = |name| RuleSet::parse(value(name)?).ok();
         Asked {
             is_checked: value(env::CHECK).is_some(),
+            driver_knows_more: false,
             is_forked: all.iter().any(|other| is_parent(&other)),
             ignore: set(env::IGNORE).unwrap_or_default(),
             only: set(env::ONLY),

@@ -10,6 +10,9 @@ use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::rules::Rule;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What may explain that something is different somewhere.
+const CHANGED: &str = "; a fault plan changed calls there";
+
 /// Functions that always fail in some ranks, and never in most.
 pub fn differing<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
     Rule::RanksDiffer.spec().functions.iter().filter_map(|function| differs(context, *function)).collect()
@@ -44,7 +47,10 @@ fn differs<'a>(context: &Context<'a>, function: FnId) -> Option<Draft<'a>> {
         .collect();
     of_failing.sort_by_key(|failure| (failure.first, failure.process));
     let first = of_failing.first()?;
-    let (code, processes) = (name_of(first.result), of_failing.iter().map(|f| f.process).collect());
+    let processes: Vec<usize> = of_failing.iter().map(|f| f.process).collect();
+    let is_changed = |process: &usize| all.tallies[*process].injected > 0;
+    let note = processes.iter().all(is_changed).then_some(CHANGED);
+    let code = name_of(first.result);
     let reason = Reason::RanksDiffer {
         function: function.spec().name,
         code,
@@ -53,6 +59,7 @@ fn differs<'a>(context: &Context<'a>, function: FnId) -> Option<Draft<'a>> {
     };
     Some(Draft {
         reason,
+        note,
         confidence: Confidence::Inferred,
         function,
         result: Some(first.result),
@@ -100,6 +107,7 @@ fn fallback<'a>(
     let (from, to, code) = (device(of, from), device(of, to), name_of(first.result));
     Some(Draft {
         reason: Reason::IpcFallback { from, to, failed, code },
+        note: (context.all.tallies[process].injected > 0).then_some(CHANGED),
         confidence: Confidence::Inferred,
         function: first.function,
         result: Some(first.result),

@@ -43,6 +43,8 @@ pub struct Row {
 pub struct Draft<'a> {
     /// What.
     pub reason: Reason<'a>,
+    /// What the sentence does not say, and is to be said behind it.
+    pub note: Option<&'static str>,
     /// How sure it is.
     pub confidence: Confidence,
     /// The function.
@@ -164,7 +166,7 @@ impl Context<'_> {
             procs: Vec::new(),
             procs_more: 0,
             ranks: Vec::new(),
-            message: reason.to_string(),
+            message: format!("{reason}{}", draft.note.unwrap_or_default()),
             sentence: Some(rule.basis_at(Some(function)).sentence()),
             source: Some(rule.basis_at(Some(function)).source()),
             hint: reason.hint().into(),

@@ -6,6 +6,7 @@
 //! they had returned, and calls that give up count at once: an address that one thread closes and another gets
 //! anew in the meantime stays apart.
 
+use super::super::faults::is_done_all_the_same;
 use super::super::model::Uuid;
 use super::super::places::Stack;
 use super::super::values;
@@ -108,18 +109,24 @@ impl Follower {
     pub fn call(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, seen: Seen) {
         use FnId::*;
         self.settle(ledger, call.start);
-        let site = seen.stack.map(|stack| site(call, stack, seen.is_judged));
+        // Where the program was told something else than the driver said, what follows is no fault of its.
+        let is_done = call.succeeded() || is_done_all_the_same(call);
+        let is_judged = seen.is_judged || is_done && call.injected;
+        let site = seen.stack.map(|stack| site(call, stack, is_judged));
         let done = Ended { at: Some(seen.at), by: Some(function), site };
         match function {
-            cuIpcGetMemHandle if call.succeeded() => self.exports(function, Kind::Memory, "dptr", call, seen),
+            cuIpcGetMemHandle if call.succeeded() => {
+                self.exports(ledger, function, Kind::Memory, "dptr", call, seen)
+            }
             cuIpcGetEventHandle if call.succeeded() => {
-                self.exports(function, Kind::Event, "event", call, seen)
+                self.exports(ledger, function, Kind::Event, "event", call, seen)
             }
             cuIpcOpenMemHandle | cuIpcOpenMemHandle_v2 => {
                 self.opens(ledger, function, Kind::Memory, "pdptr", call, seen);
             }
             cuIpcOpenEventHandle => self.opens(ledger, function, Kind::Event, "phEvent", call, seen),
-            _ if !call.succeeded() => {}
+            _ if !is_done && call.injected => self.keep(ledger, function, call, seen.at),
+            _ if !is_done => {}
             cuIpcCloseMemHandle => {
                 if let Some(address) = values::wide(call, "dptr") {
                     self.close(ledger, Kind::Memory, address, done, false);
@@ -155,8 +162,41 @@ impl Follower {
         self.settle(ledger, u64::MAX);
     }
 
-    fn exports(&mut self, function: FnId, kind: Kind, argument: &str, call: &Call, seen: Seen) {
+    /// A call that would have closed something failed because a fault plan said so.
+    fn keep(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, at: u64) {
+        use FnId::*;
+        let one = match function {
+            cuIpcCloseMemHandle => values::wide(call, "dptr").map(|address| (Kind::Memory, address)),
+            cuEventDestroy_v2 => values::wide(call, "hEvent").map(|event| (Kind::Event, event)),
+            _ => None,
+        };
+        let context = values::wide(call, "ctx").filter(|_| function == cuCtxDestroy_v2);
+        let device = values::device_that_lost_its_context(function, call);
+        let is_kept = |place: &(Kind, u64), held: &Held| {
+            one.as_ref() == Some(place)
+                || context.is_some() && held.context == context
+                || device.is_some() && held.device == device
+        };
+        for (_, held) in self.opened.iter().filter(|(place, held)| is_kept(place, held)) {
+            held.import(ledger).keep(at);
+        }
+    }
+
+    fn exports(
+        &mut self,
+        ledger: &mut Ledger,
+        function: FnId,
+        kind: Kind,
+        argument: &str,
+        call: &Call,
+        seen: Seen,
+    ) {
         let Some(handle) = values::handle(call, "pHandle") else { return };
+        if call.injected {
+            // It is not what the driver exported.
+            ledger.damage.changed.insert(handle.0);
+            return;
+        }
         let memory = call.details.memory;
         let Some(address) = memory.map(|(base, _)| base).or_else(|| values::wide(call, argument)) else {
             return;
@@ -181,6 +221,7 @@ impl Follower {
                 self.takes(function, call, seen, kind, handle, address, false);
             }
             Outcome::Returned(result) => {
+                let is_injected = call.injected || ledger.damage.has(handle.0);
                 let number = ledger.number(self.realm, kind, handle);
                 let import = ledger.handles[number as usize].import(self.process);
                 let failing = seen.stack.map(|stack| Failing {
@@ -190,10 +231,10 @@ impl Follower {
                     last: seen.at,
                     result,
                     count: 1,
-                    is_injected: call.injected,
+                    is_injected,
                     message: call.details.message.as_deref().map(Box::from),
                 });
-                import.fail(seen.at, result, seen.uuid, failing);
+                import.fail(seen.at, result, is_injected, seen.uuid, failing);
             }
             Outcome::Pending | Outcome::Unwound => {}
         }
@@ -214,6 +255,7 @@ impl Follower {
             function,
             seq: call.seq,
             is_judged: seen.is_judged,
+            is_injected: call.injected,
             kind,
             handle,
             address,

@@ -87,6 +87,7 @@ impl Ledger {
             import.times.push(Time {
                 opened: live.at,
                 ended: None,
+                kept: None,
                 function: opener(kind),
                 tid: live.entry.tid,
                 seq: 0,

@@ -15,7 +15,7 @@ use super::model::Uuid;
 use super::places::Stack;
 use super::results;
 use cupeer_spec::function::FnId;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use take::Taken;
 
 /// The most times that are kept of one process having one handle open: the first, and the last ones.
@@ -48,6 +48,34 @@ pub type Realm = u16;
 pub struct Ledger {
     numbers: HashMap<(Realm, Kind, u64), u32, foldhash::fast::RandomState>,
     handles: Vec<Entry>,
+    /// Which of them fault plans have damaged.
+    pub damage: Damage,
+}
+
+/// The handles that fault plans have damaged.
+#[derive(Default)]
+pub struct Damage {
+    /// The fingerprints that the plans list.
+    listed: HashSet<u64>,
+    /// Those of outputs that are not the driver's: damaged, where nobody exported them.
+    changed: HashSet<u64>,
+}
+
+impl Damage {
+    /// With these fingerprints, which the plans list.
+    pub fn of(listed: impl Iterator<Item = u64>) -> Damage {
+        Damage { listed: listed.collect(), changed: HashSet::new() }
+    }
+
+    /// Whether the plans list the handle of a fingerprint.
+    pub fn has(&self, fingerprint: u64) -> bool {
+        !self.listed.is_empty() && self.listed.contains(&fingerprint)
+    }
+
+    /// The same of a handle that was read wholly: also where no list has it.
+    pub fn is_of(&self, entry: &Entry) -> bool {
+        self.has(entry.fingerprint) || entry.export.is_none() && self.changed.contains(&entry.fingerprint)
+    }
 }
 
 /// One handle.
@@ -114,6 +142,10 @@ pub struct Import {
     pub opened: u64,
     failed: Vec<(i32, u64)>,
     last_failed: u64,
+    /// How often because a fault plan said so, or had damaged the handle.
+    injected: u64,
+    /// When it failed last for another reason.
+    last_unasked: Option<u64>,
     /// The failures by result and caller; at most [`MOST_TIMES`].
     pub failing: Vec<Failing>,
 }
@@ -132,7 +164,7 @@ pub struct Failing {
     pub result: i32,
     /// How many there are.
     pub count: u64,
-    /// Whether the result was of our making.
+    /// Whether a fault plan said so, or had damaged the handle.
     pub is_injected: bool,
     /// What the driver said.
     pub message: Option<Box<[u8]>>,
@@ -142,6 +174,8 @@ pub struct Failing {
 pub struct Time {
     pub opened: u64,
     pub ended: Option<Ended>,
+    /// Since when a fault plan keeps it from being closed.
+    pub kept: Option<u64>,
     /// The function that opened it first; of what the live table says, the one that programs call.
     pub function: FnId,
     pub tid: u32,
@@ -189,6 +223,11 @@ impl Ledger {
 }
 
 impl Ledger {
+    /// None yet, of which these are damaged.
+    pub fn with(damage: Damage) -> Ledger {
+        Ledger { damage, ..Ledger::default() }
+    }
+
     /// All handles.
     pub fn handles(&self) -> &[Entry] {
         &self.handles
@@ -221,6 +260,8 @@ impl Entry {
                 opened: 0,
                 failed: Vec::new(),
                 last_failed: 0,
+                injected: 0,
+                last_unasked: None,
                 failing: Vec::new(),
             });
             self.imports.len() - 1
@@ -255,6 +296,7 @@ impl Import {
                 self.times.push(Time {
                     opened: at,
                     ended: None,
+                    kept: taken.is_injected.then_some(at),
                     function: taken.function,
                     tid: taken.tid,
                     seq: taken.seq,
@@ -278,9 +320,27 @@ impl Import {
         time.count == 0
     }
 
-    fn fail(&mut self, at: u64, result: i32, device: Option<Uuid>, failing: Option<Failing>) {
+    /// A fault plan kept it from being closed.
+    fn keep(&mut self, at: u64) {
+        if let Some(time) = self.times.last_mut().filter(|time| time.ended.is_none()) {
+            time.kept.get_or_insert(at);
+        }
+    }
+
+    fn fail(
+        &mut self,
+        at: u64,
+        result: i32,
+        is_injected: bool,
+        device: Option<Uuid>,
+        failing: Option<Failing>,
+    ) {
         self.device = device;
         self.last_failed = self.last_failed.max(at);
+        self.injected += u64::from(is_injected);
+        if !is_injected {
+            self.last_unasked = self.last_unasked.max(Some(at));
+        }
         results::count(&mut self.failed, result, 1);
         let Some(failing) = failing else { return };
         let key = |failing: &Failing| {

@@ -18,6 +18,8 @@ pub struct Fate {
     pub is_full: bool,
     /// Whether some of those could not be.
     pub has_lost: bool,
+    /// Whether a fault plan ended it.
+    pub is_ended_on_purpose: bool,
 }
 
 impl Ledger {
@@ -25,8 +27,9 @@ impl Ledger {
     pub fn rows(self, fates: &[Fate]) -> Vec<Handle> {
         let originals = self.originals();
         drop(self.numbers);
-        let mut rows: Vec<Handle> =
-            self.handles.into_iter().map(|entry| row(&entry, fates, &originals)).collect();
+        let damage = self.damage;
+        let row = |entry| row(&entry, fates, &originals, damage.is_of(&entry));
+        let mut rows: Vec<Handle> = self.handles.into_iter().map(row).collect();
         let when = |row: &Handle| row.exported_ns.or(row.opens.first().map(|open| open.opened_ns));
         rows.sort_by_key(|row| (std::cmp::Reverse(row.state), when(row), row.fingerprint));
         rows
@@ -54,6 +57,7 @@ fn row(
     entry: &Entry,
     fates: &[Fate],
     originals: &HashMap<(Realm, &'static str, u64), Fingerprint>,
+    is_on_purpose: bool,
 ) -> Handle {
     let kind = entry.kind.word();
     let export = entry.export.as_deref();
@@ -67,7 +71,8 @@ fn row(
         }
         if !import.failed.is_empty() {
             let (proc, codes) = (fate.proc.clone(), results::named(&import.failed));
-            failed.push(FailedOpen { proc, codes, last_ns: import.last_failed });
+            let injected = import.injected;
+            failed.push(FailedOpen { proc, codes, injected, last_ns: import.last_failed });
         }
     }
     opens.sort_by_key(|open| open.opened_ns);
@@ -77,6 +82,7 @@ fn row(
         None => originals.get(&(entry.realm, kind, entry.checked)).copied(),
     };
     let state = match (export, worst) {
+        _ if is_on_purpose => State::DamagedOnPurpose,
         (None, _) if damaged_from.is_some() => State::Damaged,
         (Some(export), _) if export.freed_while_open => State::FreedWhileOpen,
         (_, Some(worst)) => worst,
@@ -155,10 +161,14 @@ fn state(time: &Time, export: Option<&Export>, opener: &Fate, fates: &[Fate]) ->
     }
     // What a process has open that is gone was certainly open when it was last seen.
     let until = if opener.alive == Some(true) { u64::MAX } else { opener.last_seen };
-    if freed_between(until) {
+    if freed_between(time.kept.map_or(until, |kept| kept.min(until))) {
         return State::FreedWhileOpen;
     }
+    if time.is_kept(opener) {
+        return State::OpenOnPurpose;
+    }
     let exporter = export.map(|export| &fates[export.process as usize]);
+    let exporter = exporter.filter(|exporter| !exporter.is_ended_on_purpose);
     match opener.alive {
         Some(false) => State::OpenAtExit,
         Some(true) if exporter.is_some_and(|exporter| exporter.alive == Some(false)) => State::ExporterGone,
@@ -166,12 +176,21 @@ fn state(time: &Time, export: Option<&Export>, opener: &Fate, fates: &[Fate]) ->
     }
 }
 
+impl Time {
+    /// Whether a fault plan keeps it from being closed, or has ended who would have closed it.
+    pub fn is_kept(&self, opener: &Fate) -> bool {
+        self.kept.is_some() || opener.is_ended_on_purpose
+    }
+}
+
 impl Ledger {
-    /// What was opened and not closed.
-    pub fn each_open(&self) -> impl Iterator<Item = StillOpen> {
-        self.handles.iter().flat_map(|entry| {
+    /// What was opened and not closed, and no fault plan is to blame for that.
+    pub fn each_open(&self, fates: &[Fate]) -> impl Iterator<Item = StillOpen> {
+        self.handles.iter().flat_map(move |entry| {
             let open = entry.imports.iter().filter_map(|import| Some((import, import.times.last()?)));
-            let open = open.filter(|(_, time)| time.ended.is_none());
+            let open = open.filter(|(import, time)| {
+                time.ended.is_none() && !time.is_kept(&fates[import.process as usize])
+            });
             let bytes = entry.export.as_ref().and_then(|export| export.bytes);
             open.map(move |(import, time)| StillOpen {
                 process: import.process as usize,
@@ -205,7 +224,8 @@ impl Ledger {
                 opened: import.opened,
                 failed: &import.failed,
                 failing: &import.failing,
-                last_failed: import.last_failed,
+                last_failed: import.last_unasked,
+                injected: import.injected,
                 open_until: import.times.last().map(|time| match time.ended {
                     Some(ended) => ended.at.unwrap_or(time.opened),
                     None => u64::MAX,
@@ -247,8 +267,10 @@ pub struct Pair<'a> {
     pub failed: &'a [(i32, u64)],
     /// The same by result and caller.
     pub failing: &'a [Failing],
-    /// When it failed last.
-    pub last_failed: u64,
+    /// When it failed last, and a fault plan had nothing to do with it.
+    pub last_failed: Option<u64>,
+    /// How often a fault plan had.
+    pub injected: u64,
     /// Until when it was open.
     pub open_until: Option<u64>,
 }

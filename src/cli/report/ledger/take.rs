@@ -11,6 +11,8 @@ pub struct Taken {
     pub function: FnId,
     pub seq: u64,
     pub is_judged: bool,
+    /// Whether the address is not the driver's.
+    pub is_injected: bool,
     pub kind: Kind,
     pub handle: (u64, u64),
     pub address: u64,

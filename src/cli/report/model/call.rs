@@ -85,6 +85,10 @@ pub struct Failure {
     pub duration_ns: u64,
     /// Whether the result was of our making.
     pub injected: bool,
+    /// The rule of a fault plan that made it.
+    pub injected_by: Option<String>,
+    /// Whether the driver refused a handle that a fault plan had damaged.
+    pub damaged_handle: bool,
     /// What the driver said.
     pub driver_message: Option<String>,
     /// Who made it.
@@ -102,6 +106,12 @@ pub struct FailureGroup {
     pub result: String,
     /// How many.
     pub count: u64,
+    /// Whether the result was of our making.
+    pub injected: bool,
+    /// The rule of a fault plan that made it.
+    pub injected_by: Option<Rc<str>>,
+    /// Whether the driver refused handles that a fault plan had damaged.
+    pub damaged_handle: bool,
     /// The first.
     pub first_ns: u64,
     /// The last.
@@ -114,6 +124,13 @@ pub struct FailureGroup {
     pub caller: Place,
     /// Whether they are part of what programs do when all is well.
     pub usual: bool,
+}
+
+impl FailureGroup {
+    /// Whether they failed because a fault plan said so.
+    pub fn is_on_purpose(&self) -> bool {
+        self.injected || self.damaged_handle
+    }
 }
 
 /// The most processes that a group names.

@@ -46,6 +46,12 @@ pub enum State {
     /// Nobody has it open.
     #[serde(rename = "closed")]
     Closed,
+    /// A fault plan kept it from being closed: closing failed, opening gave another address, or the opener was ended.
+    #[serde(rename = "open on purpose")]
+    OpenOnPurpose,
+    /// A fault plan has damaged it.
+    #[serde(rename = "damaged on purpose")]
+    DamagedOnPurpose,
     /// Somebody has it open.
     #[serde(rename = "open")]
     Open,
@@ -72,6 +78,8 @@ impl State {
         match self {
             State::Exported => "exported",
             State::Closed => "closed",
+            State::OpenOnPurpose => "open on purpose",
+            State::DamagedOnPurpose => "damaged on purpose",
             State::Open => "open",
             State::OpenAtExit => "open at exit",
             State::Unknown => "unknown",
@@ -112,8 +120,17 @@ pub struct FailedOpen {
     pub proc: Proc,
     /// With what.
     pub codes: Codes,
+    /// How often because a fault plan said so, or had damaged the handle.
+    pub injected: u64,
     /// When last.
     pub last_ns: u64,
+}
+
+impl FailedOpen {
+    /// Whether it failed because of fault plans alone.
+    pub fn is_on_purpose(&self) -> bool {
+        self.injected >= self.codes.values().sum()
+    }
 }
 
 /// What was opened in one place and not closed.

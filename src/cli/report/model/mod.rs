@@ -4,12 +4,14 @@
 //! from. What does not: how they are found (`collect` and what it calls), and how they look.
 
 mod call;
+mod fault;
 mod finding;
 mod handle;
 mod peer;
 mod process;
 
 pub use call::{Deviation, Failure, FailureGroup, Function, MOST_PROCS, Place, Ranks};
+pub use fault::Fault;
 pub use finding::{Finding, Object};
 pub use handle::{FailedOpen, Fingerprint, Handle, Leak, Open, State};
 pub use peer::{Peer, Uuid};
@@ -43,8 +45,8 @@ pub struct Report {
     pub functions: Vec<Function>,
     /// What rules found: errors, then warnings, then notes.
     pub findings: Vec<Finding>,
-    /// What faults were asked for. There are none yet.
-    pub faults: [u8; 0],
+    /// What fault plans did, a row for each of their rules.
+    pub faults: Vec<Fault>,
     /// The ledger.
     pub handles: Vec<Handle>,
     /// What is open, by where it was opened.
@@ -111,9 +113,15 @@ mod tests {
 
     #[test]
     fn states_are_the_same_words_everywhere() {
-        for state in
-            [State::Closed, State::Open, State::OpenAtExit, State::ExporterGone, State::FreedWhileOpen]
-        {
+        for state in [
+            State::Closed,
+            State::OpenOnPurpose,
+            State::DamagedOnPurpose,
+            State::Open,
+            State::OpenAtExit,
+            State::ExporterGone,
+            State::FreedWhileOpen,
+        ] {
             assert_eq!(serde_json::to_value(state).unwrap(), state.word());
         }
     }

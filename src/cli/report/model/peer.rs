@@ -24,11 +24,13 @@ pub struct Peer {
     pub disabled_ns: Option<u64>,
     /// What asking, switching on and off failed with.
     pub failed: Codes,
+    /// How many of its calls about the two, failures to open memory among them, a fault plan answered.
+    pub injected: u64,
     /// IPC memory that it opened over the two.
     pub opened: u64,
     /// What opening failed with.
     pub open_failed: Codes,
-    /// Whether opening failed and nothing has been open over the two since.
+    /// Whether opening failed, and not because of a fault plan, and nothing has been open over the two since.
     pub unmapped_since_failure: bool,
     /// Why fields are unknown.
     #[serde(skip_serializing_if = "Unknown::is_empty")]

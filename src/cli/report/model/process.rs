@@ -32,6 +32,8 @@ pub struct Process {
     pub mode: &'static str,
     /// Events that were read.
     pub events: u64,
+    /// Calls that a fault plan changed, held or ended.
+    pub injected: u64,
     /// Events that could not be kept.
     pub lost: u64,
     /// `running`, `gone` or `unknown`.
@@ -73,6 +75,10 @@ pub struct Pending {
     pub since_ns: u64,
     /// How long that is ago.
     pub age_ns: u64,
+    /// The rule of a fault plan because of which it does not return.
+    pub injected_by: Option<String>,
+    /// The label that `cupeer release` ends it with, where that rule makes it wait for that.
+    pub release: Option<String>,
     /// Its arguments.
     pub args: serde_json::Map<String, serde_json::Value>,
     /// Who made it.

@@ -20,7 +20,8 @@ impl View<'_> {
         let total: u64 = groups.iter().map(|group| group.count).sum();
         let mut text = String::new();
         // Where there are few, all have been told of.
-        if groups.len() > super::wrong::MOST || groups.iter().any(|group| group.usual) {
+        let is_told_of = |group: &FailureGroup| !group.usual && !group.is_on_purpose();
+        if groups.len() > super::wrong::MOST || !groups.iter().all(is_told_of) {
             text += &format!("\nFailures by caller: {} in all\n", number(total));
             for group in groups.iter().take(self.most) {
                 text += &self.item("  ", &self.group(group));
@@ -70,9 +71,10 @@ impl View<'_> {
         } else {
             format!("from {} to {}", self.at(group.first_ns), self.at(group.last_ns))
         };
-        let usual = if group.usual { " (as programs do)" } else { "" };
+        let usual = if group.usual && !group.injected { " (as programs do)" } else { "" };
+        let whose = whose(group.injected, group.injected_by.as_deref(), group.damaged_handle);
         format!(
-            "{} {} = {}{usual}: {procs}{more}, {when}, called from {}",
+            "{} {} = {}{usual}{whose}: {procs}{more}, {when}, called from {}",
             number(group.count),
             clean(&group.function),
             group.result,
@@ -81,7 +83,7 @@ impl View<'_> {
     }
 
     fn failure(&self, failure: &Failure) -> String {
-        let injected = if failure.injected { " (injected)" } else { "" };
+        let injected = whose(failure.injected, failure.injected_by.as_deref(), failure.damaged_handle);
         let message =
             failure.driver_message.as_deref().map(|text| format!("; the driver says: {}", clean(text)));
         let call = format!(
@@ -137,5 +139,15 @@ impl View<'_> {
             String::new()
         };
         self.item("- ", &format!("{}{size}{times}, open for {age}: {procs}", counted(leak.handles, what)))
+    }
+}
+
+/// Whose doing a failure is, where it is that of a fault plan: ` (INJECTED by inject/1)`.
+fn whose(injected: bool, by: Option<&str>, damaged_handle: bool) -> String {
+    match by {
+        Some(rule) => format!(" (INJECTED by {})", clean(rule)),
+        None if injected => " (INJECTED)".into(),
+        None if damaged_handle => " (of a handle DAMAGED by a fault plan)".into(),
+        None => String::new(),
     }
 }

@@ -3,6 +3,7 @@
 //! What belongs here: how a report looks on a terminal. All of it is in the JSON form as well.
 
 mod calls;
+mod faults;
 pub mod findings;
 mod head;
 mod matrix;
@@ -46,6 +47,7 @@ pub fn show(report: &Report, options: &Options) -> String {
     let parts = [
         view.head(),
         view.wrong(),
+        view.faults(),
         view.notes(),
         view.functions(),
         view.processes(),

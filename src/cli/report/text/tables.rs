@@ -178,7 +178,13 @@ impl View<'_> {
     pub fn importers(&self, handle: &Handle) -> String {
         let mut parts = self.openings(handle.opens.iter());
         for failed in handle.failed.iter().take(self.most_importers()) {
-            parts.push(format!("{} failed: {}", self.names.process(&failed.proc), codes(&failed.codes)));
+            let injected = match failed.injected {
+                0 => String::new(),
+                _ if failed.is_on_purpose() => " (INJECTED)".into(),
+                some => format!(" ({} INJECTED)", number(some)),
+            };
+            let who = self.names.process(&failed.proc);
+            parts.push(format!("{who} failed: {}{injected}", codes(&failed.codes)));
         }
         if handle.failed.len() > self.most_importers() {
             let more = handle.failed.len() - self.most_importers();
@@ -319,6 +325,10 @@ fn failed(peers: &[&Peer]) -> String {
     if !open.is_empty() {
         let since = peers.iter().any(|peer| peer.unmapped_since_failure);
         parts.push(format!("IPC: {}{}", codes(&open), if since { ", no mapping since" } else { "" }));
+    }
+    match peers.iter().map(|peer| peer.injected).sum() {
+        0 => {}
+        injected => parts.push(format!("{} INJECTED", number(injected))),
     }
     if parts.is_empty() { "-".into() } else { parts.join("; ") }
 }

@@ -1,12 +1,12 @@
 //! What is wrong, the worst first: a line or a few each, and where to look further.
 
-use super::super::model::{FailureGroup, Finding, Handle, Peer, Pending, Proc, Process, State};
+use super::super::model::{FailedOpen, FailureGroup, Finding, Handle, Peer, Pending, Proc, Process, State};
 use super::super::moments::{bytes, duration, number};
 use super::View;
 use super::findings::is_told;
 use super::names::{clean, counted, ranks};
 use cupeer_spec::rules::Rule;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most of one kind that are told of here.
 pub const MOST: usize = 5;
@@ -35,8 +35,14 @@ impl View<'_> {
     fn nothing(&self) -> String {
         let filtered = if self.report.record.matching.is_some() { " with what is shown" } else { "" };
         let mut text = format!("Nothing is wrong{filtered}: all calls returned");
-        if self.report.failure_groups.is_empty() {
+        if self.report.processes.iter().any(|process| !process.pending.is_empty()) {
+            text += " but those that a fault plan stopped";
+        }
+        let groups = &self.report.failure_groups;
+        if groups.is_empty() {
             text += ", none failed";
+        } else if groups.iter().all(FailureGroup::is_on_purpose) {
+            text += ", none failed but because of a fault plan";
         }
         let is_open = |handle: &&Handle| matches!(handle.state, State::Open | State::OpenAtExit);
         match self.report.handles.iter().filter(is_open).count() {
@@ -50,7 +56,7 @@ impl View<'_> {
     }
 
     /// One thing that is wrong, with its items.
-    fn thing(&self, what: &str, items: &[String]) -> String {
+    pub fn thing(&self, what: &str, items: &[String]) -> String {
         let most = if self.all { usize::MAX } else { MOST };
         let mut text = self.item("- ", what);
         for item in items.iter().take(most) {
@@ -68,27 +74,30 @@ impl View<'_> {
             .processes
             .iter()
             .flat_map(|process| process.pending.iter().map(move |call| (process, call)))
+            .filter(|(_, call)| call.injected_by.is_none())
             .collect();
         if calls.is_empty() {
             return String::new();
         }
         calls.sort_by_key(|(_, call)| call.since_ns);
-        let item = |(process, call): &(&Process, &Pending)| {
-            let (who, function) = (self.names.process(&process.proc), clean(&call.function));
-            let how = match process.exit {
-                "running" => format!("has been in {function} for {}", duration(call.age_ns)),
-                "gone" => format!("ended in {function}, called at {}", self.at(call.since_ns)),
-                _ => format!("was in {function} at last, called at {}", self.at(call.since_ns)),
-            };
-            format!("{who} {how} by thread {} from {}", call.tid, clean(&call.caller.long()))
-        };
-        let items: Vec<String> = calls.iter().map(item).collect();
+        let items: Vec<String> = calls.iter().map(|(process, call)| self.unreturned(process, call)).collect();
         let have = if items.len() == 1 { "has" } else { "have" };
         self.thing(&format!("{} {have} not returned", counted(items.len() as u64, "call")), &items)
     }
 
+    /// A call that has not returned, in a line.
+    pub fn unreturned(&self, process: &Process, call: &Pending) -> String {
+        let (who, function) = (self.names.process(&process.proc), clean(&call.function));
+        let how = match process.exit {
+            "running" => format!("has been in {function} for {}", duration(call.age_ns)),
+            "gone" => format!("ended in {function}, called at {}", self.at(call.since_ns)),
+            _ => format!("was in {function} at last, called at {}", self.at(call.since_ns)),
+        };
+        format!("{who} {how} by thread {} from {}", call.tid, clean(&call.caller.long()))
+    }
+
     fn failed(&self) -> String {
-        let is_new = |group: &&FailureGroup| !group.usual && !self.is_found(group);
+        let is_new = |group: &&FailureGroup| !group.usual && !group.is_on_purpose() && !self.is_found(group);
         let groups: Vec<&FailureGroup> = self.report.failure_groups.iter().filter(is_new).collect();
         if groups.is_empty() {
             return String::new();
@@ -151,7 +160,11 @@ impl View<'_> {
             ),
         ];
         for (state, rules, one, more) in things {
-            let handles: Vec<&Handle> = of(state).collect();
+            // Whom nobody but a fault plan kept from opening it, knows no more of it.
+            let is_tried = |handle: &&Handle| {
+                state != State::Unknown || !handle.failed.iter().all(FailedOpen::is_on_purpose)
+            };
+            let handles: Vec<&Handle> = of(state).filter(is_tried).collect();
             // What rules have found is told of in their words.
             if handles.is_empty() || self.found(rules) > 0 {
                 continue;
@@ -191,8 +204,10 @@ impl View<'_> {
         let unmapped =
             |peer: &&Peer| peer.unmapped_since_failure && peer.to.is_some() && !is_found(&peer.proc);
         for peer in self.report.peers.iter().filter(unmapped) {
+            let injected =
+                if peer.injected > 0 { format!(" ({} INJECTED)", peer.injected) } else { String::new() };
             items.push(format!(
-                "{} from {} to {}: {}",
+                "{} from {} to {}: {}{injected}",
                 self.names.process(&peer.proc),
                 self.names.device(peer.from),
                 self.names.device(peer.to),
@@ -209,7 +224,7 @@ impl View<'_> {
 
     fn deviating(&self) -> String {
         let mut items = Vec::new();
-        let mut who = std::collections::BTreeSet::new();
+        let mut who = BTreeSet::new();
         for function in &self.report.functions {
             let deviating = function.ranks.iter().flat_map(|ranks| &ranks.deviating);
             let mut by_calls: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
@@ -219,6 +234,12 @@ impl View<'_> {
                 who.insert(deviation.rank);
                 others = Some((deviation.others, deviation.exact));
             }
+            let is_changed = |process: &&Process| {
+                process.injected > 0
+                    && process.rank.is_some_and(|rank| by_calls.values().flatten().any(|r| *r == rank))
+            };
+            let changed: BTreeSet<u32> =
+                self.report.processes.iter().filter(is_changed).filter_map(|process| process.rank).collect();
             let Some((others, exact)) = others else { continue };
             let about = if exact { "" } else { "about " };
             let made = |(calls, list): (&u64, &Vec<u32>)| {
@@ -226,7 +247,11 @@ impl View<'_> {
             };
             let parts: Vec<String> = by_calls.iter().map(made).collect();
             let name = clean(&function.function);
-            items.push(format!("{name}: {}, the others {about}{}", parts.join(", "), number(others)));
+            let why = match changed.is_empty() {
+                true => String::new(),
+                false => format!("; a fault plan changed calls of {}", ranks(changed.into_iter())),
+            };
+            items.push(format!("{name}: {}, the others {about}{}{why}", parts.join(", "), number(others)));
         }
         if items.is_empty() {
             return String::new();

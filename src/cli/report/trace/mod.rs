@@ -12,16 +12,16 @@ use super::collect::{Collected, realms};
 use super::filter::Filter;
 use super::ledger::Realm;
 use super::places::{NameOf, Places};
-use super::{assemble, findings, results, values};
+use super::{assemble, faults, findings, results, values};
 use anyhow::{Context, Result};
 use arrows::{Arrows, Point};
-use cupeer_record::{Call, Clock, Event, Job, Outcome, Process};
+use cupeer_record::{Call, Clock, Event, Hit, Job, Outcome, Process};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::io::{self, BufWriter, ErrorKind::BrokenPipe};
 use std::process::ExitCode;
 use tracks::Tracks;
-use writer::Writer;
+use writer::{Slice, Writer};
 
 /// Prints the trace.
 pub fn print(job: &Job, filter: &Filter, all: &Collected, name_of: &mut NameOf) -> Result<ExitCode> {
@@ -123,7 +123,15 @@ impl Trace<'_> {
             _ => current.clock.realtime(call.end),
         };
         let args = self.args(current, call);
-        self.out.slice(track, name, call.function, at, until, call.outcome == Outcome::Pending, &args)?;
+        let slice = Slice {
+            name,
+            function: call.function,
+            at,
+            until,
+            is_hung: call.outcome == Outcome::Pending,
+            is_on_purpose: faults::has_changed(call),
+        };
+        self.out.slice(track, &slice, &args)?;
         for finding in &call.details.findings {
             let args = about(&finding.message, &finding.hint, finding.confidence.word());
             self.out.finding(track, at, &finding.rule, finding.severity.word(), &args)?;
@@ -169,6 +177,13 @@ impl Trace<'_> {
         args.insert("result".into(), result);
         if call.injected {
             args.insert("injected".into(), true.into());
+        }
+        if let Some(rule) = call.injected_by().or(call.stopped_by().map(|hit| &*hit.rule)) {
+            args.insert("injected_by".into(), rule.into());
+        }
+        let fired = |hit: &Hit| format!("{}: {}", hit.rule, hit.words().collect::<Vec<_>>().join(", "));
+        if !call.details.hits.is_empty() {
+            args.insert("faults".into(), call.details.hits.iter().map(fired).collect());
         }
         if let Some(message) = &call.details.message {
             args.insert("driver_message".into(), String::from_utf8_lossy(message).into());

@@ -19,6 +19,25 @@ pub struct Track {
 /// The shortest slice that an arrow can point into, in nanoseconds.
 const SHORTEST: u64 = 2;
 
+/// The name of the colour of calls that a fault plan changed, in viewers that know it.
+const ON_PURPOSE: &str = "terrible";
+
+/// A call as a slice of its track.
+pub struct Slice<'a> {
+    /// The name of the function.
+    pub name: &'a str,
+    /// The function, where it is known.
+    pub function: Option<FnId>,
+    /// When it began.
+    pub at: u64,
+    /// When it returned.
+    pub until: u64,
+    /// Whether it has not.
+    pub is_hung: bool,
+    /// Whether a fault plan did something to it.
+    pub is_on_purpose: bool,
+}
+
 /// The stream.
 pub struct Writer<W> {
     out: W,
@@ -56,17 +75,8 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes a call.
-    #[allow(clippy::too_many_arguments)]
-    pub fn slice(
-        &mut self,
-        track: Track,
-        name: &str,
-        function: Option<FnId>,
-        at: u64,
-        until: u64,
-        is_hung: bool,
-        args: &Map<String, Value>,
-    ) -> io::Result<()> {
+    pub fn slice(&mut self, track: Track, slice: &Slice, args: &Map<String, Value>) -> io::Result<()> {
+        let Slice { name, function, at, until, is_hung, is_on_purpose } = *slice;
         self.next()?;
         let name = if is_hung { Value::from(format!("{name} (has not returned)")) } else { name.into() };
         let groups =
@@ -74,6 +84,9 @@ impl<W: Write> Writer<W> {
         let groups = if groups.is_empty() { "unknown".to_owned() } else { groups.join(",") };
         let ns = until.saturating_sub(at).max(SHORTEST);
         write!(self.out, "{{\"ph\":\"X\",\"name\":{name},\"cat\":\"{groups}\",")?;
+        if is_on_purpose {
+            write!(self.out, "\"cname\":\"{ON_PURPOSE}\",")?;
+        }
         self.place(track, at)?;
         write!(self.out, ",\"dur\":{}.{:03},\"args\":", ns / 1000, ns % 1000)?;
         serde_json::to_writer(&mut self.out, args)?;

@@ -1,0 +1,106 @@
+//! What fault plans did: what is as it is because they said so, and a row for each rule.
+
+use super::super::model::{FailureGroup, Handle, Pending, Process, State};
+use super::super::moments::number;
+use super::View;
+use super::names::{clean, counted};
+use crate::table::Table;
+
+impl View<'_> {
+    /// All about fault plans, where there is one.
+    pub fn faults(&self) -> String {
+        let did = [self.failed_on_purpose(), self.stopped(), self.handles_on_purpose()].concat();
+        let table = self.rules();
+        if did.is_empty() && table.is_empty() {
+            return String::new();
+        }
+        let is_dry = self.report.faults.iter().any(|fault| fault.dry_run);
+        let title = if is_dry { "Faults that were only tried: they changed nothing" } else { "Faults" };
+        format!("\n{title}\n{did}{table}")
+    }
+
+    /// The rules, in the order in which they are looked at.
+    fn rules(&self) -> String {
+        let faults = &self.report.faults;
+        let head = ["FAULT", "MATCHED", "FIRED", "RULE"];
+        let mut table = Table::new(&head, 4, 20).with_numbers(&[1, 2]).or_below();
+        for fault in faults.iter().take(self.most) {
+            let note = match (fault.matched, fault.fired) {
+                (0, 0) => " (never reached)",
+                (_, 0) => " (never fired)",
+                _ => "",
+            };
+            table.row([
+                clean(&fault.name),
+                number(fault.matched),
+                number(fault.fired),
+                format!("{}{note}", clean(&fault.rule)),
+            ]);
+        }
+        if table.is_empty() {
+            return String::new();
+        }
+        table.render(self.width) + &self.more(faults.len())
+    }
+
+    /// The calls that failed because a plan said so, and those that did because of what it had done.
+    fn failed_on_purpose(&self) -> String {
+        let thing = |what: &str, is_one: fn(&FailureGroup) -> bool| {
+            let groups: Vec<&FailureGroup> =
+                self.report.failure_groups.iter().filter(|group| is_one(group)).collect();
+            let count: u64 = groups.iter().map(|group| group.count).sum();
+            let items: Vec<String> = groups.iter().map(|group| self.group(group)).collect();
+            match count {
+                0 => String::new(),
+                _ => self.thing(&format!("{} {what}", counted(count, "call")), &items),
+            }
+        };
+        thing("failed because a fault plan said so", |group| group.injected)
+            + &thing("failed because of a handle that a fault plan had damaged", |group| group.damaged_handle)
+    }
+
+    /// The calls that do not return because a plan said so.
+    fn stopped(&self) -> String {
+        let all = self.report.processes.iter();
+        let all = all.flat_map(|process| process.pending.iter().map(move |call| (process, call)));
+        let stopped: Vec<(&Process, &Pending)> = all.filter(|(_, call)| call.injected_by.is_some()).collect();
+        if stopped.is_empty() {
+            return String::new();
+        }
+        let item = |(process, call): &(&Process, &Pending)| {
+            let by = clean(call.injected_by.as_deref().unwrap_or_default());
+            let until = match &call.release {
+                Some(label) if process.exit != "gone" => {
+                    format!("; `cupeer release {} {}` ends it", clean(&self.report.record.path), clean(label))
+                }
+                _ => String::new(),
+            };
+            format!("{} ({by}){until}", self.unreturned(process, call))
+        };
+        let items: Vec<String> = stopped.iter().map(item).collect();
+        let have = if items.len() == 1 { "has" } else { "have" };
+        let what = format!("{have} not returned because a fault plan said so");
+        self.thing(&format!("{} {what}", counted(items.len() as u64, "call")), &items)
+    }
+
+    /// The handles that a plan damaged or kept open.
+    fn handles_on_purpose(&self) -> String {
+        let things = [
+            (State::OpenOnPurpose, "open, which a fault plan kept from being closed"),
+            (State::DamagedOnPurpose, "damaged by a fault plan"),
+        ];
+        let thing = |(state, what): (State, &str)| {
+            let handles = || self.report.handles.iter().filter(|handle| handle.state == state);
+            let count = handles().count() as u64;
+            let item = |handle: &Handle| format!("{}: {}", handle.fingerprint, self.culprits(handle));
+            let items: Vec<String> = handles().map(item).collect();
+            let is = if count == 1 { "is" } else { "are" };
+            if count == 0 {
+                String::new()
+            } else {
+                self.thing(&format!("{} {is} {what}", counted(count, "handle")), &items)
+            }
+        };
+        things.map(thing).concat()
+    }
+}
