@@ -3,12 +3,14 @@
 //! What belongs here: names, shapes and help. What a value means is read where it is used.
 
 mod check;
+mod sweep;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-pub use check::CheckArgs;
+pub use check::{CheckArgs, Level};
+pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
 
 /// See what CUDA programs do with peer access and IPC memory.
 #[derive(Parser)]
@@ -34,6 +36,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Pack a record into one file, to send it to somebody
     Pack(PackArgs),
+    /// Let each call of a program fail, one after the other, and see what it does then
+    Sweep(SweepArgs),
     /// Look for what is wrong with the driver, the libraries or a program
     Doctor(DoctorArgs),
     /// Look at the driver in this process, for `doctor`

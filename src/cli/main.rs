@@ -21,6 +21,7 @@ mod rules;
 mod run;
 mod settings;
 mod startup;
+mod sweep;
 mod symbols;
 mod table;
 
@@ -36,6 +37,8 @@ mod status {
     pub const NOT_EXECUTABLE: u8 = 126;
     /// The program was not found.
     pub const NOT_FOUND: u8 = 127;
+    /// A signal ended what was to go on: SIGINT, as a shell has it.
+    pub const INTERRUPTED: u8 = 130;
 }
 
 fn main() -> ExitCode {
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::command(args),
         Command::Report(args) => report::command(args),
         Command::Pack(args) => pack::command(args),
+        Command::Sweep(args) => sweep::command(args),
         Command::Doctor(args) => doctor::command(args),
         Command::ProbeDriver => probe::command(),
     };

@@ -75,6 +75,12 @@ impl Table {
         self.rows.push(cells.into());
     }
 
+    /// Adds a row of as many cells as the head has.
+    pub fn cells(&mut self, cells: Vec<String>) {
+        debug_assert_eq!(cells.len(), self.rows[0].len());
+        self.rows.push(cells);
+    }
+
     /// The table for a terminal of this width.
     pub fn render(&self, width: usize) -> String {
         let widths: Vec<usize> = (0..self.rows[0].len())

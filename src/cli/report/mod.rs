@@ -34,9 +34,12 @@ use crate::output;
 use crate::table::terminal_width;
 use anyhow::{Context, Result, bail};
 use cupeer_record::{Job, Library};
+use cupeer_spec::rules::Severity;
 use filter::Filter;
 use model::Unnamed;
 use opened::Opened;
+pub use places::Places;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -116,6 +119,12 @@ fn newest(dir: &Path) -> Result<PathBuf> {
     let newest = found.into_iter().rev().map(|(_, path)| path);
     let mut records = newest.filter(|path| Job::open(path).is_ok_and(|job| !job.processes.is_empty()));
     records.next().context("there is no record cupeer-* in this directory; give one: cupeer report DIR")
+}
+
+/// What breaks a rule in a record, and is more than a note: the rule and the function, in words.
+pub fn broken(dir: &Path) -> Result<BTreeSet<String>> {
+    let findings = of(dir)?.findings.into_iter().filter(|finding| finding.severity != Severity::Note.word());
+    Ok(findings.map(|finding| format!("{} at {}", finding.rule, finding.function)).collect())
 }
 
 /// The whole report of a record, without single failures and without names of functions.

@@ -30,7 +30,8 @@ pub struct CannotRun {
 }
 
 impl CannotRun {
-    fn new(program: &OsStr, error: &io::Error) -> Self {
+    /// Why it could not.
+    pub fn new(program: &OsStr, error: &io::Error) -> Self {
         let missing = error.raw_os_error() == Some(libc::ENOENT);
         // "No such file or directory (os error 2)" without what is in parentheses.
         let words = error.to_string();

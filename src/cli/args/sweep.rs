@@ -1,0 +1,139 @@
+//! The options of `sweep`.
+
+use super::DriverArgs;
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// `cupeer sweep`.
+#[derive(Args)]
+#[command(after_help = "\
+  cupeer sweep --sim -- ./client                 # each call fails once, and from then on, with each code
+  cupeer sweep --sim -j 8 --budget 20m -- pytest test_ipc.py
+  cupeer sweep --compare 'grep -q passed' -- ./client
+  cupeer sweep --resume cupeer-sweep-client-1    # goes on where it was interrupted
+
+Verdicts: same (as without faults), clean (an error status), and findings: crash, hang, wrong (output or status), leak, \
+misuse (goes on as if the call had succeeded, and breaks a rule), not-repeatable.
+Exit status: 0 without findings, 1 with some, 125 where cupeer failed, 130 where it was interrupted.")]
+pub struct SweepArgs {
+    /// Keep the state of the sweep, and the runs with findings, in the new directory DIR [default: cupeer-sweep-PROGRAM-N]
+    #[arg(short, long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Go on with the sweep in DIR: its program, arguments and options
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "program", "sim", "driver", "codes", "all_calls", "stage", "depth", "timeout", "compare", "accept", "no_check"])]
+    pub resume: Option<PathBuf>,
+    /// So many runs at once [default: CPUs by processes of the program]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
+    /// Begin no run later than TIME after the start, such as 30m; needed where a sweep takes more than an hour
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub budget: Option<std::time::Duration>,
+    /// A run that takes longer hangs [default: ten times as long as without faults, at least 10s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<std::time::Duration>,
+    /// Which of the documented codes calls fail with
+    #[arg(long, value_name = "CODES", default_value = "sensible")]
+    pub codes: Codes,
+    /// Fail also calls that close, disable, free or destroy, whose failure few programs can do anything about
+    #[arg(long)]
+    pub all_calls: bool,
+    /// What becomes of a call that fails
+    #[arg(long, value_name = "STAGE", default_value = "instead")]
+    pub stage: SweepStage,
+    /// So many faults in one run: 2 and more fail also the calls that a program makes only after a failure
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub depth: u8,
+    /// A shell command that gets the output of a run that ended well, and says by its exit status whether the result is right; in place of the comparison with the output without faults
+    #[arg(long, value_name = "COMMAND")]
+    pub compare: Option<String>,
+    /// Verdicts that are no findings, separated by commas
+    #[arg(long, value_name = "VERDICTS", value_delimiter = ',')]
+    pub accept: Vec<crate::sweep::Verdict>,
+    /// Do not check the rules of 'cupeer list rules' in each run
+    #[arg(long)]
+    pub no_check: bool,
+    /// Keep the records of all runs, not only of those with findings
+    #[arg(long)]
+    pub keep: bool,
+    /// As text, or as one JSON object
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: SweepFormat,
+    /// Which driver the program gets.
+    #[command(flatten)]
+    pub driver: DriverArgs,
+    /// Say on stderr what is decided, and why
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// The program and its arguments
+    #[arg(required_unless_present = "resume", trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
+    pub program: Vec<OsString>,
+}
+
+/// Which codes a call fails with.
+#[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Codes {
+    /// The documented ones, but for those of a driver that is not or no longer initialized.
+    #[default]
+    Sensible,
+    /// All documented ones.
+    All,
+    /// The first sensible one alone.
+    One,
+}
+
+/// What becomes of the real call.
+#[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum SweepStage {
+    /// It is not made.
+    #[default]
+    Instead,
+    /// It is made, and undone where that can be.
+    Undo,
+}
+
+/// The form of the result.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SweepFormat {
+    /// Tables.
+    Text,
+    /// One object.
+    Json,
+}
+
+/// Reads a time: a number with its unit, such as 90s, 30m, 2h, 500ms; without one, of seconds.
+fn duration(text: &str) -> Result<std::time::Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "ms" => Some(0.001),
+        "" | "s" => Some(1.0),
+        "m" => Some(60.0),
+        "h" => Some(3600.0),
+        _ => None,
+    };
+    let time = number.parse::<f64>().ok().zip(seconds).map(|(number, unit)| number * unit);
+    time.filter(|time| *time > 0.0 && *time < 1e9)
+        .map(std::time::Duration::from_secs_f64)
+        .ok_or_else(|| "a time is a number above 0 and ms, s, m or h, such as 90s".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        let ms = |text| duration(text).map(|time| time.as_millis());
+        assert_eq!(
+            ["90", "90s", "1.5m", "2h", "500ms"].map(ms),
+            [90_000, 90_000, 90_000, 7_200_000, 500].map(Ok)
+        );
+        for wrong in ["", "s", "0", "-1s", "1d", "1e99", "1.2.3", "m5"] {
+            assert!(ms(wrong).is_err(), "{wrong}");
+        }
+    }
+}

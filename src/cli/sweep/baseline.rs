@@ -1,0 +1,113 @@
+//! The program without faults: how it ends, what it leaves, and which calls there are.
+
+use super::count::{self, Counted};
+use super::launch::{End, Launcher, Order, Ran, own_lines};
+use super::state::Baseline;
+use super::{compare, trials};
+use anyhow::{Result, bail};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::Duration;
+
+/// The rule that counts: it matches what may fail, and does nothing but be recorded.
+pub fn counting(all_calls: bool) -> String {
+    let set = if all_calls { "^@lookup" } else { "^@lookup,^@release,^@lifetime" };
+    format!("{set}:delay=0ms:name={}", count::COUNT)
+}
+
+/// Runs the program as it is, and twice with all calls counted. `None` where that was interrupted.
+pub fn measure(launcher: &mut Launcher) -> Result<Option<Baseline>> {
+    let counting = counting(launcher.plan.all_calls);
+    let orders = [("baseline-1", ""), ("baseline-2", &counting), ("baseline-3", &counting)];
+    let mut runs = Vec::new();
+    for (name, rules) in orders {
+        let Some(ran) = launcher.run(&Order { name, rules, is_dry: true })? else { return Ok(None) };
+        let counted = count::read(&ran.record(), &|_| false)?;
+        if counted.processes == 0 {
+            let program = &launcher.plan.program[0];
+            bail!(
+                "no process of '{program}' reached the driver under cupeer, so that there is nothing to fail; 'cupeer run' and 'cupeer doctor' say why"
+            );
+        }
+        launcher.usual.extend(own_lines(&ran));
+        let is_over = ran.end == End::TimedOut;
+        runs.push((ran, counted));
+        if is_over {
+            break;
+        }
+    }
+    let baseline = of(launcher, &runs)?;
+    if !launcher.keeps {
+        for (ran, _) in &runs {
+            // What stays there is no harm.
+            let _ = fs::remove_dir_all(&ran.directory);
+        }
+    }
+    Ok(Some(baseline))
+}
+
+fn of(launcher: &Launcher, runs: &[(Ran, Counted)]) -> Result<Baseline> {
+    let (first, _) = &runs[0];
+    let mut notes = Vec::new();
+    if runs.iter().any(|(ran, _)| ran.end != first.end) {
+        notes.push("it does not end alike each time: verdicts may not be repeatable".to_owned());
+    }
+    let is_comparable = runs.iter().all(|(ran, _)| ran.output == first.output);
+    if let Some(command) = &launcher.plan.compare {
+        for (ran, _) in runs {
+            if !compare::is_right(command, &launcher.plan.directory, &ran.stdout())? {
+                bail!("--compare '{command}' says that the result is wrong without any fault");
+            }
+        }
+    } else if !is_comparable {
+        notes.push(
+            "its output differs from time to time, and is not compared; --compare COMMAND can say whether it is right"
+                .to_owned(),
+        );
+    }
+    let (_, counted) = &runs[runs.len() - 1];
+    let places = trials::places(counted);
+    if runs.len() == 3 && !trials::is_same(&places, &trials::places(&runs[1].1)) {
+        notes.push("its calls differ from time to time: verdicts may not be repeatable".to_owned());
+    }
+    let mut open: BTreeMap<String, u64> = BTreeMap::new();
+    for (what, count) in runs.iter().flat_map(|(_, counted)| &counted.open) {
+        let most = open.entry(what.clone()).or_default();
+        *most = count.max(most).to_owned();
+    }
+    let programs: BTreeSet<&str> = places.iter().map(|place| place.site.program.as_str()).collect();
+    Ok(Baseline {
+        end: first.end,
+        output: first.output,
+        is_comparable,
+        open,
+        shm: runs.iter().map(|(ran, _)| ran.shm.len() as u64).max().unwrap_or(0),
+        left_over: runs.iter().map(|(ran, _)| ran.left_over).max().unwrap_or(0),
+        broken: runs.iter().flat_map(|(_, counted)| counted.broken.iter().cloned()).collect(),
+        time: runs.iter().map(|(ran, _)| ran.time).max().unwrap_or(Duration::ZERO),
+        processes: counted.processes,
+        has_programs: programs.len() > 1,
+        places,
+        notes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::fault::Plan;
+    use cupeer_spec::function::{FnId, Group};
+
+    #[test]
+    fn the_rule_that_counts_can_be_read() {
+        for all_calls in [false, true] {
+            let rule = counting(all_calls);
+            let plan = Plan::parse("sweep", &rule).unwrap_or_else(|error| panic!("{rule}: {error}"));
+            for function in FnId::all() {
+                let is_counted = plan.rules[0].functions.contains(function as usize);
+                let is_wanted = all_calls || !count::gives_back(function);
+                assert_eq!(is_counted, is_wanted && !function.spec().is_in(Group::Lookup), "{function:?}");
+            }
+        }
+    }
+}

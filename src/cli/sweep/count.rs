@@ -1,0 +1,202 @@
+//! What the record of a run holds for a sweep: the calls that could fail, whether one was made to, and what was left.
+//!
+//! What belongs here: reading. A rule that matches every call and does nothing but be recorded makes each call's stack
+//! and process known; it stands in the plan of every run.
+
+use crate::report::{self, Places};
+use crate::symbols::Symbols;
+use anyhow::{Result, anyhow};
+use cupeer_record::{Event, Job, Outcome, Process};
+use cupeer_spec::function::{FnId, Group};
+use cupeer_spec::record::live::{Entry, ended, kind, library_name};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+
+/// The name of the rule that counts.
+pub const COUNT: &str = "count";
+/// The name of rules that fail calls.
+pub const FAIL: &str = "fail";
+
+/// A place that calls come from: what is the same in every run.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Site {
+    /// The file name of the program.
+    pub program: String,
+    /// The rank of the process.
+    pub rank: Option<u32>,
+    /// The function.
+    pub function: String,
+    /// The hash of the call stack; 0 where it is unknown.
+    pub stack: u64,
+}
+
+/// A place of one process.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Seen {
+    /// The order in which the process reached the driver.
+    pub process: u16,
+    /// The place.
+    pub site: Site,
+}
+
+/// What is known of the calls of one place.
+#[derive(Clone, Debug)]
+pub struct Calls {
+    /// How many there are.
+    pub count: u64,
+    /// Who made them, and the offset in that library.
+    pub caller: Option<(String, u64)>,
+}
+
+/// What a record holds.
+#[derive(Default, Debug)]
+pub struct Counted {
+    /// How many processes there were.
+    pub processes: usize,
+    /// The calls.
+    pub calls: BTreeMap<Seen, Calls>,
+    /// Whether a call was made to fail.
+    pub fired: bool,
+    /// Functions that have not returned.
+    pub pending: Vec<String>,
+    /// What is open at the end, and how often.
+    pub open: BTreeMap<String, u64>,
+    /// The rules that were broken: the rule and the function.
+    pub broken: BTreeSet<String>,
+}
+
+/// Reads the record of a run. Callers are named for places that are not `known`. Where no process reached the driver,
+/// there is nothing in it.
+pub fn read(directory: &Path, known: &dyn Fn(&Site) -> bool) -> Result<Counted> {
+    let job = match Job::open(directory) {
+        Ok(job) => job,
+        Err(cupeer_record::Error::NoRecord(_)) => return Ok(Counted::default()),
+        Err(error) => return Err(anyhow!("{error}")),
+    };
+    let mut counted = Counted { processes: job.processes.len(), ..Counted::default() };
+    let mut frames = HashMap::new();
+    for (index, process) in job.processes.iter().enumerate() {
+        counted.follow(index, process, &mut frames)?;
+    }
+    counted.name(&job, directory, &frames, known);
+    for entry in job.tables.iter().flat_map(|table| &table.entries) {
+        if let Some(what) = left_open(entry) {
+            *counted.open.entry(what).or_default() += u64::from(entry.count.max(1));
+        }
+    }
+    counted.broken = report::broken(directory)?;
+    Ok(counted)
+}
+
+/// Where a place was seen first: the number of the process, a time, and the frames of the call.
+type Frames = HashMap<Seen, (usize, u64, Vec<u64>)>;
+
+impl Counted {
+    /// Reads the events of a process.
+    fn follow(&mut self, index: usize, process: &Process, frames: &mut Frames) -> Result<()> {
+        let mut pending = BTreeMap::new();
+        let program = file_name(process.program());
+        for event in process.events()? {
+            let call = match event {
+                Event::Call(call) => call,
+                Event::LateEnd { stream, seq, .. } => {
+                    pending.remove(&(stream, seq));
+                    continue;
+                }
+                Event::Mark { .. } => continue,
+            };
+            let name = process.function_name(call.number);
+            if call.outcome == Outcome::Pending {
+                pending.insert((call.stream, call.seq), name.to_owned());
+            }
+            for hit in &call.details.hits {
+                self.fired |= is_named(&hit.rule, FAIL);
+                if is_named(&hit.rule, COUNT) {
+                    let site = Site {
+                        program: program.to_owned(),
+                        rank: process.rank(),
+                        function: name.to_owned(),
+                        stack: hit.what.stack,
+                    };
+                    let seen = Seen { process: hit.what.process, site };
+                    frames.entry(seen.clone()).or_insert_with(|| {
+                        let own = &call.details.frames;
+                        let frames = if own.is_empty() { vec![call.caller] } else { own.clone() };
+                        (index, call.start, frames)
+                    });
+                    self.calls.entry(seen).or_insert(Calls { count: 0, caller: None }).count += 1;
+                }
+            }
+        }
+        self.pending.extend(pending.into_values());
+        Ok(())
+    }
+
+    /// Finds out who made the calls.
+    fn name(&mut self, job: &Job, directory: &Path, frames: &Frames, known: &dyn Fn(&Site) -> bool) {
+        let new = self.calls.iter_mut().filter(|(seen, _)| !known(&seen.site));
+        let mut new: Vec<(&Seen, &mut Calls)> = new.collect();
+        if new.is_empty() {
+            return;
+        }
+        let mut symbols = Symbols::of_record(directory, &job.processes);
+        let mut name_of = |library: &_, address| symbols.name_of(library, address);
+        let mut places = Places::new(&job.processes, &mut name_of);
+        for (seen, calls) in &mut new {
+            let Some((process, ticks, frames)) = frames.get(*seen) else { continue };
+            let (caller, _) = places.named(*process, *ticks, frames);
+            calls.caller = Some((caller.long(), caller.offset));
+        }
+    }
+}
+
+/// Whether a rule has this name, in whatever plan.
+fn is_named(rule: &str, name: &str) -> bool {
+    rule.rsplit_once('/').map_or(rule, |(_, own)| own) == name
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// What an entry of the live table says was left open, and by whom; `None` where it was given back.
+fn left_open(entry: &Entry) -> Option<String> {
+    let what = match entry.kind {
+        kind::EXPORTED_MEMORY => "exported memory",
+        kind::EXPORTED_EVENT => "exported event",
+        kind::OPENED_MEMORY => "memory of another process",
+        kind::OPENED_EVENT => "event of another process",
+        kind::PEER => "peer access",
+        _ => return None,
+    };
+    if entry.ended & ended::ENDED != 0 || entry.count == 0 && is_counted(entry.kind) {
+        return None;
+    }
+    let library = String::from_utf8_lossy(library_name(&entry.library)).into_owned();
+    let rank = if entry.rank == u32::MAX { String::new() } else { format!(", rank {}", entry.rank) };
+    Some(format!("{what} ({library}+{:#x}{rank})", entry.offset))
+}
+
+/// Whether an entry counts how often it was opened.
+fn is_counted(kind: u32) -> bool {
+    matches!(kind, kind::OPENED_MEMORY | kind::OPENED_EVENT)
+}
+
+/// Whether a function gives something back, so that it fails by force alone.
+pub fn gives_back(function: FnId) -> bool {
+    function.spec().is_in(Group::Release) || function.spec().is_in(Group::Lifetime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_known_by_their_own_names() {
+        for (rule, wanted) in [("count", true), ("plan/count", true), ("count/1", false), ("recount", false)]
+        {
+            assert_eq!(is_named(rule, COUNT), wanted, "{rule}");
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! One run of the program: started under faults, watched, and cleared away.
+//!
+//! What belongs here: processes. The program gets a process group of its own, so that a signal of the terminal reaches
+//! the sweep alone, and its orphans come to us, so that none outlives its run.
+
+use super::interrupt;
+use super::state::Plan;
+use crate::args::{CheckArgs, Level, Options};
+use crate::run::CannotRun;
+use crate::settings::{Environment, Settings};
+use crate::startup;
+use anyhow::{Context, Result};
+use cupeer_spec::env;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long the processes of a program that has ended may take to end, too.
+const GRACE: Duration = Duration::from_secs(2);
+/// The longest pause between two looks at a run.
+const PAUSE: Duration = Duration::from_millis(10);
+/// The longest message that is kept of a run.
+const LONGEST: usize = 160;
+/// Where shared memory has names.
+const SHM: &str = "/dev/shm";
+
+/// How a run ended.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    /// With this status.
+    Exited(u8),
+    /// By this signal.
+    Killed(i32),
+    /// It was killed, because it took too long.
+    TimedOut,
+}
+
+/// What is seen of a run from outside.
+#[derive(Debug)]
+pub struct Ran {
+    /// How it ended.
+    pub end: End,
+    /// A hash of its stdout, and its length.
+    pub output: (u64, u64),
+    /// The last line that it wrote to stderr and does not write without faults.
+    pub said: Option<String>,
+    /// Processes that it left behind.
+    pub left_over: usize,
+    /// New names in /dev/shm.
+    pub shm: Vec<String>,
+    /// How long it took.
+    pub time: Duration,
+    /// The directory with its record, stdout and stderr.
+    pub directory: PathBuf,
+}
+
+impl Ran {
+    /// Where its record is.
+    pub fn record(&self) -> PathBuf {
+        self.directory.join(RECORD)
+    }
+
+    /// Where its stdout is.
+    pub fn stdout(&self) -> PathBuf {
+        self.directory.join(STDOUT)
+    }
+}
+
+const RECORD: &str = "record";
+const STDOUT: &str = "stdout";
+const STDERR: &str = "stderr";
+
+/// Starts runs.
+pub struct Launcher {
+    /// What is run, and how.
+    pub plan: Plan,
+    /// The directory of the sweep.
+    pub directory: PathBuf,
+    /// How long a run may take.
+    pub timeout: Duration,
+    /// The lines that the program writes to stderr without faults.
+    pub usual: BTreeSet<String>,
+    /// Whether what runs leave is kept, whatever they show.
+    pub keeps: bool,
+}
+
+/// What is asked of one run.
+pub struct Order<'a> {
+    /// The name of its directory.
+    pub name: &'a str,
+    /// The fault rules.
+    pub rules: &'a str,
+    /// Whether they are only tried.
+    pub is_dry: bool,
+}
+
+impl Launcher {
+    /// Runs the program once. `None` where the sweep was interrupted meanwhile.
+    pub fn run(&self, order: &Order) -> Result<Option<Ran>> {
+        let directory = self.directory.join(order.name);
+        match fs::remove_dir_all(&directory) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("failed to clear '{}'", directory.display()));
+            }
+            _ => fs::create_dir(&directory)
+                .with_context(|| format!("failed to make '{}'", directory.display()))?,
+        }
+        let environment = self.environment(&directory, order)?;
+        let before = names_in(Path::new(SHM));
+        let start = Instant::now();
+        let mut child = self.start(&directory, &environment)?;
+        let group = child.id() as i32;
+        let key = directory.join(RECORD);
+        let end = self.wait(&mut child, start)?;
+        let left_over = end_others(group, &key, end.map_or(Duration::ZERO, |_| GRACE));
+        let time = start.elapsed();
+        let Some(end) = end.filter(|_| !interrupt::is_set()) else { return Ok(None) };
+        let shm = names_in(Path::new(SHM)).difference(&before).cloned().collect();
+        let output = hash(&directory.join(STDOUT))?;
+        let said = self.said(&directory.join(STDERR));
+        // What was killed for its time has left nothing behind by itself.
+        let left_over = if end == End::TimedOut { 0 } else { left_over };
+        Ok(Some(Ran { end, output, said, left_over, shm, time, directory }))
+    }
+
+    fn environment(&self, directory: &Path, order: &Order) -> Result<Environment> {
+        let check =
+            CheckArgs { check: self.plan.is_checked.then_some(Level::Warnings), ..CheckArgs::default() };
+        let options = Options {
+            out: Some(directory.join(RECORD)),
+            check,
+            driver: self.plan.driver(),
+            ..Options::default()
+        };
+        let settings = Settings::new(&options, Some(&OsString::from(&self.plan.program[0])))?;
+        let mut environment = settings.apply(Environment::inherited())?;
+        environment.set(env::INJECT, order.rules);
+        environment.set(env::DRY_RUN, if order.is_dry { "1" } else { "0" });
+        environment.remove(env::FAULTS);
+        environment.remove(env::STATUS);
+        Ok(environment)
+    }
+
+    fn start(&self, directory: &Path, environment: &Environment) -> Result<Child> {
+        let file = |name| {
+            let path: PathBuf = directory.join(name);
+            File::create(&path).with_context(|| format!("failed to make '{}'", path.display()))
+        };
+        let program = &self.plan.program;
+        let mut command = Command::new(&program[0]);
+        command
+            .args(&program[1..])
+            .env_clear()
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .current_dir(&self.plan.directory)
+            .stdin(Stdio::null())
+            .stdout(file(STDOUT)?)
+            .stderr(file(STDERR)?)
+            .process_group(0);
+        // SAFETY: what runs between fork and exec makes system calls alone, with constant arguments.
+        unsafe {
+            command.pre_exec(|| {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                startup::restore();
+                Ok(())
+            })
+        };
+        command.spawn().map_err(|error| CannotRun::new(program[0].as_ref(), &error).into())
+    }
+
+    /// Waits until it ends or its time is over; it is gone then. `None` where the sweep is interrupted.
+    fn wait(&self, child: &mut Child, start: Instant) -> Result<Option<End>> {
+        let mut pause = Duration::from_micros(500);
+        loop {
+            if let Some(status) = child.try_wait().context("failed to wait for the program")? {
+                return Ok(Some(end(status)));
+            }
+            let over = start.elapsed() > self.timeout;
+            if over || interrupt::is_set() {
+                kill_group(child.id() as i32);
+                child.wait().context("failed to wait for the program")?;
+                return Ok(over.then_some(End::TimedOut));
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE);
+        }
+    }
+
+    /// What it says on stderr that it does not say without faults. Lines of ours are none of it.
+    fn said(&self, stderr: &Path) -> Option<String> {
+        let mut lines = lines(stderr).into_iter();
+        let line = lines.rfind(|line| !self.usual.contains(line))?;
+        let end = line.char_indices().nth(LONGEST).map_or(line.len(), |(at, _)| at);
+        Some(line[..end].trim().to_owned())
+    }
+}
+
+/// The lines that the program itself wrote to stderr.
+pub fn own_lines(ran: &Ran) -> BTreeSet<String> {
+    lines(&ran.directory.join(STDERR)).into_iter().collect()
+}
+
+/// Without what cupeer says, a line with our name and the indented ones behind it, and without empty ones.
+fn lines(stderr: &Path) -> Vec<String> {
+    let Ok(file) = File::open(stderr) else { return Vec::new() };
+    let mut is_ours = false;
+    let mut lines = Vec::new();
+    // The end of what was said matters, and there may be gigabytes.
+    for line in BufReader::new(file).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line).into_owned();
+        is_ours = line.starts_with("cupeer: ") || is_ours && line.starts_with("    ");
+        if !is_ours && !line.trim().is_empty() {
+            if lines.len() >= 10_000 {
+                lines.remove(0);
+            }
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+fn end(status: ExitStatus) -> End {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => End::Exited(code as u8),
+        (None, Some(signal)) => End::Killed(signal),
+        (None, None) => End::Exited(0),
+    }
+}
+
+/// A hash of a file, and its length.
+fn hash(path: &Path) -> Result<(u64, u64)> {
+    let mut file = File::open(path).with_context(|| format!("failed to read '{}'", path.display()))?;
+    let (mut hasher, mut length, mut buffer) = (DefaultHasher::new(), 0, vec![0; 1 << 16]);
+    loop {
+        let read = file.read(&mut buffer)?;
+        if read == 0 {
+            return Ok((hasher.finish(), length));
+        }
+        hasher.write(&buffer[..read]);
+        length += read as u64;
+    }
+}
+
+fn names_in(directory: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn kill_group(group: i32) {
+    // SAFETY: a group that we made; where it is gone, nothing happens. Its number is still its own: its leader is our
+    // child that nobody has waited for, or a member of it is.
+    unsafe { libc::kill(-group, libc::SIGKILL) };
+}
+
+/// Waits for the other processes of a run and kills those that do not end; says how many that were.
+fn end_others(group: i32, key: &Path, grace: Duration) -> usize {
+    let start = Instant::now();
+    while !others(group, key).is_empty() {
+        if start.elapsed() >= grace || interrupt::is_set() {
+            break;
+        }
+        std::thread::sleep(PAUSE / 5);
+    }
+    let mut killed = BTreeSet::new();
+    // Children of what is killed come to us, and are found in the next round.
+    loop {
+        let left = others(group, key);
+        if left.is_empty() {
+            return killed.len();
+        }
+        for pid in left {
+            // SAFETY: a descendant of ours that was just looked at, and that nobody else waits for.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            killed.insert(pid);
+        }
+        std::thread::sleep(PAUSE / 5);
+    }
+}
+
+/// The processes of a run that are still there. Those that have ended and came to us are waited for.
+fn others(group: i32, key: &Path) -> Vec<i32> {
+    let children = children();
+    let mut found = Vec::new();
+    let mut next: Vec<i32> = Vec::new();
+    for pid in children.get(&(std::process::id() as i32)).into_iter().flatten() {
+        if belongs(*pid, group, key) {
+            // SAFETY: an orphan that came to us, or none of ours any more: then nothing happens.
+            if unsafe { libc::waitpid(*pid, std::ptr::null_mut(), libc::WNOHANG) } == 0 {
+                next.push(*pid);
+            }
+        }
+    }
+    while let Some(pid) = next.pop() {
+        found.push(pid);
+        next.extend(children.get(&pid).into_iter().flatten());
+    }
+    found
+}
+
+/// All processes by their parents.
+fn children() -> BTreeMap<i32, Vec<i32>> {
+    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        if let Some((parent, _)) = parent_and_group(pid) {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    children
+}
+
+fn parent_and_group(pid: i32) -> Option<(i32, i32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(1);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// Whether an orphan is of this run: by its group or, where it made itself another one, by its environment.
+fn belongs(pid: i32, group: i32, key: &Path) -> bool {
+    let in_group = parent_and_group(pid).is_some_and(|(_, own)| own == group);
+    let wanted = [env::OUT.as_bytes(), b"=", key.as_os_str().as_encoded_bytes()].concat();
+    in_group || {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
+    }
+}
+
+/// Makes orphans of runs come to us.
+pub fn adopt_orphans() {
+    // SAFETY: takes a number, and changes who is told of the end of whose parent is gone.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+}

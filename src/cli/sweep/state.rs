@@ -1,0 +1,336 @@
+//! What a sweep is and how far it is: kept in its directory, so that it can go on.
+//!
+//! A file of JSON lines: the plan, the runs without faults, then one line for each run that is done. A line is written
+//! at once; the last one may be torn where the sweep was killed, and is done again.
+
+use super::launch::End;
+use super::trials::{Counts, Trial};
+use super::verdict::{Judged, Verdict};
+use crate::args::{Codes, DriverArgs, SweepArgs, SweepStage};
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The file in the directory of a sweep.
+const FILE: &str = "sweep.jsonl";
+/// So many directories are tried for a name.
+const MOST_TRIED: u32 = 100_000;
+
+/// What is run, and how.
+#[derive(Serialize, Deserialize, Clone, Default, Debug)]
+pub struct Plan {
+    /// The program and its arguments.
+    pub program: Vec<String>,
+    /// Where it runs.
+    pub directory: PathBuf,
+    /// `--sim`.
+    pub sim: Option<Option<String>>,
+    /// `--driver`.
+    pub driver: Option<PathBuf>,
+    /// `--codes`.
+    pub codes: Codes,
+    /// `--all-calls`.
+    pub all_calls: bool,
+    /// `--stage`.
+    pub stage: SweepStage,
+    /// `--depth`.
+    pub depth: u8,
+    /// `--timeout`.
+    pub timeout: Option<Duration>,
+    /// `--compare`.
+    pub compare: Option<String>,
+    /// `--accept`.
+    pub accept: BTreeSet<Verdict>,
+    /// Whether rules are checked.
+    pub is_checked: bool,
+    /// Whether several programs reach the driver, so that rules name them.
+    pub names_programs: bool,
+}
+
+impl Plan {
+    /// What the options ask for.
+    pub fn new(args: &SweepArgs) -> Result<Plan> {
+        let text = |text: &OsStr| {
+            let text = text.to_str().map(str::to_owned);
+            text.context("a sweep keeps the program's arguments as text, and one of them is not UTF-8")
+        };
+        let program: Result<Vec<String>> = args.program.iter().map(|word| text(word)).collect();
+        let sim = match &args.driver.sim {
+            Some(Some(topology)) => Some(Some(text(topology)?)),
+            Some(None) => Some(None),
+            None => None,
+        };
+        Ok(Plan {
+            program: program?,
+            directory: std::env::current_dir().context("failed to find the working directory")?,
+            sim,
+            driver: args.driver.driver.clone(),
+            codes: args.codes,
+            all_calls: args.all_calls,
+            stage: args.stage,
+            depth: args.depth,
+            timeout: args.timeout,
+            compare: args.compare.clone(),
+            accept: args.accept.iter().copied().collect(),
+            is_checked: !args.no_check,
+            names_programs: false,
+        })
+    }
+
+    /// Which driver the program gets, as `run` takes it.
+    pub fn driver(&self) -> DriverArgs {
+        DriverArgs {
+            sim: self.sim.clone().map(|topology| topology.map(Into::into)),
+            driver: self.driver.clone(),
+        }
+    }
+
+    /// Whether a verdict is a finding.
+    pub fn is_finding(&self, verdict: Verdict) -> bool {
+        verdict.is_bad() && !self.accept.contains(&verdict)
+    }
+}
+
+/// The program without faults.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Baseline {
+    /// How it ends.
+    pub end: End,
+    /// A hash of its stdout, and its length.
+    pub output: (u64, u64),
+    /// Whether its stdout is the same each time.
+    pub is_comparable: bool,
+    /// What it leaves open, and how often.
+    pub open: BTreeMap<String, u64>,
+    /// How many names it leaves in /dev/shm.
+    pub shm: u64,
+    /// How many processes it leaves behind.
+    pub left_over: usize,
+    /// The rules that it breaks.
+    pub broken: BTreeSet<String>,
+    /// How long it takes.
+    pub time: Duration,
+    /// How many of its processes reach the driver.
+    pub processes: usize,
+    /// The calls that can fail.
+    pub places: Vec<Counts>,
+    /// Whether several programs reach the driver.
+    pub has_programs: bool,
+    /// What differs from time to time, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A run that is done.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub struct Done {
+    /// Which.
+    pub trial: Trial,
+    /// Its number, from 1, which names its directory.
+    pub number: usize,
+    /// Its verdict.
+    pub judged: Judged,
+    /// The places that it has called from, and the program does not without faults.
+    pub new: Vec<Counts>,
+}
+
+/// A line of the journal.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Line {
+    /// The first.
+    Sweep {
+        /// The version of cupeer.
+        cupeer: String,
+        /// What is run.
+        plan: Plan,
+    },
+    /// The second: written once the calls are counted.
+    Places(Vec<Counts>),
+    /// One run.
+    Done(Box<Done>),
+}
+
+/// The journal of a sweep.
+pub struct Journal {
+    /// The directory.
+    pub directory: PathBuf,
+    file: File,
+}
+
+/// What a journal holds.
+pub struct Kept {
+    /// What is run.
+    pub plan: Plan,
+    /// The calls, where they were counted.
+    pub places: Option<Vec<Counts>>,
+    /// What is done.
+    pub done: Vec<Done>,
+}
+
+impl Journal {
+    /// Begins a sweep in a new directory: the named one, or `cupeer-sweep-PROGRAM-N`.
+    pub fn create(named: Option<&Path>, plan: &Plan) -> Result<Journal> {
+        let make = |directory: &Path| fs::DirBuilder::new().mode(0o700).create(directory);
+        let directory = match named {
+            Some(named) => {
+                let shown = named.display();
+                match make(named) {
+                    Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                        if named.join(FILE).exists() {
+                            bail!(
+                                "'{shown}' has a sweep already; 'cupeer sweep --resume {shown}' goes on with it"
+                            );
+                        }
+                        let is_empty = fs::read_dir(named).is_ok_and(|mut entries| entries.next().is_none());
+                        if !is_empty {
+                            bail!("'{shown}' is there, and not an empty directory; name a new one");
+                        }
+                    }
+                    made => made.with_context(|| format!("failed to make the directory '{shown}'"))?,
+                }
+                named.to_owned()
+            }
+            None => new_directory(plan.program.first().map_or("", String::as_str), make)?,
+        };
+        let directory = std::path::absolute(directory)?;
+        let path = directory.join(FILE);
+        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
+        let file = file.with_context(|| format!("failed to make '{}'", path.display()))?;
+        let mut journal = Journal { directory, file };
+        let cupeer = env!("CARGO_PKG_VERSION").to_owned();
+        journal.write(&Line::Sweep { cupeer, plan: plan.clone() })?;
+        Ok(journal)
+    }
+
+    /// Opens the journal of a sweep that is to go on. What is torn at its end is taken away.
+    pub fn open(directory: &Path) -> Result<(Journal, Kept)> {
+        let path = directory.join(FILE);
+        let shown = path.display();
+        let bytes =
+            fs::read(&path).with_context(|| format!("'{}' is no sweep: '{shown}'", directory.display()))?;
+        let (kept, length) = parse(&bytes).with_context(|| format!("failed to read '{shown}'"))?;
+        let file = OpenOptions::new().append(true).open(&path);
+        let file = file.with_context(|| format!("failed to write to '{shown}'"))?;
+        file.set_len(length as u64).with_context(|| format!("failed to write to '{shown}'"))?;
+        Ok((Journal { directory: std::path::absolute(directory)?, file }, kept))
+    }
+
+    /// The calls are counted.
+    pub fn places(&mut self, places: &[Counts]) -> Result<()> {
+        self.write(&Line::Places(places.to_vec()))
+    }
+
+    /// A run is done.
+    pub fn done(&mut self, done: &Done) -> Result<()> {
+        self.write(&Line::Done(Box::new(done.clone())))
+    }
+
+    fn write(&mut self, line: &Line) -> Result<()> {
+        let mut text = serde_json::to_string(line)?;
+        text.push('\n');
+        let written = self.file.write_all(text.as_bytes());
+        written.with_context(|| format!("failed to write to '{}'", self.directory.join(FILE).display()))
+    }
+}
+
+/// Reads a journal; how many of its bytes are whole lines.
+fn parse(bytes: &[u8]) -> Result<(Kept, usize)> {
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let mut lines = bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let read = |(number, line): (usize, &[u8])| {
+        serde_json::from_slice::<Line>(line)
+            .with_context(|| format!("line {} is not one of a sweep", number + 1))
+    };
+    let own = env!("CARGO_PKG_VERSION");
+    let plan = match lines.next().map(|line| read((0, line))).transpose()? {
+        Some(Line::Sweep { cupeer, plan }) if cupeer == own && !plan.program.is_empty() => plan,
+        Some(Line::Sweep { cupeer, .. }) => bail!("it is of cupeer {cupeer}, and this is {own}"),
+        _ => bail!("it does not begin with a plan"),
+    };
+    let mut kept = Kept { plan, places: None, done: Vec::new() };
+    for line in (1..).zip(lines).map(read) {
+        match line? {
+            Line::Sweep { .. } => bail!("it begins twice"),
+            Line::Places(places) => kept.places = Some(places),
+            Line::Done(done) => kept.done.push(*done),
+        }
+    }
+    Ok((kept, whole))
+}
+
+/// A new directory in the working directory.
+fn new_directory(program: &str, make: impl Fn(&Path) -> std::io::Result<()>) -> Result<PathBuf> {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    for number in 1..MOST_TRIED {
+        let directory = PathBuf::from(format!("cupeer-sweep-{name}-{number}"));
+        match make(&directory) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            made => {
+                let shown = directory.display();
+                made.with_context(|| format!("failed to make the directory '{shown}'; --out names another"))?;
+                return Ok(directory);
+            }
+        }
+    }
+    bail!("there are too many directories cupeer-sweep-{name}-N here; --out names another place")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn done(number: usize) -> Done {
+        let judged = Judged { verdict: Verdict::Leak, seen: "status 0".into() };
+        Done { trial: Trial { faults: Vec::new() }, number, judged, new: Vec::new() }
+    }
+
+    #[test]
+    fn what_is_torn_is_done_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = Plan { program: vec!["./app".into()], ..Plan::default() };
+        let path = folder.path().join("s");
+        let mut journal = Journal::create(Some(&path), &plan).unwrap();
+        journal.places(&[]).unwrap();
+        journal.done(&done(1)).unwrap();
+        journal.done(&done(2)).unwrap();
+        let whole = fs::read(path.join(FILE)).unwrap();
+        let second =
+            whole.len() - whole[..whole.len() - 1].iter().rev().position(|byte| *byte == b'\n').unwrap();
+        for cut in second..whole.len() {
+            fs::write(path.join(FILE), &whole[..cut]).unwrap();
+            let (mut journal, kept) = Journal::open(&path).unwrap();
+            assert_eq!(kept.done.len(), 1, "cut at {cut}");
+            journal.done(&done(3)).unwrap();
+            let (_, kept) = Journal::open(&path).unwrap();
+            assert_eq!(kept.done.iter().map(|done| done.number).collect::<Vec<_>>(), [1, 3]);
+            assert!(kept.places.is_some() && kept.plan.program == ["./app"]);
+        }
+    }
+
+    #[test]
+    fn a_damaged_journal_is_refused_with_its_line() {
+        let plan = Plan { program: vec!["./app".into()], ..Plan::default() };
+        let cupeer = env!("CARGO_PKG_VERSION").to_owned();
+        let first = serde_json::to_string(&Line::Sweep { cupeer, plan }).unwrap();
+        let refused = |text: String| format!("{:#}", parse(text.as_bytes()).map(drop).unwrap_err());
+        assert!(refused(format!("{first}\n{{}}\n{first}\n")).contains("line 2"));
+        assert!(refused(format!("{first}\n{first}\n")).contains("begins twice"));
+        assert!(refused(String::new()).contains("does not begin"));
+        assert!(refused("junk\n".into()).contains("line 1"));
+    }
+
+    #[test]
+    fn a_directory_with_other_things_in_it_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("thesis.tex"), "").unwrap();
+        let plan = Plan { program: vec!["./app".into()], ..Plan::default() };
+        let refused = Journal::create(Some(folder.path()), &plan).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("not an empty directory"), "{refused}");
+    }
+}

@@ -1,0 +1,194 @@
+//! What a sweep has found, as text: how many runs got which verdict, then each finding with what repeats it.
+
+use super::state::Done;
+use super::trials::{Call, Fault};
+use super::verdict::Verdict;
+use super::{Outcome, shortest, time};
+use crate::table::{Table, terminal_width, wrap};
+use clap::ValueEnum;
+use std::collections::BTreeMap;
+
+/// `1 run`, `2 runs`.
+pub fn counted(count: u64, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+/// `24 calls on 9 stacks`.
+pub fn counted_on(calls: u64, stacks: usize) -> String {
+    format!("{} on {}", counted(calls, "call"), counted(stacks as u64, "stack"))
+}
+
+/// The whole.
+pub fn show(outcome: &Outcome) -> String {
+    let width = terminal_width();
+    let mut text = verdicts(outcome).render(width);
+    let own = outcome.own_finding();
+    let groups = groups(outcome);
+    let all = groups.len() + usize::from(own.is_some());
+    if let Some(own) = own {
+        text += &format!("\n1. {}: without any fault\n", own.verdict.word());
+        text += &field("seen", &own.seen, width);
+        let is_checked = own.verdict == Verdict::Misuse;
+        text += &format!("   again: {}\n", outcome.command(None, is_checked));
+    }
+    for (number, group) in (1 + usize::from(own.is_some())..).zip(&groups) {
+        text += &finding(number, group, outcome, width);
+    }
+    text += &last(outcome, all);
+    text
+}
+
+/// The verdicts by function.
+fn verdicts(outcome: &Outcome) -> Table {
+    let shown = Verdict::value_variants();
+    let heads: Vec<String> = shown.iter().map(|verdict| verdict.word().to_uppercase()).collect();
+    let mut head = vec!["FUNCTION", "STACKS", "CALLS", "RUNS"];
+    head.extend(heads.iter().map(String::as_str));
+    head.push("LEFT OUT");
+    let numbers: Vec<usize> = (1..head.len()).collect();
+    let mut table = Table::new(&head, 4, 1).with_numbers(&numbers);
+    let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
+    for place in &outcome.places {
+        let row = rows.entry(&place.site.function).or_default();
+        row.stacks += 1;
+        row.calls += place.total();
+    }
+    for done in &outcome.done {
+        let Some(fault) = done.trial.fault() else { continue };
+        let row = rows.entry(&fault.call.site.function).or_default();
+        row.runs += 1;
+        *row.verdicts.entry(done.judged.verdict).or_default() += 1;
+    }
+    for fault in outcome.left_out.iter().filter_map(|trial| trial.fault()) {
+        rows.entry(&fault.call.site.function).or_default().left_out += 1;
+    }
+    for (function, row) in rows {
+        let count = |verdict: &Verdict| row.verdicts.get(verdict).copied().unwrap_or(0);
+        let mut cells = vec![function.to_owned()];
+        cells.extend([row.stacks, row.calls, row.runs].map(|number| number.to_string()));
+        cells.extend(shown.iter().map(|verdict| count(verdict).to_string()));
+        cells.push(row.left_out.to_string());
+        table.cells(cells);
+    }
+    table.without_empty()
+}
+
+/// A line of the table.
+#[derive(Default)]
+struct Row {
+    stacks: u64,
+    calls: u64,
+    runs: u64,
+    verdicts: BTreeMap<Verdict, u64>,
+    left_out: u64,
+}
+
+/// The findings: runs about one call that show the same are one.
+fn groups(outcome: &Outcome) -> Vec<Vec<&Done>> {
+    let mut groups: Vec<Vec<&Done>> = Vec::new();
+    for done in outcome.findings() {
+        match groups.iter_mut().find(|group| is_alike(group[0], done)) {
+            Some(group) => group.push(done),
+            None => groups.push(vec![done]),
+        }
+    }
+    groups
+}
+
+fn is_alike(a: &Done, b: &Done) -> bool {
+    let (last, before) = (a.trial.faults.last(), &a.trial.faults[..a.trial.faults.len() - 1]);
+    let call = |fault: Option<&Fault>| fault.map(|fault| fault.call.clone());
+    a.judged.verdict == b.judged.verdict
+        && call(last) == call(b.trial.fault())
+        && before == &b.trial.faults[..b.trial.faults.len() - 1]
+}
+
+fn finding(number: usize, group: &[&Done], outcome: &Outcome, width: usize) -> String {
+    let first = group[0];
+    let Some((fault, before)) = first.trial.faults.split_last() else { return String::new() };
+    let codes = |is_lasting: bool| {
+        let faults = group.iter().filter_map(|done| done.trial.fault());
+        let codes = faults.filter(|fault| fault.is_lasting == is_lasting).map(|fault| fault.code.as_str());
+        codes.collect::<Vec<_>>().join(", ")
+    };
+    let (once, lasting) = (codes(false), codes(true));
+    let with = match (once.is_empty(), lasting.is_empty()) {
+        (_, true) => format!("once with {once}"),
+        (true, false) => format!("from then on with {lasting}"),
+        (false, false) if once == lasting => format!("once or from then on, with {once}"),
+        (false, false) => format!("once with {once}, from then on with {lasting}"),
+    };
+    let head = format!("{}: {} fails {with}", first.judged.verdict.word(), fault.call.site.function);
+    let mut text = String::from("\n");
+    for (i, line) in wrap(&head, width.saturating_sub(3)).iter().enumerate() {
+        text += &if i == 0 { format!("{number}. {line}\n") } else { format!("   {line}\n") };
+    }
+    text += &field("call", &call(&fault.call, outcome), width);
+    for fault in before {
+        let after = format!(
+            "{} failed with {}, {}",
+            fault.call.site.function,
+            fault.code,
+            call(&fault.call, outcome)
+        );
+        text += &field("after", &after, width);
+    }
+    text += &field("seen", &first.judged.seen, width);
+    let record = outcome.directory.join(format!("trial-{}", first.number));
+    text += &format!("   record: {}\n", shortest(&record));
+    let is_checked = first.judged.verdict == Verdict::Misuse;
+    // One line, so that it can be copied.
+    text += &format!("   again: {}\n", outcome.command(Some(&first.trial), is_checked));
+    text
+}
+
+/// A call in words.
+fn call(call: &Call, outcome: &Outcome) -> String {
+    let caller = outcome.caller(&call.site);
+    let mut text = format!("number {} from {caller} in {}", call.n, call.site.program);
+    if let Some(rank) = call.site.rank {
+        text += &format!(", rank {rank}");
+    }
+    if let Some(process) = call.process {
+        text += &format!(", process {process}");
+    }
+    text
+}
+
+fn field(name: &str, value: &str, width: usize) -> String {
+    let indent = name.len() + 5;
+    let lines = wrap(value, width.saturating_sub(indent).max(20));
+    let mut text = format!("   {name}: {}\n", lines[0]);
+    lines[1..].iter().for_each(|line| text += &format!("{:indent$}{line}\n", ""));
+    text
+}
+
+/// The last line.
+fn last(outcome: &Outcome, findings: usize) -> String {
+    let runs = counted(outcome.done.len() as u64, "run");
+    let mut text = format!("\n{} in {runs}, {}", counted(findings as u64, "finding"), time(outcome.time));
+    let left = outcome.left_out.len();
+    if left > 0 {
+        let about = |done: &dyn Fn(&Call) -> bool| {
+            outcome
+                .places
+                .iter()
+                .filter(|place| {
+                    !outcome.done.iter().any(|other| {
+                        other
+                            .trial
+                            .fault()
+                            .is_some_and(|fault| fault.call.site == place.site && done(&fault.call))
+                    })
+                })
+                .count()
+        };
+        let untouched = about(&|_| true);
+        text += &format!("; {} left out", counted(left as u64, "run"));
+        if untouched > 0 {
+            text += &format!(", of {} all", counted(untouched as u64, "stack"));
+        }
+    }
+    text + &format!("; kept in {}\n", shortest(&outcome.directory))
+}

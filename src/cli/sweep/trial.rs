@@ -1,0 +1,109 @@
+//! One run with a fault, from its rules to its verdict.
+
+use super::baseline::counting;
+use super::compare;
+use super::count::{self, Counted, Site};
+use super::launch::{End, Launcher, Order, Ran};
+use super::state::{Baseline, Done};
+use super::trials::{Counts, Trial, places};
+use super::verdict::{Judged, Verdict, judge};
+use anyhow::Result;
+use std::collections::HashSet;
+use std::fs;
+use std::sync::RwLock;
+
+/// How often a run is begun that does not get to the call.
+const ATTEMPTS: u32 = 3;
+
+/// What all runs of a sweep share.
+pub struct Bench {
+    /// Starts them.
+    pub launcher: Launcher,
+    /// What they are compared with.
+    pub baseline: Baseline,
+    /// The places that the program calls from without faults.
+    pub known: HashSet<Site>,
+    /// Held by each run; alone by one that must not be mistaken for its neighbours.
+    pub alone: RwLock<()>,
+}
+
+/// A run, and what it says.
+struct Tried {
+    ran: Ran,
+    counted: Counted,
+    judged: Judged,
+}
+
+impl Bench {
+    /// Does the run of a number; twice where something is wrong. `None` where it was interrupted.
+    pub fn run(&self, number: usize, trial: &Trial) -> Result<Option<Done>> {
+        let (name, again) = (format!("trial-{number}"), format!("trial-{number}-again"));
+        let Some(first) = self.attempt(&name, trial)? else { return Ok(None) };
+        let mut judged = first.judged;
+        let mut is_needed = self.launcher.plan.is_finding(judged.verdict);
+        if is_needed {
+            let Some(second) = self.attempt(&again, trial)? else { return Ok(None) };
+            if second.judged.verdict == judged.verdict {
+                self.remove(&again, false);
+            } else {
+                let (verdict, other) = (judged.verdict.word(), second.judged.verdict.word());
+                let seen = format!("{verdict} ({}), then {other} ({})", judged.seen, second.judged.seen);
+                judged = Judged { verdict: Verdict::NotRepeatable, seen };
+                is_needed = self.launcher.plan.is_finding(Verdict::NotRepeatable);
+                self.remove(&again, is_needed);
+            }
+        }
+        self.remove(&name, is_needed);
+        let new = places(&first.counted).into_iter().filter(|place| !self.known.contains(&place.site));
+        let new: Vec<Counts> = new.collect();
+        tracing::debug!("run {number}: {}: {}", judged.verdict.word(), judged.seen);
+        Ok(Some(Done { trial: trial.clone(), number, judged, new }))
+    }
+
+    /// Removes what a run has left, unless it is needed.
+    fn remove(&self, name: &str, is_needed: bool) {
+        if !is_needed && !self.launcher.keeps {
+            // What stays there is no harm.
+            let _ = fs::remove_dir_all(self.launcher.directory.join(name));
+        }
+    }
+
+    /// Runs until the call is made.
+    fn attempt(&self, name: &str, trial: &Trial) -> Result<Option<Tried>> {
+        let mut tried = None;
+        for _ in 0..ATTEMPTS {
+            tried = self.once(name, trial, false)?;
+            let Some(Tried { ran, judged, .. }) = &tried else { return Ok(None) };
+            // Names in /dev/shm may be those of a run beside this one.
+            if judged.verdict == Verdict::Leak && ran.shm.len() as u64 > self.baseline.shm {
+                tried = self.once(name, trial, true)?;
+            }
+            if tried.as_ref().is_none_or(|tried| tried.counted.fired) {
+                break;
+            }
+        }
+        Ok(tried)
+    }
+
+    fn once(&self, name: &str, trial: &Trial, is_alone: bool) -> Result<Option<Tried>> {
+        // Nothing is behind these locks: one that a panic has poisoned holds as well.
+        let _alone = is_alone.then(|| self.alone.write());
+        let _beside = (!is_alone).then(|| self.alone.read());
+        let plan = &self.launcher.plan;
+        let mut rules: Vec<String> =
+            trial.rules(plan).into_iter().map(|rule| format!("{rule}:name={}", count::FAIL)).collect();
+        rules.push(counting(plan.all_calls));
+        let order = Order { name, rules: &rules.join(";"), is_dry: false };
+        let Some(ran) = self.launcher.run(&order)? else { return Ok(None) };
+        let counted = count::read(&ran.record(), &|site| self.known.contains(site))?;
+        let right = match &plan.compare {
+            Some(command) if ran.end == self.baseline.end && ran.end == End::Exited(0) => {
+                Some(compare::is_right(command, &plan.directory, &ran.stdout())?)
+            }
+            Some(_) => Some(true),
+            None => None,
+        };
+        let judged = judge(&self.baseline, &ran, &counted, right);
+        Ok(Some(Tried { ran, counted, judged }))
+    }
+}

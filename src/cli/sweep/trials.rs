@@ -1,0 +1,299 @@
+//! The runs of a sweep: which call fails in each, and with what.
+//!
+//! What belongs here: from calls to runs in an order that depends on nothing but the calls.
+
+use super::count::{self, Counted, Site};
+use super::state::Plan;
+use crate::args::{Codes, SweepStage};
+use cupeer_spec::function::{FnId, FnSpec};
+use cupeer_spec::results::Result as Code;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A call that can fail.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Call {
+    /// The place.
+    pub site: Site,
+    /// Which of several processes that call from there: the order in which they reached the driver. `None` where one
+    /// does.
+    pub process: Option<u16>,
+    /// Which call from there, from 1.
+    pub n: u64,
+}
+
+/// A call fails.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Fault {
+    /// The call.
+    pub call: Call,
+    /// With what, as rules have it.
+    pub code: String,
+    /// Whether all calls from there fail, from this one on.
+    pub is_lasting: bool,
+}
+
+/// One run: calls that fail in it. The last one is what it is about; those before lead there.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Trial {
+    /// The faults.
+    pub faults: Vec<Fault>,
+}
+
+/// A place with the calls from there, in one process or in several.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Counts {
+    /// The place.
+    pub site: Site,
+    /// Who calls: library, offset, and the function where it is known.
+    pub caller: String,
+    /// The calls of each process, in the order in which they reached the driver.
+    pub calls: Vec<(u16, u64)>,
+    /// For the order.
+    offset: u64,
+}
+
+/// The places of a run, in an order that is the same in every run.
+pub fn places(counted: &Counted) -> Vec<Counts> {
+    let mut places: BTreeMap<&Site, Counts> = BTreeMap::new();
+    for (seen, calls) in &counted.calls {
+        let (caller, offset) = calls.caller.clone().unwrap_or_default();
+        let fresh = Counts { site: seen.site.clone(), caller, calls: Vec::new(), offset };
+        places.entry(&seen.site).or_insert(fresh).calls.push((seen.process, calls.count));
+    }
+    let mut places: Vec<Counts> = places.into_values().collect();
+    let library = |place: &Counts| place.caller.split('+').next().unwrap_or_default().to_owned();
+    // Source code is compiled from top to bottom.
+    places.sort_by_key(|place| {
+        (place.site.program.clone(), place.site.rank, library(place), place.offset, place.site.clone())
+    });
+    for place in &mut places {
+        place.calls.sort_unstable();
+    }
+    places
+}
+
+/// Whether two runs made the same calls: of each place the same numbers, whichever process was first.
+pub fn is_same(a: &[Counts], b: &[Counts]) -> bool {
+    let calls = |places: &[Counts]| {
+        let sorted = |place: &Counts| {
+            let mut calls: Vec<u64> = place.calls.iter().map(|(_, count)| *count).collect();
+            calls.sort_unstable();
+            (place.site.clone(), calls)
+        };
+        places.iter().map(sorted).collect::<BTreeSet<_>>()
+    };
+    calls(a) == calls(b)
+}
+
+impl Counts {
+    /// How many calls there are.
+    pub fn total(&self) -> u64 {
+        self.calls.iter().map(|(_, count)| count).sum()
+    }
+
+    /// The calls: the first one, and all others.
+    fn calls(&self) -> (Option<Call>, impl Iterator<Item = Call>) {
+        let several = self.calls.len() > 1;
+        let all = self.calls.iter().flat_map(move |(process, count)| {
+            (1..=*count).map(move |n| Call {
+                site: self.site.clone(),
+                process: several.then_some(*process),
+                n,
+            })
+        });
+        let mut all = all;
+        (all.next(), all)
+    }
+}
+
+/// The runs about the first call from each place: all places with their first code before any with its second one.
+pub fn distinct(places: &[Counts], before: &[Fault], plan: &Plan) -> Vec<Trial> {
+    in_turn(places.iter().filter_map(|place| place.calls().0).map(|call| of_call(call, before, plan)))
+}
+
+/// The runs about all other calls.
+pub fn further(places: &[Counts], plan: &Plan) -> Vec<Trial> {
+    let mut calls: Vec<Call> = places.iter().flat_map(|place| place.calls().1).collect();
+    calls.sort_by_key(|call| call.n);
+    in_turn(calls.into_iter().map(|call| of_call(call, &[], plan)))
+}
+
+fn of_call(call: Call, before: &[Fault], plan: &Plan) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for code in codes(&call.site.function, plan) {
+        for is_lasting in [false, true] {
+            let fault = Fault { call: call.clone(), code: code.clone(), is_lasting };
+            trials.push(Trial { faults: [before, &[fault]].concat() });
+        }
+    }
+    trials
+}
+
+/// The first of each, then the second of each.
+fn in_turn(lists: impl Iterator<Item = Vec<Trial>>) -> Vec<Trial> {
+    let lists: Vec<Vec<Trial>> = lists.collect();
+    let most = lists.iter().map(Vec::len).max().unwrap_or(0);
+    (0..most).flat_map(|i| lists.iter().filter_map(move |list| list.get(i).cloned())).collect()
+}
+
+fn spec(function: &str) -> Option<(FnId, &'static FnSpec)> {
+    FnId::all().map(|id| (id, id.spec())).find(|(_, spec)| spec.name == function)
+}
+
+/// What a function fails with.
+fn codes(function: &str, plan: &Plan) -> Vec<String> {
+    let Some((_, spec)) = spec(function) else { return Vec::new() };
+    // A program that got so far has initialized the driver.
+    let senseless = [Code::NOT_INITIALIZED as i32, Code::DEINITIALIZED as i32];
+    let codes = spec.documented().filter(|code| *code != 0);
+    let codes = codes.filter(|code| plan.codes == Codes::All || !senseless.contains(code));
+    let names = codes.map(|code| match spec.result_name(code) {
+        Some(name) => name.strip_prefix("CUDA_ERROR_").unwrap_or(name).to_owned(),
+        None => code.to_string(),
+    });
+    names.take(if plan.codes == Codes::One { 1 } else { usize::MAX }).collect()
+}
+
+impl Trial {
+    /// What the run is about.
+    pub fn fault(&self) -> Option<&Fault> {
+        self.faults.last()
+    }
+
+    /// The rules, as `--inject` takes them.
+    pub fn rules(&self, plan: &Plan) -> Vec<String> {
+        self.faults.iter().map(|fault| fault.rule(plan)).collect()
+    }
+}
+
+impl Fault {
+    /// The rule, as `--inject` takes it.
+    pub fn rule(&self, plan: &Plan) -> String {
+        let Call { site, process, n } = &self.call;
+        let mut rule = site.function.clone();
+        if plan.names_programs {
+            rule += &format!(":program={}", pattern(&site.program));
+        }
+        if let Some(rank) = site.rank {
+            rule += &format!(":rank={rank}");
+        }
+        if let Some(process) = process {
+            rule += &format!(":process={process}");
+        }
+        if site.stack != 0 {
+            rule += &format!(":stack={:016x}", site.stack);
+        }
+        rule += &format!(":when={n}{}:error={}", if self.is_lasting { "+" } else { "" }, self.code);
+        let known = spec(&site.function);
+        if plan.stage == SweepStage::Undo && known.is_some_and(|(_, spec)| spec.undone_by.is_some()) {
+            rule += ":stage=undo";
+        }
+        if known.is_some_and(|(id, _)| count::gives_back(id)) {
+            rule += ":force";
+        }
+        rule
+    }
+}
+
+/// A name as a pattern: what the grammar or a shell takes for something else is any character.
+fn pattern(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
+    name.chars().map(|c| if plain(c) { String::from(c) } else { "?".repeat(c.len_utf8()) }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::count::{Calls, Seen};
+    use super::*;
+    use cupeer_spec::function::Group;
+
+    fn counted(calls: &[(u16, &str, u64, u64)]) -> Counted {
+        let mut counted = Counted::default();
+        for (process, function, stack, count) in calls {
+            let site =
+                Site { program: "app".into(), rank: None, function: (*function).to_owned(), stack: *stack };
+            let caller = Some((format!("app+{stack:#x}"), *stack));
+            counted.calls.insert(Seen { process: *process, site }, Calls { count: *count, caller });
+        }
+        counted
+    }
+
+    fn rules(trials: &[Trial], plan: &Plan) -> Vec<String> {
+        trials.iter().map(|trial| trial.rules(plan).join(";")).collect()
+    }
+
+    const OPEN: &str = "cuIpcOpenMemHandle_v2";
+    const ENABLE: &str = "cuCtxEnablePeerAccess";
+
+    #[test]
+    fn distinct_places_come_first_each_with_its_first_code() {
+        let plan = Plan::default();
+        let places = places(&counted(&[(1, OPEN, 0x20, 2), (2, ENABLE, 0x10, 1)]));
+        let first = rules(&distinct(&places, &[], &plan), &plan);
+        assert_eq!(
+            &first[..4],
+            [
+                "cuCtxEnablePeerAccess:stack=0000000000000010:when=1:error=PEER_ACCESS_ALREADY_ENABLED",
+                "cuIpcOpenMemHandle_v2:stack=0000000000000020:when=1:error=INVALID_CONTEXT",
+                "cuCtxEnablePeerAccess:stack=0000000000000010:when=1+:error=PEER_ACCESS_ALREADY_ENABLED",
+                "cuIpcOpenMemHandle_v2:stack=0000000000000020:when=1+:error=INVALID_CONTEXT",
+            ]
+        );
+        // Five codes that make sense of each function, once and lasting.
+        assert_eq!(first.len(), 20);
+        let more = rules(&further(&places, &plan), &plan);
+        assert!(more.len() == 10 && more.iter().all(|rule| rule.contains(":when=2")), "{more:#?}");
+    }
+
+    #[test]
+    fn processes_are_told_apart_where_they_call_from_one_place() {
+        let plan = Plan { names_programs: true, ..Plan::default() };
+        let places = places(&counted(&[(2, OPEN, 0x20, 1), (1, OPEN, 0x20, 1)]));
+        let first = rules(&distinct(&places, &[], &plan), &plan);
+        assert_eq!(
+            first[0],
+            "cuIpcOpenMemHandle_v2:program=app:process=1:stack=0000000000000020:when=1:error=INVALID_CONTEXT"
+        );
+        let more = rules(&further(&places, &plan), &plan);
+        assert!(more.iter().all(|rule| rule.contains(":process=2:")), "{more:#?}");
+    }
+
+    #[test]
+    fn two_runs_are_the_same_whichever_process_was_first() {
+        let places = |calls: &[_]| places(&counted(calls));
+        let a = places(&[(1, OPEN, 1, 2), (2, OPEN, 1, 1)]);
+        assert!(is_same(&a, &places(&[(1, OPEN, 1, 1), (2, OPEN, 1, 2)])));
+        assert!(!is_same(&a, &places(&[(1, OPEN, 1, 1), (2, OPEN, 1, 1)])));
+        assert!(!is_same(&a, &places(&[(1, OPEN, 1, 2)])));
+    }
+
+    #[test]
+    fn names_have_no_character_that_the_grammar_takes() {
+        assert_eq!(pattern("python3.11"), "python3.11");
+        assert_eq!(pattern("a b:c;d,é*"), "a?b?c?d????");
+    }
+
+    #[test]
+    fn every_rule_can_be_read() {
+        let plan =
+            Plan { names_programs: true, stage: SweepStage::Undo, codes: Codes::All, ..Plan::default() };
+        for function in FnId::all().filter(|function| !function.spec().is_in(Group::Lookup)) {
+            let name = function.spec().name;
+            let places = places(&counted(&[(1, name, 7, 1), (2, name, 7, 1)]));
+            for rule in rules(&distinct(&places, &[], &plan), &plan) {
+                let read = cupeer_spec::fault::Plan::parse("sweep", &rule);
+                assert!(read.is_ok(), "{rule}: {}", read.unwrap_err());
+            }
+        }
+    }
+
+    #[test]
+    fn codes_are_those_that_make_sense() {
+        let codes = |codes| super::codes(ENABLE, &Plan { codes, ..Plan::default() });
+        let documented = FnId::cuCtxEnablePeerAccess.spec().documented().count();
+        assert_eq!(codes(Codes::All).len(), documented - 1);
+        assert_eq!(codes(Codes::Sensible).len(), documented - 3);
+        assert_eq!(codes(Codes::One), ["PEER_ACCESS_ALREADY_ENABLED"]);
+    }
+}

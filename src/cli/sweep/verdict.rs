@@ -1,0 +1,191 @@
+//! What a run with a fault shows, beside the runs without.
+//!
+//! What belongs here: the verdicts, and which one a run gets. What was seen of the run is handed in.
+
+use super::count::Counted;
+use super::launch::{End, Ran};
+use super::state::Baseline;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a fault does to the program.
+#[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The same status and output as without faults.
+    Same,
+    /// It ends with an error.
+    Clean,
+    /// The call was not made in this run.
+    NotReached,
+    /// A signal ends it.
+    Crash,
+    /// It does not end.
+    Hang,
+    /// It says that all is well, and the result is another.
+    Wrong,
+    /// Something stays open that is closed without faults.
+    Leak,
+    /// It goes on as if the call had succeeded, and breaks a rule.
+    Misuse,
+    /// Two runs with the same fault get different verdicts.
+    NotRepeatable,
+}
+
+impl Verdict {
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Same => "same",
+            Verdict::Clean => "clean",
+            Verdict::NotReached => "not reached",
+            Verdict::Crash => "crash",
+            Verdict::Hang => "hang",
+            Verdict::Wrong => "wrong",
+            Verdict::Leak => "leak",
+            Verdict::Misuse => "misuse",
+            Verdict::NotRepeatable => "not repeatable",
+        }
+    }
+
+    /// Whether something is wrong with the program.
+    pub fn is_bad(self) -> bool {
+        !matches!(self, Verdict::Same | Verdict::Clean | Verdict::NotReached)
+    }
+}
+
+/// A verdict, and what it rests on.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Judged {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What was seen, without a full stop.
+    pub seen: String,
+}
+
+impl Judged {
+    fn new(verdict: Verdict, seen: impl Into<String>) -> Judged {
+        Judged { verdict, seen: seen.into() }
+    }
+}
+
+/// Signals by which a shell or another parent says, in an exit status, that a child crashed.
+const CRASHES: [i32; 5] = [libc::SIGSEGV, libc::SIGABRT, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
+
+/// The verdict on a run. `right` is what the user's own command says of its output, where there is one.
+pub fn judge(baseline: &Baseline, ran: &Ran, counted: &Counted, right: Option<bool>) -> Judged {
+    let judged = judge_run(baseline, ran, counted, right);
+    match (counted.fired, judged.verdict) {
+        (false, Verdict::Same) => Judged::new(Verdict::NotReached, "the call was not made in this run"),
+        (false, _) => Judged::new(Verdict::NotRepeatable, format!("without the fault: {}", judged.seen)),
+        _ => judged,
+    }
+}
+
+fn judge_run(baseline: &Baseline, ran: &Ran, counted: &Counted, right: Option<bool>) -> Judged {
+    match ran.end {
+        End::TimedOut => {
+            let place = counted.pending.first();
+            let place = place.map_or("outside of recorded calls".to_owned(), |call| format!("in {call}"));
+            return Judged::new(Verdict::Hang, format!("did not end, {place}"));
+        }
+        End::Killed(signal) if ran.end != baseline.end => {
+            return Judged::new(Verdict::Crash, format!("killed by {}", signal_name(signal)));
+        }
+        End::Exited(code) if ran.end != baseline.end => {
+            if let Some(signal) = CRASHES.into_iter().find(|signal| i32::from(code) == 128 + signal) {
+                let name = signal_name(signal);
+                return Judged::new(
+                    Verdict::Crash,
+                    format!("a process was killed by {name} (status {code})"),
+                );
+            }
+        }
+        _ => {}
+    }
+    if ran.left_over > 0 {
+        let seen = format!("the program ended, and {} of its processes did not", ran.left_over);
+        return Judged::new(Verdict::Hang, seen);
+    }
+    let ended = match ran.end {
+        End::Exited(0) if baseline.end != End::Exited(0) => {
+            return Judged::new(Verdict::Wrong, "status 0, which is another one without faults");
+        }
+        End::Exited(0) => "status 0".to_owned(),
+        End::Exited(code) => match &ran.said {
+            Some(said) => format!("status {code}: {said}"),
+            None => format!("status {code}, without a message"),
+        },
+        End::Killed(_) | End::TimedOut => "ends as without faults".to_owned(),
+    };
+    if ran.end == baseline.end {
+        match right {
+            Some(false) => return Judged::new(Verdict::Wrong, format!("{ended}, and --compare says no")),
+            None if baseline.is_comparable && ran.output != baseline.output => {
+                return Judged::new(Verdict::Wrong, format!("{ended}, with another output"));
+            }
+            _ => {}
+        }
+    }
+    if let Some(left) = more(&counted.open, &baseline.open) {
+        return Judged::new(Verdict::Leak, format!("{ended}; left open: {left}"));
+    }
+    if ran.shm.len() as u64 > baseline.shm {
+        return Judged::new(Verdict::Leak, format!("{ended}; left in /dev/shm: {}", ran.shm.join(", ")));
+    }
+    if let Some(broken) = counted.broken.iter().find(|rule| !baseline.broken.contains(*rule)) {
+        return Judged::new(Verdict::Misuse, format!("{ended}; breaks {broken}"));
+    }
+    if ran.end == baseline.end {
+        Judged::new(Verdict::Same, ended)
+    } else {
+        Judged::new(Verdict::Clean, ended)
+    }
+}
+
+/// What there is more of than without faults.
+fn more(open: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> Option<String> {
+    let more = open.iter().filter(|(what, count)| **count > before.get(*what).copied().unwrap_or(0));
+    let more: Vec<&str> = more.map(|(what, _)| what.as_str()).collect();
+    (!more.is_empty()).then(|| more.join(", "))
+}
+
+/// The verdict on the runs without faults: something may be wrong already.
+pub fn judge_baseline(baseline: &Baseline) -> Option<Judged> {
+    match baseline.end {
+        End::TimedOut => return Some(Judged::new(Verdict::Hang, "does not end")),
+        End::Killed(signal) => {
+            return Some(Judged::new(Verdict::Crash, format!("killed by {}", signal_name(signal))));
+        }
+        End::Exited(_) => {}
+    }
+    if baseline.left_over > 0 {
+        let seen = format!("the program ended, and {} of its processes did not", baseline.left_over);
+        return Some(Judged::new(Verdict::Hang, seen));
+    }
+    if let Some(left) = more(&baseline.open, &BTreeMap::new()) {
+        return Some(Judged::new(Verdict::Leak, format!("left open: {left}")));
+    }
+    baseline.broken.first().map(|broken| Judged::new(Verdict::Misuse, format!("breaks {broken}")))
+}
+
+/// The name of a signal, as `kill -l` has it.
+pub fn signal_name(signal: i32) -> String {
+    const NAMES: [(i32, &str); 12] = [
+        (libc::SIGHUP, "SIGHUP"),
+        (libc::SIGINT, "SIGINT"),
+        (libc::SIGQUIT, "SIGQUIT"),
+        (libc::SIGILL, "SIGILL"),
+        (libc::SIGTRAP, "SIGTRAP"),
+        (libc::SIGABRT, "SIGABRT"),
+        (libc::SIGBUS, "SIGBUS"),
+        (libc::SIGFPE, "SIGFPE"),
+        (libc::SIGKILL, "SIGKILL"),
+        (libc::SIGSEGV, "SIGSEGV"),
+        (libc::SIGPIPE, "SIGPIPE"),
+        (libc::SIGTERM, "SIGTERM"),
+    ];
+    let name = NAMES.iter().find(|(number, _)| *number == signal);
+    name.map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).to_owned())
+}
