@@ -52,7 +52,7 @@ struct Segments {
 }
 
 /// Numbers below are found without a search: devices, flags, attributes.
-const SMALL: usize = 32;
+const SMALL: usize = 64;
 
 /// The most arguments that are looked at here.
 const MOST_ARGUMENTS: usize = 8;
@@ -164,29 +164,41 @@ impl Index {
         if self.is_always || !private::is_prepared() {
             return true;
         }
+        let Some((first, others)) = self.segments.split_first() else {
+            return self.base.iter().any(|base| base.load(Relaxed) != 0);
+        };
         let mut call = [0; 8];
         words(&mut call);
-        let mut at = [0; MOST_ARGUMENTS];
         let blocks = self.base.len();
-        for (at, segments) in at.iter_mut().zip(&self.segments) {
-            *at = segments.find(call[segments.argument]) * blocks;
-        }
-        (0..blocks).any(|block| {
-            let mut bits = self.base[block].load(Relaxed);
-            for (at, segments) in at.iter().zip(&self.segments) {
-                bits &= segments.masks[at + block];
+        let of_first = first.bits(call[first.argument], blocks);
+        for (block, (base, bits)) in self.base.iter().zip(of_first).enumerate() {
+            let mut bits = base.load(Relaxed) & bits;
+            // Most often the first argument that rules look at tells that none can concern the call.
+            for segments in others {
+                if bits == 0 {
+                    break;
+                }
+                bits &=
+                    segments.bits(call[segments.argument], blocks).get(block).copied().unwrap_or(u64::MAX);
             }
-            bits != 0
-        })
+            if bits != 0 {
+                return true;
+            }
+        }
+        false
     }
 }
 
 impl Segments {
+    /// The bits of the segment of a number.
     #[inline(always)]
-    fn find(&self, number: u64) -> usize {
-        match self.small.get(number as usize) {
+    fn bits(&self, number: u64, blocks: usize) -> &[u64] {
+        let segment = match self.small.get(number as usize) {
             Some(segment) => usize::from(*segment),
+            // What is no small number is most often beyond all that rules name: an address, -1.
+            None if self.bounds.last().is_none_or(|last| number >= *last) => self.bounds.len(),
             None => self.bounds.partition_point(|at| *at <= number),
-        }
+        };
+        self.masks.get(segment * blocks..(segment + 1) * blocks).unwrap_or(&[])
     }
 }
