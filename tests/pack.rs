@@ -3,7 +3,7 @@
 use crate::support::{compile_text, cupeer, done, plain, stdout, temp_dir};
 use cupeer_record::event::Outcome;
 use cupeer_record::writer::{self, About, Writer, call};
-use cupeer_record::{Event, Finding, Job, Library};
+use cupeer_record::{Event, FaultRule, Finding, Job, Library};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding;
 use cupeer_spec::record::{BLOCK, META_START, SLOTS, live, meta};
@@ -93,7 +93,16 @@ fn record(at: &Path, flags: &[&str]) -> (PathBuf, BTreeMap<String, u64>) {
         frames: std::array::from_fn(|i| if i == 0 { functions["plain"] + 4 } else { 0 }),
         ..cupeer_spec::record::read(&[0; size_of::<live::Entry>()]).unwrap()
     };
-    writer::live_table(&directory, About::default().boot_id, &[entry], 0).unwrap();
+    let boot = About::default().boot_id;
+    writer::live_table(&directory, boot, &[entry], 0).unwrap();
+    let rule = FaultRule {
+        name: "inject/1".into(),
+        text: "cuInit:program=cheshire*:thread=node17:caller=/home/alice/wonderland/libx.so:error=999".into(),
+        matched: 7,
+        fired: 3,
+        processes: 0,
+    };
+    writer::faults(&directory, (boot, 0xab), &[rule], 2, &[0x5a]).unwrap();
     (directory, functions)
 }
 
@@ -213,8 +222,13 @@ fn a_packed_record_says_what_the_record_says_and_names_functions_elsewhere() {
     let (bytes, names) = contents(&file);
     let of = |pid: u32| format!("cupeer-record/{}.cupeer", About { pid, ..About::default() }.proc());
     let folder = |name: &str| format!("cupeer-record/{name}");
-    let live = folder("live-6120626f");
-    assert_eq!(names, [folder("job"), of(1000), of(1001), live, folder("symbols.json"), folder("pack.json")]);
+    let (live, faults) = (folder("live-6120626f"), folder("faults-6120626f-000000ab"));
+    let ours = [folder("symbols.json"), folder("pack.json")];
+    assert_eq!(names, [&[folder("job"), of(1000), of(1001), live, faults], &ours[..]].concat());
+    assert_eq!(
+        (&there["faults"][0]["fired"], Job::open(&at.path().join("gone")).unwrap().faults[0].damaged.len()),
+        (&json!(3), 1)
+    );
     for secret in SECRETS {
         assert!(!holds(&bytes, secret), "{secret}");
     }
@@ -260,6 +274,10 @@ fn what_is_redacted_is_nowhere_and_the_calls_are_the_same() {
         }
         assert_eq!(after["failures"][0]["stack"][2]["function"], "hidden+0x1", "{what}");
         assert_eq!(after["processes"][0]["rank"], 1, "{what}");
+        assert_eq!(
+            (&after["faults"][0]["name"], &after["faults"][0]["fired"]),
+            (&json!("inject/1"), &json!(3))
+        );
     }
 }
 
@@ -304,7 +322,7 @@ fn what_is_no_part_of_the_record_stays_out_and_records_of_several_hosts_are_one(
     fs::create_dir(&second).unwrap();
     let name = format!("{}.cupeer", About { pid: 1001, ..About::default() }.proc());
     fs::rename(directory.join(&name), second.join(&name)).unwrap();
-    for stranger in ["notes.txt", "x.cupeer.tar.gz", ".job-1"] {
+    for stranger in ["notes.txt", "x.cupeer.tar.gz", ".job-1", "release-gate", ".faults-7"] {
         fs::write(directory.join(stranger), "stranger").unwrap();
     }
     fs::write(at.path().join("outside"), "stranger").unwrap();

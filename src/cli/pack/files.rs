@@ -6,7 +6,7 @@
 use super::archive::Archive;
 use super::redact::Redaction;
 use anyhow::{Context, Result, ensure};
-use cupeer_spec::record::{SUFFIX, job, live};
+use cupeer_spec::record::{SUFFIX, faults, job, live};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -21,6 +21,8 @@ pub enum Kind {
     Process,
     /// What is open on a host.
     Table,
+    /// What a fault plan did on a host.
+    Faults,
 }
 
 /// A file of a record.
@@ -54,12 +56,15 @@ pub fn kind(name: &str) -> Option<Kind> {
             && word.len() <= LONGEST
             && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
     };
-    match (name.strip_suffix(SUFFIX), name.strip_prefix(live::PREFIX)) {
-        _ if name == job::FILE => Some(Kind::Job),
-        (Some(process), _) if is_word(process) => Some(Kind::Process),
-        (_, Some(boot)) if is_word(boot) => Some(Kind::Table),
-        _ => None,
+    if name == job::FILE {
+        return Some(Kind::Job);
     }
+    let kinds = [
+        (name.strip_suffix(SUFFIX), Kind::Process),
+        (name.strip_prefix(live::PREFIX), Kind::Table),
+        (name.strip_prefix(faults::PREFIX), Kind::Faults),
+    ];
+    kinds.into_iter().find(|(word, _)| word.is_some_and(is_word)).map(|(_, kind)| kind)
 }
 
 /// The files of a record, and of those in the directories in it: records of several hosts may have been copied
@@ -159,6 +164,7 @@ mod tests {
         assert_eq!(kind("job"), Some(Kind::Job));
         assert_eq!(kind("0123abcd-4026531836-17-99-1.cupeer"), Some(Kind::Process));
         assert_eq!(kind("live-0123abcd"), Some(Kind::Table));
+        assert_eq!(kind("faults-0123abcd-89abcdef"), Some(Kind::Faults));
         for other in [
             ".cupeer",
             "x.cupeer.tar.gz",
@@ -166,6 +172,9 @@ mod tests {
             "a/b.cupeer",
             "live-",
             "live-/x",
+            "faults-",
+            ".faults-1",
+            "release-gate",
             ".job-1",
             "notes.txt",
         ] {

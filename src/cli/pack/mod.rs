@@ -13,6 +13,7 @@
 mod about;
 mod addresses;
 mod archive;
+mod faults;
 mod files;
 mod meta;
 mod process;
@@ -102,7 +103,7 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
     let mut archive = Archive::create(output)?;
     let mut addresses = Addresses::default();
     // The tables come last: their frames are looked up in the libraries of the processes.
-    for kind in [Kind::Job, Kind::Process, Kind::Table] {
+    for kind in [Kind::Job, Kind::Process, Kind::Table, Kind::Faults] {
         for (file, process) in found.files.iter().zip(&processes).filter(|(file, _)| file.kind == kind) {
             let added = match (kind, process) {
                 (Kind::Job, _) => files::add_job(file, &redaction, &mut archive),
@@ -111,6 +112,7 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
                     process::add(file, process, &redaction, &mut addresses, &mut archive)
                 }
                 (Kind::Table, _) => table::add(file, &mut addresses, &mut archive),
+                (Kind::Faults, _) => faults::add(file, &redaction, &mut archive),
             };
             for problem in added.with_context(|| format!("failed to pack {}", file.path.display()))? {
                 about.problem(&file.name, problem);

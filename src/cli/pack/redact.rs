@@ -3,7 +3,8 @@
 //! What belongs here: for each thing that a record says of its process, what is said in its place. What does not:
 //! the calls. Their arguments are numbers; the texts among them (names of functions that were looked up, marks of
 //! the program, messages of the driver, what rules have found) stay. Findings name processes by pid and rank, libraries
-//! by the names of their files, and two variables by value: those that choose devices and PyTorch's allocator.
+//! by the names of their files, and two variables by value: those that choose devices and PyTorch's allocator. Rules of
+//! fault plans keep their names, by which calls refer to them.
 //!
 //! The key of the fingerprints, and the values of variables whose names sound like secrets, never go into an
 //! archive. Hosts become `host-1` and so on, directories a few digits: what was the same is the same in all of the
@@ -33,6 +34,7 @@ const HARMLESS: &[&str] = &[
     "SLURM_NTASKS",
     "CUPEER_RECORD",
     "CUPEER_TRACE",
+    "CUPEER_DRY_RUN",
 ];
 
 /// Directories that are the same everywhere.
@@ -156,6 +158,14 @@ impl Redaction {
     /// The path of a library or program, as the archive has it.
     pub fn path(&self, path: &str) -> String {
         String::from_utf8_lossy(&self.replace(path.as_bytes(), |text| self.file(text))).into_owned()
+    }
+
+    /// A rule of a fault plan, in which names of programs and hosts may stand as in an argument.
+    pub fn rule(&self, text: &str) -> String {
+        if self.arguments {
+            return GONE.into();
+        }
+        String::from_utf8_lossy(&self.replace(text.as_bytes(), |text| self.value(text))).into_owned()
     }
 
     /// Replaces what is redacted everywhere. Bytes that are no text stay as they are where nothing is replaced.

@@ -84,3 +84,19 @@ fn what_nobody_knows_is_not_kept_where_something_is_to_go() {
     }
     assert_eq!(redaction(&[Redact::All]).words(), ["arguments", "environment", "hosts", "paths"]);
 }
+
+#[test]
+fn rules_of_fault_plans_are_like_arguments() {
+    let text = "cuInit:program=train*:thread=node17:caller=/home/alice/libx.so:error=999";
+    let of = |what: &[Redact]| redaction(what).rule(text);
+    assert_eq!(of(&[]), text);
+    assert_eq!(of(&[Redact::Arguments]), "-");
+    assert_eq!(of(&[Redact::Hosts]), text.replace("node17", "host-1"));
+    let paths = of(&[Redact::Paths]);
+    assert!(
+        paths.starts_with("cuInit:program=train*:")
+            && !paths.contains("alice")
+            && paths.contains("/libx.so:"),
+        "{paths}"
+    );
+}
