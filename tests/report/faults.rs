@@ -359,3 +359,19 @@ fn a_plan_that_was_only_tried_says_so() {
     );
     assert!(of(&scene, &[]).contains("\nFaults that were only tried: they changed nothing\n"));
 }
+
+#[test]
+fn rules_that_a_program_armed_itself_are_known_by_their_calls() {
+    let scene = two(|importer| {
+        importer.open(200, 0x11, 0x9000);
+        for at in [300, 320] {
+            let close = closing(importer, at, 0x9000);
+            importer.add(&failed(close, 999, "armed/1"));
+        }
+    });
+    let rule = json!({"plan": "armed", "name": "armed/1", "rule": null, "matched": null, "fired": 2, "processes": 1,
+                      "dry_run": false});
+    assert_eq!(json_of(&scene, &[])["faults"], json!([rule]));
+    let text = of(&scene, &[]);
+    assert!(text.contains("armed/1        -      2  (armed by the program)\n"), "{text}");
+}

@@ -37,7 +37,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
         devices: devices(job),
         functions,
         findings,
-        faults: faults::rows(job),
+        faults: faults::rows(job, &all.fired),
         handles: all.ledger.rows(&all.fates),
         leaks,
         peers: all.peers.rows(&all.fates),

@@ -4,6 +4,7 @@
 //! [`super::reading`]. Nothing here grows with the number of events.
 
 use super::failures::Failures;
+use super::faults::Fired;
 use super::filter::Filter;
 use super::findings::Findings;
 use super::functions::Functions;
@@ -29,6 +30,8 @@ pub struct Collected {
     pub findings: Findings,
     /// See [`super::ledger`].
     pub ledger: Ledger,
+    /// See [`super::faults`].
+    pub fired: Fired,
     /// See [`super::peers`].
     pub peers: Peers,
     /// See [`super::places`].
@@ -47,6 +50,7 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
         failures: Failures::new(most_failures),
         findings: Findings::new(&job.processes),
         ledger: Ledger::with(damage),
+        fired: Fired::default(),
         peers: Peers::default(),
         stacks: Stacks::default(),
         tallies: Vec::new(),

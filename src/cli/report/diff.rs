@@ -164,8 +164,9 @@ fn faults(both: [&Report; 2]) -> Vec<Fault> {
     let mut sums: BTreeMap<(&str, &str), [[u64; 2]; 2]> = BTreeMap::new();
     for (i, report) in both.iter().enumerate() {
         for fault in &report.faults {
-            let [matched, fired] = sums.entry((&fault.name, &fault.rule)).or_default();
-            matched[i] += fault.matched;
+            let rule = fault.rule.as_deref().unwrap_or_default();
+            let [matched, fired] = sums.entry((&fault.name, rule)).or_default();
+            matched[i] += fault.matched.unwrap_or(0);
             fired[i] += fault.fired;
         }
     }

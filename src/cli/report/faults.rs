@@ -8,25 +8,87 @@ use cupeer_record::{Call, FaultRule, Hit, Job};
 use cupeer_spec::env;
 use cupeer_spec::fault::Plan;
 use cupeer_spec::record::slot::hit::did;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-/// The rows, in the order of the plans.
-pub fn rows(job: &Job) -> Vec<Fault> {
+/// The most names of rules that calls tell of.
+const MOST_NAMES: usize = 1 << 12;
+
+/// The name of the plan of denied pairs.
+pub const DENY: &str = "deny-peer";
+
+/// The rows: the rules of files in the order of their plans, then those that calls alone tell of.
+pub fn rows(job: &Job, fired: &Fired) -> Vec<Fault> {
     let is_set = |(name, value): &(String, String)| name == env::DRY_RUN && value == "1";
-    let dry_run = job.processes.iter().any(|process| process.variables.iter().any(is_set));
-    let rules = job.fault_rules().into_iter();
-    rules
-        .map(|rule| Fault {
-            plan: rule.plan().to_owned(),
-            rule: without_name(&rule.text),
-            name: rule.name,
-            matched: rule.matched,
-            fired: rule.fired,
+    let is_dry = job.processes.iter().any(|process| process.variables.iter().any(is_set));
+    let mut rows = of_rules(job.fault_rules(), is_dry);
+    let others: Vec<Fault> = fired
+        .0
+        .iter()
+        .filter(|(name, _)| rows.iter().all(|row| row.name != ***name))
+        .map(|(name, rule)| Fault {
+            plan: plan_of(name).to_owned(),
+            name: name.to_string(),
+            rule: None,
+            matched: None,
+            fired: rule.times,
             processes: rule.processes,
-            dry_run,
+            dry_run: rule.is_dry,
         })
-        .collect()
+        .collect();
+    rows.extend(others);
+    rows
+}
+
+/// The rows of rules.
+pub fn of_rules(rules: Vec<FaultRule>, dry_run: bool) -> Vec<Fault> {
+    let row = |rule: FaultRule| Fault {
+        plan: rule.plan().to_owned(),
+        rule: Some(without_name(&rule.text)),
+        name: rule.name,
+        matched: Some(rule.matched),
+        fired: rule.fired,
+        processes: rule.processes,
+        dry_run,
+    };
+    rules.into_iter().map(row).collect()
+}
+
+/// The name of the plan of a rule.
+fn plan_of(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(plan, _)| plan)
+}
+
+/// How often each rule fired, as calls say.
+#[derive(Default)]
+pub struct Fired(BTreeMap<Rc<str>, Times>);
+
+/// How often one rule did.
+#[derive(Default)]
+struct Times {
+    times: u64,
+    processes: u64,
+    last: Option<usize>,
+    is_dry: bool,
+}
+
+impl Fired {
+    /// Counts the hits of a call. Processes are read one after the other.
+    pub fn add(&mut self, process: usize, call: &Call) {
+        for hit in &call.details.hits {
+            if !self.0.contains_key(&*hit.rule) {
+                if self.0.len() >= MOST_NAMES {
+                    continue;
+                }
+                self.0.insert(hit.rule.as_str().into(), Times::default());
+            }
+            let Some(rule) = self.0.get_mut(&*hit.rule) else { continue };
+            rule.times += 1;
+            rule.is_dry |= hit.has(did::DRY);
+            rule.processes += u64::from(rule.last != Some(process));
+            rule.last = Some(process);
+        }
+    }
 }
 
 /// Why a call failed, as far as fault plans go.
@@ -75,6 +137,12 @@ impl Rules {
 /// Whether the driver has done what the call asked for, although the program was told that it failed.
 pub fn is_done_all_the_same(call: &Call) -> bool {
     call.injected && call.details.hits.iter().any(Hit::is_done_all_the_same)
+}
+
+/// Whether a rule has fired at a call, or would have.
+#[inline]
+pub fn is_touched(call: &Call) -> bool {
+    call.injected || !call.details.hits.is_empty()
 }
 
 /// Whether a rule has fired at a call, and done something.

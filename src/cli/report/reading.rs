@@ -166,8 +166,8 @@ impl<'a> Reading<'a> {
     #[inline]
     fn end(&mut self, call: &Call) {
         self.last_tick = self.last_tick.max(call.end);
-        if faults::has_changed(call) {
-            self.changed(call);
+        if faults::is_touched(call) {
+            self.touched(call);
         }
         if let Some(function) = call.function {
             let is_judged = self.judge(function, call);
@@ -185,9 +185,10 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// A fault plan has done something to a call.
-    fn changed(&mut self, call: &Call) {
-        self.injected += 1;
+    /// A fault plan has done something to a call, or would have.
+    fn touched(&mut self, call: &Call) {
+        self.injected += u64::from(faults::has_changed(call));
+        self.all.fired.add(self.index, call);
         if faults::is_done_all_the_same(call) {
             self.all.findings.driver_knows_more(self.index);
         }
@@ -260,8 +261,7 @@ impl<'a> Reading<'a> {
         }
         let mut pending: Vec<Call> = std::mem::take(&mut self.pending).into_values().collect();
         pending.sort_by_key(|call| (call.start, call.stream, call.seq));
-        let changed = pending.iter().filter(|call| faults::has_changed(call));
-        self.injected += changed.count() as u64;
+        pending.iter().filter(|call| faults::is_touched(call)).for_each(|call| self.touched(call));
         let mut stops = pending.iter().filter_map(Call::stopped_by);
         let is_ended_on_purpose = stops.any(|hit| hit.has(did::SIGNAL | did::EXIT));
         pending.retain(|call| {

@@ -26,15 +26,16 @@ impl View<'_> {
         let mut table = Table::new(&head, 4, 20).with_numbers(&[1, 2]).or_below();
         for fault in faults.iter().take(self.most) {
             let note = match (fault.matched, fault.fired) {
-                (0, 0) => " (never reached)",
+                (Some(0), 0) => " (never reached)",
                 (_, 0) => " (never fired)",
                 _ => "",
             };
+            let rule = fault.rule.as_deref().map_or("(armed by the program)".into(), clean);
             table.row([
                 clean(&fault.name),
-                number(fault.matched),
+                fault.matched.map_or("-".into(), number),
                 number(fault.fired),
-                format!("{}{note}", clean(&fault.rule)),
+                format!("{rule}{note}"),
             ]);
         }
         if table.is_empty() {
