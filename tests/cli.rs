@@ -5,7 +5,7 @@ use crate::support::{
     assert_lines, compile_text, cupeer, done, install, plain, preload_library, refused, sim_dir, sim_library,
     stdout, temp_dir, with,
 };
-use cupeer_spec::function::FUNCTIONS;
+use cupeer_spec::function::{FUNCTIONS, FnSpec, Library};
 use cupeer_spec::results::RESULTS;
 use serde_json::Value;
 use std::fs;
@@ -129,25 +129,36 @@ fn the_list_of_functions() {
     assert_lines(
         &stdout(&mut with(&["list", "functions"])),
         "\
-FUNCTION                          SINCE  SIMULATED  GROUPS
-cuDeviceCanAccessPeer             4.0    recorded   @peer
-cuDeviceGetP2PAttribute           8.0    recorded   @peer
-cuDeviceGetP2PAtomicCapabilities  13.0   recorded   @peer
-cuCtxEnablePeerAccess             4.0    recorded   @peer @enable
-cuCtxDisablePeerAccess            4.0    recorded   @peer @release
-cuIpcGetMemHandle                 4.1    recorded   @ipc @ipc-mem @export
-cuIpcOpenMemHandle                4.1    recorded   @ipc @ipc-mem @open
-cuIpcOpenMemHandle_v2             11.0   recorded   @ipc @ipc-mem @open
-cuIpcCloseMemHandle               4.1    recorded   @ipc @ipc-mem @release
-cuIpcGetEventHandle               4.1    recorded   @ipc @ipc-event @export
-cuIpcOpenEventHandle              4.1    recorded   @ipc @ipc-event @open
-cuGetProcAddress                  11.3   recorded   @lookup
-cuGetProcAddress_v2               12.0   recorded   @lookup
-cuMemFree_v2                      3.2    recorded   @lifetime
-cuEventDestroy_v2                 4.0    recorded   @lifetime
-cuCtxDestroy_v2                   4.0    recorded   @lifetime
-cuDevicePrimaryCtxRelease_v2      11.0   recorded   @lifetime
-cuDevicePrimaryCtxReset_v2        11.0   recorded   @lifetime
+FUNCTION                             SINCE  SIMULATED  GROUPS
+cuDeviceCanAccessPeer                4.0    recorded   @peer
+cuDeviceGetP2PAttribute              8.0    recorded   @peer
+cuDeviceGetP2PAtomicCapabilities     13.0   recorded   @peer
+cuCtxEnablePeerAccess                4.0    recorded   @peer @enable
+cuCtxDisablePeerAccess               4.0    recorded   @peer @release
+cuIpcGetMemHandle                    4.1    recorded   @ipc @ipc-mem @export
+cuIpcOpenMemHandle                   4.1    recorded   @ipc @ipc-mem @open
+cuIpcOpenMemHandle_v2                11.0   recorded   @ipc @ipc-mem @open
+cuIpcCloseMemHandle                  4.1    recorded   @ipc @ipc-mem @release
+cuIpcGetEventHandle                  4.1    recorded   @ipc @ipc-event @export
+cuIpcOpenEventHandle                 4.1    recorded   @ipc @ipc-event @open
+cuGetProcAddress                     11.3   recorded   @lookup
+cuGetProcAddress_v2                  12.0   recorded   @lookup
+cuMemFree_v2                         3.2    recorded   @lifetime
+cuEventDestroy_v2                    4.0    recorded   @lifetime
+cuCtxDestroy_v2                      4.0    recorded   @lifetime
+cuDevicePrimaryCtxRelease_v2         11.0   recorded   @lifetime
+cuDevicePrimaryCtxReset_v2           11.0   recorded   @lifetime
+cuDeviceGetAttribute                 2.0    recorded   @query
+nvmlDeviceGetP2PStatus               -      absent     @query
+nvmlDeviceGetTopologyCommonAncestor  -      absent     @query
+nvmlDeviceGetNvLinkState             -      absent     @query
+nvmlDeviceGetNvLinkCapability        -      absent     @query
+nvmlDeviceGetNvLinkRemotePciInfo     -      absent     @query
+nvmlDeviceGetNvLinkRemotePciInfo_v2  -      absent     @query
+nvmlDeviceGetNvLinkRemoteDeviceType  -      absent     @query
+nvmlDeviceGetGpuFabricInfo           -      absent     @query
+nvmlDeviceGetGpuFabricInfoV          -      absent     @query
+nvmlDeviceGetFieldValues             -      absent     @query
 ",
     );
     let all = stdout(&mut with(&["list", "functions", "--all"]));
@@ -208,7 +219,8 @@ CODE  NAME                                       STRING
     assert_lines(&start, expected);
     let json: Value =
         serde_json::from_str(&stdout(&mut with(&["list", "errors", "--format", "json"]))).unwrap();
-    assert_eq!(json.as_array().unwrap().len(), RESULTS.len());
+    let known = RESULTS.len() + Library::Nvml.results().len();
+    assert_eq!(json.as_array().unwrap().len(), known);
     assert_eq!(json[1]["name"], "CUDA_ERROR_INVALID_VALUE");
 }
 
@@ -313,7 +325,7 @@ Documented for
     }
     assert!(
         stdout(&mut with(&["explain", "SUCCESS"]))
-            .ends_with("All functions that cupeer intercepts document it.\n")
+            .ends_with("All functions of libcuda.so.1 that cupeer intercepts document it.\n")
     );
     assert!(
         stdout(&mut with(&["explain", "600"]))
@@ -493,6 +505,10 @@ fn a_reader_that_goes_away_is_no_failure() {
     assert_eq!(words, "cupeer: failed to write to stdout: No space left on device (os error 28)\n");
 }
 
+fn of_the_driver() -> impl Iterator<Item = &'static FnSpec> {
+    FUNCTIONS.iter().filter(|function| function.library == Library::Cuda)
+}
+
 #[test]
 fn the_doctor_finds_the_simulated_driver_well() {
     let report = stdout(&mut with(&["doctor", "--sim"]));
@@ -501,12 +517,12 @@ fn the_doctor_finds_the_simulated_driver_well() {
         format!("libcupeer_sim.so  {}", sim_library().display()),
         "LD_PRELOAD        not set".to_owned(),
         "version           13.0".to_owned(),
-        format!("functions         {0} of the {0} that cupeer intercepts", FUNCTIONS.len()),
+        format!("functions         {0} of the {0} that cupeer intercepts", of_the_driver().count()),
         "Nothing is wrong.".to_owned(),
     ] {
         assert!(report.lines().any(|found| found == line), "{line} is missing in\n{report}");
     }
-    for function in FUNCTIONS {
+    for function in of_the_driver() {
         let found = report.lines().find(|line| line.split(' ').next() == Some(function.name)).unwrap();
         assert_eq!(found.split_whitespace().collect::<Vec<_>>()[1..], ["yes", "SUCCESS"], "{report}");
     }
@@ -578,7 +594,10 @@ fn the_doctor_says_what_is_wrong_with_a_driver() {
     );
     let report = stdout(with(&["doctor", "--driver"]).arg(&old));
     assert!(report.contains("version           10.2\n"), "{report}");
-    assert!(report.contains(&format!("functions         1 of the {} that", FUNCTIONS.len())), "{report}");
+    assert!(
+        report.contains(&format!("functions         1 of the {} that", of_the_driver().count())),
+        "{report}"
+    );
     assert!(
         report.contains("\ncuIpcCloseMemHandle               yes       no cuGetProcAddress\n"),
         "{report}"

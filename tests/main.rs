@@ -28,6 +28,9 @@ mod launcher;
 // The lines of the log, and where they cannot go.
 mod log;
 
+// NVML: the ways in, and what meeting it alone means.
+mod nvml;
+
 // Packed records.
 mod pack;
 

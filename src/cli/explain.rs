@@ -1,14 +1,14 @@
 //! `cupeer explain`: all that the tables say about one function, one result code or one rule.
 
 use crate::args::ExplainArgs;
-use crate::list::{direction, groups, prototype, version};
+use crate::list::{self, direction, groups, prototype, version};
 use crate::table::{Table, terminal_width, wrap};
 use crate::{output, rules};
 use anyhow::{Result, bail};
-use cupeer_spec::function::{FUNCTIONS, Fidelity, FnSpec};
+use cupeer_spec::function::{FUNCTIONS, Fidelity, FnSpec, Library};
 use cupeer_spec::names::nearest;
 use cupeer_spec::others::{OTHERS, OtherFn};
-use cupeer_spec::results::{self, RESULTS, ResultSpec};
+use cupeer_spec::results::{self, ResultSpec};
 use cupeer_spec::rules::RULES;
 use std::process::ExitCode;
 
@@ -25,15 +25,19 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
         return output::print(&rules::explain(found, terminal_width()));
     }
     let hexadecimal = name.strip_prefix("0x").and_then(|digits| i32::from_str_radix(digits, 16).ok());
-    if let Some(found) = hexadecimal.and_then(results::spec).or_else(|| results::parse(name)) {
+    // A number, and a name without its prefix that several libraries have, is the driver's.
+    let found = hexadecimal.and_then(results::spec).or_else(|| results::parse(name));
+    let is_name = name.parse::<i64>().is_err();
+    if let Some(found) = found.or_else(|| Library::Nvml.parse_result(name).filter(|_| is_name)) {
         return output::print(&code(found));
     }
-    if name.parse::<i64>().is_ok() {
+    if !is_name {
         bail!("no result code has the number {name}; 'cupeer list errors' has them all");
     }
-    let short = RESULTS.iter().map(|r| r.name().trim_start_matches("CUDA_").trim_start_matches("ERROR_"));
+    let codes = || list::results();
+    let short = codes().map(ResultSpec::short);
     let names = FUNCTIONS.iter().map(|f| f.name).chain(OTHERS.iter().map(|f| f.symbol));
-    let names = names.chain(RESULTS.iter().map(|r| r.name())).chain(short);
+    let names = names.chain(codes().map(ResultSpec::name)).chain(short);
     let names = names.chain(RULES.iter().map(|rule| rule.name));
     match nearest(name, names) {
         Some(meant) => bail!("no function, result code or rule is named '{name}'; did you mean '{meant}'?"),
@@ -50,6 +54,7 @@ fn fidelity(fidelity: Fidelity) -> &'static str {
         Fidelity::Documented => "answers as the documentation says; nobody compared",
         Fidelity::Inferred => "answers as we think a driver does; the documentation is silent",
         Fidelity::Unsupported => "not done: answers CUDA_ERROR_NOT_SUPPORTED",
+        Fidelity::Absent => "its library is not simulated",
     }
 }
 
@@ -68,7 +73,9 @@ fn function(f: &FnSpec) -> String {
     text += &format!("\n{}\n", paragraph(f.doc, width));
     let mut facts = Table::new(&["", ""], 2, 40);
     facts.row(["library".into(), f.library.soname().into()]);
-    facts.row(["looked up as".into(), format!("{}, from version {} on", f.lookup, version(f.since))]);
+    if !f.lookup.is_empty() {
+        facts.row(["looked up as".into(), format!("{}, from version {} on", f.lookup, version(f.since))]);
+    }
     facts.row(["groups".into(), groups(f)]);
     facts.row(["simulated".into(), format!("{}: {}", f.simulated.name(), fidelity(f.simulated))]);
     text += facts.render(width).trim_start();
@@ -84,7 +91,7 @@ fn function(f: &FnSpec) -> String {
         args.row([arg.name.into(), direction(arg.direction).into(), c_type]);
     }
     let mut results = Table::new(&["CODE", "DOCUMENTED RESULT", "MEANING"], 3, 20);
-    for result in f.results.iter().map(|result| result.spec()) {
+    for result in f.documented().filter_map(|number| f.result(number)) {
         results.row([result.number.to_string(), result.name().into(), result.meaning.into()]);
     }
     text += &["", &args.render(width), &results.render(width)].join("\n");
@@ -120,7 +127,9 @@ fn code(r: &ResultSpec) -> String {
     let documented: Vec<&str> = rules::documented(r).map(|f| f.name).collect();
     text += &match documented.len() {
         0 => "\nNo function that cupeer intercepts documents it.\n".to_owned(),
-        n if n == FUNCTIONS.len() => "\nAll functions that cupeer intercepts document it.\n".to_owned(),
+        n if n == FUNCTIONS.iter().filter(|f| f.library == r.library).count() => {
+            format!("\nAll functions of {} that cupeer intercepts document it.\n", r.library.soname())
+        }
         _ => format!(
             "\nDocumented for\n{}\n",
             documented.iter().map(|name| format!("    {name}")).collect::<Vec<_>>().join("\n")

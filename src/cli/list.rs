@@ -5,9 +5,9 @@ use crate::table::{Table, terminal_width};
 use crate::{output, rules};
 use anyhow::{Result, bail};
 use cupeer_spec::env::VARIABLES;
-use cupeer_spec::function::{Direction, FUNCTIONS, FnSpec};
+use cupeer_spec::function::{Direction, FUNCTIONS, FnSpec, Library};
 use cupeer_spec::others::{OTHERS, OtherFn};
-use cupeer_spec::results::RESULTS;
+use cupeer_spec::results::ResultSpec;
 use cupeer_topology::PRESETS;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ pub fn command(args: &ListArgs) -> Result<ExitCode> {
             Topic::Functions => {
                 FUNCTIONS.iter().map(function_json).chain(others.iter().map(other_json)).collect()
             }
-            Topic::Errors => RESULTS.iter().map(error_json).collect(),
+            Topic::Errors => results().map(error_json).collect(),
             Topic::Topologies => {
                 PRESETS.iter().map(|p| json!({"topology": p.pattern, "meaning": p.doc})).collect()
             }
@@ -54,6 +54,11 @@ pub fn version(number: u32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
 }
 
+/// The result codes of all libraries, the driver's first.
+pub fn results() -> impl Iterator<Item = &'static ResultSpec> {
+    [Library::Cuda, Library::Nvml].into_iter().flat_map(|library| library.results())
+}
+
 /// `@ipc @open`.
 pub fn groups(function: &FnSpec) -> String {
     function.groups.iter().map(|group| format!("@{}", group.name())).collect::<Vec<_>>().join(" ")
@@ -70,7 +75,8 @@ pub fn prototype(function: &FnSpec) -> String {
             format!("{c_type}{space}{}", arg.name)
         })
         .collect();
-    format!("CUresult {}({})", function.name, if args.is_empty() { "void".into() } else { args.join(", ") })
+    let args = if args.is_empty() { "void".into() } else { args.join(", ") };
+    format!("{} {}({args})", function.library.result_type(), function.name)
 }
 
 /// The word for a direction.
@@ -93,12 +99,12 @@ fn function_json(f: &FnSpec) -> Value {
         "function": f.name,
         "meaning": f.doc,
         "library": f.library.soname(),
-        "lookup": f.lookup,
-        "since": version(f.since),
+        "lookup": (!f.lookup.is_empty()).then_some(f.lookup),
+        "since": (!f.lookup.is_empty()).then(|| version(f.since)),
         "groups": f.groups.iter().map(|group| group.name()).collect::<Vec<_>>(),
         "prototype": prototype(f),
         "args": args,
-        "results": f.results.iter().map(|result| result.spec().name()).collect::<Vec<_>>(),
+        "results": f.documented().filter_map(|number| f.result_name(number)).collect::<Vec<_>>(),
         "simulated": f.simulated.name(),
         "intercepted": true,
     })
@@ -114,13 +120,19 @@ fn other_json(f: &OtherFn) -> Value {
     })
 }
 
-/// The first version for which a function is found by look-up.
-fn since(f: &OtherFn) -> String {
-    if f.lookup.is_empty() { "-".into() } else { version(f.since) }
+/// The name under which a function is found by look-up, and the first version for which it is.
+fn look_up(lookup: &str, since: u32) -> (String, String) {
+    if lookup.is_empty() { ("-".into(), "-".into()) } else { (lookup.into(), version(since)) }
 }
 
-fn error_json(r: &cupeer_spec::results::ResultSpec) -> Value {
-    json!({"number": r.number, "name": r.name(), "string": r.string(), "meaning": r.meaning})
+fn error_json(r: &ResultSpec) -> Value {
+    json!({
+        "number": r.number,
+        "name": r.name(),
+        "string": r.string(),
+        "meaning": r.meaning,
+        "library": r.library.soname(),
+    })
 }
 
 fn functions(others: &[OtherFn]) -> Table {
@@ -130,26 +142,22 @@ fn functions(others: &[OtherFn]) -> Table {
         40,
     );
     for f in FUNCTIONS {
-        let short = |result: &cupeer_spec::results::Result| format!("{result:?}");
-        table.row([
-            f.name.into(),
-            version(f.since),
-            f.simulated.name().into(),
-            groups(f),
-            f.lookup.into(),
-            f.results.iter().map(short).collect::<Vec<_>>().join(" "),
-        ]);
+        let (lookup, since) = look_up(f.lookup, f.since);
+        let results = f.documented().filter_map(|number| f.result(number)).map(ResultSpec::short);
+        let results = results.collect::<Vec<_>>().join(" ");
+        table.row([f.name.into(), since, f.simulated.name().into(), groups(f), lookup, results]);
     }
     for f in others {
+        let (lookup, since) = look_up(f.lookup, f.since);
         let simulated = f.simulated.name().to_owned();
-        table.row([f.symbol.into(), since(f), simulated, "-".into(), f.lookup.into(), String::new()]);
+        table.row([f.symbol.into(), since, simulated, "-".into(), lookup, String::new()]);
     }
     table
 }
 
 fn errors() -> Table {
     let mut table = Table::new(&["CODE", "NAME", "STRING", "MEANING"], 3, 60);
-    for r in RESULTS {
+    for r in results() {
         table.row([r.number.to_string(), r.name().into(), r.string().into(), r.meaning.into()]);
     }
     table

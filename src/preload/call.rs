@@ -14,7 +14,7 @@ use crate::settings;
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt::{self, Write};
 use core::ptr;
-use cupeer_spec::abi::{CUresult, FunctionPointer};
+use cupeer_spec::abi::{CUresult, FunctionPointer, nvmlReturn_t};
 use cupeer_spec::function::FnId;
 use cupeer_spec::value::{Format, MOST_TEXT};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -56,6 +56,16 @@ impl ResultCode for i32 {
 
     fn of(number: i32) -> Self {
         number
+    }
+}
+
+impl ResultCode for nvmlReturn_t {
+    fn number(self) -> i32 {
+        self.0
+    }
+
+    fn of(number: i32) -> Self {
+        nvmlReturn_t(number)
     }
 }
 

@@ -62,6 +62,10 @@ macro_rules! print_argument {
         // SAFETY: after success the driver has written that many elements.
         unsafe { value::print_array($value, $count as usize, $succeeded, $out, $format) }
     };
+    // What went in is not looked at: a library may have refused it unread.
+    (inout $($rest:tt)*) => {
+        print_argument!(out $($rest)*)
+    };
 }
 
 /// Puts one argument into the record by its direction.
@@ -72,6 +76,9 @@ macro_rules! store_argument {
     (out $value:ident, $succeeded:ident, $arguments:ident) => {
         // SAFETY: after success the driver has written there.
         unsafe { $arguments.output($value, $succeeded) }
+    };
+    (inout $value:ident, $succeeded:ident, $arguments:ident) => {
+        store_argument!(out $value, $succeeded, $arguments)
     };
     (string $value:ident, $succeeded:ident, $arguments:ident) => {
         $arguments.elsewhere($value)
@@ -89,6 +96,9 @@ macro_rules! add_argument {
     ($dir:ident $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {};
     (in [$count:ident] $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {
         $detail.elements($index, $value, $count as usize)
+    };
+    (inout $($rest:tt)*) => {
+        add_argument!(out $($rest)*)
     };
     (out [$count:ident] $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {
         if $succeeded {

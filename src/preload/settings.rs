@@ -16,7 +16,7 @@ use core::sync::atomic::{
 };
 use cupeer_spec::env;
 use cupeer_spec::fault::Plan;
-use cupeer_spec::function::{FnId, Group};
+use cupeer_spec::function::{FnId, Group, Library};
 use cupeer_spec::record::SMALLEST_RING;
 use cupeer_spec::selector::FunctionSet;
 use std::ffi::CString;
@@ -180,10 +180,11 @@ impl Settings {
         let (log, record) = (log.filter(|_| is_first), record.filter(|_| is_first));
         let check = check.filter(|_| is_first);
         let inject = inject.filter(|_| is_first);
-        // The record has all but the look-ups, of which there are hundreds at the start of a program, unless
-        // somebody wants to trace them.
+        // The record has all but the look-ups, of which there are hundreds at the start of a program, and what is
+        // asked all the time, unless somebody wants to trace them.
         let mut recorded = FunctionSet::all(record.is_some());
-        for id in FnId::all().filter(|id| id.spec().is_in(Group::Lookup)) {
+        let is_many = |id: &FnId| [Group::Lookup, Group::Query].iter().any(|group| id.spec().is_in(*group));
+        for id in FnId::all().filter(is_many) {
             let wanted = trace.as_ref().is_some_and(|trace| trace.contains(id as usize));
             recorded.set(id as usize, record.is_some() && wanted);
         }
@@ -229,6 +230,13 @@ impl Settings {
             || self.is_recorded(id)
             || self.injected.contains(id as usize)
             || deny::concerns(id)
+    }
+
+    /// Whether calls that go past us are missed: of the driver always, of another library where any of its functions is
+    /// traced.
+    pub fn misses(&self, library: Library) -> bool {
+        library == Library::Cuda
+            || FnId::all().any(|id| id.spec().library == library && crate::inject::is_traced(id))
     }
 
     /// Says what was not understood. For a process that has met a driver; all others hear nothing of us.

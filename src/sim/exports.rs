@@ -44,6 +44,22 @@ macro_rules! jump {
     };
 }
 
+/// One entry of the table, where it is the driver's.
+macro_rules! export_one {
+    (Cuda $name:ident($($type:ty),*) -> $ret:ty) => {
+        const _: unsafe extern "C" fn($($type),*) -> $ret = crate::api::$name;
+        jump!($name, crate::api::$name);
+    };
+    ($library:ident $name:ident $($rest:tt)*) => {};
+}
+macro_rules! address_of {
+    (Cuda $name:ident) => {
+        Some(Address($name))
+    };
+    ($library:ident $name:ident) => {
+        None
+    };
+}
 macro_rules! export_table {
     ($(
         #[doc = $doc:literal]
@@ -53,12 +69,9 @@ macro_rules! export_table {
             library: $library:ident, $($rest:tt)*
         }
     )*) => {
-        $(
-            const _: unsafe extern "C" fn($($type),*) -> $ret = crate::api::$name;
-            jump!($name, crate::api::$name);
-        )*
-        /// The functions of the table, in its order.
-        static TABLE: &[Address] = &[$(Address($name),)*];
+        $(export_one!($library $name($($type),*) -> $ret);)*
+        /// The functions of the table, in its order; `None` for another library's.
+        static TABLE: &[Option<Address>] = &[$(address_of!($library $name),)*];
     };
 }
 cupeer_spec::intercepted_functions!(export_table);
@@ -93,6 +106,7 @@ pub(crate) fn all() -> impl Iterator<Item = (OtherFn, Address)> {
         simulated: f.simulated,
     });
     table
-        .zip(TABLE.iter().copied())
+        .zip(TABLE)
+        .filter_map(|(function, address)| Some((function, (*address)?)))
         .chain(cupeer_spec::others::OTHERS.iter().copied().zip(OTHERS.iter().copied()))
 }

@@ -1,6 +1,6 @@
-//! The driver's C types, as far as the functions of the table use them.
+//! The C types of the driver and of NVML, as far as the functions of the table use them.
 //!
-//! What belongs here: types that cross the C boundary, with the size and alignment that cuda.h gives
+//! What belongs here: types that cross the C boundary, with the size and alignment that cuda.h and nvml.h give
 //! them. What does not: types that only the simulated driver needs (`src/sim/abi.rs`).
 
 // Names are as cuda.h spells them.
@@ -67,15 +67,22 @@ macro_rules! enumerations {
         #[repr(transparent)]
         pub struct $name(pub $int);
         impl $name {
-            /// The values that cuda.h lists, with their names.
+            /// The values that the header lists, with their names.
             pub const VALUES: &'static [($int, &'static str)] = &[$(($number, stringify!($value)),)*];
-            /// The name of this value in cuda.h.
+            /// The name of this value in the header.
             pub fn name(self) -> Option<&'static str> {
                 Self::VALUES.iter().find(|(number, _)| *number == self.0).map(|(_, name)| *name)
             }
         }
     )*};
 }
+mod attribute;
+#[allow(non_snake_case)]
+mod nvml;
+
+pub use attribute::CUdevice_attribute;
+pub use nvml::*;
+
 enumerations! {
     /// `CUdevice_P2PAttribute`: what to ask about the link between two devices.
     CUdevice_P2PAttribute: i32 {

@@ -1,7 +1,7 @@
 //! What the table says about a function, as data: derived from [`crate::functions`], for everything that
 //! walks the table at run time.
 
-use crate::results::{self, Result};
+use crate::results::ResultSpec;
 use crate::value::{Argument, Format, Value};
 use core::fmt::{self, Write};
 
@@ -23,6 +23,15 @@ impl Library {
             Library::Cuda => "libcuda.so.1",
             Library::Nvml => "libnvidia-ml.so.1",
             Library::Cudart => "libcudart.so",
+        }
+    }
+
+    /// The type of its results in C.
+    pub fn result_type(self) -> &'static str {
+        match self {
+            Library::Cuda => "CUresult",
+            Library::Nvml => "nvmlReturn_t",
+            Library::Cudart => "cudaError_t",
         }
     }
 }
@@ -50,6 +59,8 @@ pub enum Group {
     Release,
     /// Calls after which what others may still use is gone.
     Lifetime,
+    /// Questions that programs ask all the time.
+    Query,
 }
 
 impl Group {
@@ -65,6 +76,7 @@ impl Group {
         (Group::Enable, "enable", "calls that switch access on"),
         (Group::Release, "release", "calls that close or disable"),
         (Group::Lifetime, "lifetime", "calls that end what others may still use: free, destroy, reset"),
+        (Group::Query, "query", "questions that programs ask all the time: device attributes, NVML"),
     ];
 
     /// The name that follows the `@`.
@@ -84,6 +96,8 @@ pub enum Fidelity {
     Inferred,
     /// Not done: answers CUDA_ERROR_NOT_SUPPORTED.
     Unsupported,
+    /// Of a library that is not simulated.
+    Absent,
 }
 
 impl Fidelity {
@@ -94,6 +108,7 @@ impl Fidelity {
             Fidelity::Documented => "documented",
             Fidelity::Inferred => "inferred",
             Fidelity::Unsupported => "unsupported",
+            Fidelity::Absent => "absent",
         }
     }
 }
@@ -177,9 +192,9 @@ pub struct FnSpec {
     pub doc: &'static str,
     /// Where it really lives.
     pub library: Library,
-    /// The name that `cuGetProcAddress` is asked for.
+    /// The name that `cuGetProcAddress` is asked for; empty for a function that is not the driver's.
     pub lookup: &'static str,
-    /// The first version for which that finds it.
+    /// The first version for which that finds it; 0 where there is none.
     pub since: u32,
     /// Its families.
     pub groups: &'static [Group],
@@ -189,8 +204,8 @@ pub struct FnSpec {
     pub undone_by: Option<(FnId, &'static str)>,
     /// Its arguments in order.
     pub args: &'static [ArgSpec],
-    /// Its documented results.
-    pub results: &'static [Result],
+    /// Its documented results, as numbers of its library, success first.
+    pub results: &'static [i32],
     /// How far the simulated driver is known to answer as a real one.
     pub simulated: Fidelity,
 }
@@ -203,17 +218,22 @@ impl FnSpec {
 
     /// The numbers of its documented results, success first.
     pub fn documented(&self) -> impl Iterator<Item = i32> + use<> {
-        self.results.iter().map(|result| *result as i32)
+        self.results.iter().copied()
+    }
+
+    /// What its library says of a result.
+    pub fn result(&self, number: i32) -> Option<&'static ResultSpec> {
+        self.library.result(number)
     }
 
     /// The name of a result in its library's header.
     pub fn result_name(&self, number: i32) -> Option<&'static str> {
-        results::spec(number).map(|spec| spec.name())
+        self.result(number).map(ResultSpec::name)
     }
 
     /// The number of a result of its library, as people type it: a number, or a name with or without its prefix.
     pub fn parse_result(&self, text: &str) -> Option<i32> {
-        results::parse(text).map(|spec| spec.number)
+        self.library.parse_result(text).map(|spec| spec.number)
     }
 
     /// The argument of this name, in whatever case, and its index.
@@ -257,6 +277,15 @@ macro_rules! undone_by {
     };
     ($function:ident $argument:ident) => {
         Some((FnId::$function, stringify!($argument)))
+    };
+}
+
+macro_rules! results {
+    (Cuda $($result:ident)*) => {
+        &[$(crate::results::Result::$result as i32),*]
+    };
+    (Nvml $($result:ident)*) => {
+        &[$(crate::results::nvml::Result::$result as i32),*]
     };
 }
 
@@ -330,7 +359,7 @@ macro_rules! derive_specs {
                 names: of_value!($dir $type, names, Vec::new),
                 print_stored: print_stored!($dir $type),
             },)*],
-            results: &[$(Result::$result),*],
+            results: results!($library $($result)*),
             simulated: Fidelity::$fidelity,
         },)*];
 
@@ -377,18 +406,28 @@ mod tests {
     #[test]
     fn versions_of_one_name_differ_and_rise() {
         for (i, f) in FUNCTIONS.iter().enumerate() {
-            for g in FUNCTIONS[i + 1..].iter().filter(|g| g.lookup == f.lookup) {
+            for g in FUNCTIONS[i + 1..].iter().filter(|g| g.lookup == f.lookup && !f.lookup.is_empty()) {
                 assert!(g.since > f.since, "{} and {} are looked up alike", f.name, g.name);
             }
         }
     }
 
     #[test]
+    fn the_drivers_functions_alone_are_looked_up() {
+        for f in FUNCTIONS {
+            let is_drivers = f.library == Library::Cuda;
+            assert_eq!((f.lookup.is_empty(), f.since == 0), (!is_drivers, !is_drivers), "{}", f.name);
+            assert_eq!(f.simulated == Fidelity::Absent, !is_drivers, "{}", f.name);
+        }
+    }
+
+    #[test]
     fn success_is_documented_first_and_no_result_twice() {
         for f in FUNCTIONS {
-            assert_eq!(f.results[0], Result::SUCCESS, "{}", f.name);
+            assert_eq!(f.results[0], 0, "{}", f.name);
             for (i, r) in f.results.iter().enumerate() {
-                assert!(!f.results[i + 1..].contains(r), "{}: {r:?} stands twice", f.name);
+                assert!(!f.results[i + 1..].contains(r), "{}: {r} stands twice", f.name);
+                assert!(f.result(*r).is_some(), "{}: {r} is none of its library", f.name);
             }
         }
     }

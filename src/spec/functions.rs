@@ -17,11 +17,12 @@
 //! - `in`, `out` and `inout` say which way an argument goes. `out[count]` and `in[count]` are arrays with
 //!   as many elements as the argument `count` says; `string` is a NUL-terminated text.
 //! - `library` names where the real function lives; `lookup "cuX" since V` is the name under which
-//!   `cuGetProcAddress` finds it, and the first version (1000 * major + 10 * minor) for which it does.
+//!   `cuGetProcAddress` finds it, and the first version (1000 * major + 10 * minor) for which it does: `"" since 0`
+//!   for a function that is not the driver's.
 //! - `hands_out` names an output that holds a function pointer, which is replaced by ours where the
 //!   function behind it is in this table.
 //! - `undone_by` names the function that undoes a success of this one, and the argument of this one that it is given.
-//! - `results` are the documented ones, SUCCESS first. What a driver answers beyond them is recorded in
+//! - `results` are the documented ones of its library, SUCCESS first. What a driver answers beyond them is recorded in
 //!   `tests/conformance`; keep both apart.
 //! - `simulated` says how far the simulated driver's answers are known: [`crate::function::Fidelity`].
 
@@ -219,6 +220,127 @@ fn cuDevicePrimaryCtxReset_v2(
     library: Cuda, lookup: "cuDevicePrimaryCtxReset" since 11000, groups: [Lifetime],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, PRIMARY_CONTEXT_ACTIVE],
     simulated: Recorded,
+}
+
+/// Asks for an attribute of a device.
+fn cuDeviceGetAttribute(
+    out pi: *mut i32,
+    in attrib: $crate::abi::CUdevice_attribute,
+    in dev: $crate::abi::CUdevice,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuDeviceGetAttribute" since 2000, groups: [Query],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_DEVICE],
+    simulated: Recorded,
+}
+
+/// Asks whether one use of the way between two devices is possible.
+fn nvmlDeviceGetP2PStatus(
+    in device1: $crate::abi::nvmlDevice_t,
+    in device2: $crate::abi::nvmlDevice_t,
+    in p2pIndex: $crate::abi::nvmlGpuP2PCapsIndex_t,
+    out p2pStatus: *mut $crate::abi::nvmlGpuP2PStatus_t,
+) -> $crate::abi::nvmlReturn_t {
+    library: Nvml, lookup: "" since 0, groups: [Query],
+    results: [SUCCESS, INVALID_ARGUMENT, UNKNOWN],
+    simulated: Absent,
+}
+
+/// Asks for what two devices have in common on the way to each other: a board, a switch, a CPU.
+fn nvmlDeviceGetTopologyCommonAncestor(
+    in device1: $crate::abi::nvmlDevice_t,
+    in device2: $crate::abi::nvmlDevice_t,
+    out pathInfo: *mut $crate::abi::nvmlGpuTopologyLevel_t,
+) -> $crate::abi::nvmlReturn_t {
+    library: Nvml, lookup: "" since 0, groups: [Query],
+    results: [SUCCESS, INVALID_ARGUMENT, NOT_SUPPORTED, UNKNOWN],
+    simulated: Absent,
+}
+
+/// Asks whether an NVLink of a device is up.
+fn nvmlDeviceGetNvLinkState(
+    in device: $crate::abi::nvmlDevice_t,
+    in link: u32,
+    out isActive: *mut $crate::abi::nvmlEnableState_t,
+) -> $crate::abi::nvmlReturn_t {
+    library: Nvml, lookup: "" since 0, groups: [Query],
+    results: [SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, UNKNOWN],
+    simulated: Absent,
+}
+
+/// Asks what an NVLink of a device can do.
+fn nvmlDeviceGetNvLinkCapability(
+    in device: $crate::abi::nvmlDevice_t,
+    in link: u32,
+    in capability: $crate::abi::nvmlNvLinkCapability_t,
+    out capResult: *mut u32,
+) -> $crate::abi::nvmlReturn_t {
+    library: Nvml, lookup: "" since 0, groups: [Query],
+    results: [SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, UNKNOWN],
+    simulated: Absent,
+}
+
+/// Asks where the other end of an NVLink is on the PCI bus (the form with a short address).
+fn nvmlDeviceGetNvLinkRemotePciInfo(
+    in device: $crate::abi::nvmlDevice_t,
+    in link: u32,
+    out pci: *mut $crate::abi::nvmlPciInfo_v2_t,
+) -> $crate::abi::nvmlReturn_t {
+    library: Nvml, lookup: "" since 0, groups: [Query],
+    results: [SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, UNKNOWN],
+    simulated: Absent,
+}
+
+/// Asks where the other end of an NVLink is on the PCI bus.
+fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
+    in device: $crate::abi::nvmlDevice_t,
+    in link: u32,
+    out pci: *mut $crate::abi::nvmlPciInfo_t,
+) -> $crate::abi::nvmlReturn_t {
+    library: Nvml, lookup: "" since 0, groups: [Query],
+    results: [SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, UNKNOWN],
+    simulated: Absent,
+}
+
+/// Asks what is at the other end of an NVLink: a GPU, a switch.
+fn nvmlDeviceGetNvLinkRemoteDeviceType(
+    in device: $crate::abi::nvmlDevice_t,
+    in link: u32,
+    out pNvLinkDeviceType: *mut $crate::abi::nvmlIntNvLinkDeviceType_t,
+) -> $crate::abi::nvmlReturn_t {
+    library: Nvml, lookup: "" since 0, groups: [Query],
+    results: [SUCCESS, NOT_SUPPORTED, INVALID_ARGUMENT, GPU_IS_LOST, UNKNOWN],
+    simulated: Absent,
+}
+
+/// Asks for a device's part in a fabric of several machines (the first form).
+fn nvmlDeviceGetGpuFabricInfo(
+    in device: $crate::abi::nvmlDevice_t,
+    out gpuFabricInfo: *mut $crate::abi::nvmlGpuFabricInfo_t,
+) -> $crate::abi::nvmlReturn_t {
+    library: Nvml, lookup: "" since 0, groups: [Query],
+    results: [SUCCESS, NOT_SUPPORTED],
+    simulated: Absent,
+}
+
+/// Asks for a device's part in a fabric of several machines.
+fn nvmlDeviceGetGpuFabricInfoV(
+    in device: $crate::abi::nvmlDevice_t,
+    inout gpuFabricInfo: *mut $crate::abi::nvmlGpuFabricInfoV_t,
+) -> $crate::abi::nvmlReturn_t {
+    library: Nvml, lookup: "" since 0, groups: [Query],
+    results: [SUCCESS, NOT_SUPPORTED],
+    simulated: Absent,
+}
+
+/// Asks for many values of a device at once, the state of its NVLinks among them.
+fn nvmlDeviceGetFieldValues(
+    in device: $crate::abi::nvmlDevice_t,
+    in valuesCount: i32,
+    inout[valuesCount] values: *mut $crate::abi::nvmlFieldValue_t,
+) -> $crate::abi::nvmlReturn_t {
+    library: Nvml, lookup: "" since 0, groups: [Query],
+    results: [SUCCESS, INVALID_ARGUMENT],
+    simulated: Absent,
 }
 
     } };

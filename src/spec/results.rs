@@ -1,46 +1,64 @@
-//! The driver's result codes: number, name, the text of `cuGetErrorString`, and what the documentation
-//! says of each.
+//! Result codes: number, name, the library's own text, and what the documentation says of each. Here stand the
+//! driver's; NVML's are [`nvml`].
 //!
 //! What belongs here: what a code means in general. What it means for one call stands with the rules.
 
-/// Declares the codes from one list.
+use crate::function::Library;
+
+/// Declares the codes of a library from one list.
 macro_rules! results {
-    ($($number:literal $name:ident $full:literal $string:literal $meaning:literal)*) => {
-        /// A documented result code, by its name without `CUDA_` and `ERROR_`.
+    ($library:ident: $($number:literal $name:ident $full:literal $string:literal $meaning:literal)*) => {
+        /// A documented result code, by its name without the library's prefix and `ERROR_`.
         #[allow(non_camel_case_types, missing_docs)]
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(i32)]
         pub enum Result { $($name = $number,)* }
 
-        /// All codes in ascending order.
+        impl Result {
+            /// The entry of this code.
+            pub fn spec(self) -> &'static ResultSpec {
+                Library::$library.result(self as i32).unwrap_or(&RESULTS[0])
+            }
+        }
+
+        /// All codes of the library in ascending order.
         pub static RESULTS: &[ResultSpec] = &[$(ResultSpec {
-            result: Result::$name, number: $number, name: $full, string: $string, meaning: $meaning,
+            library: Library::$library, number: $number, name: $full, string: $string, meaning: $meaning,
         },)*];
     };
 }
 
+pub mod nvml;
+
 /// One code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResultSpec {
-    /// The code as a constant.
-    pub result: Result,
+    /// Whose it is.
+    pub library: Library,
     /// The code as a number.
     pub number: i32,
-    /// Its name in cuda.h, as `cuGetErrorName` gives it. NUL-terminated, for C: see [`ResultSpec::name`].
+    /// Its name in the library's header. NUL-terminated, for C: see [`ResultSpec::name`].
     name: &'static str,
-    /// What `cuGetErrorString` says. NUL-terminated, for C: see [`ResultSpec::string`].
+    /// What the library says of it. NUL-terminated, for C: see [`ResultSpec::string`].
     string: &'static str,
     /// What the documentation says.
     pub meaning: &'static str,
 }
 
 impl ResultSpec {
-    /// Its name in cuda.h, as `cuGetErrorName` gives it.
+    /// Its name in the library's header, as `cuGetErrorName` gives the driver's.
     pub fn name(&self) -> &'static str {
         self.name.trim_end_matches('\0')
     }
 
-    /// What `cuGetErrorString` says.
+    /// Its name as people type it: without the library's prefix and `ERROR_`.
+    pub fn short(&self) -> &'static str {
+        let name = self.name();
+        let name = name.strip_prefix(self.library.prefix()).unwrap_or(name);
+        name.strip_prefix("ERROR_").unwrap_or(name)
+    }
+
+    /// What `cuGetErrorString` or `nvmlErrorString` says.
     pub fn string(&self) -> &'static str {
         self.string.trim_end_matches('\0')
     }
@@ -51,30 +69,52 @@ impl ResultSpec {
     }
 }
 
-impl Result {
-    /// The entry of this code.
-    pub fn spec(self) -> &'static ResultSpec {
-        spec(self as i32).unwrap_or(&RESULTS[0])
+impl Library {
+    /// What the names of its codes begin with.
+    fn prefix(self) -> &'static str {
+        if self == Library::Nvml { "NVML_" } else { "CUDA_" }
+    }
+
+    /// The codes of its functions.
+    pub fn results(self) -> &'static [ResultSpec] {
+        match self {
+            Library::Cuda => RESULTS,
+            Library::Nvml => nvml::RESULTS,
+            // None of its functions is in the table.
+            Library::Cudart => &[],
+        }
+    }
+
+    /// The entry of a number, where the documentation has one.
+    pub fn result(self, number: i32) -> Option<&'static ResultSpec> {
+        let results = self.results();
+        results.binary_search_by_key(&number, |r| r.number).ok().map(|i| &results[i])
+    }
+
+    /// Finds a code by what a person types: a number, or its name with or without its prefixes, in any case.
+    pub fn parse_result(self, text: &str) -> Option<&'static ResultSpec> {
+        if let Ok(number) = text.parse() {
+            return self.result(number);
+        }
+        let upper = text.to_ascii_uppercase();
+        let wanted = upper.strip_prefix(self.prefix()).unwrap_or(&upper);
+        let wanted = wanted.strip_prefix("ERROR_").unwrap_or(wanted);
+        self.results().iter().find(|r| r.short() == wanted)
     }
 }
 
-/// The entry of a number, where the documentation has one.
+/// The entry of a number of the driver's, where the documentation has one. What a function of the table returned is
+/// named by [`crate::function::FnSpec::result`].
 pub fn spec(number: i32) -> Option<&'static ResultSpec> {
-    RESULTS.binary_search_by_key(&number, |r| r.number).ok().map(|i| &RESULTS[i])
+    Library::Cuda.result(number)
 }
 
-/// Finds a code by what a person types: a number, or its name with or without `CUDA_` and `ERROR_`, in
-/// any case.
+/// Finds a code of the driver's by what a person types.
 pub fn parse(text: &str) -> Option<&'static ResultSpec> {
-    if let Ok(number) = text.parse() {
-        return spec(number);
-    }
-    let upper = text.to_ascii_uppercase();
-    let short = |name: &str| name.trim_start_matches("CUDA_").trim_start_matches("ERROR_").to_owned();
-    RESULTS.iter().find(|r| short(r.name()) == short(&upper))
+    Library::Cuda.parse_result(text)
 }
 
-results! {
+results! { Cuda:
     0 SUCCESS "CUDA_SUCCESS\0" "no error\0"
         "The API call returned with no errors."
     1 INVALID_VALUE "CUDA_ERROR_INVALID_VALUE\0" "invalid argument\0"
@@ -295,12 +335,17 @@ mod tests {
 
     #[test]
     fn ascending_and_unique() {
-        assert!(RESULTS.windows(2).all(|w| w[0].number < w[1].number));
+        for results in [RESULTS, nvml::RESULTS] {
+            assert!(results.windows(2).all(|w| w[0].number < w[1].number));
+            for (i, r) in results.iter().enumerate() {
+                assert!(results[i + 1..].iter().all(|other| other.short() != r.short()), "{}", r.name());
+            }
+        }
     }
 
     #[test]
     fn every_text_ends_in_exactly_one_nul() {
-        for r in RESULTS {
+        for r in RESULTS.iter().chain(nvml::RESULTS) {
             for text in [r.name, r.string] {
                 assert_eq!(text.find('\0'), Some(text.len() - 1), "{}", r.name());
             }
@@ -310,11 +355,20 @@ mod tests {
     #[test]
     fn people_type_codes_in_many_ways() {
         for text in ["CUDA_ERROR_MAP_FAILED", "MAP_FAILED", "map_failed", "ERROR_MAP_FAILED", "205"] {
-            assert_eq!(parse(text).map(|r| r.result), Some(Result::MAP_FAILED), "{text}");
+            assert_eq!(parse(text), Some(Result::MAP_FAILED.spec()), "{text}");
         }
         assert_eq!(parse("success").map(|r| r.number), Some(0));
-        for text in ["", "CUDA_", "MAP_FAIL", "203", "-1", "99999999999"] {
+        for text in ["", "CUDA_", "MAP_FAIL", "203", "-1", "99999999999", "NVML_ERROR_TIMEOUT"] {
             assert_eq!(parse(text), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn the_same_word_is_another_code_in_another_library() {
+        for text in ["NOT_SUPPORTED", "ERROR_NOT_SUPPORTED", "NVML_ERROR_NOT_SUPPORTED", "3"] {
+            assert_eq!(Library::Nvml.parse_result(text), Some(nvml::Result::NOT_SUPPORTED.spec()), "{text}");
+        }
+        assert_eq!(parse("not_supported"), Some(Result::NOT_SUPPORTED.spec()));
+        assert_eq!(Library::Nvml.parse_result("CUDA_ERROR_NOT_SUPPORTED"), None);
     }
 }

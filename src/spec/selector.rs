@@ -27,8 +27,8 @@ impl fmt::Display for SelectorError {
 
 impl FunctionSet {
     /// What is logged where nobody chose: all but the look-ups, of which a program that uses the CUDA
-    /// runtime makes several hundred at its start, and but what programs free and destroy all the time.
-    pub const DEFAULT: &'static str = "^@lookup,^@lifetime";
+    /// runtime makes several hundred at its start, and but what programs free, destroy and ask all the time.
+    pub const DEFAULT: &'static str = "^@lookup,^@lifetime,^@query";
 
     /// All functions, or none.
     pub fn all(present: bool) -> Self {
@@ -151,9 +151,10 @@ mod tests {
             kept.map(|f| f.name).collect::<Vec<_>>()
         };
         assert_eq!(names("^@lookup"), but(&[Group::Lookup]));
-        assert_eq!(names(FunctionSet::DEFAULT), but(&[Group::Lookup, Group::Lifetime]));
+        assert_eq!(names(FunctionSet::DEFAULT), but(&[Group::Lookup, Group::Lifetime, Group::Query]));
         assert!(names(FunctionSet::DEFAULT).contains(&"cuIpcCloseMemHandle"));
-        assert_eq!(names(&format!("{},@lifetime", FunctionSet::DEFAULT)), but(&[Group::Lookup]));
+        let but_two = but(&[Group::Lookup, Group::Query]);
+        assert_eq!(names(&format!("{},@lifetime", FunctionSet::DEFAULT)), but_two);
     }
 
     #[test]

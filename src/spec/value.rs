@@ -3,6 +3,8 @@
 //! What belongs here: one [`Value`] for each type that the table uses, and the reading of pointers.
 //! Nothing here allocates or locks, because it runs inside other people's programs.
 
+mod nvml;
+
 use crate::abi::*;
 use core::ffi::{CStr, c_char};
 use core::fmt::{self, Write};
@@ -190,9 +192,11 @@ values! {
     plain: i32 u32;
     devices: CUdevice;
     wide: u64 usize;
-    handles: CUcontext CUevent CUstream FunctionPointer CUdeviceptr;
+    handles: CUcontext CUevent CUstream FunctionPointer CUdeviceptr nvmlDevice_t;
     names: CUdevice_P2PAttribute: i32 CUatomicOperation: i32 CUdriverProcAddressQueryResult: i32
-           IpcMemFlags: u32 ProcAddressFlags: u64;
+           CUdevice_attribute: i32 IpcMemFlags: u32 ProcAddressFlags: u64
+           nvmlGpuP2PCapsIndex_t: i32 nvmlGpuP2PStatus_t: i32 nvmlEnableState_t: i32 nvmlNvLinkCapability_t: i32
+           nvmlIntNvLinkDeviceType_t: i32 nvmlGpuTopologyLevel_t: i32;
     secrets: CUipcMemHandle CUipcEventHandle;
 }
 

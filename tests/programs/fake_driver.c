@@ -6,18 +6,13 @@
  * out what a driver of CUDA 11.8 lacks. */
 #define _GNU_SOURCE
 #include "table.h"
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #ifndef TAG
 #define TAG first
 #endif
-#define TEXT2(x) #x
-#define TEXT(x) TEXT2(x)
+#include "account.h"
+
 #ifdef OLD
 enum { DRIVER_VERSION = 11080 };
 #define NEWER __attribute__((visibility("hidden")))
@@ -29,41 +24,6 @@ enum { DRIVER_VERSION = 13000 };
 NEWER CUresult cuDeviceGetP2PAtomicCapabilities(unsigned *, const int *, unsigned, CUdevice, CUdevice);
 CUresult cuGetProcAddress(const char *, void **, int, uint64_t);
 NEWER CUresult cuGetProcAddress_v2(const char *, void **, int, uint64_t, int *);
-
-/* Called within each call where a program set it: to block, jump, throw or call again in there. */
-void (*fake_driver_callback)(const char *function, unsigned mark);
-
-/* Where the account goes. Before all constructors libc has no environment yet, but the system has. */
-static const char *account_path(void) {
-    static char environment[65536];
-    if (environ) return getenv("FAKE_DRIVER_LOG");
-    int fd = open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
-    ssize_t size = fd < 0 ? 0 : read(fd, environment, sizeof environment - 1);
-    if (fd >= 0) close(fd);
-    for (char *entry = environment; entry < environment + size; entry += strlen(entry) + 1)
-        if (strncmp(entry, "FAKE_DRIVER_LOG=", 16) == 0) return entry + 16;
-    return NULL;
-}
-
-static void account(const char *function, const char *mark, CUresult result) {
-    const char *path = account_path();
-    if (!path) return;
-    char line[256];
-    int n = snprintf(line, sizeof line, "%s %s %s %d %d %ld\n", TEXT(TAG), function, mark, result, getpid(),
-                     syscall(SYS_gettid));
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0 || write(fd, line, n) != n) abort();
-    close(fd);
-}
-
-static CUresult answer(const char *function, unsigned mark) {
-    char text[16];
-    CUresult result = mark >= FAILS && mark < FAILS + 10000 ? (int)(mark - FAILS) : 0;
-    snprintf(text, sizeof text, "%u", mark);
-    account(function, text, result);
-    if (fake_driver_callback) fake_driver_callback(function, mark);
-    return result;
-}
 
 #define DEFINE(name, parameters, forwarded, marked, mark)                                                     \
     CUresult name parameters {                                                                                \
@@ -110,6 +70,7 @@ static const struct entry {
     {"cuDevicePrimaryCtxRelease", 11000, cuDevicePrimaryCtxRelease_v2},
     {"cuDevicePrimaryCtxRelease", 7000, cuDevicePrimaryCtxRelease},
     {"cuDevicePrimaryCtxReset", 11000, cuDevicePrimaryCtxReset_v2},
+    {"cuDeviceGetAttribute", 2000, cuDeviceGetAttribute},
     {"cuGetProcAddress", 12000, cuGetProcAddress_v2},
     {"cuGetProcAddress", 11030, cuGetProcAddress},
     {"cuInit", 2000, cuInit},

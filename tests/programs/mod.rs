@@ -10,7 +10,6 @@ use cupeer_spec::{
     abi::{IpcMemFlags, ProcAddressFlags},
     env,
     function::{FnId, Group},
-    results,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -53,6 +52,12 @@ pub fn linked_library(source: &str, flags: &[&str]) -> PathBuf {
     library(source, &with_driver(flags, &driver().join("libcuda.so")))
 }
 
+/// A shared library that calls NVML's functions instead of the driver's, and links the fake NVML.
+#[track_caller]
+pub fn linked_to_nvml(source: &str, flags: &[&str]) -> PathBuf {
+    library(source, &with_driver(&[flags, &["-DNVML"]].concat(), &nvml().join("libnvidia-ml.so")))
+}
+
 fn with_driver<'a>(flags: &[&'a str], driver: &'a Path) -> Vec<&'a str> {
     [flags, &["-DLINKED", "-Wl,--no-as-needed", driver.to_str().unwrap()]].concat()
 }
@@ -72,15 +77,26 @@ pub fn second_driver() -> PathBuf {
     driver_of(&["-DTAG=second"])
 }
 
+/// A folder with the fake NVML as `libnvidia-ml.so.1` and `libnvidia-ml.so`.
+pub fn nvml() -> PathBuf {
+    fake("fake_nvml.c", "libnvidia-ml.so", &[])
+}
+
 fn driver_of(flags: &[&str]) -> PathBuf {
+    fake("fake_driver.c", "libcuda.so", flags)
+}
+
+fn fake(source: &str, name: &str, flags: &[&str]) -> PathBuf {
+    let soname = format!("-Wl,-soname,{name}.1");
     // Like the real one, whose references to itself nobody comes between.
-    let base = ["-fexceptions", "-Wl,-Bsymbolic", "-Wl,-soname,libcuda.so.1"];
-    let built = library("fake_driver.c", &[&base, flags].concat());
+    let base = ["-fexceptions", "-Wl,-Bsymbolic", &soname];
+    let built = library(source, &[&base, flags].concat());
     let folder = built.with_extension("d");
     if !folder.exists() {
         let fresh = support::temp_dir().keep();
-        fs::copy(built, fresh.join("libcuda.so.1")).unwrap();
-        symlink("libcuda.so.1", fresh.join("libcuda.so")).unwrap();
+        let real = format!("{name}.1");
+        fs::copy(built, fresh.join(&real)).unwrap();
+        symlink(&real, fresh.join(name)).unwrap();
         if fs::rename(&fresh, &folder).is_err() {
             // Another test was faster.
             fs::remove_dir_all(&fresh).unwrap();
@@ -325,7 +341,7 @@ pub struct Outcome {
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
-    /// What the drivers, and the wrappers before them, saw.
+    /// What the drivers and NVML, and the wrappers before them, saw.
     pub driver: Vec<Call>,
     pub log: Log,
     pub log_exists: bool,
@@ -333,8 +349,19 @@ pub struct Outcome {
 }
 
 /// Arguments that carry a mark. A call that failed has no outputs; a handle shows nothing but its fingerprint.
-const MARKED: [&str; 9] =
-    ["dev", "srcDevice", "peerContext", "dptr", "event", "Flags", "phEvent", "hEvent", "ctx"];
+const MARKED: [&str; 11] = [
+    "dev",
+    "srcDevice",
+    "peerContext",
+    "dptr",
+    "event",
+    "Flags",
+    "phEvent",
+    "hEvent",
+    "ctx",
+    "device1",
+    "device",
+];
 
 /// One call, as the driver, the log or the record has it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -353,10 +380,12 @@ impl Call {
         let words: Vec<&str> = line.split(' ').collect();
         let [seen_by, function, mark, result, pid, tid] = words[..] else { panic!("oracle: {line}") };
         let number: i32 = result.parse().unwrap();
+        let spec = FnId::all().map(FnId::spec).find(|spec| spec.name == function);
+        let name = spec.unwrap_or_else(|| panic!("oracle: {line}")).result_name(number);
         Call {
             function: function.into(),
             mark: mark.into(),
-            result: results::spec(number).map_or_else(|| result.into(), |r| r.name().into()),
+            result: name.unwrap_or(result).into(),
             pid: pid.parse().unwrap(),
             tid: tid.parse().unwrap(),
             seen_by: seen_by.into(),
@@ -395,7 +424,7 @@ impl Call {
         };
         let result = match call.outcome {
             Returned::Returned(result) => {
-                results::spec(result).map_or_else(|| result.to_string(), |known| known.name().into())
+                function.spec().result_name(result).map_or_else(|| result.to_string(), str::to_owned)
             }
             other => format!("{other:?}"),
         };

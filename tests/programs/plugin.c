@@ -5,7 +5,7 @@
  *   -DOWN               it links no driver: every function is its own, and it calls by name,
  *   -DWEAK              it has weak references, and calls what is there,
  *   -DPOINTERS          it has a pointer variable of each name, as cuew has, that it fills and calls through.
- * -DMAIN makes it a program. Each must behave as without cupeer. */
+ * -DMAIN makes it a program; with -DNVML it calls NVML. Each must behave as without cupeer. */
 #ifdef OWN
 #define LINKED
 #endif
@@ -15,7 +15,7 @@
 #define DECLARE(name, parameters, ...) CUresult(*name) parameters;
 PLAIN_TABLE(DECLARE)
 int plugin(unsigned base) {
-    void *driver = must_open("libcuda.so.1", RTLD_NOW), *found;
+    void *driver = must_open(SONAME, RTLD_NOW), *found;
 #define FILL(name, parameters, ...)                                                                           \
     found = dlsym(driver, #name);                                                                             \
     CHECK(name == NULL);                                                                                      \

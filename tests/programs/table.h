@@ -1,6 +1,6 @@
-/* The functions that cupeer intercepts, for the C side of the tests: the fake driver, the wrappers and the
- * programs all derive from TABLE. tests/ways_in.rs compares the list with cupeer's own table, so that it
- * cannot go stale.
+/* The functions that cupeer intercepts, for the C side of the tests: the fake driver, the fake NVML, the wrappers
+ * and the programs all derive from these tables. tests/ways_in.rs compares the lists with cupeer's own table, so that
+ * they cannot go stale. What is built with -DNVML calls NVML's functions instead of the driver's.
  *
  * A row is X(name, parameters, forwarded arguments, marked arguments, mark, type of result). The marked
  * arguments carry `m`, a number that is different in every call of a program, and `mark` finds it again
@@ -40,8 +40,52 @@ static inline unsigned mark_of_handle(const unsigned char *b) {
     return m;
 }
 
+typedef void *nvmlDevice_t;
+typedef struct {
+    char busId[16];
+    unsigned domain, bus, device, pciDeviceId, pciSubSystemId, reserved[4];
+} nvmlPciInfo_v2_t;
+typedef struct {
+    char busIdLegacy[16];
+    unsigned domain, bus, device, pciDeviceId, pciSubSystemId;
+    char busId[32];
+} nvmlPciInfo_t;
+typedef struct {
+    unsigned char clusterUuid[16];
+    int status;
+    unsigned cliqueId;
+    unsigned char state;
+} nvmlGpuFabricInfo_t;
+typedef struct {
+    unsigned version;
+    unsigned char clusterUuid[16];
+    int status;
+    unsigned cliqueId;
+    unsigned char state;
+    unsigned healthMask;
+    unsigned char healthSummary; /* from version 3 on */
+} nvmlGpuFabricInfoV_t;
+typedef struct {
+    unsigned fieldId, scopeId;
+    long long timestamp, latencyUsec;
+    unsigned valueType;
+    int nvmlReturn;
+    union {
+        double d;
+        unsigned ui;
+        unsigned long long ull;
+    } value;
+} nvmlFieldValue_t;
+
 /* What the marked calls write to: static, because threads and destructors call. */
 struct outputs {
+    union {
+        nvmlPciInfo_t pci;
+        nvmlPciInfo_v2_t pci_v2;
+        nvmlGpuFabricInfo_t fabric;
+        nvmlGpuFabricInfoV_t fabric_v;
+        nvmlFieldValue_t fields[2];
+    };
     int number;
     unsigned capabilities[2];
     CUdeviceptr pointer;
@@ -50,7 +94,7 @@ struct outputs {
     CUipcEventHandle event_handle;
 };
 
-#define PLAIN_TABLE(X)                                                                                        \
+#define DRIVER_TABLE(X)                                                                                        \
     X(cuDeviceCanAccessPeer, (int *canAccessPeer, CUdevice dev, CUdevice peerDev),                            \
       (canAccessPeer, dev, peerDev), (&o->number, (int)m, 1), dev)                                            \
     X(cuDeviceGetP2PAttribute, (int *value, int attrib, CUdevice srcDevice, CUdevice dstDevice),              \
@@ -79,10 +123,47 @@ struct outputs {
     X(cuEventDestroy_v2, (CUevent hEvent), (hEvent), ((CUevent)(uintptr_t)m), (uintptr_t)hEvent)              \
     X(cuCtxDestroy_v2, (CUcontext ctx), (ctx), ((CUcontext)(uintptr_t)m), (uintptr_t)ctx)                     \
     X(cuDevicePrimaryCtxRelease_v2, (CUdevice dev), (dev), ((int)m), dev)                                     \
-    X(cuDevicePrimaryCtxReset_v2, (CUdevice dev), (dev), ((int)m), dev)
+    X(cuDevicePrimaryCtxReset_v2, (CUdevice dev), (dev), ((int)m), dev)                                       \
+    X(cuDeviceGetAttribute, (int *pi, int attrib, CUdevice dev), (pi, attrib, dev), (&o->number, 132, (int)m), dev)
+
+/* NVML's functions: a device handle carries the mark. */
+#define MARKED ((nvmlDevice_t)(uintptr_t)m)
+#define NVML_TABLE(X)                                                                                         \
+    X(nvmlDeviceGetP2PStatus, (nvmlDevice_t device1, nvmlDevice_t device2, int p2pIndex, int *p2pStatus),     \
+      (device1, device2, p2pIndex, p2pStatus), (MARKED, MARKED, 0, &o->number), (uintptr_t)device1)           \
+    X(nvmlDeviceGetTopologyCommonAncestor, (nvmlDevice_t device1, nvmlDevice_t device2, int *pathInfo),       \
+      (device1, device2, pathInfo), (MARKED, MARKED, &o->number), (uintptr_t)device1)                         \
+    X(nvmlDeviceGetNvLinkState, (nvmlDevice_t device, unsigned link, int *isActive), (device, link, isActive), \
+      (MARKED, 1, &o->number), (uintptr_t)device)                                                             \
+    X(nvmlDeviceGetNvLinkCapability,                                                                          \
+      (nvmlDevice_t device, unsigned link, int capability, unsigned *capResult),                              \
+      (device, link, capability, capResult), (MARKED, 1, 0, o->capabilities), (uintptr_t)device)              \
+    X(nvmlDeviceGetNvLinkRemotePciInfo, (nvmlDevice_t device, unsigned link, nvmlPciInfo_v2_t *pci),          \
+      (device, link, pci), (MARKED, 1, &o->pci_v2), (uintptr_t)device)                                        \
+    X(nvmlDeviceGetNvLinkRemotePciInfo_v2, (nvmlDevice_t device, unsigned link, nvmlPciInfo_t *pci),          \
+      (device, link, pci), (MARKED, 1, &o->pci), (uintptr_t)device)                                           \
+    X(nvmlDeviceGetNvLinkRemoteDeviceType, (nvmlDevice_t device, unsigned link, int *pNvLinkDeviceType),      \
+      (device, link, pNvLinkDeviceType), (MARKED, 1, &o->number), (uintptr_t)device)                          \
+    X(nvmlDeviceGetGpuFabricInfo, (nvmlDevice_t device, nvmlGpuFabricInfo_t *gpuFabricInfo),                  \
+      (device, gpuFabricInfo), (MARKED, &o->fabric), (uintptr_t)device)                                       \
+    X(nvmlDeviceGetGpuFabricInfoV, (nvmlDevice_t device, nvmlGpuFabricInfoV_t *gpuFabricInfo),                \
+      (device, gpuFabricInfo), (MARKED, &o->fabric_v), (uintptr_t)device)                                     \
+    X(nvmlDeviceGetFieldValues, (nvmlDevice_t device, int valuesCount, nvmlFieldValue_t *values),             \
+      (device, valuesCount, values), (MARKED, 2, o->fields), (uintptr_t)device)
+
+/* What a program is about. */
+#ifdef NVML
+#define PLAIN_TABLE NVML_TABLE
+#define LOOKUP_TABLE(X)
+#define SONAME "libnvidia-ml.so.1"
+#else
+#define PLAIN_TABLE DRIVER_TABLE
+#define LOOKUP_TABLE DRIVER_LOOKUP_TABLE
+#define SONAME "libcuda.so.1"
+#endif
 
 /* The look-ups: their mark is the text that they ask for. */
-#define LOOKUP_TABLE(X)                                                                                       \
+#define DRIVER_LOOKUP_TABLE(X)                                                                                       \
     X(cuGetProcAddress, (const char *symbol, void **pfn, int cudaVersion, uint64_t flags),                    \
       (symbol, pfn, cudaVersion, flags))                                                                      \
     X(cuGetProcAddress_v2, (const char *symbol, void **pfn, int cudaVersion, uint64_t flags, int *symbolStatus), \
@@ -108,6 +189,18 @@ struct outputs {
 #define OUTPUT_cuCtxDestroy_v2
 #define OUTPUT_cuDevicePrimaryCtxRelease_v2
 #define OUTPUT_cuDevicePrimaryCtxReset_v2
+#define OUTPUT_cuDeviceGetAttribute OUT(pi, 1);
+#define OUTPUT_nvmlDeviceGetP2PStatus OUT(p2pStatus, 0);
+#define OUTPUT_nvmlDeviceGetTopologyCommonAncestor OUT(pathInfo, 10);
+#define OUTPUT_nvmlDeviceGetNvLinkState OUT(isActive, 1);
+#define OUTPUT_nvmlDeviceGetNvLinkCapability OUT(capResult, 1);
+#define OUTPUT_nvmlDeviceGetNvLinkRemotePciInfo OUT(pci, ((nvmlPciInfo_v2_t){.bus = 7}));
+#define OUTPUT_nvmlDeviceGetNvLinkRemotePciInfo_v2 OUT(pci, ((nvmlPciInfo_t){.bus = 7}));
+#define OUTPUT_nvmlDeviceGetNvLinkRemoteDeviceType OUT(pNvLinkDeviceType, 2);
+#define OUTPUT_nvmlDeviceGetGpuFabricInfo OUT(gpuFabricInfo, ((nvmlGpuFabricInfo_t){.state = 3}));
+#define OUTPUT_nvmlDeviceGetGpuFabricInfoV OUT(gpuFabricInfo, ((nvmlGpuFabricInfoV_t){.state = 3}));
+#define OUTPUT_nvmlDeviceGetFieldValues                                                                       \
+    for (int i = 0; values && i < valuesCount; i++) values[i] = (nvmlFieldValue_t){165, i, 0, 0, 1, 0, {.ui = 1}};
 
 static const int two_operations[2] __attribute__((unused)) = {0, 9};
 

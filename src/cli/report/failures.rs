@@ -129,7 +129,7 @@ impl Failures {
                 tid: kept.call.tid,
                 seq: kept.call.seq,
                 function: functions.name(kept.number),
-                result: results::name(kept.result),
+                result: results::name(kept.call.function, kept.result),
                 args: values::args(&kept.call),
                 duration_ns: kept.duration,
                 injected: kept.call.injected,
@@ -186,7 +186,7 @@ impl Failures {
                 processes.dedup();
                 FailureGroup {
                     function: functions.name(number),
-                    result: results::name(result),
+                    result: results::name(Functions::id(number), result),
                     count: sum.count,
                     injected: matches!(cause, Cause::Rule(_)),
                     injected_by: if let Cause::Rule(rule) = cause { self.rules.name(rule) } else { None },

@@ -5,7 +5,7 @@
 use super::deviation;
 use super::model::{Codes, Function};
 use super::results;
-use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS};
+use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -65,6 +65,11 @@ impl Functions {
         self.names[number].clone()
     }
 
+    /// The function of a number, where the table has it.
+    pub fn id(number: Number) -> Option<FnId> {
+        (number < FUNCTION_COUNT).then(|| FnId::at(number))
+    }
+
     /// Counts a call.
     pub fn count(&mut self, number: Number, process: usize, end: End, injected: bool) {
         let sum = self.sums[number].get_or_insert_with(Sum::new);
@@ -100,8 +105,8 @@ impl Functions {
     /// The rows, the function with the most time first. `rank_of` has the ranks of the processes that count for
     /// the comparison of ranks.
     pub fn finish(&self, rank_of: &[Option<u32>]) -> Vec<Function> {
-        let rows = self.sums.iter().zip(&self.names).filter_map(|(sum, name)| Some((sum.as_ref()?, name)));
-        let mut rows: Vec<Function> = rows.map(|(sum, name)| sum.finish(name.clone(), rank_of)).collect();
+        let rows = self.sums.iter().enumerate().filter_map(|(number, sum)| Some((sum.as_ref()?, number)));
+        let mut rows: Vec<Function> = rows.map(|(sum, number)| sum.finish(self, number, rank_of)).collect();
         rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.function.cmp(&b.function)));
         rows
     }
@@ -125,20 +130,20 @@ impl Sum {
         })
     }
 
-    fn finish(&self, function: Rc<str>, rank_of: &[Option<u32>]) -> Function {
+    fn finish(&self, functions: &Functions, number: Number, rank_of: &[Option<u32>]) -> Function {
         let mut by_rank = BTreeMap::new();
         for (process, rank) in rank_of.iter().enumerate() {
             if let Some(rank) = rank {
                 *by_rank.entry(*rank).or_default() += self.by_process.get(process).copied().unwrap_or(0);
             }
         }
-        let failures: Codes = results::named(&self.failures);
+        let failures: Codes = results::named(Functions::id(number), &self.failures);
         // A percentile stands for all durations within a hundredth, of which some are above the maximum.
         let percentile = |q: f64| {
             (!self.durations.is_empty()).then(|| self.durations.value_at_quantile(q).min(self.max_ns))
         };
         Function {
-            function,
+            function: functions.name(number),
             calls: self.calls,
             failures,
             injected: self.injected,

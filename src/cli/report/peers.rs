@@ -220,10 +220,10 @@ impl Peers {
                     enabled: sum.enabled.is_some(),
                     enabled_ns: sum.enabled,
                     disabled_ns: sum.disabled,
-                    failed: results::named(&sum.failed),
+                    failed: results::named(None, &sum.failed),
                     injected: sum.injected,
                     opened: sum.opened,
-                    open_failed: results::named(&sum.open_failed),
+                    open_failed: results::named(None, &sum.open_failed),
                     unmapped_since_failure: sum.is_unmapped(),
                     unknown,
                 }

@@ -1,12 +1,14 @@
 //! Results of calls: their names, their counts, and which of them are no reason to worry.
 
 use super::model::Codes;
-use cupeer_spec::function::{FnId, Group};
-use cupeer_spec::results::{self, Result};
+use cupeer_spec::function::{FnId, Group, Library};
+use cupeer_spec::results::{Result, ResultSpec};
 
-/// The name of a result; its number where it has none.
-pub fn name(result: i32) -> String {
-    results::spec(result).map_or_else(|| result.to_string(), |spec| spec.name().to_owned())
+/// The name of what a function returned; its number where it has none. Of a function that we do not know, the
+/// driver's.
+pub fn name(function: Option<FnId>, result: i32) -> String {
+    let library = function.map_or(Library::Cuda, |function| function.spec().library);
+    library.result(result).map(ResultSpec::name).map_or_else(|| result.to_string(), str::to_owned)
 }
 
 /// Adds to a small list of counts.
@@ -22,14 +24,15 @@ pub fn count(counts: &mut Vec<(i32, u64)>, result: i32, times: u64) {
     }
 }
 
-/// The counts by the names of the results.
-pub fn named(counts: &[(i32, u64)]) -> Codes {
-    counts.iter().map(|(result, count)| (name(*result), *count)).collect()
+/// The counts by the names of a function's results.
+pub fn named(function: Option<FnId>, counts: &[(i32, u64)]) -> Codes {
+    counts.iter().map(|(result, count)| (name(function, *result), *count)).collect()
 }
 
-/// Whether a failure is part of what programs do when all is well: to switch on what is on already, and to ask
-/// for functions that an older driver does not have.
+/// Whether a failure is part of what programs do when all is well: to switch on what is on already, to ask for
+/// functions that an older driver does not have, and for what a device may lack.
 pub fn is_usual(function: Option<FnId>, result: i32) -> bool {
-    result == Result::PEER_ACCESS_ALREADY_ENABLED as i32
-        || function.is_some_and(|function| function.spec().is_in(Group::Lookup))
+    let asks =
+        |function: FnId| [Group::Lookup, Group::Query].iter().any(|group| function.spec().is_in(*group));
+    result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 || function.is_some_and(asks)
 }

@@ -18,13 +18,13 @@ pub struct Why {
 /// What is known about why functions return a result.
 pub fn why(result: &ResultSpec) -> Vec<Why> {
     let mut all: Vec<Why> = Vec::new();
-    for id in FnId::all() {
+    for id in FnId::all().filter(|id| id.spec().library == result.library) {
         let function = id.spec();
         let causes = causes_of(id, result.number);
         if causes.is_empty() {
             continue;
         }
-        let is_documented = function.results.contains(&result.result);
+        let is_documented = function.results.contains(&result.number);
         let same = |known: &&mut Why| {
             let names = |causes: &[(Option<&RuleSpec>, &'static str)]| {
                 causes.iter().map(|(rule, text)| (rule.map(|rule| rule.name), *text)).collect::<Vec<_>>()
@@ -51,15 +51,17 @@ fn causes_of(function: FnId, result: i32) -> Vec<(Option<&'static RuleSpec>, &'s
 /// Whether it is known that a function returns a result. A rule of several functions has the results of all of them:
 /// by itself it tells only where its results are none that the documentation lists.
 fn is_returned(function: FnId, result: i32) -> bool {
-    let listed = |known: &Result| function.spec().results.contains(known);
-    let is_listed = function.spec().results.iter().any(|known| *known as i32 == result);
+    let listed = |known: &Result| function.spec().results.contains(&(*known as i32));
+    let is_listed = function.spec().results.contains(&result);
     let tells = |rule: &RuleSpec| rule.explains(function, result) && !rule.results.iter().any(listed);
     is_listed || causes(function, result).next().is_some() || RULES.iter().any(tells)
 }
 
 /// The functions whose documentation lists a result.
 pub fn documented(result: &ResultSpec) -> impl Iterator<Item = &'static FnSpec> {
-    FUNCTIONS.iter().filter(|function| function.results.contains(&result.result))
+    let lists =
+        |function: &&FnSpec| function.library == result.library && function.results.contains(&result.number);
+    FUNCTIONS.iter().filter(lists)
 }
 
 impl Why {

@@ -4,7 +4,6 @@ use super::facts::Call;
 use super::{Report, Verdict, decide, emit};
 use core::fmt::{self, Write};
 use cupeer_spec::function::Group;
-use cupeer_spec::results;
 use cupeer_spec::rules::{RULES, Rule, RuleSpec, causes};
 
 /// Explains a failure.
@@ -36,7 +35,7 @@ impl Explanation<'_> {
 impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let (function, result) = (self.call.id.spec().name, self.call.result);
-        match (results::spec(result), self.is_documented) {
+        match (self.call.id.spec().result(result), self.is_documented) {
             (Some(spec), true) => write!(f, "{function} returned {} ({})", spec.name(), spec.string())?,
             (Some(spec), false) => write!(
                 f,
@@ -63,7 +62,7 @@ impl fmt::Display for Explanation<'_> {
         }
         if separator.starts_with(';') {
             f.write_str("; no cause is known beyond what the documentation says of the code")?;
-            if let Some(spec) = results::spec(result) {
+            if let Some(spec) = self.call.id.spec().result(result) {
                 f.write_char(':')?;
                 write!(f, " {}", spec.meaning.trim_end_matches('.'))?;
             }

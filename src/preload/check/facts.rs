@@ -46,7 +46,7 @@ pub struct Call<'a> {
 impl Call<'_> {
     /// Whether the documentation lists what it returned.
     pub fn is_documented(&self) -> bool {
-        self.result == 0 || self.id.spec().results.iter().any(|known| *known as i32 == self.result)
+        self.result == 0 || self.id.spec().results.contains(&self.result)
     }
 
     /// An argument as a number, by its name; 0 where it is not known.

@@ -7,7 +7,6 @@ use core::fmt::{self, Write};
 use cupeer_spec::reason::{Bytes, Handle};
 use cupeer_spec::record::live::{Entry, library_name};
 use cupeer_spec::record::slot::finding::{Confidence, role};
-use cupeer_spec::results;
 use cupeer_spec::rules::{Basis, Rule, RuleSpec, Severity, meaning};
 use cupeer_spec::value::{Format, quoted, quoted_inside};
 
@@ -40,11 +39,11 @@ fn role_word(role: u32) -> &'static str {
     role::WORDS.get((role as usize).wrapping_sub(1)).copied().unwrap_or("object")
 }
 
-/// The words for a result.
-fn result(number: i32, out: &mut Line) -> fmt::Result {
-    match results::spec(number) {
-        Some(spec) => out.write_str(spec.name()),
-        None => write!(out, "{number}"),
+/// The words for the result of a call.
+fn result(call: &Call, out: &mut Line) -> fmt::Result {
+    match call.id.spec().result_name(call.result) {
+        Some(name) => out.write_str(name),
+        None => write!(out, "{}", call.result),
     }
 }
 
@@ -61,7 +60,7 @@ pub fn paragraph(said: &Said, out: &mut Line) -> fmt::Result {
     write!(out, "\n    call: {}(", call.id.spec().name)?;
     (call.print)(out, Format { json: false, fingerprint: log::fingerprint })?;
     out.write_str(") = ")?;
-    result(call.result, out)?;
+    result(call, out)?;
     if !call.is_documented() {
         out.write_str(", which its documentation does not list")?;
     }
@@ -140,7 +139,7 @@ pub fn json(said: &Said, out: &mut Line) -> fmt::Result {
     out.write_str("\"args\":{")?;
     (call.print)(out, Format { json: true, fingerprint: log::fingerprint })?;
     out.write_str("},\"result\":\"")?;
-    result(call.result, out)?;
+    result(call, out)?;
     out.write_str("\",\"message\":")?;
     quoted(said.message.as_bytes(), 1024, out)?;
     out.write_str(",\"hint\":")?;

@@ -11,6 +11,7 @@ use core::sync::atomic::{
     AtomicBool, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
+use cupeer_spec::function::Library;
 
 /// The most that is kept of what is said about one call.
 const ROOM: usize = 240;
@@ -124,7 +125,7 @@ fn register_slowly() {
     type Register = unsafe extern "C" fn(Callback, *mut c_void, *mut *mut c_void) -> c_int;
     crate::call::quietly(|| {
         // Not while no driver is there.
-        let Some(address) = driver::function(c"cuLogsRegisterCallback") else { return };
+        let Some(address) = driver::function(Library::Cuda, c"cuLogsRegisterCallback") else { return };
         if REGISTERED.swap(1, Relaxed) == 0 && address != 0 {
             let mut handle = ptr::null_mut();
             // SAFETY: the driver's function of this name has this type; what it registers stays as long as this

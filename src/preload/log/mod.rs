@@ -20,7 +20,6 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_spec::function::FnId;
-use cupeer_spec::results;
 use cupeer_spec::value::{Format, quoted, quoted_inside};
 
 /// A call that is to be logged.
@@ -139,10 +138,7 @@ pub fn call(call: &Call) {
         Some(fault) => write!(f, "{} {}", fault.deed(), fault.names()),
         None => Ok(()),
     });
-    let result = match results::spec(call.result) {
-        Some(spec) => spec.name(),
-        None => number.text(),
-    };
+    let result = call.id.spec().result_name(call.result).unwrap_or(number.text());
     tracing::info!(
         target: "cupeer::call",
         ts_ns = stamp.ts_ns,

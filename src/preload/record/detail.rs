@@ -4,7 +4,7 @@ use super::{clock, frames, libraries, stream};
 use crate::call;
 use core::ffi::c_char;
 use cupeer_spec::record::slot::{self, Slot, detail};
-use cupeer_spec::value::MOST_ELEMENTS;
+use cupeer_spec::value::{MOST_ELEMENTS, Value};
 
 /// The most slots of a detail.
 const SLOTS: usize = 8;
@@ -78,13 +78,19 @@ impl Detail {
         }
     }
 
-    /// Adds the first elements of an array of the program.
-    pub fn elements<T: Copy>(&mut self, argument: usize, elements: *const T, count: usize) {
-        const { assert!(size_of::<T>() == 4) };
+    /// Adds the first elements of an array of the program; of structures their first four bytes.
+    pub fn elements<T: Value>(&mut self, argument: usize, elements: *const T, count: usize) {
+        const { assert!(T::STORED == 4 && size_of::<T>() >= 4) };
         let mut bytes = [0; 4 * MOST_ELEMENTS];
         let wanted = 4 * count.min(MOST_ELEMENTS);
-        let read =
-            if elements.is_null() { 0 } else { call::copy_memory(elements as usize, &mut bytes[..wanted]) };
+        let read = match size_of::<T>() {
+            _ if elements.is_null() => 0,
+            4 => call::copy_memory(elements as usize, &mut bytes[..wanted]),
+            _ => {
+                let places = bytes[..wanted].chunks_exact_mut(4).enumerate();
+                places.map(|(i, place)| call::copy_memory(elements.wrapping_add(i) as usize, place)).sum()
+            }
+        };
         if read == wanted {
             self.item(detail::ELEMENTS, argument, &bytes[..wanted]);
         }

@@ -38,7 +38,7 @@ use core::cell::Cell;
 use core::fmt::{self, Write};
 use core::sync::atomic::{Ordering::Release, compiler_fence};
 use cupeer_spec::abi::CUatomicOperation;
-use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group};
+use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group, Library};
 use cupeer_spec::record::slot::{self, ARGS, Slot, shape, word};
 use cupeer_spec::value::{CHECKED, Fingerprint, Format, Value};
 
@@ -137,7 +137,7 @@ struct Weight {
     frames: bool,
     /// It opens or ends something, and is looked at more closely.
     counts: bool,
-    /// It is recorded only where it ends something that is shared.
+    /// It is recorded only where it ends something that is shared, or beside the driver.
     rarely: bool,
     /// It has arrays or texts.
     more: bool,
@@ -158,6 +158,7 @@ static WEIGHTS: [Weight; FUNCTION_COUNT] = {
             weights[i].counts |= frames || matches!(groups[j], Group::Release);
             j += 1;
         }
+        weights[i].rarely |= !matches!(FUNCTIONS[i].library, Library::Cuda);
         j = 0;
         while j < args.len() {
             weights[i].more |= args[j].count.is_some() || matches!(args[j].direction, Direction::String);
@@ -176,10 +177,14 @@ fn begin_slowly() -> bool {
     attached
 }
 
-/// Whether a call that frees or destroys has to do with anything that is shared.
+/// Whether a call that frees or destroys has to do with anything that is shared; and whether one of another library was
+/// made by a process that has met the driver: none gets a record because it looks at its GPUs.
 #[cold]
 #[inline(never)]
 fn matters<F: Fn(&mut Arguments, bool)>(id: FnId, store: &F) -> bool {
+    if id.spec().library != Library::Cuda {
+        return driver::is_any_followed(Library::Cuda);
+    }
     let mut args = [0; ARGS];
     store(&mut Arguments::new(&mut args), false);
     let mut matters = true;
@@ -384,7 +389,9 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
                 detail.item(slot::detail::MESSAGE, 0, words.as_bytes());
             }
         });
+        // The rules are about the driver's functions.
         let is_checked = settings::get().check.is_some()
+            && self.id.spec().library == Library::Cuda
             && (result != 0 || weight.counts)
             && !is_altered
             && !inject::is_excused(self.id, &args);
@@ -501,5 +508,5 @@ pub fn escaped(library: &[u8], way: &str) {
 
 /// Whether this process has a record, which is made where it has met a driver.
 fn has_record() -> bool {
-    settings::get().record.is_some() && driver::is_any_followed() && process::attach()
+    settings::get().record.is_some() && driver::is_any_followed(Library::Cuda) && process::attach()
 }

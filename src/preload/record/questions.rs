@@ -14,7 +14,7 @@ use core::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use cupeer_spec::function::{FnId, Group};
+use cupeer_spec::function::{FnId, Group, Library};
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::record::slot::{ARGS, detail};
 use cupeer_spec::results::Result;
@@ -34,7 +34,7 @@ impl Question {
     fn find(&self) -> Option<usize> {
         let mut address = self.address.load(Relaxed);
         if address == 0 {
-            address = driver::function(self.name)?.max(1);
+            address = driver::function(Library::Cuda, self.name)?.max(1);
             self.address.store(address, Relaxed);
         }
         (address != 1).then_some(address)
@@ -236,6 +236,9 @@ pub fn word(args: &[u8; ARGS], at: usize) -> u64 {
 
 /// Adds what the driver says to a call that has returned. Gives the allocation that it is about, where it succeeded.
 pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, detail: &mut Detail) -> Option<(u64, u64)> {
+    if id.spec().library != Library::Cuda {
+        return None;
+    }
     // A failing call of a program that checks its rules is told with its devices.
     let is_checked = settings::get().check.is_some() && current().0 == 0;
     if (result == 0 || is_checked) && !id.spec().is_in(Group::Lookup) {

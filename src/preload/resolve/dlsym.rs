@@ -1,6 +1,6 @@
 //! `dlsym`: every name but the table's goes on to libc's own, by a jump that leaves the caller the caller.
 //!
-//! For a name of the table, the result is replaced where it is the driver's function, and left alone where
+//! For a name of the table, the result is replaced where it is the driver's function, or NVML's, and left alone where
 //! it is anybody else's. RTLD_NEXT is never replaced: the library that asks is itself a wrapper of the
 //! function, and finds our export in its place in the order.
 
@@ -197,7 +197,7 @@ fn by_default(index: usize, caller: usize) -> Option<usize> {
     unsafe { dlclose::call(handle) };
     // Where this fails, the message names the caller's library, as it would without us.
     let found = real(handle, name);
-    Some(driver::handed_out(found).unwrap_or(found))
+    Some(driver::handed_out(FUNCTIONS[index].library, found).unwrap_or(found))
 }
 
 /// What a handle gives; `None` where libc shall answer.
@@ -207,7 +207,7 @@ fn by_handle(handle: *mut c_void, index: usize) -> Option<usize> {
     let found = call_next(handle, name);
     if found != ours {
         escapes::look_for_data_symbols();
-        let handed_out = driver::handed_out(found);
+        let handed_out = driver::handed_out(FUNCTIONS[index].library, found);
         driver::hold_pending(None);
         if handed_out.is_none() {
             escapes::looked_up(found);

@@ -1,8 +1,9 @@
-//! The loaded driver: which object it is, and where its functions are.
+//! The loaded driver, and the loaded NVML: which objects they are, and where their functions are.
 //!
 //! The first object that is a driver and that anybody reaches becomes *the* driver, for good: it is held
 //! loaded, because programs keep pointers that lead to it through us. A second one is left alone, and named
-//! as escaped.
+//! as escaped. The same holds for NVML, but that meeting it says nothing: programs look at their GPUs with it that
+//! have nothing to do with CUDA.
 
 use super::elf;
 use super::object::Object;
@@ -15,10 +16,32 @@ use core::sync::atomic::{
 };
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
 
-/// The base address of the driver, plus 1; 0 while there is none.
-static DRIVER: AtomicUsize = AtomicUsize::new(0);
+/// One library that we follow.
+struct Followed {
+    /// Its base address, plus 1; 0 while there is none.
+    base: AtomicUsize,
+    /// [`Held`].
+    held: AtomicU8,
+    /// Whether the tables below are filled.
+    ready: AtomicBool,
+}
 
-/// What keeps the driver loaded.
+/// The libraries that have functions in the table.
+const LIBRARIES: [Library; 2] = [Library::Cuda, Library::Nvml];
+
+static FOLLOWED: [Followed; LIBRARIES.len()] = [const {
+    Followed {
+        base: AtomicUsize::new(0),
+        held: AtomicU8::new(Held::NotYet as u8),
+        ready: AtomicBool::new(false),
+    }
+}; LIBRARIES.len()];
+
+fn followed(library: Library) -> &'static Followed {
+    &FOLLOWED[usize::from(library == Library::Nvml)]
+}
+
+/// What keeps a library loaded.
 #[derive(Clone, Copy)]
 enum Held {
     /// Nothing yet that we know of.
@@ -29,44 +52,46 @@ enum Held {
     ByUs,
 }
 
-/// See [`Held`].
-static HELD: AtomicU8 = AtomicU8::new(Held::NotYet as u8);
-
-/// Whether the tables below are filled.
-static READY: AtomicBool = AtomicBool::new(false);
-
-/// The driver's own functions, in the order of the table; 0 where it lacks one.
+/// The libraries' own functions, in the order of the table; 0 where one is lacking.
 static REAL: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
 
 /// What look-ups hand out, in the order of the table: the export where a linked call leads straight to this
-/// driver, so that a function has one address in the program as it has without us; else the entry for
+/// library, so that a function has one address in the program as it has without us; else the entry for
 /// look-ups. Set before any is handed out.
 static HANDED_OUT: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
 
 /// Where the entry for look-ups goes. Set before any is handed out.
 pub static TARGETS: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
 
-/// The driver's own function.
+/// The library's own function.
 #[inline]
 pub fn real(id: FnId) -> usize {
     REAL[id as usize].load(Relaxed)
 }
 
-/// Whether an object is a CUDA driver: it has the driver's soname.
-pub fn is_driver(object: &Object) -> bool {
-    object.soname().is_some_and(|soname| soname.to_bytes() == Library::Cuda.soname().as_bytes())
+/// Which library an object is: it has its soname.
+pub fn library_of(object: &Object) -> Option<Library> {
+    let soname = object.soname()?.to_bytes();
+    LIBRARIES.into_iter().find(|library| library.soname().as_bytes() == soname)
 }
 
-/// Makes an object the driver where there is none yet. Says whether it is the driver now.
+/// Whether an object is a CUDA driver.
+pub fn is_driver(object: &Object) -> bool {
+    library_of(object) == Some(Library::Cuda)
+}
+
+/// Makes an object the driver, or NVML, where there is none yet. Says whether it is that now.
 pub fn register(object: &Object) -> bool {
-    let mark = object.base + 1;
-    match DRIVER.compare_exchange(0, mark, Release, Acquire) {
-        Ok(_) => settings::get().complain(),
-        Err(driver) if driver == mark => {}
+    let Some(library) = library_of(object) else { return false };
+    let (mark, is_cuda) = (object.base + 1, library == Library::Cuda);
+    match followed(library).base.compare_exchange(0, mark, Release, Acquire) {
+        Ok(_) if is_cuda => settings::get().complain(),
+        Ok(_) => {}
+        Err(base) if base == mark => {}
         Err(_) => return false,
     }
     // Whoever comes while another thread is doing this does it as well: both write the same.
-    for id in FnId::all() {
+    for id in FnId::all().filter(|id| id.spec().library == library) {
         let index = id as usize;
         let Some(symbol) = object.symbol(name_of(index)) else { continue };
         let traced = inject::is_traced(id);
@@ -78,8 +103,10 @@ pub fn register(object: &Object) -> bool {
         let handed_out = if linked { entries.export as usize } else { entries.looked_up() };
         HANDED_OUT[index].store(handed_out, Relaxed);
     }
-    READY.store(true, Release);
-    status::reached();
+    followed(library).ready.store(true, Release);
+    if is_cuda {
+        status::reached();
+    }
     escapes::look_for_data_symbols();
     true
 }
@@ -94,24 +121,35 @@ pub fn trace(id: FnId) {
     }
 }
 
-/// Keeps the driver loaded, once. Not done where it is registered: that may be in a thread for which a
+/// Keeps the driver and NVML loaded, once. Not done where it is registered: that may be in a thread for which a
 /// constructor waits that holds the loader's lock. Called where the program itself has called the loader,
 /// and before a library is closed. `closing` is the base of that.
 pub fn hold_pending(closing: Option<usize>) {
-    let driver = DRIVER.load(Acquire);
-    // A driver that the program is closing was opened by it, even where our constructor has not run and all
-    // that is there counts as being of the start.
-    let is_closing = driver != 0 && closing.is_some_and(|base| base + 1 == driver);
-    let held = HELD.load(Relaxed);
-    if driver == 0 || held == Held::ByUs as u8 || (held == Held::OfStart as u8 && !is_closing) {
-        return;
+    FOLLOWED.iter().for_each(|followed| followed.hold(closing));
+}
+
+impl Followed {
+    /// The object, where there is one.
+    fn object(&self) -> Option<Object> {
+        elf::at_base(self.base.load(Acquire).checked_sub(1)?)
     }
-    let Some(object) = elf::at_base(driver - 1) else { return };
-    if is_closing || !elf::is_of_start(&object) {
-        open_again(&object);
-        HELD.store(Held::ByUs as u8, Relaxed);
-    } else {
-        HELD.store(Held::OfStart as u8, Relaxed);
+
+    fn hold(&self, closing: Option<usize>) {
+        let mark = self.base.load(Acquire);
+        // A library that the program is closing was opened by it, even where our constructor has not run and all
+        // that is there counts as being of the start.
+        let is_closing = mark != 0 && closing.is_some_and(|base| base + 1 == mark);
+        let held = self.held.load(Relaxed);
+        if mark == 0 || held == Held::ByUs as u8 || (held == Held::OfStart as u8 && !is_closing) {
+            return;
+        }
+        let Some(object) = self.object() else { return };
+        if is_closing || !elf::is_of_start(&object) {
+            open_again(&object);
+            self.held.store(Held::ByUs as u8, Relaxed);
+        } else {
+            self.held.store(Held::OfStart as u8, Relaxed);
+        }
     }
 }
 
@@ -128,46 +166,47 @@ fn open_again(object: &Object) {
     unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
 }
 
-/// A function of the driver that is not in the table: `Some(0)` where it lacks it, `None` while there is no driver.
-pub fn function(name: &core::ffi::CStr) -> Option<usize> {
-    if !find_loaded() {
+/// A function of a library, in the table or not: `Some(0)` where it lacks it, `None` while it is not loaded.
+pub fn function(library: Library, name: &core::ffi::CStr) -> Option<usize> {
+    if !find_loaded(library) {
         return None;
     }
-    let object = elf::at_base(DRIVER.load(Acquire).checked_sub(1)?)?;
+    let object = followed(library).object()?;
     Some(object.symbol(name).filter(|symbol| !symbol.is_data).map_or(0, |symbol| symbol.address))
 }
 
-/// Whether an object is the driver that we follow.
+/// Whether an object is the driver, or the NVML, that we follow.
 pub fn is_followed(object: &Object) -> bool {
-    DRIVER.load(Acquire) == object.base + 1
+    FOLLOWED.iter().any(|followed| followed.base.load(Acquire) == object.base + 1)
 }
 
-/// Whether there is a driver that we follow.
-pub fn is_any_followed() -> bool {
-    DRIVER.load(Acquire) != 0
+/// Whether there is a driver, or an NVML, that we follow.
+pub fn is_any_followed(library: Library) -> bool {
+    followed(library).base.load(Acquire) != 0
 }
 
-/// Whether any driver is loaded, in any namespace, seen or not seen by us.
+/// Whether any driver, or other library of which calls shall not go past us, is loaded, in any namespace, seen or not
+/// seen by us.
 pub fn is_anywhere() -> bool {
-    let mut found = DRIVER.load(Acquire) != 0;
+    let mut found = is_any_followed(Library::Cuda);
     if !found {
         elf::each(|object| {
-            found = is_driver(object);
+            found = escapes::is_missed(object);
             found
         });
     }
-    elf::each_in_other_namespaces(|object| found |= is_driver(object));
+    elf::each_in_other_namespaces(|object| found |= escapes::is_missed(object));
     found
 }
 
-/// Registers a driver that is loaded already, where nobody has reached one yet.
-pub fn find_loaded() -> bool {
-    if DRIVER.load(Acquire) != 0 {
+/// Registers a driver, or an NVML, that is loaded already, where nobody has reached one yet.
+pub fn find_loaded(library: Library) -> bool {
+    if is_any_followed(library) {
         return true;
     }
     let mut found = None;
     elf::each(|object| {
-        if is_driver(object) {
+        if library_of(object) == Some(library) {
             found = Some(*object);
         }
         found.is_some()
@@ -200,14 +239,14 @@ pub fn load_named() -> bool {
     }
 }
 
-/// The address to hand out for an address of the driver: ours, where the function is in the table.
-/// Registers the driver when an address of one is seen first.
-pub fn handed_out(address: usize) -> Option<usize> {
-    if READY.load(Acquire) {
+/// The address to hand out for an address of a library: ours, where the function is in the table.
+/// Registers the library when an address of one is seen first.
+pub fn handed_out(library: Library, address: usize) -> Option<usize> {
+    if followed(library).ready.load(Acquire) {
         return known(address);
     }
     let object = elf::containing(address)?;
-    (is_driver(&object) && register(&object)).then(|| known(address)).flatten()
+    (library_of(&object) == Some(library) && register(&object)).then(|| known(address)).flatten()
 }
 
 fn known(address: usize) -> Option<usize> {

@@ -2,7 +2,7 @@
 //!
 //! Calls escape where the loader binds a library to the driver itself: RTLD_DEEPBIND, a namespace of
 //! `dlmopen`, RTLD_NEXT from a library outside the global scope, a second driver. They cannot be caught
-//! soundly, so they are named. A library with a *variable* of one of our names (a table of function
+//! soundly, so they are named. Calls of NVML do so where any of them is traced. A library with a *variable* of one of our names (a table of function
 //! pointers, as cuew has it) is bound to our export instead of its own variable; its references are put
 //! back, because it would write into our code.
 
@@ -10,10 +10,10 @@ use super::elf;
 use super::object::{Object, Symbol};
 use super::{dlsym, driver, linked};
 use crate::exports::ENTRIES;
-use crate::{log, record};
+use crate::{log, record, settings};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use cupeer_spec::function::FUNCTION_COUNT;
+use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, Library};
 
 /// A way past us.
 #[derive(Clone, Copy)]
@@ -72,11 +72,18 @@ pub fn looked_up_next(object: &Object, wanted: &CStr) {
         return;
     }
     // The object comes first in its own scope. Behind it is the driver, where it depends on one.
-    let behind = if object.symbol(wanted).is_some() { c"cuInit" } else { wanted };
+    let is_nvml = index_of(wanted).is_some_and(|index| FUNCTIONS[index].library == Library::Nvml);
+    let of_driver = if is_nvml { c"nvmlInit_v2" } else { c"cuInit" };
+    let behind = if object.symbol(wanted).is_some() { of_driver } else { wanted };
     let Some(found) = linked::in_scope_of(object, behind) else { return };
-    if elf::containing(found).is_some_and(|found| driver::is_driver(&found)) {
+    if elf::containing(found).is_some_and(|found| is_missed(&found)) {
         name(object, Way::Next);
     }
+}
+
+/// Whether an object is a driver, or another library of which calls shall not go past us.
+pub fn is_missed(object: &Object) -> bool {
+    driver::library_of(object).is_some_and(|library| settings::get().misses(library))
 }
 
 /// Whether our own forwarding of a linked call leads to this object.
@@ -86,7 +93,7 @@ fn is_wrapper_behind_us(object: &Object, wanted: &CStr) -> bool {
 
 /// Called where a look-up by handle found something that we do not follow.
 pub fn looked_up(found: usize) {
-    let Some(object) = elf::containing(found).filter(driver::is_driver) else { return };
+    let Some(object) = elf::containing(found).filter(is_missed) else { return };
     if !driver::is_followed(&object) {
         name(&object, Way::SecondDriver);
     }
@@ -94,6 +101,11 @@ pub fn looked_up(found: usize) {
 
 fn index_of(wanted: &CStr) -> Option<usize> {
     (0..FUNCTION_COUNT).find(|index| driver::name_of(*index) == wanted)
+}
+
+/// Whether a name is that of a function whose calls shall not go past us.
+fn is_wanted(name: &CStr) -> bool {
+    index_of(name).is_some_and(|index| settings::get().misses(FUNCTIONS[index].library))
 }
 
 /// Objects that were found, to be named when the walk through them, and with it the loader's lock, is over.
@@ -173,7 +185,7 @@ fn data_behind_us(name: &CStr) -> Option<Symbol> {
 /// Mends each object that defines data under one of our names, and calls `found` with it.
 fn each_with_data_symbols(mut found: impl FnMut(&Object)) {
     elf::each(|object| {
-        if elf::is_ours(object) || driver::is_driver(object) {
+        if elf::is_ours(object) || driver::library_of(object).is_some() {
             return false;
         }
         let data = |index| object.symbol(driver::name_of(index)).filter(|symbol| symbol.is_data);
@@ -214,12 +226,12 @@ fn write(object: &Object, place: *mut usize, value: usize) {
 fn look_through_other_namespaces() {
     let (mut driver_there, mut named) = (None, false);
     elf::each_in_other_namespaces(|object| {
-        if driver::is_driver(object) {
-            driver_there = Some(*object);
+        if driver::library_of(object).is_some() {
+            driver_there = driver_there.or(is_missed(object).then_some(*object));
             return;
         }
         let mut refers = false;
-        object.each_slot(|slot| refers |= index_of(slot.name).is_some());
+        object.each_slot(|slot| refers |= is_wanted(slot.name));
         if refers {
             name(object, Way::Dlmopen);
             named = true;
@@ -235,7 +247,7 @@ pub fn look_through_all() {
     look_for_data_symbols();
     let (mut drivers, mut found) = (0, Found::new());
     elf::each(|object| {
-        drivers += usize::from(driver::is_driver(object));
+        drivers += usize::from(is_missed(object));
         false
     });
     look_through_other_namespaces();
@@ -248,8 +260,8 @@ pub fn look_through_all() {
 fn look_through_our_namespace(found: &mut Found) {
     let libcs_dlsym = dlsym::find_real();
     elf::each(|object| {
-        if driver::is_driver(object) {
-            if driver::is_any_followed() && !driver::is_followed(object) {
+        if let Some(library) = driver::library_of(object) {
+            if is_missed(object) && driver::is_any_followed(library) && !driver::is_followed(object) {
                 found.add(object, Way::SecondDriver);
             }
             return false;
@@ -262,7 +274,7 @@ fn look_through_our_namespace(found: &mut Found) {
             // SAFETY: the place is one that the loader filled.
             let bound = unsafe { *slot.place };
             past |= match index_of(slot.name).filter(|_| !slot.is_copy) {
-                Some(_) => elf::containing(bound).is_some_and(|found| driver::is_driver(&found)),
+                Some(_) => elf::containing(bound).is_some_and(|found| is_missed(&found)),
                 None => slot.name == c"dlsym" && bound == libcs_dlsym,
             };
         });

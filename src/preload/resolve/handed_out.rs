@@ -3,6 +3,7 @@
 
 use super::driver;
 use cupeer_spec::abi::FunctionPointer;
+use cupeer_spec::function::Library;
 
 /// Puts our address in place of the driver's.
 ///
@@ -18,7 +19,7 @@ pub unsafe fn substitute(pointer: *mut FunctionPointer) {
     if given.is_null() {
         return;
     }
-    if let Some(ours) = driver::handed_out(given as usize) {
+    if let Some(ours) = driver::handed_out(Library::Cuda, given as usize) {
         // SAFETY: as above.
         unsafe { (*pointer).0 = ours as *mut _ };
     }

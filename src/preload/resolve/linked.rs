@@ -4,7 +4,8 @@
 //! on as if we were not there: to the next definition in the order of search; where the global scope has
 //! none, to what the caller's own library or its dependencies define; else to a driver that is loaded
 //! although nobody in scope of the caller has it; else to the one that the environment names; else it fails
-//! with CUDA_ERROR_SHARED_OBJECT_INIT_FAILED.
+//! with CUDA_ERROR_SHARED_OBJECT_INIT_FAILED. Calls of NVML go on in the same way, but that the environment names none,
+//! and fail with NVML_ERROR_LIBRARY_NOT_FOUND.
 
 use super::elf;
 use super::object::Object;
@@ -19,7 +20,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     fence,
 };
-use cupeer_spec::function::{FUNCTION_COUNT, FnId};
+use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
 use cupeer_spec::results;
 
 /// Where calls from a range of addresses go. Never freed: a thread may be reading it.
@@ -57,24 +58,33 @@ pub fn real(id: FnId, caller: usize) -> usize {
     if caller.wrapping_sub(route.low) < route.length {
         return route.real;
     }
-    let mut real = MISSING as usize;
+    let mut real = missing(id);
     call::quietly(|| real = find(id, caller).1);
     real
 }
 
 /// Called by an export that has no route for its caller: gives the address to jump to.
 pub unsafe extern "C" fn resolve(index: usize, caller: usize) -> usize {
-    let mut target = MISSING as usize;
-    call::quietly(|| target = find(FnId::at(index), caller).0);
+    let id = FnId::at(index);
+    let mut target = missing(id);
+    call::quietly(|| target = find(id, caller).0);
     target
 }
 
-/// What a call gets behind which there is no driver.
-unsafe extern "C" fn missing() -> i32 {
-    results::Result::SHARED_OBJECT_INIT_FAILED as i32
+/// What a call goes to behind which there is no library.
+fn missing(id: FnId) -> usize {
+    unsafe extern "C" fn no_driver() -> i32 {
+        results::Result::SHARED_OBJECT_INIT_FAILED as i32
+    }
+    unsafe extern "C" fn no_nvml() -> i32 {
+        results::nvml::Result::LIBRARY_NOT_FOUND as i32
+    }
+    let missing: unsafe extern "C" fn() -> i32 = match id.spec().library {
+        Library::Nvml => no_nvml,
+        _ => no_driver,
+    };
+    missing as usize
 }
-
-const MISSING: unsafe extern "C" fn() -> i32 = missing;
 
 /// What a caller's library is bound to: as the loader binds a library once, so do we.
 struct Binding {
@@ -157,22 +167,22 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
         return (bound.route.target.load(Acquire), bound.route.real);
     }
     let Some((real, for_all)) = next(id, object.as_ref()) else {
-        return (MISSING as usize, MISSING as usize);
+        return (missing(id), missing(id));
     };
     let definer = elf::containing(real);
-    let is_driver = definer.as_ref().is_some_and(driver::is_driver);
-    if let Some(definer) = definer.as_ref().filter(|_| is_driver) {
+    let is_real = definer.as_ref().and_then(driver::library_of) == Some(id.spec().library);
+    if let Some(definer) = definer.as_ref().filter(|_| is_real) {
         driver::register(definer);
     }
     // A library's own function of the name may be something else altogether.
-    let is_own = !is_driver && elf::is_same_object(caller, real);
+    let is_own = !is_real && elf::is_same_object(caller, real);
     let target =
         if inject::is_traced(id) && !is_own { ENTRIES[id as usize].traced_export as usize } else { real };
     let (low, length) = match object {
         _ if for_all => (0, usize::MAX),
         Some(object) => (object.low, object.high - object.low),
         // Code that was made at run time: as much of it as is surely the same.
-        None if is_driver => (caller & !0xfff, 0x1000),
+        None if is_real => (caller & !0xfff, 0x1000),
         None => return (target, real),
     };
     let earlier = BINDINGS[id as usize].load(Acquire);
@@ -228,8 +238,10 @@ fn next(id: FnId, object: Option<&Object>) -> Option<(usize, bool)> {
     }
     let own = object.and_then(|object| in_scope_of(object, name));
     let in_scope = if is_defined_elsewhere(name, own) { by_the_loader(name, own) } else { own };
+    let library = id.spec().library;
     let loaded = || {
-        let there = driver::find_loaded() || dlerror::preserving(driver::load_named);
+        let load = || library == Library::Cuda && dlerror::preserving(driver::load_named);
+        let there = driver::find_loaded(library) || load();
         let real = driver::real(id);
         (there && real != 0).then_some(real)
     };

@@ -214,7 +214,7 @@ macro_rules! plain {
     )*};
 }
 plain! {
-    u8 u16 i32 u32 u64 usize CUdevice CUdevice_P2PAttribute IpcMemFlags ProcAddressFlags
+    u8 u16 i32 u32 u64 usize CUdevice CUdevice_P2PAttribute CUdevice_attribute IpcMemFlags ProcAddressFlags
     CUipcMemHandle CUipcEventHandle crate::abi::CUmemLocation
     crate::abi::CUhostFn crate::abi::CUstreamCallback crate::abi::CUlogsCallback
 }

@@ -5,7 +5,7 @@ use crate::abi::{CUdevprop, CUuuid};
 use crate::engine::answer::{Answer, fail};
 use crate::engine::process::{self, Driver};
 use core::ffi::c_char;
-use cupeer_spec::abi::CUdevice;
+use cupeer_spec::abi::{CUdevice, CUdevice_attribute};
 use cupeer_spec::results::Result as Code;
 
 /// Writes a text into a buffer of `length` bytes, cut and always with its NUL.
@@ -92,11 +92,11 @@ entry! {
         Ok(())
     }
 
-    fn cuDeviceGetAttribute(pi: *mut i32, attrib: i32, dev: CUdevice) {
+    fn cuDeviceGetAttribute(pi: *mut i32, attrib: CUdevice_attribute, dev: CUdevice) {
         let driver = process::enter()?;
         let out = pi.required()?;
         let ordinal = driver.ordinal(dev.0)?;
-        out.put(driver.device_attribute(attrib, ordinal)?);
+        out.put(driver.device_attribute(attrib.0, ordinal)?);
         Ok(())
     }
 

@@ -82,7 +82,6 @@ macro_rules! driver_functions_beyond {
     cuDestroyExternalSemaphore: "cuDestroyExternalSemaphore" since 10000, plain, Unsupported;
     cuDeviceComputeCapability: "cuDeviceComputeCapability" since 2000, plain, Documented;
     cuDeviceGet: "cuDeviceGet" since 2000, plain, Recorded;
-    cuDeviceGetAttribute: "cuDeviceGetAttribute" since 2000, plain, Recorded;
     cuDeviceGetByPCIBusId: "cuDeviceGetByPCIBusId" since 4010, plain, Recorded;
     cuDeviceGetCount: "cuDeviceGetCount" since 2000, plain, Recorded;
     cuDeviceGetDefaultMemPool: "cuDeviceGetDefaultMemPool" since 11020, plain, Recorded;

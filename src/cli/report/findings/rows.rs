@@ -2,6 +2,7 @@
 
 use super::super::collect::Collected;
 use super::super::filter::Filter;
+use super::super::functions::Functions;
 use super::super::model::{Finding, MOST_PROCS, Object, Place};
 use super::super::places::{Places, Stack};
 use super::super::results;
@@ -106,8 +107,9 @@ impl Context<'_> {
             None => first.finding.severity,
         };
         let function = all.functions.name(key.function);
-        let args = FnId::all().nth(key.function).map_or(&[][..], |function| function.spec().args);
-        let basis = spec.map(|spec| spec.basis_at(FnId::all().nth(key.function)));
+        let id = Functions::id(key.function);
+        let args = id.map_or(&[][..], |function| function.spec().args);
+        let basis = spec.map(|spec| spec.basis_at(id));
         let recorded = first.finding.objects.iter();
         let recorded = recorded.map(|object| objects.recorded(object, key.process, places)).collect();
         let finding = Finding {
@@ -116,7 +118,7 @@ impl Context<'_> {
             confidence: first.finding.confidence.word(),
             function,
             argument: first.finding.argument.and_then(|i| Some(args.get(usize::from(i))?.name)),
-            result: key.result.map(results::name),
+            result: key.result.map(|result| results::name(id, result)),
             proc: all.fates[key.process].proc.clone(),
             tid: first.tid,
             seq: first.seq,
@@ -156,7 +158,7 @@ impl Context<'_> {
             confidence: draft.confidence.word(),
             function: function.spec().name.into(),
             argument: draft.argument,
-            result: draft.result.map(results::name),
+            result: draft.result.map(|result| results::name(Some(function), result)),
             proc: all.fates[process].proc.clone(),
             tid: draft.site.0,
             seq: draft.site.1,

@@ -70,7 +70,7 @@ fn row(
             opens.push(open(import, i, time, export, fates));
         }
         if !import.failed.is_empty() {
-            let (proc, codes) = (fate.proc.clone(), results::named(&import.failed));
+            let (proc, codes) = (fate.proc.clone(), results::named(None, &import.failed));
             let injected = import.injected;
             failed.push(FailedOpen { proc, codes, injected, last_ns: import.last_failed });
         }

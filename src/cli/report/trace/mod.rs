@@ -170,7 +170,7 @@ impl Trace<'_> {
     fn args(&mut self, current: &Current, call: &Call) -> Map<String, Value> {
         let mut args = values::args(call);
         let result = match call.outcome {
-            Outcome::Returned(result) => results::name(result).into(),
+            Outcome::Returned(result) => results::name(call.function, result).into(),
             Outcome::Unwound => "unwound by an exception or a cancellation".into(),
             Outcome::Pending => Value::from("has not returned"),
         };

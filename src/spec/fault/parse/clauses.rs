@@ -213,7 +213,7 @@ fn argument(draft: &mut Draft, key: Span, value: Option<Span>) -> Result<String>
         return Err(key.error("a key is missing before the '=', such as dev=0 or error=MAP_FAILED"));
     }
     if let Some(spec) = own(key.text) {
-        return Err(key.error(format!("{} is written '{}'", key.shown(), spec.name)));
+        return Err(key.error(format!("{} is no key; it is written '{}'", key.shown(), spec.name)));
     }
     if draft.functions.iter().any(|function| function.argument(key.text).is_some()) {
         let Some(value) = value else {

@@ -1,0 +1,172 @@
+//! NVML's C types, as far as the functions of the table use them: with the size and alignment that nvml.h gives them.
+
+#![allow(non_camel_case_types)]
+
+use core::ffi::{c_char, c_void};
+
+/// `nvmlReturn_t`: what every function of NVML returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct nvmlReturn_t(pub i32);
+
+handles! {
+    /// `nvmlDevice_t`: a device of the machine, opaque; whatever CUDA_VISIBLE_DEVICES says.
+    nvmlDevice_t
+}
+
+enumerations! {
+    /// `nvmlGpuP2PCapsIndex_t`: which use of the way between two devices.
+    nvmlGpuP2PCapsIndex_t: i32 {
+        NVML_P2P_CAPS_INDEX_READ = 0,
+        NVML_P2P_CAPS_INDEX_WRITE = 1,
+        NVML_P2P_CAPS_INDEX_NVLINK = 2,
+        NVML_P2P_CAPS_INDEX_ATOMICS = 3,
+        NVML_P2P_CAPS_INDEX_PCI = 4,
+        NVML_P2P_CAPS_INDEX_UNKNOWN = 5,
+    }
+    /// `nvmlGpuP2PStatus_t`: whether it can be used so.
+    nvmlGpuP2PStatus_t: i32 {
+        NVML_P2P_STATUS_OK = 0,
+        NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED = 1,
+        NVML_P2P_STATUS_GPU_NOT_SUPPORTED = 2,
+        NVML_P2P_STATUS_IOH_TOPOLOGY_NOT_SUPPORTED = 3,
+        NVML_P2P_STATUS_DISABLED_BY_REGKEY = 4,
+        NVML_P2P_STATUS_NOT_SUPPORTED = 5,
+        NVML_P2P_STATUS_UNKNOWN = 6,
+    }
+    /// `nvmlEnableState_t`: whether something is on.
+    nvmlEnableState_t: i32 {
+        NVML_FEATURE_DISABLED = 0,
+        NVML_FEATURE_ENABLED = 1,
+    }
+    /// `nvmlNvLinkCapability_t`: what a link can do.
+    nvmlNvLinkCapability_t: i32 {
+        NVML_NVLINK_CAP_P2P_SUPPORTED = 0,
+        NVML_NVLINK_CAP_SYSMEM_ACCESS = 1,
+        NVML_NVLINK_CAP_P2P_ATOMICS = 2,
+        NVML_NVLINK_CAP_SYSMEM_ATOMICS = 3,
+        NVML_NVLINK_CAP_SLI_BRIDGE = 4,
+        NVML_NVLINK_CAP_VALID = 5,
+    }
+    /// `nvmlIntNvLinkDeviceType_t`: what is at the other end of a link.
+    nvmlIntNvLinkDeviceType_t: i32 {
+        NVML_NVLINK_DEVICE_TYPE_GPU = 0,
+        NVML_NVLINK_DEVICE_TYPE_IBMNPU = 1,
+        NVML_NVLINK_DEVICE_TYPE_SWITCH = 2,
+        NVML_NVLINK_DEVICE_TYPE_UNKNOWN = 255,
+    }
+    /// `nvmlGpuTopologyLevel_t`: what two devices have in common, the nearest first.
+    nvmlGpuTopologyLevel_t: i32 {
+        NVML_TOPOLOGY_INTERNAL = 0,
+        NVML_TOPOLOGY_SINGLE = 10,
+        NVML_TOPOLOGY_MULTIPLE = 20,
+        NVML_TOPOLOGY_HOSTBRIDGE = 30,
+        NVML_TOPOLOGY_NODE = 40,
+        NVML_TOPOLOGY_SYSTEM = 50,
+    }
+}
+
+/// `nvmlPciInfo_v2_t`: where a device is on the PCI bus.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct nvmlPciInfo_v2_t {
+    /// The address as text, of which the domain has four digits.
+    pub busId: [c_char; 16],
+    /// The domain.
+    pub domain: u32,
+    /// The bus.
+    pub bus: u32,
+    /// The device on the bus.
+    pub device: u32,
+    /// What kind of device it is.
+    pub pciDeviceId: u32,
+    /// The same of its board.
+    pub pciSubSystemId: u32,
+    /// Nothing.
+    pub reserved: [u32; 4],
+}
+
+/// `nvmlPciInfo_t`: the same with room for long domains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct nvmlPciInfo_t {
+    /// The address as text, of which the domain has four digits.
+    pub busIdLegacy: [c_char; 16],
+    /// The domain.
+    pub domain: u32,
+    /// The bus.
+    pub bus: u32,
+    /// The device on the bus.
+    pub device: u32,
+    /// What kind of device it is.
+    pub pciDeviceId: u32,
+    /// The same of its board.
+    pub pciSubSystemId: u32,
+    /// The address as text, of which the domain has eight digits.
+    pub busId: [c_char; 32],
+}
+
+/// `nvmlGpuFabricInfo_t`: the part that a device has in a fabric of several machines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct nvmlGpuFabricInfo_t {
+    /// The fabric.
+    pub clusterUuid: [u8; 16],
+    /// What the registration with it ended in.
+    pub status: nvmlReturn_t,
+    /// Devices with the same number in the same fabric reach each other.
+    pub cliqueId: u32,
+    /// How far the registration is: 0 where there is no fabric, 3 where it is complete.
+    pub state: u8,
+}
+
+/// The begin of every version of `nvmlGpuFabricInfoV_t` from the second to the third.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct nvmlGpuFabricInfoV_t {
+    /// The size and version that the caller knows: [`nvmlGpuFabricInfoV_t::number`].
+    pub version: u32,
+    /// The fabric.
+    pub clusterUuid: [u8; 16],
+    /// What the registration with it ended in.
+    pub status: nvmlReturn_t,
+    /// Devices with the same number in the same fabric reach each other.
+    pub cliqueId: u32,
+    /// How far the registration is: 0 where there is no fabric, 3 where it is complete.
+    pub state: u8,
+    /// What is wrong with it.
+    pub healthMask: u32,
+}
+
+impl nvmlGpuFabricInfoV_t {
+    /// The number of the version, from 2 on.
+    pub fn number(&self) -> u32 {
+        self.version >> 24
+    }
+}
+
+/// `nvmlFieldValue_t`: one question of many, and its answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct nvmlFieldValue_t {
+    /// What is asked for: one of NVML_FI_.
+    pub fieldId: u32,
+    /// Of what; of a link for most questions about NVLink.
+    pub scopeId: u32,
+    /// When it was so, in microseconds since 1970.
+    pub timestamp: i64,
+    /// How long it took to find out, in microseconds.
+    pub latencyUsec: i64,
+    /// How to read `value`.
+    pub valueType: u32,
+    /// Whether there is an answer.
+    pub nvmlReturn: nvmlReturn_t,
+    /// The answer; of a narrow one the first bytes.
+    pub value: u64,
+}
+
+const _: () = {
+    assert!(size_of::<nvmlPciInfo_v2_t>() == 52 && size_of::<nvmlPciInfo_t>() == 68);
+    assert!(size_of::<nvmlGpuFabricInfo_t>() == 28 && size_of::<nvmlGpuFabricInfoV_t>() == 0x24);
+    assert!(size_of::<nvmlFieldValue_t>() == 40 && size_of::<nvmlReturn_t>() == 4);
+};

@@ -1,0 +1,165 @@
+//! NVML's structures, of which the fields that say most are printed.
+
+use super::{Fingerprint, Format, Value, word};
+use crate::abi::*;
+use core::fmt::{self, Write};
+
+/// Takes a number of four bytes from what a record has.
+fn number(bytes: &[u8], index: usize) -> Result<u32, fmt::Error> {
+    let bytes = bytes.get(4 * index..4 * index + 4).and_then(|bytes| bytes.try_into().ok());
+    bytes.map(u32::from_le_bytes).ok_or(fmt::Error)
+}
+
+fn put<const N: usize>(place: &mut [u8], numbers: [u32; N]) {
+    place
+        .chunks_exact_mut(4)
+        .zip(numbers)
+        .for_each(|(place, number)| place.copy_from_slice(&number.to_le_bytes()));
+}
+
+/// Prints a PCI address as NVML does. A switch that a device cannot see has all bits set.
+fn address(numbers: [u32; 3], out: &mut dyn Write, format: Format) -> fmt::Result {
+    let [domain, bus, device] = numbers;
+    word(out, format, format_args!("{domain:08X}:{bus:02X}:{device:02X}.0"))
+}
+
+macro_rules! addresses {
+    ($($name:ident)*) => {$(
+        impl Value for $name {
+            const STORED: usize = 12;
+            fn store(self, place: &mut [u8], _: Fingerprint) {
+                put(place, [self.domain, self.bus, self.device]);
+            }
+            fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
+                address([self.domain, self.bus, self.device], out, format)
+            }
+            fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
+                address([number(bytes, 0)?, number(bytes, 1)?, number(bytes, 2)?], out, format)
+            }
+        }
+    )*};
+}
+addresses! { nvmlPciInfo_v2_t nvmlPciInfo_t }
+
+/// Prints names and numbers: `{state=3, cliqueId=0}`.
+fn fields(fields: &[(&str, u64)], out: &mut dyn Write, format: Format) -> fmt::Result {
+    out.write_str("{")?;
+    for (i, (name, value)) in fields.iter().enumerate() {
+        let separator = match (i, format.json) {
+            (0, _) => "",
+            (_, true) => ",",
+            (_, false) => ", ",
+        };
+        if format.json {
+            write!(out, "{separator}\"{name}\":{value}")?;
+        } else {
+            write!(out, "{separator}{name}={value}")?;
+        }
+    }
+    out.write_str("}")
+}
+
+macro_rules! fabrics {
+    ($($name:ident)*) => {$(
+        impl Value for $name {
+            const STORED: usize = 12;
+            fn store(self, place: &mut [u8], _: Fingerprint) {
+                put(place, [self.state.into(), self.status.0 as u32, self.cliqueId]);
+            }
+            fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
+                let mut bytes = [0; 12];
+                self.store(&mut bytes, format.fingerprint);
+                Self::print_stored(&bytes, out, format)
+            }
+            fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
+                let field = |index| number(bytes, index).map(u64::from);
+                fields(&[("state", field(0)?), ("status", field(1)?), ("cliqueId", field(2)?)], out, format)
+            }
+        }
+    )*};
+}
+fabrics! { nvmlGpuFabricInfo_t nvmlGpuFabricInfoV_t }
+
+impl nvmlFieldValue_t {
+    /// The bits of the answer; 0 where there is none.
+    pub fn bits(&self) -> u64 {
+        // NVML_VALUE_TYPE_ UNSIGNED_INT, SIGNED_INT and UNSIGNED_SHORT are narrower than the others.
+        match self.valueType {
+            _ if self.nvmlReturn.0 != 0 => 0,
+            1 | 5 => self.value & 0xffff_ffff,
+            6 => self.value & 0xffff,
+            _ => self.value,
+        }
+    }
+}
+
+impl Value for nvmlFieldValue_t {
+    const STORED: usize = 4;
+    fn store(self, place: &mut [u8], _: Fingerprint) {
+        put(place, [self.fieldId]);
+    }
+    fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
+        let result = self.nvmlReturn.0 as u32;
+        let known = [("fieldId", self.fieldId.into()), ("scopeId", self.scopeId.into())];
+        let answer = if result == 0 { ("value", self.bits()) } else { ("nvmlReturn", result.into()) };
+        fields(&[known[0], known[1], answer], out, format)
+    }
+    fn print_stored(bytes: &[u8], out: &mut dyn Write, _: Format) -> fmt::Result {
+        write!(out, "{}", number(bytes, 0)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: Format = Format { json: false, fingerprint: |_| 0 };
+    const JSON: Format = Format { json: true, fingerprint: |_| 0 };
+
+    /// Prints a value, and what a record keeps of it.
+    fn print<T: Value>(value: T, format: Format) -> (String, String) {
+        let (mut printed, mut stored, mut bytes) = (String::new(), String::new(), vec![0; T::STORED]);
+        value.print(&mut printed, format).unwrap();
+        value.store(&mut bytes, format.fingerprint);
+        T::print_stored(&bytes, &mut stored, format).unwrap();
+        (printed, stored)
+    }
+
+    #[test]
+    fn structures_say_what_matters_and_a_record_says_the_same() {
+        let pci = nvmlPciInfo_t {
+            busIdLegacy: [0; 16],
+            domain: 0,
+            bus: 0x1b,
+            device: 0,
+            pciDeviceId: 0,
+            pciSubSystemId: 0,
+            busId: [0; 32],
+        };
+        assert_eq!(print(pci, TEXT), ("00000000:1B:00.0".into(), "00000000:1B:00.0".into()));
+        assert_eq!(print(pci, JSON).0, "\"00000000:1B:00.0\"");
+        let fabric =
+            nvmlGpuFabricInfo_t { clusterUuid: [7; 16], status: nvmlReturn_t(0), cliqueId: 9, state: 3 };
+        let wanted = "{state=3, status=0, cliqueId=9}";
+        assert_eq!(print(fabric, TEXT), (wanted.into(), wanted.into()));
+        assert_eq!(print(fabric, JSON).0, "{\"state\":3,\"status\":0,\"cliqueId\":9}");
+    }
+
+    #[test]
+    fn an_answer_is_as_wide_as_its_type() {
+        let mut field = nvmlFieldValue_t {
+            fieldId: 165,
+            scopeId: 17,
+            timestamp: 1,
+            latencyUsec: 2,
+            valueType: 1,
+            nvmlReturn: nvmlReturn_t(0),
+            value: 0xdead_beef_0000_0001,
+        };
+        assert_eq!(print(field, TEXT), ("{fieldId=165, scopeId=17, value=1}".into(), "165".into()));
+        field.valueType = 3;
+        assert_eq!(field.bits(), 0xdead_beef_0000_0001);
+        field.nvmlReturn = nvmlReturn_t(2);
+        assert_eq!(print(field, TEXT).0, "{fieldId=165, scopeId=17, nvmlReturn=2}");
+    }
+}

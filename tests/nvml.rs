@@ -1,0 +1,120 @@
+//! NVML's functions are caught in every way in which the driver's are; and a program that asks NVML alone has nothing
+//! to do with CUDA.
+
+use crate::programs::{
+    Cupeer, EITHER, ESCAPES, Outcome, Scene, driver, library, linked_library, linked_to_nvml, nvml, program,
+};
+use crate::support;
+use cupeer_spec::env;
+use cupeer_spec::function::{FUNCTIONS, Library};
+use std::fs;
+use std::path::Path;
+
+fn functions() -> usize {
+    FUNCTIONS.iter().filter(|function| function.library == Library::Nvml).count()
+}
+
+/// Runs a program in all ways: cupeer changes nothing and sees everything, and no record is made because of NVML.
+#[track_caller]
+fn compare(scene: &Scene) -> Outcome {
+    let without = scene.run(Cupeer::Absent);
+    assert!(without.status.success(), "the program itself fails: {without:#?}");
+    let off = scene.run(Cupeer::Off);
+    off.assert_same(&without, "off");
+    let recording = scene.run(Cupeer::Recording);
+    recording.assert_same(&without, "recording");
+    assert!(recording.record.is_empty(), "{:?}", recording.record);
+    let logging = scene.run(Cupeer::Logging);
+    logging.assert_same(&without, "logging");
+    logging.assert_log_complete();
+    logging
+}
+
+fn host(base: u64, libraries: &[(&str, &Path)]) -> Scene {
+    let scene = Scene::new(program("host.c", &[])).libraries(nvml()).arg(base.to_string());
+    libraries.iter().fold(scene, |scene, (mode, path)| scene.arg(*mode).arg(*path))
+}
+
+#[test]
+fn found_by_handle_for_all_and_again_after_it_was_closed() {
+    for (way, times) in [("handle", 1), ("global", 2), ("closed", 2)] {
+        let outcome = compare(&Scene::new(program("nvml.c", &[])).libraries(nvml()).arg(way));
+        assert_eq!(outcome.log.calls.len(), times * functions() + 1, "{way}");
+        let failed = outcome.log.calls.iter().find(|call| call.mark == "30003").expect("the call that fails");
+        assert_eq!(failed.result, "NVML_ERROR_NOT_SUPPORTED");
+    }
+}
+
+#[test]
+fn called_by_libraries_that_link_it_or_look_for_it() {
+    let linked = linked_to_nvml("plugin.c", &[]);
+    let lazy = linked_to_nvml("plugin.c", &["-Wl,-z,lazy"]);
+    let by_default = library("plugin.c", &["-DNVML", "-DBY_DEFAULT"]);
+    let weak = library("plugin.c", &["-DNVML", "-DWEAK"]);
+    let real = nvml().join("libnvidia-ml.so.1");
+    let outcome = compare(&host(100, &[("local", &linked), ("global", &linked), ("local", &lazy)]));
+    assert_eq!(outcome.log.calls.len(), 3 * functions());
+    compare(&host(100, &[("keep", &real), ("local", &by_default), ("local", &weak)]));
+}
+
+#[test]
+fn functions_and_variables_of_a_librarys_own_are_left_alone() {
+    let own = library("plugin.c", &["-DNVML", "-DOWN"]);
+    let outcome = compare(&host(EITHER, &[("local", &own), ("global", &own)]));
+    assert!(outcome.driver.is_empty());
+    let pointers = library("plugin.c", &["-DNVML", "-DPOINTERS"]);
+    let outcome = compare(&host(EITHER, &[("local", &pointers)]));
+    assert_eq!(outcome.driver.len(), functions());
+}
+
+/// A linked call behind which there is no NVML.
+#[test]
+fn without_nvml_it_is_not_found() {
+    let weak = library("plugin.c", &["-DNVML", "-DWEAK"]);
+    let scene = host(100, &[("local", &weak)]).no_driver();
+    assert!(scene.run(Cupeer::Absent).stdout.contains("local: 0"));
+    let outcome = scene.run(Cupeer::Off);
+    assert!(outcome.status.success() && outcome.stdout.contains("local: 0"), "{outcome:#?}");
+    let text = "#include <stdio.h>\nextern int nvmlDeviceGetNvLinkState(void *, unsigned, int *) __attribute__((weak));\n\
+                int main(void) { return nvmlDeviceGetNvLinkState ? nvmlDeviceGetNvLinkState(0, 0, 0) : 99; }";
+    let alone = support::compile_text("no-nvml", text, &[]);
+    for (preload, status) in [(false, 99), (true, 12)] {
+        let mut command = support::plain(&alone);
+        if preload {
+            command.env("LD_PRELOAD", support::preload_library());
+        }
+        assert_eq!(support::done(&mut command).status.code(), Some(status));
+    }
+}
+
+#[test]
+fn what_goes_past_is_named_where_nvml_is_traced() {
+    let deep = linked_to_nvml("plugin.c", &[]);
+    let scene = host(ESCAPES, &[("deepbind", &deep)]);
+    let traced = compare(&scene);
+    assert!(traced.log.names_escape(&deep, "RTLD_DEEPBIND"), "{:?}", traced.log.escaped);
+    let untraced = scene.env(env::TRACE, "@ipc").run(Cupeer::Logging);
+    assert!(!untraced.log_exists, "{:?}", untraced.log);
+}
+
+/// Who asks NVML alone is no CUDA program: nothing is recorded. Beside CUDA, what is traced is recorded.
+#[test]
+fn a_record_is_made_because_of_the_driver_alone() {
+    let directory = support::temp_dir();
+    let out = directory.path().join("record");
+    let mut command = support::with(&["run", "--out"]);
+    command.arg(&out).args(["--record", "full", "--trace", "all", "--log", "json", "--log-file"]);
+    command.arg(directory.path().join("log")).arg("--").arg(program("nvml.c", &[])).arg("handle");
+    command.env("LD_LIBRARY_PATH", nvml());
+    let done = support::done(&mut command);
+    assert!(done.status.success(), "{}", done.stderr);
+    let log = fs::read_to_string(directory.path().join("log")).expect("a log");
+    assert!(log.contains("\"nvmlDeviceGetFieldValues\""), "{log}");
+    assert!(!out.exists(), "{}", done.stderr);
+
+    let both = std::env::join_paths([nvml(), driver()]).unwrap();
+    let of_driver = linked_library("plugin.c", &[]);
+    let of_nvml = linked_to_nvml("plugin.c", &[]);
+    let scene = host(100, &[("local", &of_driver), ("local", &of_nvml)]).libraries(both.into());
+    scene.compare();
+}
