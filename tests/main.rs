@@ -22,6 +22,9 @@ mod guests;
 // The header is what our C functions are.
 mod header;
 
+// Faults on purpose.
+mod inject;
+
 // What `cupeer run` does to and for a program.
 mod launcher;
 

@@ -3,6 +3,7 @@
 //! What belongs here: names, shapes and help. What a value means is read where it is used.
 
 mod check;
+mod inject;
 mod sweep;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -10,6 +11,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub use check::{CheckArgs, Level};
+pub use inject::InjectArgs;
 pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
 
 /// See what CUDA programs do with peer access and IPC memory.
@@ -60,6 +62,9 @@ pub struct Options {
     /// What is checked.
     #[command(flatten)]
     pub check: CheckArgs,
+    /// What fails on purpose.
+    #[command(flatten)]
+    pub inject: InjectArgs,
     /// Write a line for each call, as text or as JSON
     #[arg(long, value_name = "FORMAT")]
     pub log: Option<LogFormat>,

@@ -40,6 +40,7 @@ pub fn command(args: &EnvArgs) -> Result<ExitCode> {
             }
         }
     };
+    settings.seed_drawn().iter().for_each(|line| output::complain(line));
     output::print(&printed)
 }
 

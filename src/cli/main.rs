@@ -61,6 +61,9 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             output::complain(&format!("{error:#}"));
+            if let Some(refused) = error.downcast_ref::<settings::inject::Refused>() {
+                output::illustrate(refused.excerpt());
+            }
             let own = error.downcast_ref::<run::CannotRun>().map(run::CannotRun::status);
             ExitCode::from(own.unwrap_or(status::OURS))
         }

@@ -29,6 +29,11 @@ pub fn complain(sentence: &str) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
+/// Shows on stderr the lines that a complaint is about.
+pub fn illustrate(lines: &str) {
+    let _ = io::stderr().write_all(format!("{lines}\n").as_bytes());
+}
+
 /// Says what is wrong with the command line, or prints the help that it asks for; returns the status.
 pub fn usage(error: &clap::Error) -> u8 {
     let text = error.render().to_string();

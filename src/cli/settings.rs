@@ -3,6 +3,7 @@
 //! An option that is given wins over an inherited variable; what is not given stays as it is.
 
 pub mod check;
+pub mod inject;
 
 use crate::args::{LogFormat, Options};
 use crate::driver::{self, Chosen};
@@ -65,6 +66,8 @@ pub struct Settings {
     pub driver: Option<Chosen>,
     /// The record that is made.
     pub job: Option<Job>,
+    /// The seed of what fault plans leave to chance, where it was drawn.
+    drawn_seed: Option<u64>,
 }
 
 impl Settings {
@@ -97,6 +100,8 @@ impl Settings {
             variables.push((env::FAILED, "1".into()));
         }
         variables.extend(check::variables(&options.check)?);
+        let faults = inject::faults(&options.inject)?;
+        variables.extend(faults.variables);
         let preload = libraries::find_preload()?;
         let driver = driver::choose(&options.driver)?;
         if let Some(chosen) = &driver {
@@ -118,7 +123,15 @@ impl Settings {
                 variables.push((env::JOB, job::own_key()?.into()));
             }
         }
-        Ok(Settings { preload, variables, driver, job })
+        Ok(Settings { preload, variables, driver, job, drawn_seed: faults.drawn_seed })
+    }
+
+    /// What to say of a seed that was drawn: whoever wants the same again has to know it.
+    pub fn seed_drawn(&self) -> Option<String> {
+        let seed = self.drawn_seed?;
+        Some(format!(
+            "the fault plans leave something to chance; --seed {seed} decides it in the same way again"
+        ))
     }
 
     /// The environment of the program.

@@ -91,17 +91,19 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
         if let Some(note) = program::obstacle(&args.program[0]) {
             output::complain(&note);
         }
+        settings.seed_drawn().iter().for_each(|line| output::complain(line));
         let error = child::exec(&args.program, &environment)?;
         return Err(CannotRun::new(&args.program[0], &error).into());
     }
     let run =
         watched(&args.program, environment, settings.driver.as_ref().map(|chosen| chosen.library.as_path()));
+    let seed = settings.seed_drawn();
     let job = settings.job.filter(|job| !job.remove_if_empty() && job.is_ours_alone());
     let run = run?;
     if let Some(job) = job {
         report::summary::lines(&job.directory).iter().for_each(|line| output::complain(line));
     }
-    for note in &run.notes {
+    for note in seed.iter().chain(&run.notes) {
         output::complain(note);
     }
     Ok(end_as(match (run.end, args.error_exitcode, run.findings) {

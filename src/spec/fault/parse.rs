@@ -44,24 +44,31 @@ impl fmt::Display for PlanError {
 impl Plan {
     /// Reads rules. `plan` is the name of the plan: it begins the names of its rules that do not name another one.
     pub fn parse(plan: &str, text: &str) -> Result<Plan, PlanError> {
-        let mut rules: Vec<Rule> = Vec::new();
+        let mut rules = Plan::default();
+        rules.add(plan, 0, text)?;
+        Ok(rules)
+    }
+
+    /// Reads more rules, of a plan that has so many already. Says how many they are. After an error some of them may have
+    /// been added.
+    pub fn add(&mut self, plan: &str, already: usize, text: &str) -> Result<usize, PlanError> {
+        let before = self.rules.len();
         for (number, line) in text.split('\n').enumerate() {
             for span in Span::line(line, number + 1).split(';').map(Span::trim) {
                 if span.text.is_empty() {
                     continue;
                 }
-                let (rule, named) = clauses::rule(plan, rules.len() + 1, span)?;
-                if let Some(other) = rules.iter().position(|other| other.name == rule.name) {
-                    return Err(named.error(format!(
-                        "rule {} is named '{}' already; names are given once",
-                        other + 1,
-                        rule.name
-                    )));
+                let number = already + self.rules.len() - before + 1;
+                let (rule, named) = clauses::rule(plan, number, span)?;
+                if self.rules.iter().any(|other| other.name == rule.name) {
+                    let message =
+                        format!("another rule is named '{}' already; names are given once", rule.name);
+                    return Err(named.error(message));
                 }
-                rules.push(rule);
+                self.rules.push(rule);
             }
         }
-        Ok(Plan { rules })
+        Ok(self.rules.len() - before)
     }
 }
 

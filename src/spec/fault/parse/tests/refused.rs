@@ -278,8 +278,8 @@ static REFUSED: &[(&str, usize, &str)] = &[
     ("@ipc:delay=1ms:name=a*b", 21, "'a*b' is no name"),
     ("@ipc:delay=1ms:name=ä", 21, "'ä' is no name"),
     ("@ipc:delay=1ms:name=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 21, "the name is 66 bytes long with that of its plan; it can have 64"),
-    ("@ipc:delay=1ms:name=a;@ipc:delay=1ms:name=a", 43, "rule 1 is named 'plan/a' already; names are given once"),
-    ("@ipc:delay=1ms:name=2;@ipc:delay=2ms", 23, "rule 1 is named 'plan/2' already"),
+    ("@ipc:delay=1ms:name=a;@ipc:delay=1ms:name=a", 43, "another rule is named 'plan/a' already; names are given once"),
+    ("@ipc:delay=1ms:name=2;@ipc:delay=2ms", 23, "another rule is named 'plan/2' already"),
     ("@ipc:delay=1ms; ;@ipc:delay=x", 29, "'x' is no time"),
 ];
 
