@@ -11,3 +11,6 @@ mod engine;
 
 // What is a plan, what is refused, and what a program gets of it.
 mod plans;
+
+// The Python module.
+mod python;

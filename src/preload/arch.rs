@@ -51,8 +51,9 @@ pub struct Thread {
     pub iterating: u32,
     /// Where what the driver says about the call that it is in is put; null outside of one. See `check`.
     pub words: *mut Words,
-    /// What the last call that was looked at for a rule of faults returned, and the number of the thread: see `inject`.
-    pub result: i64,
+    /// What the last call that was looked at for a rule of faults returned, behind a bit that says that there was one, and
+    /// the number of the thread: see `inject`.
+    pub result: u64,
     pub number: u64,
     /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
     pub dlerror: [c_char; 872],

@@ -80,7 +80,8 @@ impl<'a> Fault<'a> {
             }
         }
         let denied = if deny::concerns(call.id) { deny::before(call) } else { None };
-        if count == 0 && denied.is_none() && !deny::concerns(call.id) {
+        let is_remembered = using.plans.iter().any(|plan| plan.follows || plan.keeps_handles);
+        if count == 0 && denied.is_none() && !deny::concerns(call.id) && !is_remembered {
             return None;
         }
         let stack = if count > 0 || denied.is_some() { facts.stack() } else { 0 };
@@ -270,7 +271,7 @@ impl<'a> Fault<'a> {
             handles::made(self.call);
         }
         // SAFETY: the block is this thread's alone.
-        unsafe { (*crate::arch::thread()).result = i64::from(given) };
+        unsafe { (*crate::arch::thread()).result = 1 << 32 | u64::from(given as u32) };
         given
     }
 

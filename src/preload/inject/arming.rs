@@ -16,7 +16,7 @@ use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
-use cupeer_spec::fault::{Key, OutValue, Per, Plan, Rule, Values};
+use cupeer_spec::fault::{Key, Per, Plan, Rule, Values};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::faults::Counter;
 use cupeer_spec::selector::matches;
@@ -29,8 +29,8 @@ pub struct Loaded {
     pub rules: Vec<LoadedRule>,
     /// Whether it is only tried.
     pub is_dry: bool,
-    /// Whether a rule looks at what the call before returned.
-    pub follows_results: bool,
+    /// Whether a rule looks at what the call before returned, or at the order of processes: then all calls are looked at.
+    pub follows: bool,
     /// Whether a rule puts one handle in the place of another.
     pub keeps_handles: bool,
     /// What counts calls.
@@ -60,10 +60,7 @@ pub struct Refusal(pub String);
 
 impl Loaded {
     fn new(id: u32, plan: Plan, is_dry: bool) -> Loaded {
-        let follows_results =
-            plan.rules.iter().flat_map(|rule| &rule.conditions).any(|condition| condition.key == Key::Prev);
-        let keeps_handles =
-            plan.rules.iter().flat_map(|rule| &rule.action.outs).any(|out| out.value == OutValue::Other);
+        let (follows, keeps_handles) = (plan.follows(), plan.keeps_handles());
         let scopes = Scopes::of(&plan.rules);
         let rules = plan.rules.into_iter().zip(0..).map(|(rule, number)| LoadedRule {
             rule,
@@ -76,7 +73,7 @@ impl Loaded {
             id,
             rules: rules.collect(),
             is_dry,
-            follows_results,
+            follows,
             keeps_handles,
             scopes,
             totals: AtomicPtr::new(ptr::null_mut()),

@@ -104,8 +104,8 @@ pub struct Facts<'a> {
     device: Cell<Option<i32>>,
     peer: Cell<Option<i32>>,
     stack: Cell<Option<u64>>,
-    /// What the call before returned in this thread.
-    previous: i64,
+    /// What the call before returned in this thread; 0 where there was none.
+    previous: u64,
 }
 
 /// A value that is asked for once.
@@ -203,7 +203,7 @@ impl<'a> Facts<'a> {
                 is_like(condition, file_name(Caller::of(self.call.caller, self.call.id, true).library))
             }
             Key::Stack => holds(condition, self.stack()),
-            Key::Prev => self.previous >= 0 && holds(condition, self.previous as u64),
+            Key::Prev => self.previous != 0 && holds(condition, self.previous & 0xffff_ffff),
             Key::Argument(name) => self.has_text(name, condition),
             Key::Time => holds(condition, log::now().saturating_sub(settings::get().began)),
             Key::Mark => rule.has_mark.load(Acquire),

@@ -10,7 +10,7 @@ use super::arming::{Loaded, LoadedRule};
 use super::private;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::fault::{Condition, Key, Values};
-use cupeer_spec::function::{FUNCTION_COUNT, FnId, FnSpec};
+use cupeer_spec::function::{FUNCTION_COUNT, FnId, FnSpec, Group};
 
 /// All rules that are armed, by function. Never freed once it is published: a thread may be reading it.
 pub struct Armed {
@@ -60,7 +60,7 @@ const MOST_ARGUMENTS: usize = 8;
 impl Armed {
     /// The rules of some plans. `is_always` says of which functions every call is looked at.
     pub fn new(plans: Vec<&'static Loaded>, is_always: impl Fn(FnId) -> bool) -> Armed {
-        let follows = plans.iter().any(|plan| plan.follows_results);
+        let follows = plans.iter().any(|plan| plan.follows);
         let keeps = plans.iter().any(|plan| plan.keeps_handles);
         let functions = core::array::from_fn(|i| {
             let id = FnId::at(i);
@@ -68,7 +68,7 @@ impl Armed {
             let members = plans.iter().flat_map(|plan| plan.rules.iter().map(|rule| Member { plan, rule }));
             let rules: Vec<Member> =
                 members.filter(|member| member.rule.rule.functions.contains(i)).collect();
-            let is_always = is_always(id) || follows || keeps && has_handle;
+            let is_always = is_always(id) || follows && is_followed(id) || keeps && has_handle;
             (is_always || !rules.is_empty()).then(|| Index::new(id, rules, is_always))
         });
         Armed { functions, plans }
@@ -84,6 +84,12 @@ impl Armed {
     pub fn choose(&self, is_of_process: impl Fn(&LoadedRule) -> bool) {
         self.functions.iter().flatten().for_each(|index| index.choose(&is_of_process));
     }
+}
+
+/// Whether a call counts as one where rules look at what was called before: look-ups and questions are made by the
+/// hundred, by whatever library.
+pub fn is_followed(id: FnId) -> bool {
+    !id.spec().is_in(Group::Lookup) && !id.spec().is_in(Group::Query)
 }
 
 /// The argument that a condition looks at, where it needs nothing else.

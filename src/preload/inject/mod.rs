@@ -22,7 +22,7 @@ mod told;
 pub use act::Fault;
 pub use arming::{counts, disarm, load, marked, release};
 pub use excuses::is_excused;
-pub use index::Armed;
+pub use index::{Armed, is_followed};
 pub use program::{arm_c, put_counts};
 
 use crate::every_call::EVERY_CALL;

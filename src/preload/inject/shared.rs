@@ -15,7 +15,7 @@ use core::sync::atomic::{
     AtomicPtr, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use cupeer_spec::fault::{Per, Plan, fnv};
+use cupeer_spec::fault::{Key, Per, Plan, Rule, fnv};
 use cupeer_spec::record::faults::{
     Counter, DAMAGED, DAMAGED_COUNT, Header, MAGIC, PREFIX, RELEASE, SCOPES, Scope, TEXT, VERSION,
 };
@@ -48,8 +48,11 @@ fn attach_here(settings: &Settings) {
     let (base, size) = match attached {
         Ok(base) => (base, layout.size()),
         Err(error) => {
-            let is_needed =
-                |plan: &Plan| plan.rules.iter().any(|rule| matches!(rule.per, Per::Job | Per::Rank));
+            let is_joint = |rule: &Rule| {
+                let mut conditions = rule.conditions.iter();
+                matches!(rule.per, Per::Job | Per::Rank) || conditions.any(|one| one.key == Key::Process)
+            };
+            let is_needed = |plan: &Plan| plan.rules.iter().any(is_joint);
             if error != libc::ENOENT || settings.inject.as_ref().is_some_and(is_needed) {
                 message::line(format_args!(
                     "faults are counted in this process alone: there is no file for it ({})",

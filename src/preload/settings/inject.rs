@@ -1,9 +1,10 @@
 //! What the environment asks of faults: a plan, and whether it is only tried.
 
 use super::{refusal, value};
+use crate::inject;
 use cupeer_spec::env;
-use cupeer_spec::fault::{Key, OutValue, Plan};
-use cupeer_spec::function::{FnId, Group};
+use cupeer_spec::fault::Plan;
+use cupeer_spec::function::FnId;
 use cupeer_spec::selector::FunctionSet;
 
 /// Reads the variables. A plan that is not understood is none: better no fault than one that nobody asked for.
@@ -28,19 +29,15 @@ pub(super) fn from_environment(complaints: &mut Vec<String>) -> (Option<Plan>, b
     (plan.filter(|plan| !plan.rules.is_empty()), is_dry)
 }
 
-/// The functions that rules of a plan look at: those that they name, and where one looks at the call before, or at the
+/// The functions that rules of a plan look at: those that they name, and where one looks at the calls before, or at the
 /// handles of others, those as well.
 pub(super) fn functions(plan: &Plan) -> FunctionSet {
     let mut functions = FunctionSet::all(false);
-    let conditions = plan.rules.iter().flat_map(|rule| &rule.conditions);
-    let follows = conditions.into_iter().any(|condition| condition.key == Key::Prev);
-    let outs = plan.rules.iter().flat_map(|rule| &rule.action.outs);
-    let keeps = outs.into_iter().any(|out| out.value == OutValue::Other);
+    let (follows, keeps) = (plan.follows(), plan.keeps_handles());
     for id in FnId::all() {
         let named = plan.rules.iter().any(|rule| rule.functions.contains(id as usize));
-        let is_followed = follows && !id.spec().is_in(Group::Lookup);
         let is_kept = keeps && id.spec().args.iter().any(|arg| arg.is_handle());
-        functions.set(id as usize, named || is_followed || is_kept);
+        functions.set(id as usize, named || follows && inject::is_followed(id) || is_kept);
     }
     functions
 }

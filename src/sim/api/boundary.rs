@@ -6,10 +6,15 @@ use core::ffi::{CStr, c_char, c_void};
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How many calls reached the driver.
+pub(crate) static CALLS: AtomicU64 = AtomicU64::new(0);
 
 /// Runs the body of an entry: a failure goes to the driver's log, and a panic of ours becomes
 /// CUDA_ERROR_UNKNOWN.
 pub(crate) fn answer(function: &str, body: impl FnOnce() -> Answer) -> CUresult {
+    CALLS.fetch_add(1, Relaxed);
     let result = catch_unwind(AssertUnwindSafe(|| {
         log::file();
         match body() {

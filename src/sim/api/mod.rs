@@ -19,6 +19,7 @@ mod driver;
 mod events;
 mod fills;
 mod ipc;
+mod ledger;
 mod logs;
 mod memory;
 mod peers;

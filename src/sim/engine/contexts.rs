@@ -93,6 +93,11 @@ impl Contexts {
         Contexts { map: HashMap::new(), primaries: vec![Primary::default(); devices], next_id: 1 }
     }
 
+    /// How many peers contexts were given access to.
+    pub(crate) fn peers(&self) -> usize {
+        self.map.values().filter(|context| context.alive).map(|context| context.peers.len()).sum()
+    }
+
     /// The primary context of a device.
     pub(crate) fn primary(&mut self, device: usize) -> &mut Primary {
         &mut self.primaries[device]

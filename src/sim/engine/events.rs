@@ -36,6 +36,11 @@ impl Event {
 pub(crate) struct Events(HashMap<u64, Event>);
 
 impl Events {
+    /// How many of other processes are open.
+    pub(crate) fn imported(&self) -> usize {
+        self.0.values().filter(|event| event.imported).count()
+    }
+
     /// The event behind a handle.
     pub(crate) fn get(&self, handle: u64) -> Answer<&Event> {
         check_null(handle)?;

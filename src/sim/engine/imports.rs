@@ -37,6 +37,11 @@ impl Imports {
         Some(self.0.len() - 1)
     }
 
+    /// How many openings are held.
+    pub(crate) fn held(&self) -> usize {
+        self.0.iter().flat_map(|exporter| &exporter.held).map(|(_, count)| *count as usize).sum()
+    }
+
     /// Gives up one hold on a slot, and the exporter with its last one.
     pub(crate) fn let_go(&mut self, channel: u64, slot: u16) {
         let Some(at) = self.0.iter().position(|e| e.channel.inode() == channel) else { return };

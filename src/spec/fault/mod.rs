@@ -17,7 +17,7 @@
 //! | `dev=0` `peer=1` | the device (as the process numbers them) that the call is about, or that of the current context; the other device |
 //! | `ctx=0x..` `size=1M..` `handle=FINGERPRINT` | the current context; the size of the allocation; the handle |
 //! | `ARGUMENT=VALUE` | any argument by its name in cuda.h: `Flags=1`, `attrib=ACCESS_SUPPORTED`, `symbol=cuIpc*` |
-//! | `rank=0..3` `local-rank=0` `pid=` `process=2` `program=GLOB` `thread=main` | who calls; `process=2` is the second of the job to reach the driver, `thread` a tid, a glob of its name, or main |
+//! | `rank=0..3` `local-rank=0` `pid=` `process=2` `program=GLOB` `thread=main` | who calls; `process=2` is the second of the job to make a call, look-ups aside, `thread` a tid, a glob of its name, or main |
 //! | `caller=GLOB` `stack=DIGITS` | the file name of the library that calls; the stack, as a record names it |
 //! | `prev=RESULT` | what this thread's call before it returned |
 //! | `after=2s` `until=1m` `mark=GLOB` | since the process began; once `cupeer_mark` has set such a mark |
@@ -54,6 +54,20 @@ pub use parse::{LONGEST_NAME, PlanError, is_name};
 pub struct Plan {
     /// The rules.
     pub rules: Vec<Rule>,
+}
+
+impl Plan {
+    /// Whether a rule looks at what the call before returned, or at the order in which processes make calls: every call
+    /// has to be looked at then.
+    pub fn follows(&self) -> bool {
+        let conditions = self.rules.iter().flat_map(|rule| &rule.conditions);
+        conditions.into_iter().any(|condition| matches!(condition.key, Key::Prev | Key::Process))
+    }
+
+    /// Whether a rule puts one handle in the place of another: the handles of all calls have to be remembered then.
+    pub fn keeps_handles(&self) -> bool {
+        self.rules.iter().flat_map(|rule| &rule.action.outs).any(|out| out.value == OutValue::Other)
+    }
 }
 
 /// One rule.
@@ -113,7 +127,7 @@ pub enum Key {
     LocalRank,
     /// Its pid.
     Pid,
-    /// The order in which it reached the driver, from 1.
+    /// The order in which processes of the job made their first call, look-ups aside, from 1.
     Process,
     /// The file name of its program.
     Program,

@@ -1,0 +1,33 @@
+//! What the simulated driver knows of itself, for tests: the one function that a real driver has not.
+
+use super::boundary::CALLS;
+use crate::engine::process;
+use core::ffi::{CStr, c_char, c_int};
+use std::panic::catch_unwind;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How much of something this process has: `calls` that reached the driver since it was loaded, `memory` and `events` of
+/// other processes that are open, `peers` that contexts were given access to. -1 for anything else, and before `cuInit`.
+///
+/// # Safety
+///
+/// `what` is null or ends in NUL.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn cupeer_sim_ledger(what: *const c_char) -> c_int {
+    if what.is_null() {
+        return -1;
+    }
+    // SAFETY: not null, and the caller's text ends in NUL.
+    let what = unsafe { CStr::from_ptr(what) };
+    let count = catch_unwind(|| {
+        let Ok(driver) = process::enter() else { return None };
+        match what.to_bytes() {
+            b"calls" => usize::try_from(CALLS.load(Relaxed)).ok(),
+            b"memory" => Some(driver.imports.held()),
+            b"events" => Some(driver.events.imported()),
+            b"peers" => Some(driver.contexts.peers()),
+            _ => None,
+        }
+    });
+    count.ok().flatten().and_then(|count| count.try_into().ok()).unwrap_or(-1)
+}
