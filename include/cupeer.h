@@ -9,6 +9,7 @@
 #define CUPEER_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /*
  What a rule has found in a call. All texts are valid only until the function returns that is told of it.

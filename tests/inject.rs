@@ -1,5 +1,11 @@
 //! Faults on purpose, from the command line to the call.
 
+// Plans that a program arms by itself.
+mod armed;
+
+// Nobody is blamed for what a plan did.
+mod blameless;
+
 // The program that the tests below run.
 mod client;
 
@@ -14,3 +20,6 @@ mod plans;
 
 // The Python module.
 mod python;
+
+// What is said of it after a run, and what ends a hang.
+mod report;
