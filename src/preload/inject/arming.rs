@@ -195,6 +195,8 @@ pub fn arm(text: &str) -> Result<u32, Refusal> {
     }
     let id = NEXT.fetch_add(1, Relaxed);
     let loaded: &'static Loaded = Box::leak(Box::new(Loaded::new(id, plan, false)));
+    // Mapped now, so that a child that is forked before the first hit counts where its parent looks.
+    loaded.rules.iter().take(1).for_each(|rule| _ = loaded.totals(rule));
     replace(|plans| Some(plans.iter().copied().chain([loaded]).collect()));
     trace();
     Ok(id)

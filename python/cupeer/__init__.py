@@ -1,0 +1,201 @@
+"""Fail CUDA calls on purpose for one block of a Python test, and find places of a program in its record.
+
+The functions of this module are those of libcupeer.so, which ``cupeer run PROGRAM`` preloads::
+
+    import cupeer
+
+    with cupeer.inject("cuIpcOpenMemHandle*:error=MAP_FAILED") as plan:
+        share_a_tensor()          # every opening of a handle fails
+    assert plan.fired > 0         # or nothing was tested
+
+Where the library is not loaded, nothing here does any harm: :func:`is_loaded` is False, :func:`mark` returns
+False, :func:`release` returns 0, and :func:`inject` raises :class:`NotLoaded`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import re
+from typing import Any, List, Optional
+
+__all__ = ["NotLoaded", "Plan", "PlanError", "Plans", "inject", "is_loaded", "mark", "release", "version"]
+__version__ = "0.1.0"
+
+# The most bytes of a reason why a plan was not understood.
+_MESSAGE_SIZE = 4096
+
+
+class NotLoaded(RuntimeError):
+    """libcupeer.so is not loaded into this process, or is too old to know fault plans."""
+
+
+class PlanError(ValueError):
+    """A plan was not understood.
+
+    ``column`` is where in its line it is wrong, from 1; None where it is the plan as a whole. ``line`` is the line,
+    from 1.
+    """
+
+    def __init__(self, message: str, column: Optional[int] = None, line: int = 1) -> None:
+        super().__init__(message)
+        self.column = column
+        self.line = line
+
+    @classmethod
+    def _of(cls, reason: str) -> PlanError:
+        place = re.match(r"(?:line (\d+), )?column (\d+): ", reason)
+        if place is None:
+            return cls(reason)
+        return cls(reason, int(place[2]), int(place[1] or 1))
+
+
+def _find(name: str, result: Any, *arguments: Any) -> Any:
+    """A function of the preloaded library, or None. It is looked up where the whole process finds it, so that a copy
+    of the library that is not preloaded is never loaded."""
+    try:
+        function = getattr(ctypes.CDLL(None), name)
+    except (AttributeError, OSError):
+        return None
+    function.restype = result
+    function.argtypes = arguments
+    return function
+
+
+_COUNT = ctypes.POINTER(ctypes.c_uint64)
+_version = _find("cupeer_version", ctypes.c_char_p)
+_mark = _find("cupeer_mark", ctypes.c_int, ctypes.c_char_p)
+_arm = _find("cupeer_arm", ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+_disarm = _find("cupeer_disarm", ctypes.c_int, ctypes.c_int, _COUNT, _COUNT)
+_counts = _find("cupeer_counts", ctypes.c_int, ctypes.c_int, _COUNT, _COUNT)
+_release = _find("cupeer_release", ctypes.c_int, ctypes.c_char_p)
+
+
+def is_loaded() -> bool:
+    """Whether libcupeer.so is loaded into this process."""
+    return _version is not None
+
+
+def version() -> Optional[str]:
+    """The version of libcupeer.so, or None where it is not loaded."""
+    return None if _version is None else _version().decode()
+
+
+def mark(text: str) -> bool:
+    """Puts a text into the log and the record, to find this place in them again, and for rules with ``mark=``.
+
+    Says whether it was written anywhere.
+    """
+    return _mark is not None and _mark(_text(text)) == 1
+
+
+def release(label: str = "hang") -> int:
+    """Lets go what hangs in this process by ``hang=LABEL``, now and from now on. Returns how many calls that are."""
+    return 0 if _release is None else max(0, _release(_text(label)))
+
+
+def inject(rules: str) -> Plan:
+    """A plan of faults, armed for as long as its ``with`` block lasts: rules as ``cupeer run --inject`` takes them,
+    separated by semicolons or newlines.
+
+    The block raises :class:`PlanError` where they are wrong and :class:`NotLoaded` without the library. What the block
+    itself raises is left alone; the plan is taken back in any case.
+    """
+    return Plan(rules)
+
+
+class Plan(contextlib.AbstractContextManager):
+    """A plan of faults: see :func:`inject`. It is armed in the whole process, and in children that it forks."""
+
+    def __init__(self, rules: str) -> None:
+        self.rules = rules
+        self._number = 0
+        self._done = (0, 0)
+
+    def arm(self) -> Plan:
+        """Arms it until :meth:`disarm`: what a ``with`` block does at its begin."""
+        if _arm is None or _disarm is None or _counts is None:
+            loaded = version()
+            raise NotLoaded(
+                "libcupeer.so is not loaded; run the program as `cupeer run -- python3 ...`"
+                if loaded is None
+                else f"libcupeer.so {loaded} knows no fault plans; take a later one"
+            )
+        if self._number:
+            raise RuntimeError("the plan is armed already")
+        if "\0" in self.rules:
+            raise PlanError("a NUL cannot stand in a plan", self.rules.index("\0") + 1)
+        message = ctypes.create_string_buffer(_MESSAGE_SIZE)
+        number = _arm(_text(self.rules), message, len(message))
+        if number <= 0:
+            reason = message.value.decode(errors="replace")
+            raise PlanError._of(reason or "the plan was not armed")
+        self._number = number
+        return self
+
+    def disarm(self) -> None:
+        """Takes it back, and lets go what hangs by it. Does nothing where it is not armed."""
+        if self._number:
+            number, self._number = self._number, 0
+            self._done = _ask(_disarm, number) or self._done
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether its rules are looked at now."""
+        return self._number != 0
+
+    @property
+    def matched(self) -> int:
+        """How many calls met the conditions of its rules, in this process and its children."""
+        return self._so_far()[0]
+
+    @property
+    def fired(self) -> int:
+        """At how many calls its rules did something."""
+        return self._so_far()[1]
+
+    def _so_far(self) -> tuple:
+        if self._number:
+            self._done = _ask(_counts, self._number) or self._done
+        return self._done
+
+    def __enter__(self) -> Plan:
+        return self.arm()
+
+    def __exit__(self, *raised: object) -> None:
+        self.disarm()
+
+    def __repr__(self) -> str:
+        matched, fired = self._so_far()
+        return f"<cupeer.Plan {self.rules!r} matched={matched} fired={fired}>"
+
+
+class Plans(contextlib.AbstractContextManager):
+    """Arms plans one after the other, each by a call with its rules, and takes all of them back at its end::
+
+        with cupeer.Plans() as inject:
+            plan = inject("@ipc:delay=5ms")
+    """
+
+    def __init__(self) -> None:
+        self._armed: List[Plan] = []
+
+    def __call__(self, rules: str) -> Plan:
+        plan = Plan(rules).arm()
+        self._armed.append(plan)
+        return plan
+
+    def __exit__(self, *raised: object) -> None:
+        while self._armed:
+            self._armed.pop().disarm()
+
+
+def _ask(function: Any, number: int) -> Optional[tuple]:
+    matched, fired = ctypes.c_uint64(), ctypes.c_uint64()
+    if function(number, ctypes.byref(matched), ctypes.byref(fired)) != 1:
+        return None
+    return matched.value, fired.value
+
+
+def _text(text: str) -> bytes:
+    return text.encode(errors="replace")

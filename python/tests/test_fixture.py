@@ -1,0 +1,13 @@
+"""The fixture, under pytest: `cupeer run --sim -- python3 -m pytest -p cupeer.pytest_plugin test_fixture.py`."""
+
+from driver import MAP_FAILED, SUCCESS, exported
+
+
+def test_a_plan_holds_for_its_test(cupeer_inject):
+    plan = cupeer_inject("cuIpcGetMemHandle:error=MAP_FAILED")
+    assert exported() == MAP_FAILED
+    assert plan.fired == 1
+
+
+def test_and_not_for_the_next(cupeer_inject):
+    assert exported() == SUCCESS
