@@ -23,6 +23,3 @@ mod python;
 
 // What is said of it after a run, and what ends a hang.
 mod report;
-
-// The Python module.
-mod python;

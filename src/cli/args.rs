@@ -4,6 +4,7 @@
 
 mod check;
 mod inject;
+mod release;
 mod sweep;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 
 pub use check::{CheckArgs, Level};
 pub use inject::InjectArgs;
+pub use release::ReleaseArgs;
 pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
 
 /// See what CUDA programs do with peer access and IPC memory.
@@ -38,6 +40,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Pack a record into one file, to send it to somebody
     Pack(PackArgs),
+    /// Let go on what a fault plan lets hang
+    Release(ReleaseArgs),
     /// Let each call of a program fail, one after the other, and see what it does then
     Sweep(SweepArgs),
     /// Look for what is wrong with the driver, the libraries or a program
@@ -129,7 +133,8 @@ pub enum ListFormat {
 #[command(
     after_help = "Ends as the program ends: with its exit status, or killed by the same signal. 125 says \
 that cupeer failed, 126 that the program cannot be executed, 127 that it was not found; --error-exitcode \
-replaces the program's status where a rule was broken."
+replaces the program's status where a rule was broken, --unused-exitcode where a fault plan did not do \
+what it was to."
 )]
 pub struct RunArgs {
     /// What happens to its calls.
@@ -138,6 +143,9 @@ pub struct RunArgs {
     /// End with status N, 1 to 255, where processes of this run on this host broke a rule whose severity is warning or error, unless a signal killed the program
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
     pub error_exitcode: Option<u8>,
+    /// End with status N, 1 to 255, where a rule of the fault plans never fired, or no pair of devices was denied although one was to be, unless a signal killed the program
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
+    pub unused_exitcode: Option<u8>,
     /// Become the program (same pid) instead of waiting for it; nothing is said at its end
     #[arg(long)]
     pub exec: bool,

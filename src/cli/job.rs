@@ -6,7 +6,8 @@
 use crate::args::{Options, Share};
 use anyhow::{Context, Result, bail};
 use cupeer_spec::env;
-use cupeer_spec::record::{SMALLEST_RING, SUFFIX, job};
+use cupeer_spec::record::faults::{self, RELEASE};
+use cupeer_spec::record::{SMALLEST_RING, SUFFIX, job, live};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
@@ -18,6 +19,8 @@ use std::path::{Path, PathBuf};
 const DEFAULT: &str = "full";
 /// What `--record` takes to keep nothing.
 const OFF: &str = "off";
+/// A directory in that of a job, where vLLM keeps what it found out under faults: not to be believed later.
+pub const VLLM_CACHE: &str = "vllm-cache";
 /// So many directories are tried for a name.
 const MOST_TRIED: u32 = 100_000;
 
@@ -113,11 +116,8 @@ impl Job {
     /// The job in a directory that is there.
     fn at(directory: PathBuf, kept: OsString, shared: bool, is_new: bool) -> Result<Job> {
         let key = take_part(&directory, shared)?;
-        let mut pattern = Vec::new();
-        for byte in directory.as_os_str().as_bytes() {
-            pattern.extend(if *byte == b'%' { &b"%%"[..] } else { std::slice::from_ref(byte) });
-        }
-        Ok(Job { directory, pattern: OsString::from_vec(pattern), kept, key, shared, is_new })
+        let pattern = literal(&directory);
+        Ok(Job { directory, pattern, kept, key, shared, is_new })
     }
 
     /// The variables that make a process take part.
@@ -136,18 +136,33 @@ impl Job {
     /// Takes the directory away again where we made it and no process has recorded anything. Says whether it is
     /// gone.
     pub fn remove_if_empty(&self) -> bool {
-        let has_record = fs::read_dir(&self.directory)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .any(|entry| entry.file_name() != job::FILE);
-        if !self.is_new || has_record {
+        if !self.is_new {
             return false;
+        }
+        // It is made before anybody knows whether it will be needed. One with something in it stays.
+        let _ = fs::remove_dir(self.directory.join(VLLM_CACHE));
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let is_record = |name: &OsStr| name != job::FILE && !name.as_bytes().starts_with(RELEASE.as_bytes());
+        let names: Vec<OsString> = entries.map(|entry| entry.file_name()).collect();
+        if names.iter().any(|name| is_record(name)) {
+            return false;
+        }
+        for name in names.iter().filter(|name| **name != job::FILE) {
+            let _ = fs::remove_file(self.directory.join(name));
         }
         // What fails here leaves an empty directory, which is no harm.
         let _ = fs::remove_file(self.directory.join(job::FILE));
         fs::remove_dir(&self.directory).is_ok()
     }
+}
+
+/// A path as the processes get it that fill in placeholders: it has none.
+pub fn literal(path: &Path) -> OsString {
+    let mut pattern = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        pattern.extend(if *byte == b'%' { &b"%%"[..] } else { std::slice::from_ref(byte) });
+    }
+    OsString::from_vec(pattern)
 }
 
 /// Refuses what the library would not understand.
@@ -225,8 +240,11 @@ fn take_part(directory: &Path, shared: bool) -> Result<String> {
             let name = name.as_bytes();
             !name.starts_with(b".")
                 && name != job::FILE.as_bytes()
+                && name != VLLM_CACHE.as_bytes()
                 && !name.ends_with(SUFFIX.as_bytes())
-                && !name.starts_with(b"live-")
+                && ![live::PREFIX, faults::PREFIX, RELEASE]
+                    .iter()
+                    .any(|prefix| name.starts_with(prefix.as_bytes()))
         };
         let entries = fs::read_dir(directory).with_context(|| format!("failed to read '{shown}'"))?;
         if entries.flatten().any(|entry| is_foreign(&entry.file_name())) {
@@ -412,5 +430,35 @@ mod tests {
         fs::write(folder.path().join("thesis.tex"), "").unwrap();
         assert!(take_part(folder.path(), false).unwrap_err().to_string().contains("other files"));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_belongs_to_a_job_is_no_other_thing() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["live-0123abcd", "faults-0123abcd-00000000", "release-gate", ".job-7", "1-2-3.cupeer"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        fs::create_dir(folder.path().join(VLLM_CACHE)).unwrap();
+        assert!(take_part(folder.path(), false).is_ok());
+    }
+
+    #[test]
+    fn a_directory_goes_where_nothing_was_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = |name: &str| {
+            let directory = folder.path().join(name);
+            assert!(make(&directory, false).unwrap());
+            fs::create_dir(directory.join(VLLM_CACHE)).unwrap();
+            fs::write(directory.join("release-gate"), "").unwrap();
+            Job::at(directory, DEFAULT.into(), false, true).unwrap()
+        };
+        let nothing = job("nothing");
+        assert!(nothing.remove_if_empty() && !nothing.directory.exists());
+        let counted = job("counted");
+        fs::write(counted.directory.join("faults-0123abcd-00000000"), "").unwrap();
+        assert!(!counted.remove_if_empty() && counted.directory.join("release-gate").exists());
+        let cached = job("cached");
+        fs::write(cached.directory.join(VLLM_CACHE).join("p2p.json"), "").unwrap();
+        assert!(!cached.remove_if_empty() && cached.directory.join(VLLM_CACHE).exists());
     }
 }

@@ -16,6 +16,7 @@ mod list;
 mod output;
 mod pack;
 mod probe;
+mod release;
 mod report;
 mod rules;
 mod run;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::command(args),
         Command::Report(args) => report::command(args),
         Command::Pack(args) => pack::command(args),
+        Command::Release(args) => release::command(args),
         Command::Sweep(args) => sweep::command(args),
         Command::Doctor(args) => doctor::command(args),
         Command::ProbeDriver => probe::command(),

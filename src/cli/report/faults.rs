@@ -3,7 +3,7 @@
 //! What belongs here: what the files of counters say, and the names of rules that calls carry. What failed because a
 //! fault plan said so is nobody's fault: everything else in a report leaves it alone.
 
-use super::model::Fault;
+pub use super::model::Fault;
 use cupeer_record::{Call, FaultRule, Hit, Job};
 use cupeer_spec::env;
 use cupeer_spec::fault::Plan;

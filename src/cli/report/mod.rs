@@ -10,7 +10,7 @@ mod collect;
 mod deviation;
 mod diff;
 mod failures;
-mod faults;
+pub mod faults;
 mod filter;
 mod findings;
 mod functions;
@@ -25,7 +25,7 @@ mod places;
 mod reading;
 mod results;
 pub mod summary;
-mod text;
+pub mod text;
 mod trace;
 mod values;
 

@@ -1,6 +1,7 @@
 //! What is said after a run that made a record by itself: how much was called, what failed, what hangs, what was
 //! left open, and where the record is. In a few lines; the rest is the report's.
 
+pub mod faults;
 mod found;
 
 use super::model::{Finding, Function, Open, Report, State};

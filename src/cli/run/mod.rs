@@ -4,17 +4,20 @@
 //! program starts, and what is said about it is said after it ended.
 
 mod child;
+mod faults;
 mod page;
 mod program;
 mod signals;
 mod watch;
 
 use crate::args::{Options, RunArgs};
+use crate::job::Job;
 use crate::settings::{Environment, Settings, check};
 use crate::{output, report, status};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use child::Child;
 use cupeer_spec::env;
+use faults::Faults;
 use page::Page;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -86,7 +89,7 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
         check::needed_by("--error-exitcode", "is for broken rules", &args.options.check)?;
     }
     let settings = Settings::new(&args.options, Some(&args.program[0]))?;
-    let environment = settings.apply(Environment::inherited())?;
+    let mut environment = settings.apply(Environment::inherited())?;
     if args.exec {
         if let Some(note) = program::obstacle(&args.program[0]) {
             output::complain(&note);
@@ -95,27 +98,48 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
         let error = child::exec(&args.program, &environment)?;
         return Err(CannotRun::new(&args.program[0], &error).into());
     }
+    let faults = faults(args, &settings, &mut environment)?;
     let run =
         watched(&args.program, environment, settings.driver.as_ref().map(|chosen| chosen.library.as_path()));
+    let seen = faults.as_ref().map(Faults::seen).unwrap_or_default();
+    let is_ours_to_tell = settings.job.as_ref().is_none_or(Job::is_ours_alone);
     let seed = settings.seed_drawn();
     let job = settings.job.filter(|job| !job.remove_if_empty() && job.is_ours_alone());
     let run = run?;
     if let Some(job) = job {
         report::summary::lines(&job.directory).iter().for_each(|line| output::complain(line));
     }
+    if let Some(faults) = faults.filter(|_| is_ours_to_tell) {
+        faults.lines(&seen).iter().for_each(|line| output::complain(line));
+    }
     for note in seed.iter().chain(&run.notes) {
         output::complain(note);
     }
-    Ok(end_as(match (run.end, args.error_exitcode, run.findings) {
-        (End::Exited(_), Some(code), Some(1..)) => End::Exited(code),
-        (end, Some(_), None) => {
+    let broken = match (args.error_exitcode, run.findings) {
+        (code, Some(1..)) => code,
+        (Some(_), None) => {
             output::complain(
                 "--error-exitcode: no memory could be shared with the program to count what it broke",
             );
-            end
+            None
         }
-        (end, ..) => end,
+        _ => None,
+    };
+    let unused = args.unused_exitcode.filter(|_| report::summary::faults::is_unused(&seen));
+    Ok(end_as(match (run.end, broken.or(unused)) {
+        (End::Exited(_), Some(code)) => End::Exited(code),
+        (end, _) => end,
     }))
+}
+
+/// The fault plans of a run. Refuses what is only for them where there are none.
+fn faults(args: &RunArgs, settings: &Settings, environment: &mut Environment) -> Result<Option<Faults>> {
+    let faults = Faults::new(environment, settings.job.as_ref())?;
+    if faults.is_none() && args.unused_exitcode.is_some() {
+        settings.job.as_ref().map(Job::remove_if_empty);
+        bail!("--unused-exitcode is for fault plans, and there is none; add --inject or --deny-peer");
+    }
+    Ok(faults)
 }
 
 /// Starts a program with the options of `run`, for others than `run`.
