@@ -139,7 +139,7 @@ pub struct ArgSpec {
     pub count: Option<&'static str>,
     /// How many bytes it has in the slot of a record; arrays and texts stand elsewhere.
     pub stored: usize,
-    /// How many bytes one value has in a record, also of an array; 0 of a text.
+    /// How many bytes one value has in memory: what a pointer points to, an element of an array; 0 of a text.
     pub size: usize,
     /// The values that have a name in the header: [`Value::names`].
     pub names: fn() -> Vec<(u64, &'static str)>,
@@ -161,7 +161,7 @@ impl ArgSpec {
 
     /// The bytes of what it points to, where it is an output; of an array, those of an element.
     pub fn output_size(&self) -> usize {
-        if self.is_handle() { 64 } else { self.size }
+        self.size
     }
 
     /// Its type as C spells it.
@@ -301,13 +301,21 @@ macro_rules! stored {
     };
 }
 
-/// What a constant or function of [`Value`] is for a type; for a text the last one.
-macro_rules! of_value {
-    (string $type:ty, $item:ident, $text:expr) => {
-        $text
+macro_rules! value_size {
+    (string $type:ty) => {
+        0
     };
-    ($dir:ident $type:ty, $item:ident, $text:expr) => {
-        <<$type as Argument>::Kept as Value>::$item
+    ($dir:ident $type:ty) => {
+        size_of::<<$type as Argument>::Kept>()
+    };
+}
+
+macro_rules! names {
+    (string $type:ty) => {
+        Vec::new
+    };
+    ($dir:ident $type:ty) => {
+        <<$type as Argument>::Kept as Value>::names
     };
 }
 
@@ -355,8 +363,8 @@ macro_rules! derive_specs {
                 type_name: stringify!($type),
                 count: optional!($($count)?),
                 stored: stored!($dir [$($count)?] $type),
-                size: of_value!($dir $type, STORED, 0),
-                names: of_value!($dir $type, names, Vec::new),
+                size: value_size!($dir $type),
+                names: names!($dir $type),
                 print_stored: print_stored!($dir $type),
             },)*],
             results: results!($library $($result)*),

@@ -9,7 +9,7 @@ use super::values::{duration, number, one_of};
 use crate::fault::{Delay, Out, OutValue, Stage};
 use crate::function::{ArgSpec, Direction, FnSpec};
 use crate::names::nearest;
-use crate::results::RESULTS;
+use crate::results::ResultSpec;
 
 type Result<T> = core::result::Result<T, PlanError>;
 
@@ -126,7 +126,7 @@ fn outputs(functions: &[&'static FnSpec], name: Span) -> Result<Vec<&'static Arg
     let all = || functions.iter().flat_map(|function| function.args).filter(is_out).map(|arg| arg.name);
     let input = functions.iter().find(|function| function.argument(name.text).is_some());
     let what = match input {
-        Some(function) => format!("{} of {} is an input", name.shown(), function.name),
+        Some(function) => format!("{} of {} is read by the function", name.shown(), function.name),
         None => format!("no selected function has an output {}", name.shown()),
     };
     let mut known: Vec<&str> = Vec::new();
@@ -149,6 +149,13 @@ fn output(text: Span, args: &[&'static ArgSpec]) -> Result<OutValue> {
         return Ok(OutValue::Zero);
     }
     let handles = args.iter().filter(|arg| arg.is_handle()).count();
+    if let Some(structure) = args.iter().find(|arg| !arg.is_handle() && arg.size > 8) {
+        return Err(text.error(format!(
+            "{} cannot be put into a {}; only zero can",
+            text.shown(),
+            structure.type_word()
+        )));
+    }
     if handles == 0 {
         if text.text.is_empty() || matches!(text.text, "other") || text.text.starts_with("flip/") {
             let missing = if text.text.is_empty() {
@@ -180,17 +187,12 @@ fn output(text: Span, args: &[&'static ArgSpec]) -> Result<OutValue> {
 }
 
 /// Says that no function has a result of this name.
-pub fn no_result<'a>(text: Span, functions: impl Iterator<Item = &'a FnSpec> + Clone) -> String {
-    let documented = functions.flat_map(|function| {
-        function.documented().filter_map(|number| function.result_name(number)).collect::<Vec<_>>()
-    });
-    let short = |name: &'static str| match name.split_once("_ERROR_") {
-        Some((_, short)) => short,
-        None => name.split_once('_').map_or(name, |(_, short)| short),
-    };
+pub fn no_result<'a>(text: Span, functions: impl Iterator<Item = &'a FnSpec>) -> String {
     let typed = text.text.to_ascii_uppercase();
-    let bare = typed.trim_start_matches("CUDA_").trim_start_matches("ERROR_");
-    let known = documented.chain(RESULTS.iter().map(|result| result.name())).map(short);
+    let bare = ["CUDA_", "NVML_", "ERROR_"]
+        .iter()
+        .fold(&*typed, |bare, prefix| bare.strip_prefix(prefix).unwrap_or(bare));
+    let known = functions.flat_map(|function| function.library.results()).map(ResultSpec::short);
     match nearest(bare, known) {
         Some(meant) => format!("there is no result {}; did you mean '{meant}'?", text.shown()),
         None => format!("there is no result {}; 'cupeer list errors' has them all", text.shown()),

@@ -136,18 +136,13 @@ pub fn prev(draft: &mut Draft, value: Span) -> Result<()> {
             numbers.extend(range);
             continue;
         }
-        // Libraries may have one name for different numbers.
-        let mut found: Vec<u64> = FUNCTIONS
-            .iter()
-            .filter_map(|function| function.parse_result(item.text))
-            .map(|code| u64::from(code as u32))
-            .collect();
-        found.sort_unstable();
-        found.dedup();
-        if found.is_empty() {
+        // Libraries may have one name for different numbers: the functions of the rule say which library is meant.
+        let selected = draft.functions.iter().copied();
+        let Some(code) = selected.chain(FUNCTIONS).find_map(|function| function.parse_result(item.text))
+        else {
             return Err(item.error(super::actions::no_result(item, FUNCTIONS.iter())));
-        }
-        numbers.extend(found.into_iter().map(|code| (code, code)));
+        };
+        numbers.push((u64::from(code as u32), u64::from(code as u32)));
     }
     add(draft, Key::Prev, (not, Values::Numbers(numbers)))
 }
@@ -277,7 +272,7 @@ fn common_prefix(names: &[(u64, &'static str)]) -> usize {
 /// Whether a call's argument can be compared before the call.
 fn is_comparable(arg: &ArgSpec) -> bool {
     match arg.direction {
-        Direction::In => arg.count.is_none() && !arg.is_handle(),
+        Direction::In => arg.count.is_none() && !arg.is_handle() && arg.size <= 8,
         Direction::String => true,
         Direction::Out | Direction::InOut => false,
     }

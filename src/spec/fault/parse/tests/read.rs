@@ -58,6 +58,8 @@ fn numbers_are_lists_of_ranges() {
         ("thread=17..19", Key::Thread, false, &[(17, 19)]),
         ("stack=00000000000000ff", Key::Stack, false, &[(255, 255)]),
         ("prev=SUCCESS,cuda_error_map_failed,700..", Key::Prev, false, &[(0, 0), (205, 205), (700, max)]),
+        ("prev=NVML_ERROR_NOT_SUPPORTED", Key::Prev, false, &[(3, 3)]),
+        ("prev=NOT_SUPPORTED", Key::Prev, false, &[(801, 801)]),
         ("prev=^0", Key::Prev, true, &[(0, 0)]),
         ("after=2s", Key::Time, false, &[(2_000_000_000, max)]),
         ("until=1m", Key::Time, false, &[(0, 60_000_000_000)]),
@@ -183,6 +185,8 @@ fn results_are_documented_or_forced() {
     assert_eq!(error("cuIpcOpenMemHandle:force:error=12345"), Some(Error::Code(12345)));
     assert_eq!(error("cuIpcOpenMemHandle:force:error=-1"), Some(Error::Code(-1)));
     assert_eq!(error("cuIpcCloseMemHandle:force:error=any"), Some(Error::Any));
+    assert_eq!(error("nvmlDeviceGetNvLinkState:error=NOT_SUPPORTED"), Some(Error::Code(3)));
+    assert_eq!(error("cuGetProcAddress*:error=NOT_SUPPORTED"), Some(Error::Code(801)));
     // What is documented for all is taken as it is; what is not, for each by itself.
     for function in FUNCTIONS {
         let releases = function.is_in(crate::function::Group::Release)
@@ -220,6 +224,8 @@ fn outputs() {
     assert_eq!(outs("cuIpcGet*:out=pHandle=zero"), one("pHandle", OutValue::Zero));
     assert_eq!(outs("cuIpcGet*:out=pHandle=flip/63"), one("pHandle", OutValue::Flip(63)));
     assert_eq!(outs("cuIpcGet*:out=pHandle=other"), one("pHandle", OutValue::Other));
+    assert_eq!(outs("nvmlDeviceGetNvLinkRemotePciInfo*:out=pci=zero"), one("pci", OutValue::Zero));
+    assert_eq!(outs("nvmlDeviceGetP2PStatus:out=p2pStatus=5"), one("p2pStatus", OutValue::Number(5)));
     let status = "cuGetProcAddress_v2:out=pfn=null,symbolStatus=SYMBOL_NOT_FOUND";
     let wanted = [("pfn", OutValue::Zero), ("symbolStatus", OutValue::Number(1))];
     assert_eq!(outs(status), wanted.map(|(argument, value)| Out { argument, value }));
