@@ -429,6 +429,14 @@ fn on_small_stacks() {
     let recording = least.run(Cupeer::Recording);
     recording.assert_same(&least.run(Cupeer::Absent), "recording");
     recording.assert_record_complete();
+    // A plan of faults that looks at all there is needs twice that, with a record or without.
+    let plan = "all,^@lookup:site=new:caller=*:thread=*:dev=^7:delay=1us;cuIpcOpen*:stack=^1:handle=^1:delay-after=1us";
+    let folder = support::temp_dir();
+    let twice = Scene::new(linked("small_stack.c", &["-DSTACK=32768", "-DALTERNATE=32768"]));
+    let faulty = twice.env(env::INJECT, plan).env(env::FAULTS, folder.path().as_os_str());
+    for mode in [Cupeer::Off, Cupeer::Recording] {
+        faulty.run(mode).assert_same(&faulty.run(Cupeer::Absent), "faults");
+    }
     // The log needs room for a line: up to 20 KiB, and more where the compiler did not optimize.
     for build in [linked, program] {
         Scene::new(build("small_stack.c", &["-DSTACK=65536", "-DALTERNATE=65536"])).compare();

@@ -144,12 +144,8 @@ pub fn run<R: ResultCode>(
         return forward();
     }
     if inject::may_concern(id, &arguments.words) {
-        let arguments = Arguments {
-            print: &arguments.print as &dyn Fn(bool, &mut dyn Write, Format) -> fmt::Result,
-            store: &arguments.store as &dyn Fn(&mut record::Arguments, bool),
-            more: &arguments.more as &dyn Fn(&mut record::Detail, bool),
-            words: &arguments.words as &dyn Fn(&mut CallWords),
-        };
+        let Arguments { print, store, more, words } = &arguments;
+        let arguments: Looked = Arguments { print, store, more, words };
         return R::of(concerned(id, entered, &|| forward().number(), &arguments, pointer));
     }
     steps(id, entered, forward, &arguments, pointer, None)
@@ -207,10 +203,8 @@ fn steps<R: ResultCode>(
     let is_heard = settings.check.is_some() && record.has_begun();
     let ear = if is_heard { Ear::new() } else { Ear::deaf() };
     let started = if logged { log::now() } else { 0 };
-    if let Some(fault) = &mut fault {
-        quietly(|| fault.before(&|fault| record.tell(fault)));
-    }
-    let mut result = match fault.as_ref().and_then(|fault| fault.instead()) {
+    let instead = fault.as_mut().and_then(|fault| act_before(fault, &|fault| record.tell(fault)));
+    let mut result = match instead {
         Some(instead) => R::of(instead),
         None => {
             let _inside = Inside::enter(id, entered.real, ear.words());
@@ -218,14 +212,11 @@ fn steps<R: ResultCode>(
         }
     };
     if let Some(fault) = &mut fault {
-        let mut given = result.number();
-        quietly(|| given = fault.after(given));
+        let (given, is_altered) = act_after(fault, result.number());
         result = R::of(given);
-        if fault.is_hit() {
-            logged |= settings.log.is_some();
-            if fault.is_altered() {
-                record.mark_injected();
-            }
+        logged |= fault.is_hit() && settings.log.is_some();
+        if is_altered {
+            record.mark_injected();
         }
     }
     let duration = if logged { log::now().saturating_sub(started) } else { 0 };
@@ -267,6 +258,23 @@ fn steps<R: ResultCode>(
         }
     });
     result
+}
+
+/// What rules of faults do before a call: the result in place of it, where there is one.
+#[cold]
+#[inline(never)]
+fn act_before(fault: &mut Fault, tell: &dyn Fn(&Fault)) -> Option<i32> {
+    quietly(|| fault.before(tell));
+    fault.instead()
+}
+
+/// What they do after it: the result that the program gets, and whether that or an output is another than the driver's.
+#[cold]
+#[inline(never)]
+fn act_after(fault: &mut Fault, result: i32) -> (i32, bool) {
+    let mut given = result;
+    quietly(|| given = fault.after(result));
+    (given, fault.is_hit() && fault.is_altered())
 }
 
 /// Runs work of ours that must leave no trace in the program: its panic is dropped, `errno` is kept, and a

@@ -227,6 +227,8 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     }
 
     /// Says what rules of faults have done to it, or are about to do.
+    #[cold]
+    #[inline(never)]
     pub fn tell(&self, fault: &Fault) {
         if !self.was_kept() {
             return;

@@ -1,6 +1,7 @@
 //! What only the driver knows: asked after a call of the program's own, in the thread that made it, by questions
 //! that make no context and change nothing.
 
+use super::aside::aside;
 use super::detail::Detail;
 use super::{about, process};
 use crate::every_call::EVERY_CALL;
@@ -34,7 +35,10 @@ impl Question {
     fn find(&self) -> Option<usize> {
         let mut address = self.address.load(Relaxed);
         if address == 0 {
-            address = driver::function(Library::Cuda, self.name)?.max(1);
+            let mut found = None;
+            // The program's stack may be too small for reading the driver's symbols.
+            aside(|| found = driver::function(Library::Cuda, self.name));
+            address = found?.max(1);
             self.address.store(address, Relaxed);
         }
         (address != 1).then_some(address)
