@@ -14,6 +14,20 @@ fn run(options: &[&str]) -> Command {
     with(&[&["run"], options, &["--"], &PRINTS].concat())
 }
 
+/// What a program printed under the command. That none of its plans was reached is said as well.
+#[track_caller]
+fn printed(command: &mut Command) -> String {
+    let ended = done(command);
+    let is_said = |line: &str| line.starts_with("cupeer: fault ") && line.contains(" was never reached: ");
+    assert!(
+        ended.status.success() && ended.stderr.lines().all(is_said),
+        "{}: {}",
+        ended.status,
+        ended.stderr
+    );
+    ended.stdout
+}
+
 #[test]
 fn a_wrong_plan_is_refused_with_a_mark_under_the_place_before_anything_starts() {
     let directory = temp_dir();
@@ -79,7 +93,7 @@ fn the_help_shows_how_a_plan_looks() {
         let help = stdout(with(&[command, "--help"]).env("COLUMNS", "400"));
         for example in [FAILED, "@ipc:dev=0:when=3+:delay=5ms"] {
             assert!(help.contains(example), "{help}");
-            stdout(&mut run(&["--inject", example]));
+            printed(&mut run(&["--inject", example]));
         }
     }
 }
@@ -95,8 +109,14 @@ fn a_program_gets_all_plans_with_the_names_of_their_rules() {
     let slow =
         file("slow.plan", "# All of it takes longer.\n@ipc:delay=1ms:name=all  # for all\n\ninclude ends\n");
     file("ends", "plan the-end\n@peer:exit=3:when=9\n@open:hang");
-    let got =
-        stdout(&mut run(&["--inject", FAILED, "--inject-file", &slow, "--inject", "@peer:hang=x;@ipc:hang"]));
+    let got = printed(&mut run(&[
+        "--inject",
+        FAILED,
+        "--inject-file",
+        &slow,
+        "--inject",
+        "@peer:hang=x;@ipc:hang",
+    ]));
     let wanted = [
         "cuIpcOpenMemHandle*:error=MAP_FAILED:name=inject/1",
         "@peer:hang=x:name=inject/2",
@@ -124,14 +144,14 @@ fn a_program_gets_all_plans_with_the_names_of_their_rules() {
 #[test]
 fn what_is_given_wins_over_what_is_inherited() {
     let inherited = "@peer:hang:name=outer/1";
-    assert_eq!(stdout(run(&[]).env(env::INJECT, inherited)), inherited);
-    let own = stdout(run(&["--inject", FAILED]).env(env::INJECT, inherited));
+    assert_eq!(printed(run(&[]).env(env::INJECT, inherited)), inherited);
+    let own = printed(run(&["--inject", FAILED]).env(env::INJECT, inherited));
     assert_eq!(own, format!("{FAILED}:name=inject/1"));
     let prints = ["sh", "-c", "printf %s \"$CUPEER_DRY_RUN\""];
     let dry = |options: &[&str]| with(&[&["run"], options, &["--"], &prints].concat());
-    assert_eq!(stdout(&mut dry(&["--inject", FAILED, "--dry-run"])), "1");
-    assert_eq!(stdout(dry(&["--dry-run"]).env(env::INJECT, inherited)), "1");
-    assert_eq!(stdout(&mut dry(&["--inject", FAILED])), "");
+    assert_eq!(printed(&mut dry(&["--inject", FAILED, "--dry-run"])), "1");
+    assert_eq!(printed(dry(&["--dry-run"]).env(env::INJECT, inherited)), "1");
+    assert_eq!(printed(&mut dry(&["--inject", FAILED])), "");
 }
 
 #[test]
@@ -139,15 +159,15 @@ fn a_seed_that_was_drawn_is_said_and_can_be_given_again() {
     let plan = "@ipc:p=10%:delay=1ms";
     let drawn = done(&mut run(&["--inject", plan]));
     assert!(drawn.status.success(), "{}", drawn.stderr);
-    let said = drawn.stderr.strip_prefix("cupeer: the fault plans leave something to chance; --seed ");
-    let seed = said.and_then(|said| said.split_once(' ')).map(|(seed, _)| seed).expect("a seed is said");
+    let said = drawn.stderr.split_once("cupeer: the fault plans leave something to chance; --seed ");
+    let seed = said.and_then(|(_, said)| said.split_once(' ')).map(|(seed, _)| seed).expect("a seed is said");
     assert_eq!(drawn.stdout, format!("{plan}:seed={seed}:name=inject/1"));
-    assert_eq!(stdout(&mut run(&["--inject", plan, "--seed", seed])), drawn.stdout);
+    assert_eq!(printed(&mut run(&["--inject", plan, "--seed", seed])), drawn.stdout);
     assert!(done(&mut run(&["--inject", plan])).stdout != drawn.stdout, "two draws are the same");
     // Nothing is said where there is nothing to say.
-    stdout(&mut run(&["--inject", &format!("{plan}:seed=3")]));
-    let printed = done(&mut with(&["env", "--format", "sh", "--inject", plan]));
-    assert!(printed.stderr.contains("; --seed ") && printed.status.success(), "{}", printed.stderr);
+    printed(&mut run(&["--inject", &format!("{plan}:seed=3")]));
+    let ended = done(&mut with(&["env", "--format", "sh", "--inject", plan]));
+    assert!(ended.stderr.contains("; --seed ") && ended.status.success(), "{}", ended.stderr);
 }
 
 /// What a shell makes of the words that `cupeer env` prints for a command.
