@@ -65,6 +65,23 @@ fn after_and_undone_leaves_no_mapping() {
     assert_eq!((after.value("opened"), after.value("event")), ("set", "set"));
 }
 
+/// The table of `tests/programs/faults.txt`: a plan, what is called, and what the program sees. The same on a GPU:
+/// `tests/hardware/check_faults.py`.
+#[test]
+fn the_table_of_plans_holds() {
+    let table = include_str!("../programs/faults.txt");
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(|line| line.split('|').map(str::trim).collect())
+        .collect();
+    assert!(rows.len() > 20);
+    for row in rows {
+        let &[plan, word, expected] = row.as_slice() else { panic!("{row:?}") };
+        assert_eq!(one(plan, word).first().join(" "), expected, "{plan} {word}");
+    }
+}
+
 #[test]
 fn a_failure_of_the_drivers_own_stays() {
     // Closing what is not open fails; a rule that acts after a success has nothing to do.
@@ -81,22 +98,22 @@ fn outputs_are_what_the_plan_says() {
     assert_eq!(value("cuDeviceGetP2PAttribute:attrib=ACCESS_SUPPORTED:out=value=9", "ap", "value"), "9");
     assert_eq!(value("cuDeviceGetP2PAttribute:attrib=PERFORMANCE_RANK:out=value=9", "ap", "value"), "1");
     assert_eq!(value("cuIpcOpenMemHandle*:out=pdptr=null", "op", "opened"), "null");
-    let plain = value("", "gp", "handle");
-    assert_eq!(value("cuIpcGetMemHandle:process=2..:out=pHandle=zero", "gp", "handle"), "000000");
-    let flipped = value("cuIpcGetMemHandle:process=2..:out=pHandle=flip/31", "gp", "handle");
+    let plain = value("", "gh", "handle");
+    assert_eq!(value("cuIpcGetMemHandle:process=2..:out=pHandle=zero", "gh", "handle"), "000000");
+    let flipped = value("cuIpcGetMemHandle:process=2..:out=pHandle=flip/31", "gh", "handle");
     let byte = |handle: &str| u8::from_str_radix(&handle[2..4], 16).unwrap();
     assert_eq!(byte(&flipped), !byte(&plain));
     // Another handle of the same process: that of the event for that of the memory.
-    let other = value("cuIpcGetMemHandle:when=1:process=2..:out=pHandle=other", "vpgp", "handle");
-    assert_eq!(other, value("", "vp", "handle"));
+    let other = value("cuIpcGetMemHandle:when=1:process=2..:out=pHandle=other", "vhgh", "handle");
+    assert_eq!(other, value("", "vh", "handle"));
     // There is none: the output stays.
-    assert_eq!(value("cuIpcGetMemHandle:process=2..:out=pHandle=other", "gp", "handle"), plain);
+    assert_eq!(value("cuIpcGetMemHandle:process=2..:out=pHandle=other", "gh", "handle"), plain);
 }
 
 #[test]
 fn a_handle_that_was_damaged_does_not_open() {
-    // Byte 25 is one that drivers check. The exporter is the first process.
-    let damaged = "cuIpcGetMemHandle:process=1:out=pHandle=flip/25";
+    // Byte 36 is one that drivers check. The exporter is the first process.
+    let damaged = "cuIpcGetMemHandle:process=1:out=pHandle=flip/36";
     assert_eq!(one(damaged, "o").first(), ["1"]);
 }
 

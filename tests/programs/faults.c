@@ -9,7 +9,7 @@
  *   g  cuIpcGetMemHandle of memory of this process      o  cuIpcOpenMemHandle_v2 of the parent's   x  cuIpcCloseMemHandle
  *   v  cuIpcGetEventHandle               w  cuIpcOpenEventHandle of the parent's                   y  cuEventDestroy
  *   f  cuMemFree and cuMemAlloc          1  makes the context of device 1 current                  0  that of device 0
- *   m  cupeer_mark("mark")               p  prints the last outputs                                l  prints the ledger
+ *   m  cupeer_mark("mark")               p  prints the last outputs      h  of the last handle     l  prints the ledger
  * For each process and thread a line "PROCESS.THREAD: RESULT RESULT ...". The parent exports and opens nothing itself. */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -96,10 +96,11 @@ static void *run(void *argument) {
             case '1': cuCtxSetCurrent(contexts[1]); continue;
             case 'm': if (mark) mark("mark"); continue;
             case 'p':
-                SAY(" value=%d opened=%s event=%s handle=%02x%02x%02x", value,
-                    opened == 77 ? "untouched" : opened ? "set" : "null",
-                    opened_event == (void *)77 ? "untouched" : opened_event ? "set" : "null", handle.bytes[0], handle.bytes[31],
-                    handle.bytes[63]);
+                SAY(" value=%d opened=%s event=%s", value, opened == 77 ? "untouched" : opened ? "set" : "null",
+                    opened_event == (void *)77 ? "untouched" : opened_event ? "set" : "null");
+                continue;
+            case 'h':
+                SAY(" handle=%02x%02x%02x", handle.bytes[0], handle.bytes[31], handle.bytes[63]);
                 continue;
             case 'l':
                 SAY(" calls=%d memory=%d events=%d peers=%d", held("calls"), held("memory"), held("events"), held("peers"));
