@@ -240,3 +240,48 @@ fn processes_of_one_job_count_together_also_where_some_are_killed() {
         (&Value::Array(Vec::new()), &Value::Array(Vec::new()))
     );
 }
+
+/// Plans, and calls that follow from what they do.
+const BLAMELESS: &[(&str, &str)] = &[
+    ("cuIpcOpen*:error=any:seed=1", "ow"),
+    ("cuIpcOpen*:stage=after:error=any:seed=2", "ow"),
+    ("cuIpcOpen*:stage=undo:error=any:seed=2", "ow"),
+    ("cuCtxEnablePeerAccess:stage=after:error=any:seed=4", "ee"),
+    ("@peer,^@release:error=any:seed=5", "cra"),
+    ("cuIpcGetMemHandle:process=1:out=pHandle=zero", "o"),
+    ("cuIpcGetMemHandle:process=1:out=pHandle=flip/25", "o"),
+    ("cuIpcGetEventHandle:process=1:out=pHandle=flip/25", "w"),
+    ("cuIpcOpenMemHandle*:out=pdptr=null", "ox"),
+    ("cuIpcOpenMemHandle*:out=pdptr=4096", "ox"),
+    ("cuIpcOpenEventHandle:out=phEvent=null", "wy"),
+    ("cuIpcCloseMemHandle:force:error=MAP_FAILED", "ox"),
+    ("cuIpcCloseMemHandle:when=1:force:error=MAP_FAILED", "oxx"),
+    ("cuIpcCloseMemHandle:when=1:force:stage=after:error=MAP_FAILED", "oxx"),
+    ("cuDeviceCanAccessPeer:out=canAccessPeer=0", "ce"),
+];
+
+#[test]
+fn the_report_blames_nobody_for_what_a_plan_did() {
+    for (plan, word) in BLAMELESS {
+        let folder = temp_dir();
+        let ended = done(&mut run(folder.path(), &["-o", "r", "--inject", plan], &["turns", "1", "1", word]));
+        let about = about_faults(&ended.stderr);
+        assert!(about.len() == 1 && !about[0].contains("never"), "{plan} has done nothing: {}", ended.stderr);
+        let report = report(folder.path());
+        let nothing = Value::Array(Vec::new());
+        assert_eq!((&report["findings"], &report["leaks"]), (&nothing, &nothing), "{plan}");
+        let text = done(with(&["report", "r"]).current_dir(folder.path())).stdout;
+        assert!(text.contains("\nNothing is wrong") && text.contains("\nFaults\n"), "{plan}: {text}");
+    }
+}
+
+#[test]
+fn the_report_tells_of_what_the_program_does_beside_a_plan() {
+    let folder = temp_dir();
+    let options = ["-o", "r", "--inject", "cuDeviceCanAccessPeer:error=INVALID_DEVICE"];
+    done(&mut run(folder.path(), &options, &["turns", "1", "1", "coxxo"]));
+    let report = report(folder.path());
+    assert_eq!(report["findings"][0]["rule"], "ipc-never-closed");
+    let text = done(with(&["report", "r"]).current_dir(folder.path())).stdout;
+    assert!(text.contains("1 cuIpcCloseMemHandle = CUDA_ERROR_INVALID_VALUE: "), "{text}");
+}

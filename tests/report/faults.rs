@@ -164,9 +164,9 @@ fn a_damaged_handle_is_nobodys_fault() {
     assert_eq!(report["handles"][0]["state"], "damaged on purpose");
     assert_eq!(report["handles"][0]["failed"][0]["injected"], 1);
     let failure = &report["failures"][0];
-    assert_eq!((&failure["injected"], &failure["damaged_handle"]), (&json!(false), &json!(true)));
+    assert_eq!((&failure["injected"], &failure["follows_fault"]), (&json!(false), &json!(true)));
     let text = of(&scene, &[]);
-    assert!(text.contains("- 1 call failed because of a handle that a fault plan had damaged\n"), "{text}");
+    assert!(text.contains("- 1 call failed because of what a fault plan had changed\n"), "{text}");
     assert!(text.contains("- 1 handle is damaged by a fault plan\n"), "{text}");
 
     // Where no list has it, the call that gave it says as much.
@@ -374,4 +374,47 @@ fn rules_that_a_program_armed_itself_are_known_by_their_calls() {
     assert_eq!(json_of(&scene, &[])["faults"], json!([rule]));
     let text = of(&scene, &[]);
     assert!(text.contains("armed/1        -      2  (armed by the program)\n"), "{text}");
+}
+
+#[test]
+fn what_the_driver_refuses_that_a_plan_had_changed_is_nobodys_fault() {
+    // Closed at another address than the driver's, which it does not know.
+    let refused = |actor: &Actor, at: u64, address: u64| {
+        let mut call = closing(actor, at, address);
+        call.outcome = Outcome::Returned(1);
+        call
+    };
+    let scene = Scene::new();
+    scene.gone(0).export(100, 0x11, 0x7000).ends();
+    let mut importer = scene.gone(1);
+    let mut open = importer.opening(200, (0x11, checked(0x11)), 0x1000);
+    open.injected = true;
+    open.details.hits = vec![hit(did::OUT, "inject/1")];
+    let close = refused(&importer, 300, 0x1000);
+    importer.add(&open).add(&close).ends();
+    let report = assert_nobody_is_blamed(&scene);
+    assert_eq!(report["failure_groups"][0]["follows_fault"], true);
+    let text = of(&scene, &[]);
+    assert!(text.contains("- 1 call failed because of what a fault plan had changed\n"), "{text}");
+    assert!(text.contains(" (of what a fault plan had CHANGED)"), "{text}");
+
+    // Closed once more, because the program was told that it was not.
+    let scene = Scene::new();
+    scene.gone(0).export(100, 0x11, 0x7000).ends();
+    let mut importer = scene.gone(1);
+    let mut first = failed(closing(&importer, 300, 0x9000), 205, "inject/1");
+    first.details.hits[0].what.did = did::ERROR;
+    let second = refused(&importer, 350, 0x9000);
+    importer.open(200, 0x11, 0x9000).add(&first).add(&second);
+    // What is opened there later is real again.
+    importer.open(400, 0x11, 0x9000).close(450, 0x9000);
+    let third = refused(&importer, 500, 0x9000);
+    importer.add(&third).ends();
+    let groups = json_of(&scene, &[])["failure_groups"].take();
+    let groups = groups.as_array().unwrap();
+    let kinds: Vec<_> =
+        groups.iter().map(|group| (&group["injected"], &group["follows_fault"], &group["count"])).collect();
+    for kind in [(true, false), (false, true), (false, false)] {
+        assert!(kinds.contains(&(&json!(kind.0), &json!(kind.1), &json!(1))), "{groups:#?}");
+    }
 }

@@ -71,7 +71,7 @@ impl Failures {
         Failures { most, first, count: 0, groups, rules }
     }
 
-    /// Takes notice of a call that failed; of a handle that a fault plan had damaged, where `is_damaged` says so.
+    /// Takes notice of a call that failed; of what a fault plan had changed, where `follows_fault` says so.
     #[allow(clippy::too_many_arguments)]
     pub fn add(
         &mut self,
@@ -79,7 +79,7 @@ impl Failures {
         number: Number,
         result: i32,
         call: &Call,
-        is_damaged: bool,
+        follows_fault: bool,
         clock: &Clock,
         stacks: &mut Stacks,
     ) {
@@ -87,9 +87,9 @@ impl Failures {
         let stack = stacks.of(process, call);
         self.count += 1;
         let usual = results::is_usual(call.function, result);
-        let cause = match is_damaged {
+        let cause = match follows_fault {
             _ if call.injected => Cause::Rule(self.rules.number(call)),
-            true => Cause::DamagedHandle,
+            true => Cause::Followed,
             false => Cause::Driver,
         };
         let new = Group { count: 0, first: at, last: at, usual, site: (call.tid, call.seq) };
@@ -134,7 +134,7 @@ impl Failures {
                 duration_ns: kept.duration,
                 injected: kept.call.injected,
                 injected_by: kept.call.injected_by().map(str::to_owned),
-                damaged_handle: kept.cause == Cause::DamagedHandle,
+                follows_fault: kept.cause == Cause::Followed,
                 driver_message: message.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
                 caller,
                 stack,
@@ -190,7 +190,7 @@ impl Failures {
                     count: sum.count,
                     injected: matches!(cause, Cause::Rule(_)),
                     injected_by: if let Cause::Rule(rule) = cause { self.rules.name(rule) } else { None },
-                    damaged_handle: cause == Cause::DamagedHandle,
+                    follows_fault: cause == Cause::Followed,
                     first_ns: sum.first,
                     last_ns: sum.last,
                     procs: processes.iter().take(MOST_PROCS).map(|p| fates[*p].proc.clone()).collect(),

@@ -96,8 +96,8 @@ impl Fired {
 pub enum Cause {
     /// The driver said so.
     Driver,
-    /// The driver said so of a handle that a fault plan had damaged.
-    DamagedHandle,
+    /// The driver said so of something that a fault plan had changed before.
+    Followed,
     /// A rule said so: its number in [`Rules`].
     Rule(u16),
 }

@@ -12,7 +12,6 @@ use super::ledger::Realm;
 use super::ledger::follow::{self, Follower, Seen};
 use super::model::Uuid;
 use super::peers;
-use super::values;
 use anyhow::Result;
 use cupeer_record::{Call, Clock, Event, Outcome, Process};
 use cupeer_spec::function::FnId;
@@ -169,10 +168,11 @@ impl<'a> Reading<'a> {
         if faults::is_touched(call) {
             self.touched(call);
         }
+        let mut follows_fault = false;
         if let Some(function) = call.function {
             let is_judged = self.judge(function, call);
             if follow::concerns(function) {
-                self.follow(function, call, is_judged);
+                follows_fault = self.follow(function, call, is_judged);
             }
             if peers::concerns(function) {
                 let at = self.clock.realtime(call.start);
@@ -181,7 +181,7 @@ impl<'a> Reading<'a> {
             }
         }
         if self.chooses(call) {
-            self.count(call);
+            self.count(call, follows_fault);
         }
     }
 
@@ -208,13 +208,15 @@ impl<'a> Reading<'a> {
             .call(&Made { index: self.index, process: self.process, function, call, at, is_chosen }, stacks)
     }
 
-    fn follow(&mut self, function: FnId, call: &Call, is_judged: bool) {
+    /// Tells the ledger of a call. Returns whether it failed because of what a fault plan had changed.
+    fn follow(&mut self, function: FnId, call: &Call, is_judged: bool) -> bool {
         let at = self.clock.realtime(call.start);
         let uuid = self.devices.uuid(call.details.devices.0);
         let stack = follow::keeps_stack(function, call).then(|| self.all.stacks.of(self.index, call));
-        if let Some(follower) = &mut self.follower {
-            follower.call(&mut self.all.ledger, function, call, Seen { at, uuid, stack, is_judged });
-        }
+        let Some(follower) = &mut self.follower else { return false };
+        let follows_fault = follower.follows_fault(&self.all.ledger, function, call);
+        follower.call(&mut self.all.ledger, function, call, Seen { at, uuid, stack, is_judged });
+        follows_fault
     }
 
     #[inline]
@@ -223,7 +225,7 @@ impl<'a> Reading<'a> {
     }
 
     #[inline]
-    fn count(&mut self, call: &Call) {
+    fn count(&mut self, call: &Call, follows_fault: bool) {
         self.chosen += 1;
         let number = self.number(call);
         let end = match call.outcome {
@@ -235,11 +237,8 @@ impl<'a> Reading<'a> {
         if let Outcome::Returned(result) = call.outcome
             && result != 0
         {
-            let Collected { failures, stacks, ledger, .. } = &mut *self.all;
-            let handle = call.function.filter(|function| follow::opens(*function));
-            let handle = handle.and_then(|_| values::handle(call, "handle"));
-            let is_damaged = handle.is_some_and(|(fingerprint, _)| ledger.damage.has(fingerprint));
-            failures.add(self.index, number, result, call, is_damaged, &self.clock, stacks);
+            let Collected { failures, stacks, .. } = &mut *self.all;
+            failures.add(self.index, number, result, call, follows_fault, &self.clock, stacks);
         }
     }
 
@@ -270,7 +269,7 @@ impl<'a> Reading<'a> {
                 self.judge(function, call);
             }
             if chosen {
-                self.count(call);
+                self.count(call, false);
             }
             chosen
         });

@@ -14,8 +14,8 @@ use super::take::Taken;
 use super::{Ended, Failing, Import, Kind, Ledger, Realm, Site};
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::function::FnId;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry::Occupied;
+use std::collections::{HashMap, HashSet};
 
 /// What is known of a process while its events are read.
 pub struct Follower {
@@ -26,6 +26,8 @@ pub struct Follower {
     pub(super) opened: HashMap<(Kind, u64), Held, foldhash::fast::RandomState>,
     /// What it has exported: the handles by the begin of the allocation, or by event.
     pub(super) exported: HashMap<(Kind, u64), Vec<Held>, foldhash::fast::RandomState>,
+    /// Addresses and events that a fault plan made up, or closed although the program was told otherwise.
+    unreal: HashSet<(Kind, u64)>,
 }
 
 /// Something that a process has.
@@ -102,6 +104,7 @@ impl Follower {
             waiting: Vec::new(),
             opened: HashMap::default(),
             exported: HashMap::default(),
+            unreal: HashSet::new(),
         }
     }
 
@@ -114,6 +117,9 @@ impl Follower {
         let is_judged = seen.is_judged || is_done && call.injected;
         let site = seen.stack.map(|stack| site(call, stack, is_judged));
         let done = Ended { at: Some(seen.at), by: Some(function), site };
+        if is_done && !call.succeeded() {
+            self.unreal.extend(closed(function, call));
+        }
         match function {
             cuIpcGetMemHandle if call.succeeded() => {
                 self.exports(ledger, function, Kind::Memory, "dptr", call, seen)
@@ -162,14 +168,23 @@ impl Follower {
         self.settle(ledger, u64::MAX);
     }
 
+    /// Whether a call failed because of what a fault plan had changed before: a handle that it damaged, something that was
+    /// never opened there, or that is closed already.
+    pub fn follows_fault(&self, ledger: &Ledger, function: FnId, call: &Call) -> bool {
+        if call.injected || call.succeeded() {
+            return false;
+        }
+        if opens(function) {
+            return values::handle(call, "handle")
+                .is_some_and(|(fingerprint, _)| ledger.damage.has(fingerprint));
+        }
+        !self.unreal.is_empty() && closed(function, call).is_some_and(|place| self.unreal.contains(&place))
+    }
+
     /// A call that would have closed something failed because a fault plan said so.
     fn keep(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, at: u64) {
         use FnId::*;
-        let one = match function {
-            cuIpcCloseMemHandle => values::wide(call, "dptr").map(|address| (Kind::Memory, address)),
-            cuEventDestroy_v2 => values::wide(call, "hEvent").map(|event| (Kind::Event, event)),
-            _ => None,
-        };
+        let one = closed(function, call);
         let context = values::wide(call, "ctx").filter(|_| function == cuCtxDestroy_v2);
         let device = values::device_that_lost_its_context(function, call);
         let is_kept = |place: &(Kind, u64), held: &Held| {
@@ -218,6 +233,11 @@ impl Follower {
             Outcome::Returned(0) => {
                 // Without the address it cannot be seen closed, and still was opened.
                 let address = values::wide(call, argument).unwrap_or(0);
+                if call.injected {
+                    self.unreal.insert((kind, address));
+                } else if !self.unreal.is_empty() {
+                    self.unreal.remove(&(kind, address));
+                }
                 self.takes(function, call, seen, kind, handle, address, false);
             }
             Outcome::Returned(result) => {
@@ -306,6 +326,15 @@ impl Follower {
             });
         }
         self.exported.retain(|_, all| !all.is_empty());
+    }
+}
+
+/// What a call closes by its address or event.
+fn closed(function: FnId, call: &Call) -> Option<(Kind, u64)> {
+    match function {
+        FnId::cuIpcCloseMemHandle => values::wide(call, "dptr").map(|address| (Kind::Memory, address)),
+        FnId::cuEventDestroy_v2 => values::wide(call, "hEvent").map(|event| (Kind::Event, event)),
+        _ => None,
     }
 }
 

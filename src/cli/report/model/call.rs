@@ -87,8 +87,9 @@ pub struct Failure {
     pub injected: bool,
     /// The rule of a fault plan that made it.
     pub injected_by: Option<String>,
-    /// Whether the driver refused a handle that a fault plan had damaged.
-    pub damaged_handle: bool,
+    /// Whether the driver refused what a fault plan had changed: a handle that it damaged, an address that it made up, or
+    /// something that is closed although the program was told otherwise.
+    pub follows_fault: bool,
     /// What the driver said.
     pub driver_message: Option<String>,
     /// Who made it.
@@ -110,8 +111,8 @@ pub struct FailureGroup {
     pub injected: bool,
     /// The rule of a fault plan that made it.
     pub injected_by: Option<Rc<str>>,
-    /// Whether the driver refused handles that a fault plan had damaged.
-    pub damaged_handle: bool,
+    /// Whether the driver refused what a fault plan had changed.
+    pub follows_fault: bool,
     /// The first.
     pub first_ns: u64,
     /// The last.
@@ -129,7 +130,7 @@ pub struct FailureGroup {
 impl FailureGroup {
     /// Whether they failed because a fault plan said so.
     pub fn is_on_purpose(&self) -> bool {
-        self.injected || self.damaged_handle
+        self.injected || self.follows_fault
     }
 }
 

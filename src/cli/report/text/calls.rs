@@ -72,7 +72,7 @@ impl View<'_> {
             format!("from {} to {}", self.at(group.first_ns), self.at(group.last_ns))
         };
         let usual = if group.usual && !group.injected { " (as programs do)" } else { "" };
-        let whose = whose(group.injected, group.injected_by.as_deref(), group.damaged_handle);
+        let whose = whose(group.injected, group.injected_by.as_deref(), group.follows_fault);
         format!(
             "{} {} = {}{usual}{whose}: {procs}{more}, {when}, called from {}",
             number(group.count),
@@ -83,7 +83,7 @@ impl View<'_> {
     }
 
     fn failure(&self, failure: &Failure) -> String {
-        let injected = whose(failure.injected, failure.injected_by.as_deref(), failure.damaged_handle);
+        let injected = whose(failure.injected, failure.injected_by.as_deref(), failure.follows_fault);
         let message =
             failure.driver_message.as_deref().map(|text| format!("; the driver says: {}", clean(text)));
         let call = format!(
@@ -143,11 +143,11 @@ impl View<'_> {
 }
 
 /// Whose doing a failure is, where it is that of a fault plan: ` (INJECTED by inject/1)`.
-fn whose(injected: bool, by: Option<&str>, damaged_handle: bool) -> String {
+fn whose(injected: bool, by: Option<&str>, follows_fault: bool) -> String {
     match by {
         Some(rule) => format!(" (INJECTED by {})", clean(rule)),
         None if injected => " (INJECTED)".into(),
-        None if damaged_handle => " (of a handle DAMAGED by a fault plan)".into(),
+        None if follows_fault => " (of what a fault plan had CHANGED)".into(),
         None => String::new(),
     }
 }

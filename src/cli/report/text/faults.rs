@@ -57,7 +57,7 @@ impl View<'_> {
             }
         };
         thing("failed because a fault plan said so", |group| group.injected)
-            + &thing("failed because of a handle that a fault plan had damaged", |group| group.damaged_handle)
+            + &thing("failed because of what a fault plan had changed", |group| group.follows_fault)
     }
 
     /// The calls that do not return because a plan said so.
