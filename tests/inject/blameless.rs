@@ -17,7 +17,9 @@ fn checked(plan: &str, word: &str) -> String {
 
 fn findings(said: &str) -> Vec<&str> {
     let is_finding = |line: &&str| {
-        ["error ", "warning ", "note "].iter().any(|word| line.strip_prefix("cupeer: ").is_some_and(|rest| rest.starts_with(word)))
+        ["error ", "warning ", "note "]
+            .iter()
+            .any(|word| line.strip_prefix("cupeer: ").is_some_and(|rest| rest.starts_with(word)))
     };
     said.lines().filter(is_finding).collect()
 }
