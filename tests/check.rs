@@ -4,7 +4,7 @@
 //! the report shows it (`tests/report`).
 
 // The programs of tests/programs/rules, and how they are run.
-mod scenes;
+pub mod scenes;
 
 // Every rule: the program that breaks it, and the one nearest to it.
 mod rules;

@@ -12,6 +12,9 @@ mod client;
 // Which calls a rule hits, against a model.
 mod counting;
 
+// Denied peers.
+mod deny;
+
 // What happens to a call.
 mod engine;
 

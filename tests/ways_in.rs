@@ -28,8 +28,9 @@ fn plain_host(base: u64, libraries: &[(&str, &Path)]) -> Scene {
 
 #[test]
 fn the_c_programs_know_the_whole_table() {
-    let header = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/table.h"));
-    let header = header.unwrap();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let header =
+        ["table.h", "nvml_table.h"].map(|name| fs::read_to_string(folder.join(name)).unwrap()).concat();
     let rows =
         header.lines().filter_map(|l| l.trim_start().strip_prefix("X(")).filter(|l| !l.starts_with("name"));
     let known: BTreeSet<&str> = rows.map(|l| l.split(',').next().unwrap()).collect();

@@ -2,12 +2,13 @@
 //! environment later. A bad value is one message, said when the program meets a driver, and the default.
 
 mod check;
+mod deny;
 mod inject;
 
 use crate::every_call::EVERY_CALL;
 use crate::message;
 use crate::resolve::elf;
-use crate::{deny, files, log};
+use crate::{files, log};
 use core::ffi::{CStr, c_char};
 use core::ptr;
 use core::sync::atomic::{
@@ -22,6 +23,7 @@ use cupeer_spec::selector::FunctionSet;
 use std::ffi::CString;
 
 pub use check::Check;
+pub use deny::Deny;
 
 /// The settings of this process.
 pub struct Settings {
@@ -47,6 +49,8 @@ pub struct Settings {
     pub faults: Option<CString>,
     /// When the library was loaded, in nanoseconds of CLOCK_MONOTONIC.
     pub began: u64,
+    /// What is denied, where anything is.
+    pub deny: Option<Deny>,
     /// The page that the launcher shares with us.
     pub status: Option<CString>,
     /// What stderr is when the program begins, where we may have to write there.
@@ -169,10 +173,12 @@ impl Settings {
         });
         let check = Check::from_environment(record.is_some(), &mut complaints);
         let (inject, is_dry) = inject::from_environment(&mut complaints);
+        let deny = Deny::from_environment(&mut complaints);
         let driver = value(env::DRIVER).map(CStr::to_owned);
         let speaks = log.is_some()
             || record.is_some()
             || inject.is_some()
+            || deny.is_some()
             || driver.is_some()
             || !complaints.is_empty();
         // Another copy of us is loaded before, and sees everything.
@@ -180,6 +186,7 @@ impl Settings {
         let (log, record) = (log.filter(|_| is_first), record.filter(|_| is_first));
         let check = check.filter(|_| is_first);
         let inject = inject.filter(|_| is_first);
+        let deny = deny.filter(|_| is_first);
         // The record has all but the look-ups, of which there are hundreds at the start of a program, and what is
         // asked all the time, unless somebody wants to trace them.
         let mut recorded = FunctionSet::all(record.is_some());
@@ -198,6 +205,7 @@ impl Settings {
             driver,
             record,
             check,
+            deny,
             recorded,
             injected: inject.as_ref().map_or(FunctionSet::all(false), inject::functions),
             inject,
@@ -229,7 +237,7 @@ impl Settings {
             || self.is_logged(id)
             || self.is_recorded(id)
             || self.injected.contains(id as usize)
-            || deny::concerns(id)
+            || crate::deny::concerns(id)
     }
 
     /// Whether calls that go past us are missed: of the driver always, of another library where any of its functions is

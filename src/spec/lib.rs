@@ -2,6 +2,7 @@
 //! the preload library, the simulated driver and the command share. No dependencies, no effects.
 
 pub mod abi;
+pub mod deny;
 pub mod env;
 pub mod fault;
 pub mod function;

@@ -22,6 +22,7 @@ mod words;
 
 pub use emit::listen;
 pub use facts::Call;
+pub use nodes::address_of;
 pub use words::{Ear, Words};
 
 use cupeer_spec::reason::Reason;

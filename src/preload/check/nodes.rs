@@ -4,6 +4,7 @@ use crate::files::each_name;
 use crate::log::Short;
 use crate::record::read_file;
 use core::ffi::CStr;
+use cupeer_spec::deny::{Pci, pci};
 
 /// Where the kernel module lists the GPUs: a directory for each PCI address.
 const GPUS: &CStr = c"/proc/driver/nvidia/gpus";
@@ -21,12 +22,22 @@ pub fn with_node_of(uuid: &[u8; 16], work: impl FnOnce(&str, bool)) {
 
 /// The number of a GPU's device node.
 fn minor_of(uuid: &[u8; 16]) -> Option<u32> {
+    find(|_, information| minor_in(information, uuid))
+}
+
+/// Where a GPU of the host is on the PCI bus, if the kernel module lists it.
+pub fn address_of(uuid: &[u8; 16]) -> Option<Pci> {
+    find(|name, information| minor_in(information, uuid).and_then(|_| pci(name)))
+}
+
+/// What is found of the first GPU of which anything is, by its PCI address and what the kernel module says of it.
+fn find<T>(is_it: impl Fn(&str, &[u8]) -> Option<T>) -> Option<T> {
     let mut found = None;
     each_name(GPUS, |name| {
         let path = Short::<80>::new(format_args!("/proc/driver/nvidia/gpus/{name}/information\0"));
         let mut text = [0u8; 1024];
         let length = path.c_text().and_then(|path| read_file(path, &mut text).ok()).unwrap_or(0);
-        found = minor_in(&text[..length], uuid);
+        found = is_it(name, &text[..length]);
         found.is_some()
     });
     found

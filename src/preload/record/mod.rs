@@ -29,6 +29,7 @@ pub use detail::{Detail, item_of};
 pub use frames::each_frame;
 pub use libraries::forget as forget_libraries;
 pub use place::read as read_file;
+pub use process::attach;
 
 use crate::arch::{Thread, thread};
 use crate::inject::{self, Fault};

@@ -105,6 +105,27 @@ pub fn is_current_destroyed() -> bool {
     cuMemGetInfo_v2(&mut free, &mut total) == Some(Result::CONTEXT_IS_DESTROYED as i32)
 }
 
+/// What names a device: its UUID, and its PCI address as a text that ends in NUL, which is empty where it is not known.
+pub fn identity(device: i32) -> (Option<[u8; 16]>, [u8; 32]) {
+    let (mut uuid, mut pci) = ([0; 16], [0u8; 32]);
+    let has_uuid = match cuDeviceGetUuid_v2(&mut uuid, device) {
+        None => cuDeviceGetUuid(&mut uuid, device) == Some(0),
+        result => result == Some(0),
+    };
+    cuDeviceGetPCIBusId(pci.as_mut_ptr().cast(), pci.len() as c_int - 1, device);
+    (has_uuid.then_some(uuid), pci)
+}
+
+/// The device that memory is of, as this process numbers it: negative where it does not see that.
+pub fn device_of_memory(address: u64) -> Option<i32> {
+    /// CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL.
+    const ATTRIBUTE: c_int = 9;
+    let mut device = c_int::MIN;
+    let place = (&raw mut device).cast::<c_void>();
+    let result = cuPointerGetAttributes(1, &ATTRIBUTE, &place, address)?;
+    (result == 0 && device != c_int::MIN).then_some(device)
+}
+
 /// How many devices this process sees.
 pub fn device_count() -> Option<i32> {
     let mut count = 0;

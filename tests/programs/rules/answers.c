@@ -1,5 +1,6 @@
 /* The simulated driver, and answers that it never gives: where the variable ANSWERS is FUNCTION=N, that function does
- * nothing and returns N. All others, FORWARDED, lead to the driver
+ * nothing and returns N. MULTICAST=N is what devices say of multicast, and OPENED_DEVICE=N which device the driver says
+ * that memory of another process is of. All others, FORWARDED, lead to the driver
  * that lies beside this one under another name. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -9,7 +10,9 @@
 typedef struct { unsigned char bytes[64]; } Handle;
 
 /* The driver's own functions; those that may be told what to answer come first. */
-#define TOLD(F) F(cuIpcOpenMemHandle_v2) F(cuIpcCloseMemHandle) F(cuCtxEnablePeerAccess)
+#define TOLD(F)                                                                                                        \
+    F(cuIpcOpenMemHandle_v2) F(cuIpcCloseMemHandle) F(cuCtxEnablePeerAccess) F(cuDeviceGetAttribute)                   \
+    F(cuPointerGetAttributes)
 #define SLOT(name) __attribute__((visibility("hidden"))) void *real_##name;
 TOLD(SLOT)
 FORWARDED(SLOT)
@@ -41,6 +44,28 @@ static int is_told(const char *function, int *result) {
 DEFINE(cuIpcOpenMemHandle_v2, (unsigned long long *p, Handle handle, unsigned flags), (p, handle, flags))
 DEFINE(cuIpcCloseMemHandle, (unsigned long long p), (p))
 DEFINE(cuCtxEnablePeerAccess, (void *peer, unsigned flags), (peer, flags))
+
+/* Puts what a variable says in place of an answer. */
+static int other(const char *variable, int result, int *answer) {
+    const char *value = getenv(variable);
+    if (value && result == 0) *answer = atoi(value);
+    return result;
+}
+#undef DEFINE
+#define DEFINE(name, parameters, body)                                                                                 \
+    int name parameters;                                                                                               \
+    int name parameters body
+DEFINE(cuDeviceGetAttribute, (int *value, int attribute, int device), {
+    int result = ((int (*)(int *, int, int))real_cuDeviceGetAttribute)(value, attribute, device);
+    return attribute == 132 ? other("MULTICAST", result, value) : result;
+})
+DEFINE(cuPointerGetAttributes, (unsigned count, const int *attributes, void **data, unsigned long long p), {
+    int result =
+        ((int (*)(unsigned, const int *, void **, unsigned long long))real_cuPointerGetAttributes)(count, attributes, data, p);
+    for (unsigned i = 0; i < count; i++)
+        if (attributes[i] == 9) other("OPENED_DEVICE", result, data[i]);
+    return result;
+})
 
 /* A jump keeps all registers and the stack, whatever the arguments are. */
 #if defined __x86_64__

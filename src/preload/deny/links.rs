@@ -1,0 +1,153 @@
+//! The NVLinks of devices: which are hidden, and which of NVML's many values are about them.
+//!
+//! A link between two devices is hidden where that pair is denied. A link to a switch leads to all devices: it is hidden
+//! where its device is part of any denied pair, because libraries take a link that is there for a way to everybody, and
+//! stop where a pair has no access over it.
+
+use super::nvml::ask;
+use super::{devices, pairs};
+use cupeer_spec::abi::nvmlFieldValue_t;
+
+/// More links than any device has.
+const MOST_LINKS: u32 = 64;
+
+/// Which pair hides a link of a device; `None` where none does, and where there is no such link.
+pub fn hidden(device: u64, link: u32) -> Option<usize> {
+    let pairs = pairs()?;
+    let own = devices::of_handle(device);
+    let touched = pairs.touches(&own)?;
+    let remote = ask::remote(device, link)?;
+    match ask::device_at(&remote).map(devices::of_handle) {
+        Some(other) => pairs.denies(&own, &other).or_else(|| pairs.denies(&other, &own)),
+        None => Some(touched),
+    }
+}
+
+/// What a value is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum About {
+    /// This link.
+    Link(u32),
+    /// All links.
+    AllLinks,
+    /// The number of links.
+    Count,
+}
+
+/// What one of NVML's fields is about, where it is NVLink.
+fn about(field: u32, scope: u32) -> Option<About> {
+    // The fields of the first six links, a run for each kind of counter, their sum at its end; and those of the next six.
+    const FIRST: [u32; 6] = [32, 39, 46, 53, 60, 67];
+    const NEXT: [u32; 6] = [96, 102, 108, 114, 120, 126];
+    /// NVML_FI_DEV_NVLINK_SPEED_MBPS_: of the first links and of all, of the next links.
+    const SPEEDS: (u32, u32) = (84, 132);
+    /// NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_, of twelve links and of all.
+    const ECC: u32 = 148;
+    let in_run = |start: &u32, length: u32| (*start..*start + length).contains(&field).then(|| field - start);
+    if let Some(link) = FIRST.iter().chain([&SPEEDS.0]).find_map(|start| in_run(start, 7)) {
+        return Some(if link == 6 { About::AllLinks } else { About::Link(link) });
+    }
+    if let Some(link) = NEXT.iter().chain([&SPEEDS.1]).find_map(|start| in_run(start, 6)) {
+        return Some(About::Link(6 + link));
+    }
+    if let Some(link) = in_run(&ECC, 13) {
+        return Some(if link == 12 { About::AllLinks } else { About::Link(link) });
+    }
+    match field {
+        // NVML_FI_DEV_NVLINK_LINK_COUNT, NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT.
+        91 | 147 => Some(About::Count),
+        // NVML_FI_DEV_NVLINK_THROUGHPUT_, _REMOTE_, _ERROR_, _GET_ and _COUNT_: the scope is the link, or all of them.
+        138..=141 | 146 | 161..=168 | 200..=225 | 235..=250 => {
+            Some(if scope < MOST_LINKS { About::Link(scope) } else { About::AllLinks })
+        }
+        _ => None,
+    }
+}
+
+/// How many links of a device are there and not hidden, and what hides one.
+fn visible(device: u64) -> (u32, Option<usize>) {
+    let mut which = None;
+    let mut count = 0;
+    for link in 0..MOST_LINKS {
+        if ask::remote(device, link).is_some() {
+            match hidden(device, link) {
+                Some(pair) => which = which.or(Some(pair)),
+                None => count += 1,
+            }
+        }
+    }
+    (count, which)
+}
+
+/// Takes what is about hidden links out of the values of a device. Gives what has hidden any.
+///
+/// # Safety
+///
+/// `values` is null, or points to `count` values that NVML has written.
+pub unsafe fn hide_fields(device: u64, values: *mut nvmlFieldValue_t, count: i32) -> Option<usize> {
+    pairs()?.touches(&devices::of_handle(device))?;
+    let count = if values.is_null() { 0 } else { usize::try_from(count).unwrap_or(0) };
+    let mut changed = None;
+    for i in 0..count {
+        // SAFETY: the caller's promise.
+        let value = unsafe { values.add(i) };
+        // SAFETY: as above.
+        let mut field = unsafe { value.read_unaligned() };
+        let Some(about) = about(field.fieldId, field.scopeId) else { continue };
+        if field.bits() == 0 {
+            continue;
+        }
+        let (which, left) = match about {
+            About::Link(link) => (hidden(device, link), 0),
+            About::AllLinks => match visible(device) {
+                (0, which) => (which, 0),
+                _ => (None, 0),
+            },
+            About::Count => {
+                let (count, which) = visible(device);
+                (which, u64::from(count))
+            }
+        };
+        if let Some(which) = which.filter(|_| field.bits() != left) {
+            field.value = left;
+            // SAFETY: as above.
+            unsafe { value.write_unaligned(field) };
+            changed = changed.or(Some(which));
+        }
+    }
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_about_the_links_that_nvml_h_names() {
+        for (field, scope, wanted) in [
+            (31, 0, None),
+            (32, 9, Some(About::Link(0))),
+            (38, 0, Some(About::AllLinks)),
+            (73, 0, Some(About::AllLinks)),
+            (74, 0, None),
+            (89, 0, Some(About::Link(5))),
+            (90, 0, Some(About::AllLinks)),
+            (91, 0, Some(About::Count)),
+            (96, 0, Some(About::Link(6))),
+            (131, 0, Some(About::Link(11))),
+            (137, 0, Some(About::Link(11))),
+            (138, 17, Some(About::Link(17))),
+            (139, u32::MAX, Some(About::AllLinks)),
+            (142, 0, None),
+            (147, 0, Some(About::Count)),
+            (159, 0, Some(About::Link(11))),
+            (160, 0, Some(About::AllLinks)),
+            (165, 4, Some(About::Link(4))),
+            (169, 0, None),
+            (170, 0, None),
+            (202, 3, Some(About::Link(3))),
+        ] {
+            assert_eq!(about(field, scope), wanted, "{field} {scope}");
+        }
+    }
+}

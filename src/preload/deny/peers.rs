@@ -1,0 +1,96 @@
+//! The peers of each context, as far as they were given through us: for the limit.
+//!
+//! A peer is a device: what memory of it a context was given by opening a handle counts as much as what it was given by
+//! enabling access. A fixed table without locks; where it is full, nothing more is counted.
+
+use super::devices;
+use super::{Denied, limit, refused};
+use core::sync::atomic::{
+    AtomicI32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use cupeer_spec::deny::Identity;
+use cupeer_spec::fault::fnv;
+use cupeer_spec::results::Result;
+
+/// One peer of one context.
+struct Peer {
+    /// The context; 0 for none, [`CLAIMED`] while the rest is written.
+    context: AtomicU64,
+    /// The device of the context, as this process numbers it.
+    device: AtomicI32,
+    /// Which device the peer is: [`key`].
+    peer: AtomicU64,
+}
+
+const CLAIMED: u64 = u64::MAX;
+
+static PEERS: [Peer; 256] =
+    [const { Peer { context: AtomicU64::new(0), device: AtomicI32::new(-1), peer: AtomicU64::new(0) } }; 256];
+
+/// A number for a device, which is never 0; 0 where it is unknown.
+fn key(device: &Identity) -> u64 {
+    device.uuid.map_or(0, |uuid| fnv(&uuid).max(1))
+}
+
+fn of(context: u64) -> impl Iterator<Item = &'static Peer> {
+    PEERS.iter().filter(move |peer| context != 0 && peer.context.load(Acquire) == context)
+}
+
+/// Refuses a peer that would be one too many for a context on `device`.
+pub fn refuse(context: u64, device: i32, peer: &Identity) -> Option<Denied> {
+    let (limit, which) = limit()?;
+    let is_other = devices::of_ordinal(device).is(peer) == Some(false);
+    let is_new = of(context).all(|known| known.peer.load(Relaxed) != key(peer));
+    let is_full = of(context).count() as u64 >= u64::from(limit);
+    (is_other && is_new && is_full).then(|| refused(Result::TOO_MANY_PEERS, which))
+}
+
+/// A context on `device` was given access to all of a peer device.
+pub fn add(context: u64, device: i32, peer: i32) {
+    add_device(context, device, &devices::of_ordinal(peer));
+}
+
+/// The same, of whatever process the device is.
+pub fn add_device(context: u64, device: i32, peer: &Identity) {
+    let is_other = devices::of_ordinal(device).is(peer) == Some(false);
+    let key = key(peer);
+    if limit().is_none() || !is_other || key == 0 || context == 0 {
+        return;
+    }
+    if of(context).any(|known| known.peer.load(Relaxed) == key) {
+        return;
+    }
+    let free = PEERS.iter().find(|place| place.context.compare_exchange(0, CLAIMED, AcqRel, Relaxed).is_ok());
+    if let Some(place) = free {
+        place.device.store(device, Relaxed);
+        place.peer.store(key, Relaxed);
+        place.context.store(context, Release);
+    }
+}
+
+/// Access was taken back.
+pub fn remove(context: u64, peer: i32) {
+    let key = key(&devices::of_ordinal(peer));
+    forget(|known| known.context.load(Acquire) == context && known.peer.load(Relaxed) == key);
+}
+
+/// A context is gone.
+pub fn forget_context(context: u64) {
+    forget(|known| known.context.load(Acquire) == context);
+}
+
+/// The primary context of a device is gone. Others that a program makes beside it are forgotten with it.
+pub fn forget_device(device: i32) {
+    let key = key(&devices::of_ordinal(device));
+    forget(|known| known.device.load(Relaxed) == device || known.peer.load(Relaxed) == key);
+}
+
+fn forget(is_it: impl Fn(&Peer) -> bool) {
+    for place in &PEERS {
+        let context = place.context.load(Acquire);
+        if context != 0 && context != CLAIMED && is_it(place) {
+            let _ = place.context.compare_exchange(context, 0, AcqRel, Relaxed);
+        }
+    }
+}
