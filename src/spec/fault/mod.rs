@@ -12,42 +12,14 @@
 //! SET    := as in --trace: names, globs, @groups and ^negations, separated by commas
 //! ```
 //!
-//! | which calls | |
-//! | --- | --- |
-//! | `dev=0` `peer=1` | the device (as the process numbers them) that the call is about, or that of the current context; the other device |
-//! | `ctx=0x..` `size=1M..` `handle=FINGERPRINT` | the current context; the size of the allocation; the handle |
-//! | `ARGUMENT=VALUE` | any argument by its name in cuda.h: `Flags=1`, `attrib=ACCESS_SUPPORTED`, `symbol=cuIpc*` |
-//! | `rank=0..3` `local-rank=0` `pid=` `process=2` `program=GLOB` `thread=main` | who calls; `process=2` is the second of the job to make a call, look-ups aside, `thread` a tid, a glob of its name, or main |
-//! | `caller=GLOB` `stack=DIGITS` | the file name of the library that calls; the stack, as a record names it |
-//! | `prev=RESULT` | what this thread's call before it returned |
-//! | `after=2s` `until=1m` `mark=GLOB` | since the process began; once `cupeer_mark` has set such a mark |
-//! | `site=new` `site=25%` | the first call of each call stack; so many of the call stacks, by the seed |
-//!
-//! Values are lists of numbers and ranges, or of globs: `dev=0,2..3`; with `^` in front, all others.
-//!
-//! | when | |
-//! | --- | --- |
-//! | `when=F[..L][+[S]]` | as in strace: the F-th of these calls; from F to L; every S-th from F on; `F+` all from F on |
-//! | `p=10%` `seed=N` | by chance, the same in every run with this seed |
-//! | `times=N` | at most N times |
-//! | `per=process` | what counts: `process`, `thread`, `ctx`, `rank` or `job`; each function by itself, or with `/rule` all of them together |
-//!
-//! | what happens | |
-//! | --- | --- |
-//! | `error=MAP_FAILED` `error=any` | this result; any of those that are documented for the function |
-//! | `out=ARGUMENT=VALUE,..` | another output after success: a number, `zero`, `null`; of a handle `zero`, `flip/BYTE`, `other` (another that this process made or was given) |
-//! | `delay=5ms[~1ms]` `delay-after=5ms` | waits before, after the call; give or take |
-//! | `hang[=LABEL]` | waits until `cupeer release DIR LABEL` or `cupeer_release` |
-//! | `signal=SEGV` `exit=3` | ends the process, or sends it a signal, in place of the call |
-//! | `stage=instead` | the call is not made (what `error=` does where nothing is said); `after`: it is made, and its success replaced; `undo`: it is made, and what it did is undone |
-//! | `force` | a code that is not documented for the function; failing a call that gives something back |
-//! | `name=NAME` | the name of the rule in the record |
+//! The keys stand in the table of `parse/keys.rs`, each with its value, what it means and an example: [`keys`] has them,
+//! and `docs/faults.md` is made of them.
 
 mod parse;
 
 use crate::selector::FunctionSet;
 
-pub use parse::{LONGEST_NAME, PlanError, is_name};
+pub use parse::{KeyKind, KeySpec, LONGEST_NAME, PlanError, is_comparable, is_name, keys, output_values};
 
 /// Rules in the order in which they are looked at.
 #[derive(Clone, PartialEq, Debug, Default)]

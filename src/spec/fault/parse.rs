@@ -1,13 +1,14 @@
 //! Reads a plan.
 //!
-//! What belongs here: the text as a whole, its lines and rules. `clauses` reads one rule, by the keys of its table; what
-//! a key means stands in `conditions`, `counts` and `actions`, what values look like in `values`, and what only the whole
-//! rule tells in `whole`.
+//! What belongs here: the text as a whole, its lines and rules. `clauses` reads one rule, by the table in `keys`; how
+//! values of keys are read stands in `conditions`, `counts` and `actions`, what values look like in `values`, and what only
+//! the whole rule tells in `whole`.
 
 mod actions;
 mod clauses;
 mod conditions;
 mod counts;
+mod keys;
 mod signals;
 mod span;
 #[cfg(test)]
@@ -19,7 +20,10 @@ use super::{Key, Plan, Rule};
 use core::fmt;
 use span::Span;
 
+pub use actions::output_values;
 pub use clauses::is_name;
+pub use conditions::is_comparable;
+pub use keys::{KeyKind, KeySpec, keys};
 
 /// The most bytes of a name, with that of its plan.
 pub const LONGEST_NAME: usize = 64;

@@ -143,13 +143,28 @@ fn outputs(functions: &[&'static FnSpec], name: Span) -> Result<Vec<&'static Arg
     Err(name.error(format!("{what}; {hint}")))
 }
 
+/// What can be put into an argument, in words; empty where it is no output.
+pub fn output_values(arg: &ArgSpec) -> &'static str {
+    match arg.direction {
+        Direction::Out if arg.is_handle() => "zero, flip/BYTE, other",
+        Direction::Out if is_structure(arg) => "zero",
+        Direction::Out => "a number, zero, null",
+        _ => "",
+    }
+}
+
+/// Whether an output is too large for a number.
+fn is_structure(arg: &ArgSpec) -> bool {
+    !arg.is_handle() && arg.size > 8
+}
+
 /// What is put into an output.
 fn output(text: Span, args: &[&'static ArgSpec]) -> Result<OutValue> {
     if matches!(text.text, "zero" | "null") {
         return Ok(OutValue::Zero);
     }
     let handles = args.iter().filter(|arg| arg.is_handle()).count();
-    if let Some(structure) = args.iter().find(|arg| !arg.is_handle() && arg.size > 8) {
+    if let Some(structure) = args.iter().find(|arg| is_structure(arg)) {
         return Err(text.error(format!(
             "{} cannot be put into a {}; only zero can",
             text.shown(),

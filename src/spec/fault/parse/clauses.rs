@@ -1,7 +1,8 @@
 //! One rule: its functions, and its clauses by the table of keys.
 
+use super::keys::{ARGUMENT, KEYS, Reads};
 use super::span::Span;
-use super::{LONGEST_NAME, PlanError, actions, conditions, counts, whole};
+use super::{LONGEST_NAME, PlanError, conditions, whole};
 use crate::fault::{Action, Per, Rule, When};
 use crate::function::{FUNCTIONS, FnSpec};
 use crate::names::nearest;
@@ -28,75 +29,6 @@ pub struct Draft<'a> {
     /// The value of `name`.
     pub name: Option<Span<'a>>,
 }
-
-/// How a key reads its value.
-pub enum Reads {
-    /// There must be one.
-    Value(fn(&mut Draft<'_>, Span) -> Result<()>),
-    /// There must be one, of which the place is kept.
-    Kept(for<'a> fn(&mut Draft<'a>, Span<'a>) -> Result<()>),
-    /// There may be one.
-    Optional(fn(&mut Draft<'_>, Option<Span>) -> Result<()>),
-    /// There is none.
-    Flag(fn(&mut Draft<'_>)),
-}
-
-/// A key.
-pub struct KeySpec {
-    /// What stands before the `=`.
-    pub name: &'static str,
-    /// A clause that would be right.
-    pub example: &'static str,
-    /// Whether it makes something happen.
-    pub acts: bool,
-    /// How its value is read.
-    pub reads: Reads,
-}
-
-const fn key(name: &'static str, example: &'static str, reads: Reads) -> KeySpec {
-    KeySpec { name, example, acts: false, reads }
-}
-
-const fn action(name: &'static str, example: &'static str, reads: Reads) -> KeySpec {
-    KeySpec { name, example, acts: true, reads }
-}
-
-/// All keys that are no names of arguments.
-pub static KEYS: &[KeySpec] = &[
-    key("dev", "dev=0", Reads::Value(conditions::dev)),
-    key("peer", "peer=1", Reads::Value(conditions::peer)),
-    key("ctx", "ctx=0x55d0c0de", Reads::Value(conditions::ctx)),
-    key("size", "size=1M..", Reads::Value(conditions::size)),
-    key("handle", "handle=3f2a5c6b7d8e9f01", Reads::Value(conditions::handle)),
-    key("rank", "rank=0..3", Reads::Value(conditions::rank)),
-    key("local-rank", "local-rank=0", Reads::Value(conditions::local_rank)),
-    key("pid", "pid=4711", Reads::Value(conditions::pid)),
-    key("process", "process=2", Reads::Value(conditions::process)),
-    key("program", "program=python*", Reads::Value(conditions::program)),
-    key("thread", "thread=main", Reads::Value(conditions::thread)),
-    key("caller", "caller=libnccl*", Reads::Value(conditions::caller)),
-    key("stack", "stack=3f2a5c6b7d8e9f01", Reads::Value(conditions::stack)),
-    key("prev", "prev=MAP_FAILED", Reads::Value(conditions::prev)),
-    key("after", "after=2s", Reads::Value(conditions::after)),
-    key("until", "until=1m", Reads::Kept(conditions::until)),
-    key("mark", "mark=epoch?2", Reads::Value(conditions::mark)),
-    key("site", "site=new", Reads::Value(conditions::site)),
-    key("when", "when=3..5", Reads::Value(counts::when)),
-    key("p", "p=10%", Reads::Value(counts::p)),
-    key("seed", "seed=7", Reads::Value(counts::seed)),
-    key("times", "times=3", Reads::Value(counts::times)),
-    key("per", "per=job/rule", Reads::Value(counts::per)),
-    action("error", "error=MAP_FAILED", Reads::Kept(actions::error)),
-    action("out", "out=pdptr=null", Reads::Value(actions::out)),
-    action("delay", "delay=5ms~1ms", Reads::Value(actions::delay)),
-    action("delay-after", "delay-after=5ms", Reads::Value(actions::delay_after)),
-    action("hang", "hang=here", Reads::Optional(actions::hang)),
-    action("signal", "signal=SEGV", Reads::Value(actions::signal)),
-    action("exit", "exit=3", Reads::Value(actions::exit)),
-    key("stage", "stage=after", Reads::Kept(actions::stage)),
-    key("force", "force", Reads::Flag(|draft| draft.force = true)),
-    key("name", "name=first-open", Reads::Kept(name)),
-];
 
 /// Reads the rule that is the `number`-th of its plan. Also gives the place of its name: its begin, where it has none.
 pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span<'a>)> {
@@ -184,13 +116,12 @@ fn clause<'a>(draft: &mut Draft<'a>, clause: Span<'a>) -> Result<String> {
         Some((key, value)) => (key, Some(value)),
         None => (clause, None),
     };
-    let Some(spec) = KEYS.iter().find(|spec| spec.name == key.text) else {
-        return argument(draft, key, value);
-    };
+    let spec = KEYS.iter().find(|spec| spec.name == key.text).unwrap_or(&ARGUMENT);
     if spec.acts {
         draft.actions.push((spec.name, clause));
     }
     match (&spec.reads, value) {
+        (Reads::Argument, value) => return argument(draft, key, value),
         (Reads::Flag(read), None) => read(draft),
         (Reads::Optional(read), value) => read(draft, value)?,
         (Reads::Value(read), Some(value)) => read(draft, value)?,
@@ -199,7 +130,7 @@ fn clause<'a>(draft: &mut Draft<'a>, clause: Span<'a>) -> Result<String> {
             return Err(value.error(format!("'{}' takes no value", spec.name)));
         }
         (Reads::Value(_) | Reads::Kept(_), None) => {
-            let message = format!("'{}' wants a value, such as {}", spec.name, spec.example);
+            let message = format!("'{}' wants a value, such as {}", spec.name, spec.example());
             return Err(clause.end().error(message));
         }
     }
@@ -244,7 +175,8 @@ fn argument(draft: &mut Draft, key: Span, value: Option<Span>) -> Result<String>
     )))
 }
 
-fn name<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<()> {
+/// `name=NAME`
+pub fn name<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<()> {
     if !is_name(value.text) {
         return Err(value.error(format!(
             "{} is no name; one has 1 to {LONGEST_NAME} letters, digits, '.', '_', '-' and '/'",

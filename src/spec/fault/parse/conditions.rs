@@ -269,8 +269,8 @@ fn common_prefix(names: &[(u64, &'static str)]) -> usize {
     first[..common].rfind('_').map_or(0, |at| at + 1)
 }
 
-/// Whether a call's argument can be compared before the call.
-fn is_comparable(arg: &ArgSpec) -> bool {
+/// Whether an argument can be compared before the call, by its name as a key.
+pub fn is_comparable(arg: &ArgSpec) -> bool {
     match arg.direction {
         Direction::In => arg.count.is_none() && !arg.is_handle() && arg.size <= 8,
         Direction::String => true,

@@ -1,6 +1,7 @@
 //! What is read, and what is refused.
 
 mod generated;
+mod keys;
 mod mutated;
 mod read;
 mod refused;

@@ -2,7 +2,7 @@
 //! a rule means that is right.
 
 use super::generated::{canonical, proven, same};
-use crate::fault::parse::clauses::KEYS;
+use crate::fault::parse::keys::KEYS;
 use crate::fault::{Plan, Rule};
 use crate::record::live::mix;
 use std::collections::HashSet;
@@ -62,7 +62,7 @@ fn right() -> Vec<String> {
             _ if key.acts => "",
             _ => ":hang",
         };
-        rules.push(format!("cuIpcOpenMemHandle*:Flags=0:{}{rest}", key.example));
+        rules.push(format!("cuIpcOpenMemHandle*:Flags=0:{}{rest}", key.example()));
     }
     rules
 }

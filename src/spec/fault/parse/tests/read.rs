@@ -1,7 +1,7 @@
 //! What rules mean.
 
 use super::rule;
-use crate::fault::parse::clauses::KEYS;
+use crate::fault::parse::keys::KEYS;
 use crate::fault::*;
 use crate::function::{FUNCTIONS, FnId};
 
@@ -270,23 +270,5 @@ fn what_is_handed_on_has_its_name_and_its_seed() {
         ("@ipc:site=new:p=1:delay=1ms~0s", "@ipc:site=new:p=1:delay=1ms~0s:name=plan/1"),
     ] {
         assert_eq!(rule(text).whole_text(9), wanted);
-    }
-}
-
-#[test]
-fn every_key_reads_its_own_example() {
-    for key in KEYS {
-        let functions = if key.example.contains("pdptr") { "cuIpcOpenMemHandle*" } else { "@open" };
-        let rest = match key.name {
-            "stage" => ":error=any",
-            _ if key.acts => "",
-            _ => ":delay=1ms",
-        };
-        rule(&format!("{functions}:{}{rest}", key.example));
-        assert!(
-            key.example == key.name || key.example.starts_with(&format!("{}=", key.name)),
-            "{}",
-            key.name
-        );
     }
 }

@@ -1,7 +1,7 @@
 //! Nothing in a rule needs quoting in a shell.
 
 use super::generated::rules;
-use crate::fault::parse::clauses::KEYS;
+use crate::fault::parse::keys::KEYS;
 use proptest::prelude::*;
 use std::process::Command;
 
@@ -26,7 +26,7 @@ fn check(words: &[String]) {
 #[test]
 fn no_key_and_no_example_needs_quotes() {
     let mut words: Vec<String> =
-        KEYS.iter().map(|key| format!("cuIpcOpenMemHandle*,@peer,^@lookup:{}", key.example)).collect();
+        KEYS.iter().map(|key| format!("cuIpcOpenMemHandle*,@peer,^@lookup:{}", key.example())).collect();
     let more = [
         "^@lookup,?uIpc*:dev=^0,2..3,-1:delay=5ms~1ms",
         "all:out=pHandle=flip/24:per=job/rule:when=3..9+2:p=0.1",
