@@ -148,6 +148,11 @@ pub fn run<R: ResultCode>(
         let arguments: Looked = Arguments { print, store, more, words };
         return R::of(concerned(id, entered, &|| forward().number(), &arguments, pointer));
     }
+    let settings = settings::get();
+    if !settings.is_logged(id) && !settings.is_recorded(id) && pointer.is_none() {
+        // It came here because a rule of faults names the function, and that was all.
+        return forward();
+    }
     steps(id, entered, forward, &arguments, pointer, None)
 }
 
