@@ -15,6 +15,9 @@ mod counting;
 // Denied peers.
 mod deny;
 
+// Denied peers as they are chosen and told.
+mod deny_run;
+
 // What happens to a call.
 mod engine;
 

@@ -3,6 +3,7 @@
 //! What belongs here: names, shapes and help. What a value means is read where it is used.
 
 mod check;
+mod deny;
 mod inject;
 mod release;
 mod sweep;
@@ -12,6 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub use check::{CheckArgs, Level};
+pub use deny::DenyArgs;
 pub use inject::InjectArgs;
 pub use release::ReleaseArgs;
 pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
@@ -69,6 +71,9 @@ pub struct Options {
     /// What fails on purpose.
     #[command(flatten)]
     pub inject: InjectArgs,
+    /// Which devices look as if they could not reach each other.
+    #[command(flatten)]
+    pub deny: DenyArgs,
     /// Write a line for each call, as text or as JSON
     #[arg(long, value_name = "FORMAT")]
     pub log: Option<LogFormat>,

@@ -5,6 +5,7 @@
 
 use crate::args::{EnvArgs, EnvFormat};
 use crate::output;
+use crate::settings::deny::Verdicts;
 use crate::settings::{LD_LIBRARY_PATH, LD_PRELOAD, Settings};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
@@ -18,7 +19,9 @@ type Pair = (&'static str, String);
 /// Carries out the subcommand.
 pub fn command(args: &EnvArgs) -> Result<ExitCode> {
     output::be_verbose(args.options.verbose);
-    let settings = Settings::new(&args.options, None)?;
+    let mut settings = Settings::new(&args.options, None)?;
+    settings.verdicts.iter_mut().for_each(Verdicts::keep);
+    settings.verdicts.iter().filter_map(Verdicts::warning).for_each(|line| output::complain(&line));
     let mut pairs = Vec::new();
     for (name, value) in &settings.variables {
         let value = value.to_str().with_context(|| format!("{name}: the value is not UTF-8"))?;

@@ -3,6 +3,7 @@
 //! An option that is given wins over an inherited variable; what is not given stays as it is.
 
 pub mod check;
+pub mod deny;
 pub mod inject;
 
 use crate::args::{LogFormat, Options};
@@ -12,6 +13,7 @@ use crate::libraries;
 use anyhow::{Context, Result, bail};
 use cupeer_spec::env;
 use cupeer_spec::selector::FunctionSet;
+use deny::Verdicts;
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -68,6 +70,8 @@ pub struct Settings {
     pub job: Option<Job>,
     /// The seed of what fault plans leave to chance, where it was drawn.
     drawn_seed: Option<u64>,
+    /// Where vLLM keeps its verdict on peers, where any are denied.
+    pub verdicts: Option<Verdicts>,
 }
 
 impl Settings {
@@ -102,6 +106,7 @@ impl Settings {
         variables.extend(check::variables(&options.check)?);
         let faults = inject::faults(&options.inject)?;
         variables.extend(faults.variables);
+        variables.extend(deny::variables(options, program.is_some())?);
         let preload = libraries::find_preload()?;
         let driver = driver::choose(&options.driver)?;
         if let Some(chosen) = &driver {
@@ -123,7 +128,9 @@ impl Settings {
                 variables.push((env::JOB, job::own_key()?.into()));
             }
         }
-        Ok(Settings { preload, variables, driver, job, drawn_seed: faults.drawn_seed })
+        let verdicts = Verdicts::of(&variables, job.as_ref())?;
+        variables.extend(verdicts.as_ref().and_then(Verdicts::variable));
+        Ok(Settings { preload, variables, driver, job, drawn_seed: faults.drawn_seed, verdicts })
     }
 
     /// What to say of a seed that was drawn: whoever wants the same again has to know it.

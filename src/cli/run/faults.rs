@@ -75,6 +75,11 @@ impl Faults {
         of_rules(counted, self.is_dry)
     }
 
+    /// Whether nobody else says what was counted.
+    pub fn is_ours(&self) -> bool {
+        !self.is_inherited
+    }
+
     /// What there is to say of that in the end: nothing where somebody else says it.
     pub fn lines(&self, seen: &[Fault]) -> Vec<String> {
         if self.is_inherited { Vec::new() } else { summary::faults::lines(seen) }

@@ -12,6 +12,7 @@ mod watch;
 
 use crate::args::{Options, RunArgs};
 use crate::job::Job;
+use crate::settings::deny::{self, Verdicts};
 use crate::settings::{Environment, Settings, check};
 use crate::{output, report, status};
 use anyhow::{Result, bail};
@@ -88,9 +89,11 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
     if args.error_exitcode.is_some() {
         check::needed_by("--error-exitcode", "is for broken rules", &args.options.check)?;
     }
-    let settings = Settings::new(&args.options, Some(&args.program[0]))?;
+    let mut settings = Settings::new(&args.options, Some(&args.program[0]))?;
     let mut environment = settings.apply(Environment::inherited())?;
+    settings.verdicts.iter().filter_map(Verdicts::warning).for_each(|line| output::complain(&line));
     if args.exec {
+        settings.verdicts.iter_mut().for_each(Verdicts::keep);
         if let Some(note) = program::obstacle(&args.program[0]) {
             output::complain(&note);
         }
@@ -99,6 +102,7 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
         return Err(CannotRun::new(&args.program[0], &error).into());
     }
     let faults = faults(args, &settings, &mut environment)?;
+    let unmasked = deny::unmasked(&environment).filter(|_| faults.as_ref().is_some_and(Faults::is_ours));
     let run =
         watched(&args.program, environment, settings.driver.as_ref().map(|chosen| chosen.library.as_path()));
     let seen = faults.as_ref().map(Faults::seen).unwrap_or_default();
@@ -111,6 +115,9 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
     }
     if let Some(faults) = faults.filter(|_| is_ours_to_tell) {
         faults.lines(&seen).iter().for_each(|line| output::complain(line));
+    }
+    if let Some(line) = unmasked.filter(|_| is_ours_to_tell) {
+        output::complain(line);
     }
     for note in seed.iter().chain(&run.notes) {
         output::complain(note);

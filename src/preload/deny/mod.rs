@@ -76,7 +76,7 @@ pub fn concerns(id: FnId) -> bool {
 pub fn names() -> Vec<String> {
     let mut names = pairs().map_or(Vec::new(), Pairs::names);
     if let Some((limit, _)) = limit() {
-        names.push(format!("peer-limit {limit}"));
+        names.push(format!("more than {limit} peers"));
     }
     names
 }

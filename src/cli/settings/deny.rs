@@ -1,0 +1,254 @@
+//! Denied peers: which devices the words of `--deny-peer` mean, and what a run has to know beside.
+//!
+//! The library is told UUIDs, which are the same in all processes. What they are is known here: from the topology of the
+//! simulated driver, or else from NVML.
+
+mod machine;
+
+use crate::args::{DenyArgs, Options};
+use crate::job::Job;
+use crate::settings::Environment;
+use anyhow::{Context, Result, bail};
+use cupeer_spec::deny::{self, Denied, Name, Pair, Written};
+use cupeer_spec::env;
+use cupeer_topology::Topology;
+use machine::{Device, Machine};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// The variable that says where vLLM keeps what it has found out.
+const VLLM_CACHE_ROOT: &str = "VLLM_CACHE_ROOT";
+
+/// What no mask of ours reaches.
+const UNMASKED: &str = "denied peers: not masked are copies between devices (cuMemcpyPeer), which the driver stages, \
+cuMemSetAccess and memory pools, and what tools read from sysfs; links to a switch are hidden whole";
+
+/// What is said of that after a run in which pairs were denied.
+pub fn unmasked(environment: &Environment) -> Option<&'static str> {
+    environment.get(env::DENY_PEER).filter(|pairs| !pairs.is_empty()).map(|_| UNMASKED)
+}
+
+/// The variables that the options become. `is_here` says whether the program runs on this machine.
+pub fn variables(options: &Options, is_here: bool) -> Result<Vec<(&'static str, OsString)>> {
+    let DenyArgs { deny_peer, peer_limit } = &options.deny;
+    let mut variables = Vec::new();
+    if let Some(text) = deny_peer {
+        let denied = denied(text, &Machine::of(&options.driver)?, is_here)
+            .with_context(|| format!("--deny-peer '{text}'"))?;
+        variables.push((env::DENY_PEER, denied.to_string().into()));
+    }
+    if let Some(limit) = peer_limit {
+        variables.push((env::PEER_LIMIT, limit.to_string().into()));
+    }
+    Ok(variables)
+}
+
+/// Where vLLM keeps its verdict on peers, which it would read in later runs, and those of earlier ones in this.
+pub enum Verdicts {
+    /// In the job.
+    InJob(PathBuf),
+    /// In a directory of the run's own.
+    Temporary(TempDir),
+    /// Where the user has chosen.
+    Chosen(PathBuf),
+}
+
+impl Verdicts {
+    /// `None` where nothing is denied.
+    pub fn of(variables: &[(&'static str, OsString)], job: Option<&Job>) -> Result<Option<Verdicts>> {
+        if variables.iter().all(|(name, _)| *name != env::DENY_PEER) {
+            return Ok(None);
+        }
+        if let Some(place) = std::env::var_os(VLLM_CACHE_ROOT).filter(|place| !place.is_empty()) {
+            return Ok(Some(Verdicts::Chosen(place.into())));
+        }
+        // One with placeholders is made by the processes.
+        if let Some(job) = job.filter(|job| job.directory.is_dir()) {
+            return Ok(Some(Verdicts::InJob(job.directory.join("vllm"))));
+        }
+        let temporary = tempfile::Builder::new().prefix("cupeer-vllm-").tempdir();
+        Ok(Some(Verdicts::Temporary(
+            temporary.context("failed to make a directory for what vLLM finds out")?,
+        )))
+    }
+
+    /// The variable, where it is for us to set.
+    pub fn variable(&self) -> Option<(&'static str, OsString)> {
+        let place = match self {
+            Verdicts::InJob(place) => place.as_path(),
+            Verdicts::Temporary(place) => place.path(),
+            Verdicts::Chosen(_) => return None,
+        };
+        Some((VLLM_CACHE_ROOT, place.into()))
+    }
+
+    /// What the user has to know.
+    pub fn warning(&self) -> Option<String> {
+        let Verdicts::Chosen(place) = self else { return None };
+        Some(format!(
+            "{VLLM_CACHE_ROOT} is set: what vLLM finds out about peers stands in {} \
+             (gpu_p2p_access_cache_for_*.json), from this run in later ones and from earlier ones in this",
+            place.display()
+        ))
+    }
+
+    /// Keeps the directory, for processes that outlive us.
+    pub fn keep(&mut self) {
+        if let Verdicts::Temporary(directory) = self {
+            directory.disable_cleanup(true);
+        }
+    }
+}
+
+/// Reads the words of `--deny-peer`.
+fn denied(text: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
+    if text == deny::ALL {
+        return Ok(Denied::All);
+    }
+    if text.ends_with(".toml") {
+        return of_file(text, machine, is_here);
+    }
+    let mut pairs = Vec::new();
+    for Written { from, to, oneway } in deny::written(text).map_err(anyhow::Error::msg)? {
+        let named = |(column, word): (usize, &str)| {
+            name(word, machine, is_here).with_context(|| format!("column {column}"))
+        };
+        let pair = Pair { from: named(from)?, to: named(to)?, oneway };
+        if pair.from == pair.to {
+            bail!("column {}: a pair has two devices, and '{}' is the first one again", to.0, to.1);
+        }
+        pairs.push(pair);
+    }
+    Ok(Denied::Pairs(pairs))
+}
+
+/// The device that a word means.
+fn name(word: &str, machine: &Machine, is_here: bool) -> Result<Name> {
+    let whole = Name::parse(word);
+    let devices = match machine.devices() {
+        Ok(devices) => devices,
+        // Whole names need nobody to explain them.
+        Err(reason) => match whole {
+            Some(name) => return Ok(name),
+            None => bail!(
+                "which device '{word}' is cannot be found out ({reason}); name devices by their UUIDs, as 'nvidia-smi -L' \
+                 prints them"
+            ),
+        },
+    };
+    let is_it = |(index, device): &(usize, &Device)| match whole {
+        Some(name) => name.is(&device.identity()),
+        None if word.bytes().all(|byte| byte.is_ascii_digit()) => word.parse() == Ok(*index),
+        None => {
+            let begin = word.to_ascii_lowercase();
+            begin.len() > 4 && device.text().to_ascii_lowercase().starts_with(&begin)
+        }
+    };
+    let found: Vec<_> = devices.iter().enumerate().filter(is_it).collect();
+    match (&found[..], whole) {
+        ([(_, device)], _) => Ok(Name::Uuid(device.uuid)),
+        // For another machine than this one.
+        ([], Some(name)) if !is_here && !machine.is_simulated() => Ok(name),
+        ([], _) => bail!("no device is '{word}'; there {}", machine::shown(devices)),
+        (several, _) => {
+            let names: Vec<String> = several.iter().map(|(_, device)| device.text()).collect();
+            bail!("'{word}' is the begin of several: {}", names.join(", "))
+        }
+    }
+}
+
+/// The pairs that have no access in a topology file. Its devices are those with their UUIDs, or else those with their
+/// indices.
+fn of_file(path: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
+    let topology = Topology::parse(path).map_err(anyhow::Error::msg)?;
+    let own = topology.devices();
+    let by_uuid =
+        |devices: &[Device]| own.iter().all(|device| devices.iter().any(|known| known.uuid == device.uuid));
+    let names: Vec<Name> = match machine.devices() {
+        Ok(devices) if by_uuid(devices) => own.iter().map(|device| Name::Uuid(device.uuid)).collect(),
+        Ok(devices) if devices.len() >= own.len() && is_here => {
+            devices.iter().take(own.len()).map(|device| Name::Uuid(device.uuid)).collect()
+        }
+        Ok(devices) if is_here => {
+            bail!("it has {} devices, and here {}", own.len(), machine::shown(devices))
+        }
+        _ => own.iter().map(|device| Name::Uuid(device.uuid)).collect(),
+    };
+    let reaches = |from, to| topology.link(from, to).is_none_or(|link| link.can_access);
+    let mut pairs = Vec::new();
+    for from in 0..own.len() {
+        for to in 0..own.len() {
+            let oneway = reaches(to, from);
+            // A pair that is denied in both directions is told once.
+            if !reaches(from, to) && (oneway || from < to) {
+                pairs.push(Pair { from: names[from], to: names[to], oneway });
+            }
+        }
+    }
+    if pairs.is_empty() {
+        bail!(
+            "it denies nothing: all its devices reach each other; a [[link]] of kind = \"none\" is a pair that does not"
+        );
+    }
+    Ok(Denied::Pairs(pairs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(text: &str) -> Machine {
+        Machine::Simulated(Topology::parse(text).unwrap().devices().iter().map(Device::of_topology).collect())
+    }
+
+    fn uuid(index: u8) -> String {
+        format!("GPU-c09ee200-5130-4d0e-b00d-0000000000{index:02x}")
+    }
+
+    #[test]
+    fn devices_are_meant_by_index_uuid_and_address() {
+        let four = machine("nvlink:4");
+        let pair = |a, b, oneway: &str| format!("{}/{}{oneway}", uuid(a), uuid(b));
+        for (text, wanted) in [
+            ("0/1".to_owned(), pair(0, 1, "")),
+            ("3/0:oneway,1/2".into(), format!("{},{}", pair(3, 0, ":oneway"), pair(1, 2, ""))),
+            (format!("{}/1E:00.0", uuid(0)), pair(0, 1, "")),
+            ("0000:1b:00.0/00000000:24:00.0".into(), pair(0, 3, "")),
+            (format!("2/gpu-{}", &uuid(1)[4..]), pair(2, 1, "")),
+            ("all".into(), "all".into()),
+        ] {
+            assert_eq!(denied(&text, &four, true).map(|d| d.to_string()).unwrap(), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place_and_what_there_is() {
+        let two = machine("nvlink:2");
+        for (text, error) in [
+            (
+                "0/2",
+                "column 3: no device is '2'; there are 0 (GPU-c09ee200-5130-4d0e-b00d-000000000000, 0000:1b:00.0) and 1 (",
+            ),
+            ("x/1", "column 1: no device is 'x'; there are 0"),
+            ("0/1,1/1", "column 7: a pair has two devices, and '1' is the first one again"),
+            ("0/1b:00.0", "column 3: a pair has two devices, and '1b:00.0' is the first one again"),
+            ("GPU-c09ee200/1", "column 1: 'GPU-c09ee200' is the begin of several: GPU-"),
+            ("0-1", "column 1: a pair of devices has a '/' between them, such as 0/1"),
+            ("", "column 1: a pair of devices is missing here"),
+            ("0/GPU-c09ee200-5130-4d0e-b00d-0000000000ff", "column 3: no device is 'GPU-c09ee200"),
+        ] {
+            let got = format!("{:#}", denied(text, &two, true).unwrap_err());
+            assert!(got.starts_with(error), "{text}: {got}");
+        }
+    }
+
+    #[test]
+    fn whole_names_need_no_machine() {
+        let nowhere = Machine::Unknown("there is none".into());
+        let text = format!("{}/{}", uuid(0), uuid(1));
+        assert_eq!(denied(&text, &nowhere, true).unwrap().to_string(), text);
+        let error = format!("{:#}", denied("0/1", &nowhere, true).unwrap_err());
+        assert!(error.starts_with("column 1: which device '0' is cannot be found out (there is none); name devices by their UUIDs"), "{error}");
+    }
+}
