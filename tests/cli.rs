@@ -241,7 +241,7 @@ fn the_list_of_variables_has_them_all() {
 
 #[test]
 fn tables_fit_the_terminal() {
-    for topic in ["functions", "errors", "topologies", "environment", "rules"] {
+    for topic in ["functions", "errors", "topologies", "environment", "rules", "faults"] {
         for (columns, width) in [("80", 80), ("", 80), ("120", 120), ("nonsense", 80)] {
             let table = stdout(with(&["list", topic]).env("COLUMNS", columns));
             let widest = table.lines().map(str::len).max().unwrap();
@@ -335,14 +335,15 @@ Documented for
 
 #[test]
 fn explains_no_more_than_it_knows() {
-    let lists = "'cupeer list functions', 'cupeer list errors' and 'cupeer list rules' have them all";
+    let lists = "'cupeer list' with functions, errors, rules or faults has them all";
     for (name, hint) in [
         ("cuIpcOpnMemHandle", "did you mean 'cuIpcOpenMemHandle'?"),
         ("MAP_FALED", "did you mean 'MAP_FAILED'?"),
         ("printf", lists),
         ("", lists),
     ] {
-        refused(&["explain", name], &format!("no function, result code or rule is named '{name}'; {hint}"));
+        let none = format!("no function, result code, rule or key of fault plans is named '{name}'");
+        refused(&["explain", name], &format!("{none}; {hint}"));
     }
     for number in ["99999", "-5", "5000000000"] {
         refused(

@@ -16,6 +16,9 @@ mod cli;
 // What the libraries export.
 mod exports;
 
+// The keys of fault plans as they are listed and explained, and their page.
+mod faults_listed;
+
 // Programs that have nothing to do with CUDA.
 mod guests;
 

@@ -1,14 +1,14 @@
 //! The rules as the command lists and explains them, their page, and the options that choose them. That they find what
 //! they are for is tested elsewhere.
 
-use crate::support::{assert_lines, done, plain, preload_library, refused, sim_dir, stdout, temp_dir, with};
+use crate::support::{
+    assert_lines, current_page, done, plain, preload_library, refused, sim_dir, stdout, temp_dir, with,
+};
 use cupeer_spec::env;
 use cupeer_spec::rules::{self, RULES, Rule};
 use cupeer_spec::status::Status;
 use serde_json::{Value, json};
-use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::Command;
 
 /// A text with single spaces in place of all white space.
@@ -92,7 +92,7 @@ checked          yes
     }
     refused(
         &["explain", "ipc-flag"],
-        "no function, result code or rule is named 'ipc-flag'; did you mean 'ipc-flags'?",
+        "no function, result code, rule or key of fault plans is named 'ipc-flag'; did you mean 'ipc-flags'?",
     );
 }
 
@@ -122,24 +122,15 @@ fn explains_why_a_call_returns_a_result() {
 
 #[test]
 fn page_of_rules_is_current() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/rules.md");
-    let made = stdout(&mut with(&["list", "rules", "--format", "markdown"]));
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, &made).expect("docs/rules.md is writable");
-    }
-    assert!(
-        fs::read_to_string(&path).unwrap_or_default() == made,
-        "docs/rules.md is stale: run scripts/docs"
-    );
-    // Every link leads to a heading.
-    for target in made.split("](#").skip(1).filter_map(|rest| rest.split(')').next()) {
-        assert!(made.contains(&format!("\n### {target}\n")), "{target}");
-    }
+    current_page("rules");
 }
 
 #[test]
-fn the_page_is_of_rules_alone() {
-    refused(&["list", "errors", "--format", "markdown"], "--format markdown goes with 'rules' alone");
+fn other_lists_have_no_page() {
+    refused(
+        &["list", "errors", "--format", "markdown"],
+        "--format markdown goes with 'rules' and 'faults' alone",
+    );
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub enum Command {
     Env(EnvArgs),
     /// List what cupeer knows
     List(ListArgs),
-    /// Explain a driver function, a result code or a rule
+    /// Explain a driver function, a result code, a rule or a key of fault plans
     Explain(ExplainArgs),
     /// Show what a record says happened
     Report(ReportArgs),
@@ -126,9 +126,9 @@ pub enum LogFormat {
 pub enum ListFormat {
     /// A table that fits the terminal.
     Text,
-    /// An array of objects.
+    /// An array of objects; of faults one object with two of them.
     Json,
-    /// The page `docs/rules.md`.
+    /// The page `docs/rules.md`, or `docs/faults.md`.
     #[value(hide = true)]
     Markdown,
 }
@@ -201,7 +201,7 @@ pub enum EnvFormat {
 pub struct ListArgs {
     /// What to list
     pub what: Topic,
-    /// As a table or as a JSON array of objects
+    /// As a table or as JSON
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: ListFormat,
     /// With functions: also those that are not intercepted (they have no group), which the simulated driver has
@@ -222,12 +222,14 @@ pub enum Topic {
     Environment,
     /// The rules that are checked, and those that cannot be.
     Rules,
+    /// The keys of fault plans, and what can be changed of each function.
+    Faults,
 }
 
 /// `cupeer explain`.
 #[derive(Args)]
 pub struct ExplainArgs {
-    /// A driver function, a rule, or a result code: a number, or its name with or without CUDA_ERROR_
+    /// A driver function, a rule, a key of fault plans, or a result code: a number, or its name with or without CUDA_ERROR_
     #[arg(allow_negative_numbers = true)]
     pub name: String,
 }

@@ -1,10 +1,11 @@
-//! `cupeer explain`: all that the tables say about one function, one result code or one rule.
+//! `cupeer explain`: all that the tables say about one function, one result code, one rule or one key of fault plans.
 
 use crate::args::ExplainArgs;
 use crate::list::{self, direction, groups, prototype, version};
 use crate::table::{Table, terminal_width, wrap};
-use crate::{output, rules};
+use crate::{faults, output, rules};
 use anyhow::{Result, bail};
+use cupeer_spec::fault;
 use cupeer_spec::function::{FUNCTIONS, Fidelity, FnSpec, Library};
 use cupeer_spec::names::nearest;
 use cupeer_spec::others::{OTHERS, OtherFn};
@@ -31,6 +32,9 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     if let Some(found) = found.or_else(|| Library::Nvml.parse_result(name).filter(|_| is_name)) {
         return output::print(&code(found));
     }
+    if let Some(found) = fault::keys().find(|key| key.name.eq_ignore_ascii_case(name)) {
+        return output::print(&faults::explain(found, terminal_width()));
+    }
     if !is_name {
         bail!("no result code has the number {name}; 'cupeer list errors' has them all");
     }
@@ -38,12 +42,11 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     let short = codes().map(ResultSpec::short);
     let names = FUNCTIONS.iter().map(|f| f.name).chain(OTHERS.iter().map(|f| f.symbol));
     let names = names.chain(codes().map(ResultSpec::name)).chain(short);
-    let names = names.chain(RULES.iter().map(|rule| rule.name));
-    match nearest(name, names) {
-        Some(meant) => bail!("no function, result code or rule is named '{name}'; did you mean '{meant}'?"),
-        None => bail!(
-            "no function, result code or rule is named '{name}'; 'cupeer list functions', 'cupeer list errors' and 'cupeer list rules' have them all"
-        ),
+    let names = names.chain(RULES.iter().map(|rule| rule.name)).chain(fault::keys().map(|key| key.name));
+    let none = format!("no function, result code, rule or key of fault plans is named '{name}'");
+    match nearest(name, names).filter(|_| !name.is_empty()) {
+        Some(meant) => bail!("{none}; did you mean '{meant}'?"),
+        None => bail!("{none}; 'cupeer list' with functions, errors, rules or faults has them all"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::args::{ListArgs, ListFormat, Topic};
 use crate::table::{Table, terminal_width};
-use crate::{output, rules};
+use crate::{faults, output, rules};
 use anyhow::{Result, bail};
 use cupeer_spec::env::VARIABLES;
 use cupeer_spec::function::{Direction, FUNCTIONS, FnSpec, Library};
@@ -20,7 +20,8 @@ pub fn command(args: &ListArgs) -> Result<ExitCode> {
     let others = if args.all { OTHERS } else { &[] };
     match (args.format, args.what) {
         (ListFormat::Markdown, Topic::Rules) => return output::print(&rules::page()),
-        (ListFormat::Markdown, _) => bail!("--format markdown goes with 'rules' alone"),
+        (ListFormat::Markdown, Topic::Faults) => return output::print(&faults::page()),
+        (ListFormat::Markdown, _) => bail!("--format markdown goes with 'rules' and 'faults' alone"),
         _ => {}
     }
     if args.format == ListFormat::Json {
@@ -37,6 +38,7 @@ pub fn command(args: &ListArgs) -> Result<ExitCode> {
                 .map(|v| json!({"name": v.name, "value": v.value, "meaning": v.doc}))
                 .collect(),
             Topic::Rules => rules::json(),
+            Topic::Faults => faults::json(),
         });
     }
     let table = match args.what {
@@ -45,6 +47,7 @@ pub fn command(args: &ListArgs) -> Result<ExitCode> {
         Topic::Topologies => topologies(),
         Topic::Environment => environment(),
         Topic::Rules => rules::table(),
+        Topic::Faults => return output::print(&faults::list(terminal_width())),
     };
     output::print(&table.render(terminal_width()))
 }

@@ -252,6 +252,23 @@ pub fn stdout(command: &mut Command) -> String {
     done.stdout
 }
 
+/// The page `docs/TOPIC.md` as `cupeer list` makes it, which is to be the one that is there; with UPDATE_DOCS it is written
+/// before. Every link in it leads to a heading.
+#[track_caller]
+pub fn current_page(topic: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/{topic}.md"));
+    let made = stdout(&mut with(&["list", topic, "--format", "markdown"]));
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &made).expect("the page is writable");
+    }
+    let there = fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == made, "docs/{topic}.md is stale: run scripts/docs");
+    for target in made.split("](#").skip(1).filter_map(|rest| rest.split(')').next()) {
+        assert!(made.contains(&format!("\n### {target}\n")), "{target}");
+    }
+    made
+}
+
 /// Compares two texts, and shows both with the first line that differs.
 #[track_caller]
 pub fn assert_lines(got: &str, expected: &str) {

@@ -1,6 +1,7 @@
 //! `docs/rules.md`: the rules as a page. `scripts/docs` writes it, and a test says when it is stale.
 
 use super::{facts_of, scope, severity, why};
+use crate::markdown::escaped;
 use cupeer_spec::results::RESULTS;
 use cupeer_spec::rules::{RULES, RuleSpec, Scope, Severity};
 
@@ -70,28 +71,4 @@ fn failures() -> String {
 
 fn link(rule: &RuleSpec) -> String {
     format!("[{0}](#{0})", rule.name)
-}
-
-/// A text in which nothing but what stands between backticks has a meaning to Markdown.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    let mut is_code = false;
-    for c in text.chars() {
-        is_code ^= c == '`';
-        if !is_code && "*<|\\".contains(c) || is_code && c == '|' {
-            escaped.push('\\');
-        }
-        escaped.push(c);
-    }
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_markdown_would_read_is_escaped_but_for_code() {
-        assert_eq!(escaped("a*b_c `d*e|f` <g>"), r"a\*b_c `d*e\|f` \<g>");
-    }
 }

@@ -180,7 +180,7 @@ keys! {
             "The call fails with this result, or with one of those that are documented for the function, which the seed chooses.",
             "cuIpcOpenMemHandle*:error=MAP_FAILED";
         "out" "ARGUMENT=VALUE,.." Value(actions::out),
-            "Outputs get these values where the call succeeds: a number, zero or null; a handle zero, flip/BYTE (all bits of this byte turned) or other (another handle that the process has made or was given; where there is none it stays).",
+            "Outputs get these values where the call succeeds: a number, zero or null; a handle zero, flip/BYTE (all bits of this byte turned) or other (another handle of its kind that the process has made or was given; where there is none it stays).",
             "cuIpcOpenMemHandle*:out=pdptr=null";
         "delay" "TIME[~TIME]" Value(actions::delay),
             "A wait before the call; behind ~ how much longer or shorter it may be, which the seed chooses.",
