@@ -29,3 +29,6 @@ mod python;
 
 // What is said of it after a run, and what ends a hang.
 mod report;
+
+// Each call of a program fails, one after the other.
+mod sweep;

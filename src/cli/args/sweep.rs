@@ -22,12 +22,12 @@ pub struct SweepArgs {
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Go on with the sweep in DIR: its program, arguments and options
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "program", "sim", "driver", "codes", "all_calls", "stage", "depth", "timeout", "compare", "accept", "no_check"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "program", "sim", "driver", "codes", "calls", "stage", "depth", "timeout", "compare", "accept", "no_check"])]
     pub resume: Option<PathBuf>,
     /// So many runs at once [default: CPUs by processes of the program]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
-    /// Begin no run later than TIME after the start, such as 30m; needed where a sweep takes more than an hour
+    /// Begin no run later than TIME after the calls are counted, such as 30m; needed where a sweep takes more than an hour
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<std::time::Duration>,
     /// A run that takes longer hangs [default: ten times as long as without faults, at least 10s]
@@ -36,9 +36,9 @@ pub struct SweepArgs {
     /// Which of the documented codes calls fail with
     #[arg(long, value_name = "CODES", default_value = "sensible")]
     pub codes: Codes,
-    /// Fail also calls that close, disable, free or destroy, whose failure few programs can do anything about
-    #[arg(long)]
-    pub all_calls: bool,
+    /// Which functions fail: names, patterns, @groups, ^negations, separated by commas, or all [default: ^@lookup,^@release,^@lifetime,^@query, what a program can be expected to handle]
+    #[arg(long, value_name = "SET")]
+    pub calls: Option<String>,
     /// What becomes of a call that fails
     #[arg(long, value_name = "STAGE", default_value = "instead")]
     pub stage: SweepStage,
@@ -48,6 +48,9 @@ pub struct SweepArgs {
     /// A shell command that gets the output of a run that ended well, and says by its exit status whether the result is right; in place of the comparison with the output without faults
     #[arg(long, value_name = "COMMAND")]
     pub compare: Option<String>,
+    /// Begin no further run once there is a finding
+    #[arg(long)]
+    pub fail_fast: bool,
     /// Verdicts that are no findings, separated by commas
     #[arg(long, value_name = "VERDICTS", value_delimiter = ',')]
     pub accept: Vec<crate::sweep::Verdict>,

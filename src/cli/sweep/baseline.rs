@@ -2,28 +2,32 @@
 
 use super::count::{self, Counted};
 use super::launch::{End, Launcher, Order, Ran, own_lines};
-use super::state::Baseline;
+use super::state::{Baseline, Plan};
 use super::{compare, trials};
 use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// The calls that fail where nobody chooses: not those by which libraries are loaded, those that give something back and
+/// are rarely looked at, and questions that are asked all the time.
+const CALLS: &str = "^@lookup,^@release,^@lifetime,^@query";
 
 /// The rule that counts: it matches what may fail, and does nothing but be recorded.
-pub fn counting(all_calls: bool) -> String {
-    let set = if all_calls { "^@lookup" } else { "^@lookup,^@release,^@lifetime" };
-    format!("{set}:delay=0ms:name={}", count::COUNT)
+pub fn counting(plan: &Plan) -> String {
+    format!("{}:delay=0ms:name={}", plan.calls.as_deref().unwrap_or(CALLS), count::COUNT)
 }
 
 /// Runs the program as it is, and twice with all calls counted. `None` where that was interrupted.
 pub fn measure(launcher: &mut Launcher) -> Result<Option<Baseline>> {
-    let counting = counting(launcher.plan.all_calls);
+    let counting = counting(&launcher.plan);
     let orders = [("baseline-1", ""), ("baseline-2", &counting), ("baseline-3", &counting)];
     let mut runs = Vec::new();
+    let start = Instant::now();
     for (name, rules) in orders {
         let Some(ran) = launcher.run(&Order { name, rules, is_dry: true })? else { return Ok(None) };
         let counted = count::read(&ran.record(), &|_| false)?;
-        if counted.processes == 0 {
+        if counted.processes == 0 && matches!(ran.end, End::Exited(_)) {
             let program = &launcher.plan.program[0];
             bail!(
                 "no process of '{program}' reached the driver under cupeer, so that there is nothing to fail; 'cupeer run' and 'cupeer doctor' say why"
@@ -36,7 +40,8 @@ pub fn measure(launcher: &mut Launcher) -> Result<Option<Baseline>> {
             break;
         }
     }
-    let baseline = of(launcher, &runs)?;
+    let cost = start.elapsed() / runs.len() as u32;
+    let baseline = Baseline { cost, ..of(launcher, &runs)? };
     if !launcher.keeps {
         for (ran, _) in &runs {
             // What stays there is no harm.
@@ -81,10 +86,16 @@ fn of(launcher: &Launcher, runs: &[(Ran, Counted)]) -> Result<Baseline> {
         output: first.output,
         is_comparable,
         open,
-        shm: runs.iter().map(|(ran, _)| ran.shm.len() as u64).max().unwrap_or(0),
+        shm: runs
+            .iter()
+            .map(|(ran, _)| &ran.shm)
+            .min_by_key(|names| names.len())
+            .cloned()
+            .unwrap_or_default(),
         left_over: runs.iter().map(|(ran, _)| ran.left_over).max().unwrap_or(0),
         broken: runs.iter().flat_map(|(_, counted)| counted.broken.iter().cloned()).collect(),
         time: runs.iter().map(|(ran, _)| ran.time).max().unwrap_or(Duration::ZERO),
+        cost: Duration::ZERO,
         processes: counted.processes,
         has_programs: programs.len() > 1,
         places,
@@ -95,19 +106,23 @@ fn of(launcher: &Launcher, runs: &[(Ran, Counted)]) -> Result<Baseline> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cupeer_spec::fault::Plan;
+    use cupeer_spec::fault;
     use cupeer_spec::function::{FnId, Group};
 
     #[test]
     fn the_rule_that_counts_can_be_read() {
-        for all_calls in [false, true] {
-            let rule = counting(all_calls);
-            let plan = Plan::parse("sweep", &rule).unwrap_or_else(|error| panic!("{rule}: {error}"));
-            for function in FnId::all() {
-                let is_counted = plan.rules[0].functions.contains(function as usize);
-                let is_wanted = all_calls || !count::gives_back(function);
-                assert_eq!(is_counted, is_wanted && !function.spec().is_in(Group::Lookup), "{function:?}");
-            }
-        }
+        let functions = |calls: Option<&str>| {
+            let rule = counting(&Plan { calls: calls.map(str::to_owned), ..Plan::default() });
+            let plan = fault::Plan::parse("sweep", &rule).unwrap_or_else(|error| panic!("{rule}: {error}"));
+            FnId::all()
+                .filter(|function| plan.rules[0].functions.contains(*function as usize))
+                .collect::<Vec<_>>()
+        };
+        let is_usual = |function: &FnId| {
+            let other = [Group::Lookup, Group::Query].into_iter().any(|group| function.spec().is_in(group));
+            !other && !count::gives_back(*function)
+        };
+        assert_eq!(functions(None), FnId::all().filter(is_usual).collect::<Vec<_>>());
+        assert_eq!(functions(Some("all")), FnId::all().collect::<Vec<_>>());
     }
 }

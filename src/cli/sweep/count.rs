@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// The name of the rule that counts.
 pub const COUNT: &str = "count";
-/// The name of rules that fail calls.
+/// The name of the rule that fails the call that a run is about.
 pub const FAIL: &str = "fail";
 
 /// A place that calls come from: what is the same in every run.
@@ -56,7 +56,7 @@ pub struct Counted {
     pub processes: usize,
     /// The calls.
     pub calls: BTreeMap<Seen, Calls>,
-    /// Whether a call was made to fail.
+    /// Whether the call that the run is about was made to fail.
     pub fired: bool,
     /// Functions that have not returned.
     pub pending: Vec<String>,

@@ -9,8 +9,8 @@ use crate::args::{CheckArgs, Level, Options};
 use crate::run::CannotRun;
 use crate::settings::{Environment, Settings};
 use crate::startup;
-use anyhow::{Context, Result};
-use cupeer_spec::env;
+use anyhow::{Context, Result, bail};
+use cupeer_spec::{env, fault};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -24,7 +24,9 @@ use std::time::{Duration, Instant};
 
 /// How long the processes of a program that has ended may take to end, too.
 const GRACE: Duration = Duration::from_secs(2);
-/// The longest pause between two looks at a run.
+/// A run is looked at after one part in so many of the time that it has taken.
+const SHARE: u32 = 10;
+/// The longest pause between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
 /// The longest message that is kept of a run.
 const LONGEST: usize = 160;
@@ -140,12 +142,17 @@ impl Launcher {
             driver: self.plan.driver(),
             ..Options::default()
         };
+        if let Err(error) = fault::Plan::parse("sweep", order.rules) {
+            bail!("the plan '{}', {error}", order.rules);
+        }
         let settings = Settings::new(&options, Some(&OsString::from(&self.plan.program[0])))?;
         let mut environment = settings.apply(Environment::inherited())?;
         environment.set(env::INJECT, order.rules);
         environment.set(env::DRY_RUN, if order.is_dry { "1" } else { "0" });
-        environment.remove(env::FAULTS);
-        environment.remove(env::STATUS);
+        // An outer cupeer's: its log would be taken for what the program says.
+        for name in [env::FAULTS, env::STATUS, env::LOG, env::LOG_FILE] {
+            environment.remove(name);
+        }
         Ok(environment)
     }
 
@@ -178,7 +185,6 @@ impl Launcher {
 
     /// Waits until it ends or its time is over; it is gone then. `None` where the sweep is interrupted.
     fn wait(&self, child: &mut Child, start: Instant) -> Result<Option<End>> {
-        let mut pause = Duration::from_micros(500);
         loop {
             if let Some(status) = child.try_wait().context("failed to wait for the program")? {
                 return Ok(Some(end(status)));
@@ -189,8 +195,7 @@ impl Launcher {
                 child.wait().context("failed to wait for the program")?;
                 return Ok(over.then_some(End::TimedOut));
             }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(PAUSE);
+            std::thread::sleep((start.elapsed() / SHARE).clamp(PAUSE / 20, PAUSE));
         }
     }
 

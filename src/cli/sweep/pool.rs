@@ -83,11 +83,14 @@ pub struct Limits {
     pub jobs: usize,
     /// By then.
     pub until: Option<Instant>,
+    /// Whether the first finding is the last.
+    pub is_first_enough: bool,
 }
 
 impl Limits {
-    fn are_over(&self) -> bool {
-        interrupt::is_set() || self.until.is_some_and(|until| Instant::now() >= until)
+    fn are_over(&self, progress: &Progress) -> bool {
+        let is_late = self.until.is_some_and(|until| Instant::now() >= until);
+        is_late || interrupt::is_set() || self.is_first_enough && progress.found.load(Relaxed) > 0
     }
 }
 
@@ -95,12 +98,13 @@ impl Limits {
 pub fn all(
     trials: &[Trial],
     limits: &Limits,
+    progress: &Progress,
     run: &(dyn Fn(usize, &Trial) -> Result<Option<Done>> + Sync),
 ) -> Result<Vec<Option<Done>>> {
     let results: Vec<Mutex<Option<Done>>> = trials.iter().map(|_| Mutex::new(None)).collect();
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let work = || -> Result<()> {
-        while !limits.are_over() && !failed.load(Relaxed) {
+        while !limits.are_over(progress) && !failed.load(Relaxed) {
             let index = next.fetch_add(1, Relaxed);
             let Some(trial) = trials.get(index) else { break };
             let Some(done) = run(index, trial)? else { break };

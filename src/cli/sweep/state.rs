@@ -8,6 +8,7 @@ use super::trials::{Counts, Trial};
 use super::verdict::{Judged, Verdict};
 use crate::args::{Codes, DriverArgs, SweepArgs, SweepStage};
 use anyhow::{Context, Result, bail};
+use cupeer_spec::selector::FunctionSet;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -35,8 +36,8 @@ pub struct Plan {
     pub driver: Option<PathBuf>,
     /// `--codes`.
     pub codes: Codes,
-    /// `--all-calls`.
-    pub all_calls: bool,
+    /// `--calls`.
+    pub calls: Option<String>,
     /// `--stage`.
     pub stage: SweepStage,
     /// `--depth`.
@@ -56,6 +57,11 @@ pub struct Plan {
 impl Plan {
     /// What the options ask for.
     pub fn new(args: &SweepArgs) -> Result<Plan> {
+        if let Some(set) = &args.calls
+            && let Err(error) = FunctionSet::parse(set)
+        {
+            bail!("--calls '{set}', {error}");
+        }
         let text = |text: &OsStr| {
             let text = text.to_str().map(str::to_owned);
             text.context("a sweep keeps the program's arguments as text, and one of them is not UTF-8")
@@ -72,7 +78,7 @@ impl Plan {
             sim,
             driver: args.driver.driver.clone(),
             codes: args.codes,
-            all_calls: args.all_calls,
+            calls: args.calls.clone(),
             stage: args.stage,
             depth: args.depth,
             timeout: args.timeout,
@@ -98,7 +104,7 @@ impl Plan {
 }
 
 /// The program without faults.
-#[derive(Serialize, Deserialize, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub struct Baseline {
     /// How it ends.
     pub end: End,
@@ -108,14 +114,16 @@ pub struct Baseline {
     pub is_comparable: bool,
     /// What it leaves open, and how often.
     pub open: BTreeMap<String, u64>,
-    /// How many names it leaves in /dev/shm.
-    pub shm: u64,
+    /// The names that it leaves in /dev/shm: those of the run that left the fewest, since others may make some, too.
+    pub shm: Vec<String>,
     /// How many processes it leaves behind.
     pub left_over: usize,
     /// The rules that it breaks.
     pub broken: BTreeSet<String>,
     /// How long it takes.
     pub time: Duration,
+    /// How long a run takes with all that belongs to it.
+    pub cost: Duration,
     /// How many of its processes reach the driver.
     pub processes: usize,
     /// The calls that can fail.
@@ -262,6 +270,12 @@ fn parse(bytes: &[u8]) -> Result<(Kept, usize)> {
         }
     }
     Ok((kept, whole))
+}
+
+/// Whether a run of the sweep in a directory is done.
+pub fn has_runs(directory: &Path) -> bool {
+    let kept = fs::read(directory.join(FILE)).ok().and_then(|bytes| parse(&bytes).ok());
+    kept.is_some_and(|(kept, _)| !kept.done.is_empty())
 }
 
 /// A new directory in the working directory.

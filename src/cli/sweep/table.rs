@@ -1,5 +1,6 @@
 //! What a sweep has found, as text: how many runs got which verdict, then each finding with what repeats it.
 
+use super::count::Site;
 use super::state::Done;
 use super::trials::{Call, Fault};
 use super::verdict::Verdict;
@@ -168,26 +169,16 @@ fn field(name: &str, value: &str, width: usize) -> String {
 fn last(outcome: &Outcome, findings: usize) -> String {
     let runs = counted(outcome.done.len() as u64, "run");
     let mut text = format!("\n{} in {runs}, {}", counted(findings as u64, "finding"), time(outcome.time));
-    let left = outcome.left_out.len();
+    let left = outcome.left_out.len() as u64 + outcome.unplanned;
     if left > 0 {
-        let about = |done: &dyn Fn(&Call) -> bool| {
-            outcome
-                .places
-                .iter()
-                .filter(|place| {
-                    !outcome.done.iter().any(|other| {
-                        other
-                            .trial
-                            .fault()
-                            .is_some_and(|fault| fault.call.site == place.site && done(&fault.call))
-                    })
-                })
-                .count()
+        let is_touched = |site: &Site| {
+            let mut faults = outcome.done.iter().filter_map(|done| done.trial.fault());
+            faults.any(|fault| fault.call.site == *site)
         };
-        let untouched = about(&|_| true);
-        text += &format!("; {} left out", counted(left as u64, "run"));
+        let untouched = outcome.places.iter().filter(|place| !is_touched(&place.site)).count() as u64;
+        text += &format!("; {} left out", counted(left, "run"));
         if untouched > 0 {
-            text += &format!(", of {} all", counted(untouched as u64, "stack"));
+            text += &format!(", of {} all", counted(untouched, "stack"));
         }
     }
     text + &format!("; kept in {}\n", shortest(&outcome.directory))

@@ -75,7 +75,7 @@ impl Bench {
             tried = self.once(name, trial, false)?;
             let Some(Tried { ran, judged, .. }) = &tried else { return Ok(None) };
             // Names in /dev/shm may be those of a run beside this one.
-            if judged.verdict == Verdict::Leak && ran.shm.len() as u64 > self.baseline.shm {
+            if judged.verdict == Verdict::Leak && ran.shm.len() > self.baseline.shm.len() {
                 tried = self.once(name, trial, true)?;
             }
             if tried.as_ref().is_none_or(|tried| tried.counted.fired) {
@@ -90,9 +90,13 @@ impl Bench {
         let _alone = is_alone.then(|| self.alone.write());
         let _beside = (!is_alone).then(|| self.alone.read());
         let plan = &self.launcher.plan;
-        let mut rules: Vec<String> =
-            trial.rules(plan).into_iter().map(|rule| format!("{rule}:name={}", count::FAIL)).collect();
-        rules.push(counting(plan.all_calls));
+        let mut rules = trial.rules(plan);
+        let last = rules.len().saturating_sub(1);
+        for (i, rule) in rules.iter_mut().enumerate() {
+            // Those before lead to the call that the run is about.
+            *rule += &if i == last { format!(":name={}", count::FAIL) } else { format!(":name=before-{i}") };
+        }
+        rules.push(counting(plan));
         let order = Order { name, rules: &rules.join(";"), is_dry: false };
         let Some(ran) = self.launcher.run(&order)? else { return Ok(None) };
         let counted = count::read(&ran.record(), &|site| self.known.contains(site))?;

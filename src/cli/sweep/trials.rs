@@ -6,9 +6,11 @@ use super::count::{self, Counted, Site};
 use super::state::Plan;
 use crate::args::{Codes, SweepStage};
 use cupeer_spec::function::{FnId, FnSpec};
-use cupeer_spec::results::Result as Code;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The most runs that are planned: more take days.
+const MOST: usize = 100_000;
 
 /// A call that can fail.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -112,11 +114,18 @@ pub fn distinct(places: &[Counts], before: &[Fault], plan: &Plan) -> Vec<Trial> 
     in_turn(places.iter().filter_map(|place| place.calls().0).map(|call| of_call(call, before, plan)))
 }
 
-/// The runs about all other calls.
-pub fn further(places: &[Counts], plan: &Plan) -> Vec<Trial> {
-    let mut calls: Vec<Call> = places.iter().flat_map(|place| place.calls().1).collect();
+/// The runs about all other calls, those with smaller numbers first, and how many more there are than [`MOST`].
+pub fn further(places: &[Counts], plan: &Plan) -> (Vec<Trial>, u64) {
+    let of_each = |place: &Counts| 2 * codes(&place.site.function, plan).len() as u64;
+    let all: u64 = places.iter().map(|place| place.total().saturating_sub(1) * of_each(place)).sum();
+    let most = MOST / places.iter().map(of_each).max().unwrap_or(1).max(1) as usize;
+    // The first ones of each place alone: there may be millions.
+    let mut calls: Vec<Call> = places.iter().flat_map(|place| place.calls().1.take(most)).collect();
     calls.sort_by_key(|call| call.n);
-    in_turn(calls.into_iter().map(|call| of_call(call, &[], plan)))
+    calls.truncate(most);
+    let trials = in_turn(calls.into_iter().map(|call| of_call(call, &[], plan)));
+    let more = all.saturating_sub(trials.len() as u64);
+    (trials, more)
 }
 
 fn of_call(call: Call, before: &[Fault], plan: &Plan) -> Vec<Trial> {
@@ -144,14 +153,11 @@ fn spec(function: &str) -> Option<(FnId, &'static FnSpec)> {
 /// What a function fails with.
 fn codes(function: &str, plan: &Plan) -> Vec<String> {
     let Some((_, spec)) = spec(function) else { return Vec::new() };
-    // A program that got so far has initialized the driver.
-    let senseless = [Code::NOT_INITIALIZED as i32, Code::DEINITIALIZED as i32];
     let codes = spec.documented().filter(|code| *code != 0);
-    let codes = codes.filter(|code| plan.codes == Codes::All || !senseless.contains(code));
-    let names = codes.map(|code| match spec.result_name(code) {
-        Some(name) => name.strip_prefix("CUDA_ERROR_").unwrap_or(name).to_owned(),
-        None => code.to_string(),
-    });
+    let names =
+        codes.map(|code| spec.result(code).map_or_else(|| code.to_string(), |spec| spec.short().to_owned()));
+    // A program that got so far has initialized its libraries.
+    let names = names.filter(|name| plan.codes == Codes::All || !name.ends_with("INITIALIZED"));
     names.take(if plan.codes == Codes::One { 1 } else { usize::MAX }).collect()
 }
 
@@ -242,8 +248,21 @@ mod tests {
         );
         // Five codes that make sense of each function, once and lasting.
         assert_eq!(first.len(), 20);
-        let more = rules(&further(&places, &plan), &plan);
+        let more = rules(&further(&places, &plan).0, &plan);
         assert!(more.len() == 10 && more.iter().all(|rule| rule.contains(":when=2")), "{more:#?}");
+    }
+
+    #[test]
+    fn of_millions_of_calls_the_first_ones_are_planned() {
+        let places = places(&counted(&[(1, OPEN, 1, 3_000_000), (1, ENABLE, 2, 5)]));
+        let (trials, more) = further(&places, &Plan::default());
+        assert_eq!(trials.len() as u64 + more, 10 * (3_000_000 - 1) + 10 * 4);
+        let most = trials.iter().filter_map(|trial| trial.fault()).map(|fault| fault.call.n).max();
+        assert!(
+            trials.len() == MOST && most < Some(MOST as u64),
+            "{} runs, up to call {most:?}",
+            trials.len()
+        );
     }
 
     #[test]
@@ -255,7 +274,7 @@ mod tests {
             first[0],
             "cuIpcOpenMemHandle_v2:program=app:process=1:stack=0000000000000020:when=1:error=INVALID_CONTEXT"
         );
-        let more = rules(&further(&places, &plan), &plan);
+        let more = rules(&further(&places, &plan).0, &plan);
         assert!(more.iter().all(|rule| rule.contains(":process=2:")), "{more:#?}");
     }
 

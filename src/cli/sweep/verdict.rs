@@ -131,7 +131,7 @@ fn judge_run(baseline: &Baseline, ran: &Ran, counted: &Counted, right: Option<bo
     if let Some(left) = more(&counted.open, &baseline.open) {
         return Judged::new(Verdict::Leak, format!("{ended}; left open: {left}"));
     }
-    if ran.shm.len() as u64 > baseline.shm {
+    if ran.shm.len() > baseline.shm.len() {
         return Judged::new(Verdict::Leak, format!("{ended}; left in /dev/shm: {}", ran.shm.join(", ")));
     }
     if let Some(broken) = counted.broken.iter().find(|rule| !baseline.broken.contains(*rule)) {
@@ -167,6 +167,9 @@ pub fn judge_baseline(baseline: &Baseline) -> Option<Judged> {
     if let Some(left) = more(&baseline.open, &BTreeMap::new()) {
         return Some(Judged::new(Verdict::Leak, format!("left open: {left}")));
     }
+    if !baseline.shm.is_empty() {
+        return Some(Judged::new(Verdict::Leak, format!("left in /dev/shm: {}", baseline.shm.join(", "))));
+    }
     baseline.broken.first().map(|broken| Judged::new(Verdict::Misuse, format!("breaks {broken}")))
 }
 
@@ -188,4 +191,120 @@ pub fn signal_name(signal: i32) -> String {
     ];
     let name = NAMES.iter().find(|(number, _)| *number == signal);
     name.map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    fn baseline() -> Baseline {
+        Baseline {
+            end: End::Exited(0),
+            output: (1, 10),
+            is_comparable: true,
+            open: BTreeMap::from([("peer access (app+0x1)".to_owned(), 1)]),
+            shm: Vec::new(),
+            left_over: 0,
+            broken: ["ipc-flags at f".to_owned()].into(),
+            time: Duration::ZERO,
+            cost: Duration::ZERO,
+            processes: 1,
+            places: Vec::new(),
+            has_programs: false,
+            notes: Vec::new(),
+        }
+    }
+
+    fn ran(end: End) -> Ran {
+        Ran {
+            end,
+            output: (1, 10),
+            said: None,
+            left_over: 0,
+            shm: Vec::new(),
+            time: Duration::ZERO,
+            directory: "/nowhere".into(),
+        }
+    }
+
+    /// A call failed, and what is open and broken without faults is so now.
+    fn counted() -> Counted {
+        let Baseline { open, broken, .. } = baseline();
+        Counted { fired: true, open, broken, ..Counted::default() }
+    }
+
+    #[track_caller]
+    fn assert_judged(ran: &Ran, counted: &Counted, wanted: (Verdict, &str)) {
+        let judged = judge(&baseline(), ran, counted, None);
+        assert_eq!((judged.verdict, judged.seen.as_str()), wanted);
+    }
+
+    #[test]
+    fn how_it_ends_comes_first() {
+        use Verdict::*;
+        let pending = Counted { pending: vec!["cuIpcOpenMemHandle_v2".into()], ..counted() };
+        assert_judged(&ran(End::Exited(0)), &counted(), (Same, "status 0"));
+        assert_judged(&ran(End::Exited(3)), &counted(), (Clean, "status 3, without a message"));
+        let said = Ran { said: Some("no peer".into()), ..ran(End::Exited(3)) };
+        assert_judged(&said, &counted(), (Clean, "status 3: no peer"));
+        assert_judged(&ran(End::Killed(libc::SIGSEGV)), &counted(), (Crash, "killed by SIGSEGV"));
+        let by_child = "a process was killed by SIGABRT (status 134)";
+        assert_judged(&ran(End::Exited(134)), &counted(), (Crash, by_child));
+        assert_judged(&ran(End::TimedOut), &pending, (Hang, "did not end, in cuIpcOpenMemHandle_v2"));
+        let left = Ran { left_over: 2, ..ran(End::Exited(1)) };
+        assert_judged(&left, &counted(), (Hang, "the program ended, and 2 of its processes did not"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_more_than_without_faults() {
+        use Verdict::*;
+        let other = Ran { output: (2, 10), ..ran(End::Exited(0)) };
+        assert_judged(&other, &counted(), (Wrong, "status 0, with another output"));
+        let other = Ran { output: (2, 10), ..ran(End::Exited(1)) };
+        assert_judged(&other, &counted(), (Clean, "status 1, without a message"));
+        let mut open = counted();
+        open.open.insert("memory of another process (app+0x2)".into(), 1);
+        let left = "status 0; left open: memory of another process (app+0x2)";
+        assert_judged(&ran(End::Exited(0)), &open, (Leak, left));
+        let shm = Ran { shm: vec!["x".into()], ..ran(End::Exited(1)) };
+        assert_judged(&shm, &counted(), (Leak, "status 1, without a message; left in /dev/shm: x"));
+        let mut broken = counted();
+        broken.broken.insert("peer-not-enabled at g".into());
+        assert_judged(&ran(End::Exited(0)), &broken, (Misuse, "status 0; breaks peer-not-enabled at g"));
+    }
+
+    #[test]
+    fn the_users_own_word_replaces_the_comparison() {
+        let other = Ran { output: (2, 10), ..ran(End::Exited(0)) };
+        let verdict = |right| judge(&baseline(), &other, &counted(), right).verdict;
+        assert_eq!(
+            [None, Some(false), Some(true)].map(verdict),
+            [Verdict::Wrong, Verdict::Wrong, Verdict::Same]
+        );
+    }
+
+    #[test]
+    fn a_call_that_is_not_made_says_nothing_of_the_program() {
+        let without = Counted { fired: false, ..counted() };
+        let not_made = "the call was not made in this run";
+        assert_judged(&ran(End::Exited(0)), &without, (Verdict::NotReached, not_made));
+        let seen = "without the fault: killed by SIGSEGV";
+        assert_judged(&ran(End::Killed(libc::SIGSEGV)), &without, (Verdict::NotRepeatable, seen));
+    }
+
+    #[test]
+    fn the_program_itself_may_be_wrong() {
+        let clean = Baseline { open: BTreeMap::new(), broken: BTreeSet::new(), ..baseline() };
+        assert_eq!(judge_baseline(&clean), None);
+        let verdict = |baseline: Baseline| judge_baseline(&baseline).map(|judged| judged.verdict);
+        assert_eq!(verdict(Baseline { end: End::TimedOut, ..clean.clone() }), Some(Verdict::Hang));
+        assert_eq!(verdict(Baseline { end: End::Killed(11), ..clean.clone() }), Some(Verdict::Crash));
+        assert_eq!(verdict(Baseline { end: End::Exited(3), ..clean.clone() }), None);
+        assert_eq!(verdict(Baseline { left_over: 1, ..clean.clone() }), Some(Verdict::Hang));
+        assert_eq!(verdict(Baseline { shm: vec!["x".into()], ..clean.clone() }), Some(Verdict::Leak));
+        assert_eq!(verdict(Baseline { broken: baseline().broken, ..clean }), Some(Verdict::Misuse));
+        assert_eq!(verdict(baseline()), Some(Verdict::Leak));
+    }
 }

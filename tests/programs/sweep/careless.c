@@ -1,0 +1,54 @@
+// One process that handles a failure in a way of its own: careless HOW [FILE]. Without a failure all do the same: they ask
+// about peer access, switch it on and off, print "done", and end with 0.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef int CUresult, CUdevice;
+typedef struct CUctx *CUcontext;
+
+static void *driver;
+#define FIND(name, types) CUresult(*name) types = (CUresult(*) types)dlsym(driver, #name)
+
+int main(int count, char **words) {
+    const char *how = words[1], *file = count > 2 ? words[2] : "";
+    driver = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!driver) return 2;
+    FIND(cuInit, (unsigned));
+    FIND(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice));
+    FIND(cuCtxSetCurrent, (CUcontext));
+    FIND(cuDeviceCanAccessPeer, (int *, CUdevice, CUdevice));
+    FIND(cuDeviceGetP2PAttribute, (int *, int, CUdevice, CUdevice));
+    FIND(cuCtxEnablePeerAccess, (CUcontext, unsigned));
+    FIND(cuCtxDisablePeerAccess, (CUcontext));
+    CUcontext own, peer;
+    if (cuInit(0) || cuDevicePrimaryCtxRetain(&own, 0) || cuDevicePrimaryCtxRetain(&peer, 1) || cuCtxSetCurrent(own))
+        return 2;
+    if (!strcmp(how, "many")) {
+        int can;
+        for (int left = atoi(file); left > 0; left--) cuDeviceCanAccessPeer(&can, 0, 1);
+    }
+    if (!strcmp(how, "always")) *(volatile int *)0 = 0;
+    if (cuCtxEnablePeerAccess(peer, 0)) return 2;
+    char name[256];
+    int can = 0, is_off = 0;
+    if (cuDeviceCanAccessPeer(&can, 0, 1)) {
+        if (!strcmp(how, "crash")) *(volatile int *)0 = 0;
+        if (!strcmp(how, "hang")) pause();
+        if (!strcmp(how, "wrong")) puts("another result");
+        if (!strcmp(how, "leak")) is_off = 1;
+        if (!strcmp(how, "twice")) is_off = cuCtxDisablePeerAccess(peer) == 0 && cuCtxDisablePeerAccess(peer) < 0;
+        if (!strcmp(how, "clean")) fprintf(stderr, "careless: cannot know\n");
+        if (!strcmp(how, "child") && fork() == 0) pause();
+        if (!strcmp(how, "named")) snprintf(name, sizeof name, "%s-%d", file, getpid()), close(open(name, O_CREAT, 0600));
+        if (!strcmp(how, "behind") && cuDeviceGetP2PAttribute(&can, 1, 0, 1)) abort();
+        // Every second time.
+        if (!strcmp(how, "flaky") && unlink(file)) close(open(file, O_CREAT, 0600)), abort();
+    }
+    if (!is_off) cuCtxDisablePeerAccess(peer);
+    puts("done");
+    return strcmp(how, "clean") || can ? 0 : 3;
+}
