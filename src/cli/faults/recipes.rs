@@ -36,7 +36,8 @@ pub static RECIPES: &[Recipe] = &[
     recipe(
         "A device has no room for another peer",
         "cupeer run --inject cuCtxEnablePeerAccess:when=9+:per=ctx:error=TOO_MANY_PEERS -- PROGRAM",
-        "Eight calls of each context go to the driver, as where the hardware has room for eight peers, and no more.",
+        "Eight calls of each context go to the driver, as where the hardware has room for eight peers, and no more. \
+         Who calls twice for one peer is counted twice; `--peer-limit` counts peers.",
     ),
     recipe(
         "A handle arrives damaged",
