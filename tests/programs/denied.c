@@ -12,7 +12,7 @@
 
 enum { MOST = 8, LINKS = 18 };
 static CUresult (*cuDeviceGetAttribute)(int *, int, CUdevice);
-static CUresult (*cuCtxGetCurrent)(CUcontext *);
+static CUresult (*cuPointerGetAttributes)(unsigned, const int *, void **, CUdeviceptr);
 static int count;
 static CUcontext contexts[MOST];
 
@@ -20,7 +20,7 @@ static void begin(void) {
     load();
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     *(void **)&cuDeviceGetAttribute = dlsym(driver, "cuDeviceGetAttribute");
-    *(void **)&cuCtxGetCurrent = dlsym(driver, "cuCtxGetCurrent");
+    *(void **)&cuPointerGetAttributes = dlsym(driver, "cuPointerGetAttributes");
     OK(cuInit(0));
     OK(cuDeviceGetCount(&count));
     CHECK(count <= MOST);
@@ -208,6 +208,13 @@ static void ipc(int device, const char *visible, int alone, const char *program)
     CUdeviceptr p = 0x77, first;
     CUevent event = (CUevent)0x77;
     result = cuIpcOpenMemHandle_v2(&p, memory, LAZY);
+    if (result == 0) {
+        const int ordinal = 9; /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
+        int of = -99;
+        void *place = &of;
+        OK(cuPointerGetAttributes(1, &ordinal, &place, p));
+        printf("the driver says that the memory is of device %d\n", of);
+    }
     printf("memory=%d output=%s", result, p == 0x77 ? "untouched" : "mapped");
     first = p;
     if (result == 0) {
