@@ -1,7 +1,7 @@
 //! Denied peers: the same to every question and every attempt, of CUDA and of NVML, and nothing else changes.
 
 use crate::check::scenes::told_driver;
-use crate::programs::{nvml, program};
+use crate::programs::{Cupeer, Scene, linked, nvml, program};
 use crate::support::{self, assert_lines, done, stdout};
 use cupeer_spec::env;
 use std::fmt::Write;
@@ -328,6 +328,17 @@ fn devices_are_asked_for_once() {
     assert_eq!(asked(&["nvml"], ""), "");
     assert_eq!(asked(&["cuda"], "all"), "");
     assert_eq!(asked(&["nvml"], "all").matches("nvmlDeviceGetUUID\n").count(), 2);
+}
+
+/// As much as fault plans need.
+#[test]
+fn small_stacks_are_enough() {
+    let folder = support::temp_dir();
+    let plain = Scene::new(linked("small_stack.c", &["-DSTACK=32768", "-DALTERNATE=32768"]));
+    let denied = plain.env(env::DENY_PEER, "all").env(env::PEER_LIMIT, "4").env(env::FAULTS, folder.path());
+    for mode in [Cupeer::Off, Cupeer::Recording] {
+        denied.run(mode).assert_same(&denied.run(Cupeer::Absent), "denied");
+    }
 }
 
 /// What is denied to a program that links its libraries is denied in the same way.
