@@ -3,27 +3,16 @@
 
 use super::{Denied, devices, pairs, peers, refused};
 use crate::inject::Forward;
-use crate::record::{attach, live, questions};
+use crate::record::questions;
 use crate::resolve::driver;
-use crate::{log, settings};
 use cupeer_spec::deny::{Denied as Pairs, Identity};
 use cupeer_spec::function::{FnId, Group};
-use cupeer_spec::record::live::{handle_key, kind};
 use cupeer_spec::results::Result;
 
 /// The device of what another process has exported under a handle, where that is known.
 fn exported(call: &Forward) -> Option<Identity> {
-    let handle = call.words[1] as *const [u8; 64];
-    if handle.is_null() || settings::get().record.is_none() || !attach() {
-        return None;
-    }
-    let is_memory = call.id.spec().is_in(Group::IpcMem);
-    let kind = if is_memory { kind::EXPORTED_MEMORY } else { kind::EXPORTED_EVENT };
-    // SAFETY: the address of the caller's argument.
-    let fingerprint = log::fingerprint(unsafe { &*handle });
-    let export = live::find(handle_key(kind, fingerprint)).filter(|place| !place.is_own())?.read();
-    // Of what is gone the driver says that it is.
-    (export.ended == 0 && export.uuid != [0; 16]).then(|| devices::of_uuid(export.uuid))
+    let export = call.export()?;
+    (export.uuid != [0; 16]).then(|| devices::of_uuid(export.uuid))
 }
 
 /// What the driver would refuse anyway, it shall say itself.

@@ -169,6 +169,27 @@ impl<'a> Facts<'a> {
             && conditions.iter().filter(is_last).all(|one| self.meets(plan, rule, one))
     }
 
+    /// The device of a peer context, or that of what is opened; -1 where it is not known.
+    fn peer_device(&self) -> i32 {
+        let peer = self.argument(|arg| arg.type_word() == "CUcontext" && arg.name.starts_with("peer"));
+        if let Some(peer) = peer {
+            return if peer == 0 { -1 } else { questions::device_of(peer) };
+        }
+        let Some(export) = self.call.export().filter(|export| export.uuid != [0; 16]) else { return -1 };
+        questions::describe_devices();
+        (0..questions::MOST_DEVICES).find(|device| questions::uuid(*device) == export.uuid).unwrap_or(-1)
+    }
+
+    /// The size of the allocation that an argument lies in, or of what is opened.
+    fn size(&self) -> Option<u64> {
+        let is_address =
+            |arg: &ArgSpec| arg.type_word() == "CUdeviceptr" && matches!(arg.direction, Direction::In);
+        match self.argument(is_address) {
+            Some(address) => questions::allocation(address).map(|(_, size)| size),
+            None => self.call.export().map(|export| export.bytes).filter(|size| *size > 0),
+        }
+    }
+
     fn meets(&self, plan: &Loaded, rule: &LoadedRule, condition: &Condition) -> bool {
         let function = self.call.id.spec();
         if let Some(argument) = argument_of(function, condition) {
@@ -180,19 +201,9 @@ impl<'a> Facts<'a> {
         let device = |device: i32| device >= 0 && holds(condition, device as u64);
         match &condition.key {
             Key::Dev => device(once(&self.device, questions::device)),
-            Key::Peer => device(once(&self.peer, || {
-                let peer =
-                    self.argument(|arg| arg.type_word() == "CUcontext" && arg.name.starts_with("peer"));
-                peer.filter(|peer| *peer != 0).map_or(-1, questions::device_of)
-            })),
+            Key::Peer => device(once(&self.peer, || self.peer_device())),
             Key::Ctx => holds(condition, self.context()),
-            Key::Size => {
-                let address = self.argument(|arg| {
-                    arg.type_word() == "CUdeviceptr" && matches!(arg.direction, Direction::In)
-                });
-                let memory = address.and_then(questions::allocation);
-                memory.is_some_and(|(_, size)| holds(condition, size))
-            }
+            Key::Size => self.size().is_some_and(|size| holds(condition, size)),
             Key::Handle => {
                 let handle = self.argument(|arg| arg.is_handle() && matches!(arg.direction, Direction::In));
                 // SAFETY: the word of a handle by value is the address of its bytes.

@@ -26,9 +26,11 @@ pub use index::{Armed, is_followed};
 pub use program::{arm_c, put_counts};
 
 use crate::every_call::EVERY_CALL;
+use crate::record::export_of;
 use crate::settings;
 use core::sync::atomic::Ordering::Acquire;
-use cupeer_spec::function::FnId;
+use cupeer_spec::function::{ArgSpec, Direction, FnId, Group};
+use cupeer_spec::record::live::{Entry, kind};
 
 /// The arguments of a call in order: numbers without their sign, pointers and handles as they are; of an IPC handle by value
 /// the address of its bytes.
@@ -42,6 +44,19 @@ pub struct Forward<'a> {
     pub words: &'a CallWords,
     /// Its return address.
     pub caller: usize,
+}
+
+impl Forward<'_> {
+    /// What the call is about to open, as its exporter told the job: see [`export_of`].
+    pub fn export(&self) -> Option<Entry> {
+        let function = self.id.spec();
+        let is_taken = |arg: &ArgSpec| arg.is_handle() && matches!(arg.direction, Direction::In);
+        let handle = *self.words.get(function.args.iter().position(is_taken)?)?;
+        let is_memory = function.is_in(Group::IpcMem);
+        // SAFETY: the word of a handle by value is the address of its bytes.
+        let handle = unsafe { (handle as *const [u8; 64]).as_ref() }?;
+        export_of(if is_memory { kind::EXPORTED_MEMORY } else { kind::EXPORTED_EVENT }, handle)
+    }
 }
 
 /// Whether calls of a function run through `call`.

@@ -40,6 +40,7 @@ use core::fmt::{self, Write};
 use core::sync::atomic::{Ordering::Release, compiler_fence};
 use cupeer_spec::abi::CUatomicOperation;
 use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group, Library};
+use cupeer_spec::record::live::{Entry, handle_key};
 use cupeer_spec::record::slot::{self, ARGS, Slot, shape, word};
 use cupeer_spec::value::{CHECKED, Fingerprint, Format, Value};
 
@@ -507,6 +508,17 @@ pub fn escaped(library: &[u8], way: &str) {
     if has_record() {
         about::escaped(library, way);
     }
+}
+
+/// What another process of the job has exported under a handle, of memory or an event, and not ended since; `None` where
+/// that is not known.
+pub fn export_of(kind: u32, handle: &[u8; 64]) -> Option<Entry> {
+    if settings::get().record.is_none() || !attach() {
+        return None;
+    }
+    let place = live::find(handle_key(kind, FINGERPRINT(handle))).filter(|place| !place.is_own())?;
+    // Of what is gone the driver says that it is.
+    Some(place.read()).filter(|export| export.ended == 0)
 }
 
 /// Whether this process has a record, which is made where it has met a driver.

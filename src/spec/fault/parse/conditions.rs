@@ -36,15 +36,17 @@ pub fn ctx(draft: &mut Draft, value: Span) -> Result<()> {
 /// `size=1M..`
 pub fn size(draft: &mut Draft, value: Span) -> Result<()> {
     some_can(draft, value, "size=", "is about an allocation", |function| {
-        function.args.iter().any(|arg| arg.type_word() == "CUdeviceptr")
+        let is_address =
+            |arg: &ArgSpec| arg.type_word() == "CUdeviceptr" && matches!(arg.direction, Direction::In);
+        function.args.iter().any(is_address) || function.is_in(Group::IpcMem) && function.is_in(Group::Open)
     })?;
     add(draft, Key::Size, ranges(value, &values::size)?)
 }
 
 /// `handle=FINGERPRINT`
 pub fn handle(draft: &mut Draft, value: Span) -> Result<()> {
-    some_can(draft, value, "handle=", "makes or takes a handle", |function| {
-        function.args.iter().any(|arg| arg.is_handle())
+    some_can(draft, value, "handle=", "takes a handle", |function| {
+        function.args.iter().any(|arg| arg.is_handle() && matches!(arg.direction, Direction::In))
     })?;
     add(draft, Key::Handle, fingerprints(value)?)
 }

@@ -107,13 +107,13 @@ keys! {
             "The device that the call is about, as the process numbers devices: the first device among the arguments, or where there is none that of the current context.",
             "cuIpcGetMemHandle:dev=0:error=OUT_OF_MEMORY";
         "peer" "NUMBERS" Value(conditions::peer),
-            "The other device: the second device among the arguments, or that of the peer context.",
+            "The other device: the second device among the arguments, that of the peer context, or that of the memory or event that is opened, where its exporter is in the same record.",
             "cuCtxEnablePeerAccess:peer=1:error=PEER_ACCESS_UNSUPPORTED";
         "ctx" "NUMBERS" Value(conditions::ctx),
             "The current context.",
             "cuIpcOpenMemHandle*:ctx=0x55d0c0de:delay=5ms";
         "size" "SIZES" Value(conditions::size),
-            "The size of the allocation in which the address that is passed lies.",
+            "The size of the allocation in which the address that is passed lies, or of what is opened, where its exporter is in the same record.",
             "cuIpcGetMemHandle:size=1M..:error=MAP_FAILED";
         "handle" "FINGERPRINTS" Value(conditions::handle),
             "The IPC handle that is passed.",

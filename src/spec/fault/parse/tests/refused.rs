@@ -100,7 +100,7 @@ static REFUSED: &[(&str, usize, &str)] = &[
     ("@ipc:handle=1..2:delay=1ms", 13, "'1..2' is no fingerprint"),
     ("@ipc:handle=+f:delay=1ms", 13, "'+f' is no fingerprint"),
     ("@ipc:handle=:delay=1ms", 13, "a value is missing here"),
-    ("cuCtxEnablePeerAccess:handle=1:delay=1ms", 30, "no call of it makes or takes a handle; it goes with cuIpcGetMemHandle"),
+    ("cuCtxEnablePeerAccess:handle=1:delay=1ms", 30, "no call of it takes a handle; it goes with cuIpcOpenMemHandle"),
     ("@ipc:rank=-1:delay=1ms", 11, "'-1' is no number"),
     ("@ipc:rank=first:delay=1ms", 11, "'first' is no number"),
     ("@ipc:local-rank=a:delay=1ms", 17, "'a' is no number"),
