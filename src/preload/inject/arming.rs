@@ -15,6 +15,7 @@ use core::ptr;
 use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
+    fence,
 };
 use cupeer_spec::fault::{Key, Per, Plan, Rule, Values};
 use cupeer_spec::function::FnId;
@@ -139,10 +140,8 @@ pub fn load(settings: &'static Settings) {
         Some(plan) => vec![Box::leak(Box::new(Loaded::new(0, plan.clone(), settings.is_dry)))],
         None => Vec::new(),
     };
-    let armed = Armed::new(plans, deny::concerns);
-    if FnId::all().any(|id| armed.index(id).is_some()) {
-        EVERY_CALL.armed.store(Box::into_raw(Box::new(armed)), Release);
-    }
+    // A constructor of the program may have armed a plan before.
+    replace(|armed| Some(plans.iter().chain(armed).copied().collect()));
 }
 
 /// Replaces what is armed by the plans that `change` makes of those that are. Says whether it made any.
@@ -173,6 +172,8 @@ pub fn has_index(id: FnId) -> bool {
 
 /// Lets calls of all functions come here, or go straight on, as is needed now.
 fn trace() {
+    // Whoever publishes another way to a function from here on sees what is armed.
+    fence(SeqCst);
     for id in FnId::all() {
         driver::trace(id);
         linked::trace(id);

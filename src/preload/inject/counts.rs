@@ -76,7 +76,12 @@ fn claim(table: &[Scope], key: u64) -> Option<(&Scope, bool)> {
     let first = key as usize % table.len().max(1);
     let (after, before) = (table.get(first..)?, &table[..first]);
     for scope in after.iter().chain(before) {
-        match scope.key.compare_exchange(0, key, AcqRel, Acquire) {
+        // Most are taken for good: it is enough to read these.
+        let taken = match scope.key.load(Acquire) {
+            0 => scope.key.compare_exchange(0, key, AcqRel, Acquire),
+            taken => Err(taken),
+        };
+        match taken {
             Ok(_) => return Some((scope, true)),
             Err(taken) if taken == key => return Some((scope, false)),
             Err(_) => {}

@@ -12,7 +12,8 @@ use crate::exports::ENTRIES;
 use crate::{inject, settings, status};
 use core::sync::atomic::{
     AtomicBool, AtomicU8, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    fence,
 };
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
 
@@ -94,10 +95,8 @@ pub fn register(object: &Object) -> bool {
     for id in FnId::all().filter(|id| id.spec().library == library) {
         let index = id as usize;
         let Some(symbol) = object.symbol(name_of(index)) else { continue };
-        let traced = inject::is_traced(id);
         REAL[index].store(symbol.address, Relaxed);
-        let target = if traced { ENTRIES[index].traced_looked_up as usize } else { symbol.address };
-        TARGETS[index].store(target, Relaxed);
+        trace(id);
         let linked = linked::at_start(name_of(index)) == Some(symbol.address);
         let entries = &ENTRIES[index];
         let handed_out = if linked { entries.export as usize } else { entries.looked_up() };
@@ -115,9 +114,22 @@ pub fn register(object: &Object) -> bool {
 pub fn trace(id: FnId) {
     let index = id as usize;
     let real = real(id);
-    if real != 0 && TARGETS[index].load(Acquire) != 0 {
-        let target = if inject::is_traced(id) { ENTRIES[index].traced_looked_up as usize } else { real };
-        TARGETS[index].store(target, Release);
+    if real != 0 {
+        aim(id, &TARGETS[index], ENTRIES[index].traced_looked_up as usize, real);
+    }
+}
+
+/// Writes where calls of a function go: to us, or straight on. Plans of faults come and go meanwhile in other threads,
+/// which do the same: who writes last looks again, and sees what the others have armed before they wrote.
+pub fn aim(id: FnId, target: &AtomicUsize, traced: usize, real: usize) {
+    // Whoever arms a plan from here on sees what the caller has published.
+    fence(SeqCst);
+    loop {
+        let is_traced = inject::is_traced(id);
+        target.swap(if is_traced { traced } else { real }, AcqRel);
+        if inject::is_traced(id) == is_traced {
+            return;
+        }
     }
 }
 

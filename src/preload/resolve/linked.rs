@@ -190,20 +190,34 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
     let between = [library, definer.map_or((0, 0), |definer| definer.identity())];
     let binding = Binding { route, is_own, between, generation: AtomicU64::new(generation), earlier };
     if let Some(binding) = arena::keep(binding) {
-        // Another thread that adds one at the same time may win: then this one is found anew some time.
         let new = ptr::from_ref(binding).cast_mut();
-        let _ = BINDINGS[id as usize].compare_exchange(earlier, new, AcqRel, Acquire);
+        if BINDINGS[id as usize].compare_exchange(earlier, new, AcqRel, Acquire).is_err() {
+            // Another thread has added one at the same time. This one is found anew: a route that is in no binding would
+            // lead past plans that are armed later.
+            return (target, real);
+        }
+        aim(id, binding);
         keep(id, caller, &binding.route, generation);
+        return (binding.route.target.load(Acquire), real);
     }
     (target, real)
 }
 
 /// Lets linked calls of a function come to us, or go straight on, as is needed now.
 pub fn trace(id: FnId) {
-    for binding in bindings(id).filter(|binding| !binding.is_own) {
-        let traced = inject::is_traced(id);
-        let target = if traced { ENTRIES[id as usize].traced_export as usize } else { binding.route.real };
-        binding.route.target.store(target, Release);
+    for binding in bindings(id) {
+        aim(id, binding);
+    }
+}
+
+fn aim(id: FnId, binding: &Binding) {
+    if !binding.is_own {
+        driver::aim(
+            id,
+            &binding.route.target,
+            ENTRIES[id as usize].traced_export as usize,
+            binding.route.real,
+        );
     }
 }
 
