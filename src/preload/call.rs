@@ -269,7 +269,7 @@ fn steps<R: ResultCode>(
 #[cold]
 #[inline(never)]
 fn act_before(fault: &mut Fault, tell: &dyn Fn(&Fault)) -> Option<i32> {
-    quietly(|| fault.before(tell));
+    quietly_knowing(|cancelling| fault.before(cancelling, tell));
     fault.instead()
 }
 
@@ -278,17 +278,47 @@ fn act_before(fault: &mut Fault, tell: &dyn Fn(&Fault)) -> Option<i32> {
 #[inline(never)]
 fn act_after(fault: &mut Fault, result: i32) -> (i32, bool) {
     let mut given = result;
-    quietly(|| given = fault.after(result));
+    quietly_knowing(|cancelling| given = fault.after(cancelling, result));
     (given, fault.is_hit() && fault.is_altered())
 }
 
 /// Runs work of ours that must leave no trace in the program: its panic is dropped, `errno` is kept, and a
 /// cancellation of the thread waits until it is done.
 pub fn quietly(work: impl FnOnce()) {
-    unsafe extern "C" {
-        fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    quietly_knowing(|_| work());
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+    fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+}
+
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+const PTHREAD_CANCEL_DEFERRED: c_int = 0;
+
+/// Whether a thread of the program can be cancelled: see [`left_by_jump`].
+#[derive(Clone, Copy)]
+pub struct Cancelling(c_int);
+
+/// Does what a handler of the program may leave by siglongjmp, within `quietly_knowing`: then the thread can be cancelled
+/// as before. Nothing may be done here that a cancellation ends.
+pub fn left_by_jump(Cancelling(before): Cancelling, work: impl FnOnce()) {
+    let (mut kind, mut state) = (0, 0);
+    // SAFETY: both are writable. Of the deferred type, nothing ends the thread before it calls something that may.
+    unsafe {
+        pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &mut kind);
+        pthread_setcancelstate(before, &mut state);
     }
-    const PTHREAD_CANCEL_DISABLE: c_int = 1;
+    work();
+    // SAFETY: as above.
+    unsafe {
+        pthread_setcancelstate(state, ptr::null_mut());
+        pthread_setcanceltype(kind, ptr::null_mut());
+    }
+}
+
+/// The same for work that waits, which is told how the thread can be cancelled.
+fn quietly_knowing(work: impl FnOnce(Cancelling)) {
     let mut cancelling = 0;
     // SAFETY: __errno_location gives this thread's errno, always valid; `cancelling` is writable.
     let errno = unsafe {
@@ -296,7 +326,7 @@ pub fn quietly(work: impl FnOnce()) {
         *libc::__errno_location()
     };
     // A panic here is a fault of ours, and the program gets its answer all the same.
-    let _ = catch_unwind(AssertUnwindSafe(work));
+    let _ = catch_unwind(AssertUnwindSafe(|| work(Cancelling(cancelling))));
     // SAFETY: as above.
     unsafe {
         *libc::__errno_location() = errno;

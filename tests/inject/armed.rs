@@ -52,6 +52,18 @@ fn threads_call_while_plans_come_and_go() {
 }
 
 #[test]
+fn a_plan_reaches_a_function_to_which_threads_find_the_way_at_once() {
+    for is_linked in [false, true] {
+        assert_eq!(run("first", is_linked), "missed 0\n");
+    }
+}
+
+#[test]
+fn a_call_may_be_left_by_a_jump_out_of_its_signal() {
+    assert_eq!(run("jumps", false), "enabled 1\ndisarmed 1, then 0\n");
+}
+
+#[test]
 fn a_forked_child_has_the_plan_and_counts_for_itself() {
     let said = run("forks", false);
     support::assert_lines(

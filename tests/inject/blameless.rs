@@ -45,6 +45,11 @@ const CASES: &[(&str, &str)] = &[
     ("cuIpcCloseMemHandle:when=1:force:stage=after:error=MAP_FAILED", "oxx"),
     ("cuCtxDisablePeerAccess:when=1:force:error=INVALID_CONTEXT", "edd"),
     ("cuDeviceCanAccessPeer:out=canAccessPeer=0", "ce"),
+    // What the driver did although the program was told that it had failed, and what it did not do.
+    ("cuIpcOpen*:stage=after:error=any:seed=6", "ow"),
+    ("cuIpcGet*:stage=after:error=any:seed=6:process=2..", "gfv"),
+    ("cuCtxEnablePeerAccess:when=1:stage=after:error=INVALID_CONTEXT", "ee"),
+    ("cuCtxDisablePeerAccess:when=1:force:error=INVALID_CONTEXT", "ede"),
 ];
 
 #[test]

@@ -103,11 +103,14 @@ fn outputs_are_what_the_plan_says() {
     let flipped = value("cuIpcGetMemHandle:process=2..:out=pHandle=flip/31", "gh", "handle");
     let byte = |handle: &str| u8::from_str_radix(&handle[2..4], 16).unwrap();
     assert_eq!(byte(&flipped), !byte(&plain));
-    // Another handle of the same process: that of the event for that of the memory.
-    let other = value("cuIpcGetMemHandle:when=1:process=2..:out=pHandle=other", "vhgh", "handle");
-    assert_eq!(other, value("", "vh", "handle"));
-    // There is none: the output stays.
-    assert_eq!(value("cuIpcGetMemHandle:process=2..:out=pHandle=other", "gh", "handle"), plain);
+    // Another handle of the same process: that of the memory before.
+    let other = "cuIpcGetMemHandle:process=2..:out=pHandle=other";
+    assert_ne!(value("", "gfgh", "handle"), plain);
+    assert_eq!(value(other, "gfgh", "handle"), plain);
+    // There is none, or one of another kind alone: the output stays.
+    assert_eq!(value(other, "gh", "handle"), plain);
+    assert_ne!(value("", "vgh", "handle"), plain);
+    assert_eq!(value(other, "vgh", "handle"), value("", "vgh", "handle"));
 }
 
 #[test]
@@ -178,6 +181,21 @@ fn what_a_call_is_about_chooses_it() {
         ("x.x.".into(), ".".into(), "x".into())
     );
     assert_eq!((at("mark=ma*", "cmc"), at("mark=other", "cmc")), (".x".into(), "..".into()));
+}
+
+#[test]
+fn what_is_opened_is_known_from_its_exporter() {
+    let at = |condition: &str| {
+        let folder = support::temp_dir();
+        let plan = format!("cuIpcOpen*:{condition}:error=any:seed=1");
+        let mut command = command(folder.path(), &plan, &["turns", "1", "1", "ow"]);
+        command.env(env::OUT, folder.path().join("r")).env_remove(env::RECORD);
+        let ran = ran(&mut command);
+        ran.first().iter().map(|result| if *result == "0" { '.' } else { 'x' }).collect::<String>()
+    };
+    // The exporter's memory is 1 MiB on device 0; an event has no size.
+    assert_eq!(["peer=0", "peer=1", "peer=^0"].map(at), ["xx", "..", ".."]);
+    assert_eq!(["size=1M", "size=..1K"].map(at), ["x.", ".."]);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 #include <cupeer.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +133,48 @@ static void forks(void) {
     show(plan);
 }
 
+/* Threads find the way to a function at the same time; then a plan is armed, which has to reach it. */
+static pthread_barrier_t begin;
+static void *calls_first(void *result) {
+    pthread_barrier_wait(&begin);
+    return calls_once(result);
+}
+
+static void first(void) {
+    enum { TIMES = 150, THREADS = 8 };
+    int missed = 0;
+    for (int i = 0; i < TIMES; i++) {
+        int status = 0;
+        if (!fork()) {
+            pthread_t threads[THREADS];
+            int results[THREADS];
+            pthread_barrier_init(&begin, NULL, THREADS);
+            for (int j = 0; j < THREADS; j++) pthread_create(&threads[j], NULL, calls_first, &results[j]);
+            for (int j = 0; j < THREADS; j++) pthread_join(threads[j], NULL);
+            arm("cuDeviceCanAccessPeer:error=INVALID_DEVICE", message, sizeof message);
+            _exit(call() != 101);
+        }
+        wait(&status);
+        missed += status != 0;
+    }
+    printf("missed %d\n", missed);
+}
+
+/* Leaves a call by a jump out of the handler of its signal: the thread can be cancelled as before. */
+static sigjmp_buf back;
+static void jump(int number) { siglongjmp(back, number); }
+
+static void jumps(void) {
+    int state = -1;
+    signal(SIGUSR1, jump);
+    int plan = arm("cuDeviceCanAccessPeer:signal=USR1", message, sizeof message);
+    if (!sigsetjmp(back, 1)) printf("no jump: %d\n", call());
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
+    printf("enabled %d\n", state == PTHREAD_CANCEL_ENABLE);
+    plan = disarm(plan, NULL, NULL);
+    printf("disarmed %d, then %d\n", plan, call());
+}
+
 int main(int count, char **arguments) {
     int (*init)(unsigned);
 #ifdef LINKED
@@ -152,5 +196,7 @@ int main(int count, char **arguments) {
     if (!strcmp(arguments[1], "hang")) hang();
     if (!strcmp(arguments[1], "crowd")) crowd();
     if (!strcmp(arguments[1], "forks")) forks();
+    if (!strcmp(arguments[1], "first")) first();
+    if (!strcmp(arguments[1], "jumps")) jumps();
     return 0;
 }

@@ -4,13 +4,15 @@ use super::arming::{LoadedRule, Using};
 use super::counts::{self, Whose};
 use super::facts::{self, Facts};
 use super::{Forward, excuses, handles, shared, told};
+use crate::call::{self, Cancelling, left_by_jump};
 use crate::deny::{self, Denied};
+use crate::files::errno;
+use crate::log;
 use crate::resolve::driver;
-use crate::{call, log};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use cupeer_spec::fault::{Delay, Error, Out, OutValue, Per, Stage, dice, purpose};
-use cupeer_spec::function::{Direction, FnId, Group};
+use cupeer_spec::function::{ArgSpec, Direction, FnId, Group};
 use cupeer_spec::record::slot::hit::{Hit, did};
 
 /// The most rules that act at one call.
@@ -45,6 +47,8 @@ pub struct Fault<'a> {
     driver_result: Option<i32>,
     /// Whether the program sees another result or output than the driver's.
     is_altered: bool,
+    /// Whether it gets a failure in place of the driver's success.
+    has_other_result: bool,
     /// Whether an output is not the driver's.
     has_other_output: bool,
     /// Whether what the real call did was undone.
@@ -95,6 +99,7 @@ impl<'a> Fault<'a> {
             instead: None,
             driver_result: None,
             is_altered: false,
+            has_other_result: false,
             has_other_output: false,
             is_undone: false,
             outputs: [None; 2],
@@ -158,7 +163,7 @@ impl<'a> Fault<'a> {
     }
 
     /// What happens before the call. `tell` puts what was done into the record, for where it may not come back.
-    pub fn before(&mut self, tell: &dyn Fn(&Fault)) {
+    pub fn before(&mut self, cancelling: Cancelling, tell: &dyn Fn(&Fault)) {
         let needs_outputs = self.acting().any(|fired| fired.rule.rule.action.stage == Stage::Undo)
             || deny::concerns(self.call.id);
         if needs_outputs && self.call.id.spec().undone_by.is_some() {
@@ -174,7 +179,7 @@ impl<'a> Fault<'a> {
             };
             let action = &fired.rule.rule.action;
             if let Some(delay) = action.delay {
-                fired.waited += self.wait(&fired, delay, purpose::JITTER);
+                fired.waited += self.wait(&fired, delay, purpose::JITTER, cancelling);
                 fired.did |= did::DELAY;
             }
             let acts = [
@@ -198,7 +203,7 @@ impl<'a> Fault<'a> {
             let function = self.call.id.spec().name;
             if let Some(label) = &action.hang {
                 log::acts(format_args!("{name}: {function} hangs until '{label}' is released"));
-                hang(fired.rule, label);
+                hang(fired.rule, label, cancelling);
             }
             if let Some(code) = action.exit {
                 log::acts(format_args!("{name}: {function} ends the process with status {code}"));
@@ -208,9 +213,10 @@ impl<'a> Fault<'a> {
             if let Some(signal) = action.signal {
                 log::acts(format_args!("{name}: {function} gets signal {signal}"));
                 // SAFETY: sends this thread a signal, as the rule demands.
-                unsafe {
-                    libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::syscall(libc::SYS_gettid), signal)
-                };
+                left_by_jump(cancelling, || unsafe {
+                    let tid = libc::syscall(libc::SYS_gettid);
+                    libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal);
+                });
             }
         }
     }
@@ -230,18 +236,18 @@ impl<'a> Fault<'a> {
         }
     }
 
-    fn wait(&self, fired: &Fired, delay: Delay, purpose: u64) -> u64 {
+    fn wait(&self, fired: &Fired, delay: Delay, purpose: u64, cancelling: Cancelling) -> u64 {
         let mut time = delay.time;
         if delay.jitter > 0 {
             let thrown = self.thrown(fired, purpose) % (2 * delay.jitter + 1);
             time = (time + thrown).saturating_sub(delay.jitter);
         }
-        sleep(time);
+        sleep(time, cancelling);
         time
     }
 
     /// What happens after the call, which has returned `result`, or was not made. Gives what the program gets.
-    pub fn after(&mut self, result: i32) -> i32 {
+    pub fn after(&mut self, cancelling: Cancelling, result: i32) -> i32 {
         let mut given = result;
         if self.instead.is_some() {
             self.is_altered = true;
@@ -249,7 +255,7 @@ impl<'a> Fault<'a> {
                 self.note_error();
             }
             if self.denied.is_none() {
-                excuses::failed(self.call.id);
+                excuses::failed(self.call.id, false);
             }
         } else {
             self.driver_result = Some(result);
@@ -262,7 +268,7 @@ impl<'a> Fault<'a> {
                 continue;
             };
             if let Some(delay) = fired.rule.rule.action.delay_after {
-                fired.waited += self.wait(&fired, delay, purpose::JITTER_AFTER);
+                fired.waited += self.wait(&fired, delay, purpose::JITTER_AFTER, cancelling);
                 fired.did |= did::DELAY_AFTER;
                 self.fired[index] = Some(fired);
             }
@@ -291,14 +297,14 @@ impl<'a> Fault<'a> {
         }
         if let Some((fired, error)) = self.first_error() {
             let code = self.code(&fired, error);
-            self.is_altered = true;
+            (self.is_altered, self.has_other_result) = (true, true);
             let mut bits = did::ERROR;
             if fired.rule.rule.action.stage == Stage::Undo && self.undo() {
                 self.is_undone = true;
                 bits |= did::UNDONE;
             }
             self.mark_error(bits);
-            excuses::failed(self.call.id);
+            excuses::failed(self.call.id, !self.is_undone);
             return code;
         }
         for index in 0..MOST {
@@ -317,8 +323,8 @@ impl<'a> Fault<'a> {
         0
     }
 
-    /// Where an output goes, and how many bytes of it there are: see [`Out`].
-    fn place(&self, argument: &str) -> Option<(usize, usize, bool)> {
+    /// An output, where it goes, and how many bytes of it there are: see [`Out`].
+    fn place(&self, argument: &str) -> Option<(&'static ArgSpec, usize, usize)> {
         let function = self.call.id.spec();
         let (index, arg) = function.argument(argument)?;
         let address = *self.call.words.get(index)? as usize;
@@ -327,13 +333,13 @@ impl<'a> Fault<'a> {
             None => 1,
         };
         let is_output = matches!(arg.direction, Direction::Out | Direction::InOut) && address != 0;
-        is_output.then_some((address, arg.output_size() * count, arg.is_handle()))
+        is_output.then_some((arg, address, arg.output_size() * count))
     }
 
     /// Puts a value into an output. Says whether there was one.
     fn put(&self, out: &Out) -> bool {
-        let Some((address, size, is_handle)) = self.place(out.argument) else { return false };
-        let step = self.call.id.spec().argument(out.argument).map_or(size, |(_, arg)| arg.output_size());
+        let Some((arg, address, size)) = self.place(out.argument) else { return false };
+        let (step, is_handle) = (arg.output_size(), arg.is_handle());
         // SAFETY: after success the driver has written so many bytes there.
         let bytes = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, size) };
         match out.value {
@@ -349,7 +355,7 @@ impl<'a> Fault<'a> {
                 Some(byte) => *byte = !*byte,
                 None => return false,
             },
-            OutValue::Other => match handles::other(bytes) {
+            OutValue::Other => match handles::other(arg, bytes) {
                 Some(other) => bytes.copy_from_slice(&other),
                 None => return false,
             },
@@ -423,13 +429,16 @@ impl<'a> Fault<'a> {
         self.is_altered
     }
 
-    /// What the call did to what is open, as a result: the driver's, unless it was undone. A call that gives something back
-    /// and was made to fail counts as one that did: the program has done its part.
+    /// What the call did to what is open, as a result: the driver's, unless it was undone, or the program was not told what
+    /// was opened or exported: it cannot answer for that. A call that gives something back and was made to fail counts as
+    /// one that did: the program has done its part.
     pub fn effect(&self) -> i32 {
+        let function = self.call.id.spec();
+        let gives = function.is_in(Group::Open) || function.is_in(Group::Export);
         match self.driver_result {
-            Some(0) if self.is_undone => -1,
+            Some(0) if self.is_undone || gives && self.has_other_result => -1,
             Some(result) => result,
-            None if self.call.id.spec().is_in(Group::Release) && self.denied.is_none() => 0,
+            None if function.is_in(Group::Release) && self.denied.is_none() => 0,
             None => -1,
         }
     }
@@ -479,10 +488,16 @@ impl<'a> Fault<'a> {
 
     /// What they did, in a word as strace has it.
     pub fn deed(&self) -> &'static str {
+        let did = self.acting().fold(0, |did, fired| did | fired.did);
         if self.is_altered {
             "INJECTED by"
-        } else if self.acting().next().is_some() {
+        } else if did & (did::DELAY | did::DELAY_AFTER | did::HANG) != 0 {
             "DELAYED by"
+        } else if did & did::SIGNAL != 0 {
+            "SIGNALLED by"
+        } else if self.acting().next().is_some() {
+            // What the driver refuses has no outputs to change, and no success to replace.
+            "let pass by"
         } else {
             "would be hit by"
         }
@@ -507,7 +522,7 @@ fn call_driver(id: FnId, value: u64) -> bool {
 }
 
 /// Waits, whatever signals come.
-fn sleep(nanoseconds: u64) {
+fn sleep(nanoseconds: u64, cancelling: Cancelling) {
     const SECOND: u64 = 1_000_000_000;
     let until = log::now().saturating_add(nanoseconds);
     let time = libc::timespec {
@@ -515,22 +530,25 @@ fn sleep(nanoseconds: u64) {
         tv_nsec: (until % SECOND) as libc::c_long,
     };
     if nanoseconds > 0 {
+        // By the system call itself: a cancellation would end libc's function.
         // SAFETY: the time is readable, and what is left of it is not asked for.
-        while unsafe {
-            libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &time, core::ptr::null_mut())
-        } == libc::EINTR
-        {}
+        left_by_jump(cancelling, || unsafe {
+            let (call, clock) = (libc::SYS_clock_nanosleep, libc::CLOCK_MONOTONIC);
+            while libc::syscall(call, clock, libc::TIMER_ABSTIME, &time, 0usize) == -1
+                && errno() == libc::EINTR
+            {}
+        });
     }
 }
 
 /// Waits until a label is released, by this process or from outside.
-fn hang(rule: &LoadedRule, label: &str) {
+fn hang(rule: &LoadedRule, label: &str, cancelling: Cancelling) {
     /// How often it looks, in nanoseconds.
     const LOOK: u64 = 10_000_000;
     let gate = shared::Gate::of(label);
     rule.hanging.fetch_add(1, Relaxed);
     while !rule.is_released.load(Acquire) && !gate.as_ref().is_some_and(|gate| gate.is_open()) {
-        sleep(LOOK);
+        sleep(LOOK, cancelling);
     }
     rule.hanging.fetch_sub(1, Relaxed);
 }

@@ -34,11 +34,18 @@ pub fn gave(id: FnId, number: u64) {
     }
 }
 
-/// Remembers that a rule made a call fail.
-pub fn failed(id: FnId) {
-    if id.spec().is_in(Group::Release) {
+/// Remembers that a rule made a call fail. `is_done` says that the driver did all the same what was asked of it.
+pub fn failed(id: FnId, is_done: bool) {
+    let function = id.spec();
+    let is_release = function.is_in(Group::Release);
+    if is_release {
         ANY.store(true, Release);
         FAILED_RELEASE.store(true, Release);
+    }
+    // The program takes access for what it is not: it enables again what is enabled.
+    if function.is_in(Group::Peer) && (is_release || function.is_in(Group::Enable) && is_done) {
+        ANY.store(true, Release);
+        WRONG_PEERS.store(true, Release);
     }
 }
 

@@ -7,21 +7,34 @@ use core::sync::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use cupeer_spec::function::Direction;
+use cupeer_spec::function::{ArgSpec, Direction};
 
-/// The last handles. Each is written word by word: one that two threads write at once is a damaged handle, which is what
-/// the rule is there for.
-static KEPT: [[AtomicU64; 8]; 16] = [const { [const { AtomicU64::new(0) }; 8] }; 16];
-static NEXT: AtomicUsize = AtomicUsize::new(0);
+/// The last handles of one kind. Each is written word by word: one that two threads write at once is a damaged handle,
+/// which is what the rule is there for.
+struct Kept {
+    handles: [[AtomicU64; 8]; 16],
+    next: AtomicUsize,
+}
 
-fn keep(bytes: &[u8; 64]) {
+/// Those of memory, and those of events.
+static KEPT: [Kept; 2] =
+    [const { Kept { handles: [const { [const { AtomicU64::new(0) }; 8] }; 16], next: AtomicUsize::new(0) } };
+        2];
+
+/// The handles of the kind of an argument.
+fn of_kind(arg: &ArgSpec) -> &'static Kept {
+    &KEPT[usize::from(arg.type_word() == "CUipcEventHandle")]
+}
+
+fn keep(arg: &ArgSpec, bytes: &[u8; 64]) {
     if !Using::now().is_some_and(|armed| armed.plans.iter().any(|plan| plan.keeps_handles)) {
         return;
     }
-    if KEPT.iter().any(|kept| read(kept) == *bytes) {
+    let Kept { handles, next } = of_kind(arg);
+    if handles.iter().any(|kept| read(kept) == *bytes) {
         return;
     }
-    let kept = &KEPT[NEXT.fetch_add(1, Relaxed) % KEPT.len()];
+    let kept = &handles[next.fetch_add(1, Relaxed) % handles.len()];
     for (word, bytes) in kept.iter().zip(bytes.chunks_exact(8)) {
         word.store(bytes.try_into().map_or(0, u64::from_le_bytes), Release);
     }
@@ -37,9 +50,9 @@ fn read(kept: &[AtomicU64; 8]) -> [u8; 64] {
 
 fn each(call: &Forward, direction: impl Fn(Direction) -> bool) {
     let args = call.id.spec().args.iter().zip(call.words);
-    for (_, word) in args.filter(|(arg, word)| arg.is_handle() && direction(arg.direction) && **word != 0) {
+    for (arg, word) in args.filter(|(arg, word)| arg.is_handle() && direction(arg.direction) && **word != 0) {
         // SAFETY: a handle by value, or one that the driver has just written: 64 bytes lie there.
-        keep(unsafe { &*(*word as *const [u8; 64]) });
+        keep(arg, unsafe { &*(*word as *const [u8; 64]) });
     }
 }
 
@@ -53,8 +66,8 @@ pub fn made(call: &Forward) {
     each(call, |direction| matches!(direction, Direction::Out));
 }
 
-/// Another handle than this one.
-pub fn other(than: &[u8]) -> Option<[u8; 64]> {
-    let all = KEPT.iter().map(read);
+/// Another handle than this one, of the kind of an argument.
+pub fn other(arg: &ArgSpec, than: &[u8]) -> Option<[u8; 64]> {
+    let all = of_kind(arg).handles.iter().map(read);
     all.into_iter().find(|kept| kept[..] != *than && kept.iter().any(|byte| *byte != 0))
 }
