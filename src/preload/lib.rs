@@ -7,7 +7,8 @@
 //! 2. Where nothing is switched on for the function, the entry is one load and one jump: to the next
 //!    definition for a linked call (`resolve::linked`), to the driver for a looked-up one
 //!    (`resolve::driver`).
-//! 3. Otherwise `call` runs the steps: forward the call with no lock held, and log it (`log`).
+//! 3. Otherwise `call` runs the steps: what a fault plan or a denied pair makes of the call (`inject`, `deny`), forward it with
+//!    no lock held, record it (`record`), check it (`check`), and log it (`log`).
 //!
 //! We are guests. No panic leaves us; a failure of ours forwards the call. There is no thread, no file
 //! and no output in a process that never meets a driver.

@@ -455,6 +455,18 @@ mod tests {
         }
     }
 
+    /// The library calls them with one word.
+    #[test]
+    fn what_undoes_a_call_takes_one_word_of_it() {
+        for f in FUNCTIONS {
+            let Some((inverse, argument)) = f.undone_by else { continue };
+            let taken: Vec<usize> = inverse.spec().args.iter().map(|arg| arg.stored).collect();
+            let given = f.argument(argument).map(|(_, arg)| arg.stored);
+            assert_eq!((taken.as_slice(), given), (&[8][..], Some(8)), "{}", f.name);
+            assert_eq!(inverse.spec().library, f.library, "{}", f.name);
+        }
+    }
+
     #[test]
     fn the_arguments_of_each_function_fit_into_a_slot() {
         for f in FUNCTIONS {

@@ -39,7 +39,7 @@ impl Counting {
     fn chooses(&self, n: u64) -> bool {
         let Some((first, last, step)) = self.when else { return true };
         let last = last.unwrap_or(if step.is_some() { u64::MAX } else { first });
-        (first..=last).contains(&n) && (n - first) % step.unwrap_or(1) == 0
+        (first..=last).contains(&n) && (n - first).is_multiple_of(step.unwrap_or(1))
     }
 
     /// The results that each process and thread sees, which take turns.
@@ -155,7 +155,8 @@ fn chance_comes_after_when_and_before_times() {
     let mut left = 20;
     let model: Vec<&str> = (1..=400)
         .map(|n: usize| {
-            let is_chosen = (11..=300).contains(&n) && (n - 11) % 3 == 0 && all[n - 1] == "101" && left > 0;
+            let is_chosen =
+                (11..=300).contains(&n) && (n - 11).is_multiple_of(3) && all[n - 1] == "101" && left > 0;
             left -= usize::from(is_chosen);
             if is_chosen { "101" } else { "0" }
         })
