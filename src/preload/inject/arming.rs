@@ -60,7 +60,8 @@ pub struct LoadedRule {
 pub struct Refusal(pub String);
 
 impl Loaded {
-    fn new(id: u32, plan: Plan, is_dry: bool) -> Loaded {
+    /// A plan that nobody has counted for yet.
+    pub fn new(id: u32, plan: Plan, is_dry: bool) -> Loaded {
         let (follows, keeps_handles) = (plan.follows(), plan.keeps_handles());
         let scopes = Scopes::of(&plan.rules);
         let rules = plan.rules.into_iter().zip(0..).map(|(rule, number)| LoadedRule {

@@ -111,6 +111,13 @@ pub fn argument_of(function: &FnSpec, condition: &Condition) -> Option<usize> {
     }
 }
 
+fn ranges(condition: &Condition) -> &[(u64, u64)] {
+    match &condition.values {
+        Values::Numbers(ranges) => ranges,
+        Values::Patterns(_) => &[],
+    }
+}
+
 /// Whether a number is one of a condition's.
 pub fn holds(condition: &Condition, number: u64) -> bool {
     let Values::Numbers(ranges) = &condition.values else { return false };
@@ -121,36 +128,9 @@ impl Index {
     fn new(id: FnId, rules: Vec<Member>, is_always: bool) -> Index {
         let blocks = rules.len().div_ceil(64);
         let function = id.spec();
-        let conditions = |rule: usize, argument: usize| {
-            let conditions = rules[rule].rule.rule.conditions.iter();
-            conditions.filter(move |condition| argument_of(function, condition) == Some(argument))
-        };
-        let mut segments = Vec::new();
-        for argument in 0..function.args.len().min(MOST_ARGUMENTS) {
-            let ranges = (0..rules.len()).flat_map(|rule| conditions(rule, argument));
-            let ranges = ranges.flat_map(|condition| match &condition.values {
-                Values::Numbers(ranges) => ranges.as_slice(),
-                Values::Patterns(_) => &[],
-            });
-            let mut bounds: Vec<u64> =
-                ranges.flat_map(|(from, to)| [*from, to.saturating_add(1)]).filter(|at| *at > 0).collect();
-            bounds.sort_unstable();
-            bounds.dedup();
-            if (0..rules.len()).all(|rule| conditions(rule, argument).next().is_none()) {
-                continue;
-            }
-            let mut masks = vec![0; (bounds.len() + 1) * blocks];
-            for (segment, first) in core::iter::once(&0).chain(&bounds).enumerate() {
-                for rule in 0..rules.len() {
-                    if conditions(rule, argument).all(|condition| holds(condition, *first)) {
-                        masks[segment * blocks + rule / 64] |= 1 << (rule % 64);
-                    }
-                }
-            }
-            let small =
-                core::array::from_fn(|number| bounds.partition_point(|at| *at <= number as u64) as u16);
-            segments.push(Segments { argument, bounds, small, masks });
-        }
+        let segments = (0..function.args.len().min(MOST_ARGUMENTS))
+            .filter_map(|argument| Segments::of(function, argument, &rules, blocks))
+            .collect();
         let base = (0..blocks).map(|_| AtomicU64::new(u64::MAX)).collect();
         let index = Index { rules, is_always, base, segments };
         index.choose(&|_: &LoadedRule| true);
@@ -196,6 +176,49 @@ impl Index {
 }
 
 impl Segments {
+    /// `None` where no rule looks at the argument. A plan may have thousands of rules: what is done for each is done for the
+    /// segments in its own ranges, not for all.
+    fn of(function: &FnSpec, argument: usize, rules: &[Member], blocks: usize) -> Option<Segments> {
+        let looks = |condition: &&'static Condition| argument_of(function, condition) == Some(argument);
+        let of_rule =
+            |member: &Member| -> Vec<_> { member.rule.rule.conditions.iter().filter(looks).collect() };
+        let limited: Vec<(usize, Vec<&Condition>)> =
+            rules.iter().map(of_rule).enumerate().filter(|(_, conditions)| !conditions.is_empty()).collect();
+        if limited.is_empty() {
+            return None;
+        }
+        let mut bounds: Vec<u64> = limited
+            .iter()
+            .flat_map(|(_, conditions)| conditions)
+            .flat_map(|condition| ranges(condition))
+            .flat_map(|(from, to)| [*from, to.saturating_add(1)])
+            .filter(|at| *at > 0)
+            .collect();
+        bounds.sort_unstable();
+        bounds.dedup();
+        let segment_of = |number: u64| bounds.partition_point(|at| *at <= number);
+        // All other rules hold everywhere.
+        let mut others = vec![u64::MAX; blocks];
+        limited.iter().for_each(|(rule, _)| others[rule / 64] &= !(1 << (rule % 64)));
+        let mut masks = others.repeat(bounds.len() + 1);
+        for (rule, conditions) in &limited {
+            let mut set = |segment: usize| {
+                let first = segment.checked_sub(1).map_or(0, |before| bounds[before]);
+                if conditions.iter().all(|condition| holds(condition, first)) {
+                    masks[segment * blocks + rule / 64] |= 1 << (rule % 64);
+                }
+            };
+            match conditions.iter().find(|condition| !condition.not) {
+                Some(condition) => ranges(condition)
+                    .iter()
+                    .for_each(|(from, to)| (segment_of(*from)..=segment_of(*to)).for_each(&mut set)),
+                None => (0..=bounds.len()).for_each(set),
+            }
+        }
+        let small = core::array::from_fn(|number| segment_of(number as u64) as u16);
+        Some(Segments { argument, bounds, small, masks })
+    }
+
     /// The bits of the segment of a number.
     #[inline(always)]
     fn bits(&self, number: u64, blocks: usize) -> &[u64] {
@@ -206,5 +229,79 @@ impl Segments {
             None => self.bounds.partition_point(|at| *at <= number),
         };
         self.masks.get(segment * blocks..(segment + 1) * blocks).unwrap_or(&[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::fault::Plan;
+    use cupeer_spec::record::live::mix;
+
+    /// Numbers below others, as if by chance.
+    struct Chance(u64);
+
+    impl Chance {
+        fn below(&mut self, end: u64) -> u64 {
+            self.0 += 1;
+            mix(self.0) % end
+        }
+
+        /// Around the borders of what is found without a search.
+        fn device(&mut self) -> u64 {
+            match self.below(8) {
+                0 => u64::from(u32::MAX),
+                1..4 => 60 + self.below(10),
+                _ => self.below(6),
+            }
+        }
+
+        fn range(&mut self) -> String {
+            let (a, b) = (self.device(), self.device());
+            match self.below(3) {
+                0 => format!("{a}.."),
+                1 => format!("{}..{}", a.min(b), a.max(b)),
+                _ => a.to_string(),
+            }
+        }
+
+        fn rule(&mut self) -> String {
+            let mut rule = String::from("cuDeviceCanAccessPeer");
+            for key in ["dev", "peer"] {
+                if self.below(3) > 0 {
+                    let not = if self.below(4) == 0 { "^" } else { "" };
+                    let values: Vec<String> = (0..=self.below(3)).map(|_| self.range()).collect();
+                    rule += &format!(":{key}={not}{}", values.join(","));
+                }
+            }
+            rule + ":error=INVALID_DEVICE"
+        }
+    }
+
+    #[test]
+    fn the_index_finds_what_the_conditions_say() {
+        private::process().expect("memory").prepare();
+        let id = FnId::cuDeviceCanAccessPeer;
+        let (mut chance, mut seen) = (Chance(1), [0; 2]);
+        for round in 0..300 {
+            // More than a block of bits in some.
+            let count = if round % 10 == 0 { 150 } else { 1 + round % 4 };
+            let text = (0..count).map(|_| chance.rule()).collect::<Vec<_>>().join(";");
+            let plan = Plan::parse("test", &text).expect("a plan");
+            let loaded: &'static Loaded = Box::leak(Box::new(Loaded::new(1, plan, false)));
+            let armed = Armed::new(vec![loaded], |_| false);
+            let index = armed.index(id).expect("rules for it");
+            for _ in 0..100 {
+                let (dev, peer) = (chance.device(), chance.device());
+                let holds = |condition: &Condition| {
+                    holds(condition, if condition.key == Key::Dev { dev } else { peer })
+                };
+                let meets = loaded.rules.iter().any(|rule| rule.rule.conditions.iter().all(holds));
+                let found = index.may_concern(&|words| (words[1], words[2]) = (dev, peer));
+                assert_eq!(found, meets, "{text} {dev} {peer}");
+                seen[usize::from(meets)] += 1;
+            }
+        }
+        assert!(seen.iter().all(|times| *times > 1000), "{seen:?}");
     }
 }
