@@ -160,6 +160,17 @@ fn a_program_that_is_wrong_without_faults_is_a_finding() {
     let swept = sweep(folder.path(), &[], &careless(), &["always"]);
     assert_eq!((swept.status, swept.json["baseline"]["verdict"].as_str()), (Some(1), Some("crash")));
     assert!(swept.runs().is_empty());
+
+    let folder = temp_dir();
+    let swept = sweep(
+        folder.path(),
+        &["--codes", "one"],
+        Path::new("sh"),
+        &["-c", &format!("{} good; echo no >&2; exit 4", careless().display())],
+    );
+    assert_eq!((swept.status, swept.json["baseline"]["verdict"].as_str()), (Some(1), Some("wrong")));
+    assert_eq!(swept.json["baseline"]["seen"], "status 4: no");
+    assert_eq!(swept.verdicts_on("cuDeviceCanAccessPeer"), ["same"]);
 }
 
 #[test]

@@ -34,6 +34,7 @@ use crate::output;
 use crate::table::terminal_width;
 use anyhow::{Context, Result, bail};
 use cupeer_record::{Job, Library};
+use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::rules::Severity;
 use filter::Filter;
 use model::Unnamed;
@@ -121,10 +122,17 @@ fn newest(dir: &Path) -> Result<PathBuf> {
     records.next().context("there is no record cupeer-* in this directory; give one: cupeer report DIR")
 }
 
-/// What breaks a rule in a record, and is more than a note: the rule and the function, in words.
+/// What breaks a rule in a record, certainly, and is more than a note: the rule and the function, in words.
 pub fn broken(dir: &Path) -> Result<BTreeSet<String>> {
-    let findings = of(dir)?.findings.into_iter().filter(|finding| finding.severity != Severity::Note.word());
-    Ok(findings.map(|finding| format!("{} at {}", finding.rule, finding.function)).collect())
+    let certain = Confidence::Certain.word();
+    let is_broken =
+        |finding: &model::Finding| finding.severity != Severity::Note.word() && finding.confidence == certain;
+    Ok(of(dir)?
+        .findings
+        .into_iter()
+        .filter(is_broken)
+        .map(|finding| format!("{} at {}", finding.rule, finding.function))
+        .collect())
 }
 
 /// The whole report of a record, without single failures and without names of functions.

@@ -84,6 +84,7 @@ fn of(launcher: &Launcher, runs: &[(Ran, Counted)]) -> Result<Baseline> {
     Ok(Baseline {
         end: first.end,
         output: first.output,
+        said: first.said.clone(),
         is_comparable,
         open,
         shm: runs

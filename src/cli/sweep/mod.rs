@@ -55,6 +55,7 @@ pub fn command(args: &SweepArgs) -> Result<ExitCode> {
     interrupt::watch();
     let directory = journal.directory.clone();
     let swept = sweep(args, journal, kept);
+    launch::clear_away();
     if swept.is_err() && args.resume.is_none() && !state::has_runs(&directory) {
         // There is nothing to go on with; what stays there is no harm.
         let _ = std::fs::remove_dir_all(&directory);
@@ -124,9 +125,6 @@ fn sweep(args: &SweepArgs, mut journal: Journal, kept: Kept) -> Result<Option<Ou
     // Where it does not end by itself, there is nothing to compare with.
     let is_enough = args.fail_fast && outcome.own_finding().is_some();
     if matches!(baseline.end, End::Exited(_)) && !is_enough {
-        if let End::Exited(status @ 1..) = baseline.end {
-            output::complain(&format!("note: it ends with status {status} without any fault"));
-        }
         let known = baseline.places.iter().map(|place| place.site.clone()).collect();
         let bench = Bench { launcher, baseline, known, alone: RwLock::new(()) };
         queue::runs(args, &bench, &mut journal, done, &mut outcome)?;

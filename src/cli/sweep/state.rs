@@ -110,6 +110,8 @@ pub struct Baseline {
     pub end: End,
     /// A hash of its stdout, and its length.
     pub output: (u64, u64),
+    /// The last line that it writes to stderr.
+    pub said: Option<String>,
     /// Whether its stdout is the same each time.
     pub is_comparable: bool,
     /// What it leaves open, and how often.

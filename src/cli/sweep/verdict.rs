@@ -112,12 +112,7 @@ fn judge_run(baseline: &Baseline, ran: &Ran, counted: &Counted, right: Option<bo
         End::Exited(0) if baseline.end != End::Exited(0) => {
             return Judged::new(Verdict::Wrong, "status 0, which is another one without faults");
         }
-        End::Exited(0) => "status 0".to_owned(),
-        End::Exited(code) => match &ran.said {
-            Some(said) => format!("status {code}: {said}"),
-            None => format!("status {code}, without a message"),
-        },
-        End::Killed(_) | End::TimedOut => "ends as without faults".to_owned(),
+        end => ended(end, ran.said.as_deref()),
     };
     if ran.end == baseline.end {
         match right {
@@ -144,6 +139,16 @@ fn judge_run(baseline: &Baseline, ran: &Ran, counted: &Counted, right: Option<bo
     }
 }
 
+/// How it ended, in words.
+fn ended(end: End, said: Option<&str>) -> String {
+    match (end, said) {
+        (End::Exited(0), _) => "status 0".to_owned(),
+        (End::Exited(code), Some(said)) => format!("status {code}: {said}"),
+        (End::Exited(code), None) => format!("status {code}, without a message"),
+        (End::Killed(_) | End::TimedOut, _) => "ends as without faults".to_owned(),
+    }
+}
+
 /// What there is more of than without faults.
 fn more(open: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> Option<String> {
     let more = open.iter().filter(|(what, count)| **count > before.get(*what).copied().unwrap_or(0));
@@ -158,7 +163,10 @@ pub fn judge_baseline(baseline: &Baseline) -> Option<Judged> {
         End::Killed(signal) => {
             return Some(Judged::new(Verdict::Crash, format!("killed by {}", signal_name(signal))));
         }
-        End::Exited(_) => {}
+        End::Exited(1..) => {
+            return Some(Judged::new(Verdict::Wrong, ended(baseline.end, baseline.said.as_deref())));
+        }
+        End::Exited(0) => {}
     }
     if baseline.left_over > 0 {
         let seen = format!("the program ended, and {} of its processes did not", baseline.left_over);
@@ -203,6 +211,7 @@ mod tests {
         Baseline {
             end: End::Exited(0),
             output: (1, 10),
+            said: None,
             is_comparable: true,
             open: BTreeMap::from([("peer access (app+0x1)".to_owned(), 1)]),
             shm: Vec::new(),
@@ -301,7 +310,7 @@ mod tests {
         let verdict = |baseline: Baseline| judge_baseline(&baseline).map(|judged| judged.verdict);
         assert_eq!(verdict(Baseline { end: End::TimedOut, ..clean.clone() }), Some(Verdict::Hang));
         assert_eq!(verdict(Baseline { end: End::Killed(11), ..clean.clone() }), Some(Verdict::Crash));
-        assert_eq!(verdict(Baseline { end: End::Exited(3), ..clean.clone() }), None);
+        assert_eq!(verdict(Baseline { end: End::Exited(3), ..clean.clone() }), Some(Verdict::Wrong));
         assert_eq!(verdict(Baseline { left_over: 1, ..clean.clone() }), Some(Verdict::Hang));
         assert_eq!(verdict(Baseline { shm: vec!["x".into()], ..clean.clone() }), Some(Verdict::Leak));
         assert_eq!(verdict(Baseline { broken: baseline().broken, ..clean }), Some(Verdict::Misuse));
