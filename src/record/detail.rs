@@ -3,7 +3,7 @@
 use crate::event::Details;
 use crate::finding::{self, Finding};
 use crate::hit::{self, Hit};
-use cupeer_spec::record::slot::detail;
+use cupeer_spec::record::slot::{detail, hit::did};
 
 /// The most items that a call keeps of one kind. Calls have one or two; a broken record may have any number.
 const MOST: usize = 16;
@@ -45,7 +45,7 @@ impl Details {
                 detail::OBJECT if keeps_objects => {
                     self.findings.last_mut().into_iter().for_each(|finding| finding.add(item.bytes));
                 }
-                detail::HIT if self.hits.len() < hit::MOST => self.hits.extend(Hit::read(item.bytes)),
+                detail::HIT => Hit::read(item.bytes).into_iter().for_each(|hit| self.add_hit(hit)),
                 _ => {}
             }
         }
@@ -65,7 +65,21 @@ impl Details {
         self.context = later.context.or(self.context);
         self.message = later.message.or(self.message.take());
         self.findings.extend(later.findings);
-        self.hits.extend(later.hits);
+        later.hits.into_iter().for_each(|hit| self.add_hit(hit));
+    }
+
+    /// A call that hangs, or gets a signal, says before what its rules do, and again where more came of it.
+    fn add_hit(&mut self, hit: Hit) {
+        let is_said_before = self.hits.iter().any(|known| known.has(did::HANG | did::SIGNAL));
+        let is_less = |known: &Hit| {
+            (&known.rule, known.what.count) == (&hit.rule, hit.what.count)
+                && known.what.did & !hit.what.did == 0
+        };
+        match self.hits.iter().position(is_less).filter(|_| is_said_before) {
+            Some(place) => self.hits[place] = hit,
+            None if self.hits.len() < hit::MOST => self.hits.push(hit),
+            None => {}
+        }
     }
 }
 

@@ -18,6 +18,9 @@ use cupeer_spec::record::slot::hit::{Hit, did};
 /// The most rules that act at one call.
 const MOST: usize = 8;
 
+/// No bits of [`did`].
+const NEVER: u16 = u16::MAX;
+
 /// A rule that fired.
 #[derive(Clone, Copy)]
 pub struct Fired {
@@ -55,8 +58,8 @@ pub struct Fault<'a> {
     is_undone: bool,
     /// What stood where the outputs go, for a call that may be undone.
     outputs: [Option<u64>; 2],
-    /// Whether the record was told.
-    is_told: Cell<bool>,
+    /// What the record was told that the denial and the rules did; [`NEVER`] where it was not.
+    told: Cell<[u16; 1 + MOST]>,
     /// Keeps the plans.
     _using: Using,
 }
@@ -103,7 +106,7 @@ impl<'a> Fault<'a> {
             has_other_output: false,
             is_undone: false,
             outputs: [None; 2],
-            is_told: Cell::new(false),
+            told: Cell::new([NEVER; 1 + MOST]),
             _using: using,
         };
         fault.decide();
@@ -196,7 +199,6 @@ impl<'a> Fault<'a> {
         // It may not come back to say so. What it will return is known where the call is not made.
         self.note_error();
         tell(self);
-        self.is_told.set(true);
         for index in 0..MOST {
             let Some(fired) = self.fired[index].filter(|fired| fired.did & did::DRY == 0) else { continue };
             let (action, name) = (&fired.rule.rule.action, &fired.rule.rule.name);
@@ -251,9 +253,7 @@ impl<'a> Fault<'a> {
         let mut given = result;
         if self.instead.is_some() {
             self.is_altered = true;
-            if !self.is_told.get() {
-                self.note_error();
-            }
+            self.note_error();
             if self.denied.is_none() {
                 excuses::failed(self.call.id, false);
             }
@@ -453,13 +453,26 @@ impl<'a> Fault<'a> {
         self.has_other_output
     }
 
-    /// Whether the record has been told what was done.
-    pub fn is_told(&self) -> bool {
-        self.is_told.get()
-    }
-
     /// Goes through what was done: the hit and the name of the rule.
     pub fn each_hit(&self, mut found: impl FnMut(&Hit, &str)) {
+        self.each(|_, hit, name| found(hit, name));
+    }
+
+    /// The same for what the record was not told. That of a call that hangs is told before, and again where more came of
+    /// it.
+    pub fn each_news(&self, mut found: impl FnMut(&Hit, &str)) {
+        self.each(|place, hit, name| {
+            let mut told = self.told.get();
+            if told[place] != hit.did {
+                told[place] = hit.did;
+                self.told.set(told);
+                found(hit, name);
+            }
+        });
+    }
+
+    /// The number is 0 for what was denied, and that of the rule, from 1.
+    fn each(&self, mut found: impl FnMut(usize, &Hit, &str)) {
         let common = Hit {
             process: self.process,
             driver_result: self.driver_result.unwrap_or(0),
@@ -471,11 +484,11 @@ impl<'a> Fault<'a> {
             let undone = if self.is_undone { did::UNDONE } else { 0 };
             let what = if denied.result.is_some() { did::ERROR } else { did::OUT };
             let hit = Hit { did: did::DENIED | what | not_called | undone, count: 1, ..common };
-            found(&hit, shared::deny_name(denied.which).text());
+            found(0, &hit, shared::deny_name(denied.which).text());
         }
-        for fired in self.fired.iter().flatten() {
+        for (fired, place) in self.fired.iter().flatten().zip(1..) {
             let hit = Hit { did: fired.did, count: fired.count, waited: fired.waited, ..common };
-            found(&hit, &fired.rule.rule.name);
+            found(place, &hit, &fired.rule.rule.name);
         }
     }
 

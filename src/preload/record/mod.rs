@@ -235,7 +235,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         if !self.was_kept() {
             return;
         }
-        fault.each_hit(|hit, name| {
+        fault.each_news(|hit, name| {
             let mut bytes = [0; 32 + MOST_NAME];
             let length = name.len().min(MOST_NAME);
             bytes[..32].copy_from_slice(&hit.bytes());
@@ -374,7 +374,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         // What the driver may be asked follows from what it answered, and so does what is open now.
         let (asked, effect) = fault.map_or((result, result), |fault| (fault.asked(), fault.effect()));
         let is_altered = fault.is_some_and(|fault| fault.is_altered());
-        if let Some(fault) = fault.filter(|fault| !fault.is_told()) {
+        if let Some(fault) = fault {
             self.tell(fault);
         }
         let mut args = [0; ARGS];

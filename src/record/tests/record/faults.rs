@@ -56,6 +56,30 @@ fn hits_belong_to_their_call() {
 }
 
 #[test]
+fn what_came_of_a_call_that_hung_takes_the_place_of_what_was_said_before() {
+    let (mut writer, stream) = one_stream();
+    let mut hung = call(10, 1);
+    (hung.outcome, hung.injected) = (Outcome::Returned(205), true);
+    hung.details.hits = vec![
+        hit(0, "inject/late"),
+        hit(did::HANG, "inject/gate"),
+        hit(did::HANG | did::ERROR, "inject/gate"),
+        hit(did::DELAY_AFTER, "inject/late"),
+    ];
+    writer.call(stream, &hung).unwrap();
+    // Two plans that a program armed may each have a rule of this name.
+    let mut twice = call(20, 2);
+    twice.details.hits = vec![hit(did::DELAY, "armed/1"), hit(did::DELAY | did::ERROR, "armed/1")];
+    writer.call(stream, &twice).unwrap();
+    let events = events(writer.into_bytes());
+    let calls = calls(&events);
+    let wanted = [hit(did::DELAY_AFTER, "inject/late"), hit(did::HANG | did::ERROR, "inject/gate")];
+    assert_eq!(calls[0].details.hits, wanted);
+    assert_eq!(calls[0].injected_by(), Some("inject/gate"));
+    assert_eq!(calls[1].details.hits, twice.details.hits);
+}
+
+#[test]
 fn what_the_driver_did_all_the_same_is_known() {
     assert!(hit(did::ERROR, "a/1").is_done_all_the_same());
     for other in [did::DELAY, did::ERROR | did::NOT_CALLED, did::ERROR | did::UNDONE, did::ERROR | did::DRY] {
