@@ -111,7 +111,8 @@ static void crowd(void) {
         uint64_t matched = 0, fired = 0;
         int plan = arm("cuDeviceCanAccessPeer:when=1+3:error=INVALID_DEVICE;@ipc,^@release:thread=main:error=any", message, sizeof message);
         for (int j = 0; j < 10; j++) mine += call() == 101;
-        if (!disarm(plan, &matched, &fired) || matched < 10 || fired < matched / 3 || call()) wrong++;
+        /* A call of another thread may be under way, matched and not fired. */
+        if (!disarm(plan, &matched, &fired) || matched < 10 || fired + THREADS < matched / 3 || call()) wrong++;
     }
     is_over = 1;
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL), wrong += bad[i] != 0;
