@@ -285,7 +285,10 @@ fn act_after(fault: &mut Fault, result: i32) -> (i32, bool) {
 /// Runs work of ours that must leave no trace in the program: its panic is dropped, `errno` is kept, and a
 /// cancellation of the thread waits until it is done.
 pub fn quietly(work: impl FnOnce()) {
-    quietly_knowing(|_| work());
+    let before = begin_quietly();
+    // A panic here is a fault of ours, and the program gets its answer all the same.
+    let _ = catch_unwind(AssertUnwindSafe(work));
+    end_quietly(before);
 }
 
 unsafe extern "C" {
@@ -317,16 +320,24 @@ pub fn left_by_jump(Cancelling(before): Cancelling, work: impl FnOnce()) {
     }
 }
 
-/// The same for work that waits, which is told how the thread can be cancelled.
+/// The same as [`quietly`] for work that waits, which is told how the thread can be cancelled.
 fn quietly_knowing(work: impl FnOnce(Cancelling)) {
+    let before = begin_quietly();
+    let _ = catch_unwind(AssertUnwindSafe(|| work(before.0)));
+    end_quietly(before);
+}
+
+/// How the thread can be cancelled, and `errno`. By itself, because the stack may be small.
+fn begin_quietly() -> (Cancelling, c_int) {
     let mut cancelling = 0;
     // SAFETY: __errno_location gives this thread's errno, always valid; `cancelling` is writable.
-    let errno = unsafe {
+    unsafe {
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut cancelling);
-        *libc::__errno_location()
-    };
-    // A panic here is a fault of ours, and the program gets its answer all the same.
-    let _ = catch_unwind(AssertUnwindSafe(|| work(Cancelling(cancelling))));
+        (Cancelling(cancelling), *libc::__errno_location())
+    }
+}
+
+fn end_quietly((Cancelling(cancelling), errno): (Cancelling, c_int)) {
     // SAFETY: as above.
     unsafe {
         *libc::__errno_location() = errno;
