@@ -209,27 +209,27 @@ fn handles_of_a_denied_device_cannot_be_opened() {
     }
 }
 
-/// Where nothing is known of the exporter, the driver is asked of what device the memory is, and it is closed again.
+/// Where nothing is known of the exporter, the handle of its memory says which GPU it is of; that of an event does not.
 #[test]
-fn memory_of_a_stranger_is_closed_again() {
-    for (deny, of_device, wanted) in [
-        ("all", "1", DENIED_MEMORY),
-        ("all", "-2", DENIED_MEMORY),
-        ("all", "0", OPENED),
-        (&format!("{}/{}", uuid(0), uuid(1)), "1", DENIED_MEMORY),
-        (&format!("{}/{}", uuid(0), uuid(2)), "1", OPENED),
-        (&format!("{}/{}", uuid(0), uuid(1)), "-2", OPENED),
+fn memory_of_a_stranger_is_known_by_its_handle() {
+    for (deny, visible, exporter, wanted) in [
+        ("all", "0,1,2", "1", DENIED_MEMORY),
+        ("all", "0,1,2", "0", OPENED),
+        (&format!("{}/{}", uuid(0), uuid(1)), "0,1,2", "1", DENIED_MEMORY),
+        (&format!("{}/{}", uuid(0), uuid(2)), "0,1,2", "1", OPENED),
+        (&format!("{}/{}", pci(0), pci(1)), "1,0", "0", DENIED_MEMORY),
+        // This process does not see the device, and there is no kernel module that lists it.
+        ("all", "0", "1", OPENED),
     ] {
         let machine = Machine { gpus: 3, deny, denied: &|_, _| false };
         for record in [false, true] {
             let directory = support::temp_dir();
-            let mut command = machine.command(&["ipc", "0", "1", "alone"]);
-            let libraries = std::env::join_paths([told_driver(), nvml()]).unwrap();
-            command.env("LD_LIBRARY_PATH", libraries).env("OPENED_DEVICE", of_device);
+            let mut command = machine.command(&["ipc", "0", exporter, "alone"]);
+            command.env("CUDA_VISIBLE_DEVICES", visible);
             if record {
                 command.env(env::OUT, directory.path()).env(env::RECORD, "full");
             }
-            println!("{deny} {of_device} {record}");
+            println!("{deny} {visible} {exporter} {record}");
             opens(&mut command, wanted);
         }
     }

@@ -208,13 +208,6 @@ static void ipc(int device, const char *visible, int alone, const char *program)
     CUdeviceptr p = 0x77, first;
     CUevent event = (CUevent)0x77;
     result = cuIpcOpenMemHandle_v2(&p, memory, LAZY);
-    if (result == 0) {
-        const int ordinal = 9; /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
-        int of = -99;
-        void *place = &of;
-        OK(cuPointerGetAttributes(1, &ordinal, &place, p));
-        printf("the driver says that the memory is of device %d\n", of);
-    }
     printf("memory=%d output=%s", result, p == 0x77 ? "untouched" : "mapped");
     first = p;
     if (result == 0) {

@@ -22,7 +22,7 @@ mod words;
 
 pub use emit::listen;
 pub use facts::Call;
-pub use nodes::address_of;
+pub use nodes::{address_of, uuid_at};
 pub use words::{Ear, Words};
 
 use cupeer_spec::reason::Reason;

@@ -43,18 +43,32 @@ fn find<T>(is_it: impl Fn(&str, &[u8]) -> Option<T>) -> Option<T> {
     found
 }
 
+/// The UUID of the first GPU of the host, as the kernel module lists them, whose address is such.
+pub fn uuid_at(is_it: impl Fn(Pci) -> bool) -> Option<[u8; 16]> {
+    find(|name, information| pci(name).filter(|address| is_it(*address)).and_then(|_| uuid_in(information)))
+}
+
 /// The minor number in what the kernel module says of a GPU, if it is this one.
 fn minor_in(information: &[u8], uuid: &[u8; 16]) -> Option<u32> {
-    let value = |name: &[u8]| {
-        let mut lines = information.split(|byte| *byte == b'\n');
-        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(b":")).map(<[u8]>::trim_ascii)
-    };
-    let digits = value(b"GPU UUID")?.strip_prefix(b"GPU-")?;
+    let minor = || core::str::from_utf8(value(information, b"Device Minor")?).ok()?.parse().ok();
+    if uuid_in(information)? == *uuid { minor() } else { None }
+}
+
+/// The UUID in it.
+fn uuid_in(information: &[u8]) -> Option<[u8; 16]> {
+    let digits = value(information, b"GPU UUID")?.strip_prefix(b"GPU-")?;
     let mut digits = digits.iter().filter_map(|byte| (*byte as char).to_digit(16));
-    let is_it = uuid.iter().all(|byte| {
-        digits.next().zip(digits.next()).is_some_and(|(high, low)| high << 4 | low == u32::from(*byte))
-    });
-    is_it.then(|| core::str::from_utf8(value(b"Device Minor")?).ok()?.parse().ok()).flatten()
+    let mut uuid = [0; 16];
+    for byte in &mut uuid {
+        *byte = (digits.next()? << 4 | digits.next()?) as u8;
+    }
+    Some(uuid)
+}
+
+/// What stands in it behind a name and a colon.
+fn value<'a>(information: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let mut lines = information.split(|byte| *byte == b'\n');
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(b":")).map(<[u8]>::trim_ascii)
 }
 
 #[cfg(test)]

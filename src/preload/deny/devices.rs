@@ -96,6 +96,14 @@ pub fn of_uuid(uuid: [u8; 16]) -> Identity {
     Identity { uuid: Some(uuid), pci }
 }
 
+/// The device at a place on a PCI bus, in whatever domain: one that this process sees, or that the kernel module lists.
+pub fn at(bus: u8, device: u8) -> Option<Identity> {
+    let is_it = |pci: Pci| (pci.bus, pci.device) == (bus, device);
+    let own = || (0..questions::device_count().unwrap_or(0)).map(of_ordinal);
+    let own = own().find(|device| device.pci.is_some_and(is_it));
+    own.or_else(|| crate::check::uuid_at(is_it).map(of_uuid))
+}
+
 /// The devices that NVML has handed out.
 static HANDLES: [Kept; 64] = [const { Kept::new() }; 64];
 

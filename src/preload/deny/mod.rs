@@ -145,7 +145,10 @@ pub fn after(call: &Forward) -> Option<Denied> {
             }
             return None;
         }
-        id if id.spec().is_in(Group::Open) => return opens::after(call),
+        id if id.spec().is_in(Group::Open) => {
+            opens::after(call);
+            return None;
+        }
         id if id.spec().library == Library::Nvml => return nvml::after(call),
         _ => None,
     }

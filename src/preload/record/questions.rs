@@ -116,16 +116,6 @@ pub fn identity(device: i32) -> (Option<[u8; 16]>, [u8; 32]) {
     (has_uuid.then_some(uuid), pci)
 }
 
-/// The device that memory is of, as this process numbers it: negative where it does not see that.
-pub fn device_of_memory(address: u64) -> Option<i32> {
-    /// CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL.
-    const ATTRIBUTE: c_int = 9;
-    let mut device = c_int::MIN;
-    let place = (&raw mut device).cast::<c_void>();
-    let result = cuPointerGetAttributes(1, &ATTRIBUTE, &place, address)?;
-    (result == 0 && device != c_int::MIN).then_some(device)
-}
-
 /// How many devices this process sees.
 pub fn device_count() -> Option<i32> {
     let mut count = 0;

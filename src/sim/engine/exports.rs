@@ -101,6 +101,7 @@ impl Driver {
             return refuse(Code::INVALID_VALUE, text);
         };
         let size = allocation.size;
+        let pci = self.device(allocation.device).pci;
         let slot = match export {
             Some(slot) => slot,
             None => {
@@ -122,7 +123,7 @@ impl Driver {
                 slot
             }
         };
-        Ok(handle::write(Kind::Memory, self.exports.locator(slot)?, size))
+        Ok(handle::write(Kind::Memory, self.exports.locator(slot)?, size, Some(pci)))
     }
 
     /// `cuIpcGetEventHandle`, after its null checks.
@@ -143,6 +144,6 @@ impl Driver {
                 slot
             }
         };
-        Ok(handle::write(Kind::Event, self.exports.locator(slot)?, 0))
+        Ok(handle::write(Kind::Event, self.exports.locator(slot)?, 0, None))
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! Where a byte stands, and which code a wrong one brings, follows what was recorded of a real driver: bytes
 //! 8 to 11 hold the exporter's pid for people to read, bytes 48 to 51 are what finds the exporter (wrong:
-//! INVALID_HANDLE), 24 to 27, 32 to 36 and 52 to 55 are checked (wrong: INVALID_VALUE), the others are not.
+//! INVALID_HANDLE), 24 to 27, 32 to 36 and 52 to 55 are checked (wrong: INVALID_VALUE), the others are not. Bytes 32 and
+//! 33 of a handle of memory are the GPU's number on its bus and the bus.
+
+use cupeer_topology::PciAddress;
 
 /// What a handle stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,20 +29,21 @@ pub(crate) struct Locator {
     pub token: u32,
 }
 
-/// Writes a handle. `size` is for people to read.
-pub(crate) fn write(kind: Kind, locator: Locator, size: u64) -> [u8; 64] {
+/// Writes a handle. `size` is for people to read, and so is the address of the GPU.
+pub(crate) fn write(kind: Kind, locator: Locator, size: u64, gpu: Option<PciAddress>) -> [u8; 64] {
     let mut bytes = [0; 64];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     put(0, &(0x5555_0000_0000_u64 | u64::from(locator.token)).to_le_bytes());
     put(8, &locator.pid.to_le_bytes());
     put(16, &size.to_le_bytes());
     put(24, &locator.token.to_le_bytes());
-    put(32, &locator.slot.to_le_bytes());
-    put(34, &locator.channel.to_le_bytes());
+    put(32, &gpu.map_or([0, 0], |pci| [pci.device, pci.bus]));
+    put(34, &locator.slot.to_le_bytes());
     put(36, &[kind as u8]);
     put(48, &locator.pid.to_le_bytes());
+    put(52, &locator.channel.to_le_bytes());
     let sum = checksum(&bytes);
-    bytes[52..56].copy_from_slice(&sum.to_le_bytes());
+    bytes[54..56].copy_from_slice(&sum.to_le_bytes());
     bytes
 }
 
@@ -47,30 +51,33 @@ pub(crate) fn write(kind: Kind, locator: Locator, size: u64) -> [u8; 64] {
 pub(crate) fn read(kind: Kind, bytes: &[u8; 64]) -> Option<Locator> {
     let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-    if bytes[36] != kind as u8 || word(52) != checksum(bytes) {
+    if bytes[36] != kind as u8 || half(54) != checksum(bytes) {
         return None;
     }
-    Some(Locator { pid: word(48), channel: half(34), slot: half(32), token: word(24) })
+    Some(Locator { pid: word(48), channel: half(52), slot: half(34), token: word(24) })
 }
 
-/// FNV-1a over the checked bytes but the exporter's.
-fn checksum(bytes: &[u8; 64]) -> u32 {
-    let checked = bytes[24..28].iter().chain(&bytes[32..37]);
-    checked.fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+/// FNV-1a over the checked bytes but the exporter's, folded.
+fn checksum(bytes: &[u8; 64]) -> u16 {
+    let checked = bytes[24..28].iter().chain(&bytes[32..37]).chain(&bytes[52..54]);
+    let sum = checked.fold(0x811c_9dc5_u32, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    (sum ^ sum >> 16) as u16
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const PCI: PciAddress = PciAddress { domain: 0, bus: 0x1b, device: 3 };
     const LOCATOR: Locator = Locator { pid: 0x26a, channel: 512, slot: 3, token: 0xdead_0001 };
 
     #[test]
     fn it_reads_what_it_writes() {
-        let bytes = write(Kind::Memory, LOCATOR, 256);
+        let bytes = write(Kind::Memory, LOCATOR, 256, Some(PCI));
         assert_eq!(read(Kind::Memory, &bytes), Some(LOCATOR));
         assert_eq!(read(Kind::Event, &bytes), None);
         assert_eq!(bytes[8..12], 0x26au32.to_le_bytes());
+        assert_eq!(bytes[32..34], [3, 0x1b]);
         assert_eq!(read(Kind::Memory, &[0; 64]), None);
         assert_eq!(read(Kind::Memory, &[0xa5; 64]), None);
     }
@@ -78,7 +85,7 @@ mod tests {
     #[test]
     fn each_byte_is_checked_or_ignored_as_recorded() {
         for at in 0..64 {
-            let mut bytes = write(Kind::Memory, LOCATOR, 256);
+            let mut bytes = write(Kind::Memory, LOCATOR, 256, Some(PCI));
             bytes[at] ^= 0xff;
             let got = read(Kind::Memory, &bytes);
             match at {

@@ -1,7 +1,6 @@
 /* The simulated driver, and answers that it never gives: where the variable ANSWERS is FUNCTION=N, that function does
- * nothing and returns N. MULTICAST=N is what devices say of multicast, and OPENED_DEVICE=N which device the driver says
- * that memory of another process is of. All others, FORWARDED, lead to the driver
- * that lies beside this one under another name. */
+ * nothing and returns N. MULTICAST=N is what devices say of multicast. All others, FORWARDED, lead to the driver that lies
+ * beside this one under another name. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -11,8 +10,7 @@ typedef struct { unsigned char bytes[64]; } Handle;
 
 /* The driver's own functions; those that may be told what to answer come first. */
 #define TOLD(F)                                                                                                        \
-    F(cuIpcOpenMemHandle_v2) F(cuIpcCloseMemHandle) F(cuCtxEnablePeerAccess) F(cuDeviceGetAttribute)                   \
-    F(cuPointerGetAttributes)
+    F(cuIpcOpenMemHandle_v2) F(cuIpcCloseMemHandle) F(cuCtxEnablePeerAccess) F(cuDeviceGetAttribute)
 #define SLOT(name) __attribute__((visibility("hidden"))) void *real_##name;
 TOLD(SLOT)
 FORWARDED(SLOT)
@@ -59,14 +57,6 @@ DEFINE(cuDeviceGetAttribute, (int *value, int attribute, int device), {
     int result = ((int (*)(int *, int, int))real_cuDeviceGetAttribute)(value, attribute, device);
     return attribute == 132 ? other("MULTICAST", result, value) : result;
 })
-DEFINE(cuPointerGetAttributes, (unsigned count, const int *attributes, void **data, unsigned long long p), {
-    int result =
-        ((int (*)(unsigned, const int *, void **, unsigned long long))real_cuPointerGetAttributes)(count, attributes, data, p);
-    for (unsigned i = 0; i < count; i++)
-        if (attributes[i] == 9) other("OPENED_DEVICE", result, data[i]);
-    return result;
-})
-
 /* A jump keeps all registers and the stack, whatever the arguments are. */
 #if defined __x86_64__
 #define GO(name) "jmp *real_" #name "(%rip)\n"
