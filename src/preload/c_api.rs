@@ -84,6 +84,8 @@ pub unsafe extern "C" fn cupeer_on_finding(callback: cupeer_finding_callback, da
 
 /// Arms a plan of faults in this process, for a block of a test: rules as `cupeer run --inject` takes them, separated by
 /// semicolons or newlines. Its rules are looked at behind those that are armed already. Forked children have it as well.
+/// Some kilobytes of each plan stay until the process ends, because a call may be looking at it: arm one for a block of a
+/// test, and not for each call.
 ///
 /// Returns the number of the plan, above 0, or 0 where it is not understood: then `message`, where it is not NULL, has
 /// the reason in at most `size` bytes, with its column, ended by NUL. The plan's text may be freed at once.
