@@ -80,7 +80,7 @@ struct Mount {
 }
 
 /// One word for a POSIX shell, quoted only where it has to be.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+^".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -169,7 +169,9 @@ mod tests {
     #[test]
     fn only_what_a_shell_would_change_is_quoted() {
         assert_eq!(quoted("/a/b:c=@peer,^x"), "/a/b:c=@peer,^x");
+        assert_eq!(quoted("cuIpcOpen:when=1+:error=MAP_FAILED"), "cuIpcOpen:when=1+:error=MAP_FAILED");
         assert_eq!(quoted("cuIpc*"), "'cuIpc*'");
+        assert_eq!(quoted("a b"), "'a b'");
         assert_eq!(quoted("it's"), r"'it'\''s'");
         assert_eq!(quoted(""), "''");
     }

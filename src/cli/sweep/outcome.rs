@@ -4,6 +4,7 @@ use super::count::Site;
 use super::state::{Baseline, Done, Plan};
 use super::trials::{Counts, Trial};
 use super::verdict::Judged;
+use crate::formats::quoted;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -70,26 +71,5 @@ impl Outcome {
         words.push("--".into());
         words.extend(self.plan.program.iter().cloned());
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
-    }
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-+=:,./@%^".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_quoted_where_a_shell_needs_it() {
-        assert_eq!(quoted("cuIpcOpen:when=1+:error=MAP_FAILED"), "cuIpcOpen:when=1+:error=MAP_FAILED");
-        assert_eq!(["", "a b", "it's", "*"].map(quoted), ["''", "'a b'", r"'it'\''s'", "'*'"]);
     }
 }
