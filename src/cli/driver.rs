@@ -50,7 +50,7 @@ pub fn choose(args: &DriverArgs) -> Result<Option<Chosen>> {
 }
 
 /// Checks a topology; the path of a file becomes absolute, because programs change their directory.
-fn topology_of(text: &OsStr) -> Result<(OsString, Option<PathBuf>)> {
+pub fn topology_of(text: &OsStr) -> Result<(OsString, Option<PathBuf>)> {
     let path = Path::new(text);
     let text = text.to_str().context("the topology is not UTF-8")?;
     if let Err(error) = cupeer_topology::Topology::parse(text) {

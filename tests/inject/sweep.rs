@@ -215,6 +215,9 @@ fn an_interrupted_sweep_goes_on() {
     let journal = || std::fs::read_to_string(directory.join("sweep.jsonl")).unwrap_or_default();
     let done_lines = |text: &str| text.lines().filter(|line| line.starts_with("{\"done\"")).count();
     wait_for("ten runs", || done_lines(&journal()) >= 10);
+    let second = done(cupeer().args(["sweep", "--resume"]).arg(&directory));
+    assert!(second.stderr.contains("is going on in another process"), "{}", second.stderr);
+    assert_eq!(second.status.code(), Some(125));
     // SAFETY: a child of ours that nobody has waited for.
     unsafe { libc::kill(running.id() as i32, libc::SIGINT) };
     let status = running.wait().unwrap();
@@ -228,6 +231,45 @@ fn an_interrupted_sweep_goes_on() {
     let resumed = swept(command.args(["sweep", "--format", "json", "-j2", "--resume"]).arg(&directory));
     assert!(resumed.stderr.contains(&format!("{} are done already", had - 1)), "{}", resumed.stderr);
     assert_eq!((resumed.status, resumed.verdicts()), (Some(0), whole.verdicts()));
+}
+
+#[test]
+fn a_sweep_that_was_interrupted_in_a_comparison_goes_on_from_anywhere() {
+    let folder = temp_dir();
+    let topology = "count = 2\n";
+    std::fs::write(folder.path().join("two.toml"), topology).unwrap();
+    let mut command = cupeer();
+    command.current_dir(folder.path()).args(["sweep", "--sim=two.toml", "--codes", "one", "--out", "sweep"]);
+    // Waits for ever, the first time.
+    command.args(["--compare", "test -e asked || { touch asked; exec sleep 1000; }", "--"]);
+    command.arg(careless()).arg("good").stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = command.spawn().unwrap();
+    wait_for("the comparison", || folder.path().join("asked").exists());
+    // SAFETY: a child of ours that nobody has waited for.
+    unsafe { libc::kill(running.id() as i32, libc::SIGTERM) };
+    assert_eq!(running.wait().unwrap().code(), Some(130));
+    let mut command = cupeer();
+    let resumed =
+        swept(command.args(["sweep", "--format", "json", "--resume"]).arg(folder.path().join("sweep")));
+    assert_eq!((resumed.status, resumed.verdicts_on("cuDeviceCanAccessPeer")), (Some(0), vec!["same"]));
+}
+
+#[test]
+fn a_program_has_no_terminal_at_which_it_could_be_stopped() {
+    let folder = temp_dir();
+    let careless = careless();
+    // The session is its own, without a terminal.
+    let script = format!(
+        "{} good || exit 4; set -- $$ $(cat /proc/$$/stat); [ $7 = $1 ] && [ $8 = 0 ] || exit 5",
+        careless.display()
+    );
+    let swept = sweep(folder.path(), &["--codes", "one"], Path::new("sh"), &["-c", &script]);
+    assert_eq!(
+        (swept.status, &swept.json["baseline"]["verdict"]),
+        (Some(0), &"same".into()),
+        "{}",
+        swept.json
+    );
 }
 
 #[test]

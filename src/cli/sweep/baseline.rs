@@ -41,7 +41,8 @@ pub fn measure(launcher: &mut Launcher) -> Result<Option<Baseline>> {
         }
     }
     let cost = start.elapsed() / runs.len() as u32;
-    let baseline = Baseline { cost, ..of(launcher, &runs)? };
+    let Some(baseline) = of(launcher, &runs)? else { return Ok(None) };
+    let baseline = Baseline { cost, ..baseline };
     if !launcher.keeps {
         for (ran, _) in &runs {
             // What stays there is no harm.
@@ -51,7 +52,7 @@ pub fn measure(launcher: &mut Launcher) -> Result<Option<Baseline>> {
     Ok(Some(baseline))
 }
 
-fn of(launcher: &Launcher, runs: &[(Ran, Counted)]) -> Result<Baseline> {
+fn of(launcher: &Launcher, runs: &[(Ran, Counted)]) -> Result<Option<Baseline>> {
     let (first, _) = &runs[0];
     let mut notes = Vec::new();
     if runs.iter().any(|(ran, _)| ran.end != first.end) {
@@ -60,8 +61,10 @@ fn of(launcher: &Launcher, runs: &[(Ran, Counted)]) -> Result<Baseline> {
     let is_comparable = runs.iter().all(|(ran, _)| ran.output == first.output);
     if let Some(command) = &launcher.plan.compare {
         for (ran, _) in runs {
-            if !compare::is_right(command, &launcher.plan.directory, &ran.stdout())? {
-                bail!("--compare '{command}' says that the result is wrong without any fault");
+            match compare::is_right(command, &launcher.plan.directory, &ran.stdout())? {
+                Some(true) => {}
+                Some(false) => bail!("--compare '{command}' says that the result is wrong without any fault"),
+                None => return Ok(None),
             }
         }
     } else if !is_comparable {
@@ -81,7 +84,7 @@ fn of(launcher: &Launcher, runs: &[(Ran, Counted)]) -> Result<Baseline> {
         *most = count.max(most).to_owned();
     }
     let programs: BTreeSet<&str> = places.iter().map(|place| place.site.program.as_str()).collect();
-    Ok(Baseline {
+    Ok(Some(Baseline {
         end: first.end,
         output: first.output,
         said: first.said.clone(),
@@ -101,7 +104,7 @@ fn of(launcher: &Launcher, runs: &[(Ran, Counted)]) -> Result<Baseline> {
         has_programs: programs.len() > 1,
         places,
         notes,
-    })
+    }))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! One run of the program: started under faults, watched, and cleared away.
 //!
-//! What belongs here: processes. The program gets a process group of its own, so that a signal of the terminal reaches
-//! the sweep alone, and its orphans come to us, so that none outlives its run.
+//! What belongs here: processes. The program gets a session of its own, so that a signal of the terminal reaches the
+//! sweep alone and a program that asks at the terminal is refused instead of stopped, and its orphans come to us, so that
+//! none outlives its run.
 
 use super::interrupt;
 use super::state::Plan;
@@ -16,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -30,6 +31,8 @@ const SHARE: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(10);
 /// The longest message that is kept of a run.
 const LONGEST: usize = 160;
+/// The most bytes of stderr that are looked at: the end of what was said matters, and there may be gigabytes.
+const MOST_SAID: u64 = 1 << 20;
 /// Where shared memory has names.
 const SHM: &str = "/dev/shm";
 
@@ -170,11 +173,11 @@ impl Launcher {
             .current_dir(&self.plan.directory)
             .stdin(Stdio::null())
             .stdout(file(STDOUT)?)
-            .stderr(file(STDERR)?)
-            .process_group(0);
+            .stderr(file(STDERR)?);
         // SAFETY: what runs between fork and exec makes system calls alone, with constant arguments.
         unsafe {
             command.pre_exec(|| {
+                libc::setsid();
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 startup::restore();
                 Ok(())
@@ -215,21 +218,27 @@ pub fn own_lines(ran: &Ran) -> BTreeSet<String> {
 
 /// Without what cupeer says, a line with our name and the indented ones behind it, and without empty ones.
 fn lines(stderr: &Path) -> Vec<String> {
-    let Ok(file) = File::open(stderr) else { return Vec::new() };
+    let text = last_bytes(stderr).unwrap_or_default();
     let mut is_ours = false;
     let mut lines = Vec::new();
-    // The end of what was said matters, and there may be gigabytes.
-    for line in BufReader::new(file).split(b'\n').map_while(Result::ok) {
-        let line = String::from_utf8_lossy(&line).into_owned();
+    for line in text.split(|byte| *byte == b'\n') {
+        let line = String::from_utf8_lossy(line);
         is_ours = line.starts_with("cupeer: ") || is_ours && line.starts_with("    ");
         if !is_ours && !line.trim().is_empty() {
-            if lines.len() >= 10_000 {
-                lines.remove(0);
-            }
-            lines.push(line);
+            lines.push(line.into_owned());
         }
     }
     lines
+}
+
+/// The last bytes of a file, [`MOST_SAID`] at most.
+fn last_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(MOST_SAID)))?;
+    let mut bytes = Vec::new();
+    file.take(MOST_SAID).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn end(status: ExitStatus) -> End {
@@ -268,7 +277,8 @@ fn kill_group(group: i32) {
 /// Waits for the other processes of a run and kills those that do not end; says how many that were.
 fn end_others(group: i32, key: &Path, grace: Duration) -> usize {
     let start = Instant::now();
-    while !others(group, key).is_empty() {
+    let mut known = BTreeSet::new();
+    while !others(group, key, &mut known).is_empty() {
         if start.elapsed() >= grace || interrupt::is_set() {
             break;
         }
@@ -277,26 +287,26 @@ fn end_others(group: i32, key: &Path, grace: Duration) -> usize {
     let mut killed = BTreeSet::new();
     // Children of what is killed come to us, and are found in the next round.
     loop {
-        let left = others(group, key);
-        if left.is_empty() {
+        let left = others(group, key, &mut known);
+        // SAFETY: descendants of ours that were just looked at, and that nobody else waits for.
+        let is_killed = left.iter().filter(|pid| unsafe { libc::kill(**pid, libc::SIGKILL) } == 0).count();
+        killed.extend(left);
+        // Those of another user stay.
+        if is_killed == 0 {
             return killed.len();
-        }
-        for pid in left {
-            // SAFETY: a descendant of ours that was just looked at, and that nobody else waits for.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-            killed.insert(pid);
         }
         std::thread::sleep(PAUSE / 5);
     }
 }
 
-/// The processes of a run that are still there. Those that have ended and came to us are waited for.
-fn others(group: i32, key: &Path) -> Vec<i32> {
+/// The processes of a run that are still there. Those that have ended and came to us are waited for. What is `known`
+/// belongs to it for good: of a process that has ended nobody can read the environment.
+fn others(group: i32, key: &Path, known: &mut BTreeSet<i32>) -> Vec<i32> {
     let children = children();
     let mut found = Vec::new();
     let mut next: Vec<i32> = Vec::new();
     for pid in children.get(&(std::process::id() as i32)).into_iter().flatten() {
-        if belongs(*pid, group, key) {
+        if known.contains(pid) || belongs(*pid, group, key) {
             // SAFETY: an orphan that came to us, or none of ours any more: then nothing happens.
             if unsafe { libc::waitpid(*pid, std::ptr::null_mut(), libc::WNOHANG) } == 0 {
                 next.push(*pid);
@@ -307,6 +317,7 @@ fn others(group: i32, key: &Path) -> Vec<i32> {
         found.push(pid);
         next.extend(children.get(&pid).into_iter().flatten());
     }
+    known.extend(&found);
     found
 }
 
@@ -344,16 +355,13 @@ fn belongs(pid: i32, group: i32, key: &Path) -> bool {
 pub fn clear_away() {
     loop {
         let children = children();
-        let own = children.get(&(std::process::id() as i32)).cloned().unwrap_or_default();
-        if own.is_empty() {
+        let own = children.get(&(std::process::id() as i32)).into_iter().flatten();
+        // SAFETY: a child of ours, since nobody else waits for it; all runs are over. One of another user stays.
+        let is_gone = |pid: &&i32| unsafe {
+            libc::kill(**pid, libc::SIGKILL) == 0 && libc::waitpid(**pid, std::ptr::null_mut(), 0) == **pid
+        };
+        if own.filter(is_gone).count() == 0 {
             return;
-        }
-        for pid in own {
-            // SAFETY: a child of ours, since nobody else waits for it; all runs are over.
-            unsafe {
-                libc::kill(pid, libc::SIGKILL);
-                libc::waitpid(pid, std::ptr::null_mut(), 0);
-            }
         }
     }
 }
@@ -362,4 +370,23 @@ pub fn clear_away() {
 pub fn adopt_orphans() {
     // SAFETY: takes a number, and changes who is told of the end of whose parent is gone.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_much_that_is_said_the_end_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stderr");
+        let said = |count: usize| (0..count).map(|i| format!("line {i:06}\n")).collect::<String>();
+        fs::write(&path, said(200_000) + "cupeer: a finding\n    at a place\n\nlast").unwrap();
+        let kept = lines(&path);
+        assert_eq!(kept.last().map(String::as_str), Some("last"));
+        assert_eq!(kept[kept.len() - 2], "line 199999");
+        assert!((80_000..100_000).contains(&kept.len()), "{}", kept.len());
+        fs::write(&path, said(3)).unwrap();
+        assert_eq!(lines(&path), ["line 000000", "line 000001", "line 000002"]);
+    }
 }

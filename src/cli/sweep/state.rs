@@ -7,13 +7,14 @@ use super::launch::End;
 use super::trials::{Counts, Trial};
 use super::verdict::{Judged, Verdict};
 use crate::args::{Codes, DriverArgs, SweepArgs, SweepStage};
+use crate::driver;
 use anyhow::{Context, Result, bail};
 use cupeer_spec::selector::FunctionSet;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -68,7 +69,7 @@ impl Plan {
         };
         let program: Result<Vec<String>> = args.program.iter().map(|word| text(word)).collect();
         let sim = match &args.driver.sim {
-            Some(Some(topology)) => Some(Some(text(topology)?)),
+            Some(Some(topology)) => Some(Some(text(&driver::topology_of(topology).context("--sim")?.0)?)),
             Some(None) => Some(None),
             None => None,
         };
@@ -76,7 +77,7 @@ impl Plan {
             program: program?,
             directory: std::env::current_dir().context("failed to find the working directory")?,
             sim,
-            driver: args.driver.driver.clone(),
+            driver: args.driver.driver.as_deref().map(std::path::absolute).transpose()?,
             codes: args.codes,
             calls: args.calls.clone(),
             stage: args.stage,
@@ -212,6 +213,7 @@ impl Journal {
         let path = directory.join(FILE);
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
         let file = file.with_context(|| format!("failed to make '{}'", path.display()))?;
+        take(&file, &directory)?;
         let mut journal = Journal { directory, file };
         let cupeer = env!("CARGO_PKG_VERSION").to_owned();
         journal.write(&Line::Sweep { cupeer, plan: plan.clone() })?;
@@ -222,11 +224,13 @@ impl Journal {
     pub fn open(directory: &Path) -> Result<(Journal, Kept)> {
         let path = directory.join(FILE);
         let shown = path.display();
-        let bytes =
-            fs::read(&path).with_context(|| format!("'{}' is no sweep: '{shown}'", directory.display()))?;
+        let file = OpenOptions::new().read(true).append(true).open(&path);
+        let mut file = file.with_context(|| format!("'{}' is no sweep: '{shown}'", directory.display()))?;
+        // Before it is read: nobody adds to it from here on.
+        take(&file, directory)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).with_context(|| format!("failed to read '{shown}'"))?;
         let (kept, length) = parse(&bytes).with_context(|| format!("failed to read '{shown}'"))?;
-        let file = OpenOptions::new().append(true).open(&path);
-        let file = file.with_context(|| format!("failed to write to '{shown}'"))?;
         file.set_len(length as u64).with_context(|| format!("failed to write to '{shown}'"))?;
         Ok((Journal { directory: std::path::absolute(directory)?, file }, kept))
     }
@@ -246,6 +250,16 @@ impl Journal {
         text.push('\n');
         let written = self.file.write_all(text.as_bytes());
         written.with_context(|| format!("failed to write to '{}'", self.directory.join(FILE).display()))
+    }
+}
+
+/// Holds the journal for this process alone, until it ends. Where a file system has no locks, nobody is refused.
+fn take(journal: &File, directory: &Path) -> Result<()> {
+    match journal.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            bail!("the sweep in '{}' is going on in another process; wait for that one", directory.display())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -315,6 +329,11 @@ mod tests {
         journal.places(&[]).unwrap();
         journal.done(&done(1)).unwrap();
         journal.done(&done(2)).unwrap();
+        let refused = Journal::open(&path).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("is going on in another process"), "{refused}");
+        // Not by closing it: a process that another test starts may have it, too.
+        let free = |journal: &Journal| journal.file.unlock().unwrap();
+        free(&journal);
         let whole = fs::read(path.join(FILE)).unwrap();
         let second =
             whole.len() - whole[..whole.len() - 1].iter().rev().position(|byte| *byte == b'\n').unwrap();
@@ -323,7 +342,9 @@ mod tests {
             let (mut journal, kept) = Journal::open(&path).unwrap();
             assert_eq!(kept.done.len(), 1, "cut at {cut}");
             journal.done(&done(3)).unwrap();
-            let (_, kept) = Journal::open(&path).unwrap();
+            free(&journal);
+            let (journal, kept) = Journal::open(&path).unwrap();
+            free(&journal);
             assert_eq!(kept.done.iter().map(|done| done.number).collect::<Vec<_>>(), [1, 3]);
             assert!(kept.places.is_some() && kept.plan.program == ["./app"]);
         }

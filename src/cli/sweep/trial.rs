@@ -102,7 +102,11 @@ impl Bench {
         let counted = count::read(&ran.record(), &|site| self.known.contains(site))?;
         let right = match &plan.compare {
             Some(command) if ran.end == self.baseline.end && ran.end == End::Exited(0) => {
-                Some(compare::is_right(command, &plan.directory, &ran.stdout())?)
+                let right = compare::is_right(command, &plan.directory, &ran.stdout())?;
+                if right.is_none() {
+                    return Ok(None);
+                }
+                right
             }
             Some(_) => Some(true),
             None => None,

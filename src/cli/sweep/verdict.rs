@@ -104,7 +104,7 @@ fn judge_run(baseline: &Baseline, ran: &Ran, counted: &Counted, right: Option<bo
         }
         _ => {}
     }
-    if ran.left_over > 0 {
+    if ran.left_over > baseline.left_over {
         let seen = format!("the program ended, and {} of its processes did not", ran.left_over);
         return Judged::new(Verdict::Hang, seen);
     }
@@ -264,6 +264,8 @@ mod tests {
         assert_judged(&ran(End::TimedOut), &pending, (Hang, "did not end, in cuIpcOpenMemHandle_v2"));
         let left = Ran { left_over: 2, ..ran(End::Exited(1)) };
         assert_judged(&left, &counted(), (Hang, "the program ended, and 2 of its processes did not"));
+        let always = Baseline { left_over: 2, ..baseline() };
+        assert_eq!(judge(&always, &left, &counted(), None).verdict, Clean, "as without faults");
     }
 
     #[test]
