@@ -254,19 +254,10 @@ fn open(path: &Path, layout: &Layout) -> Result<*mut u8, c_int> {
     }
 }
 
-/// Makes the file under a name of its own first: who finds it finds it whole.
+/// Makes the file.
 fn create(directory: &Directory, path: &Path, layout: &Layout) -> Result<(), c_int> {
-    // SAFETY: gettid has no preconditions.
-    let tid = unsafe { libc::syscall(libc::SYS_gettid) };
-    let name = log::Short::<64>::new(format_args!(".faults-{tid}-{:x}", log::realtime()));
-    let temporary = directory.file(name.text())?;
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-    // SAFETY: the path ends in NUL.
-    let file = unsafe { libc::open(c_path(&temporary).as_ptr(), flags, directory.mode) };
-    if file < 0 {
-        return Err(errno());
-    }
-    let made = file::allocate(file, 0, layout.size() as u64).and_then(|()| {
+    place::publish(directory, path, ".faults", |file| {
+        file::allocate(file, 0, layout.size() as u64)?;
         let base = file::map(file, 0, layout.size())?;
         // SAFETY: mapped above with this size, all zero.
         unsafe {
@@ -274,18 +265,7 @@ fn create(directory: &Directory, path: &Path, layout: &Layout) -> Result<(), c_i
             libc::munmap(base.cast(), layout.size());
         }
         Ok(())
-    });
-    // SAFETY: the paths end in NUL; the descriptor was opened above. Where another process was faster, its file stays.
-    unsafe {
-        libc::fchmod(file, directory.mode);
-        libc::close(file);
-        let (from, to) = (c_path(&temporary).as_ptr(), c_path(path).as_ptr());
-        if made.is_ok() && libc::link(from, to) != 0 && errno() != libc::EEXIST {
-            libc::rename(from, to);
-        }
-        libc::unlink(from);
-    }
-    made
+    })
 }
 
 /// What is counted of a rule of the environment's plan, or behind these of a denied pair.

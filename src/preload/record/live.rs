@@ -81,18 +81,8 @@ pub fn attach(file: &File, directory: &place::Directory) {
     }
 }
 
-/// Makes the file, with its first segment, under a name of its own first: who finds the file finds it whole.
+/// Makes the file, with its first segment.
 fn create(directory: &place::Directory, path: &Path, boot_id: [u8; 16]) -> Result<(), c_int> {
-    let mut name = log::Line::new();
-    // SAFETY: gettid has no preconditions.
-    let _ = write!(name, ".live-{}-{:x}", unsafe { libc::syscall(libc::SYS_gettid) }, log::realtime());
-    let temporary = directory.file(core::str::from_utf8(name.bytes()).unwrap_or(".live"))?;
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-    // SAFETY: the path ends in NUL.
-    let file = unsafe { libc::open(c_path(&temporary).as_ptr(), flags, directory.mode) };
-    if file < 0 {
-        return Err(errno());
-    }
     let header = Header {
         magic: MAGIC,
         version: VERSION,
@@ -102,7 +92,8 @@ fn create(directory: &place::Directory, path: &Path, boot_id: [u8; 16]) -> Resul
         reserved: 0,
         refused: 0,
     };
-    let made = file::allocate(file, 0, segment_start(1) as u64).and_then(|()| {
+    place::publish(directory, path, ".live", |file| {
+        file::allocate(file, 0, segment_start(1) as u64)?;
         let mapped = file::map(file, 0, START)?;
         // SAFETY: mapped above, and long enough.
         unsafe {
@@ -110,21 +101,7 @@ fn create(directory: &place::Directory, path: &Path, boot_id: [u8; 16]) -> Resul
             libc::munmap(mapped.cast(), START);
         }
         Ok(())
-    });
-    // SAFETY: the paths end in NUL; the descriptor was opened above. Where another process was faster, its file
-    // stays.
-    unsafe {
-        libc::fchmod(file, directory.mode);
-        libc::close(file);
-        if made.is_ok()
-            && libc::link(c_path(&temporary).as_ptr(), c_path(path).as_ptr()) != 0
-            && errno() != libc::EEXIST
-        {
-            libc::rename(c_path(&temporary).as_ptr(), c_path(path).as_ptr());
-        }
-        libc::unlink(c_path(&temporary).as_ptr());
-    }
-    made
+    })
 }
 
 /// Opens the file and maps its header.

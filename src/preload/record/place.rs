@@ -102,20 +102,7 @@ fn share_key(directory: &Directory) -> Result<(), c_int> {
         let _ = write!(line, "{byte:02x}");
     }
     let _ = writeln!(line);
-    // Under a name of its own first: who finds the file finds it whole.
-    let mut name = log::Line::new();
-    // SAFETY: gettid has no preconditions.
-    let _ = write!(name, ".job-{}-{:x}", unsafe { libc::syscall(libc::SYS_gettid) }, log::realtime());
-    let temporary = directory.file(core::str::from_utf8(name.bytes()).unwrap_or(".job"))?;
-    write_new(c_path(&temporary), line.bytes(), directory.mode)?;
-    // SAFETY: both paths end in NUL. Where another process was faster, its file stays.
-    unsafe {
-        if libc::link(c_path(&temporary).as_ptr(), c_path(&file).as_ptr()) != 0 && errno() != libc::EEXIST {
-            // A file system without links.
-            libc::rename(c_path(&temporary).as_ptr(), c_path(&file).as_ptr());
-        }
-        libc::unlink(c_path(&temporary).as_ptr());
-    }
+    publish(directory, &file, ".job", |new| files::write(new, line.bytes()))?;
     let length = read(c_path(&file), &mut text)?;
     take_key(&text[..length]);
     Ok(())
@@ -129,24 +116,38 @@ fn take_key(text: &[u8]) {
     }
 }
 
-/// Makes a file with a content.
-fn write_new(path: &CStr, bytes: &[u8], mode: libc::mode_t) -> Result<(), c_int> {
+/// Makes a file of the directory, which `fill` fills by its descriptor, under a name of its own first: who finds the file
+/// finds it whole. Where another process was faster, its file stays.
+pub fn publish(
+    directory: &Directory,
+    path: &Path,
+    prefix: &str,
+    fill: impl FnOnce(c_int) -> Result<(), c_int>,
+) -> Result<(), c_int> {
+    // SAFETY: gettid has no preconditions.
+    let tid = unsafe { libc::syscall(libc::SYS_gettid) };
+    let name = log::Short::<64>::new(format_args!("{prefix}-{tid}-{:x}", log::realtime()));
+    let temporary = directory.file(name.text())?;
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
     // SAFETY: the path ends in NUL.
-    let file = unsafe {
-        libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC, mode)
-    };
+    let file = unsafe { libc::open(c_path(&temporary).as_ptr(), flags, directory.mode) };
     if file < 0 {
         return Err(errno());
     }
-    if settings::get().record.as_ref().is_some_and(|record| record.shared) {
+    let made = fill(file);
+    // SAFETY: the paths end in NUL; the descriptor was opened above.
+    unsafe {
         // What umask has taken away.
-        // SAFETY: opened above.
-        unsafe { libc::fchmod(file, mode) };
+        libc::fchmod(file, directory.mode);
+        libc::close(file);
+        let (from, to) = (c_path(&temporary).as_ptr(), c_path(path).as_ptr());
+        if made.is_ok() && libc::link(from, to) != 0 && errno() != libc::EEXIST {
+            // A file system without links.
+            libc::rename(from, to);
+        }
+        libc::unlink(from);
     }
-    let written = files::write(file, bytes);
-    // SAFETY: opened above.
-    unsafe { libc::close(file) };
-    written
+    made
 }
 
 /// Reads the begin of a file, as much as there is room for.
