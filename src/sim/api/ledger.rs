@@ -31,3 +31,16 @@ pub unsafe extern "C" fn cupeer_sim_ledger(what: *const c_char) -> c_int {
     });
     count.ok().flatten().and_then(|count| count.try_into().ok()).unwrap_or(-1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_is_not_counted_there_is_nothing() {
+        for what in [core::ptr::null(), c"".as_ptr(), c"devices".as_ptr(), c"calls ".as_ptr()] {
+            // SAFETY: null, or a text that ends in NUL.
+            assert_eq!(unsafe { cupeer_sim_ledger(what) }, -1);
+        }
+    }
+}
