@@ -142,7 +142,11 @@ impl Job {
         // It is made before anybody knows whether it will be needed. One with something in it stays.
         let _ = fs::remove_dir(self.directory.join(VLLM_CACHE));
         let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
-        let is_record = |name: &OsStr| name != job::FILE && !name.as_bytes().starts_with(RELEASE.as_bytes());
+        // What faults did without any call of the driver has been read by now.
+        let is_beside = |name: &OsStr| {
+            [RELEASE, faults::PREFIX].iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
+        };
+        let is_record = |name: &OsStr| name != job::FILE && !is_beside(name);
         let names: Vec<OsString> = entries.map(|entry| entry.file_name()).collect();
         if names.iter().any(|name| is_record(name)) {
             return false;

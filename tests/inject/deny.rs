@@ -330,6 +330,25 @@ fn devices_are_asked_for_once() {
     assert_eq!(asked(&["nvml"], "all").matches("nvmlDeviceGetUUID\n").count(), 2);
 }
 
+/// An answer of NVML's that is changed makes no record: a directory that no command can read does not stay.
+#[test]
+fn where_nvml_alone_is_asked_no_record_stays() {
+    let text = "#include <stdio.h>\nint nvmlInit_v2(void); int nvmlDeviceGetHandleByIndex_v2(unsigned, void **);\n\
+        int nvmlDeviceGetP2PStatus(void *, void *, int, int *);\n\
+        int main(void) { int status; void *a, *b; nvmlInit_v2(); nvmlDeviceGetHandleByIndex_v2(0, &a);\n\
+        nvmlDeviceGetHandleByIndex_v2(1, &b); nvmlDeviceGetP2PStatus(a, b, 0, &status); printf(\"%d\\n\", status); }";
+    let alone =
+        support::compile_text("nvml-alone", text, &[nvml().join("libnvidia-ml.so").to_str().unwrap()]);
+    let folder = support::temp_dir();
+    let out = folder.path().join("record");
+    let mut command = support::with(&["run", "--deny-peer", "all", "--out"]);
+    command.arg(&out).arg("--").arg(alone);
+    let ended = support::done(command.env("LD_LIBRARY_PATH", nvml()).env("FAKE_NVML_GPUS", "2"));
+    assert!(ended.stderr.contains("deny-peer/1 (all): denied 1 call"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("cupeer report"), "{}", ended.stderr);
+    assert!(ended.stdout == "5\n" && ended.status.success() && !out.exists(), "{}", ended.stderr);
+}
+
 /// As much as fault plans need.
 #[test]
 fn small_stacks_are_enough() {
