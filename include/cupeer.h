@@ -137,7 +137,7 @@ int cupeer_disarm(int plan,
 int cupeer_counts(int plan, uint64_t *matched, uint64_t *fired);
 
 /*
- Lets go what hangs under a label in this process (`hang=LABEL`), now and from now on.
+ Lets go what hangs under a label (`hang=LABEL`) in this process, now and from now on, by rules that are armed now.
 
  Returns how many calls hang there, or -1 where `label` is NULL.
 

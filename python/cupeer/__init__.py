@@ -90,7 +90,10 @@ def mark(text: str) -> bool:
 
 
 def release(label: str = "hang") -> int:
-    """Lets go what hangs in this process by ``hang=LABEL``, now and from now on. Returns how many calls that are."""
+    """Lets go what hangs in this process by ``hang=LABEL``, now and from now on, of the rules that are armed now.
+
+    Returns how many calls hang there.
+    """
     return 0 if _release is None else max(0, _release(_text(label)))
 
 

@@ -45,8 +45,9 @@ awk '
             if (base == "") continue
             met = 0
             for (i = 1; i <= rounds; i++) { value[i, "over"] = value[i, name[n]] - value[i, base]; met += value[i, "over"] <= 10 }
+            sorted(base, list); of_base = list[1]; sorted(name[n], list); of_this = list[1]
             sorted("over", list)
-            printf "%-42s %+.1f to %+.1f over %s, median %+.1f: at most 10 in %d of %d\n",
-                   text[name[n]], list[1], list[rounds], base, list[int((rounds + 1) / 2)], met, rounds
+            printf "%-42s %+.1f to %+.1f over %s, median %+.1f, least to least %+.1f: at most 10 in %d of %d\n",
+                   text[name[n]], list[1], list[rounds], base, list[int((rounds + 1) / 2)], of_this - of_base, met, rounds
         }
     }' "$work/figures"

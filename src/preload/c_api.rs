@@ -133,7 +133,7 @@ pub unsafe extern "C" fn cupeer_counts(plan: c_int, matched: *mut u64, fired: *m
     unsafe { inject::put_counts(done, matched, fired) }
 }
 
-/// Lets go what hangs under a label in this process (`hang=LABEL`), now and from now on.
+/// Lets go what hangs under a label (`hang=LABEL`) in this process, now and from now on, by rules that are armed now.
 ///
 /// Returns how many calls hang there, or -1 where `label` is NULL.
 ///

@@ -43,6 +43,8 @@ pub struct Settings {
     pub check: Option<Check>,
     /// The plan of faults, where there is one.
     pub inject: Option<Plan>,
+    /// Whether it puts something else into a handle.
+    pub damages_handles: bool,
     /// Whether its rules only say when they would fire.
     pub is_dry: bool,
     /// Where processes count together what its rules did, where that is not the record's directory.
@@ -208,6 +210,7 @@ impl Settings {
             deny,
             recorded,
             injected: inject.as_ref().map_or(FunctionSet::all(false), inject::functions),
+            damages_handles: inject.as_ref().is_some_and(Plan::damages_handles),
             inject,
             is_dry,
             faults: value(env::FAULTS).map(CStr::to_owned),

@@ -1,7 +1,7 @@
 """Compares cupeer's counts with CUPTI's, by process and function.
 
 usage: compare_counts.py CUPEER LOG COUNTS-FOLDER EXPECTED-FUNCTION...
-Only functions of cupeer's table are compared, only calls from cuInit on, and not those that the CUPTI library
+Only the driver's functions of cupeer's table are compared, which CUPTI counts (NVML's it does not), only calls from cuInit on, and not those that the CUPTI library
 makes itself. Each expected function must have been called. Exits with 1 on any difference.
 """
 import collections
@@ -13,7 +13,7 @@ import sys
 
 cupeer, log, folder, *expected = sys.argv[1:]
 table = {f["function"] for f in json.loads(subprocess.check_output([cupeer, "list", "functions", "--format", "json"]))
-         if f.get("intercepted", True)}
+         if f["library"] == "libcuda.so.1"}
 
 cupti, started = {}, {}
 for pid in os.listdir(folder):
@@ -31,7 +31,7 @@ ours = {pid: collections.Counter() for pid in cupti}
 outside = collections.Counter()
 for line in open(log):
     row = json.loads(line)
-    if "function" not in row:
+    if row.get("function") not in table:
         continue
     pid = row["pid"]
     if pid not in ours:

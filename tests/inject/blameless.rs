@@ -36,6 +36,11 @@ const CASES: &[(&str, &str)] = &[
     ("cuIpcGetMemHandle:process=1:out=pHandle=zero", "o"),
     ("cuIpcGetMemHandle:process=1:out=pHandle=flip/25", "o"),
     ("cuIpcGetEventHandle:process=1:out=pHandle=flip/25", "w"),
+    // The one who opens it makes no call that a rule concerns.
+    ("cuIpcGetMemHandle:out=pHandle=zero", "o"),
+    ("cuIpcGetMemHandle:out=pHandle=flip/36", "o"),
+    // It is told that access is enabled, and disables it.
+    ("cuCtxEnablePeerAccess:error=PEER_ACCESS_ALREADY_ENABLED", "ed"),
     // Addresses that the program was given, and gives back.
     ("cuIpcOpenMemHandle*:out=pdptr=null", "ox"),
     ("cuIpcOpenMemHandle*:out=pdptr=4096", "ox"),

@@ -1,6 +1,6 @@
 //! What happens to a call at which a rule fires, or of which a pair of devices is denied.
 
-use super::arming::{LoadedRule, Using};
+use super::arming::{Loaded, LoadedRule, Using};
 use super::counts::{self, Whose};
 use super::facts::{self, Facts};
 use super::{Forward, excuses, handles, shared, told};
@@ -24,6 +24,8 @@ const NEVER: u16 = u16::MAX;
 /// A rule that fired.
 #[derive(Clone, Copy)]
 pub struct Fired {
+    /// The plan.
+    pub plan: &'static Loaded,
     /// The rule.
     pub rule: &'static LoadedRule,
     /// Which call it was of those that the rule counts.
@@ -82,7 +84,7 @@ impl<'a> Fault<'a> {
             let whose = Whose { id: call.id, rank, context };
             if let Some(n) = counts::fires(member.plan, member.rule, &whose) {
                 let did = if member.plan.is_dry { did::DRY } else { 0 };
-                fired[count] = Some(Fired { rule: member.rule, count: n, did, waited: 0 });
+                fired[count] = Some(Fired { plan: member.plan, rule: member.rule, count: n, did, waited: 0 });
                 count += 1;
             }
         }
@@ -255,7 +257,7 @@ impl<'a> Fault<'a> {
             self.is_altered = true;
             self.note_error();
             if self.denied.is_none() {
-                excuses::failed(self.call.id, false);
+                excuses::failed(self.call.id, self.instead.unwrap_or(0), false);
             }
         } else {
             self.driver_result = Some(result);
@@ -271,6 +273,12 @@ impl<'a> Fault<'a> {
                 fired.waited += self.wait(&fired, delay, purpose::JITTER_AFTER, cancelling);
                 fired.did |= did::DELAY_AFTER;
                 self.fired[index] = Some(fired);
+            }
+            if fired.did == 0
+                && let Some(totals) = fired.plan.totals(fired.rule)
+            {
+                // It had nothing to do, and a test of nothing shall not look like one.
+                totals.fired.fetch_sub(1, Relaxed);
             }
         }
         if given == 0 {
@@ -304,7 +312,7 @@ impl<'a> Fault<'a> {
                 bits |= did::UNDONE;
             }
             self.mark_error(bits);
-            excuses::failed(self.call.id, !self.is_undone);
+            excuses::failed(self.call.id, code, !self.is_undone);
             return code;
         }
         for index in 0..MOST {

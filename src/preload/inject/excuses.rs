@@ -1,12 +1,14 @@
 //! What a program cannot be blamed for, because a rule of faults has led it there: `crate::check` asks.
 
 use super::shared;
+use crate::settings;
 use core::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::record::slot::ARGS;
+use cupeer_spec::results::Result;
 
 /// Numbers that rules have put into outputs: whoever passes one on was given it. The last ones.
 static GIVEN: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
@@ -34,16 +36,20 @@ pub fn gave(id: FnId, number: u64) {
     }
 }
 
-/// Remembers that a rule made a call fail. `is_done` says that the driver did all the same what was asked of it.
-pub fn failed(id: FnId, is_done: bool) {
+/// Remembers that a rule made a call fail, with this code. `is_done` says that the driver did all the same what was asked
+/// of it.
+pub fn failed(id: FnId, code: i32, is_done: bool) {
     let function = id.spec();
     let is_release = function.is_in(Group::Release);
     if is_release {
         ANY.store(true, Release);
         FAILED_RELEASE.store(true, Release);
     }
-    // The program takes access for what it is not: it enables again what is enabled.
-    if function.is_in(Group::Peer) && (is_release || function.is_in(Group::Enable) && is_done) {
+    // The program takes access for what it is not: it enables again what is enabled, or disables what is not.
+    let is_told_enabled = code == Result::PEER_ACCESS_ALREADY_ENABLED as i32;
+    if function.is_in(Group::Peer)
+        && (is_release || function.is_in(Group::Enable) && (is_done || is_told_enabled))
+    {
         ANY.store(true, Release);
         WRONG_PEERS.store(true, Release);
     }
@@ -51,6 +57,10 @@ pub fn failed(id: FnId, is_done: bool) {
 
 /// Whether what is wrong with a call may be because of what a rule did before.
 pub fn is_excused(id: FnId, args: &[u8; ARGS]) -> bool {
+    if settings::get().damages_handles {
+        // Another process may have handed out what this one was given, while no rule has concerned this one.
+        shared::attach();
+    }
     if !ANY.load(Acquire) && !shared::has_damaged() {
         return false;
     }

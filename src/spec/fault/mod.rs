@@ -36,6 +36,16 @@ impl Plan {
         conditions.into_iter().any(|condition| matches!(condition.key, Key::Prev | Key::Process))
     }
 
+    /// Whether a rule puts something else into a handle.
+    pub fn damages_handles(&self) -> bool {
+        let mut outs = self.rules.iter().flat_map(|rule| &rule.action.outs);
+        outs.any(|out| {
+            crate::function::FUNCTIONS
+                .iter()
+                .any(|function| function.argument(out.argument).is_some_and(|(_, arg)| arg.is_handle()))
+        })
+    }
+
     /// Whether a rule puts one handle in the place of another: the handles of all calls have to be remembered then.
     pub fn keeps_handles(&self) -> bool {
         self.rules.iter().flat_map(|rule| &rule.action.outs).any(|out| out.value == OutValue::Other)
