@@ -107,19 +107,13 @@ impl Record {
         };
         let labels = self.labels();
         let mut text = match (was_there, labels.get(label)) {
-            (true, _) => format!("{label} was released already\n"),
+            (true, Some(_)) => format!("{label} was released already\n"),
+            (true, None) => format!("{label} was released already; {}\n", nobody(&labels)),
             (false, Some(rules)) => match self.hanging_by(rules).count() as u64 {
                 0 => format!("released {label}; no call is known to hang there\n"),
                 count => format!("released {label}, where {}\n", hang(count)),
             },
-            (false, None) => {
-                let known: Vec<&str> =
-                    labels.keys().map(String::as_str).filter(|label| *label != UNKNOWN).collect();
-                match &known[..] {
-                    [] => format!("released {label}; no rule that is known hangs under any label\n"),
-                    known => format!("released {label}; known rules hang under {}\n", known.join(", ")),
-                }
-            }
+            (false, None) => format!("released {label}; {}\n", nobody(&labels)),
         };
         if !was_there {
             let rules = labels.get(label).map_or(&[][..], Vec::as_slice);
@@ -156,6 +150,15 @@ fn is_record(directory: &Path) -> io::Result<bool> {
     };
     let mut entries = fs::read_dir(directory)?.flatten();
     Ok(entries.any(|entry| is_ours(&entry.file_name().to_string_lossy(), &entry.path())))
+}
+
+/// That nothing hangs under a label, and under which something does.
+fn nobody(labels: &BTreeMap<String, Vec<&str>>) -> String {
+    // What a program armed itself hangs under a label that nobody has written down.
+    let known = if labels.contains_key(UNKNOWN) { "known rule" } else { "rule" };
+    let others: Vec<&str> = labels.keys().map(String::as_str).filter(|label| *label != UNKNOWN).collect();
+    let others = if others.is_empty() { String::new() } else { format!(", but under {}", others.join(", ")) };
+    format!("no {known} of this job hangs under it{others}")
 }
 
 /// `1 call hangs`, or `2 calls hang`.

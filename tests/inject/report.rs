@@ -90,6 +90,8 @@ fn a_rule_that_did_nothing_can_decide_the_status() {
     let status = |plan: &str, more: &[&str]| {
         let options = [&["--record", "off", "--unused-exitcode", "9", "--inject", plan], more].concat();
         let ended = done(&mut run(folder.path(), &options, &["turns", "1", "1", "goox"]));
+        let said = ended.stderr.matches("cupeer: ends with 9, because fault inject/").count();
+        assert_eq!(said, usize::from(ended.status.code() == Some(9)), "{}", ended.stderr);
         ended.status.code().unwrap()
     };
     assert_eq!(status("cuIpcOpenMemHandle*:when=1:error=MAP_FAILED", &[]), 0);
@@ -102,12 +104,22 @@ fn a_rule_that_did_nothing_can_decide_the_status() {
         done(&mut with(&["run", "--record", "off", "--unused-exitcode", "9", "--inject", PLAN, "true"]));
     assert_eq!(ended.status.code(), Some(9));
     assert_eq!(about_faults(&ended.stderr).len(), 2, "{}", ended.stderr);
+    // Also where a directory was there before, of which nothing else is said.
+    fs::create_dir(folder.path().join("r")).unwrap();
+    let options = ["-o", "r", "--unused-exitcode", "5", "--inject", "cuMemFree*:delay=1ms"];
+    let ended = done(&mut run(folder.path(), &options, &["turns", "1", "1", "gox"]));
+    assert_eq!(ended.status.code(), Some(5));
+    assert_lines(
+        &ended.stderr,
+        "cupeer: ends with 5, because fault inject/1 was never reached (--unused-exitcode)\n",
+    );
     // A signal stays one.
     let kill = ["sh", "-c", "kill -TERM $$"];
     let ended = done(&mut with(
         &[&["run", "--record", "off", "--unused-exitcode", "9", "--inject", PLAN], &kill[..]].concat(),
     ));
     assert_eq!(ended.status.code(), None);
+    assert!(!ended.stderr.contains("ends with"), "{}", ended.stderr);
     refused(
         &["run", "--record", "off", "--unused-exitcode", "9", "true"],
         "--unused-exitcode is for fault plans, and there is none; add --inject or --deny-peer",
@@ -162,7 +174,15 @@ fn what_hangs_is_listed_and_released() {
     assert!(words.contains("`cupeer release r gate` ends it"), "{text}");
 
     let other = release(&["door"]);
-    assert_eq!(other.stdout, "released door; known rules hang under gate\n", "{}", other.stderr);
+    assert_eq!(
+        other.stdout, "released door; no rule of this job hangs under it, but under gate\n",
+        "{}",
+        other.stderr
+    );
+    assert_eq!(
+        release(&["door"]).stdout,
+        "door was released already; no rule of this job hangs under it, but under gate\n"
+    );
     let released = release(&["gate"]).stdout;
     let (first, second) = released.split_once('\n').unwrap();
     assert_eq!(first, "released gate, where 1 call hangs");
@@ -209,11 +229,7 @@ fn what_cannot_be_released_is_one_sentence() {
         );
     }
     let done = done(&mut with(&["release", &path, "gate.1_x-Y"]));
-    assert_eq!(
-        done.stdout, "released gate.1_x-Y; no rule that is known hangs under any label\n",
-        "{}",
-        done.stderr
-    );
+    assert_eq!(done.stdout, "released gate.1_x-Y; no rule of this job hangs under it\n", "{}", done.stderr);
     assert!(folder.path().join("release-gate.1_x-Y").exists());
 }
 
