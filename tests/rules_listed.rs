@@ -252,13 +252,22 @@ fn findings_replace_the_status_but_not_a_signal() {
     let run = |options: &[&str], end: &str| {
         let mut command = with(&["run", "--check", "--out"]);
         command.arg(directory.path().join("record")).args(options);
-        done(command.args(["sh", "-c", &(found.clone() + end)])).status
+        let ended = done(command.args(["sh", "-c", &(found.clone() + end)]));
+        (ended.status, ended.stderr)
     };
+    let why = "cupeer: ends with 9, because 1 finding is a warning or an error (--error-exitcode)\n";
     for end in ["exit 0", "exit 4"] {
-        assert_eq!(run(&["--error-exitcode", "9"], end).code(), Some(9), "{end}");
+        let (status, said) = run(&["--error-exitcode", "9"], end);
+        assert_eq!((status.code(), said.matches(why).count()), (Some(9), 1), "{end}: {said}");
     }
-    assert_eq!(run(&[], "exit 4").code(), Some(4));
-    assert_eq!(run(&["--error-exitcode", "9"], "kill -TERM $$").signal(), Some(15));
+    for (options, end) in [(&[][..], "exit 4"), (&["--error-exitcode", "9"], "kill -TERM $$")] {
+        let (status, said) = run(options, end);
+        assert_eq!(
+            (status.code(), status.signal()),
+            if options.is_empty() { (Some(4), None) } else { (None, Some(15)) }
+        );
+        assert!(!said.contains("ends with"), "{said}");
+    }
 }
 
 /// What the library says about its variables when a program meets the simulated driver.

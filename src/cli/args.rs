@@ -148,7 +148,7 @@ pub struct RunArgs {
     /// End with status N, 1 to 255, where processes of this run on this host broke a rule whose severity is warning or error, unless a signal killed the program
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
     pub error_exitcode: Option<u8>,
-    /// End with status N, 1 to 255, where a rule of the fault plans never fired, or no pair of devices was denied although one was to be, unless a signal killed the program
+    /// End with status N, 1 to 255, where a rule of the fault plans never fired, a pair of devices that was denied was never asked about or tried, or no context came to more peers than --peer-limit, unless a signal killed the program. A pair that an earlier one denies already does not count
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
     pub unused_exitcode: Option<u8>,
     /// Become the program (same pid) instead of waiting for it; nothing is said at its end

@@ -127,11 +127,16 @@ fn a_run_says_what_it_denied_and_what_it_cannot_mask() {
         support::with(&["run", "--sim", "--record", "off", "--deny-peer", "all", "--unused-exitcode", "9"]);
     let ended = done(nothing.args(["--", "true"]));
     assert_eq!(ended.status.code(), Some(9));
-    assert!(
-        ended.stderr.contains("nothing was denied") && ended.stderr.ends_with(UNMASKED),
-        "{}",
-        ended.stderr
-    );
+    let nothing = "cupeer: nothing was denied: no call asked about or tried any pair of devices\n";
+    let why =
+        "cupeer: ends with 9, because no pair of devices was asked about or tried (--unused-exitcode)\n";
+    assert_lines(&ended.stderr, &[nothing, UNMASKED, why].concat());
+    // The way back of a pair is the pair.
+    let mut twice = support::with(&["run", "--sim=nvlink:3", "--record", "off", "--deny-peer", "0/1,1/0"]);
+    let ended = done(twice.args(["--unused-exitcode", "9", "--"]).arg(&denied).arg("cuda"));
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let again = format!("cupeer: deny-peer/2 ({SECOND}/{FIRST}): an earlier pair denies it already\n");
+    assert!(ended.stderr.contains(&again), "{}", ended.stderr);
 }
 
 /// Its verdict would be read by later runs that deny nothing.

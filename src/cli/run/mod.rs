@@ -12,6 +12,8 @@ mod watch;
 
 use crate::args::{Options, RunArgs};
 use crate::job::Job;
+use crate::report::faults::Fault;
+use crate::report::text::names::counted;
 use crate::settings::deny::{self, Verdicts};
 use crate::settings::{Environment, Settings, check};
 use crate::{output, report, status};
@@ -122,21 +124,32 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
     for note in seed.iter().chain(&run.notes) {
         output::complain(note);
     }
-    let broken = match (args.error_exitcode, run.findings) {
-        (code, Some(1..)) => code,
-        (Some(_), None) => {
-            output::complain(
-                "--error-exitcode: no memory could be shared with the program to count what it broke",
-            );
-            None
-        }
-        _ => None,
+    Ok(end_as(replaced(args, &run, &seen)))
+}
+
+/// How a run ends where what was found takes the place of the program's status; says so, and why.
+fn replaced(args: &RunArgs, run: &Run, seen: &[Fault]) -> End {
+    if args.error_exitcode.is_some() && run.findings.is_none() {
+        output::complain(
+            "--error-exitcode: no memory could be shared with the program to count what it broke",
+        );
+    }
+    let End::Exited(_) = run.end else { return run.end };
+    let broken = args.error_exitcode.zip(run.findings.filter(|count| *count > 0)).map(|(code, count)| {
+        let are = if count == 1 { "is a warning or an error" } else { "are warnings or errors" };
+        (code, format!("{} {are} (--error-exitcode)", counted(count.into(), "finding")))
+    });
+    let unused = || {
+        let why = report::summary::faults::unused(seen)?;
+        Some((args.unused_exitcode?, format!("{why} (--unused-exitcode)")))
     };
-    let unused = args.unused_exitcode.filter(|_| report::summary::faults::is_unused(&seen));
-    Ok(end_as(match (run.end, broken.or(unused)) {
-        (End::Exited(_), Some(code)) => End::Exited(code),
-        (end, _) => end,
-    }))
+    match broken.or_else(unused) {
+        Some((code, why)) => {
+            output::complain(&format!("ends with {code}, because {why}"));
+            End::Exited(code)
+        }
+        None => run.end,
+    }
 }
 
 /// The fault plans of a run. Refuses what is only for them where there are none.

@@ -6,21 +6,38 @@ use super::super::faults::DENY;
 use super::super::model::Fault;
 use super::super::moments::number;
 use super::super::text::names::{clean, counted};
+use cupeer_spec::deny::{ALL, Denied, Name};
 
 /// The most lines about rules.
 const MOST: usize = 8;
+/// The most pairs in a line.
+const MOST_PAIRS: usize = 4;
 /// The clauses that say which of the calls that match a rule fires at.
 const WHEN: [&str; 3] = ["when", "p", "times"];
 
 /// The lines: rules that were never reached, those that never fired, then all others.
 pub fn lines(faults: &[Fault]) -> Vec<String> {
-    let mut sorted: Vec<&Fault> = faults.iter().collect();
+    let covered = covered(faults);
+    let pairs = || faults.iter().filter(|fault| is_pair(fault));
+    // Where no pair at all was denied, one line says so of all.
+    let are_none_denied = pairs().next().is_some() && pairs().all(|fault| fault.fired == 0);
+    let mut sorted: Vec<(usize, &Fault)> =
+        faults.iter().enumerate().filter(|(_, fault)| !(are_none_denied && is_pair(fault))).collect();
     // Stable: rules that did alike stay in the order of their plans.
-    sorted.sort_by_key(|fault| (fault.fired > 0, fault.matched.unwrap_or(0) > 0));
-    let mut lines: Vec<String> = sorted.iter().take(MOST).map(|fault| line(fault)).collect();
-    if sorted.len() > MOST {
-        let more = &sorted[MOST..];
-        let silent = more.iter().filter(|fault| fault.fired == 0).count() as u64;
+    sorted.sort_by_key(|(index, fault)| (fault.fired > 0 || covered[*index], fault.matched.unwrap_or(0) > 0));
+    let most = MOST - usize::from(are_none_denied);
+    let shown = sorted.iter().take(most);
+    let mut lines: Vec<String> = shown.map(|(index, fault)| line(fault, covered[*index])).collect();
+    if are_none_denied {
+        let pairs = faults.iter().zip(&covered).filter(|(fault, covered)| is_pair(fault) && !**covered);
+        let names: Vec<String> = pairs.map(|(fault, _)| rule_of(fault)).collect();
+        let never = sorted.iter().take(most).filter(|(_, fault)| fault.matched.unwrap_or(0) == 0);
+        let at = never.take_while(|(_, fault)| fault.fired == 0).count();
+        lines.insert(at, format!("nothing was denied: no call asked about or tried {}", list(&names)));
+    }
+    if sorted.len() > most {
+        let more = &sorted[most..];
+        let silent = more.iter().filter(|(_, fault)| fault.fired == 0).count() as u64;
         let silent =
             if silent > 0 { format!(", {} of them never fired", number(silent)) } else { String::new() };
         lines.push(format!("and {}{silent}", counted(more.len() as u64, "more rule")));
@@ -28,14 +45,15 @@ pub fn lines(faults: &[Fault]) -> Vec<String> {
     lines
 }
 
-fn line(fault: &Fault) -> String {
-    let (name, rule) = (clean(&fault.name), clean(fault.rule.as_deref().unwrap_or("armed by the program")));
+fn line(fault: &Fault, is_covered: bool) -> String {
+    let (name, rule) = (clean(&fault.name), rule_of(fault));
     let (matched, fired) = (fault.matched.unwrap_or(fault.fired), fault.fired);
     let would = if fault.dry_run { "would have " } else { "" };
     match (&*fault.plan, matched, fired) {
-        (DENY, _, 0) => format!("nothing was denied: no call asked about or tried {rule}"),
+        (DENY, _, 0) if is_covered => format!("{name} ({rule}): an earlier pair denies it already"),
+        (DENY, _, 0) => did_nothing(fault),
         (DENY, ..) => format!("{name} ({rule}): {would}denied {}", counted(fired, "call")),
-        (_, 0, 0) => format!("fault {name} was never reached: no call matched {rule}"),
+        (_, 0, 0) => format!("{}: no call matched {rule}", did_nothing(fault)),
         (_, _, 0) => {
             let when = when(&rule);
             let when = if when.is_empty() { String::new() } else { format!(" ({when})") };
@@ -45,18 +63,73 @@ fn line(fault: &Fault) -> String {
     }
 }
 
+/// That a rule did nothing, in words.
+fn did_nothing(fault: &Fault) -> String {
+    let (name, rule) = (clean(&fault.name), rule_of(fault));
+    match &*fault.plan {
+        DENY if !is_pair(fault) => format!("no context came to {rule}"),
+        DENY if rule == ALL => "no pair of devices was asked about or tried".to_owned(),
+        DENY => format!("{name} ({rule}) was never asked about or tried"),
+        _ if fault.matched.unwrap_or(0) == 0 => format!("fault {name} was never reached"),
+        _ => format!("fault {name} never fired"),
+    }
+}
+
+fn rule_of(fault: &Fault) -> String {
+    clean(fault.rule.as_deref().unwrap_or("armed by the program"))
+}
+
+/// Names of pairs, as many as fit.
+fn list(names: &[String]) -> String {
+    if names.first().is_some_and(|name| name == ALL) {
+        return "any pair of devices".to_owned();
+    }
+    let shown = names[..names.len().min(MOST_PAIRS)].join(", ");
+    match names.len().saturating_sub(MOST_PAIRS) {
+        0 => shown,
+        more => format!("{shown}, and {}", counted(more as u64, "more pair")),
+    }
+}
+
+/// Whether it is a pair of devices, or all pairs; the other thing that is denied is a peer too many.
+fn is_pair(fault: &Fault) -> bool {
+    let rule = fault.rule.as_deref().unwrap_or_default();
+    fault.plan == DENY && Denied::parse(rule).is_ok()
+}
+
+/// Of each: whether it is a pair of which earlier pairs deny all, so that it is never the one that denies.
+fn covered(faults: &[Fault]) -> Vec<bool> {
+    let mut known: Vec<(Name, Name)> = Vec::new();
+    let is_covered = |fault: &Fault| {
+        let denied = fault.rule.as_deref().filter(|_| fault.plan == DENY).map(Denied::parse);
+        let Some(Ok(Denied::Pairs(pairs))) = denied else { return false };
+        let ways = pairs.iter().flat_map(|pair| {
+            let back = (!pair.oneway).then_some((pair.to, pair.from));
+            [(pair.from, pair.to)].into_iter().chain(back)
+        });
+        let new: Vec<(Name, Name)> = ways.filter(|way| !known.contains(way)).collect();
+        known.extend(&new);
+        new.is_empty()
+    };
+    faults.iter().map(is_covered).collect()
+}
+
 /// The clauses of a rule that say when it fires.
 fn when(rule: &str) -> String {
     let is_one = |clause: &&str| clause.split_once('=').is_some_and(|(key, _)| WHEN.contains(&key));
     rule.split(':').skip(1).filter(is_one).collect::<Vec<_>>().join(":")
 }
 
-/// Whether something that was asked for did not happen: a rule that never fired, or pairs of devices of which none was
-/// denied.
-pub fn is_unused(faults: &[Fault]) -> bool {
-    let (denied, rules): (Vec<&Fault>, Vec<&Fault>) = faults.iter().partition(|fault| fault.plan == DENY);
-    rules.iter().any(|fault| fault.fired == 0)
-        || !denied.is_empty() && denied.iter().all(|fault| fault.fired == 0)
+/// Why what was asked for did not happen: a rule never fired, or a pair of devices was never asked about or tried.
+/// `None` where all did something.
+pub fn unused(faults: &[Fault]) -> Option<String> {
+    let all = faults.iter().zip(covered(faults));
+    let mut silent = all.filter(|(fault, covered)| fault.fired == 0 && !covered).map(|(fault, _)| fault);
+    let why = did_nothing(silent.next()?);
+    Some(match silent.count() as u64 {
+        0 => why,
+        more => format!("{why}, and {} did nothing", counted(more, "more rule")),
+    })
 }
 
 #[cfg(test)]
@@ -75,6 +148,10 @@ mod tests {
         }
     }
 
+    fn pair(from: u8, to: u8) -> String {
+        format!("00000000:{from:02X}:00.0/00000000:{to:02X}:00.0")
+    }
+
     #[test]
     fn what_did_nothing_comes_first() {
         let faults = [
@@ -83,11 +160,13 @@ mod tests {
             fault("mine/x", "@ipc:when=10:p=5%:delay=1ms:seed=4", 5, 0),
             fault("mine/y", "@ipc:prev=999:delay=1ms", 5, 0),
             fault("deny-peer/1", "all", 12, 12),
-            fault("deny-peer/2", "GPU-1/GPU-2", 0, 0),
+            fault("deny-peer/2", &pair(1, 2), 0, 0),
+            fault("deny-peer/3", "more than 2 peers", 0, 0),
         ];
         let expected = [
             "fault inject/2 was never reached: no call matched cuMemFree*:error=999",
-            "nothing was denied: no call asked about or tried GPU-1/GPU-2",
+            &format!("deny-peer/2 ({}) was never asked about or tried", pair(1, 2)),
+            "no context came to more than 2 peers",
             "fault mine/x (@ipc:when=10:p=5%:delay=1ms:seed=4): matched 5, never fired (when=10:p=5%)",
             "fault mine/y (@ipc:prev=999:delay=1ms): matched 5, never fired",
             "fault inject/1 (cuIpcOpenMemHandle*:error=MAP_FAILED): matched 3, fired 3",
@@ -116,15 +195,66 @@ mod tests {
     }
 
     #[test]
-    fn one_denied_pair_is_enough() {
-        let rule = |fired| fault("inject/1", "cuInit:exit=3", 1, fired);
-        let pair = |fired| fault("deny-peer/1", "all", fired, fired);
-        assert!(is_unused(&[rule(0)]) && is_unused(&[rule(1), rule(0)]) && !is_unused(&[rule(1)]));
+    fn one_line_says_that_nothing_was_denied() {
+        let denied = |number: u8, rule: &str| fault(&format!("deny-peer/{number}"), rule, 0, 0);
+        let (one, two) = (pair(1, 2), pair(3, 4));
+        let faults = [
+            fault("inject/1", "cuInit:exit=3", 0, 0),
+            denied(1, &one),
+            denied(2, &pair(2, 1)),
+            denied(3, &two),
+            denied(4, "more than 2 peers"),
+        ];
+        let expected = [
+            "fault inject/1 was never reached: no call matched cuInit:exit=3",
+            "no context came to more than 2 peers",
+            &format!("nothing was denied: no call asked about or tried {one}, {two}"),
+        ];
+        assert_eq!(lines(&faults), expected);
+        let all = "nothing was denied: no call asked about or tried any pair of devices";
+        assert_eq!(lines(&[denied(1, "all")]), [all]);
+        let many: Vec<Fault> = (1..=20).map(|i| denied(i, &pair(i, 30))).collect();
         assert!(
-            is_unused(&[pair(0)])
-                && is_unused(&[rule(1), pair(0), pair(0)])
-                && !is_unused(&[pair(0), pair(2)])
+            lines(&many)[0].ends_with(&format!("{}, and 16 more pairs", pair(4, 30))),
+            "{:?}",
+            lines(&many)
         );
-        assert!(!is_unused(&[]));
+        // It is said once that a pair stands twice.
+        let mut faults = [denied(1, &one), denied(2, &pair(2, 1))];
+        (faults[0].matched, faults[0].fired) = (Some(2), 2);
+        let again = format!("deny-peer/2 ({}): an earlier pair denies it already", pair(2, 1));
+        assert!(lines(&faults).contains(&again), "{:?}", lines(&faults));
+    }
+
+    #[test]
+    fn each_rule_and_each_pair_counts() {
+        let rule = |number: u8, matched| fault(&format!("inject/{number}"), "cuInit:exit=3", matched, 0);
+        assert_eq!(unused(&[rule(1, 0)]).unwrap(), "fault inject/1 was never reached");
+        assert_eq!(unused(&[rule(1, 3)]).unwrap(), "fault inject/1 never fired");
+        let more = unused(&[rule(1, 0), rule(2, 0), rule(3, 0)]).unwrap();
+        assert_eq!(more, "fault inject/1 was never reached, and 2 more rules did nothing");
+        assert_eq!(unused(&[fault("inject/1", "cuInit:exit=3", 1, 1)]), None);
+        assert_eq!(unused(&[]), None);
+        let limit = fault("deny-peer/1", "more than 2 peers", 0, 0);
+        assert_eq!(unused(&[limit]).unwrap(), "no context came to more than 2 peers");
+        let denied = |rules: &[(&str, u64)]| {
+            let one = |(i, (rule, fired)): (usize, &(&str, u64))| {
+                fault(&format!("deny-peer/{}", i + 1), rule, *fired, *fired)
+            };
+            unused(&rules.iter().enumerate().map(one).collect::<Vec<_>>())
+        };
+        let (there, back, other) = (&*pair(1, 2), &*pair(2, 1), &*pair(1, 3));
+        let way = &*format!("{there}:oneway");
+        let never = |number: u8, rule: &str| {
+            Some(format!("deny-peer/{number} ({rule}) was never asked about or tried"))
+        };
+        assert_eq!(denied(&[(there, 1), (other, 0)]), never(2, other), "one pair is not enough");
+        for covered in [there, back, way] {
+            assert_eq!(denied(&[(there, 1), (covered, 0)]), None, "{covered}");
+            assert_eq!(denied(&[(there, 0), (covered, 0)]), never(1, there), "{covered}");
+        }
+        assert_eq!(denied(&[(way, 1), (there, 0)]), never(2, there), "the way back is news");
+        assert_eq!(denied(&[("all", 3)]), None);
+        assert_eq!(denied(&[("all", 0)]).unwrap(), "no pair of devices was asked about or tried");
     }
 }
