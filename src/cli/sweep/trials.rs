@@ -6,6 +6,7 @@ use super::count::{self, Counted, Site};
 use super::state::Plan;
 use crate::args::{Codes, SweepStage};
 use cupeer_spec::function::{FnId, FnSpec};
+use cupeer_spec::results::Result;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -153,9 +154,12 @@ fn spec(function: &str) -> Option<(FnId, &'static FnSpec)> {
 /// What a function fails with.
 fn codes(function: &str, plan: &Plan) -> Vec<String> {
     let Some((_, spec)) = spec(function) else { return Vec::new() };
-    let codes = spec.documented().filter(|code| *code != 0);
+    let mut codes: Vec<i32> = spec.documented().filter(|code| *code != 0).collect();
+    // Whoever goes on after it is right: it says least about a program, and comes last.
+    codes.sort_by_key(|code| *code == Result::PEER_ACCESS_ALREADY_ENABLED as i32);
+    let names = codes.into_iter();
     let names =
-        codes.map(|code| spec.result(code).map_or_else(|| code.to_string(), |spec| spec.short().to_owned()));
+        names.map(|code| spec.result(code).map_or_else(|| code.to_string(), |spec| spec.short().to_owned()));
     // A program that got so far has initialized its libraries.
     let names = names.filter(|name| plan.codes == Codes::All || !name.ends_with("INITIALIZED"));
     names.take(if plan.codes == Codes::One { 1 } else { usize::MAX }).collect()
@@ -240,9 +244,9 @@ mod tests {
         assert_eq!(
             &first[..4],
             [
-                "cuCtxEnablePeerAccess:stack=0000000000000010:when=1:error=PEER_ACCESS_ALREADY_ENABLED",
+                "cuCtxEnablePeerAccess:stack=0000000000000010:when=1:error=TOO_MANY_PEERS",
                 "cuIpcOpenMemHandle_v2:stack=0000000000000020:when=1:error=INVALID_CONTEXT",
-                "cuCtxEnablePeerAccess:stack=0000000000000010:when=1+:error=PEER_ACCESS_ALREADY_ENABLED",
+                "cuCtxEnablePeerAccess:stack=0000000000000010:when=1+:error=TOO_MANY_PEERS",
                 "cuIpcOpenMemHandle_v2:stack=0000000000000020:when=1+:error=INVALID_CONTEXT",
             ]
         );
@@ -313,6 +317,8 @@ mod tests {
         let documented = FnId::cuCtxEnablePeerAccess.spec().documented().count();
         assert_eq!(codes(Codes::All).len(), documented - 1);
         assert_eq!(codes(Codes::Sensible).len(), documented - 3);
-        assert_eq!(codes(Codes::One), ["PEER_ACCESS_ALREADY_ENABLED"]);
+        assert_eq!(codes(Codes::One), ["TOO_MANY_PEERS"]);
+        // The one that is as good as success comes last.
+        assert_eq!(codes(Codes::Sensible).last().map(String::as_str), Some("PEER_ACCESS_ALREADY_ENABLED"));
     }
 }
