@@ -273,7 +273,106 @@ fn a_program_has_no_terminal_at_which_it_could_be_stopped() {
 }
 
 #[test]
+fn a_name_in_shared_memory_that_is_the_same_in_each_run_is_found_and_removed() {
+    for how in ["fixed", "exclusive"] {
+        for jobs in ["-j1", "-j2"] {
+            let folder = temp_dir();
+            let path = format!("/dev/shm/cupeer-{how}-{}", std::process::id());
+            let swept = sweep(folder.path(), &["--codes", "one", jobs], &careless(), &[how, &path]);
+            let is_left = std::fs::remove_file(&path).is_ok();
+            let about = |run: &&Value| run["faults"][0]["function"] == "cuDeviceCanAccessPeer";
+            let runs: Vec<&Value> = swept.runs().iter().filter(about).collect();
+            assert_eq!(runs.len(), 2, "once, and from then on: {:#}", swept.json);
+            for run in runs {
+                let seen = format!("status 0; left in /dev/shm: {}", path.rsplit_once('/').unwrap().1);
+                assert_eq!((&run["verdict"], &run["seen"]), (&"leak".into(), &seen.into()), "{how} {jobs}");
+            }
+            assert!(!is_left, "{how} {jobs}: {path} is still there");
+            // One call that shows one thing, in two runs.
+            assert_eq!((&swept.json["findings"], &swept.json["runs_with_findings"]), (&1.into(), &2.into()));
+        }
+    }
+    // What was there before is nobody's.
+    let folder = temp_dir();
+    let path = format!("/dev/shm/cupeer-before-{}", std::process::id());
+    std::fs::write(&path, "mine").unwrap();
+    let swept = sweep(folder.path(), &["--codes", "one"], &careless(), &["fixed", &path]);
+    let left = std::fs::read_to_string(&path);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!((swept.verdicts_on("cuDeviceCanAccessPeer"), left.unwrap()), (vec!["same"], "mine".into()));
+}
+
+#[test]
+fn as_many_findings_are_counted_as_are_listed() {
+    let folder = temp_dir();
+    let mut command = cupeer();
+    command.args(["sweep", "--sim=nvlink:2", "--out"]).arg(folder.path().join("text"));
+    let text = done(command.arg("--").arg(careless()).arg("crash")).stdout;
+    let swept = sweep(folder.path(), &[], &careless(), &["crash"]);
+    let runs = swept.runs().iter().filter(|run| run["finding"] == true).count();
+    let [findings, of_runs] = ["findings", "runs_with_findings"].map(|key| swept.json[key].as_u64().unwrap());
+    assert!(of_runs == runs as u64 && findings < of_runs, "{findings} in {of_runs} of {runs}");
+    assert!(text.contains(&format!("\n{findings} finding")), "{findings}: {text}");
+    assert!(
+        text.contains(&format!("\n{findings}. crash")) && !text.contains(&format!("\n{}. ", findings + 1))
+    );
+}
+
+#[test]
+fn a_sweep_that_goes_on_has_the_same_driver() {
+    for sim in ["--sim", "--sim=pcie:2"] {
+        let folder = temp_dir();
+        let directory = folder.path().join("s");
+        let mut command = cupeer();
+        command.args(["sweep", sim, "--codes", "one", "--format", "json", "--out"]).arg(&directory);
+        let first = swept(command.arg("--").arg(careless()).arg("good"));
+        let mut command = cupeer();
+        let resumed = swept(command.args(["sweep", "--format", "json", "--resume"]).arg(&directory));
+        assert_eq!((resumed.status, resumed.verdicts()), (first.status, first.verdicts()), "{sim}");
+        assert!(first.runs().len() >= 4, "{:#}", first.json);
+        for swept in [&first, &resumed] {
+            let command = swept.runs()[0]["command"].as_str().unwrap();
+            assert!(command.starts_with(&format!("cupeer run {sim} --inject ")), "{command}");
+        }
+    }
+}
+
+#[test]
+fn that_access_is_enabled_already_is_the_last_code_and_no_failure() {
+    let codes_of = |codes: &str| {
+        let folder = temp_dir();
+        let swept = sweep(folder.path(), &["--codes", codes], &careless(), &["tolerant"]);
+        let of_enable = swept.runs().iter().filter_map(|run| {
+            let fault = &run["faults"][0];
+            let told = (fault["code"].as_str()?.to_owned(), run["verdict"].as_str()?.to_owned());
+            (fault["function"] == "cuCtxEnablePeerAccess").then_some(told)
+        });
+        of_enable.collect::<Vec<_>>()
+    };
+    let one = codes_of("one");
+    let is_told = |(code, _): &&(String, String)| code == "PEER_ACCESS_ALREADY_ENABLED";
+    assert_eq!((one.len(), one.iter().filter(is_told).count()), (2, 0), "{one:?}");
+    assert!(one.iter().all(|(_, verdict)| verdict == "clean"), "{one:?}");
+    let sensible = codes_of("sensible");
+    // Once, and from then on.
+    let (told, others): (Vec<_>, Vec<_>) = sensible.iter().partition(|told| is_told(told));
+    assert_eq!((told.len(), others.len()), (2, 8), "{sensible:?}");
+    assert!(told.iter().all(|(_, verdict)| verdict == "same"), "{told:?}");
+    assert!(sensible[8..].iter().all(|one| is_told(&one)), "{sensible:?}");
+}
+
+#[test]
 fn what_cannot_be_swept_is_refused() {
+    for option in ["--budget", "--timeout"] {
+        let mut command = cupeer();
+        let refused = done(command.args(["sweep", option, "5", "--", "true"]));
+        assert!(
+            refused.stderr.contains("a time is a number above 0 and ms, s, m or h, such as 90s"),
+            "{}",
+            refused.stderr
+        );
+        assert_eq!(refused.status.code(), Some(125));
+    }
     let folder = temp_dir();
     let out = folder.path().join("none");
     let mut command = cupeer();

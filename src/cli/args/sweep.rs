@@ -16,6 +16,10 @@ use std::path::PathBuf;
 
 Verdicts: same (as without faults), clean (an error status), and findings: crash, hang, wrong (output or status), leak, \
 misuse (goes on as if the call had succeeded, and breaks a rule), not-repeatable.
+Leaks and wrong output are judged against the run without faults, so that the command that repeats one shows the failing \
+run, not the comparison.
+Names that runs without faults leave in /dev/shm, or one with a fault beyond those, are removed, so that no later run finds them: regular files of your own that were not \
+there before the sweep, appeared or changed during a run, and are open in no process.
 Exit status: 0 without findings, 1 with some, 125 where cupeer failed, 130 where it was interrupted.")]
 pub struct SweepArgs {
     /// Keep the state of the sweep, and the runs with findings, in the new directory DIR [default: cupeer-sweep-PROGRAM-N]
@@ -107,13 +111,13 @@ pub enum SweepFormat {
     Json,
 }
 
-/// Reads a time: a number with its unit, such as 90s, 30m, 2h, 500ms; without one, of seconds.
+/// Reads a time: a number with its unit, such as 90s, 30m, 2h, 500ms.
 fn duration(text: &str) -> Result<std::time::Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let seconds = match unit {
         "ms" => Some(0.001),
-        "" | "s" => Some(1.0),
+        "s" => Some(1.0),
         "m" => Some(60.0),
         "h" => Some(3600.0),
         _ => None,
@@ -131,11 +135,8 @@ mod tests {
     #[test]
     fn times_have_units() {
         let ms = |text| duration(text).map(|time| time.as_millis());
-        assert_eq!(
-            ["90", "90s", "1.5m", "2h", "500ms"].map(ms),
-            [90_000, 90_000, 90_000, 7_200_000, 500].map(Ok)
-        );
-        for wrong in ["", "s", "0", "-1s", "1d", "1e99", "1.2.3", "m5"] {
+        assert_eq!(["90s", "1.5m", "2h", "500ms"].map(ms), [90_000, 90_000, 7_200_000, 500].map(Ok));
+        for wrong in ["", "s", "90", "0", "-1s", "1d", "1e99", "1.2.3", "m5"] {
             assert!(ms(wrong).is_err(), "{wrong}");
         }
     }

@@ -34,6 +34,8 @@ pub fn measure(launcher: &mut Launcher) -> Result<Option<Baseline>> {
             );
         }
         launcher.usual.extend(own_lines(&ran));
+        // Nothing runs beside it.
+        launcher.remove_shm(&ran.shm);
         let is_over = ran.end == End::TimedOut;
         runs.push((ran, counted));
         if is_over {

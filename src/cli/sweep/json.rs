@@ -28,7 +28,8 @@ pub fn value(outcome: &Outcome, is_interrupted: bool) -> Value {
         },
         "runs": outcome.done.iter().map(|done| run(done, outcome)).collect::<Vec<_>>(),
         "left_out": outcome.left_out.len() as u64 + outcome.unplanned,
-        "findings": outcome.findings().count() + usize::from(outcome.own_finding().is_some()),
+        "findings": outcome.distinct_findings().len() + usize::from(outcome.own_finding().is_some()),
+        "runs_with_findings": outcome.findings().count(),
         "interrupted": is_interrupted,
         "seconds": outcome.time.as_secs_f64(),
     })

@@ -4,8 +4,8 @@
 //! sweep alone and a program that asks at the terminal is refused instead of stopped, and its orphans come to us, so that
 //! none outlives its run.
 
-use super::interrupt;
 use super::state::Plan;
+use super::{interrupt, shm};
 use crate::args::{CheckArgs, Level, Options};
 use crate::run::CannotRun;
 use crate::settings::{Environment, Settings};
@@ -33,8 +33,6 @@ const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST: usize = 160;
 /// The most bytes of stderr that are looked at: the end of what was said matters, and there may be gigabytes.
 const MOST_SAID: u64 = 1 << 20;
-/// Where shared memory has names.
-const SHM: &str = "/dev/shm";
 
 /// How a run ended.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +57,7 @@ pub struct Ran {
     pub said: Option<String>,
     /// Processes that it left behind.
     pub left_over: usize,
-    /// New names in /dev/shm.
+    /// The names that it left in /dev/shm.
     pub shm: Vec<String>,
     /// How long it took.
     pub time: Duration,
@@ -95,6 +93,8 @@ pub struct Launcher {
     pub usual: BTreeSet<String>,
     /// Whether what runs leave is kept, whatever they show.
     pub keeps: bool,
+    /// The names in /dev/shm when this process began: since the sweep was begun, others may have made some. They stay.
+    pub stays: BTreeSet<String>,
 }
 
 /// What is asked of one run.
@@ -119,7 +119,7 @@ impl Launcher {
                 .with_context(|| format!("failed to make '{}'", directory.display()))?,
         }
         let environment = self.environment(&directory, order)?;
-        let before = names_in(Path::new(SHM));
+        let before = shm::Names::now();
         let start = Instant::now();
         let mut child = self.start(&directory, &environment)?;
         let group = child.id() as i32;
@@ -128,12 +128,18 @@ impl Launcher {
         let left_over = end_others(group, &key, end.map_or(Duration::ZERO, |_| GRACE));
         let time = start.elapsed();
         let Some(end) = end.filter(|_| !interrupt::is_set()) else { return Ok(None) };
-        let shm = names_in(Path::new(SHM)).difference(&before).cloned().collect();
+        let shm = before.left_since(&self.plan.shm);
         let output = hash(&directory.join(STDOUT))?;
         let said = self.said(&directory.join(STDERR));
         // What was killed for its time has left nothing behind by itself.
         let left_over = if end == End::TimedOut { 0 } else { left_over };
         Ok(Some(Ran { end, output, said, left_over, shm, time, directory }))
+    }
+
+    /// Takes away what a run has left in /dev/shm. None may run beside.
+    pub fn remove_shm(&self, names: &[String]) {
+        let names: Vec<&String> = names.iter().filter(|name| !self.stays.contains(*name)).collect();
+        shm::remove(&names);
     }
 
     fn environment(&self, directory: &Path, order: &Order) -> Result<Environment> {
@@ -261,11 +267,6 @@ fn hash(path: &Path) -> Result<(u64, u64)> {
         hasher.write(&buffer[..read]);
         length += read as u64;
     }
-}
-
-fn names_in(directory: &Path) -> BTreeSet<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
 fn kill_group(group: i32) {

@@ -15,6 +15,7 @@ mod launch;
 mod outcome;
 mod pool;
 mod queue;
+mod shm;
 mod state;
 mod table;
 mod trial;
@@ -94,6 +95,7 @@ fn sweep(args: &SweepArgs, mut journal: Journal, kept: Kept) -> Result<Option<Ou
         directory: journal.directory.clone(),
         usual: BTreeSet::new(),
         keeps: args.keep,
+        stays: shm::Names::now().names(),
     };
     let Some(baseline) = baseline::measure(&mut launcher)? else { return Ok(None) };
     launcher.plan.names_programs = baseline.has_programs;

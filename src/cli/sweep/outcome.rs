@@ -1,8 +1,8 @@
 //! All that a sweep has come to.
 
 use super::count::Site;
-use super::state::{Baseline, Done, Plan};
-use super::trials::{Counts, Trial};
+use super::state::{Baseline, Done, Plan, Sim};
+use super::trials::{Counts, Fault, Trial};
 use super::verdict::Judged;
 use crate::formats::quoted;
 use std::path::PathBuf;
@@ -36,6 +36,18 @@ impl Outcome {
         self.done.iter().filter(|done| self.plan.is_finding(done.judged.verdict))
     }
 
+    /// The findings, in their order: runs about one call that show the same are one.
+    pub fn distinct_findings(&self) -> Vec<Vec<&Done>> {
+        let mut groups: Vec<Vec<&Done>> = Vec::new();
+        for done in self.findings() {
+            match groups.iter_mut().find(|group| is_alike(group[0], done)) {
+                Some(group) => group.push(done),
+                None => groups.push(vec![done]),
+            }
+        }
+        groups
+    }
+
     /// What is wrong without faults, where that is a finding.
     pub fn own_finding(&self) -> Option<&Judged> {
         self.own.as_ref().filter(|own| self.plan.is_finding(own.verdict))
@@ -55,9 +67,9 @@ impl Outcome {
     pub fn command(&self, trial: Option<&Trial>, is_checked: bool) -> String {
         let mut words = vec!["cupeer".to_owned(), "run".to_owned()];
         match &self.plan.sim {
-            Some(Some(topology)) => words.push(format!("--sim={topology}")),
-            Some(None) => words.push("--sim".into()),
-            None => {}
+            Sim::Topology(topology) => words.push(format!("--sim={topology}")),
+            Sim::Usual => words.push("--sim".into()),
+            Sim::No => {}
         }
         if let Some(driver) = &self.plan.driver {
             words.extend(["--driver".into(), driver.display().to_string()]);
@@ -72,4 +84,12 @@ impl Outcome {
         words.extend(self.plan.program.iter().cloned());
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     }
+}
+
+fn is_alike(a: &Done, b: &Done) -> bool {
+    let (last, before) = (a.trial.faults.last(), &a.trial.faults[..a.trial.faults.len() - 1]);
+    let call = |fault: Option<&Fault>| fault.map(|fault| fault.call.clone());
+    a.judged.verdict == b.judged.verdict
+        && call(last) == call(b.trial.fault())
+        && before == &b.trial.faults[..b.trial.faults.len() - 1]
 }

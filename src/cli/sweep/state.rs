@@ -4,6 +4,7 @@
 //! at once; the last one may be torn where the sweep was killed, and is done again.
 
 use super::launch::End;
+use super::shm;
 use super::trials::{Counts, Trial};
 use super::verdict::{Judged, Verdict};
 use crate::args::{Codes, DriverArgs, SweepArgs, SweepStage};
@@ -32,7 +33,7 @@ pub struct Plan {
     /// Where it runs.
     pub directory: PathBuf,
     /// `--sim`.
-    pub sim: Option<Option<String>>,
+    pub sim: Sim,
     /// `--driver`.
     pub driver: Option<PathBuf>,
     /// `--codes`.
@@ -53,6 +54,21 @@ pub struct Plan {
     pub is_checked: bool,
     /// Whether several programs reach the driver, so that rules name them.
     pub names_programs: bool,
+    /// The names in /dev/shm when the sweep was begun: no run has left those.
+    pub shm: BTreeSet<String>,
+}
+
+/// Whether the program gets the simulated driver: an option without a value, which JSON has no word for.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Default, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum Sim {
+    /// It does not.
+    #[default]
+    No,
+    /// It does, with the usual topology.
+    Usual,
+    /// It does, with this topology.
+    Topology(String),
 }
 
 impl Plan {
@@ -69,9 +85,9 @@ impl Plan {
         };
         let program: Result<Vec<String>> = args.program.iter().map(|word| text(word)).collect();
         let sim = match &args.driver.sim {
-            Some(Some(topology)) => Some(Some(text(&driver::topology_of(topology).context("--sim")?.0)?)),
-            Some(None) => Some(None),
-            None => None,
+            Some(Some(topology)) => Sim::Topology(text(&driver::topology_of(topology).context("--sim")?.0)?),
+            Some(None) => Sim::Usual,
+            None => Sim::No,
         };
         Ok(Plan {
             program: program?,
@@ -87,13 +103,18 @@ impl Plan {
             accept: args.accept.iter().copied().collect(),
             is_checked: !args.no_check,
             names_programs: false,
+            shm: shm::Names::now().names(),
         })
     }
 
     /// Which driver the program gets, as `run` takes it.
     pub fn driver(&self) -> DriverArgs {
         DriverArgs {
-            sim: self.sim.clone().map(|topology| topology.map(Into::into)),
+            sim: match &self.sim {
+                Sim::Topology(topology) => Some(Some(topology.into())),
+                Sim::Usual => Some(None),
+                Sim::No => None,
+            },
             driver: self.driver.clone(),
         }
     }
@@ -159,7 +180,7 @@ enum Line {
         /// The version of cupeer.
         cupeer: String,
         /// What is run.
-        plan: Plan,
+        plan: Box<Plan>,
     },
     /// The second: written once the calls are counted.
     Places(Vec<Counts>),
@@ -216,7 +237,7 @@ impl Journal {
         take(&file, &directory)?;
         let mut journal = Journal { directory, file };
         let cupeer = env!("CARGO_PKG_VERSION").to_owned();
-        journal.write(&Line::Sweep { cupeer, plan: plan.clone() })?;
+        journal.write(&Line::Sweep { cupeer, plan: Box::new(plan.clone()) })?;
         Ok(journal)
     }
 
@@ -273,7 +294,7 @@ fn parse(bytes: &[u8]) -> Result<(Kept, usize)> {
     };
     let own = env!("CARGO_PKG_VERSION");
     let plan = match lines.next().map(|line| read((0, line))).transpose()? {
-        Some(Line::Sweep { cupeer, plan }) if cupeer == own && !plan.program.is_empty() => plan,
+        Some(Line::Sweep { cupeer, plan }) if cupeer == own && !plan.program.is_empty() => *plan,
         Some(Line::Sweep { cupeer, .. }) => bail!("it is of cupeer {cupeer}, and this is {own}"),
         _ => bail!("it does not begin with a plan"),
     };
@@ -354,7 +375,7 @@ mod tests {
     fn a_damaged_journal_is_refused_with_its_line() {
         let plan = Plan { program: vec!["./app".into()], ..Plan::default() };
         let cupeer = env!("CARGO_PKG_VERSION").to_owned();
-        let first = serde_json::to_string(&Line::Sweep { cupeer, plan }).unwrap();
+        let first = serde_json::to_string(&Line::Sweep { cupeer, plan: Box::new(plan) }).unwrap();
         let refused = |text: String| format!("{:#}", parse(text.as_bytes()).map(drop).unwrap_err());
         assert!(refused(format!("{first}\n{{}}\n{first}\n")).contains("line 2"));
         assert!(refused(format!("{first}\n{first}\n")).contains("begins twice"));

@@ -2,7 +2,7 @@
 
 use super::count::Site;
 use super::state::Done;
-use super::trials::{Call, Fault};
+use super::trials::Call;
 use super::verdict::Verdict;
 use super::{Outcome, shortest, time};
 use crate::table::{Table, terminal_width, wrap};
@@ -25,7 +25,7 @@ pub fn show(outcome: &Outcome) -> String {
     let width = terminal_width();
     let mut text = verdicts(outcome).render(width);
     let own = outcome.own_finding();
-    let groups = groups(outcome);
+    let groups = outcome.distinct_findings();
     let all = groups.len() + usize::from(own.is_some());
     if let Some(own) = own {
         text += &format!("\n1. {}: without any fault\n", own.verdict.word());
@@ -83,26 +83,6 @@ struct Row {
     runs: u64,
     verdicts: BTreeMap<Verdict, u64>,
     left_out: u64,
-}
-
-/// The findings: runs about one call that show the same are one.
-fn groups(outcome: &Outcome) -> Vec<Vec<&Done>> {
-    let mut groups: Vec<Vec<&Done>> = Vec::new();
-    for done in outcome.findings() {
-        match groups.iter_mut().find(|group| is_alike(group[0], done)) {
-            Some(group) => group.push(done),
-            None => groups.push(vec![done]),
-        }
-    }
-    groups
-}
-
-fn is_alike(a: &Done, b: &Done) -> bool {
-    let (last, before) = (a.trial.faults.last(), &a.trial.faults[..a.trial.faults.len() - 1]);
-    let call = |fault: Option<&Fault>| fault.map(|fault| fault.call.clone());
-    a.judged.verdict == b.judged.verdict
-        && call(last) == call(b.trial.fault())
-        && before == &b.trial.faults[..b.trial.faults.len() - 1]
 }
 
 fn finding(number: usize, group: &[&Done], outcome: &Outcome, width: usize) -> String {

@@ -72,11 +72,20 @@ impl Bench {
     fn attempt(&self, name: &str, trial: &Trial) -> Result<Option<Tried>> {
         let mut tried = None;
         for _ in 0..ATTEMPTS {
-            tried = self.once(name, trial, false)?;
+            tried = {
+                let _beside = self.alone.read();
+                self.once(name, trial)?
+            };
             let Some(Tried { ran, judged, .. }) = &tried else { return Ok(None) };
-            // Names in /dev/shm may be those of a run beside this one.
-            if judged.verdict == Verdict::Leak && ran.shm.len() > self.baseline.shm.len() {
-                tried = self.once(name, trial, true)?;
+            // Names in /dev/shm may be those of a run beside this one, and no later run may come upon them.
+            if ran.shm.len() > self.baseline.shm.len() {
+                // Nothing is behind these locks: one that a panic has poisoned holds as well.
+                let _alone = self.alone.write();
+                self.launcher.remove_shm(&ran.shm);
+                if judged.verdict == Verdict::Leak {
+                    tried = self.once(name, trial)?;
+                    self.launcher.remove_shm(tried.as_ref().map_or(&[], |tried| &tried.ran.shm));
+                }
             }
             if tried.as_ref().is_none_or(|tried| tried.counted.fired) {
                 break;
@@ -85,10 +94,8 @@ impl Bench {
         Ok(tried)
     }
 
-    fn once(&self, name: &str, trial: &Trial, is_alone: bool) -> Result<Option<Tried>> {
-        // Nothing is behind these locks: one that a panic has poisoned holds as well.
-        let _alone = is_alone.then(|| self.alone.write());
-        let _beside = (!is_alone).then(|| self.alone.read());
+    /// One run, for which whoever asks holds the lock.
+    fn once(&self, name: &str, trial: &Trial) -> Result<Option<Tried>> {
         let plan = &self.launcher.plan;
         let mut rules = trial.rules(plan);
         let last = rules.len().saturating_sub(1);

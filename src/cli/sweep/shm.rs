@@ -1,0 +1,128 @@
+//! Names in /dev/shm: which of them a run has left there, and taking them away.
+//!
+//! What belongs here: whose a name is. It belongs to a run where it was not there when the sweep began, was made or
+//! changed during the run, and no process that lives has it open or mapped: all of the run have ended by then.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Where shared memory has names.
+const SHM: &str = "/dev/shm";
+
+/// A file, and when it was changed last: seconds and nanoseconds.
+type Stamp = (u64, i64, i64);
+
+/// What was there at some time.
+pub struct Names {
+    directory: PathBuf,
+    names: BTreeMap<String, Stamp>,
+}
+
+impl Names {
+    /// What is there now.
+    pub fn now() -> Names {
+        // As the kernel names it to those that ask about open files.
+        Names::of(fs::canonicalize(SHM).unwrap_or_else(|_| SHM.into()))
+    }
+
+    fn of(directory: PathBuf) -> Names {
+        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| {
+            let status = entry.metadata().ok()?;
+            let stamp = (status.ino(), status.ctime(), status.ctime_nsec());
+            Some((entry.file_name().to_string_lossy().into_owned(), stamp))
+        });
+        Names { names: names.collect(), directory }
+    }
+
+    /// The names alone.
+    pub fn names(self) -> BTreeSet<String> {
+        self.names.into_keys().collect()
+    }
+
+    /// What a run has left that began then and is over. What was there at the `start` of the sweep is none of it.
+    pub fn left_since(&self, start: &BTreeSet<String>) -> Vec<String> {
+        let mut now = Names::of(self.directory.clone()).names;
+        now.retain(|name, stamp| !start.contains(name) && self.names.get(name) != Some(stamp));
+        if !now.is_empty() {
+            let used = in_use(&self.directory);
+            now.retain(|name, _| !used.contains(name));
+        }
+        now.into_keys().collect()
+    }
+}
+
+/// Takes away what runs have left, so that the next one finds none of it. What is no regular file or another user's
+/// stays, and what a process has open.
+pub fn remove(names: &[&String]) {
+    if !names.is_empty() {
+        remove_in(&Names::now().directory, names);
+    }
+}
+
+fn remove_in(directory: &Path, names: &[&String]) {
+    let used = in_use(directory);
+    for name in names.iter().filter(|name| !used.contains(**name)) {
+        let path = directory.join(name);
+        // SAFETY: asks for a number.
+        let user = unsafe { libc::geteuid() };
+        if fs::symlink_metadata(&path).is_ok_and(|status| status.is_file() && status.uid() == user) {
+            tracing::debug!("removing '{}', which a run has left", path.display());
+            // What stays there is seen by the next run.
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+/// The names in a directory that a process has open or mapped.
+fn in_use(directory: &Path) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    let prefix = format!("{}/", directory.display());
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        if !process.file_name().to_string_lossy().starts_with(|c: char| c.is_ascii_digit()) {
+            continue;
+        }
+        for file in fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten() {
+            let target = fs::read_link(file.path()).unwrap_or_default();
+            used.extend(target.to_string_lossy().strip_prefix(&prefix).map(str::to_owned));
+        }
+        let maps = fs::read(process.path().join("maps")).unwrap_or_default();
+        for line in String::from_utf8_lossy(&maps).lines() {
+            used.extend(line.split_once(&prefix).map(|(_, name)| name.to_owned()));
+        }
+    }
+    used
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn what_a_run_has_left_is_new_or_changed_and_nobody_uses_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = fs::canonicalize(folder.path()).unwrap();
+        let make = |name: &str| File::create(directory.join(name)).unwrap();
+        drop((make("at the start"), make("before"), make("again")));
+        let start = ["at the start".to_owned()].into();
+        let before = Names::of(directory.clone());
+        assert!(before.left_since(&start).is_empty());
+        for name in ["at the start", "again"] {
+            fs::remove_file(directory.join(name)).unwrap();
+            // Another file, whatever the time is.
+            drop((make("place holder"), make(name)));
+        }
+        let open = make("open");
+        drop(make("new"));
+        assert_eq!(before.left_since(&start), ["again", "new", "place holder"]);
+        fs::create_dir(directory.join("directory")).unwrap();
+        remove_in(&directory, &["again", "open", "directory", "missing"].map(str::to_owned).each_ref());
+        let left: Vec<String> = Names::of(directory.clone()).names().into_iter().collect();
+        assert_eq!(left, ["at the start", "before", "directory", "new", "open", "place holder"]);
+        drop(open);
+        assert!(before.left_since(&start).contains(&"open".to_owned()));
+    }
+}
