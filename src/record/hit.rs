@@ -33,8 +33,7 @@ impl Hit {
 
     /// What it did, in words.
     pub fn words(&self) -> impl Iterator<Item = &'static str> {
-        let did = self.what.did;
-        did::WORDS.into_iter().enumerate().filter(move |(bit, _)| did >> bit & 1 != 0).map(|(_, word)| word)
+        words(self.what.did)
     }
 
     /// Whether the driver did what the program was told had failed: the call was made, succeeded, and was not undone.
@@ -43,4 +42,9 @@ impl Hit {
             && !self.has(did::NOT_CALLED | did::UNDONE | did::DRY)
             && self.what.driver_result == 0
     }
+}
+
+/// What a rule did, in words: bits of [`did`].
+pub fn words(did: u16) -> impl Iterator<Item = &'static str> {
+    did::WORDS.into_iter().enumerate().filter(move |(bit, _)| did >> bit & 1 != 0).map(|(_, word)| word)
 }

@@ -45,6 +45,105 @@ fn assert_nobody_is_blamed(scene: &Scene) -> Value {
     report
 }
 
+/// The rules without the calls at which they fired.
+fn without_hits(report: &Value) -> Value {
+    let mut faults = report["faults"].clone();
+    for row in faults.as_array_mut().expect("an array") {
+        row.as_object_mut().expect("an object").retain(|key, _| !key.starts_with("hits"));
+    }
+    faults
+}
+
+#[test]
+fn each_rule_says_at_which_calls_it_fired() {
+    let scene = two(|importer| {
+        importer.open(200, 0x11, 0x9000);
+        let mut late = closing(importer, 300, 0x9000);
+        late.details.hits = vec![hit(did::DELAY | did::DELAY_AFTER, "inject/2")];
+        (late.details.hits[0].what.waited, late.details.hits[0].what.count) = (1_500_000, 7);
+        let mut undone = failed(importer.opening(400, (0x11, checked(0x11)), 0), 205, "inject/1");
+        undone.details.hits[0].what.did = did::ERROR | did::UNDONE;
+        // Told of before the call, which the driver then refuses.
+        let mut hung = closing(importer, 500, 0x9000);
+        hung.details.hits = vec![hit(did::HANG, "armed/gate")];
+        hung.outcome = Outcome::Returned(1);
+        let mut denied = failed(importer.opening(600, (0x11, checked(0x11)), 0), 217, "deny-peer/1");
+        denied.details.hits[0].what.did |= did::DENIED;
+        importer.add(&late).add(&undone).add(&hung).add(&denied);
+        let mut never = closing(importer, 700, 0x9000);
+        let number = importer.begins(&never);
+        never.details.hits = vec![hit(did::HANG, "inject/2")];
+        let (stream, details) = (importer.stream, (*never.details).clone());
+        importer.writer().details(stream, number, &details).unwrap();
+    });
+    scene.faults(&[("cuIpcOpen*:stage=undo:error=205", 1, 1), ("cuIpcClose*:delay=1ms", 2, 2)], &[]);
+    let report = json_of(&scene, &[]);
+    let faults = report["faults"].as_array().unwrap();
+    let seen = |row: &Value| {
+        let hits = row["hits"].as_array().unwrap().iter();
+        let of = |hit: &Value| {
+            json!([hit["function"], hit["count"], hit["did"], hit["driver_result"], hit["waited_ns"]])
+        };
+        json!([row["name"], row["hits_more"], hits.map(of).collect::<Vec<_>>()])
+    };
+    let (open, close) = ("cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle");
+    let expected = [
+        json!(["inject/1", 0, [[open, 1, ["error", "undone"], "CUDA_SUCCESS", 0]]]),
+        json!([
+            "inject/2",
+            0,
+            [[close, 7, ["delay", "delay-after"], "CUDA_SUCCESS", 1_500_000], [close, 1, ["hang"], null, 0]]
+        ]),
+        json!(["armed/gate", 0, [[close, 1, ["hang"], "CUDA_ERROR_INVALID_VALUE", 0]]]),
+        json!(["deny-peer/1", 0, [[open, 1, ["error", "denied", "not-called"], null, 0]]]),
+    ];
+    assert_eq!(faults.iter().map(seen).collect::<Vec<_>>(), expected);
+    let (first, process) = (&faults[0]["hits"][0], &report["processes"][1]);
+    assert_eq!((&first["proc"], first["tid"].is_u64()), (&process["proc"], true));
+    assert!(first["seq"].is_u64() && first["time_ns"].is_u64());
+    let text = of(&scene, &[]).split_whitespace().collect::<Vec<_>>().join(" ");
+    for line in [
+        "inject/1 at cuIpcOpenMemHandle_v2, rank 1, at 0.000400: error, undone (call 1 of those it counts) - inject/2 at ",
+        ": delay, delay after, waited 1.5ms (call 7 of those it counts)",
+        ": hang (call 1 of those it counts) - armed/gate at",
+        ": error, denied, not called Functions ",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    // Those of another process are not chosen.
+    let other = json_of(&scene, &["--rank", "0"]);
+    assert_eq!((&other["faults"][0]["fired"], &other["faults"][0]["hits"]), (&json!(1), &json!([])));
+}
+
+#[test]
+fn of_many_calls_of_a_rule_the_first_are_kept() {
+    let scene = Scene::new();
+    // The first calls are those of the process that is read last.
+    for (rank, from) in [(0, 10_000), (1, 1_000)] {
+        let mut actor = scene.gone(rank);
+        for i in 0..130 {
+            let mut call = closing(&actor, from + 20 * i, 0x9000);
+            call.details.hits = vec![hit(did::DELAY, "inject/1")];
+            call.details.hits[0].what.count = i + 1;
+            actor.add(&call);
+        }
+        actor.ends();
+    }
+    scene.faults(&[("cuIpcCloseMemHandle:delay=1ms", 260, 260)], &[]);
+    let report = json_of(&scene, &[]);
+    let (row, proc) = (&report["faults"][0], &report["processes"][1]["proc"]);
+    let hits = row["hits"].as_array().unwrap();
+    let counts: Vec<u64> = hits.iter().map(|hit| hit["count"].as_u64().unwrap()).collect();
+    assert_eq!((counts, &row["hits_more"]), ((1..=100).collect(), &json!(160)));
+    assert!(hits.iter().all(|hit| hit["proc"] == *proc), "{hits:#?}");
+    let lines = |options: &[&str]| of(&scene, options).matches("\n- inject/1 at ").count();
+    let text = of(&scene, &[]);
+    assert!(text.contains("\n... 257 more calls; --all shows the first of them\n"), "{text}");
+    let text = of(&scene, &["--all"]);
+    assert!(text.contains("\n... 160 more calls\n"), "{text}");
+    assert_eq!((lines(&[]), lines(&["--all"])), (3, 100));
+}
+
 #[test]
 fn failures_that_a_rule_made_are_counted_apart() {
     let scene = two(|importer| {
@@ -62,7 +161,7 @@ fn failures_that_a_rule_made_are_counted_apart() {
         {"plan": "inject", "name": "inject/2", "rule": "cuMemFree:when=5:delay=1s", "matched": 1, "fired": 0,
          "processes": 4, "dry_run": false},
     ]);
-    assert_eq!(report["faults"], faults);
+    assert_eq!(without_hits(&report), faults);
     for failure in [&report["failures"][0], &report["failure_groups"][0]] {
         assert_eq!((&failure["injected"], &failure["injected_by"]), (&json!(true), &json!("inject/1")));
     }
@@ -371,7 +470,7 @@ fn rules_that_a_program_armed_itself_are_known_by_their_calls() {
     });
     let rule = json!({"plan": "armed", "name": "armed/1", "rule": null, "matched": null, "fired": 2, "processes": 1,
                       "dry_run": false});
-    assert_eq!(json_of(&scene, &[])["faults"], json!([rule]));
+    assert_eq!(without_hits(&json_of(&scene, &[])), json!([rule]));
     let text = of(&scene, &[]);
     assert!(text.contains("armed/1        -      2  (armed by the program)\n"), "{text}");
 }

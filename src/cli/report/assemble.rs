@@ -30,6 +30,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
     let processes = processes(job, &mut all, &mut places, ended);
     let leaks = leaks::rows(&all.ledger, &all.fates, &all.stacks, &mut places, ended);
     let record = whole(job, &all, filter, began, ended);
+    let fired = std::mem::take(&mut all.fired);
     let mut report = Report {
         schema: SCHEMA,
         record,
@@ -37,7 +38,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
         devices: devices(job),
         functions,
         findings,
-        faults: faults::rows(job, &all.fired),
+        faults: faults::rows(job, fired, &all.functions, &all.fates),
         handles: all.ledger.rows(&all.fates),
         leaks,
         peers: all.peers.rows(&all.fates),

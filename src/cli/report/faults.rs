@@ -3,6 +3,9 @@
 //! What belongs here: what the files of counters say, and the names of rules that calls carry. What failed because a
 //! fault plan said so is nobody's fault: everything else in a report leaves it alone.
 
+use super::functions::Functions;
+use super::hits::{At, FirstHits};
+use super::ledger::settle::Fate;
 pub use super::model::Fault;
 use cupeer_record::{Call, FaultRule, Hit, Job};
 use cupeer_spec::env;
@@ -18,7 +21,7 @@ const MOST_NAMES: usize = 1 << 12;
 pub const DENY: &str = "deny-peer";
 
 /// The rows: the rules of files in the order of their plans, then those that calls alone tell of.
-pub fn rows(job: &Job, fired: &Fired) -> Vec<Fault> {
+pub fn rows(job: &Job, fired: Fired, functions: &Functions, fates: &[Fate]) -> Vec<Fault> {
     let is_set = |(name, value): &(String, String)| name == env::DRY_RUN && value == "1";
     let is_dry = job.processes.iter().any(|process| process.variables.iter().any(is_set));
     let mut rows = of_rules(job.fault_rules(), is_dry);
@@ -34,9 +37,17 @@ pub fn rows(job: &Job, fired: &Fired) -> Vec<Fault> {
             fired: rule.times,
             processes: rule.processes,
             dry_run: rule.is_dry,
+            hits: Vec::new(),
+            hits_more: 0,
         })
         .collect();
     rows.extend(others);
+    // Rules of one name, whose text differs from host to host, cannot be told apart by their calls: the first has them.
+    for (name, rule) in fired.0 {
+        if let Some(row) = rows.iter_mut().find(|row| row.name == *name) {
+            (row.hits, row.hits_more) = rule.first.rows(functions, fates);
+        }
+    }
     rows
 }
 
@@ -50,6 +61,8 @@ pub fn of_rules(rules: Vec<FaultRule>, dry_run: bool) -> Vec<Fault> {
         fired: rule.fired,
         processes: rule.processes,
         dry_run,
+        hits: Vec::new(),
+        hits_more: 0,
     };
     rules.into_iter().map(row).collect()
 }
@@ -70,11 +83,14 @@ struct Times {
     processes: u64,
     last: Option<usize>,
     is_dry: bool,
+    first: FirstHits,
 }
 
 impl Fired {
-    /// Counts the hits of a call. Processes are read one after the other.
-    pub fn add(&mut self, process: usize, call: &Call) {
+    /// Counts the hits of a call, and keeps it where it `is_chosen` and one of the first. Processes are read one after
+    /// the other.
+    pub fn add(&mut self, at: &At, is_chosen: bool) {
+        let At { process, call, .. } = *at;
         for hit in &call.details.hits {
             if !self.0.contains_key(&*hit.rule) {
                 if self.0.len() >= MOST_NAMES {
@@ -87,6 +103,9 @@ impl Fired {
             rule.is_dry |= hit.has(did::DRY);
             rule.processes += u64::from(rule.last != Some(process));
             rule.last = Some(process);
+            if is_chosen {
+                rule.first.add(at, hit);
+            }
         }
     }
 }

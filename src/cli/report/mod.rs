@@ -14,6 +14,7 @@ pub mod faults;
 mod filter;
 mod findings;
 mod functions;
+mod hits;
 mod json;
 mod leaks;
 mod ledger;

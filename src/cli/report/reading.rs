@@ -8,6 +8,7 @@ use super::faults;
 use super::filter::Filter;
 use super::findings::{self, Made};
 use super::functions::{End, Number};
+use super::hits::At;
 use super::ledger::Realm;
 use super::ledger::follow::{self, Follower, Seen};
 use super::model::Uuid;
@@ -188,7 +189,9 @@ impl<'a> Reading<'a> {
     /// A fault plan has done something to a call, or would have.
     fn touched(&mut self, call: &Call) {
         self.injected += u64::from(faults::has_changed(call));
-        self.all.fired.add(self.index, call);
+        let (at, number) = (self.clock.realtime(call.start), self.number(call));
+        let is_chosen = self.chooses(call);
+        self.all.fired.add(&At { at, process: self.index, number, call }, is_chosen);
         if faults::is_done_all_the_same(call) {
             self.all.findings.driver_knows_more(self.index);
         }

@@ -11,7 +11,7 @@ mod peer;
 mod process;
 
 pub use call::{Deviation, Failure, FailureGroup, Function, MOST_PROCS, Place, Ranks};
-pub use fault::Fault;
+pub use fault::{Fault, FaultHit};
 pub use finding::{Finding, Object};
 pub use handle::{FailedOpen, Fingerprint, Handle, Leak, Open, State};
 pub use peer::{Peer, Uuid};

@@ -145,6 +145,8 @@ mod tests {
             fired,
             processes: 1,
             dry_run: false,
+            hits: Vec::new(),
+            hits_more: 0,
         }
     }
 

@@ -1,16 +1,20 @@
 //! What fault plans did: what is as it is because they said so, and a row for each rule.
 
-use super::super::model::{FailureGroup, Handle, Pending, Process, State};
-use super::super::moments::number;
+use super::super::faults::DENY;
+use super::super::model::{FailureGroup, Fault, FaultHit, Handle, Pending, Process, State};
+use super::super::moments::{duration, number};
 use super::View;
 use super::names::{clean, counted};
 use crate::table::Table;
+
+/// The most calls of a rule that are shown where not all are asked for.
+const MOST_HITS: usize = 3;
 
 impl View<'_> {
     /// All about fault plans, where there is one.
     pub fn faults(&self) -> String {
         let did = [self.failed_on_purpose(), self.stopped(), self.handles_on_purpose()].concat();
-        let table = self.rules();
+        let table = self.rules() + &self.hits();
         if did.is_empty() && table.is_empty() {
             return String::new();
         }
@@ -42,6 +46,40 @@ impl View<'_> {
             return String::new();
         }
         table.render(self.width) + &self.more(faults.len())
+    }
+
+    /// The first calls at which each rule fired.
+    fn hits(&self) -> String {
+        let most = if self.all { usize::MAX } else { MOST_HITS };
+        let (mut text, mut more) = (String::new(), 0);
+        for fault in self.report.faults.iter().take(self.most) {
+            for hit in fault.hits.iter().take(most) {
+                text += &self.item("- ", &format!("{} {}", clean(&fault.name), self.hit(fault, hit)));
+            }
+            more += fault.hits.len().saturating_sub(most) as u64 + fault.hits_more;
+        }
+        match more {
+            0 => text,
+            more if self.all => format!("{text}... {}\n", counted(more, "more call")),
+            more => format!("{text}... {}; --all shows the first of them\n", counted(more, "more call")),
+        }
+    }
+
+    /// `at cuIpcOpenMemHandle_v2, 1333, at 0.002921: error, not called (call 1 of those it counts)`.
+    fn hit(&self, fault: &Fault, hit: &FaultHit) -> String {
+        let words: Vec<String> = hit.did.iter().map(|word| word.replace('-', " ")).collect();
+        let waited = match hit.waited_ns {
+            0 => String::new(),
+            waited => format!(", waited {}", duration(waited)),
+        };
+        let (function, process) = (clean(&hit.function), self.names.process(&hit.proc));
+        let (at, did) = (self.at(hit.time_ns), words.join(", "));
+        // What is denied is not counted for a when=.
+        let count = match &*fault.plan {
+            DENY => String::new(),
+            _ => format!(" (call {} of those it counts)", number(hit.count)),
+        };
+        format!("at {function}, {process}, at {at}: {did}{waited}{count}")
     }
 
     /// The calls that failed because a plan said so, and those that did because of what it had done.

@@ -1,0 +1,101 @@
+//! The calls at which rules of fault plans fired: the first of each rule.
+//!
+//! What belongs here: as many as are shown. However often a rule fires, the memory stays the same.
+
+use super::functions::{Functions, Number};
+use super::ledger::settle::Fate;
+use super::model::FaultHit;
+use super::results;
+use cupeer_record::{Call, Hit, Outcome, words};
+use cupeer_spec::record::slot::hit::did;
+use std::collections::BinaryHeap;
+
+/// The most calls of a rule that are kept.
+const MOST: usize = 100;
+
+/// A call that a rule fired at.
+pub struct At<'a> {
+    /// When it began.
+    pub at: u64,
+    /// The process, by its index.
+    pub process: usize,
+    /// The function.
+    pub number: Number,
+    /// The call.
+    pub call: &'a Call,
+}
+
+/// The first calls of one rule.
+#[derive(Default)]
+pub struct FirstHits {
+    first: BinaryHeap<Kept>,
+    count: u64,
+}
+
+/// One of them. The latest is the greatest, by the fields in their order.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Kept {
+    at: u64,
+    process: usize,
+    stream: u32,
+    seq: u64,
+    count: u64,
+    waited: u64,
+    did: u16,
+    result: Option<i32>,
+    tid: u32,
+    number: Number,
+}
+
+impl FirstHits {
+    /// Takes notice of a call that the rule fired at.
+    pub fn add(&mut self, At { at, process, number, call }: &At, hit: &Hit) {
+        self.count += 1;
+        self.first.push(Kept {
+            at: *at,
+            process: *process,
+            stream: call.stream,
+            seq: call.seq,
+            count: hit.what.count,
+            waited: hit.what.waited,
+            did: hit.what.did,
+            result: driver_result(call, hit),
+            tid: call.tid,
+            number: *number,
+        });
+        if self.first.len() > MOST {
+            self.first.pop();
+        }
+    }
+
+    /// They in the order of time, and how many more there are.
+    pub fn rows(self, functions: &Functions, fates: &[Fate]) -> (Vec<FaultHit>, u64) {
+        let first = self.first.into_sorted_vec();
+        let more = self.count - first.len() as u64;
+        let row = |kept: Kept| FaultHit {
+            time_ns: kept.at,
+            proc: fates[kept.process].proc.clone(),
+            tid: kept.tid,
+            seq: kept.seq,
+            function: functions.name(kept.number),
+            count: kept.count,
+            did: words(kept.did).collect(),
+            driver_result: kept.result.map(|result| results::name(Functions::id(kept.number), result)),
+            waited_ns: kept.waited,
+        };
+        (first.into_iter().map(row).collect(), more)
+    }
+}
+
+/// What the driver returned; `None` where it was not called, or has not returned.
+fn driver_result(call: &Call, hit: &Hit) -> Option<i32> {
+    let Outcome::Returned(result) = call.outcome else { return None };
+    let hits = &call.details.hits;
+    if hits.iter().any(|hit| hit.has(did::NOT_CALLED)) {
+        return None;
+    }
+    // A hit that is told of before the call does not know its result.
+    let changed = |hit: &&Hit| hit.has(did::ERROR | did::OUT | did::DENIED) && !hit.has(did::DRY);
+    let known = hits.iter().find(changed).unwrap_or(hit);
+    Some(if call.injected { known.what.driver_result } else { result })
+}
