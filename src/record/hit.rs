@@ -33,7 +33,7 @@ impl Hit {
 
     /// What it did, in words.
     pub fn words(&self) -> impl Iterator<Item = &'static str> {
-        words(self.what.did)
+        deeds(self.what.did)
     }
 
     /// Whether the driver did what the program was told had failed: the call was made, succeeded, and was not undone.
@@ -45,6 +45,6 @@ impl Hit {
 }
 
 /// What a rule did, in words: bits of [`did`].
-pub fn words(did: u16) -> impl Iterator<Item = &'static str> {
+pub fn deeds(did: u16) -> impl Iterator<Item = &'static str> {
     did::WORDS.into_iter().enumerate().filter(move |(bit, _)| did >> bit & 1 != 0).map(|(_, word)| word)
 }

@@ -33,7 +33,7 @@ pub use event::{Call, Details, Event, Kept, Outcome};
 pub use events::Events;
 pub use faults::{FaultFile, FaultRule};
 pub use finding::{Finding, Object};
-pub use hit::{Hit, words};
+pub use hit::{Hit, deeds};
 pub use job::{Error, Job, Problem};
 pub use live::LiveTable;
 pub use process::{Clock, Device, Library, Process};

@@ -69,6 +69,7 @@ fn each_rule_says_at_which_calls_it_fired() {
         hung.outcome = Outcome::Returned(1);
         let mut denied = failed(importer.opening(600, (0x11, checked(0x11)), 0), 217, "deny-peer/1");
         denied.details.hits[0].what.did |= did::DENIED;
+        denied.details.hits.push(hit(0, "armed/gate"));
         importer.add(&late).add(&undone).add(&hung).add(&denied);
         let mut never = closing(importer, 700, 0x9000);
         let number = importer.begins(&never);
@@ -94,7 +95,11 @@ fn each_rule_says_at_which_calls_it_fired() {
             0,
             [[close, 7, ["delay", "delay-after"], "CUDA_SUCCESS", 1_500_000], [close, 1, ["hang"], null, 0]]
         ]),
-        json!(["armed/gate", 0, [[close, 1, ["hang"], "CUDA_ERROR_INVALID_VALUE", 0]]]),
+        json!([
+            "armed/gate",
+            0,
+            [[close, 1, ["hang"], "CUDA_ERROR_INVALID_VALUE", 0], [open, 1, [], null, 0]]
+        ]),
         json!(["deny-peer/1", 0, [[open, 1, ["error", "denied", "not-called"], null, 0]]]),
     ];
     assert_eq!(faults.iter().map(seen).collect::<Vec<_>>(), expected);
@@ -107,6 +112,7 @@ fn each_rule_says_at_which_calls_it_fired() {
         ": delay, delay after, waited 1.5ms (call 7 of those it counts)",
         ": hang (call 1 of those it counts) - armed/gate at",
         ": error, denied, not called Functions ",
+        "- armed/gate at cuIpcOpenMemHandle_v2, rank 1, at 0.000600: nothing (call 1 of those it counts)",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }

@@ -6,7 +6,7 @@ use super::functions::{Functions, Number};
 use super::ledger::settle::Fate;
 use super::model::FaultHit;
 use super::results;
-use cupeer_record::{Call, Hit, Outcome, words};
+use cupeer_record::{Call, Hit, Outcome, deeds};
 use cupeer_spec::record::slot::hit::did;
 use std::collections::BinaryHeap;
 
@@ -79,7 +79,7 @@ impl FirstHits {
             seq: kept.seq,
             function: functions.name(kept.number),
             count: kept.count,
-            did: words(kept.did).collect(),
+            did: deeds(kept.did).collect(),
             driver_result: kept.result.map(|result| results::name(Functions::id(kept.number), result)),
             waited_ns: kept.waited,
         };

@@ -73,7 +73,9 @@ impl View<'_> {
             waited => format!(", waited {}", duration(waited)),
         };
         let (function, process) = (clean(&hit.function), self.names.process(&hit.proc));
-        let (at, did) = (self.at(hit.time_ns), words.join(", "));
+        // It had nothing to do: another rule was first, or the call failed.
+        let did = if words.is_empty() { "nothing".to_owned() } else { words.join(", ") };
+        let at = self.at(hit.time_ns);
         // What is denied is not counted for a when=.
         let count = match &*fault.plan {
             DENY => String::new(),
