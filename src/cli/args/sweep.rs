@@ -18,15 +18,14 @@ Verdicts: same (as without faults), clean (an error status), and findings: crash
 misuse (goes on as if the call had succeeded, and breaks a rule), not-repeatable.
 Leaks and wrong output are judged against the run without faults, so that the command that repeats one shows the failing \
 run, not the comparison.
-Names that runs without faults leave in /dev/shm, or one with a fault beyond those, are removed, so that no later run finds them: regular files of your own that were not \
-there before the sweep, appeared or changed during a run, and are open in no process.
+What a run leaves in /dev/shm stays there, and later runs may come upon it, so that a leak of a fixed name reads not-repeatable: see --clean-shm. Of runs at the same time that leave the same name, one alone may be found: -j 1.
 Exit status: 0 without findings, 1 with some, 125 where cupeer failed, 130 where it was interrupted.")]
 pub struct SweepArgs {
     /// Keep the state of the sweep, and the runs with findings, in the new directory DIR [default: cupeer-sweep-PROGRAM-N]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Go on with the sweep in DIR: its program, arguments and options
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "program", "sim", "driver", "codes", "calls", "stage", "depth", "timeout", "compare", "accept", "no_check"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "program", "sim", "driver", "codes", "calls", "stage", "depth", "timeout", "compare", "accept", "no_check", "clean_shm"])]
     pub resume: Option<PathBuf>,
     /// So many runs at once [default: CPUs by processes of the program]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
@@ -61,6 +60,9 @@ pub struct SweepArgs {
     /// Do not check the rules of 'cupeer list rules' in each run
     #[arg(long)]
     pub no_check: bool,
+    /// Remove what runs leave in /dev/shm, so that no later run finds it: files of your own that were not there before the sweep, appeared or changed during a run, and are open in no process. Not while anything else of yours makes files there
+    #[arg(long)]
+    pub clean_shm: bool,
     /// Keep the records of all runs, not only of those with findings
     #[arg(long)]
     pub keep: bool,

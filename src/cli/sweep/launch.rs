@@ -136,8 +136,16 @@ impl Launcher {
         Ok(Some(Ran { end, output, said, left_over, shm, time, directory }))
     }
 
-    /// Takes away what a run has left in /dev/shm. None may run beside.
+    /// Whether what runs leave in /dev/shm is taken away.
+    pub fn cleans_shm(&self) -> bool {
+        self.plan.clean_shm
+    }
+
+    /// Takes away what a run has left in /dev/shm, where that was asked for. None may run beside.
     pub fn remove_shm(&self, names: &[String]) {
+        if !self.plan.clean_shm {
+            return;
+        }
         let names: Vec<&String> = names.iter().filter(|name| !self.stays.contains(*name)).collect();
         shm::remove(&names);
     }

@@ -52,6 +52,9 @@ pub struct Plan {
     pub accept: BTreeSet<Verdict>,
     /// Whether rules are checked.
     pub is_checked: bool,
+    /// `--clean-shm`.
+    #[serde(default)]
+    pub clean_shm: bool,
     /// Whether several programs reach the driver, so that rules name them.
     pub names_programs: bool,
     /// The names in /dev/shm when the sweep was begun: no run has left those.
@@ -102,6 +105,7 @@ impl Plan {
             compare: args.compare.clone(),
             accept: args.accept.iter().copied().collect(),
             is_checked: !args.no_check,
+            clean_shm: args.clean_shm,
             names_programs: false,
             shm: shm::Names::now().names(),
         })

@@ -77,8 +77,9 @@ impl Bench {
                 self.once(name, trial)?
             };
             let Some(Tried { ran, judged, .. }) = &tried else { return Ok(None) };
-            // Names in /dev/shm may be those of a run beside this one, and no later run may come upon them.
-            if ran.shm.len() > self.baseline.shm.len() {
+            // Names in /dev/shm may be those of a run beside this one, and no later run may come upon them. Where they
+            // stay, another run would tell nothing: it finds them there.
+            if self.launcher.cleans_shm() && ran.shm.len() > self.baseline.shm.len() {
                 // Nothing is behind these locks: one that a panic has poisoned holds as well.
                 let _alone = self.alone.write();
                 self.launcher.remove_shm(&ran.shm);
