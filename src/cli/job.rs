@@ -460,7 +460,7 @@ mod tests {
         assert!(nothing.remove_if_empty() && !nothing.directory.exists());
         let counted = job("counted");
         fs::write(counted.directory.join("faults-0123abcd-00000000"), "").unwrap();
-        assert!(!counted.remove_if_empty() && counted.directory.join("release-gate").exists());
+        assert!(counted.remove_if_empty() && !counted.directory.exists());
         let cached = job("cached");
         fs::write(cached.directory.join(VLLM_CACHE).join("p2p.json"), "").unwrap();
         assert!(!cached.remove_if_empty() && cached.directory.join(VLLM_CACHE).exists());
