@@ -116,7 +116,7 @@ keys! {
             "The size of the allocation in which the address that is passed lies, or of what is opened, where its exporter is in the same record.",
             "cuIpcGetMemHandle:size=1M..:error=MAP_FAILED";
         "handle" "FINGERPRINTS" Value(conditions::handle),
-            "The IPC handle that is passed. Fingerprints are those of one job: a handle of another record never matches.",
+            "The IPC handle that is passed, by its fingerprint in this job: those of another record never match.",
             "cuIpcOpenMemHandle*:handle=3f2a5c6b7d8e9f01:error=INVALID_HANDLE";
         "rank" "NUMBERS" Value(conditions::rank),
             "The rank of the process, as its launcher gave it in the environment: RANK, SLURM_PROCID and the like.",
