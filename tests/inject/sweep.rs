@@ -35,7 +35,11 @@ fn sweep(folder: &Path, options: &[&str], program: &Path, arguments: &[&str]) ->
 
 #[track_caller]
 fn swept(command: &mut std::process::Command) -> Swept {
+    // One at a time: /dev/shm is all tests', and what one program leaves there would be taken for another's.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let done = done(command);
+    drop(alone);
     let json = serde_json::from_str(&done.stdout).unwrap_or_else(|error| {
         panic!("{error}: {command:?} ended with {}:\n{}{}", done.status, done.stdout, done.stderr)
     });
@@ -286,8 +290,10 @@ fn a_name_in_shared_memory_that_is_the_same_in_each_run_is_found_and_removed() {
             let runs: Vec<&Value> = swept.runs().iter().filter(about).collect();
             assert_eq!(runs.len(), 2, "once, and from then on: {:#}", swept.json);
             for run in runs {
-                let seen = format!("status 0; left in /dev/shm: {}", path.rsplit_once('/').unwrap().1);
-                assert_eq!((&run["verdict"], &run["seen"]), (&"leak".into(), &seen.into()), "{how} {jobs}");
+                // Others may leave something there at the same moment.
+                let (left, seen) = (path.rsplit_once('/').unwrap().1, run["seen"].as_str().unwrap_or(""));
+                let is_said = seen.starts_with("status 0; left in /dev/shm: ") && seen.contains(left);
+                assert!(run["verdict"] == "leak" && is_said, "{how} {jobs}: {run:#}");
             }
             assert!(!is_left, "{how} {jobs}: {path} is still there");
             // One call that shows one thing, in two runs.
@@ -452,7 +458,7 @@ fn a_forgotten_check_or_clean_up_is_found() {
             scope.spawn(|| {
                 while let Some((number, line)) = tried.get(next.fetch_add(1, Relaxed)) {
                     let folder = temp_dir();
-                    let options = ["-j1", "--fail-fast", "--timeout", "3s"];
+                    let options = ["-j2", "--fail-fast", "--timeout", "3s"];
                     let swept = sweep(folder.path(), &options, &client(Some(*number)), &[]);
                     match swept.status {
                         Some(1) => {}
