@@ -23,18 +23,18 @@ use cupeer_spec::deny::Denied as Pairs;
 use cupeer_spec::function::{FnId, Group, Library};
 use cupeer_spec::results::Result;
 
-/// What was denied.
+/// An attempt that was denied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Denied {
-    /// What the program gets in place of the driver's result; `None` where an output was changed and the result stays.
-    pub result: Option<i32>,
+    /// What the program gets in place of the call.
+    pub result: i32,
     /// Which of the pairs that were given, or the limit: an index into [`names`].
     pub which: usize,
 }
 
-/// In place of the call, or of what it returned.
+/// In place of the call.
 fn refused(result: Result, which: usize) -> Denied {
-    Denied { result: Some(result as i32), which }
+    Denied { result: result as i32, which }
 }
 
 fn settings() -> Option<&'static Deny> {
@@ -91,8 +91,8 @@ pub fn before(call: &Forward) -> Option<Denied> {
     }
 }
 
-/// Looks at a call that was made and succeeded: changes its outputs.
-pub fn after(call: &Forward) -> Option<Denied> {
+/// Looks at a call that was made and succeeded: changes its outputs, and says which pair was denied where it did.
+pub fn after(call: &Forward) -> Option<usize> {
     let [first, second, third, fourth, fifth, ..] = *call.words;
     match call.id {
         FnId::cuDeviceCanAccessPeer => {
@@ -129,30 +129,29 @@ pub fn after(call: &Forward) -> Option<Denied> {
         }
         FnId::cuCtxEnablePeerAccess => {
             peers::add(questions::context(), questions::device(), questions::device_of(first));
-            return None;
+            None
         }
         FnId::cuCtxDisablePeerAccess => {
             peers::remove(questions::context(), questions::device_of(first));
-            return None;
+            None
         }
         FnId::cuCtxDestroy_v2 => {
             peers::forget_context(first);
-            return None;
+            None
         }
         FnId::cuDevicePrimaryCtxReset_v2 | FnId::cuDevicePrimaryCtxRelease_v2 => {
             if call.id == FnId::cuDevicePrimaryCtxReset_v2 || !questions::is_primary_active(first as i32) {
                 peers::forget_device(first as i32);
             }
-            return None;
+            None
         }
         id if id.spec().is_in(Group::Open) => {
             opens::after(call);
-            return None;
+            None
         }
-        id if id.spec().library == Library::Nvml => return nvml::after(call),
+        id if id.spec().library == Library::Nvml => nvml::after(call),
         _ => None,
     }
-    .map(|which| Denied { result: None, which })
 }
 
 /// Which pair denies one device of this process the other one.

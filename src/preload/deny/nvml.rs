@@ -20,11 +20,11 @@ pub fn before(call: &Forward) -> Option<Denied> {
         return None;
     }
     let which = links::hidden(device, link as u32)?;
-    Some(Denied { result: Some(Result::NOT_SUPPORTED as i32), which })
+    Some(Denied { result: Result::NOT_SUPPORTED as i32, which })
 }
 
 /// Looks at a call that succeeded: changes its outputs.
-pub fn after(call: &Forward) -> Option<Denied> {
+pub fn after(call: &Forward) -> Option<usize> {
     let [first, second, third, fourth, ..] = *call.words;
     let pair = || pairs()?.denies(&devices::of_handle(first), &devices::of_handle(second));
     let touched = || pairs()?.touches(&devices::of_handle(first));
@@ -34,7 +34,7 @@ pub fn after(call: &Forward) -> Option<Denied> {
     /// NVML_TOPOLOGY_SYSTEM.
     const FAR_APART: nvmlGpuTopologyLevel_t = nvmlGpuTopologyLevel_t(50);
     // SAFETY: NVML has written to the outputs, which have these types.
-    let which = unsafe {
+    unsafe {
         match call.id {
             FnId::nvmlDeviceGetP2PStatus => change(pair, fourth as *mut nvmlGpuP2PStatus_t, NO_PEERS),
             FnId::nvmlDeviceGetTopologyCommonAncestor => {
@@ -51,8 +51,7 @@ pub fn after(call: &Forward) -> Option<Denied> {
             }
             _ => None,
         }
-    }?;
-    Some(Denied { result: None, which })
+    }
 }
 
 /// # Safety

@@ -5,13 +5,13 @@ use super::counts::{self, Whose};
 use super::facts::{self, Facts};
 use super::{Forward, excuses, handles, shared, told};
 use crate::call::{self, Cancelling, left_by_jump};
-use crate::deny::{self, Denied};
+use crate::deny;
 use crate::files::errno;
 use crate::log;
 use crate::resolve::driver;
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use cupeer_spec::fault::{Delay, Error, Out, OutValue, Per, Stage, dice, purpose};
+use cupeer_spec::fault::{Delay, Error, Out, OutValue, Per, Stage, purpose};
 use cupeer_spec::function::{ArgSpec, Direction, FnId, Group};
 use cupeer_spec::record::slot::hit::{Hit, did};
 
@@ -40,7 +40,10 @@ pub struct Fired {
 pub struct Fault<'a> {
     call: &'a Forward<'a>,
     fired: [Option<Fired>; MOST],
-    denied: Option<Denied>,
+    /// Which pair, or the limit, denies it.
+    denied: Option<usize>,
+    /// Whether one may, once it is made.
+    may_be_denied: bool,
     /// The number of the process in the job.
     process: u16,
     /// The call stack.
@@ -88,20 +91,22 @@ impl<'a> Fault<'a> {
                 count += 1;
             }
         }
-        let denied = if deny::concerns(call.id) { deny::before(call) } else { None };
+        let may_be_denied = deny::concerns(call.id);
+        let denied = if may_be_denied { deny::before(call) } else { None };
         let is_remembered = using.plans.iter().any(|plan| plan.follows || plan.keeps_handles);
-        if count == 0 && denied.is_none() && !deny::concerns(call.id) && !is_remembered {
+        if count == 0 && !may_be_denied && !is_remembered {
             return None;
         }
         let stack = if count > 0 || denied.is_some() { facts.stack() } else { 0 };
         let mut fault = Fault {
             call,
             fired,
-            denied,
+            denied: denied.map(|denied| denied.which),
+            may_be_denied,
             process: facts::process_number().min(u64::from(u16::MAX)) as u16,
             stack,
             rank,
-            instead: None,
+            instead: denied.map(|denied| denied.result),
             driver_result: None,
             is_altered: false,
             has_other_result: false,
@@ -117,12 +122,8 @@ impl<'a> Fault<'a> {
 
     /// Which of the results stands in place of the call: that of a denied pair, or of the first rule that has one.
     fn decide(&mut self) {
-        if let Some(Denied { result: Some(result), .. }) = self.denied {
-            self.instead = Some(result);
-            return;
-        }
         let Some((fired, error)) = self.first_error() else { return };
-        if fired.rule.rule.action.stage == Stage::Instead {
+        if self.denied.is_none() && fired.rule.rule.action.stage == Stage::Instead {
             self.instead = Some(self.code(&fired, error));
         }
     }
@@ -133,15 +134,18 @@ impl<'a> Fault<'a> {
         acting.into_iter().next()
     }
 
-    /// The rules that fired and are not only tried.
+    /// A rule that fired and is not only tried.
+    fn acting_at(&self, index: usize) -> Option<Fired> {
+        self.fired[index].filter(|fired| fired.did & did::DRY == 0)
+    }
+
+    /// All of these.
     fn acting(&self) -> impl Iterator<Item = &Fired> {
         self.fired.iter().flatten().filter(|fired| fired.did & did::DRY == 0)
     }
 
     fn thrown(&self, fired: &Fired, purpose: u64) -> u64 {
-        let rule = &fired.rule.rule;
-        let name = if rule.together { "" } else { self.call.id.spec().name };
-        dice(rule.seed, &rule.name, self.rank, name, fired.count, purpose)
+        fired.rule.rule.thrown(self.rank, self.call.id.spec().name, fired.count, purpose)
     }
 
     /// The number of a rule's result.
@@ -169,8 +173,7 @@ impl<'a> Fault<'a> {
 
     /// What happens before the call. `tell` puts what was done into the record, for where it may not come back.
     pub fn before(&mut self, cancelling: Cancelling, tell: &dyn Fn(&Fault)) {
-        let needs_outputs = self.acting().any(|fired| fired.rule.rule.action.stage == Stage::Undo)
-            || deny::concerns(self.call.id);
+        let needs_outputs = self.acting().any(|fired| fired.rule.rule.action.stage == Stage::Undo);
         if needs_outputs && self.call.id.spec().undone_by.is_some() {
             self.save_outputs();
         }
@@ -179,9 +182,7 @@ impl<'a> Fault<'a> {
             action.hang.is_some() || action.signal.is_some() || action.exit.is_some()
         };
         for index in 0..MOST {
-            let Some(mut fired) = self.fired[index].filter(|fired| fired.did & did::DRY == 0) else {
-                continue;
-            };
+            let Some(mut fired) = self.acting_at(index) else { continue };
             let action = &fired.rule.rule.action;
             if let Some(delay) = action.delay {
                 fired.waited += self.wait(&fired, delay, purpose::JITTER, cancelling);
@@ -202,7 +203,7 @@ impl<'a> Fault<'a> {
         self.note_error();
         tell(self);
         for index in 0..MOST {
-            let Some(fired) = self.fired[index].filter(|fired| fired.did & did::DRY == 0) else { continue };
+            let Some(fired) = self.acting_at(index) else { continue };
             let (action, name) = (&fired.rule.rule.action, &fired.rule.rule.name);
             let function = self.call.id.spec().name;
             if let Some(label) = &action.hang {
@@ -266,9 +267,7 @@ impl<'a> Fault<'a> {
             }
         }
         for index in 0..MOST {
-            let Some(mut fired) = self.fired[index].filter(|fired| fired.did & did::DRY == 0) else {
-                continue;
-            };
+            let Some(mut fired) = self.acting_at(index) else { continue };
             if let Some(delay) = fired.rule.rule.action.delay_after {
                 fired.waited += self.wait(&fired, delay, purpose::JITTER_AFTER, cancelling);
                 fired.did |= did::DELAY_AFTER;
@@ -291,17 +290,11 @@ impl<'a> Fault<'a> {
 
     /// The real call has succeeded.
     fn after_success(&mut self) -> i32 {
-        if deny::concerns(self.call.id)
-            && let Some(denied) = deny::after(self.call)
+        if self.may_be_denied
+            && let Some(which) = deny::after(self.call)
         {
-            self.denied = Some(denied);
-            self.is_altered = true;
-            self.has_other_output = denied.result.is_none();
-            if let Some(result) = denied.result {
-                self.restore_outputs();
-                self.is_undone = true;
-                return result;
-            }
+            self.denied = Some(which);
+            (self.is_altered, self.has_other_output) = (true, true);
         }
         if let Some((fired, error)) = self.first_error() {
             let code = self.code(&fired, error);
@@ -316,9 +309,7 @@ impl<'a> Fault<'a> {
             return code;
         }
         for index in 0..MOST {
-            let Some(mut fired) = self.fired[index].filter(|fired| fired.did & did::DRY == 0) else {
-                continue;
-            };
+            let Some(mut fired) = self.acting_at(index) else { continue };
             for out in &fired.rule.rule.action.outs {
                 if self.put(out) {
                     fired.did |= did::OUT;
@@ -487,12 +478,11 @@ impl<'a> Fault<'a> {
             stack: self.stack,
             ..Hit::default()
         };
-        if let Some(denied) = self.denied {
-            let not_called = if self.driver_result.is_none() { did::NOT_CALLED } else { 0 };
-            let undone = if self.is_undone { did::UNDONE } else { 0 };
-            let what = if denied.result.is_some() { did::ERROR } else { did::OUT };
-            let hit = Hit { did: did::DENIED | what | not_called | undone, count: 1, ..common };
-            found(0, &hit, shared::deny_name(denied.which).text());
+        if let Some(which) = self.denied {
+            // An attempt is refused in its place; an answer is changed after the call.
+            let what = if self.instead.is_some() { did::ERROR | did::NOT_CALLED } else { did::OUT };
+            let hit = Hit { did: did::DENIED | what, count: 1, ..common };
+            found(0, &hit, shared::deny_name(which).text());
         }
         for (fired, place) in self.fired.iter().flatten().zip(1..) {
             let hit = Hit { did: fired.did, count: fired.count, waited: fired.waited, ..common };
@@ -502,8 +492,8 @@ impl<'a> Fault<'a> {
 
     /// Counts what was denied. Once for a call.
     pub fn count_denied(&self) {
-        if let Some(denied) = self.denied {
-            shared::denied(denied.which);
+        if let Some(which) = self.denied {
+            shared::denied(which);
         }
     }
 

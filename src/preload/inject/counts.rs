@@ -8,7 +8,7 @@ use core::sync::atomic::{
     AtomicPtr, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use cupeer_spec::fault::{Key, Per, Rule, dice, happens, purpose};
+use cupeer_spec::fault::{Key, Per, Rule, happens, purpose};
 use cupeer_spec::function::{FUNCTION_COUNT, FnId};
 use cupeer_spec::record::faults::{Scope, scope_key};
 
@@ -125,11 +125,8 @@ pub fn fires(plan: &Loaded, rule: &LoadedRule, whose: &Whose) -> Option<u64> {
 
 /// Whether a rule fires at the `count`-th call, but for how often it did already.
 fn is_chosen(rule: &Rule, whose: &Whose, count: u64) -> bool {
-    let name = whose.id.spec().name;
-    let name = if rule.together { "" } else { name };
-    rule.when.has(count)
-        && (rule.probability >= 1.0
-            || happens(rule.probability, dice(rule.seed, &rule.name, whose.rank, name, count, purpose::FIRE)))
+    let thrown = || rule.thrown(whose.rank, whose.id.spec().name, count, purpose::FIRE);
+    rule.when.has(count) && (rule.probability >= 1.0 || happens(rule.probability, thrown()))
 }
 
 /// Counts one time more, where that is not too often.

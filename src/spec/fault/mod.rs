@@ -79,6 +79,14 @@ pub struct Rule {
     pub action: Action,
 }
 
+impl Rule {
+    /// What [`dice`] gives for the `count`-th call that the rule counts, in a process of this rank.
+    pub fn thrown(&self, rank: u32, function: &str, count: u64, purpose: u64) -> u64 {
+        let function = if self.together { "" } else { function };
+        dice(self.seed, &self.name, rank, function, count, purpose)
+    }
+}
+
 /// A circumstance or an argument, and its values.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Condition {
