@@ -13,6 +13,8 @@ const FIRST_PID_NS: u64 = 0xeffffffc;
 pub(crate) struct Host {
     boot_id: Option<[u8; 16]>,
     pid_ns: Option<u64>,
+    /// Whether /proc is that of our pid namespace: where another one's is mounted, its pids are others'.
+    is_ours: bool,
     /// Whether /proc shows the processes of other users.
     shows_all: bool,
     uid: u32,
@@ -25,10 +27,13 @@ impl Host {
     pub(crate) fn look<'a>(mut about: impl Iterator<Item = &'a Header>) -> Host {
         let boot_id = boot_id();
         let pid_ns = fs::metadata("/proc/self/ns/pid").ok().map(|file| file.ino());
-        let elsewhere = |header: &Header| Some(header.boot_id) == boot_id && Some(header.pid_ns) != pid_ns;
+        let is_ours = shows_ours();
+        let elsewhere =
+            |header: &Header| Some(header.boot_id) == boot_id && (Some(header.pid_ns) != pid_ns || !is_ours);
         Host {
             boot_id,
             pid_ns,
+            is_ours,
             shows_all: fs::exists("/proc/1/stat").unwrap_or(false),
             uid: fs::metadata("/proc/self").map_or(u32::MAX, |file| file.uid()),
             others: if about.any(elsewhere) { others() } else { HashSet::new() },
@@ -42,8 +47,9 @@ impl Host {
         }
         // Where another user's processes are hidden, not to see one means nothing.
         let sees = self.shows_all || self.uid == header.uid;
-        if self.pid_ns? == header.pid_ns {
+        if self.pid_ns? == header.pid_ns && self.is_ours {
             match started(&format!("/proc/{}/stat", header.pid)) {
+                Ok(Some(at)) if at != header.started && !has_our_clock(header.pid) => None,
                 Ok(started) => Some(started == Some(header.started)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound && sees => Some(false),
                 Err(_) => None,
@@ -52,9 +58,26 @@ impl Host {
         {
             Some(true)
         } else {
-            (self.pid_ns == Some(FIRST_PID_NS) && self.shows_all).then_some(false)
+            (self.pid_ns == Some(FIRST_PID_NS) && self.is_ours && self.shows_all).then_some(false)
         }
     }
+}
+
+/// Whether /proc shows the processes of our pid namespace: it names us by one pid, which is ours.
+fn shows_ours() -> bool {
+    let own =
+        fs::read_link("/proc/self").is_ok_and(|name| name.to_str() == Some(&std::process::id().to_string()));
+    let status = fs::read("/proc/self/status").unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    own && pids.split_ascii_whitespace().count() <= 1
+}
+
+/// Whether a process has the clock that we have: in another time namespace, it was started at another time.
+fn has_our_clock(pid: u32) -> bool {
+    let clock = |path: String| fs::read_link(path).ok();
+    // Kernels before 5.6 have one clock.
+    clock("/proc/self/ns/time".into()).is_none_or(|ours| clock(format!("/proc/{pid}/ns/time")) == Some(ours))
 }
 
 /// /proc/sys/kernel/random/boot_id as bytes.

@@ -35,6 +35,10 @@ impl Details {
                     }
                 }
                 detail::CONTEXT => self.context = number(item.bytes).or(self.context),
+                detail::OWNER => {
+                    let owner = first_two(item.bytes).map(|(context, device)| (context, device as i32));
+                    self.owner = owner.or(self.owner);
+                }
                 detail::MESSAGE => self.message = Some(item.bytes.to_vec()),
                 detail::FINDING => {
                     let room = self.findings.len() < finding::MOST;
@@ -63,6 +67,7 @@ impl Details {
             self.devices = later.devices;
         }
         self.context = later.context.or(self.context);
+        self.owner = later.owner.or(self.owner);
         self.message = later.message.or(self.message.take());
         self.findings.extend(later.findings);
         later.hits.into_iter().for_each(|hit| self.add_hit(hit));

@@ -89,6 +89,7 @@ static NONE: Details = Details {
     memory: None,
     devices: (None, None),
     context: None,
+    owner: None,
     message: None,
     findings: Vec::new(),
     hits: Vec::new(),
@@ -134,8 +135,10 @@ pub struct Details {
     pub memory: Option<(u64, u64)>,
     /// The ordinals of the current context's device and of the peer context's.
     pub devices: (Option<i32>, Option<i32>),
-    /// The current context.
+    /// The current context; of a call that ends one, that one, where it has ended.
     pub context: Option<u64>,
+    /// Of memory that was exported: the context that it belongs to, and its device.
+    pub owner: Option<(u64, i32)>,
     /// What the driver said.
     pub message: Option<Vec<u8>>,
     /// What rules have found, in the order in which they were asked.

@@ -21,6 +21,14 @@ pub(crate) struct Blocks {
     disordered: bool,
 }
 
+impl Blocks {
+    fn add_chunk(&mut self, number: u32, header: &BlockHeader) {
+        self.disordered |= header.base < self.next;
+        self.next = header.base.saturating_add(header.used.into());
+        self.chunks.push(number);
+    }
+}
+
 /// The blocks of all streams.
 pub(crate) struct Index {
     /// By the number of the stream.
@@ -33,7 +41,7 @@ impl Index {
     pub(crate) fn make(file: &Opened) -> io::Result<Index> {
         let mut streams: Vec<Blocks> = Vec::new();
         let mut numbers: HashMap<u32, usize> = HashMap::new();
-        let settled = scan::blocks(file, 1, |found| {
+        let first_unsettled = scan::blocks(file, 1, |found| {
             let header = found.header;
             if !matches!(header.kind, block::WINDOW | block::CHUNK | block::RING) {
                 return;
@@ -44,17 +52,28 @@ impl Index {
             });
             let blocks = &mut streams[i];
             if header.kind == block::CHUNK {
-                blocks.disordered |= header.base < blocks.next;
-                blocks.next = header.base.saturating_add(header.used.into());
-                blocks.chunks.push(found.number);
+                blocks.add_chunk(found.number, &header);
             } else {
                 blocks.open.push((header.base, found.number));
+            }
+        })?;
+        // What a window held before it was looked at became a chunk before that, perhaps behind where the scan was then; and
+        // what it held then may be one by now, which nobody looks for again here. What it got later is not part of what is
+        // read, or there would be gaps.
+        let settled = scan::blocks(file, first_unsettled, |found| {
+            let header = found.header;
+            let Some(i) = numbers.get(&header.stream).filter(|_| header.kind == block::CHUNK) else { return };
+            let blocks = &mut streams[*i];
+            if blocks.open.iter().any(|(base, _)| header.base <= *base) {
+                blocks.add_chunk(found.number, &header);
             }
         })?;
         for blocks in &mut streams {
             blocks.open.sort_unstable();
             if blocks.disordered {
                 sort(file, &mut blocks.chunks)?;
+                // Both scans may have found it.
+                blocks.chunks.dedup();
             }
             blocks.chunks.shrink_to_fit();
         }
@@ -99,4 +118,57 @@ fn sort(file: &Opened, chunks: &mut [u32]) -> io::Result<()> {
 /// How many slots of a chunk count.
 pub(crate) fn used(header: &BlockHeader) -> usize {
     (header.used as usize).min(SLOTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::record::{BLOCK, BLOCK_MAGIC, TRAILER_MAGIC, Trailer};
+    use std::sync::{Arc, Mutex};
+
+    /// A file with blocks of one stream: kind and first slot of each.
+    fn file(blocks: &[(u16, u64)]) -> Arc<[u8]> {
+        let mut bytes = vec![0; BLOCK];
+        for (kind, base) in blocks {
+            let (magic, used) = (BLOCK_MAGIC, SLOTS as u32);
+            let header = BlockHeader { magic, kind: *kind, base: *base, used, ..BlockHeader::default() };
+            let trailer = Trailer { magic: TRAILER_MAGIC, base: *base, used, ..Trailer::default() };
+            let at = bytes.len();
+            bytes.resize(at + BLOCK, 0);
+            bytes[at..at + size_of::<BlockHeader>()].copy_from_slice(record::bytes(&header));
+            let end = bytes.len();
+            bytes[end - size_of::<Trailer>()..].copy_from_slice(record::bytes(&trailer));
+        }
+        bytes.into()
+    }
+
+    #[test]
+    fn what_became_a_chunk_behind_the_end_that_was_seen_is_found() {
+        const LAP: u64 = SLOTS as u64;
+        let states = [
+            file(&[(block::WINDOW, 0)]),
+            file(&[(block::WINDOW, LAP), (block::CHUNK, 0)]),
+            // What the window held when it was looked at is had from there, or from its chunk.
+            file(&[(block::WINDOW, 2 * LAP), (block::CHUNK, 0), (block::CHUNK, LAP)]),
+        ];
+        let file = Opened::Growing(Mutex::new(states.into()));
+        let mut index = Index::make(&file).unwrap();
+        let [stream] = &index.streams[..] else { panic!("one stream") };
+        assert_eq!((&stream.chunks[..], &stream.open[..]), (&[2][..], &[(LAP, 1)][..]));
+        assert_eq!(index.find(&file, 0, LAP).unwrap(), Some(3));
+    }
+
+    #[test]
+    fn what_became_a_chunk_while_the_index_was_made_is_found() {
+        const LAP: u64 = SLOTS as u64;
+        let (window, chunk, nothing) = ((block::WINDOW, LAP), (block::CHUNK, 0), (0, 0));
+        let states = [
+            file(&[window, chunk]),
+            file(&[window, chunk, nothing, nothing]),
+            file(&[(block::WINDOW, 3 * LAP), chunk, (block::CHUNK, LAP), (block::CHUNK, 2 * LAP)]),
+        ];
+        let index = Index::make(&Opened::Growing(Mutex::new(states.into()))).unwrap();
+        let [stream] = &index.streams[..] else { panic!("one stream") };
+        assert_eq!((&stream.chunks[..], &stream.open[..]), (&[2, 3][..], &[(LAP, 1)][..]));
+    }
 }

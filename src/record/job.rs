@@ -6,6 +6,7 @@
 use crate::alive::Host;
 use crate::faults::{self, FaultFile, FaultRule};
 use crate::live::LiveTable;
+use crate::plain::{self, Links};
 use crate::process::{Clock, Process};
 use cupeer_spec::record::{SUFFIX, job, live};
 use std::collections::{HashMap, HashSet};
@@ -145,32 +146,32 @@ impl Job {
         let is_table = name.starts_with(live::PREFIX);
         let is_job = name == job::FILE;
         let is_faults = FaultFile::is_named(&name);
-        // Pipes and the like are nobody's record, and to open one may wait for ever.
         if !(is_process || is_table || is_job || is_faults) || path.is_dir() {
             return false;
         }
-        let read = match fs::metadata(&path) {
-            Err(error) => Err(format!("cannot be read: {error}")),
-            Ok(data) if !data.is_file() => Err("is not a file".into()),
-            Ok(_) if is_process => Process::open(&path).map(|process| {
+        let read = if is_process {
+            Process::open(&path).map(|process| {
                 let problem = process.problem.clone();
                 self.processes.push(process);
                 problem
-            }),
-            Ok(_) if is_table => LiveTable::open(&path).map(|table| {
+            })
+        } else if is_table {
+            LiveTable::open(&path).map(|table| {
                 let problem = table.problem.clone();
                 self.tables.push(table);
                 problem
-            }),
-            Ok(_) if is_faults => FaultFile::open(&path).map(|file| {
+            })
+        } else if is_faults {
+            FaultFile::open(&path).map(|file| {
                 let problem = file.problem.clone();
                 self.faults.push(file);
                 problem
-            }),
-            Ok(_) => match check_job(&path) {
+            })
+        } else {
+            match check_job(&path) {
                 Some(answer) => answer,
                 None => return false,
-            },
+            }
         };
         match read {
             Ok(problem) => problem.into_iter().for_each(|text| self.report(&path, text)),
@@ -247,7 +248,8 @@ fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
 /// Looks at the first line of a file `job`; `None` where it is somebody else's.
 fn check_job(path: &Path) -> Option<Result<Option<String>, String>> {
     let mut bytes = Vec::new();
-    if let Err(error) = fs::File::open(path).and_then(|file| file.take(4096).read_to_end(&mut bytes)) {
+    let file = plain::open(path, Links::Refused);
+    if let Err(error) = file.and_then(|file| file.take(4096).read_to_end(&mut bytes)) {
         return Some(Err(format!("cannot be read: {error}")));
     }
     let text = String::from_utf8_lossy(&bytes);

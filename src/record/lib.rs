@@ -21,6 +21,7 @@ mod hit;
 mod index;
 pub mod job;
 pub mod live;
+pub mod plain;
 pub mod process;
 mod read;
 mod reader;

@@ -47,7 +47,7 @@ impl LiveTable {
         }
         let header = record::read::<live::Header>(&bytes[..had]).ok_or("is cut off in its header")?;
         match header.version {
-            live::VERSION => {}
+            live::OLDEST..=live::VERSION => {}
             0 => return Err("has no version".into()),
             newer => {
                 let ours = live::VERSION;
@@ -82,6 +82,10 @@ impl LiveTable {
 fn segment(file: &Opened, k: usize, entries: &mut Vec<live::Entry>) -> std::io::Result<()> {
     let mut piece = vec![0; PIECE * ENTRY];
     for first in (0..live::segment_entries(k)).step_by(PIECE) {
+        let (start, end) = (live::entry_place(k, first), live::entry_place(k, first + PIECE));
+        if file.next_data(start as u64) >= end as u64 {
+            continue;
+        }
         let had = file.read(&mut piece, live::entry_place(k, first) as u64)?;
         for (i, bytes) in piece[..had].chunks_exact(ENTRY).enumerate() {
             if is_live(bytes) {

@@ -143,10 +143,11 @@ impl Reader {
     fn begin(&mut self, shared: &mut Shared, number: u32, noted: Option<u64>) {
         let Some(header) = self.header(shared, number) else { return };
         let is_chunk = header.kind == block::CHUNK;
-        if header.stream != self.stream || is_chunk != noted.is_none() {
-            return self.moved(shared, noted);
-        }
-        if noted.is_some_and(|noted| noted != header.base) {
+        // A window may have become a chunk where it is.
+        if header.stream != self.stream
+            || !is_chunk && noted.is_none()
+            || noted.is_some_and(|noted| noted != header.base)
+        {
             return self.moved(shared, noted);
         }
         let Some(end) = header.base.checked_add(SLOTS as u64) else { return };
@@ -193,9 +194,13 @@ impl Reader {
         if !self.read(shared, place, count) {
             return;
         }
-        // Its thread begins the next lap with the header: where that is the same, so is what lies between.
-        let header = self.header(shared, number);
-        if header.is_none_or(|now| (now.kind, now.stream, now.base) != (kind, self.stream, base)) {
+        // Its thread begins the next lap with the header: where that is the same, so is what lies between. It may have become
+        // a chunk where it is.
+        let is_same = |now: BlockHeader| {
+            (now.stream, now.base) == (self.stream, base)
+                && (now.kind == kind || (kind, now.kind) == (block::WINDOW, block::CHUNK))
+        };
+        if !self.header(shared, number).is_some_and(is_same) {
             let noted = (kind == block::WINDOW).then_some(base);
             let next = std::mem::replace(&mut self.next, base + at as u64);
             self.moved(shared, noted);

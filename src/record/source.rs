@@ -3,9 +3,9 @@
 //! What belongs here: reading at a place, as far as there is something to read. Files are read and never mapped,
 //! because a mapped file that somebody truncates kills the reader.
 
+use crate::plain::{self, Links};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,14 +35,7 @@ impl Source {
     /// Opens it for reading.
     pub(crate) fn open(&self) -> io::Result<Opened> {
         match self {
-            Source::File(path) => {
-                let file = File::open(path)?;
-                // To open a pipe would wait for somebody to write; `job` looks before, this is for the rest.
-                if !file.metadata()?.is_file() {
-                    return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
-                }
-                Ok(Opened::File(file))
-            }
+            Source::File(path) => Ok(Opened::File(plain::open(path, Links::Refused)?)),
             Source::Bytes(bytes) => Ok(Opened::Bytes(bytes.clone())),
         }
     }
@@ -53,6 +46,9 @@ impl Source {
 pub(crate) enum Opened {
     File(File),
     Bytes(Arc<[u8]>),
+    /// What it holds one after the other: each look at its size is the end of the first.
+    #[cfg(test)]
+    Growing(std::sync::Mutex<std::collections::VecDeque<Arc<[u8]>>>),
 }
 
 impl Opened {
@@ -61,6 +57,15 @@ impl Opened {
         match self {
             Opened::File(file) => Ok(file.metadata()?.len()),
             Opened::Bytes(bytes) => Ok(bytes.len() as u64),
+            #[cfg(test)]
+            Opened::Growing(states) => {
+                let mut states = states.lock().unwrap();
+                let size = states[0].len() as u64;
+                if states.len() > 1 {
+                    states.pop_front();
+                }
+                Ok(size)
+            }
         }
     }
 
@@ -85,20 +90,17 @@ impl Opened {
                 buffer[..had].copy_from_slice(&rest[..had]);
                 Ok(had)
             }
+            #[cfg(test)]
+            Opened::Growing(states) => Opened::Bytes(states.lock().unwrap()[0].clone()).read(buffer, at),
         }
     }
 
     /// Where, from a place on, there is something: files are made longer before they are written, and what was
     /// not written is a hole.
     pub(crate) fn next_data(&self, at: u64) -> u64 {
-        let Opened::File(file) = self else { return at };
-        let Ok(offset) = libc::off_t::try_from(at) else { return at };
-        // SAFETY: the descriptor is open, and the call touches no memory of ours. Nobody uses the file's position.
-        let data = unsafe { libc::lseek(file.as_raw_fd(), offset, libc::SEEK_DATA) };
-        match u64::try_from(data) {
-            Ok(data) => data.max(at),
-            Err(_) if io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO) => u64::MAX,
-            Err(_) => at,
+        match self {
+            Opened::File(file) => plain::next_data(file, at),
+            _ => at,
         }
     }
 

@@ -33,7 +33,7 @@ variables! {
     OUT "CUPEER_OUT" "DIR"
         "The directory of the record: a file for each process that calls the driver. It is made where it is not there; %p becomes the pid, %h the host, %q{VAR} a variable. Not set: no record."
     RECORD "CUPEER_RECORD" "full|ring[:SIZE]|off"
-        "What the record keeps: everything, or the last SIZE bytes of each process (with K, M or G; at least 1M, 16M where no SIZE stands) and all that is still open. Not set: full."
+        "What the record keeps: everything, or the last SIZE bytes of each process (with K, M or G; 1M to 1024G, 16M where no SIZE stands) and all that is still open. Not set: full."
     SHARE "CUPEER_SHARE" "group"
         "Lets the group of the directory read and write the record, for processes of several users. Not set: the user alone."
     CHECK "CUPEER_CHECK" "errors|warnings|notes"

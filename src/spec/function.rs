@@ -1,7 +1,7 @@
 //! What the table says about a function, as data: derived from [`crate::functions`], for everything that
 //! walks the table at run time.
 
-use crate::results::ResultSpec;
+use crate::results::{Result, ResultSpec};
 use crate::value::{Argument, Format, Value};
 use core::fmt::{self, Write};
 
@@ -83,6 +83,19 @@ impl Group {
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(group, ..)| *group == self).map_or("", |(_, name, _)| name)
     }
+}
+
+/// What a call that succeeds ends, although others may have it open. It is named by the first argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ends {
+    /// Memory, by its address.
+    Memory,
+    /// An event; one that was opened is closed.
+    Event,
+    /// A context, with all that belongs to it. `cuCtxDetach` does so with the last reference alone.
+    Context,
+    /// The primary context of a device; to release it does so with the last reference alone.
+    Primary,
 }
 
 /// How far the simulated driver's answers for a function are known to be a real driver's.
@@ -200,6 +213,8 @@ pub struct FnSpec {
     pub groups: &'static [Group],
     /// The output that holds a function pointer.
     pub hands_out: Option<&'static str>,
+    /// What its success ends.
+    pub ends: Option<Ends>,
     /// The function that undoes what it did, and the argument of this one that it is given: an output's value.
     pub undone_by: Option<(FnId, &'static str)>,
     /// Its arguments in order.
@@ -219,6 +234,19 @@ impl FnSpec {
     /// The numbers of its documented results, success first.
     pub fn documented(&self) -> impl Iterator<Item = i32> + use<> {
         self.results.iter().copied()
+    }
+
+    /// Whether a call with this result had nothing left to do: the driver has shut down, and so ended by itself what the
+    /// function ends or gives back. The CUDA runtime releases primary contexts that late in every process that exits,
+    /// so this is no failure.
+    pub fn is_over(&self, result: i32) -> bool {
+        let gives_back = self.ends.is_some() || self.is_in(Group::Release);
+        gives_back && self.library == Library::Cuda && result == Result::DEINITIALIZED as i32
+    }
+
+    /// Whether this is the form whose stream 0 is the calling thread's own.
+    pub fn is_per_thread(&self) -> bool {
+        self.name.ends_with("_ptds") || self.name.ends_with("_ptsz")
     }
 
     /// What its library says of a result.
@@ -268,6 +296,15 @@ macro_rules! optional {
     };
     ($name:ident) => {
         Some(stringify!($name))
+    };
+}
+
+macro_rules! ends {
+    () => {
+        None
+    };
+    ($what:ident) => {
+        Some(Ends::$what)
     };
 }
 
@@ -336,6 +373,7 @@ macro_rules! derive_specs {
         ) -> $ret:ty {
             library: $library:ident, lookup: $lookup:literal since $since:literal, groups: [$($group:ident),*],
             $(hands_out: $handed:ident,)?
+            $(ends: $ends:ident,)?
             $(undone_by: $undo:ident($undone:ident),)?
             results: [$($result:ident),* $(,)?],
             simulated: $fidelity:ident,
@@ -356,6 +394,7 @@ macro_rules! derive_specs {
             since: $since,
             groups: &[$(Group::$group),*],
             hands_out: optional!($($handed)?),
+            ends: ends!($($ends)?),
             undone_by: undone_by!($($undo $undone)?),
             args: &[$(ArgSpec {
                 name: stringify!($arg),
@@ -414,7 +453,10 @@ mod tests {
     #[test]
     fn versions_of_one_name_differ_and_rise() {
         for (i, f) in FUNCTIONS.iter().enumerate() {
-            for g in FUNCTIONS[i + 1..].iter().filter(|g| g.lookup == f.lookup && !f.lookup.is_empty()) {
+            let is_alike = |g: &&FnSpec| {
+                g.lookup == f.lookup && g.is_per_thread() == f.is_per_thread() && !f.lookup.is_empty()
+            };
+            for g in FUNCTIONS[i + 1..].iter().filter(is_alike) {
                 assert!(g.since > f.since, "{} and {} are looked up alike", f.name, g.name);
             }
         }
@@ -452,6 +494,15 @@ mod tests {
             let is_arg = |name: &str| f.args.iter().any(|a| a.name == name);
             assert!(f.args.iter().filter_map(|a| a.count).all(is_arg), "{}", f.name);
             assert!(f.hands_out.iter().all(|name| is_arg(name)), "{}", f.name);
+        }
+    }
+
+    /// The ledgers read it by that.
+    #[test]
+    fn what_ends_is_the_first_argument() {
+        for f in FUNCTIONS {
+            assert_eq!(f.ends.is_some(), f.is_in(Group::Lifetime), "{}", f.name);
+            assert!(f.ends.is_none() || matches!(f.args[0].stored, 4 | 8), "{}", f.name);
         }
     }
 

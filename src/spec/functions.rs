@@ -21,6 +21,7 @@
 //!   for a function that is not the driver's.
 //! - `hands_out` names an output that holds a function pointer, which is replaced by ours where the
 //!   function behind it is in this table.
+//! - `ends` says what a success ends that others may have open: [`crate::function::Ends`].
 //! - `undone_by` names the function that undoes a success of this one, and the argument of this one that it is given.
 //! - `results` are the documented ones of its library, SUCCESS first. What a driver answers beyond them is recorded in
 //!   `tests/conformance`; keep both apart.
@@ -177,13 +178,56 @@ fn cuGetProcAddress_v2(
     simulated: Recorded,
 }
 
+/// Frees memory of a device (the entry point of CUDA 2.0 to 3.1, with addresses of 32 bits).
+fn cuMemFree(
+    in dptr: u32,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuMemFree" since 2000, groups: [Lifetime],
+    ends: Memory,
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    simulated: Documented,
+}
+
 /// Frees memory of a device, also where another process still has it open.
 fn cuMemFree_v2(
     in dptr: $crate::abi::CUdeviceptr,
 ) -> $crate::abi::CUresult {
     library: Cuda, lookup: "cuMemFree" since 3020, groups: [Lifetime],
+    ends: Memory,
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
     simulated: Recorded,
+}
+
+/// Frees memory in the order of a stream, also such as cuMemAlloc gave.
+fn cuMemFreeAsync(
+    in dptr: $crate::abi::CUdeviceptr,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuMemFreeAsync" since 11020, groups: [Lifetime],
+    ends: Memory,
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED],
+    simulated: Recorded,
+}
+
+/// The same in the order of the thread's own default stream.
+fn cuMemFreeAsync_ptsz(
+    in dptr: $crate::abi::CUdeviceptr,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuMemFreeAsync" since 11020, groups: [Lifetime],
+    ends: Memory,
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED],
+    simulated: Documented,
+}
+
+/// Destroys an event (the entry point of CUDA 2.0 to 3.2).
+fn cuEventDestroy(
+    in hEvent: $crate::abi::CUevent,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuEventDestroy" since 2000, groups: [Lifetime],
+    ends: Event,
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE],
+    simulated: Documented,
 }
 
 /// Destroys an event, or closes one that cuIpcOpenEventHandle opened.
@@ -191,8 +235,19 @@ fn cuEventDestroy_v2(
     in hEvent: $crate::abi::CUevent,
 ) -> $crate::abi::CUresult {
     library: Cuda, lookup: "cuEventDestroy" since 4000, groups: [Lifetime],
+    ends: Event,
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE],
     simulated: Recorded,
+}
+
+/// Destroys a context that was not attached (the entry point of CUDA 2.0 to 3.2).
+fn cuCtxDestroy(
+    in ctx: $crate::abi::CUcontext,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuCtxDestroy" since 2000, groups: [Lifetime],
+    ends: Context,
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+    simulated: Documented,
 }
 
 /// Destroys a context, with all that was allocated in it.
@@ -200,8 +255,29 @@ fn cuCtxDestroy_v2(
     in ctx: $crate::abi::CUcontext,
 ) -> $crate::abi::CUresult {
     library: Cuda, lookup: "cuCtxDestroy" since 4000, groups: [Lifetime],
+    ends: Context,
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
     simulated: Recorded,
+}
+
+/// Gives up one reference to the current context; the last one destroys it.
+fn cuCtxDetach(
+    in ctx: $crate::abi::CUcontext,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuCtxDetach" since 2000, groups: [Lifetime],
+    ends: Context,
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT],
+    simulated: Recorded,
+}
+
+/// Gives up one reference to the primary context of a device (the entry point of CUDA 7.0 to 10.2).
+fn cuDevicePrimaryCtxRelease(
+    in dev: $crate::abi::CUdevice,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuDevicePrimaryCtxRelease" since 7000, groups: [Lifetime],
+    ends: Primary,
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_CONTEXT],
+    simulated: Documented,
 }
 
 /// Gives up one reference to the primary context of a device; the last one resets it.
@@ -209,8 +285,19 @@ fn cuDevicePrimaryCtxRelease_v2(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
     library: Cuda, lookup: "cuDevicePrimaryCtxRelease" since 11000, groups: [Lifetime],
+    ends: Primary,
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_CONTEXT],
     simulated: Recorded,
+}
+
+/// Destroys all that the primary context of a device holds (the entry point of CUDA 7.0 to 10.2).
+fn cuDevicePrimaryCtxReset(
+    in dev: $crate::abi::CUdevice,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuDevicePrimaryCtxReset" since 7000, groups: [Lifetime],
+    ends: Primary,
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, PRIMARY_CONTEXT_ACTIVE],
+    simulated: Documented,
 }
 
 /// Destroys all that the primary context of a device holds, whoever retained it.
@@ -218,6 +305,7 @@ fn cuDevicePrimaryCtxReset_v2(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
     library: Cuda, lookup: "cuDevicePrimaryCtxReset" since 11000, groups: [Lifetime],
+    ends: Primary,
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, PRIMARY_CONTEXT_ACTIVE],
     simulated: Recorded,
 }

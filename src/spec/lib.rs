@@ -16,4 +16,6 @@ pub mod results;
 pub mod rules;
 pub mod selector;
 pub mod status;
+pub mod trust;
 pub mod value;
+pub mod way;

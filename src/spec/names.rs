@@ -2,7 +2,9 @@
 
 /// The name nearest to `typed`, where one is near enough to be what was meant.
 pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let typed = typed.to_ascii_lowercase();
+    /// Nothing that long is a name.
+    const LONGEST: usize = 100;
+    let typed = typed.get(..LONGEST + 1).map_or(typed, |_| "").to_ascii_lowercase();
     let limit = (typed.len() / 3).clamp(1, 4);
     names
         .into_iter()
@@ -15,10 +17,11 @@ pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
 /// The Levenshtein distance in bytes, in which two bytes that have changed places count once: names are ASCII.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
-    let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=b.len()).collect();
+    let (mut before, mut next) = (row.clone(), row.clone());
     for i in 0..a.len() {
-        let mut next = vec![i + 1];
+        next.clear();
+        next.push(i + 1);
         for j in 0..b.len() {
             let mut least = (row[j] + usize::from(a[i] != b[j])).min(row[j + 1] + 1).min(next[j] + 1);
             if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
@@ -26,7 +29,8 @@ fn distance(a: &str, b: &str) -> usize {
             }
             next.push(least);
         }
-        before = core::mem::replace(&mut row, next);
+        core::mem::swap(&mut before, &mut row);
+        core::mem::swap(&mut row, &mut next);
     }
     row[b.len()]
 }

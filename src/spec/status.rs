@@ -4,7 +4,7 @@
 //! The launcher creates the page and names it in [`crate::env::STATUS`]; a process opens it when it first
 //! meets a driver, counts itself, and closes it. Both sides use it through a shared mapping.
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU8, AtomicU32};
 
 /// What the first word holds.
 pub const MAGIC: u32 = 0x6375_7031;
@@ -24,4 +24,23 @@ pub struct Status {
     pub record_lost: AtomicU32,
     /// Findings that are warnings or errors.
     pub findings: AtomicU32,
+    /// Processes that had a driver of which no watched call was seen.
+    pub unseen: AtomicU32,
+    /// Whether the CUDA runtime asked the simulated driver for functions that have no names, and was refused.
+    pub nameless: AtomicU32,
+    /// Processes that began without our library in LD_PRELOAD, although it is in them: what they start is without it.
+    pub dropped: AtomicU32,
+    /// The process that the launcher started, set between fork and exec.
+    pub launched: AtomicU32,
+    /// How many programs this has been with our library in it.
+    pub loaded: AtomicU32,
+    /// Whether the last of them came to its end there.
+    pub ended: AtomicU32,
+    /// The name by which the kernel started that.
+    pub image: [AtomicU8; NAME],
+    /// The name of the last process that is counted as `dropped`.
+    pub dropper: [AtomicU8; NAME],
 }
+
+/// As long as a name of the kernel for a process, with its NUL.
+pub const NAME: usize = 16;

@@ -157,6 +157,9 @@ fn items(details: &Details) -> Vec<u8> {
     if let Some(context) = details.context {
         add(detail::CONTEXT, 0, &context.to_le_bytes());
     }
+    if let Some((context, device)) = details.owner {
+        add(detail::OWNER, 0, &[context.to_le_bytes(), i64::from(device).to_le_bytes()].concat());
+    }
     if let Some(message) = &details.message {
         add(detail::MESSAGE, 0, message);
     }

@@ -16,9 +16,10 @@ mod tests;
 mod values;
 mod whole;
 
-use super::{Key, Plan, Rule};
+use super::{Key, Plan, Rule, fnv};
 use core::fmt;
 use span::Span;
+use std::collections::BTreeSet;
 
 pub use actions::output_values;
 pub use clauses::is_name;
@@ -57,6 +58,11 @@ impl Plan {
     /// been added.
     pub fn add(&mut self, plan: &str, already: usize, text: &str) -> Result<usize, PlanError> {
         let before = self.rules.len();
+        // A plan may have thousands of rules: names are compared where their hashes are the same.
+        let mut names: BTreeSet<u64> = self.rules.iter().map(|rule| fnv(rule.name.as_bytes())).collect();
+        let separators = text.bytes().filter(|byte| matches!(byte, b';' | b'\n')).count();
+        // Hardly a rule is shorter than `cuInit:hang`.
+        self.rules.reserve_exact(separators.min(text.len() / 8) + 1);
         for (number, line) in text.split('\n').enumerate() {
             for span in Span::line(line, number + 1).split(';').map(Span::trim) {
                 if span.text.is_empty() {
@@ -64,7 +70,8 @@ impl Plan {
                 }
                 let number = already + self.rules.len() - before + 1;
                 let (rule, named) = clauses::rule(plan, number, span)?;
-                if self.rules.iter().any(|other| other.name == rule.name) {
+                let is_new = names.insert(fnv(rule.name.as_bytes()));
+                if !is_new && self.rules.iter().any(|other| other.name == rule.name) {
                     let message =
                         format!("another rule is named '{}' already; names are given once", rule.name);
                     return Err(named.error(message));

@@ -3,7 +3,7 @@
 //! A file `live-BOOT` in the job's directory, mapped shared by all of its processes on that host. It is a hash
 //! table without locks that any process may die in the middle of. It grows by segments, each twice as large as
 //! the one before: segment `k` has `FIRST << k` entries, in buckets of [`BUCKET`]; first the keys of all its
-//! entries, 8 bytes each, then the entries. An entry with key `K` lies in bucket `K % buckets` of any segment.
+//! entries, 8 bytes each, then the entries. An entry lies in the [`bucket`] of its key in any segment.
 //!
 //! # The life of an entry
 //!
@@ -14,13 +14,18 @@
 //! 4. To give it up, it sets the state to CLAIMED, then the key to 0, then the word to 0.
 //!
 //! A reader takes the word, the entry, and the word again: where both are equal and LIVE, what it read is whole.
-//! What changes in a live entry (`count`, `ended`) is a single number. An entry that stays CLAIMED after its
-//! process has died may be freed by anybody.
+//! What changes in a live entry (`count`, `ended`) is a single number.
+//!
+//! What a process leaves behind stays until its room is needed: anybody may give it up who knows that the process
+//! has ended, what it had open first, then what it had exported and nobody has open any more. An entry that stays
+//! CLAIMED because its process died in that moment is lost.
 
 /// What the file begins with.
 pub const MAGIC: [u8; 8] = *b"cupeer\0L";
 /// The version of the format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
+/// The oldest version that is read: it had its entries in other buckets, which matters to writers alone.
+pub const OLDEST: u32 = 2;
 /// The name of the file begins with this, the first eight digits of the boot id follow.
 pub const PREFIX: &str = "live-";
 /// Where the first segment begins.
@@ -62,10 +67,10 @@ pub mod state {
     pub const LIVE: u8 = 2;
 }
 
-/// The word of a process: its pid in bits 8 to 31, a hash of its pid namespace, pid and start above. The low byte
-/// is for the [`state`].
-pub fn who(pid_ns: u64, pid: u32, started: u64) -> u64 {
-    let hash = mix(pid_ns ^ mix(u64::from(pid) ^ mix(started)));
+/// The word of a process: its pid in bits 8 to 31, a hash of its pid namespace, pid, start and
+/// [`super::Header::image`] above. The low byte is for the [`state`].
+pub fn who(pid_ns: u64, pid: u32, started: u64, image: u32) -> u64 {
+    let hash = mix(pid_ns ^ mix(u64::from(pid) ^ mix(started ^ mix(u64::from(image)))));
     (hash & 0xffff_ffff_0000_0000) | u64::from(pid & 0xff_ffff) << 8
 }
 
@@ -91,6 +96,12 @@ pub mod kind {
     /// The way from an address or event of a process to the fingerprint under which it was exported. Key: process
     /// and address.
     pub const OWNED: u32 = 6;
+}
+
+/// The bucket of a key among so many.
+pub fn bucket(key: u64, buckets: usize) -> usize {
+    // Keys are odd.
+    (key >> 1) as usize % buckets
 }
 
 /// The key of something that belongs to a process; never 0.
@@ -129,7 +140,7 @@ pub struct Entry {
     pub checked: u64,
     /// The address, event, or context.
     pub address: u64,
-    /// The peer context.
+    /// The peer context; of what was exported or opened, the context that it belongs to.
     pub peer: u64,
     /// The size of the memory.
     pub bytes: u64,

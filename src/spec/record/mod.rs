@@ -10,7 +10,10 @@
 //! [`BlockHeader`], whose kind says what it is:
 //!
 //! - A *window* is mapped into the process: the thread that owns it writes there, and what is written survives
-//!   the death of the process, because the kernel keeps it. Full, it is copied to a chunk and used again.
+//!   the death of the process, because the kernel keeps it. As long as it was not needed, the rest of it is a hole in
+//!   the file, and so is that of block 0. Full, it is copied to a chunk and used again; or it becomes
+//!   a chunk where it is, and the thread goes on in a new window, where a signal handler's call comes to its end while
+//!   the call that it has interrupted is about to write there.
 //! - A *chunk* is such a copy. It counts only where its [`Trailer`], the last slot, repeats its header: one that
 //!   was torn by the death of the process is still in the window.
 //! - In the record of a ring there are no chunks: a full *ring* block is left, and the next one is taken, which
@@ -29,9 +32,13 @@
 //!
 //! # How to read while it is written
 //!
-//! Read the block twice. Where the headers of both readings have the same `kind`, `stream` and `base`, take each
-//! slot's first word from the first reading and all else from the second, where its first word still has that
-//! `seq`. Slots of a window that also stand in a chunk of the stream are taken once.
+//! Look for all blocks first, and again for those behind the first that was not there or not whole: a window whose
+//! `base` was found is preceded by chunks that were whole before that, and may lie behind where the look was then.
+//!
+//! Read a window twice. Where the headers of both readings have the same `stream` and `base`, and the same `kind` or that
+//! of a chunk by now, take each slot's first word from the first reading and all else from the second, where its first
+//! word still has that `seq`. Where they have not, the window has been copied: a chunk with the `base` that was found has
+//! what it held. Slots of a window that also stand in a chunk of the stream are taken once.
 //!
 //! # Versions
 //!
@@ -57,8 +64,8 @@ pub const META_START: usize = 512;
 pub const SLOTS: usize = BLOCK / 64 - 2;
 /// The suffix of the file of a process.
 pub const SUFFIX: &str = ".cupeer";
-/// The smallest ring.
-pub const SMALLEST_RING: u64 = 8 * BLOCK as u64;
+/// The sizes that a ring may have. Each process maps all of its own.
+pub const RING_SIZES: core::ops::RangeInclusive<u64> = 8 * BLOCK as u64..=1 << 40;
 
 /// One moment on three clocks.
 #[repr(C)]
@@ -169,8 +176,10 @@ pub struct BlockHeader {
     pub owner: u32,
     /// When it was begun.
     pub begun: Moment,
-    /// 0.
-    pub reserved2: u64,
+    /// Of a window: how many of its slots have room in the file so far; 0 where all have. No reader needs it.
+    pub room: u32,
+    /// Of such a window: its number among the blocks.
+    pub number: u32,
 }
 
 /// What a block begins with.

@@ -119,7 +119,7 @@ pub mod detail {
     pub const DEVICES: u8 = 5;
     /// What the driver itself said about the failure.
     pub const MESSAGE: u8 = 6;
-    /// The current context, 8 bytes.
+    /// The current context, 8 bytes; of a call that ends one, that one, where it has ended.
     pub const CONTEXT: u8 = 7;
     /// What a rule has found in the call: [`super::finding`].
     pub const FINDING: u8 = 8;
@@ -129,6 +129,8 @@ pub mod detail {
 
     /// What a rule of a fault plan did to the call: [`super::hit`].
     pub const HIT: u8 = 10;
+    /// Of memory that was exported: the context that it belongs to, 8 bytes, and the ordinal of its device, 8 bytes.
+    pub const OWNER: u8 = 11;
 
     /// The most return addresses.
     pub const MOST_FRAMES: usize = 12;

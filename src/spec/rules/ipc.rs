@@ -299,7 +299,7 @@ rule IpcCloseAddress "ipc-close-address" {
 }
 rule IpcFreeImport "ipc-free-import" {
     says: "Memory of another process is closed, not freed.",
-    functions: [cuMemFree_v2], results: [INVALID_VALUE],
+    functions: [cuMemFree, cuMemFree_v2, cuMemFreeAsync, cuMemFreeAsync_ptsz], results: [INVALID_VALUE],
     severity: Error, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "Memory returned from cuIpcOpenMemHandle must be freed with cuIpcCloseMemHandle."),
     costs: "The call fails with CUDA_ERROR_INVALID_VALUE, and the memory stays mapped.",

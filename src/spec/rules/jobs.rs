@@ -5,7 +5,7 @@ macro_rules! job_rules {
 
 rule IpcFreedWhileOpen "ipc-freed-while-open" {
     says: "Exported memory is freed when all importers have closed it.",
-    functions: [cuMemFree_v2], results: [],
+    functions: [cuMemFree, cuMemFree_v2, cuMemFreeAsync, cuMemFreeAsync_ptsz], results: [],
     severity: Error, scope: Processes,
     rests_on: Documented("cuIpcOpenMemHandle", "Calling cuMemFree on an exported memory region before calling cuIpcCloseMemHandle in the importing context will result in undefined behavior."),
     costs: "Undefined behaviour. Driver 580 keeps the memory until the importers close it, so that cudaFree returns nothing to the device and importers go on reading old data.",
@@ -18,7 +18,8 @@ rule IpcFreedWhileOpen "ipc-freed-while-open" {
 }
 rule IpcContextEndedWhileOpen "ipc-context-ended-while-open" {
     says: "A context is destroyed, reset or released when all importers have closed what was exported from it.",
-    functions: [cuCtxDestroy_v2, cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxRelease_v2], results: [],
+    functions: [cuCtxDestroy, cuCtxDestroy_v2, cuCtxDetach, cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2,
+                cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2], results: [],
     severity: Error, scope: Processes,
     rests_on: Documented("cuCtxDestroy", "These resources also include memory allocations by cuMemAlloc(), cuMemAllocHost(), cuMemAllocManaged() and cuMemAllocPitch()."),
     costs: "Undefined behaviour, as for memory that is freed while others have it open.",
@@ -31,7 +32,7 @@ rule IpcContextEndedWhileOpen "ipc-context-ended-while-open" {
 }
 rule IpcEventDestroyedWhileOpen "ipc-event-destroyed-while-open" {
     says: "An exported event is destroyed when all importers have destroyed theirs.",
-    functions: [cuEventDestroy_v2], results: [],
+    functions: [cuEventDestroy, cuEventDestroy_v2], results: [],
     severity: Error, scope: Processes,
     rests_on: Documented("cuIpcGetEventHandle", "Performing operations on the imported event after the exported event has been freed with cuEventDestroy will result in undefined behavior."),
     costs: "Undefined behaviour where an importer records, waits for or queries its event afterwards: a wait may never end, or not wait at all.",

@@ -145,6 +145,7 @@ fn details_belong_to_their_call() {
         memory: Some((0x1000, 0x2000)),
         devices: (Some(1), None),
         context: Some(0x77),
+        owner: Some((0x78, -1)),
         message: Some(b"no such thing".to_vec()),
         findings: Vec::new(),
         hits: Vec::new(),

@@ -78,6 +78,7 @@ fn what_is_wrong_with_a_file_is_a_problem() {
     let pipe = std::ffi::CString::new(dir.path().join("p.cupeer").to_str().unwrap()).unwrap();
     // SAFETY: the path ends in NUL.
     assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+    std::os::unix::fs::symlink("good.cupeer", dir.path().join("q.cupeer")).unwrap();
     let job = Job::open(dir.path()).unwrap();
     assert_eq!(job.processes.len(), 1);
     assert_eq!(
@@ -93,7 +94,8 @@ fn what_is_wrong_with_a_file_is_a_problem() {
             "has no version",
             "was written by a newer cupeer (format 2; this one reads 1)",
             "is not a table of what is open",
-            "is not a file",
+            "cannot be read: it is a pipe, not a file",
+            "cannot be read: it is a link, not a file",
         ]
     );
 }
@@ -292,7 +294,7 @@ fn the_header_of_a_table_is_looked_at() {
         LiveTable::from_bytes("live", bytes).unwrap_err()
     };
     assert_eq!(error(0, 1), "is not a table of what is open");
-    assert_eq!(error(8, 3), "was written by a newer cupeer (format 3; this one reads 2)");
+    assert_eq!(error(8, 4), "was written by a newer cupeer (format 4; this one reads 3)");
     assert_eq!(error(12, 4), "has entries of 260 bytes instead of 320");
     assert_eq!(LiveTable::from_bytes("live", good[..20].to_vec()).unwrap_err(), "is cut off in its header");
     const { assert!(size_of::<Header>() > 32) };

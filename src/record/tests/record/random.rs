@@ -13,7 +13,7 @@ use std::collections::HashMap;
 enum Op {
     /// So many calls, without and with details.
     Calls(u16),
-    Detailed(Details, i32),
+    Detailed(Box<Details>, i32),
     Begin,
     /// Ends one of the calls that were begun.
     End(u8, i32),
@@ -31,14 +31,25 @@ fn details() -> impl Strategy<Value = Details> {
         proptest::collection::vec((any::<u8>(), bytes()), 0..3),
         any::<Option<(u64, u64)>>(),
         (proptest::option::of(0..9), proptest::option::of(0..9)),
-        any::<Option<u64>>(),
+        (any::<Option<u64>>(), any::<Option<(u64, i32)>>()),
         proptest::option::of(bytes()),
         proptest::collection::vec(finding(), 0..3),
         proptest::collection::vec(hit(), 0..3),
     )
-        .prop_map(|(frames, elements, texts, memory, devices, context, message, findings, hits)| {
-            Details { frames, elements, texts, memory, devices, context, message, findings, hits }
-        })
+        .prop_map(
+            |(frames, elements, texts, memory, devices, (context, owner), message, findings, hits)| Details {
+                frames,
+                elements,
+                texts,
+                memory,
+                devices,
+                context,
+                owner,
+                message,
+                findings,
+                hits,
+            },
+        )
 }
 
 fn hit() -> impl Strategy<Value = Hit> {
@@ -79,7 +90,7 @@ fn finding() -> impl Strategy<Value = Finding> {
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => (1..200u16).prop_map(Op::Calls),
-        4 => (details(), any::<i32>()).prop_map(|(details, result)| Op::Detailed(details, result)),
+        4 => (details(), any::<i32>()).prop_map(|(details, result)| Op::Detailed(Box::new(details), result)),
         4 => Just(Op::Begin),
         4 => (any::<u8>(), any::<i32>()).prop_map(|(which, result)| Op::End(which, result)),
         1 => proptest::collection::vec(any::<u8>(), 0..500).prop_map(Op::Mark),
@@ -136,7 +147,7 @@ fn write(writer: &mut Writer, streams: u32, ops: &[(u32, Op)]) -> Expected {
             }
             Op::Detailed(details, result) => {
                 let call = Call {
-                    details: details.clone().into(),
+                    details: Details::clone(details).into(),
                     outcome: Outcome::Returned(*result),
                     ..call(time, time)
                 };

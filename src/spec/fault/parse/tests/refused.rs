@@ -207,7 +207,7 @@ static REFUSED: &[(&str, usize, &str)] = &[
     ("cuIpcOpen*:error=TOO_MANY_PEERS", 18, "not documented for cuIpcOpenEventHandle"),
     ("cuIpcCloseMemHandle:error=MAP_FAILED", 27, "error= would fail cuIpcCloseMemHandle, which gives something back"),
     ("@ipc:error=any", 12, "add force, or leave it out with ^cuIpcCloseMemHandle"),
-    ("cuMemFree*:error=INVALID_VALUE:stage=after", 18, "error= would fail cuMemFree_v2"),
+    ("cuMemFree*:error=INVALID_VALUE:stage=after", 18, "error= would fail cuMemFree,"),
     ("@enable,@release:error=INVALID_CONTEXT", 24, "error= would fail cuCtxDisablePeerAccess"),
     ("nvmlDeviceGetP2PStatus:error=MAP_FAILED", 30, "'MAP_FAILED' is a result of libcuda.so.1, and not of libnvidia-ml.so.1; write a rule for each library"),
     ("nvmlDeviceGetP2PStatus:error=CUDA_ERROR_UNKNOWN", 30, "'CUDA_ERROR_UNKNOWN' is a result of libcuda.so.1"),

@@ -1,0 +1,146 @@
+//! Plain files, in directories where others may put theirs.
+//!
+//! What belongs here: opening without waiting, making without following a link, and how much is read. A named pipe
+//! would be waited for, a device or a file of holes would be read until the memory is full, and a link leads to where
+//! somebody else wants it.
+
+use std::fs::{File, FileType, OpenOptions};
+use std::io::{self, Error, ErrorKind, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Whether a link at the end of a path is followed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Links {
+    /// It is: somebody has named it.
+    Followed,
+    /// It is not: the name is ours, and who put it there is not known.
+    Refused,
+}
+
+/// Opens a plain file for reading.
+pub fn open(path: &Path, links: Links) -> io::Result<File> {
+    open_with(path, links, OpenOptions::new().read(true))
+}
+
+/// Opens a plain file that is there, with these options.
+pub fn open_with(path: &Path, links: Links, options: &OpenOptions) -> io::Result<File> {
+    // Before, because to open a device may have effects, and afterwards, because it may be another one by then.
+    let link = match links {
+        Links::Followed => path.metadata().and_then(|found| check(found.file_type())).map(|()| 0),
+        Links::Refused => {
+            path.symlink_metadata().and_then(|found| check(found.file_type())).map(|()| libc::O_NOFOLLOW)
+        }
+    };
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | link?;
+    let file = options.clone().custom_flags(flags).open(path)?;
+    check(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+fn check(found: FileType) -> io::Result<()> {
+    let what = match found {
+        _ if found.is_file() => return Ok(()),
+        _ if found.is_dir() => "a directory",
+        _ if found.is_symlink() => "a link",
+        _ if found.is_fifo() => "a pipe",
+        _ => "a device",
+    };
+    Err(Error::new(ErrorKind::InvalidInput, format!("it is {what}, not a file")))
+}
+
+/// Reads the whole of a plain file that has no more than `most` bytes.
+pub fn read(path: &Path, links: Links, most: u64) -> io::Result<Vec<u8>> {
+    contents(&open(path, links)?, most)
+}
+
+/// What is left of an open file, where that is no more than `most` bytes.
+pub fn contents(file: &File, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // A file may grow while it is read.
+    if file.metadata()?.len() > most || file.take(most + 1).read_to_end(&mut bytes)? as u64 > most {
+        let size = if most >> 20 > 0 { format!("{} MiB", most >> 20) } else { format!("{} KiB", most >> 10) };
+        return Err(Error::new(ErrorKind::InvalidData, format!("the file is larger than {size}")));
+    }
+    Ok(bytes)
+}
+
+/// Where, from a place on, a file has something; what lies before is a hole. Its position is changed.
+pub fn next_data(file: &File, at: u64) -> u64 {
+    seek(file, at, libc::SEEK_DATA).unwrap_or(at)
+}
+
+/// How many of a file's bytes are holes, of which to read all would take as long as somebody wants it to. Its position
+/// is changed.
+pub fn holes(file: &File) -> io::Result<u64> {
+    let (mut at, mut holes, size) = (0, 0, file.metadata()?.len());
+    while at < size {
+        let data = next_data(file, at).min(size);
+        holes += data - at;
+        at = seek(file, data, libc::SEEK_HOLE).filter(|hole| *hole > data).unwrap_or(size);
+    }
+    Ok(holes)
+}
+
+/// `None` where the file system does not know.
+fn seek(file: &File, at: u64, what: libc::c_int) -> Option<u64> {
+    let offset = libc::off_t::try_from(at).ok()?;
+    // SAFETY: the descriptor is open, and the call touches no memory of ours.
+    match u64::try_from(unsafe { libc::lseek(file.as_raw_fd(), offset, what) }) {
+        Ok(found) => Some(found.max(at)),
+        Err(_) => (Error::last_os_error().raw_os_error() == Some(libc::ENXIO)).then_some(u64::MAX),
+    }
+}
+
+/// Makes a file for writing that was not there. What is there is an error, a link to nowhere as well.
+pub fn create(path: &Path, mode: u32) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn holes_are_found() {
+        use std::os::unix::fs::FileExt;
+        let folder = tempfile::tempdir().unwrap();
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).open(folder.path().join("f")).unwrap();
+        file.set_len(1 << 40).unwrap();
+        if next_data(&file, 0) == 0 {
+            return eprintln!("left out: this file system does not say where holes are");
+        }
+        file.write_all_at(&[1; 4096], 1 << 30).unwrap();
+        assert_eq!((next_data(&file, 0), next_data(&file, (1 << 30) + 4096)), (1 << 30, u64::MAX));
+        assert_eq!(holes(&file).unwrap(), (1 << 40) - 4096);
+    }
+
+    #[test]
+    fn nothing_but_plain_files_of_some_size_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "text").unwrap();
+        symlink("file", at("link")).unwrap();
+        symlink("/dev/zero", at("zero")).unwrap();
+        File::create(at("sparse")).unwrap().set_len(1 << 40).unwrap();
+        let pipe = std::ffi::CString::new(at("pipe").into_os_string().into_encoded_bytes()).unwrap();
+        // SAFETY: the path ends in NUL.
+        assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+        let said = |name: &str, links| read(&at(name), links, 2048).unwrap_err().to_string();
+        assert_eq!(read(&at("file"), Links::Refused, 4).unwrap(), b"text");
+        assert_eq!(read(&at("link"), Links::Followed, 4).unwrap(), b"text");
+        assert_eq!(said("link", Links::Refused), "it is a link, not a file");
+        assert_eq!(said("pipe", Links::Followed), "it is a pipe, not a file");
+        assert_eq!(said("zero", Links::Followed), "it is a device, not a file");
+        assert_eq!(said("", Links::Followed), "it is a directory, not a file");
+        assert_eq!(said("sparse", Links::Refused), "the file is larger than 2 KiB");
+        symlink("nowhere", at("dangling")).unwrap();
+        for there in ["file", "link", "dangling", "pipe"] {
+            assert_eq!(create(&at(there), 0o600).unwrap_err().kind(), ErrorKind::AlreadyExists, "{there}");
+        }
+        assert!(create(&at("new"), 0o600).is_ok() && !at("nowhere").exists());
+    }
+}
