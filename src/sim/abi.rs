@@ -6,7 +6,7 @@
 #![allow(non_camel_case_types, non_snake_case)]
 
 use core::ffi::{c_char, c_void};
-use cupeer_spec::abi::{CUcontext, CUresult, CUstream};
+use cupeer_spec::abi::CUcontext;
 
 /// `CUuuid`.
 #[derive(Clone, Copy)]
@@ -64,16 +64,80 @@ pub(crate) struct CUmemAccessDesc {
     pub flags: i32,
 }
 
+/// `CUmemPoolProps`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CUmemPoolProps {
+    pub allocType: i32,
+    pub handleTypes: i32,
+    pub location: CUmemLocation,
+    pub win32SecurityAttributes: *mut c_void,
+    pub maxSize: usize,
+    pub usage: u16,
+    pub reserved: [u8; 54],
+}
+
+/// `CUstreamAttrValue`: what it holds depends on the attribute.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+pub(crate) struct CUstreamAttrValue {
+    pub bytes: [u8; 64],
+}
+
+/// `CUDA_ARRAY_DESCRIPTOR`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CUDA_ARRAY_DESCRIPTOR {
+    pub Width: usize,
+    pub Height: usize,
+    pub Format: i32,
+    pub NumChannels: u32,
+}
+
+/// `CUDA_ARRAY3D_DESCRIPTOR`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CUDA_ARRAY3D_DESCRIPTOR {
+    pub Width: usize,
+    pub Height: usize,
+    pub Depth: usize,
+    pub Format: i32,
+    pub NumChannels: u32,
+    pub Flags: u32,
+}
+
+/// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CUDA_GRAPH_INSTANTIATE_PARAMS {
+    pub flags: u64,
+    pub hUploadStream: *mut c_void,
+    pub hErrNode_out: *mut c_void,
+    pub result_out: i32,
+}
+
+/// `CUlaunchConfig`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CUlaunchConfig {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub sharedMemBytes: u32,
+    pub hStream: *mut c_void,
+    pub attrs: *mut c_void,
+    pub numAttrs: u32,
+}
+
 /// `CUmemoryPool`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct CUmemoryPool(pub *mut c_void);
 
-/// `CUstreamCallback`.
-pub(crate) type CUstreamCallback = Option<unsafe extern "C" fn(CUstream, CUresult, *mut c_void)>;
+/// `CUstreamCallback`, whose stream and result are a pointer and a number. It may end its thread, as below.
+pub(crate) type CUstreamCallback = Option<unsafe extern "C-unwind" fn(*mut c_void, i32, *mut c_void)>;
 
 /// `CUhostFn`.
-pub(crate) type CUhostFn = Option<unsafe extern "C" fn(*mut c_void)>;
+pub(crate) type CUhostFn = Option<unsafe extern "C-unwind" fn(*mut c_void)>;
 
 /// `CUlogsCallback`.
 pub(crate) type CUlogsCallback = Option<unsafe extern "C" fn(*mut c_void, i32, *mut c_char, usize)>;
@@ -127,6 +191,9 @@ copy_structures! {
 }
 
 const _: () = {
+    assert!(size_of::<CUDA_ARRAY_DESCRIPTOR>() == 24 && size_of::<CUDA_ARRAY3D_DESCRIPTOR>() == 40);
+    assert!(size_of::<CUlaunchConfig>() == 56);
+    assert!(size_of::<CUmemPoolProps>() == 88 && size_of::<CUstreamAttrValue>() == 64);
     assert!(size_of::<CUdevprop>() == 56 && size_of::<CUctxCreateParams>() == 24);
     assert!(size_of::<CUDA_MEMCPY2D_v2>() == 128 && size_of::<CUDA_MEMCPY2D_v1>() == 96);
     assert!(size_of::<CUDA_MEMCPY3D_v2>() == 200 && size_of::<CUDA_MEMCPY3D_v1>() == 144);

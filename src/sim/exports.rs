@@ -102,7 +102,7 @@ pub(crate) fn all() -> impl Iterator<Item = (OtherFn, Address)> {
         symbol: f.name,
         lookup: f.lookup,
         since: f.since,
-        per_thread: false,
+        per_thread: f.is_per_thread(),
         simulated: f.simulated,
     });
     table

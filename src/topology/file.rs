@@ -3,6 +3,8 @@
 //! ```toml
 //! links = "pcie"            # between all devices where no [[link]] says otherwise; default "nvlink"
 //!
+//! kernels = "skip"          # modules load, kernels launch and do nothing; without it, neither is supported
+//!
 //! [[device]]                # one for each device, or none at all and `count = 4`
 //! name = "NVIDIA H200"
 //! uuid = "GPU-c09ee200-5130-4d0e-b00d-000000000000"
@@ -22,6 +24,7 @@
 //! partial_atomics = false
 //! ```
 
+use crate::preset::SKIP;
 use crate::{Device, LinkKind, MOST_DEVICES, PciAddress, Topology};
 use cupeer_spec::names::nearest;
 use std::collections::HashSet;
@@ -42,7 +45,7 @@ fn mistake<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Mista
 
 type Value<'a> = &'a Spanned<DeValue<'a>>;
 
-const TOP: &[&str] = &["links", "count", "device", "link"];
+const TOP: &[&str] = &["links", "count", "kernels", "device", "link"];
 const DEVICE: &[&str] = &["name", "uuid", "pci", "memory", "compute_capability"];
 const LINK: &[&str] = &[
     "from",
@@ -83,6 +86,12 @@ pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
         );
     }
     let mut machine = Topology::uniform(count, kind);
+    if let Some(value) = find(top, "kernels") {
+        if string(value)? != SKIP {
+            return mistake(value.span(), format!("'kernels' is '{SKIP}', or left out"));
+        }
+        machine.skips_kernels = true;
+    }
     for (i, (_, table)) in tables.iter().enumerate() {
         read_device(table, &mut machine.devices[i])?;
     }
@@ -338,6 +347,12 @@ mod tests {
     }
 
     #[test]
+    fn kernels_are_skipped_where_the_file_says_so() {
+        assert!(read("count = 1\nkernels = 'skip'\n").skips_kernels());
+        assert!(!read("count = 1\n").skips_kernels());
+    }
+
+    #[test]
     fn both_directions_and_counts() {
         let machine =
             read("count = 3\nlinks = 'pcie'\n[[link]]\nfrom = 2\nto = 0\nkind = 'none'\nboth = true\n");
@@ -363,6 +378,7 @@ mod tests {
             ("count = 2\n[[link]]\nto = 1\n", 2, "this [[link]] lacks 'from', the index of a device"),
             ("count = 2\n[[link]]\nfrom = 0\nto = 2\n", 4, "this has to be a number from 0 to 1"),
             ("count = 2\n[[link]]\nfrom = 1\nto = 1\n", 2, "this [[link]] leads from device 1 to itself"),
+            ("count = 1\nkernels = 'run'\n", 2, "'kernels' is 'skip', or left out"),
             ("links = 'sli'\ncount = 1\n", 1, "no link is of kind 'sli'; there are nvlink, pcie, none"),
         ] {
             assert_eq!(wrong(text), (line, message.to_owned()), "{text}");

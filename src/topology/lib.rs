@@ -7,7 +7,9 @@ mod file;
 mod preset;
 
 use std::fmt;
+use std::fs::OpenOptions;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 
 pub use preset::{PRESETS, Preset};
 
@@ -105,6 +107,7 @@ pub struct Topology {
     devices: Vec<Device>,
     /// Row `from`, column `to`; the diagonal is never asked for.
     links: Vec<Link>,
+    skips_kernels: bool,
 }
 
 /// Why a topology could not be read: one line that says what would be right.
@@ -121,13 +124,16 @@ impl std::error::Error for TopologyError {}
 /// Reads a regular file, which can be read again by each process, of sensible size.
 fn read(path: &str) -> std::io::Result<Vec<u8>> {
     const MOST_BYTES: u64 = 1 << 20;
-    // Asked before it is opened: opening a named pipe waits for a writer.
-    let about = std::fs::metadata(path)?;
-    if !about.is_file() {
-        return Err(std::io::Error::other("a topology is a regular file, and this is none"));
-    }
+    let check = |about: std::fs::Metadata| match about.is_file() {
+        true => Ok(()),
+        false => Err(std::io::Error::other("a topology is a regular file, and this is none")),
+    };
+    // Before, because to open a device may have effects, and afterwards, because it may be another one by then.
+    check(std::fs::metadata(path)?)?;
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    check(file.metadata()?)?;
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST_BYTES {
         return Err(std::io::Error::other("a topology has at most 1 MiB"));
     }
@@ -158,6 +164,7 @@ impl Topology {
         Topology {
             devices: (0..count).map(preset::device).collect(),
             links: vec![kind.link(); count * count],
+            skips_kernels: false,
         }
     }
 
@@ -174,6 +181,11 @@ impl Topology {
             return None;
         }
         self.links.get(from * count + to)
+    }
+
+    /// Whether modules load and their kernels launch and do nothing; without it, neither is supported.
+    pub fn skips_kernels(&self) -> bool {
+        self.skips_kernels
     }
 
     /// The physical index of the device with this UUID.
@@ -237,7 +249,7 @@ mod tests {
         }
 
         #[test]
-        fn any_short_name_is_a_machine_or_an_error(text in "[a-z]{0,7}:?[0-9x-]{0,4}") {
+        fn any_short_name_is_a_machine_or_an_error(text in "[a-z]{0,7}:?[0-9x-]{0,4}(,kernels=[a-z]{0,5})?") {
             if let Ok(machine) = Topology::parse(&text) {
                 assert!((1..=MOST_DEVICES).contains(&machine.devices().len()));
             }
@@ -248,7 +260,7 @@ mod tests {
             words in proptest::collection::vec(
                 proptest::sample::select(vec![
                     "[[device]]\n", "[[link]]\n", "[device]\n", "links", "kind", "from", "to", "name", "uuid",
-                    "pci", "memory", "compute_capability", " = ", "0", "1", "-1", "99999999999999999999",
+                    "pci", "memory", "compute_capability", "kernels", "'skip'", " = ", "0", "1", "-1", "99999999999999999999",
                     "\"nvlink\"", "\"9.0\"", "\"1GiB\"", "true", "[]", "{}", "\n", "both", "count",
                 ]),
                 0..24,

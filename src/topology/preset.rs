@@ -1,4 +1,4 @@
-//! The short names: `nvlink:N`, `pcie:N`, `none:N`, and the device that a machine has where nothing else is
+//! The short names: `nvlink:N`, `pcie:N`, `none:N`, each also with `,kernels=skip`, and the device that a machine has where nothing else is
 //! said.
 
 use crate::{Device, LinkKind, MOST_DEVICES, PciAddress, Topology};
@@ -18,13 +18,28 @@ pub const PRESETS: &[Preset] = &[
     Preset { pattern: "nvlink:N", doc: "N devices, NVLink between all: peer access and native atomics" },
     Preset { pattern: "pcie:N", doc: "N devices, PCI Express between all: peer access, no native atomics" },
     Preset { pattern: "none:N", doc: "N devices that cannot reach each other" },
+    Preset {
+        pattern: "...,kernels=skip",
+        doc: "as one of these; modules load, kernels launch and do nothing",
+    },
 ];
 
 /// The memory of a device where nothing else is said: an H200's.
 pub(crate) const MEMORY: u64 = 150_109_880_320;
 
+/// What 'kernels' is where they do nothing.
+pub(crate) const SKIP: &str = "skip";
+
 /// Reads a short name.
 pub(crate) fn parse(text: &str) -> Result<Topology, String> {
+    let Some((text, option)) = text.split_once(',') else { return parse_machine(text) };
+    match option.strip_prefix("kernels=") {
+        Some(SKIP) => Ok(Topology { skips_kernels: true, ..parse_machine(text)? }),
+        _ => Err(format!("'{option}': after '{text},' there is 'kernels={SKIP}' alone")),
+    }
+}
+
+fn parse_machine(text: &str) -> Result<Topology, String> {
     let (name, number) = text.split_once(':').unwrap_or((text, ""));
     let Some((kind, _)) = LinkKind::ALL.iter().find(|(_, known)| *known == name) else {
         let hint = match nearest(name, LinkKind::ALL.iter().map(|(_, known)| *known)) {
@@ -80,6 +95,7 @@ mod tests {
             ("nvlink", "'nvlink': after 'nvlink:' comes a number of devices from 1 to 64"),
             ("pcie:0", "'pcie:0': after 'pcie:' comes a number of devices from 1 to 64"),
             ("pcie:65", "'pcie:65': after 'pcie:' comes a number of devices from 1 to 64"),
+            ("nvlink:2,kernel=skip", "'kernel=skip': after 'nvlink:2,' there is 'kernels=skip' alone"),
             ("none:+2", "'none:+2': after 'none:' comes a number of devices from 1 to 64"),
         ] {
             assert_eq!(parse(text).unwrap_err(), error);

@@ -1,10 +1,9 @@
-//! Functions of the program that run in the order of a stream: at once, on the calling thread, without the
-//! driver's lock.
+//! Functions of the program that run in the order of a stream, on a thread of the driver's.
 
-use super::boundary::{Out, stream_handle};
 use crate::abi::{CUhostFn, CUstreamCallback};
 use crate::engine::answer::fail;
 use crate::engine::process;
+use crate::engine::queue::Call;
 use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
@@ -16,24 +15,16 @@ entry! {
         userData: *mut c_void,
         flags: u32,
     ) {
-        process::enter()?.stream(hStream)?;
+        let mut driver = process::enter()?;
+        let stream = driver.stream(hStream)?;
         let Some(callback) = callback.filter(|_| flags == 0) else { return fail(Code::INVALID_VALUE) };
-        let stream = stream_handle(hStream);
-        // SAFETY: the caller of the C function promises a function of this type that takes this pointer.
-        unsafe { callback(stream, CUresult(Code::SUCCESS as i32), pointer(userData)) };
-        Ok(())
+        driver.call(&stream, Call::Stream(callback, hStream, userData.address()))
     }
 
     fn cuLaunchHostFunc(hStream: CUstream, function: CUhostFn, userData: *mut c_void) {
-        process::enter()?.stream(hStream)?;
+        let mut driver = process::enter()?;
+        let stream = driver.stream(hStream)?;
         let Some(function) = function else { return fail(Code::INVALID_VALUE) };
-        // SAFETY: as above.
-        unsafe { function(pointer(userData)) };
-        Ok(())
+        driver.call(&stream, Call::Host(function, userData.address()))
     }
-}
-
-/// The pointer that the program gave for its function, as it gave it.
-fn pointer(data: Out<c_void>) -> *mut c_void {
-    data.address() as *mut c_void
 }

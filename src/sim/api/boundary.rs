@@ -149,6 +149,11 @@ impl Out<c_void> {
 }
 
 impl Out<c_void> {
+    /// Reads so many bytes; it must not be null.
+    pub(crate) fn bytes(self, count: usize) -> Vec<u8> {
+        Out(self.0.cast::<u8>()).list(count)
+    }
+
     /// Reads a 32-bit value behind an untyped pointer.
     pub(crate) fn read_word(self) -> u32 {
         Out(self.0.cast::<u32>()).get().unwrap_or(0)

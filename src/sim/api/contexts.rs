@@ -3,9 +3,11 @@
 use super::boundary::{Out, context_handle};
 use crate::abi::{CUctxCreateParams, CUexecAffinityParam};
 use crate::engine::answer::{Answer, fail, no_context};
-use crate::engine::{process, stack, streams};
+use crate::engine::process::{self, Driver};
+use crate::engine::{queue, stack, streams};
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
+use std::sync::MutexGuard;
 
 /// The version of the interface that contexts have had since CUDA 3.2.
 const API_VERSION: u32 = 3020;
@@ -16,6 +18,29 @@ fn create(out: Out<CUcontext>, flags: u32, dev: CUdevice) -> Answer {
     let ordinal = driver.ordinal(dev.0)?;
     out.put(context_handle(driver.create_context(ordinal, flags)?));
     Ok(())
+}
+
+/// The driver, once all work of a context is done.
+fn settled(context: impl Fn(&mut Driver) -> Answer<u64>) -> Answer<MutexGuard<'static, Driver>> {
+    let mut driver = process::enter()?;
+    let context = context(&mut driver)?;
+    let number = driver.pending_in(context);
+    Ok(queue::wait(driver, number))
+}
+
+/// The same for the primary context of a device.
+fn settled_primary(device: usize) -> Answer<MutexGuard<'static, Driver>> {
+    settled(|driver| Ok(driver.contexts.primary(device).handle))
+}
+
+fn release(dev: CUdevice) -> Answer {
+    let ordinal = process::enter()?.ordinal(dev.0)?;
+    settled_primary(ordinal)?.release_primary(ordinal)
+}
+
+fn reset(dev: CUdevice) -> Answer {
+    let ordinal = process::enter()?.ordinal(dev.0)?;
+    settled_primary(ordinal)?.reset_primary(ordinal)
 }
 
 entry! {
@@ -59,12 +84,24 @@ entry! {
         create(pctx, flags, dev)
     }
 
-    fn cuCtxDestroy_v2(ctx: CUcontext) {
-        let mut driver = process::enter()?;
+    /// The form of CUDA 2 to 3: not for a context that was attached, as seen on driver 580.
+    fn cuCtxDestroy(ctx: CUcontext) {
+        process::check()?;
         if ctx == 0 {
             return fail(Code::INVALID_VALUE);
         }
-        driver.destroy_context(ctx)
+        if process::enter()?.context(ctx)?.attached > 1 {
+            return fail(Code::INVALID_CONTEXT);
+        }
+        settled(|_| Ok(ctx))?.destroy_context(ctx)
+    }
+
+    fn cuCtxDestroy_v2(ctx: CUcontext) {
+        process::check()?;
+        if ctx == 0 {
+            return fail(Code::INVALID_VALUE);
+        }
+        settled(|_| Ok(ctx))?.destroy_context(ctx)
     }
 
     fn cuCtxAttach(pctx: *mut CUcontext, flags: u32) {
@@ -80,7 +117,7 @@ entry! {
     }
 
     fn cuCtxDetach(ctx: CUcontext) {
-        process::enter()?.detach_context(ctx)
+        settled(|_| Ok(ctx))?.detach_context(ctx)
     }
 
     fn cuCtxPushCurrent_v2(ctx: CUcontext) {
@@ -165,11 +202,11 @@ entry! {
     }
 
     fn cuCtxSynchronize() {
-        process::enter()?.current().map(|_| ())
+        settled(|driver| driver.current()).map(|_| ())
     }
 
     fn cuCtxSynchronize_v2(ctx: CUcontext) {
-        process::enter()?.context_or_current(ctx).map(|_| ())
+        settled(|driver| driver.context_or_current(ctx)).map(|_| ())
     }
 
     fn cuCtxGetLimit(pvalue: *mut usize, limit: i32) {
@@ -251,16 +288,20 @@ entry! {
         Ok(())
     }
 
+    fn cuDevicePrimaryCtxRelease(dev: CUdevice) {
+        release(dev)
+    }
+
     fn cuDevicePrimaryCtxRelease_v2(dev: CUdevice) {
-        let mut driver = process::enter()?;
-        let ordinal = driver.ordinal(dev.0)?;
-        driver.release_primary(ordinal)
+        release(dev)
+    }
+
+    fn cuDevicePrimaryCtxReset(dev: CUdevice) {
+        reset(dev)
     }
 
     fn cuDevicePrimaryCtxReset_v2(dev: CUdevice) {
-        let mut driver = process::enter()?;
-        let ordinal = driver.ordinal(dev.0)?;
-        driver.reset_primary(ordinal)
+        reset(dev)
     }
 
     fn cuDevicePrimaryCtxSetFlags_v2(dev: CUdevice, flags: u32) {

@@ -1,30 +1,52 @@
-//! Copies. The asynchronous forms are done when they return.
+//! Copies. The asynchronous forms are done when they return, where nothing in their stream waits.
 
 use super::boundary::In;
 use crate::abi::*;
 use crate::engine::answer::{Answer, Failure, fail, refuse};
-use crate::engine::copies::{Role, Shape, Side};
-use crate::engine::process;
+use crate::engine::copies::{Role, Shape, Side, Transfer};
+use crate::engine::graphs::Node;
+use crate::engine::process::{self, Driver};
+use crate::engine::queue;
+use crate::engine::streams::LEGACY;
 use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
+use std::sync::Arc;
 
 /// `CU_MEMORYTYPE_*`.
 const HOST: i32 = 1;
 const DEVICE: i32 = 2;
+const ARRAY: i32 = 3;
 const UNIFIED: i32 = 4;
 
 /// Copies one row, in the order of a stream; `None` is for the forms without one.
 fn flat(to: (u64, Role), from: (u64, Role), length: u64, stream: Option<u64>) -> Answer {
-    let copy = {
-        let driver = process::enter()?;
-        driver.current()?;
-        if let Some(stream) = stream {
-            driver.stream(stream)?;
-        }
-        driver.copy(Side::flat(to.0, to.1), Side::flat(from.0, from.1), Shape::flat(length))?
-    };
-    copy.run()
+    transfer(stream, move |driver| {
+        driver.copy(Side::flat(to.0, to.1), Side::flat(from.0, from.1), Shape::flat(length))
+    })
+}
+
+/// Looks bytes up, and moves or sets them in the order of a stream; without one, in that of the default stream,
+/// and before the call returns.
+pub(super) fn transfer(
+    stream: Option<u64>,
+    lookup: impl Fn(&Driver) -> Answer<Transfer> + Send + Sync + 'static,
+) -> Answer {
+    let mut driver = process::enter()?;
+    driver.current()?;
+    let of = driver.stream(stream.unwrap_or(LEGACY))?;
+    let transfer = lookup(&driver)?;
+    if stream.is_some() && driver.graphs.take(&of, || Node::Transfer(Arc::new(lookup)))? {
+        return Ok(());
+    }
+    let pending = driver.pending(&of);
+    if pending.is_some() && stream.is_some() && !driver.is_synchronous(&transfer) {
+        // What was looked up is there: memory is not freed before work that uses it is done.
+        driver.enqueue(&of, || drop(transfer.run()));
+        return Ok(());
+    }
+    drop(queue::wait(driver, pending));
+    transfer.run()
 }
 
 /// Where a side of a copy of rows starts, and how it goes on.
@@ -33,6 +55,7 @@ struct Corner {
     kind: i32,
     host: u64,
     device: u64,
+    array: u64,
     pitch: u64,
     height: u64,
     x: u64,
@@ -41,13 +64,29 @@ struct Corner {
 }
 
 impl Corner {
-    /// As a side; arrays are not simulated.
-    fn side(self, shape: &Shape, operand: &str) -> Answer<Side> {
+    /// As a side of a copy of an array, which has a pitch and a height of its own.
+    fn of_array(self, driver: &Driver, shape: &Shape) -> Answer<Side> {
+        let (row, rows, slices) =
+            driver.arrays.get(self.array)?.descriptor.shape().ok_or(Code::INVALID_VALUE)?;
+        let within = |start: u64, count: u64, most| start.checked_add(count).is_some_and(|end| end <= most);
+        if !within(self.x, shape.width, row)
+            || !within(self.y, shape.height, rows)
+            || !within(self.z, shape.depth, slices)
+        {
+            return fail(Code::INVALID_VALUE);
+        }
+        let slice = row * rows;
+        let address = self.z * slice + self.y * row + self.x;
+        Ok(Side { address, role: Role::Array(self.array), pitch: row, slice })
+    }
+
+    /// As a side.
+    fn side(self, driver: &Driver, shape: &Shape, operand: &str) -> Answer<Side> {
         let (start, role) = match self.kind {
             HOST => (self.host, Role::Any),
             DEVICE => (self.device, Role::Device),
             UNIFIED => (self.device, Role::Any),
-            3 => return fail(Code::NOT_SUPPORTED),
+            ARRAY => return self.of_array(driver, shape),
             other => return refuse(Code::INVALID_VALUE, format!("Invalid memory type {other:#x}")),
         };
         let row = self.x.checked_add(shape.width).ok_or(Code::INVALID_VALUE)?;
@@ -84,6 +123,7 @@ fn rows(copy: CUDA_MEMCPY3D_v2, stream: Option<u64>) -> Answer {
         kind: copy.dstMemoryType,
         host: copy.dstHost,
         device: copy.dstDevice,
+        array: copy.dstArray,
         pitch: copy.dstPitch,
         height: copy.dstHeight,
         x: copy.dstXInBytes,
@@ -94,21 +134,16 @@ fn rows(copy: CUDA_MEMCPY3D_v2, stream: Option<u64>) -> Answer {
         kind: copy.srcMemoryType,
         host: copy.srcHost,
         device: copy.srcDevice,
+        array: copy.srcArray,
         pitch: copy.srcPitch,
         height: copy.srcHeight,
         x: copy.srcXInBytes,
         y: copy.srcY,
         z: copy.srcZ,
     };
-    let copy = {
-        let driver = process::enter()?;
-        driver.current()?;
-        if let Some(stream) = stream {
-            driver.stream(stream)?;
-        }
-        driver.copy(to.side(&shape, "destination")?, from.side(&shape, "source")?, shape)?
-    };
-    copy.run()
+    transfer(stream, move |driver| {
+        driver.copy(to.side(driver, &shape, "destination")?, from.side(driver, &shape, "source")?, shape)
+    })
 }
 
 impl From<CUDA_MEMCPY2D_v2> for CUDA_MEMCPY3D_v2 {
@@ -195,7 +230,7 @@ macro_rules! one_way {
 }
 
 /// An address, however it came.
-trait Address {
+pub(super) trait Address {
     fn number(self) -> u64;
 }
 impl Address for u32 {
@@ -218,7 +253,7 @@ impl<T> Address for super::boundary::Out<T> {
         self.address()
     }
 }
-fn number(address: impl Address) -> u64 {
+pub(super) fn number(address: impl Address) -> u64 {
     address.number()
 }
 

@@ -2,7 +2,7 @@
 
 use super::boundary::event_handle;
 use crate::engine::answer::fail;
-use crate::engine::process;
+use crate::engine::{process, queue};
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 
@@ -13,6 +13,10 @@ entry! {
         let out = phEvent.required()?;
         out.put(event_handle(driver.create_event(Flags)?));
         Ok(())
+    }
+
+    fn cuEventDestroy(hEvent: CUevent) {
+        process::enter()?.destroy_event(hEvent)
     }
 
     fn cuEventDestroy_v2(hEvent: CUevent) {
@@ -33,11 +37,14 @@ entry! {
     }
 
     fn cuEventQuery(hEvent: CUevent) {
-        process::enter()?.events.get(hEvent).map(|_| ())
+        process::enter()?.event_pending(hEvent)?.map_or(Ok(()), |_| fail(Code::NOT_READY))
     }
 
     fn cuEventSynchronize(hEvent: CUevent) {
-        process::enter()?.events.get(hEvent).map(|_| ())
+        let mut driver = process::enter()?;
+        let number = driver.event_pending(hEvent)?;
+        drop(queue::wait(driver, number));
+        Ok(())
     }
 
     fn cuEventElapsedTime(pMilliseconds: *mut f32, hStart: CUevent, hEnd: CUevent) {

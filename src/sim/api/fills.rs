@@ -1,7 +1,7 @@
-//! Setting memory. The asynchronous forms are done when they return.
+//! Setting memory. The asynchronous forms are done when they return, where nothing in their stream waits.
 
+use super::copies::transfer;
 use crate::engine::answer::Answer;
-use crate::engine::process;
 use cupeer_spec::abi::*;
 
 /// What to set: elements of a size, in rows.
@@ -13,15 +13,9 @@ struct What {
 }
 
 fn fill(address: u64, pitch: u64, what: What, stream: Option<u64>) -> Answer {
-    let fill = {
-        let driver = process::enter()?;
-        driver.current()?;
-        if let Some(stream) = stream {
-            driver.stream(stream)?;
-        }
-        driver.fill(address, pitch, what.element, what.value, what.width, what.height)?
-    };
-    fill.run()
+    transfer(stream, move |driver| {
+        driver.fill(address, pitch, what.element, what.value, what.width, what.height)
+    })
 }
 
 /// Writes the entries for one size of element.

@@ -2,6 +2,7 @@
 //! `cuInit`, as recorded.
 
 use super::boundary::event_handle;
+use super::memory::settled;
 use crate::engine::answer::{Answer, fail, refuse};
 use crate::engine::process;
 use cupeer_spec::abi::*;
@@ -43,7 +44,7 @@ entry! {
     }
 
     fn cuIpcCloseMemHandle(dptr: CUdeviceptr) {
-        process::enter()?.close_import(dptr)
+        settled(dptr)?.close_import(dptr)
     }
 
     fn cuIpcGetEventHandle(pHandle: *mut CUipcEventHandle, event: CUevent) {

@@ -1,12 +1,15 @@
 //! Device memory, host memory, managed memory.
 
-use super::boundary::Out;
+use super::boundary::{Argument, Out};
 use crate::abi::CUmemLocation;
 use crate::engine::answer::{Answer, fail, refuse};
-use crate::engine::process;
+use crate::engine::managed::Location;
+use crate::engine::process::{self, Driver};
+use crate::engine::queue;
 use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
+use std::sync::MutexGuard;
 
 /// A pitch is a multiple of this.
 const PITCH: usize = 512;
@@ -37,6 +40,37 @@ fn host(out: Out<*mut c_void>, size: usize, flags: u32) -> Answer {
 
 fn low(address: u64) -> Answer<u32> {
     u32::try_from(address).map_err(|_| Code::INVALID_VALUE.into())
+}
+
+fn place(location: CUmemLocation) -> Location {
+    Location { kind: location.kind, id: location.id }
+}
+
+/// Writes attributes of a range of managed memory, each to a place of its size.
+fn range_attributes(
+    data: &[Out<c_void>],
+    sizes: &[usize],
+    attributes: &[i32],
+    address: u64,
+    count: usize,
+) -> Answer {
+    let mut driver = process::enter()?;
+    for ((out, size), attribute) in data.iter().zip(sizes).zip(attributes) {
+        let out = out.required()?;
+        if !size.is_multiple_of(4) {
+            return fail(Code::INVALID_VALUE);
+        }
+        let words = driver.range_attribute(*attribute, size / 4, address, count as u64)?;
+        out.put_bytes(&words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>());
+    }
+    Ok(())
+}
+
+/// The driver, once no work that waits can use what is at an address.
+pub(super) fn settled(address: u64) -> Answer<MutexGuard<'static, Driver>> {
+    let driver = process::enter()?;
+    let number = driver.pending_at(address);
+    Ok(queue::wait(driver, number))
 }
 
 entry! {
@@ -84,11 +118,11 @@ entry! {
     }
 
     fn cuMemFree(dptr: u32) {
-        process::enter()?.free(dptr.into())
+        settled(dptr.into())?.free(dptr.into())
     }
 
     fn cuMemFree_v2(dptr: CUdeviceptr) {
-        process::enter()?.free(dptr)
+        settled(dptr)?.free(dptr)
     }
 
     /// Either pointer may be null.
@@ -137,7 +171,7 @@ entry! {
     }
 
     fn cuMemFreeHost(p: *mut c_void) {
-        process::enter()?.free_host(p.address())
+        settled(p.address())?.free_host(p.address())
     }
 
     fn cuMemHostRegister_v2(p: *mut c_void, bytesize: usize, Flags: u32) {
@@ -188,30 +222,58 @@ entry! {
         Ok(())
     }
 
-    /// Advice changes nothing here, as it may.
-    fn cuMemAdvise(devPtr: CUdeviceptr, count: usize, advice: i32, _device: i32) {
-        process::enter()?.check_managed(devPtr, count as u64, (1..=6).contains(&advice))
+    fn cuMemAdvise(devPtr: CUdeviceptr, count: usize, advice: i32, device: i32) {
+        process::enter()?.advise(devPtr, count as u64, advice, Location::of(device))
     }
 
-    fn cuMemAdvise_v2(devPtr: CUdeviceptr, count: usize, advice: i32, _location: CUmemLocation) {
-        process::enter()?.check_managed(devPtr, count as u64, (1..=6).contains(&advice))
+    fn cuMemAdvise_v2(devPtr: CUdeviceptr, count: usize, advice: i32, location: CUmemLocation) {
+        process::enter()?.advise(devPtr, count as u64, advice, place(location))
     }
 
-    fn cuMemPrefetchAsync(devPtr: CUdeviceptr, count: usize, _dstDevice: i32, hStream: CUstream) {
-        let driver = process::enter()?;
+    fn cuMemPrefetchAsync(devPtr: CUdeviceptr, count: usize, dstDevice: i32, hStream: CUstream) {
+        let mut driver = process::enter()?;
         driver.stream(hStream)?;
-        driver.check_managed(devPtr, count as u64, true)
+        driver.prefetch(devPtr, count as u64, Location::of(dstDevice))
     }
 
     fn cuMemPrefetchAsync_v2(
         devPtr: CUdeviceptr,
         count: usize,
-        _location: CUmemLocation,
+        location: CUmemLocation,
         flags: u32,
         hStream: CUstream,
     ) {
-        let driver = process::enter()?;
+        let mut driver = process::enter()?;
         driver.stream(hStream)?;
-        driver.check_managed(devPtr, count as u64, flags == 0)
+        if flags != 0 {
+            return fail(Code::INVALID_VALUE);
+        }
+        driver.prefetch(devPtr, count as u64, place(location))
+    }
+
+    fn cuMemRangeGetAttribute(
+        data: *mut c_void,
+        dataSize: usize,
+        attribute: i32,
+        devPtr: CUdeviceptr,
+        count: usize,
+    ) {
+        range_attributes(&[data], &[dataSize], &[attribute], devPtr, count)
+    }
+
+    fn cuMemRangeGetAttributes(
+        data: *mut *mut c_void,
+        dataSizes: *mut usize,
+        attributes: *mut i32,
+        numAttributes: usize,
+        devPtr: CUdeviceptr,
+        count: usize,
+    ) {
+        let (data, sizes, attributes) = (data.required()?, dataSizes.required()?, attributes.required()?);
+        // SAFETY: the caller of the C function promises that each is a pointer to so many bytes.
+        let outs: Vec<_> =
+            data.list(numAttributes).into_iter().map(|data| unsafe { data.receive() }).collect();
+        let (sizes, attributes) = (sizes.list(numAttributes), attributes.list(numAttributes));
+        range_attributes(&outs, &sizes, &attributes, devPtr, count)
     }
 }

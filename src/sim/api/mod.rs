@@ -11,6 +11,7 @@
 
 #[macro_use]
 mod boundary;
+mod arrays;
 mod async_work;
 mod contexts;
 mod copies;
@@ -18,15 +19,18 @@ mod devices;
 mod driver;
 mod events;
 mod fills;
+mod graphs;
 mod ipc;
 mod ledger;
 mod logs;
 mod memory;
+mod modules;
 mod peers;
 mod pointers;
 mod pools;
 mod streams;
 
+pub(crate) use arrays::*;
 pub(crate) use async_work::*;
 pub(crate) use contexts::*;
 pub(crate) use copies::*;
@@ -34,9 +38,11 @@ pub(crate) use devices::*;
 pub(crate) use driver::*;
 pub(crate) use events::*;
 pub(crate) use fills::*;
+pub(crate) use graphs::*;
 pub(crate) use ipc::*;
 pub(crate) use logs::*;
 pub(crate) use memory::*;
+pub(crate) use modules::*;
 pub(crate) use peers::*;
 pub(crate) use pointers::*;
 pub(crate) use pools::*;

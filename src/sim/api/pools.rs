@@ -1,7 +1,7 @@
-//! The default memory pool of each device, and allocation in the order of a stream.
+//! Memory pools, and allocation in the order of a stream.
 
 use super::boundary::pool_handle;
-use crate::abi::{CUmemAccessDesc, CUmemLocation, CUmemoryPool};
+use crate::abi::{CUmemAccessDesc, CUmemLocation, CUmemPoolProps, CUmemoryPool};
 use crate::engine::answer::{Answer, fail};
 use crate::engine::process::{self, Driver};
 use core::ffi::c_void;
@@ -13,15 +13,27 @@ const ON_DEVICE: i32 = 1;
 /// CU_MEM_ACCESS_FLAGS_PROT_READWRITE.
 const READ_WRITE: i32 = 3;
 
-/// The pool of a place in memory: that of its device.
-fn pool_at(driver: &Driver, location: Option<CUmemLocation>) -> Answer<CUmemoryPool> {
+/// CU_MEM_ALLOCATION_TYPE_PINNED.
+const PINNED: i32 = 1;
+
+/// The device of a place in memory.
+fn device_at(driver: &Driver, location: Option<CUmemLocation>) -> Answer<usize> {
     match location {
-        Some(location) if location.kind == ON_DEVICE => {
-            Ok(pool_handle(driver.pool_handle(driver.ordinal(location.id)?)))
-        }
+        Some(location) if location.kind == ON_DEVICE => driver.ordinal(location.id),
         Some(_) => fail(Code::NOT_SUPPORTED),
         None => fail(Code::INVALID_VALUE),
     }
+}
+
+fn free(dptr: u64, stream: u64) -> Answer {
+    let mut driver = process::enter()?;
+    let stream = driver.stream(stream)?;
+    if driver.pending(&stream).is_none() {
+        return driver.free(dptr);
+    }
+    driver.check_free(dptr)?;
+    driver.in_order(&stream, move |driver| drop(driver.free(dptr)));
+    Ok(())
 }
 
 entry! {
@@ -29,47 +41,74 @@ entry! {
         let driver = process::enter()?;
         let out = pool_out.required()?;
         let ordinal = driver.ordinal(dev.0)?;
-        out.put(pool_handle(driver.pool_handle(ordinal)));
+        out.put(pool_handle(driver.memory.pools.handle(ordinal)));
         Ok(())
     }
 
-    /// No pool but the default one can be made, so that this is it.
     fn cuDeviceGetMemPool(pool: *mut CUmemoryPool, dev: CUdevice) {
         let driver = process::enter()?;
         let out = pool.required()?;
-        let ordinal = driver.ordinal(dev.0)?;
-        out.put(pool_handle(driver.pool_handle(ordinal)));
+        let pools = &driver.memory.pools;
+        out.put(pool_handle(pools.handle(pools.current(driver.ordinal(dev.0)?))));
         Ok(())
     }
 
     fn cuDeviceSetMemPool(dev: CUdevice, pool: CUmemoryPool) {
-        let driver = process::enter()?;
+        let mut driver = process::enter()?;
         let ordinal = driver.ordinal(dev.0)?;
-        if driver.pool_device(pool)? == ordinal { Ok(()) } else { fail(Code::INVALID_VALUE) }
+        let pool = driver.memory.pools.find(pool)?;
+        driver.memory.pools.set_current(ordinal, pool)
+    }
+
+    /// Pools of device memory that no other process can open, as the device's attributes say.
+    fn cuMemPoolCreate(pool: *mut CUmemoryPool, poolProps: *const CUmemPoolProps) {
+        let mut driver = process::enter()?;
+        let out = pool.required()?;
+        let props = poolProps.required()?;
+        let device = device_at(&driver, Some(props.location))?;
+        if props.handleTypes != 0 {
+            return fail(Code::NOT_SUPPORTED);
+        }
+        if props.allocType != PINNED {
+            return fail(Code::INVALID_VALUE);
+        }
+        let handle = driver.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
+        let most = if props.maxSize == 0 { u64::MAX } else { props.maxSize as u64 };
+        driver.memory.pools.add(handle, device, most);
+        out.put(pool_handle(handle));
+        Ok(())
+    }
+
+    fn cuMemPoolDestroy(pool: CUmemoryPool) {
+        let mut driver = process::enter()?;
+        let pool = driver.memory.pools.find(pool)?;
+        driver.memory.pools.destroy(pool)
     }
 
     fn cuMemGetDefaultMemPool(pool_out: *mut CUmemoryPool, location: *mut CUmemLocation, _kind: i32) {
         let driver = process::enter()?;
         let out = pool_out.required()?;
-        out.put(pool_at(&driver, location.get())?);
+        out.put(pool_handle(driver.memory.pools.handle(device_at(&driver, location.get())?)));
         Ok(())
     }
 
     fn cuMemGetMemPool(pool_out: *mut CUmemoryPool, location: *mut CUmemLocation, _kind: i32) {
         let driver = process::enter()?;
         let out = pool_out.required()?;
-        out.put(pool_at(&driver, location.get())?);
+        let pools = &driver.memory.pools;
+        out.put(pool_handle(pools.handle(pools.current(device_at(&driver, location.get())?))));
         Ok(())
     }
 
     fn cuMemPoolTrimTo(pool: CUmemoryPool, _minBytesToKeep: usize) {
-        process::enter()?.pool_device(pool).map(|_| ())
+        process::enter()?.memory.pools.find(pool).map(|_| ())
     }
 
     fn cuMemPoolGetAttribute(pool: CUmemoryPool, attr: i32, value: *mut c_void) {
         let driver = process::enter()?;
         let out = value.required()?;
-        let value = driver.pool_attribute(driver.pool_device(pool)?, attr)?;
+        let pools = &driver.memory.pools;
+        let value = pools.attribute(pools.find(pool)?, attr)?;
         out.put_bytes(&value.bytes());
         Ok(())
     }
@@ -77,8 +116,8 @@ entry! {
     fn cuMemPoolSetAttribute(pool: CUmemoryPool, attr: i32, value: *mut c_void) {
         let mut driver = process::enter()?;
         let bytes = value.required()?;
-        let device = driver.pool_device(pool)?;
-        driver.set_pool_attribute(device, attr, || bytes.read_word(), || bytes.read_wide())
+        let pool = driver.memory.pools.find(pool)?;
+        driver.memory.pools.set_attribute(pool, attr, || bytes.read_word(), || bytes.read_wide())
     }
 
     /// A device reaches its own pool, and those of devices to which it has a link after
@@ -87,24 +126,24 @@ entry! {
         let driver = process::enter()?;
         let out = flags.required()?;
         let location = location.get().ok_or(Code::INVALID_VALUE)?;
-        let home = driver.pool_device(memPool)?;
+        let pool = driver.memory.pools.find(memPool)?;
         if location.kind != ON_DEVICE {
             return fail(Code::INVALID_VALUE);
         }
-        let reached = driver.pool_is_shared(home, driver.ordinal(location.id)?);
+        let reached = driver.memory.pools.is_shared(pool, driver.ordinal(location.id)?);
         out.put(if reached { READ_WRITE } else { 0 });
         Ok(())
     }
 
     fn cuMemPoolSetAccess(pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize) {
         let mut driver = process::enter()?;
-        let home = driver.pool_device(pool)?;
+        let pool = driver.memory.pools.find(pool)?;
         for entry in map.elements(count)? {
             if entry.location.kind != ON_DEVICE || !matches!(entry.flags, 0 | READ_WRITE) {
                 return fail(Code::INVALID_VALUE);
             }
             let other = driver.ordinal(entry.location.id)?;
-            driver.share_pool(home, other, entry.flags == READ_WRITE)?;
+            driver.share_pool(pool, other, entry.flags == READ_WRITE)?;
         }
         Ok(())
     }
@@ -114,7 +153,8 @@ entry! {
         let out = dptr.required()?;
         let stream = driver.stream(hStream)?;
         let device = driver.context(stream.context)?.device;
-        out.put(CUdeviceptr(driver.allocate_from_pool(device, bytesize as u64)?));
+        let pool = driver.memory.pools.current(device);
+        out.put(CUdeviceptr(driver.allocate_from_pool(pool, bytesize as u64)?));
         Ok(())
     }
 
@@ -122,14 +162,16 @@ entry! {
         let mut driver = process::enter()?;
         let out = dptr.required()?;
         driver.stream(hStream)?;
-        let device = driver.pool_device(pool)?;
-        out.put(CUdeviceptr(driver.allocate_from_pool(device, bytesize as u64)?));
+        let pool = driver.memory.pools.find(pool)?;
+        out.put(CUdeviceptr(driver.allocate_from_pool(pool, bytesize as u64)?));
         Ok(())
     }
 
     fn cuMemFreeAsync(dptr: CUdeviceptr, hStream: CUstream) {
-        let mut driver = process::enter()?;
-        driver.stream(hStream)?;
-        driver.free(dptr)
+        free(dptr, hStream)
+    }
+
+    fn cuMemFreeAsync_ptsz(dptr: CUdeviceptr, hStream: CUstream) {
+        free(dptr, hStream)
     }
 }

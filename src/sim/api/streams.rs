@@ -1,19 +1,20 @@
 //! Streams.
 
 use super::boundary::{Out, context_handle, stream_handle};
+use crate::abi::CUstreamAttrValue;
 use crate::engine::answer::{Answer, fail};
-use crate::engine::process;
+use crate::engine::{process, queue};
 use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 
-/// No stream is ever being captured: CU_STREAM_CAPTURE_STATUS_NONE.
-fn not_captured(stream: u64, status: Out<i32>, id: Out<u64>) -> Answer {
+/// What a stream captures: without it, CU_STREAM_CAPTURE_STATUS_NONE.
+fn capture(stream: u64, status: Out<i32>, id: Out<u64>) -> Answer {
     let driver = process::enter()?;
     let status = status.required()?;
-    driver.stream(stream)?;
-    status.put(0);
-    id.put(0);
+    let found = driver.graphs.of(&driver.stream(stream)?).unwrap_or((0, 0));
+    status.put(found.0);
+    id.put(found.1);
     Ok(())
 }
 
@@ -39,20 +40,35 @@ entry! {
     }
 
     fn cuStreamQuery(hStream: CUstream) {
-        process::enter()?.stream(hStream).map(|_| ())
+        let mut driver = process::enter()?;
+        let stream = driver.stream(hStream)?;
+        driver.graphs.check_stream(&stream)?;
+        driver.pending(&stream).map_or(Ok(()), |_| fail(Code::NOT_READY))
     }
 
     fn cuStreamSynchronize(hStream: CUstream) {
-        process::enter()?.stream(hStream).map(|_| ())
+        let mut driver = process::enter()?;
+        let stream = driver.stream(hStream)?;
+        driver.graphs.check_stream(&stream)?;
+        let number = driver.pending(&stream);
+        drop(queue::wait(driver, number));
+        Ok(())
     }
 
     fn cuStreamWaitEvent(hStream: CUstream, hEvent: CUevent, Flags: u32) {
-        let driver = process::enter()?;
+        let mut driver = process::enter()?;
         if Flags > 1 {
             return fail(Code::INVALID_VALUE);
         }
-        driver.stream(hStream)?;
-        driver.events.get(hEvent).map(|_| ())
+        let stream = driver.stream(hStream)?;
+        driver.events.get(hEvent)?;
+        if driver.graphs.join(&stream, hEvent) {
+            return Ok(());
+        }
+        if let Some(number) = driver.event_pending(hEvent)? {
+            driver.follow(&stream, number);
+        }
+        Ok(())
     }
 
     fn cuStreamGetPriority(hStream: CUstream, priority: *mut i32) {
@@ -94,13 +110,12 @@ entry! {
     fn cuStreamIsCapturing(hStream: CUstream, captureStatus: *mut i32) {
         let driver = process::enter()?;
         let out = captureStatus.required()?;
-        driver.stream(hStream)?;
-        out.put(0);
+        out.put(driver.graphs.of(&driver.stream(hStream)?).unwrap_or((0, 0)).0);
         Ok(())
     }
 
     fn cuStreamGetCaptureInfo(hStream: CUstream, captureStatus_out: *mut i32, id_out: *mut u64) {
-        not_captured(hStream, captureStatus_out, id_out)
+        capture(hStream, captureStatus_out, id_out)
     }
 
     fn cuStreamGetCaptureInfo_v2(
@@ -111,7 +126,7 @@ entry! {
         _dependencies_out: *mut c_void,
         _numDependencies_out: *mut usize,
     ) {
-        not_captured(hStream, captureStatus_out, id_out)
+        capture(hStream, captureStatus_out, id_out)
     }
 
     fn cuStreamGetCaptureInfo_v3(
@@ -123,7 +138,23 @@ entry! {
         _edgeData_out: *mut c_void,
         _numDependencies_out: *mut usize,
     ) {
-        not_captured(hStream, captureStatus_out, id_out)
+        capture(hStream, captureStatus_out, id_out)
+    }
+
+    fn cuStreamGetAttribute(hStream: CUstream, attr: i32, value_out: *mut CUstreamAttrValue) {
+        let driver = process::enter()?;
+        let out = value_out.required()?;
+        out.put(CUstreamAttrValue { bytes: driver.stream_attribute(hStream, attr)? });
+        Ok(())
+    }
+
+    fn cuStreamSetAttribute(hStream: CUstream, attr: i32, value: *const CUstreamAttrValue) {
+        let mut driver = process::enter()?;
+        driver.set_stream_attribute(hStream, attr, value.required()?.bytes)
+    }
+
+    fn cuStreamCopyAttributes(dst: CUstream, src: CUstream) {
+        process::enter()?.copy_stream_attributes(dst, src)
     }
 
     fn cuStreamAttachMemAsync(hStream: CUstream, dptr: CUdeviceptr, length: usize, _flags: u32) {

@@ -5,6 +5,7 @@
 //! that an address that cannot be read or written is an error and never a signal.
 
 use super::answer::{Answer, fail};
+use super::limits;
 use cupeer_spec::results::Result as Code;
 use std::ffi::{CStr, CString};
 
@@ -78,9 +79,17 @@ impl Backing {
     /// Copies from an address of this process to the file.
     pub(crate) fn write(&self, mut at: u64, mut address: u64, mut length: u64) -> Answer {
         while length > 0 {
+            if length >= limits::LARGE {
+                limits::check_room()?;
+            }
             // SAFETY: the kernel reads from the address where that is possible, and says EFAULT where not.
             let done = unsafe {
-                libc::pwrite(self.descriptor, address as *const _, length.min(1 << 30) as usize, at as i64)
+                libc::pwrite(
+                    self.descriptor,
+                    address as *const _,
+                    length.min(limits::LARGE) as usize,
+                    at as i64,
+                )
             };
             let done = advance(done, length)?;
             (at, address, length) = (at + done, address + done, length - done);
@@ -89,7 +98,7 @@ impl Backing {
     }
 
     /// Gives the pages of a range back to the system; they read as zero then.
-    pub(crate) fn punch(&self, at: u64, length: u64) {
+    pub(crate) fn punch(&self, at: u64, length: u64) -> bool {
         // SAFETY: the call takes numbers alone; the descriptor is ours.
         unsafe {
             libc::fallocate(
@@ -97,7 +106,7 @@ impl Backing {
                 libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
                 at as i64,
                 length as i64,
-            );
+            ) == 0
         }
     }
 
@@ -199,7 +208,7 @@ mod tests {
         assert_eq!(back, text);
         assert_eq!(file.write(0, 0x10, 5), fail(Code::INVALID_VALUE));
         assert_eq!(file.read(0, 0x10, 5), fail(Code::INVALID_VALUE));
-        file.punch(1 << 39, 4096);
+        assert!(file.punch(1 << 39, 4096));
         file.read(1 << 39, back.as_mut_ptr() as u64, 5).unwrap();
         assert_eq!(back, [0; 5]);
     }

@@ -210,8 +210,11 @@ impl Driver {
         Ok(())
     }
 
-    /// `cuCtxDetach`: the last one destroys.
+    /// `cuCtxDetach`: the last one destroys. Of the current context alone.
     pub(crate) fn detach_context(&mut self, handle: u64) -> Answer {
+        if stack::current() != handle {
+            return fail(Code::INVALID_CONTEXT);
+        }
         let context = self.context_mut(handle)?;
         if context.attached > 1 {
             context.attached -= 1;
@@ -224,6 +227,9 @@ impl Driver {
     fn tear_down(&mut self, handle: u64) {
         self.streams.remove_of(handle);
         self.remove_events_of(handle);
+        self.modules.remove_of(handle);
+        self.graphs.remove_of(handle);
+        self.remove_arrays_of(handle);
         self.free_all_of(handle);
         for context in self.contexts.all_mut() {
             context.peers.remove(&handle);

@@ -6,7 +6,8 @@
 
 use super::answer::{Answer, fail, refuse};
 use super::backing::Backing;
-use super::memory::Kind;
+use super::limits;
+use super::memory::{Allocation, Kind};
 use super::process::Driver;
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(crate) enum Role {
     Device,
     /// Known to the driver, or any memory of the process.
     Any,
+    /// In this array, whose shape has been checked: a distance from its start.
+    Array(u64),
 }
 
 /// One side of a transfer of rows.
@@ -115,7 +118,7 @@ pub(crate) struct Copy {
 
 impl Copy {
     /// Moves the bytes. The driver's lock must not be held.
-    pub(crate) fn run(self) -> Answer {
+    fn run(self) -> Answer {
         if self.shape.is_empty() {
             return Ok(());
         }
@@ -140,6 +143,9 @@ fn move_row(to: &Place, from: &Place, width: u64) -> Answer {
     let mut buffer = vec![0; CHUNK.min(width as usize)];
     let mut done = 0;
     while done < width {
+        if width >= limits::LARGE && done % limits::LARGE == 0 {
+            limits::check_room()?;
+        }
         let step = (width - done).min(CHUNK as u64);
         let bytes = &mut buffer[..step as usize];
         from.at(done).read(bytes)?;
@@ -159,7 +165,7 @@ pub(crate) struct Fill {
 
 impl Fill {
     /// Sets the bytes. The driver's lock must not be held.
-    pub(crate) fn run(self) -> Answer {
+    fn run(self) -> Answer {
         if self.shape.is_empty() {
             return Ok(());
         }
@@ -167,16 +173,45 @@ impl Fill {
         // The pattern has 1, 2 or 4 bytes, repeated to 4: a chunk is a multiple of all of them.
         let length = CHUNK.min((self.shape.width as usize).next_multiple_of(4));
         let buffer = self.pattern.repeat(length / 4);
+        // Pages of zeros need not exist.
+        if let Place::File(file, offset) = &self.to.0
+            && self.pattern == [0; 4]
+            && self.shape.height == 1
+            && self.shape.width >= CHUNK as u64
+            && file.punch(*offset, self.shape.width)
+        {
+            return Ok(());
+        }
         for y in 0..self.shape.height {
             let row = self.to.0.at(y * self.to.1.pitch);
             let mut done = 0;
             while done < self.shape.width {
+                if self.shape.width >= limits::LARGE && done % limits::LARGE == 0 {
+                    limits::check_room()?;
+                }
                 let step = (self.shape.width - done).min(buffer.len() as u64);
                 row.at(done).write(&buffer[..step as usize])?;
                 done += step;
             }
         }
         Ok(())
+    }
+}
+
+/// Bytes to be moved or set, whose addresses have been looked up.
+#[derive(Debug)]
+pub(crate) enum Transfer {
+    Copy(Copy),
+    Fill(Fill),
+}
+
+impl Transfer {
+    /// Does it. The driver's lock must not be held.
+    pub(crate) fn run(self) -> Answer {
+        match self {
+            Transfer::Copy(copy) => copy.run(),
+            Transfer::Fill(fill) => fill.run(),
+        }
     }
 }
 
@@ -200,7 +235,21 @@ const FILLED: Words = Words {
 };
 
 impl Driver {
+    /// Whether a transfer is done when its call returns, whatever stream it is in: host memory that the driver
+    /// does not know is read and written by it, not by a device.
+    pub(crate) fn is_synchronous(&self, transfer: &Transfer) -> bool {
+        let unknown = |place: &Place| matches!(place, Place::Host(address) if self.memory.containing(*address).is_none());
+        match transfer {
+            Transfer::Copy(copy) => unknown(&copy.to.0) || unknown(&copy.from.0),
+            Transfer::Fill(fill) => unknown(&fill.to.0),
+        }
+    }
+
     fn place(&self, side: &Side, shape: &Shape, words: &Words) -> Answer<Place> {
+        if let Role::Array(handle) = side.role {
+            let array = self.arrays.get(handle)?;
+            return Ok(Place::File(array.backing.clone(), array.offset + side.address));
+        }
         let extent = shape.extent(side).ok_or(Code::INVALID_VALUE)?;
         let Some((base, allocation)) = self.memory.containing(side.address) else {
             if side.address == 0 {
@@ -224,17 +273,17 @@ impl Driver {
         }
         Ok(match &allocation.kind {
             Kind::Device { backing, offset, .. }
-            | Kind::Pool { backing, offset }
+            | Kind::Pool { backing, offset, .. }
             | Kind::Import { backing, offset, .. } => Place::File(backing.clone(), offset + within),
             _ => Place::Host(side.address),
         })
     }
 
     /// Looks a copy up.
-    pub(crate) fn copy(&self, to: Side, from: Side, shape: Shape) -> Answer<Copy> {
+    pub(crate) fn copy(&self, to: Side, from: Side, shape: Shape) -> Answer<Transfer> {
         if shape.is_empty() {
             let nowhere = |side| (Place::Host(0), side);
-            return Ok(Copy { to: nowhere(to), from: nowhere(from), shape });
+            return Ok(Transfer::Copy(Copy { to: nowhere(to), from: nowhere(from), shape }));
         }
         let (to_place, from_place) =
             (self.place(&to, &shape, &DESTINATION)?, self.place(&from, &shape, &SOURCE)?);
@@ -246,7 +295,18 @@ impl Driver {
             true => Shape::flat(shape.width * shape.height * shape.depth),
             false => shape,
         };
-        Ok(Copy { to: (to_place, to), from: (from_place, from), shape })
+        Ok(Transfer::Copy(Copy { to: (to_place, to), from: (from_place, from), shape }))
+    }
+
+    /// Writes what memory holds at first. The driver's lock is held: it is little, and nobody else has it yet.
+    pub(crate) fn initialize(&self, address: u64, bytes: &[u8]) -> Answer {
+        match self.memory.containing(address) {
+            Some((_, Allocation { kind: Kind::Device { backing, offset, .. }, size, .. })) => {
+                backing.punch(*offset, *size);
+                backing.write(*offset, bytes.as_ptr() as u64, bytes.len() as u64)
+            }
+            _ => fail(Code::INVALID_VALUE),
+        }
     }
 
     /// Looks a memset up: elements of 1, 2 or 4 bytes, of which a row has `width`.
@@ -258,7 +318,7 @@ impl Driver {
         value: u32,
         width: u64,
         height: u64,
-    ) -> Answer<Fill> {
+    ) -> Answer<Transfer> {
         let width = width.checked_mul(element).ok_or(Code::INVALID_VALUE)?;
         let shape = Shape { width, height, depth: 1 };
         let side = Side { address, role: Role::Device, pitch, slice: 0 };
@@ -278,7 +338,7 @@ impl Driver {
             2 => u32::from(value as u16) * 0x0001_0001,
             _ => value,
         };
-        Ok(Fill { to: (place, side), shape, pattern: pattern.to_le_bytes() })
+        Ok(Transfer::Fill(Fill { to: (place, side), shape, pattern: pattern.to_le_bytes() }))
     }
 }
 

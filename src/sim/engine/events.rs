@@ -1,4 +1,4 @@
-//! Events. One is complete as soon as it is recorded.
+//! Events. One is complete as soon as its stream is where it was recorded.
 
 use super::answer::{Answer, fail, refuse};
 use super::process::Driver;
@@ -18,6 +18,8 @@ pub(crate) struct Event {
     pub flags: u32,
     /// When it was recorded last.
     pub recorded: Option<Instant>,
+    /// The task that it waits for since then.
+    pub after: u64,
     /// Whether it is another process's.
     pub imported: bool,
     /// The slot in which it is exported.
@@ -65,13 +67,13 @@ impl Driver {
         if flags & !KNOWN != 0 || flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS {
             return fail(Code::INVALID_VALUE);
         }
-        self.add_event(Event { context, flags, recorded: None, imported: false, export: None })
+        self.add_event(Event { context, flags, recorded: None, after: 0, imported: false, export: None })
     }
 
     /// The event that `cuIpcOpenEventHandle` gives out: a new one each time.
     pub(crate) fn create_imported_event(&mut self, context: u64) -> Answer<u64> {
         let flags = INTERPROCESS | DISABLE_TIMING;
-        self.add_event(Event { context, flags, recorded: None, imported: true, export: None })
+        self.add_event(Event { context, flags, recorded: None, after: 0, imported: true, export: None })
     }
 
     fn add_event(&mut self, event: Event) -> Answer<u64> {
@@ -102,13 +104,37 @@ impl Driver {
     /// `cuEventRecord`: event and stream belong to one context.
     pub(crate) fn record_event(&mut self, handle: u64, stream: u64) -> Answer {
         let stream = self.stream(stream)?;
-        let event = self.events.get_mut(handle)?;
+        let event = self.events.get(handle)?;
         if event.context != stream.context {
             let text = "CU_EVENT_RECORD_EXTERNAL flag is not set and event did not come from expected device context";
             return refuse(Code::INVALID_HANDLE, text);
         }
+        if self.graphs.record(handle, &stream) {
+            return Ok(());
+        }
+        let event = self.events.get_mut(handle)?;
         event.recorded = Some(Instant::now());
+        event.after = 0;
+        if self.pending(&stream).is_some() {
+            let number = self.queue.upcoming();
+            self.events.get_mut(handle)?.after = number;
+            self.in_order(&stream, move |driver| {
+                if let Ok(event) = driver.events.get_mut(handle)
+                    && event.after == number
+                {
+                    event.recorded = Some(Instant::now());
+                }
+            });
+        }
         Ok(())
+    }
+
+    /// `cuEventQuery`, but for the answer: the task for which an event waits.
+    pub(crate) fn event_pending(&mut self, handle: u64) -> Answer<Option<u64>> {
+        self.events.get(handle)?;
+        self.graphs.check_event(handle)?;
+        let event = self.events.get(handle)?;
+        Ok(Some(event.after).filter(|number| self.queue.is_pending(*number)))
     }
 
     /// `cuEventElapsedTime`, in milliseconds.
@@ -118,6 +144,9 @@ impl Driver {
         let (Some(from), Some(to)) = (timed(start), timed(end)) else { return fail(Code::INVALID_HANDLE) };
         if start.context != end.context {
             return fail(Code::INVALID_HANDLE);
+        }
+        if self.queue.is_pending(start.after.max(end.after)) {
+            return fail(Code::NOT_READY);
         }
         let seconds = match to.checked_duration_since(from) {
             Some(duration) => duration.as_secs_f64(),

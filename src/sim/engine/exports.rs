@@ -1,6 +1,6 @@
 //! What this process exports to others.
 
-use super::answer::{Answer, refuse};
+use super::answer::{Answer, fail, refuse};
 use super::channel::{Channel, SLOTS, Slot, State};
 use super::handle::{self, Kind, Locator};
 use super::memory::Kind as MemoryKind;
@@ -132,6 +132,10 @@ impl Driver {
         if !event.is_interprocess() || event.imported {
             let text = "Only local (non-imported) events created as interprocess may be exported.";
             return refuse(Code::INVALID_HANDLE, text);
+        }
+        // With another context current a real driver crashes, so that nobody can do so.
+        if self.current()? != event.context {
+            return fail(Code::INVALID_CONTEXT);
         }
         let slot = match event.export {
             Some(slot) => slot,

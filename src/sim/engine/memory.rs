@@ -5,7 +5,9 @@ use super::backing::Backing;
 use super::channel::{MEMORY_NAME, State};
 use super::handle::Locator;
 use super::holes::Holes;
-use super::pools::Pool;
+use super::limits;
+use super::managed::Advice;
+use super::pools::Pools;
 use super::process::Driver;
 use super::space::{GRANULE, LARGE};
 use cupeer_spec::results::Result as Code;
@@ -23,13 +25,13 @@ pub(crate) enum Kind {
     /// Device memory of `cuMemAlloc`. `low` says that its address has 32 bits.
     Device { backing: Arc<Backing>, offset: u64, low: bool, export: Option<u16> },
     /// Device memory of `cuMemAllocAsync`.
-    Pool { backing: Arc<Backing>, offset: u64 },
+    Pool { backing: Arc<Backing>, offset: u64, pool: usize },
     /// Host memory of `cuMemHostAlloc`.
     Host { flags: u32 },
     /// Host memory of the program, registered by `cuMemHostRegister`.
     Registered { flags: u32 },
     /// Memory of `cuMemAllocManaged`.
-    Managed,
+    Managed(Advice),
     /// Memory of another process.
     Import { backing: Arc<Backing>, offset: u64, locator: Locator, channel: u64, references: u32 },
 }
@@ -69,7 +71,7 @@ impl Allocation {
 
     /// Whether host code can touch it.
     pub(crate) fn is_host(&self) -> bool {
-        matches!(self.kind, Kind::Host { .. } | Kind::Registered { .. } | Kind::Managed)
+        matches!(self.kind, Kind::Host { .. } | Kind::Registered { .. } | Kind::Managed(_))
     }
 
     /// Whether host code cannot touch it.
@@ -102,8 +104,9 @@ pub(crate) struct Memory {
     /// Bytes in use, by device.
     used: Vec<u64>,
     ghosts: Vec<Ghost>,
-    /// The default pool of each device.
-    pub pools: Vec<Pool>,
+    /// Bytes of pinned and managed memory.
+    mapped: u64,
+    pub pools: Pools,
     next_id: u64,
 }
 
@@ -114,7 +117,8 @@ impl Memory {
             stores: (0..devices).map(|_| None).collect(),
             used: vec![0; devices],
             ghosts: Vec::new(),
-            pools: vec![Pool::default(); devices],
+            mapped: 0,
+            pools: Pools::new(devices),
             next_id: 1,
         }
     }
@@ -188,8 +192,16 @@ impl Driver {
         Ok((store.backing.clone(), offset))
     }
 
+    /// Takes memory for an array, zeroed: its file, where it lies there, and how much it is.
+    pub(crate) fn take_array(&mut self, device: usize, size: u64) -> Answer<(Arc<Backing>, u64, u64)> {
+        let taken = padded(size).ok_or(Code::OUT_OF_MEMORY)?;
+        let (backing, offset) = self.take_store(device, taken)?;
+        backing.punch(offset, taken);
+        Ok((backing, offset, taken))
+    }
+
     /// Gives memory of a device back.
-    fn give_store(&mut self, device: usize, offset: u64, size: u64) {
+    pub(crate) fn give_store(&mut self, device: usize, offset: u64, size: u64) {
         self.memory.used[device] -= size;
         if let Some(store) = &mut self.memory.stores[device] {
             if size >= LARGE {
@@ -220,15 +232,19 @@ impl Driver {
         Ok(address)
     }
 
-    /// `cuMemAllocAsync`, from the pool of a device.
-    pub(crate) fn allocate_from_pool(&mut self, device: usize, size: u64) -> Answer<u64> {
+    /// `cuMemAllocFromPoolAsync`.
+    pub(crate) fn allocate_from_pool(&mut self, pool: usize, size: u64) -> Answer<u64> {
         let context = self.current()?;
         if size == 0 {
             return Ok(0);
         }
+        let taken = padded(size).ok_or(Code::OUT_OF_MEMORY)?;
+        self.memory.pools.check_room(pool, taken)?;
+        let device = self.memory.pools.device(pool);
         let (backing, offset, address) = self.allocate_on(device, size, false)?;
-        self.memory.pools[device].take(padded(size).unwrap_or(size));
-        self.memory.insert(address, Allocation::new(size, Kind::Pool { backing, offset }, context, device));
+        self.memory.pools.take(pool, taken);
+        let kind = Kind::Pool { backing, offset, pool };
+        self.memory.insert(address, Allocation::new(size, kind, context, device));
         Ok(address)
     }
 
@@ -249,6 +265,13 @@ impl Driver {
 
     /// `cuMemFree`: not for host memory, and not for what is open of others. No context has to be current.
     pub(crate) fn free(&mut self, address: u64) -> Answer {
+        self.check_free(address)?;
+        self.remove(address);
+        Ok(())
+    }
+
+    /// Whether `cuMemFree` could free what is at an address, which may be null.
+    pub(crate) fn check_free(&self, address: u64) -> Answer {
         if address == 0 {
             return Ok(());
         }
@@ -258,10 +281,9 @@ impl Driver {
             return Err(failure);
         }
         match self.memory.by_address.get(&address).map(|a| &a.kind) {
-            Some(Kind::Device { .. } | Kind::Pool { .. } | Kind::Managed) => self.remove(address),
-            _ => return fail(Code::INVALID_VALUE),
+            Some(Kind::Device { .. } | Kind::Pool { .. } | Kind::Managed(_)) => Ok(()),
+            _ => fail(Code::INVALID_VALUE),
         }
-        Ok(())
     }
 
     /// `cuMemAllocHost` and `cuMemHostAlloc`.
@@ -289,12 +311,14 @@ impl Driver {
             let text = "Parameter flags must be either CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST";
             return refuse(Code::INVALID_VALUE, text);
         }
-        self.allocate_mapped(size, Kind::Managed, context)
+        self.allocate_mapped(size, Kind::Managed(Advice::default()), context)
     }
 
     fn allocate_mapped(&mut self, size: u64, kind: Kind, context: u64) -> Answer<u64> {
         let device = self.context(context)?.device;
+        limits::check_reservation(size, self.memory.mapped)?;
         let address = map_pages(size).ok_or(Code::OUT_OF_MEMORY)?;
+        self.memory.mapped += size;
         self.memory.insert(address, Allocation::new(size, kind, context, device));
         Ok(address)
     }
@@ -375,7 +399,7 @@ impl Driver {
     pub(crate) fn check_managed(&self, address: u64, count: u64, valid: bool) -> Answer {
         self.current()?;
         match self.memory.containing(address) {
-            Some((base, Allocation { kind: Kind::Managed, size, .. }))
+            Some((base, Allocation { kind: Kind::Managed(_), size, .. }))
                 if valid && count > 0 && count <= size - (address - base) =>
             {
                 Ok(())
@@ -408,9 +432,9 @@ impl Driver {
                     None => self.give_store(device, offset, taken),
                 }
             }
-            Kind::Pool { offset, .. } => {
+            Kind::Pool { offset, pool, .. } => {
                 self.space.give(base, size, false);
-                self.memory.pools[device].give(taken);
+                self.memory.pools.give(pool, taken);
                 self.give_store(device, offset, taken);
             }
             Kind::Import { backing, locator, channel, .. } => {
@@ -418,7 +442,10 @@ impl Driver {
                 drop(backing);
                 self.imports.let_go(channel, locator.slot);
             }
-            Kind::Host { .. } | Kind::Managed => unmap_pages(base, size),
+            Kind::Host { .. } | Kind::Managed(_) => {
+                self.memory.mapped -= size;
+                unmap_pages(base, size);
+            }
             Kind::Registered { .. } => {}
         }
     }

@@ -7,6 +7,7 @@
 //! after it is given back.
 
 pub(crate) mod answer;
+pub(crate) mod arrays;
 pub(crate) mod attributes;
 pub(crate) mod backing;
 pub(crate) mod channel;
@@ -14,17 +15,23 @@ pub(crate) mod contexts;
 pub(crate) mod copies;
 pub(crate) mod events;
 pub(crate) mod exports;
+pub(crate) mod graphs;
 pub(crate) mod handle;
 pub(crate) mod holes;
+pub(crate) mod images;
 pub(crate) mod imports;
+pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod lookup;
+pub(crate) mod managed;
 pub(crate) mod memory;
+pub(crate) mod modules;
 pub(crate) mod names;
 pub(crate) mod peers;
 pub(crate) mod pointers;
 pub(crate) mod pools;
 pub(crate) mod process;
+pub(crate) mod queue;
 pub(crate) mod space;
 pub(crate) mod stack;
 pub(crate) mod streams;

@@ -85,7 +85,7 @@ impl Driver {
     }
 
     fn attribute_of(&self, attribute: i32, address: u64, base: u64, a: &Allocation) -> Answer<Value> {
-        let managed = matches!(a.kind, Kind::Managed);
+        let managed = matches!(a.kind, Kind::Managed(_));
         let malloced = matches!(a.kind, Kind::Device { .. });
         let pooled = matches!(a.kind, Kind::Pool { .. });
         Ok(match attribute {
@@ -107,7 +107,10 @@ impl Driver {
             IS_GPU_DIRECT_RDMA_CAPABLE => Value::Flag(malloced),
             // CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE.
             ACCESS_FLAGS => Value::Word(3),
-            MEMPOOL_HANDLE => Value::Wide(if pooled { self.pool_handle(a.device) } else { 0 }),
+            MEMPOOL_HANDLE => Value::Wide(match a.kind {
+                Kind::Pool { pool, .. } => self.memory.pools.handle(pool),
+                _ => 0,
+            }),
             IS_HW_DECOMPRESS_CAPABLE => Value::Flag(malloced),
             _ => return fail(Code::INVALID_VALUE),
         })
@@ -122,8 +125,8 @@ impl Driver {
         self.context(current).is_ok_and(|context| {
             context.device == allocation.device
                 || context.peers.contains(&allocation.context)
-                || matches!(allocation.kind, Kind::Pool { .. })
-                    && self.pool_is_shared(allocation.device, context.device)
+                || matches!(allocation.kind, Kind::Pool { pool, .. }
+                    if self.memory.pools.is_shared(pool, context.device))
         })
     }
 
@@ -145,22 +148,7 @@ impl Driver {
             _ => fail(Code::INVALID_VALUE),
         }
     }
-
-    /// The handle of a device's default pool, which nothing else has.
-    pub(crate) fn pool_handle(&self, device: usize) -> u64 {
-        POOLS + 16 * device as u64
-    }
-
-    /// The device whose default pool this is.
-    pub(crate) fn pool_device(&self, pool: u64) -> Answer<usize> {
-        (0..self.visible.len())
-            .find(|device| self.pool_handle(*device) == pool)
-            .ok_or_else(|| Code::INVALID_VALUE.into())
-    }
 }
-
-/// Where the handles of pools start: addresses in the first page, which nothing else can have.
-const POOLS: u64 = 0x100;
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,15 @@
 //! The driver of this process: what `cuInit` sets up, and the lock around it.
 
 use super::answer::{Answer, fail, refuse};
+use super::arrays::Arrays;
 use super::contexts::Contexts;
 use super::events::Events;
 use super::exports::Exports;
+use super::graphs::Graphs;
 use super::imports::Imports;
 use super::memory::Memory;
+use super::modules::Modules;
+use super::queue::{self, Queue};
 use super::space::Space;
 use super::streams::Streams;
 use super::visible::visible;
@@ -24,10 +28,14 @@ pub(crate) struct Driver {
     pub contexts: Contexts,
     pub space: Space,
     pub memory: Memory,
+    pub arrays: Arrays,
     pub streams: Streams,
+    pub queue: Queue,
     pub events: Events,
     pub exports: Exports,
     pub imports: Imports,
+    pub modules: Modules,
+    pub graphs: Graphs,
 }
 
 impl Driver {
@@ -37,10 +45,14 @@ impl Driver {
             contexts: Contexts::new(visible.len()),
             space: Space::default(),
             memory: Memory::new(visible.len()),
+            arrays: Arrays::default(),
             streams: Streams::default(),
+            queue: Queue::default(),
             events: Events::default(),
             exports: Exports::default(),
             imports: Imports::default(),
+            modules: Modules::default(),
+            graphs: Graphs::default(),
             machine,
             visible,
         }
@@ -106,7 +118,8 @@ pub(crate) fn initialize() -> Answer {
     Ok(())
 }
 
-fn complain(error: &str) {
+/// Says something on standard error.
+pub(crate) fn complain(error: &str) {
     use std::io::Write;
     let _ = std::io::stderr().write_all(format!("cupeer: simulated driver: {error}\n").as_bytes());
 }
@@ -141,12 +154,21 @@ pub(crate) fn is_forked_child() -> bool {
     }
 }
 
-/// The driver, locked; fails before `cuInit`, and in a child of fork.
+/// The driver, locked; fails before `cuInit`, in a child of fork, and in a function that the driver calls.
 pub(crate) fn enter() -> Answer<MutexGuard<'static, Driver>> {
+    if queue::in_call() {
+        return fail(Code::NOT_PERMITTED);
+    }
     match DRIVER.get() {
         Some(driver) if !is_forked_child() => Ok(driver.lock().unwrap_or_else(PoisonError::into_inner)),
         _ => fail(Code::NOT_INITIALIZED),
     }
+}
+
+/// The driver, locked, for the driver's own thread, which only a process has that called `cuInit`.
+pub(crate) fn lock() -> MutexGuard<'static, Driver> {
+    let driver = DRIVER.get_or_init(|| Mutex::new(Driver::new(Topology::default(), Vec::new())));
+    driver.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Fails where [`enter`] would.

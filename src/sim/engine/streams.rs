@@ -1,4 +1,5 @@
-//! Streams. All work is done when the call that asks for it returns, in the order of the calls.
+//! Streams. All work is done when the call that asks for it returns, in the order of the calls, but for what
+//! follows a function of the program (`super::queue`).
 
 use super::answer::{Answer, fail};
 use super::process::Driver;
@@ -10,6 +11,8 @@ pub(crate) const PRIORITIES: (i32, i32) = (0, -5);
 /// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD.
 pub(crate) const LEGACY: u64 = 1;
 pub(crate) const PER_THREAD: u64 = 2;
+/// CU_STREAM_NON_BLOCKING.
+const NON_BLOCKING: u32 = 1;
 /// The number of the first stream that a program creates: the default ones come before it.
 const FIRST_ID: u64 = 16;
 
@@ -23,10 +26,26 @@ pub(crate) struct Stream {
     pub id: u64,
 }
 
+/// What a program says about a stream, as it lies in C: it changes nothing here.
+pub(crate) type Attribute = [u8; 64];
+/// CU_STREAM_ATTRIBUTE_PRIORITY, which streams of a program are created with.
+const PRIORITY: i32 = 8;
+/// The other attributes: access policy window, synchronization policy, memory synchronization domain and its map.
+const ATTRIBUTES: [i32; 4] = [1, 3, 9, 10];
+
+impl Stream {
+    /// Whether it is one with the default stream: it was not created with CU_STREAM_NON_BLOCKING.
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.flags & NON_BLOCKING == 0
+    }
+}
+
 /// The streams that the program created.
 #[derive(Default, Debug)]
 pub(crate) struct Streams {
     map: HashMap<u64, Stream>,
+    /// By context and number of the stream, and attribute.
+    attributes: HashMap<(u64, u64, i32), Attribute>,
     created: u64,
 }
 
@@ -34,6 +53,7 @@ impl Streams {
     /// Ends the streams of a context.
     pub(crate) fn remove_of(&mut self, context: u64) {
         self.map.retain(|_, stream| stream.context != context);
+        self.attributes.retain(|(of, ..), _| *of != context);
     }
 }
 
@@ -41,7 +61,7 @@ impl Driver {
     /// `cuStreamCreateWithPriority`: CU_STREAM_DEFAULT or CU_STREAM_NON_BLOCKING.
     pub(crate) fn create_stream(&mut self, flags: u32, priority: i32) -> Answer<u64> {
         let context = self.current()?;
-        if flags & !1 != 0 {
+        if flags & !NON_BLOCKING != 0 {
             return fail(Code::INVALID_VALUE);
         }
         let handle = self.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
@@ -67,10 +87,52 @@ impl Driver {
 
     /// `cuStreamDestroy`, which the default streams do not take.
     pub(crate) fn destroy_stream(&mut self, handle: u64) -> Answer {
-        match self.streams.map.remove(&handle) {
-            Some(_) => Ok(()),
-            None => fail(Code::INVALID_HANDLE),
+        let stream = self.streams.map.remove(&handle).ok_or(Code::INVALID_HANDLE)?;
+        self.streams.attributes.retain(|(_, id, _), _| *id != stream.id);
+        Ok(())
+    }
+
+    /// `cuStreamGetAttribute`: zeros where nothing was said.
+    pub(crate) fn stream_attribute(&self, handle: u64, attribute: i32) -> Answer<Attribute> {
+        let stream = self.stream(handle)?;
+        let mut value = [0; 64];
+        match attribute {
+            PRIORITY => value[..4].copy_from_slice(&stream.priority.to_ne_bytes()),
+            _ if ATTRIBUTES.contains(&attribute) => {
+                let said = self.streams.attributes.get(&(stream.context, stream.id, attribute));
+                value = said.copied().unwrap_or(value);
+            }
+            _ => return fail(Code::INVALID_VALUE),
         }
+        Ok(value)
+    }
+
+    /// `cuStreamSetAttribute`.
+    pub(crate) fn set_stream_attribute(&mut self, handle: u64, attribute: i32, value: Attribute) -> Answer {
+        let stream = self.stream(handle)?;
+        if attribute == PRIORITY {
+            let wanted = i32::from_ne_bytes(value[..4].try_into().unwrap_or_default());
+            let stream = self.streams.map.get_mut(&handle).ok_or(Code::INVALID_VALUE)?;
+            stream.priority = wanted.clamp(PRIORITIES.1, PRIORITIES.0);
+            return Ok(());
+        }
+        if !ATTRIBUTES.contains(&attribute) {
+            return fail(Code::INVALID_VALUE);
+        }
+        self.streams.attributes.insert((stream.context, stream.id, attribute), value);
+        Ok(())
+    }
+
+    /// `cuStreamCopyAttributes`, between streams of one context.
+    pub(crate) fn copy_stream_attributes(&mut self, to: u64, from: u64) -> Answer {
+        if self.stream(to)?.context != self.stream(from)?.context {
+            return fail(Code::INVALID_VALUE);
+        }
+        for attribute in ATTRIBUTES {
+            let value = self.stream_attribute(from, attribute)?;
+            self.set_stream_attribute(to, attribute, value)?;
+        }
+        Ok(())
     }
 }
 

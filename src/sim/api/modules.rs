@@ -1,0 +1,549 @@
+//! Modules, libraries, functions and launches, where the machine skips kernels; elsewhere, none is supported.
+
+use super::boundary::{In, Out};
+use crate::abi::CUlaunchConfig;
+use crate::engine::answer::{Answer, fail};
+use crate::engine::images::{self, Image};
+use crate::engine::modules::{Link, Owner};
+use crate::engine::process::{self, Driver};
+use core::ffi::{CStr, c_char, c_void};
+use cupeer_spec::abi::*;
+use cupeer_spec::results::Result as Code;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, MutexGuard};
+
+/// The magic number of a fat binary's wrapper, whose second half is a pointer.
+const WRAPPER: u32 = 0x4662_43b1;
+/// CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES and CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.
+const LOG_SIZES: [u32; 2] = [4, 6];
+
+/// The driver, where it has modules.
+fn enter() -> Answer<MutexGuard<'static, Driver>> {
+    let driver = process::enter()?;
+    driver.check_kernels()?;
+    Ok(driver)
+}
+
+/// The bytes of an image in the program's memory.
+fn image_at(address: u64) -> Answer<Vec<u8>> {
+    let start = address as *const u8;
+    if start.is_null() {
+        return fail(Code::INVALID_VALUE);
+    }
+    // SAFETY: the caller of the C function promises an image. Each of its forms begins with four bytes that say
+    // which it is; a text of less than three bytes and its NUL is the one that does not.
+    unsafe {
+        let magic = start.cast::<[u8; 4]>().read_unaligned();
+        if u32::from_le_bytes(magic) == WRAPPER {
+            return image_at(start.add(8).cast::<u64>().read_unaligned());
+        }
+        let mut head = [0; 64];
+        core::ptr::copy_nonoverlapping(start, head.as_mut_ptr(), images::head(magic));
+        Ok(match images::length(&head) {
+            Some(length) if length > images::MOST => return fail(Code::INVALID_IMAGE),
+            Some(length) => core::slice::from_raw_parts(start, length as usize).to_vec(),
+            None => CStr::from_ptr(start.cast()).to_bytes().to_vec(),
+        })
+    }
+}
+
+fn file(name: In<c_char>) -> Answer<Vec<u8>> {
+    let path = OsStr::from_bytes(name.text()?);
+    let about = std::fs::metadata(path).map_err(|_| Code::FILE_NOT_FOUND)?;
+    if !about.is_file() || about.len() > images::MOST {
+        return fail(Code::INVALID_IMAGE);
+    }
+    std::fs::read(path).map_err(|_| Code::FILE_NOT_FOUND.into())
+}
+
+/// Loads a module into the current context.
+fn load(out: Out<*mut c_void>, image: impl FnOnce() -> Answer<Vec<u8>>) -> Answer {
+    let context = enter()?.current()?;
+    let out = out.required()?;
+    let image = Arc::new(Image::read(&image()?)?);
+    put(out, enter()?.add_module(Owner::Context(context), image)?);
+    Ok(())
+}
+
+fn load_library(out: Out<*mut c_void>, image: impl FnOnce() -> Answer<Vec<u8>>) -> Answer {
+    drop(enter()?);
+    let out = out.required()?;
+    let image = Arc::new(Image::read(&image()?)?);
+    put(out, enter()?.add_module(Owner::Library, image)?);
+    Ok(())
+}
+
+/// Nothing is compiled, and so nothing said: the sizes of the logs become zero.
+fn clear_logs(count: u32, options: Out<u32>, values: Out<*mut c_void>) {
+    if options.address() == 0 || values.address() == 0 {
+        return;
+    }
+    for (index, option) in options.list(count as usize).iter().enumerate() {
+        if LOG_SIZES.contains(option) {
+            values.put_at(index, core::ptr::null_mut());
+        }
+    }
+}
+
+fn put(out: Out<*mut c_void>, handle: u64) {
+    out.put(handle as *mut c_void);
+}
+
+fn find(out: Out<*mut c_void>, module: u64, name: In<c_char>) -> Answer {
+    let mut driver = enter()?;
+    let (out, name) = (out.required()?, name.text()?);
+    put(out, driver.function_of(module, name)?);
+    Ok(())
+}
+
+/// Either pointer may be null.
+fn find_global(address: Out<CUdeviceptr>, size: Out<usize>, module: u64, name: In<c_char>) -> Answer {
+    let (at, bytes) = enter()?.global_of(module, name.text()?)?;
+    address.put(CUdeviceptr(at));
+    size.put(bytes as usize);
+    Ok(())
+}
+
+fn count(out: Out<u32>, module: u64) -> Answer {
+    let driver = enter()?;
+    let out = out.required()?;
+    out.put(driver.modules.image(module)?.functions().len() as u32);
+    Ok(())
+}
+
+fn enumerate(out: Out<*mut c_void>, most: u32, module: u64) -> Answer {
+    let mut driver = enter()?;
+    let out = out.required()?;
+    let names = driver.modules.image(module)?.functions().to_vec();
+    for (index, name) in names.iter().take(most as usize).enumerate() {
+        out.put_at(index, driver.function_of(module, name.as_bytes())? as *mut c_void);
+    }
+    Ok(())
+}
+
+fn name_of(out: Out<*const c_char>, function: u64) -> Answer {
+    let driver = enter()?;
+    let out = out.required()?;
+    // As long as the module stays loaded, as documented.
+    out.put(driver.modules.function(function)?.name.as_ptr());
+    Ok(())
+}
+
+fn get_attribute(out: Out<i32>, attribute: i32, function: u64) -> Answer {
+    let driver = enter()?;
+    let out = out.required()?;
+    out.put(driver.modules.function(function)?.attribute(attribute)?);
+    Ok(())
+}
+
+/// Launches a function in the order of a stream, where it does nothing.
+fn launch(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64) -> Answer {
+    let mut driver = enter()?;
+    driver.stream(stream)?;
+    driver.launch(function, grid, block)
+}
+
+/// How many blocks of a function fit on a multiprocessor at once.
+fn resident(block: i32, shared: usize) -> Answer<i32> {
+    let threads = u32::try_from(block).ok().filter(|threads| (1..=1024).contains(threads));
+    let threads = threads.ok_or(Code::INVALID_VALUE)?.next_multiple_of(32);
+    let by_memory = 233_472usize.checked_div(shared).unwrap_or(usize::MAX);
+    Ok((2048 / threads).min(32).min(u32::try_from(by_memory).unwrap_or(u32::MAX)) as i32)
+}
+
+fn occupancy(out: Out<i32>, function: u64, block: i32, shared: usize) -> Answer {
+    let driver = enter()?;
+    let out = out.required()?;
+    driver.modules.function(function)?;
+    out.put(resident(block, shared)?);
+    Ok(())
+}
+
+/// A size of blocks that fills a device, and how many of them do.
+fn best(grid: Out<i32>, block: Out<i32>, function: u64, most: i32) -> Answer {
+    let driver = enter()?;
+    let (grid, block) = (grid.required()?, block.required()?);
+    driver.modules.function(function)?;
+    let size = if most > 0 { most.min(1024) } else { 1024 };
+    // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT.
+    let multiprocessors = driver.device_attribute(16, driver.current_device()?)?;
+    grid.put(multiprocessors * resident(size, 0)?);
+    block.put(size);
+    Ok(())
+}
+
+fn add_to_link(state: u64, input: impl FnOnce() -> Answer<Vec<u8>>) -> Answer {
+    drop(enter()?);
+    let input = input()?;
+    Image::read(&input)?;
+    let mut driver = enter()?;
+    driver.modules.links.get_mut(&state).ok_or(Code::INVALID_HANDLE)?.inputs.push(input);
+    Ok(())
+}
+
+entry! {
+    fn cuModuleLoad(module: *mut *mut c_void, fname: *const c_char) {
+        load(module, || file(fname))
+    }
+
+    fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_void) {
+        load(module, || image_at(image.address()))
+    }
+
+    fn cuModuleLoadDataEx(
+        module: *mut *mut c_void,
+        image: *const c_void,
+        numOptions: u32,
+        options: *mut u32,
+        optionValues: *mut *mut c_void,
+    ) {
+        load(module, || image_at(image.address()))?;
+        clear_logs(numOptions, options, optionValues);
+        Ok(())
+    }
+
+    fn cuModuleLoadFatBinary(module: *mut *mut c_void, fatCubin: *const c_void) {
+        load(module, || image_at(fatCubin.address()))
+    }
+
+    fn cuModuleUnload(hmod: *mut c_void) {
+        enter()?.unload_module(hmod.address())
+    }
+
+    fn cuModuleGetFunction(hfunc: *mut *mut c_void, hmod: *mut c_void, name: *const c_char) {
+        find(hfunc, hmod.address(), name)
+    }
+
+    fn cuModuleGetFunctionCount(count: *mut u32, module: *mut c_void) {
+        self::count(count, module.address())
+    }
+
+    fn cuModuleEnumerateFunctions(functions: *mut *mut c_void, numFunctions: u32, module: *mut c_void) {
+        enumerate(functions, numFunctions, module.address())
+    }
+
+    fn cuModuleGetGlobal_v2(
+        dptr: *mut CUdeviceptr,
+        bytes: *mut usize,
+        hmod: *mut c_void,
+        name: *const c_char,
+    ) {
+        find_global(dptr, bytes, hmod.address(), name)
+    }
+
+    fn cuLibraryLoadData(
+        library: *mut *mut c_void,
+        code: *const c_void,
+        jitOptions: *mut u32,
+        jitOptionsValues: *mut *mut c_void,
+        numJitOptions: u32,
+        _libraryOptions: *mut c_void,
+        _libraryOptionValues: *mut c_void,
+        _numLibraryOptions: u32,
+    ) {
+        load_library(library, || image_at(code.address()))?;
+        clear_logs(numJitOptions, jitOptions, jitOptionsValues);
+        Ok(())
+    }
+
+    fn cuLibraryLoadFromFile(
+        library: *mut *mut c_void,
+        fileName: *const c_char,
+        jitOptions: *mut u32,
+        jitOptionsValues: *mut *mut c_void,
+        numJitOptions: u32,
+        _libraryOptions: *mut c_void,
+        _libraryOptionValues: *mut c_void,
+        _numLibraryOptions: u32,
+    ) {
+        load_library(library, || file(fileName))?;
+        clear_logs(numJitOptions, jitOptions, jitOptionsValues);
+        Ok(())
+    }
+
+    fn cuLibraryUnload(library: *mut c_void) {
+        enter()?.unload_library(library.address())
+    }
+
+    fn cuLibraryGetModule(pMod: *mut *mut c_void, library: *mut c_void) {
+        let mut driver = enter()?;
+        let out = pMod.required()?;
+        put(out, driver.module_of(library.address())?);
+        Ok(())
+    }
+
+    fn cuLibraryGetKernel(pKernel: *mut *mut c_void, library: *mut c_void, name: *const c_char) {
+        find(pKernel, library.address(), name)
+    }
+
+    fn cuLibraryGetKernelCount(count: *mut u32, lib: *mut c_void) {
+        self::count(count, lib.address())
+    }
+
+    fn cuLibraryEnumerateKernels(kernels: *mut *mut c_void, numKernels: u32, lib: *mut c_void) {
+        enumerate(kernels, numKernels, lib.address())
+    }
+
+    fn cuLibraryGetGlobal(
+        dptr: *mut CUdeviceptr,
+        bytes: *mut usize,
+        library: *mut c_void,
+        name: *const c_char,
+    ) {
+        find_global(dptr, bytes, library.address(), name)
+    }
+
+    fn cuKernelGetFunction(pFunc: *mut *mut c_void, kernel: *mut c_void) {
+        let mut driver = enter()?;
+        let out = pFunc.required()?;
+        let kernel = driver.modules.function(kernel.address())?;
+        let (library, name) = (kernel.module, kernel.name.clone());
+        let module = driver.module_of(library)?;
+        put(out, driver.function_of(module, name.to_bytes())?);
+        Ok(())
+    }
+
+    fn cuKernelGetLibrary(pLib: *mut *mut c_void, kernel: *mut c_void) {
+        let driver = enter()?;
+        let out = pLib.required()?;
+        put(out, driver.modules.function(kernel.address())?.module);
+        Ok(())
+    }
+
+    fn cuKernelGetName(name: *mut *const c_char, hfunc: *mut c_void) {
+        name_of(name, hfunc.address())
+    }
+
+    fn cuKernelGetAttribute(pi: *mut i32, attrib: i32, kernel: *mut c_void, dev: CUdevice) {
+        process::enter()?.ordinal(dev.0)?;
+        get_attribute(pi, attrib, kernel.address())
+    }
+
+    fn cuKernelSetAttribute(attrib: i32, val: i32, kernel: *mut c_void, dev: CUdevice) {
+        process::enter()?.ordinal(dev.0)?;
+        enter()?.modules.set_attribute(kernel.address(), attrib, val)
+    }
+
+    fn cuKernelSetCacheConfig(kernel: *mut c_void, config: u32, dev: CUdevice) {
+        let driver = enter()?;
+        driver.ordinal(dev.0)?;
+        driver.modules.function(kernel.address())?;
+        if config > 3 { fail(Code::INVALID_VALUE) } else { Ok(()) }
+    }
+
+    fn cuFuncGetAttribute(pi: *mut i32, attrib: i32, hfunc: *mut c_void) {
+        get_attribute(pi, attrib, hfunc.address())
+    }
+
+    fn cuFuncSetAttribute(hfunc: *mut c_void, attrib: i32, value: i32) {
+        enter()?.modules.set_attribute(hfunc.address(), attrib, value)
+    }
+
+    fn cuFuncSetCacheConfig(hfunc: *mut c_void, config: u32) {
+        enter()?.modules.function(hfunc.address())?;
+        if config > 3 { fail(Code::INVALID_VALUE) } else { Ok(()) }
+    }
+
+    fn cuFuncSetSharedMemConfig(hfunc: *mut c_void, config: u32) {
+        enter()?.modules.function(hfunc.address())?;
+        if config > 2 { fail(Code::INVALID_VALUE) } else { Ok(()) }
+    }
+
+    fn cuFuncGetModule(hmod: *mut *mut c_void, hfunc: *mut c_void) {
+        let driver = enter()?;
+        let out = hmod.required()?;
+        put(out, driver.modules.function(hfunc.address())?.module);
+        Ok(())
+    }
+
+    fn cuFuncGetName(name: *mut *const c_char, hfunc: *mut c_void) {
+        name_of(name, hfunc.address())
+    }
+
+    fn cuFuncIsLoaded(state: *mut i32, function: *mut c_void) {
+        let driver = enter()?;
+        let out = state.required()?;
+        driver.modules.function(function.address())?;
+        // CU_FUNCTION_LOADING_STATE_LOADED.
+        out.put(1);
+        Ok(())
+    }
+
+    fn cuFuncLoad(function: *mut c_void) {
+        enter()?.modules.function(function.address()).map(|_| ())
+    }
+
+    /// The arguments are not looked at: nothing runs that takes them.
+    fn cuLaunchKernel(
+        f: *mut c_void,
+        gridDimX: u32,
+        gridDimY: u32,
+        gridDimZ: u32,
+        blockDimX: u32,
+        blockDimY: u32,
+        blockDimZ: u32,
+        _sharedMemBytes: u32,
+        hStream: CUstream,
+        _kernelParams: *mut *mut c_void,
+        _extra: *mut *mut c_void,
+    ) {
+        launch(f.address(), [gridDimX, gridDimY, gridDimZ], [blockDimX, blockDimY, blockDimZ], hStream)
+    }
+
+    fn cuLaunchCooperativeKernel(
+        f: *mut c_void,
+        gridDimX: u32,
+        gridDimY: u32,
+        gridDimZ: u32,
+        blockDimX: u32,
+        blockDimY: u32,
+        blockDimZ: u32,
+        _sharedMemBytes: u32,
+        hStream: CUstream,
+        _kernelParams: *mut *mut c_void,
+    ) {
+        launch(f.address(), [gridDimX, gridDimY, gridDimZ], [blockDimX, blockDimY, blockDimZ], hStream)
+    }
+
+    fn cuLaunchKernelEx(
+        config: *const CUlaunchConfig,
+        f: *mut c_void,
+        _kernelParams: *mut *mut c_void,
+        _extra: *mut *mut c_void,
+    ) {
+        drop(enter()?);
+        let config = config.required()?;
+        launch(f.address(), config.grid, config.block, config.hStream as u64)
+    }
+
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        numBlocks: *mut i32,
+        func: *mut c_void,
+        blockSize: i32,
+        dynamicSMemSize: usize,
+    ) {
+        occupancy(numBlocks, func.address(), blockSize, dynamicSMemSize)
+    }
+
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        numBlocks: *mut i32,
+        func: *mut c_void,
+        blockSize: i32,
+        dynamicSMemSize: usize,
+        _flags: u32,
+    ) {
+        occupancy(numBlocks, func.address(), blockSize, dynamicSMemSize)
+    }
+
+    /// No function needs shared memory here, so that nobody asks how much a size of blocks needs.
+    fn cuOccupancyMaxPotentialBlockSize(
+        minGridSize: *mut i32,
+        blockSize: *mut i32,
+        func: *mut c_void,
+        _blockSizeToDynamicSMemSize: *mut c_void,
+        _dynamicSMemSize: usize,
+        blockSizeLimit: i32,
+    ) {
+        best(minGridSize, blockSize, func.address(), blockSizeLimit)
+    }
+
+    fn cuOccupancyMaxPotentialBlockSizeWithFlags(
+        minGridSize: *mut i32,
+        blockSize: *mut i32,
+        func: *mut c_void,
+        _blockSizeToDynamicSMemSize: *mut c_void,
+        _dynamicSMemSize: usize,
+        blockSizeLimit: i32,
+        _flags: u32,
+    ) {
+        best(minGridSize, blockSize, func.address(), blockSizeLimit)
+    }
+
+    fn cuOccupancyAvailableDynamicSMemPerBlock(
+        dynamicSmemSize: *mut usize,
+        func: *mut c_void,
+        numBlocks: i32,
+        blockSize: i32,
+    ) {
+        let driver = enter()?;
+        let out = dynamicSmemSize.required()?;
+        driver.modules.function(func.address())?;
+        if !(1..=resident(blockSize, 0)?).contains(&numBlocks) {
+            return fail(Code::INVALID_VALUE);
+        }
+        // Each block takes 1 KiB for itself.
+        out.put((233_472 / numBlocks as usize - 1024).min(232_448));
+        Ok(())
+    }
+
+    fn cuLinkCreate_v2(
+        numOptions: u32,
+        options: *mut u32,
+        optionValues: *mut *mut c_void,
+        stateOut: *mut *mut c_void,
+    ) {
+        let mut driver = enter()?;
+        driver.current()?;
+        let out = stateOut.required()?;
+        let handle = driver.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
+        driver.modules.links.insert(handle, Link::default());
+        clear_logs(numOptions, options, optionValues);
+        put(out, handle);
+        Ok(())
+    }
+
+    fn cuLinkAddData_v2(
+        state: *mut c_void,
+        _kind: i32,
+        data: *mut c_void,
+        size: usize,
+        _name: *const c_char,
+        _numOptions: u32,
+        _options: *mut u32,
+        _optionValues: *mut *mut c_void,
+    ) {
+        add_to_link(state.address(), || {
+            let data = data.required()?;
+            if size as u64 > images::MOST {
+                return fail(Code::INVALID_VALUE);
+            }
+            Ok(data.bytes(size))
+        })
+    }
+
+    fn cuLinkAddFile_v2(
+        state: *mut c_void,
+        _kind: i32,
+        path: *const c_char,
+        _numOptions: u32,
+        _options: *mut u32,
+        _optionValues: *mut *mut c_void,
+    ) {
+        add_to_link(state.address(), || file(path))
+    }
+
+    /// The one image that was added as it is, or the texts of several. What else there is becomes a fat binary
+    /// without content, in which every name is found.
+    fn cuLinkComplete(state: *mut c_void, cubinOut: *mut *mut c_void, sizeOut: *mut usize) {
+        let mut driver = enter()?;
+        let out = cubinOut.required()?;
+        let link = driver.modules.links.get_mut(&state.address()).ok_or(Code::INVALID_HANDLE)?;
+        link.output = match link.inputs.as_slice() {
+            [] => return fail(Code::INVALID_VALUE),
+            [one] => one.clone(),
+            several if several.iter().all(|input| std::str::from_utf8(input).is_ok()) => {
+                several.iter().flat_map(|text| text.split(|byte| *byte == 0).next()).collect::<Vec<_>>().join(&b'\n')
+            }
+            _ => [&0xba55_ed50u32.to_le_bytes()[..], &[1, 0, 16, 0], &[0; 8]].concat(),
+        };
+        link.output.push(0);
+        out.put(link.output.as_mut_ptr().cast());
+        sizeOut.put(link.output.len());
+        Ok(())
+    }
+
+    fn cuLinkDestroy(state: *mut c_void) {
+        enter()?.modules.links.remove(&state.address()).map(drop).ok_or_else(|| Code::INVALID_HANDLE.into())
+    }
+}

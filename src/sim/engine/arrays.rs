@@ -1,0 +1,222 @@
+//! CUDA arrays: opaque memory with a shape, here row by row in a device's memory.
+
+use super::answer::{Answer, fail};
+use super::backing::Backing;
+use super::process::Driver;
+use cupeer_spec::results::Result as Code;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+const LAYERED: u32 = 1;
+const CUBEMAP: u32 = 4;
+/// CUDA_ARRAY3D_SPARSE and CUDA_ARRAY3D_DEFERRED_MAPPING, which need virtual memory management.
+const MAPPED_LATER: u32 = 0xc0;
+const KNOWN: u32 = 0xff;
+
+/// `CUDA_ARRAY3D_DESCRIPTOR`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Descriptor {
+    pub width: u64,
+    pub height: u64,
+    pub depth: u64,
+    pub format: i32,
+    pub channels: u32,
+    pub flags: u32,
+}
+
+impl Descriptor {
+    /// Bytes of one element: `CU_AD_FORMAT_*` of integers and floating-point numbers.
+    fn element(&self) -> Option<u64> {
+        let channel = match self.format {
+            1 | 8 => 1,
+            2 | 9 | 0x10 => 2,
+            3 | 10 | 0x20 => 4,
+            _ => return None,
+        };
+        matches!(self.channels, 1 | 2 | 4).then(|| channel * u64::from(self.channels))
+    }
+
+    /// Bytes of a row, rows of a slice, slices.
+    pub(crate) fn shape(&self) -> Option<(u64, u64, u64)> {
+        let row = self.width.checked_mul(self.element()?)?;
+        Some((row, self.height.max(1), self.depth.max(1)))
+    }
+
+    fn check(&self) -> Answer<u64> {
+        if self.flags & MAPPED_LATER != 0 {
+            return fail(Code::NOT_SUPPORTED);
+        }
+        let layered = self.flags & LAYERED != 0;
+        let faces = if layered { self.depth.is_multiple_of(6) && self.depth > 0 } else { self.depth == 6 };
+        let whole = self.width > 0
+            && self.flags & !KNOWN == 0
+            && (self.depth == 0 || self.height > 0 || layered)
+            && (!layered || self.depth > 0)
+            && (self.flags & CUBEMAP == 0 || faces && self.width == self.height);
+        let (row, rows, slices) = self.shape().filter(|_| whole).ok_or(Code::INVALID_VALUE)?;
+        let size = row.checked_mul(rows).and_then(|slice| slice.checked_mul(slices));
+        size.ok_or_else(|| Code::OUT_OF_MEMORY.into())
+    }
+
+    /// A level of a mipmap: each extent halved so often, but not the number of layers.
+    fn level(&self, level: u32) -> Descriptor {
+        let half = |extent: u64| if extent == 0 { 0 } else { (extent >> level).max(1) };
+        let depth = if self.flags & (LAYERED | CUBEMAP) != 0 { self.depth } else { half(self.depth) };
+        Descriptor { width: half(self.width), height: half(self.height), depth, ..*self }
+    }
+}
+
+/// An array.
+#[derive(Clone, Debug)]
+pub(crate) struct Array {
+    pub descriptor: Descriptor,
+    pub backing: Arc<Backing>,
+    pub offset: u64,
+    size: u64,
+    context: u64,
+    device: usize,
+    /// Whether it is a level of a mipmapped array, and ends with it.
+    is_level: bool,
+}
+
+/// All arrays of a process.
+#[derive(Default, Debug)]
+pub(crate) struct Arrays {
+    map: HashMap<u64, Array>,
+    mipmapped: HashMap<u64, Vec<u64>>,
+}
+
+impl Arrays {
+    /// The array behind a handle.
+    pub(crate) fn get(&self, handle: u64) -> Answer<&Array> {
+        self.map.get(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
+    }
+
+    /// `cuMipmappedArrayGetLevel`.
+    pub(crate) fn level(&self, handle: u64, level: u32) -> Answer<u64> {
+        let levels = self.mipmapped.get(&handle).ok_or(Code::INVALID_HANDLE)?;
+        levels.get(level as usize).copied().ok_or_else(|| Code::INVALID_VALUE.into())
+    }
+}
+
+impl Driver {
+    /// `cuArray3DCreate`.
+    pub(crate) fn create_array(&mut self, descriptor: Descriptor) -> Answer<u64> {
+        self.add_array(descriptor, false)
+    }
+
+    fn add_array(&mut self, descriptor: Descriptor, is_level: bool) -> Answer<u64> {
+        let context = self.current()?;
+        let device = self.context(context)?.device;
+        let size = descriptor.check()?;
+        let handle = self.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
+        let (backing, offset, size) = self.take_array(device, size)?;
+        let array = Array { descriptor, backing, offset, size, context, device, is_level };
+        self.arrays.map.insert(handle, array);
+        Ok(handle)
+    }
+
+    /// `cuArrayDestroy`, which does not take a level.
+    pub(crate) fn destroy_array(&mut self, handle: u64) -> Answer {
+        if self.arrays.get(handle)?.is_level {
+            return fail(Code::INVALID_HANDLE);
+        }
+        self.remove_array(handle);
+        Ok(())
+    }
+
+    fn remove_array(&mut self, handle: u64) {
+        if let Some(array) = self.arrays.map.remove(&handle) {
+            self.give_store(array.device, array.offset, array.size);
+        }
+    }
+
+    /// `cuMipmappedArrayCreate`: as many levels as were asked for, and at most as make sense.
+    pub(crate) fn create_mipmapped(&mut self, descriptor: Descriptor, levels: u32) -> Answer<u64> {
+        descriptor.check()?;
+        let longest = descriptor.width.max(descriptor.height).max(descriptor.level(0).depth);
+        let levels = levels.min(64 - longest.leading_zeros());
+        if levels == 0 {
+            return fail(Code::INVALID_VALUE);
+        }
+        let handle = self.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
+        self.arrays.mipmapped.insert(handle, Vec::new());
+        for level in 0..levels {
+            match self.add_array(descriptor.level(level), true) {
+                Ok(array) => self.arrays.mipmapped.entry(handle).or_default().push(array),
+                Err(failure) => {
+                    self.destroy_mipmapped(handle)?;
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(handle)
+    }
+
+    /// `cuMipmappedArrayDestroy`.
+    pub(crate) fn destroy_mipmapped(&mut self, handle: u64) -> Answer {
+        for level in self.arrays.mipmapped.remove(&handle).ok_or(Code::INVALID_HANDLE)? {
+            self.remove_array(level);
+        }
+        Ok(())
+    }
+
+    /// Ends the arrays of a context.
+    pub(crate) fn remove_arrays_of(&mut self, context: u64) {
+        let of = |(_, array): &(&u64, &Array)| array.context == context;
+        let handles: Vec<u64> = self.arrays.map.iter().filter(of).map(|(handle, _)| *handle).collect();
+        for handle in &handles {
+            self.remove_array(*handle);
+        }
+        self.arrays.mipmapped.retain(|_, levels| !levels.iter().any(|level| handles.contains(level)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_topology::Topology;
+
+    fn descriptor(width: u64, height: u64, depth: u64, flags: u32) -> Descriptor {
+        Descriptor { width, height, depth, format: 0x20, channels: 1, flags }
+    }
+
+    #[test]
+    fn shapes_are_checked_and_memory_comes_back() {
+        let mut driver = Driver::new(Topology::default(), vec![0, 1]);
+        let context = driver.create_context(0, 0).unwrap();
+        let free = driver.memory_info(0).0;
+        for (width, height, depth, flags) in [
+            (0, 1, 1, 0),
+            (4, 0, 2, 0),
+            (4, 4, 5, CUBEMAP),
+            (4, 3, 6, CUBEMAP),
+            (4, 4, 0, LAYERED),
+            (1, 1, 1, 256),
+        ] {
+            let answer = driver.create_array(descriptor(width, height, depth, flags));
+            assert_eq!(answer, fail(Code::INVALID_VALUE), "{width} {height} {depth} {flags}");
+        }
+        assert_eq!(driver.create_array(descriptor(1 << 40, 1 << 40, 1, 0)), fail(Code::OUT_OF_MEMORY));
+        let array = driver.create_array(descriptor(4, 0, 7, LAYERED)).unwrap();
+        driver.create_array(descriptor(4, 4, 12, LAYERED | CUBEMAP)).unwrap();
+        driver.destroy_array(array).unwrap();
+        assert_eq!(driver.destroy_array(array), fail(Code::INVALID_HANDLE));
+        driver.destroy_context(context).unwrap();
+        assert_eq!(driver.memory_info(0).0, free);
+    }
+
+    #[test]
+    fn levels_are_halved_and_end_together() {
+        let mut driver = Driver::new(Topology::default(), vec![0, 1]);
+        driver.create_context(0, 0).unwrap();
+        let mipmapped = driver.create_mipmapped(descriptor(8, 4, 0, 0), 99).unwrap();
+        let last = driver.arrays.level(mipmapped, 3).unwrap();
+        let shape = driver.arrays.get(last).unwrap().descriptor;
+        assert_eq!((shape.width, shape.height, shape.depth), (1, 1, 0));
+        assert_eq!(driver.arrays.level(mipmapped, 4), fail(Code::INVALID_VALUE));
+        assert_eq!(driver.destroy_array(last), fail(Code::INVALID_HANDLE));
+        driver.destroy_mipmapped(mipmapped).unwrap();
+        assert!(driver.arrays.get(last).is_err());
+    }
+}

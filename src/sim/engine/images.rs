@@ -1,0 +1,298 @@
+//! What a program loads as a module: PTX text, a cubin (ELF), or a fat binary, as far as names and data go.
+//!
+//! The bytes come from the program, and are trusted no further than their length. A fat binary is not opened: it
+//! may be compressed, so every name is taken to be in it.
+
+use super::answer::{Answer, fail};
+use cupeer_spec::results::Result as Code;
+
+/// A variable of a module.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Global {
+    pub name: String,
+    /// What it holds at first; what is missing is zero.
+    pub bytes: Vec<u8>,
+    pub size: u64,
+}
+
+/// The names in a module.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Image {
+    Known {
+        functions: Vec<String>,
+        globals: Vec<Global>,
+    },
+    /// One that cannot be read.
+    Opaque,
+}
+
+/// How large a variable is taken to be in an image that cannot be read.
+const OPAQUE_SIZE: u64 = 64 << 10;
+const ELF: &[u8] = b"\x7fELF";
+const FAT: u32 = 0xba55_ed50;
+/// The largest image.
+pub(crate) const MOST: u64 = 4 << 30;
+
+impl Image {
+    /// Reads an image.
+    pub(crate) fn read(bytes: &[u8]) -> Answer<Image> {
+        if bytes.starts_with(ELF) {
+            return read_elf(bytes).ok_or_else(|| Code::INVALID_IMAGE.into());
+        }
+        if bytes.starts_with(&FAT.to_le_bytes()) {
+            return Ok(Image::Opaque);
+        }
+        match std::str::from_utf8(bytes) {
+            Ok(text) => read_ptx(text).ok_or_else(|| Code::INVALID_PTX.into()),
+            Err(_) => fail(Code::INVALID_IMAGE),
+        }
+    }
+
+    /// The functions, as far as they are known.
+    pub(crate) fn functions(&self) -> &[String] {
+        match self {
+            Image::Known { functions, .. } => functions,
+            Image::Opaque => &[],
+        }
+    }
+
+    /// Whether there is a function of that name.
+    pub(crate) fn has_function(&self, name: &str) -> bool {
+        matches!(self, Image::Opaque) || self.functions().iter().any(|known| known == name)
+    }
+
+    /// The variable of that name.
+    pub(crate) fn global(&self, name: &str) -> Option<Global> {
+        match self {
+            Image::Known { globals, .. } => globals.iter().find(|global| global.name == name).cloned(),
+            Image::Opaque => Some(Global { name: name.into(), bytes: Vec::new(), size: OPAQUE_SIZE }),
+        }
+    }
+}
+
+/// How many bytes of an image say how long it is, by its first ones: none of a text's.
+pub(crate) fn head(magic: [u8; 4]) -> usize {
+    match magic {
+        _ if magic == ELF => 64,
+        _ if magic == FAT.to_le_bytes() => 16,
+        _ => 0,
+    }
+}
+
+/// How long an image is that begins so: `None` where it is a text, which ends in NUL.
+pub(crate) fn length(head: &[u8; 64]) -> Option<u64> {
+    let at = |offset, width| number(head, offset, width).unwrap_or(0);
+    if head.starts_with(ELF) {
+        let sections = at(0x28, 8).saturating_add(at(0x3a, 2) * at(0x3c, 2));
+        let segments = at(0x20, 8).saturating_add(at(0x36, 2) * at(0x38, 2));
+        return Some(sections.max(segments));
+    }
+    head.starts_with(&FAT.to_le_bytes()).then(|| at(6, 2).saturating_add(at(8, 8)))
+}
+
+fn number(bytes: &[u8], offset: u64, width: usize) -> Option<u64> {
+    let start = usize::try_from(offset).ok()?;
+    let field = bytes.get(start..start.checked_add(width)?)?;
+    Some(field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+}
+
+fn part(bytes: &[u8], offset: u64, size: u64) -> Option<&[u8]> {
+    let start = usize::try_from(offset).ok()?;
+    bytes.get(start..start.checked_add(usize::try_from(size).ok()?)?)
+}
+
+/// Reads the symbols of a cubin: kernels are functions with CUDA's flag of an entry.
+fn read_elf(bytes: &[u8]) -> Option<Image> {
+    const SYMTAB: u64 = 2;
+    const NOBITS: u64 = 8;
+    const ENTRY: u64 = 0x10;
+    let field = |offset, width| number(bytes, offset, width);
+    let (table, step, count) = (field(0x28, 8)?, field(0x3a, 2)?, field(0x3c, 2)?);
+    let section = |index: u64| -> Option<[u64; 4]> {
+        let at = table.checked_add(index.checked_mul(step)?)?;
+        Some([field(at + 4, 4)?, field(at + 24, 8)?, field(at + 32, 8)?, field(at + 40, 4)?])
+    };
+    let (mut functions, mut globals) = (Vec::new(), Vec::new());
+    for index in 0..count {
+        let [kind, offset, size, link] = section(index)?;
+        if kind != SYMTAB {
+            continue;
+        }
+        let [_, names, names_size, _] = section(link)?;
+        let names = part(bytes, names, names_size)?;
+        for symbol in part(bytes, offset, size)?.chunks_exact(24) {
+            let field = |offset, width| number(symbol, offset, width);
+            let name = names.get(usize::try_from(field(0, 4)?).ok()?..)?;
+            let name = String::from_utf8_lossy(name.split(|byte| *byte == 0).next()?).into_owned();
+            let (kind, other, home) = (field(4, 1)? & 15, field(5, 1)?, field(6, 2)?);
+            if kind == 2 && other & ENTRY != 0 {
+                functions.push(name);
+            } else if kind == 1 && home < count {
+                let [of, start, _, _] = section(home)?;
+                let (value, size) = (field(8, 8)?, field(16, 8)?);
+                let data = if of == NOBITS { None } else { part(bytes, start.checked_add(value)?, size) };
+                globals.push(Global { name, bytes: data.unwrap_or_default().into(), size });
+            }
+        }
+    }
+    Some(Image::Known { functions, globals })
+}
+
+/// Reads PTX: entries, and the variables outside of functions. `None` for a text that is none.
+fn read_ptx(text: &str) -> Option<Image> {
+    let text = without_comments(text.trim_end_matches('\0'));
+    let words = words(&text);
+    if !words.contains(&".version") {
+        return None;
+    }
+    let (mut functions, mut globals, mut depth) = (Vec::new(), Vec::new(), 0);
+    let mut at = 0;
+    while at < words.len() {
+        match words[at] {
+            "{" => depth += 1,
+            "}" => depth -= 1,
+            ".entry" => functions.extend(words.get(at + 1).map(|name| String::from(*name))),
+            ".global" | ".const" if depth == 0 => {
+                let end = words[at..].iter().position(|word| *word == ";").map_or(words.len(), |n| at + n);
+                globals.extend(read_variable(&words[at + 1..end]));
+                at = end;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    Some(Image::Known { functions, globals })
+}
+
+/// Reads `.align 4 .b8 name[8] = {1, 2}`, after its state space.
+fn read_variable(words: &[&str]) -> Option<Global> {
+    let mut element = None;
+    let mut count = 1u64;
+    let mut words = words.iter().copied();
+    let name = loop {
+        match words.next()? {
+            ".align" => drop(words.next()),
+            "(" | ")" | ".attribute" | ".managed" => {}
+            ".v2" => count = 2,
+            ".v4" => count = 4,
+            kind if kind.starts_with('.') => element = width(kind),
+            name => break name,
+        }
+    };
+    let element = element?;
+    let mut bytes = Vec::new();
+    while let Some(word) = words.next() {
+        match word {
+            "[" => count = count.checked_mul(words.next()?.parse().unwrap_or(1))?,
+            "=" | "{" | "}" | "]" | "," => {}
+            value => bytes.extend_from_slice(&literal(value)?.to_le_bytes()[..element]),
+        }
+    }
+    let size = count.checked_mul(element as u64).filter(|size| *size <= MOST)?;
+    bytes.truncate(size as usize);
+    Some(Global { name: name.into(), bytes, size })
+}
+
+/// How many bytes an element of a type has.
+fn width(kind: &str) -> Option<usize> {
+    let bits: usize = kind.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok()?;
+    matches!(bits, 8 | 16 | 32 | 64).then_some(bits / 8)
+}
+
+fn literal(text: &str) -> Option<u64> {
+    let hexadecimal = |digits| u64::from_str_radix(digits, 16).ok();
+    let (sign, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    let digits = digits.trim_end_matches('U');
+    let value = match digits.get(..2) {
+        Some("0x" | "0X" | "0f" | "0F" | "0d" | "0D") => hexadecimal(&digits[2..])?,
+        _ => digits.parse().ok()?,
+    };
+    Some(if sign { value.wrapping_neg() } else { value })
+}
+
+fn without_comments(text: &str) -> String {
+    let mut rest = text;
+    let mut kept = String::with_capacity(text.len());
+    while let Some(at) = rest.find('/') {
+        kept.push_str(&rest[..at]);
+        let comment = &rest[at..];
+        rest = if comment.starts_with("//") {
+            comment.find('\n').map_or("", |end| &comment[end..])
+        } else if comment.starts_with("/*") {
+            comment.find("*/").map_or("", |end| &comment[end + 2..])
+        } else {
+            kept.push('/');
+            &comment[1..]
+        };
+    }
+    kept + rest
+}
+
+/// Splits at blanks, with each bracket, comma, semicolon and equals sign a word of its own.
+fn words(text: &str) -> Vec<&str> {
+    let single = |c: char| "{}()[],;=".contains(c);
+    let mut words = Vec::new();
+    for run in text.split_whitespace() {
+        let mut start = 0;
+        for (at, c) in run.char_indices().filter(|(_, c)| single(*c)) {
+            if at > start {
+                words.push(&run[start..at]);
+            }
+            start = at + c.len_utf8();
+            words.push(&run[at..start]);
+        }
+        if start < run.len() {
+            words.push(&run[start..]);
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_and_variables_of_a_text_are_found() {
+        let text = "// .entry not\n.version 3.2\n.target sm_20 /* .entry nor */\n\
+                    .const .align 4 .u32 my_constant = 314;\n\
+                    .visible .global .align 1 .b8 text[4] = {72, 105};\n\
+                    .global .attribute(.managed) .align 8 .v2 .f32 pair;\n\
+                    .visible .entry sum(\n.param .u64 a)\n{ .reg .u32 %r; ld.global.u32 %r, [a]; }\n\
+                    .entry _Z3fooPi(.param .u64 b) { .shared .b8 not[4]; }\0";
+        let image = Image::read(text.as_bytes()).unwrap();
+        assert_eq!(image.functions(), ["sum", "_Z3fooPi"]);
+        let found = |name: &str| image.global(name).map(|global| (global.size, global.bytes));
+        assert_eq!(found("my_constant"), Some((4, vec![0x3a, 1, 0, 0])));
+        assert_eq!(found("text"), Some((4, vec![72, 105])));
+        assert_eq!(found("pair"), Some((8, vec![])));
+        assert_eq!((found("not"), image.has_function("nor")), (None, false));
+    }
+
+    #[test]
+    fn what_is_no_image_is_refused_and_what_is_closed_has_every_name() {
+        assert_eq!(Image::read(b"hello").unwrap_err().code, Code::INVALID_PTX);
+        assert_eq!(Image::read(b"\xff\xfe").unwrap_err().code, Code::INVALID_IMAGE);
+        assert_eq!(Image::read(b"\x7fELF").unwrap_err().code, Code::INVALID_IMAGE);
+        let mut head = [0; 64];
+        head[..4].copy_from_slice(&FAT.to_le_bytes());
+        (head[6], head[8]) = (16, 100);
+        assert_eq!(length(&head), Some(116));
+        let image = Image::read(&head).unwrap();
+        assert!(image.has_function("any") && image.global("any").unwrap().size == OPAQUE_SIZE);
+    }
+
+    #[test]
+    fn no_damaged_image_is_more_than_an_error() {
+        let mut elf = vec![0u8; 64 + 2 * 64];
+        elf[..4].copy_from_slice(ELF);
+        (elf[0x28], elf[0x3a], elf[0x3c]) = (64, 64, 2);
+        for at in 0..elf.len() {
+            for byte in [1, 2, 0x7f, 0xff] {
+                let old = std::mem::replace(&mut elf[at], byte);
+                let _ = Image::read(&elf);
+                elf[at] = old;
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Modules, libraries and their functions, where the machine says `kernels = "skip"`: they load, and their
+//! functions launch and do nothing.
+
+use super::answer::{Answer, fail};
+use super::images::Image;
+use super::process::Driver;
+use cupeer_spec::results::Result as Code;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::Arc;
+
+/// Whose a module is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Owner {
+    /// A context's: `cuModuleLoad`.
+    Context(u64),
+    /// Nobody's: `cuLibraryLoad`.
+    Library,
+    /// A library's, for a context.
+    Part { library: u64, context: u64 },
+}
+
+/// A module, or a library.
+#[derive(Debug)]
+struct Module {
+    owner: Owner,
+    image: Arc<Image>,
+    functions: HashMap<String, u64>,
+    /// The variables that were asked for, with the context in which they lie.
+    globals: HashMap<(String, u64), (u64, u64)>,
+}
+
+/// A function, or a kernel.
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub module: u64,
+    pub name: CString,
+    attributes: [i32; 16],
+}
+
+/// `CU_FUNC_ATTRIBUTE_*` that can be set, each with the values that it takes.
+const SETTABLE: [(i32, std::ops::RangeInclusive<i32>); 8] = [
+    (8, 0..=232_448),
+    (9, -1..=100),
+    (10, 0..=1),
+    (11, 0..=8),
+    (12, 0..=8),
+    (13, 0..=8),
+    (14, 0..=1),
+    (15, 0..=2),
+];
+
+impl Function {
+    fn new(module: u64, name: &str, capability: i32) -> Answer<Function> {
+        let mut attributes = [0; 16];
+        for (attribute, value) in [(0, 1024), (4, 16), (5, capability), (6, capability), (8, 49152), (9, -1)]
+        {
+            attributes[attribute] = value;
+        }
+        let name = CString::new(name).map_err(|_| Code::NOT_FOUND)?;
+        Ok(Function { module, name, attributes })
+    }
+
+    /// `cuFuncGetAttribute`.
+    pub(crate) fn attribute(&self, attribute: i32) -> Answer<i32> {
+        let value = usize::try_from(attribute).ok().and_then(|index| self.attributes.get(index));
+        value.copied().ok_or_else(|| Code::INVALID_VALUE.into())
+    }
+}
+
+/// What a linker was given.
+#[derive(Debug, Default)]
+pub(crate) struct Link {
+    pub inputs: Vec<Vec<u8>>,
+    pub output: Vec<u8>,
+}
+
+/// All modules of a process.
+#[derive(Default, Debug)]
+pub(crate) struct Modules {
+    map: HashMap<u64, Module>,
+    functions: HashMap<u64, Function>,
+    pub links: HashMap<u64, Link>,
+    has_said: bool,
+}
+
+impl Modules {
+    fn get(&self, handle: u64) -> Answer<&Module> {
+        self.map.get(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
+    }
+
+    /// The image of a module or library.
+    pub(crate) fn image(&self, handle: u64) -> Answer<&Image> {
+        Ok(&self.get(handle)?.image)
+    }
+
+    /// The function behind a handle.
+    pub(crate) fn function(&self, handle: u64) -> Answer<&Function> {
+        self.functions.get(&handle).ok_or_else(|| Code::INVALID_HANDLE.into())
+    }
+
+    /// `cuFuncSetAttribute`.
+    pub(crate) fn set_attribute(&mut self, handle: u64, attribute: i32, value: i32) -> Answer {
+        let function = self.functions.get_mut(&handle).ok_or(Code::INVALID_HANDLE)?;
+        if !SETTABLE.iter().any(|(known, values)| *known == attribute && values.contains(&value)) {
+            return fail(Code::INVALID_VALUE);
+        }
+        function.attributes[attribute as usize] = value;
+        Ok(())
+    }
+
+    /// Ends modules, with their functions.
+    fn remove(&mut self, ends: impl Fn(u64, Owner) -> bool) {
+        self.map.retain(|handle, module| !ends(*handle, module.owner));
+        let (map, functions) = (&self.map, &mut self.functions);
+        functions.retain(|_, function| map.contains_key(&function.module));
+    }
+
+    /// Ends what belongs to a context.
+    pub(crate) fn remove_of(&mut self, context: u64) {
+        self.remove(|_, owner| match owner {
+            Owner::Context(of) | Owner::Part { context: of, .. } => of == context,
+            Owner::Library => false,
+        });
+        for module in self.map.values_mut() {
+            module.globals.retain(|(_, of), _| *of != context);
+        }
+    }
+}
+
+impl Driver {
+    /// Fails where kernels are not simulated.
+    pub(crate) fn check_kernels(&self) -> Answer {
+        if self.machine.skips_kernels() { Ok(()) } else { fail(Code::NOT_SUPPORTED) }
+    }
+
+    /// Adds a module or a library.
+    pub(crate) fn add_module(&mut self, owner: Owner, image: Arc<Image>) -> Answer<u64> {
+        let handle = self.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
+        let module = Module { owner, image, functions: HashMap::new(), globals: HashMap::new() };
+        self.modules.map.insert(handle, module);
+        Ok(handle)
+    }
+
+    /// `cuModuleUnload`, which does not take a library's.
+    pub(crate) fn unload_module(&mut self, handle: u64) -> Answer {
+        let module = self.modules.get(handle)?;
+        if !matches!(module.owner, Owner::Context(_)) {
+            return fail(Code::INVALID_HANDLE);
+        }
+        self.free_globals(handle);
+        self.modules.remove(|module, _| module == handle);
+        Ok(())
+    }
+
+    /// `cuLibraryUnload`.
+    pub(crate) fn unload_library(&mut self, handle: u64) -> Answer {
+        if self.modules.get(handle)?.owner != Owner::Library {
+            return fail(Code::INVALID_HANDLE);
+        }
+        self.free_globals(handle);
+        self.modules.remove(|module, owner| {
+            module == handle || matches!(owner, Owner::Part { library, .. } if library == handle)
+        });
+        Ok(())
+    }
+
+    fn free_globals(&mut self, handle: u64) {
+        let globals = self.modules.map.get(&handle).into_iter().flat_map(|module| module.globals.values());
+        for address in globals.map(|(address, _)| *address).collect::<Vec<u64>>() {
+            self.remove(address);
+        }
+    }
+
+    /// `cuLibraryGetModule`: one for each context.
+    pub(crate) fn module_of(&mut self, library: u64) -> Answer<u64> {
+        let context = self.current()?;
+        let wanted = Owner::Part { library, context };
+        let image = self.modules.get(library)?.image.clone();
+        let found = self.modules.map.iter().find(|(_, module)| module.owner == wanted);
+        match found.map(|(handle, _)| *handle) {
+            Some(handle) => Ok(handle),
+            None => self.add_module(wanted, image),
+        }
+    }
+
+    /// `cuModuleGetFunction` and `cuLibraryGetKernel`.
+    pub(crate) fn function_of(&mut self, handle: u64, name: &[u8]) -> Answer<u64> {
+        let name = std::str::from_utf8(name).map_err(|_| Code::NOT_FOUND)?;
+        let module = self.modules.get(handle)?;
+        if let Some(function) = module.functions.get(name) {
+            return Ok(*function);
+        }
+        if name.is_empty() {
+            return fail(Code::INVALID_VALUE);
+        }
+        if !module.image.has_function(name) {
+            return fail(Code::NOT_FOUND);
+        }
+        let capability = self.machine.devices()[0].compute_capability;
+        let function = Function::new(handle, name, (10 * capability.0 + capability.1) as i32)?;
+        let new = self.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
+        self.modules.functions.insert(new, function);
+        if let Some(module) = self.modules.map.get_mut(&handle) {
+            module.functions.insert(name.into(), new);
+        }
+        Ok(new)
+    }
+
+    /// `cuModuleGetGlobal`: the address and size of a variable.
+    pub(crate) fn global_of(&mut self, handle: u64, name: &[u8]) -> Answer<(u64, u64)> {
+        let context = self.current()?;
+        let name = std::str::from_utf8(name).map_err(|_| Code::NOT_FOUND)?;
+        // A library's part has the library's variables.
+        let home = match self.modules.get(handle)?.owner {
+            Owner::Part { library, .. } => library,
+            _ => handle,
+        };
+        let module = self.modules.get(home)?;
+        let key = (name.to_owned(), context);
+        if let Some(global) = module.globals.get(&key) {
+            return Ok(*global);
+        }
+        let global = module.image.global(name).ok_or(Code::NOT_FOUND)?;
+        let address = self.allocate(global.size.max(1), false)?;
+        self.initialize(address, &global.bytes)?;
+        if let Some(module) = self.modules.map.get_mut(&home) {
+            module.globals.insert(key, (address, global.size));
+        }
+        Ok((address, global.size))
+    }
+
+    /// Checks a launch, and says once that nothing comes of it.
+    pub(crate) fn launch(&mut self, function: u64, grid: [u32; 3], block: [u32; 3]) -> Answer {
+        self.modules.function(function)?;
+        let threads = block.iter().try_fold(1u32, |all, one| all.checked_mul(*one));
+        if grid.contains(&0) || !threads.is_some_and(|threads| (1..=1024).contains(&threads)) {
+            return fail(Code::INVALID_VALUE);
+        }
+        if !std::mem::replace(&mut self.modules.has_said, true) {
+            super::process::complain("kernels = \"skip\": kernels launch here and do nothing");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_topology::Topology;
+
+    const TEXT: &[u8] = b".version 3.2\n.global .u32 seven = 7;\n.entry sum() { }\n";
+
+    fn driver() -> (Driver, u64) {
+        let mut driver = Driver::new(Topology::parse("nvlink:2,kernels=skip").unwrap(), vec![0, 1]);
+        let context = driver.create_context(0, 0).unwrap();
+        (driver, context)
+    }
+
+    #[test]
+    fn functions_live_with_their_module_and_it_with_its_context() {
+        let (mut driver, context) = driver();
+        let image = Arc::new(Image::read(TEXT).unwrap());
+        let module = driver.add_module(Owner::Context(context), image.clone()).unwrap();
+        let function = driver.function_of(module, b"sum").unwrap();
+        assert_eq!(driver.function_of(module, b"sum"), Ok(function));
+        assert_eq!(driver.function_of(module, b"product"), fail(Code::NOT_FOUND));
+        assert_eq!(driver.launch(function, [1, 1, 1], [1024, 2, 1]), fail(Code::INVALID_VALUE));
+        assert_eq!(driver.launch(function, [1, 0, 1], [1, 1, 1]), fail(Code::INVALID_VALUE));
+        assert_eq!(driver.launch(function, [9, 9, 9], [32, 32, 1]), Ok(()));
+        let free = driver.memory_info(0).0;
+        driver.global_of(module, b"seven").unwrap();
+        driver.unload_module(module).unwrap();
+        assert_eq!(driver.launch(function, [1; 3], [1; 3]), fail(Code::INVALID_HANDLE));
+        assert_eq!(driver.memory_info(0).0, free);
+        let other = driver.add_module(Owner::Context(context), image).unwrap();
+        driver.destroy_context(context).unwrap();
+        assert_eq!(driver.unload_module(other), fail(Code::INVALID_HANDLE));
+    }
+
+    #[test]
+    fn a_library_has_a_module_in_each_context() {
+        let (mut driver, _) = driver();
+        let library = driver.add_module(Owner::Library, Arc::new(Image::read(TEXT).unwrap())).unwrap();
+        let first = driver.module_of(library).unwrap();
+        assert_eq!(driver.module_of(library), Ok(first));
+        let (address, size) = driver.global_of(library, b"seven").unwrap();
+        assert_eq!((driver.global_of(first, b"seven"), size), (Ok((address, 4)), 4));
+        let second = driver.create_context(1, 0).unwrap();
+        assert_ne!(driver.module_of(library), Ok(first));
+        assert_ne!(driver.global_of(library, b"seven").unwrap().0, address);
+        driver.destroy_context(second).unwrap();
+        driver.unload_library(library).unwrap();
+        assert_eq!(driver.module_of(library), fail(Code::INVALID_HANDLE));
+    }
+}
