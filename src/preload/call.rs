@@ -3,12 +3,16 @@
 //! What belongs here: the order of the steps, the boundary that keeps our panics from the program, and
 //! the guard against re-entry. What does not: how any step is done.
 
-use crate::arch::{Thread, stack_height, thread};
+use crate::arch::{
+    ASYNCHRONOUS, DEFERRED, Thread, forward_asynchronously, pthread_setcanceltype, stack_height, thread,
+};
 use crate::caller::Caller;
 use crate::check::{Ear, Words};
 use crate::inject::{self, CallWords, Fault, Forward};
 use crate::log::{self, Call};
+use crate::record::aside::with_room;
 use crate::record::{self, Recorded, Returned};
+use crate::resolve::object::Object;
 use crate::resolve::{driver, elf, handed_out, linked};
 use crate::settings;
 use core::ffi::{c_char, c_int, c_void};
@@ -23,6 +27,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub struct Entered {
     /// The address of the next function: the one that runs without us.
     pub real: usize,
+    /// What to call in its place: that, or what can be cancelled at any instruction meanwhile.
+    pub through: usize,
     /// Where the call will return to in the program; 0 where a signal handler's call hid it.
     caller: usize,
     /// Whether this call comes out of our own forwarding of the same function: a wrapper behind us that
@@ -76,13 +82,33 @@ pub fn enter<const EXPORT: bool>(id: FnId) -> Entered {
     // SAFETY: the block is this thread's alone.
     let Thread { caller, entered, inside, inside_at, inside_real, .. } = unsafe { &*thread };
     // A signal handler that called between the entry's note and this line has left its own.
-    let caller = if *entered == id as u32 + 1 { *caller } else { 0 };
+    let is_plain = *entered == id as u32 + 1;
+    let is_asynchronous = !is_plain && *entered == (id as u32 + 1) | ASYNCHRONOUS;
+    let caller = if is_plain || is_asynchronous { *caller } else { 0 };
     let real = if EXPORT { linked::real(id, caller) } else { driver::real(id) };
-    // The same function, from the library that our own forwarding of it has called. A frame that was left by
-    // longjmp, and a callback of the program, do not count.
+    let mut through = real;
+    if is_asynchronous {
+        // SAFETY: as above.
+        unsafe { (*thread).target = real };
+        through = forward_asynchronously as *const () as usize;
+    }
+    // The same function, from the library that our own forwarding of it has called, or from a tool behind that. A frame that
+    // was left by longjmp, and a callback of the program, do not count.
     let again =
-        *inside == id as u32 + 1 && stack_height() < *inside_at && elf::is_same_object(caller, *inside_real);
-    Entered { real, caller, again }
+        *inside == id as u32 + 1 && stack_height() < *inside_at && is_forwarding(id, caller, *inside_real);
+    Entered { real, through, caller, again }
+}
+
+/// Whether a call of a function comes from who forwards it: the library that we have called for it, or another that has a
+/// function of this name itself, or gives its own out by a dlsym of its own.
+#[cold]
+#[inline(never)]
+fn is_forwarding(id: FnId, caller: usize, called: usize) -> bool {
+    let is_tool = |object: &Object| {
+        let has = |name| object.symbol(name).is_some_and(|symbol| !symbol.is_data);
+        !elf::is_ours(object) && (has(driver::name_of(id as usize)) || has(c"dlsym"))
+    };
+    elf::is_same_object(caller, called) || elf::containing(caller).as_ref().is_some_and(is_tool)
 }
 
 /// Marks the function that this thread is forwarding, until dropped; also where an exception or a
@@ -283,21 +309,25 @@ fn act_after(fault: &mut Fault, result: i32) -> (i32, bool) {
 }
 
 /// Runs work of ours that must leave no trace in the program: its panic is dropped, `errno` is kept, and a
-/// cancellation of the thread waits until it is done.
+/// cancellation of the thread waits until it is done. It has as much stack as it needs.
 pub fn quietly(work: impl FnOnce()) {
-    let before = begin_quietly();
-    // A panic here is a fault of ours, and the program gets its answer all the same.
-    let _ = catch_unwind(AssertUnwindSafe(work));
-    end_quietly(before);
+    /// Once for all that is done so.
+    #[inline(never)]
+    fn done(work: &mut dyn FnMut()) {
+        let before = begin_quietly();
+        // A panic here is a fault of ours, and the program gets its answer all the same.
+        let _ = catch_unwind(AssertUnwindSafe(|| with_room(work)));
+        end_quietly(before);
+    }
+    let mut work = Some(work);
+    done(&mut || work.take().into_iter().for_each(|work| work()));
 }
 
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
-    fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
 }
 
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
-const PTHREAD_CANCEL_DEFERRED: c_int = 0;
 
 /// Whether a thread of the program can be cancelled: see [`left_by_jump`].
 #[derive(Clone, Copy)]
@@ -309,7 +339,7 @@ pub fn left_by_jump(Cancelling(before): Cancelling, work: impl FnOnce()) {
     let (mut kind, mut state) = (0, 0);
     // SAFETY: both are writable. Of the deferred type, nothing ends the thread before it calls something that may.
     unsafe {
-        pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &mut kind);
+        pthread_setcanceltype(DEFERRED, &mut kind);
         pthread_setcancelstate(before, &mut state);
     }
     work();

@@ -3,9 +3,9 @@
 //! Where that lies in the CUDA runtime and the call matters (it opens, exports, enables or failed), the
 //! first frame outside of the runtime is the caller, because the runtime calls for everybody.
 
-use crate::record::each_frame;
 use crate::resolve::elf;
 use crate::settings::looks_behind_runtime;
+use crate::unwind::each_frame;
 use core::sync::atomic::{
     AtomicU8, AtomicUsize,
     Ordering::{Acquire, Release},

@@ -124,6 +124,7 @@ macro_rules! entries {
         ) -> $ret:ty {
             library: $library:ident, lookup: $lookup:literal since $since:literal, groups: [$($group:ident),*],
             $(hands_out: $handed:ident,)?
+            $(ends: $ends:ident,)?
             $(undone_by: $undo:ident($undone:ident),)?
             results: [$($result:ident),* $(,)?],
             simulated: $fidelity:ident,
@@ -158,8 +159,8 @@ macro_rules! entries {
                     type Real = unsafe extern "C-unwind" fn($($type),*) -> $ret;
                     let entered = call::enter::<EXPORT>(FnId::$name);
                     // SAFETY: `enter` gives the address of a function of this name that the program
-                    // would have called without us, and this is its type.
-                    let real = unsafe { core::mem::transmute::<usize, Real>(entered.real) };
+                    // would have called without us, or of what passes everything on to it, and this is its type.
+                    let real = unsafe { core::mem::transmute::<usize, Real>(entered.through) };
                     // SAFETY: the arguments are the caller's own.
                     let forward = || unsafe { real($($arg),*) };
                     #[allow(unused_variables, unused_assignments)]

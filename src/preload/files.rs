@@ -4,10 +4,12 @@
 //! What belongs here: what the log and the record both need of files. What does not: what they write.
 
 use crate::log::Line;
+use crate::opened::About;
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
 use core::mem::MaybeUninit;
 use core::ptr;
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 /// Descriptors of ours are at least this high: programs close and reuse the low numbers.
 pub const HIGH: c_int = 900;
@@ -35,10 +37,13 @@ pub fn each_name(directory: &CStr, mut found: impl FnMut(&str) -> bool) {
     unsafe { libc::closedir(directory) };
 }
 
-/// A copy of a descriptor, far up where the limit allows it; negative where there is none.
+/// A copy of a descriptor, far up where the limit allows it; negative where there is none. Each time under another number:
+/// who sees its file there before and after something that was done with it knows that it was there meanwhile.
 pub fn duplicate_high(low: c_int) -> c_int {
+    static NEXT: AtomicI32 = AtomicI32::new(0);
+    let lowest = HIGH + (NEXT.fetch_add(1, Relaxed) & 63);
     // SAFETY: copies a descriptor to a free number.
-    let file = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, HIGH) };
+    let file = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, lowest) };
     if file >= 0 {
         return file;
     }
@@ -49,10 +54,7 @@ pub fn duplicate_high(low: c_int) -> c_int {
 
 /// What file a descriptor is: device and inode.
 pub fn identity(file: c_int) -> Option<(u64, u64)> {
-    let mut about = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `about` is writable, and initialised where fstat succeeds.
-    unsafe { (libc::fstat(file, about.as_mut_ptr()) == 0).then(|| about.assume_init()) }
-        .map(|about| (about.st_dev, about.st_ino))
+    About::of(file).map(|about| about.identity)
 }
 
 /// The longest path that the system takes, with its NUL.

@@ -7,6 +7,7 @@ use crate::files::each_name;
 use crate::log::Short;
 use crate::record::read_file;
 use core::fmt;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use cupeer_spec::record::live::Entry;
 
 /// What the system says of a process.
@@ -30,6 +31,52 @@ pub enum Life {
     Gone,
     /// The system withholds that: it is in another pid namespace, or hidden.
     Unknown,
+}
+
+/// Whether /proc shows the processes of our pid namespace: where another one's is mounted, its pids are others'.
+fn shows_ours() -> bool {
+    /// The process that has seen so; it cannot change its namespace.
+    static SEEN: AtomicU32 = AtomicU32::new(0);
+    // SAFETY: getpid has no preconditions.
+    let pid = unsafe { libc::getpid() } as u32;
+    let mut name = [0u8; 16];
+    // SAFETY: the path ends in NUL, and the kernel writes at most that many bytes.
+    let length = unsafe { libc::readlink(c"/proc/self".as_ptr(), name.as_mut_ptr().cast(), name.len()) };
+    let name = core::str::from_utf8(&name[..length.max(0) as usize]).unwrap_or("");
+    if name.parse() != Ok(pid) {
+        return false;
+    }
+    if SEEN.load(Relaxed) != pid {
+        let mut text = [0u8; 1024];
+        let length = read_file(c"/proc/self/status", &mut text).unwrap_or(0);
+        if has_several_pids(&text[..length]) {
+            return false;
+        }
+        SEEN.store(pid, Relaxed);
+    }
+    true
+}
+
+/// Whether a process has other pids as well, by its `status` file: the namespace of /proc is above its own.
+fn has_several_pids(status: &[u8]) -> bool {
+    let pids = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"));
+    let pids = pids.unwrap_or_default().split(|byte| byte.is_ascii_whitespace());
+    pids.filter(|pid| !pid.is_empty()).count() > 1
+}
+
+/// Whether a process has the clock that we have: in another time namespace, it was started at another time.
+fn has_our_clock(pid: u32) -> bool {
+    let clock = |path: fmt::Arguments| {
+        let mut target = [0u8; 32];
+        let path = Short::<48>::new(path);
+        let path = path.c_text().unwrap_or_default();
+        // SAFETY: the path ends in NUL, and the kernel writes at most that many bytes.
+        let length = unsafe { libc::readlink(path.as_ptr(), target.as_mut_ptr().cast(), target.len()) };
+        (length > 0).then_some(target)
+    };
+    // Kernels before 5.6 have one clock.
+    clock(format_args!("/proc/self/ns/time\0"))
+        .is_none_or(|ours| clock(format_args!("/proc/{pid}/ns/time\0")) == Some(ours))
 }
 
 /// Looks at a process of our pid namespace. `None` where there is none, or the system does not show it.
@@ -85,11 +132,14 @@ pub fn of(entry: &Entry, own_pid_ns: u64) -> Life {
     if entry.pid_ns != own_pid_ns || own_pid_ns == 0 {
         return Life::Unknown;
     }
-    let Some(seen) = look(entry.pid) else {
+    let seen = if shows_ours() { look(entry.pid) } else { None };
+    let Some(seen) = seen else {
         return if exists(entry.pid) { Life::Unknown } else { Life::Gone };
     };
-    let is_another =
-        seen.started != entry.started || seen.stack != 0 && entry.stack != 0 && seen.stack != entry.stack;
+    if seen.started != entry.started {
+        return if has_our_clock(entry.pid) { Life::Gone } else { Life::Unknown };
+    }
+    let is_another = seen.stack != 0 && entry.stack != 0 && seen.stack != entry.stack;
     if seen.is_ending || is_another { Life::Gone } else { Life::Runs }
 }
 
@@ -117,6 +167,15 @@ mod tests {
         for broken in ["", "12 (a", "12 (a) S", "12 (a) S 1 2 x"] {
             assert_eq!(parse(broken.as_bytes()), None, "{broken}");
         }
+    }
+
+    #[test]
+    fn a_process_below_the_namespace_of_proc_has_several_pids() {
+        assert!(
+            !has_several_pids(b"Name:\ta\nNSpid:\t12\nVmPeak:\t 3 kB\n") && !has_several_pids(b"Name:\ta\n")
+        );
+        assert!(has_several_pids(b"Name:\ta\nNSpid:\t4711\t12\n"));
+        assert!(shows_ours() && has_our_clock(std::process::id()));
     }
 
     #[test]

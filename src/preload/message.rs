@@ -3,6 +3,7 @@
 
 use crate::log::{LONGEST, Line, Tame};
 use crate::{files, settings};
+use core::ffi::{CStr, c_int};
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -28,6 +29,30 @@ impl Write for Cut {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = LONGEST - 1 - self.0.bytes().len();
         self.0.push(&text.as_bytes()[..text.floor_char_boundary(room)])
+    }
+}
+
+/// A text that may not be UTF-8: what is not, is a replacement character.
+pub struct Text<'a>(pub &'a [u8]);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.0.utf8_chunks().try_for_each(|chunk| {
+            f.write_str(chunk.valid())?;
+            if chunk.invalid().is_empty() { Ok(()) } else { f.write_char(char::REPLACEMENT_CHARACTER) }
+        })
+    }
+}
+
+/// What an errno means.
+pub struct Reason(pub c_int);
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let mut reason = [0u8; 128];
+        // SAFETY: writes at most that many bytes, with a NUL.
+        unsafe { libc::strerror_r(self.0, reason.as_mut_ptr().cast(), reason.len()) };
+        Text(CStr::from_bytes_until_nul(&reason).unwrap_or_default().to_bytes()).fmt(f)
     }
 }
 

@@ -6,19 +6,18 @@ mod deny;
 mod inject;
 
 use crate::every_call::EVERY_CALL;
-use crate::message;
 use crate::resolve::elf;
-use crate::{files, log};
+use crate::{files, log, memory, message};
 use core::ffi::{CStr, c_char};
 use core::ptr;
 use core::sync::atomic::{
-    AtomicPtr,
-    Ordering::{Acquire, Release},
+    AtomicPtr, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_spec::env;
 use cupeer_spec::fault::Plan;
 use cupeer_spec::function::{FnId, Group, Library};
-use cupeer_spec::record::SMALLEST_RING;
+use cupeer_spec::record::RING_SIZES;
 use cupeer_spec::selector::FunctionSet;
 use std::ffi::CString;
 
@@ -95,7 +94,7 @@ pub fn get() -> &'static Settings {
 
 #[cold]
 fn read() -> &'static Settings {
-    let settings = Box::into_raw(Box::new(Settings::from_environment()));
+    let settings = make();
     match EVERY_CALL.settings.compare_exchange(ptr::null_mut(), settings, Release, Acquire) {
         Ok(_) => {
             // SAFETY: published, and never freed.
@@ -105,18 +104,43 @@ fn read() -> &'static Settings {
             settings
         }
         Err(first) => {
-            // SAFETY: ours was not published; the first one never is freed.
-            unsafe {
-                drop(Box::from_raw(settings));
-                &*first
-            }
+            // SAFETY: the first one never is freed; neither is ours, whose memory another thread may not give back.
+            unsafe { &*first }
         }
     }
+}
+
+/// The most bytes of a value that is read: fewer where there is no memory for all of them.
+static LONGEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Makes the settings, in as much memory as they may need. Where that cannot be had, what is long counts as not set.
+fn make() -> *mut Settings {
+    /// What is known without a variable, and the messages.
+    const ALWAYS: usize = 32 * 1024;
+    /// What can be had in any case is enough for so many bytes of each.
+    const SHORT: usize = 512;
+    let make = || (Box::into_raw(Box::new(Settings::from_environment())), true);
+    let need =
+        env::VARIABLES.iter().map(|variable| match found(variable.name).map_or(0, CStr::count_bytes) {
+            0 => 0,
+            length if variable.name == env::INJECT => crate::inject::memory_of(length),
+            length => 8 * length,
+        });
+    memory::within(ALWAYS + need.sum::<usize>(), make).unwrap_or_else(|| {
+        LONGEST.store(SHORT, Relaxed);
+        // Where another thread has come first and taken it, there is the arena.
+        memory::within(memory::FIRST, make).unwrap_or_else(|| make().0)
+    })
 }
 
 impl Settings {
     fn from_environment() -> Self {
         let mut complaints = Vec::new();
+        let is_short = LONGEST.load(Relaxed) != usize::MAX;
+        let left_out = |name: &&str| is_short && found(name).is_some() && value(name).is_none();
+        for name in env::VARIABLES.iter().map(|variable| variable.name).filter(left_out) {
+            complaints.push(format!("there is no memory for {name}: it counts as not set"));
+        }
         let log = value(env::LOG).and_then(|value| match value.to_bytes() {
             b"text" => Some(LogForm::Text),
             b"json" => Some(LogForm::Json),
@@ -153,7 +177,7 @@ impl Settings {
             None => Some(Kept::Full),
             Some((_, Some(kept))) => Some(kept),
             Some((value, None)) => {
-                let why = "it takes full, off, ring, or ring:SIZE of at least 1M; everything is kept";
+                let why = "it takes full, off, ring, or ring:SIZE from 1M to 1024G; everything is kept";
                 complaints.push(refusal(env::RECORD, value, why));
                 Some(Kept::Full)
             }
@@ -257,6 +281,7 @@ impl Settings {
         for complaint in &self.complaints {
             message::line(format_args!("{complaint}"));
         }
+        crate::inject::complain();
     }
 }
 
@@ -275,7 +300,7 @@ fn kept(value: &[u8]) -> Option<Kept> {
         b"ring" => Some(Kept::Ring(env::RING_SIZE)),
         _ => {
             let size = env::size(str::from_utf8(value.strip_prefix(b"ring:")?).ok()?)?;
-            (size >= SMALLEST_RING).then_some(Kept::Ring(size))
+            RING_SIZES.contains(&size).then_some(Kept::Ring(size))
         }
     }
 }
@@ -297,8 +322,13 @@ fn refusal(name: &str, value: &CStr, why: &str) -> String {
     format!("{name}={} is not understood: {why}", value.to_string_lossy())
 }
 
-/// A variable of the environment that is not empty, read as the C library has it, without Rust's lock.
+/// A variable of the environment that is not empty, and not too long for the memory that there is.
 fn value(name: &str) -> Option<&'static CStr> {
+    found(name).filter(|value| value.count_bytes() <= LONGEST.load(Relaxed))
+}
+
+/// A variable of the environment that is not empty, read as the C library has it, without Rust's lock. For our constructor.
+pub fn found(name: &str) -> Option<&'static CStr> {
     unsafe extern "C" {
         static environ: *const *const c_char;
         fn secure_getenv(name: *const c_char) -> *const c_char;

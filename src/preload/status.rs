@@ -1,8 +1,15 @@
-//! The page that the launcher shares with us: where this process tells it that it met a driver.
+//! The page that the launcher shares with us: where this process tells it that it met a driver, and what it may not see.
 
+use crate::opened::Opened;
 use crate::settings;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use cupeer_spec::status::{MAGIC, Status};
+use core::ffi::CStr;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use cupeer_spec::status::{MAGIC, NAME, Status};
+use cupeer_spec::way::Way;
 
 /// Counts this process as one that met a driver, once.
 pub fn reached() {
@@ -16,11 +23,82 @@ pub fn reached() {
     }
 }
 
-/// Counts a library whose calls go past us.
-pub fn escaped() {
+/// Counts a library whose calls go past us, or a process of which no call was seen.
+pub fn escaped(way: Way) {
     with(|status| {
-        status.escaped.fetch_add(1, Relaxed);
+        let count = if way == Way::Unseen { &status.unseen } else { &status.escaped };
+        count.fetch_add(1, Relaxed);
     });
+}
+
+/// Tells the launcher that we are in the process that it started, and who in front of us takes LD_PRELOAD away from what
+/// this process starts. Called by our constructor; all other processes pay a system call.
+pub fn loaded() {
+    let Some(path) = &settings::get().status else { return };
+    let is_dropped = !is_preload_named();
+    // SAFETY: getppid has no preconditions.
+    let is_child = launcher(path.to_bytes()) == Some(unsafe { libc::getppid() } as u32);
+    if !is_dropped && !is_child {
+        return;
+    }
+    with(|status| {
+        if is_dropped {
+            put_name(&status.dropper);
+            status.dropped.fetch_add(1, Relaxed);
+        }
+        if is_launched(status) {
+            put_name(&status.image);
+            status.ended.store(0, Relaxed);
+            status.loaded.fetch_add(1, Relaxed);
+            IS_LAUNCHED.store(true, Relaxed);
+        }
+    });
+}
+
+/// Tells it that the process that it started comes to its end with us. Called when that is so; a process that ends without
+/// has nothing to tell.
+pub fn ended() {
+    if IS_LAUNCHED.load(Relaxed) {
+        with(|status| {
+            if is_launched(status) {
+                status.ended.store(1, Relaxed);
+            }
+        });
+    }
+}
+
+/// Whether this process is the one that the launcher started, or was forked from it.
+static IS_LAUNCHED: AtomicBool = AtomicBool::new(false);
+
+fn is_launched(status: &Status) -> bool {
+    // SAFETY: getpid has no preconditions.
+    status.launched.load(Relaxed) == unsafe { libc::getpid() } as u32
+}
+
+/// The launcher's number, in the path of its page.
+fn launcher(path: &[u8]) -> Option<u32> {
+    let digits = path.strip_prefix(b"/proc/")?.split(|byte| *byte == b'/').next()?;
+    core::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Whether the environment still has us in LD_PRELOAD.
+fn is_preload_named() -> bool {
+    settings::found("LD_PRELOAD").is_some_and(|value| {
+        let mut elements = value.to_bytes().split(|byte| b" :".contains(byte));
+        elements.any(|element| element.ends_with(b"libcupeer.so"))
+    })
+}
+
+/// Writes the name of the program, as much of it as the kernel keeps for its process.
+fn put_name(place: &[AtomicU8; NAME]) {
+    // SAFETY: the kernel's own text, which ends in NUL, or null.
+    let path = unsafe {
+        let path = libc::getauxval(libc::AT_EXECFN) as *const core::ffi::c_char;
+        if path.is_null() { c"" } else { CStr::from_ptr(path) }
+    };
+    let name = path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let bytes = name.iter().copied().take(NAME - 1).chain(core::iter::repeat(0));
+    place.iter().zip(bytes).for_each(|(place, byte)| place.store(byte, Relaxed));
 }
 
 /// Counts a process that had to give up its log.
@@ -45,36 +123,30 @@ pub fn found() {
     });
 }
 
-/// Opens the page for a moment. Nothing is kept open: programs close what they do not know.
+/// The page; null before it was needed. Mapped for good, because there may be no memory later. No descriptor is kept:
+/// programs close what they do not know.
+static PAGE: AtomicPtr<Status> = AtomicPtr::new(ptr::null_mut());
+
 fn with(work: impl FnOnce(&Status)) {
-    let Some(path) = &settings::get().status else { return };
-    // SAFETY: the path ends in NUL.
-    let file = unsafe {
-        libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)
-    };
-    if file < 0 {
-        return;
-    }
-    let size = size_of::<Status>();
-    // SAFETY: maps a new range; an access beyond the end of a short file is excluded by the check of
-    // its size.
-    unsafe {
-        let mut about: libc::stat = core::mem::zeroed();
-        let long_enough = libc::fstat(file, &mut about) == 0 && about.st_size >= size as i64;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let page = if long_enough {
-            libc::mmap(core::ptr::null_mut(), size, protection, libc::MAP_SHARED, file, 0)
-        } else {
-            libc::MAP_FAILED
-        };
-        libc::close(file);
-        if page == libc::MAP_FAILED {
-            return;
+    let mut page = PAGE.load(Acquire);
+    if page.is_null() {
+        let Some(mapped) = map() else { return };
+        page = mapped;
+        if let Err(first) = PAGE.compare_exchange(ptr::null_mut(), page, Release, Acquire) {
+            // SAFETY: mapped above and not published.
+            unsafe { libc::munmap(page.cast(), size_of::<Status>()) };
+            page = first;
         }
-        let status = &*page.cast::<Status>();
-        if status.magic.load(Relaxed) == MAGIC {
-            work(status);
-        }
-        libc::munmap(page, size);
     }
+    // SAFETY: mapped for good; the file was long enough, and nobody makes it shorter.
+    let status = unsafe { &*page };
+    if status.magic.load(Relaxed) == MAGIC {
+        work(status);
+    }
+}
+
+fn map() -> Option<*mut Status> {
+    let path = settings::get().status.as_ref()?;
+    let page = Opened::behind_link(path, libc::O_RDWR).and_then(|file| file.map(0, size_of::<Status>()));
+    page.ok().map(|page| page.cast())
 }

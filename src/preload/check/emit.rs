@@ -9,7 +9,7 @@ use crate::caller::Caller;
 use crate::log::{self, Line, Tame};
 use crate::record::{item_of, process, questions};
 use crate::settings::{self, Check, LogForm};
-use crate::{arena, message, status};
+use crate::{arena, message, pages, status};
 use core::ffi::{CStr, c_void};
 use core::fmt::{self, Write};
 use core::ptr;
@@ -37,17 +37,13 @@ struct Scratch {
 impl Scratch {
     /// Does something with new memory; nothing where there is none.
     fn with(work: impl FnOnce(&mut Scratch)) {
-        let (size, flags) = (size_of::<Scratch>(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: maps new memory, all zero, which is a Scratch: empty lines, whose bytes are not initialised anyway. It
-        // is unmapped when nobody uses it any more. By the system call itself, as where the record's memory is mapped.
+        let size = size_of::<Scratch>();
+        let Ok(place) = pages::new(size, 0) else { return };
+        // SAFETY: new memory, all zero, which is a Scratch: empty lines, whose bytes are not initialised anyway. It is
+        // unmapped when nobody uses it any more.
         unsafe {
-            let place =
-                libc::syscall(libc::SYS_mmap, 0, size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
-            if place == -1 {
-                return;
-            }
-            work(&mut *(place as *mut Scratch));
-            libc::munmap(place as *mut c_void, size);
+            work(&mut *place.cast::<Scratch>());
+            libc::munmap(place.cast(), size);
         }
     }
 }

@@ -1,11 +1,12 @@
 //! What is known of a call, and of those who share: taken from the call itself, the live table and the system.
 
 use crate::life::{self, Life};
+use crate::record::questions::About;
 use crate::record::{live, questions};
 use crate::{log, record};
 use core::cell::Cell;
 use core::fmt::{self, Write};
-use cupeer_spec::function::{Direction, FnId, Group};
+use cupeer_spec::function::{Direction, Ends, FnId, Group};
 use cupeer_spec::reason::{Ago, Device, Handle, Process};
 use cupeer_spec::record::live::{Entry, handle_key, kind};
 use cupeer_spec::record::slot::{ARGS, shape};
@@ -35,8 +36,8 @@ pub struct Call<'a> {
     pub head: Option<[u8; CHECKED.start]>,
     /// An element of its array argument that is no CUatomicOperation.
     pub operation: Option<i32>,
-    /// The allocation that it is about, where it succeeded: its begin and size.
-    pub memory: Option<(u64, u64)>,
+    /// What the driver says of that which it is about.
+    pub about: About,
     /// What the driver said.
     pub words: &'a str,
     /// Prints its arguments.
@@ -101,7 +102,7 @@ impl Call<'_> {
 
     /// Whether it is about an event.
     pub fn is_event(&self) -> bool {
-        self.id.spec().is_in(Group::IpcEvent) || self.id == FnId::cuEventDestroy_v2
+        self.id.spec().is_in(Group::IpcEvent) || self.id.spec().ends == Some(Ends::Event)
     }
 
     /// The kind of entry that an export has which this call could open, and that of the other kind.

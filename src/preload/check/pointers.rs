@@ -6,7 +6,6 @@ use super::facts::{Call, handle, process_of};
 use super::{Found, Report, Verdict};
 use crate::record::live;
 use crate::record::questions::{self, Pointer};
-use cupeer_spec::function::FnId;
 use cupeer_spec::reason::{MemoryKind, Reason};
 use cupeer_spec::record::live::{Entry, handle_key, kind, own_key};
 use cupeer_spec::record::slot::finding::{Confidence, role};
@@ -199,7 +198,6 @@ pub fn close_address(call: &Call, report: Report) -> Verdict {
 
 /// It belongs to another process.
 pub fn free_import(call: &Call, report: Report) -> Verdict {
-    debug_assert!(call.id == FnId::cuMemFree_v2);
     let address = call.number("dptr");
     let Some(opening) = opening(address, kind::OPENED_MEMORY) else { return Verdict::Held };
     let export = live::find(handle_key(kind::EXPORTED_MEMORY, opening.fingerprint)).map(|place| place.read());

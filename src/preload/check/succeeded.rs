@@ -6,7 +6,7 @@ use super::{Found, Report, closed};
 use crate::caller::Caller;
 use crate::record::{live, questions};
 use core::sync::atomic::Ordering::Acquire;
-use cupeer_spec::function::FnId;
+use cupeer_spec::function::{Ends, FnId};
 use cupeer_spec::reason::Reason;
 use cupeer_spec::record::live::{Entry, LIBRARY, handle_key, kind, library_name, own_key};
 use cupeer_spec::record::slot::finding::{Confidence, role};
@@ -18,16 +18,11 @@ pub fn look(call: &Call, report: Report) {
         FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2 => opened(call, report),
         FnId::cuIpcOpenEventHandle => damaged(call, report),
         FnId::cuCtxEnablePeerAccess => enabled(call, report),
-        FnId::cuMemFree_v2 | FnId::cuEventDestroy_v2 => freed(call, report),
-        FnId::cuCtxDestroy_v2 => {
-            let context = call.number("ctx");
-            context_ended("cuCtxDestroy", |entry| entry.peer == context, report);
-        }
-        FnId::cuDevicePrimaryCtxReset_v2 => device_ended(call, "the reset of the primary context", report),
-        FnId::cuDevicePrimaryCtxRelease_v2 if !questions::is_primary_active(call.int("dev")) => {
-            device_ended(call, "the last release of the primary context", report);
-        }
-        _ => {}
+        _ => match call.id.spec().ends {
+            Some(Ends::Memory | Ends::Event) => freed(call, report),
+            Some(Ends::Context | Ends::Primary) if call.about.ended != 0 => context_ended(call, report),
+            _ => {}
+        },
     }
 }
 
@@ -38,7 +33,7 @@ fn certain(report: Report, reason: Reason, argument: &'static str, objects: &[(u
 
 fn exported(call: &Call, report: Report) {
     let address = call.number("dptr");
-    if let Some((base, bytes)) = call.memory.filter(|(base, _)| *base != address) {
+    if let Some((base, bytes)) = call.about.memory.filter(|(base, _)| *base != address) {
         certain(report, Reason::IpcInteriorPointer { address, base, bytes }, "dptr", &[]);
     }
 }
@@ -134,7 +129,9 @@ pub fn closed_unknown(call: &Call, report: Report) {
 
 fn enabled(call: &Call, report: Report) {
     let (context, peer) = (questions::context(), call.number("peerContext"));
-    if let Some(place) = live::find(own_key(live::own(), kind::PEER, context, peer)) {
+    let key = own_key(live::own(), kind::PEER, context, peer);
+    // One that another thread is switching off at this moment is not counted.
+    if let Some(place) = live::find_where(key, |place| place.count().load(Acquire) > 0) {
         let (from, to) = (device(questions::device()), device(questions::device_of(peer)));
         report(&Found {
             reason: Reason::DriverContradictsEnable { from, to },
@@ -175,13 +172,16 @@ fn freed(call: &Call, report: Report) {
     });
 }
 
-fn device_ended(call: &Call, what: &str, report: Report) {
-    let device = call.int("dev");
-    context_ended(what, |entry| entry.device == device, report);
-}
-
 /// A context ended: what was exported from it is gone.
-fn context_ended(what: &str, is_it: impl Fn(&Entry) -> bool, report: Report) {
+fn context_ended(call: &Call, report: Report) {
+    let what = match call.id {
+        FnId::cuCtxDestroy | FnId::cuCtxDestroy_v2 => "cuCtxDestroy",
+        FnId::cuCtxDetach => "the last cuCtxDetach",
+        FnId::cuDevicePrimaryCtxReset | FnId::cuDevicePrimaryCtxReset_v2 => {
+            "the reset of the primary context"
+        }
+        _ => "the last release of the primary context",
+    };
     // Several handles may be open in the same processes: of these, no more are named than one handle has.
     let (mut handles, mut running, mut importers_of_one) = (0, 0, 0);
     let mut shown = None;
@@ -191,7 +191,7 @@ fn context_ended(what: &str, is_it: impl Fn(&Entry) -> bool, report: Report) {
             return;
         }
         let export = place.read();
-        if !is_it(&export) {
+        if export.peer != call.about.ended {
             return;
         }
         let open = importers(export.kind, export.fingerprint);

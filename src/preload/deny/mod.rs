@@ -20,7 +20,7 @@ use crate::record::questions;
 use crate::settings::{self, Deny};
 use cupeer_spec::abi::CUdevice_P2PAttribute;
 use cupeer_spec::deny::Denied as Pairs;
-use cupeer_spec::function::{FnId, Group, Library};
+use cupeer_spec::function::{Ends, FnId, Group, Library};
 use cupeer_spec::results::Result;
 
 /// An attempt that was denied.
@@ -63,10 +63,7 @@ pub fn concerns(id: FnId) -> bool {
     let is_in = |group| id.spec().is_in(group);
     let ends_access = is_in(Group::Peer) && is_in(Group::Release);
     let asks = is_in(Group::Query) || is_in(Group::Peer) && !ends_access;
-    let ends_contexts = matches!(
-        id,
-        FnId::cuCtxDestroy_v2 | FnId::cuDevicePrimaryCtxRelease_v2 | FnId::cuDevicePrimaryCtxReset_v2
-    );
+    let ends_contexts = matches!(id.spec().ends, Some(Ends::Context | Ends::Primary));
     let counts =
         is_in(Group::Enable) || ends_access || is_in(Group::IpcMem) && is_in(Group::Open) || ends_contexts;
     deny.pairs.is_some() && (asks || is_in(Group::Open)) || deny.limit.is_some() && counts
@@ -135,12 +132,15 @@ pub fn after(call: &Forward) -> Option<usize> {
             peers::remove(questions::context(), questions::device_of(first));
             None
         }
-        FnId::cuCtxDestroy_v2 => {
-            peers::forget_context(first);
+        id if id.spec().ends == Some(Ends::Context) => {
+            // A context that is only detached stays current.
+            if id != FnId::cuCtxDetach || questions::context() != first {
+                peers::forget_context(first);
+            }
             None
         }
-        FnId::cuDevicePrimaryCtxReset_v2 | FnId::cuDevicePrimaryCtxRelease_v2 => {
-            if call.id == FnId::cuDevicePrimaryCtxReset_v2 || !questions::is_primary_active(first as i32) {
+        id if id.spec().ends == Some(Ends::Primary) => {
+            if !questions::is_primary_active(first as i32) {
                 peers::forget_device(first as i32);
             }
             None

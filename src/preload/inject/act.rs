@@ -8,6 +8,7 @@ use crate::call::{self, Cancelling, left_by_jump};
 use crate::deny;
 use crate::files::errno;
 use crate::log;
+use crate::record::aside::with_room;
 use crate::resolve::driver;
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -80,7 +81,7 @@ impl<'a> Fault<'a> {
         let mut fired = [None; MOST];
         let mut count = 0;
         for member in using.index(call.id).map_or(&[][..], |index| &index.rules) {
-            if count == MOST || !facts.meet(member.plan, member.rule) {
+            if count == MOST || !member.plan.is_armed() || !facts.meet(member.plan, member.rule) {
                 continue;
             }
             let context = if member.rule.rule.per == Per::Ctx { facts.context() } else { 0 };
@@ -201,7 +202,7 @@ impl<'a> Fault<'a> {
         }
         // It may not come back to say so. What it will return is known where the call is not made.
         self.note_error();
-        tell(self);
+        with_room(&mut || tell(self));
         for index in 0..MOST {
             let Some(fired) = self.acting_at(index) else { continue };
             let (action, name) = (&fired.rule.rule.action, &fired.rule.rule.name);
@@ -263,7 +264,7 @@ impl<'a> Fault<'a> {
         } else {
             self.driver_result = Some(result);
             if result == 0 {
-                given = self.after_success();
+                with_room(&mut || given = self.after_success());
             }
         }
         for index in 0..MOST {
@@ -281,7 +282,7 @@ impl<'a> Fault<'a> {
             }
         }
         if given == 0 {
-            handles::made(self.call);
+            with_room(&mut || handles::made(self.call));
         }
         // SAFETY: the block is this thread's alone.
         unsafe { (*crate::arch::thread()).result = 1 << 32 | u64::from(given as u32) };

@@ -10,6 +10,7 @@ use crate::deny;
 use crate::every_call::EVERY_CALL;
 use crate::resolve::{driver, linked};
 use crate::settings::Settings;
+use crate::{memory, message};
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{
@@ -40,12 +41,14 @@ pub struct Loaded {
     totals: AtomicPtr<Counter>,
     /// Threads that are looking at it.
     users: AtomicU32,
+    /// Whether it was taken back, though it may still be among those that are armed.
+    is_over: AtomicBool,
 }
 
 /// A rule of it.
 pub struct LoadedRule {
     /// What it says.
-    pub rule: Rule,
+    pub rule: &'static Rule,
     /// Its number in the plan.
     pub number: u32,
     /// Whether a mark was set that it waits for.
@@ -61,10 +64,10 @@ pub struct Refusal(pub String);
 
 impl Loaded {
     /// A plan that nobody has counted for yet.
-    pub fn new(id: u32, plan: Plan, is_dry: bool) -> Loaded {
+    pub fn new(id: u32, plan: &'static Plan, is_dry: bool) -> Loaded {
         let (follows, keeps_handles) = (plan.follows(), plan.keeps_handles());
         let scopes = Scopes::of(&plan.rules);
-        let rules = plan.rules.into_iter().zip(0..).map(|(rule, number)| LoadedRule {
+        let rules = plan.rules.iter().zip(0..).map(|(rule, number)| LoadedRule {
             rule,
             number,
             has_mark: AtomicBool::new(false),
@@ -80,7 +83,13 @@ impl Loaded {
             scopes,
             totals: AtomicPtr::new(ptr::null_mut()),
             users: AtomicU32::new(0),
+            is_over: AtomicBool::new(false),
         }
+    }
+
+    /// Whether its rules are looked at.
+    pub fn is_armed(&self) -> bool {
+        !self.is_over.load(Relaxed)
     }
 
     /// What is counted of a rule. `None` where there is no memory.
@@ -135,14 +144,49 @@ impl Drop for Using {
     }
 }
 
+/// How much memory it takes to read a plan with so many bytes: no rule is shorter than `cuInit:exit=1`, and a number of a
+/// list has two bytes.
+pub fn memory_of(length: usize) -> usize {
+    const OF_ONE_BYTE: usize = 80;
+    128 * 1024 + OF_ONE_BYTE * length
+}
+
+/// Whether there was no memory for the plan of the environment, or for what is denied.
+static IS_SHORT: AtomicBool = AtomicBool::new(false);
+
+/// Says so.
+pub fn complain() {
+    if IS_SHORT.load(Relaxed) {
+        message::line(format_args!(
+            "there is no memory for fault plans: nothing is injected, and nothing denied"
+        ));
+    }
+}
+
 /// Arms what the environment asks for. Called once, when the settings are read.
 pub fn load(settings: &'static Settings) {
-    let plans: Vec<&'static Loaded> = match &settings.inject {
-        Some(plan) => vec![Box::leak(Box::new(Loaded::new(0, plan.clone(), settings.is_dry)))],
-        None => Vec::new(),
-    };
+    let plan = settings.inject.as_ref();
+    if plan.is_none() && settings.deny.is_none() {
+        return;
+    }
     // A constructor of the program may have armed a plan before.
-    replace(|armed| Some(plans.iter().chain(armed).copied().collect()));
+    let done = armed_with(plan, &|plan| {
+        shared::describe(settings);
+        let loaded = plan.map(|plan| &*Box::leak(Box::new(Loaded::new(0, plan, settings.is_dry))));
+        replace(|armed| Some(loaded.into_iter().chain(armed.iter().copied()).collect()));
+    });
+    IS_SHORT.store(done.is_none(), Relaxed);
+}
+
+/// Does something that arms what is armed and one plan more, in as much memory as that takes. `None` where there is none.
+fn armed_with<T>(plan: Option<&'static Plan>, work: &dyn Fn(Option<&'static Plan>) -> T) -> Option<T> {
+    let using = Using::now();
+    let armed =
+        using.iter().flat_map(|armed| &armed.plans).flat_map(|plan| &plan.rules).map(|rule| rule.rule);
+    let rules = plan.iter().flat_map(|plan| &plan.rules).chain(armed);
+    let texts = rules.clone().map(|rule| rule.name.len() + rule.text.len() + 16).sum::<usize>();
+    let bytes = Armed::memory_of(rules) + 2 * texts;
+    memory::within(bytes, || (work(plan), true))
 }
 
 /// Replaces what is armed by the plans that `change` makes of those that are. Says whether it made any.
@@ -196,19 +240,26 @@ pub fn arm(text: &str) -> Result<u32, Refusal> {
         return Err(Refusal(format!("rule {}: {why}", rule.name)));
     }
     let id = NEXT.fetch_add(1, Relaxed);
-    let loaded: &'static Loaded = Box::leak(Box::new(Loaded::new(id, plan, false)));
-    // Mapped now, so that a child that is forked before the first hit counts where its parent looks.
-    loaded.rules.iter().take(1).for_each(|rule| _ = loaded.totals(rule));
-    replace(|plans| Some(plans.iter().copied().chain([loaded]).collect()));
+    let armed = armed_with(Some(Box::leak(Box::new(plan))), &|plan| {
+        let Some(plan) = plan else { return };
+        let loaded: &'static Loaded = Box::leak(Box::new(Loaded::new(id, plan, false)));
+        // Mapped now, so that a child that is forked before the first hit counts where its parent looks.
+        loaded.rules.iter().take(1).for_each(|rule| _ = loaded.totals(rule));
+        replace(|plans| Some(plans.iter().copied().chain([loaded]).collect()));
+    });
+    armed.ok_or_else(|| Refusal(NO_MEMORY.into()))?;
     trace();
     Ok(id)
 }
+
+/// Why no plan can be armed.
+pub const NO_MEMORY: &str = "there is no memory for it";
 
 fn find(id: u32) -> Option<&'static Loaded> {
     if id == 0 {
         return None;
     }
-    Using::now()?.plans.iter().copied().find(|plan| plan.id == id)
+    Using::now()?.plans.iter().copied().find(|plan| plan.id == id && plan.is_armed())
 }
 
 /// Takes a plan of the program's own back, and lets go what hangs by it. Gives how many calls its rules have matched and
@@ -219,10 +270,13 @@ pub fn disarm(id: u32) -> Option<(u64, u64)> {
     let without = |plans: &[&'static Loaded]| {
         plans.iter().any(|plan| plan.id == id).then(|| plans.iter().filter(is_other).copied().collect())
     };
-    if !replace(without) {
-        return None;
+    match armed_with(None, &|_| replace(without)) {
+        Some(true) => trace(),
+        Some(false) => return None,
+        // It stays where it is, and nobody looks at it.
+        None if plan.is_over.swap(true, SeqCst) => return None,
+        None => {}
     }
-    trace();
     plan.rules.iter().for_each(|rule| rule.is_released.store(true, Release));
     let done = plan.sum();
     // Nobody begins to look at it from here on. A call that is still under way keeps its memory.
@@ -240,7 +294,7 @@ pub fn disarm(id: u32) -> Option<(u64, u64)> {
 /// How many calls the rules of a plan of the program's own have matched, and at how many they fired.
 pub fn counts(id: u32) -> Option<(u64, u64)> {
     let using = Using::now()?;
-    using.plans.iter().find(|plan| plan.id == id && id != 0).map(|plan| plan.sum())
+    using.plans.iter().find(|plan| plan.id == id && id != 0 && plan.is_armed()).map(|plan| plan.sum())
 }
 
 impl Loaded {

@@ -5,7 +5,8 @@ use super::arming::{Loaded, LoadedRule, Using};
 use super::index::{argument_of, holds};
 use super::{Forward, private, shared};
 use crate::caller::{self, Caller};
-use crate::record::{each_frame, environment, questions};
+use crate::record::{environment, questions};
+use crate::unwind::each_frame;
 use crate::{call, log, settings};
 use core::cell::Cell;
 use core::ffi::c_char;
@@ -185,7 +186,7 @@ impl<'a> Facts<'a> {
         let is_address =
             |arg: &ArgSpec| arg.type_word() == "CUdeviceptr" && matches!(arg.direction, Direction::In);
         match self.argument(is_address) {
-            Some(address) => questions::allocation(address).map(|(_, size)| size),
+            Some(address) => questions::size_of(address),
             None => self.call.export().map(|export| export.bytes).filter(|size| *size > 0),
         }
     }

@@ -9,7 +9,7 @@ use super::CallWords;
 use super::arming::{Loaded, LoadedRule};
 use super::private;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use cupeer_spec::fault::{Condition, Key, Values};
+use cupeer_spec::fault::{Condition, Key, Rule, Values};
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, FnSpec, Group};
 
 /// All rules that are armed, by function. Never freed once it is published: a thread may be reading it.
@@ -57,6 +57,9 @@ const SMALL: usize = 64;
 /// The most arguments that are looked at here.
 const MOST_ARGUMENTS: usize = 8;
 
+/// The most words of the masks of one argument: 4 MiB. Beyond, its rules look at it themselves.
+const MOST_WORDS: usize = 512 * 1024;
+
 impl Armed {
     /// The rules of some plans. `is_always` says of which functions every call is looked at.
     pub fn new(plans: Vec<&'static Loaded>, is_always: impl Fn(FnId) -> bool) -> Armed {
@@ -72,6 +75,37 @@ impl Armed {
             (is_always || !rules.is_empty()).then(|| Index::new(id, rules, is_always))
         });
         Armed { functions, plans }
+    }
+
+    /// How much memory it takes to arm some rules, as plans and by function.
+    pub fn memory_of<'a>(rules: impl Iterator<Item = &'a Rule>) -> usize {
+        let (mut members, mut loaded) = ([0usize; FUNCTION_COUNT], 0);
+        // What the conditions on each argument say, and how many ranges that are in all.
+        let mut ranges = [[0usize; MOST_ARGUMENTS]; FUNCTION_COUNT];
+        for rule in rules {
+            loaded += 1;
+            for id in FnId::all().filter(|id| rule.functions.contains(*id as usize)) {
+                members[id as usize] += 1;
+                for condition in &rule.conditions {
+                    let argument = argument_of(id.spec(), condition).filter(|index| *index < MOST_ARGUMENTS);
+                    if let (Some(index), Values::Numbers(numbers)) = (argument, &condition.values) {
+                        ranges[id as usize][index] += numbers.len() + 1;
+                    }
+                }
+            }
+        }
+        let of_ranges = |count: usize, blocks: usize| {
+            // The changes, in a list that grows to the double of it; the bounds, and the masks.
+            let masks = ((2 * count + 1) * blocks).min(MOST_WORDS) * size_of::<u64>();
+            if count == 0 { 0 } else { 2048 + count * (2 * 6 * size_of::<(u64, bool, usize)>()) + masks }
+        };
+        let mut bytes = 4 * size_of::<Armed>() + loaded * 2 * size_of::<LoadedRule>();
+        for (members, ranges) in members.iter().zip(&ranges).filter(|(members, _)| **members > 0) {
+            let blocks = members.div_ceil(64);
+            bytes += 2048 + members * (2 * size_of::<Member>() + MOST_ARGUMENTS * 4);
+            bytes += ranges.iter().map(|count| of_ranges(*count, blocks)).sum::<usize>();
+        }
+        bytes
     }
 
     /// The rules of a function, where there are any.
@@ -111,11 +145,33 @@ pub fn argument_of(function: &FnSpec, condition: &Condition) -> Option<usize> {
     }
 }
 
-fn ranges(condition: &Condition) -> &[(u64, u64)] {
-    match &condition.values {
-        Values::Numbers(ranges) => ranges,
-        Values::Patterns(_) => &[],
+/// The numbers for which a condition holds, as ranges that neither overlap nor touch.
+fn held(condition: &Condition) -> Vec<(u64, u64)> {
+    let Values::Numbers(ranges) = &condition.values else { return Vec::new() };
+    let mut sorted = ranges.clone();
+    sorted.sort_unstable();
+    let mut held: Vec<(u64, u64)> = Vec::with_capacity(sorted.len() + 1);
+    for (from, to) in sorted {
+        match held.last_mut() {
+            Some(last) if from <= last.1.saturating_add(1) => last.1 = last.1.max(to),
+            _ => held.push((from, to)),
+        }
     }
+    if condition.not {
+        let mut next = Some(0);
+        let mut others: Vec<(u64, u64)> = Vec::with_capacity(held.len() + 1);
+        for (from, to) in held {
+            if let (Some(first), Some(last)) = (next, from.checked_sub(1))
+                && first <= last
+            {
+                others.push((first, last));
+            }
+            next = to.checked_add(1);
+        }
+        others.extend(next.map(|first| (first, u64::MAX)));
+        return others;
+    }
+    held
 }
 
 /// Whether a number is one of a condition's.
@@ -176,46 +232,50 @@ impl Index {
 }
 
 impl Segments {
-    /// `None` where no rule looks at the argument. A plan may have thousands of rules: what is done for each is done for the
-    /// segments in its own ranges, not for all.
+    /// `None` where no rule looks at the argument, and where its table would be too large. A plan may have thousands of
+    /// rules: a segment is the one before it with what changes at its begin.
     fn of(function: &FnSpec, argument: usize, rules: &[Member], blocks: usize) -> Option<Segments> {
         let looks = |condition: &&'static Condition| argument_of(function, condition) == Some(argument);
-        let of_rule =
-            |member: &Member| -> Vec<_> { member.rule.rule.conditions.iter().filter(looks).collect() };
-        let limited: Vec<(usize, Vec<&Condition>)> =
-            rules.iter().map(of_rule).enumerate().filter(|(_, conditions)| !conditions.is_empty()).collect();
-        if limited.is_empty() {
-            return None;
-        }
-        let mut bounds: Vec<u64> = limited
-            .iter()
-            .flat_map(|(_, conditions)| conditions)
-            .flat_map(|condition| ranges(condition))
-            .flat_map(|(from, to)| [*from, to.saturating_add(1)])
-            .filter(|at| *at > 0)
-            .collect();
-        bounds.sort_unstable();
-        bounds.dedup();
-        let segment_of = |number: u64| bounds.partition_point(|at| *at <= number);
-        // All other rules hold everywhere.
-        let mut others = vec![u64::MAX; blocks];
-        limited.iter().for_each(|(rule, _)| others[rule / 64] &= !(1 << (rule % 64)));
-        let mut masks = others.repeat(bounds.len() + 1);
-        for (rule, conditions) in &limited {
-            let mut set = |segment: usize| {
-                let first = segment.checked_sub(1).map_or(0, |before| bounds[before]);
-                if conditions.iter().all(|condition| holds(condition, first)) {
-                    masks[segment * blocks + rule / 64] |= 1 << (rule % 64);
+        // How many conditions of a rule do not hold, and where one begins to hold or ceases to.
+        let mut missing = vec![0u32; rules.len()];
+        let mut changes: Vec<(u64, bool, usize)> = Vec::new();
+        for (rule, member) in rules.iter().enumerate() {
+            for condition in member.rule.rule.conditions.iter().filter(looks) {
+                missing[rule] += 1;
+                for (from, to) in held(condition) {
+                    changes.push((from, true, rule));
+                    changes.extend(to.checked_add(1).map(|after| (after, false, rule)));
                 }
-            };
-            match conditions.iter().find(|condition| !condition.not) {
-                Some(condition) => ranges(condition)
-                    .iter()
-                    .for_each(|(from, to)| (segment_of(*from)..=segment_of(*to)).for_each(&mut set)),
-                None => (0..=bounds.len()).for_each(set),
             }
         }
-        let small = core::array::from_fn(|number| segment_of(number as u64) as u16);
+        if missing.iter().all(|missing| *missing == 0) {
+            return None;
+        }
+        changes.sort_unstable();
+        let begins = |at: &[(u64, bool, usize)]| at[0].0 > 0;
+        let count = changes.chunk_by(|one, next| one.0 == next.0).filter(|at| begins(at)).count();
+        if (count + 1) * blocks > MOST_WORDS {
+            return None;
+        }
+        let (mut bounds, mut masks) = (Vec::with_capacity(count), Vec::with_capacity((count + 1) * blocks));
+        // Rules that do not look at the argument hold everywhere.
+        let mut now = vec![u64::MAX; blocks];
+        let unlooked = |rule: &usize| missing[*rule] > 0;
+        (0..rules.len()).filter(unlooked).for_each(|rule| now[rule / 64] &= !(1 << (rule % 64)));
+        for at in changes.chunk_by(|one, next| one.0 == next.0) {
+            if begins(at) {
+                masks.extend_from_slice(&now);
+                bounds.push(at[0].0);
+            }
+            for (_, begins, rule) in at {
+                missing[*rule] = if *begins { missing[*rule] - 1 } else { missing[*rule] + 1 };
+                let bit = 1 << (rule % 64);
+                let word = &mut now[rule / 64];
+                *word = if missing[*rule] == 0 { *word | bit } else { *word & !bit };
+            }
+        }
+        masks.extend_from_slice(&now);
+        let small = core::array::from_fn(|number| bounds.partition_point(|at| *at <= number as u64) as u16);
         Some(Segments { argument, bounds, small, masks })
     }
 
@@ -288,6 +348,7 @@ mod tests {
             let count = if round % 10 == 0 { 150 } else { 1 + round % 4 };
             let text = (0..count).map(|_| chance.rule()).collect::<Vec<_>>().join(";");
             let plan = Plan::parse("test", &text).expect("a plan");
+            let plan = Box::leak(Box::new(plan));
             let loaded: &'static Loaded = Box::leak(Box::new(Loaded::new(1, plan, false)));
             let armed = Armed::new(vec![loaded], |_| false);
             let index = armed.index(id).expect("rules for it");

@@ -20,7 +20,9 @@ mod shared;
 mod told;
 
 pub use act::Fault;
-pub use arming::{counts, disarm, load, marked, release};
+#[cfg(test)]
+pub use arming::Loaded;
+pub use arming::{complain, counts, disarm, load, marked, memory_of, release};
 pub use excuses::is_excused;
 pub use index::{Armed, is_followed};
 pub use program::{arm_c, put_counts};

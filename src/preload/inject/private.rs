@@ -1,5 +1,6 @@
 //! Memory of this process alone: a child that it forks begins with zeros there, so that it counts for itself.
 
+use crate::pages;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{
@@ -36,12 +37,8 @@ pub fn map_shared(size: usize) -> *mut c_void {
 }
 
 fn map_with(size: usize, kind: i32) -> *mut c_void {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // By the system call itself: ThreadSanitizer takes libc's mmap for a write to the memory.
-    // SAFETY: maps new memory.
-    let mapped =
-        unsafe { libc::syscall(libc::SYS_mmap, 0, size, protection, kind | libc::MAP_ANONYMOUS, -1, 0) };
-    if mapped == -1 { ptr::null_mut() } else { mapped as *mut c_void }
+    pages::map(ptr::null_mut(), size, kind | libc::MAP_ANONYMOUS, -1, 0)
+        .map_or(ptr::null_mut(), <*mut u8>::cast)
 }
 
 /// Maps memory for `place`, once: several threads may come at the same time. Null where there is none.

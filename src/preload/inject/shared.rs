@@ -2,7 +2,8 @@
 //! process and its children where there is no directory for one.
 
 use super::private;
-use crate::files::{self, errno};
+use crate::files;
+use crate::opened::Opened;
 use crate::record::aside::aside;
 use crate::record::file;
 use crate::record::place::{self, Directory, Path, c_path};
@@ -31,6 +32,30 @@ fn header() -> Option<&'static Header> {
     unsafe { BASE.load(Acquire).cast::<Header>().as_ref() }
 }
 
+/// What the file says of the rules, known when the settings are read; null where there is none in the environment.
+static RULES: AtomicPtr<Rules> = AtomicPtr::new(ptr::null_mut());
+
+/// The rules of the environment, and behind them what is denied: a line for each, and how many they are.
+#[derive(Default)]
+struct Rules {
+    text: String,
+    count: u32,
+}
+
+/// Works out what the file says of the rules.
+pub fn describe(settings: &Settings) {
+    let mut rules = Rules::default();
+    for rule in settings.inject.iter().flat_map(|plan| &plan.rules) {
+        let _ = writeln!(rules.text, "{} {}", rule.name, rule.text);
+        rules.count += 1;
+    }
+    for (number, name) in deny::names().iter().enumerate() {
+        let _ = writeln!(rules.text, "{} {name}", deny_name(number).text());
+        rules.count += 1;
+    }
+    RULES.store(Box::into_raw(Box::new(rules)), Release);
+}
+
 /// Takes part in the counting, where that was not done. For the slow way of a call.
 pub fn attach() {
     if BASE.load(Acquire).is_null() {
@@ -40,7 +65,7 @@ pub fn attach() {
 }
 
 fn attach_here(settings: &Settings) {
-    let layout = Layout::of(settings);
+    let layout = Layout::of_rules();
     let attached = directory(settings).and_then(|directory| {
         keep(&directory);
         open_or_create(&directory, &layout)
@@ -56,7 +81,7 @@ fn attach_here(settings: &Settings) {
             if error != libc::ENOENT || settings.inject.as_ref().is_some_and(is_needed) {
                 message::line(format_args!(
                     "faults are counted in this process alone: there is no file for it ({})",
-                    std::io::Error::from_raw_os_error(error)
+                    message::Reason(error)
                 ));
             }
             let base = private::map_shared(layout.size()).cast::<u8>();
@@ -139,23 +164,16 @@ impl Drop for Gate {
 
 /// What a file has where.
 struct Layout {
-    text: String,
+    text: &'static str,
     rules: u32,
     boot_id: [u8; 16],
 }
 
 impl Layout {
-    fn of(settings: &Settings) -> Layout {
-        let mut text = String::new();
-        let mut rules = 0;
-        for rule in settings.inject.iter().flat_map(|plan| &plan.rules) {
-            let _ = writeln!(text, "{} {}", rule.name, rule.text);
-            rules += 1;
-        }
-        for (number, name) in deny::names().iter().enumerate() {
-            let _ = writeln!(text, "{} {name}", deny_name(number).text());
-            rules += 1;
-        }
+    fn of_rules() -> Layout {
+        // SAFETY: never freed.
+        let rules = unsafe { RULES.load(Acquire).as_ref() };
+        let (text, rules) = rules.map_or(("", 0), |rules| (&*rules.text, rules.count));
         Layout { text, rules, boot_id: file::boot_id() }
     }
 
@@ -226,26 +244,21 @@ pub fn deny_name(number: usize) -> log::Short<32> {
 
 fn open_or_create(directory: &Directory, layout: &Layout) -> Result<*mut u8, c_int> {
     let path = directory.file(layout.name().text())?;
-    match open(&path, layout) {
-        Err(libc::ENOENT) => create(directory, &path, layout).and_then(|()| open(&path, layout)),
+    let open = || open(directory, &path, layout);
+    match open() {
+        Err(libc::ENOENT) => create(directory, &path, layout).and_then(|()| open()),
         other => other,
     }
 }
 
-fn open(path: &Path, layout: &Layout) -> Result<*mut u8, c_int> {
-    let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    // SAFETY: the path ends in NUL.
-    let file = unsafe { libc::open(c_path(path).as_ptr(), flags) };
-    if file < 0 {
-        return Err(errno());
+fn open(directory: &Directory, path: &Path, layout: &Layout) -> Result<*mut u8, c_int> {
+    let file = Opened::open(c_path(path), libc::O_RDWR)?;
+    if !directory.trusts(file.about().found.owner) {
+        return Err(libc::EPERM);
     }
-    // SAFETY: the descriptor was opened above. A file of this size holds what is read of it.
+    let base = file.map(0, layout.size())?;
+    // SAFETY: mapped above, and a file of this size holds what is read of it.
     unsafe {
-        let mut about: libc::stat = core::mem::zeroed();
-        let is_whole = libc::fstat(file, &mut about) == 0 && about.st_size as usize >= layout.size();
-        let mapped = if is_whole { file::map(file, 0, layout.size()) } else { Err(libc::EINVAL) };
-        libc::close(file);
-        let base = mapped?;
         if !layout.is_at(base) {
             libc::munmap(base.cast(), layout.size());
             return Err(libc::EINVAL);
@@ -257,8 +270,8 @@ fn open(path: &Path, layout: &Layout) -> Result<*mut u8, c_int> {
 /// Makes the file.
 fn create(directory: &Directory, path: &Path, layout: &Layout) -> Result<(), c_int> {
     place::publish(directory, path, ".faults", |file| {
-        file::allocate(file, 0, layout.size() as u64)?;
-        let base = file::map(file, 0, layout.size())?;
+        file::allocate(file.descriptor(), 0, layout.size() as u64)?;
+        let base = file.map(0, layout.size())?;
         // SAFETY: mapped above with this size, all zero.
         unsafe {
             layout.write(base);

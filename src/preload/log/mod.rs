@@ -12,7 +12,7 @@ pub use line::{LONGEST, Line, Short, Tame};
 
 use crate::caller::Caller;
 use crate::inject::Fault;
-use crate::resolve::escapes::Way;
+use crate::record::aside::with_room;
 use crate::settings::{self, LogForm, Settings};
 use core::fmt::{self, Debug, Write};
 use core::sync::atomic::{
@@ -21,6 +21,7 @@ use core::sync::atomic::{
 };
 use cupeer_spec::function::FnId;
 use cupeer_spec::value::{Format, quoted, quoted_inside};
+use cupeer_spec::way::Way;
 
 /// A call that is to be logged.
 pub struct Call<'a> {
@@ -172,11 +173,14 @@ pub fn mark(text: &[u8]) -> bool {
     written() != before
 }
 
-/// Logs what a rule of faults is about to do to a call that may not return.
+/// Logs what a rule of faults is about to do to a call that may not return, from wherever that is done.
 pub fn acts(text: fmt::Arguments) {
-    if !is_on() {
-        return;
+    if is_on() {
+        with_room(&mut || acting(text));
     }
+}
+
+fn acting(text: fmt::Arguments) {
     let stamp = Stamp::new(0);
     let text = Printed(|f| write!(f, "\"{text}\""));
     tracing::info!(
@@ -199,7 +203,10 @@ pub fn escaped(library: &[u8], way: Way) {
             write!(f, ",\"way\":\"{}\"}}", way.name())
         } else {
             quoted(library, 2048, f)?;
-            write!(f, ", by {}: its calls of the driver are not seen", way.name())
+            match way {
+                Way::Unseen => f.write_str(": it was loaded, and no watched call was seen"),
+                _ => write!(f, ", by {}: its calls of the driver are not seen", way.name()),
+            }
         }
     });
     tracing::info!(

@@ -6,8 +6,8 @@
 //! the program nothing else: no signal, no error.
 
 use crate::files::{self, PATH_MAX, errno, expand, identity};
-use crate::{arena, message, settings, status};
-use core::ffi::{CStr, c_int};
+use crate::{arena, message, opened, settings, status};
+use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{
     AtomicPtr, AtomicU32,
@@ -59,14 +59,11 @@ fn give_up(pid: u32, error: c_int) {
         return;
     }
     status::log_lost();
-    let mut reason = [0u8; 128];
-    // SAFETY: writes at most that many bytes, with a NUL.
-    unsafe { libc::strerror_r(error, reason.as_mut_ptr().cast(), reason.len()) };
-    let reason = CStr::from_bytes_until_nul(&reason).unwrap_or_default().to_str().unwrap_or_default();
+    let reason = message::Reason(error);
     match &settings::get().log_file {
         Some(path) => message::line(format_args!(
             "cannot write the log {}: {reason}; this process goes on without one",
-            path.to_string_lossy()
+            message::Text(path.to_bytes())
         )),
         None => message::line(format_args!("cannot log to stderr: {reason}; this process goes on without")),
     }
@@ -106,16 +103,11 @@ fn open(pid: u32) -> Result<Option<Sink>, c_int> {
     let (low, owner) = match &settings::get().log_file {
         Some(path) => {
             let mut place = [0; PATH_MAX];
-            let expanded = expand(path, pid, &mut place).ok_or(libc::ENAMETOOLONG)?;
+            expand(path, pid, &mut place).ok_or(libc::ENAMETOOLONG)?;
             // A named pipe that nobody reads must not stop the program.
-            let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOCTTY;
-            // SAFETY: the path ends in NUL.
-            let file = unsafe { libc::open(expanded.as_ptr(), flags | libc::O_NONBLOCK, 0o600) };
-            if file < 0 {
-                return Err(errno());
-            }
+            let file = opened::for_log(&mut place)?;
             // SAFETY: the descriptor was opened above; its readers may be slow.
-            unsafe { libc::fcntl(file, libc::F_SETFL, flags) };
+            unsafe { libc::fcntl(file, libc::F_SETFL, libc::O_APPEND) };
             (file, if path.to_bytes().contains(&b'%') { pid } else { 0 })
         }
         None if identity(libc::STDERR_FILENO) == settings::get().stderr => (libc::STDERR_FILENO, 0),

@@ -1,6 +1,6 @@
 //! What the record says of the process: entries that are appended to its file as things become known.
 
-use super::file::File;
+use super::file::{FIRST_ROOM, File};
 use super::lock::Lock;
 use super::{clock, environment, place, process, stream};
 use crate::caller;
@@ -17,6 +17,8 @@ use cupeer_spec::record::{BLOCK, BLOCK_MAGIC, BlockHeader, META_START, block, me
 /// The block that entries are appended to, and where in it; both of the record with this epoch.
 static BLOCK_START: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static NEXT: AtomicUsize = AtomicUsize::new(0);
+/// Up to where it has room in the file.
+static ROOM: AtomicUsize = AtomicUsize::new(0);
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 
 /// Held while an entry is appended.
@@ -26,6 +28,7 @@ static LOCK: Lock = Lock::new();
 pub fn begin(file: &File) {
     BLOCK_START.store(file.header.cast(), Relaxed);
     NEXT.store(META_START, Relaxed);
+    ROOM.store(if file.ring.is_null() { FIRST_ROOM } else { BLOCK }, Relaxed);
     EPOCH.store(file.epoch, Release);
     text(file, "cupeer", env!("CARGO_PKG_VERSION").as_bytes());
     text(file, "program", caller::program());
@@ -126,6 +129,11 @@ fn entry(file: &File, tag: u16, pieces: &[&[u8]]) {
         if NEXT.load(Relaxed) + taken > BLOCK && !next_block(file) {
             return;
         }
+        while NEXT.load(Relaxed) + taken > ROOM.load(Relaxed) {
+            // Only block 0 begins with less than all.
+            let Ok(room) = file.extend(0, ROOM.load(Relaxed)) else { return };
+            ROOM.store(room, Relaxed);
+        }
         let at = NEXT.fetch_add(taken, Relaxed);
         // SAFETY: the bytes from `at` on are in the mapped block, and we are alone.
         unsafe {
@@ -174,5 +182,6 @@ fn next_block(file: &File) -> bool {
     }
     BLOCK_START.store(new, Relaxed);
     NEXT.store(size_of::<BlockHeader>(), Relaxed);
+    ROOM.store(BLOCK, Relaxed);
     true
 }

@@ -30,10 +30,23 @@ pub fn moment() -> Moment {
     Moment { ticks, monotonic, realtime: log::realtime() }
 }
 
-/// Keeps this moment in the process's file, for the speed of the clock.
+/// Keeps this moment in the process's file, for the speed of the clock: where the time that is known of has grown by an
+/// eighth, so that it is rare.
 pub fn note() {
     static LOCK: Lock = Lock::new();
     let Some(process) = process::current() else { return };
-    // SAFETY: the header is mapped for good, and we are alone.
-    LOCK.with(|| unsafe { (&raw mut (*process.header).last).write_volatile(moment()) });
+    // SAFETY: the header is mapped for good; what another thread is writing there may be mixed up, and is looked at again.
+    let is_due = || unsafe {
+        let first = (*process.header).first.ticks;
+        let known = (&raw const (*process.header).last.ticks).read_volatile().wrapping_sub(first);
+        now().wrapping_sub(first) > known.saturating_add(known / 8)
+    };
+    if is_due() {
+        // SAFETY: as above, and we are alone.
+        LOCK.with(|| unsafe {
+            if is_due() {
+                (&raw mut (*process.header).last).write_volatile(moment());
+            }
+        });
+    }
 }

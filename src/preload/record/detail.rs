@@ -1,7 +1,8 @@
 //! What belongs to a call and does not fit into its slot: frames, arrays, texts, what the driver was asked.
 
-use super::{clock, frames, libraries, stream};
+use super::{clock, libraries, stream};
 use crate::call;
+use crate::unwind::each_frame;
 use core::ffi::c_char;
 use cupeer_spec::record::slot::{self, Slot, detail};
 use cupeer_spec::value::{MOST_ELEMENTS, Value};
@@ -59,7 +60,7 @@ impl Detail {
     pub fn frames(&mut self, caller: usize) {
         let mut bytes = [0; 8 * detail::MOST_FRAMES];
         let mut count = 0;
-        frames::each_frame(caller, detail::MOST_FRAMES, |address| {
+        each_frame(caller, detail::MOST_FRAMES, |address| {
             libraries::know(address);
             bytes[8 * count..8 * count + 8].copy_from_slice(&(address as u64).to_le_bytes());
             count += 1;

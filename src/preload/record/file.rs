@@ -4,11 +4,12 @@
 //! is a SIGBUS. What cannot be had is an errno, and costs events alone.
 
 use super::aside::aside;
-use super::clock;
 use super::place::{self, Directory, Path, c_path};
+use super::{clock, process};
 use crate::files::{self, errno, identity};
-use crate::{log, message, settings, status};
-use core::ffi::{CStr, c_int, c_void};
+use crate::opened::{self, Opened};
+use crate::{log, message, pages, settings, status};
+use core::ffi::{c_int, c_void};
 use core::fmt::Write;
 use core::ptr;
 use core::sync::atomic::{
@@ -57,6 +58,8 @@ pub struct Identity {
     pub pid_ns: u64,
     /// The process.
     pub pid: u32,
+    /// Its parent.
+    parent: u32,
     /// When it was started.
     pub started: u64,
 }
@@ -74,21 +77,32 @@ pub fn boot_id() -> [u8; 16] {
 }
 
 impl Identity {
-    fn of_this_process() -> Self {
+    /// Of the process whose record it is.
+    fn of_owner() -> Self {
         let mut text = [0u8; 1024];
         let boot_id = boot_id();
-        let length = place::read(c"/proc/self/stat", &mut text).unwrap_or(0);
+        let pid = process::owner();
+        // SAFETY: neither has preconditions.
+        let (own, mut parent) = unsafe { (libc::getpid() as u32, libc::getppid() as u32) };
+        let file = |name: &str| match pid == own {
+            true => log::Short::<48>::new(format_args!("/proc/self/{name}\0")),
+            false => log::Short::new(format_args!("/proc/{pid}/{name}\0")),
+        };
+        let length = place::read(file("stat").c_text().unwrap_or_default(), &mut text).unwrap_or(0);
         // After the name in parentheses, which may hold anything, the state is field 3.
         let after_name = text[..length].rsplit(|byte| *byte == b')').next().unwrap_or(&[]);
-        let field = after_name.split(|byte| *byte == b' ').nth(20).unwrap_or(&[]);
-        let started = number(field).unwrap_or_else(log::realtime);
-        // SAFETY: the buffer has the length that is given.
-        let length =
-            unsafe { libc::readlink(c"/proc/self/ns/pid".as_ptr(), text.as_mut_ptr().cast(), text.len()) };
+        let field = |index| after_name.split(|byte| *byte == b' ').nth(index).and_then(number);
+        let started = field(20).unwrap_or_else(log::realtime);
+        if pid != own {
+            parent = field(2).unwrap_or(0) as u32;
+        }
+        let link = file("ns/pid");
+        let link = link.c_text().unwrap_or_default().as_ptr();
+        // SAFETY: the path ends in NUL, and the buffer has the length that is given.
+        let length = unsafe { libc::readlink(link, text.as_mut_ptr().cast(), text.len()) };
         let link = text.get(..length.max(0) as usize).unwrap_or(&[]);
         let inode = link.split(|byte| b"[]".contains(byte)).nth(1).and_then(number);
-        // SAFETY: getpid has no preconditions.
-        Identity { boot_id, pid_ns: inode.unwrap_or(0), pid: unsafe { libc::getpid() } as u32, started }
+        Identity { boot_id, pid_ns: inode.unwrap_or(0), pid, parent, started }
     }
 }
 
@@ -99,28 +113,19 @@ fn number(digits: &[u8]) -> Option<u64> {
 impl File {
     /// Makes the file of this process, with one block.
     pub fn create(directory: &Directory, epoch: u64) -> Result<&'static File, c_int> {
-        let identity = Identity::of_this_process();
-        let (low, image, path) = Self::open_new(directory, &identity)?;
-        let descriptor = files::duplicate_high(low);
-        let descriptor = if descriptor < 0 {
-            low
+        let identity = Identity::of_owner();
+        let (file, image, path) = Self::open_new(directory, &identity)?;
+        let made = Self::fill(&file, image, path, identity, epoch);
+        if made.is_ok() {
+            file.keep();
         } else {
-            // SAFETY: opened by us.
-            unsafe { libc::close(low) };
-            descriptor
-        };
-        let made = Self::fill(descriptor, image, path, identity, epoch);
-        if made.is_err() {
-            // SAFETY: opened by us; a file that says nothing is in the way of those who read.
-            unsafe {
-                libc::close(descriptor);
-                libc::unlink(c_path(&path).as_ptr());
-            }
+            // SAFETY: made by us; a file that says nothing is in the way of those who read.
+            unsafe { libc::unlink(c_path(&path).as_ptr()) };
         }
         made
     }
 
-    fn open_new(directory: &Directory, identity: &Identity) -> Result<(c_int, u32, Path), c_int> {
+    fn open_new(directory: &Directory, identity: &Identity) -> Result<(Opened, u32, Path), c_int> {
         let boot = u32::from_be_bytes([0, 1, 2, 3].map(|i| identity.boot_id[i]));
         for attempt in 0..64 + 8 {
             // A process that executes one program after the other; who has done so often, takes the time.
@@ -133,26 +138,24 @@ impl File {
             }
             let _ = name.write_str(SUFFIX);
             let path = directory.file(core::str::from_utf8(name.bytes()).map_err(|_| libc::EINVAL)?)?;
-            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-            // SAFETY: the path ends in NUL.
-            let file = unsafe { libc::open(c_path(&path).as_ptr(), flags, directory.mode) };
-            if file >= 0 {
-                if settings::get().record.as_ref().is_some_and(|record| record.shared) {
-                    // What umask has taken away.
-                    // SAFETY: opened above.
-                    unsafe { libc::fchmod(file, directory.mode) };
+            match Opened::create(c_path(&path), directory.mode) {
+                Err(libc::EEXIST) => {}
+                made => {
+                    let file = made?;
+                    if settings::get().record.as_ref().is_some_and(|record| record.shared) {
+                        // What umask has taken away.
+                        // SAFETY: opened above.
+                        unsafe { libc::fchmod(file.descriptor(), directory.mode) };
+                    }
+                    return Ok((file, image, path));
                 }
-                return Ok((file, image, path));
-            }
-            if errno() != libc::EEXIST {
-                return Err(errno());
             }
         }
         Err(libc::EEXIST)
     }
 
     fn fill(
-        descriptor: c_int,
+        file: &Opened,
         image: u32,
         path: Path,
         identity: Identity,
@@ -161,8 +164,13 @@ impl File {
         let ring = settings::get().record.as_ref().and_then(|record| record.ring);
         let ring_blocks = ring.map_or(0, |size| size / BLOCK as u64);
         let size = if ring.is_some() { ring_blocks * BLOCK as u64 } else { BLOCK as u64 };
-        allocate(descriptor, 0, size)?;
-        let mapped = map(descriptor, 0, size as usize)?;
+        let descriptor = file.descriptor();
+        if ring.is_some() {
+            allocate(descriptor, 0, size)?;
+        } else {
+            allocate_begin(descriptor, 0)?;
+        }
+        let mapped = file.map(0, size as usize)?;
         let header = mapped.cast::<Header>();
         let mut source = [0; 32];
         let path_of_source = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -181,7 +189,7 @@ impl File {
                 boot_id: identity.boot_id,
                 pid_ns: identity.pid_ns,
                 pid: identity.pid,
-                parent: libc::getppid() as u32,
+                parent: identity.parent,
                 started: identity.started,
                 image,
                 uid: libc::getuid(),
@@ -198,18 +206,9 @@ impl File {
             // Last: what has no magic is no record.
             (&raw mut (*header).magic).write_volatile(MAGIC);
         }
-        let (device, inode) = identity_of(descriptor);
+        let (device, inode) = file.about().identity;
         let size = size_of::<File>();
-        // By the system call itself: ThreadSanitizer takes libc's mmap for a write to the memory.
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: maps new memory.
-        let kept = unsafe {
-            libc::syscall(libc::SYS_mmap, 0, size, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
-        };
-        if kept == -1 {
-            return Err(libc::ENOMEM);
-        }
-        let kept = kept as *mut File;
+        let kept = pages::new(size, 0)?.cast::<File>();
         // SAFETY: new memory of that size, all zero, which is what the windows begin with; never unmapped.
         unsafe {
             (&raw mut (*kept).epoch).write(epoch);
@@ -236,6 +235,18 @@ impl File {
         self.shared(unsafe { &raw mut (*self.header).next_block }).fetch_add(1, Relaxed)
     }
 
+    /// The number of the block that was taken last.
+    pub fn last_block(&self) -> u64 {
+        // SAFETY: the header is mapped for good.
+        self.shared(unsafe { &raw mut (*self.header).next_block }).load(Relaxed) - 1
+    }
+
+    /// Whether no thread has an event in it.
+    pub fn has_no_stream(&self) -> bool {
+        // SAFETY: the header is mapped for good.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.header).next_stream) }.load(Relaxed) == 0
+    }
+
     /// The number of the next free stream.
     pub fn next_stream(&self) -> u32 {
         // SAFETY: a field of the mapped header, aligned, and changed in this way alone.
@@ -250,14 +261,52 @@ impl File {
 
     /// Maps a new block at the end of the file.
     pub fn new_block(&self) -> Result<*mut u8, c_int> {
-        let descriptor = self.descriptor()?;
+        self.new_block_at(ptr::null_mut())
+    }
+
+    /// The same in place of what lies at an address, where that is not null.
+    pub fn new_block_at(&self, place: *mut u8) -> Result<*mut u8, c_int> {
         let number = self.next_block();
         let at = number * BLOCK as u64;
-        let made = allocate(descriptor, at, BLOCK as u64).and_then(|()| map(descriptor, at, BLOCK));
+        let made = self.with_descriptor(|descriptor| {
+            allocate(descriptor, at, BLOCK as u64)?;
+            opened::map(place, descriptor, (self.device, self.inode), at, BLOCK)
+        });
         if made.is_err() {
             self.give_back(number);
         }
         made
+    }
+
+    /// Maps a new block at the end of the file, with room for its first slots alone: most processes are small.
+    pub fn new_window(&self) -> Result<*mut BlockHeader, c_int> {
+        let number = self.next_block();
+        let at = number * BLOCK as u64;
+        let made = self.with_descriptor(|descriptor| {
+            allocate_begin(descriptor, at)?;
+            opened::map(ptr::null_mut(), descriptor, (self.device, self.inode), at, BLOCK)
+        });
+        match made {
+            Ok(window) => {
+                let window = window.cast::<BlockHeader>();
+                // SAFETY: mapped above, with room for its header, and nobody else's yet.
+                unsafe { ((*window).number, (*window).room) = (number as u32, (FIRST_ROOM / 64 - 1) as u32) };
+                Ok(window)
+            }
+            Err(error) => {
+                self.give_back(number);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes room in a block that has some up to `from`: the fourfold, as far as the block goes. Gives up to where.
+    pub fn extend(&self, number: u32, from: usize) -> Result<usize, c_int> {
+        let to = (4 * from).min(BLOCK);
+        self.with_descriptor(|descriptor| {
+            allocate(descriptor, u64::from(number) * BLOCK as u64 + from as u64, (to - from) as u64)?;
+            if self.is_under(descriptor) { Ok(to) } else { Err(libc::ESTALE) }
+        })
     }
 
     /// Gives back the number of a block that could not be had, where it is still the last one: otherwise the file
@@ -281,38 +330,49 @@ impl File {
     }
 
     /// Writes a block at the end of the file, in pieces.
-    pub fn append_block(&self, pieces: &mut [libc::iovec]) -> Result<(), c_int> {
-        let descriptor = self.descriptor()?;
+    pub fn append_block(&self, pieces: [libc::iovec; 3]) -> Result<(), c_int> {
         let number = self.next_block();
-        let written =
-            files::without_signals(|| write_all_at(descriptor, pieces, (number * BLOCK as u64) as i64));
+        let at = (number * BLOCK as u64) as i64;
+        let written = self.with_descriptor(|descriptor| {
+            let mut left = pieces;
+            files::without_signals(|| write_all_at(descriptor, &mut left, at))?;
+            if self.is_under(descriptor) { Ok(()) } else { Err(libc::ESTALE) }
+        });
         if written.is_err() {
             self.give_back(number);
         }
         written
     }
 
+    /// Does something with the descriptor, again where another thread of the program has put something else under it
+    /// meanwhile.
+    fn with_descriptor<T>(&self, mut work: impl FnMut(c_int) -> Result<T, c_int>) -> Result<T, c_int> {
+        for _ in 0..16 {
+            let descriptor = self.descriptor()?;
+            match work(descriptor) {
+                Err(_) if !self.is_under(descriptor) => {}
+                done => return done,
+            }
+        }
+        Err(libc::ESTALE)
+    }
+
+    /// Whether the file is under a descriptor.
+    fn is_under(&self, descriptor: c_int) -> bool {
+        identity(descriptor) == Some((self.device, self.inode))
+    }
+
     /// The descriptor, opened again where the program has closed it.
     fn descriptor(&self) -> Result<c_int, c_int> {
         let descriptor = self.descriptor.load(Acquire);
-        if identity(descriptor) == Some((self.device, self.inode)) {
+        if self.is_under(descriptor) {
             return Ok(descriptor);
         }
-        // SAFETY: the path ends in NUL.
-        let low = unsafe {
-            libc::open(c_path(&self.path).as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW)
-        };
-        if low < 0 {
-            return Err(errno());
-        }
-        let new = files::duplicate_high(low);
-        // SAFETY: opened above.
-        unsafe { libc::close(low) };
-        if identity(new) != Some((self.device, self.inode)) {
-            // SAFETY: ours, or negative and refused.
-            unsafe { libc::close(new) };
+        let file = Opened::open(c_path(&self.path), libc::O_RDWR)?;
+        if file.about().identity != (self.device, self.inode) {
             return Err(libc::ESTALE);
         }
+        let new = file.keep();
         match self.descriptor.compare_exchange(descriptor, new, AcqRel, Acquire) {
             Ok(_) => Ok(new),
             Err(others) => {
@@ -326,7 +386,7 @@ impl File {
     /// Called in a child for the file of its parent: what is ours of it is given back.
     pub fn leave_to_parent(&self) {
         let descriptor = self.descriptor.load(Relaxed);
-        if identity(descriptor) == Some((self.device, self.inode)) {
+        if self.is_under(descriptor) {
             // SAFETY: the child's own copy of a descriptor that nobody uses any more.
             unsafe { libc::close(descriptor) };
         }
@@ -341,16 +401,16 @@ impl File {
         if self.complained.swap(true, Relaxed) {
             return;
         }
-        aside(|| self.say_why(error));
+        if !aside(|| self.say_why(error)) {
+            // The next one that is lost says it.
+            self.complained.store(false, Relaxed);
+        }
     }
 
     fn say_why(&self, error: c_int) {
         status::record_lost();
-        let mut reason = [0u8; 128];
-        // SAFETY: writes at most that many bytes, with a NUL.
-        unsafe { libc::strerror_r(error, reason.as_mut_ptr().cast(), reason.len()) };
-        let reason = CStr::from_bytes_until_nul(&reason).unwrap_or_default().to_str().unwrap_or_default();
-        let path = c_path(&self.path).to_string_lossy();
+        let reason = message::Reason(error);
+        let path = message::Text(c_path(&self.path).to_bytes());
         if error == libc::EBUSY {
             // Each thread that calls has a block of its own.
             message::line(format_args!("the ring {path} is too small for so many threads; events are lost"));
@@ -360,12 +420,21 @@ impl File {
     }
 }
 
-fn identity_of(descriptor: c_int) -> (u64, u64) {
-    identity(descriptor).unwrap_or_default()
+/// The bytes of a block that have room at first.
+pub const FIRST_ROOM: usize = 16 * 1024;
+
+/// Allocates the begin of a block. Its end first, so that the file ends with a block whenever the process is killed.
+fn allocate_begin(descriptor: c_int, at: u64) -> Result<(), c_int> {
+    const END: usize = 4096;
+    allocate(descriptor, at + (BLOCK - END) as u64, END as u64)?;
+    allocate(descriptor, at, FIRST_ROOM as u64)
 }
 
 /// Allocates bytes of a file, so that writing to them through a mapping cannot fail.
 pub fn allocate(descriptor: c_int, at: u64, size: u64) -> Result<(), c_int> {
+    if at.checked_add(size).is_none_or(|end| i64::try_from(end).is_err()) {
+        return Err(libc::EFBIG);
+    }
     files::without_signals(|| {
         loop {
             // SAFETY: the kernel refuses what is wrong.
@@ -384,6 +453,15 @@ pub fn allocate(descriptor: c_int, at: u64, size: u64) -> Result<(), c_int> {
 /// The same on a file system that cannot allocate.
 fn write_zeros(descriptor: c_int, at: u64, size: u64) -> Result<(), c_int> {
     static ZEROS: [u8; 4096] = [0; 4096];
+    // SAFETY: all-zero bytes are a statvfs, and the call writes to a variable of ours.
+    let room = unsafe {
+        let mut about: libc::statvfs = core::mem::zeroed();
+        (libc::fstatvfs(descriptor, &mut about) == 0).then(|| about.f_bavail.saturating_mul(about.f_frsize))
+    };
+    // Not until the disk is full: others need it as well.
+    if room.is_some_and(|room| room < size) {
+        return Err(libc::ENOSPC);
+    }
     let mut written = 0;
     while written < size {
         let length = (size - written).min(ZEROS.len() as u64) as usize;
@@ -392,16 +470,6 @@ fn write_zeros(descriptor: c_int, at: u64, size: u64) -> Result<(), c_int> {
         written += length as u64;
     }
     Ok(())
-}
-
-/// Maps bytes of a file, shared.
-pub fn map(descriptor: c_int, at: u64, size: usize) -> Result<*mut u8, c_int> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // By the system call itself: ThreadSanitizer takes libc's mmap for a write to the memory.
-    // SAFETY: maps new memory.
-    let mapped =
-        unsafe { libc::syscall(libc::SYS_mmap, 0, size, protection, libc::MAP_SHARED, descriptor, at) };
-    if mapped == -1 { Err(errno()) } else { Ok(mapped as *mut u8) }
 }
 
 fn write_all_at(descriptor: c_int, pieces: &mut [libc::iovec], mut at: i64) -> Result<(), c_int> {

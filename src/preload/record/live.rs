@@ -6,7 +6,8 @@
 use super::file::{self, File};
 use super::lock::Lock;
 use super::place::{self, Path, c_path};
-use crate::files::errno;
+use super::reclaim::{self, Room};
+use crate::opened::Opened;
 use crate::{log, message, settings};
 use core::ffi::c_int;
 use core::fmt::Write;
@@ -16,8 +17,8 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use cupeer_spec::record::live::{
-    BUCKET, Entry, Header, MAGIC, MOST_SEGMENTS, PREFIX, START, VERSION, entry_place, key_place, kind,
-    own_key, segment_entries, segment_start, state, who,
+    BUCKET, Entry, Header, MAGIC, MOST_SEGMENTS, PREFIX, START, VERSION, bucket, entry_place, key_place,
+    kind, own_key, segment_entries, segment_start, state, who,
 };
 
 /// The header, mapped; null where there is no table.
@@ -26,6 +27,8 @@ static HEADER: AtomicPtr<Header> = AtomicPtr::new(ptr::null_mut());
 static SEGMENTS: [AtomicUsize; MOST_SEGMENTS] = [const { AtomicUsize::new(0) }; MOST_SEGMENTS];
 /// This process in the table.
 static WHO: AtomicU64 = AtomicU64::new(0);
+/// Its pid namespace; 0 where it is not known.
+static PID_NS: AtomicU64 = AtomicU64::new(0);
 /// How many entries this process has, about: none is no reason to look. What it owns, and all others.
 static OWNED: AtomicU64 = AtomicU64::new(0);
 static OTHERS: AtomicU64 = AtomicU64::new(0);
@@ -35,6 +38,9 @@ fn own_count(entry_kind: u32) -> &'static AtomicU64 {
 }
 /// The path of the file, for further segments. Written while the record is made.
 static PATH: PathCell = PathCell(core::cell::UnsafeCell::new([0; crate::files::PATH_MAX]));
+
+/// What file that is: device and inode.
+static IDENTITY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 struct PathCell(core::cell::UnsafeCell<Path>);
 // SAFETY: written by the one thread that makes the record, before the header is published; read after that.
@@ -47,11 +53,10 @@ pub fn attach(file: &File, directory: &place::Directory) {
     OWNED.store(0, Relaxed);
     OTHERS.store(0, Relaxed);
     // SAFETY: the file's header is mapped for good.
-    let (boot_id, pid_ns, pid, started) = unsafe {
-        let header = &*file.header;
-        (header.boot_id, header.pid_ns, header.pid, header.started)
-    };
-    WHO.store(who(pid_ns, pid, started), Relaxed);
+    let header = unsafe { &*file.header };
+    let boot_id = header.boot_id;
+    PID_NS.store(header.pid_ns, Relaxed);
+    WHO.store(who(header.pid_ns, header.pid, header.started, header.image), Relaxed);
     let boot = u32::from_be_bytes([0, 1, 2, 3].map(|i| boot_id[i]));
     let mut name = log::Line::new();
     let _ = write!(name, "{PREFIX}{boot:08x}");
@@ -69,13 +74,24 @@ pub fn attach(file: &File, directory: &place::Directory) {
     }
     // SAFETY: nobody reads it while there is no header.
     unsafe { PATH.0.get().write(path) };
-    let header = open(&path).or_else(|_| create(directory, &path, boot_id).and_then(|()| open(&path)));
-    match header {
-        Ok(header) => HEADER.store(header, Release),
+    let open = || open(directory, &path);
+    let table = match open() {
+        Err(libc::ENOENT) => create(directory, &path, boot_id).and_then(|()| open()),
+        other => other,
+    };
+    match table {
+        Ok(mapped) => {
+            HEADER.store(mapped, Release);
+            reclaim::forget_earlier_images(header);
+        }
         Err(error) if settings::get().check.is_some() => message::once(format_args!(
             "{} cannot be used ({}): rules across processes are not checked here, but by 'cupeer report' afterwards",
             c_path(&path).to_string_lossy(),
-            std::io::Error::from_raw_os_error(error)
+            match error {
+                libc::EPERM =>
+                    "it is another user's, and those record together with --share group".to_owned(),
+                error => std::io::Error::from_raw_os_error(error).to_string(),
+            }
         )),
         Err(_) => {}
     }
@@ -93,8 +109,8 @@ fn create(directory: &place::Directory, path: &Path, boot_id: [u8; 16]) -> Resul
         refused: 0,
     };
     place::publish(directory, path, ".live", |file| {
-        file::allocate(file, 0, segment_start(1) as u64)?;
-        let mapped = file::map(file, 0, START)?;
+        file::allocate(file.descriptor(), 0, segment_start(1) as u64)?;
+        let mapped = file.map(0, START)?;
         // SAFETY: mapped above, and long enough.
         unsafe {
             mapped.cast::<Header>().write(header);
@@ -105,37 +121,39 @@ fn create(directory: &place::Directory, path: &Path, boot_id: [u8; 16]) -> Resul
 }
 
 /// Opens the file and maps its header.
-fn open(path: &Path) -> Result<*mut Header, c_int> {
-    let file = descriptor(path)?;
-    let mapped = file::map(file, 0, START);
-    // A file that is too short is not touched.
-    let is_long = is_as_long(file, segment_start(1));
-    // SAFETY: opened above.
-    unsafe { libc::close(file) };
-    let header = mapped?.cast::<Header>();
-    // SAFETY: mapped, and long enough.
-    let is_ours = is_long
-        && unsafe {
-            (*header).magic == MAGIC
-                && (*header).version == VERSION
-                && (*header).entry as usize == size_of::<Entry>()
-        };
-    if is_ours { Ok(header) } else { Err(libc::EPROTO) }
-}
-
-fn is_as_long(file: c_int, size: usize) -> bool {
-    // SAFETY: all-zero bytes are a stat, and fstat writes to a variable of ours.
-    unsafe {
-        let mut about: libc::stat = core::mem::zeroed();
-        libc::fstat(file, &mut about) == 0 && about.st_size >= size as i64
+fn open(directory: &place::Directory, path: &Path) -> Result<*mut Header, c_int> {
+    let file = Opened::open(c_path(path), libc::O_RDWR)?;
+    let about = file.about();
+    if !directory.trusts(about.found.owner) {
+        return Err(libc::EPERM);
     }
+    // A file that is too short is not touched.
+    if about.size < segment_start(1) as u64 {
+        return Err(libc::EPROTO);
+    }
+    let header = file.map(0, START)?.cast::<Header>();
+    // SAFETY: mapped, and long enough.
+    let is_ours = unsafe {
+        (*header).magic == MAGIC
+            && (*header).version == VERSION
+            && (*header).entry as usize == size_of::<Entry>()
+    };
+    if !is_ours {
+        // SAFETY: mapped above.
+        unsafe { libc::munmap(header.cast(), START) };
+        return Err(libc::EPROTO);
+    }
+    IDENTITY[0].store(about.identity.0, Relaxed);
+    IDENTITY[1].store(about.identity.1, Relaxed);
+    Ok(header)
 }
 
-fn descriptor(path: &Path) -> Result<c_int, c_int> {
-    // SAFETY: the path ends in NUL.
-    let file =
-        unsafe { libc::open(c_path(path).as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW) };
-    if file < 0 { Err(errno()) } else { Ok(file) }
+/// The file again, for another segment: that one and no other, which might be somebody else's.
+fn reopen() -> Result<Opened, c_int> {
+    // SAFETY: written before the header was published.
+    let file = Opened::open(c_path(unsafe { &*PATH.0.get() }), libc::O_RDWR)?;
+    let is_same = file.about().identity == (IDENTITY[0].load(Relaxed), IDENTITY[1].load(Relaxed));
+    if is_same { Ok(file) } else { Err(libc::ESTALE) }
 }
 
 /// Whether there is a table.
@@ -174,20 +192,11 @@ fn segment(k: usize) -> Option<usize> {
     if mapped != 0 {
         return Some(mapped);
     }
-    // SAFETY: written before the header was published.
-    let file = descriptor(unsafe { &*PATH.0.get() }).ok()?;
+    let file = reopen().ok()?;
     const PAGE: usize = 4096;
     let start = segment_start(k) / PAGE * PAGE;
     let size = segment_start(k + 1) - start;
-    // A file that somebody has cut short must not be touched behind its end.
-    let new = if is_as_long(file, segment_start(k + 1)) {
-        file::map(file, start as u64, size)
-    } else {
-        Err(libc::EIO)
-    };
-    // SAFETY: opened above.
-    unsafe { libc::close(file) };
-    let new = (new.ok()? as usize).wrapping_sub(start);
+    let new = (file.map(start as u64, size).ok()? as usize).wrapping_sub(start);
     match SEGMENTS[k].compare_exchange(0, new, AcqRel, Acquire) {
         Ok(_) => Some(new),
         Err(others) => {
@@ -206,13 +215,10 @@ fn grow(count: usize) -> bool {
     }
     let mut grown = false;
     LOCK.with(|| {
-        // SAFETY: written before the header was published.
-        let Ok(file) = descriptor(unsafe { &*PATH.0.get() }) else { return };
+        let Ok(file) = reopen() else { return };
         let (at, end) = (segment_start(count), segment_start(count + 1));
         // Several processes may do this at once: it changes nothing that is there.
-        grown = file::allocate(file, at as u64, (end - at) as u64).is_ok();
-        // SAFETY: opened above.
-        unsafe { libc::close(file) };
+        grown = file::allocate(file.descriptor(), at as u64, (end - at) as u64).is_ok();
         if grown {
             let header = HEADER.load(Acquire);
             // SAFETY: mapped for good; an aligned number that is changed in this way alone.
@@ -251,6 +257,11 @@ impl Place {
 
     fn is_live(&self) -> bool {
         self.word().load(Acquire) as u8 == state::LIVE
+    }
+
+    /// Whether it is this process's, and has this key.
+    pub fn has(&self, key: u64) -> bool {
+        self.is_own() && self.key().load(Acquire) == key
     }
 
     /// Whose it is.
@@ -305,18 +316,42 @@ impl Place {
         unsafe { (&raw const (*self.entry).kind).read_volatile() }
     }
 
+    /// Whose it is: pid and pid namespace.
+    pub fn process(&self) -> (u32, u64) {
+        // SAFETY: as above.
+        unsafe {
+            (
+                (&raw const (*self.entry).pid).read_volatile(),
+                (&raw const (*self.entry).pid_ns).read_volatile(),
+            )
+        }
+    }
+
+    /// Whether anybody has open what it exports, as far as is counted: processes that were killed count as well.
+    pub fn is_open(&self) -> bool {
+        self.count().load(Acquire) != 0
+    }
+
     /// Whether it is a memory of what was exported, and ended, and which nobody has open.
-    fn is_memory(&self) -> bool {
-        self.is_live() && self.ended().load(Acquire) != 0 && self.count().load(Acquire) == 0
+    pub fn is_memory(&self) -> bool {
+        self.is_live() && self.ended().load(Acquire) != 0 && !self.is_open()
+    }
+
+    /// Its word, where it is valid.
+    pub fn live_word(&self) -> Option<u64> {
+        Some(self.word().load(Acquire)).filter(|word| *word as u8 == state::LIVE)
     }
 
     /// Gives it up. Says whether it was there, and nobody else was faster.
     pub fn free(&self) -> bool {
+        self.live_word().is_some_and(|word| self.free_if(word))
+    }
+
+    /// The same, where its word is still this one.
+    pub fn free_if(&self, word: u64) -> bool {
         let entry_kind = self.kind();
-        let word = self.word().load(Acquire);
         let claimed = word & !0xff | u64::from(state::CLAIMED);
-        if word as u8 != state::LIVE || self.word().compare_exchange(word, claimed, AcqRel, Acquire).is_err()
-        {
+        if self.word().compare_exchange(word, claimed, AcqRel, Acquire).is_err() {
             return false;
         }
         self.key().store(0, Release);
@@ -333,7 +368,7 @@ fn each_with(key: u64, mut found: impl FnMut(Place) -> bool) {
     for k in 0..segment_count() {
         let Some(segment) = segment(k) else { return };
         let buckets = segment_entries(k) / BUCKET;
-        let first = (key % buckets as u64) as usize * BUCKET;
+        let first = bucket(key, buckets) * BUCKET;
         for i in first..first + BUCKET {
             let place = Place::at(segment, k, i);
             if place.key().load(Acquire) == key && place.is_live() && found(place) {
@@ -389,19 +424,17 @@ pub fn each(mut found: impl FnMut(Place)) {
 pub fn insert(mut entry: Entry) -> bool {
     let claimed = own() | u64::from(state::CLAIMED);
     entry.word = claimed;
-    // What is only remembered makes room before the table grows.
-    let mut forgets = false;
+    // What is of use to nobody makes room before the table grows.
+    let (mut room, own_pid_ns) = (Room::Free, PID_NS.load(Relaxed));
     loop {
         let count = segment_count();
         for k in 0..count {
             let Some(segment) = segment(k) else { return false };
             let buckets = segment_entries(k) / BUCKET;
-            let first = (entry.key % buckets as u64) as usize * BUCKET;
+            let first = bucket(entry.key, buckets) * BUCKET;
             for i in first..first + BUCKET {
                 let place = Place::at(segment, k, i);
-                if forgets && place.is_memory() {
-                    place.free();
-                }
+                room.make(&place, own_pid_ns);
                 if place.word().load(Relaxed) != 0
                     || place.word().compare_exchange(0, claimed, AcqRel, Acquire).is_err()
                 {
@@ -415,10 +448,11 @@ pub fn insert(mut entry: Entry) -> bool {
                 return true;
             }
         }
-        if count > 0 && !core::mem::replace(&mut forgets, true) {
+        if let Some(more) = room.more().filter(|_| count > 0) {
+            room = more;
             continue;
         }
-        forgets = false;
+        room = Room::Free;
         if !grow(count) {
             let header = HEADER.load(Acquire);
             if !header.is_null() {

@@ -15,7 +15,6 @@ mod clock;
 mod detail;
 pub mod environment;
 pub mod file;
-mod frames;
 mod ledger;
 mod libraries;
 pub mod live;
@@ -23,17 +22,19 @@ mod lock;
 pub mod place;
 pub mod process;
 pub mod questions;
+mod reclaim;
 mod stream;
 
 pub use detail::{Detail, item_of};
-pub use frames::each_frame;
 pub use libraries::forget as forget_libraries;
 pub use place::read as read_file;
 pub use process::attach;
 
+use questions::About;
+
 use crate::arch::{Thread, thread};
 use crate::inject::{self, Fault};
-use crate::resolve::driver;
+use crate::resolve::{driver, escapes};
 use crate::{call, check, settings};
 use core::cell::Cell;
 use core::fmt::{self, Write};
@@ -43,6 +44,7 @@ use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group, L
 use cupeer_spec::record::live::{Entry, handle_key};
 use cupeer_spec::record::slot::{self, ARGS, Slot, shape, word};
 use cupeer_spec::value::{CHECKED, Fingerprint, Format, Value};
+use cupeer_spec::way::Way;
 
 /// The longest name of a rule of faults: longer ones are cut.
 const MOST_NAME: usize = 160;
@@ -175,7 +177,12 @@ static WEIGHTS: [Weight; FUNCTION_COUNT] = {
 #[inline(never)]
 fn begin_slowly() -> bool {
     let mut attached = false;
-    call::quietly(|| attached = process::attach());
+    call::quietly(|| {
+        attached = process::attach();
+        if !attached {
+            process::miss();
+        }
+    });
     attached
 }
 
@@ -256,11 +263,10 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             return;
         }
         know(caller);
-        let Some(place) = stream::take(thread) else { return };
-        let slot = place as *mut Slot;
+        let Some(taken) = stream::take(thread) else { return };
+        let (slot, number) = (taken.place as *mut Slot, taken.number);
         // SAFETY: as above.
-        let (number, epoch) =
-            unsafe { ((place as u64 >> 6).wrapping_add((*thread).slot_bias), (*thread).epoch) };
+        let epoch = unsafe { (*thread).epoch };
         let word = word(slot::PENDING, 1, id as u16, number as u32);
         (self.slot, self.word, self.number, self.epoch) = (slot, word, number, epoch);
         // SAFETY: the slot lies in this thread's window, and nobody else was given it.
@@ -274,7 +280,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             compiler_fence(Release);
             (&raw mut (*slot).word).write_volatile(word);
         }
-        stream::filled(thread);
+        stream::put(thread, &taken);
         if WEIGHTS[id as usize].counts {
             self.weigh(caller);
         }
@@ -292,12 +298,20 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             }
             self.noted = ledger::before(self.id, &args);
         });
+        self.restart();
+    }
+
+    /// What was done up to here is not the call's time.
+    #[cold]
+    #[inline(never)]
+    fn restart(&mut self) {
         self.start = clock::now();
+        let (before, _) = stream::fill(thread());
         if self.is_there() {
-            // What was done here is not the call's time.
             // SAFETY: the slot is this call's.
             unsafe { (*self.slot).start = self.start };
         }
+        stream::filled(thread(), before);
     }
 
     /// Adds the result. Says whether there is more to say about the call.
@@ -314,12 +328,14 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         }
         let weight = WEIGHTS[self.id as usize];
         let has_more = weight.counts || weight.more || !succeeded || !questions::has_described();
-        // What was added to the call, or a nested one, may have used the window up.
+        // What was added to the call, or a nested one, may have used the window up; no signal handler does from here on.
+        let (thread, slot) = (thread(), self.slot);
+        let (before, _) = stream::fill(thread);
         if !self.is_there() {
+            stream::filled(thread, before);
             self.finish_late(result, succeeded, end);
             return has_more;
         }
-        let slot = self.slot;
         // SAFETY: the slot is this call's.
         unsafe {
             if succeeded {
@@ -333,6 +349,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             let word = self.word & !0xff | u64::from(slot::RETURNED | self.injected);
             (&raw mut (*slot).word).write_volatile(word);
         }
+        stream::filled(thread, before);
         self.slot = core::ptr::null_mut();
         has_more
     }
@@ -345,6 +362,23 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         self.epoch == process::epoch()
             && ((self.slot as u64 >> 6).wrapping_add(bias) == self.number
                 || stream::is_in_ring(self.slot, self.number))
+    }
+
+    /// An exception or a cancellation goes through the call.
+    #[cold]
+    #[inline(never)]
+    fn unwound(&self) {
+        let (thread, end) = (thread(), clock::now());
+        let (before, _) = stream::fill(thread);
+        if self.is_there() {
+            // SAFETY: the slot is this call's.
+            unsafe {
+                (*self.slot).end = end;
+                compiler_fence(Release);
+                (&raw mut (*self.slot).word).write_volatile(self.word & !0xff | u64::from(slot::UNWOUND));
+            }
+        }
+        stream::filled(thread, before);
     }
 
     /// The end of a call that has lost its slot.
@@ -381,14 +415,14 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         let mut arguments = Arguments::new(&mut args);
         (self.store)(&mut arguments, result == 0);
         let (shape, head) = (arguments.shape, arguments.head);
-        let (mut operation, mut memory) = (None, None);
+        let (mut operation, mut about) = (None, About::default());
         Detail::about(self.number, |detail| {
             if result != 0 && !weight.frames {
                 detail.frames(caller);
             }
             more(detail);
             operation = detail.find_element(|number| CUatomicOperation(number).name().is_none());
-            memory = questions::ask(self.id, &args, asked, detail);
+            about = questions::ask(self.id, &args, asked, self.noted.context, detail);
             if !words.is_empty() {
                 detail.item(slot::detail::MESSAGE, 0, words.as_bytes());
             }
@@ -401,15 +435,15 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             && !inject::is_excused(self.id, &args);
         let judge = |look: fn(&check::Call)| {
             if is_checked {
-                self.judge(returned, &args, (shape, head, operation, memory), look);
+                self.judge(returned, &args, (shape, head, operation, about), look);
             }
         };
         judge(check::look);
         if weight.counts && !fault.is_some_and(|fault| fault.has_other_output()) {
             let is_kept = is_checked && self.id.spec().is_in(Group::Export);
             let head = head.filter(|_| is_kept).map_or(0, |head| FINGERPRINT(&head));
-            let made = ledger::Made { caller, start: self.start, head, memory };
-            if !ledger::after(self.id, &args, effect, self.noted, made) {
+            let made = ledger::Made { caller, start: self.start, head, about };
+            if !ledger::after(self.id, &args, effect, &self.noted, &made) {
                 judge(check::look_at_unknown_close);
             }
         }
@@ -425,7 +459,7 @@ impl<F: Fn(&mut Arguments, bool)> Recorded<'_, F> {
         &self,
         returned: &Returned,
         args: &[u8; ARGS],
-        (shape, head, operation, memory): Known,
+        (shape, head, operation, about): Known,
         look: fn(&check::Call),
     ) {
         look(&check::Call {
@@ -440,7 +474,7 @@ impl<F: Fn(&mut Arguments, bool)> Recorded<'_, F> {
             begun: self.noted.begun,
             head,
             operation,
-            memory,
+            about,
             words: returned.words,
             print: returned.print,
         });
@@ -451,21 +485,15 @@ impl<F: Fn(&mut Arguments, bool)> Drop for Recorded<'_, F> {
     /// An exception or a cancellation goes through the call.
     #[inline(always)]
     fn drop(&mut self) {
-        if self.slot.is_null() || !self.is_there() {
-            return;
-        }
-        // SAFETY: the slot is this call's.
-        unsafe {
-            (*self.slot).end = clock::now();
-            compiler_fence(Release);
-            (&raw mut (*self.slot).word).write_volatile(self.word & !0xff | u64::from(slot::UNWOUND));
+        if !self.slot.is_null() {
+            self.unwound();
         }
     }
 }
 
 /// What else is known of a call for its judges: the shape of its arguments, the first bytes of its handle, an element of
-/// its array that is no CUatomicOperation, and the allocation that it is about.
-type Known = (u64, Option<[u8; CHECKED.start]>, Option<i32>, Option<(u64, u64)>);
+/// its array that is no CUatomicOperation, and what the driver says of that which it is about.
+type Known = (u64, Option<[u8; CHECKED.start]>, Option<i32>, About);
 
 /// What a call came back with.
 pub struct Returned<'a> {
@@ -504,10 +532,16 @@ pub fn mark(text: &[u8]) -> bool {
 }
 
 /// Names a library whose calls go past us.
-pub fn escaped(library: &[u8], way: &str) {
+pub fn escaped(library: &[u8], way: Way) {
     if has_record() {
-        about::escaped(library, way);
+        about::escaped(library, way.name());
     }
+}
+
+/// Whether this process has, or would have, a record in which there is no event.
+pub fn is_empty() -> bool {
+    let is_empty = || process::current().map_or(process::epoch() == 0, |file| file.has_no_stream());
+    settings::get().record.is_some() && is_empty()
 }
 
 /// What another process of the job has exported under a handle, of memory or an event, and not ended since; `None` where
@@ -523,5 +557,6 @@ pub fn export_of(kind: u32, handle: &[u8; 64]) -> Option<Entry> {
 
 /// Whether this process has a record, which is made where it has met a driver.
 fn has_record() -> bool {
-    settings::get().record.is_some() && driver::is_any_followed(Library::Cuda) && process::attach()
+    let has_met = || driver::is_any_followed(Library::Cuda) || escapes::is_driver_elsewhere();
+    settings::get().record.is_some() && has_met() && process::attach()
 }

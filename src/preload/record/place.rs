@@ -2,6 +2,7 @@
 
 use crate::files::{self, PATH_MAX, errno};
 use crate::log;
+use crate::opened::{About, Opened};
 use crate::settings::{self, job_key};
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
@@ -28,6 +29,32 @@ impl Directory {
         place[name.len() + 1] = 0;
         Ok(path)
     }
+
+    /// Whether a file in it that belongs to this user is one of ours, or of somebody who may take part. What another user
+    /// may cut short is not mapped: to touch what is missing would end the program.
+    pub fn trusts(&self, owner: u32) -> bool {
+        // SAFETY: geteuid has no preconditions.
+        let user = unsafe { libc::geteuid() };
+        let is_shared = settings::get().record.as_ref().is_some_and(|record| record.shared);
+        is_shared || owner == user || owner == 0 || self.owner_of_new() == Some(owner)
+    }
+
+    /// To whom a file belongs that we make here: over a network root is somebody else, and in containers whoever the
+    /// file system says.
+    fn owner_of_new(&self) -> Option<u32> {
+        let path = self.temporary(".owner").ok()?;
+        let made = Opened::create(c_path(&path), self.mode).ok()?;
+        // SAFETY: the path ends in NUL.
+        unsafe { libc::unlink(c_path(&path).as_ptr()) };
+        Some(made.about().found.owner)
+    }
+
+    /// The path of a file that nobody else makes.
+    fn temporary(&self, prefix: &str) -> Result<Path, c_int> {
+        // SAFETY: gettid has no preconditions.
+        let tid = unsafe { libc::syscall(libc::SYS_gettid) };
+        self.file(log::Short::<64>::new(format_args!("{prefix}-{tid}-{:x}", log::realtime())).text())
+    }
 }
 
 /// A path for C.
@@ -38,17 +65,21 @@ pub fn c_path(path: &Path) -> &CStr {
 /// The directory of this process's record.
 pub fn directory() -> Result<Directory, c_int> {
     let record = settings::get().record.as_ref().ok_or(libc::ENOENT)?;
-    // SAFETY: getpid has no preconditions.
-    let pid = unsafe { libc::getpid() } as u32;
+    let pid = super::process::owner();
     let mut path = [0; PATH_MAX];
     files::expand(&record.directory, pid, &mut path).ok_or(libc::ENAMETOOLONG)?;
     let (mode, folder_mode) = if record.shared { (0o660, 0o2770) } else { (0o600, 0o700) };
     let directory = Directory { path, mode };
     // SAFETY: the path ends in NUL.
     if unsafe { libc::mkdir(c_path(&path).as_ptr(), folder_mode) } == 0 && record.shared {
-        // What umask has taken away.
-        // SAFETY: as above.
-        unsafe { libc::chmod(c_path(&path).as_ptr(), folder_mode) };
+        // What umask has taken away; of the directory itself, in whose place somebody may have put a link.
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        // SAFETY: as above; where it cannot be opened, the other calls fail.
+        unsafe {
+            let made = libc::open(c_path(&path).as_ptr(), flags);
+            libc::fchmod(made, folder_mode);
+            libc::close(made);
+        }
     }
     share_key(&directory)?;
     Ok(directory)
@@ -86,9 +117,12 @@ pub fn is_remote(file: &Path) -> bool {
 fn share_key(directory: &Directory) -> Result<(), c_int> {
     let file = directory.file(job::FILE)?;
     let mut text = [0; 512];
-    if let Ok(length) = read(c_path(&file), &mut text) {
-        take_key(&text[..length]);
-        return Ok(());
+    match read_job(directory, &file, &mut text) {
+        Err(libc::ENOENT) => {}
+        read => {
+            take_key(&text[..read?]);
+            return Ok(());
+        }
     }
     let mut key = settings::get().job;
     if key == [0; 16] {
@@ -102,10 +136,18 @@ fn share_key(directory: &Directory) -> Result<(), c_int> {
         let _ = write!(line, "{byte:02x}");
     }
     let _ = writeln!(line);
-    publish(directory, &file, ".job", |new| files::write(new, line.bytes()))?;
-    let length = read(c_path(&file), &mut text)?;
+    publish(directory, &file, ".job", |new| files::write(new.descriptor(), line.bytes()))?;
+    let length = read_job(directory, &file, &mut text)?;
     take_key(&text[..length]);
     Ok(())
+}
+
+/// Reads what the directory's owner or we have put there, or with `--share` anybody.
+fn read_job(directory: &Directory, path: &Path, text: &mut [u8]) -> Result<usize, c_int> {
+    let file = Opened::open(c_path(path), libc::O_RDONLY)?;
+    let owner = file.about().found.owner;
+    let is_owners = || About::at(c_path(&directory.path), 0).is_some_and(|about| about.found.owner == owner);
+    if directory.trusts(owner) || is_owners() { read_from(file.descriptor(), text) } else { Err(libc::EPERM) }
 }
 
 fn take_key(text: &[u8]) {
@@ -122,24 +164,16 @@ pub fn publish(
     directory: &Directory,
     path: &Path,
     prefix: &str,
-    fill: impl FnOnce(c_int) -> Result<(), c_int>,
+    fill: impl FnOnce(&Opened) -> Result<(), c_int>,
 ) -> Result<(), c_int> {
-    // SAFETY: gettid has no preconditions.
-    let tid = unsafe { libc::syscall(libc::SYS_gettid) };
-    let name = log::Short::<64>::new(format_args!("{prefix}-{tid}-{:x}", log::realtime()));
-    let temporary = directory.file(name.text())?;
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-    // SAFETY: the path ends in NUL.
-    let file = unsafe { libc::open(c_path(&temporary).as_ptr(), flags, directory.mode) };
-    if file < 0 {
-        return Err(errno());
-    }
-    let made = fill(file);
+    let temporary = directory.temporary(prefix)?;
+    let file = Opened::create(c_path(&temporary), directory.mode)?;
+    let made = fill(&file);
     // SAFETY: the paths end in NUL; the descriptor was opened above.
     unsafe {
         // What umask has taken away.
-        libc::fchmod(file, directory.mode);
-        libc::close(file);
+        libc::fchmod(file.descriptor(), directory.mode);
+        drop(file);
         let (from, to) = (c_path(&temporary).as_ptr(), c_path(path).as_ptr());
         if made.is_ok() && libc::link(from, to) != 0 && errno() != libc::EEXIST {
             // A file system without links.
@@ -150,15 +184,13 @@ pub fn publish(
     made
 }
 
-/// Reads the begin of a file, as much as there is room for.
+/// Reads the begin of a file of the system, as much as there is room for.
 pub fn read(path: &CStr, place: &mut [u8]) -> Result<usize, c_int> {
-    // SAFETY: the path ends in NUL.
-    let file = unsafe {
-        libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK)
-    };
-    if file < 0 {
-        return Err(errno());
-    }
+    let file = Opened::behind_link(path, libc::O_RDONLY)?;
+    read_from(file.descriptor(), place)
+}
+
+fn read_from(file: c_int, place: &mut [u8]) -> Result<usize, c_int> {
     let mut length = 0;
     while length < place.len() {
         let rest = &mut place[length..];
@@ -169,7 +201,5 @@ pub fn read(path: &CStr, place: &mut [u8]) -> Result<usize, c_int> {
         }
         length += read as usize;
     }
-    // SAFETY: opened above.
-    unsafe { libc::close(file) };
     Ok(length)
 }

@@ -6,11 +6,12 @@
 
 use super::aside::aside;
 use super::file::File;
+use super::lock::Lock;
 use super::{about, environment, live, place};
 use crate::arch::thread;
 use crate::every_call::{EVERY_CALL, NO_PAGE};
-use crate::{life, message, settings, status};
-use core::ffi::CStr;
+use crate::{life, log, message, pages, settings, signals, status};
+use core::ffi::c_long;
 use core::ptr;
 use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
@@ -40,13 +41,37 @@ pub fn current() -> Option<&'static File> {
     }
 }
 
+/// When the next attempt is due to make a record after one has failed for want of something that may come back, on the
+/// monotonic clock.
+static RESTS_UNTIL: AtomicU64 = AtomicU64::new(0);
+
+/// How many calls were lost meanwhile, and above the pid of whose calls these are: what a parent has lost, the parent says.
+static MISSED: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a call for which there was no record yet.
+#[cold]
+pub fn miss() {
+    let own = u64::from(owner()) << 32;
+    let more = |missed| if missed & u64::from(u32::MAX) << 32 == own { missed + 1 } else { own + 1 };
+    let _ = MISSED.fetch_update(AcqRel, Acquire, |missed| Some(more(missed)));
+    // Made in this moment.
+    if let Some(file) = current() {
+        tell_missed(file);
+    }
+}
+
+/// Tells the record of this process what was lost before it was there.
+fn tell_missed(file: &File) {
+    let missed = MISSED.swap(0, AcqRel);
+    if missed >> 32 == u64::from(owner()) {
+        file.lose(missed & u64::from(u32::MAX));
+    }
+}
+
 /// Makes the record of this process where there is none, and says whether there is one now. Every thread comes here
 /// at its first call.
 pub fn attach() -> bool {
-    /// The process that is at it.
-    static BUSY: AtomicU32 = AtomicU32::new(0);
-    // SAFETY: getpid has no preconditions.
-    let pid = unsafe { libc::getpid() } as u32;
+    static LOCK: Lock = Lock::new();
     for attempt in 0..ATTEMPTS {
         if epoch() == NONE {
             return false;
@@ -55,16 +80,12 @@ pub fn attach() -> bool {
             join(file);
             return true;
         }
-        if is_child_of_vfork() {
+        if log::now() < RESTS_UNTIL.load(Relaxed) {
             return false;
         }
         // Where no handler can interrupt it: one that jumps out of it would leave it half made.
         let is_run = aside(|| {
-            let busy = BUSY.load(Acquire);
-            if busy != pid && BUSY.compare_exchange(busy, pid, AcqRel, Acquire).is_ok() {
-                make();
-                BUSY.store(0, Release);
-            }
+            LOCK.try_with(&mut Some(make));
         });
         if !is_run {
             return without(libc::ENOMEM);
@@ -79,6 +100,9 @@ pub fn attach() -> bool {
     without(libc::ETIMEDOUT)
 }
 
+/// So many nanoseconds lie between two attempts.
+const REST: u64 = 100_000_000;
+
 /// So often a thread looks whether another one has made the record, a millisecond each: longer than a file system
 /// takes that works.
 const ATTEMPTS: u32 = 10_000;
@@ -87,29 +111,47 @@ const ATTEMPTS: u32 = 10_000;
 fn join(file: &File) {
     let thread = thread();
     // SAFETY: the block is this thread's alone.
-    unsafe {
+    signals::held_back(|| unsafe {
         if (*thread).epoch != file.epoch {
             ((*thread).next_slot, (*thread).window_end) = (0, 0);
-            (*thread).window = ptr::null_mut();
+            ((*thread).window, (*thread).kept) = (ptr::null_mut(), 0);
             (*thread).epoch = file.epoch;
         }
-    }
+    });
 }
 
-/// This process and what it forks go on without a record.
+/// This process goes on without a record: for good, as do those that it forks, or until there is again what it lacks.
 fn without(error: i32) -> bool {
-    // SAFETY: the page is never unmapped.
-    unsafe { (*EVERY_CALL.page.load(Relaxed)).store(NONE, Release) };
+    if is_passing(error) {
+        RESTS_UNTIL.store(log::now() + REST, Relaxed);
+    } else {
+        // SAFETY: the page is never unmapped.
+        unsafe { (*EVERY_CALL.page.load(Relaxed)).store(NONE, Release) };
+    }
     give_up(error);
     false
 }
 
-/// Whether our memory is our parent's. A record that such a child made would be the parent's afterwards, under a
-/// wrong name. Where the system does not tell, the answer is no.
-fn is_child_of_vfork() -> bool {
-    const KCMP_VM: libc::c_int = 1;
+/// Whether what is lacking may be there a moment later.
+fn is_passing(error: i32) -> bool {
+    matches!(error, libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::EAGAIN)
+}
+
+/// The process whose record this is: where our memory is our parent's, as in a child of vfork, we count as that one. Where
+/// the system does not tell, it is not.
+pub fn owner() -> u32 {
+    // SAFETY: neither has preconditions.
+    let (pid, parent) = unsafe { (libc::getpid() as u32, libc::getppid() as u32) };
+    if shares_memory_with(parent) { parent } else { pid }
+}
+
+/// Whether another process has our memory. Where the system does not tell, the answer is no.
+pub fn shares_memory_with(pid: u32) -> bool {
+    const KCMP_VM: c_long = 1;
     // SAFETY: asks the kernel to compare two processes; no memory is involved.
-    unsafe { libc::syscall(libc::SYS_kcmp, libc::getpid(), libc::getppid(), KCMP_VM, 0, 0) == 0 }
+    unsafe {
+        libc::syscall(libc::SYS_kcmp, c_long::from(libc::getpid()), c_long::from(pid), KCMP_VM, 0, 0) == 0
+    }
 }
 
 /// Makes the page and the record, or gives the record up.
@@ -118,10 +160,13 @@ fn make() {
     if current().is_some() || epoch() == NONE {
         return;
     }
-    let Some(page) = page() else {
-        // Children have it from here, and go without as well.
-        NO_PAGE.store(NONE, Release);
-        return give_up(libc::ENOSYS);
+    let page = match page() {
+        Ok(page) => page,
+        // Where there is no page, children go without as well.
+        Err(error) => {
+            without(error);
+            return;
+        }
     };
     // SAFETY: files are never freed.
     let parents = unsafe { FILE.load(Acquire).as_ref() };
@@ -140,10 +185,10 @@ fn make() {
             introduce();
             FILE.store(ptr::from_ref(file).cast_mut(), Release);
             page.store(next, Release);
+            tell_missed(file);
         }
         Err(error) => {
-            page.store(NONE, Release);
-            give_up(error);
+            without(error);
         }
     }
 }
@@ -175,28 +220,26 @@ fn introduce() {
             RANK.store(rank.unwrap_or(u32::MAX), Relaxed);
         }
     });
-    // SAFETY: getpid has no preconditions.
-    let pid = unsafe { libc::getpid() } as u32;
-    STACK.store(life::look(pid).map_or(0, |seen| seen.stack), Relaxed);
+    STACK.store(life::look(owner()).map_or(0, |seen| seen.stack), Relaxed);
 }
 
 /// The page, which is made once: a child inherits it, cleared.
-fn page() -> Option<&'static AtomicU64> {
+fn page() -> Result<&'static AtomicU64, i32> {
     const PAGE_SIZE: usize = 4096;
     let old = EVERY_CALL.page.load(Acquire);
     if !ptr::eq(old, &NO_PAGE) {
         // SAFETY: never unmapped.
-        return Some(unsafe { &*old });
+        return Ok(unsafe { &*old });
     }
-    // SAFETY: maps new memory, and asks the kernel to clear it in children.
+    let page = pages::new(PAGE_SIZE, 0)?;
+    // SAFETY: mapped above; asks the kernel to clear it in children.
     unsafe {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let page = libc::mmap(ptr::null_mut(), PAGE_SIZE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
-        if page == libc::MAP_FAILED || libc::madvise(page, PAGE_SIZE, libc::MADV_WIPEONFORK) != 0 {
-            return None;
+        if libc::madvise(page.cast(), PAGE_SIZE, libc::MADV_WIPEONFORK) != 0 {
+            libc::munmap(page.cast(), PAGE_SIZE);
+            return Err(libc::ENOSYS);
         }
         EVERY_CALL.page.store(page.cast(), Release);
-        Some(&*page.cast())
+        Ok(&*page.cast())
     }
 }
 
@@ -209,13 +252,11 @@ fn give_up(error: i32) {
     if SAID.swap(true, Relaxed) {
         return;
     }
-    let mut reason = [0u8; 128];
-    // SAFETY: writes at most that many bytes, with a NUL.
-    unsafe { libc::strerror_r(error, reason.as_mut_ptr().cast(), reason.len()) };
-    let reason = CStr::from_bytes_until_nul(&reason).unwrap_or_default().to_str().unwrap_or_default();
-    let directory = settings::get().record.as_ref().map(|record| record.directory.to_string_lossy());
+    let reason = message::Reason(error);
+    let directory = settings::get().record.as_ref().map_or(&b""[..], |record| record.directory.to_bytes());
+    let until = if is_passing(error) { " until that is over" } else { "" };
     message::line(format_args!(
-        "cannot record into {}: {reason}; this process goes on without a record",
-        directory.unwrap_or_default()
+        "cannot record into {}: {reason}; this process goes on without a record{until}",
+        message::Text(directory)
     ));
 }

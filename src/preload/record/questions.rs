@@ -15,7 +15,7 @@ use core::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use cupeer_spec::function::{FnId, Group, Library};
+use cupeer_spec::function::{Ends, FnId, Group, Library};
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::record::slot::{ARGS, detail};
 use cupeer_spec::results::Result;
@@ -73,6 +73,8 @@ questions! {
     cuCtxPushCurrent_v2(context: *mut c_void);
     cuCtxPopCurrent_v2(context: *mut *mut c_void);
     cuDevicePrimaryCtxGetState(device: c_int, flags: *mut u32, active: *mut c_int);
+    cuDevicePrimaryCtxRetain(context: *mut *mut c_void, device: c_int);
+    cuDevicePrimaryCtxRelease_v2(device: c_int);
     cuDriverGetVersion(version: *mut c_int);
     cuDeviceGetCount(count: *mut c_int);
     cuDeviceGet(device: *mut c_int, ordinal: c_int);
@@ -233,15 +235,61 @@ pub fn is_primary_active(device: i32) -> bool {
     cuDevicePrimaryCtxGetState(device, &mut flags, &mut active) == Some(0) && active != 0
 }
 
-/// The allocation that an address lies in: its begin and size. Asked in the way that never fails, whatever context is
-/// current: cuMemGetAddressRange does for memory of another one.
-pub fn allocation(address: u64) -> Option<(u64, u64)> {
-    // CU_POINTER_ATTRIBUTE_RANGE_START_ADDR and RANGE_SIZE. For an address that lies nowhere they stay as they are.
-    const ATTRIBUTES: [c_int; 2] = [11, 12];
-    let (mut base, mut size) = (0u64, 0u64);
-    let places = [(&raw mut base).cast::<c_void>(), (&raw mut size).cast::<c_void>()];
-    let result = cuPointerGetAttributes(2, ATTRIBUTES.as_ptr(), places.as_ptr(), address)?;
-    (result == 0 && size != 0).then_some((base, size))
+/// The primary context of a device, where it is there: retained and released again, which changes nothing then.
+fn primary(device: i32) -> Option<u64> {
+    let mut context = core::ptr::null_mut();
+    if !is_primary_active(device) || cuDevicePrimaryCtxRetain(&mut context, device) != Some(0) {
+        return None;
+    }
+    cuDevicePrimaryCtxRelease_v2(device);
+    Some(context as u64)
+}
+
+/// The context that a call is about to end, if it ends one; 0 where that is not known. Asked before the call: nothing
+/// may be asked about a context that is gone, drivers crash.
+pub fn to_be_ended(id: FnId, args: &[u8; ARGS]) -> u64 {
+    match id.spec().ends {
+        Some(Ends::Context) => first(id, args),
+        Some(Ends::Primary) => primary(first(id, args) as i32).unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// Whether a call has ended that context, which was known before it, after it has succeeded.
+fn has_ended(id: FnId, args: &[u8; ARGS], context: u64) -> bool {
+    match id {
+        // The last one takes it from the thread that it was current to, or leaves it there twice, dead.
+        FnId::cuCtxDetach => self::context() != context || is_current_destroyed(),
+        // Others may hold it.
+        FnId::cuDevicePrimaryCtxRelease | FnId::cuDevicePrimaryCtxRelease_v2 => {
+            !is_primary_active(first(id, args) as i32)
+        }
+        _ => true,
+    }
+}
+
+/// What the driver knows of an allocation.
+#[derive(Clone, Copy)]
+struct Allocation {
+    /// Its begin and size.
+    range: (u64, u64),
+    /// The context that it belongs to, or 0.
+    context: u64,
+    /// Its device.
+    device: i32,
+}
+
+/// The allocation that an address lies in. Asked in the way that never fails, whatever context is current:
+/// cuMemGetAddressRange does for memory of another one.
+fn allocation(address: u64) -> Option<Allocation> {
+    // CU_POINTER_ATTRIBUTE_ RANGE_START_ADDR, RANGE_SIZE, CONTEXT and DEVICE_ORDINAL. For an address that lies nowhere
+    // the range stays as it is.
+    const ATTRIBUTES: [c_int; 4] = [11, 12, 1, 9];
+    let mut values = [0u64; 4];
+    let places = values.each_mut().map(|value| core::ptr::from_mut(value).cast::<c_void>());
+    let result = cuPointerGetAttributes(4, ATTRIBUTES.as_ptr(), places.as_ptr(), address)?;
+    let [base, size, context, device] = values;
+    (result == 0 && size != 0).then_some(Allocation { range: (base, size), context, device: device as i32 })
 }
 
 /// A word among the arguments of a call.
@@ -249,10 +297,34 @@ pub fn word(args: &[u8; ARGS], at: usize) -> u64 {
     args.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// Adds what the driver says to a call that has returned. Gives the allocation that it is about, where it succeeded.
-pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, detail: &mut Detail) -> Option<(u64, u64)> {
+/// The size of the allocation that an address lies in.
+pub fn size_of(address: u64) -> Option<u64> {
+    allocation(address).map(|known| known.range.1)
+}
+
+/// The first argument of a call.
+pub fn first(id: FnId, args: &[u8; ARGS]) -> u64 {
+    let width = id.spec().args.first().map_or(0, |arg| arg.stored.min(8));
+    args[..width].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// What the driver says of that which a call is about.
+#[derive(Clone, Copy, Default)]
+pub struct About {
+    /// The allocation, where the call succeeded: its begin and size.
+    pub memory: Option<(u64, u64)>,
+    /// The context that it belongs to, with its device; or else the current one.
+    pub context: u64,
+    /// See above.
+    pub device: i32,
+    /// The context that the call has ended; 0 where it has ended none.
+    pub ended: u64,
+}
+
+/// Adds what the driver says to a call that has returned. `context` is what it would end.
+pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, context: u64, detail: &mut Detail) -> About {
     if id.spec().library != Library::Cuda {
-        return None;
+        return About::default();
     }
     // A failing call of a program that checks its rules is told with its devices.
     let is_checked = settings::get().check.is_some() && current().0 == 0;
@@ -260,19 +332,24 @@ pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, detail: &mut Detail) -> Opt
         describe_devices();
     }
     let is_there = |results: &[Result]| results.iter().any(|known| *known as i32 == result);
-    let mut about = None;
+    let mut about = About::default();
     match id {
         FnId::cuIpcGetMemHandle => {
             // After the handle's two fingerprints.
-            let address = word(args, 16);
-            about = memory(detail, result, address);
-            devices(detail, -1, result);
+            let allocation = memory(detail, result, word(args, 16));
+            devices(detail, -1, result, &mut about);
+            if let Some(known) = allocation {
+                (about.memory, about.context, about.device) =
+                    (Some(known.range), known.context, known.device);
+                detail.words(detail::OWNER, [known.context, known.device as u64]);
+            }
         }
         FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2 => {
-            about = memory(detail, result, word(args, 0));
-            devices(detail, -1, result);
+            about.memory = memory(detail, result, word(args, 0)).map(|known| known.range);
+            devices(detail, -1, result, &mut about);
         }
-        FnId::cuIpcGetEventHandle | FnId::cuIpcOpenEventHandle => devices(detail, -1, result),
+        // Drivers take events of the current context alone.
+        FnId::cuIpcGetEventHandle | FnId::cuIpcOpenEventHandle => devices(detail, -1, result, &mut about),
         FnId::cuCtxEnablePeerAccess | FnId::cuCtxDisablePeerAccess => {
             // With any other result the context may be none.
             let is_context = is_there(&[
@@ -282,40 +359,45 @@ pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, detail: &mut Detail) -> Opt
                 Result::PEER_ACCESS_UNSUPPORTED,
                 Result::TOO_MANY_PEERS,
             ]);
-            devices(detail, if is_context { device_of(word(args, 0)) } else { -1 }, result);
+            let peer = if is_context { device_of(word(args, 0)) } else { -1 };
+            devices(detail, peer, result, &mut about);
         }
-        FnId::cuCtxDestroy_v2 => detail.item(detail::CONTEXT, 0, &args[..8]),
-        FnId::cuDevicePrimaryCtxReset_v2 => ended(detail, args),
-        // Others may hold the context: only where it is gone, this says of which device.
-        FnId::cuDevicePrimaryCtxRelease_v2 if result == 0 && !is_primary_active(word(args, 0) as i32) => {
-            ended(detail, args);
+        _ if matches!(id.spec().ends, Some(Ends::Context | Ends::Primary)) => {
+            // Where nothing is known that could end, nothing is asked: no context may be current any more.
+            let is_gone = result == 0 && context != 0 && has_ended(id, args, context);
+            about.ended = if is_gone { context } else { 0 };
+            // Of a release this says that it was the last.
+            let is_of_device = id.spec().ends == Some(Ends::Primary) && (result != 0 || about.ended != 0);
+            if is_of_device {
+                let mut bytes = [0xff; 8];
+                bytes[..4].copy_from_slice(&args[..4]);
+                detail.item(detail::DEVICES, 0, &bytes);
+            }
+            if about.ended != 0 || result != 0 && context != 0 {
+                detail.item(detail::CONTEXT, 0, &context.to_le_bytes());
+            }
         }
         _ => {}
     }
     about
 }
 
-fn ended(detail: &mut Detail, args: &[u8; ARGS]) {
-    let mut bytes = [0xff; 8];
-    bytes[..4].copy_from_slice(&args[..4]);
-    detail.item(detail::DEVICES, 0, &bytes);
-}
-
 /// The allocation of a call that succeeded. A question that fails would stand in the driver's log.
-fn memory(detail: &mut Detail, result: i32, address: u64) -> Option<(u64, u64)> {
-    let (base, size) = if result == 0 { allocation(address) } else { None }?;
-    detail.words(detail::MEMORY, [base, size]);
-    Some((base, size))
+fn memory(detail: &mut Detail, result: i32, address: u64) -> Option<Allocation> {
+    let known = if result == 0 { allocation(address) } else { None }?;
+    detail.words(detail::MEMORY, known.range.into());
+    Some(known)
 }
 
-fn devices(detail: &mut Detail, peer: i32, result: i32) {
+fn devices(detail: &mut Detail, peer: i32, result: i32, about: &mut About) {
     let mut bytes = [0; 8];
     // The same: of a context that is gone nothing is asked.
-    let device = if result == Result::CONTEXT_IS_DESTROYED as i32 { -1 } else { device() };
-    bytes[..4].copy_from_slice(&device.to_le_bytes());
+    about.device = if result == Result::CONTEXT_IS_DESTROYED as i32 { -1 } else { device() };
+    about.context = context();
+    bytes[..4].copy_from_slice(&about.device.to_le_bytes());
     bytes[4..].copy_from_slice(&peer.to_le_bytes());
     detail.item(detail::DEVICES, 0, &bytes);
-    detail.item(detail::CONTEXT, 0, &context().to_le_bytes());
+    detail.item(detail::CONTEXT, 0, &about.context.to_le_bytes());
 }
 
 /// The UUIDs of the first devices, of the record with this epoch, for the live table.

@@ -5,15 +5,17 @@
 //! marker as the loader's message, and give the right text when the program asks and the marker is still
 //! the last message.
 
-use super::dlsym;
+use super::{dlsym, loader};
 use crate::arch::{Decision, deciding_entry, thread};
+use crate::message::Text;
 use core::ffi::{CStr, c_char, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::fmt;
+use core::sync::atomic::AtomicUsize;
 
 const MARKER: &CStr = c"cupeer, a marker";
 
 /// As long as the text of [`crate::arch::Thread`].
-const LONGEST: usize = 872;
+const LONGEST: usize = 816;
 
 static REAL: AtomicUsize = AtomicUsize::new(0);
 
@@ -40,16 +42,9 @@ unsafe extern "C" fn decide(_: *mut c_void, _: *const c_char, _: usize) -> Decis
     Decision { jump: 0, value: value as usize }
 }
 
-/// Finds libc's own dlerror, once. The finding itself clears the loader's last message.
+/// Finds libc's own dlerror, once.
 pub fn find() -> usize {
-    match REAL.load(Relaxed) {
-        0 => {
-            let real = dlsym::of_libc(c"dlerror");
-            REAL.store(real, Relaxed);
-            real
-        }
-        real => real,
-    }
+    loader::own(c"dlerror", &REAL)
 }
 
 fn call_real() -> *mut c_char {
@@ -71,13 +66,15 @@ fn is_marker(message: *const c_char) -> bool {
 /// # Safety
 ///
 /// Not to be called where the program's own message must survive: see [`preserving`].
-pub unsafe fn real() -> String {
+pub unsafe fn real() -> impl fmt::Display {
     let message = call_real();
-    if message.is_null() {
-        return "unknown reason".into();
-    }
-    // SAFETY: a message of libc ends in NUL.
-    unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned()
+    let text = if message.is_null() {
+        c"unknown reason"
+    } else {
+        // SAFETY: a message of libc ends in NUL, and stays until the thread calls the loader again.
+        unsafe { CStr::from_ptr(message) }
+    };
+    Text(text.to_bytes())
 }
 
 /// Runs work that calls the loader, and leaves the program's pending message as it was.

@@ -4,13 +4,13 @@
 //! it is anybody else's. RTLD_NEXT is never replaced: the library that asks is itself a wrapper of the
 //! function, and finds our export in its place in the order.
 
-use super::{dlclose, dlerror, driver, elf, escapes};
+use super::{deep, dlclose, dlerror, dlvsym, driver, elf, escapes, linked, loader};
 use crate::arch::{Decision, deciding_entry};
 use crate::call;
 use crate::exports::ENTRIES;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS};
+use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnSpec};
 
 /// libc's own function.
 static REAL: AtomicUsize = AtomicUsize::new(0);
@@ -25,29 +25,15 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
     deciding_entry!(decide)
 }
 
-/// Finds a function of a version of libc, where it has that.
-pub fn of_version(name: &CStr, version: &CStr) -> usize {
-    // SAFETY: both texts end in NUL.
-    unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) as usize }
-}
-
-/// Finds a function of libc without calling `dlsym`. Sanitizers look their functions up through us before
-/// they can run any, so nothing else of libc may be called on this way.
-pub fn of_libc(name: &CStr) -> usize {
-    // The version in which x86-64's libc was born.
-    of_version(name, c"GLIBC_2.2.5")
+/// The same for who asks for libc's own: another tool's, which is preloaded behind us, is passed over.
+#[unsafe(naked)]
+unsafe extern "C" fn dlsym_of_libc(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    deciding_entry!(decide_as_libc)
 }
 
 /// Finds libc's own dlsym, once.
 pub fn find_real() -> usize {
-    match REAL.load(Relaxed) {
-        0 => {
-            let real = of_libc(c"dlsym");
-            REAL.store(real, Relaxed);
-            real
-        }
-        real => real,
-    }
+    loader::own(c"dlsym", &REAL)
 }
 
 /// Finds the next dlsym, once: libc's, or that of another tool which is preloaded behind us.
@@ -70,11 +56,6 @@ pub fn real(handle: *mut c_void, name: &CStr) -> usize {
     call(find_real(), handle, name)
 }
 
-/// Looks a name up with the next dlsym, as the program would without us.
-fn call_next(handle: *mut c_void, name: &CStr) -> usize {
-    call(find_next(), handle, name)
-}
-
 fn call(real: usize, handle: *mut c_void, name: &CStr) -> usize {
     if real == 0 {
         return 0;
@@ -87,6 +68,23 @@ fn call(real: usize, handle: *mut c_void, name: &CStr) -> usize {
     unsafe { real(handle, name.as_ptr()) }
 }
 
+/// The first bytes of each function's name. Most look-ups are of other names, and these tell them apart.
+static HEADS: [u64; FUNCTION_COUNT] = {
+    let mut heads = [0; FUNCTION_COUNT];
+    let mut index = 0;
+    while index < FUNCTION_COUNT {
+        let name = FUNCTIONS[index].name.as_bytes();
+        assert!(name.len() >= size_of::<u64>());
+        let mut i = 0;
+        while i < size_of::<u64>() {
+            heads[index] |= (name[i] as u64) << (8 * i);
+            i += 1;
+        }
+        index += 1;
+    }
+    heads
+};
+
 /// Which function of the table a name is.
 ///
 /// Called for every look-up in the process, also before libc is ready: reads byte by byte, so that no
@@ -98,17 +96,19 @@ fn index_of(name: *const c_char) -> Option<usize> {
     // SAFETY: the name ends in NUL, and no byte after that is read, because each is read only where the
     // one before was not NUL.
     let byte = |i: usize| unsafe { name.add(i).cast::<u8>().read_volatile() };
-    'next: for (index, function) in FUNCTIONS.iter().enumerate() {
-        for (i, wanted) in function.name.bytes().enumerate() {
-            if byte(i) != wanted {
-                continue 'next;
-            }
+    let mut head = 0;
+    for i in 0..size_of::<u64>() {
+        let byte = byte(i);
+        if byte == 0 {
+            return None;
         }
-        if byte(function.name.len()) == 0 {
-            return Some(index);
-        }
+        head |= u64::from(byte) << (8 * i);
     }
-    None
+    let is_rest = |function: &FnSpec| {
+        let rest = || function.name.bytes().enumerate().skip(size_of::<u64>());
+        rest().all(|(i, wanted)| byte(i) == wanted) && byte(function.name.len()) == 0
+    };
+    (0..FUNCTION_COUNT).find(|index| HEADS[*index] == head && is_rest(&FUNCTIONS[*index]))
 }
 
 /// Whether a name, of which each byte is read where the one before was not NUL, is this one.
@@ -119,39 +119,62 @@ fn is(name: *const c_char, wanted: &CStr) -> bool {
     })
 }
 
-/// Our own function, where a program asks a library by its handle for one of the loader's that we interpose,
-/// and would get libc's: all that it finds with that would go past us.
-fn loader_function(handle: *mut c_void, name: *const c_char) -> Option<usize> {
-    if name.is_null() || handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT {
+/// The functions of the loader in front of which we stand: its name, libc's own or the next one, and ours.
+pub fn function_of_loader(name: *const c_char) -> Option<(&'static CStr, usize, usize)> {
+    if name.is_null() {
         return None;
     }
-    let functions: [(&CStr, usize, usize); 3] = [
-        (c"dlsym", find_real(), dlsym as *const () as usize),
-        (c"dlclose", dlclose::find(), dlclose::dlclose as *const () as usize),
-        (c"dlerror", dlerror::find(), dlerror::dlerror as *const () as usize),
+    type Function = (&'static CStr, fn() -> usize, usize);
+    let functions: [Function; 4] = [
+        (c"dlsym", find_real, dlsym_of_libc as *const () as usize),
+        (c"dlvsym", loader::dlvsym, dlvsym::dlvsym as *const () as usize),
+        (c"dlclose", dlclose::find, dlclose::dlclose as *const () as usize),
+        (c"dlerror", dlerror::find, dlerror::dlerror as *const () as usize),
     ];
-    let (wanted, libcs, ours) = functions.into_iter().find(|(wanted, ..)| is(name, wanted))?;
-    (call_next(handle, wanted) == libcs).then_some(ours)
+    let (wanted, find, ours) = functions.into_iter().find(|(wanted, ..)| is(name, wanted))?;
+    Some((wanted, find(), ours))
+}
+
+/// Our own function, where a program asks a library by its handle for one of the loader's that we interpose,
+/// and would get libc's: all that it finds with that would go past us.
+fn loader_function(next: usize, handle: *mut c_void, name: *const c_char) -> Option<usize> {
+    if handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT {
+        return None;
+    }
+    let (wanted, libcs, ours) = function_of_loader(name)?;
+    (call(next, handle, wanted) == libcs).then_some(ours)
 }
 
 const _: () = assert!(FUNCTION_COUNT < 200, "index_of is linear: give it a hash table");
 
 unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char, caller: usize) -> Decision {
-    let go_on = Decision { jump: find_next(), value: 0 };
+    decide_before(find_next(), handle, name, caller)
+}
+
+unsafe extern "C" fn decide_as_libc(handle: *mut c_void, name: *const c_char, caller: usize) -> Decision {
+    decide_before(find_real(), handle, name, caller)
+}
+
+/// What a look-up gives that goes on to the dlsym at `next`: the one that the program would have called without us.
+fn decide_before(next: usize, handle: *mut c_void, name: *const c_char, caller: usize) -> Decision {
+    let go_on = Decision { jump: next, value: 0 };
     let Some(index) = index_of(name) else {
-        return match loader_function(handle, name) {
+        return match loader_function(next, handle, name) {
             Some(value) => Decision { jump: 0, value },
-            None => go_on,
+            None => {
+                deep::look(handle);
+                go_on
+            }
         };
     };
     let mut decision = go_on;
     call::quietly(|| {
         let answer = if handle == libc::RTLD_NEXT {
-            next(index, caller)
+            by_next(next, index, caller)
         } else if handle == libc::RTLD_DEFAULT {
-            by_default(index, caller)
+            by_default(next, index, caller)
         } else {
-            by_handle(handle, index)
+            by_handle(next, handle, index)
         };
         if let Some(value) = answer {
             decision = Decision { jump: 0, value };
@@ -161,23 +184,39 @@ unsafe extern "C" fn decide(handle: *mut c_void, name: *const c_char, caller: us
 }
 
 /// What RTLD_NEXT gives; `None` where libc shall answer, which is always but where it would find our
-/// export and nothing lies behind that.
-fn next(index: usize, caller: usize) -> Option<usize> {
+/// export and nothing lies behind that, or a driver that lies before us.
+fn by_next(next: usize, index: usize, caller: usize) -> Option<usize> {
     let name = driver::name_of(index);
     let object = elf::containing(caller)?;
     if !elf::is_before_us(&object) {
         escapes::looked_up_next(&object, name);
         return None;
     }
-    (real(libc::RTLD_NEXT, name) == 0).then(|| not_found(name, object.path()))
+    // It is the caller's position from which the next one is asked, not ours; where a tool behind us replaces dlsym, its own.
+    let definer = elf::next_definer(&object, name)?;
+    let (is_ours, is_libcs) = (elf::is_ours(&definer), next == find_real());
+    let given =
+        if is_ours || !is_libcs { call(next, libc::RTLD_NEXT, name) } else { definer.symbol(name)?.address };
+    match given {
+        0 if is_ours => Some(not_found(name, object.path())),
+        // libc would give our export.
+        _ if is_ours && is_libcs => None,
+        given => driver::handed_out(FUNCTIONS[index].library, given),
+    }
 }
 
 /// What RTLD_DEFAULT gives; `None` where libc shall answer.
-fn by_default(index: usize, caller: usize) -> Option<usize> {
+fn by_default(next: usize, index: usize, caller: usize) -> Option<usize> {
     let name = driver::name_of(index);
     let ours = ENTRIES[index].export as usize;
-    if real(libc::RTLD_DEFAULT, name) != ours {
-        return None;
+    let found = real(libc::RTLD_DEFAULT, name);
+    if found != ours {
+        // A driver that lies before us.
+        return driver::handed_out(FUNCTIONS[index].library, found);
+    }
+    let given = call(next, libc::RTLD_DEFAULT, name);
+    if given != 0 && given != ours {
+        return diverted(next, libc::RTLD_DEFAULT, index, given);
     }
     // Our export is what the program finds. Without us it would find what lies behind it in the global
     // scope, or else in the scope of the caller's own library.
@@ -201,13 +240,14 @@ fn by_default(index: usize, caller: usize) -> Option<usize> {
 }
 
 /// What a handle gives; `None` where libc shall answer.
-fn by_handle(handle: *mut c_void, index: usize) -> Option<usize> {
+fn by_handle(next: usize, handle: *mut c_void, index: usize) -> Option<usize> {
     let name = driver::name_of(index);
     let ours = ENTRIES[index].export as usize;
-    let found = call_next(handle, name);
+    let found = call(next, handle, name);
     if found != ours {
         escapes::look_for_data_symbols();
-        let handed_out = driver::handed_out(FUNCTIONS[index].library, found);
+        let library = FUNCTIONS[index].library;
+        let handed_out = driver::handed_out(library, found).or_else(|| diverted(next, handle, index, found));
         driver::hold_pending(None);
         if handed_out.is_none() {
             escapes::looked_up(found);
@@ -221,6 +261,24 @@ fn by_handle(handle: *mut c_void, index: usize) -> Option<usize> {
         return Some(found);
     }
     if real(libc::RTLD_NEXT, name) != 0 { Some(ours) } else { Some(not_found(name, c"")) }
+}
+
+/// Our export, where the dlsym of a tool behind us gave its own function in place of the driver's, and a linked call of
+/// ours goes to that one as well. One that is the tool's secret is named.
+fn diverted(next: usize, handle: *mut c_void, index: usize, found: usize) -> Option<usize> {
+    if found == 0 || next == find_real() {
+        return None;
+    }
+    let libcs = real(handle, driver::name_of(index));
+    if libcs != ENTRIES[index].export as usize {
+        // Meets the driver behind it as well.
+        driver::handed_out(FUNCTIONS[index].library, libcs)?;
+    }
+    let ours = linked::in_place_of(found);
+    if ours.is_none() {
+        escapes::diverted(found);
+    }
+    ours
 }
 
 /// Answers that a name is not there, with the message that the loader has for a look-up in the scope of an

@@ -187,6 +187,11 @@ pub fn function(library: Library, name: &core::ffi::CStr) -> Option<usize> {
     Some(object.symbol(name).filter(|symbol| !symbol.is_data).map_or(0, |symbol| symbol.address))
 }
 
+/// The driver that we follow, where there is one.
+pub fn followed_driver() -> Option<Object> {
+    followed(Library::Cuda).object()
+}
+
 /// Whether an object is the driver, or the NVML, that we follow.
 pub fn is_followed(object: &Object) -> bool {
     FOLLOWED.iter().any(|followed| followed.base.load(Acquire) == object.base + 1)
@@ -244,7 +249,7 @@ pub fn load_named() -> bool {
             crate::message::once(format_args!(
                 "CUPEER_DRIVER is not a CUDA driver (no cuInit, or another soname than {}): {}",
                 Library::Cuda.soname(),
-                path.to_string_lossy(),
+                crate::message::Text(path.to_bytes()),
             ));
             false
         }

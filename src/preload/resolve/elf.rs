@@ -6,7 +6,8 @@
 
 use super::object::Object;
 use crate::arch::thread;
-use core::ffi::{c_char, c_int, c_void};
+use crate::record::aside;
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{
     AtomicBool, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
@@ -34,6 +35,24 @@ pub fn each(mut found: impl FnMut(&Object) -> bool) {
     let callback = callback(&found);
     // SAFETY: the callback gets the closure that it was made for, which outlives the iteration.
     while_nobody_forks(|| unsafe { libc::dl_iterate_phdr(Some(callback), (&raw mut found).cast()) });
+}
+
+/// The same without the loader's lock, and without calling anything: for those of the start, which stay.
+pub fn each_without_lock(mut found: impl FnMut(&Object) -> bool) {
+    unsafe extern "C" {
+        static _r_debug: Debug;
+    }
+    // SAFETY: the loader filled it before any code ran. Its list begins with the objects of the start, which are
+    // never removed.
+    let mut map = unsafe { _r_debug.map };
+    // SAFETY: as above.
+    while let Some(object) = unsafe { map.as_ref() } {
+        // SAFETY: the map is that of a loaded object.
+        if found(&unsafe { Object::of_link_map(object, 0, 0) }) {
+            return;
+        }
+        map = object.next;
+    }
 }
 
 /// How many objects were ever loaded, and unloaded; changes when one is.
@@ -109,6 +128,7 @@ pub fn watch_forks() {
     }
     unsafe extern "C" fn in_child() {
         FORKED.store(true, SeqCst);
+        aside::is_alone();
         ITERATING.store(0, SeqCst);
         FORKING.store(false, SeqCst);
     }
@@ -144,6 +164,20 @@ pub fn is_before_us(object: &Object) -> bool {
         before || is_ours(other)
     });
     before && !is_ours(object)
+}
+
+/// The object in which the next definition of a name is found, as an object that came before us asks for it: the first
+/// behind that in the order of the start.
+pub fn next_definer(object: &Object, name: &CStr) -> Option<Object> {
+    let (mut is_behind, mut found) = (false, None);
+    each_of_start(|other| {
+        if is_behind && other.symbol(name).is_some() {
+            found = Some(*other);
+        }
+        is_behind |= other.base == object.base;
+        found.is_some()
+    });
+    found
 }
 
 /// How many objects there were when our constructor ran: those of the start of the program.
@@ -190,6 +224,16 @@ pub unsafe fn base_of_handle(handle: *mut c_void) -> usize {
     unsafe { (*handle.cast::<LinkMap>()).base }
 }
 
+/// The object of a handle, but for where it lies.
+///
+/// # Safety
+///
+/// `handle` is one that `dlopen` gave.
+pub unsafe fn object_of_handle(handle: *mut c_void) -> Object {
+    // SAFETY: glibc's handles are link maps.
+    unsafe { Object::of_link_map(&*handle.cast::<LinkMap>(), 0, 0) }
+}
+
 /// The address of glibc's `_dl_find_object`, which finds the object of an address without a lock; 0 before
 /// glibc 2.35, and before our constructor.
 static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
@@ -199,45 +243,64 @@ pub fn find_search(address: usize) {
     FIND_OBJECT.store(address, Relaxed);
 }
 
-/// The object that holds an address.
-pub fn containing(address: usize) -> Option<Object> {
-    /// The start of glibc's `struct dl_find_object`.
-    #[repr(C)]
-    struct Found {
-        flags: u64,
-        start: usize,
-        end: usize,
-        link_map: *const LinkMap,
-        rest: [u64; 8],
-    }
+/// The start of glibc's `struct dl_find_object`.
+#[repr(C)]
+struct Found {
+    flags: u64,
+    start: usize,
+    end: usize,
+    link_map: *const LinkMap,
+    /// Where .eh_frame_hdr begins.
+    unwind: usize,
+    rest: [u64; 7],
+}
+
+/// What `_dl_find_object` says of an address; `Err` where there is no such function.
+fn find(address: usize) -> Result<Option<Found>, ()> {
     let find_object = FIND_OBJECT.load(Relaxed);
     if find_object == 0 {
-        let mut found = None;
-        each(|object| {
-            if (object.low..object.high).contains(&address) {
-                found = Some(*object);
-            }
-            found.is_some()
-        });
-        return found;
+        return Err(());
     }
     // SAFETY: the address of `_dl_find_object`, which has this type and fills a structure that is shorter than
-    // `Found`. The link map is that of a loaded object.
+    // `Found`.
     unsafe {
         let find_object: unsafe extern "C" fn(usize, *mut Found) -> c_int = core::mem::transmute(find_object);
         let mut found: Found = core::mem::zeroed();
-        if find_object(address, &mut found) != 0 {
-            return None;
-        }
-        Some(Object::of_link_map(found.link_map.as_ref()?, found.start, found.end))
+        Ok((find_object(address, &mut found) == 0).then_some(found))
     }
+}
+
+/// The object that holds an address.
+pub fn containing(address: usize) -> Option<Object> {
+    match find(address) {
+        Ok(found) => {
+            let Found { start, end, link_map, .. } = found?;
+            // SAFETY: the link map is that of a loaded object.
+            unsafe { Some(Object::of_link_map(link_map.as_ref()?, start, end)) }
+        }
+        Err(()) => first(|object| (object.low..object.high).contains(&address)),
+    }
+}
+
+/// Where the unwind information (.eh_frame_hdr) of the object that holds an address begins; nothing of it is read here.
+pub fn unwind_table(address: usize) -> Option<usize> {
+    let table = match find(address) {
+        Ok(found) => found?.unwind,
+        Err(()) => containing(address)?.unwind,
+    };
+    (table != 0).then_some(table)
 }
 
 /// The object of our namespace with a base.
 pub fn at_base(base: usize) -> Option<Object> {
+    first(|object| object.base == base)
+}
+
+/// The first object of our namespace of which something is true.
+fn first(is_it: impl Fn(&Object) -> bool) -> Option<Object> {
     let mut found = None;
     each(|object| {
-        found = (object.base == base).then_some(*object);
+        found = is_it(object).then_some(*object);
         found.is_some()
     });
     found

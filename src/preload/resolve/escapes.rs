@@ -10,38 +10,11 @@ use super::elf;
 use super::object::{Object, Symbol};
 use super::{dlsym, driver, linked};
 use crate::exports::ENTRIES;
-use crate::{log, record, settings};
+use crate::{caller, log, record, settings};
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, Library};
-
-/// A way past us.
-#[derive(Clone, Copy)]
-pub enum Way {
-    /// Bound to its own scope first.
-    DeepBind,
-    /// In a namespace into which nothing is preloaded.
-    Dlmopen,
-    /// Asked for the next definition from outside the global scope.
-    Next,
-    /// Has a variable of one of our names.
-    DataSymbol,
-    /// Is a driver beside the one that we follow.
-    SecondDriver,
-}
-
-impl Way {
-    /// The words of the log.
-    pub fn name(self) -> &'static str {
-        match self {
-            Way::DeepBind => "RTLD_DEEPBIND",
-            Way::Dlmopen => "dlmopen",
-            Way::Next => "RTLD_NEXT",
-            Way::DataSymbol => "data symbol",
-            Way::SecondDriver => "second driver",
-        }
-    }
-}
+use cupeer_spec::way::Way;
 
 /// What was named already: hashes of library and way.
 static NAMED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
@@ -52,9 +25,13 @@ fn name(object: &Object, way: Way) {
     for place in &NAMED {
         match place.compare_exchange(0, hash, Relaxed, Relaxed) {
             Ok(_) => {
-                crate::status::escaped();
-                log::escaped(object.path().to_bytes(), way);
-                record::escaped(object.path().to_bytes(), way.name());
+                crate::status::escaped(way);
+                let path = match object.path().to_bytes() {
+                    b"" => caller::program(),
+                    path => path,
+                };
+                log::escaped(path, way);
+                record::escaped(path, way);
                 return;
             }
             Err(named) if named == hash => return,
@@ -96,6 +73,13 @@ pub fn looked_up(found: usize) {
     let Some(object) = elf::containing(found).filter(is_missed) else { return };
     if !driver::is_followed(&object) {
         name(&object, Way::SecondDriver);
+    }
+}
+
+/// Called where the dlsym of a tool gave a function of its own for one of the driver's.
+pub fn diverted(found: usize) {
+    if let Some(object) = elf::containing(found) {
+        name(&object, Way::Diverts);
     }
 }
 
@@ -205,7 +189,7 @@ fn each_with_data_symbols(mut found: impl FnMut(&Object)) {
 }
 
 /// Writes to a place in which the loader keeps an address.
-fn write(object: &Object, place: *mut usize, value: usize) {
+pub fn write(object: &Object, place: *mut usize, value: usize) {
     const PAGE: usize = 4096;
     let page = (place as usize & !(PAGE - 1)) as *mut core::ffi::c_void;
     let read_only = object.is_read_only(place);
@@ -222,12 +206,21 @@ fn write(object: &Object, place: *mut usize, value: usize) {
     }
 }
 
-/// Names the libraries of other namespaces that refer to our names, or else the driver there.
-fn look_through_other_namespaces() {
+/// The bases of drivers of other namespaces are not ours to look at twice: whether there is one.
+static IS_ELSEWHERE: AtomicBool = AtomicBool::new(false);
+
+/// Whether a driver was found in another namespace.
+pub fn is_driver_elsewhere() -> bool {
+    IS_ELSEWHERE.load(Relaxed)
+}
+
+/// Names the libraries of other namespaces that refer to our names, or else the driver there, which is given.
+fn look_through_other_namespaces() -> Option<Object> {
     let (mut driver_there, mut named) = (None, false);
     elf::each_in_other_namespaces(|object| {
         if driver::library_of(object).is_some() {
             driver_there = driver_there.or(is_missed(object).then_some(*object));
+            IS_ELSEWHERE.fetch_or(driver::is_driver(object), Relaxed);
             return;
         }
         let mut refers = false;
@@ -240,26 +233,45 @@ fn look_through_other_namespaces() {
     if let Some(driver) = driver_there.filter(|_| !named) {
         name(&driver, Way::Dlmopen);
     }
+    driver_there.filter(driver::is_driver)
 }
 
 /// Looks through all objects: at exit, when whatever was bound is bound.
+///
+/// A driver of which no watched call has come to us until now is named as well: without that, a record that is empty could
+/// mean both that nothing was called, and that nothing was seen. Not in a child that has it from its parent. Where it came
+/// with the program, and nothing else is to be named, it is no more than counted: programs link it that need it in their
+/// children.
 pub fn look_through_all() {
+    let was_followed = driver::is_any_followed(Library::Cuda);
+    let is_silent = !linked::was_called() && (!was_followed || record::is_empty());
+    driver::find_loaded(Library::Cuda);
     look_for_data_symbols();
     let (mut drivers, mut found) = (0, Found::new());
     elf::each(|object| {
         drivers += usize::from(is_missed(object));
         false
     });
-    look_through_other_namespaces();
+    let elsewhere = look_through_other_namespaces();
     if drivers > 0 {
-        look_through_our_namespace(&mut found);
+        look_through_our_namespace(&mut found, was_followed);
     }
     found.name_all();
+    let silent = driver::followed_driver().or(elsewhere).filter(|_| is_silent && !elf::is_forked());
+    if let Some(driver) = silent {
+        if elf::is_of_start(&driver) && NAMED[0].load(Relaxed) == 0 {
+            crate::status::escaped(Way::Unseen);
+        } else {
+            name(&driver, Way::Unseen);
+        }
+    }
 }
 
-fn look_through_our_namespace(found: &mut Found) {
+fn look_through_our_namespace(found: &mut Found, was_followed: bool) {
     let libcs_dlsym = dlsym::find_real();
+    let mut is_before = true;
     elf::each(|object| {
+        is_before &= !elf::is_ours(object);
         if let Some(library) = driver::library_of(object) {
             if is_missed(object) && driver::is_any_followed(library) && !driver::is_followed(object) {
                 found.add(object, Way::SecondDriver);
@@ -269,17 +281,24 @@ fn look_through_our_namespace(found: &mut Found) {
         if elf::is_ours(object) {
             return false;
         }
-        let mut past = false;
+        // One of which nothing came through us, before a driver that nobody has looked up with us.
+        if is_before && !was_followed && object.symbol(c"dlsym").is_some() {
+            found.add(object, Way::Diverts);
+        }
+        let mut past = None;
         object.each_slot(|slot| {
             // SAFETY: the place is one that the loader filled.
             let bound = unsafe { *slot.place };
-            past |= match index_of(slot.name).filter(|_| !slot.is_copy) {
-                Some(_) => elf::containing(bound).is_some_and(|found| is_missed(&found)),
-                None => slot.name == c"dlsym" && bound == libcs_dlsym,
+            let way = match index_of(slot.name).filter(|_| !slot.is_copy) {
+                Some(_) => elf::containing(bound)
+                    .filter(is_missed)
+                    .map(|driver| if elf::is_before_us(&driver) { Way::DriverFirst } else { Way::DeepBind }),
+                None => (slot.name == c"dlsym" && bound == libcs_dlsym).then_some(Way::DeepBind),
             };
+            past = past.or(way);
         });
-        if past {
-            found.add(object, Way::DeepBind);
+        if let Some(way) = past {
+            found.add(object, way);
         }
         false
     });

@@ -1,7 +1,7 @@
 //! The function pointers that `cuGetProcAddress` hands out: replaced where they lead to a function of the
 //! table, by comparing addresses. Its result, its status and its refusals stay the driver's.
 
-use super::driver;
+use super::{driver, linked};
 use cupeer_spec::abi::FunctionPointer;
 use cupeer_spec::function::Library;
 
@@ -19,7 +19,9 @@ pub unsafe fn substitute(pointer: *mut FunctionPointer) {
     if given.is_null() {
         return;
     }
-    if let Some(ours) = driver::handed_out(Library::Cuda, given as usize) {
+    // A tool that is preloaded behind us may have given its own.
+    let ours = driver::handed_out(Library::Cuda, given as usize);
+    if let Some(ours) = ours.or_else(|| linked::in_place_of(given as usize)) {
         // SAFETY: as above.
         unsafe { (*pointer).0 = ours as *mut _ };
     }

@@ -276,6 +276,20 @@ pub fn at_start(name: &CStr) -> Option<usize> {
     found
 }
 
+/// Whether a linked call has come to us that was not a library's own.
+pub fn was_called() -> bool {
+    FnId::all().any(|id| bindings(id).any(|binding| !binding.is_own))
+}
+
+/// Our export of which linked calls go on to a function of another library that came with the program, where there is one.
+pub fn in_place_of(found: usize) -> Option<usize> {
+    let object = elf::containing(found).filter(|object| driver::library_of(object).is_none())?;
+    let is_it = |name| object.symbol(name).is_some_and(|symbol| symbol.address == found);
+    let index = (0..FUNCTION_COUNT)
+        .find(|index| is_it(driver::name_of(*index)) && at_start(driver::name_of(*index)) == Some(found));
+    index.map(|index| ENTRIES[index].export as usize)
+}
+
 /// What an object or its dependencies define, breadth first, as the loader searches them.
 pub fn in_scope_of(object: &Object, name: &CStr) -> Option<usize> {
     // The bases of the objects: the stack may be small.

@@ -1,11 +1,14 @@
 //! Which function a call goes to next, by each way in, and which address a look-up gets.
 
+pub mod deep;
 pub mod dlclose;
 pub mod dlerror;
 pub mod dlsym;
+pub mod dlvsym;
 pub mod driver;
 pub mod elf;
 pub mod escapes;
 pub mod handed_out;
 pub mod linked;
+pub mod loader;
 pub mod object;

@@ -21,6 +21,7 @@ const DT_SONAME: u64 = 14;
 const DT_DEBUG: u64 = 21;
 const DT_JMPREL: u64 = 23;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PT_GNU_RELRO: u32 = 0x6474_e552;
 const STT_OBJECT: u8 = 1;
 const STT_GNU_IFUNC: u8 = 10;
@@ -34,6 +35,8 @@ pub struct Object {
     pub low: usize,
     /// The byte after its last.
     pub high: usize,
+    /// Where its unwind information begins; 0 where there is none, or that is not known.
+    pub unwind: usize,
     /// The part that the loader made read-only after filling it, where it is known.
     read_only: (usize, usize),
     /// Its path; empty for the program itself.
@@ -95,13 +98,14 @@ impl Object {
             // SAFETY: the loader keeps that many program headers there.
             unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) }
         };
-        let (mut low, mut high, mut dynamic, mut read_only) = (usize::MAX, 0, 0, (0, 0));
+        let (mut low, mut high, mut dynamic, mut unwind, mut read_only) = (usize::MAX, 0, 0, 0, (0, 0));
         for header in headers {
             let start = base.wrapping_add(header.p_vaddr as usize);
             let end = start.wrapping_add(header.p_memsz as usize);
             match header.p_type {
                 PT_LOAD => (low, high) = (low.min(start), high.max(end)),
                 PT_DYNAMIC => dynamic = start,
+                PT_GNU_EH_FRAME => unwind = start,
                 PT_GNU_RELRO => read_only = (start, end),
                 _ => {}
             }
@@ -111,7 +115,7 @@ impl Object {
             // SAFETY: the dynamic section of a loaded object is mapped.
             start => unsafe { Dynamic::read(start, base, low..high) },
         };
-        Object { base, low, high, read_only, name: info.dlpi_name, dynamic }
+        Object { base, low, high, unwind, read_only, name: info.dlpi_name, dynamic }
     }
 
     /// An object by its entry in the loader's list, and its range, where that is known.
@@ -122,7 +126,7 @@ impl Object {
     pub unsafe fn of_link_map(map: &LinkMap, low: usize, high: usize) -> Self {
         // SAFETY: as promised.
         let dynamic = unsafe { Dynamic::read(map.dynamic, map.base, low..high) };
-        Object { base: map.base, low, high, read_only: (0, 0), name: map.name, dynamic }
+        Object { base: map.base, low, high, unwind: 0, read_only: (0, 0), name: map.name, dynamic }
     }
 
     /// What tells it from other objects, also from one that comes to lie in its place.
@@ -241,6 +245,20 @@ impl Object {
         unsafe { CStr::from_ptr((self.dynamic.strtab + offset) as *const c_char) }
     }
 
+    /// Whether a text of its string table is this one. Byte by byte, so that no compiler makes a call of strlen or memcmp of
+    /// it: see `loader`.
+    ///
+    /// # Safety
+    ///
+    /// `offset` is one that the object's own tables hold.
+    unsafe fn is_string(&self, offset: usize, wanted: &CStr) -> bool {
+        let text = (self.dynamic.strtab + offset) as *const u8;
+        wanted.to_bytes_with_nul().iter().enumerate().all(|(i, wanted)| {
+            // SAFETY: as promised; the text ends in NUL, and no byte after that is read.
+            unsafe { text.add(i).read_volatile() == *wanted }
+        })
+    }
+
     /// Where the loader's `r_debug` is, for the program itself; else 0.
     pub fn debug(&self) -> usize {
         self.dynamic.debug
@@ -309,8 +327,8 @@ impl Object {
         // SAFETY: as promised.
         let symbol = unsafe { &*(self.dynamic.symtab as *const Elf64_Sym).add(index as usize) };
         // SAFETY: an offset into the object's string table.
-        let its_name = || unsafe { self.string(symbol.st_name as usize) };
-        if symbol.st_shndx == 0 || symbol.st_value == 0 || its_name() != name {
+        let is_it = || unsafe { self.is_string(symbol.st_name as usize, name) };
+        if symbol.st_shndx == 0 || symbol.st_value == 0 || !is_it() {
             return None;
         }
         let mut address = self.base.wrapping_add(symbol.st_value as usize);
@@ -321,6 +339,22 @@ impl Object {
         }
         let is_data = symbol.st_info & 0xf == STT_OBJECT;
         Some(Symbol { address, is_data, size: symbol.st_size as usize })
+    }
+
+    /// Whether it refers to a name that others define. Without reading its relocations, of which there may be many: its
+    /// hash table begins behind what it does not define.
+    pub fn refers_to(&self, name: &CStr) -> bool {
+        if self.dynamic.symtab == 0 || self.dynamic.strtab == 0 || self.dynamic.gnu_hash == 0 {
+            return false;
+        }
+        // SAFETY: the second word of DT_GNU_HASH is the index of the first symbol that it has.
+        let first = unsafe { *(self.dynamic.gnu_hash as *const u32).add(1) };
+        (1..first).any(|index| {
+            // SAFETY: below the number of symbols.
+            let symbol = unsafe { &*(self.dynamic.symtab as *const Elf64_Sym).add(index as usize) };
+            // SAFETY: an offset into the object's string table.
+            symbol.st_shndx == 0 && unsafe { self.is_string(symbol.st_name as usize, name) }
+        })
     }
 
     /// Calls `found` with each place where the object keeps the address of a named symbol.

@@ -1,0 +1,61 @@
+//! Libraries that were opened with RTLD_DEEPBIND, as PHP opens its extensions: their `dlsym` is libc's own, and whatever they
+//! find with it would go past us. Theirs becomes the one that everybody else has. Looked for where a program looks up
+//! something in a library, which it does before it can use it. What such a library calls by name is only named: see
+//! `escapes`.
+
+use super::{dlsym, elf, escapes};
+use crate::{call, settings};
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+/// Whether anything is switched on: else nobody misses anything.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
+/// The handles that were looked at last.
+static LOOKED_AT: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+
+/// Called by our constructor.
+pub fn begin() {
+    let settings = settings::get();
+    let is_on = settings.log.is_some()
+        || settings.record.is_some()
+        || settings.inject.is_some()
+        || settings.deny.is_some();
+    IS_ON.store(is_on, Relaxed);
+}
+
+/// Looks at the library of a handle, once.
+#[inline]
+pub fn look(handle: *mut c_void) {
+    if handle == libc::RTLD_NEXT || handle == libc::RTLD_DEFAULT || !IS_ON.load(Relaxed) {
+        return;
+    }
+    let place = &LOOKED_AT[(handle as usize >> 6) % LOOKED_AT.len()];
+    if place.load(Relaxed) != handle as usize {
+        place.store(handle as usize, Relaxed);
+        call::quietly(|| mend(handle));
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn mend(handle: *mut c_void) {
+    // SAFETY: the program asks libc about this handle next, which reads the same.
+    let (object, base) = unsafe { (elf::object_of_handle(handle), elf::base_of_handle(handle)) };
+    if !object.refers_to(c"dlsym") {
+        return;
+    }
+    let Some(object) = elf::at_base(base).filter(|object| !elf::is_of_start(object)) else { return };
+    let (libcs, everybodys) = (dlsym::find_real(), dlsym::real(libc::RTLD_DEFAULT, c"dlsym"));
+    if everybodys == 0 || object.symbol(c"dlsym").is_some() {
+        return;
+    }
+    object.each_slot(|slot| {
+        let is_unbound = |bound: usize| (object.low..object.high).contains(&bound);
+        // SAFETY: the place is one that the loader filled.
+        let bound = unsafe { *slot.place };
+        if slot.name == c"dlsym" && !slot.is_copy && (bound == libcs || is_unbound(bound)) {
+            escapes::write(&object, slot.place, everybodys);
+        }
+    });
+}

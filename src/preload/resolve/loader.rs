@@ -1,0 +1,51 @@
+//! libc's own functions of the dynamic loader: found by reading its symbol table, because we stand in front of each, and
+//! because sanitizers look their functions up through us before they can run any. So nothing of libc is called here.
+
+use super::elf;
+use core::ffi::{CStr, c_char, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// libc's function of a name; 0 where there is none. `kept` is where the caller keeps it.
+pub fn own(name: &CStr, kept: &AtomicUsize) -> usize {
+    match kept.load(Relaxed) {
+        0 => {
+            let mut found = 0;
+            elf::each_without_lock(|object| {
+                // Others that define `dlsym` are tools in front of it, as we are; they leave this one alone.
+                if object.symbol(c"dladdr1").is_some() {
+                    found = object.symbol(name).map_or(0, |symbol| symbol.address);
+                }
+                found != 0
+            });
+            kept.store(found, Relaxed);
+            found
+        }
+        found => found,
+    }
+}
+
+/// libc's dlvsym.
+pub fn dlvsym() -> usize {
+    static OWN: AtomicUsize = AtomicUsize::new(0);
+    own(c"dlvsym", &OWN)
+}
+
+/// Looks a name of a version up with libc's own dlvsym, with ourselves as the caller.
+///
+/// # Safety
+///
+/// The handle is one that the loader gave, and both texts end in NUL.
+pub unsafe fn of_version(handle: *mut c_void, name: *const c_char, version: *const c_char) -> usize {
+    let dlvsym = dlvsym();
+    if dlvsym == 0 {
+        return 0;
+    }
+    // SAFETY: the address of a dlvsym, which has this type.
+    let dlvsym = unsafe {
+        core::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> usize>(
+            dlvsym,
+        )
+    };
+    // SAFETY: as promised.
+    unsafe { dlvsym(handle, name, version) }
+}

@@ -1,0 +1,268 @@
+//! Where the registers of a frame are kept when it is at one of its addresses: what the instructions of .eh_frame come to
+//! there.
+
+use super::memory::{Cursor, PIECE, Window};
+use super::{REGISTERS, RIP, RSP, Registers, WINDOW, expression};
+
+/// An expression: where it lies, and its length.
+pub type Block = (usize, usize);
+
+/// What an object says of a function.
+pub struct Function {
+    pub start: usize,
+    pub length: usize,
+    /// How its pointers lie there.
+    pub encoding: u8,
+    /// Whether its entry has more in it than it needs.
+    pub is_augmented: bool,
+    /// Whether it is where the kernel lets signal handlers return to.
+    pub is_signal: bool,
+    pub code_step: usize,
+    pub data_step: i64,
+    /// The instructions that it has in common with others, and its own.
+    pub common: Block,
+    pub own: Block,
+}
+
+/// Where the value is that a register had in the next frame.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Place {
+    /// There, still.
+    Same,
+    /// Nowhere.
+    Lost,
+    /// So far from the frame's address.
+    At(i64),
+    /// It is the frame's address, and so much more.
+    Is(i64),
+    /// In another register.
+    Register(usize),
+    /// Where an expression says.
+    AtExpression(Block),
+    /// It is what an expression says.
+    IsExpression(Block),
+}
+
+/// The address of a frame: what the stack pointer is in the next one.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Frame {
+    Unknown,
+    Register(usize, i64),
+    Expression(Block),
+}
+
+/// A row of the table that .eh_frame describes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Row {
+    pub frame: Frame,
+    pub places: [Place; REGISTERS],
+    /// The next frame was interrupted, and has not called.
+    pub is_signal: bool,
+}
+
+/// So many rows can be remembered: compilers need one.
+const DEPTH: usize = 4;
+
+struct Machine<'a> {
+    function: &'a Function,
+    row: Row,
+    initial: Row,
+    remembered: [Row; DEPTH],
+    depth: usize,
+    /// From where on the row holds.
+    from: usize,
+}
+
+impl Row {
+    /// The row of a function for an address.
+    pub fn of(function: &Function, bytes: &mut Window<PIECE>, address: usize) -> Option<Row> {
+        let empty =
+            Row { frame: Frame::Unknown, places: [Place::Same; REGISTERS], is_signal: function.is_signal };
+        let mut machine = Machine {
+            function,
+            row: empty,
+            initial: empty,
+            remembered: [empty; DEPTH],
+            depth: 0,
+            from: function.start,
+        };
+        machine.run(&mut Cursor::new(bytes, function.common.0, function.common.1)?, usize::MAX)?;
+        machine.initial = machine.row;
+        machine.from = function.start;
+        machine.run(&mut Cursor::new(bytes, function.own.0, function.own.1)?, address)?;
+        Some(machine.row)
+    }
+
+    /// The registers of the next frame. `None` where they cannot be known, or there is none.
+    pub fn apply(
+        &self,
+        registers: &Registers,
+        bytes: &mut Window<PIECE>,
+        stack: &mut Window<WINDOW>,
+    ) -> Option<Registers> {
+        let mut evaluate = |block: Block, start: Option<usize>, stack: &mut Window<WINDOW>| {
+            let mut code = Cursor::new(bytes, block.0, block.1)?;
+            expression::evaluate(&mut code, start, registers, stack)
+        };
+        let frame = match self.frame {
+            Frame::Unknown => return None,
+            Frame::Register(register, offset) => {
+                registers.get(register)?.wrapping_add_signed(offset as isize)
+            }
+            Frame::Expression(block) => evaluate(block, None, stack)?,
+        };
+        if self.places[RIP] == Place::Lost {
+            return None;
+        }
+        let mut next = *registers;
+        next.set(RSP, Some(frame));
+        for (register, place) in self.places.iter().enumerate() {
+            let value = match *place {
+                Place::Same => continue,
+                Place::Lost => None,
+                Place::At(offset) => Some(read(stack, frame.wrapping_add_signed(offset as isize))?),
+                Place::Is(offset) => Some(frame.wrapping_add_signed(offset as isize)),
+                Place::Register(other) => registers.get(other),
+                Place::AtExpression(block) => {
+                    let place = evaluate(block, Some(frame), stack)?;
+                    Some(read(stack, place)?)
+                }
+                Place::IsExpression(block) => Some(evaluate(block, Some(frame), stack)?),
+            };
+            next.set(register, value);
+        }
+        Some(next)
+    }
+}
+
+fn read(stack: &mut Window<WINDOW>, address: usize) -> Option<usize> {
+    stack.words(address).map(|[word]| word)
+}
+
+impl Machine<'_> {
+    /// Runs instructions until the row for an address is there.
+    fn run(&mut self, code: &mut Cursor, address: usize) -> Option<()> {
+        while code.at < code.end && self.from <= address {
+            let instruction = code.byte()?;
+            let low = usize::from(instruction & 0x3f);
+            match instruction >> 6 {
+                1 => self.advance(low),
+                2 => {
+                    let offset = self.function.data_step.wrapping_mul(code.unsigned()? as i64);
+                    self.put(low, Place::At(offset));
+                }
+                3 => self.restore(low),
+                _ => self.other(instruction, code)?,
+            }
+        }
+        Some(())
+    }
+
+    fn other(&mut self, instruction: u8, code: &mut Cursor) -> Option<()> {
+        let step = self.function.data_step;
+        let data = |number: i64| step.wrapping_mul(number);
+        match instruction {
+            // DW_CFA_nop, and the size of arguments, which nobody needs.
+            0x00 => {}
+            0x2e => _ = code.unsigned()?,
+            // DW_CFA_set_loc and DW_CFA_advance_loc1, 2, 4.
+            0x01 => self.from = code.pointer(self.function.encoding, 0)?,
+            0x02 => self.advance(usize::from(code.byte()?)),
+            0x03 => self.advance(usize::from(code.u16()?)),
+            0x04 => self.advance(code.u32()? as usize),
+            // DW_CFA_offset_extended, with a sign, and the GNU form with the other sign; DW_CFA_val_offset.
+            0x05 => {
+                let (register, offset) = (register(code)?, data(code.unsigned()? as i64));
+                self.put(register, Place::At(offset));
+            }
+            0x11 => {
+                let (register, offset) = (register(code)?, data(code.signed()?));
+                self.put(register, Place::At(offset));
+            }
+            0x2f => {
+                let (register, offset) = (register(code)?, data(code.unsigned()? as i64));
+                self.put(register, Place::At(offset.wrapping_neg()));
+            }
+            0x14 => {
+                let (register, offset) = (register(code)?, data(code.unsigned()? as i64));
+                self.put(register, Place::Is(offset));
+            }
+            0x15 => {
+                let (register, offset) = (register(code)?, data(code.signed()?));
+                self.put(register, Place::Is(offset));
+            }
+            0x06 => {
+                let register = register(code)?;
+                self.restore(register);
+            }
+            0x07 => self.put(register(code)?, Place::Lost),
+            0x08 => self.put(register(code)?, Place::Same),
+            0x09 => {
+                let (register, other) = (register(code)?, register(code)?);
+                self.put(register, Place::Register(other));
+            }
+            // DW_CFA_remember_state and DW_CFA_restore_state.
+            0x0a => {
+                *self.remembered.get_mut(self.depth)? = self.row;
+                self.depth += 1;
+            }
+            0x0b => {
+                self.depth = self.depth.checked_sub(1)?;
+                self.row = self.remembered[self.depth];
+            }
+            // DW_CFA_def_cfa, its register and its offset alone, and the forms with a sign.
+            0x0c => self.row.frame = Frame::Register(register(code)?, code.unsigned()? as i64),
+            0x12 => self.row.frame = Frame::Register(register(code)?, data(code.signed()?)),
+            0x0d => {
+                let Frame::Register(_, offset) = self.row.frame else { return None };
+                self.row.frame = Frame::Register(register(code)?, offset);
+            }
+            0x0e | 0x13 => {
+                let Frame::Register(register, _) = self.row.frame else { return None };
+                let offset = if instruction == 0x0e { code.unsigned()? as i64 } else { data(code.signed()?) };
+                self.row.frame = Frame::Register(register, offset);
+            }
+            // DW_CFA_def_cfa_expression, DW_CFA_expression and DW_CFA_val_expression.
+            0x0f => self.row.frame = Frame::Expression(block(code)?),
+            0x10 => {
+                let (register, block) = (register(code)?, block(code)?);
+                self.put(register, Place::AtExpression(block));
+            }
+            0x16 => {
+                let (register, block) = (register(code)?, block(code)?);
+                self.put(register, Place::IsExpression(block));
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn put(&mut self, register: usize, place: Place) {
+        // Those that hold no address are left out.
+        if let Some(old) = self.row.places.get_mut(register) {
+            *old = place;
+        }
+    }
+
+    fn restore(&mut self, register: usize) {
+        if let Some(place) = self.initial.places.get(register) {
+            self.put(register, *place);
+        }
+    }
+
+    /// The row so far is that of the addresses below.
+    fn advance(&mut self, steps: usize) {
+        self.from = self.from.wrapping_add(steps.wrapping_mul(self.function.code_step));
+    }
+}
+
+fn register(code: &mut Cursor) -> Option<usize> {
+    usize::try_from(code.unsigned()?).ok()
+}
+
+fn block(code: &mut Cursor) -> Option<Block> {
+    let length = usize::try_from(code.unsigned()?).ok()?;
+    let block = (code.at, length);
+    code.skip(length)?;
+    Some(block)
+}
