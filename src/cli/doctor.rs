@@ -8,12 +8,14 @@ use crate::driver::{self, Chosen};
 use crate::elf::Elf;
 use crate::list::version;
 use crate::probe::Fact;
+use crate::report::model::past;
 use crate::run::{self, End};
 use crate::settings::{LD_LIBRARY_PATH, LD_PRELOAD};
 use crate::table::{Table, terminal_width};
 use crate::{libraries, output};
 use anyhow::{Context, Result};
 use cupeer_spec::abi::CUdriverProcAddressQueryResult;
+use cupeer_spec::way::Way;
 use cupeer_spec::{env, results};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -28,6 +30,8 @@ struct Report {
     facts: Table,
     functions: Option<Table>,
     wrong: Vec<String>,
+    /// What may be as it has to be, and may not.
+    unclear: Vec<String>,
 }
 
 impl Report {
@@ -39,7 +43,12 @@ impl Report {
 /// Carries out the subcommand.
 pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
     output::be_verbose(args.verbose);
-    let mut report = Report { facts: Table::new(&["", ""], 2, 40), functions: None, wrong: Vec::new() };
+    let mut report = Report {
+        facts: Table::new(&["", ""], 2, 40),
+        functions: None,
+        wrong: Vec::new(),
+        unclear: Vec::new(),
+    };
     own_parts(&mut report);
     let chosen = driver::choose(&args.driver)?;
     look_at_driver(&mut report, chosen.as_ref())?;
@@ -51,9 +60,14 @@ pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
     if let Some(functions) = &report.functions {
         text += &format!("\n{}", functions.render(width));
     }
-    text += if report.wrong.is_empty() { "\nNothing is wrong.\n" } else { "\nWrong:\n" };
-    for sentence in &report.wrong {
-        text += &format!("- {sentence}\n");
+    if report.wrong.is_empty() && report.unclear.is_empty() {
+        text += "\nNothing is wrong.\n";
+    }
+    for (title, sentences) in [("Wrong", &report.wrong), ("Unclear", &report.unclear)] {
+        let lines: String = sentences.iter().map(|sentence| format!("- {sentence}\n")).collect();
+        if !lines.is_empty() {
+            text += &format!("\n{title}:\n{lines}");
+        }
     }
     output::print(&text)?;
     Ok(ExitCode::from(u8::from(!report.wrong.is_empty())))
@@ -204,11 +218,14 @@ fn lookup_name((result, status): (i32, i32)) -> String {
 /// Runs a program, and reads from its log what went past us.
 fn look_at_program(report: &mut Report, driver: &DriverArgs, program: &[OsString]) -> Result<()> {
     let log = PrivateFile::new().context("failed to make a private file for the log")?;
+    let folder = tempfile::tempdir().context("failed to make a private directory for a record")?;
     let options = Options {
+        // Without one it would not be known whether a watched call came.
+        record: Some("ring:1M".to_owned()),
+        out: Some(folder.path().join("record")),
         log: Some(LogFormat::Json),
         log_file: Some(log.0.clone()),
         trace: Some("none".to_owned()),
-        record: Some("off".to_owned()),
         driver: driver.clone(),
         ..Options::default()
     };
@@ -228,12 +245,20 @@ fn look_at_program(report: &mut Report, driver: &DriverArgs, program: &[OsString
             n => format!("{n} processes"),
         },
     );
+    let is_unseen = run.is_unseen();
     report.wrong.extend(run.notes);
     let text = std::fs::read_to_string(&log.0).context("failed to read the log of the program")?;
     for ((library, way), processes) in escaped(&text) {
         let times = if processes == 1 { String::new() } else { format!(" in {processes} processes") };
-        report.wrong.push(format!("the calls of {library} go past cupeer{times}: {way}"));
+        if way != Way::Unseen.name() {
+            report.wrong.push(past(&library, &way, &times));
+        }
     }
+    let sentence = match report.wrong.is_empty() {
+        true => "libcuda was loaded, and no watched call was seen: there was none, or it went past cupeer",
+        false => "libcuda was loaded, and no watched call was seen",
+    };
+    report.unclear.extend(is_unseen.then(|| sentence.to_owned()));
     Ok(())
 }
 

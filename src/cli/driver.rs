@@ -7,6 +7,7 @@
 use crate::args::DriverArgs;
 use crate::elf::Elf;
 use crate::libraries;
+use crate::output;
 use anyhow::{Context, Result, bail};
 use cupeer_spec::env;
 use cupeer_spec::function::Library;
@@ -16,6 +17,10 @@ use std::io::ErrorKind::{AlreadyExists, NotFound};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+
+/// What is said where the CUDA runtime came to the simulated driver.
+pub const NO_RUNTIME: &str = "the CUDA runtime (libcudart, linked or within the program) asked the simulated driver for \
+    functions without names, which only a real driver has: it refuses to work with --sim; programs of the driver's API do";
 
 /// A driver that the user chose.
 pub struct Chosen {
@@ -83,6 +88,14 @@ fn check(path: &Path) -> Result<PathBuf> {
     Ok(library)
 }
 
+/// Whether what LD_PRELOAD names is a driver: by its name, which the loader may have to search, or by what the file says.
+pub fn is_driver(element: &Path) -> bool {
+    let soname = Library::Cuda.soname();
+    let is_named = |name: &OsStr| name.as_bytes().starts_with(soname.trim_end_matches(".1").as_bytes());
+    let says_so = || Elf::open(element).ok()??.soname().ok()?.map(|name| name == soname);
+    element.file_name().is_some_and(is_named) || (element.is_file() && says_so() == Some(true))
+}
+
 /// Whether a library is the one that we preload, by whatever path.
 pub fn is_ours(library: &Path, elf: &Elf) -> bool {
     let id = |path: &Path| path.metadata().map(|m| (m.dev(), m.ino())).ok();
@@ -96,9 +109,16 @@ pub fn is_ours(library: &Path, elf: &Elf) -> bool {
 fn sim_directory(library: &Path) -> Result<PathBuf> {
     let directory = library.with_file_name("cupeer-sim");
     let target = Path::new("..").join(library.file_name().unwrap_or_default());
-    let made = match std::fs::create_dir(&directory) {
+    let made = match std::fs::DirBuilder::new().mode(0o755).create(&directory) {
         Err(error) if error.kind() != AlreadyExists => Err(error),
-        _ => link(&directory, &target),
+        _ => {
+            // Whatever lies in it comes before the system's own libraries.
+            if let Err(error) = libraries::check(&directory) {
+                output::complain(&format!("{error:#}; taking a directory of the user's instead"));
+                return link_directory(library);
+            }
+            link(&directory, &target)
+        }
     };
     match made {
         Ok(()) => Ok(directory),
@@ -124,7 +144,8 @@ fn link_directory(library: &Path) -> Result<PathBuf> {
 fn private_directory() -> Result<PathBuf> {
     if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
         let directory = Path::new(&runtime).join("cupeer");
-        match make_private(&directory) {
+        // Where others may rename what is ours, nothing is.
+        match make_private(&directory).and_then(|()| libraries::check(&directory)) {
             Ok(()) => return Ok(directory),
             Err(error) => tracing::debug!("{error:#}"),
         }
@@ -132,6 +153,7 @@ fn private_directory() -> Result<PathBuf> {
     // SAFETY: asks for a number; cannot fail.
     let directory = PathBuf::from(format!("/tmp/cupeer-{}", unsafe { libc::geteuid() }));
     make_private(&directory)?;
+    libraries::check(&directory)?;
     Ok(directory)
 }
 
@@ -165,6 +187,8 @@ fn link(directory: &Path, target: &Path) -> std::io::Result<()> {
             _ => {}
         }
         let fresh = directory.join(format!(".{name}.{}", std::process::id()));
+        // Left by a process of the same number.
+        let _ = std::fs::remove_file(&fresh);
         symlink(target, &fresh)?;
         std::fs::rename(&fresh, &link)?;
     }

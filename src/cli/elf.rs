@@ -1,6 +1,7 @@
 //! As much of ELF as it takes to say, before anything is started, whether the dynamic loader will run in
 //! a program, and whether a file can be a driver. Reads what it needs and no more: programs are large.
 
+use cupeer_record::plain::{self, Links};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -70,7 +71,7 @@ fn damaged() -> io::Error {
 impl Elf {
     /// Reads the headers; `None` where the file is no ELF file at all.
     pub fn open(path: &Path) -> io::Result<Option<Elf>> {
-        let file = File::open(path)?;
+        let file = plain::open(path, Links::Followed)?;
         let mut ident = [0; 20];
         if file.read_exact_at(&mut ident, 0).is_err() || !ident.starts_with(b"\x7fELF") {
             return Ok(None);

@@ -8,8 +8,9 @@ use crate::output;
 use crate::settings::deny::Verdicts;
 use crate::settings::{LD_LIBRARY_PATH, LD_PRELOAD, Settings};
 use anyhow::{Context, Result, bail};
+use cupeer_spec::env;
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -44,14 +45,15 @@ pub fn command(args: &EnvArgs) -> Result<ExitCode> {
         }
     };
     settings.seed_drawn().iter().for_each(|line| output::complain(line));
-    output::print(&printed)
+    output::print_as_is(&printed)
 }
 
 fn text(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("'{}' is not UTF-8", path.display()))
 }
 
-/// What a container has to see at the same path: libraries, the links to a driver, a topology.
+/// What a container has to see at the same path: libraries, the links to a driver, a topology; and where it writes, the
+/// record and the log.
 fn mounts(settings: &Settings) -> Result<Vec<Mount>> {
     let mut paths = vec![settings.preload.parent().unwrap_or(Path::new("/"))];
     if let Some(chosen) = &settings.driver {
@@ -59,18 +61,44 @@ fn mounts(settings: &Settings) -> Result<Vec<Mount>> {
         paths.push(chosen.library.parent().unwrap_or(Path::new("/")));
         paths.extend(chosen.file.as_deref());
     }
-    let all = paths.iter().map(|path| text(path).map(str::to_owned)).collect::<Result<BTreeSet<String>>>()?;
-    // What lies in another one is mounted with it.
-    let within = |path: &String| all.iter().any(|other| path != other && Path::new(path).starts_with(other));
-    let mut mounts: Vec<Mount> = all
-        .iter()
-        .filter(|path| !within(path))
-        .map(|path| Mount { path: path.clone(), is_written: false })
-        .collect();
-    if let Some(job) = &settings.job {
-        mounts.push(Mount { path: text(&job.directory)?.to_owned(), is_written: true });
+    let log = settings.variables.iter().find(|(name, _)| *name == env::LOG_FILE);
+    let log = log.map(|(_, path)| log_directory(Path::new(path))).transpose()?.flatten();
+    let written = settings.job.iter().map(|job| &*job.directory).chain(log);
+    let mut all: BTreeMap<&str, bool> = BTreeMap::new();
+    for (path, is_written) in
+        paths.into_iter().map(|path| (path, false)).chain(written.map(|path| (path, true)))
+    {
+        *all.entry(text(path)?).or_default() |= is_written;
     }
+    // What lies in another one is mounted with it.
+    let within = |path: &str, is_written: bool| {
+        all.iter().any(|(other, writes)| {
+            path != *other && Path::new(path).starts_with(other) && *writes >= is_written
+        })
+    };
+    let mounts = all.iter().filter(|(path, is_written)| !within(path, **is_written));
+    let mut mounts: Vec<Mount> = mounts
+        .map(|(path, is_written)| Mount { path: (*path).to_owned(), is_written: *is_written })
+        .collect();
+    mounts.sort_by_key(|mount| mount.is_written);
     Ok(mounts)
+}
+
+/// The directory in which processes make their logs: as far as it is the same for all of them. What is a device is the
+/// container's own.
+fn log_directory(log: &Path) -> Result<Option<&Path>> {
+    let is_own = |place: &str| log.starts_with(place);
+    if is_own("/dev") || is_own("/proc") {
+        return Ok(None);
+    }
+    let is_fixed = |path: &&Path| !path.as_os_str().as_encoded_bytes().contains(&b'%');
+    match log.ancestors().skip(1).find(is_fixed) {
+        Some(directory) if directory != Path::new("/") => Ok(Some(directory)),
+        _ => bail!(
+            "--log-file '{}': a container cannot see it, because / is none's to mount; name one in a directory",
+            log.display()
+        ),
+    }
 }
 
 /// A path that a container has to see.

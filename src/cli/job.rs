@@ -5,14 +5,15 @@
 
 use crate::args::{Options, Share};
 use anyhow::{Context, Result, bail};
+use cupeer_record::plain::{self, Links};
 use cupeer_spec::env;
 use cupeer_spec::record::faults::{self, RELEASE};
-use cupeer_spec::record::{SMALLEST_RING, SUFFIX, job, live};
+use cupeer_spec::record::{RING_SIZES, SUFFIX, job, live};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// What the record keeps, where nobody says.
@@ -23,6 +24,8 @@ const OFF: &str = "off";
 pub const VLLM_CACHE: &str = "vllm-cache";
 /// So many directories are tried for a name.
 const MOST_TRIED: u32 = 100_000;
+/// The largest file `job`: each run that takes part adds a line.
+pub const MOST_BYTES: u64 = 1 << 20;
 
 /// The record that a run makes.
 pub struct Job {
@@ -101,7 +104,8 @@ impl Job {
 
     /// Leaves word that another run takes part, so that none believes to be alone.
     fn join(&self) {
-        let file = fs::OpenOptions::new().append(true).open(self.directory.join(job::FILE));
+        let file = self.directory.join(job::FILE);
+        let file = plain::open_with(&file, Links::Refused, fs::OpenOptions::new().append(true));
         let line = format!("{}={}:{}\n", job::JOINED, host().display(), std::process::id());
         // Who may not write there may still record.
         let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
@@ -109,7 +113,7 @@ impl Job {
 
     /// Whether we made the job, and no other run has joined it.
     pub fn is_ours_alone(&self) -> bool {
-        let text = fs::read_to_string(self.directory.join(job::FILE)).unwrap_or_default();
+        let text = read(&self.directory.join(job::FILE)).unwrap_or_default();
         self.is_new && !text.lines().any(|line| line.starts_with(job::JOINED))
     }
 
@@ -131,6 +135,20 @@ impl Job {
             variables.push((env::SHARE, "group".into()));
         }
         variables
+    }
+
+    /// The directory for what vLLM finds out.
+    pub fn vllm_cache(&self) -> Result<PathBuf> {
+        let place = self.directory.join(VLLM_CACHE);
+        let failed = || format!("failed to make '{}' for what vLLM finds out", place.display());
+        if place.is_symlink() {
+            return Err(anyhow::anyhow!("it is a link")).with_context(failed);
+        }
+        make(&place, self.shared).with_context(failed)?;
+        if !self.shared {
+            check_owner(&place, &self.directory)?;
+        }
+        Ok(place)
     }
 
     /// Takes the directory away again where we made it and no process has recorded anything. Says whether it is
@@ -175,8 +193,12 @@ fn check_kept(kept: &str) -> Result<()> {
         "full" | "ring" | OFF => true,
         _ => match kept.strip_prefix("ring:") {
             Some(size) => match env::size(size) {
-                Some(size) if size >= SMALLEST_RING => true,
-                Some(_) => bail!("--record {kept}: a ring has at least {}M", SMALLEST_RING >> 20),
+                Some(size) if RING_SIZES.contains(&size) => true,
+                Some(_) => bail!(
+                    "--record {kept}: a ring has at least {}M and at most {}G",
+                    RING_SIZES.start() >> 20,
+                    RING_SIZES.end() >> 30
+                ),
                 None => false,
             },
             None => false,
@@ -218,8 +240,10 @@ fn make(directory: &Path, shared: bool) -> io::Result<bool> {
     match fs::DirBuilder::new().mode(mode).create(directory) {
         Ok(()) => {
             if shared {
-                // What umask has taken away.
-                fs::set_permissions(directory, fs::Permissions::from_mode(mode))?;
+                // What umask has taken away; of the directory itself, in whose place somebody may have put a link.
+                let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+                let made = fs::OpenOptions::new().read(true).custom_flags(flags).open(directory)?;
+                made.set_permissions(fs::Permissions::from_mode(mode))?;
             }
             Ok(true)
         }
@@ -233,8 +257,11 @@ fn take_part(directory: &Path, shared: bool) -> Result<String> {
     let shown = directory.display();
     let file = directory.join(job::FILE);
     for _ in 0..2 {
-        match fs::read_to_string(&file) {
+        match read(&file) {
             Ok(text) => {
+                if !shared {
+                    check_owner(&file, directory)?;
+                }
                 return read_key(&text).with_context(|| format!("'{}' is not a job's", file.display()));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -278,28 +305,43 @@ fn read_key(text: &str) -> Result<String> {
     Ok(key.to_owned())
 }
 
+/// The text of a file `job`, which anybody may have put there.
+pub fn read(file: &Path) -> io::Result<String> {
+    plain::read(file, Links::Refused, MOST_BYTES).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Refuses a job that somebody else has begun: whose key it is, knows the handles behind the fingerprints. Whoever owns
+/// the directory decides what is in it, and containers often run as another user than who made it.
+fn check_owner(file: &Path, directory: &Path) -> Result<()> {
+    let (uid, owner) = (file.symlink_metadata()?.uid(), directory.metadata()?.uid());
+    // SAFETY: asks for a number; cannot fail.
+    if ![unsafe { libc::geteuid() }, 0, owner].contains(&uid) {
+        bail!(
+            "'{}' belongs to user {uid}, and the directory to user {owner}; take another directory, or --share group \
+             where a record is to be one of several users",
+            file.display()
+        );
+    }
+    Ok(())
+}
+
 /// Brings a key, unless somebody else is faster: under a name of its own first, so that who finds it finds it
 /// whole.
 fn write_key(directory: &Path, file: &Path, shared: bool) -> Result<()> {
     let key = own_key()?;
-    let temporary = directory.join(format!(".job-{}", std::process::id()));
-    let mut new = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(if shared { 0o660 } else { 0o600 })
-        .open(&temporary)?;
+    let mut new = tempfile::Builder::new().prefix(".job-").tempfile_in(directory)?;
     if shared {
-        // What umask has taken away.
-        new.set_permissions(fs::Permissions::from_mode(0o660))?;
+        new.as_file().set_permissions(fs::Permissions::from_mode(0o660))?;
     }
     new.write_all(format!("{}\n{}={key}\n", job::FIRST_LINE, job::KEY).as_bytes())?;
-    let linked = fs::hard_link(&temporary, file);
-    let done = match linked {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => fs::rename(&temporary, file),
-        _ => fs::remove_file(&temporary),
-    };
-    Ok(done?)
+    match new.persist_noclobber(file) {
+        Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => {
+            // A file system without links.
+            error.file.persist(file)?;
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// The key that an outer cupeer drew.
@@ -408,10 +450,20 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_checked() {
-        for good in ["full", "off", "ring", "ring:1M", "ring:1G"] {
+        for good in ["full", "off", "ring", "ring:1M", "ring:1G", "ring:1024G"] {
             assert!(check_kept(good).is_ok(), "{good}");
         }
-        for wrong in ["", "Full", "ring:", "ring:1", "ring:1023K", "ring:x", "ring:16T"] {
+        for wrong in [
+            "",
+            "Full",
+            "ring:",
+            "ring:1",
+            "ring:1023K",
+            "ring:x",
+            "ring:16T",
+            "ring:1025G",
+            "ring:9223372036854775808",
+        ] {
             assert!(check_kept(wrong).unwrap_err().to_string().contains("ring"), "{wrong}");
         }
     }

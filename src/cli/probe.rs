@@ -61,7 +61,7 @@ pub fn command() -> Result<ExitCode> {
 }
 
 fn tell(fact: &Fact) -> Result<ExitCode> {
-    output::print(&format!("{}\n", serde_json::to_string(fact)?))
+    output::print_as_is(&format!("{}\n", serde_json::to_string(fact)?))
 }
 
 /// What the dynamic loader said.

@@ -9,14 +9,15 @@ use crate::report::faults::label_of;
 use crate::report::text::names::{clean, counted};
 use crate::table::{Table, terminal_width};
 use anyhow::{Context, Result, ensure};
+use cupeer_record::plain;
 use cupeer_record::{Call, Event, FaultFile, FaultRule, Job, Outcome, Process, faults};
 use cupeer_spec::record::faults::RELEASE;
 use cupeer_spec::record::slot::hit::did;
 use cupeer_spec::record::{SUFFIX, job};
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -99,7 +100,7 @@ impl Record {
         // Whoever takes part in the record may release.
         let is_shared = self.directory.metadata().is_ok_and(|about| about.mode() & 0o020 != 0);
         let mode = if is_shared { 0o660 } else { 0o600 };
-        let made = OpenOptions::new().write(true).create_new(true).mode(mode).open(&file);
+        let made = plain::create(&file, mode);
         let was_there = match made {
             Ok(_) => false,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => true,
@@ -145,7 +146,7 @@ impl Record {
 /// Whether processes record or count in a directory itself, and not in one of those in it.
 fn is_record(directory: &Path) -> io::Result<bool> {
     let is_ours = |name: &str, path: &Path| match name {
-        job::FILE => fs::read_to_string(path).is_ok_and(|text| text.starts_with(job::FIRST_LINE)),
+        job::FILE => crate::job::read(path).is_ok_and(|text| text.starts_with(job::FIRST_LINE)),
         _ => name.ends_with(SUFFIX) || FaultFile::is_named(name),
     };
     let mut entries = fs::read_dir(directory)?.flatten();

@@ -13,11 +13,12 @@ use crate::libraries;
 use anyhow::{Context, Result, bail};
 use cupeer_spec::env;
 use cupeer_spec::selector::FunctionSet;
+use cupeer_spec::trust::{self, Found};
 use deny::Verdicts;
 use std::ffi::{OsStr, OsString};
-use std::fs::OpenOptions;
+use std::fs::{Metadata, OpenOptions};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The variable of the dynamic loader that names libraries to load first.
@@ -167,23 +168,44 @@ impl Settings {
     }
 }
 
-/// LD_PRELOAD with our library at its end: whoever was there first, ASan for one, may have to stay so.
+/// LD_PRELOAD with our library at its end: whoever was there first, ASan for one, may have to stay so. But before a driver,
+/// because linked calls go to whoever comes first.
 fn with_preload(old: Option<&OsString>, library: &Path) -> Result<OsString> {
     let Some(old) = old.filter(|old| !old.is_empty()) else { return Ok(library.into()) };
+    let is_own = |element: &Path| {
+        element == library
+            || element.canonicalize().is_ok_and(|real| library.canonicalize().is_ok_and(|own| own == real))
+    };
+    let mut before_driver = None;
+    let mut is_there = false;
     for element in libraries::preloaded(old) {
-        let same_file =
-            element.canonicalize().is_ok_and(|real| library.canonicalize().is_ok_and(|own| own == real));
-        if element == library || same_file {
-            tracing::debug!("LD_PRELOAD has {} already", library.display());
-            return Ok(old.clone());
-        }
-        if element.file_name() == library.file_name() {
+        if is_own(element) {
+            is_there = true;
+        } else if element.file_name() == library.file_name() {
             let other = element.display();
             bail!(
                 "LD_PRELOAD already names another {}, {other}; take it out, two cannot work together",
                 libraries::PRELOAD
             );
+        } else if !is_there && before_driver.is_none() && driver::is_driver(element) {
+            let start = element.as_os_str().as_bytes().as_ptr() as usize;
+            before_driver = Some(start - old.as_bytes().as_ptr() as usize);
         }
+    }
+    if let Some(at) = before_driver {
+        let (before, behind) = old.as_bytes().split_at(at);
+        let others = libraries::preloaded(OsStr::from_bytes(behind)).filter(|element| !is_own(element));
+        let mut new = before.to_vec();
+        new.extend(library.as_os_str().as_bytes());
+        for other in others {
+            new.push(b':');
+            new.extend(other.as_os_str().as_bytes());
+        }
+        return Ok(OsString::from_vec(new));
+    }
+    if is_there {
+        tracing::debug!("LD_PRELOAD has {} already", library.display());
+        return Ok(old.clone());
     }
     let mut new = old.clone().into_vec();
     if !new.ends_with(b":") && !new.ends_with(b" ") {
@@ -230,6 +252,7 @@ fn log_file(path: &Path) -> Result<PathBuf> {
         check_access(folder, libc::W_OK | libc::X_OK)
             .with_context(|| format!("failed to write into the directory of the log file '{shown}'"))?;
     }
+    check_planted(&absolute).with_context(|| format!("failed to open the log file '{shown}'"))?;
     let is_pipe = absolute.metadata().is_ok_and(|about| about.file_type().is_fifo());
     if is_pipe {
         // Opening it would tell its reader, by closing it again, that all is over.
@@ -237,15 +260,34 @@ fn log_file(path: &Path) -> Result<PathBuf> {
             .with_context(|| format!("failed to write to the log file '{shown}'"))?;
     } else if !bytes.contains(&b'%') {
         // Without O_NONBLOCK a device might stop us here.
-        OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        let mut options = OpenOptions::new();
+        options.append(true).mode(0o600).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        // One that is not there is made here or nowhere, unless a link of the user's leads there.
+        let is_new = absolute.symlink_metadata().is_err();
+        options
+            .create(!is_new)
+            .create_new(is_new)
             .open(&absolute)
             .with_context(|| format!("failed to open the log file '{shown}'"))?;
     }
     Ok(absolute)
+}
+
+/// Refuses a log that somebody else may have put where everybody makes files, as the library does.
+fn check_planted(path: &Path) -> Result<()> {
+    let Ok(there) = path.symlink_metadata() else { return Ok(()) };
+    let found = |about: &Metadata| Found { owner: about.uid(), mode: about.mode(), names: about.nlink() };
+    let directory = path.parent().unwrap_or(path).metadata()?;
+    // SAFETY: asks for a number; cannot fail.
+    let user = unsafe { libc::geteuid() };
+    let (is_right, what) = match there.is_symlink() {
+        true => (trust::may_follow(found(&there), found(&directory), user), "a link"),
+        false => (trust::may_append(found(&there), found(&directory), user), "a file"),
+    };
+    if !is_right {
+        bail!("it is {what} of user {}, in a directory where others write; name another file", there.uid());
+    }
+    Ok(())
 }
 
 /// Whether we may do something with a file or directory.
@@ -272,6 +314,10 @@ mod tests {
         assert_eq!(with("/a.so /b.so").unwrap(), "/a.so /b.so:/x/libcupeer.so");
         assert_eq!(with("/a.so:").unwrap(), "/a.so:/x/libcupeer.so");
         assert_eq!(with("/x/libcupeer.so:/a.so").unwrap(), "/x/libcupeer.so:/a.so");
+        assert_eq!(with("libcuda.so.1").unwrap(), "/x/libcupeer.so:libcuda.so.1");
+        assert_eq!(with("/a.so /l/libcuda.so /b.so").unwrap(), "/a.so /x/libcupeer.so:/l/libcuda.so:/b.so");
+        assert_eq!(with("libcuda.so.1:/x/libcupeer.so:/b.so").unwrap(), "/x/libcupeer.so:libcuda.so.1:/b.so");
+        assert_eq!(with("/x/libcupeer.so:libcuda.so.1").unwrap(), "/x/libcupeer.so:libcuda.so.1");
         assert!(with("/y/libcupeer.so").unwrap_err().to_string().contains("/y/libcupeer.so"));
     }
 

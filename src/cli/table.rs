@@ -1,5 +1,6 @@
 //! Tables on a terminal: columns as wide as their cells, the last one wrapped at the terminal's edge.
 
+use crate::output::clean;
 use std::io::IsTerminal;
 
 /// Between two columns.
@@ -72,13 +73,13 @@ impl Table {
 
     /// Adds a row.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.into());
+        self.cells(cells.into());
     }
 
     /// Adds a row of as many cells as the head has.
     pub fn cells(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.rows[0].len());
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| clean(cell)).collect());
     }
 
     /// The table for a terminal of this width.

@@ -5,11 +5,10 @@
 
 use super::archive::Archive;
 use super::redact::Redaction;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use cupeer_spec::record::{SUFFIX, faults, job, live};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What a file is.
@@ -46,8 +45,6 @@ pub struct Found {
 
 /// The longest name without its suffix: the header of an archive has room for 100 bytes in all.
 const LONGEST: usize = 64;
-/// The longest `job` that is read.
-const MOST_JOB: u64 = 1 << 20;
 
 /// What a file with this name is.
 pub fn kind(name: &str) -> Option<Kind> {
@@ -119,24 +116,16 @@ fn entries(directory: &Path) -> io::Result<Vec<(PathBuf, fs::FileType)>> {
     Ok(entries)
 }
 
-/// Opens a file of a record: a link or a pipe may have come into its place.
-pub fn open(path: &Path) -> Result<File> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    ensure!(file.metadata()?.is_file(), "it is not a file");
-    Ok(file)
-}
-
 /// The key of the fingerprints.
 pub fn key(path: &Path) -> Option<String> {
-    let text = read_job(path).ok()?;
+    let text = crate::job::read(path).ok()?;
     let mut keys = text.lines().filter_map(|line| line.split_once('='));
     keys.find(|(name, _)| name.trim() == job::KEY).map(|(_, key)| key.trim().to_owned())
 }
 
 /// Adds the file `job`, all but the key; where anything is redacted, nothing but its first line.
 pub fn add_job(file: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
-    let text = match read_job(&file.path) {
+    let text = match crate::job::read(&file.path) {
         Ok(text) if text.starts_with(job::FIRST_LINE) => text,
         Ok(_) => return Ok(vec!["is no part of a record, and left out".into()]),
         Err(error) => return Ok(vec![format!("cannot be read: {error:#}")]),
@@ -147,12 +136,6 @@ pub fn add_job(file: &Member, redaction: &Redaction, archive: &mut Archive) -> R
     let kept: String = lines.map(|line| format!("{line}\n")).collect();
     archive.add(&file.name, kept.as_bytes())?;
     Ok(Vec::new())
-}
-
-fn read_job(path: &Path) -> Result<String> {
-    let mut text = Vec::new();
-    open(path)?.take(MOST_JOB).read_to_end(&mut text)?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 
 use super::addresses::{Addresses, OfProcess};
 use super::archive::Archive;
-use super::files::{self, Member};
+use super::files::Member;
 use super::meta;
 use super::reading::{self, Reading};
 use super::redact::Redaction;
 use anyhow::Result;
 use cupeer_record::Process;
+use cupeer_record::plain::{self, Links};
 use cupeer_spec::record::{BLOCK, BlockHeader, META_START, block};
 use std::time::SystemTime;
 
@@ -20,13 +21,13 @@ pub fn add(
     archive: &mut Archive,
 ) -> Result<Vec<String>> {
     let is_live = process.is_alive() != Some(false);
-    let opened = files::open(&member.path).and_then(|file| {
+    let opened = plain::open(&member.path, Links::Refused).and_then(|file| {
         let modified = file.metadata()?.modified()?;
         Ok((Reading::of_process(file, is_live)?, modified))
     });
     let (file, modified) = match opened {
         Ok(opened) => opened,
-        Err(error) => return Ok(vec![format!("cannot be read: {error:#}")]),
+        Err(error) => return Ok(vec![format!("cannot be read: {error}")]),
     };
     let modified = modified.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     archive.begin(&member.name, file.size, modified)?;

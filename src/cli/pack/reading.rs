@@ -2,6 +2,7 @@
 //!
 //! A file of a process that has ended is read once.
 
+use cupeer_record::plain;
 use cupeer_spec::record::{self, BLOCK, BLOCK_MAGIC, BlockHeader, block};
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,6 +13,9 @@ use std::os::unix::fs::FileExt;
 const MOST_TRIES: usize = 16;
 /// The most blocks that are kept in memory: 256 MiB, the windows of more threads than programs have that call.
 const MOST_KEPT: usize = (256 << 20) / BLOCK;
+
+/// The most bytes of holes: records have some where they were made longer ahead, and where a ring was not needed.
+const MOST_HOLES: u64 = 8 << 30;
 
 /// A file.
 pub struct Reading {
@@ -29,9 +33,12 @@ pub struct Reading {
 impl Reading {
     /// Of a process's file.
     pub fn of_process(file: File, is_live: bool) -> io::Result<Reading> {
-        let mut reading = Reading { size: file.metadata()?.len(), file, is_live, kept: HashMap::new() };
+        let mut reading = Reading::of_file(file, is_live)?;
         if is_live {
             for number in 1..reading.size.div_ceil(BLOCK as u64) {
+                if reading.is_hole(number * BLOCK as u64, BLOCK) {
+                    continue;
+                }
                 let mut bytes = [0; size_of::<BlockHeader>()];
                 reading.read(&mut bytes, number * BLOCK as u64)?;
                 let is_rewritten =
@@ -50,7 +57,17 @@ impl Reading {
 
     /// Of any other file.
     pub fn of_file(file: File, is_live: bool) -> io::Result<Reading> {
+        let holes = plain::holes(&file)?;
+        if holes > MOST_HOLES {
+            let sentence = format!("it has {} GiB of holes, and no record has so many", holes >> 30);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, sentence));
+        }
         Ok(Reading { size: file.metadata()?.len(), file, is_live, kept: HashMap::new() })
+    }
+
+    /// Whether the file has nothing there.
+    fn is_hole(&self, at: u64, length: usize) -> bool {
+        plain::next_data(&self.file, at) >= at.saturating_add(length as u64)
     }
 
     /// Reads a block. `None` says that it was never the same twice.
@@ -94,6 +111,10 @@ impl Reading {
     /// Fills a place; what the file lacks is zero.
     fn read(&self, place: &mut [u8], at: u64) -> io::Result<()> {
         let mut had = 0;
+        if self.is_hole(at, place.len()) {
+            place.fill(0);
+            return Ok(());
+        }
         while had < place.len() {
             match self.file.read_at(&mut place[had..], at + had as u64) {
                 Ok(0) => break,

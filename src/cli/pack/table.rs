@@ -2,10 +2,11 @@
 
 use super::addresses::Addresses;
 use super::archive::Archive;
-use super::files::{self, Member};
+use super::files::Member;
 use super::reading::Reading;
 use anyhow::Result;
 use cupeer_record::LiveTable;
+use cupeer_record::plain::{self, Links};
 use cupeer_spec::record::BLOCK;
 
 /// Adds the file. Gives what went wrong: sentences without a subject.
@@ -14,9 +15,9 @@ pub fn add(member: &Member, addresses: &mut Addresses, archive: &mut Archive) ->
         Ok(table) => table,
         Err(problem) => return Ok(vec![format!("{problem}, and left out")]),
     };
-    let file = match files::open(&member.path).and_then(|file| Ok(Reading::of_file(file, true)?)) {
+    let file = match plain::open(&member.path, Links::Refused).and_then(|file| Reading::of_file(file, true)) {
         Ok(file) => file,
-        Err(error) => return Ok(vec![format!("cannot be read: {error:#}")]),
+        Err(error) => return Ok(vec![format!("cannot be read: {error}")]),
     };
     addresses.table(&table.entries);
     archive.begin(&member.name, file.size, 0)?;

@@ -8,11 +8,13 @@ use super::files;
 use super::{FOLDER, SUFFIX};
 use crate::symbols::Names;
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use cupeer_record::plain::{self, Links};
 use cupeer_record::{Job, Problem};
 use flate2::read::GzDecoder;
 use serde_json::Value;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, Permissions};
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use tar::{Archive, Entry, EntryType};
 use tempfile::TempDir;
@@ -65,16 +67,18 @@ pub fn is_packed(path: &Path) -> bool {
     let mut magic = [0; 2];
     path.is_file()
         && (path.as_os_str().as_encoded_bytes().ends_with(SUFFIX.as_bytes())
-            || files::open(path)
+            || plain::open(path, Links::Followed)
                 .is_ok_and(|mut file| file.read_exact(&mut magic).is_ok() && magic == [0x1f, 0x8b]))
 }
 
 /// Unpacks a record into a new directory for temporary files.
 pub fn unpacked(path: &Path) -> Result<Unpacked> {
     let failed = || format!("failed to unpack {}", path.display());
-    let file = File::open(path).with_context(failed)?;
+    let file = plain::open(path, Links::Followed).with_context(failed)?;
     let size = file.metadata().with_context(failed)?.len();
-    let directory = tempfile::Builder::new().prefix("cupeer-").tempdir().with_context(failed)?;
+    let directory =
+        tempfile::Builder::new().prefix("cupeer-").permissions(Permissions::from_mode(0o700)).tempdir();
+    let directory = directory.with_context(failed)?;
     let mut room = size.saturating_mul(MOST_FOR_ONE).max(ALWAYS);
     let mut archive = Archive::new(GzDecoder::new(BufReader::new(file)));
     let mut about = None;
@@ -142,7 +146,7 @@ fn name(entry: &Entry<impl Read>) -> Result<PathBuf> {
 /// Writes a file. Pages of zeros become holes.
 fn write(entry: &mut Entry<impl Read>, place: &Path, room: &mut u64) -> Result<()> {
     let size = entry.size();
-    let mut file = OpenOptions::new().write(true).create_new(true).open(place)?;
+    let mut file = plain::create(place, 0o600)?;
     let mut page = [0; PAGE];
     let mut left = size;
     while left > 0 {

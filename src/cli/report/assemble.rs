@@ -121,7 +121,7 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
         dropped: job.processes.iter().any(dropped),
         hosts,
         events: all.tallies.iter().map(|tally| tally.events).sum(),
-        lost: job.processes.iter().map(|process| process.header.lost).sum(),
+        lost: job.processes.iter().fold(0, |all, process| all.saturating_add(process.header.lost)),
         problems,
         matching: (!filter.given.is_empty()).then(|| all.tallies.iter().map(|tally| tally.chosen).sum()),
         filters: filter.given.clone(),

@@ -166,8 +166,8 @@ fn faults(both: [&Report; 2]) -> Vec<Fault> {
         for fault in &report.faults {
             let rule = fault.rule.as_deref().unwrap_or_default();
             let [matched, fired] = sums.entry((&fault.name, rule)).or_default();
-            matched[i] += fault.matched.unwrap_or(0);
-            fired[i] += fault.fired;
+            matched[i] = matched[i].saturating_add(fault.matched.unwrap_or(0));
+            fired[i] = fired[i].saturating_add(fault.fired);
         }
     }
     let row = |((name, rule), [matched, fired]): ((&str, &str), [[u64; 2]; 2])| Fault {

@@ -227,7 +227,10 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(names("cuIpcOpenMemHandle"), ["cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"]);
-        assert_eq!(names("cuIpcOpenMemHandle_v2,cuMemFree"), ["cuIpcOpenMemHandle_v2", "cuMemFree_v2"]);
+        assert_eq!(
+            names("cuIpcOpenMemHandle_v2,cuMemFree"),
+            ["cuIpcOpenMemHandle_v2", "cuMemFree", "cuMemFree_v2"]
+        );
         assert_eq!(names("@open,^cuIpcOpenMemHandle"), ["cuIpcOpenEventHandle"]);
         let error = functions("cuIpcOpenMemHandle,^cuIpc").unwrap_err().to_string();
         assert!(error.starts_with("--function: column 21: no function is named 'cuIpc'"), "{error}");

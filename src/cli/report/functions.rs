@@ -23,6 +23,8 @@ pub struct Functions {
 struct Sum {
     calls: u64,
     failures: Vec<(i32, u64)>,
+    /// The same without those that had nothing left to end.
+    wrong: Vec<(i32, u64)>,
     injected: u64,
     pending: u64,
     unwound: u64,
@@ -92,6 +94,9 @@ impl Functions {
                 let _ = sum.durations.record(ns);
                 if result != 0 {
                     results::count(&mut sum.failures, result, 1);
+                    if injected || !Self::id(number).is_some_and(|id| id.spec().is_over(result)) {
+                        results::count(&mut sum.wrong, result, 1);
+                    }
                 }
             }
         }
@@ -120,6 +125,7 @@ impl Sum {
         Box::new(Sum {
             calls: 0,
             failures: Vec::new(),
+            wrong: Vec::new(),
             injected: 0,
             pending: 0,
             unwound: 0,
@@ -137,7 +143,8 @@ impl Sum {
                 *by_rank.entry(*rank).or_default() += self.by_process.get(process).copied().unwrap_or(0);
             }
         }
-        let failures: Codes = results::named(Functions::id(number), &self.failures);
+        let id = Functions::id(number);
+        let failures: Codes = results::named(id, &self.failures);
         // A percentile stands for all durations within a hundredth, of which some are above the maximum.
         let percentile = |q: f64| {
             (!self.durations.is_empty()).then(|| self.durations.value_at_quantile(q).min(self.max_ns))
@@ -146,6 +153,7 @@ impl Sum {
             function: functions.name(number),
             calls: self.calls,
             failures,
+            wrong: results::named(id, &self.wrong),
             injected: self.injected,
             pending: self.pending,
             unwound: self.unwound,

@@ -18,7 +18,7 @@ mod hits;
 mod json;
 mod leaks;
 mod ledger;
-mod model;
+pub mod model;
 mod moments;
 mod opened;
 mod peers;

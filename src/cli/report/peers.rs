@@ -5,9 +5,10 @@
 use super::ledger::Ledger;
 use super::ledger::settle::Fate;
 use super::model::{Peer, Unknown, Uuid};
-use super::{results, values};
+use super::results;
+use super::values::{self, Ending};
 use cupeer_record::{Call, Outcome};
-use cupeer_spec::function::FnId;
+use cupeer_spec::function::{Ends, FnId};
 use cupeer_spec::results::Result;
 use std::collections::{BTreeMap, HashMap};
 
@@ -63,10 +64,11 @@ pub fn concerns(function: FnId) -> bool {
             | cuDeviceGetP2PAtomicCapabilities
             | cuCtxEnablePeerAccess
             | cuCtxDisablePeerAccess
-            | cuCtxDestroy_v2
-            | cuDevicePrimaryCtxRelease_v2
-            | cuDevicePrimaryCtxReset_v2
-    )
+    ) || ends_context(function)
+}
+
+fn ends_context(function: FnId) -> bool {
+    matches!(function.spec().ends, Some(Ends::Context | Ends::Primary))
 }
 
 /// The attribute that says the same as cuDeviceCanAccessPeer.
@@ -88,9 +90,7 @@ impl Peers {
             cuDeviceCanAccessPeer => ordinals("dev", "peerDev"),
             cuDeviceGetP2PAttribute | cuDeviceGetP2PAtomicCapabilities => ordinals("srcDevice", "dstDevice"),
             cuCtxEnablePeerAccess | cuCtxDisablePeerAccess => call.details.devices,
-            cuCtxDestroy_v2 | cuDevicePrimaryCtxRelease_v2 | cuDevicePrimaryCtxReset_v2 => {
-                return self.end(process, function, call, at, uuid);
-            }
+            _ if ends_context(function) => return self.end(process, function, call, at, uuid),
             _ => return,
         };
         let number = match self.by_ordinals.get(&(process, pair)) {
@@ -149,13 +149,13 @@ impl Peers {
         if !call.succeeded() {
             return;
         }
-        let context = values::wide(call, "ctx");
-        let device = uuid(values::device_that_lost_its_context(function, call));
+        let Some(ending) = Ending::of(function, call) else { return };
+        let device = uuid(ending.device());
         let nothing = (None, None);
         for ((_, (from, to)), number) in self.sums.range((process, nothing)..(process + 1, nothing)) {
             let sum = &mut self.all[*number];
-            let ends = if function == FnId::cuCtxDestroy_v2 {
-                context.is_some() && (sum.contexts.0 == context || sum.contexts.1 == context)
+            let ends = if ending.is_known() {
+                ending.takes(sum.contexts.0, None) || ending.takes(sum.contexts.1, None)
             } else {
                 device.is_some() && (*from == device || *to == device)
             };

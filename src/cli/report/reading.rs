@@ -214,7 +214,7 @@ impl<'a> Reading<'a> {
     /// Tells the ledger of a call. Returns whether it failed because of what a fault plan had changed.
     fn follow(&mut self, function: FnId, call: &Call, is_judged: bool) -> bool {
         let at = self.clock.realtime(call.start);
-        let uuid = self.devices.uuid(call.details.devices.0);
+        let uuid = self.devices.uuid(follow::device_of(call));
         let stack = follow::keeps_stack(function, call).then(|| self.all.stacks.of(self.index, call));
         let Some(follower) = &mut self.follower else { return false };
         let follows_fault = follower.follows_fault(&self.all.ledger, function, call);

@@ -30,9 +30,11 @@ pub fn named(function: Option<FnId>, counts: &[(i32, u64)]) -> Codes {
 }
 
 /// Whether a failure is part of what programs do when all is well: to switch on what is on already, to ask for
-/// functions that an older driver does not have, and for what a device may lack.
+/// functions that an older driver does not have, and for what a device may lack, and to give back at exit what the driver
+/// has given back by itself.
 pub fn is_usual(function: Option<FnId>, result: i32) -> bool {
     let asks =
         |function: FnId| [Group::Lookup, Group::Query].iter().any(|group| function.spec().is_in(*group));
-    result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 || function.is_some_and(asks)
+    let is_part = |function: FnId| asks(function) || function.spec().is_over(result);
+    result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 || function.is_some_and(is_part)
 }

@@ -4,9 +4,10 @@
 pub mod faults;
 mod found;
 
-use super::model::{Finding, Function, Open, Report, State};
+use super::model::{Finding, Function, Open, Proc, Report, State};
 use super::moments::number;
 use super::text::names::{clean, codes, counted};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The largest record that is read at the end of a run: a second or two.
@@ -18,7 +19,8 @@ const MOST_LINES: usize = 4;
 pub fn lines(directory: &Path) -> Vec<String> {
     let shown = shortest(directory);
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let size: u64 = entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum();
+    let sizes = entries.filter_map(|entry| Some(entry.metadata().ok()?.len()));
+    let size = sizes.fold(0, u64::saturating_add);
     if size > MOST_READ {
         return vec![format!("recorded {} MiB in {shown}; 'cupeer report {shown}' reads it", size >> 20)];
     }
@@ -37,25 +39,26 @@ fn shortest(directory: &Path) -> String {
 
 fn about(report: &Report, shown: &str) -> Vec<String> {
     let calls: u64 = report.functions.iter().map(|function| function.calls).sum();
-    let failed: u64 = report.functions.iter().map(|function| function.failed()).sum();
+    let failed: u64 = report.functions.iter().map(|function| function.wrong()).sum();
     let processes = counted(report.processes.len() as u64, "process");
     let mut lines = vec![format!(
         "{processes}, {}{}, {failed} failed; 'cupeer report {shown}' shows them",
         report.record.last(),
         counted(calls, "call")
     )];
+    lines.extend(blind(report));
     let (told, kinds) = found::lines(report);
     lines.extend(told);
     more(&mut lines, kinds, "kind", "of finding");
-    let failing: Vec<_> = report.functions.iter().filter(|function| function.failed() > 0).collect();
+    let failing: Vec<_> = report.functions.iter().filter(|function| function.wrong() > 0).collect();
     for function in failing.iter().take(MOST_LINES) {
         let calls = counted(function.calls, "call");
         let injected = match injected(report, function) {
             0 => String::new(),
-            all if all == function.failed() => ", all injected".into(),
+            all if all == function.wrong() => ", all injected".into(),
             some => format!(", {} of them injected", number(some)),
         };
-        lines.push(format!("  {}, {calls}: {}{injected}", function.function, codes(&function.failures)));
+        lines.push(format!("  {}, {calls}: {}{injected}", function.function, codes(&function.wrong)));
     }
     more(&mut lines, failing.len(), "function", "that failed");
     let pending: Vec<_> = report
@@ -106,6 +109,30 @@ fn about(report: &Report, shown: &str) -> Vec<String> {
             counted(report.record.lost, "event")
         ));
     }
+    lines
+}
+
+/// What was not seen: processes with a driver and no call, and libraries whose calls went past us beside those that came.
+fn blind(report: &Report) -> Vec<String> {
+    let pid_of = |proc: &Proc| {
+        let process = report.processes.iter().find(|process| process.proc == *proc)?;
+        let program = Path::new(&process.program).file_name()?.to_string_lossy();
+        Some(format!("process {} ({})", process.pid, clean(&program)))
+    };
+    let who = |proc| pid_of(proc).unwrap_or_else(|| "a process".into());
+    let mut lines: Vec<String> = Vec::new();
+    let unseen: BTreeMap<&Proc, String> = report.unseen().collect();
+    for (proc, why) in unseen.iter().take(MOST_LINES) {
+        lines.push(format!("  libcuda was loaded in {}, and no watched call was seen: {why}", who(proc)));
+    }
+    more(&mut lines, unseen.len(), "process", "like that");
+    let past: BTreeSet<String> = report
+        .past()
+        .filter(|escaped| !unseen.contains_key(&escaped.proc))
+        .map(|escaped| format!("  {}", escaped.sentence()))
+        .collect();
+    lines.extend(past.iter().take(MOST_LINES).cloned());
+    more(&mut lines, past.len(), "library", "whose calls go past cupeer");
     lines
 }
 
@@ -181,6 +208,29 @@ mod tests {
         assert!(calls(10).starts_with("1 process, 10 calls, 0 failed"), "it has them all");
         let many = calls(100_000);
         assert!(many.starts_with("1 process, the last ") && many.contains(" calls, 0 failed"), "{many}");
+    }
+
+    #[test]
+    fn what_the_driver_had_ended_already_has_not_failed() {
+        let lines = record(None, |writer, stream| {
+            let late = [cuDevicePrimaryCtxRelease, cuMemFree_v2, cuIpcCloseMemHandle, cuIpcGetMemHandle];
+            for (i, function) in late.into_iter().enumerate() {
+                let mut call = writer::call(function, 10 * i as u64, 10 * i as u64 + 5);
+                call.outcome = Outcome::Returned(4);
+                writer.call(stream, &call).unwrap();
+            }
+            let mut call = writer::call(cuIpcCloseMemHandle, 60, 61);
+            call.outcome = Outcome::Returned(1);
+            writer.call(stream, &call).unwrap();
+        });
+        let failed: Vec<&str> =
+            lines.iter().filter(|line| line.contains(" call")).map(|line| line.trim()).collect();
+        let wanted = [
+            "1 process, 5 calls, 2 failed; 'cupeer report DIR' shows them",
+            "cuIpcCloseMemHandle, 2 calls: 1 INVALID_VALUE",
+            "cuIpcGetMemHandle, 1 call: 1 DEINITIALIZED",
+        ];
+        assert!(wanted.iter().all(|line| failed.contains(line)) && failed.len() == 3, "{lines:#?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The arguments of a call as JSON and as text, as the log prints them.
 
 use cupeer_record::Call;
-use cupeer_spec::function::{ArgSpec, Direction, FnId};
+use cupeer_spec::function::{ArgSpec, Direction, Ends, FnId};
 use cupeer_spec::record::slot::shape;
 use cupeer_spec::value::{Format, MOST_ELEMENTS, MOST_TEXT, quoted};
 use serde_json::{Map, Value};
@@ -50,13 +50,46 @@ fn read(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or(Value::Null)
 }
 
-/// The device whose primary context a call has ended. Others may still hold one that is released: of a release, the
-/// record has the device where it was the last.
-pub fn device_that_lost_its_context(function: FnId, call: &Call) -> Option<i32> {
-    match function {
-        FnId::cuDevicePrimaryCtxReset_v2 => narrow(call, "dev"),
-        FnId::cuDevicePrimaryCtxRelease_v2 => call.details.devices.0,
-        _ => None,
+/// The context that a call has ended, or would have.
+pub struct Ending {
+    /// Itself.
+    context: Option<u64>,
+    /// Where only its device is known, of which it was the primary one: older records.
+    device: Option<i32>,
+}
+
+impl Ending {
+    /// Of a call that ends contexts. Others may still hold one that is released or detached: the record has it where it
+    /// has ended.
+    pub fn of(function: FnId, call: &Call) -> Option<Ending> {
+        let recorded = call.details.context;
+        let (context, device) = match function.spec().ends? {
+            Ends::Context if function == FnId::cuCtxDetach && call.succeeded() => (recorded, None),
+            Ends::Context => (wide(call, "ctx"), None),
+            Ends::Primary if recorded.is_some() => (recorded, None),
+            Ends::Primary if function == FnId::cuDevicePrimaryCtxReset_v2 => (None, narrow(call, "dev")),
+            Ends::Primary => (None, call.details.devices.0),
+            Ends::Memory | Ends::Event => return None,
+        };
+        (context.is_some() || device.is_some()).then_some(Ending { context, device })
+    }
+
+    /// Whether something belonged to it that belonged to a context of a device.
+    pub fn takes(&self, context: Option<u64>, device: Option<i32>) -> bool {
+        match self.context {
+            Some(_) => self.context == context,
+            None => self.device == device,
+        }
+    }
+
+    /// Whether the context itself is known.
+    pub fn is_known(&self) -> bool {
+        self.context.is_some()
+    }
+
+    /// The device, where nothing else is known.
+    pub fn device(&self) -> Option<i32> {
+        self.device
     }
 }
 
@@ -68,6 +101,12 @@ pub fn text(args: &Map<String, Value>) -> String {
         other => format!("{name}={other}"),
     };
     args.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The first argument, where it is a number.
+pub fn first(call: &Call) -> Option<u64> {
+    let bytes = call.argument(0).filter(|bytes| bytes.len() <= 8)?;
+    Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
 /// A number of 8 bytes.

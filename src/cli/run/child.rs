@@ -1,10 +1,12 @@
 //! The program's process: from fork to exec, and its end.
 
 use super::End;
+use super::page::Page;
 use super::signals::Before;
 use crate::settings::Environment;
 use crate::startup;
 use anyhow::{Context, Result};
+use std::cell::RefCell;
 use std::ffi::{CString, OsString, c_char};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -13,6 +15,8 @@ use std::os::unix::ffi::OsStrExt;
 /// A started program.
 pub struct Child {
     pid: libc::pid_t,
+    /// What the kernel called it in the end: as the last program that it was, or as it named itself.
+    last_name: RefCell<String>,
 }
 
 /// What a program's process is doing.
@@ -81,6 +85,7 @@ impl Child {
         program: &[OsString],
         environment: &Environment,
         before: &Before,
+        page: Option<&Page>,
     ) -> Result<io::Result<Child>> {
         let image = Image::new(program, environment)?;
         let mut ends = [0; 2];
@@ -96,7 +101,7 @@ impl Child {
         let pid = unsafe { libc::fork() };
         match pid {
             -1 => return Err(io::Error::last_os_error()).context("failed to start a process"),
-            0 => become_program(&image, parent, before, writer.as_raw_fd()),
+            0 => become_program(&image, parent, before, page, writer.as_raw_fd()),
             _ => {}
         }
         drop(writer);
@@ -113,7 +118,7 @@ impl Child {
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
             return Ok(Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))));
         }
-        Ok(Ok(Child { pid }))
+        Ok(Ok(Child { pid, last_name: RefCell::default() }))
     }
 
     /// Its process.
@@ -121,8 +126,16 @@ impl Child {
         self.pid
     }
 
+    /// What the kernel called it in the end.
+    pub fn last_name(&self) -> String {
+        self.last_name.borrow().clone()
+    }
+
     /// What it is doing. After its end nobody may ask again.
     pub fn state(&self) -> State {
+        // Its name is there until its end has been waited for.
+        let name = std::fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        *self.last_name.borrow_mut() = String::from_utf8_lossy(name.trim_ascii_end()).into_owned();
         let mut status = 0;
         // SAFETY: `status` is an integer, and the process is our child that nobody has waited for.
         let got = unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG | libc::WUNTRACED) };
@@ -145,7 +158,17 @@ impl Child {
 }
 
 /// The child's side of [`Child::start`]. Async-signal-safe.
-fn become_program(image: &Image, parent: libc::pid_t, before: &Before, writer: i32) -> ! {
+fn become_program(
+    image: &Image,
+    parent: libc::pid_t,
+    before: &Before,
+    page: Option<&Page>,
+    writer: i32,
+) -> ! {
+    if let Some(page) = page {
+        // SAFETY: asks for a number; cannot fail.
+        page.launched(unsafe { libc::getpid() });
+    }
     // SAFETY: prctl takes a signal number here; getppid and _exit take nothing that could be wrong.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);

@@ -16,12 +16,12 @@ use crate::report::faults::Fault;
 use crate::report::text::names::counted;
 use crate::settings::deny::{self, Verdicts};
 use crate::settings::{Environment, Settings, check};
-use crate::{output, report, status};
+use crate::{driver, libraries, output, report, status};
 use anyhow::{Result, bail};
 use child::Child;
 use cupeer_spec::env;
 use faults::Faults;
-use page::Page;
+use page::{Image, Page};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
@@ -83,6 +83,31 @@ pub struct Run {
     pub findings: Option<u32>,
     /// Where the preload library did not take effect, a sentence each.
     pub notes: Vec<String>,
+    /// How many processes had a driver of which no watched call was seen.
+    pub unseen: u32,
+    /// How many libraries' calls went past us, counted once a process.
+    pub escaped: u32,
+}
+
+impl Run {
+    /// Whether a driver was loaded, and no call seen in any process.
+    pub fn is_unseen(&self) -> bool {
+        self.unseen > 0 && self.unseen >= self.reached
+    }
+
+    /// What went past us, where no record tells it.
+    fn blind(&self) -> Vec<String> {
+        let hint = "'cupeer doctor -- PROGRAM' looks for the reason";
+        // Others that called have nobody to be said of: programs have such helpers.
+        let unseen = self.is_unseen().then(|| {
+            let processes = counted(self.unseen.into(), "process");
+            format!("libcuda was loaded in {processes}, and no watched call was seen; {hint}")
+        });
+        let escaped = (self.escaped > 0 && unseen.is_none()).then(|| {
+            format!("calls of {} went past cupeer; {hint}", counted(self.escaped.into(), "library"))
+        });
+        unseen.into_iter().chain(escaped).collect()
+    }
 }
 
 /// Carries out the subcommand.
@@ -110,10 +135,14 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
     let seen = faults.as_ref().map(Faults::seen).unwrap_or_default();
     let is_ours_to_tell = settings.job.as_ref().is_none_or(Job::is_ours_alone);
     let seed = settings.seed_drawn();
-    let job = settings.job.filter(|job| !job.remove_if_empty() && job.is_ours_alone());
+    let job = settings.job.filter(|job| !job.remove_if_empty());
     let run = run?;
-    if let Some(job) = job {
-        report::summary::lines(&job.directory).iter().for_each(|line| output::complain(line));
+    match job {
+        Some(job) if job.is_ours_alone() => {
+            report::summary::lines(&job.directory).iter().for_each(|line| output::complain(line));
+        }
+        Some(_) => {}
+        None => run.blind().iter().for_each(|line| output::complain(line)),
     }
     if let Some(faults) = faults.filter(|_| is_ours_to_tell) {
         faults.lines(&seen).iter().for_each(|line| output::complain(line));
@@ -188,7 +217,7 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&P
     };
     let for_debugger = environment.get(env::STOP_ON).is_some_and(|rules| !rules.is_empty());
     let before = signals::take_over();
-    let started = Child::start(program, &environment, &before)?;
+    let started = Child::start(program, &environment, &before, page.as_ref())?;
     let child = match started {
         Ok(child) => child,
         Err(error) => {
@@ -199,16 +228,80 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&P
     tracing::debug!("started process {}", child.pid());
     let watch = Watch::start(child.pid(), driver);
     let end = signals::wait(&child, for_debugger);
-    let seen = watch.stop();
+    let mut seen = watch.stop();
+    if !is_watched(&environment) {
+        // Nobody misses a call.
+        seen.loaded.clear();
+    }
     let reached = page.as_ref().map(Page::reached);
     tracing::debug!("processes that reached the driver: {reached:?}");
     let mut notes = notes(&program[0], obstacle, seen, reached);
+    if let Some(page) = &page {
+        if reached == Some(0) && notes.is_empty() {
+            notes.extend(without_us(&program[0], page, &child, end));
+            notes.extend(program::obstacles_in_shell(program));
+        }
+        notes.extend(page.dropped().map(|(count, name)| dropped(count, &name)));
+        if page.nameless() {
+            notes.push(driver::NO_RUNTIME.to_owned());
+        }
+    }
     match page.as_ref().map_or(0, Page::record_lost) {
         0 => {}
         1 => notes.push("1 process could not record everything".to_owned()),
         more => notes.push(format!("{more} processes could not record everything")),
     }
-    Ok(Run { end, reached: reached.unwrap_or(0), findings: page.as_ref().map(Page::findings), notes })
+    let count = |of: fn(&Page) -> u32| page.as_ref().map_or(0, of);
+    let (unseen, escaped) = (count(Page::unseen), count(Page::escaped));
+    Ok(Run {
+        end,
+        reached: reached.unwrap_or(0),
+        findings: page.as_ref().map(Page::findings),
+        notes,
+        unseen,
+        escaped,
+    })
+}
+
+/// Whether anything is made of calls in an environment.
+fn is_watched(environment: &Environment) -> bool {
+    let is_set = |name: &str| environment.get(name).is_some_and(|value| !value.is_empty());
+    let is_recorded = is_set(env::OUT) && environment.get(env::RECORD).is_none_or(|mode| mode != "off");
+    is_recorded || is_set(env::LOG) || faults::are_asked_for(environment)
+}
+
+/// That our library was not in the process that was started, or not in what that became. Only where it ended by itself:
+/// else it may not have come so far.
+fn without_us(program: &OsStr, page: &Page, child: &Child, end: End) -> Option<String> {
+    let library = libraries::PRELOAD;
+    let (End::Exited(status), last) = (end, child.last_name()) else { return None };
+    match page.image() {
+        // What the loader itself refuses ends so.
+        Image::Never if status != status::NOT_FOUND => {
+            Some(format!("{} ran without {library}: its loader did not load it", program.display()))
+        }
+        Image::LastIn(name) if !last.is_empty() && name != last => {
+            let ran = if status == status::NOT_FOUND { "if it ran at all, then" } else { "it ran" };
+            Some(format!(
+                "process {} was '{name}' and then '{last}', which lost the LD_PRELOAD of cupeer or has a loader that \
+                 cannot load {library}: {ran} without it",
+                child.pid()
+            ))
+        }
+        _ => None,
+    }
+}
+
+/// That what some processes start is without our library.
+fn dropped(count: u32, name: &str) -> String {
+    let who = match count {
+        1 => format!("'{name}'"),
+        _ => format!("{}, '{name}' for one,", counted(count.into(), "process")),
+    };
+    format!(
+        "another library took LD_PRELOAD out of the environment of {who} as it began: programs that it starts run without {}",
+        libraries::PRELOAD
+    )
 }
 
 /// What there is to say after a run.
@@ -230,6 +323,10 @@ fn notes(program: &OsStr, obstacle: Option<String>, seen: Seen, reached: Option<
     }
     let others = seen.crossings.iter().filter(|crossing| own.is_none_or(|own| own.name != crossing.name));
     notes.extend(others.map(|crossing| crossing.note()));
+    notes.extend(seen.loaded);
+    if notes.is_empty() {
+        notes.extend(seen.lost);
+    }
     if notes.is_empty() {
         tracing::debug!("no process reached the driver");
     }

@@ -2,10 +2,11 @@
 //!
 //! It is a memfd: it has no name, and it is gone with the launcher.
 
-use cupeer_spec::status::{MAGIC, Status};
+use cupeer_spec::status::{MAGIC, NAME, Status};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// The launcher's end of the page.
@@ -77,10 +78,63 @@ impl Page {
         self.status().record_lost.load(Acquire)
     }
 
+    /// How many processes had a driver of which no watched call was seen.
+    pub fn unseen(&self) -> u32 {
+        self.status().unseen.load(Acquire)
+    }
+
+    /// How many libraries' calls went past us, counted once a process.
+    pub fn escaped(&self) -> u32 {
+        self.status().escaped.load(Acquire)
+    }
+
+    /// Whether the CUDA runtime asked the simulated driver for functions without names.
+    pub fn nameless(&self) -> bool {
+        self.status().nameless.load(Acquire) != 0
+    }
+
+    /// How many processes began with our library and without LD_PRELOAD, and the name of the last.
+    pub fn dropped(&self) -> Option<(u32, String)> {
+        let count = self.status().dropped.load(Acquire);
+        (count > 0).then(|| (count, name(&self.status().dropper)))
+    }
+
+    /// Says which process was started. Async-signal-safe: for that process itself.
+    pub fn launched(&self, pid: libc::pid_t) {
+        self.status().launched.store(pid as u32, Release);
+    }
+
+    /// What was last seen of our library in that process.
+    pub fn image(&self) -> Image {
+        let status = self.status();
+        match (status.loaded.load(Acquire), status.ended.load(Acquire)) {
+            (0, _) => Image::Never,
+            (_, 0) => Image::LastIn(name(&status.image)),
+            _ => Image::ToTheEnd,
+        }
+    }
+
     /// How many findings are warnings or errors.
     pub fn findings(&self) -> u32 {
         self.status().findings.load(Acquire)
     }
+}
+
+/// Our library in the process that was started.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Image {
+    /// It was never in it.
+    Never,
+    /// The last program with it that this process was, by its name; it did not end there in an orderly way, or was another
+    /// program afterwards.
+    LastIn(String),
+    /// It was in it to the end.
+    ToTheEnd,
+}
+
+fn name(bytes: &[AtomicU8; NAME]) -> String {
+    let bytes: Vec<u8> = bytes.iter().map(|byte| byte.load(Acquire)).take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 impl Drop for Page {

@@ -3,11 +3,16 @@
 
 use crate::elf::Elf;
 use crate::libraries;
-use std::ffi::{CString, OsStr};
+use cupeer_record::plain::{self, Links};
+use std::collections::BTreeSet;
+use std::ffi::{CString, OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// What the paths of musl's loader have in common.
+pub const MUSL: &str = "/ld-musl-";
 
 /// A script's interpreter may be a script; the kernel follows as many.
 const MOST_SCRIPTS: usize = 5;
@@ -40,6 +45,27 @@ pub fn obstacle(program: &OsStr) -> Option<String> {
     Some(format!("{}{of} {reason}", binary.display()))
 }
 
+/// What stands in the way of the programs that a shell was given a command with, `sh -c COMMAND`: those that stand where a
+/// command begins.
+pub fn obstacles_in_shell(program: &[OsString]) -> Vec<String> {
+    let name = Path::new(&program[0]).file_name().unwrap_or_default();
+    let is_shell = ["sh", "bash", "dash", "ksh", "zsh"].iter().any(|shell| name == *shell);
+    let Some(at) = program.iter().position(|argument| argument == "-c").filter(|_| is_shell) else {
+        return Vec::new();
+    };
+    let text = program.get(at + 1).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
+    let in_front = |word: &&str| {
+        let is_keyword = ["if", "then", "else", "do", "while", "until", "exec", "time", "!"].contains(word);
+        is_keyword || word.contains('=')
+    };
+    let commands = text.split([';', '|', '&', '(', ')', '{', '}', '`', '\n']).filter_map(|command| {
+        let word = command.split_whitespace().find(|word| !in_front(word))?;
+        Some(word.trim_matches(['"', '\'']).to_owned())
+    });
+    let commands: BTreeSet<String> = commands.collect();
+    commands.iter().filter_map(|command| obstacle(OsStr::new(command))).collect()
+}
+
 /// The interpreter of a program where exec failed for want of it.
 pub fn missing_interpreter(program: &OsStr) -> Option<String> {
     let (binary, _) = follow_scripts(&find(program)?)?;
@@ -64,12 +90,8 @@ fn follow_scripts(path: &Path) -> Option<(PathBuf, usize)> {
 
 /// The program in the first line of a script.
 fn script_interpreter(path: &Path) -> Option<PathBuf> {
-    // Anything else than a file might not end, or not answer.
-    if !path.is_file() {
-        return None;
-    }
     let mut start = Vec::new();
-    std::fs::File::open(path).ok()?.take(256).read_to_end(&mut start).ok()?;
+    plain::open(path, Links::Followed).ok()?.take(256).read_to_end(&mut start).ok()?;
     let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?.trim_ascii();
     let word = line.split(|byte| b" \t".contains(byte)).next().filter(|word| !word.is_empty())?;
     Some(PathBuf::from(OsStr::from_bytes(word)))
@@ -91,8 +113,9 @@ fn reason(binary: &Path) -> Option<String> {
         // The dynamic loader itself, started as a program, has none either.
         None if is_loader(binary) => None,
         None => Some(format!("is statically linked, so {library} is not loaded")),
-        Some(loader) if loader.contains("ld-musl") => Some(format!(
-            "is linked to another C library (its loader is {loader}), so {library} is not loaded"
+        Some(loader) if loader.contains(MUSL) => Some(format!(
+            "uses musl's loader ({loader}), which cannot load {library} and ends the program for it, so it does not run \
+             under cupeer"
         )),
         Some(_) => None,
     }

@@ -4,6 +4,7 @@
 //! Costs the program nothing but what the kernel does to answer from /proc. What lives shorter than a
 //! look is missed; that is why nothing here is more than a note at the end.
 
+use super::program::MUSL;
 use crate::libraries;
 use crate::settings::LD_PRELOAD;
 use cupeer_spec::function::Library;
@@ -18,6 +19,8 @@ use std::time::{Duration, Instant};
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 /// A look takes at most one part in so many of the time.
 const SHARE: u32 = 20;
+/// How the C library's file is called: also before glibc 2.34.
+const LIBC: [&str; 2] = ["/libc.so.6", "/libc-2."];
 /// So many processes are named; more are counted.
 const MOST_NAMED: usize = 5;
 
@@ -78,6 +81,10 @@ pub struct Seen {
     pub bypassed: Vec<String>,
     /// Programs beyond which the environment is another.
     pub crossings: Vec<&'static Crossing>,
+    /// Processes that had a driver and our library, a sentence each: something where none of them met the other.
+    pub loaded: Vec<String>,
+    /// Processes that lost our library without using a driver as long as they were looked at, a sentence each.
+    pub lost: Vec<String>,
 }
 
 /// A thread that looks.
@@ -119,6 +126,9 @@ impl Watch {
 struct Look {
     driver: Option<PathBuf>,
     bypassed: BTreeMap<u32, String>,
+    loaded: BTreeMap<u32, String>,
+    /// With how often each was seen so: one that is ending shows a part of its memory.
+    lost: BTreeMap<u32, (String, u32)>,
     crossings: HashSet<&'static str>,
 }
 
@@ -130,7 +140,10 @@ impl Look {
             bypassed.push(format!("{more} more processes used a driver without {}", libraries::PRELOAD));
         }
         let crossings = CROSSINGS.iter().filter(|crossing| self.crossings.contains(crossing.name)).collect();
-        Seen { bypassed, crossings }
+        let lost = self.lost.into_values().filter(|(_, times)| *times > 1).map(|(sentence, _)| sentence);
+        let lost = lost.take(MOST_NAMED).collect();
+        let loaded = self.loaded.into_values().take(MOST_NAMED).collect();
+        Seen { bypassed, crossings, loaded, lost }
     }
 
     /// Looks once at a process and all its descendants.
@@ -158,11 +171,23 @@ impl Look {
             return;
         }
         let Ok(maps) = std::fs::read(format!("/proc/{pid}/maps")) else { return };
-        if let Some(driver) = bypassed(&maps, self.driver.as_deref()) {
+        let (driver, is_ours) = mapped(&maps, self.driver.as_deref());
+        match (&driver, is_ours) {
+            (Some(driver), true) => {
+                let driver = driver.display();
+                let sentence =
+                    || format!("process {pid} ({comm}) loaded {driver}, and no watched call was seen");
+                self.loaded.entry(pid).or_insert_with(sentence);
+            }
+            (None, false) if !maps.is_empty() => self.without(pid, comm, &maps),
+            _ => {}
+        }
+        if let Some(driver) = driver.filter(|_| !is_ours) {
             let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             // A process that is ending shows a part of its memory, and no environment.
             let again = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-            if environment.is_empty() || bypassed(&again, self.driver.as_deref()).is_none() {
+            let (driver_again, is_ours) = mapped(&again, self.driver.as_deref());
+            if environment.is_empty() || driver_again.is_none() || is_ours {
                 return;
             }
             let why = if names_preload(&environment) {
@@ -171,6 +196,9 @@ impl Look {
                 "because its environment has lost the LD_PRELOAD of cupeer"
             };
             let library = libraries::PRELOAD;
+            // It may have become this program only after it was asked for its name.
+            let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let comm = comm.trim_end();
             let sentence =
                 format!("process {pid} ({comm}) loaded {} without {library}, {why}", driver.display());
             tracing::debug!("{sentence}");
@@ -179,16 +207,37 @@ impl Look {
     }
 }
 
-/// The driver that a process has mapped, where it has not mapped our library.
-fn bypassed(maps: &[u8], chosen: Option<&Path>) -> Option<PathBuf> {
-    let mut driver = None;
+impl Look {
+    /// A process with neither library.
+    fn without(&mut self, pid: u32, comm: &str, maps: &[u8]) {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let maps = String::from_utf8_lossy(maps);
+        let is_musl = maps.contains(MUSL);
+        // One that is just becoming another program has no environment yet. Where the C library is there, the loader has
+        // passed what it preloads.
+        let is_loaded = LIBC.iter().any(|libc| maps.contains(libc));
+        if !is_musl && (names_preload(&environment) || !is_loaded) {
+            return;
+        }
+        let why = if is_musl {
+            "because musl's loader cannot load it"
+        } else {
+            "because its environment has lost the LD_PRELOAD of cupeer"
+        };
+        let sentence = format!("process {pid} ({comm}) ran without {}, {why}", libraries::PRELOAD);
+        let entry = self.lost.entry(pid).or_insert((String::new(), 0));
+        *entry = (sentence, entry.1 + 1);
+    }
+}
+
+/// The driver that a process has mapped, and whether it has mapped our library.
+fn mapped(maps: &[u8], chosen: Option<&Path>) -> (Option<PathBuf>, bool) {
+    let (mut driver, mut is_ours) = (None, false);
     for line in maps.split(|byte| *byte == b'\n') {
         let Some(start) = line.iter().position(|byte| *byte == b'/') else { continue };
         let path = Path::new(std::ffi::OsStr::from_bytes(&line[start..]));
         let name = path.file_name().unwrap_or_default().as_bytes();
-        if name.starts_with(libraries::PRELOAD.as_bytes()) {
-            return None;
-        }
+        is_ours |= name.starts_with(libraries::PRELOAD.as_bytes());
         let is_driver = name.starts_with(Library::Cuda.soname().trim_end_matches(".1").as_bytes())
             || name.starts_with(libraries::SIM.as_bytes())
             || chosen == Some(path);
@@ -196,7 +245,7 @@ fn bypassed(maps: &[u8], chosen: Option<&Path>) -> Option<PathBuf> {
             driver = Some(path.to_owned());
         }
     }
-    driver
+    (driver, is_ours)
 }
 
 /// Whether an environment still has our library in LD_PRELOAD.
@@ -219,13 +268,12 @@ mod tests {
         let with = b"1-2 r-xp 0 0:0 1 /x/libcupeer.so\n1-2 r-xp 0 0:0 2 /x/libcuda.so.580.1\n";
         let without =
             b"1-2 r-xp 0 0:0 0 \n1-2 r-xp 0 0:0 2 /x y/libcuda.so.580.1\n1-2 r-xp 0 0:0 3 /x/libc.so.6\n";
-        assert_eq!(bypassed(with, None), None);
-        assert_eq!(bypassed(without, None).unwrap(), Path::new("/x y/libcuda.so.580.1"));
-        assert_eq!(bypassed(b"1-2 r-xp 0 0:0 3 /x/libc.so.6\n", None), None);
-        assert_eq!(
-            bypassed(b"1-2 r-xp 0 0:0 3 /x/own.so\n", Some(Path::new("/x/own.so"))).unwrap(),
-            Path::new("/x/own.so")
-        );
+        let path = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(mapped(with, None), (path("/x/libcuda.so.580.1"), true));
+        assert_eq!(mapped(without, None), (path("/x y/libcuda.so.580.1"), false));
+        assert_eq!(mapped(b"1-2 r-xp 0 0:0 3 /x/libc.so.6\n", None), (None, false));
+        let own = mapped(b"1-2 r-xp 0 0:0 3 /x/own.so\n", Some(Path::new("/x/own.so")));
+        assert_eq!(own, (path("/x/own.so"), false));
     }
 
     #[test]

@@ -14,6 +14,8 @@ use cupeer_spec::env;
 use cupeer_topology::Topology;
 use machine::{Device, Machine};
 use std::ffi::OsString;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -65,9 +67,12 @@ impl Verdicts {
         }
         // One with placeholders is made by the processes.
         if let Some(job) = job.filter(|job| job.directory.is_dir()) {
-            return Ok(Some(Verdicts::InJob(job.directory.join("vllm"))));
+            return Ok(Some(Verdicts::InJob(job.vllm_cache()?)));
         }
-        let temporary = tempfile::Builder::new().prefix("cupeer-vllm-").tempdir();
+        let temporary = tempfile::Builder::new()
+            .prefix("cupeer-vllm-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir();
         Ok(Some(Verdicts::Temporary(
             temporary.context("failed to make a directory for what vLLM finds out")?,
         )))

@@ -6,6 +6,7 @@
 mod files;
 
 use crate::args::InjectArgs;
+use crate::output::clean;
 use anyhow::{Context, Result, bail};
 use cupeer_spec::env;
 use cupeer_spec::fault::{LONGEST_NAME, Plan, PlanError, is_name};
@@ -148,15 +149,11 @@ fn refusal(text: &str, error: &PlanError) -> Refused {
 
 /// A text as a message repeats it: one line, harmless on a terminal, not too long.
 fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(MOST_SHOWN).map(harmless).collect();
+    let mut shown: String = clean(&text.chars().take(MOST_SHOWN).collect::<String>());
     if text.chars().nth(MOST_SHOWN).is_some() {
         shown += "...";
     }
     shown
-}
-
-fn harmless(c: char) -> char {
-    if c.is_control() { '\u{fffd}' } else { c }
 }
 
 /// What of a line is around a column, and below it a mark. The column counts bytes, the mark stands under a character.
@@ -164,7 +161,7 @@ fn excerpt(line: &str, column: usize) -> String {
     let place = line.char_indices().take_while(|(at, _)| at + 1 < column).count();
     let from = (place + 20).saturating_sub(MOST_SHOWN);
     let dots = if from > 0 { "..." } else { "" };
-    let part: String = line.chars().skip(from).take(MOST_SHOWN).map(harmless).collect();
+    let part = clean(&line.chars().skip(from).take(MOST_SHOWN).collect::<String>());
     let indent = " ".repeat(dots.len() + place - from);
     format!("  {dots}{part}\n  {indent}^")
 }

@@ -2,7 +2,7 @@
 
 use super::interrupt;
 use anyhow::{Context, Result};
-use std::fs::File;
+use cupeer_record::plain::{self, Links};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -13,7 +13,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// Whether a shell command, given the output of a run, ends with status 0. `None` where the sweep is interrupted, which
 /// ends the command as well.
 pub fn is_right(command: &str, directory: &Path, stdout: &Path) -> Result<Option<bool>> {
-    let output = File::open(stdout).with_context(|| format!("failed to read '{}'", stdout.display()))?;
+    let output = plain::open(stdout, Links::Refused)
+        .with_context(|| format!("failed to read '{}'", stdout.display()))?;
     let failed = || format!("failed to run --compare '{command}'");
     let started = Command::new("sh")
         .args(["-c", command])

@@ -11,13 +11,15 @@ use crate::run::CannotRun;
 use crate::settings::{Environment, Settings};
 use crate::startup;
 use anyhow::{Context, Result, bail};
+use cupeer_record::plain::{self, Links};
 use cupeer_spec::{env, fault};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -115,7 +117,9 @@ impl Launcher {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("failed to clear '{}'", directory.display()));
             }
-            _ => fs::create_dir(&directory)
+            _ => fs::DirBuilder::new()
+                .mode(0o700)
+                .create(&directory)
                 .with_context(|| format!("failed to make '{}'", directory.display()))?,
         }
         let environment = self.environment(&directory, order)?;
@@ -176,7 +180,7 @@ impl Launcher {
     fn start(&self, directory: &Path, environment: &Environment) -> Result<Child> {
         let file = |name| {
             let path: PathBuf = directory.join(name);
-            File::create(&path).with_context(|| format!("failed to make '{}'", path.display()))
+            plain::create(&path, 0o600).with_context(|| format!("failed to make '{}'", path.display()))
         };
         let program = &self.plan.program;
         let mut command = Command::new(&program[0]);
@@ -247,7 +251,7 @@ fn lines(stderr: &Path) -> Vec<String> {
 
 /// The last bytes of a file, [`MOST_SAID`] at most.
 fn last_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+    let mut file = plain::open(path, Links::Refused)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(MOST_SAID)))?;
     let mut bytes = Vec::new();
@@ -265,7 +269,8 @@ fn end(status: ExitStatus) -> End {
 
 /// A hash of a file, and its length.
 fn hash(path: &Path) -> Result<(u64, u64)> {
-    let mut file = File::open(path).with_context(|| format!("failed to read '{}'", path.display()))?;
+    let file = plain::open(path, Links::Refused);
+    let mut file = file.with_context(|| format!("failed to read '{}'", path.display()))?;
     let (mut hasher, mut length, mut buffer) = (DefaultHasher::new(), 0, vec![0; 1 << 16]);
     loop {
         let read = file.read(&mut buffer)?;

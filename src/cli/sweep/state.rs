@@ -10,18 +10,21 @@ use super::verdict::{Judged, Verdict};
 use crate::args::{Codes, DriverArgs, SweepArgs, SweepStage};
 use crate::driver;
 use anyhow::{Context, Result, bail};
+use cupeer_record::plain::{self, Links};
 use cupeer_spec::selector::FunctionSet;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The file in the directory of a sweep.
 const FILE: &str = "sweep.jsonl";
+/// The largest journal that is read.
+const MOST_BYTES: u64 = 1 << 30;
 /// So many directories are tried for a name.
 const MOST_TRIED: u32 = 100_000;
 
@@ -236,7 +239,7 @@ impl Journal {
         };
         let directory = std::path::absolute(directory)?;
         let path = directory.join(FILE);
-        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
+        let file = plain::create(&path, 0o600);
         let file = file.with_context(|| format!("failed to make '{}'", path.display()))?;
         take(&file, &directory)?;
         let mut journal = Journal { directory, file };
@@ -249,12 +252,13 @@ impl Journal {
     pub fn open(directory: &Path) -> Result<(Journal, Kept)> {
         let path = directory.join(FILE);
         let shown = path.display();
-        let file = OpenOptions::new().read(true).append(true).open(&path);
-        let mut file = file.with_context(|| format!("'{}' is no sweep: '{shown}'", directory.display()))?;
+        let file = plain::open_with(&path, Links::Refused, OpenOptions::new().read(true).append(true));
+        let file = file.with_context(|| format!("'{}' is no sweep: '{shown}'", directory.display()))?;
+        check_owner(&file, directory)?;
         // Before it is read: nobody adds to it from here on.
         take(&file, directory)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).with_context(|| format!("failed to read '{shown}'"))?;
+        let bytes =
+            plain::contents(&file, MOST_BYTES).with_context(|| format!("failed to read '{shown}'"))?;
         let (kept, length) = parse(&bytes).with_context(|| format!("failed to read '{shown}'"))?;
         file.set_len(length as u64).with_context(|| format!("failed to write to '{shown}'"))?;
         Ok((Journal { directory: std::path::absolute(directory)?, file }, kept))
@@ -276,6 +280,20 @@ impl Journal {
         let written = self.file.write_all(text.as_bytes());
         written.with_context(|| format!("failed to write to '{}'", self.directory.join(FILE).display()))
     }
+}
+
+/// A journal names the program that is run: nobody else's counts.
+fn check_owner(journal: &File, directory: &Path) -> Result<()> {
+    let owner = journal.metadata()?.uid();
+    // SAFETY: asks for a number; cannot fail.
+    if owner != 0 && owner != unsafe { libc::geteuid() } {
+        bail!(
+            "the sweep in '{}' belongs to user {owner}, and names the program that would be run; copy the directory \
+             to go on with it",
+            directory.display()
+        );
+    }
+    Ok(())
 }
 
 /// Holds the journal for this process alone, until it ends. Where a file system has no locks, nobody is refused.
@@ -315,7 +333,8 @@ fn parse(bytes: &[u8]) -> Result<(Kept, usize)> {
 
 /// Whether a run of the sweep in a directory is done.
 pub fn has_runs(directory: &Path) -> bool {
-    let kept = fs::read(directory.join(FILE)).ok().and_then(|bytes| parse(&bytes).ok());
+    let bytes = plain::read(&directory.join(FILE), Links::Refused, MOST_BYTES);
+    let kept = bytes.ok().and_then(|bytes| parse(&bytes).ok());
     kept.is_some_and(|(kept, _)| !kept.done.is_empty())
 }
 

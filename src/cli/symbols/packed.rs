@@ -5,12 +5,11 @@
 //! library has it, and the offset how far behind the begin of the function that is.
 
 use super::Symbol;
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use cupeer_record::Library;
+use cupeer_record::plain::{self, Links};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 /// The largest file that is read.
@@ -44,9 +43,7 @@ impl Names {
     }
 
     fn read(file: &Path) -> Result<Names> {
-        let mut bytes = Vec::new();
-        File::open(file)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-        ensure!(bytes.len() as u64 <= MOST_BYTES, "it is too large");
+        let bytes = plain::read(file, Links::Refused, MOST_BYTES)?;
         let libraries: HashMap<String, Vec<Value>> = serde_json::from_slice(&bytes)?;
         let symbol = |row: Value| {
             let function = row.get(1)?.as_str()?.replace(char::is_control, "?");

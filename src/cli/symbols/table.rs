@@ -4,13 +4,14 @@
 //! million functions and a hundred megabytes of names: names are read when they are asked for. Files are read and
 //! not mapped, because one that is truncated meanwhile would kill us.
 
+use cupeer_record::plain::{self, Links};
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -101,11 +102,7 @@ impl Table {
         if !path.is_absolute() {
             return Err(Unusable::NotAsked);
         }
-        if !path.metadata().map_err(unreadable)?.is_file() {
-            return Err(Unusable::Unreadable("it is not a file".into()));
-        }
-        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unreadable)?;
+        let file = plain::open(path, Links::Followed).map_err(unreadable)?;
         let found = file.metadata().map_err(unreadable)?;
         // When it was put there tells more than when it was written, which copies keep.
         let put = Duration::new(found.ctime().try_into().unwrap_or(0), found.ctime_nsec() as u32);

@@ -9,7 +9,7 @@ use super::super::model::Fingerprint;
 use super::super::places::{Places, Stack};
 use super::objects::{Objects, in_words};
 use super::rows::{Context, Draft};
-use cupeer_spec::function::FnId;
+use cupeer_spec::function::{Ends, FnId};
 use cupeer_spec::reason::{Ago, Handle, Reason};
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::rules::Rule;
@@ -51,6 +51,8 @@ struct EndedOpen<'a> {
     ended: &'a Ended,
     by: FnId,
     at: u64,
+    /// Whether it is known to have ended.
+    is_sure: bool,
     /// Who had it open, the first one first.
     open: Vec<(&'a Import, &'a Time)>,
 }
@@ -69,13 +71,14 @@ impl<'a> Handles<'a, '_, '_, '_> {
     /// What was freed or destroyed while others had it open.
     fn ended(&mut self, entry: &'a Entry, contexts: &mut Contexts<'a>) {
         let Some(export) = entry.export.as_deref() else { return };
-        for ended in export.ended_before.iter().chain(&export.ended) {
+        let sure = export.ended_before.iter().chain(&export.ended).map(|ended| (ended, true));
+        for (ended, is_sure) in sure.chain(export.perhaps_ended.iter().map(|ended| (ended, false))) {
             let (Some(at), Some(by), Some(site)) = (ended.at, ended.by, ended.site) else { continue };
             let open = self.open_at(entry, export, at);
             if site.is_judged || open.is_empty() {
                 continue;
             }
-            let ended = EndedOpen { entry, export, ended, by, at, open };
+            let ended = EndedOpen { entry, export, ended, by, at, is_sure, open };
             if Rule::IpcContextEndedWhileOpen.spec().functions.contains(&by) {
                 contexts.entry((export.process, at)).or_default().push(ended);
                 continue;
@@ -121,6 +124,9 @@ impl<'a> Handles<'a, '_, '_, '_> {
 
     /// A context that took handles with it which others had open.
     fn context_ended(&mut self, all: &[EndedOpen<'a>]) {
+        // Where some have ended, only these are told of.
+        let any_sure = all.iter().any(|ended| ended.is_sure);
+        let all: Vec<&EndedOpen> = all.iter().filter(|ended| ended.is_sure == any_sure).collect();
         let Some(first) = all.first() else { return };
         let mut importers: Vec<u32> =
             all.iter().flat_map(|ended| ended.open.iter().map(|(import, _)| import.process)).collect();
@@ -145,12 +151,11 @@ impl<'a> Handles<'a, '_, '_, '_> {
         self.drafts.push(Draft {
             reason,
             note: None,
-            confidence: Confidence::Certain,
+            confidence: if ended.is_sure { Confidence::Certain } else { Confidence::Inferred },
             function: ended.by,
             result: Some(0),
-            argument: match ended.by {
-                FnId::cuMemFree_v2 => Some("dptr"),
-                FnId::cuEventDestroy_v2 => Some("hEvent"),
+            argument: match ended.by.spec().ends {
+                Some(Ends::Memory | Ends::Event) => Some(ended.by.spec().args[0].name),
                 _ => None,
             },
             processes: vec![export.process as usize],
@@ -219,8 +224,15 @@ impl<'a> Handles<'a, '_, '_, '_> {
                 }
                 let fate = self.fate(export.process);
                 let is_gone = fate.alive != Some(true) && !fate.is_ended_on_purpose;
-                if is_gone && failing.at > fate.last_seen.saturating_add(UNSEEN) {
-                    let how = if fate.alive.is_some() { Confidence::Stale } else { Confidence::Inferred };
+                // One that has ended since may have waited until then; that it was gone is the likeliest all the same, but
+                // where the importer has looked.
+                let is_late = failing.at > fate.last_seen.saturating_add(UNSEEN);
+                let is_likely = fate.alive.is_some()
+                    && failing.at > fate.last_seen
+                    && !self.context.all.findings.was_checked(import.process as usize);
+                if is_gone && (is_late || is_likely) {
+                    let is_known = is_late && fate.alive.is_some();
+                    let how = if is_known { Confidence::Stale } else { Confidence::Inferred };
                     reasons.push((Reason::IpcExporterGone { handle, owner }, how));
                 }
             }
@@ -317,7 +329,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
         if let Some(export) = &entry.export {
             objects.push(self.objects.export(entry, export, self.places));
         }
-        let (handles, bytes) = (open.len() as u64, open.iter().filter_map(size).sum());
+        let (handles, bytes) = (open.len() as u64, open.iter().filter_map(size).fold(0, u64::saturating_add));
         self.drafts.push(Draft {
             reason: Reason::IpcNeverClosed { handles, bytes },
             note: None,

@@ -136,6 +136,11 @@ impl Findings {
         self.asked[process].driver_knows_more = true;
     }
 
+    /// Whether a process was checked while it ran.
+    fn was_checked(&self, process: usize) -> bool {
+        self.asked[process].is_checked
+    }
+
     /// Whether a process has said that a rule was broken.
     fn has(&self, rule: Rule, process: usize) -> bool {
         let Some(number) = self.names.numbers.get(rule.spec().name) else { return false };

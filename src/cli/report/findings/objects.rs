@@ -41,8 +41,11 @@ impl<'a> Objects<'a> {
             let device = self.job.processes[index?].device(what.device)?;
             Some(Uuid(device.uuid))
         });
-        let since =
-            |at: u64| clock.origin.realtime.saturating_add_signed(at as i64 - clock.origin.monotonic as i64);
+        let since = |at: u64| {
+            let origin = &clock.origin;
+            let later = origin.realtime.saturating_add(at.saturating_sub(origin.monotonic));
+            later.saturating_sub(origin.monotonic.saturating_sub(at))
+        };
         let mut made = Object {
             rank: (what.rank != u32::MAX).then_some(what.rank),
             tid: (what.tid != 0).then_some(what.tid),

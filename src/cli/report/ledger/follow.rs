@@ -9,11 +9,11 @@
 use super::super::faults::is_done_all_the_same;
 use super::super::model::Uuid;
 use super::super::places::Stack;
-use super::super::values;
+use super::super::values::{self, Ending};
 use super::take::Taken;
 use super::{Ended, Failing, Import, Kind, Ledger, Realm, Site};
 use cupeer_record::{Call, Outcome};
-use cupeer_spec::function::FnId;
+use cupeer_spec::function::{Ends, FnId};
 use std::collections::hash_map::Entry::Occupied;
 use std::collections::{HashMap, HashSet};
 
@@ -41,6 +41,8 @@ pub struct Held {
     pub context: Option<u64>,
     /// The device of that, as the process numbers it.
     pub device: Option<i32>,
+    /// Whether it does belong to that context, and was not only exported while it was current.
+    pub is_sure: bool,
 }
 
 impl Held {
@@ -74,12 +76,7 @@ pub fn concerns(function: FnId) -> bool {
             | cuIpcOpenMemHandle_v2
             | cuIpcOpenEventHandle
             | cuIpcCloseMemHandle
-            | cuMemFree_v2
-            | cuEventDestroy_v2
-            | cuCtxDestroy_v2
-            | cuDevicePrimaryCtxRelease_v2
-            | cuDevicePrimaryCtxReset_v2
-    )
+    ) || function.spec().ends.is_some()
 }
 
 /// Whether a function opens handles.
@@ -138,28 +135,25 @@ impl Follower {
                     self.close(ledger, Kind::Memory, address, done, false);
                 }
             }
-            cuMemFree_v2 => {
-                if let Some(address) = values::wide(call, "dptr") {
-                    self.end(ledger, Kind::Memory, address, done);
+            _ => match function.spec().ends {
+                Some(Ends::Memory) => {
+                    if let Some(address) = values::first(call) {
+                        self.end(ledger, Kind::Memory, address, done);
+                    }
                 }
-            }
-            cuEventDestroy_v2 => {
-                if let Some(event) = values::wide(call, "hEvent") {
-                    self.close(ledger, Kind::Event, event, done, true);
-                    self.end(ledger, Kind::Event, event, done);
+                Some(Ends::Event) => {
+                    if let Some(event) = values::first(call) {
+                        self.close(ledger, Kind::Event, event, done, true);
+                        self.end(ledger, Kind::Event, event, done);
+                    }
                 }
-            }
-            cuCtxDestroy_v2 => {
-                if let context @ Some(_) = values::wide(call, "ctx") {
-                    self.end_all(ledger, done, |held| held.context == context);
+                Some(Ends::Context | Ends::Primary) => {
+                    if let Some(ending) = Ending::of(function, call) {
+                        self.end_all(ledger, done, &ending);
+                    }
                 }
-            }
-            cuDevicePrimaryCtxRelease_v2 | cuDevicePrimaryCtxReset_v2 => {
-                if let device @ Some(_) = values::device_that_lost_its_context(function, call) {
-                    self.end_all(ledger, done, |held| held.device == device);
-                }
-            }
-            _ => {}
+                None => {}
+            },
         }
     }
 
@@ -183,14 +177,11 @@ impl Follower {
 
     /// A call that would have closed something failed because a fault plan said so.
     fn keep(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, at: u64) {
-        use FnId::*;
         let one = closed(function, call);
-        let context = values::wide(call, "ctx").filter(|_| function == cuCtxDestroy_v2);
-        let device = values::device_that_lost_its_context(function, call);
+        let ending = Ending::of(function, call);
         let is_kept = |place: &(Kind, u64), held: &Held| {
             one.as_ref() == Some(place)
-                || context.is_some() && held.context == context
-                || device.is_some() && held.device == device
+                || ending.as_ref().is_some_and(|ending| ending.takes(held.context, held.device))
         };
         for (_, held) in self.opened.iter().filter(|(place, held)| is_kept(place, held)) {
             held.import(ledger).keep(at);
@@ -271,6 +262,7 @@ impl Follower {
         address: u64,
         exported: bool,
     ) {
+        let owner = call.details.owner.filter(|_| exported);
         let taken = Taken {
             function,
             seq: call.seq,
@@ -283,8 +275,9 @@ impl Follower {
             bytes: call.details.memory.map(|(_, bytes)| bytes),
             at: seen.at,
             tid: call.tid,
-            context: call.details.context,
-            device: call.details.devices.0,
+            context: owner.map(|(context, _)| context).or(call.details.context),
+            device: device_of(call),
+            is_sure: !exported || kind == Kind::Event || owner.is_some(),
             uuid: seen.uuid,
             stack: seen.stack,
         };
@@ -308,7 +301,8 @@ impl Follower {
     }
 
     /// All that belongs to a context has ended.
-    fn end_all(&mut self, ledger: &mut Ledger, done: Ended, belongs: impl Fn(&Held) -> bool) {
+    fn end_all(&mut self, ledger: &mut Ledger, done: Ended, ending: &Ending) {
+        let belongs = |held: &Held| ending.takes(held.context, held.device);
         self.opened.retain(|_, held| {
             let ends = belongs(held);
             if ends {
@@ -319,10 +313,13 @@ impl Follower {
         for all in self.exported.values_mut() {
             all.retain(|held| {
                 let ends = belongs(held);
-                if ends {
+                let is_sure = held.is_sure && ending.is_known();
+                if ends && is_sure {
                     ledger.handles[held.handle as usize].end(done);
+                } else if ends {
+                    ledger.handles[held.handle as usize].perhaps_end(done);
                 }
-                !ends
+                !(ends && is_sure)
             });
         }
         self.exported.retain(|_, all| !all.is_empty());
@@ -332,10 +329,18 @@ impl Follower {
 /// What a call closes by its address or event.
 fn closed(function: FnId, call: &Call) -> Option<(Kind, u64)> {
     match function {
-        FnId::cuIpcCloseMemHandle => values::wide(call, "dptr").map(|address| (Kind::Memory, address)),
-        FnId::cuEventDestroy_v2 => values::wide(call, "hEvent").map(|event| (Kind::Event, event)),
+        FnId::cuIpcCloseMemHandle => values::first(call).map(|address| (Kind::Memory, address)),
+        _ if function.spec().ends == Some(Ends::Event) => {
+            values::first(call).map(|event| (Kind::Event, event))
+        }
         _ => None,
     }
+}
+
+/// The device, as the process numbers it, of what a call exports, or of the current context.
+pub fn device_of(call: &Call) -> Option<i32> {
+    let owners = call.details.owner.map(|(_, device)| device).filter(|device| *device >= 0);
+    owners.or(call.details.devices.0)
 }
 
 fn site(call: &Call, stack: Stack, is_judged: bool) -> Site {

@@ -106,6 +106,8 @@ pub struct Export {
     pub ended: Option<Ended>,
     /// How it had ended before it was exported anew; at most [`MOST_TIMES`].
     pub ended_before: Vec<Ended>,
+    /// How it may have ended; at most [`MOST_TIMES`].
+    pub perhaps_ended: Vec<Ended>,
     /// Of an exporter whose events were not all kept: the recorder saw that it was freed while others had it open.
     pub freed_while_open: bool,
 }

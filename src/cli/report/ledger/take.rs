@@ -22,6 +22,7 @@ pub struct Taken {
     pub tid: u32,
     pub context: Option<u64>,
     pub device: Option<i32>,
+    pub is_sure: bool,
     pub uuid: Option<Uuid>,
     pub stack: Option<Stack>,
 }
@@ -40,7 +41,8 @@ impl Follower {
     fn take(&mut self, ledger: &mut Ledger, taken: Taken) {
         let number = ledger.number(self.realm, taken.kind, taken.handle);
         let place = (taken.kind, taken.address);
-        let mut held = Held { handle: number, import: 0, context: taken.context, device: taken.device };
+        let Taken { context, device, is_sure, .. } = taken;
+        let mut held = Held { handle: number, import: 0, context, device, is_sure };
         if taken.exported {
             let all = self.exported.entry(place).or_insert_with(|| Vec::with_capacity(1));
             match all.iter_mut().find(|known| known.handle == number) {
@@ -89,6 +91,13 @@ impl Entry {
                     ..Export::default()
                 }));
             }
+        }
+    }
+
+    /// It may have ended: with a context of which it is not known whether it belonged to it.
+    pub fn perhaps_end(&mut self, done: Ended) {
+        if let Some(export) = self.export.as_mut().filter(|export| export.perhaps_ended.len() < MOST_TIMES) {
+            export.perhaps_ended.push(done);
         }
     }
 

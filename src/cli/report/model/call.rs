@@ -13,6 +13,9 @@ pub struct Function {
     pub calls: u64,
     /// How often it ended in a result other than CUDA_SUCCESS.
     pub failures: Codes,
+    /// The same without those that had nothing left to end, because the driver had shut down.
+    #[serde(skip)]
+    pub wrong: Codes,
     /// How many results were of our making.
     pub injected: u64,
     /// Calls that have not returned.
@@ -35,6 +38,11 @@ impl Function {
     /// How many calls ended in a result other than CUDA_SUCCESS.
     pub fn failed(&self) -> u64 {
         self.failures.values().sum()
+    }
+
+    /// How many of them failed to do what there was to do.
+    pub fn wrong(&self) -> u64 {
+        self.wrong.values().sum()
     }
 }
 

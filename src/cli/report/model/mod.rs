@@ -15,7 +15,7 @@ pub use fault::{Fault, FaultHit};
 pub use finding::{Finding, Object};
 pub use handle::{FailedOpen, Fingerprint, Handle, Leak, Open, State};
 pub use peer::{Peer, Uuid};
-pub use process::{Device, Escaped, LastCall, Ordinal, Pending, Process, Unnamed};
+pub use process::{Device, Escaped, LastCall, Ordinal, Pending, Process, Unnamed, past};
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -67,6 +67,29 @@ pub struct Report {
 
 /// What [`Report::schema`] says.
 pub const SCHEMA: &str = "cupeer-report/1";
+
+impl Report {
+    /// Libraries whose calls went past us, but for drivers of which nobody knows more than that no call was seen.
+    pub fn past(&self) -> impl Iterator<Item = &Escaped> {
+        self.escaped.iter().filter(|escaped| !escaped.is_unseen())
+    }
+
+    /// The processes that had a driver of which no watched call was seen, each with the reasons that are known. One without
+    /// a reason says nothing beside others that did call: programs have such helpers.
+    pub fn unseen(&self) -> impl Iterator<Item = (&Proc, String)> {
+        let is_empty = self.record.events == 0;
+        let unseen = self.escaped.iter().filter(|escaped| escaped.is_unseen());
+        unseen.filter_map(move |escaped| {
+            let of_process = self.past().filter(|other| other.proc == escaped.proc);
+            let reasons: Vec<String> = of_process.map(Escaped::sentence).collect();
+            let unknown = "it made none, or did not find the functions by the dynamic loader".to_owned();
+            match reasons.is_empty() {
+                true => is_empty.then_some((&escaped.proc, unknown)),
+                false => Some((&escaped.proc, reasons.join("; "))),
+            }
+        })
+    }
+}
 
 /// The record as a whole.
 #[derive(Serialize)]

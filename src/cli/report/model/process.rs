@@ -1,6 +1,8 @@
 //! The processes of a record, their devices, and what of them went past us.
 
 use super::{Place, Proc, Unknown, Uuid};
+use crate::report::text::names::clean;
+use cupeer_spec::way::{self, Way};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -116,6 +118,23 @@ pub struct Escaped {
     pub library: String,
     /// How they went past us.
     pub way: String,
+}
+
+impl Escaped {
+    /// Whether it is a driver of which nobody knows more than that no call was seen.
+    pub fn is_unseen(&self) -> bool {
+        self.way == Way::Unseen.name()
+    }
+
+    /// That calls go past us, and how.
+    pub fn sentence(&self) -> String {
+        past(&self.library, &self.way, "")
+    }
+}
+
+/// That the calls of a library go past us, where, and how.
+pub fn past(library: &str, way: &str, times: &str) -> String {
+    format!("the calls of {} go past cupeer{times}: {}", clean(library), clean(&way::explained(way)))
 }
 
 /// A library whose functions have no names here.

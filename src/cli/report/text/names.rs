@@ -1,5 +1,7 @@
 //! What processes, devices and results are called in text: short, and still told apart.
 
+pub use crate::output::clean;
+
 use super::super::model::{Codes, Proc, Process, Report, Uuid};
 use std::collections::{BTreeSet, HashMap};
 
@@ -189,11 +191,6 @@ pub fn counted(count: u64, word: &str) -> String {
     };
     let word = if count == 1 { word } else { &plural };
     format!("{} {word}", super::super::moments::number(count))
-}
-
-/// What is harmless on a terminal of a text that a program chose.
-pub fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 #[cfg(test)]

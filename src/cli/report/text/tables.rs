@@ -5,6 +5,7 @@ use super::super::moments::{bytes, duration, number};
 use super::View;
 use super::names::{clean, codes, counted};
 use crate::table::Table;
+use cupeer_spec::way;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most importers of a handle that a row names.
@@ -281,7 +282,7 @@ impl View<'_> {
     /// Libraries whose calls went past us.
     pub fn escaped(&self) -> String {
         let mut who: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
-        for escaped in &self.report.escaped {
+        for escaped in self.report.past() {
             who.entry((&escaped.library, &escaped.way)).or_default().insert(&escaped.proc);
         }
         if who.is_empty() {
@@ -290,7 +291,8 @@ impl View<'_> {
         let mut text = format!("\nCalls of {} went past cupeer\n", counted(who.len() as u64, "library"));
         for ((library, way), procs) in who.iter().take(self.most) {
             let procs = self.names.processes(procs.iter().copied());
-            text += &self.item("  ", &format!("{} ({}) in {procs}", clean(library), clean(way)));
+            text +=
+                &self.item("  ", &format!("{} ({}) in {procs}", clean(library), clean(&way::explained(way))));
         }
         text + &self.more(who.len())
     }

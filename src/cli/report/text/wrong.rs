@@ -33,6 +33,12 @@ impl View<'_> {
 
     /// That nothing is wrong, as far as can be seen.
     fn nothing(&self) -> String {
+        let unseen: Vec<(&Proc, String)> = self.report.unseen().collect();
+        if let Some((_, why)) = unseen.first() {
+            let processes = self.names.processes(unseen.iter().map(|(proc, _)| &***proc));
+            let text = format!("libcuda was loaded in {processes}, and no watched call was seen: {why}.");
+            return format!("\n{}", self.item("", &text));
+        }
         let filtered = if self.report.record.matching.is_some() { " with what is shown" } else { "" };
         let mut text = format!("Nothing is wrong{filtered}: all calls returned");
         if self.report.processes.iter().any(|process| !process.pending.is_empty()) {

@@ -6,7 +6,7 @@
 use super::super::ledger::{Exported, Kind, Ledger, Realm};
 use super::super::values;
 use cupeer_record::Call;
-use cupeer_spec::function::FnId;
+use cupeer_spec::function::{Ends, FnId};
 use cupeer_spec::record::live::mix;
 use std::collections::HashMap;
 
@@ -60,7 +60,9 @@ impl Arrows {
                 self.opens(call, realm, at, ledger, Kind::Event, "phEvent", cuIpcGetEventHandle)
             }
             Some(cuIpcCloseMemHandle) => self.closes(Kind::Memory, values::wide(call, "dptr")),
-            Some(cuEventDestroy_v2) => self.closes(Kind::Event, values::wide(call, "hEvent")),
+            Some(function) if function.spec().ends == Some(Ends::Event) => {
+                self.closes(Kind::Event, values::first(call))
+            }
             _ => Vec::new(),
         }
     }

@@ -13,6 +13,7 @@ use super::filter::Filter;
 use super::ledger::Realm;
 use super::places::{NameOf, Places};
 use super::{assemble, faults, findings, results, values};
+use crate::output::Json;
 use anyhow::{Context, Result};
 use arrows::{Arrows, Point};
 use cupeer_record::{Call, Clock, Event, Hit, Job, Outcome, Process};
@@ -26,7 +27,7 @@ use writer::{Slice, Writer};
 /// Prints the trace.
 pub fn print(job: &Job, filter: &Filter, all: &Collected, name_of: &mut NameOf) -> Result<ExitCode> {
     let began = assemble::began(job);
-    let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let out = Json(BufWriter::with_capacity(1 << 16, io::stdout().lock()));
     let mut trace = Trace {
         job,
         filter,
@@ -54,7 +55,7 @@ struct Trace<'a> {
     places: Places<'a>,
     tracks: Tracks,
     arrows: Arrows,
-    out: Writer<BufWriter<io::StdoutLock<'static>>>,
+    out: Writer<Json<BufWriter<io::StdoutLock<'static>>>>,
 }
 
 /// The process whose events are being written.

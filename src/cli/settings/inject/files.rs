@@ -2,8 +2,8 @@
 
 use super::{LONGEST_PLAN, Rules, is_plan_name};
 use anyhow::{Context, Result, bail};
-use std::fs::File;
-use std::io::Read;
+use cupeer_record::plain::{self, Links};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The most files that include each other.
@@ -106,11 +106,12 @@ impl Reader<'_> {
 }
 
 fn contents(path: &Path) -> Result<String> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LARGEST {
-        bail!("the file is larger than {} MiB; that is no fault plan", LARGEST >> 20);
-    }
+    // A pipe, as `<(...)` is one, can be read once, and waits for whoever writes.
+    let bytes = plain::read(path, Links::Followed, LARGEST).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => anyhow::anyhow!("{error}; a fault plan is a plain file"),
+        ErrorKind::InvalidData => anyhow::anyhow!("{error}; that is no fault plan"),
+        _ => error.into(),
+    })?;
     String::from_utf8(bytes).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()]
             .iter()
