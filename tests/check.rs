@@ -4,6 +4,7 @@
 //! the report shows it (`tests/report`).
 
 // The programs of tests/programs/rules, and how they are run.
+mod record;
 pub mod scenes;
 
 // Every rule: the program that breaks it, and the one nearest to it.

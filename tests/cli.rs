@@ -129,36 +129,44 @@ fn the_list_of_functions() {
     assert_lines(
         &stdout(&mut with(&["list", "functions"])),
         "\
-FUNCTION                             SINCE  SIMULATED  GROUPS
-cuDeviceCanAccessPeer                4.0    recorded   @peer
-cuDeviceGetP2PAttribute              8.0    recorded   @peer
-cuDeviceGetP2PAtomicCapabilities     13.0   recorded   @peer
-cuCtxEnablePeerAccess                4.0    recorded   @peer @enable
-cuCtxDisablePeerAccess               4.0    recorded   @peer @release
-cuIpcGetMemHandle                    4.1    recorded   @ipc @ipc-mem @export
-cuIpcOpenMemHandle                   4.1    recorded   @ipc @ipc-mem @open
-cuIpcOpenMemHandle_v2                11.0   recorded   @ipc @ipc-mem @open
-cuIpcCloseMemHandle                  4.1    recorded   @ipc @ipc-mem @release
-cuIpcGetEventHandle                  4.1    recorded   @ipc @ipc-event @export
-cuIpcOpenEventHandle                 4.1    recorded   @ipc @ipc-event @open
-cuGetProcAddress                     11.3   recorded   @lookup
-cuGetProcAddress_v2                  12.0   recorded   @lookup
-cuMemFree_v2                         3.2    recorded   @lifetime
-cuEventDestroy_v2                    4.0    recorded   @lifetime
-cuCtxDestroy_v2                      4.0    recorded   @lifetime
-cuDevicePrimaryCtxRelease_v2         11.0   recorded   @lifetime
-cuDevicePrimaryCtxReset_v2           11.0   recorded   @lifetime
-cuDeviceGetAttribute                 2.0    recorded   @query
-nvmlDeviceGetP2PStatus               -      absent     @query
-nvmlDeviceGetTopologyCommonAncestor  -      absent     @query
-nvmlDeviceGetNvLinkState             -      absent     @query
-nvmlDeviceGetNvLinkCapability        -      absent     @query
-nvmlDeviceGetNvLinkRemotePciInfo     -      absent     @query
-nvmlDeviceGetNvLinkRemotePciInfo_v2  -      absent     @query
-nvmlDeviceGetNvLinkRemoteDeviceType  -      absent     @query
-nvmlDeviceGetGpuFabricInfo           -      absent     @query
-nvmlDeviceGetGpuFabricInfoV          -      absent     @query
-nvmlDeviceGetFieldValues             -      absent     @query
+FUNCTION                             SINCE  SIMULATED   GROUPS
+cuDeviceCanAccessPeer                4.0    recorded    @peer
+cuDeviceGetP2PAttribute              8.0    recorded    @peer
+cuDeviceGetP2PAtomicCapabilities     13.0   recorded    @peer
+cuCtxEnablePeerAccess                4.0    recorded    @peer @enable
+cuCtxDisablePeerAccess               4.0    recorded    @peer @release
+cuIpcGetMemHandle                    4.1    recorded    @ipc @ipc-mem @export
+cuIpcOpenMemHandle                   4.1    recorded    @ipc @ipc-mem @open
+cuIpcOpenMemHandle_v2                11.0   recorded    @ipc @ipc-mem @open
+cuIpcCloseMemHandle                  4.1    recorded    @ipc @ipc-mem @release
+cuIpcGetEventHandle                  4.1    recorded    @ipc @ipc-event @export
+cuIpcOpenEventHandle                 4.1    recorded    @ipc @ipc-event @open
+cuGetProcAddress                     11.3   recorded    @lookup
+cuGetProcAddress_v2                  12.0   recorded    @lookup
+cuMemFree                            2.0    documented  @lifetime
+cuMemFree_v2                         3.2    recorded    @lifetime
+cuMemFreeAsync                       11.2   recorded    @lifetime
+cuMemFreeAsync_ptsz                  11.2   documented  @lifetime
+cuEventDestroy                       2.0    documented  @lifetime
+cuEventDestroy_v2                    4.0    recorded    @lifetime
+cuCtxDestroy                         2.0    documented  @lifetime
+cuCtxDestroy_v2                      4.0    recorded    @lifetime
+cuCtxDetach                          2.0    recorded    @lifetime
+cuDevicePrimaryCtxRelease            7.0    documented  @lifetime
+cuDevicePrimaryCtxRelease_v2         11.0   recorded    @lifetime
+cuDevicePrimaryCtxReset              7.0    documented  @lifetime
+cuDevicePrimaryCtxReset_v2           11.0   recorded    @lifetime
+cuDeviceGetAttribute                 2.0    recorded    @query
+nvmlDeviceGetP2PStatus               -      absent      @query
+nvmlDeviceGetTopologyCommonAncestor  -      absent      @query
+nvmlDeviceGetNvLinkState             -      absent      @query
+nvmlDeviceGetNvLinkCapability        -      absent      @query
+nvmlDeviceGetNvLinkRemotePciInfo     -      absent      @query
+nvmlDeviceGetNvLinkRemotePciInfo_v2  -      absent      @query
+nvmlDeviceGetNvLinkRemoteDeviceType  -      absent      @query
+nvmlDeviceGetGpuFabricInfo           -      absent      @query
+nvmlDeviceGetGpuFabricInfoV          -      absent      @query
+nvmlDeviceGetFieldValues             -      absent      @query
 ",
     );
     let all = stdout(&mut with(&["list", "functions", "--all"]));
@@ -198,10 +206,12 @@ fn the_list_of_topologies_and_of_errors() {
     assert_lines(
         &stdout(&mut with(&["list", "topologies"])),
         "\
-TOPOLOGY  MACHINE
-nvlink:N  N devices, NVLink between all: peer access and native atomics
-pcie:N    N devices, PCI Express between all: peer access, no native atomics
-none:N    N devices that cannot reach each other
+TOPOLOGY          MACHINE
+nvlink:N          N devices, NVLink between all: peer access and native atomics
+pcie:N            N devices, PCI Express between all: peer access, no native
+                  atomics
+none:N            N devices that cannot reach each other
+...,kernels=skip  as one of these; modules load, kernels launch and do nothing
 ",
     );
     let errors = stdout(&mut with(&["list", "errors"]));
@@ -412,9 +422,36 @@ fn settings_for_docker_and_mpirun_survive_the_shell() {
         if format == "docker" {
             let lib = install().join("lib");
             let mount = format!("{0}:{0}:ro", lib.display());
-            assert_eq!(words[words.len() - 2..], ["-v".to_owned(), mount]);
+            let log = "/tmp:/tmp".to_owned();
+            assert_eq!(words[words.len() - 4..], ["-v".to_owned(), mount, "-v".to_owned(), log]);
         }
     }
+}
+
+/// A log is of use where somebody reads it: outside.
+#[test]
+fn containers_see_the_directory_of_the_log() {
+    let lib = install().join("lib").display().to_string();
+    let folder = temp_dir();
+    let at = |path: &str| folder.path().join(path).display().to_string();
+    fs::create_dir(at("logs")).unwrap();
+    let mounts = |log: &str, more: &[&str]| -> Vec<String> {
+        let words = words("docker", &[&["--log", "text", "--log-file", log], more].concat());
+        let mounts = words.chunks(2).filter(|pair| pair[0] == "-v").map(|pair| pair[1].clone());
+        mounts.collect()
+    };
+    let (ours, logs) = (format!("{lib}:{lib}:ro"), format!("{0}:{0}", at("logs")));
+    assert_eq!(mounts(&at("logs/%h.%p"), &[]), [ours.clone(), logs.clone()]);
+    assert_eq!(mounts(&at("logs/%h/%p"), &[]), [ours.clone(), logs.clone()]);
+    // What lies in it needs no mount of its own.
+    let (out, all) = (at("logs/record"), &["--record", "full", "--out"][..]);
+    assert_eq!(mounts(&at("logs/log"), &[all, &[&out]].concat()), [ours.clone(), logs]);
+    // A device is the container's own.
+    assert_eq!(mounts("/dev/stderr", &[]), [ours]);
+    refused(
+        &["env", "--format", "docker", "--log", "text", "--log-file", "/%h/%p.log"],
+        "--log-file '/%h/%p.log': a container cannot see it, because / is none's to mount; name one in a directory",
+    );
 }
 
 #[test]
@@ -477,11 +514,17 @@ volumeMounts:
 - name: cupeer-0
   mountPath: {lib}
   readOnly: true
+- name: cupeer-1
+  mountPath: "/tmp"
+  readOnly: false
 # These belong to the pod, not to the container:
 volumes:
 - name: cupeer-0
   hostPath:
     path: {lib}
+- name: cupeer-1
+  hostPath:
+    path: "/tmp"
 "#,
             KEY.1,
             preload_library().display(),

@@ -246,6 +246,51 @@ fn undefined_behaviour_sanitizer() {
     sanitized("-fsanitize=undefined", "libubsan.so", false);
 }
 
+/// Runs programs that call from many threads and from small stacks under a tool of valgrind's, without cupeer and in its
+/// modes. Expects the same end, and no report.
+fn under_valgrind(options: &[&str]) {
+    let Some(valgrind) = installed("valgrind") else { return };
+    let programs = [
+        (linked("sanitized.c", &[]), &[][..]),
+        // Valgrind's own frame on an alternate stack takes some kilobytes.
+        (linked("small_stack.c", &[]), &["threads", "16384", "16384"]),
+        // Their stacks lie beside those that our work is done on.
+        (linked("crowd.c", &[]), &["8", "8", "1", "32768"]),
+    ];
+    for (program, arguments) in programs {
+        let run = |cupeer, check: bool| {
+            let scene = Scene::new(valgrind.clone()).args(&["-q", "--error-exitcode=9"]).args(options);
+            let scene = scene.arg(&program).args(arguments);
+            let outcome = if check { scene.env(env::CHECK, "errors").run(cupeer) } else { scene.run(cupeer) };
+            (outcome.status.to_string(), outcome.stdout, outcome.stderr)
+        };
+        let without = run(Cupeer::Absent, false);
+        if !without.2.is_empty() {
+            eprintln!("left out: {options:?} has reports without cupeer: {}", without.2);
+            continue;
+        }
+        for cupeer in [Cupeer::Logging, Cupeer::Recording] {
+            assert_eq!(run(cupeer, false), without, "{options:?}, {cupeer:?} (right: without cupeer)");
+        }
+        assert_eq!(
+            run(Cupeer::Recording, true).0,
+            without.0,
+            "{options:?}, checking (right: without cupeer)"
+        );
+    }
+}
+
+#[test]
+fn memcheck() {
+    under_valgrind(&["--tool=memcheck"]);
+}
+
+#[test]
+fn helgrind_with_our_suppressions() {
+    let suppressions = concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/scripts/valgrind.supp");
+    under_valgrind(&["--tool=helgrind", suppressions]);
+}
+
 /// A preloaded library of someone else's that opens libraries and looks names up before we were there.
 #[test]
 fn beside_another_preloaded_library() {

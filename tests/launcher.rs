@@ -336,8 +336,7 @@ fn exec_becomes_the_program() {
 
 #[test]
 fn the_page_is_there_while_the_program_runs_and_leaves_nothing() {
-    let text =
-        "od -An -w64 -tx4 \"$CUPEER_STATUS\"; echo \"$CUPEER_STATUS\"; ls -l /proc/self/fd | grep -c memfd";
+    let text = "od -An -N64 -w64 -tx4 \"$CUPEER_STATUS\"; echo \"$CUPEER_STATUS\"; ls -l /proc/self/fd | grep -c memfd";
     let output = stdout(&mut run(&["sh", "-c", &format!("{text}; true")]));
     let lines: Vec<&str> = output.lines().collect();
     assert!(lines[0].trim_start().starts_with("63757031 00000000 00000000 00000000"), "{output}");

@@ -8,6 +8,7 @@ mod support;
 mod programs;
 
 // What is said of programs that break a rule, and of those that do not.
+mod blind;
 mod check;
 
 // The command's own options, lists and messages.
@@ -24,6 +25,9 @@ mod guests;
 
 // The header is what our C functions are.
 mod header;
+
+// Files and directories in which somebody else has put something.
+mod hostile;
 
 // Faults on purpose.
 mod inject;

@@ -7,6 +7,8 @@ mod open;
 mod processes;
 mod room;
 mod run;
+mod short;
+mod signals;
 mod survival;
 mod troubles;
 

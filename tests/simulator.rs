@@ -50,6 +50,7 @@ fn its_answers_and_its_own_log_are_the_same_under_cupeer() {
             .arg(conformance());
         let done = done(command.args(["--driver", "libcuda.so.1", "--compare", RECORDED]));
         assert!(done.status.success(), "{option}\n{}{}", done.stdout, done.stderr);
+        assert!(!done.stderr.contains("asked the simulated driver"), "{}", done.stderr);
         let report = stdout(support::cupeer().arg("report").arg(folder.path()).args(["--format", "json"]));
         assert!(report.contains("\"ipc-flags\""), "{option}: cupeer was there: {report}");
     }
@@ -144,6 +145,46 @@ fn holds(name: &str, machine: &str) {
 #[test]
 fn it_works_without_threads_own_storage() {
     holds("late_storage", "nvlink:2");
+}
+
+#[test]
+fn functions_of_the_program_run_in_stream_order() {
+    holds("callbacks", "nvlink:2");
+}
+
+#[test]
+fn what_attributes_say_functions_do() {
+    holds("promises", "nvlink:2");
+    holds("promises", "nvlink:2,kernels=skip");
+}
+
+#[test]
+fn kernels_are_skipped_where_the_machine_says_so_and_that_is_said_once() {
+    let program =
+        compile_c("conformance/programs/kernels.c", &[&format!("-L{}", sim_dir().display()), "-lcuda"]);
+    let run =
+        |machine: &str| done(plain(&program).env("LD_LIBRARY_PATH", sim_dir()).env("CUPEER_SIM", machine));
+    let directory = temp_dir();
+    let file = directory.path().join("machine.toml");
+    fs::write(&file, "count = 1\nkernels = \"skip\"\n").expect("a file");
+    for machine in ["pcie:2,kernels=skip", file.to_str().expect("UTF-8")] {
+        let done = run(machine);
+        assert_eq!(done.stdout, "skipped\n", "{}", done.stderr);
+        let said = "cupeer: simulated driver: kernels = \"skip\": kernels launch here and do nothing\n";
+        assert_eq!(done.stderr, said);
+    }
+    let done = run("pcie:2");
+    assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("not supported\n", ""));
+}
+
+#[test]
+fn arrays_have_a_shape_of_their_own() {
+    holds("arrays", "nvlink:2");
+}
+
+#[test]
+fn what_is_captured_is_done_when_it_is_launched() {
+    holds("capture", "nvlink:2");
 }
 
 #[test]

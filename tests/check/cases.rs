@@ -154,6 +154,32 @@ fn c5_closed_after_the_driver() {
     case("cases_life", "C5", "answers nvlink:2", &["driver-shutting-down", "ipc-never-closed"], &wanted);
 }
 
+/// What the runtime does in every process that exits is nobody's fault; what else comes too late is told.
+#[test]
+fn c10_released_after_the_driver() {
+    let play = Play { program: "cases_life", name: "C10", machine: "answers nvlink:2" };
+    for (how, rules) in [(How::Good, &[][..]), (How::Bad, &["driver-shutting-down"])] {
+        let checked = play.checked(how, &[]);
+        let (stderr, text) = (&checked.done.stderr, &checked.text);
+        assert_eq!(checked.done.status.code(), Some(0), "{stderr}");
+        assert_eq!(checked.rules(), rules.iter().copied().collect(), "{stderr}{text}");
+        assert!(!stderr.contains("cuDevicePrimaryCtxRelease"), "{stderr}");
+        assert!(
+            text.contains("cuDevicePrimaryCtxRelease = CUDA_ERROR_DEINITIALIZED (as programs do)"),
+            "{text}"
+        );
+        let group = |function: &str| {
+            let groups = checked.report["failure_groups"].as_array().expect("groups").clone();
+            groups.into_iter().find(|group| group["function"] == function)
+        };
+        assert_eq!(group("cuDevicePrimaryCtxRelease").expect("it is counted")["usual"], true);
+        assert_eq!(
+            group("cuIpcOpenMemHandle_v2").is_some_and(|group| group["usual"] == false),
+            how == How::Bad
+        );
+    }
+}
+
 #[test]
 fn c6_an_address_that_comes_back() {
     let wanted = ["was freed while", "open in process"];

@@ -1,8 +1,8 @@
 """Compares cupeer's counts with CUPTI's, by process and function.
 
 usage: compare_counts.py CUPEER LOG COUNTS-FOLDER EXPECTED-FUNCTION...
-Only the driver's functions of cupeer's table are compared, which CUPTI counts (NVML's it does not), only calls from cuInit on, and not those that the CUPTI library
-makes itself. Each expected function must have been called. Exits with 1 on any difference.
+Only the driver's functions of cupeer's table are compared, which CUPTI counts (NVML's it does not), only calls from cuInit until
+the driver has shut down (the CUDA runtime releases its contexts after that), and not those that the CUPTI library makes itself. Each expected function must have been called. Exits with 1 on any difference.
 """
 import collections
 import json
@@ -38,6 +38,8 @@ for line in open(log):
         outside["processes that never reached cuInit"] += 1
     elif row["ts_ns"] < started[pid]:
         outside["before cuInit"] += 1
+    elif row["result"] == "CUDA_ERROR_DEINITIALIZED":
+        outside["after the driver"] += 1
     elif "libcupti" in row["caller"]:
         outside["from libcupti"] += 1
     else:

@@ -189,3 +189,13 @@ fn contexts_and_ranks_count_for_themselves() {
     assert_eq!(with_rank("1"), [["0", "0"], ["101", "0"]]);
     assert_eq!(with_rank("0"), [["0", "0"], ["0", "0"]]);
 }
+
+/// Threads that come and go: each counts for itself, and none is one too many.
+#[test]
+fn a_rule_counts_by_thread_however_many_there_are() {
+    const THREADS: usize = 6000;
+    let plan = "cuDeviceCanAccessPeer:per=thread:when=2:error=INVALID_DEVICE";
+    let ran = run(plan, &["turns", "1", &THREADS.to_string(), "cc"]);
+    let hit = ran.lines.iter().filter(|(_, words)| words[..] == ["0", "101"]).count();
+    assert_eq!((ran.done.stderr.as_str(), hit), ("", THREADS));
+}

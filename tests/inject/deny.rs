@@ -1,7 +1,7 @@
 //! Denied peers: the same to every question and every attempt, of CUDA and of NVML, and nothing else changes.
 
 use crate::check::scenes::told_driver;
-use crate::programs::{Cupeer, Scene, linked, nvml, program};
+use crate::programs::{nvml, program};
 use crate::support::{self, assert_lines, done, stdout};
 use cupeer_spec::env;
 use std::fmt::Write;
@@ -347,17 +347,6 @@ fn where_nvml_alone_is_asked_no_record_stays() {
     assert!(ended.stderr.contains("deny-peer/1 (all): denied 1 call"), "{}", ended.stderr);
     assert!(!ended.stderr.contains("cupeer report"), "{}", ended.stderr);
     assert!(ended.stdout == "5\n" && ended.status.success() && !out.exists(), "{}", ended.stderr);
-}
-
-/// As much as fault plans need.
-#[test]
-fn small_stacks_are_enough() {
-    let folder = support::temp_dir();
-    let plain = Scene::new(linked("small_stack.c", &["-DSTACK=32768", "-DALTERNATE=32768"]));
-    let denied = plain.env(env::DENY_PEER, "all").env(env::PEER_LIMIT, "4").env(env::FAULTS, folder.path());
-    for mode in [Cupeer::Off, Cupeer::Recording] {
-        denied.run(mode).assert_same(&denied.run(Cupeer::Absent), "denied");
-    }
 }
 
 /// What is denied to a program that links its libraries is denied in the same way.

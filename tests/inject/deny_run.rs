@@ -147,7 +147,7 @@ fn vllm_keeps_its_verdict_in_the_job() {
     let mut command = support::with(&["run", "--sim", "--out"]);
     command.arg(&out).args(["--record", "full", "--deny-peer", "all"]);
     let ended = done(command.args(["--", "sh", "-c", "printf %s \"$VLLM_CACHE_ROOT\""]));
-    assert_eq!(ended.stdout, out.join("vllm").to_str().unwrap());
+    assert_eq!(ended.stdout, out.join("vllm-cache").to_str().unwrap());
     let ended = done(support::with(&["run", "--sim", "--record", "off", "--deny-peer", "all", "--"]).args([
         "sh",
         "-c",

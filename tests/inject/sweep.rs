@@ -35,15 +35,19 @@ fn sweep(folder: &Path, options: &[&str], program: &Path, arguments: &[&str]) ->
 
 #[track_caller]
 fn swept(command: &mut std::process::Command) -> Swept {
-    // One at a time: /dev/shm is all tests', and what one program leaves there would be taken for another's.
-    static ALONE: Mutex<()> = Mutex::new(());
-    let alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let done = done(command);
-    drop(alone);
+    let done = alone(command);
     let json = serde_json::from_str(&done.stdout).unwrap_or_else(|error| {
         panic!("{error}: {command:?} ended with {}:\n{}{}", done.status, done.stdout, done.stderr)
     });
     Swept { status: done.status.code(), json, stderr: done.stderr }
+}
+
+/// Runs sweeps one at a time: /dev/shm is all tests', and what one program leaves there would be taken for another's.
+#[track_caller]
+fn alone(command: &mut std::process::Command) -> support::Done {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    done(command)
 }
 
 impl Swept {
@@ -124,7 +128,7 @@ fn what_is_called_only_after_a_failure_fails_as_well() {
     // The command repeats it.
     let command = behind["command"].as_str().unwrap();
     let line = command.replacen("cupeer", &support::install().join("bin/cupeer").display().to_string(), 1);
-    let again = done(support::plain("sh").args(["-c", &line]));
+    let again = alone(support::plain("sh").args(["-c", &line]));
     assert_eq!(again.status.code(), Some(134), "{line}: {}{}", again.stdout, again.stderr);
 
     let folder = temp_dir();
@@ -219,7 +223,7 @@ fn an_interrupted_sweep_goes_on() {
     let journal = || std::fs::read_to_string(directory.join("sweep.jsonl")).unwrap_or_default();
     let done_lines = |text: &str| text.lines().filter(|line| line.starts_with("{\"done\"")).count();
     wait_for("ten runs", || done_lines(&journal()) >= 10);
-    let second = done(cupeer().args(["sweep", "--resume"]).arg(&directory));
+    let second = alone(cupeer().args(["sweep", "--resume"]).arg(&directory));
     assert!(second.stderr.contains("is going on in another process"), "{}", second.stderr);
     assert_eq!(second.status.code(), Some(125));
     // SAFETY: a child of ours that nobody has waited for.
@@ -321,7 +325,7 @@ fn as_many_findings_are_counted_as_are_listed() {
     let folder = temp_dir();
     let mut command = cupeer();
     command.args(["sweep", "--sim=nvlink:2", "--out"]).arg(folder.path().join("text"));
-    let text = done(command.arg("--").arg(careless()).arg("crash")).stdout;
+    let text = alone(command.arg("--").arg(careless()).arg("crash")).stdout;
     let swept = sweep(folder.path(), &[], &careless(), &["crash"]);
     let runs = swept.runs().iter().filter(|run| run["finding"] == true).count();
     let [findings, of_runs] = ["findings", "runs_with_findings"].map(|key| swept.json[key].as_u64().unwrap());

@@ -35,12 +35,10 @@ NEWER CUresult cuGetProcAddress_v2(const char *, void **, int, uint64_t, int *);
     }
 PLAIN_TABLE(DEFINE)
 
-/* Some functions that are not in the table, among them older forms of some that are. They keep no account:
+/* Some functions that are not in the table, They keep no account:
  * cupeer must not come between. */
 CUresult cuInit(unsigned flags) { return flags ? 1 : 0; }
 CUresult cuDriverGetVersion(int *version) { return *version = DRIVER_VERSION, 0; }
-CUresult cuMemFree(unsigned d) { return d ? 0 : 1; }
-CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return device < 0; }
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size) { return *p = 0x7000 + size, 0; }
 CUresult cuMemcpyHtoD_v2(CUdeviceptr d, const void *h, size_t n) { return d && h && n ? 0 : 1; }
 CUresult cuCtxGetCurrent(CUcontext *c) { return *c = (CUcontext)1, 0; }
@@ -50,6 +48,7 @@ static const struct entry {
     const char *lookup;
     int since;
     void *address;
+    int per_thread; /* found where the default stream shall be the thread's own */
 } entries[] = {
     /* a later version of a name stands before an earlier one */
     {"cuDeviceCanAccessPeer", 4000, cuDeviceCanAccessPeer},
@@ -65,11 +64,17 @@ static const struct entry {
     {"cuIpcOpenEventHandle", 4010, cuIpcOpenEventHandle},
     {"cuMemFree", 3020, cuMemFree_v2},
     {"cuMemFree", 2000, cuMemFree},
+    {"cuMemFreeAsync", 11020, cuMemFreeAsync_ptsz, 1},
+    {"cuMemFreeAsync", 11020, cuMemFreeAsync},
     {"cuEventDestroy", 4000, cuEventDestroy_v2},
+    {"cuEventDestroy", 2000, cuEventDestroy},
     {"cuCtxDestroy", 4000, cuCtxDestroy_v2},
+    {"cuCtxDestroy", 2000, cuCtxDestroy},
+    {"cuCtxDetach", 2000, cuCtxDetach},
     {"cuDevicePrimaryCtxRelease", 11000, cuDevicePrimaryCtxRelease_v2},
     {"cuDevicePrimaryCtxRelease", 7000, cuDevicePrimaryCtxRelease},
     {"cuDevicePrimaryCtxReset", 11000, cuDevicePrimaryCtxReset_v2},
+    {"cuDevicePrimaryCtxReset", 7000, cuDevicePrimaryCtxReset},
     {"cuDeviceGetAttribute", 2000, cuDeviceGetAttribute},
     {"cuGetProcAddress", 12000, cuGetProcAddress_v2},
     {"cuGetProcAddress", 11030, cuGetProcAddress},
@@ -97,6 +102,7 @@ static CUresult lookup(const char *form, const char *symbol, void **pfn, int ver
     *pfn = NULL;
     for (size_t i = 0; i < sizeof entries / sizeof *entries && !*pfn; i++) {
         if (strcmp(symbol, entries[i].lookup) != 0 || entries[i].since > DRIVER_VERSION) continue;
+        if (entries[i].per_thread && flags != 2) continue;
         found = 2;
         if (version >= entries[i].since) *pfn = entries[i].address;
     }

@@ -119,7 +119,7 @@ static void *run(void *argument) {
 }
 
 static void process(int number) {
-    struct thread all[64];
+    struct thread *all = calloc((size_t)threads, sizeof *all);
     for (int i = 0; i < threads; i++) {
         all[i] = (struct thread){number, i, 0};
         if (threads == 1) {

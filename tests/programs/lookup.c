@@ -49,7 +49,7 @@ static struct {
 static size_t list_names(void) {
     size_t count = 0;
     for (int f = 0; f < FUNCTIONS; f++) {
-        /* `cuMemFree` finds cuMemFree_v2, or an older function of the driver's that must stay its own. */
+        /* `cuMemFree` finds cuMemFree_v2, or the older function. */
         size_t length = strlen(names[f]);
         CHECK(length < sizeof asked->name);
         strcpy(asked[count].name, names[f]);
@@ -63,6 +63,14 @@ static size_t list_names(void) {
         asked[count++].function = FUNCTIONS;
     }
     return count;
+}
+
+/* The driver's function of a name with this ending, where it has one. */
+static void *form_of(void *driver, const char *name, const char *ending) {
+    char whole[sizeof asked->name + 8];
+    strcpy(whole, name);
+    void *found = dlsym(driver, strcat(whole, ending));
+    return found ? found : (void *)untouched;
 }
 
 int main(int argc, char **argv) {
@@ -95,7 +103,7 @@ int main(int argc, char **argv) {
                     if (f < FUNCTIONS) {
                         CHECK(call(f, pfn, mark++) == 0);
                         CHECK(pfn == dlsym(driver, name) || pfn == dlsym(driver, names[f]) ||
-                              pfn == dlsym(driver, "cuIpcOpenMemHandle_v2"));
+                              pfn == form_of(driver, name, "_v2") || pfn == form_of(driver, name, "_ptsz"));
                     } else if (strcmp(name, "cuGetProcAddress") == 0) {
                         /* once more through what it handed out, of the form that belongs to the version */
                         void *again = NULL;

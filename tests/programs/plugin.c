@@ -3,6 +3,7 @@
  *   -DBY_NEXT           it links libcuda and calls what dlsym(RTLD_NEXT) finds,
  *   -DBY_DEFAULT        it links nothing and calls what dlsym(RTLD_DEFAULT) finds,
  *   -DOWN               it links no driver: every function is its own, and it calls by name,
+ *   -DOPENS             it links nothing, opens the driver and calls what dlsym finds there,
  *   -DWEAK              it has weak references, and calls what is there,
  *   -DPOINTERS          it has a pointer variable of each name, as cuew has, that it fills and calls through.
  * -DMAIN makes it a program; with -DNVML it calls NVML. Each must behave as without cupeer. */
@@ -63,6 +64,8 @@ int plugin(unsigned base) {
 int plugin(unsigned base) { return call_all(dlsym, RTLD_NEXT, base); }
 #elif defined(BY_DEFAULT)
 int plugin(unsigned base) { return call_all(dlsym, RTLD_DEFAULT, base); }
+#elif defined(OPENS)
+int plugin(unsigned base) { return call_all(dlsym, must_open(SONAME, RTLD_NOW), base); }
 #elif defined(LINKED)
 int plugin(unsigned base) { return call_linked(base); }
 #endif

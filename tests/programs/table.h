@@ -16,6 +16,7 @@ typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
 typedef void *CUcontext;
 typedef void *CUevent;
+typedef void *CUstream;
 typedef struct {
     unsigned char reserved[64];
 } CUipcMemHandle;
@@ -83,10 +84,18 @@ struct outputs {
       (&o->event_handle, (CUevent)(uintptr_t)m), (uintptr_t)event)                                            \
     X(cuIpcOpenEventHandle, (CUevent * phEvent, CUipcEventHandle handle), (phEvent, handle),                  \
       (&o->event, marked_event_handle(m)), mark_of_handle(handle.reserved))                                   \
+    X(cuMemFree, (unsigned dptr), (dptr), (m), dptr)                                                          \
     X(cuMemFree_v2, (CUdeviceptr dptr), (dptr), (m), dptr)                                                    \
+    X(cuMemFreeAsync, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream), (m, NULL), dptr)                 \
+    X(cuMemFreeAsync_ptsz, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream), (m, NULL), dptr)            \
+    X(cuEventDestroy, (CUevent hEvent), (hEvent), ((CUevent)(uintptr_t)m), (uintptr_t)hEvent)                 \
     X(cuEventDestroy_v2, (CUevent hEvent), (hEvent), ((CUevent)(uintptr_t)m), (uintptr_t)hEvent)              \
+    X(cuCtxDestroy, (CUcontext ctx), (ctx), ((CUcontext)(uintptr_t)m), (uintptr_t)ctx)                        \
     X(cuCtxDestroy_v2, (CUcontext ctx), (ctx), ((CUcontext)(uintptr_t)m), (uintptr_t)ctx)                     \
+    X(cuCtxDetach, (CUcontext ctx), (ctx), ((CUcontext)(uintptr_t)m), (uintptr_t)ctx)                         \
+    X(cuDevicePrimaryCtxRelease, (CUdevice dev), (dev), ((int)m), dev)                                        \
     X(cuDevicePrimaryCtxRelease_v2, (CUdevice dev), (dev), ((int)m), dev)                                     \
+    X(cuDevicePrimaryCtxReset, (CUdevice dev), (dev), ((int)m), dev)                                          \
     X(cuDevicePrimaryCtxReset_v2, (CUdevice dev), (dev), ((int)m), dev)                                       \
     X(cuDeviceGetAttribute, (int *pi, int attrib, CUdevice dev), (pi, attrib, dev), (&o->number, 132, (int)m), dev)
 
@@ -123,10 +132,18 @@ struct outputs {
 #define OUTPUT_cuIpcCloseMemHandle
 #define OUTPUT_cuIpcGetEventHandle OUT(pHandle, marked_event_handle((unsigned)(uintptr_t)event));
 #define OUTPUT_cuIpcOpenEventHandle OUT(phEvent, (CUevent)(uintptr_t)mark_of_handle(handle.reserved));
+#define OUTPUT_cuMemFree
 #define OUTPUT_cuMemFree_v2
+#define OUTPUT_cuMemFreeAsync
+#define OUTPUT_cuMemFreeAsync_ptsz
+#define OUTPUT_cuEventDestroy
 #define OUTPUT_cuEventDestroy_v2
+#define OUTPUT_cuCtxDestroy
 #define OUTPUT_cuCtxDestroy_v2
+#define OUTPUT_cuCtxDetach
+#define OUTPUT_cuDevicePrimaryCtxRelease
 #define OUTPUT_cuDevicePrimaryCtxRelease_v2
+#define OUTPUT_cuDevicePrimaryCtxReset
 #define OUTPUT_cuDevicePrimaryCtxReset_v2
 #define OUTPUT_cuDeviceGetAttribute OUT(pi, 1);
 #define OUTPUT_nvmlDeviceGetP2PStatus OUT(p2pStatus, 0);

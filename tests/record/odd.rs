@@ -23,12 +23,36 @@ fn no_frame_is_looked_for_beyond_a_stack() {
     );
 }
 
+/// Whatever a stack looks like, the program lives, and each call has at least the place that it was made from.
 #[test]
-fn a_child_of_vfork_leaves_its_parent_a_record_of_its_own() {
+fn what_cannot_be_unwound_ends_no_program() {
+    let scene = || Scene::new(linked("jit.c", &["-O1", "-fno-omit-frame-pointer"]));
+    for (form, calls) in [("frame", 2), ("bare", 2), ("garbage", 18), ("hijacked", 18), ("registered", 6)] {
+        let folder = support::temp_dir();
+        let record = folder.path().join("record");
+        let answers = "101 0\n".repeat(calls / 2) + "done\n";
+        assert_eq!(stdout(&mut recording(&scene().args(&[form]), &record)), answers, "{form}");
+        let job = open_job(&record);
+        let made = recorded(&job.processes[0]);
+        assert_eq!(made.len(), calls, "{form}");
+        for call in made {
+            assert_eq!(call.details.frames.first(), Some(&call.caller), "{form}");
+            // A frame pointer leads on: to both, to main, and to the C library that called it.
+            assert!(form != "frame" || call.details.frames.len() > 3, "{:x?}", call.details.frames);
+        }
+    }
+}
+
+#[test]
+fn a_child_of_vfork_that_calls_first_makes_its_parents_record() {
     let folder = support::temp_dir();
     let record = folder.path().join("record");
     assert_eq!(stdout(&mut recording(&odd(&["vfork", "8", "20000"]), &record)), "done\n");
     let job = open_job(&record);
     let [process] = &job.processes[..] else { panic!("{:?}", job.processes) };
-    assert_eq!((process.header.lost, recorded(process).len()), (0, 160_000));
+    assert_eq!((process.header.lost, recorded(process).len()), (0, 1 + 160_000));
+    // Known as its parent: nobody but that one is this old.
+    assert_ne!(process.header.parent, process.header.pid);
+    assert_eq!(process.header.parent, std::process::id());
+    assert!(process.proc.contains(&format!("-{}-", process.header.pid)), "{}", process.proc);
 }

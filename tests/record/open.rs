@@ -153,8 +153,15 @@ fn exporter_and_importer_know_of_each_other() {
             wait_for(&mut importer);
             assert_eq!(open(&record), [(EXPORTED_MEMORY, 5, 0, 0)]);
         } else {
+            if killed == "importer" {
+                importer.wait().unwrap();
+            }
             go_on(&mut exporter);
             wait_for(&mut exporter);
+            if killed == "importer" {
+                assert_eq!(open(&record), [(OPENED_MEMORY, 5, 1, 0)], "nobody has it open");
+                continue;
+            }
             let while_open = live::ended::ENDED | live::ended::WHILE_OPEN;
             let ended = [(EXPORTED_MEMORY, 5, 1, while_open), (OPENED_MEMORY, 5, 1, 0)];
             assert_eq!(open(&record), ended, "freed while it is open elsewhere");
@@ -171,12 +178,18 @@ fn exporter_and_importer_know_of_each_other() {
 fn the_table_grows() {
     let folder = support::temp_dir();
     let record = folder.path().join("record");
-    // Two threads of two processes, many more than the first segment holds.
-    let scene = Scene::new(linked("handles.c", &[])).args(&["4000", "4000", "2"]);
-    let mut others: Vec<Child> =
-        (0..2).map(|_| recording(&scene, &record).stdout(Stdio::null()).spawn().unwrap()).collect();
-    assert!(others.iter_mut().all(|child| child.wait().unwrap().success()));
+    // Two threads of two processes, many more than the first segment holds. Neither ends before the other is done: what
+    // the dead had open would make room.
+    let scene = Scene::new(linked("handles.c", &[])).args(&["4000", "4000", "2", "stay"]);
+    let start = || {
+        let mut command = recording(&scene, &record);
+        Running(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
+    };
+    let mut both = [start(), start()];
+    both.iter_mut().for_each(|child| wait_for(child));
     let all = entries(&record);
+    both.iter_mut().for_each(|child| go_on(child));
+    assert!(both.iter_mut().all(|child| child.wait().unwrap().success()));
     assert!(all.len() == 4 * 4000 && all.len() > 8 * FIRST, "{}", all.len());
     assert!(all.iter().all(|entry| entry.kind == kind::OPENED_MEMORY && entry.count == 1));
 }

@@ -7,6 +7,7 @@ use cupeer_record::{Job, Outcome};
 use cupeer_spec::env;
 use cupeer_spec::record::{BLOCK, live};
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 fn crowd(total: u32, at_once: u32, calls: u32) -> Scene {
@@ -40,6 +41,21 @@ fn threads_that_come_and_go_share_windows() {
     let size = std::fs::metadata(&job.processes[0].path).unwrap().len();
     // The begin, a window, and what it has become full of.
     assert!(size <= 8 * BLOCK as u64, "{size}");
+}
+
+/// Most processes call a few times: what they leave is as small.
+#[test]
+fn small_processes_keep_small_files() {
+    let folder = support::temp_dir();
+    for (calls, most) in [(1, 40), (100, 40), (260, 96), (1500, 200), (5000, 1000)] {
+        let record = folder.path().join(calls.to_string());
+        assert_eq!(stdout(&mut recording(&crowd(1, 1, calls), &record)), "done\n");
+        let job = open_job(&record);
+        assert_all_there(&job, 1, u64::from(calls));
+        // What it takes on the disk: in units of 512 bytes.
+        let kib = std::fs::metadata(&job.processes[0].path).unwrap().blocks() / 2;
+        assert!(kib <= most, "{calls} calls take {kib} KiB");
+    }
 }
 
 #[test]

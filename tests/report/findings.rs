@@ -154,6 +154,47 @@ fn what_was_freed_while_open_is_found_where_the_process_did_not_see_it() {
     }
 }
 
+/// A context takes with it what belongs to it, and nothing that was only exported while it was current.
+#[test]
+fn exports_end_with_the_context_that_they_belong_to() {
+    let play = |owner: Option<u64>, ends: &dyn Fn(&Actor) -> cupeer_record::Call| {
+        let scene = Scene::new();
+        let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));
+        let mut export = exporter.exporting(100, 0x11, 0x7000);
+        export.details.owner = owner.map(|context| (context, 0));
+        exporter.add(&export);
+        let end = ends(&exporter);
+        exporter.add(&end).ends();
+        importer.open(200, 0x11, 0x9000).close(400, 0x9000).ends();
+        found_in(&scene, &[])
+    };
+    let destroys = |context: u64| {
+        move |exporter: &Actor| {
+            let mut call = exporter.makes(FnId::cuCtxDestroy_v2, 300);
+            writer::set(&mut call, "ctx", &context.to_le_bytes());
+            call
+        }
+    };
+    let released = |context: Option<u64>| {
+        move |exporter: &Actor| {
+            let mut call = exporter.makes(FnId::cuDevicePrimaryCtxRelease_v2, 300);
+            writer::set(&mut call, "dev", &0i32.to_le_bytes());
+            (call.details.context, call.details.devices.0) = (context, Some(0));
+            call
+        }
+    };
+    let row =
+        |rest: &str, function: &str| vec![format!("ipc-context-ended-while-open error {rest} {function} 1")];
+    let [destroy, release] = ["cuCtxDestroy_v2", "cuDevicePrimaryCtxRelease_v2"];
+    assert_eq!(play(Some(0xc1), &destroys(0xc1)), row("certain", destroy));
+    assert_eq!(play(Some(0xc1), &destroys(0xc0)), [""; 0], "it was only current");
+    assert_eq!(play(Some(0xc1), &released(Some(0xc1))), row("certain", release));
+    assert_eq!(play(Some(0xc1), &released(Some(0xc0))), [""; 0], "another context of the device");
+    // Records of earlier versions do not say to which it belonged, and not which was the primary one.
+    assert_eq!(play(None, &destroys(0xc0)), row("inferred", destroy));
+    assert_eq!(play(Some(0xc1), &released(None)), row("inferred", release));
+}
+
 #[test]
 fn what_is_closed_in_time_and_what_a_dead_process_had_open_is_no_finding() {
     let play = |closes: bool| {
@@ -202,11 +243,15 @@ fn why_a_handle_could_not_be_opened() {
         exporter.export(100, 0x11, 0x7000);
     });
     assert_eq!(gone, row("ipc-exporter-gone error stale", memory));
-    // It was there a moment before: nobody knows when it went.
+    // It was there a moment before: nobody knows when it went, but that it has ended.
     let there = explained(Result::INVALID_HANDLE, memory, |exporter| {
         exporter.export(100, 0x11, 0x7000).ask(4_900_000, 1);
     });
-    assert_eq!(there, [""; 0]);
+    assert_eq!(there, row("ipc-exporter-gone error inferred", memory));
+    let later = explained(Result::INVALID_HANDLE, memory, |exporter| {
+        exporter.export(100, 0x11, 0x7000).ask(5_100_000, 1);
+    });
+    assert_eq!(later, [""; 0], "it was seen at work afterwards");
     let freed = |exporter: &mut Actor| {
         exporter.export(100, 0x11, 0x7000).free(200, 0x7000);
     };

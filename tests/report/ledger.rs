@@ -175,7 +175,7 @@ fn a_release_ends_what_is_there_where_it_was_the_last() {
         importer.open(200, 0x11, 0x9000);
         let mut release = importer.makes(FnId::cuDevicePrimaryCtxRelease_v2, 300);
         writer::set(&mut release, "dev", &1i32.to_le_bytes());
-        release.details.devices.0 = last.then_some(1);
+        (release.details.devices.0, release.details.context) = (last.then_some(1), last.then_some(0xc0));
         importer.add(&release).ends();
         assert_eq!(handle(&json_of(&scene, &[]), 0x11)["opens"][0]["closed_by"], closed_by);
     }

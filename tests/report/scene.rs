@@ -225,11 +225,18 @@ impl Actor {
 
     /// Exports memory: the handle has a fingerprint, the allocation an address and 2 MiB.
     pub fn export(&mut self, at: u64, fingerprint: u64, base: u64) -> &mut Self {
+        let call = self.exporting(at, fingerprint, base);
+        self.add(&call)
+    }
+
+    /// A call that exports memory.
+    pub fn exporting(&self, at: u64, fingerprint: u64, base: u64) -> Call {
         let mut call = self.makes(FnId::cuIpcGetMemHandle, at);
         writer::set(&mut call, "pHandle", &handle(fingerprint, checked(fingerprint)));
         writer::set(&mut call, "dptr", &(base + 512).to_le_bytes());
         call.details.memory = Some((base, 2 << 20));
-        self.add(&call)
+        call.details.owner = Some((0xc0, self.about.pid as i32 % 2));
+        call
     }
 
     /// Exports an event.

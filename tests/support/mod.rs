@@ -220,6 +220,7 @@ pub fn temp_dir() -> tempfile::TempDir {
 }
 
 /// What a command wrote and how it ended.
+#[derive(Debug)]
 pub struct Done {
     /// How it ended.
     pub status: std::process::ExitStatus,

@@ -10,7 +10,8 @@ typedef struct { unsigned char bytes[64]; } Handle;
 
 /* The driver's own functions; those that may be told what to answer come first. */
 #define TOLD(F)                                                                                                        \
-    F(cuIpcOpenMemHandle_v2) F(cuIpcCloseMemHandle) F(cuCtxEnablePeerAccess) F(cuDeviceGetAttribute)
+    F(cuIpcOpenMemHandle_v2) F(cuIpcCloseMemHandle) F(cuCtxEnablePeerAccess) F(cuDeviceGetAttribute)           \
+    F(cuDevicePrimaryCtxRelease)
 #define SLOT(name) __attribute__((visibility("hidden"))) void *real_##name;
 TOLD(SLOT)
 FORWARDED(SLOT)
@@ -42,6 +43,7 @@ static int is_told(const char *function, int *result) {
 DEFINE(cuIpcOpenMemHandle_v2, (unsigned long long *p, Handle handle, unsigned flags), (p, handle, flags))
 DEFINE(cuIpcCloseMemHandle, (unsigned long long p), (p))
 DEFINE(cuCtxEnablePeerAccess, (void *peer, unsigned flags), (peer, flags))
+DEFINE(cuDevicePrimaryCtxRelease, (int device), (device))
 
 /* Puts what a variable says in place of an answer. */
 static int other(const char *variable, int result, int *answer) {

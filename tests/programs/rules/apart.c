@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -111,4 +112,35 @@ static void device_hidden(void) {
     OK(cuMemFree_v2(p));
 }
 
-SCENES({"ipc-equal-pids", equal_pids}, {"ipc-device-hidden", device_hidden})
+/* Both in a pid namespace of their own, while /proc is still that of the one above, in which their pids are others'. The
+ * exporter is killed before the open, or after it. No scene of the table: the simulated driver needs /proc to open. */
+static void export_and_wait(struct link parent) {
+    start(0);
+    put_handle(parent, export(allocate()));
+    pause();
+}
+
+static void open_below_proc(void) {
+    int status;
+    CUdeviceptr p;
+    struct link link = employ(export_and_wait);
+    start(0);
+    Handle handle = get_handle(link);
+    if (bad) CHECK(kill(link.pid, SIGKILL) == 0 && waitpid(link.pid, &status, 0) == link.pid);
+    CHECK(cuIpcOpenMemHandle_v2(&p, handle, LAZY) != 0);
+    if (!bad) CHECK(kill(link.pid, SIGKILL) == 0 && waitpid(link.pid, &status, 0) == link.pid);
+}
+
+static void below_proc(void) {
+    int status = -1;
+    enter(CLONE_NEWPID);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        open_below_proc();
+        exit(0);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
+SCENES({"below-proc", below_proc}, {"ipc-equal-pids", equal_pids}, {"ipc-device-hidden", device_hidden})

@@ -123,5 +123,28 @@ static void restarted(void) {
     ended(new);
 }
 
+/* C10: the CUDA runtime releases primary contexts in a handler of exit, by the old form, when the driver has shut down.
+ * The wrong program opens memory that late, too. */
+static struct link user;
+static Handle shared;
+static void release_at_exit(void) {
+    CUdeviceptr p;
+    answer("cuDevicePrimaryCtxRelease", "4");
+    CALL(cuDevicePrimaryCtxRelease, (0));
+    if (bad) {
+        answer("cuIpcOpenMemHandle_v2", "4");
+        CALL(cuIpcOpenMemHandle_v2, (&p, shared, LAZY));
+    }
+    tell(user);
+    ended(user);
+}
+static void runtime_exits(void) {
+    user = employ(cache);
+    CHECK(atexit(release_at_exit) == 0);
+    start(0);
+    put_handle(user, shared = export(allocate()));
+    wait_for(user);
+}
+
 SCENES({"C1", destroyed_first}, {"C2", growing}, {"C3", pieces}, {"C5", at_exit}, {"C6", address_comes_back},
-       {"C7", producer_first}, {"C9", restarted})
+       {"C7", producer_first}, {"C9", restarted}, {"C10", runtime_exits})

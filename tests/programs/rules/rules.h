@@ -34,10 +34,15 @@ enum { SIZE = 4 << 20, OFFSET = 4096 };
     F(cuDeviceGetCount, (int *))                                                                                       \
     F(cuDeviceGetUuid_v2, (CUuuid *, CUdevice))                                                                        \
     F(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                                                               \
+    F(cuDevicePrimaryCtxRelease, (CUdevice))                                                                           \
     F(cuDevicePrimaryCtxRelease_v2, (CUdevice))                                                                        \
+    F(cuDevicePrimaryCtxReset, (CUdevice))                                                                             \
     F(cuDevicePrimaryCtxReset_v2, (CUdevice))                                                                          \
     F(cuCtxCreate_v2, (CUcontext *, unsigned, CUdevice))                                                               \
+    F(cuCtxDestroy, (CUcontext))                                                                                       \
     F(cuCtxDestroy_v2, (CUcontext))                                                                                    \
+    F(cuCtxAttach, (CUcontext *, unsigned))                                                                            \
+    F(cuCtxDetach, (CUcontext))                                                                                        \
     F(cuCtxSetCurrent, (CUcontext))                                                                                    \
     F(cuCtxEnablePeerAccess, (CUcontext, unsigned))                                                                    \
     F(cuCtxDisablePeerAccess, (CUcontext))                                                                             \
@@ -59,6 +64,7 @@ enum { SIZE = 4 << 20, OFFSET = 4096 };
     F(cuMemcpyHtoD_v2, (CUdeviceptr, const void *, size_t))                                                            \
     F(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t))                                                                  \
     F(cuEventCreate, (CUevent *, unsigned))                                                                            \
+    F(cuEventDestroy, (CUevent))                                                                                       \
     F(cuEventDestroy_v2, (CUevent))
 
 #define DECLARE(name, args) static CUresult(*name) args __attribute__((unused));

@@ -1,0 +1,168 @@
+//! What is written goes where it is meant to: no link that somebody has planted is followed.
+
+use super::{caller, is_given_away, limited, set_mode};
+use crate::support::{self, done, temp_dir, with};
+use cupeer_spec::env;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+const SECRET: &str = "what the victim wrote\n";
+
+fn victim(folder: &Path) -> std::path::PathBuf {
+    let victim = folder.join("victim");
+    fs::write(&victim, SECRET).unwrap();
+    set_mode(&victim, 0o600);
+    victim
+}
+
+#[track_caller]
+fn assert_untouched(victim: &Path, what: &str) {
+    assert_eq!(fs::read_to_string(victim).unwrap(), SECRET, "{what}");
+    assert_eq!(victim.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{what}");
+}
+
+/// What the command makes on the way to a file `job` has a name that can be guessed.
+#[test]
+fn a_link_that_waits_for_the_file_of_a_job_is_not_followed() {
+    for share in ["", "--share group"] {
+        let folder = temp_dir();
+        let victim = victim(folder.path());
+        let record = folder.path().join("record");
+        fs::create_dir(&record).unwrap();
+        set_mode(&record, 0o777);
+        // exec keeps the number of the process.
+        let script = format!(
+            "ln -s \"$0\" \"$1/.job-$$\"; exec \"$2\" run --sim -o \"$1\" --record full {share} -- true"
+        );
+        let mut command = support::plain("sh");
+        command.args(["-c", &script]).arg(&victim).arg(&record).arg(support::install().join("bin/cupeer"));
+        let ended = done(&mut command);
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+        assert_untouched(&victim, share);
+        let job = record.join("job").symlink_metadata().unwrap();
+        let mode = if share.is_empty() { 0o600 } else { 0o660 };
+        assert_eq!((job.is_file(), job.mode() & 0o777), (true, mode), "{share}");
+    }
+}
+
+/// All names that can be known before, at once: a run ends as it would, or is refused, and nothing is written elsewhere.
+#[test]
+fn links_at_all_names_of_a_record_are_not_followed() {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    for name in ["job".to_owned(), format!("live-{}", &boot[..8]), "vllm-cache".to_owned()] {
+        let folder = temp_dir();
+        let victim = victim(folder.path());
+        let record = folder.path().join("record");
+        fs::create_dir(&record).unwrap();
+        symlink(&victim, record.join(&name)).unwrap();
+        let mut command = with(&["run", "--sim", "--record", "full", "--deny-peer", "all", "--check", "-o"]);
+        let ended = done(&mut limited(command.arg(&record).arg("--").arg(caller())));
+        assert_untouched(&victim, &name);
+        let is_refused = ended.status.code() == Some(125);
+        assert_eq!(is_refused, name != format!("live-{}", &boot[..8]), "{name}: {}", ended.stderr);
+        if is_refused {
+            assert!(ended.stderr.contains(&name) && ended.stderr.contains("link"), "{}", ended.stderr);
+        }
+    }
+}
+
+fn logging(log: &Path) -> Command {
+    let mut command = with(&["run", "--sim", "--log", "text", "--trace", "all", "--log-file"]);
+    command.arg(log).arg("--").arg(caller());
+    limited(&command)
+}
+
+/// Past the command, which looks before: as a program's children and containers have it.
+fn logging_alone(log: &Path) -> Command {
+    let mut command = support::plain(caller());
+    command
+        .env("LD_PRELOAD", support::preload_library())
+        .env("LD_LIBRARY_PATH", support::sim_dir())
+        .env(env::LOG, "text")
+        .env(env::TRACE, "all")
+        .env(env::LOG_FILE, log);
+    limited(&command)
+}
+
+#[test]
+fn a_log_goes_through_links_of_ones_own_and_to_what_is_no_file() {
+    let folder = temp_dir();
+    let log = folder.path().join("log");
+    symlink("target", folder.path().join("link")).unwrap();
+    for command in [logging, logging_alone] {
+        for name in ["log", "link"] {
+            let ended = done(&mut command(&folder.path().join(name)));
+            assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("done\n", ""), "{name}");
+        }
+        assert!(fs::read_to_string(folder.path().join("target")).unwrap().contains("cuIpcCloseMemHandle"));
+        assert!(fs::read_to_string(&log).unwrap().contains("cuIpcCloseMemHandle"));
+        let ended = done(&mut command(Path::new("/dev/stderr")));
+        assert!(ended.stderr.contains("cuIpcCloseMemHandle") && ended.stdout == "done\n", "{}", ended.stderr);
+        let ended = done(&mut command(Path::new("/dev/null")));
+        assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("done\n", ""));
+    }
+}
+
+#[test]
+fn a_log_follows_no_link_of_somebody_else_where_everybody_makes_files() {
+    let folder = temp_dir();
+    let victim = victim(folder.path());
+    let shared = folder.path().join("shared");
+    fs::create_dir(&shared).unwrap();
+    set_mode(&shared, 0o1777);
+    let (link, file) = (shared.join("link"), shared.join("file"));
+    symlink(&victim, &link).unwrap();
+    fs::write(&file, "").unwrap();
+    set_mode(&file, 0o666);
+    if !is_given_away(&link) || !is_given_away(&file) {
+        return;
+    }
+    for (planted, what) in [(&link, "a link"), (&file, "a file")] {
+        let ended = done(&mut logging(planted));
+        let sentence =
+            format!("it is {what} of user 65534, in a directory where others write; name another file");
+        assert!(ended.status.code() == Some(125) && ended.stderr.contains(&sentence), "{}", ended.stderr);
+        let ended = done(&mut logging_alone(planted));
+        assert!(
+            ended.stdout == "done\n" && ended.stderr.contains("cannot write the log"),
+            "{}",
+            ended.stderr
+        );
+        assert_untouched(&victim, what);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "", "{what}");
+    }
+    // Where only their owner makes any, links are his to make.
+    let private = folder.path().join("private");
+    fs::create_dir(&private).unwrap();
+    symlink(folder.path().join("log"), private.join("link")).unwrap();
+    assert!(is_given_away(&private) && is_given_away(&private.join("link")));
+    assert_eq!(done(&mut logging_alone(&private.join("link"))).stderr, "");
+    assert!(fs::read_to_string(folder.path().join("log")).unwrap().contains("cuIpcCloseMemHandle"));
+}
+
+/// A sweep names the program that is run when it goes on.
+#[test]
+fn a_sweep_of_somebody_else_does_not_go_on() {
+    let folder = temp_dir();
+    let sweep = folder.path().join("sweep");
+    let mut command = with(&["sweep", "--sim", "-j", "1", "--out"]);
+    let ended = done(command.arg(&sweep).arg("--").arg(caller()));
+    assert!(sweep.join("sweep.jsonl").is_file(), "{}", ended.stderr);
+    let resume = || done(limited(with(&["sweep", "--resume"]).arg(&sweep)).env("X", ""));
+    assert_ne!(resume().status.code(), Some(125));
+    if is_given_away(&sweep.join("sweep.jsonl")) {
+        let ended = resume();
+        assert!(
+            ended.status.code() == Some(125)
+                && ended.stderr.contains("belongs to user 65534, and names the program"),
+            "{}",
+            ended.stderr
+        );
+    }
+    fs::rename(sweep.join("sweep.jsonl"), folder.path().join("elsewhere")).unwrap();
+    symlink("../elsewhere", sweep.join("sweep.jsonl")).unwrap();
+    let ended = resume();
+    assert!(ended.status.code() == Some(125) && ended.stderr.contains("it is a link"), "{}", ended.stderr);
+}
