@@ -2,6 +2,7 @@
 __attribute__((noinline)) int cuInit(unsigned flags) { return (int)flags; }
 __attribute__((noinline)) int cuDriverGetVersion(int *version) { return version == 0; }
 __attribute__((noinline)) int cuDeviceCanAccessPeer(int *can, int device, int peer) { return can == 0 || device == peer; }
+__attribute__((noinline)) int cuCtxEnablePeerAccess(void *context, unsigned flags) { return context == 0 || flags; }
 typedef struct { char bytes[64]; } handle;
 __attribute__((noinline)) int cuIpcOpenMemHandle_v2(unsigned long long *pointer, handle h, unsigned flags) {
     return pointer == 0 || h.bytes[0] || flags == 0;
