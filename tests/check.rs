@@ -1,6 +1,6 @@
 //! `cupeer run --check`: what it says about programs that break a rule, and that it says nothing about others.
 //!
-//! What belongs here: whole runs on the simulated driver. What does not: the words of a finding (`src/spec`), and how
+//! What belongs here: whole runs on the simulated driver. What does not: the words of a finding (`src/rules`), and how
 //! the report shows it (`tests/report`).
 
 // The programs of tests/programs/rules, and how they are run.

@@ -4,8 +4,8 @@
 use crate::support::{
     assert_lines, current_page, done, plain, preload_library, refused, sim_dir, stdout, temp_dir, with,
 };
+use cupeer_rules::{RULES, Rule};
 use cupeer_spec::env;
-use cupeer_spec::rules::{self, RULES, Rule};
 use cupeer_spec::status::Status;
 use serde_json::{Value, json};
 use std::os::unix::process::ExitStatusExt;
@@ -26,7 +26,7 @@ fn the_list_has_all_rules_and_says_which_are_not_checked() {
             let line = list.lines().find(|line| line.split(' ').next() == Some(rule.name)).expect(rule.name);
             assert!(flat(line).starts_with(&format!("{} {}", rule.name, rule.severity.word())), "{line}");
             assert!(words.contains(&flat(rule.says)), "{}", rule.name);
-            if let rules::Status::Unchecked(reason) = rule.status {
+            if let cupeer_rules::Status::Unchecked(reason) = rule.status {
                 assert!(words.contains(&flat(&format!("Not checked: {reason}."))), "{}", rule.name);
             }
         }

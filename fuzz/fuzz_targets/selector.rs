@@ -2,7 +2,7 @@
 #![no_main]
 
 use cupeer_spec::record::slot::finding::Finding;
-use cupeer_spec::rules::{RULES, RuleSet};
+use cupeer_rules::{RULES, RuleSet};
 use cupeer_spec::selector::FunctionSet;
 use libfuzzer_sys::fuzz_target;
 

@@ -5,12 +5,12 @@ use crate::list::{self, direction, groups, prototype, version};
 use crate::table::{Table, terminal_width, wrap};
 use crate::{faults, output, rules};
 use anyhow::{Result, bail};
+use cupeer_rules::RULES;
 use cupeer_spec::fault;
 use cupeer_spec::function::{FUNCTIONS, Fidelity, FnSpec, Library};
 use cupeer_spec::names::nearest;
 use cupeer_spec::others::{OTHERS, OtherFn};
 use cupeer_spec::results::{self, ResultSpec};
-use cupeer_spec::rules::RULES;
 use std::process::ExitCode;
 
 /// Carries out the subcommand.

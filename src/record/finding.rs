@@ -1,12 +1,12 @@
 //! What rules have found in a call: from the items of its details, and back for the writer.
 //!
-//! What belongs here: what a record says. What a rule is stands in [`cupeer_spec::rules`]; one that this version does
+//! What belongs here: what a record says. What a rule is stands in `cupeer_rules`; one that this version does
 //! not know keeps its name.
 
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
+use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::finding::{self as spec, Confidence, NO_ARGUMENT};
 use cupeer_spec::record::{bytes, live, read};
-use cupeer_spec::rules::Severity;
 
 /// The most findings of a call.
 pub(crate) const MOST: usize = 16;

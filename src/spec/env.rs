@@ -1,7 +1,7 @@
 //! The environment variables that the preload library and the simulated driver read, with what they
 //! mean. `cupeer env` prints them, `cupeer list environment` documents them; nobody else may name one.
 
-use crate::rules::Severity;
+use crate::record::slot::finding::Severity;
 
 /// One variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

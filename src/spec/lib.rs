@@ -10,10 +10,8 @@ pub mod functions;
 pub mod names;
 #[path = "functions/others.rs"]
 pub mod others;
-pub mod reason;
 pub mod record;
 pub mod results;
-pub mod rules;
 pub mod selector;
 pub mod status;
 pub mod trust;

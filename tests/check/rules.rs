@@ -2,7 +2,7 @@
 
 use super::scenes::{Checked, How, Scene, cannot, for_each, scenes, success, words};
 use crate::support::{self, Done, done, temp_dir};
-use cupeer_spec::rules::{RULES, Rule};
+use cupeer_rules::{RULES, Rule};
 use std::collections::BTreeSet;
 use std::fs;
 

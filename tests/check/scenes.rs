@@ -1,9 +1,9 @@
 //! The scenes of `tests/programs/rules`: what its table says of each, and how one is run, with cupeer and without.
 
 use crate::support::{self, Done, cupeer, done, plain, temp_dir};
+use cupeer_rules::Rule;
 use cupeer_spec::env;
 use cupeer_spec::results::{RESULTS, Result as Code};
-use cupeer_spec::rules::Rule;
 use object::{Object, ObjectSymbol};
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -4,10 +4,10 @@ use super::limited;
 use crate::support::{Done, done, temp_dir, with};
 use cupeer_record::writer::{self, About, Writer, call};
 use cupeer_record::{Details, FaultRule, Finding, Library, Object, Outcome};
+use cupeer_rules::Severity;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live;
 use cupeer_spec::record::slot::finding::{self, Confidence};
-use cupeer_spec::rules::Severity;
 use std::fs;
 use std::path::Path;
 

@@ -5,11 +5,11 @@ use super::{json_of, of};
 use crate::support;
 use cupeer_record::writer::{self, About};
 use cupeer_record::{Call, Library, Object, Outcome};
+use cupeer_rules::Severity;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::{self, role};
 use cupeer_spec::record::slot::shape;
 use cupeer_spec::results::Result;
-use cupeer_spec::rules::Severity;
 use serde_json::{Value, json};
 
 /// A call that fails.

@@ -3,11 +3,11 @@
 use crate::support;
 use cupeer_record::writer::{self, About, Writer};
 use cupeer_record::{Call, Details, Device, FaultRule, Finding, Hit, Library, Outcome};
+use cupeer_rules::Severity;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live;
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::record::slot::{self, shape};
-use cupeer_spec::rules::Severity;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::MetadataExt;

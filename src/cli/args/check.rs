@@ -49,8 +49,8 @@ impl Level {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cupeer_rules::Severity;
     use cupeer_spec::env;
-    use cupeer_spec::rules::Severity;
 
     #[test]
     fn the_library_understands_every_level() {

@@ -1,7 +1,7 @@
 //! The rules in the words of `cupeer list` and `cupeer explain`.
 //!
 //! What belongs here: how a rule, and why calls return a result, are shown. What does not: the rules themselves, and
-//! every word about a single one (`cupeer_spec::rules`).
+//! every word about a single one (`cupeer_rules`).
 
 mod page;
 mod why;
@@ -10,8 +10,8 @@ pub use page::page;
 pub use why::{documented, why};
 
 use crate::table::{Table, wrap};
+use cupeer_rules::{Basis, RULES, RuleSpec, Scope, Severity, Status};
 use cupeer_spec::function::FnSpec;
-use cupeer_spec::rules::{Basis, RULES, RuleSpec, Scope, Severity, Status};
 use serde_json::{Value, json};
 
 /// The list of all rules.
@@ -148,7 +148,7 @@ fn basis(basis: &Basis) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cupeer_spec::rules::Rule;
+    use cupeer_rules::Rule;
 
     #[test]
     fn a_rule_is_explained_with_all_that_is_known_of_it() {

@@ -2,13 +2,13 @@
 
 use super::{facts_of, scope, severity, why};
 use crate::markdown::escaped;
+use cupeer_rules::{RULES, RuleSpec, Scope, Severity};
 use cupeer_spec::results::RESULTS;
-use cupeer_spec::rules::{RULES, RuleSpec, Scope, Severity};
 
 /// The page.
 pub fn page() -> String {
     let mut text = String::from(
-        "<!-- Made by scripts/docs from src/spec/rules. Do not edit. -->\n\
+        "<!-- Made by scripts/docs from src/rules. Do not edit. -->\n\
          # Rules\n\n\
          What `cupeer run --check` looks for, and what `cupeer report` finds in a record. `cupeer list rules` and \
          `cupeer explain RULE` say the same.\n\n",

@@ -1,9 +1,9 @@
 //! Why functions return a result: the rules that it tells of, and the causes that no rule decides.
 
 use crate::table::{Table, wrap};
+use cupeer_rules::{RULES, RuleSpec, causes};
 use cupeer_spec::function::{FUNCTIONS, FnId, FnSpec};
 use cupeer_spec::results::{Result, ResultSpec};
-use cupeer_spec::rules::{RULES, RuleSpec, causes};
 
 /// Why some functions return a result: for all of them, the same causes.
 pub struct Why {

@@ -2,8 +2,8 @@
 
 use crate::args::{CheckArgs, Options};
 use anyhow::{Result, bail};
+use cupeer_rules::RuleSet;
 use cupeer_spec::env;
-use cupeer_spec::rules::RuleSet;
 use std::ffi::OsString;
 
 /// The variables that the options become.

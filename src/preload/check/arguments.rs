@@ -4,9 +4,9 @@ use super::facts::Call;
 use super::{Report, Verdict};
 use crate::record::{environment, questions};
 use crate::resolve::elf;
+use cupeer_rules::reason::Reason;
 use cupeer_spec::abi::CUdevice_P2PAttribute;
 use cupeer_spec::function::FnId;
-use cupeer_spec::reason::Reason;
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::results::Result;
 

@@ -17,11 +17,11 @@ use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use cupeer_rules::{Rule, Severity};
 use cupeer_spec::record;
 use cupeer_spec::record::live::Entry;
 use cupeer_spec::record::slot::detail;
 use cupeer_spec::record::slot::finding::{Confidence, NO_ARGUMENT, Object};
-use cupeer_spec::rules::{Rule, Severity};
 
 /// So many findings of one rule and caller are told in full; further ones are counted.
 const MOST_ALIKE: u32 = 10;

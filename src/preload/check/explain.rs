@@ -3,8 +3,8 @@
 use super::facts::Call;
 use super::{Report, Verdict, decide, emit};
 use core::fmt::{self, Write};
+use cupeer_rules::{RULES, Rule, RuleSpec, causes};
 use cupeer_spec::function::Group;
-use cupeer_spec::rules::{RULES, Rule, RuleSpec, causes};
 
 /// Explains a failure.
 pub fn failure(call: &Call) {

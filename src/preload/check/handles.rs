@@ -5,7 +5,7 @@ use super::{Found, Report, Verdict, nodes};
 use crate::life::{self, Life};
 use crate::log;
 use crate::record::{live, pid_namespace, questions};
-use cupeer_spec::reason::Reason;
+use cupeer_rules::reason::Reason;
 use cupeer_spec::record::live::{Entry, ended, handle_key, kind};
 use cupeer_spec::record::slot::finding::{Confidence, role};
 
@@ -198,7 +198,7 @@ pub fn devices_apart(call: &Call, report: Report) -> Verdict {
         // With one visible device a process cannot ask; a refusal for just this reason says it.
         None if call.result == cupeer_spec::results::Result::PEER_ACCESS_UNSUPPORTED as i32 => {
             let to = device_of(&export);
-            let to = cupeer_spec::reason::Device { ordinal: -1, ..to };
+            let to = cupeer_rules::reason::Device { ordinal: -1, ..to };
             with_export(
                 report,
                 &export,

@@ -2,7 +2,7 @@
 //!
 //! What belongs here: which rules are asked about a call. What each needs to know is in `facts`; how each is decided, in
 //! `arguments`, `pointers`, `handles` and `peers` for calls that failed, in `succeeded` for those that did not. What
-//! becomes of a finding is in `emit` and `say`. What a rule is, and every word of it, is in `cupeer_spec`.
+//! becomes of a finding is in `emit` and `say`. What a rule is, and every word of it, is in `cupeer_rules`.
 //!
 //! Nothing here changes what the program sees. A call that succeeds is looked at only where it exports, opens, enables or
 //! ends something.
@@ -25,10 +25,10 @@ pub use facts::{Call, importers};
 pub use nodes::{address_of, uuid_at};
 pub use words::{Ear, Words};
 
-use cupeer_spec::reason::Reason;
+use cupeer_rules::reason::Reason;
+use cupeer_rules::{RULES, Rule};
 use cupeer_spec::record::live::Entry;
 use cupeer_spec::record::slot::finding::Confidence;
-use cupeer_spec::rules::{RULES, Rule};
 
 /// What was found, for as long as it is looked at.
 pub struct Found<'a> {

@@ -6,7 +6,7 @@ use super::facts::{Call, handle, process_of};
 use super::{Found, Report, Verdict};
 use crate::record::live;
 use crate::record::questions::{self, Pointer};
-use cupeer_spec::reason::{MemoryKind, Reason};
+use cupeer_rules::reason::{MemoryKind, Reason};
 use cupeer_spec::record::live::{Entry, handle_key, kind, own_key};
 use cupeer_spec::record::slot::finding::{Confidence, role};
 

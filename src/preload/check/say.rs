@@ -4,10 +4,10 @@ use super::facts::{Call, device_of, process_of};
 use crate::caller::Caller;
 use crate::log::{self, Line};
 use core::fmt::{self, Write};
-use cupeer_spec::reason::{Bytes, Handle};
+use cupeer_rules::reason::{Bytes, Handle};
+use cupeer_rules::{Basis, Rule, RuleSpec, Severity, meaning};
 use cupeer_spec::record::live::{Entry, library_name};
 use cupeer_spec::record::slot::finding::{Confidence, role};
-use cupeer_spec::rules::{Basis, Rule, RuleSpec, Severity, meaning};
 use cupeer_spec::value::{Format, quoted, quoted_inside};
 
 /// All that is said of a finding.

@@ -6,8 +6,8 @@ use super::{Found, Report, closed};
 use crate::caller::Caller;
 use crate::record::{live, questions};
 use core::sync::atomic::Ordering::Acquire;
+use cupeer_rules::reason::Reason;
 use cupeer_spec::function::{Ends, FnId};
-use cupeer_spec::reason::Reason;
 use cupeer_spec::record::live::{Entry, LIBRARY, handle_key, kind, library_name, own_key};
 use cupeer_spec::record::slot::finding::{Confidence, role};
 

@@ -2,8 +2,8 @@
 
 use super::{refusal, value};
 use core::ffi::CStr;
+use cupeer_rules::{RuleSet, Severity};
 use cupeer_spec::env;
-use cupeer_spec::rules::{RuleSet, Severity};
 
 /// What is checked.
 #[derive(Debug)]

@@ -256,8 +256,6 @@ pub mod hit {
 /// for none), 0, the rule's name, NUL, the message, NUL, the hint. Of a finding that is only counted, because there
 /// were many like it, the message is empty. Its argument byte in the item is 0.
 pub mod finding {
-    use crate::rules::Severity;
-
     /// It is about no argument.
     pub const NO_ARGUMENT: u8 = 0xff;
 
@@ -279,6 +277,31 @@ pub mod finding {
                 Confidence::Certain => "certain",
                 Confidence::Stale => "stale",
                 Confidence::Inferred => "inferred",
+            }
+        }
+    }
+
+    /// How bad it is that a rule is broken.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub enum Severity {
+        /// Worth knowing. Programs that are right do this, too.
+        Note,
+        /// It works today, changes nothing, or costs speed or memory.
+        Warning,
+        /// The call fails for it, or what it does is undefined.
+        Error,
+    }
+
+    impl Severity {
+        /// All, the least first.
+        pub const ALL: [Severity; 3] = [Severity::Note, Severity::Warning, Severity::Error];
+
+        /// The word for it.
+        pub const fn word(self) -> &'static str {
+            match self {
+                Severity::Note => "note",
+                Severity::Warning => "warning",
+                Severity::Error => "error",
             }
         }
     }

@@ -6,12 +6,12 @@
 use super::super::values;
 use super::Made;
 use cupeer_record::{Call, Finding, Outcome};
+use cupeer_rules::Rule;
+use cupeer_rules::reason::{Device, Reason};
 use cupeer_spec::function::{Direction, FnId, Group};
-use cupeer_spec::reason::{Device, Reason};
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::record::slot::shape;
 use cupeer_spec::results::Result;
-use cupeer_spec::rules::Rule;
 
 /// The attributes and the operations that the documentation has.
 const ATTRIBUTES: std::ops::RangeInclusive<i32> = 1..=5;

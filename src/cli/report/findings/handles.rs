@@ -9,10 +9,10 @@ use super::super::model::Fingerprint;
 use super::super::places::{Places, Stack};
 use super::objects::{Objects, in_words};
 use super::rows::{Context, Draft};
+use cupeer_rules::Rule;
+use cupeer_rules::reason::{Ago, Handle, Reason};
 use cupeer_spec::function::{Ends, FnId};
-use cupeer_spec::reason::{Ago, Handle, Reason};
 use cupeer_spec::record::slot::finding::Confidence;
-use cupeer_spec::rules::Rule;
 use std::collections::{BTreeMap, HashMap};
 
 /// How long a process is taken to live after it was last seen: one that waits makes no calls.
@@ -118,7 +118,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
         open
     }
 
-    fn opener(&self, ended: &EndedOpen) -> cupeer_spec::reason::Process {
+    fn opener(&self, ended: &EndedOpen) -> cupeer_rules::reason::Process {
         in_words(self.context.job, ended.open.first().map_or(0, |(import, _)| import.process))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! What belongs here: what calls carry, and what a call alone tells ([`calls`]), while events are read; then what
 //! follows from the ledger ([`handles`]) and from all ranks together ([`ranks`]), and the rows ([`rows`]) of all these
-//! with their [`objects`]. What does not: what rules are, and their sentences (`src/spec`).
+//! with their [`objects`]. What does not: what rules are, and their sentences (`src/rules`).
 //!
 //! Findings are kept by process, rule, function, result and stack, each with its first one, however many there are.
 
@@ -17,9 +17,9 @@ pub use rows::{Context, rows};
 use super::functions::Number;
 use super::places::{Stack, Stacks};
 use cupeer_record::{Call, Finding, Outcome, Process};
+use cupeer_rules::{Rule, RuleSet, RuleSpec, Severity};
 use cupeer_spec::env;
 use cupeer_spec::function::FnId;
-use cupeer_spec::rules::{Rule, RuleSet, RuleSpec, Severity};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -183,7 +183,7 @@ impl Names {
         if let Some(number) = self.numbers.get(name) {
             return Some(*number);
         }
-        if self.all.len() >= MOST_NAMES + cupeer_spec::rules::RULES.len() {
+        if self.all.len() >= MOST_NAMES + cupeer_rules::RULES.len() {
             return None;
         }
         let number = self.all.len() as u16;

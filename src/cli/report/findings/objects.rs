@@ -6,7 +6,7 @@ use super::super::ledger::{Ended, Entry, Export, Time};
 use super::super::model::{Fingerprint, Object, Place, Proc, Uuid};
 use super::super::places::{Places, Stack, Stacks};
 use cupeer_record::{self as record, Clock, Job};
-use cupeer_spec::reason;
+use cupeer_rules::reason;
 use cupeer_spec::record::slot::finding::role;
 use std::collections::HashMap;
 

@@ -4,10 +4,10 @@ use super::super::ledger::Failing;
 use super::super::model::Uuid;
 use super::rows::{Context, Draft};
 use cupeer_record::Process;
+use cupeer_rules::Rule;
+use cupeer_rules::reason::{Device, Reason};
 use cupeer_spec::function::FnId;
-use cupeer_spec::reason::{Device, Reason};
 use cupeer_spec::record::slot::finding::Confidence;
-use cupeer_spec::rules::Rule;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What may explain that something is different somewhere.

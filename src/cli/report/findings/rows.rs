@@ -9,10 +9,10 @@ use super::super::results;
 use super::objects::Objects;
 use super::{Kept, Key, handles, is_explanation, ranks};
 use cupeer_record::Job;
+use cupeer_rules::reason::Reason;
+use cupeer_rules::{Basis, Rule, Severity};
 use cupeer_spec::function::FnId;
-use cupeer_spec::reason::Reason;
 use cupeer_spec::record::slot::finding::Confidence;
-use cupeer_spec::rules::{Basis, Rule, Severity};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

@@ -5,8 +5,8 @@ use super::super::model::{Finding, Report};
 use super::super::text::findings::{is_told, times};
 use super::super::text::names::{clean, counted, in_words};
 use super::MOST_LINES;
+use cupeer_rules::Severity;
 use cupeer_spec::env;
-use cupeer_spec::rules::Severity;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What rules have found, a line a kind, and how many kinds there are.
@@ -76,9 +76,9 @@ pub fn notes(report: &Report) -> Option<String> {
 mod tests {
     use cupeer_record::writer::{self, About, Writer};
     use cupeer_record::{Finding, Outcome};
+    use cupeer_rules::Severity;
     use cupeer_spec::function::FnId::{self, *};
     use cupeer_spec::record::slot::finding::Confidence;
-    use cupeer_spec::rules::Severity;
 
     /// What ranks do: the rank, the function, the rule that it breaks, how bad that is, and the message.
     type Act<'a> = (Option<u32>, FnId, &'a str, Severity, &'a str);

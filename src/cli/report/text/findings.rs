@@ -5,7 +5,7 @@ use super::super::model::{Finding, Object, Place};
 use super::super::moments::{bytes, number};
 use super::View;
 use super::names::{clean, counted, in_words};
-use cupeer_spec::rules::{self, Basis, Rule};
+use cupeer_rules::{Basis, Rule};
 
 /// Whether a finding is told of among what is wrong: it is more than a note, or says why a call failed.
 pub fn is_told(finding: &Finding) -> bool {
@@ -59,7 +59,7 @@ impl View<'_> {
             text += &self.item("  ", &self.object(object));
         }
         if let Some(message) = &finding.driver_message {
-            let meaning = rules::meaning(message).map(|text| format!(" ({text})")).unwrap_or_default();
+            let meaning = cupeer_rules::meaning(message).map(|text| format!(" ({text})")).unwrap_or_default();
             text += &self.item("  ", &format!("the driver says: {}{meaning}", clean(message)));
         }
         if !finding.hint.is_empty() {

@@ -5,7 +5,7 @@ use super::super::moments::{bytes, duration, number};
 use super::View;
 use super::findings::is_told;
 use super::names::{clean, counted, ranks};
-use cupeer_spec::rules::Rule;
+use cupeer_rules::Rule;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most of one kind that are told of here.

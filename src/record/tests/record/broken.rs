@@ -3,9 +3,9 @@
 use super::call;
 use cupeer_record::writer::{About, Writer};
 use cupeer_record::{Call, Details, Finding, Hit, LiveTable, Object, Outcome, Process};
+use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::{self, finding::Confidence};
 use cupeer_spec::record::{BLOCK, live};
-use cupeer_spec::rules::Severity;
 use proptest::prelude::*;
 
 /// Reads all that can be read, and asks all that can be asked.

@@ -3,8 +3,8 @@
 use super::{call, calls, events, one_stream};
 use cupeer_record::{Details, Finding, Object};
 use cupeer_spec::record;
+use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::{self, detail, finding::Confidence};
-use cupeer_spec::rules::Severity;
 
 fn object(address: u64) -> Object {
     let mut what = slot::finding::Object { role: slot::finding::role::EXPORT, address, ..Default::default() };

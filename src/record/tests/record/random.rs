@@ -3,8 +3,8 @@
 use super::{call, read, which};
 use cupeer_record::writer::{About, Writer};
 use cupeer_record::{Call, Details, Event, Finding, Hit, Object, Outcome};
+use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::{self, finding::Confidence};
-use cupeer_spec::rules::Severity;
 use proptest::prelude::*;
 use std::collections::HashMap;
 

@@ -1,13 +1,13 @@
 //! What was found, as a sentence with its values: shared by the process in which it is found and by the report.
 //!
-//! What belongs here: the words. What does not: how it is found out, and what a rule rests on ([`crate::rules`]).
+//! What belongs here: the words. What does not: how it is found out, and what a rule rests on ([`crate::RuleSpec`]).
 //! Nothing here allocates, because it runs inside other people's programs.
 
 mod values;
 
 pub use values::{Ago, Bytes, Device, Handle, MemoryKind, Process, short_uuid};
 
-use crate::rules::Rule;
+use crate::Rule;
 use core::fmt::{self, Display, Formatter};
 use values::{Count, HandleTypes};
 

@@ -230,4 +230,4 @@ rule PeerLimit "peer-limit" {
 }
     } };
 }
-pub(super) use peer_rules;
+pub(crate) use peer_rules;

@@ -86,4 +86,4 @@ rule RanksDiffer "ranks-differ" {
 }
     } };
 }
-pub(super) use job_rules;
+pub(crate) use job_rules;

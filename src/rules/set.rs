@@ -1,9 +1,9 @@
 //! The words that choose rules: `ipc-flags,ipc-freed-*@libnccl*`.
 
 use super::{RULES, Rule, Status};
-use crate::names::nearest;
-use crate::selector::matches;
 use core::fmt;
+use cupeer_spec::names::nearest;
+use cupeer_spec::selector::matches;
 
 /// A set of rules, some of them for calls of certain libraries alone.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -126,4 +126,4 @@ rule FdLeak "fd-leak" {
 }
     } };
 }
-pub(super) use unchecked_rules;
+pub(crate) use unchecked_rules;

@@ -50,4 +50,4 @@ rule CallFailed "call-failed" {
 }
     } };
 }
-pub(super) use driver_rules;
+pub(crate) use driver_rules;

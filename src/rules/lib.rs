@@ -26,45 +26,24 @@
 //! - `status` is `Checked`, or `Unchecked` with the reason.
 
 mod causes;
-mod driver;
-mod ipc;
-mod jobs;
-mod peer;
+mod entries {
+    pub mod driver;
+    pub mod ipc;
+    pub mod jobs;
+    pub mod peer;
+    pub mod unchecked;
+}
+pub mod reason;
 mod set;
-mod unchecked;
 mod words;
 
 pub use causes::{Cause, causes};
+pub use cupeer_spec::record::slot::finding::{Confidence, Severity};
 pub use set::{RuleSet, SetError};
 pub use words::meaning;
 
-use crate::function::FnId;
-use crate::results::Result;
-
-/// How bad it is that a rule is broken.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Severity {
-    /// Worth knowing. Programs that are right do this, too.
-    Note,
-    /// It works today, changes nothing, or costs speed or memory.
-    Warning,
-    /// The call fails for it, or what it does is undefined.
-    Error,
-}
-
-impl Severity {
-    /// All, the least first.
-    pub const ALL: [Severity; 3] = [Severity::Note, Severity::Warning, Severity::Error];
-
-    /// The word for it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Severity::Note => "note",
-            Severity::Warning => "warning",
-            Severity::Error => "error",
-        }
-    }
-}
+use cupeer_spec::function::FnId;
+use cupeer_spec::results::Result;
 
 /// How much has to be known to decide a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -259,7 +238,9 @@ macro_rules! declare {
 }
 use Status::{Checked, Unchecked};
 // Each file hands its entries on to the next, behind those that it was given; the last one hands all to `declare`.
-use {driver::driver_rules, ipc::ipc_rules, jobs::job_rules, peer::peer_rules, unchecked::unchecked_rules};
+use entries::{
+    driver::driver_rules, ipc::ipc_rules, jobs::job_rules, peer::peer_rules, unchecked::unchecked_rules,
+};
 peer_rules! { ipc_rules job_rules driver_rules unchecked_rules declare }
 
 #[cfg(test)]

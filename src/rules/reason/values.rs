@@ -1,7 +1,7 @@
 //! The values in the sentences of [`super`], as people know them: devices, processes, handles, times, sizes, and kinds of
 //! memory.
 
-use crate::rules::Rule;
+use crate::Rule;
 use core::fmt::{self, Display, Formatter};
 
 /// A device as people know it: the number that the process has for it, and its UUID.

@@ -312,4 +312,4 @@ rule IpcFreeImport "ipc-free-import" {
 }
     } };
 }
-pub(super) use ipc_rules;
+pub(crate) use ipc_rules;

@@ -1,7 +1,7 @@
 //! Why calls fail for reasons that no rule decides: what a result means for this call in practice.
 
-use crate::function::FnId::{self, *};
-use crate::results::Result::{self, *};
+use cupeer_spec::function::FnId::{self, *};
+use cupeer_spec::results::Result::{self, *};
 
 /// One cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
