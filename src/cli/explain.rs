@@ -2,9 +2,10 @@
 
 use crate::args::ExplainArgs;
 use crate::list::{self, direction, groups, prototype, version};
-use crate::table::{Table, terminal_width, wrap};
+use crate::output::terminal_width;
 use crate::{faults, output, rules};
 use anyhow::{Result, bail};
+use cupeer_report::table::{Table, wrap};
 use cupeer_rules::RULES;
 use cupeer_spec::fault;
 use cupeer_spec::function::{FUNCTIONS, Fidelity, FnSpec, Library};

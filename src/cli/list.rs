@@ -1,9 +1,10 @@
 //! `cupeer list`: the tables, as text or JSON. Every word comes from the tables themselves.
 
 use crate::args::{ListArgs, ListFormat, Topic};
-use crate::table::{Table, terminal_width};
+use crate::output::terminal_width;
 use crate::{faults, output, rules};
 use anyhow::{Result, bail};
+use cupeer_report::table::Table;
 use cupeer_spec::env::VARIABLES;
 use cupeer_spec::function::{Direction, FUNCTIONS, FnSpec, Library};
 use cupeer_spec::others::{OTHERS, OtherFn};

@@ -1,7 +1,7 @@
 //! `cupeer`, the command: starts programs under the preload library, and tells what cupeer knows.
 //!
 //! What belongs in this crate: everything that runs outside other people's processes. What does not: what
-//! a function, a result code or a variable is (`cupeer_spec`), and what a simulated machine is
+//! a function, a result code or a variable is (`cupeer_spec`), what a record says (`cupeer_report`), and what a simulated machine is
 //! (`cupeer_topology`).
 
 mod args;
@@ -15,6 +15,7 @@ mod job;
 mod libraries;
 mod list;
 mod markdown;
+mod opened;
 mod output;
 mod pack;
 mod probe;
@@ -25,8 +26,6 @@ mod run;
 mod settings;
 mod startup;
 mod sweep;
-mod symbols;
-mod table;
 
 use args::{Cli, Command};
 use clap::Parser;

@@ -6,68 +6,54 @@
 use crate::status;
 use anyhow::{Context, Result};
 use clap::error::ErrorKind;
-use std::io::{self, ErrorKind::BrokenPipe, Write};
+use cupeer_report::terminal::{Json, clean, clean_lines};
+use serde::Serialize;
+use std::io::{self, BufWriter, ErrorKind::BrokenPipe, IsTerminal, Write};
 use std::process::ExitCode;
-
-/// Whether a terminal obeys a character, or shows what stands around it in another order.
-fn is_wild(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// A text without anything that a terminal obeys.
-pub fn clean(text: &str) -> String {
-    text.replace(is_wild, "\u{fffd}")
-}
-
-/// The same with its lines as they are.
-fn clean_lines(text: &str) -> String {
-    text.replace(|c| is_wild(c) && c != '\n', "\u{fffd}")
-}
 
 /// Prints to stdout, for people.
 pub fn print(text: &str) -> Result<ExitCode> {
     print_as_is(&clean_lines(text))
 }
 
-/// Prints to stdout what is for a program to read. A reader that went away is no failure; a full disk is.
+/// Prints to stdout what is for a program to read.
 pub fn print_as_is(text: &str) -> Result<ExitCode> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// Prints a value as JSON, piece by piece: it may be large.
+pub fn print_json(value: &impl Serialize) -> Result<ExitCode> {
+    let mut stdout = Json(BufWriter::new(io::stdout().lock()));
+    let written = serde_json::to_writer_pretty(&mut stdout, value).map_err(io::Error::from);
+    printed(written.and_then(|()| stdout.write_all(b"\n")).and_then(|()| stdout.flush()))
+}
+
+/// What became of writing to stdout. A reader that went away is no failure; a full disk is.
+pub fn printed(written: io::Result<()>) -> Result<ExitCode> {
+    match written {
         Err(error) if error.kind() != BrokenPipe => Err(error).context("failed to write to stdout"),
         _ => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// Prints a value as JSON.
-pub fn print_json(value: &serde_json::Value) -> Result<ExitCode> {
-    let mut text = Vec::new();
-    Json(&mut text).write_all(format!("{value:#}\n").as_bytes())?;
-    print_as_is(&String::from_utf8_lossy(&text))
+/// How many columns the terminal has: COLUMNS, what the terminal says, or 80.
+pub fn terminal_width() -> usize {
+    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse::<usize>().ok());
+    columns.or_else(ask_terminal).filter(|width| *width >= 40).unwrap_or(80)
 }
 
-/// Writes JSON on, in which the rest of what a terminal obeys is escaped: serde_json leaves what JSON may have. It gets
-/// whole characters.
-pub struct Json<W>(pub W);
-
-impl<W: Write> Write for Json<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let is_escaped = |c: char| is_wild(c) && !c.is_ascii_whitespace();
-        match std::str::from_utf8(bytes) {
-            Ok(text) if text.contains(is_escaped) => {
-                for part in text.split_inclusive(is_escaped) {
-                    let rest = part.trim_end_matches(is_escaped);
-                    self.0.write_all(rest.as_bytes())?;
-                    part[rest.len()..].chars().try_for_each(|c| write!(self.0, "\\u{:04x}", u32::from(c)))?;
-                }
-            }
-            _ => self.0.write_all(bytes)?,
-        }
-        Ok(bytes.len())
+fn ask_terminal() -> Option<usize> {
+    if !std::io::stdout().is_terminal() {
+        return None;
     }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
+    // SAFETY: all-zero bytes are a valid winsize, and TIOCGWINSZ writes one to where it is pointed.
+    let size = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size);
+        size
+    };
+    Some(usize::from(size.ws_col))
 }
 
 /// Says on stderr, in one line and one write, what is wrong.
@@ -138,26 +124,5 @@ impl Write for Prefixed {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_reaches_a_terminal_that_it_would_obey() {
-        assert_eq!(clean("a\x1b[2Jb\u{9b}c\u{202e}d\ne"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d\u{fffd}e");
-        assert_eq!(clean_lines("a\x1b[2J\nb\r\n"), "a\u{fffd}[2J\nb\u{fffd}\n");
-    }
-
-    #[test]
-    fn json_is_the_same_and_harmless() {
-        let value = serde_json::json!({ "a\u{9b}": "\u{7f}\u{202e}\u{2066}ä\x1b\n", "b": ["\t"] });
-        let mut text = Vec::new();
-        serde_json::to_writer_pretty(Json(&mut text), &value).unwrap();
-        let text = String::from_utf8(text).unwrap();
-        assert!(!text.contains(|c| is_wild(c) && c != '\n') && text.contains("\\u009b"), "{text}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 }

@@ -4,13 +4,13 @@
 //! making that file, and saying what hangs, as far as the record tells.
 
 use crate::args::ReleaseArgs;
-use crate::output;
-use crate::report::faults::label_of;
-use crate::report::text::names::{clean, counted};
-use crate::table::{Table, terminal_width};
+use crate::output::{self, terminal_width};
 use anyhow::{Context, Result, ensure};
 use cupeer_record::plain;
 use cupeer_record::{Call, Event, FaultFile, FaultRule, Job, Outcome, Process, faults};
+use cupeer_report::faults::label_of;
+use cupeer_report::table::Table;
+use cupeer_report::text::names::{clean, counted};
 use cupeer_spec::record::faults::RELEASE;
 use cupeer_spec::record::slot::hit::did;
 use cupeer_spec::record::{SUFFIX, job};

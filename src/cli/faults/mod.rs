@@ -8,7 +8,7 @@ mod recipes;
 
 pub use page::page;
 
-use crate::table::{Table, wrap};
+use cupeer_report::table::{Table, wrap};
 use cupeer_spec::fault::{KeyKind, KeySpec, is_comparable, keys, output_values};
 use cupeer_spec::function::{ArgSpec, FUNCTIONS, FnSpec};
 use serde_json::{Value, json};

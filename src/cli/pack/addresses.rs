@@ -4,8 +4,8 @@
 
 use super::reading;
 use super::redact::Redaction;
-use crate::symbols::{Names, Symbols};
 use cupeer_record::{Library, Process};
+use cupeer_report::symbols::{Names, Symbols};
 use cupeer_spec::record::slot::finding::Object;
 use cupeer_spec::record::slot::{self, Slot, detail};
 use cupeer_spec::record::{self, BLOCK, Header, block, live};

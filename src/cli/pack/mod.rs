@@ -7,7 +7,7 @@
 //!
 //! A compressed tar archive of one directory, [`FOLDER`], which is a record again: `tar xf` and `cupeer report` on
 //! the directory give what `cupeer report` gives on the file. Besides the record's own files it has
-//! `symbols.json` ([`crate::symbols::Names`]), and as the last one `pack.json` ([`about`]), without which it is not
+//! `symbols.json` ([`cupeer_report::symbols::Names`]), and as the last one `pack.json` ([`about`]), without which it is not
 //! whole. The key of the fingerprints is left out, and so is whatever looks like a secret: see [`redact`].
 
 mod about;
@@ -26,12 +26,12 @@ pub use unpack::{Unpacked, is_packed, unpacked};
 
 use crate::args::PackArgs;
 use crate::output;
-use crate::symbols::{Names, Symbols};
 use about::About;
 use addresses::Addresses;
 use anyhow::{Context, Result, bail, ensure};
 use archive::Archive;
 use cupeer_record::Process;
+use cupeer_report::symbols::{Names, Symbols};
 use files::Kind;
 use redact::Redaction;
 use std::path::{Path, PathBuf};

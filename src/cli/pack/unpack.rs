@@ -6,10 +6,10 @@
 use super::about::About;
 use super::files;
 use super::{FOLDER, SUFFIX};
-use crate::symbols::Names;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use cupeer_record::plain::{self, Links};
 use cupeer_record::{Job, Problem};
+use cupeer_report::symbols::Names;
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use std::fs::{self, Permissions};

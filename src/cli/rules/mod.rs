@@ -9,7 +9,7 @@ mod why;
 pub use page::page;
 pub use why::{documented, why};
 
-use crate::table::{Table, wrap};
+use cupeer_report::table::{Table, wrap};
 use cupeer_rules::{Basis, RULES, RuleSpec, Scope, Severity, Status};
 use cupeer_spec::function::FnSpec;
 use serde_json::{Value, json};

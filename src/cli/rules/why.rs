@@ -1,6 +1,6 @@
 //! Why functions return a result: the rules that it tells of, and the causes that no rule decides.
 
-use crate::table::{Table, wrap};
+use cupeer_report::table::{Table, wrap};
 use cupeer_rules::{RULES, RuleSpec, causes};
 use cupeer_spec::function::{FUNCTIONS, FnId, FnSpec};
 use cupeer_spec::results::{Result, ResultSpec};

@@ -4,11 +4,11 @@
 //! `settings::inject`'s; the sentences are the report's.
 
 use crate::job::{self, Job};
-use crate::report::faults::{DENY, Fault, of_rules};
-use crate::report::summary;
 use crate::settings::Environment;
 use anyhow::{Context, Result};
 use cupeer_record::{FaultFile, FaultRule, faults};
+use cupeer_report::faults::{DENY, Fault, of_rules};
+use cupeer_report::summary;
 use cupeer_spec::env;
 use cupeer_spec::fault::Plan;
 use std::fs::Permissions;

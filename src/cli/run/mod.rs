@@ -12,13 +12,14 @@ mod watch;
 
 use crate::args::{Options, RunArgs};
 use crate::job::Job;
-use crate::report::faults::Fault;
-use crate::report::text::names::counted;
 use crate::settings::deny::{self, Verdicts};
 use crate::settings::{Environment, Settings, check};
-use crate::{driver, libraries, output, report, status};
+use crate::{driver, libraries, output, status};
 use anyhow::{Result, bail};
 use child::Child;
+use cupeer_report::faults::Fault;
+use cupeer_report::summary;
+use cupeer_report::text::names::counted;
 use cupeer_spec::env;
 use faults::Faults;
 use page::{Image, Page};
@@ -139,7 +140,7 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
     let run = run?;
     match job {
         Some(job) if job.is_ours_alone() => {
-            report::summary::lines(&job.directory).iter().for_each(|line| output::complain(line));
+            summary::lines(&job.directory).iter().for_each(|line| output::complain(line));
         }
         Some(_) => {}
         None => run.blind().iter().for_each(|line| output::complain(line)),
@@ -169,7 +170,7 @@ fn replaced(args: &RunArgs, run: &Run, seen: &[Fault]) -> End {
         (code, format!("{} {are} (--error-exitcode)", counted(count.into(), "finding")))
     });
     let unused = || {
-        let why = report::summary::faults::unused(seen)?;
+        let why = summary::faults::unused(seen)?;
         Some((args.unused_exitcode?, format!("{why} (--unused-exitcode)")))
     };
     match broken.or_else(unused) {

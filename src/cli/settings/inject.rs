@@ -6,8 +6,8 @@
 mod files;
 
 use crate::args::InjectArgs;
-use crate::output::clean;
 use anyhow::{Context, Result, bail};
+use cupeer_report::terminal::clean;
 use cupeer_spec::env;
 use cupeer_spec::fault::{LONGEST_NAME, Plan, PlanError, is_name};
 use std::collections::HashMap;

@@ -3,10 +3,10 @@
 //! What belongs here: reading. A rule that matches every call and does nothing but be recorded makes each call's stack
 //! and process known; it stands in the plan of every run.
 
-use crate::report::{self, Places};
-use crate::symbols::Symbols;
 use anyhow::{Result, anyhow};
 use cupeer_record::{Event, Job, Outcome, Process};
+use cupeer_report::Places;
+use cupeer_report::symbols::Symbols;
 use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::record::live::{Entry, ended, kind, library_name};
 use serde::{Deserialize, Serialize};
@@ -85,7 +85,7 @@ pub fn read(directory: &Path, known: &dyn Fn(&Site) -> bool) -> Result<Counted> 
             *counted.open.entry(what).or_default() += u64::from(entry.count.max(1));
         }
     }
-    counted.broken = report::broken(directory)?;
+    counted.broken = cupeer_report::broken(directory)?;
     Ok(counted)
 }
 

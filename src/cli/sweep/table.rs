@@ -5,8 +5,9 @@ use super::state::Done;
 use super::trials::Call;
 use super::verdict::Verdict;
 use super::{Outcome, shortest, time};
-use crate::table::{Table, terminal_width, wrap};
+use crate::output::terminal_width;
 use clap::ValueEnum;
+use cupeer_report::table::{Table, wrap};
 use std::collections::BTreeMap;
 
 /// `1 run`, `2 runs`.

@@ -1,6 +1,6 @@
 //! What processes, devices and results are called in text: short, and still told apart.
 
-pub use crate::output::clean;
+pub use crate::terminal::clean;
 
 use super::super::model::{Codes, Proc, Process, Report, Uuid};
 use std::collections::{BTreeSet, HashMap};

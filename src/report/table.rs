@@ -1,29 +1,9 @@
 //! Tables on a terminal: columns as wide as their cells, the last one wrapped at the terminal's edge.
 
-use crate::output::clean;
-use std::io::IsTerminal;
+use crate::terminal::clean;
 
 /// Between two columns.
 const GAP: usize = 2;
-
-/// How many columns the terminal has: COLUMNS, what the terminal says, or 80.
-pub fn terminal_width() -> usize {
-    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse::<usize>().ok());
-    columns.or_else(ask_terminal).filter(|width| *width >= 40).unwrap_or(80)
-}
-
-fn ask_terminal() -> Option<usize> {
-    if !std::io::stdout().is_terminal() {
-        return None;
-    }
-    // SAFETY: all-zero bytes are a valid winsize, and TIOCGWINSZ writes one to where it is pointed.
-    let size = unsafe {
-        let mut size: libc::winsize = std::mem::zeroed();
-        libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size);
-        size
-    };
-    Some(usize::from(size.ws_col))
-}
 
 /// A table with a head. Columns after the first `needed` are left out where they do not fit.
 pub struct Table {

@@ -8,46 +8,41 @@ mod arrows;
 mod tracks;
 mod writer;
 
-use super::collect::{Collected, realms};
+use super::collect::{Collected, collect, realms};
 use super::filter::Filter;
 use super::ledger::Realm;
-use super::places::{NameOf, Places};
+use super::places::Places;
+use super::symbols::Symbols;
+use super::terminal::Json;
 use super::{assemble, faults, findings, results, values};
-use crate::output::Json;
 use anyhow::{Context, Result};
 use arrows::{Arrows, Point};
-use cupeer_record::{Call, Clock, Event, Hit, Job, Outcome, Process};
+use cupeer_record::{Call, Clock, Event, Hit, Job, Library, Outcome, Process};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
-use std::io::{self, BufWriter, ErrorKind::BrokenPipe};
-use std::process::ExitCode;
+use std::io::Write;
 use tracks::Tracks;
 use writer::{Slice, Writer};
 
-/// Prints the trace.
-pub fn print(job: &Job, filter: &Filter, all: &Collected, name_of: &mut NameOf) -> Result<ExitCode> {
+/// Writes the trace.
+pub fn write(job: &Job, filter: &Filter, symbols: &mut Symbols, out: impl Write) -> Result<()> {
+    let all = &collect(job, filter, 0)?;
     let began = assemble::began(job);
-    let out = Json(BufWriter::with_capacity(1 << 16, io::stdout().lock()));
+    let mut name_of = |library: &Library, address| symbols.name_of(library, address);
     let mut trace = Trace {
         job,
         filter,
         all,
         ended: assemble::ended(all, filter, began),
-        places: Places::new(&job.processes, name_of),
+        places: Places::new(&job.processes, &mut name_of),
         tracks: Tracks::new(job),
         arrows: Arrows::default(),
-        out: Writer::new(out, began),
+        out: Writer::new(Json(out), began),
     };
-    match trace.write() {
-        // A reader that went away is no failure.
-        Err(error) if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == BrokenPipe) => {
-            Ok(ExitCode::SUCCESS)
-        }
-        written => written.map(|()| ExitCode::SUCCESS),
-    }
+    trace.write()
 }
 
-struct Trace<'a> {
+struct Trace<'a, W: Write> {
     job: &'a Job,
     filter: &'a Filter,
     all: &'a Collected,
@@ -55,7 +50,7 @@ struct Trace<'a> {
     places: Places<'a>,
     tracks: Tracks,
     arrows: Arrows,
-    out: Writer<Json<BufWriter<io::StdoutLock<'static>>>>,
+    out: Writer<Json<W>>,
 }
 
 /// The process whose events are being written.
@@ -66,7 +61,7 @@ struct Current<'a> {
     realm: Realm,
 }
 
-impl Trace<'_> {
+impl<W: Write> Trace<'_, W> {
     fn write(&mut self) -> Result<()> {
         self.out.begin()?;
         let realms = realms(self.job);

@@ -1,7 +1,7 @@
 //! The processes of a record, their devices, and what of them went past us.
 
 use super::{Place, Proc, Unknown, Uuid};
-use crate::report::text::names::clean;
+use crate::text::names::clean;
 use cupeer_spec::way::{self, Way};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -4,15 +4,26 @@
 //! read up to the end of the time that is asked for, and the filters choose what is counted and shown.
 
 use super::model::{Proc, Report};
-use super::moments;
-use crate::args::ReportArgs;
+use super::{assemble, moments};
 use anyhow::{Result, anyhow, bail};
 use cupeer_record::{Call, Job, Outcome, Process};
 use cupeer_spec::function::{FUNCTIONS, FnId, Group};
 use cupeer_spec::selector::FunctionSet;
 use std::collections::HashSet;
 
-/// What is asked for.
+/// What is asked for, in the words of the command line. The fields are the options of `cupeer report`.
+#[derive(Default)]
+#[allow(missing_docs)]
+pub struct Asked<'a> {
+    pub process: Option<&'a str>,
+    pub rank: Option<&'a str>,
+    pub function: Option<&'a str>,
+    pub failed: bool,
+    pub since: Option<&'a str>,
+    pub until: Option<&'a str>,
+}
+
+/// What is chosen.
 pub struct Filter {
     /// Whether a process is chosen, by its index.
     processes: Vec<bool>,
@@ -37,10 +48,11 @@ impl Filter {
         }
     }
 
-    /// Reads the filters of the command line. The record began at `began`.
-    pub fn new(args: &ReportArgs, job: &Job, began: u64) -> Result<Self> {
-        let mut filter = Filter { failed: args.failed, ..Filter::all(job) };
-        if let Some(text) = &args.process {
+    /// Reads the filters of the command line.
+    pub fn new(asked: &Asked, job: &Job) -> Result<Self> {
+        let began = assemble::began(job);
+        let mut filter = Filter { failed: asked.failed, ..Filter::all(job) };
+        if let Some(text) = asked.process {
             let chosen: Vec<bool> = job.processes.iter().map(|process| is_called(process, text)).collect();
             if !chosen.contains(&true) {
                 bail!(
@@ -50,7 +62,7 @@ impl Filter {
             filter.processes = chosen;
             filter.given.push(format!("--process {text}"));
         }
-        if let Some(text) = &args.rank {
+        if let Some(text) = asked.rank {
             let ranks = ranks(text)?;
             let is_chosen = |process: &Process| {
                 process.rank().is_some_and(|rank| ranks.iter().any(|r| r.contains(&rank)))
@@ -63,18 +75,18 @@ impl Filter {
             }
             filter.given.push(format!("--rank {text}"));
         }
-        if let Some(text) = &args.function {
+        if let Some(text) = asked.function {
             filter.functions = Some(functions(text)?);
             filter.given.push(format!("--function {text}"));
         }
-        if args.failed {
+        if asked.failed {
             filter.given.push("--failed".into());
         }
-        if let Some(text) = &args.since {
+        if let Some(text) = asked.since {
             filter.since = Some(moments::parse(text, began)?);
             filter.given.push(format!("--since {text}"));
         }
-        if let Some(text) = &args.until {
+        if let Some(text) = asked.until {
             filter.until = Some(moments::parse(text, began)?);
             filter.given.push(format!("--until {text}"));
         }

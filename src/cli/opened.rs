@@ -1,9 +1,9 @@
 //! The record that is reported on: a directory, or one file that `cupeer pack` made.
 
 use crate::pack::{self, Unpacked};
-use crate::symbols::Symbols;
 use anyhow::{Result, bail};
 use cupeer_record::Job;
+use cupeer_report::symbols::Symbols;
 use std::path::Path;
 
 /// A record, open.
@@ -26,8 +26,8 @@ impl Opened {
         };
         if job.processes.is_empty() {
             let problems: Vec<String> = job.problems.iter().map(ToString::to_string).collect();
-            let why = super::after(": ", &problems.join("; "));
-            bail!("{} holds the record of no process{why}", path.display());
+            let why = if problems.is_empty() { "" } else { ": " };
+            bail!("{} holds the record of no process{why}{}", path.display(), problems.join("; "));
         }
         let place = unpacked.as_ref().map_or(path, Unpacked::path);
         Ok(Opened { symbols: Symbols::of_record(place, &job.processes), job, _unpacked: unpacked })

@@ -1,0 +1,96 @@
+//! `cupeer report`: what a record says.
+//!
+//! What belongs here: the command, from its options to one of the forms. What a record says is the crate
+//! `cupeer_report`'s.
+
+use crate::args::{ReportArgs, ReportFormat};
+use crate::opened::Opened;
+use crate::output::{self, terminal_width};
+use anyhow::{Context, Result, bail};
+use cupeer_record::Job;
+use cupeer_report::filter::{Asked, Filter};
+use cupeer_report::{diff, text, trace};
+use std::io::{self, BufWriter, ErrorKind::BrokenPipe};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// How many single failures are kept where not all are asked for.
+const MOST_FAILURES: usize = 1000;
+
+/// Carries out the subcommand.
+pub fn command(args: &ReportArgs) -> Result<ExitCode> {
+    let dir = match &args.dir {
+        Some(dir) => dir.clone(),
+        None => newest(Path::new("."))?,
+    };
+    if let Some(other) = &args.diff {
+        return compare(args, &dir, other);
+    }
+    let (Opened { job, symbols, .. }, filter) = &mut open(args, &dir)?;
+    if args.format == ReportFormat::Trace {
+        let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+        return match trace::write(job, filter, symbols, out) {
+            // A reader that went away is no failure.
+            Err(error)
+                if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == BrokenPipe) =>
+            {
+                Ok(ExitCode::SUCCESS)
+            }
+            written => written.map(|()| ExitCode::SUCCESS),
+        };
+    }
+    let most_failures = if args.all { usize::MAX } else { MOST_FAILURES };
+    let report = cupeer_report::read(job, filter, most_failures, Some(symbols))?;
+    if args.format == ReportFormat::Json {
+        return output::print_json(&report);
+    }
+    let options = text::Options { width: terminal_width(), all: args.all, leaks: args.leaks };
+    output::print(&text::show(&report, &options))
+}
+
+/// Opens a record, and reads the filters for it.
+fn open(args: &ReportArgs, dir: &Path) -> Result<(Opened, Filter)> {
+    let opened = Opened::open(dir)?;
+    let asked = Asked {
+        process: args.process.as_deref(),
+        rank: args.rank.as_deref(),
+        function: args.function.as_deref(),
+        failed: args.failed,
+        since: args.since.as_deref(),
+        until: args.until.as_deref(),
+    };
+    let filter = Filter::new(&asked, &opened.job)?;
+    Ok((opened, filter))
+}
+
+/// Compares two records.
+fn compare(args: &ReportArgs, dir: &Path, other: &Path) -> Result<ExitCode> {
+    if args.format == ReportFormat::Trace {
+        bail!("--diff compares as text or as JSON; a trace is of one record");
+    }
+    let report = |dir: &Path| {
+        let (Opened { job, .. }, filter) = &open(args, dir).with_context(|| dir.display().to_string())?;
+        cupeer_report::read(job, filter, 0, None)
+    };
+    let diff = diff::compare(&report(dir)?, &report(other)?);
+    match args.format {
+        ReportFormat::Json => output::print_json(&diff),
+        _ => output::print(&diff.show(terminal_width())),
+    }
+}
+
+/// The newest directory `cupeer-*` that is a record.
+fn newest(dir: &Path) -> Result<PathBuf> {
+    let entries = std::fs::read_dir(dir).with_context(|| format!("{} cannot be read", dir.display()))?;
+    let is_named = |entry: &std::fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b"cupeer-");
+    let mut found: Vec<_> = entries
+        .flatten()
+        .filter(is_named)
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry)))
+        .map(|(modified, entry)| (modified, PathBuf::from(entry.file_name())))
+        .collect();
+    found.sort();
+    let newest = found.into_iter().rev().map(|(_, path)| path);
+    let mut records = newest.filter(|path| Job::open(path).is_ok_and(|job| !job.processes.is_empty()));
+    records.next().context("there is no record cupeer-* in this directory; give one: cupeer report DIR")
+}

@@ -1,0 +1,82 @@
+//! What a record says, as a model, and that as text, as a trace, or compared with another.
+//!
+//! What belongs here: everything that follows from a record. What does not: where a record comes from (a directory, a
+//! packed file), and arguments and output of a command. A report is made in three steps. [`collect`] reads the events
+//! and tells [`functions`], [`failures`], [`findings`], [`ledger`] and [`peers`] of them; nothing there grows with the
+//! number of events. [`assemble`] makes the rows of [`model`] from it, which are serialised as they are. [`text`] shows
+//! them, [`diff`] compares them, and [`trace`] reads the record a second time. [`symbols`] names addresses.
+
+mod assemble;
+mod collect;
+mod deviation;
+pub mod diff;
+mod failures;
+pub mod faults;
+pub mod filter;
+mod findings;
+mod functions;
+mod hits;
+mod leaks;
+mod ledger;
+pub mod model;
+mod moments;
+mod peers;
+mod places;
+mod reading;
+mod results;
+pub mod summary;
+pub mod symbols;
+pub mod table;
+pub mod terminal;
+pub mod text;
+pub mod trace;
+mod values;
+
+use anyhow::Result;
+use cupeer_record::{Job, Library};
+use cupeer_rules::Severity;
+use cupeer_spec::record::slot::finding::Confidence;
+use filter::Filter;
+use model::Unnamed;
+pub use places::Places;
+use std::collections::BTreeSet;
+use std::path::Path;
+use symbols::Symbols;
+
+/// Makes the report of a record. Of single failures, `most_failures` are kept; functions have names where there are
+/// `symbols`.
+pub fn read(
+    job: &Job,
+    filter: &Filter,
+    most_failures: usize,
+    symbols: Option<&mut Symbols>,
+) -> Result<model::Report> {
+    let all = collect::collect(job, filter, most_failures)?;
+    let Some(symbols) = symbols else {
+        return Ok(assemble::report(job, filter, all, &mut |_: &Library, _: u64| None));
+    };
+    let mut name_of = |library: &Library, address| symbols.name_of(library, address);
+    let mut report = assemble::report(job, filter, all, &mut name_of);
+    let unnamed = |(library, why): (&str, &str)| Unnamed { library: library.into(), reason: why.into() };
+    report.unnamed = symbols.notes().map(unnamed).collect();
+    Ok(report)
+}
+
+/// What breaks a rule in a record, certainly, and is more than a note: the rule and the function, in words.
+pub fn broken(dir: &Path) -> Result<BTreeSet<String>> {
+    let certain = Confidence::Certain.word();
+    let is_broken =
+        |finding: &model::Finding| finding.severity != Severity::Note.word() && finding.confidence == certain;
+    Ok(of(dir)?
+        .findings
+        .into_iter()
+        .filter(is_broken)
+        .map(|finding| format!("{} at {}", finding.rule, finding.function))
+        .collect())
+}
+
+/// The whole report of a record, without single failures and without names of functions.
+fn of(dir: &Path) -> Result<model::Report> {
+    let job = Job::open(dir)?;
+    read(&job, &Filter::all(&job), 0, None)
+}

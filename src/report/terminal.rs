@@ -1,0 +1,64 @@
+//! Text for terminals, without anything that a terminal would obey: what records, packs and programs say is anybody's text.
+
+use std::io::{self, Write};
+
+/// Whether a terminal obeys a character, or shows what stands around it in another order.
+fn is_wild(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A text without anything that a terminal obeys.
+pub fn clean(text: &str) -> String {
+    text.replace(is_wild, "\u{fffd}")
+}
+
+/// The same with its lines as they are.
+pub fn clean_lines(text: &str) -> String {
+    text.replace(|c| is_wild(c) && c != '\n', "\u{fffd}")
+}
+
+/// Writes JSON on, in which the rest of what a terminal obeys is escaped: serde_json leaves what JSON may have. It gets
+/// whole characters.
+pub struct Json<W>(pub W);
+
+impl<W: Write> Write for Json<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let is_escaped = |c: char| is_wild(c) && !c.is_ascii_whitespace();
+        match std::str::from_utf8(bytes) {
+            Ok(text) if text.contains(is_escaped) => {
+                for part in text.split_inclusive(is_escaped) {
+                    let rest = part.trim_end_matches(is_escaped);
+                    self.0.write_all(rest.as_bytes())?;
+                    part[rest.len()..].chars().try_for_each(|c| write!(self.0, "\\u{:04x}", u32::from(c)))?;
+                }
+            }
+            _ => self.0.write_all(bytes)?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_reaches_a_terminal_that_it_would_obey() {
+        assert_eq!(clean("a\x1b[2Jb\u{9b}c\u{202e}d\ne"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d\u{fffd}e");
+        assert_eq!(clean_lines("a\x1b[2J\nb\r\n"), "a\u{fffd}[2J\nb\u{fffd}\n");
+    }
+
+    #[test]
+    fn json_is_the_same_and_harmless() {
+        let value = serde_json::json!({ "a\u{9b}": "\u{7f}\u{202e}\u{2066}ä\x1b\n", "b": ["\t"] });
+        let mut text = Vec::new();
+        serde_json::to_writer_pretty(Json(&mut text), &value).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(!text.contains(|c| is_wild(c) && c != '\n') && text.contains("\\u009b"), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+}
