@@ -2,7 +2,7 @@
  * cupeer.h: the functions of libcupeer.so that a program may call on purpose.
  *
  * Find them with dlsym(RTLD_DEFAULT, "cupeer_mark"): where the library is not preloaded, they are not
- * there, and your program goes on without. Made from src/preload/c_api.rs by scripts/header.
+ * there, and your program goes on without. Made from src/preload/entry/c_api.rs by scripts/header.
  */
 
 #ifndef CUPEER_H

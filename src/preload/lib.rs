@@ -2,12 +2,12 @@
 //!
 //! The life of a call:
 //!
-//! 1. A program reaches us through an export (`exports`), or through a pointer that a look-up gave it in
+//! 1. A program reaches us through an export (`entry::exports`), or through a pointer that a look-up gave it in
 //!    place of the driver's (`resolve::dlsym`, `resolve::handed_out`).
 //! 2. Where nothing is switched on for the function, the entry is one load and one jump: to the next
 //!    definition for a linked call (`resolve::linked`), to the driver for a looked-up one
 //!    (`resolve::driver`).
-//! 3. Otherwise `call` runs the steps: what a fault plan or a denied pair makes of the call (`inject`, `deny`), forward it with
+//! 3. Otherwise `call` runs the steps: what a fault plan or a denied pair makes of the call (`fault`), forward it with
 //!    no lock held, record it (`record`), check it (`check`), and log it (`log`).
 //!
 //! We are guests. No panic leaves us; a failure of ours forwards the call. There is no thread, no file
@@ -17,31 +17,16 @@
 //! (`cupeer-spec`), and everything that can be done from outside (the command).
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
-compile_error!("libcupeer.so is written for x86-64 Linux with glibc: see src/preload/arch.rs");
+compile_error!("libcupeer.so is written for x86-64 Linux with glibc: see src/preload/sys/arch.rs");
 
-mod arch;
-mod arena;
-mod c_api;
 mod call;
-mod caller;
 mod check;
-mod deny;
-mod every_call;
-mod exports;
-mod files;
-mod init;
-mod inject;
-mod life;
+mod driver;
+mod entry;
+mod fault;
+mod job;
 mod log;
-mod memory;
-mod message;
-mod opened;
-mod pages;
 mod record;
 mod resolve;
 mod settings;
-mod signals;
-mod stack;
-mod status;
-mod unwind;
-mod valgrind;
+mod sys;

@@ -2,8 +2,9 @@
 
 use super::facts::Call;
 use super::{Report, Verdict};
-use crate::record::{environment, questions};
-use crate::resolve::elf;
+use crate::driver::questions;
+use crate::sys::elf;
+use crate::sys::environment;
 use cupeer_rules::reason::Reason;
 use cupeer_spec::abi::CUdevice_P2PAttribute;
 use cupeer_spec::function::FnId;

@@ -1,8 +1,9 @@
 //! What is known of a call, and of those who share: taken from the call itself, the live table and the system.
 
-use crate::life::{self, Life};
-use crate::record::questions::About;
-use crate::record::{live, questions};
+use crate::driver::questions;
+use crate::driver::questions::About;
+use crate::job::live;
+use crate::sys::life::{self, Life};
 use crate::{log, record};
 use core::cell::Cell;
 use core::fmt::{self, Write};

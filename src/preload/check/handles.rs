@@ -1,10 +1,13 @@
 //! Rules about the handle that is opened, for calls that failed.
 
 use super::facts::{Call, device, device_here, device_of, handle, is_own, life_of, process_of};
-use super::{Found, Report, Verdict, nodes};
-use crate::life::{self, Life};
+use super::{Found, Report, Verdict};
+use crate::driver::nodes;
+use crate::driver::questions;
+use crate::job::live;
 use crate::log;
-use crate::record::{live, pid_namespace, questions};
+use crate::record::pid_namespace;
+use crate::sys::life::{self, Life};
 use cupeer_rules::reason::Reason;
 use cupeer_spec::record::live::{Entry, ended, handle_key, kind};
 use cupeer_spec::record::slot::finding::{Confidence, role};

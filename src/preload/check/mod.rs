@@ -8,22 +8,17 @@
 //! ends something.
 
 mod arguments;
-pub mod closed;
 mod emit;
 mod explain;
 mod facts;
 mod handles;
-mod nodes;
 mod peers;
 mod pointers;
 mod say;
 mod succeeded;
-mod words;
 
 pub use emit::listen;
 pub use facts::{Call, importers};
-pub use nodes::{address_of, uuid_at};
-pub use words::{Ear, Words};
 
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{RULES, Rule};

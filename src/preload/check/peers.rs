@@ -2,8 +2,9 @@
 
 use super::facts::{Call, device, is_own, life_of};
 use super::{Found, Report, Verdict};
-use crate::life::Life;
-use crate::record::{live, questions};
+use crate::driver::questions;
+use crate::job::live;
+use crate::sys::life::Life;
 use cupeer_rules::reason::Reason;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::{kind, own_key};

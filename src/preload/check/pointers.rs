@@ -1,11 +1,11 @@
 //! Rules about what is exported, closed and freed, for calls that failed.
 
 use super::arguments::with_variable;
-use super::closed;
 use super::facts::{Call, handle, process_of};
 use super::{Found, Report, Verdict};
-use crate::record::live;
-use crate::record::questions::{self, Pointer};
+use crate::driver::questions::{self, Pointer};
+use crate::job::closed;
+use crate::job::live;
 use cupeer_rules::reason::{MemoryKind, Reason};
 use cupeer_spec::record::live::{Entry, handle_key, kind, own_key};
 use cupeer_spec::record::slot::finding::{Confidence, role};

@@ -1,8 +1,9 @@
 //! A finding as a paragraph for people, and as JSON with all of its keys.
 
 use super::facts::{Call, device_of, process_of};
-use crate::caller::Caller;
-use crate::log::{self, Line};
+use crate::log;
+use crate::sys::caller::Caller;
+use crate::sys::line::Line;
 use core::fmt::{self, Write};
 use cupeer_rules::reason::{Bytes, Handle};
 use cupeer_rules::{Basis, Rule, RuleSpec, Severity, meaning};

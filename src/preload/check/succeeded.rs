@@ -2,9 +2,11 @@
 
 use super::facts::{Call, device, handle, importers, is_own, process_of};
 use super::handles::original;
-use super::{Found, Report, closed};
-use crate::caller::Caller;
-use crate::record::{live, questions};
+use super::{Found, Report};
+use crate::driver::questions;
+use crate::job::closed;
+use crate::job::live;
+use crate::sys::caller::Caller;
 use core::sync::atomic::Ordering::Acquire;
 use cupeer_rules::reason::Reason;
 use cupeer_spec::function::{Ends, FnId};

@@ -4,16 +4,16 @@
 //! a buffer on the stack (`line`) and writes it at once (`sink`). tracing-subscriber's layer is not used
 //! inside programs: it keeps a buffer in a thread-local with a destructor, and a lock.
 
-mod line;
+pub mod message;
 mod sink;
+pub mod status;
 mod subscriber;
 
-pub use line::{LONGEST, Line, Short, Tame};
-
-use crate::caller::Caller;
-use crate::inject::Fault;
-use crate::record::aside::with_room;
+use crate::fault::inject::Fault;
 use crate::settings::{self, LogForm, Settings};
+use crate::sys::aside::with_room;
+use crate::sys::caller::Caller;
+use crate::sys::line::Short;
 use core::fmt::{self, Debug, Write};
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -109,7 +109,7 @@ impl Stamp {
     fn new(ago: u64) -> Self {
         // SAFETY: the block is this thread's alone, and the field atomic, because a signal handler of the
         // thread may log as well.
-        let logged = unsafe { &(*crate::arch::thread()).logged };
+        let logged = unsafe { &(*crate::sys::arch::thread()).logged };
         // SAFETY: getpid and gettid have no preconditions. They are asked each time, because a child shares
         // our memory of them.
         let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
@@ -164,7 +164,7 @@ pub fn mark(text: &[u8]) -> bool {
     let stamp = Stamp::new(0);
     let text = Printed(|f| quoted(text, 2048, f));
     // SAFETY: the block is this thread's alone.
-    let written = || unsafe { (*crate::arch::thread()).written };
+    let written = || unsafe { (*crate::sys::arch::thread()).written };
     let before = written();
     tracing::info!(
         target: "cupeer::mark",

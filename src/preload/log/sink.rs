@@ -5,8 +5,10 @@
 //! named after the process is opened anew. What cannot be written is given up with one message, and costs
 //! the program nothing else: no signal, no error.
 
-use crate::files::{self, PATH_MAX, errno, expand, identity};
-use crate::{arena, message, opened, settings, status};
+use super::{message, status};
+use crate::settings;
+use crate::sys::files::{self, PATH_MAX, errno, expand, identity};
+use crate::sys::{arena, opened};
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{

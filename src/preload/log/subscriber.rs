@@ -3,9 +3,9 @@
 //! JSON has the fields as they come, in the order in which the event names them. Text arranges them for
 //! people, as strace does.
 
-use super::line::Line;
 use super::sink;
 use crate::settings::LogForm;
+use crate::sys::line::Line;
 use core::fmt::{self, Debug, Write};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -36,7 +36,7 @@ impl Subscriber for Log {
         let _ = writer.line.write_str(end);
         if !writer.line.has_overflowed() && sink::write(writer.line.bytes()) {
             // SAFETY: the block is this thread's alone.
-            unsafe { (*crate::arch::thread()).written += 1 };
+            unsafe { (*crate::sys::arch::thread()).written += 1 };
         }
     }
 

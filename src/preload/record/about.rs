@@ -1,10 +1,12 @@
 //! What the record says of the process: entries that are appended to its file as things become known.
 
 use super::file::{FIRST_ROOM, File};
-use super::lock::Lock;
-use super::{clock, environment, place, process, stream};
-use crate::caller;
-use crate::resolve::object::Object;
+use super::{clock, process, stream};
+use crate::job::directory;
+use crate::sys::caller;
+use crate::sys::environment;
+use crate::sys::lock::Lock;
+use crate::sys::object::Object;
 use core::ptr;
 use core::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,
@@ -57,7 +59,7 @@ pub fn begin(file: &File) {
 
 fn arguments(file: &File) {
     let mut text = [0u8; 4096];
-    let length = place::read(c"/proc/self/cmdline", &mut text).unwrap_or(0);
+    let length = directory::read(c"/proc/self/cmdline", &mut text).unwrap_or(0);
     for argument in text[..length].split_inclusive(|byte| *byte == 0) {
         entry(file, meta::ARGUMENT, &[argument.strip_suffix(b"\0").unwrap_or(argument)]);
     }

@@ -1,10 +1,11 @@
 //! The clock of the record: the time stamp counter where the kernel itself keeps time by it, because that costs
 //! half of what the kernel's clock costs; else the kernel's monotonic clock.
 
-use super::lock::Lock;
 use super::process;
-use crate::every_call::EVERY_CALL;
-use crate::{arch, log};
+use crate::log;
+use crate::sys::arch;
+use crate::sys::every_call::EVERY_CALL;
+use crate::sys::lock::Lock;
 use core::sync::atomic::Ordering::Relaxed;
 use cupeer_spec::record::{Moment, clock};
 

@@ -2,7 +2,7 @@
 
 use super::{clock, libraries, stream};
 use crate::call;
-use crate::unwind::each_frame;
+use crate::sys::unwind::each_frame;
 use core::ffi::c_char;
 use cupeer_spec::record::slot::{self, Slot, detail};
 use cupeer_spec::value::{MOST_ELEMENTS, Value};

@@ -3,12 +3,15 @@
 //! Every byte that is written through a mapping was allocated before, because a write to a hole on a full disk
 //! is a SIGBUS. What cannot be had is an errno, and costs events alone.
 
-use super::aside::aside;
-use super::place::{self, Directory, Path, c_path};
 use super::{clock, process};
-use crate::files::{self, errno, identity};
-use crate::opened::{self, Opened};
-use crate::{log, message, pages, settings, status};
+use crate::job::directory::{self, Directory, Path, c_path};
+use crate::log::{message, status};
+use crate::sys::aside::aside;
+use crate::sys::files::{self, errno, identity};
+use crate::sys::line::{Line, Short};
+use crate::sys::opened::{self, Opened};
+use crate::sys::pages;
+use crate::{log, settings};
 use core::ffi::{c_int, c_void};
 use core::fmt::Write;
 use core::ptr;
@@ -68,7 +71,7 @@ pub struct Identity {
 pub fn boot_id() -> [u8; 16] {
     let mut text = [0u8; 64];
     let mut boot_id = [0; 16];
-    let length = place::read(c"/proc/sys/kernel/random/boot_id", &mut text).unwrap_or(0);
+    let length = directory::read(c"/proc/sys/kernel/random/boot_id", &mut text).unwrap_or(0);
     let mut digits = text[..length].iter().filter_map(|byte| (*byte as char).to_digit(16));
     for byte in &mut boot_id {
         *byte = (digits.next().unwrap_or(0) << 4 | digits.next().unwrap_or(0)) as u8;
@@ -85,10 +88,10 @@ impl Identity {
         // SAFETY: neither has preconditions.
         let (own, mut parent) = unsafe { (libc::getpid() as u32, libc::getppid() as u32) };
         let file = |name: &str| match pid == own {
-            true => log::Short::<48>::new(format_args!("/proc/self/{name}\0")),
-            false => log::Short::new(format_args!("/proc/{pid}/{name}\0")),
+            true => Short::<48>::new(format_args!("/proc/self/{name}\0")),
+            false => Short::new(format_args!("/proc/{pid}/{name}\0")),
         };
-        let length = place::read(file("stat").c_text().unwrap_or_default(), &mut text).unwrap_or(0);
+        let length = directory::read(file("stat").c_text().unwrap_or_default(), &mut text).unwrap_or(0);
         // After the name in parentheses, which may hold anything, the state is field 3.
         let after_name = text[..length].rsplit(|byte| *byte == b')').next().unwrap_or(&[]);
         let field = |index| after_name.split(|byte| *byte == b' ').nth(index).and_then(number);
@@ -130,7 +133,7 @@ impl File {
         for attempt in 0..64 + 8 {
             // A process that executes one program after the other; who has done so often, takes the time.
             let image = if attempt < 64 { attempt } else { (log::realtime() >> 10) as u32 | 64 };
-            let mut name = log::Line::new();
+            let mut name = Line::new();
             let Identity { pid_ns, pid, started, .. } = identity;
             let _ = write!(name, "{boot:08x}-{pid_ns}-{pid}-{started}");
             if image > 0 {
@@ -174,7 +177,7 @@ impl File {
         let header = mapped.cast::<Header>();
         let mut source = [0; 32];
         let path_of_source = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
-        let length = place::read(path_of_source, &mut source).unwrap_or(0);
+        let length = directory::read(path_of_source, &mut source).unwrap_or(0);
         let clock = clock::choose(&source[..length]);
         let first = clock::moment();
         let key = log::key();

@@ -1,10 +1,10 @@
 //! The libraries that calls come from: each is described in the record before an address of it is.
 
 use super::{about, process};
-use crate::arch::thread;
 use crate::call;
-use crate::every_call::EVERY_CALL;
-use crate::resolve::elf;
+use crate::sys::arch::thread;
+use crate::sys::elf;
+use crate::sys::every_call::EVERY_CALL;
 use core::sync::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},

@@ -9,32 +9,24 @@
 //! PR_SET_TSC is the one thing that would make the clock fatal; a program that forbids the time stamp counter has
 //! its kernel's clock from the vDSO forbidden as well.
 
-mod about;
-pub mod aside;
-mod clock;
-mod detail;
-pub mod environment;
+pub mod about;
+pub mod clock;
+pub mod detail;
 pub mod file;
-mod ledger;
 mod libraries;
-pub mod live;
-mod lock;
-pub mod place;
 pub mod process;
-pub mod questions;
-mod reclaim;
 mod stream;
 
 pub use detail::{Detail, item_of};
 pub use libraries::forget as forget_libraries;
-pub use place::read as read_file;
 pub use process::attach;
 
-use questions::About;
+use crate::driver::questions::{self, About};
+use crate::job::{ledger, live};
 
-use crate::arch::{Thread, thread};
-use crate::inject::{self, Fault};
+use crate::fault::inject::{self, Fault};
 use crate::resolve::{driver, escapes};
+use crate::sys::arch::{Thread, thread};
 use crate::{call, check, settings};
 use core::cell::Cell;
 use core::fmt::{self, Write};

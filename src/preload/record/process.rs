@@ -4,13 +4,17 @@
 //! copy; where both differ, the thread has no window in this record yet. A child of vfork shares our memory, and
 //! counts as us.
 
-use super::aside::aside;
+use super::about;
 use super::file::File;
-use super::lock::Lock;
-use super::{about, environment, live, place};
-use crate::arch::thread;
-use crate::every_call::{EVERY_CALL, NO_PAGE};
-use crate::{life, log, message, pages, settings, signals, status};
+use crate::job::{directory, live};
+use crate::log::{message, status};
+use crate::sys::arch::thread;
+use crate::sys::aside::aside;
+use crate::sys::environment;
+use crate::sys::every_call::{EVERY_CALL, NO_PAGE};
+use crate::sys::lock::Lock;
+use crate::sys::{life, pages, signals};
+use crate::{log, settings};
 use core::ffi::c_long;
 use core::ptr;
 use core::sync::atomic::{
@@ -171,7 +175,7 @@ fn make() {
     // SAFETY: files are never freed.
     let parents = unsafe { FILE.load(Acquire).as_ref() };
     let next = EPOCHS.fetch_add(1, Relaxed) + 1;
-    let made = place::directory().and_then(|directory| {
+    let made = directory::directory().and_then(|directory| {
         let file = File::create(&directory, next)?;
         live::attach(file, &directory);
         Ok(file)

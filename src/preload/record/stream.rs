@@ -5,9 +5,11 @@
 //! thread goes on in the next block that nobody writes to.
 
 use super::file::File;
-use super::{aside, clock, process};
-use crate::arch::{Thread, stack_height, take_slot, thread};
-use crate::{call, signals};
+use super::{clock, process};
+use crate::call;
+use crate::sys::arch::{Thread, stack_height, take_slot, thread};
+use crate::sys::aside;
+use crate::sys::signals;
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{
@@ -305,7 +307,7 @@ fn is_gone(file: &File, tid: u32) -> bool {
     // The process of the record, and not a child of vfork, which shares its memory.
     // SAFETY: the header is mapped for good; signal 0 is sent to nobody.
     let found = unsafe { libc::syscall(libc::SYS_tgkill, (*file.header).pid, tid, 0) };
-    found != 0 && crate::files::errno() == libc::ESRCH
+    found != 0 && crate::sys::files::errno() == libc::ESRCH
 }
 
 /// Who this thread is as an owner. A child of vfork works in the place of a thread whose number it cannot know:

@@ -3,7 +3,8 @@
 //! something in a library, which it does before it can use it. What such a library calls by name is only named: see
 //! `escapes`.
 
-use super::{dlsym, elf, escapes};
+use super::{dlsym, escapes};
+use crate::sys::elf;
 use crate::{call, settings};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

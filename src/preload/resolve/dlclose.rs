@@ -1,6 +1,7 @@
 //! `dlclose`: libc's own, after which no route leads to a library that is gone.
 
-use super::{dlsym, driver, elf, linked};
+use super::{dlsym, driver, linked};
+use crate::sys::elf;
 use crate::{call, record};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -6,15 +6,15 @@
 //! the last message.
 
 use super::{dlsym, loader};
-use crate::arch::{Decision, deciding_entry, thread};
-use crate::message::Text;
+use crate::log::message::Text;
+use crate::sys::arch::{Decision, deciding_entry, thread};
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt;
 use core::sync::atomic::AtomicUsize;
 
 const MARKER: &CStr = c"cupeer, a marker";
 
-/// As long as the text of [`crate::arch::Thread`].
+/// As long as the text of [`crate::sys::arch::Thread`].
 const LONGEST: usize = 816;
 
 static REAL: AtomicUsize = AtomicUsize::new(0);

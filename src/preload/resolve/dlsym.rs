@@ -4,10 +4,11 @@
 //! it is anybody else's. RTLD_NEXT is never replaced: the library that asks is itself a wrapper of the
 //! function, and finds our export in its place in the order.
 
-use super::{deep, dlclose, dlerror, dlvsym, driver, elf, escapes, linked, loader};
-use crate::arch::{Decision, deciding_entry};
+use super::{deep, dlclose, dlerror, dlvsym, driver, escapes, linked, loader};
 use crate::call;
-use crate::exports::ENTRIES;
+use crate::entry::exports::ENTRIES;
+use crate::sys::arch::{Decision, deciding_entry};
+use crate::sys::elf;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnSpec};

@@ -1,9 +1,10 @@
 //! `dlvsym`: the driver's names have no versions, but `dlsym` has, and tools that replace it ask for libc's by its version.
 //! All that they find with that would go past us, so they get ours where they would get libc's.
 
-use super::{dlsym, elf, loader};
-use crate::arch::{Decision, deciding_entry};
+use super::{dlsym, loader};
 use crate::call;
+use crate::sys::arch::{Decision, deciding_entry};
+use crate::sys::elf;
 use core::ffi::{CStr, c_char, c_void};
 
 /// The libc function, interposed.

@@ -5,11 +5,13 @@
 //! as escaped. The same holds for NVML, but that meeting it says nothing: programs look at their GPUs with it that
 //! have nothing to do with CUDA.
 
-use super::elf;
-use super::object::Object;
 use super::{dlerror, dlsym, escapes, linked};
-use crate::exports::ENTRIES;
-use crate::{inject, settings, status};
+use crate::entry::exports::ENTRIES;
+use crate::fault::inject;
+use crate::log::status;
+use crate::settings;
+use crate::sys::elf;
+use crate::sys::object::Object;
 use core::sync::atomic::{
     AtomicBool, AtomicU8, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
@@ -239,17 +241,17 @@ pub fn load_named() -> bool {
     if handle.is_null() {
         // SAFETY: dlerror gives this thread's message, or null.
         let reason = unsafe { dlerror::real() };
-        crate::message::once(format_args!("cannot load the driver of CUPEER_DRIVER: {reason}"));
+        crate::log::message::once(format_args!("cannot load the driver of CUPEER_DRIVER: {reason}"));
         return false;
     }
     let init = dlsym::real(handle, c"cuInit");
     match elf::containing(init) {
         Some(object) if init != 0 && is_driver(&object) => register(&object),
         _ => {
-            crate::message::once(format_args!(
+            crate::log::message::once(format_args!(
                 "CUPEER_DRIVER is not a CUDA driver (no cuInit, or another soname than {}): {}",
                 Library::Cuda.soname(),
-                crate::message::Text(path.to_bytes()),
+                crate::log::message::Text(path.to_bytes()),
             ));
             false
         }
@@ -273,5 +275,5 @@ fn known(address: usize) -> Option<usize> {
 
 /// The name of a function of the table, for C.
 pub fn name_of(index: usize) -> &'static core::ffi::CStr {
-    crate::exports::NAMES[index]
+    crate::entry::exports::NAMES[index]
 }

@@ -6,11 +6,12 @@
 //! pointers, as cuew has it) is bound to our export instead of its own variable; its references are put
 //! back, because it would write into our code.
 
-use super::elf;
-use super::object::{Object, Symbol};
 use super::{dlsym, driver, linked};
-use crate::exports::ENTRIES;
-use crate::{caller, log, record, settings};
+use crate::entry::exports::ENTRIES;
+use crate::sys::caller;
+use crate::sys::elf;
+use crate::sys::object::{Object, Symbol};
+use crate::{log, record, settings};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, Library};
@@ -25,7 +26,7 @@ fn name(object: &Object, way: Way) {
     for place in &NAMED {
         match place.compare_exchange(0, hash, Relaxed, Relaxed) {
             Ok(_) => {
-                crate::status::escaped(way);
+                crate::log::status::escaped(way);
                 let path = match object.path().to_bytes() {
                     b"" => caller::program(),
                     path => path,
@@ -260,7 +261,7 @@ pub fn look_through_all() {
     let silent = driver::followed_driver().or(elsewhere).filter(|_| is_silent && !elf::is_forked());
     if let Some(driver) = silent {
         if elf::is_of_start(&driver) && NAMED[0].load(Relaxed) == 0 {
-            crate::status::escaped(Way::Unseen);
+            crate::log::status::escaped(Way::Unseen);
         } else {
             name(&driver, Way::Unseen);
         }

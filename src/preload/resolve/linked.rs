@@ -7,12 +7,14 @@
 //! with CUDA_ERROR_SHARED_OBJECT_INIT_FAILED. Calls of NVML go on in the same way, but that the environment names none,
 //! and fail with NVML_ERROR_LIBRARY_NOT_FOUND.
 
-use super::elf;
-use super::object::Object;
 use super::{dlerror, dlsym, driver};
-use crate::arch::{ROUTE_SHIFT, ROUTES_EACH};
-use crate::exports::ENTRIES;
-use crate::{arena, call, inject};
+use crate::call;
+use crate::entry::exports::ENTRIES;
+use crate::fault::inject;
+use crate::sys::arch::{ROUTE_SHIFT, ROUTES_EACH};
+use crate::sys::arena;
+use crate::sys::elf;
+use crate::sys::object::Object;
 use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{

@@ -1,7 +1,7 @@
 //! libc's own functions of the dynamic loader: found by reading its symbol table, because we stand in front of each, and
 //! because sanitizers look their functions up through us before they can run any. So nothing of libc is called here.
 
-use super::elf;
+use crate::sys::elf;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -1,7 +1,7 @@
 //! What the environment asks of faults: a plan, and whether it is only tried.
 
 use super::{refusal, value};
-use crate::inject;
+use crate::fault::inject;
 use cupeer_spec::env;
 use cupeer_spec::fault::Plan;
 use cupeer_spec::function::FnId;

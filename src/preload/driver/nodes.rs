@@ -1,0 +1,89 @@
+//! The device nodes of the host's GPUs, as far as the kernel module lists them, and whether this process may use them.
+
+use crate::job::directory::read as read_file;
+use crate::sys::files::each_name;
+use crate::sys::line::Short;
+use core::ffi::CStr;
+use cupeer_spec::deny::{Pci, pci};
+
+/// Where the kernel module lists the GPUs: a directory for each PCI address.
+const GPUS: &CStr = c"/proc/driver/nvidia/gpus";
+
+/// Hands over the path of a GPU's device node, and whether this process may read and write it. Does nothing where the
+/// GPU is not listed.
+pub fn with_node_of(uuid: &[u8; 16], work: impl FnOnce(&str, bool)) {
+    let Some(minor) = minor_of(uuid) else { return };
+    let path = Short::<32>::new(format_args!("/dev/nvidia{minor}\0"));
+    let Some(c_path) = path.c_text() else { return };
+    // SAFETY: the path ends in NUL.
+    let is_usable = unsafe { libc::access(c_path.as_ptr(), libc::R_OK | libc::W_OK) } == 0;
+    work(c_path.to_str().unwrap_or("/dev/nvidia?"), is_usable);
+}
+
+/// The number of a GPU's device node.
+fn minor_of(uuid: &[u8; 16]) -> Option<u32> {
+    find(|_, information| minor_in(information, uuid))
+}
+
+/// Where a GPU of the host is on the PCI bus, if the kernel module lists it.
+pub fn address_of(uuid: &[u8; 16]) -> Option<Pci> {
+    find(|name, information| minor_in(information, uuid).and_then(|_| pci(name)))
+}
+
+/// What is found of the first GPU of which anything is, by its PCI address and what the kernel module says of it.
+fn find<T>(is_it: impl Fn(&str, &[u8]) -> Option<T>) -> Option<T> {
+    let mut found = None;
+    each_name(GPUS, |name| {
+        let path = Short::<80>::new(format_args!("/proc/driver/nvidia/gpus/{name}/information\0"));
+        let mut text = [0u8; 1024];
+        let length = path.c_text().and_then(|path| read_file(path, &mut text).ok()).unwrap_or(0);
+        found = is_it(name, &text[..length]);
+        found.is_some()
+    });
+    found
+}
+
+/// The UUID of the first GPU of the host, as the kernel module lists them, whose address is such.
+pub fn uuid_at(is_it: impl Fn(Pci) -> bool) -> Option<[u8; 16]> {
+    find(|name, information| pci(name).filter(|address| is_it(*address)).and_then(|_| uuid_in(information)))
+}
+
+/// The minor number in what the kernel module says of a GPU, if it is this one.
+fn minor_in(information: &[u8], uuid: &[u8; 16]) -> Option<u32> {
+    let minor = || core::str::from_utf8(value(information, b"Device Minor")?).ok()?.parse().ok();
+    if uuid_in(information)? == *uuid { minor() } else { None }
+}
+
+/// The UUID in it.
+fn uuid_in(information: &[u8]) -> Option<[u8; 16]> {
+    let digits = value(information, b"GPU UUID")?.strip_prefix(b"GPU-")?;
+    let mut digits = digits.iter().filter_map(|byte| (*byte as char).to_digit(16));
+    let mut uuid = [0; 16];
+    for byte in &mut uuid {
+        *byte = (digits.next()? << 4 | digits.next()?) as u8;
+    }
+    Some(uuid)
+}
+
+/// What stands in it behind a name and a colon.
+fn value<'a>(information: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let mut lines = information.split(|byte| *byte == b'\n');
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(b":")).map(<[u8]>::trim_ascii)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_module_names_the_node() {
+        let text = b"Model: \t\t NVIDIA H200\nIRQ:   \t\t 1\nGPU UUID: \t GPU-c09e0001-0000-0000-0000-00000000abcd\nBus Type: PCIe\nDevice Minor: \t 3\n";
+        let mut uuid = [0u8; 16];
+        uuid[..4].copy_from_slice(&[0xc0, 0x9e, 0x00, 0x01]);
+        uuid[14..].copy_from_slice(&[0xab, 0xcd]);
+        assert_eq!(minor_in(text, &uuid), Some(3));
+        uuid[15] = 0;
+        assert_eq!(minor_in(text, &uuid), None);
+        assert_eq!((minor_in(b"", &uuid), minor_in(b"GPU UUID: GPU-?\n", &uuid)), (None, None));
+    }
+}

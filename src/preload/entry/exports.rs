@@ -1,0 +1,216 @@
+//! The entries of every function of the table, derived from it. No logic stands here.
+//!
+//! A function has three: its export, for programs that are linked to the driver; the address that
+//! look-ups hand out; and the traced function behind both, which `call` runs. The export and the handed-out
+//! address are two, because they lead to different places: a linked call goes on to the next library that
+//! defines the name, a looked-up one to the driver that was asked.
+
+use crate::call::{self, Arguments};
+use crate::fault::inject;
+use crate::record;
+use crate::sys::arch::{LOOKED_UP_OFFSET, export_entry, traced_entry};
+use core::ffi::CStr;
+use core::fmt::Write;
+use cupeer_spec::function::{FUNCTION_COUNT, FnId};
+use cupeer_spec::value::{self, Format, Value};
+
+/// The addresses of one function's entries.
+pub struct Entries {
+    /// The export.
+    pub export: unsafe extern "C" fn(),
+    /// Where the export goes when the function is traced.
+    pub traced_export: unsafe extern "C" fn(),
+    /// Where the handed-out address goes when the function is traced.
+    pub traced_looked_up: unsafe extern "C" fn(),
+}
+
+impl Entries {
+    /// The address that look-ups hand out.
+    pub fn looked_up(&self) -> usize {
+        self.export as usize + LOOKED_UP_OFFSET
+    }
+}
+
+/// Prints one argument by its direction.
+macro_rules! print_argument {
+    (in $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
+        Value::print($value, $out, $format)
+    };
+    (string $value:ident, $succeeded:ident, $out:ident, $format:ident) => {{
+        // A driver may have refused the call without looking at the text.
+        let copy = (!$succeeded && !$value.is_null()).then(|| call::copy_text($value));
+        match &copy {
+            Some(None) => write!($out, "{}", if $format.json { "null" } else { "unreadable" }),
+            // SAFETY: our copy ends in NUL.
+            Some(Some(text)) => unsafe { value::print_string(text.as_ptr(), $out, $format) },
+            // SAFETY: the driver has read the caller's text, or it is null.
+            None => unsafe { value::print_string($value, $out, $format) },
+        }
+    }};
+    (out $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
+        // SAFETY: after success the driver has written there.
+        unsafe { value::print_output($value, $succeeded, $out, $format) }
+    };
+    (in [$count:ident] $value:ident, $succeeded:ident, $out:ident, $format:ident) => {{
+        let count = $count as usize;
+        // A driver may have refused the call without looking at the array.
+        let readable = $succeeded || call::is_readable($value, count.min(value::MOST_ELEMENTS));
+        // SAFETY: the driver has read that many elements, or as many as are printed are readable.
+        unsafe { value::print_array($value, count, readable, $out, $format) }
+    }};
+    (out [$count:ident] $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
+        // SAFETY: after success the driver has written that many elements.
+        unsafe { value::print_array($value, $count as usize, $succeeded, $out, $format) }
+    };
+    // What went in is not looked at: a library may have refused it unread.
+    (inout $($rest:tt)*) => {
+        print_argument!(out $($rest)*)
+    };
+}
+
+/// Puts one argument into the record by its direction.
+macro_rules! store_argument {
+    (in $value:ident, $succeeded:ident, $arguments:ident) => {
+        $arguments.input($value)
+    };
+    (out $value:ident, $succeeded:ident, $arguments:ident) => {
+        // SAFETY: after success the driver has written there.
+        unsafe { $arguments.output($value, $succeeded) }
+    };
+    (inout $value:ident, $succeeded:ident, $arguments:ident) => {
+        store_argument!(out $value, $succeeded, $arguments)
+    };
+    (string $value:ident, $succeeded:ident, $arguments:ident) => {
+        $arguments.elsewhere($value)
+    };
+    ($dir:ident [$count:ident] $value:ident, $succeeded:ident, $arguments:ident) => {
+        $arguments.elsewhere($value)
+    };
+}
+
+/// Adds what of an argument does not fit into a slot.
+macro_rules! add_argument {
+    (string $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {
+        $detail.text($index, $value)
+    };
+    ($dir:ident $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {};
+    (in [$count:ident] $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {
+        $detail.elements($index, $value, $count as usize)
+    };
+    (inout $($rest:tt)*) => {
+        add_argument!(out $($rest)*)
+    };
+    (out [$count:ident] $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {
+        if $succeeded {
+            $detail.elements($index, $value, $count as usize)
+        }
+    };
+}
+
+macro_rules! handed_out {
+    () => {
+        None
+    };
+    ($pointer:ident) => {
+        Some($pointer)
+    };
+}
+
+macro_rules! entries {
+    ($(
+        #[doc = $doc:literal]
+        fn $name:ident(
+            $($dir:ident $([$count:ident])? $arg:ident: $type:ty,)*
+        ) -> $ret:ty {
+            library: $library:ident, lookup: $lookup:literal since $since:literal, groups: [$($group:ident),*],
+            $(hands_out: $handed:ident,)?
+            $(ends: $ends:ident,)?
+            $(undone_by: $undo:ident($undone:ident),)?
+            results: [$($result:ident),* $(,)?],
+            simulated: $fidelity:ident,
+        }
+    )*) => {
+        $(
+            #[doc = $doc]
+            #[allow(non_snake_case)]
+            mod $name {
+                use super::*;
+
+                const INDEX: usize = FnId::$name as usize;
+
+                #[doc = $doc]
+                #[unsafe(no_mangle)]
+                #[unsafe(naked)]
+                unsafe extern "C" fn $name() {
+                    export_entry!(INDEX)
+                }
+
+                #[unsafe(naked)]
+                unsafe extern "C" fn traced_export() {
+                    traced_entry!(INDEX + 1, traced::<true>)
+                }
+
+                #[unsafe(naked)]
+                unsafe extern "C" fn traced_looked_up() {
+                    traced_entry!(INDEX + 1, traced::<false>)
+                }
+
+                unsafe extern "C-unwind" fn traced<const EXPORT: bool>($($arg: $type),*) -> $ret {
+                    type Real = unsafe extern "C-unwind" fn($($type),*) -> $ret;
+                    let entered = call::enter::<EXPORT>(FnId::$name);
+                    // SAFETY: `enter` gives the address of a function of this name that the program
+                    // would have called without us, or of what passes everything on to it, and this is its type.
+                    let real = unsafe { core::mem::transmute::<usize, Real>(entered.through) };
+                    // SAFETY: the arguments are the caller's own.
+                    let forward = || unsafe { real($($arg),*) };
+                    #[allow(unused_variables, unused_assignments)]
+                    let print = |succeeded: bool, out: &mut dyn Write, format: Format| {
+                        let mut separator = "";
+                        $(
+                            call::print_name(separator, stringify!($arg), out, format)?;
+                            print_argument!($dir $([$count])? $arg, succeeded, out, format)?;
+                            separator = if format.json { "," } else { ", " };
+                        )*
+                        Ok(())
+                    };
+                    #[allow(unused_variables)]
+                    let store = |arguments: &mut record::Arguments, succeeded: bool| {
+                        $(store_argument!($dir $([$count])? $arg, succeeded, arguments);)*
+                    };
+                    #[allow(unused_variables, unused_mut, unused_assignments)]
+                    let more = |detail: &mut record::Detail, succeeded: bool| {
+                        let mut index = 0;
+                        $(
+                            add_argument!($dir $([$count])? $arg, index, succeeded, detail);
+                            index += 1;
+                        )*
+                    };
+                    #[allow(unused_variables, unused_mut, unused_assignments)]
+                    let words = |words: &mut inject::CallWords| {
+                        let mut index = 0;
+                        $(
+                            words[index] = inject::word(&$arg);
+                            index += 1;
+                        )*
+                    };
+                    let arguments = Arguments { print, store, more, words };
+                    call::run(FnId::$name, entered, forward, arguments, handed_out!($($handed)?))
+                }
+
+                pub const ENTRIES: Entries = Entries { export: $name, traced_export, traced_looked_up };
+            }
+        )*
+
+        /// The names of the functions for C, in the order of the table.
+        pub static NAMES: [&CStr; FUNCTION_COUNT] = [$(
+            match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("a name of the table holds a NUL"),
+            },
+        )*];
+
+        /// The entries of each function, in the order of the table.
+        pub static ENTRIES: [Entries; FUNCTION_COUNT] = [$($name::ENTRIES,)*];
+    };
+}
+cupeer_spec::intercepted_functions!(entries);

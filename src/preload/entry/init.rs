@@ -1,0 +1,39 @@
+//! What runs uninvited: next to nothing when the library is loaded, and a look for escapes when it is
+//! unloaded.
+
+use crate::log::status;
+use crate::resolve::{deep, dlclose, dlerror, dlsym, dlvsym, driver, escapes};
+use crate::sys::elf;
+use crate::sys::{arch, stack};
+use crate::{call, log, settings};
+
+/// Takes a look round while nobody else runs, without a system call. Calls that come earlier find what they
+/// need themselves.
+#[ctor::ctor(unsafe)]
+fn at_load() {
+    arch::find_cancel_type();
+    dlsym::find_real();
+    dlerror::find();
+    dlclose::find();
+    elf::find_search(dlvsym::of_version(c"_dl_find_object", c"GLIBC_2.35"));
+    stack::find(dlvsym::of_version(c"__libc_stack_end", c"GLIBC_2.2.5"));
+    elf::watch_forks();
+    elf::count_start();
+    settings::get();
+    escapes::mend_data_symbols();
+    deep::begin();
+    status::loaded();
+}
+
+/// Names what escaped. Nothing else depends on it, because many programs end without it.
+extern "C" fn at_unload() {
+    status::ended();
+    let is_heard = log::is_on() || settings::get().record.is_some();
+    if is_heard && driver::is_anywhere() {
+        call::quietly(escapes::look_through_all);
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_UNLOAD: extern "C" fn() = at_unload;

@@ -1,0 +1,190 @@
+//! What NVML says of devices: a denied pair has neither peer access nor NVLink, and looks as far apart as can be.
+
+use super::{Denied, devices, links, pairs};
+use crate::fault::inject::Forward;
+use cupeer_spec::abi::*;
+use cupeer_spec::function::FnId;
+use cupeer_spec::results::nvml::Result;
+
+/// Looks at a call before it is made: what is at the other end of a hidden link is not told.
+pub fn before(call: &Forward) -> Option<Denied> {
+    let [device, link, place, ..] = *call.words;
+    let is_about_remote = matches!(
+        call.id,
+        FnId::nvmlDeviceGetNvLinkRemotePciInfo
+            | FnId::nvmlDeviceGetNvLinkRemotePciInfo_v2
+            | FnId::nvmlDeviceGetNvLinkRemoteDeviceType
+    );
+    // What NVML would refuse anyway, it shall say itself.
+    if !is_about_remote || place == 0 {
+        return None;
+    }
+    let which = links::hidden(device, link as u32)?;
+    Some(Denied { result: Result::NOT_SUPPORTED as i32, which })
+}
+
+/// Looks at a call that succeeded: changes its outputs.
+pub fn after(call: &Forward) -> Option<usize> {
+    let [first, second, third, fourth, ..] = *call.words;
+    let pair = || pairs()?.denies(&devices::of_handle(first), &devices::of_handle(second));
+    let touched = || pairs()?.touches(&devices::of_handle(first));
+    let hidden = || links::hidden(first, second as u32);
+    /// NVML_P2P_STATUS_NOT_SUPPORTED.
+    const NO_PEERS: nvmlGpuP2PStatus_t = nvmlGpuP2PStatus_t(5);
+    /// NVML_TOPOLOGY_SYSTEM.
+    const FAR_APART: nvmlGpuTopologyLevel_t = nvmlGpuTopologyLevel_t(50);
+    // SAFETY: NVML has written to the outputs, which have these types.
+    unsafe {
+        match call.id {
+            FnId::nvmlDeviceGetP2PStatus => change(pair, fourth as *mut nvmlGpuP2PStatus_t, NO_PEERS),
+            FnId::nvmlDeviceGetTopologyCommonAncestor => {
+                change(pair, third as *mut nvmlGpuTopologyLevel_t, FAR_APART)
+            }
+            FnId::nvmlDeviceGetNvLinkState => {
+                change(hidden, third as *mut nvmlEnableState_t, nvmlEnableState_t(0))
+            }
+            FnId::nvmlDeviceGetNvLinkCapability => change(hidden, fourth as *mut u32, 0),
+            FnId::nvmlDeviceGetGpuFabricInfo => leave_fabric(touched, second as *mut nvmlGpuFabricInfo_t),
+            FnId::nvmlDeviceGetGpuFabricInfoV => leave_fabric_v(touched, second as *mut nvmlGpuFabricInfoV_t),
+            FnId::nvmlDeviceGetFieldValues => {
+                links::hide_fields(first, third as *mut nvmlFieldValue_t, second as i32)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// # Safety
+///
+/// `place` is null, or points to what NVML has written.
+unsafe fn change<T: Copy + PartialEq>(
+    which: impl FnOnce() -> Option<usize>,
+    place: *mut T,
+    value: T,
+) -> Option<usize> {
+    let which = which()?;
+    // SAFETY: the caller's promise.
+    unsafe { devices::replace(place, value) }.then_some(which)
+}
+
+/// A device that is in no fabric.
+///
+/// # Safety
+///
+/// As of [`change`].
+unsafe fn leave_fabric(
+    which: impl FnOnce() -> Option<usize>,
+    place: *mut nvmlGpuFabricInfo_t,
+) -> Option<usize> {
+    let nowhere =
+        nvmlGpuFabricInfo_t { clusterUuid: [0; 16], status: nvmlReturn_t(0), cliqueId: 0, state: 0 };
+    // SAFETY: as of this function.
+    unsafe { change(which, place, nowhere) }
+}
+
+/// # Safety
+///
+/// As of [`change`].
+unsafe fn leave_fabric_v(
+    which: impl FnOnce() -> Option<usize>,
+    place: *mut nvmlGpuFabricInfoV_t,
+) -> Option<usize> {
+    if place.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and as of this function: every version begins with its number.
+    let version = unsafe { (&raw const (*place).version).read_unaligned() };
+    // Later ones may be laid out in another way.
+    if !matches!(version >> 24, 2..=3) {
+        return None;
+    }
+    let nowhere = nvmlGpuFabricInfoV_t {
+        version,
+        clusterUuid: [0; 16],
+        status: nvmlReturn_t(0),
+        cliqueId: 0,
+        state: 0,
+        healthMask: 0,
+    };
+    // SAFETY: as of this function; from the third version on a byte follows, which says how well it is.
+    unsafe {
+        let changed = change(which, place, nowhere)?;
+        if version >> 24 >= 3 {
+            place.cast::<u8>().add(size_of::<nvmlGpuFabricInfoV_t>()).write(0);
+        }
+        Some(changed)
+    }
+}
+
+/// Our own questions, past ourselves: of the NVML that the program has called.
+pub mod ask {
+    use crate::fault::deny::devices::text;
+    use crate::resolve::driver;
+    use core::ffi::{CStr, c_char};
+    use cupeer_spec::abi::nvmlPciInfo_t;
+    use cupeer_spec::deny::{self, Identity};
+    use cupeer_spec::function::Library;
+
+    /// A function of NVML's.
+    fn find(name: &CStr) -> Option<usize> {
+        driver::function(Library::Nvml, name).filter(|address| *address != 0)
+    }
+
+    fn nothing() -> nvmlPciInfo_t {
+        // SAFETY: numbers and texts, for which zeros are valid.
+        unsafe { core::mem::zeroed() }
+    }
+
+    fn address(pci: &nvmlPciInfo_t) -> Option<deny::Pci> {
+        let text = text(bytes(&pci.busId)).or_else(|| text(bytes(&pci.busIdLegacy)))?;
+        deny::pci(text)
+    }
+
+    fn bytes(text: &[c_char]) -> &[u8] {
+        // SAFETY: a char is a byte.
+        unsafe { core::slice::from_raw_parts(text.as_ptr().cast(), text.len()) }
+    }
+
+    /// What a device is; unknown where NVML does not say.
+    pub fn identity(device: u64) -> Identity {
+        type GetUuid = unsafe extern "C" fn(u64, *mut u8, u32) -> i32;
+        type GetPciInfo = unsafe extern "C" fn(u64, *mut nvmlPciInfo_t) -> i32;
+        let (mut uuid, mut pci) = ([0u8; 96], nothing());
+        // SAFETY: functions of NVML with their types; the device is the program's, and the outputs are ours.
+        let (has_uuid, has_pci) = unsafe {
+            (
+                find(c"nvmlDeviceGetUUID").is_some_and(|function| {
+                    core::mem::transmute::<usize, GetUuid>(function)(device, uuid.as_mut_ptr(), 95) == 0
+                }),
+                find(c"nvmlDeviceGetPciInfo_v3").is_some_and(|function| {
+                    core::mem::transmute::<usize, GetPciInfo>(function)(device, &mut pci) == 0
+                }),
+            )
+        };
+        Identity {
+            uuid: text(&uuid).filter(|_| has_uuid).and_then(deny::uuid),
+            pci: has_pci.then(|| address(&pci)).flatten(),
+        }
+    }
+
+    /// Where the other end of a link is; `None` where there is no such link, or none that is up.
+    pub fn remote(device: u64, link: u32) -> Option<nvmlPciInfo_t> {
+        type GetRemote = unsafe extern "C" fn(u64, u32, *mut nvmlPciInfo_t) -> i32;
+        let function = find(c"nvmlDeviceGetNvLinkRemotePciInfo_v2")?;
+        let mut pci = nothing();
+        // SAFETY: as above.
+        let result = unsafe { core::mem::transmute::<usize, GetRemote>(function)(device, link, &mut pci) };
+        (result == 0).then_some(pci)
+    }
+
+    /// The device at an address, where it is one of NVML's.
+    pub fn device_at(pci: &nvmlPciInfo_t) -> Option<u64> {
+        type GetHandle = unsafe extern "C" fn(*const c_char, *mut u64) -> i32;
+        let function = find(c"nvmlDeviceGetHandleByPciBusId_v2")?;
+        let mut device = 0;
+        // SAFETY: as above; NVML ends the text in NUL.
+        let result =
+            unsafe { core::mem::transmute::<usize, GetHandle>(function)(pci.busId.as_ptr(), &mut device) };
+        (result == 0).then_some(device)
+    }
+}

@@ -1,0 +1,335 @@
+//! Which plans are armed: that of the environment from the start, and those that the program arms itself.
+//!
+//! What is armed changes as a whole: another [`Armed`] takes the place of the one before. A thread that is looking at a
+//! call says so in the plans that it looks at, so that what a plan has mapped is given back only when nobody uses it.
+
+use super::counts::Scopes;
+use super::index::Armed;
+use super::{private, shared};
+use crate::fault::deny;
+use crate::log::message;
+use crate::resolve::{driver, linked};
+use crate::settings::Settings;
+use crate::sys::every_call::EVERY_CALL;
+use crate::sys::memory;
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    fence,
+};
+use cupeer_spec::fault::{Key, Per, Plan, Rule, Values};
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::faults::Counter;
+use cupeer_spec::selector::matches;
+
+/// A plan that is or was armed.
+pub struct Loaded {
+    /// 0 for that of the environment.
+    pub id: u32,
+    /// Its rules.
+    pub rules: Vec<LoadedRule>,
+    /// Whether it is only tried.
+    pub is_dry: bool,
+    /// Whether a rule looks at what the call before returned, or at the order of processes: then all calls are looked at.
+    pub follows: bool,
+    /// Whether a rule puts one handle in the place of another.
+    pub keeps_handles: bool,
+    /// What counts calls.
+    pub scopes: Scopes,
+    /// What rules of a plan of the program's own have done; shared with forked children.
+    totals: AtomicPtr<Counter>,
+    /// Threads that are looking at it.
+    users: AtomicU32,
+    /// Whether it was taken back, though it may still be among those that are armed.
+    is_over: AtomicBool,
+}
+
+/// A rule of it.
+pub struct LoadedRule {
+    /// What it says.
+    pub rule: &'static Rule,
+    /// Its number in the plan.
+    pub number: u32,
+    /// Whether a mark was set that it waits for.
+    pub has_mark: AtomicBool,
+    /// Whether what hangs by it may go on.
+    pub is_released: AtomicBool,
+    /// How many calls hang by it now.
+    pub hanging: AtomicU32,
+}
+
+/// Why a plan was not armed.
+pub struct Refusal(pub String);
+
+impl Loaded {
+    /// A plan that nobody has counted for yet.
+    pub fn new(id: u32, plan: &'static Plan, is_dry: bool) -> Loaded {
+        let (follows, keeps_handles) = (plan.follows(), plan.keeps_handles());
+        let scopes = Scopes::of(&plan.rules);
+        let rules = plan.rules.iter().zip(0..).map(|(rule, number)| LoadedRule {
+            rule,
+            number,
+            has_mark: AtomicBool::new(false),
+            is_released: AtomicBool::new(false),
+            hanging: AtomicU32::new(0),
+        });
+        Loaded {
+            id,
+            rules: rules.collect(),
+            is_dry,
+            follows,
+            keeps_handles,
+            scopes,
+            totals: AtomicPtr::new(ptr::null_mut()),
+            users: AtomicU32::new(0),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether its rules are looked at.
+    pub fn is_armed(&self) -> bool {
+        !self.is_over.load(Relaxed)
+    }
+
+    /// What is counted of a rule. `None` where there is no memory.
+    pub fn totals(&self, rule: &LoadedRule) -> Option<&Counter> {
+        if self.id == 0 {
+            return shared::counter(rule.number);
+        }
+        let totals = private::map_once(&self.totals, self.totals_size(), private::map_shared);
+        // SAFETY: mapped for as long as the plan has users, with room for each rule.
+        unsafe { totals.add(rule.number as usize).as_ref() }
+    }
+
+    fn totals_size(&self) -> usize {
+        self.rules.len() * size_of::<Counter>()
+    }
+}
+
+/// What is armed, for as long as it is looked at.
+pub struct Using(&'static Armed);
+
+impl Using {
+    /// What is armed now; `None` where nothing is.
+    pub fn now() -> Option<Using> {
+        loop {
+            let pointer = EVERY_CALL.armed.load(Acquire);
+            // SAFETY: what was published there is never freed.
+            let armed = unsafe { pointer.as_ref() }?;
+            let using = Using(armed);
+            armed.plans.iter().for_each(|plan| {
+                plan.users.fetch_add(1, SeqCst);
+            });
+            // Whoever disarms a plan from here on sees its user.
+            if EVERY_CALL.armed.load(SeqCst) == pointer {
+                return Some(using);
+            }
+        }
+    }
+}
+
+impl core::ops::Deref for Using {
+    type Target = Armed;
+    fn deref(&self) -> &Armed {
+        self.0
+    }
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        self.0.plans.iter().for_each(|plan| {
+            plan.users.fetch_sub(1, SeqCst);
+        });
+    }
+}
+
+/// How much memory it takes to read a plan with so many bytes: no rule is shorter than `cuInit:exit=1`, and a number of a
+/// list has two bytes.
+pub fn memory_of(length: usize) -> usize {
+    const OF_ONE_BYTE: usize = 80;
+    128 * 1024 + OF_ONE_BYTE * length
+}
+
+/// Whether there was no memory for the plan of the environment, or for what is denied.
+static IS_SHORT: AtomicBool = AtomicBool::new(false);
+
+/// Says so.
+pub fn complain() {
+    if IS_SHORT.load(Relaxed) {
+        message::line(format_args!(
+            "there is no memory for fault plans: nothing is injected, and nothing denied"
+        ));
+    }
+}
+
+/// Arms what the environment asks for. Called once, when the settings are read.
+pub fn load(settings: &'static Settings) {
+    let plan = settings.inject.as_ref();
+    if plan.is_none() && settings.deny.is_none() {
+        return;
+    }
+    // A constructor of the program may have armed a plan before.
+    let done = armed_with(plan, &|plan| {
+        shared::describe(settings);
+        let loaded = plan.map(|plan| &*Box::leak(Box::new(Loaded::new(0, plan, settings.is_dry))));
+        replace(|armed| Some(loaded.into_iter().chain(armed.iter().copied()).collect()));
+    });
+    IS_SHORT.store(done.is_none(), Relaxed);
+}
+
+/// Does something that arms what is armed and one plan more, in as much memory as that takes. `None` where there is none.
+fn armed_with<T>(plan: Option<&'static Plan>, work: &dyn Fn(Option<&'static Plan>) -> T) -> Option<T> {
+    let using = Using::now();
+    let armed =
+        using.iter().flat_map(|armed| &armed.plans).flat_map(|plan| &plan.rules).map(|rule| rule.rule);
+    let rules = plan.iter().flat_map(|plan| &plan.rules).chain(armed);
+    let texts = rules.clone().map(|rule| rule.name.len() + rule.text.len() + 16).sum::<usize>();
+    let bytes = Armed::memory_of(rules) + 2 * texts;
+    memory::within(bytes, || (work(plan), true))
+}
+
+/// Replaces what is armed by the plans that `change` makes of those that are. Says whether it made any.
+fn replace(change: impl Fn(&[&'static Loaded]) -> Option<Vec<&'static Loaded>>) -> bool {
+    loop {
+        let old = EVERY_CALL.armed.load(Acquire);
+        // SAFETY: what was published there is never freed.
+        let plans = unsafe { old.as_ref() }.map_or(&[][..], |armed| &armed.plans);
+        let Some(plans) = change(plans) else { return false };
+        let armed = Armed::new(plans, deny::concerns);
+        let is_any = FnId::all().any(|id| armed.index(id).is_some());
+        let new = if is_any { Box::into_raw(Box::new(armed)) } else { ptr::null_mut() };
+        if EVERY_CALL.armed.compare_exchange(old, new, SeqCst, Acquire).is_ok() {
+            return true;
+        }
+        if !new.is_null() {
+            // SAFETY: made above and not published.
+            drop(unsafe { Box::from_raw(new) });
+        }
+    }
+}
+
+/// Whether calls of a function have to come here.
+pub fn has_index(id: FnId) -> bool {
+    // SAFETY: what was published there is never freed.
+    unsafe { EVERY_CALL.armed.load(Acquire).as_ref() }.is_some_and(|armed| armed.index(id).is_some())
+}
+
+/// Lets calls of all functions come here, or go straight on, as is needed now.
+fn trace() {
+    // Whoever publishes another way to a function from here on sees what is armed.
+    fence(SeqCst);
+    for id in FnId::all() {
+        driver::trace(id);
+        linked::trace(id);
+    }
+}
+
+/// Arms a plan of the program's own. Gives its number.
+pub fn arm(text: &str) -> Result<u32, Refusal> {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let plan = Plan::parse("armed", text).map_err(|error| {
+        let line = if text.contains('\n') { format!("line {}, ", error.line) } else { String::new() };
+        Refusal(format!("{line}{error}"))
+    })?;
+    if plan.rules.is_empty() {
+        return Err(Refusal("there is no rule in the plan".into()));
+    }
+    if let Some(rule) = plan.rules.iter().find(|rule| matches!(rule.per, Per::Job | Per::Rank)) {
+        let why = "per=job and per=rank are for plans of cupeer run, which all processes have";
+        return Err(Refusal(format!("rule {}: {why}", rule.name)));
+    }
+    let id = NEXT.fetch_add(1, Relaxed);
+    let armed = armed_with(Some(Box::leak(Box::new(plan))), &|plan| {
+        let Some(plan) = plan else { return };
+        let loaded: &'static Loaded = Box::leak(Box::new(Loaded::new(id, plan, false)));
+        // Mapped now, so that a child that is forked before the first hit counts where its parent looks.
+        loaded.rules.iter().take(1).for_each(|rule| _ = loaded.totals(rule));
+        replace(|plans| Some(plans.iter().copied().chain([loaded]).collect()));
+    });
+    armed.ok_or_else(|| Refusal(NO_MEMORY.into()))?;
+    trace();
+    Ok(id)
+}
+
+/// Why no plan can be armed.
+pub const NO_MEMORY: &str = "there is no memory for it";
+
+fn find(id: u32) -> Option<&'static Loaded> {
+    if id == 0 {
+        return None;
+    }
+    Using::now()?.plans.iter().copied().find(|plan| plan.id == id && plan.is_armed())
+}
+
+/// Takes a plan of the program's own back, and lets go what hangs by it. Gives how many calls its rules have matched and
+/// at how many they fired; `None` where no such plan is armed.
+pub fn disarm(id: u32) -> Option<(u64, u64)> {
+    let plan = find(id)?;
+    let is_other = |other: &&&'static Loaded| other.id != id;
+    let without = |plans: &[&'static Loaded]| {
+        plans.iter().any(|plan| plan.id == id).then(|| plans.iter().filter(is_other).copied().collect())
+    };
+    match armed_with(None, &|_| replace(without)) {
+        Some(true) => trace(),
+        Some(false) => return None,
+        // It stays where it is, and nobody looks at it.
+        None if plan.is_over.swap(true, SeqCst) => return None,
+        None => {}
+    }
+    plan.rules.iter().for_each(|rule| rule.is_released.store(true, Release));
+    let done = plan.sum();
+    // Nobody begins to look at it from here on. A call that is still under way keeps its memory.
+    if plan.users.load(SeqCst) == 0 {
+        plan.scopes.give_back();
+        let totals = plan.totals.swap(ptr::null_mut(), SeqCst);
+        if !totals.is_null() {
+            // SAFETY: mapped with this size, and nobody looks at it any more.
+            unsafe { libc::munmap(totals.cast::<c_void>(), plan.totals_size()) };
+        }
+    }
+    Some(done)
+}
+
+/// How many calls the rules of a plan of the program's own have matched, and at how many they fired.
+pub fn counts(id: u32) -> Option<(u64, u64)> {
+    let using = Using::now()?;
+    using.plans.iter().find(|plan| plan.id == id && id != 0 && plan.is_armed()).map(|plan| plan.sum())
+}
+
+impl Loaded {
+    fn sum(&self) -> (u64, u64) {
+        let totals = self.rules.iter().filter_map(|rule| self.totals(rule));
+        totals.fold((0, 0), |(matched, fired), totals| {
+            (matched + totals.matched.load(Relaxed), fired + totals.fired.load(Relaxed))
+        })
+    }
+}
+
+/// Takes note of a mark that the program has set.
+pub fn marked(text: &[u8]) {
+    let Some(using) = Using::now() else { return };
+    for rule in using.plans.iter().flat_map(|plan| &plan.rules) {
+        let is_it = rule.rule.conditions.iter().any(|condition| match &condition.values {
+            Values::Patterns(patterns) if condition.key == Key::Mark => {
+                patterns.iter().any(|pattern| matches(pattern.as_bytes(), text)) != condition.not
+            }
+            _ => false,
+        });
+        if is_it {
+            rule.has_mark.store(true, Release);
+        }
+    }
+}
+
+/// Lets go what hangs under a label, now and later, in this process. Says how many calls hang there now.
+pub fn release(label: &str) -> u32 {
+    let Some(using) = Using::now() else { return 0 };
+    let rules = using.plans.iter().flat_map(|plan| &plan.rules);
+    let is_it = |rule: &&LoadedRule| rule.rule.action.hang.as_deref() == Some(label);
+    rules.filter(is_it).fold(0, |hanging, rule| {
+        rule.is_released.store(true, Release);
+        hanging + rule.hanging.load(Relaxed)
+    })
+}

@@ -1,0 +1,190 @@
+//! Counting: which of the calls that match a rule this is, and whether the rule fires at it.
+
+use super::arming::{Loaded, LoadedRule};
+use super::{private, shared};
+use crate::log::message;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use cupeer_spec::fault::{Per, Rule, happens, purpose};
+use cupeer_spec::function::{FUNCTION_COUNT, FnId};
+use cupeer_spec::record::faults::{Scope, scope_key};
+
+/// The scopes of a plan in this process: for each rule one for each function, and one for all of them together; and
+/// where a rule counts by thread, context or call stack, hash tables: another one where those before have no room.
+pub struct Scopes {
+    direct: AtomicPtr<Scope>,
+    direct_count: usize,
+    hashed: [AtomicPtr<Scope>; TABLES],
+}
+
+/// Where a rule counts all its functions together.
+const TOGETHER: usize = FUNCTION_COUNT;
+
+/// The scopes of the first hash table; each has four times those of the one before.
+const HASHED: usize = 4096;
+/// More tables than memory will hold: of 67 million scopes the last one.
+const TABLES: usize = 8;
+/// So many scopes a key may be in. None is ever free again, so that it is where it was put.
+const PROBES: usize = 64;
+
+impl Scopes {
+    /// For some rules. Nothing is mapped before the first call.
+    pub fn of(rules: &[Rule]) -> Scopes {
+        Scopes {
+            direct: AtomicPtr::new(ptr::null_mut()),
+            direct_count: rules.len() * (FUNCTION_COUNT + 1),
+            hashed: [const { AtomicPtr::new(ptr::null_mut()) }; TABLES],
+        }
+    }
+
+    fn direct(&self, rule: u32, function: usize) -> Option<&Scope> {
+        let place = rule as usize * (FUNCTION_COUNT + 1) + function;
+        table(&self.direct, self.direct_count)?.get(place)
+    }
+
+    fn hashed(&self, key: u64) -> Option<(&Scope, bool)> {
+        let tables = self.hashed.iter().zip(0..);
+        for (memory, number) in tables {
+            let found = claim(table(memory, HASHED << (2 * number))?, key, PROBES);
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Whether a call stack is seen for the first time by a rule; false where there is no room to remember it.
+    pub fn is_new(&self, rule: u32, stack: u64) -> bool {
+        self.hashed(scope_key(rule, u32::MAX - 1, stack)).is_some_and(|(_, is_new)| is_new)
+    }
+
+    /// Gives the memory back. Nobody may be looking at the plan.
+    pub fn give_back(&self) {
+        let tables = self.hashed.iter().zip(0..).map(|(memory, number)| (memory, HASHED << (2 * number)));
+        for (memory, count) in tables.chain([(&self.direct, self.direct_count)]) {
+            let memory = memory.swap(ptr::null_mut(), AcqRel);
+            if !memory.is_null() {
+                // SAFETY: mapped with this size.
+                unsafe { libc::munmap(memory.cast(), count * size_of::<Scope>()) };
+            }
+        }
+    }
+}
+
+/// A table of a process, mapped where it is not there yet.
+fn table(memory: &AtomicPtr<Scope>, count: usize) -> Option<&[Scope]> {
+    let memory = private::map_once(memory, count * size_of::<Scope>(), private::map);
+    // SAFETY: mapped with this size, all zero, which are scopes; given back when nobody looks at the plan.
+    (!memory.is_null()).then(|| unsafe { core::slice::from_raw_parts(memory, count) })
+}
+
+/// Finds the scope of a key in a hash table, or takes one for it, and says whether it is new. `None` where all of those
+/// that it may be in are taken.
+fn claim(table: &[Scope], key: u64, probes: usize) -> Option<(&Scope, bool)> {
+    let first = key as usize % table.len().max(1);
+    let (after, before) = (table.get(first..)?, &table[..first]);
+    for scope in after.iter().chain(before).take(probes) {
+        // Most are taken for good: it is enough to read these.
+        let taken = match scope.key.load(Acquire) {
+            0 => scope.key.compare_exchange(0, key, AcqRel, Acquire),
+            taken => Err(taken),
+        };
+        match taken {
+            Ok(_) => return Some((scope, true)),
+            Err(taken) if taken == key => return Some((scope, false)),
+            Err(_) => {}
+        }
+    }
+    None
+}
+
+/// Who is counted for.
+pub struct Whose {
+    /// The function.
+    pub id: FnId,
+    /// The rank of the process; `u32::MAX` for none.
+    pub rank: u32,
+    /// The current context, where a rule counts by it.
+    pub context: u64,
+}
+
+/// Counts a call that meets the conditions of a rule. Gives its number where the rule fires at it.
+pub fn fires(plan: &Loaded, rule: &LoadedRule, whose: &Whose) -> Option<u64> {
+    let totals = plan.totals(rule);
+    if let Some(totals) = totals {
+        totals.matched.fetch_add(1, Relaxed);
+    }
+    let Some(scope) = scope(plan, rule, whose) else {
+        message::once(format_args!(
+            "there is no room to count for the fault rule {}: it does not fire",
+            rule.rule.name
+        ));
+        return None;
+    };
+    let count = scope.count.fetch_add(1, Relaxed) + 1;
+    if !is_chosen(rule.rule, whose, count) || !is_within(rule.rule, &scope.fired) {
+        return None;
+    }
+    if let Some(totals) = totals {
+        totals.fired.fetch_add(1, Relaxed);
+    }
+    Some(count)
+}
+
+/// Whether a rule fires at the `count`-th call, but for how often it did already.
+fn is_chosen(rule: &Rule, whose: &Whose, count: u64) -> bool {
+    let thrown = || rule.thrown(whose.rank, whose.id.spec().name, count, purpose::FIRE);
+    rule.when.has(count) && (rule.probability >= 1.0 || happens(rule.probability, thrown()))
+}
+
+/// Counts one time more, where that is not too often.
+fn is_within(rule: &Rule, fired: &AtomicU64) -> bool {
+    let most = rule.times.unwrap_or(u64::MAX);
+    fired.fetch_update(Relaxed, Relaxed, |fired| (fired < most).then_some(fired.saturating_add(1))).is_ok()
+}
+
+/// A scope of the job.
+fn joint(key: u64) -> Option<&'static Scope> {
+    let scopes = shared::scopes()?;
+    claim(scopes, key, scopes.len()).map(|(scope, _)| scope)
+}
+
+fn scope<'a>(plan: &'a Loaded, rule: &LoadedRule, whose: &Whose) -> Option<&'a Scope> {
+    let function = if rule.rule.together { TOGETHER } else { whose.id as usize };
+    let key = |whose: u64| {
+        let function = if rule.rule.together { u32::MAX } else { function as u32 };
+        scope_key(rule.number, function, whose)
+    };
+    match rule.rule.per {
+        Per::Process => plan.scopes.direct(rule.number, function),
+        Per::Thread => plan.scopes.hashed(key(private::thread_number())).map(|(scope, _)| scope),
+        Per::Ctx => plan.scopes.hashed(key(whose.context)).map(|(scope, _)| scope),
+        Per::Rank => joint(key(u64::from(whose.rank))),
+        Per::Job => joint(key(u64::MAX)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::record::live::mix;
+
+    #[test]
+    fn there_are_as_many_scopes_as_threads() {
+        let scopes = Scopes::of(&[]);
+        let keys = || (1..=100_000).map(mix);
+        for is_new in [true, false] {
+            for (key, count) in keys().zip(1..) {
+                let (scope, is_first) = scopes.hashed(key).expect("a scope");
+                assert_eq!(is_first, is_new);
+                let before = if is_new { 0 } else { count };
+                assert_eq!(scope.count.swap(count, Relaxed), before);
+            }
+        }
+        scopes.give_back();
+        assert!(scopes.hashed(mix(1)).is_some_and(|(_, is_new)| is_new));
+    }
+}

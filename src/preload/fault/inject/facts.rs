@@ -1,0 +1,275 @@
+//! Whether a call meets the conditions of a rule: what stands in its arguments is at hand, everything else is found out
+//! when a rule asks for it, and once.
+
+use super::arming::{Loaded, LoadedRule, Using};
+use super::index::{argument_of, holds};
+use super::{Forward, private, shared};
+use crate::driver::questions;
+use crate::sys::caller::{self, Caller};
+use crate::sys::environment;
+use crate::sys::line::Short;
+use crate::sys::unwind::each_frame;
+use crate::{call, log, settings};
+use core::cell::Cell;
+use core::ffi::c_char;
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed},
+};
+use cupeer_spec::fault::{Condition, Key, Values, stack_hash};
+use cupeer_spec::function::{ArgSpec, Direction};
+use cupeer_spec::record::live::mix;
+use cupeer_spec::record::meta::{LOCAL_RANKS, RANKS};
+use cupeer_spec::record::slot::detail::MOST_FRAMES;
+use cupeer_spec::selector::matches;
+use cupeer_spec::value::MOST_TEXT;
+
+/// The ranks of this process; `u32::MAX` for none. Those of its environment when it first came here.
+static RANK: AtomicU32 = AtomicU32::new(u32::MAX);
+static LOCAL_RANK: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// The rank of this process; `u32::MAX` for none.
+pub fn rank() -> u32 {
+    RANK.load(Relaxed)
+}
+
+/// The number of this process in the job.
+pub fn process_number() -> u64 {
+    private::process().map_or(0, |process| process.number.load(Relaxed))
+}
+
+/// Chooses the rules that may concern this process. Done once, and again in a forked child; where plans were armed since,
+/// all of theirs count as concerning it.
+pub fn prepare(armed: &Using) {
+    if private::is_prepared() {
+        return;
+    }
+    shared::attach();
+    let Some(process) = private::process() else { return };
+    if process.number.load(Acquire) == 0 {
+        let number = shared::next_process();
+        // Two threads that come at once take two numbers, and keep the first.
+        let _ = process.number.compare_exchange(0, number, Relaxed, Relaxed);
+    }
+    find_ranks();
+    armed.choose(|rule| rule.rule.conditions.iter().all(|condition| of_process(condition).unwrap_or(true)));
+    process.prepare();
+}
+
+/// The ranks that a launcher gave this process: the first variable of each list that is a number.
+fn find_ranks() {
+    let mut best = [usize::MAX; 2];
+    environment::each(|variable| {
+        let mut parts = variable.splitn(2, |byte| *byte == b'=');
+        let (Some(name), Some(value)) = (parts.next(), parts.next()) else { return };
+        let lists = [(RANKS, &RANK), (LOCAL_RANKS, &LOCAL_RANK)];
+        for ((names, place), best) in lists.into_iter().zip(&mut best) {
+            let at = names.iter().position(|known| known.as_bytes() == name).unwrap_or(usize::MAX);
+            let rank = core::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
+            if let Some(rank) = rank.filter(|_| at < *best) {
+                *best = at;
+                place.store(rank, Relaxed);
+            }
+        }
+    });
+}
+
+/// Whether the process meets a condition; `None` where that is about the call.
+fn of_process(condition: &Condition) -> Option<bool> {
+    let number = |number: u32| number != u32::MAX && holds(condition, u64::from(number));
+    Some(match condition.key {
+        Key::Rank => number(RANK.load(Relaxed)),
+        Key::LocalRank => number(LOCAL_RANK.load(Relaxed)),
+        // SAFETY: getpid has no preconditions.
+        Key::Pid => number(unsafe { libc::getpid() } as u32),
+        Key::Process => holds(condition, process_number()),
+        Key::Program => is_like(condition, file_name(caller::program())),
+        _ => return None,
+    })
+}
+
+/// The last part of a path.
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
+}
+
+/// Whether a text matches one of a condition's patterns.
+fn is_like(condition: &Condition, text: &[u8]) -> bool {
+    let Values::Patterns(patterns) = &condition.values else { return false };
+    patterns.iter().any(|pattern| matches(pattern.as_bytes(), text)) != condition.not
+}
+
+/// What is known of a call, as far as it was asked for.
+pub struct Facts<'a> {
+    /// The call.
+    pub call: &'a Forward<'a>,
+    context: Cell<Option<u64>>,
+    device: Cell<Option<i32>>,
+    peer: Cell<Option<i32>>,
+    stack: Cell<Option<u64>>,
+    /// What the call before returned in this thread; 0 where there was none.
+    previous: u64,
+}
+
+/// A value that is asked for once.
+fn once<T: Copy>(place: &Cell<Option<T>>, ask: impl FnOnce() -> T) -> T {
+    match place.get() {
+        Some(value) => value,
+        None => {
+            let value = ask();
+            place.set(Some(value));
+            value
+        }
+    }
+}
+
+impl<'a> Facts<'a> {
+    /// Of a call.
+    pub fn of(call: &'a Forward<'a>) -> Self {
+        // SAFETY: the block is this thread's alone.
+        let previous = unsafe { (*crate::sys::arch::thread()).result };
+        let none = (Cell::new(None), Cell::new(None), Cell::new(None), Cell::new(None));
+        Facts { call, context: none.0, device: none.1, peer: none.2, stack: none.3, previous }
+    }
+
+    /// The current context.
+    pub fn context(&self) -> u64 {
+        once(&self.context, questions::context)
+    }
+
+    /// The call stack; 0 where it cannot be known.
+    pub fn stack(&self) -> u64 {
+        once(&self.stack, || {
+            let mut frames = [0; MOST_FRAMES];
+            let mut count = 0;
+            each_frame(self.call.caller, MOST_FRAMES, |address| {
+                frames[count] = address;
+                count += 1;
+                count < MOST_FRAMES
+            });
+            let frames = frames[..count].iter().map(|address| Caller::at(*address));
+            let named = frames.map(|caller| match caller.library {
+                // Code that was made at run time lies anywhere.
+                b"" => (&b""[..], 0),
+                library => (file_name(library), caller.offset as u64),
+            });
+            if count == 0 { 0 } else { stack_hash(named) }
+        })
+    }
+
+    /// An argument of a type, and its value.
+    fn argument(&self, is_it: impl Fn(&ArgSpec) -> bool) -> Option<u64> {
+        let args = self.call.id.spec().args;
+        args.iter().position(is_it).and_then(|index| self.call.words.get(index).copied())
+    }
+
+    /// Whether the call meets all conditions of a rule but those that its index has looked at.
+    pub fn meet(&self, plan: &Loaded, rule: &LoadedRule) -> bool {
+        let conditions = &rule.rule.conditions;
+        // What remembers that it was asked comes last.
+        let is_last = |condition: &&Condition| condition.key == Key::NewSite;
+        conditions.iter().filter(|condition| !is_last(condition)).all(|one| self.meets(plan, rule, one))
+            && conditions.iter().filter(is_last).all(|one| self.meets(plan, rule, one))
+    }
+
+    /// The device of a peer context, or that of what is opened; -1 where it is not known.
+    fn peer_device(&self) -> i32 {
+        let peer = self.argument(|arg| arg.type_word() == "CUcontext" && arg.name.starts_with("peer"));
+        if let Some(peer) = peer {
+            return if peer == 0 { -1 } else { questions::device_of(peer) };
+        }
+        let Some(export) = self.call.export().filter(|export| export.uuid != [0; 16]) else { return -1 };
+        questions::describe_devices();
+        (0..questions::MOST_DEVICES).find(|device| questions::uuid(*device) == export.uuid).unwrap_or(-1)
+    }
+
+    /// The size of the allocation that an argument lies in, or of what is opened.
+    fn size(&self) -> Option<u64> {
+        let is_address =
+            |arg: &ArgSpec| arg.type_word() == "CUdeviceptr" && matches!(arg.direction, Direction::In);
+        match self.argument(is_address) {
+            Some(address) => questions::size_of(address),
+            None => self.call.export().map(|export| export.bytes).filter(|size| *size > 0),
+        }
+    }
+
+    fn meets(&self, plan: &Loaded, rule: &LoadedRule, condition: &Condition) -> bool {
+        let function = self.call.id.spec();
+        if let Some(argument) = argument_of(function, condition) {
+            return self.call.words.get(argument).is_some_and(|word| holds(condition, *word));
+        }
+        if let Some(is_met) = of_process(condition) {
+            return is_met;
+        }
+        let device = |device: i32| device >= 0 && holds(condition, device as u64);
+        match &condition.key {
+            Key::Dev => device(once(&self.device, questions::device)),
+            Key::Peer => device(once(&self.peer, || self.peer_device())),
+            Key::Ctx => holds(condition, self.context()),
+            Key::Size => self.size().is_some_and(|size| holds(condition, size)),
+            Key::Handle => {
+                let handle = self.argument(|arg| arg.is_handle() && matches!(arg.direction, Direction::In));
+                // SAFETY: the word of a handle by value is the address of its bytes.
+                handle.is_some_and(|handle| holds(condition, unsafe { fingerprint_at(handle) }))
+            }
+            Key::Thread => is_thread(condition),
+            Key::Caller => {
+                is_like(condition, file_name(Caller::of(self.call.caller, self.call.id, true).library))
+            }
+            Key::Stack => holds(condition, self.stack()),
+            Key::Prev => self.previous != 0 && holds(condition, self.previous & 0xffff_ffff),
+            Key::Argument(name) => self.has_text(name, condition),
+            Key::Time => holds(condition, log::now().saturating_sub(settings::get().began)),
+            Key::Mark => rule.has_mark.load(Acquire),
+            Key::NewSite => plan.scopes.is_new(rule.number, self.stack()),
+            // The share begins at 0: what lies in it is chosen.
+            Key::SomeSites => holds(condition, mix(self.stack() ^ mix(rule.rule.seed)) % 1_000_000),
+            Key::Rank | Key::LocalRank | Key::Pid | Key::Process | Key::Program => false,
+        }
+    }
+
+    /// Whether a text or a handle among the arguments is one of a condition's.
+    fn has_text(&self, name: &str, condition: &Condition) -> bool {
+        let Some((index, arg)) = self.call.id.spec().argument(name) else { return false };
+        let word = self.call.words.get(index).copied().unwrap_or(0);
+        match arg.direction {
+            Direction::String => {
+                let text = call::copy_text(word as *const c_char);
+                text.is_some_and(|text| {
+                    let bytes = text.map(|byte| byte as u8);
+                    let length = bytes.iter().position(|byte| *byte == 0).unwrap_or(MOST_TEXT);
+                    is_like(condition, &bytes[..length])
+                })
+            }
+            // SAFETY: the word of a handle by value is the address of its bytes.
+            Direction::In if arg.is_handle() => holds(condition, unsafe { fingerprint_at(word) }),
+            _ => false,
+        }
+    }
+}
+
+/// The fingerprint of the handle at an address.
+///
+/// # Safety
+///
+/// 64 bytes can be read there.
+pub unsafe fn fingerprint_at(address: u64) -> u64 {
+    // SAFETY: the caller's promise.
+    log::fingerprint(unsafe { &*(address as *const [u8; 64]) })
+}
+
+fn is_thread(condition: &Condition) -> bool {
+    // SAFETY: neither has preconditions.
+    let (pid, tid) = unsafe { (libc::getpid() as u64, libc::syscall(libc::SYS_gettid) as u64) };
+    let Values::Patterns(patterns) = &condition.values else { return holds(condition, tid) };
+    let mut name = [0u8; 17];
+    // SAFETY: the kernel writes at most 16 bytes.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    let length = name.iter().position(|byte| *byte == 0).unwrap_or(16);
+    let number = Short::<24>::new(format_args!("{tid}"));
+    let is_it = |pattern: &String| match pattern.as_str() {
+        "main" => pid == tid,
+        pattern => pattern == number.text() || matches(pattern.as_bytes(), &name[..length]),
+    };
+    patterns.iter().any(is_it) != condition.not
+}

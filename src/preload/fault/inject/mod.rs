@@ -1,0 +1,92 @@
+//! Faults on purpose: the one step that may change what the program sees.
+//!
+//! What belongs here: which rules are armed (`arming`), whether one may concern a call (`index`), whether it does (`facts`)
+//! and fires (`counts`), what then happens (`act`), and what the record is told (`told`). The grammar, and what a rule is,
+//! are in `cupeer_spec::fault`. Pairs of devices that are denied are `crate::fault::deny`.
+//!
+//! The way of a call: nothing is armed, which is one load; or no rule can concern it, which the index of its function
+//! says from its arguments alone; or it goes the slow way, [`Fault::of`], which looks at everything.
+
+mod act;
+mod arming;
+mod counts;
+mod excuses;
+mod facts;
+mod handles;
+mod index;
+mod private;
+mod program;
+mod shared;
+mod told;
+
+pub use act::Fault;
+#[cfg(test)]
+pub use arming::Loaded;
+pub use arming::{complain, counts, disarm, load, marked, memory_of, release};
+pub use excuses::is_excused;
+pub use index::{Armed, is_followed};
+pub use program::{arm_c, put_counts};
+
+use crate::record::export_of;
+use crate::settings;
+use crate::sys::every_call::EVERY_CALL;
+use core::sync::atomic::Ordering::Acquire;
+use cupeer_spec::function::{ArgSpec, Direction, FnId, Group};
+use cupeer_spec::record::live::{Entry, kind};
+
+/// The arguments of a call in order: numbers without their sign, pointers and handles as they are; of an IPC handle by value
+/// the address of its bytes.
+pub type CallWords = [u64; 8];
+
+/// A call as the steps see it that may change it.
+pub struct Forward<'a> {
+    /// The function.
+    pub id: FnId,
+    /// Its arguments.
+    pub words: &'a CallWords,
+    /// Its return address.
+    pub caller: usize,
+}
+
+impl Forward<'_> {
+    /// What the call is about to open, as its exporter told the job: see [`export_of`].
+    pub fn export(&self) -> Option<Entry> {
+        let function = self.id.spec();
+        let is_taken = |arg: &ArgSpec| arg.is_handle() && matches!(arg.direction, Direction::In);
+        let handle = *self.words.get(function.args.iter().position(is_taken)?)?;
+        let is_memory = function.is_in(Group::IpcMem);
+        // SAFETY: the word of a handle by value is the address of its bytes.
+        let handle = unsafe { (handle as *const [u8; 64]).as_ref() }?;
+        export_of(if is_memory { kind::EXPORTED_MEMORY } else { kind::EXPORTED_EVENT }, handle)
+    }
+}
+
+/// Whether calls of a function run through `call`.
+pub fn is_traced(id: FnId) -> bool {
+    settings::get().is_traced(id) || arming::has_index(id)
+}
+
+/// The word of an argument: see [`Forward::words`].
+#[inline(always)]
+pub fn word<T: Copy>(argument: &T) -> u64 {
+    let place = core::ptr::from_ref(argument);
+    // SAFETY: an argument of the program of as many bytes as are read.
+    unsafe {
+        match size_of::<T>() {
+            4 => u64::from(place.cast::<u32>().read()),
+            8 => place.cast::<u64>().read(),
+            _ => place as u64,
+        }
+    }
+}
+
+/// Whether a rule, or a denied pair, may concern a call of a function with these arguments.
+#[inline(always)]
+pub fn may_concern(id: FnId, words: &dyn Fn(&mut CallWords)) -> bool {
+    let armed = EVERY_CALL.armed.load(Acquire);
+    // SAFETY: what was published there is never freed.
+    match unsafe { armed.as_ref() }.and_then(|armed| armed.index(id)) {
+        None => false,
+        Some(index) => index.may_concern(words),
+    }
+}

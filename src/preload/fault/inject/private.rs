@@ -1,0 +1,97 @@
+//! Memory of this process alone: a child that it forks begins with zeros there, so that it counts for itself.
+
+use crate::sys::pages;
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+/// What a process knows of itself.
+pub struct Process {
+    /// Whether the rules that concern it are chosen.
+    prepared: AtomicU32,
+    /// Its number in the job, from 1: the order in which its processes came here.
+    pub number: AtomicU64,
+    /// How many of its threads have come here.
+    threads: AtomicU64,
+}
+
+static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
+
+/// Maps memory of which a forked child sees zeros. Null where there is none.
+pub fn map(size: usize) -> *mut c_void {
+    let mapped = map_with(size, libc::MAP_PRIVATE);
+    if !mapped.is_null() {
+        // Kernels before 4.14 do not know it: there a child goes on with the counts of its parent.
+        // SAFETY: mapped above.
+        unsafe { libc::madvise(mapped, size, libc::MADV_WIPEONFORK) };
+    }
+    mapped
+}
+
+/// Maps memory that forked children share. Null where there is none.
+pub fn map_shared(size: usize) -> *mut c_void {
+    map_with(size, libc::MAP_SHARED)
+}
+
+fn map_with(size: usize, kind: i32) -> *mut c_void {
+    pages::map(ptr::null_mut(), size, kind | libc::MAP_ANONYMOUS, -1, 0)
+        .map_or(ptr::null_mut(), <*mut u8>::cast)
+}
+
+/// Maps memory for `place`, once: several threads may come at the same time. Null where there is none.
+pub fn map_once<T>(place: &AtomicPtr<T>, size: usize, map: fn(usize) -> *mut c_void) -> *mut T {
+    let there = place.load(Acquire);
+    if !there.is_null() {
+        return there;
+    }
+    let new = map(size).cast::<T>();
+    if new.is_null() {
+        return new;
+    }
+    match place.compare_exchange(ptr::null_mut(), new, AcqRel, Acquire) {
+        Ok(_) => new,
+        Err(first) => {
+            // SAFETY: mapped above and not published.
+            unsafe { libc::munmap(new.cast(), size) };
+            first
+        }
+    }
+}
+
+/// Whether this process has been prepared: false in a child that was just forked.
+#[inline(always)]
+pub fn is_prepared() -> bool {
+    // SAFETY: never unmapped.
+    unsafe { PROCESS.load(Acquire).as_ref() }.is_some_and(|process| process.prepared.load(Acquire) == 1)
+}
+
+/// What this process knows of itself. `None` where there is no memory.
+pub fn process() -> Option<&'static Process> {
+    let process = map_once(&PROCESS, size_of::<Process>(), map);
+    // SAFETY: mapped for good, and all zero, which is a Process.
+    unsafe { process.as_ref() }
+}
+
+impl Process {
+    /// Says that the rules are chosen.
+    pub fn prepare(&self) {
+        self.prepared.store(1, Release);
+    }
+}
+
+/// What stands for this thread in the process: unlike a tid it is not given twice.
+pub fn thread_number() -> u64 {
+    // SAFETY: the block is this thread's alone.
+    let number = unsafe { &mut (*crate::sys::arch::thread()).number };
+    if *number == 0 {
+        let count = process().map_or(0, |process| process.threads.fetch_add(1, Relaxed));
+        // The thread that a forked child begins with keeps what it had: the tid keeps it apart from those that follow.
+        // SAFETY: gettid has no preconditions.
+        let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u64;
+        *number = (count + 1) << 32 | tid & 0xffff_ffff;
+    }
+    *number
+}

@@ -1,0 +1,359 @@
+//! What the processes of a job count together: the file that `cupeer_spec::record::faults` describes, or memory of this
+//! process and its children where there is no directory for one.
+
+use super::private;
+use crate::fault::deny;
+use crate::job::directory::{self, Directory, Path, c_path};
+use crate::log::message;
+use crate::record::file;
+use crate::settings;
+use crate::settings::Settings;
+use crate::sys::aside::aside;
+use crate::sys::files;
+use crate::sys::line::Short;
+use crate::sys::opened::Opened;
+use core::ffi::c_int;
+use core::fmt::Write;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use cupeer_spec::fault::{Key, Per, Plan, Rule, fnv};
+use cupeer_spec::record::faults::{
+    Counter, DAMAGED, DAMAGED_COUNT, Header, MAGIC, PREFIX, RELEASE, SCOPES, Scope, TEXT, VERSION,
+};
+
+/// The begin of the file, mapped; null before it is.
+static BASE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+
+/// The directory, where there is one: for releasing what hangs.
+static DIRECTORY: AtomicPtr<Directory> = AtomicPtr::new(ptr::null_mut());
+
+fn header() -> Option<&'static Header> {
+    // SAFETY: mapped for good, and a valid header before it is published. Its numbers but the last two stay.
+    unsafe { BASE.load(Acquire).cast::<Header>().as_ref() }
+}
+
+/// What the file says of the rules, known when the settings are read; null where there is none in the environment.
+static RULES: AtomicPtr<Rules> = AtomicPtr::new(ptr::null_mut());
+
+/// The rules of the environment, and behind them what is denied: a line for each, and how many they are.
+#[derive(Default)]
+struct Rules {
+    text: String,
+    count: u32,
+}
+
+/// Works out what the file says of the rules.
+pub fn describe(settings: &Settings) {
+    let mut rules = Rules::default();
+    for rule in settings.inject.iter().flat_map(|plan| &plan.rules) {
+        let _ = writeln!(rules.text, "{} {}", rule.name, rule.text);
+        rules.count += 1;
+    }
+    for (number, name) in deny::names().iter().enumerate() {
+        let _ = writeln!(rules.text, "{} {name}", deny_name(number).text());
+        rules.count += 1;
+    }
+    RULES.store(Box::into_raw(Box::new(rules)), Release);
+}
+
+/// Takes part in the counting, where that was not done. For the slow way of a call.
+pub fn attach() {
+    if BASE.load(Acquire).is_null() {
+        // Paths are long, and stacks may be small.
+        aside(|| attach_here(settings::get()));
+    }
+}
+
+fn attach_here(settings: &Settings) {
+    let layout = Layout::of_rules();
+    let attached = directory(settings).and_then(|directory| {
+        keep(&directory);
+        open_or_create(&directory, &layout)
+    });
+    let (base, size) = match attached {
+        Ok(base) => (base, layout.size()),
+        Err(error) => {
+            let is_joint = |rule: &Rule| {
+                let mut conditions = rule.conditions.iter();
+                matches!(rule.per, Per::Job | Per::Rank) || conditions.any(|one| one.key == Key::Process)
+            };
+            let is_needed = |plan: &Plan| plan.rules.iter().any(is_joint);
+            if error != libc::ENOENT || settings.inject.as_ref().is_some_and(is_needed) {
+                message::line(format_args!(
+                    "faults are counted in this process alone: there is no file for it ({})",
+                    message::Reason(error)
+                ));
+            }
+            let base = private::map_shared(layout.size()).cast::<u8>();
+            if base.is_null() {
+                return;
+            }
+            // SAFETY: mapped above with this size, and nobody else's yet.
+            unsafe { layout.write(base) };
+            (base, layout.size())
+        }
+    };
+    if BASE.compare_exchange(ptr::null_mut(), base, AcqRel, Acquire).is_err() {
+        // SAFETY: mapped above with this size and not published.
+        unsafe { libc::munmap(base.cast(), size) };
+    }
+}
+
+/// The directory in which processes count together.
+fn directory(settings: &Settings) -> Result<Directory, c_int> {
+    match &settings.faults {
+        Some(name) => {
+            let mut path = [0; files::PATH_MAX];
+            // SAFETY: getpid has no preconditions.
+            let pid = unsafe { libc::getpid() } as u32;
+            files::expand(name, pid, &mut path).ok_or(libc::ENAMETOOLONG)?;
+            Ok(Directory { path, mode: 0o600 })
+        }
+        None => directory::directory(),
+    }
+}
+
+/// Remembers the directory, once.
+fn keep(directory: &Directory) {
+    let kept = private::map_once(&DIRECTORY, size_of::<Directory>(), |size| {
+        // Children have the same.
+        private::map_shared(size)
+    });
+    if !kept.is_null() {
+        // SAFETY: mapped with this size. Who comes at the same time writes the same.
+        unsafe { kept.write(Directory { path: directory.path, mode: directory.mode }) };
+    }
+}
+
+/// The file whose appearance releases what hangs under a label. Its path is not on the stack, which may be small.
+pub struct Gate(*mut Path);
+
+impl Gate {
+    /// `None` where there is no directory for it.
+    pub fn of(label: &str) -> Option<Gate> {
+        // SAFETY: never unmapped, and written before anything hangs.
+        let directory = unsafe { DIRECTORY.load(Acquire).as_ref() }?;
+        let path = private::map(size_of::<Path>()).cast::<Path>();
+        if path.is_null() {
+            return None;
+        }
+        let name = Short::<80>::new(format_args!("{RELEASE}{label}"));
+        let is_made = aside(|| {
+            if let Ok(made) = directory.file(name.text()) {
+                // SAFETY: mapped above with this size.
+                unsafe { path.write(made) };
+            }
+        });
+        let gate = Gate(path);
+        is_made.then_some(gate)
+    }
+
+    /// Whether it is there.
+    pub fn is_open(&self) -> bool {
+        // SAFETY: a path that ends in NUL, or is empty.
+        unsafe { libc::access(self.0.cast(), libc::F_OK) == 0 }
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        // SAFETY: mapped with this size, and nobody else's.
+        unsafe { libc::munmap(self.0.cast(), size_of::<Path>()) };
+    }
+}
+
+/// What a file has where.
+struct Layout {
+    text: &'static str,
+    rules: u32,
+    boot_id: [u8; 16],
+}
+
+impl Layout {
+    fn of_rules() -> Layout {
+        // SAFETY: never freed.
+        let rules = unsafe { RULES.load(Acquire).as_ref() };
+        let (text, rules) = rules.map_or(("", 0), |rules| (&*rules.text, rules.count));
+        Layout { text, rules, boot_id: file::boot_id() }
+    }
+
+    fn counters(&self) -> usize {
+        (TEXT + self.text.len()).next_multiple_of(64)
+    }
+
+    fn scopes(&self) -> usize {
+        (self.counters() + self.rules as usize * size_of::<Counter>()).next_multiple_of(64)
+    }
+
+    fn size(&self) -> usize {
+        (self.scopes() + SCOPES * size_of::<Scope>()).next_multiple_of(4096)
+    }
+
+    fn name(&self) -> Short<32> {
+        let boot = u32::from_be_bytes([0, 1, 2, 3].map(|i| self.boot_id[i]));
+        let hash = fnv(self.text.as_bytes());
+        Short::new(format_args!("{PREFIX}{boot:08x}-{:08x}", (hash ^ hash >> 32) as u32))
+    }
+
+    /// # Safety
+    ///
+    /// There are [`Layout::size`] zeros at `base` that nobody else writes to.
+    unsafe fn write(&self, base: *mut u8) {
+        let header = Header {
+            magic: MAGIC,
+            version: VERSION,
+            rules: self.rules,
+            boot_id: self.boot_id,
+            text: self.text.len() as u32,
+            counters: self.counters() as u32,
+            scopes: self.scopes() as u32,
+            scope_count: SCOPES as u32,
+            processes: 0,
+            damaged_more: 0,
+        };
+        // SAFETY: the caller's promise; the layout lies within its size.
+        unsafe {
+            base.cast::<Header>().write(header);
+            ptr::copy_nonoverlapping(self.text.as_ptr(), base.add(TEXT), self.text.len());
+        }
+    }
+
+    /// Whether a file is that of this plan.
+    ///
+    /// # Safety
+    ///
+    /// There are [`Layout::size`] readable bytes at `base`.
+    unsafe fn is_at(&self, base: *const u8) -> bool {
+        // SAFETY: the caller's promise; the layout lies within its size.
+        unsafe {
+            let header = base.cast::<Header>().read();
+            let text = core::slice::from_raw_parts(base.add(TEXT), self.text.len());
+            (header.magic, header.version, header.rules, header.text as usize)
+                == (MAGIC, VERSION, self.rules, self.text.len())
+                && (header.counters as usize, header.scopes as usize, header.scope_count as usize)
+                    == (self.counters(), self.scopes(), SCOPES)
+                && text == self.text.as_bytes()
+        }
+    }
+}
+
+/// The name of a denied pair, or of the limit, among the rules.
+pub fn deny_name(number: usize) -> Short<32> {
+    Short::new(format_args!("deny-peer/{}", number + 1))
+}
+
+fn open_or_create(directory: &Directory, layout: &Layout) -> Result<*mut u8, c_int> {
+    let path = directory.file(layout.name().text())?;
+    let open = || open(directory, &path, layout);
+    match open() {
+        Err(libc::ENOENT) => create(directory, &path, layout).and_then(|()| open()),
+        other => other,
+    }
+}
+
+fn open(directory: &Directory, path: &Path, layout: &Layout) -> Result<*mut u8, c_int> {
+    let file = Opened::open(c_path(path), libc::O_RDWR)?;
+    if !directory.trusts(file.about().found.owner) {
+        return Err(libc::EPERM);
+    }
+    let base = file.map(0, layout.size())?;
+    // SAFETY: mapped above, and a file of this size holds what is read of it.
+    unsafe {
+        if !layout.is_at(base) {
+            libc::munmap(base.cast(), layout.size());
+            return Err(libc::EINVAL);
+        }
+        Ok(base)
+    }
+}
+
+/// Makes the file.
+fn create(directory: &Directory, path: &Path, layout: &Layout) -> Result<(), c_int> {
+    directory::publish(directory, path, ".faults", |file| {
+        file::allocate(file.descriptor(), 0, layout.size() as u64)?;
+        let base = file.map(0, layout.size())?;
+        // SAFETY: mapped above with this size, all zero.
+        unsafe {
+            layout.write(base);
+            libc::munmap(base.cast(), layout.size());
+        }
+        Ok(())
+    })
+}
+
+/// What is counted of a rule of the environment's plan, or behind these of a denied pair.
+pub fn counter(number: u32) -> Option<&'static Counter> {
+    let header = header().filter(|header| number < header.rules)?;
+    // SAFETY: mapped for good; the layout was compared, and has so many counters there.
+    unsafe {
+        BASE.load(Relaxed).add(header.counters as usize).cast::<Counter>().add(number as usize).as_ref()
+    }
+}
+
+/// Counts what was denied.
+pub fn denied(which: usize) {
+    let rules = settings::get().inject.as_ref().map_or(0, |plan| plan.rules.len());
+    if let Some(counter) = counter((rules + which) as u32) {
+        counter.matched.fetch_add(1, Relaxed);
+        counter.fired.fetch_add(1, Relaxed);
+    }
+}
+
+/// The scopes of the job.
+pub fn scopes() -> Option<&'static [Scope]> {
+    let header = header()?;
+    // SAFETY: mapped for good; the layout was compared, and has so many scopes there.
+    unsafe {
+        let first = BASE.load(Relaxed).add(header.scopes as usize).cast::<Scope>();
+        Some(core::slice::from_raw_parts(first, header.scope_count as usize))
+    }
+}
+
+/// The next number of a process.
+pub fn next_process() -> u64 {
+    let base = BASE.load(Acquire).cast::<Header>();
+    if base.is_null() {
+        return 1;
+    }
+    // SAFETY: a number of the mapped header, aligned, and changed in this way alone.
+    unsafe { AtomicU64::from_ptr(&raw mut (*base).processes) }.fetch_add(1, AcqRel) + 1
+}
+
+fn damaged() -> &'static [AtomicU64] {
+    let base = BASE.load(Acquire);
+    if base.is_null() {
+        return &[];
+    }
+    // SAFETY: within the first page of the mapping, aligned, and used in this way alone.
+    unsafe { core::slice::from_raw_parts(base.add(DAMAGED).cast::<AtomicU64>(), DAMAGED_COUNT) }
+}
+
+/// Remembers the fingerprint of a handle that a rule has damaged.
+pub fn add_damaged(fingerprint: u64) {
+    let is_kept = damaged().iter().any(|place| {
+        let there = place.compare_exchange(0, fingerprint, Release, Acquire);
+        there.is_ok() || there == Err(fingerprint)
+    });
+    let base = BASE.load(Acquire).cast::<Header>();
+    if !is_kept && !base.is_null() {
+        // SAFETY: a number of the mapped header, aligned, and changed in this way alone.
+        unsafe { AtomicU64::from_ptr(&raw mut (*base).damaged_more) }.fetch_add(1, Relaxed);
+    }
+}
+
+/// Whether a rule has damaged any handle.
+pub fn has_damaged() -> bool {
+    damaged().first().is_some_and(|first| first.load(Acquire) != 0)
+}
+
+/// Whether a rule has damaged the handle of this fingerprint, in any process.
+pub fn is_damaged(fingerprint: u64) -> bool {
+    damaged()
+        .iter()
+        .map(|place| place.load(Acquire))
+        .take_while(|known| *known != 0)
+        .any(|known| known == fingerprint)
+}

@@ -1,0 +1,206 @@
+//! The directory of the job: made where it is not there, with the key of its fingerprints.
+
+use crate::log;
+use crate::settings::{self, job_key};
+use crate::sys::files::{self, PATH_MAX, errno};
+use crate::sys::line::{Line, Short};
+use crate::sys::opened::{About, Opened};
+use core::ffi::{CStr, c_int};
+use core::fmt::Write;
+use cupeer_spec::record::job;
+
+/// A path, on the stack of whoever makes a file: once a process.
+pub type Path = [u8; PATH_MAX];
+
+/// The directory.
+pub struct Directory {
+    pub path: Path,
+    /// The mode of its files.
+    pub mode: libc::mode_t,
+}
+
+impl Directory {
+    /// The path of a file in it. `None` where that is too long.
+    pub fn file(&self, name: &str) -> Result<Path, c_int> {
+        let length = self.path.iter().position(|byte| *byte == 0).unwrap_or(0);
+        let mut path = self.path;
+        let place = path.get_mut(length..length + 1 + name.len() + 1).ok_or(libc::ENAMETOOLONG)?;
+        place[0] = b'/';
+        place[1..=name.len()].copy_from_slice(name.as_bytes());
+        place[name.len() + 1] = 0;
+        Ok(path)
+    }
+
+    /// Whether a file in it that belongs to this user is one of ours, or of somebody who may take part. What another user
+    /// may cut short is not mapped: to touch what is missing would end the program.
+    pub fn trusts(&self, owner: u32) -> bool {
+        // SAFETY: geteuid has no preconditions.
+        let user = unsafe { libc::geteuid() };
+        let is_shared = settings::get().record.as_ref().is_some_and(|record| record.shared);
+        is_shared || owner == user || owner == 0 || self.owner_of_new() == Some(owner)
+    }
+
+    /// To whom a file belongs that we make here: over a network root is somebody else, and in containers whoever the
+    /// file system says.
+    fn owner_of_new(&self) -> Option<u32> {
+        let path = self.temporary(".owner").ok()?;
+        let made = Opened::create(c_path(&path), self.mode).ok()?;
+        // SAFETY: the path ends in NUL.
+        unsafe { libc::unlink(c_path(&path).as_ptr()) };
+        Some(made.about().found.owner)
+    }
+
+    /// The path of a file that nobody else makes.
+    fn temporary(&self, prefix: &str) -> Result<Path, c_int> {
+        // SAFETY: gettid has no preconditions.
+        let tid = unsafe { libc::syscall(libc::SYS_gettid) };
+        self.file(Short::<64>::new(format_args!("{prefix}-{tid}-{:x}", log::realtime())).text())
+    }
+}
+
+/// A path for C.
+pub fn c_path(path: &Path) -> &CStr {
+    CStr::from_bytes_until_nul(path).unwrap_or_default()
+}
+
+/// The directory of this process's record.
+pub fn directory() -> Result<Directory, c_int> {
+    let record = settings::get().record.as_ref().ok_or(libc::ENOENT)?;
+    let pid = crate::record::process::owner();
+    let mut path = [0; PATH_MAX];
+    files::expand(&record.directory, pid, &mut path).ok_or(libc::ENAMETOOLONG)?;
+    let (mode, folder_mode) = if record.shared { (0o660, 0o2770) } else { (0o600, 0o700) };
+    let directory = Directory { path, mode };
+    // SAFETY: the path ends in NUL.
+    if unsafe { libc::mkdir(c_path(&path).as_ptr(), folder_mode) } == 0 && record.shared {
+        // What umask has taken away; of the directory itself, in whose place somebody may have put a link.
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        // SAFETY: as above; where it cannot be opened, the other calls fail.
+        unsafe {
+            let made = libc::open(c_path(&path).as_ptr(), flags);
+            libc::fchmod(made, folder_mode);
+            libc::close(made);
+        }
+    }
+    share_key(&directory)?;
+    Ok(directory)
+}
+
+/// Whether the directory of a file lies on a file system of which several hosts, or caches of one, may show different
+/// content: a shared mapping is not one memory there.
+pub fn is_remote(file: &Path) -> bool {
+    /// What statfs calls them: NFS, SMB (three of them), AFS, Ceph, GPFS, Lustre, BeeGFS, 9P and Coda.
+    const REMOTE: &[i64] = &[
+        0x6969,
+        0x517b,
+        0xff53_4d42,
+        0xfe53_4d42,
+        0x5346_414f,
+        0x00c3_6400,
+        0x4750_4653,
+        0x0bd0_0bd0,
+        0x1983_0326,
+        0x0102_1997,
+        0x7375_7245,
+    ];
+    let mut directory = *file;
+    let end = c_path(file).to_bytes().iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    directory[end] = 0;
+    // SAFETY: all-zero bytes are a statfs; the path ends in NUL, and the call writes to a variable of ours.
+    unsafe {
+        let mut about: libc::statfs = core::mem::zeroed();
+        libc::statfs(c_path(&directory).as_ptr(), &mut about) == 0
+            && REMOTE.contains(&(about.f_type & 0xffff_ffff))
+    }
+}
+
+/// Takes over the key of the job, or brings our own.
+fn share_key(directory: &Directory) -> Result<(), c_int> {
+    let file = directory.file(job::FILE)?;
+    let mut text = [0; 512];
+    match read_job(directory, &file, &mut text) {
+        Err(libc::ENOENT) => {}
+        read => {
+            take_key(&text[..read?]);
+            return Ok(());
+        }
+    }
+    let mut key = settings::get().job;
+    if key == [0; 16] {
+        // SAFETY: the buffer has the length that is given.
+        unsafe { libc::getrandom(key.as_mut_ptr().cast(), key.len(), 0) };
+    }
+    let mut line = Line::new();
+    let _ = writeln!(line, "{}", job::FIRST_LINE);
+    let _ = write!(line, "{}=", job::KEY);
+    for byte in key {
+        let _ = write!(line, "{byte:02x}");
+    }
+    let _ = writeln!(line);
+    publish(directory, &file, ".job", |new| files::write(new.descriptor(), line.bytes()))?;
+    let length = read_job(directory, &file, &mut text)?;
+    take_key(&text[..length]);
+    Ok(())
+}
+
+/// Reads what the directory's owner or we have put there, or with `--share` anybody.
+fn read_job(directory: &Directory, path: &Path, text: &mut [u8]) -> Result<usize, c_int> {
+    let file = Opened::open(c_path(path), libc::O_RDONLY)?;
+    let owner = file.about().found.owner;
+    let is_owners = || About::at(c_path(&directory.path), 0).is_some_and(|about| about.found.owner == owner);
+    if directory.trusts(owner) || is_owners() { read_from(file.descriptor(), text) } else { Err(libc::EPERM) }
+}
+
+fn take_key(text: &[u8]) {
+    let mut lines = text.split(|byte| *byte == b'\n');
+    let key = lines.find_map(|line| line.strip_prefix(job::KEY.as_bytes())?.strip_prefix(b"="));
+    if let Some(key) = key.and_then(job_key) {
+        log::use_key(key);
+    }
+}
+
+/// Makes a file of the directory, which `fill` fills by its descriptor, under a name of its own first: who finds the file
+/// finds it whole. Where another process was faster, its file stays.
+pub fn publish(
+    directory: &Directory,
+    path: &Path,
+    prefix: &str,
+    fill: impl FnOnce(&Opened) -> Result<(), c_int>,
+) -> Result<(), c_int> {
+    let temporary = directory.temporary(prefix)?;
+    let file = Opened::create(c_path(&temporary), directory.mode)?;
+    let made = fill(&file);
+    // SAFETY: the paths end in NUL; the descriptor was opened above.
+    unsafe {
+        // What umask has taken away.
+        libc::fchmod(file.descriptor(), directory.mode);
+        drop(file);
+        let (from, to) = (c_path(&temporary).as_ptr(), c_path(path).as_ptr());
+        if made.is_ok() && libc::link(from, to) != 0 && errno() != libc::EEXIST {
+            // A file system without links.
+            libc::rename(from, to);
+        }
+        libc::unlink(from);
+    }
+    made
+}
+
+/// Reads the begin of a file of the system, as much as there is room for.
+pub fn read(path: &CStr, place: &mut [u8]) -> Result<usize, c_int> {
+    let file = Opened::behind_link(path, libc::O_RDONLY)?;
+    read_from(file.descriptor(), place)
+}
+
+fn read_from(file: c_int, place: &mut [u8]) -> Result<usize, c_int> {
+    let mut length = 0;
+    while length < place.len() {
+        let rest = &mut place[length..];
+        // SAFETY: the rest has that many bytes.
+        let read = unsafe { libc::read(file, rest.as_mut_ptr().cast(), rest.len()) };
+        if read <= 0 {
+            break;
+        }
+        length += read as usize;
+    }
+    Ok(length)
+}

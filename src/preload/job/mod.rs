@@ -1,0 +1,7 @@
+//! What the processes of a job share: its directory, and the table of what is open in it now.
+
+pub mod closed;
+pub mod directory;
+pub mod ledger;
+pub mod live;
+mod reclaim;

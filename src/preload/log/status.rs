@@ -1,0 +1,152 @@
+//! The page that the launcher shares with us: where this process tells it that it met a driver, and what it may not see.
+
+use crate::settings;
+use crate::sys::opened::Opened;
+use core::ffi::CStr;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use cupeer_spec::status::{MAGIC, NAME, Status};
+use cupeer_spec::way::Way;
+
+/// Counts this process as one that met a driver, once.
+pub fn reached() {
+    static PID: AtomicU32 = AtomicU32::new(0);
+    // SAFETY: getpid has no preconditions.
+    let pid = unsafe { libc::getpid() } as u32;
+    if PID.swap(pid, Relaxed) != pid {
+        with(|status| {
+            status.reached.fetch_add(1, Relaxed);
+        });
+    }
+}
+
+/// Counts a library whose calls go past us, or a process of which no call was seen.
+pub fn escaped(way: Way) {
+    with(|status| {
+        let count = if way == Way::Unseen { &status.unseen } else { &status.escaped };
+        count.fetch_add(1, Relaxed);
+    });
+}
+
+/// Tells the launcher that we are in the process that it started, and who in front of us takes LD_PRELOAD away from what
+/// this process starts. Called by our constructor; all other processes pay a system call.
+pub fn loaded() {
+    let Some(path) = &settings::get().status else { return };
+    let is_dropped = !is_preload_named();
+    // SAFETY: getppid has no preconditions.
+    let is_child = launcher(path.to_bytes()) == Some(unsafe { libc::getppid() } as u32);
+    if !is_dropped && !is_child {
+        return;
+    }
+    with(|status| {
+        if is_dropped {
+            put_name(&status.dropper);
+            status.dropped.fetch_add(1, Relaxed);
+        }
+        if is_launched(status) {
+            put_name(&status.image);
+            status.ended.store(0, Relaxed);
+            status.loaded.fetch_add(1, Relaxed);
+            IS_LAUNCHED.store(true, Relaxed);
+        }
+    });
+}
+
+/// Tells it that the process that it started comes to its end with us. Called when that is so; a process that ends without
+/// has nothing to tell.
+pub fn ended() {
+    if IS_LAUNCHED.load(Relaxed) {
+        with(|status| {
+            if is_launched(status) {
+                status.ended.store(1, Relaxed);
+            }
+        });
+    }
+}
+
+/// Whether this process is the one that the launcher started, or was forked from it.
+static IS_LAUNCHED: AtomicBool = AtomicBool::new(false);
+
+fn is_launched(status: &Status) -> bool {
+    // SAFETY: getpid has no preconditions.
+    status.launched.load(Relaxed) == unsafe { libc::getpid() } as u32
+}
+
+/// The launcher's number, in the path of its page.
+fn launcher(path: &[u8]) -> Option<u32> {
+    let digits = path.strip_prefix(b"/proc/")?.split(|byte| *byte == b'/').next()?;
+    core::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Whether the environment still has us in LD_PRELOAD.
+fn is_preload_named() -> bool {
+    settings::found("LD_PRELOAD").is_some_and(|value| {
+        let mut elements = value.to_bytes().split(|byte| b" :".contains(byte));
+        elements.any(|element| element.ends_with(b"libcupeer.so"))
+    })
+}
+
+/// Writes the name of the program, as much of it as the kernel keeps for its process.
+fn put_name(place: &[AtomicU8; NAME]) {
+    // SAFETY: the kernel's own text, which ends in NUL, or null.
+    let path = unsafe {
+        let path = libc::getauxval(libc::AT_EXECFN) as *const core::ffi::c_char;
+        if path.is_null() { c"" } else { CStr::from_ptr(path) }
+    };
+    let name = path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let bytes = name.iter().copied().take(NAME - 1).chain(core::iter::repeat(0));
+    place.iter().zip(bytes).for_each(|(place, byte)| place.store(byte, Relaxed));
+}
+
+/// Counts a process that had to give up its log.
+pub fn log_lost() {
+    with(|status| {
+        status.log_lost.fetch_add(1, Relaxed);
+    });
+}
+
+/// Counts a process that lost its record, or a part of it.
+pub fn record_lost() {
+    with(|status| {
+        status.record_lost.fetch_add(1, Relaxed);
+    });
+}
+
+/// Counts a finding that is a warning or an error. Not on the way of a call that is right: it costs some system
+/// calls.
+pub fn found() {
+    with(|status| {
+        status.findings.fetch_add(1, Relaxed);
+    });
+}
+
+/// The page; null before it was needed. Mapped for good, because there may be no memory later. No descriptor is kept:
+/// programs close what they do not know.
+static PAGE: AtomicPtr<Status> = AtomicPtr::new(ptr::null_mut());
+
+fn with(work: impl FnOnce(&Status)) {
+    let mut page = PAGE.load(Acquire);
+    if page.is_null() {
+        let Some(mapped) = map() else { return };
+        page = mapped;
+        if let Err(first) = PAGE.compare_exchange(ptr::null_mut(), page, Release, Acquire) {
+            // SAFETY: mapped above and not published.
+            unsafe { libc::munmap(page.cast(), size_of::<Status>()) };
+            page = first;
+        }
+    }
+    // SAFETY: mapped for good; the file was long enough, and nobody makes it shorter.
+    let status = unsafe { &*page };
+    if status.magic.load(Relaxed) == MAGIC {
+        work(status);
+    }
+}
+
+fn map() -> Option<*mut Status> {
+    let path = settings::get().status.as_ref()?;
+    let page = Opened::behind_link(path, libc::O_RDWR).and_then(|file| file.map(0, size_of::<Status>()));
+    page.ok().map(|page| page.cast())
+}

@@ -1,0 +1,391 @@
+//! What the environment asks for: read once, when the library is loaded, because programs change their
+//! environment later. A bad value is one message, said when the program meets a driver, and the default.
+
+mod check;
+mod deny;
+mod inject;
+
+use crate::log::{self, message};
+use crate::sys::elf;
+use crate::sys::every_call::EVERY_CALL;
+use crate::sys::{files, memory};
+use core::ffi::{CStr, c_char};
+use core::ptr;
+use core::sync::atomic::{
+    AtomicPtr, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use cupeer_spec::env;
+use cupeer_spec::fault::Plan;
+use cupeer_spec::function::{FnId, Group, Library};
+use cupeer_spec::record::RING_SIZES;
+use cupeer_spec::selector::FunctionSet;
+use std::ffi::CString;
+
+pub use check::Check;
+pub use deny::Deny;
+
+/// The settings of this process.
+pub struct Settings {
+    /// The form of the log, where there is one.
+    pub log: Option<LogForm>,
+    /// The file of the log, as it was named; stderr where there is none.
+    pub log_file: Option<CString>,
+    /// Whether only failing calls are logged.
+    pub failed: bool,
+    /// The key of the fingerprints.
+    pub job: [u8; 16],
+    /// The driver for calls behind which there is none.
+    pub driver: Option<CString>,
+    /// The record, where there is one.
+    pub record: Option<Record>,
+    /// What is checked, where anything is; never without a record.
+    pub check: Option<Check>,
+    /// The plan of faults, where there is one.
+    pub inject: Option<Plan>,
+    /// Whether it puts something else into a handle.
+    pub damages_handles: bool,
+    /// Whether its rules only say when they would fire.
+    pub is_dry: bool,
+    /// Where processes count together what its rules did, where that is not the record's directory.
+    pub faults: Option<CString>,
+    /// When the library was loaded, in nanoseconds of CLOCK_MONOTONIC.
+    pub began: u64,
+    /// What is denied, where anything is.
+    pub deny: Option<Deny>,
+    /// The page that the launcher shares with us.
+    pub status: Option<CString>,
+    /// What stderr is when the program begins, where we may have to write there.
+    pub stderr: Option<(u64, u64)>,
+    logged: FunctionSet,
+    recorded: FunctionSet,
+    injected: FunctionSet,
+    complaints: Vec<String>,
+}
+
+/// What is recorded, and where.
+pub struct Record {
+    /// The directory, as it was named.
+    pub directory: CString,
+    /// The size of a ring; `None` where everything is kept.
+    pub ring: Option<u64>,
+    /// Whether the group may read and write it.
+    pub shared: bool,
+}
+
+/// The form of the log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum LogForm {
+    /// Lines for people.
+    Text,
+    /// An object a line.
+    Json,
+}
+
+/// The settings. Several threads may read them first at the same time; one reading stays.
+#[inline]
+pub fn get() -> &'static Settings {
+    let settings = EVERY_CALL.settings.load(Acquire);
+    if settings.is_null() {
+        return read();
+    }
+    // SAFETY: settings that were published are never freed.
+    unsafe { &*settings }
+}
+
+#[cold]
+fn read() -> &'static Settings {
+    let settings = make();
+    match EVERY_CALL.settings.compare_exchange(ptr::null_mut(), settings, Release, Acquire) {
+        Ok(_) => {
+            // SAFETY: published, and never freed.
+            let settings = unsafe { &*settings };
+            log::start(settings);
+            crate::fault::inject::load(settings);
+            settings
+        }
+        Err(first) => {
+            // SAFETY: the first one never is freed; neither is ours, whose memory another thread may not give back.
+            unsafe { &*first }
+        }
+    }
+}
+
+/// The most bytes of a value that is read: fewer where there is no memory for all of them.
+static LONGEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Makes the settings, in as much memory as they may need. Where that cannot be had, what is long counts as not set.
+fn make() -> *mut Settings {
+    /// What is known without a variable, and the messages.
+    const ALWAYS: usize = 32 * 1024;
+    /// What can be had in any case is enough for so many bytes of each.
+    const SHORT: usize = 512;
+    let make = || (Box::into_raw(Box::new(Settings::from_environment())), true);
+    let need =
+        env::VARIABLES.iter().map(|variable| match found(variable.name).map_or(0, CStr::count_bytes) {
+            0 => 0,
+            length if variable.name == env::INJECT => crate::fault::inject::memory_of(length),
+            length => 8 * length,
+        });
+    memory::within(ALWAYS + need.sum::<usize>(), make).unwrap_or_else(|| {
+        LONGEST.store(SHORT, Relaxed);
+        // Where another thread has come first and taken it, there is the arena.
+        memory::within(memory::FIRST, make).unwrap_or_else(|| make().0)
+    })
+}
+
+impl Settings {
+    fn from_environment() -> Self {
+        let mut complaints = Vec::new();
+        let is_short = LONGEST.load(Relaxed) != usize::MAX;
+        let left_out = |name: &&str| is_short && found(name).is_some() && value(name).is_none();
+        for name in env::VARIABLES.iter().map(|variable| variable.name).filter(left_out) {
+            complaints.push(format!("there is no memory for {name}: it counts as not set"));
+        }
+        let log = value(env::LOG).and_then(|value| match value.to_bytes() {
+            b"text" => Some(LogForm::Text),
+            b"json" => Some(LogForm::Json),
+            _ => {
+                complaints.push(refusal(env::LOG, value, "it takes text or json; there is no log"));
+                None
+            }
+        });
+        let failed = value(env::FAILED).is_some_and(|value| match value.to_bytes() {
+            b"1" => true,
+            b"0" => false,
+            _ => {
+                complaints.push(refusal(env::FAILED, value, "it takes 0 or 1; it counts as 0"));
+                false
+            }
+        });
+        let job = value(env::JOB).and_then(|value| {
+            let key = job_key(value.to_bytes());
+            if key.is_none() {
+                complaints.push(refusal(env::JOB, value, "it takes 32 hexadecimal digits; the key is zero"));
+            }
+            key
+        });
+        let trace = value(env::TRACE).and_then(|value| {
+            let set = value.to_str().map_err(|_| "it is not UTF-8".to_string());
+            let set = set.and_then(|set| FunctionSet::parse(set).map_err(|error| error.to_string()));
+            set.map_err(|error| {
+                let error = format!("{error}; logging the default set, {}", FunctionSet::DEFAULT);
+                complaints.push(refusal(env::TRACE, value, &error));
+            })
+            .ok()
+        });
+        let ring = match value(env::RECORD).map(|value| (value, kept(value.to_bytes()))) {
+            None => Some(Kept::Full),
+            Some((_, Some(kept))) => Some(kept),
+            Some((value, None)) => {
+                let why = "it takes full, off, ring, or ring:SIZE from 1M to 1024G; everything is kept";
+                complaints.push(refusal(env::RECORD, value, why));
+                Some(Kept::Full)
+            }
+        };
+        let shared = value(env::SHARE).is_some_and(|value| {
+            if value.to_bytes() != b"group" {
+                let why = "it takes group; the record is for the user alone";
+                complaints.push(refusal(env::SHARE, value, why));
+            }
+            value.to_bytes() == b"group"
+        });
+        let record = value(env::OUT).and_then(|directory| {
+            let directory = directory.to_owned();
+            match ring? {
+                Kept::Off => None,
+                Kept::Full => Some(Record { directory, ring: None, shared }),
+                Kept::Ring(size) => Some(Record { directory, ring: Some(size), shared }),
+            }
+        });
+        let check = Check::from_environment(record.is_some(), &mut complaints);
+        let (inject, is_dry) = inject::from_environment(&mut complaints);
+        let deny = Deny::from_environment(&mut complaints);
+        let driver = value(env::DRIVER).map(CStr::to_owned);
+        let speaks = log.is_some()
+            || record.is_some()
+            || inject.is_some()
+            || deny.is_some()
+            || driver.is_some()
+            || !complaints.is_empty();
+        // Another copy of us is loaded before, and sees everything.
+        let is_first = !elf::is_second_copy();
+        let (log, record) = (log.filter(|_| is_first), record.filter(|_| is_first));
+        let check = check.filter(|_| is_first);
+        let inject = inject.filter(|_| is_first);
+        let deny = deny.filter(|_| is_first);
+        // The record has all but the look-ups, of which there are hundreds at the start of a program, and what is
+        // asked all the time, unless somebody wants to trace them.
+        let mut recorded = FunctionSet::all(record.is_some());
+        let is_many = |id: &FnId| [Group::Lookup, Group::Query].iter().any(|group| id.spec().is_in(*group));
+        for id in FnId::all().filter(is_many) {
+            let wanted = trace.as_ref().is_some_and(|trace| trace.contains(id as usize));
+            recorded.set(id as usize, record.is_some() && wanted);
+        }
+        let default = || FunctionSet::parse(FunctionSet::DEFAULT).unwrap_or(FunctionSet::all(true));
+        Settings {
+            log,
+            stderr: if speaks { files::identity(libc::STDERR_FILENO) } else { None },
+            log_file: value(env::LOG_FILE).map(CStr::to_owned),
+            failed,
+            job: job.unwrap_or_default(),
+            driver,
+            record,
+            check,
+            deny,
+            recorded,
+            injected: inject.as_ref().map_or(FunctionSet::all(false), inject::functions),
+            damages_handles: inject.as_ref().is_some_and(Plan::damages_handles),
+            inject,
+            is_dry,
+            faults: value(env::FAULTS).map(CStr::to_owned),
+            began: log::now(),
+            status: value(env::STATUS).map(CStr::to_owned),
+            logged: if log.is_some() { trace.unwrap_or_else(default) } else { FunctionSet::all(false) },
+            complaints,
+        }
+    }
+
+    /// Whether a call of this function is logged, should it fail where only those are.
+    #[inline(always)]
+    pub fn is_logged(&self, id: FnId) -> bool {
+        self.logged.contains(id as usize)
+    }
+
+    /// Whether a call of this function is recorded.
+    #[inline(always)]
+    pub fn is_recorded(&self, id: FnId) -> bool {
+        self.recorded.contains(id as usize)
+    }
+
+    /// Whether calls of this function run through `call`: it is logged or recorded, or its outputs must be
+    /// looked at.
+    pub fn is_traced(&self, id: FnId) -> bool {
+        id.spec().hands_out.is_some()
+            || self.is_logged(id)
+            || self.is_recorded(id)
+            || self.injected.contains(id as usize)
+            || crate::fault::deny::concerns(id)
+    }
+
+    /// Whether calls that go past us are missed: of the driver always, of another library where any of its functions is
+    /// traced.
+    pub fn misses(&self, library: Library) -> bool {
+        library == Library::Cuda
+            || FnId::all().any(|id| id.spec().library == library && crate::fault::inject::is_traced(id))
+    }
+
+    /// Says what was not understood. For a process that has met a driver; all others hear nothing of us.
+    #[cold]
+    #[inline(never)]
+    pub fn complain(&self) {
+        for complaint in &self.complaints {
+            message::line(format_args!("{complaint}"));
+        }
+        crate::fault::inject::complain();
+    }
+}
+
+/// What a record keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kept {
+    Off,
+    Full,
+    Ring(u64),
+}
+
+fn kept(value: &[u8]) -> Option<Kept> {
+    match value {
+        b"off" => Some(Kept::Off),
+        b"full" => Some(Kept::Full),
+        b"ring" => Some(Kept::Ring(env::RING_SIZE)),
+        _ => {
+            let size = env::size(str::from_utf8(value.strip_prefix(b"ring:")?).ok()?)?;
+            RING_SIZES.contains(&size).then_some(Kept::Ring(size))
+        }
+    }
+}
+
+/// Reads the key of a job.
+pub fn job_key(digits: &[u8]) -> Option<[u8; 16]> {
+    let mut key = [0; 16];
+    let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
+    if digits.len() != 2 * key.len() {
+        return None;
+    }
+    for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(key)
+}
+
+fn refusal(name: &str, value: &CStr, why: &str) -> String {
+    format!("{name}={} is not understood: {why}", value.to_string_lossy())
+}
+
+/// A variable of the environment that is not empty, and not too long for the memory that there is.
+fn value(name: &str) -> Option<&'static CStr> {
+    found(name).filter(|value| value.count_bytes() <= LONGEST.load(Relaxed))
+}
+
+/// A variable of the environment that is not empty, read as the C library has it, without Rust's lock. For our constructor.
+pub fn found(name: &str) -> Option<&'static CStr> {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+        fn secure_getenv(name: *const c_char) -> *const c_char;
+    }
+    let mut c_name = [0 as c_char; 32];
+    for (place, byte) in c_name.iter_mut().zip(name.bytes().take(31)) {
+        *place = byte as c_char;
+    }
+    // SAFETY: set by the C library, which is not the case yet where a call comes before all constructors.
+    if unsafe { environ.is_null() } {
+        return early_value(name);
+    }
+    // SAFETY: the name ends in NUL. Read when the library is loaded, before the program can change its
+    // environment; where a call comes even earlier, its constructors have not started threads that do.
+    // Nothing in a program with more rights than its user.
+    let value = unsafe { secure_getenv(c_name.as_ptr()) };
+    // SAFETY: not null, and ends in NUL.
+    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }).filter(|value| !value.is_empty())
+}
+
+/// The same, as the system has it.
+fn early_value(name: &str) -> Option<&'static CStr> {
+    // SAFETY: getauxval has no preconditions.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return None;
+    }
+    static ENVIRONMENT: AtomicPtr<Vec<u8>> = AtomicPtr::new(ptr::null_mut());
+    let mut environment = ENVIRONMENT.load(Acquire);
+    if environment.is_null() {
+        environment = Box::into_raw(Box::new(std::fs::read("/proc/self/environ").unwrap_or_default()));
+        ENVIRONMENT.store(environment, Release);
+    }
+    // SAFETY: never freed. Nobody else runs yet.
+    let environment = unsafe { &*environment };
+    let wanted = |entry: &&[u8]| entry.starts_with(name.as_bytes()) && entry.get(name.len()) == Some(&b'=');
+    let entry = environment.split_inclusive(|byte| *byte == 0).find(wanted)?;
+    CStr::from_bytes_until_nul(&entry[name.len() + 1..]).ok().filter(|value| !value.is_empty())
+}
+
+/// The groups whose callers are looked for behind the runtime.
+pub fn looks_behind_runtime(id: FnId) -> bool {
+    [Group::Open, Group::Export, Group::Enable].iter().any(|group| id.spec().is_in(*group))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_32_hexadecimal_digits() {
+        let key = job_key(b"000102030405060708090a0b0c0d0eFf");
+        assert_eq!(key.map(|k| (k[1], k[15])), Some((1, 0xff)));
+        for digits in
+            [&b""[..], b"00", b"000102030405060708090a0b0c0d0e0g", b"000102030405060708090a0b0c0d0e0f0"]
+        {
+            assert_eq!(job_key(digits), None);
+        }
+    }
+}

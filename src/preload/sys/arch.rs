@@ -1,0 +1,579 @@
+//! What the processor's calling convention decides: our block of thread-local words, and the few entries
+//! that must leave every argument register and the stack as the caller set them.
+//!
+//! Another architecture needs this file again, and nothing else of the crate.
+
+use core::arch::{asm, global_asm};
+use core::ffi::{c_char, c_int, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use cupeer_spec::record::BlockHeader;
+
+use super::memory::Region;
+use crate::driver::log::Words;
+
+/// What each thread keeps. Zero at the start of a thread, no destructor: calls come also after a thread's
+/// destructors have run.
+#[repr(C)]
+pub struct Thread {
+    /// The return address of the call that entered last.
+    pub caller: usize,
+    /// The function that it entered, plus 1.
+    pub entered: u32,
+    /// The function whose call we are forwarding, plus 1.
+    pub inside: u32,
+    /// Where the stack stood then.
+    pub inside_at: usize,
+    /// The function that we forward to.
+    pub inside_real: usize,
+    /// Lines that this thread has written.
+    pub written: u64,
+    /// Lines that this thread has logged.
+    pub logged: AtomicU64,
+    /// Where the next slot of its stream lies; at or behind `window_end` where there is no room. See `record`.
+    pub next_slot: usize,
+    /// Where its window ends.
+    pub window_end: usize,
+    /// The number of the slot at address A in its stream is A / 64 plus this.
+    pub slot_bias: u64,
+    /// The process's record that the window belongs to.
+    pub epoch: u64,
+    /// The window.
+    pub window: *mut BlockHeader,
+    /// The library that the last recorded call came from, which the record knows.
+    pub known: (usize, usize),
+    /// Who is about to write to the window, while somebody is: where the stack stands, above a byte of `turn`; else 0. A
+    /// signal handler's call that comes in between puts back what it has found. See `record::stream`.
+    pub filling: usize,
+    /// How often the thread has left a window that it was about to write to.
+    pub turn: usize,
+    /// The state of the libraries then.
+    pub known_generation: u32,
+    /// Whether the thread is going through the objects of the process: see `elf`.
+    pub iterating: u32,
+    /// Where what the driver says about the call that it is in is put; null outside of one. See `driver::log`.
+    pub words: *mut Words,
+    /// What the last call that was looked at for a rule of faults returned, behind a bit that says that there was one, and
+    /// the number of the thread: see `fault::inject`.
+    pub result: u64,
+    pub number: u64,
+    /// The window that it had to leave so at last, and 1 added where that is over; 0 where there was none.
+    pub kept: usize,
+    /// Where its collections lie while it makes some: see `memory`.
+    pub region: *mut Region,
+    /// What a thread that can be cancelled at any instruction forwards to next: see [`asynchronous`].
+    pub target: usize,
+    /// Where its own stack lies: see `stack`.
+    pub stack: (usize, usize),
+    /// The begin of the other stack that it is on, else 0; and where it stood on the one before. See `aside`.
+    pub aside: (usize, usize),
+    /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
+    pub dlerror: [c_char; 816],
+}
+
+/// Offset of [`Thread::entered`], for the entries below.
+pub const ENTERED_OFFSET: usize = core::mem::offset_of!(Thread, entered);
+/// The bit of [`Thread::entered`] that says that the call came through [`asynchronous`].
+pub const ASYNCHRONOUS: u32 = 1 << 31;
+const _: () = assert!(core::mem::offset_of!(Thread, caller) == 0 && size_of::<Thread>() == 1024);
+
+// Rust's own thread locals cost a call of __tls_get_addr and may allocate on first use; this block is part
+// of the thread's initial memory, because the library is preloaded. A recorded call touches two of its cache lines.
+global_asm!(
+    ".section .tbss.cupeer_thread,\"awT\",@nobits",
+    ".globl cupeer_thread",
+    ".hidden cupeer_thread",
+    ".type cupeer_thread,@object",
+    ".balign 64",
+    "cupeer_thread:",
+    ".zero 1024",
+    ".size cupeer_thread, 1024",
+    ".text",
+);
+
+/// This thread's block. Valid for as long as the thread runs.
+#[inline(always)]
+pub fn thread() -> *mut Thread {
+    let block: *mut Thread;
+    // SAFETY: reads the thread pointer and the offset of our block that the linker reserved in every
+    // thread's initial memory; writes nothing.
+    unsafe {
+        asm!(
+            "mov {block}, qword ptr fs:[0]",
+            "add {block}, qword ptr [rip + cupeer_thread@GOTTPOFF]",
+            block = out(reg) block,
+            options(nostack, pure, readonly),
+        );
+    }
+    block
+}
+
+/// The thread pointer, at which libc's description of the thread begins.
+pub fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: the word there is its own address.
+    unsafe { asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, pure, readonly)) };
+    pointer
+}
+
+/// Where the stack stands: it grows downwards.
+#[inline(always)]
+pub fn stack_height() -> usize {
+    let height: usize;
+    // SAFETY: reads the stack pointer.
+    unsafe { asm!("mov {}, rsp", out(reg) height, options(nomem, nostack, preserves_flags)) };
+    height
+}
+
+/// Takes `bytes` of this thread's window: one instruction, so that a signal handler of the thread takes others.
+#[inline(always)]
+pub fn take_slot(thread: *mut Thread, bytes: usize) -> usize {
+    let mut taken = bytes;
+    // SAFETY: adds to a word of the thread's block and gives what it was.
+    unsafe {
+        let place = &raw mut (*thread).next_slot;
+        asm!("xadd qword ptr [{}], {}", in(reg) place, inout(reg) taken, options(nostack));
+    }
+    taken
+}
+
+/// The time stamp counter.
+#[inline(always)]
+pub fn ticks() -> u64 {
+    // SAFETY: reads a register that user programs may read, unless somebody has forbidden that for the process,
+    // in which case the record does not use it.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Calls `work(argument)` on another stack, whose end is `top`, a multiple of 16.
+///
+/// # Safety
+///
+/// There is enough memory below `top`, and `work` does not unwind.
+#[unsafe(naked)]
+pub unsafe extern "C" fn on_stack(top: usize, work: extern "C" fn(*mut c_void), argument: *mut c_void) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbp, 0",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, rdi",
+        "mov rdi, rdx",
+        "call rsi",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// The registers that tell where a function's frame is, and the numbers that DWARF gives them.
+pub type Saved = [usize; 8];
+pub const SAVED_NUMBERS: [usize; 8] = [3, 6, 12, 13, 14, 15, 7, 16];
+
+/// Saves them as they are in the caller when this has returned.
+///
+/// # Safety
+///
+/// The place is writable.
+#[unsafe(naked)]
+pub unsafe extern "C" fn saved_registers(place: *mut Saved) {
+    core::arch::naked_asm!(
+        "mov qword ptr [rdi], rbx",
+        "mov qword ptr [rdi + 8], rbp",
+        "mov qword ptr [rdi + 16], r12",
+        "mov qword ptr [rdi + 24], r13",
+        "mov qword ptr [rdi + 32], r14",
+        "mov qword ptr [rdi + 40], r15",
+        "lea rax, [rsp + 8]",
+        "mov qword ptr [rdi + 48], rax",
+        "mov rax, qword ptr [rsp]",
+        "mov qword ptr [rdi + 56], rax",
+        "ret",
+    )
+}
+
+/// How far behind the start of an export the address lies that look-ups hand out. Inside of the export's
+/// symbol, so that `dladdr`, debuggers and profilers name it as they name the driver's function.
+pub const LOOKED_UP_OFFSET: usize = 64;
+
+/// How many routes a function has: a caller's is chosen by the bits of its address above the lowest
+/// [`ROUTE_SHIFT`].
+pub const ROUTES_EACH: usize = 8;
+/// See [`ROUTES_EACH`].
+pub const ROUTE_SHIFT: usize = 16;
+
+/// An export of ours, in two parts.
+///
+/// The first, for linked calls, jumps to what the route says that is kept for the caller's address, where the
+/// caller lies in its range, else asks `resolve_linked`. The second, [`LOOKED_UP_OFFSET`] behind, is what look-ups hand out, and
+/// jumps to the driver's function or to its traced entry. Both touch only registers that no argument uses.
+macro_rules! export_entry {
+    ($index:expr) => {
+        core::arch::naked_asm!(
+            "771:",
+            ".cfi_startproc",
+            "mov r11, qword ptr [rsp]",
+            "mov eax, r11d",
+            "shr eax, {shift}",
+            "and eax, {mask}",
+            "lea r10, [rip + {routes} + {offset} * {each}]",
+            "mov rax, qword ptr [r10 + rax * 8]",
+            "sub r11, qword ptr [rax]",
+            "cmp r11, qword ptr [rax + 8]",
+            "jae 772f",
+            "jmp qword ptr [rax + 16]",
+            "772:",
+            "push {index}",
+            ".cfi_adjust_cfa_offset 8",
+            "jmp {resolve}",
+            ".cfi_endproc",
+            ".org 771b + {looked_up}, 0xcc",
+            ".cfi_startproc",
+            "jmp qword ptr [rip + {targets} + {offset}]",
+            ".cfi_endproc",
+            routes = sym $crate::resolve::linked::ROUTES,
+            targets = sym $crate::resolve::driver::TARGETS,
+            offset = const $index * 8,
+            each = const $crate::sys::arch::ROUTES_EACH,
+            mask = const $crate::sys::arch::ROUTES_EACH - 1,
+            shift = const $crate::sys::arch::ROUTE_SHIFT,
+            index = const $index,
+            looked_up = const $crate::sys::arch::LOOKED_UP_OFFSET,
+            resolve = sym $crate::sys::arch::resolve_linked,
+        )
+    };
+}
+pub(crate) use export_entry;
+
+/// Notes the caller and the function for `call`, then goes on to the traced function with all arguments as
+/// they came; through [`asynchronous`] where the thread can be cancelled at any instruction.
+macro_rules! traced_entry {
+    ($index:expr, $traced:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "mov r11, qword ptr [rsp]",
+            "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]",
+            "mov qword ptr fs:[r10], r11",
+            "mov dword ptr fs:[r10 + {field}], {index}",
+            "mov rax, qword ptr [rip + {cancel_type}]",
+            "test byte ptr fs:[rax], 3",
+            "jnz 2f",
+            "jmp {traced}",
+            "2:",
+            "lea rax, [rip + {traced}]",
+            "jmp {asynchronous}",
+            ".cfi_endproc",
+            field = const $crate::sys::arch::ENTERED_OFFSET,
+            index = const $index,
+            cancel_type = sym $crate::sys::arch::CANCEL_TYPE,
+            traced = sym $traced,
+            asynchronous = sym $crate::sys::arch::asynchronous,
+        )
+    };
+}
+pub(crate) use traced_entry;
+
+/// Where, from the thread pointer on, the C library keeps whether this thread can be cancelled at any instruction: in the
+/// two lowest bits of a byte, which may also say that it cannot be cancelled at all. 0 before it is found: that byte of
+/// the thread pointer itself never has them.
+pub static CANCEL_TYPE: AtomicUsize = AtomicUsize::new(0);
+
+unsafe extern "C-unwind" {
+    pub fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+}
+
+/// Can be cancelled where it calls what may be a cancellation point.
+pub const DEFERRED: c_int = 0;
+/// Can be cancelled at any instruction.
+const AT_ANY_INSTRUCTION: c_int = 1;
+
+/// Finds [`CANCEL_TYPE`], by what the C library changes when it is told so. Called by our constructor.
+pub fn find_cancel_type() {
+    /// What lies behind the thread pointer is longer in every C library.
+    const END: usize = 1024;
+    const FROM: usize = 64;
+    let own: usize;
+    // SAFETY: reads the thread pointer.
+    unsafe { asm!("mov {own}, qword ptr fs:[0]", own = out(reg) own, options(nostack, pure, readonly)) };
+    // SAFETY: these bytes are the C library's, of this thread, and readable.
+    let bytes =
+        || core::array::from_fn::<u8, END, _>(|i| unsafe { (own as *const u8).add(i).read_volatile() });
+    let mut before = 0;
+    // SAFETY: `before` is writable. Nobody cancels the thread that runs the constructors.
+    let (deferred, at_any, again) = unsafe {
+        pthread_setcanceltype(DEFERRED, &mut before);
+        let deferred = bytes();
+        pthread_setcanceltype(AT_ANY_INSTRUCTION, ptr::null_mut());
+        let at_any = bytes();
+        pthread_setcanceltype(DEFERRED, ptr::null_mut());
+        let again = bytes();
+        pthread_setcanceltype(before, ptr::null_mut());
+        (deferred, at_any, again)
+    };
+    let mut changed = (FROM..END).filter(|i| deferred[*i] != at_any[*i]);
+    if let (Some(place), None) = (changed.next(), changed.next())
+        && deferred == again
+        && deferred[place] & 3 == 0
+        && at_any[place] & 3 != 0
+    {
+        CANCEL_TYPE.store(place, Relaxed);
+    }
+}
+
+/// The bytes of arguments on the stack that are passed on: more than any function of the table has.
+const STACKED: usize = 128;
+
+/// Goes on to the traced function in rax, of a thread that can be cancelled at any instruction: not in there, where an
+/// unwinder finds calls alone that it can go through. No frame here has anything to be cleaned up.
+#[unsafe(naked)]
+pub unsafe extern "C" fn asynchronous() {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbp, 0",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "push rax",
+        "sub rsp, 24 + {stacked}",
+        "mov edi, {deferred}",
+        "lea rsi, [rbp - 64]",
+        "call qword ptr [rip + {set_type}@GOTPCREL]",
+        "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]",
+        // The code that a signal handler has interrupted may be about to forward.
+        "mov rax, qword ptr fs:[r10 + {target}]",
+        "mov qword ptr [rbp - 72], rax",
+        "or dword ptr fs:[r10 + {field}], {asynchronous}",
+        "lea rsi, [rbp + 16]",
+        "mov rdi, rsp",
+        "mov ecx, {stacked} / 8",
+        "rep movsq",
+        "mov rdi, qword ptr [rbp - 8]",
+        "mov rsi, qword ptr [rbp - 16]",
+        "mov rdx, qword ptr [rbp - 24]",
+        "mov rcx, qword ptr [rbp - 32]",
+        "mov r8, qword ptr [rbp - 40]",
+        "mov r9, qword ptr [rbp - 48]",
+        "call qword ptr [rbp - 56]",
+        "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]",
+        "mov rcx, qword ptr [rbp - 72]",
+        "mov qword ptr fs:[r10 + {target}], rcx",
+        "mov qword ptr [rbp - 56], rax",
+        "mov edi, dword ptr [rbp - 64]",
+        "xor esi, esi",
+        "call qword ptr [rip + {set_type}@GOTPCREL]",
+        "mov rax, qword ptr [rbp - 56]",
+        "leave",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+        stacked = const STACKED,
+        deferred = const DEFERRED,
+        field = const ENTERED_OFFSET,
+        target = const core::mem::offset_of!(Thread, target),
+        asynchronous = const ASYNCHRONOUS,
+        set_type = sym pthread_setcanceltype,
+    )
+}
+
+/// Calls [`Thread::target`] with the arguments that it is called with, while this thread can be cancelled at any instruction
+/// as the program wants it.
+#[unsafe(naked)]
+pub unsafe extern "C" fn forward_asynchronously() {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbp, 0",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]",
+        "push qword ptr fs:[r10 + {target}]",
+        "sub rsp, 8 + {stacked}",
+        "mov edi, {at_any}",
+        "xor esi, esi",
+        "call qword ptr [rip + {set_type}@GOTPCREL]",
+        "lea rsi, [rbp + 16]",
+        "mov rdi, rsp",
+        "mov ecx, {stacked} / 8",
+        "rep movsq",
+        "mov rdi, qword ptr [rbp - 8]",
+        "mov rsi, qword ptr [rbp - 16]",
+        "mov rdx, qword ptr [rbp - 24]",
+        "mov rcx, qword ptr [rbp - 32]",
+        "mov r8, qword ptr [rbp - 40]",
+        "mov r9, qword ptr [rbp - 48]",
+        "call qword ptr [rbp - 56]",
+        "mov qword ptr [rbp - 56], rax",
+        "mov edi, {deferred}",
+        "xor esi, esi",
+        "call qword ptr [rip + {set_type}@GOTPCREL]",
+        "mov rax, qword ptr [rbp - 56]",
+        "leave",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+        stacked = const STACKED,
+        target = const core::mem::offset_of!(Thread, target),
+        deferred = const DEFERRED,
+        at_any = const AT_ANY_INSTRUCTION,
+        set_type = sym pthread_setcanceltype,
+    )
+}
+
+/// The slow way of a linked entry. On the stack: the function's index, then the caller's return address. Saves
+/// every register that can hold an argument, because a library's own function of the name may take others. The thread
+/// cannot be cancelled in there: see [`asynchronous`].
+#[unsafe(naked)]
+pub unsafe extern "C" fn resolve_linked() {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        ".cfi_def_cfa_offset 16",
+        "push rbp",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbp, 0",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "sub rsp, 152",
+        "movups xmmword ptr [rsp], xmm0",
+        "movups xmmword ptr [rsp + 16], xmm1",
+        "movups xmmword ptr [rsp + 32], xmm2",
+        "movups xmmword ptr [rsp + 48], xmm3",
+        "movups xmmword ptr [rsp + 64], xmm4",
+        "movups xmmword ptr [rsp + 80], xmm5",
+        "movups xmmword ptr [rsp + 96], xmm6",
+        "movups xmmword ptr [rsp + 112], xmm7",
+        "mov edi, {deferred}",
+        "lea rsi, [rbp - 56]",
+        "call qword ptr [rip + {set_type}@GOTPCREL]",
+        "mov rdi, qword ptr [rbp + 8]",
+        "mov rsi, qword ptr [rbp + 16]",
+        "call {resolve}",
+        "mov qword ptr [rbp - 64], rax",
+        "mov edi, dword ptr [rbp - 56]",
+        "xor esi, esi",
+        "call qword ptr [rip + {set_type}@GOTPCREL]",
+        "movups xmm0, xmmword ptr [rsp]",
+        "movups xmm1, xmmword ptr [rsp + 16]",
+        "movups xmm2, xmmword ptr [rsp + 32]",
+        "movups xmm3, xmmword ptr [rsp + 48]",
+        "movups xmm4, xmmword ptr [rsp + 64]",
+        "movups xmm5, xmmword ptr [rsp + 80]",
+        "movups xmm6, xmmword ptr [rsp + 96]",
+        "movups xmm7, xmmword ptr [rsp + 112]",
+        "mov rdi, qword ptr [rbp - 8]",
+        "mov rsi, qword ptr [rbp - 16]",
+        "mov rdx, qword ptr [rbp - 24]",
+        "mov rcx, qword ptr [rbp - 32]",
+        "mov r8, qword ptr [rbp - 40]",
+        "mov r9, qword ptr [rbp - 48]",
+        "mov r11, qword ptr [rbp - 64]",
+        "leave",
+        ".cfi_def_cfa rsp, 16",
+        "add rsp, 8",
+        ".cfi_def_cfa_offset 8",
+        // The number of vector registers, where the function takes a variable number of arguments: at most
+        // eight, and more than there are does no harm.
+        "mov eax, 8",
+        "jmp r11",
+        ".cfi_endproc",
+        resolve = sym crate::resolve::linked::resolve,
+        deferred = const DEFERRED,
+        set_type = sym pthread_setcanceltype,
+    )
+}
+
+/// Calls `decide(handle, name, return address, third argument)`, then either jumps to the address in its first word with
+/// everything as the caller left it, so that the real function sees the real caller, or, where that is
+/// null, returns its second word. The thread cannot be cancelled in there: see [`asynchronous`].
+macro_rules! deciding_entry {
+    ($decide:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "push rbp",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_rel_offset rbp, 0",
+            "mov rbp, rsp",
+            ".cfi_def_cfa_register rbp",
+            "push rdi",
+            "push rsi",
+            "push rdx",
+            "sub rsp, 40",
+            "mov rcx, rdx",
+            "mov rdx, qword ptr [rbp + 8]",
+            "mov rax, qword ptr [rip + {cancel_type}]",
+            "test byte ptr fs:[rax], 3",
+            "jnz 3f",
+            "call {decide}",
+            "2:",
+            "mov r11, rdx",
+            "mov rdi, qword ptr [rbp - 8]",
+            "mov rsi, qword ptr [rbp - 16]",
+            "mov rdx, qword ptr [rbp - 24]",
+            "leave",
+            ".cfi_remember_state",
+            ".cfi_def_cfa rsp, 8",
+            "test rax, rax",
+            "jz 4f",
+            "jmp rax",
+            "4:",
+            "mov rax, r11",
+            "ret",
+            ".cfi_restore_state",
+            "3:",
+            "mov edi, {deferred}",
+            "lea rsi, [rbp - 32]",
+            "call qword ptr [rip + {set_type}@GOTPCREL]",
+            "mov rdi, qword ptr [rbp - 8]",
+            "mov rsi, qword ptr [rbp - 16]",
+            "mov rcx, qword ptr [rbp - 24]",
+            "mov rdx, qword ptr [rbp + 8]",
+            "call {decide}",
+            "mov qword ptr [rbp - 40], rax",
+            "mov qword ptr [rbp - 48], rdx",
+            "mov edi, dword ptr [rbp - 32]",
+            "xor esi, esi",
+            "call qword ptr [rip + {set_type}@GOTPCREL]",
+            "mov rax, qword ptr [rbp - 40]",
+            "mov rdx, qword ptr [rbp - 48]",
+            "jmp 2b",
+            ".cfi_endproc",
+            decide = sym $decide,
+            cancel_type = sym $crate::sys::arch::CANCEL_TYPE,
+            deferred = const $crate::sys::arch::DEFERRED,
+            set_type = sym $crate::sys::arch::pthread_setcanceltype,
+        )
+    };
+}
+pub(crate) use deciding_entry;
+
+/// What a deciding entry does next. Two words, returned in registers.
+#[repr(C)]
+pub struct Decision {
+    /// Where to jump to, or 0.
+    pub jump: usize,
+    /// What to return otherwise.
+    pub value: usize,
+}

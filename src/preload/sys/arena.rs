@@ -1,0 +1,83 @@
+//! Memory for the few things that we keep for good. Not from malloc: a call may come from a signal handler
+//! that interrupted malloc.
+
+use super::pages;
+use core::cell::UnsafeCell;
+use core::ptr;
+use core::sync::atomic::{
+    AtomicPtr, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+
+const CHUNK: usize = 64 * 1024;
+
+/// The start of a chunk.
+#[repr(C, align(16))]
+struct Chunk {
+    /// How many of the bytes behind it are taken.
+    used: AtomicUsize,
+}
+
+/// The first one, which is there however short the memory is.
+#[repr(C, align(16))]
+struct First(Chunk, UnsafeCell<[u8; CHUNK - size_of::<Chunk>()]>);
+// SAFETY: each byte has one owner, who was given it by `take`.
+unsafe impl Sync for First {}
+static FIRST: First =
+    First(Chunk { used: AtomicUsize::new(0) }, UnsafeCell::new([0; CHUNK - size_of::<Chunk>()]));
+
+static CURRENT: AtomicPtr<Chunk> = AtomicPtr::new(ptr::from_ref(&FIRST).cast_mut().cast());
+
+/// Keeps a value for as long as the process runs. `None` where there is no memory.
+pub fn keep<T: Sync>(value: T) -> Option<&'static T> {
+    const { assert!(align_of::<T>() <= ALIGN && size_of::<T>() <= 4096 && !core::mem::needs_drop::<T>()) };
+    let place = take(size_of::<T>(), align_of::<T>()).cast::<T>();
+    if place.is_null() {
+        return None;
+    }
+    // SAFETY: so many bytes, aligned, and nobody else's.
+    unsafe {
+        place.write(value);
+        Some(&*place)
+    }
+}
+
+/// How everything here is aligned.
+const ALIGN: usize = 16;
+
+/// Takes bytes for good. Null where there is no memory.
+pub fn take(size: usize, align: usize) -> *mut u8 {
+    if size > CHUNK / 4 || align > ALIGN {
+        // The kernel aligns by pages.
+        return if align <= 4096 { pages::new(size, 0).unwrap_or(ptr::null_mut()) } else { ptr::null_mut() };
+    }
+    let size = size.next_multiple_of(ALIGN);
+    loop {
+        let chunk = CURRENT.load(Acquire);
+        // SAFETY: chunks are never unmapped.
+        let place = size_of::<Chunk>() + unsafe { (*chunk).used.fetch_add(size, Relaxed) };
+        if place + size <= CHUNK {
+            return chunk.cast::<u8>().wrapping_add(place);
+        }
+        let Ok(new) = pages::new(CHUNK, 0) else { return ptr::null_mut() };
+        let header = new.cast::<Chunk>();
+        // SAFETY: new, large enough, and nobody else's yet.
+        unsafe { header.write(Chunk { used: AtomicUsize::new(0) }) };
+        if CURRENT.compare_exchange(chunk, header, AcqRel, Acquire).is_err() {
+            // SAFETY: mapped above and not published.
+            unsafe { libc::munmap(new.cast(), CHUNK) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_values_stay_what_they_were() {
+        let kept: Vec<_> = (0..20_000u64).filter_map(|i| keep([i; 5])).collect();
+        assert_eq!(kept.len(), 20_000);
+        assert!(kept.iter().enumerate().all(|(i, value)| **value == [i as u64; 5]));
+    }
+}

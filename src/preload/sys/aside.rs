@@ -1,0 +1,141 @@
+//! Work that needs more stack than the program's thread may have: a call may come from a thread with the smallest stack
+//! that the C library allows, or from a signal handler.
+//!
+//! The other stacks are kept: a call that needs one would pay more for making it than for all else. Each is used by one
+//! thread at a time, and there are as many as threads needed one at once.
+
+use super::arch::{self, stack_height, thread};
+use super::{pages, signals, stack, valgrind};
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The bytes of another stack; what is not touched costs nothing.
+const SIZE: usize = 256 * 1024;
+/// The lowest page cannot be touched.
+const GUARD: usize = 4096;
+/// As much as any work of ours needs, also in a library that was not optimized.
+const ROOM: usize = 64 * 1024;
+
+/// A stack that is kept.
+struct Kept {
+    is_taken: AtomicBool,
+    /// 0 while it was never needed.
+    start: AtomicUsize,
+}
+
+static KEPT: [Kept; 32] =
+    [const { Kept { is_taken: AtomicBool::new(false), start: AtomicUsize::new(0) } }; 32];
+
+/// The memory of one that is there however short the memory is.
+#[repr(align(4096))]
+struct Memory(UnsafeCell<[u8; SIZE]>);
+// SAFETY: used by the one thread that has taken it.
+unsafe impl Sync for Memory {}
+static MEMORY: Memory = Memory(UnsafeCell::new([0; SIZE]));
+static SPARE: Kept = Kept { is_taken: AtomicBool::new(false), start: AtomicUsize::new(0) };
+
+/// Does something while no signal is delivered, so that no handler finds it half done, nor leaves it by a jump; on another
+/// stack where that of the thread may be too small. Says whether there was memory for one.
+pub fn aside(work: impl FnOnce()) -> bool {
+    if room() >= ROOM {
+        signals::held_back(work);
+        return true;
+    }
+    let mut work = Some(work);
+    elsewhere(&mut || work.take().into_iter().for_each(|work| work()))
+}
+
+/// Does something where there is room for it: here, or aside. Not generic, so that the library has it once.
+pub fn with_room(work: &mut dyn FnMut()) {
+    // Without memory for another stack, this one may do.
+    if room() >= ROOM || !elsewhere(work) {
+        work();
+    }
+}
+
+/// What is left of the stack; 0 where that is not known.
+#[inline]
+fn room() -> usize {
+    let height = stack_height();
+    let (start, _) = others(height);
+    if start != 0 { height - start } else { stack::below(height) }
+}
+
+/// Where the program's stack stands, also when called aside.
+pub fn height() -> usize {
+    let height = stack_height();
+    let (start, before) = others(height);
+    if start != 0 { before } else { height }
+}
+
+/// What the thread's block says of the stack that a height is on, where that is another than the program's.
+#[inline]
+fn others(height: usize) -> (usize, usize) {
+    // SAFETY: the block is this thread's alone.
+    let aside = unsafe { (*thread()).aside };
+    if height.wrapping_sub(aside.0) < SIZE { aside } else { (0, 0) }
+}
+
+/// Forgets who was on another stack. Called in a child, where nobody else is.
+pub fn is_alone() {
+    KEPT.iter().chain([&SPARE]).for_each(|kept| kept.is_taken.store(false, Relaxed));
+}
+
+/// Does something on another stack. Says whether there was one.
+#[cold]
+#[inline(never)]
+fn elsewhere(mut work: &mut dyn FnMut()) -> bool {
+    extern "C" fn run(work: *mut c_void) {
+        // SAFETY: the place below, which nobody else uses meanwhile.
+        let work = unsafe { &mut *work.cast::<&mut dyn FnMut()>() };
+        // A panic must not go beyond the begin of the stack.
+        let _ = catch_unwind(AssertUnwindSafe(work));
+    }
+    let mut start = 0;
+    signals::held_back(|| {
+        let take = |kept: &&Kept| !kept.is_taken.swap(true, Acquire);
+        let mut kept = KEPT.iter().find(take);
+        start = match kept.map_or(0, |kept| kept.start.load(Relaxed)) {
+            0 => make(),
+            start => start,
+        };
+        if start == 0 {
+            kept.iter().for_each(|kept| kept.is_taken.store(false, Release));
+            kept = Some(&SPARE).filter(take);
+            start = kept.map_or(0, |_| MEMORY.0.get() as usize);
+        }
+        if start != 0 {
+            // SAFETY: the block is this thread's alone, and so is the stack.
+            unsafe {
+                let before = core::mem::replace(&mut (*thread()).aside, (start, height()));
+                let _known = valgrind::Stack::new(start, start + SIZE);
+                arch::on_stack(start + SIZE, run, (&raw mut work).cast());
+                (*thread()).aside = before;
+            }
+        }
+        match kept {
+            Some(kept) => {
+                kept.start.store(start, Relaxed);
+                kept.is_taken.store(false, Release);
+            }
+            // By libc: ThreadSanitizer forgets who wrote there, before something else comes to lie in its place.
+            // SAFETY: mapped above, and nobody runs there any more.
+            None if start != 0 => _ = unsafe { libc::munmap(start as *mut c_void, SIZE) },
+            None => {}
+        }
+    });
+    start != 0
+}
+
+/// A new stack; 0 where there is no memory.
+fn make() -> usize {
+    let Ok(start) = pages::new(SIZE, libc::MAP_STACK | libc::MAP_NORESERVE) else { return 0 };
+    // SAFETY: mapped above, and nobody has used it yet.
+    unsafe { libc::mprotect(start.cast(), GUARD, libc::PROT_NONE) };
+    start as usize
+}

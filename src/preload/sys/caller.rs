@@ -1,0 +1,100 @@
+//! Who made a call: the library and the offset of the return address.
+//!
+//! Where that lies in the CUDA runtime and the call matters (it opens, exports, enables or failed), the
+//! first frame outside of the runtime is the caller, because the runtime calls for everybody.
+
+use super::elf;
+use super::unwind::each_frame;
+use crate::settings::looks_behind_runtime;
+use core::sync::atomic::{
+    AtomicU8, AtomicUsize,
+    Ordering::{Acquire, Release},
+};
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::live::LIBRARY;
+use cupeer_spec::record::slot::detail::MOST_FRAMES;
+
+/// A place in a library.
+#[derive(Clone, Copy, Default)]
+pub struct Caller {
+    /// Its path; empty where it is unknown.
+    pub library: &'static [u8],
+    /// The offset in it.
+    pub offset: usize,
+}
+
+impl Caller {
+    /// The caller of a call that returns to an address.
+    pub fn of(address: usize, id: FnId, succeeded: bool) -> Self {
+        let caller = Caller::at(address);
+        if caller.is_runtime() && (!succeeded || looks_behind_runtime(id)) {
+            return behind_runtime(address).unwrap_or(caller);
+        }
+        caller
+    }
+
+    /// The first of some frames outside of the runtime, or else the first.
+    pub fn outside(frames: &[u64]) -> Self {
+        let all = || frames.iter().map(|address| Caller::at(*address as usize));
+        all().find(|caller| !caller.is_runtime()).or_else(|| all().next()).unwrap_or_default()
+    }
+
+    /// The file name of the library, as much of it as the live table keeps.
+    pub fn file(&self) -> [u8; LIBRARY] {
+        let name = self.library.rsplit(|byte| *byte == b'/').next().unwrap_or(self.library);
+        let mut file = [0; LIBRARY];
+        file.iter_mut().zip(name).for_each(|(place, byte)| *place = *byte);
+        file
+    }
+
+    /// The library and the offset of a return address.
+    pub fn at(address: usize) -> Self {
+        match elf::containing(address) {
+            Some(object) => {
+                let path = object.path().to_bytes();
+                let library = if path.is_empty() { program() } else { path };
+                Caller { library, offset: address.wrapping_sub(object.base) }
+            }
+            None => Caller { library: b"", offset: address },
+        }
+    }
+
+    /// Whether this is the CUDA runtime as a shared library.
+    pub fn is_runtime(&self) -> bool {
+        let name = self.library.rsplit(|byte| *byte == b'/').next().unwrap_or(self.library);
+        let runtime = b"libcudart";
+        name.len() >= runtime.len() && name.iter().zip(runtime).all(|(byte, wanted)| byte == wanted)
+    }
+}
+
+/// The path of the program. Read by a system call of our own into memory of our own: ThreadSanitizer sees
+/// what libc's functions touch, and not that threads have agreed on it.
+pub fn program() -> &'static [u8] {
+    const LONGEST: usize = 1024;
+    static PATH: [AtomicU8; LONGEST] = [const { AtomicU8::new(0) }; LONGEST];
+    static LENGTH: AtomicUsize = AtomicUsize::new(0);
+    let mut length = LENGTH.load(Acquire);
+    if length == 0 {
+        // SAFETY: the kernel writes at most that many bytes into the array. Two threads may do this at
+        // once; both write the same.
+        let read =
+            unsafe { libc::syscall(libc::SYS_readlink, c"/proc/self/exe".as_ptr(), PATH.as_ptr(), LONGEST) };
+        length = read.max(0) as usize;
+        LENGTH.store(length, Release);
+    }
+    // SAFETY: the first `length` bytes are written and stay as they are; an AtomicU8 is laid out as a u8.
+    unsafe { core::slice::from_raw_parts(PATH.as_ptr().cast(), length) }
+}
+
+/// The first frame outside of the runtime, above the frame that returns to `address`.
+fn behind_runtime(address: usize) -> Option<Caller> {
+    let mut found = None;
+    each_frame(address, MOST_FRAMES, |address| {
+        let caller = Caller::at(address);
+        if !caller.is_runtime() {
+            found = Some(caller);
+        }
+        found.is_none()
+    });
+    found
+}

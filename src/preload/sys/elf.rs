@@ -1,0 +1,393 @@
+//! The shared objects of the process: all of them, the one that an address belongs to, those of the start, and
+//! those of other namespaces.
+//!
+//! Looking ourselves instead of asking `dladdr` or `dlsym` leaves `dlerror` as it was. What is not done here: the
+//! reading of one object (`object`), and any decision.
+
+use super::arch::thread;
+use super::aside;
+use super::object::Object;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
+use libc::dl_phdr_info;
+
+/// Calls `found` with each object of our namespace, in load order, until it returns true.
+pub fn each(mut found: impl FnMut(&Object) -> bool) {
+    unsafe extern "C" fn one<F: FnMut(&Object) -> bool>(
+        info: *mut dl_phdr_info,
+        _: usize,
+        found: *mut c_void,
+    ) -> c_int {
+        // SAFETY: `found` is the closure that `each` passed, and `info` is valid for this callback.
+        let (info, found) = unsafe { (&*info, &mut *found.cast::<F>()) };
+        // SAFETY: glibc describes a loaded object.
+        let object = unsafe { Object::read(info) };
+        c_int::from(found(&object))
+    }
+    fn callback<F: FnMut(&Object) -> bool>(
+        _: &F,
+    ) -> unsafe extern "C" fn(*mut dl_phdr_info, usize, *mut c_void) -> c_int {
+        one::<F>
+    }
+    let callback = callback(&found);
+    // SAFETY: the callback gets the closure that it was made for, which outlives the iteration.
+    while_nobody_forks(|| unsafe { libc::dl_iterate_phdr(Some(callback), (&raw mut found).cast()) });
+}
+
+/// The same without the loader's lock, and without calling anything: for those of the start, which stay.
+pub fn each_without_lock(mut found: impl FnMut(&Object) -> bool) {
+    unsafe extern "C" {
+        static _r_debug: Debug;
+    }
+    // SAFETY: the loader filled it before any code ran. Its list begins with the objects of the start, which are
+    // never removed.
+    let mut map = unsafe { _r_debug.map };
+    // SAFETY: as above.
+    while let Some(object) = unsafe { map.as_ref() } {
+        // SAFETY: the map is that of a loaded object.
+        if found(&unsafe { Object::of_link_map(object, 0, 0) }) {
+            return;
+        }
+        map = object.next;
+    }
+}
+
+/// How many objects were ever loaded, and unloaded; changes when one is.
+pub fn changes() -> (u64, u64) {
+    unsafe extern "C" fn first(info: *mut dl_phdr_info, _: usize, changes: *mut c_void) -> c_int {
+        // SAFETY: `info` is valid for this callback and `changes` are the numbers below.
+        unsafe { *changes.cast::<(u64, u64)>() = ((*info).dlpi_adds, (*info).dlpi_subs) };
+        1
+    }
+    let mut changes = (0u64, 0u64);
+    // SAFETY: the callback writes to `changes`, which outlive the iteration.
+    while_nobody_forks(|| unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut changes).cast()) });
+    changes
+}
+
+/// How many threads are going through the objects.
+static ITERATING: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a thread is forking.
+static FORKING: AtomicBool = AtomicBool::new(false);
+
+/// So often a fork and those who go through the objects wait for each other: it may be a fork in a constructor,
+/// whose thread holds what the others wait for.
+const PATIENCE: u32 = 10_000;
+
+/// Goes through the objects while no thread forks: a child would inherit the loader's lock, which glibc does not
+/// take away from the thread that held it.
+fn while_nobody_forks(work: impl FnOnce() -> c_int) {
+    let thread = thread();
+    // SAFETY: the block is this thread's alone.
+    if unsafe { core::mem::replace(&mut (*thread).iterating, 1) } == 1 {
+        work();
+        return;
+    }
+    ITERATING.fetch_add(1, SeqCst);
+    for _ in 0..PATIENCE {
+        if !FORKING.load(SeqCst) {
+            break;
+        }
+        ITERATING.fetch_sub(1, SeqCst);
+        // SAFETY: sched_yield has no preconditions.
+        unsafe { libc::sched_yield() };
+        ITERATING.fetch_add(1, SeqCst);
+    }
+    work();
+    ITERATING.fetch_sub(1, SeqCst);
+    // SAFETY: as above.
+    unsafe { (*thread).iterating = 0 };
+}
+
+/// Whether this process was forked, and has executed no program since.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// See [`FORKED`].
+pub fn is_forked() -> bool {
+    FORKED.load(SeqCst)
+}
+
+/// Makes forks wait for those who go through the objects. Called by our constructor.
+pub fn watch_forks() {
+    unsafe extern "C" fn before() {
+        FORKING.store(true, SeqCst);
+        for _ in 0..PATIENCE {
+            if ITERATING.load(SeqCst) == 0 {
+                return;
+            }
+            // SAFETY: sched_yield has no preconditions.
+            unsafe { libc::sched_yield() };
+        }
+    }
+    unsafe extern "C" fn after() {
+        FORKING.store(false, SeqCst);
+    }
+    unsafe extern "C" fn in_child() {
+        FORKED.store(true, SeqCst);
+        aside::is_alone();
+        ITERATING.store(0, SeqCst);
+        FORKING.store(false, SeqCst);
+    }
+    // SAFETY: the functions stay as long as the library, which is never unloaded.
+    unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) };
+}
+
+/// An address in our own library.
+pub fn own_address() -> usize {
+    crate::entry::exports::ENTRIES[0].export as usize
+}
+
+/// Whether an object is ours.
+pub fn is_ours(object: &Object) -> bool {
+    (object.low..object.high).contains(&own_address())
+}
+
+/// Whether another copy of our library is loaded before us.
+pub fn is_second_copy() -> bool {
+    let mut second = false;
+    each(|object| {
+        second |= !is_ours(object) && object.symbol(c"cupeer_version").is_some();
+        second || is_ours(object)
+    });
+    second
+}
+
+/// Whether an object was loaded before us: the program, and what is preloaded before us.
+pub fn is_before_us(object: &Object) -> bool {
+    let mut before = false;
+    each(|other| {
+        before = other.base == object.base;
+        before || is_ours(other)
+    });
+    before && !is_ours(object)
+}
+
+/// The object in which the next definition of a name is found, as an object that came before us asks for it: the first
+/// behind that in the order of the start.
+pub fn next_definer(object: &Object, name: &CStr) -> Option<Object> {
+    let (mut is_behind, mut found) = (false, None);
+    each_of_start(|other| {
+        if is_behind && other.symbol(name).is_some() {
+            found = Some(*other);
+        }
+        is_behind |= other.base == object.base;
+        found.is_some()
+    });
+    found
+}
+
+/// How many objects there were when our constructor ran: those of the start of the program.
+static OF_START: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Counts the objects of the start. Called by our constructor.
+pub fn count_start() {
+    let mut count = 0;
+    each(|_| {
+        count += 1;
+        false
+    });
+    OF_START.store(count, Relaxed);
+}
+
+/// Calls `found` with each object of the start, in load order, until it returns true.
+pub fn each_of_start(mut found: impl FnMut(&Object) -> bool) {
+    let count = OF_START.load(Relaxed);
+    let mut index = 0;
+    each(|object| {
+        index += 1;
+        index > count || found(object)
+    });
+}
+
+/// Whether an object was loaded with the program. It is never unloaded, and its scope is the global one.
+pub fn is_of_start(object: &Object) -> bool {
+    let (count, mut index, mut found) = (OF_START.load(Relaxed), 0, false);
+    each(|other| {
+        found = other.base == object.base;
+        index += 1;
+        found || index >= count
+    });
+    found
+}
+
+/// The handle of an object, by which the loader's functions know it: its link map.
+///
+/// # Safety
+///
+/// `handle` is one that `dlopen` gave and that `dlsym` has just taken.
+pub unsafe fn base_of_handle(handle: *mut c_void) -> usize {
+    // SAFETY: glibc's handles are link maps, which begin with the base.
+    unsafe { (*handle.cast::<LinkMap>()).base }
+}
+
+/// The object of a handle, but for where it lies.
+///
+/// # Safety
+///
+/// `handle` is one that `dlopen` gave.
+pub unsafe fn object_of_handle(handle: *mut c_void) -> Object {
+    // SAFETY: glibc's handles are link maps.
+    unsafe { Object::of_link_map(&*handle.cast::<LinkMap>(), 0, 0) }
+}
+
+/// The address of glibc's `_dl_find_object`, which finds the object of an address without a lock; 0 before
+/// glibc 2.35, and before our constructor.
+static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
+
+/// Looks for `_dl_find_object`. Called by our constructor.
+pub fn find_search(address: usize) {
+    FIND_OBJECT.store(address, Relaxed);
+}
+
+/// The start of glibc's `struct dl_find_object`.
+#[repr(C)]
+struct Found {
+    flags: u64,
+    start: usize,
+    end: usize,
+    link_map: *const LinkMap,
+    /// Where .eh_frame_hdr begins.
+    unwind: usize,
+    rest: [u64; 7],
+}
+
+/// What `_dl_find_object` says of an address; `Err` where there is no such function.
+fn find(address: usize) -> Result<Option<Found>, ()> {
+    let find_object = FIND_OBJECT.load(Relaxed);
+    if find_object == 0 {
+        return Err(());
+    }
+    // SAFETY: the address of `_dl_find_object`, which has this type and fills a structure that is shorter than
+    // `Found`.
+    unsafe {
+        let find_object: unsafe extern "C" fn(usize, *mut Found) -> c_int = core::mem::transmute(find_object);
+        let mut found: Found = core::mem::zeroed();
+        Ok((find_object(address, &mut found) == 0).then_some(found))
+    }
+}
+
+/// The object that holds an address.
+pub fn containing(address: usize) -> Option<Object> {
+    match find(address) {
+        Ok(found) => {
+            let Found { start, end, link_map, .. } = found?;
+            // SAFETY: the link map is that of a loaded object.
+            unsafe { Some(Object::of_link_map(link_map.as_ref()?, start, end)) }
+        }
+        Err(()) => first(|object| (object.low..object.high).contains(&address)),
+    }
+}
+
+/// Where the unwind information (.eh_frame_hdr) of the object that holds an address begins; nothing of it is read here.
+pub fn unwind_table(address: usize) -> Option<usize> {
+    let table = match find(address) {
+        Ok(found) => found?.unwind,
+        Err(()) => containing(address)?.unwind,
+    };
+    (table != 0).then_some(table)
+}
+
+/// The object of our namespace with a base.
+pub fn at_base(base: usize) -> Option<Object> {
+    first(|object| object.base == base)
+}
+
+/// The first object of our namespace of which something is true.
+fn first(is_it: impl Fn(&Object) -> bool) -> Option<Object> {
+    let mut found = None;
+    each(|object| {
+        found = is_it(object).then_some(*object);
+        found.is_some()
+    });
+    found
+}
+
+/// Whether two addresses lie in one object.
+pub fn is_same_object(a: usize, b: usize) -> bool {
+    containing(a).zip(containing(b)).is_some_and(|(a, b)| a.base == b.base)
+}
+
+/// The start of glibc's `struct link_map`, which is public.
+#[repr(C)]
+pub struct LinkMap {
+    /// What is added to the object's addresses.
+    pub base: usize,
+    /// Its path.
+    pub name: *const c_char,
+    /// Its dynamic section.
+    pub dynamic: usize,
+    next: *const LinkMap,
+}
+
+/// `struct r_debug_extended` of glibc 2.35 and later.
+#[repr(C)]
+struct Debug {
+    version: c_int,
+    map: *const LinkMap,
+    brk: usize,
+    state: c_int,
+    ldbase: usize,
+    next: *const Debug,
+}
+
+/// Calls `found` with each object of the other namespaces, which `dlmopen` makes. Finds none before glibc
+/// 2.35.
+pub fn each_in_other_namespaces(mut found: impl FnMut(&Object)) {
+    let mut debug = 0;
+    each(|program| {
+        debug = program.debug();
+        true
+    });
+    let debug = debug as *const Debug;
+    // SAFETY: DT_DEBUG of the program points to the loader's r_debug, from version 2 on in its extended
+    // form. Called at exit, when nobody loads any more.
+    unsafe {
+        if debug.is_null() || (*debug).version < 2 {
+            return;
+        }
+        let mut namespace = (*debug).next;
+        while let Some(debug) = namespace.as_ref() {
+            let mut map = debug.map;
+            while let Some(object) = map.as_ref() {
+                found(&Object::of_link_map(object, 0, 0));
+                map = object.next;
+            }
+            namespace = debug.next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_know_their_names_and_what_they_define() {
+        let libc_getpid = libc::getpid as *const () as usize;
+        let object = containing(libc_getpid).expect("libc is loaded");
+        assert_eq!(object.soname(), Some(c"libc.so.6"));
+        assert!(object.path().to_bytes().ends_with(b"libc.so.6"));
+        assert_eq!(object.symbol(c"getpid").map(|s| (s.address, s.is_data)), Some((libc_getpid, false)));
+        assert!(object.symbol(c"environ").is_some_and(|s| s.is_data));
+        assert!(object.symbol(c"cuInit").is_none() && object.symbol(c"").is_none());
+        assert!(containing(0).is_none());
+    }
+
+    #[test]
+    fn slots_lead_to_what_the_loader_bound() {
+        let mut seen = false;
+        each(|object| {
+            object.each_slot(|slot| {
+                // SAFETY: the loader filled the place.
+                let bound = unsafe { *slot.place };
+                seen |= slot.name == c"dl_iterate_phdr" && containing(bound).is_some();
+            });
+            seen
+        });
+        assert!(seen);
+    }
+}

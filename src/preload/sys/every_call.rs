@@ -1,0 +1,39 @@
+//! What every recorded call reads and hardly anything writes, in a cache line of its own: beside something that is
+//! written, it would have to be fetched again by all other threads, and each line more that a call touches is one
+//! more that the memory of the record drives out of the cache.
+
+use crate::fault::inject::Armed;
+use crate::settings::Settings;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+
+/// See [`EVERY_CALL`]. Who writes a field says what it means.
+#[repr(C, align(64))]
+pub struct EveryCall {
+    /// The settings, once they are read: `settings`.
+    pub settings: AtomicPtr<Settings>,
+    /// The rules of faults that are armed; null where none is: `fault::inject`.
+    pub armed: AtomicPtr<Armed>,
+    /// The page with the number of the process's record; [`NO_PAGE`] while there is none: `record::process`.
+    pub page: AtomicPtr<AtomicU64>,
+    /// The record whose devices are described: `driver::questions`.
+    pub described: AtomicU64,
+    /// Changes when what is known of libraries may be wrong, because one was unloaded: `record::libraries`.
+    pub libraries: AtomicU32,
+    /// Whether the time stamp counter is the clock of the record, decided when the process's file is made:
+    /// `record::clock`.
+    pub by_counter: AtomicBool,
+}
+
+/// What stands for the page while there is none.
+pub static NO_PAGE: AtomicU64 = AtomicU64::new(0);
+
+/// The fields. None is written on the way of a call.
+pub static EVERY_CALL: EveryCall = EveryCall {
+    settings: AtomicPtr::new(ptr::null_mut()),
+    armed: AtomicPtr::new(ptr::null_mut()),
+    page: AtomicPtr::new(ptr::from_ref(&NO_PAGE).cast_mut()),
+    described: AtomicU64::new(0),
+    libraries: AtomicU32::new(1),
+    by_counter: AtomicBool::new(false),
+};

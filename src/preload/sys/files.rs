@@ -1,0 +1,209 @@
+//! Files, as a guest may use them: without a signal, far up among the descriptors, with nothing but system
+//! calls.
+//!
+//! What belongs here: what the log and the record both need of files. What does not: what they write.
+
+use super::line::Line;
+use super::opened::About;
+use core::ffi::{CStr, c_int};
+use core::fmt::Write;
+use core::mem::MaybeUninit;
+use core::ptr;
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
+/// Descriptors of ours are at least this high: programs close and reuse the low numbers.
+pub const HIGH: c_int = 900;
+
+/// Calls `found` with the names in a directory, until it returns true; those that are no UTF-8 are left out.
+pub fn each_name(directory: &CStr, mut found: impl FnMut(&str) -> bool) {
+    // SAFETY: the path ends in NUL; what is opened is closed below.
+    let directory = unsafe { libc::opendir(directory.as_ptr()) };
+    if directory.is_null() {
+        return;
+    }
+    loop {
+        // SAFETY: opened above, and used by this thread alone.
+        let entry = unsafe { libc::readdir(directory) };
+        if entry.is_null() {
+            break;
+        }
+        // SAFETY: the entry's name ends in NUL, and stays until the next readdir.
+        let name = unsafe { CStr::from_ptr((*entry).d_name.as_ptr()) };
+        if name.to_str().is_ok_and(&mut found) {
+            break;
+        }
+    }
+    // SAFETY: opened above.
+    unsafe { libc::closedir(directory) };
+}
+
+/// A copy of a descriptor, far up where the limit allows it; negative where there is none. Each time under another number:
+/// who sees its file there before and after something that was done with it knows that it was there meanwhile.
+pub fn duplicate_high(low: c_int) -> c_int {
+    static NEXT: AtomicI32 = AtomicI32::new(0);
+    let lowest = HIGH + (NEXT.fetch_add(1, Relaxed) & 63);
+    // SAFETY: copies a descriptor to a free number.
+    let file = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, lowest) };
+    if file >= 0 {
+        return file;
+    }
+    // The limit may be low: the first free number then.
+    // SAFETY: as above.
+    unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, 3) }
+}
+
+/// What file a descriptor is: device and inode.
+pub fn identity(file: c_int) -> Option<(u64, u64)> {
+    About::of(file).map(|about| about.identity)
+}
+
+/// The longest path that the system takes, with its NUL.
+pub const PATH_MAX: usize = 4096;
+
+/// `%p` becomes the pid, `%h` the host, `%q{VAR}` a variable, `%%` a percent sign; anything else stays.
+/// `None` where the result is longer than a path may be.
+pub fn expand<'a>(path: &CStr, pid: u32, place: &'a mut [u8; PATH_MAX]) -> Option<&'a CStr> {
+    let mut out = Line::new();
+    let mut rest = path.to_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first != b'%' {
+            out.push(&[*first]).ok()?;
+            continue;
+        }
+        match tail {
+            [b'p', tail @ ..] => {
+                write!(out, "{pid}").ok()?;
+                rest = tail;
+            }
+            [b'h', tail @ ..] => {
+                let mut name = [0u8; 65];
+                // SAFETY: writes at most 64 bytes into 65, so that a NUL stays.
+                unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) };
+                out.push(CStr::from_bytes_until_nul(&name).ok()?.to_bytes()).ok()?;
+                rest = tail;
+            }
+            [b'%', tail @ ..] => {
+                out.push(b"%").ok()?;
+                rest = tail;
+            }
+            [b'q', b'{', tail @ ..] if tail.contains(&b'}') => {
+                let end = tail.iter().position(|byte| *byte == b'}')?;
+                let mut name = [0u8; 256];
+                name.get_mut(..end)?.copy_from_slice(&tail[..end]);
+                // SAFETY: the name ends in NUL, because the copy is shorter than the array.
+                let value = (end < name.len()).then(|| unsafe { libc::getenv(name.as_ptr().cast()) })?;
+                if !value.is_null() {
+                    // SAFETY: not null, and ends in NUL.
+                    out.push(unsafe { CStr::from_ptr(value) }.to_bytes()).ok()?;
+                }
+                rest = &tail[end + 1..];
+            }
+            _ => out.push(b"%").ok()?,
+        }
+    }
+    let bytes = out.bytes();
+    place.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    *place.get_mut(bytes.len())? = 0;
+    CStr::from_bytes_until_nul(place).ok()
+}
+
+/// What the last failing call of libc's said.
+pub fn errno() -> c_int {
+    // SAFETY: __errno_location gives this thread's errno.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Does something with files during which SIGPIPE and SIGXFSZ, which a closed pipe and a size limit raise in the
+/// calling thread, are held back and taken away again; those that were pending before stay.
+pub fn without_signals<T>(work: impl FnOnce() -> Result<T, c_int>) -> Result<T, c_int> {
+    // SAFETY: the sets are initialised before they are used, and the mask is put back.
+    unsafe {
+        let mut ours = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut pending = MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(ours.as_mut_ptr());
+        libc::sigaddset(ours.as_mut_ptr(), libc::SIGPIPE);
+        libc::sigaddset(ours.as_mut_ptr(), libc::SIGXFSZ);
+        libc::pthread_sigmask(libc::SIG_BLOCK, ours.as_ptr(), before.as_mut_ptr());
+        libc::sigemptyset(pending.as_mut_ptr());
+        libc::sigpending(pending.as_mut_ptr());
+        let result = work();
+        if let Err(error @ (libc::EPIPE | libc::EFBIG)) = result {
+            let raised = if error == libc::EPIPE { libc::SIGPIPE } else { libc::SIGXFSZ };
+            if libc::sigismember(pending.as_ptr(), raised) == 0 {
+                let mut one = MaybeUninit::<libc::sigset_t>::uninit();
+                libc::sigemptyset(one.as_mut_ptr());
+                libc::sigaddset(one.as_mut_ptr(), raised);
+                let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+                libc::sigtimedwait(one.as_ptr(), ptr::null_mut(), &no_time);
+            }
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
+        result
+    }
+}
+
+/// Writes all bytes, without a signal.
+pub fn write(file: c_int, bytes: &[u8]) -> Result<(), c_int> {
+    without_signals(|| write_all(file, bytes))
+}
+
+fn write_all(file: c_int, mut bytes: &[u8]) -> Result<(), c_int> {
+    while !bytes.is_empty() {
+        // SAFETY: `bytes` is readable.
+        let written = unsafe { libc::write(file, bytes.as_ptr().cast(), bytes.len()) };
+        if written > 0 {
+            bytes = &bytes[written as usize..];
+            continue;
+        }
+        match errno() {
+            libc::EINTR => {}
+            // A reader that is behind, on a descriptor that the program made non-blocking.
+            libc::EAGAIN => {
+                let mut ready = libc::pollfd { fd: file, events: libc::POLLOUT, revents: 0 };
+                // SAFETY: one descriptor, as said.
+                if unsafe { libc::poll(&mut ready, 1, 1000) } == 0 {
+                    return Err(libc::EAGAIN);
+                }
+            }
+            error => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+
+    fn expanded(path: &CStr) -> Option<String> {
+        let mut place = [0; PATH_MAX];
+        expand(path, 42, &mut place).map(|path| path.to_string_lossy().into_owned())
+    }
+
+    #[test]
+    fn placeholders_are_filled_in_and_all_else_stays() {
+        for (path, wanted) in [
+            (c"/tmp/log", "/tmp/log"),
+            (c"%p", "42"),
+            (c"a.%p.b.%p", "a.42.b.42"),
+            (c"100%%", "100%"),
+            (c"100%", "100%"),
+            (c"%x%q", "%x%q"),
+            (c"%q{", "%q{"),
+            (c"<%q{CUPEER_TEST_NOT_SET}>", "<>"),
+        ] {
+            assert_eq!(expanded(path).as_deref(), Some(wanted));
+        }
+        assert!(!expanded(c"%h").unwrap_or_default().is_empty());
+    }
+
+    #[test]
+    fn paths_that_become_too_long_are_refused() {
+        let path = CString::new("a/".repeat(2047) + "%p").unwrap();
+        assert_eq!(expanded(&path).map(|p| p.len()), None);
+        assert_eq!(expanded(&CString::new("%q{".to_string() + &"A".repeat(300) + "}").unwrap()), None);
+    }
+}

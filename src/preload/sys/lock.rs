@@ -1,0 +1,95 @@
+//! The lock for what happens rarely. It is never kept by who is not there any more: no signal handler runs, and none
+//! jumps, while it is held; a panic lets it go; a cancellation waits until our work is done (`call::quietly`); and one
+//! that a child has inherited is nobody's.
+
+use super::signals;
+use crate::record::process::shares_memory_with;
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering::{AcqRel, Acquire, Release},
+};
+
+/// The process that holds it; else 0.
+pub struct Lock(AtomicU32);
+
+/// Lets it go when dropped.
+struct Held<'a>(&'a AtomicU32);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Release);
+    }
+}
+
+impl Lock {
+    /// One that nobody holds.
+    pub const fn new() -> Self {
+        Lock(AtomicU32::new(0))
+    }
+
+    /// Does something alone. Does nothing where another thread does not let go for long: it may stand on a file system
+    /// that has stopped.
+    pub fn with(&self, work: impl FnOnce()) {
+        let mut work = Some(work);
+        for _ in 0..10_000 {
+            if self.try_with(&mut work) {
+                return;
+            }
+            // SAFETY: sched_yield has no preconditions.
+            unsafe { libc::sched_yield() };
+        }
+    }
+
+    /// Does something alone, where nobody else is at it. Says whether.
+    pub fn try_with(&self, work: &mut Option<impl FnOnce()>) -> bool {
+        signals::held_back(|| {
+            // SAFETY: getpid has no preconditions.
+            let pid = unsafe { libc::getpid() } as u32;
+            let holder = self.0.load(Acquire);
+            let is_taken = holder == pid || holder != 0 && shares_memory_with(holder);
+            if is_taken || self.0.compare_exchange(holder, pid, AcqRel, Acquire).is_err() {
+                return false;
+            }
+            let _held = Held(&self.0);
+            if let Some(work) = work.take() {
+                work();
+            }
+            true
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn who_panics_or_is_gone_does_not_keep_it() {
+        let lock = Lock::new();
+        assert!(catch_unwind(AssertUnwindSafe(|| lock.with(|| panic!("a fault of ours")))).is_err());
+        let mut times = 0;
+        lock.with(|| times += 1);
+        // As a child inherits it whose parent was at it: no process has this number.
+        lock.0.store(i32::MAX as u32, Release);
+        lock.with(|| times += 1);
+        assert_eq!(times, 2);
+        // Within itself it does not wait for ever.
+        lock.with(|| assert!(!lock.try_with(&mut Some(|| times += 1))));
+        assert_eq!(times, 2);
+    }
+
+    #[test]
+    fn no_handler_comes_in_while_it_is_held() {
+        static HANDLED: AtomicU32 = AtomicU32::new(0);
+        extern "C" fn handle(_: i32) {
+            HANDLED.store(1, Release);
+        }
+        let handled = || HANDLED.load(Acquire);
+        // SAFETY: the handler only stores a number; the signal is nobody else's here.
+        unsafe { libc::signal(libc::SIGWINCH, handle as *const () as usize) };
+        // SAFETY: raise has no preconditions.
+        Lock::new().with(|| assert_eq!((unsafe { libc::raise(libc::SIGWINCH) }, handled()), (0, 0)));
+        assert_eq!(handled(), 1);
+    }
+}

@@ -1,0 +1,304 @@
+//! The memory of our collections: the settings, fault plans, what is armed. Never from the program's malloc, which a signal
+//! handler may have interrupted, and never more than was had before: Rust ends the process where a collection gets no
+//! memory, so whoever makes one says first how much it may take ([`within`]), and goes without where that cannot be had.
+//!
+//! On the way of a call nothing is made that needs any of this.
+
+use super::arch::thread;
+#[cfg(not(test))]
+use super::arena;
+use super::pages;
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What takes the place of malloc for all of this library.
+struct Collections;
+
+#[global_allocator]
+static COLLECTIONS: Collections = Collections;
+
+/// Pieces up to this size are of one of a few sizes, and used again.
+const SMALL: usize = 4096;
+/// So many sizes there are: 16 bytes, and each the double of the one before.
+const SIZES: usize = (SMALL / SMALLEST).ilog2() as usize + 1;
+const SMALLEST: usize = 16;
+const PAGE: usize = 4096;
+
+/// The bytes that a process has without asking for them: enough for the settings of most. Those that are not touched cost
+/// nothing.
+pub const FIRST: usize = 192 * 1024;
+
+/// Memory that one thread takes pieces of. Stands at its own begin.
+pub struct Region {
+    next: usize,
+    end: usize,
+    free: [*mut Free; SIZES],
+}
+
+/// A piece that was given back.
+struct Free {
+    next: *mut Free,
+}
+
+/// Does work whose collections take no more than so many bytes, and says with `true` whether what it made is kept; all of
+/// it is given back where not. `None` where so much memory cannot be had, and where the work has panicked.
+pub fn within<T>(bytes: usize, work: impl FnOnce() -> (T, bool)) -> Option<T> {
+    let thread = thread();
+    let size = (size_of::<Region>() + bytes).next_multiple_of(PAGE);
+    let start = begin(size)?;
+    let region = start.cast::<Region>();
+    // SAFETY: the memory is new, as large as that, and this thread's alone; so is the block.
+    let outer = unsafe {
+        let next = start as usize + size_of::<Region>().next_multiple_of(SMALLEST);
+        region.write(Region { next, end: start as usize + size, free: [ptr::null_mut(); SIZES] });
+        core::mem::replace(&mut (*thread).region, region)
+    };
+    let made = catch_unwind(AssertUnwindSafe(work)).ok();
+    // SAFETY: as above. What was not taken, or is not kept, nobody points to.
+    unsafe {
+        (*thread).region = outer;
+        let is_kept = made.as_ref().is_none_or(|(_, is_kept)| *is_kept);
+        let kept = if is_kept { ((*region).next - start as usize).next_multiple_of(PAGE) } else { 0 };
+        if kept < size && !is_first(start) {
+            libc::munmap(start.add(kept).cast::<c_void>(), size - kept);
+        }
+    }
+    made.map(|(made, _)| made)
+}
+
+#[repr(align(4096))]
+struct First(UnsafeCell<[u8; FIRST]>);
+// SAFETY: used by the one thread that has taken it.
+unsafe impl Sync for First {}
+static FIRST_MEMORY: First = First(UnsafeCell::new([0; FIRST]));
+
+fn is_first(start: *mut u8) -> bool {
+    start == FIRST_MEMORY.0.get().cast()
+}
+
+/// Memory for a region: what the process has from the start, once, or new.
+fn begin(size: usize) -> Option<*mut u8> {
+    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+    if size <= FIRST && !IS_TAKEN.swap(true, Relaxed) {
+        return Some(FIRST_MEMORY.0.get().cast());
+    }
+    pages::new(size, 0).ok()
+}
+
+impl Region {
+    /// # Safety
+    ///
+    /// The region is this thread's.
+    unsafe fn take(&mut self, layout: Layout) -> *mut u8 {
+        let size = rounded(layout);
+        if let Some(list) = list_of(size, layout) {
+            let piece = self.free[list];
+            if !piece.is_null() {
+                // SAFETY: given back, and nobody's since.
+                self.free[list] = unsafe { (*piece).next };
+                return piece.cast();
+            }
+        }
+        let place = self.next.next_multiple_of(layout.align().max(SMALLEST));
+        if self.end.saturating_sub(place) < size {
+            return outside(layout);
+        }
+        self.next = place + size;
+        place as *mut u8
+    }
+
+    /// # Safety
+    ///
+    /// The region is this thread's, and the piece was taken with this layout.
+    unsafe fn give_back(&mut self, piece: *mut u8, layout: Layout) {
+        let size = rounded(layout);
+        if piece as usize + size == self.next {
+            self.next = piece as usize;
+        } else if let Some(list) = list_of(size, layout) {
+            let piece = piece.cast::<Free>();
+            // SAFETY: nobody's any more, and at least as large.
+            unsafe { piece.write(Free { next: self.free[list] }) };
+            self.free[list] = piece;
+        }
+    }
+
+    fn has(&self, piece: *mut u8) -> bool {
+        (ptr::from_ref(self) as usize..self.end).contains(&(piece as usize))
+    }
+}
+
+/// The bytes of a piece.
+fn rounded(layout: Layout) -> usize {
+    let size = layout.size().max(SMALLEST);
+    if size <= SMALL { size.next_power_of_two() } else { size.next_multiple_of(SMALLEST) }
+}
+
+/// Which of the lists a piece goes to when it is given back.
+fn list_of(size: usize, layout: Layout) -> Option<usize> {
+    let is_usual = size <= SMALL && layout.align() <= SMALLEST;
+    is_usual.then(|| (size / SMALLEST).ilog2() as usize)
+}
+
+/// A piece for whoever is in no region: a panic of ours. There is hardly any need, and none of it comes back.
+#[cfg(not(test))]
+fn outside(layout: Layout) -> *mut u8 {
+    arena::take(rounded(layout), layout.align())
+}
+
+/// In a test, all that is not about regions.
+#[cfg(test)]
+fn outside(layout: Layout) -> *mut u8 {
+    // SAFETY: the layout is an allocator's, whose sizes are not 0.
+    unsafe { std::alloc::System.alloc(Layout::from_size_align_unchecked(rounded(layout), layout.align())) }
+}
+
+// SAFETY: each piece is taken once, is as large and as aligned as asked, and used again after it was given back alone.
+unsafe impl GlobalAlloc for Collections {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the block is this thread's, and a region in it too.
+        unsafe {
+            match (*thread()).region.as_mut() {
+                Some(region) => region.take(layout),
+                None => outside(layout),
+            }
+        }
+    }
+
+    unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
+        // SAFETY: as above. What is not of this thread's region stays as it is.
+        unsafe {
+            if let Some(region) = (*thread()).region.as_mut().filter(|region| region.has(piece)) {
+                region.give_back(piece, layout);
+            } else {
+                #[cfg(test)]
+                std::alloc::System.dealloc(piece, layout);
+            }
+        }
+    }
+
+    unsafe fn realloc(&self, piece: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's promise; the size is not 0.
+        unsafe {
+            let new = Layout::from_size_align_unchecked(size, layout.align());
+            if rounded(new) == rounded(layout) {
+                return piece;
+            }
+            if let Some(region) = (*thread()).region.as_mut()
+                && piece as usize + rounded(layout) == region.next
+                && region.end - piece as usize >= rounded(new)
+            {
+                region.next = piece as usize + rounded(new);
+                return piece;
+            }
+            let moved = self.alloc(new);
+            if !moved.is_null() {
+                ptr::copy_nonoverlapping(piece, moved, layout.size().min(size));
+                self.dealloc(piece, layout);
+            }
+            moved
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::inject::{Armed, Loaded, memory_of};
+    use cupeer_spec::fault::Plan;
+
+    const MUCH: usize = 1 << 30;
+
+    /// How much of its region this thread has taken.
+    fn taken() -> usize {
+        // SAFETY: the block is this thread's, and a region in it too.
+        unsafe { (*thread()).region.as_ref() }
+            .map_or(0, |region| region.next - ptr::from_ref(region) as usize - size_of::<Region>())
+    }
+
+    #[test]
+    fn what_a_region_does_not_need_is_given_back() {
+        for is_kept in [true, false] {
+            let made = within(1 << 20, || {
+                let bytes = vec![7u8; 100_000];
+                let first = bytes.as_ptr();
+                let mut text = String::new();
+                (0..1000).for_each(|_| text.push_str("word "));
+                drop(text);
+                // What was given back is taken again.
+                let took = taken();
+                core::mem::forget(bytes);
+                ((first as usize, took), is_kept)
+            });
+            let (first, took) = made.expect("memory");
+            assert!(took < 110_000, "{took}");
+            let mut copy = [0; 16];
+            let read = crate::call::copy_memory(first + 50_000, &mut copy);
+            assert_eq!((read, copy), if is_kept { (16, [7; 16]) } else { (0, [0; 16]) });
+        }
+        assert!(within(usize::MAX / 4, || ((), true)).is_none());
+        assert_eq!(taken(), 0);
+    }
+
+    /// Texts of about so many bytes that take much memory for their length.
+    fn plans(length: usize) -> Vec<(usize, String)> {
+        let of = |rule: &dyn Fn(usize) -> String| {
+            let mut text = String::new();
+            (0..).map(rule).take_while(|rule| rule.len() < length).find(|rule| {
+                text = core::mem::take(&mut text) + rule + ";";
+                text.len() >= length
+            });
+            text
+        };
+        let texts = vec![
+            of(&|_| "*:delay=1s".into()),
+            of(&|_| "cuInit:hang".into()),
+            of(&|_| "@peer:hang".into()),
+            of(&|i| format!("cuDevice*Peer*:dev={i}:hang")),
+            of(&|i| format!("cuDeviceCanAccessPeer:dev=^{}:peer={}..:hang", i % 64, i)),
+            of(&|i| format!("cuInit:hang=a:exit=1:name=n{i}")),
+            of(&|i| format!("cuInit:thread=a,b,c,d:program=^e,f,g:caller=h*:hang=l{i}")),
+            "cuDeviceCanAccessPeer:hang:dev=".to_owned()
+                + &(0..length / 2).map(|i| format!("{},", i % 10)).collect::<String>()
+                + "1",
+            "cuInit:hang:thread=".to_owned() + &"a,".repeat(length / 2) + "a",
+            "cuIpcGetMemHandle:".to_owned() + &"x".repeat(length),
+            "x".repeat(length),
+            of(&|_| "\n".into()) + "cuInit",
+        ];
+        texts.into_iter().map(|text| (text.len(), text)).collect()
+    }
+
+    #[test]
+    fn plans_take_no_more_memory_than_was_reckoned_with() {
+        let (mut read, mut refused) = (0, 0);
+        for (length, text) in [0, 10, 100, 1000, 10_000, 130_000].into_iter().flat_map(plans) {
+            let about = format!("{} ({length})", &text[..text.len().min(60)]);
+            // A message of a failure must not lie in a region.
+            let look = |took: usize, reckoned: usize| {
+                assert!(took <= reckoned, "{about}: {took} bytes, and not {reckoned}");
+            };
+            let parsed = within(MUCH, || {
+                let plan = Plan::parse("inject", &text).map(|plan| &*Box::leak(Box::new(plan)));
+                ((plan.ok(), taken()), true)
+            });
+            let (plan, took) = parsed.expect("memory");
+            look(took, memory_of(text.len()));
+            let Some(plan) = plan else {
+                refused += 1;
+                continue;
+            };
+            read += 1;
+            let armed = within(MUCH, || {
+                let loaded: &'static Loaded = Box::leak(Box::new(Loaded::new(1, plan, false)));
+                Box::leak(Box::new(Armed::new(vec![loaded], |_| true)));
+                (taken(), true)
+            });
+            look(armed.expect("memory"), Armed::memory_of(plan.rules.iter()));
+        }
+        assert!(read >= 30 && refused >= 10, "{read} {refused}");
+    }
+}

@@ -1,0 +1,23 @@
+//! The process and its system, as a guest may use them: memory, files, stacks, signals, loaded objects.
+//!
+//! What belongs here: what any other room may need and what knows nothing of CUDA. Nothing here imports another room.
+
+pub mod arch;
+pub mod arena;
+pub mod aside;
+pub mod caller;
+pub mod elf;
+pub mod environment;
+pub mod every_call;
+pub mod files;
+pub mod life;
+pub mod line;
+pub mod lock;
+pub mod memory;
+pub mod object;
+pub mod opened;
+pub mod pages;
+pub mod signals;
+pub mod stack;
+pub mod unwind;
+mod valgrind;

@@ -1,0 +1,222 @@
+//! Opening files in directories where others may put theirs, and beside threads that use our descriptors for something
+//! else.
+//!
+//! What belongs here: that no link of somebody else is followed, that nothing waits for the other end of a pipe, and
+//! that what is mapped is the file that was opened and has the bytes. What does not: what the files hold.
+
+use super::files::{self, errno};
+use super::pages;
+use core::ffi::{CStr, c_int};
+use core::mem::MaybeUninit;
+use core::ptr;
+use cupeer_spec::trust::{self, Found};
+
+/// What is known of a file.
+#[derive(Clone, Copy)]
+pub struct About {
+    /// What file it is: device and inode.
+    pub identity: (u64, u64),
+    /// Its length.
+    pub size: u64,
+    /// Whose it is.
+    pub found: Found,
+}
+
+fn about(ask: impl FnOnce(*mut libc::stat) -> c_int) -> Option<About> {
+    let mut about = MaybeUninit::<libc::stat>::uninit();
+    if ask(about.as_mut_ptr()) != 0 {
+        return None;
+    }
+    // SAFETY: the call has succeeded, and has filled it.
+    let about = unsafe { about.assume_init() };
+    Some(About {
+        identity: (about.st_dev, about.st_ino),
+        size: about.st_size as u64,
+        found: Found { owner: about.st_uid, mode: about.st_mode, names: about.st_nlink },
+    })
+}
+
+impl About {
+    /// What is under a descriptor.
+    pub fn of(file: c_int) -> Option<About> {
+        // SAFETY: the pointer is that of a stat.
+        about(|about| unsafe { libc::fstat(file, about) })
+    }
+
+    /// What is at a path.
+    pub fn at(path: &CStr, flags: c_int) -> Option<About> {
+        // SAFETY: the path ends in NUL, and the pointer is that of a stat.
+        about(|about| unsafe { libc::fstatat(libc::AT_FDCWD, path.as_ptr(), about, flags) })
+    }
+
+    fn is_plain(&self) -> bool {
+        self.found.mode & libc::S_IFMT == libc::S_IFREG
+    }
+}
+
+/// A plain file that we have opened, far up among the descriptors; closed with the value.
+pub struct Opened {
+    descriptor: c_int,
+    about: About,
+}
+
+impl Opened {
+    /// Makes a file that was not there.
+    pub fn create(path: &CStr, mode: libc::mode_t) -> Result<Opened, c_int> {
+        Opened::open_with(path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW, mode)
+    }
+
+    /// Opens a file that is there; `access` is how.
+    pub fn open(path: &CStr, access: c_int) -> Result<Opened, c_int> {
+        Opened::open_with(path, access | libc::O_NOFOLLOW, 0)
+    }
+
+    /// The same of a path that the user or the launcher has named.
+    pub fn behind_link(path: &CStr, access: c_int) -> Result<Opened, c_int> {
+        Opened::open_with(path, access, 0)
+    }
+
+    fn open_with(path: &CStr, flags: c_int, mode: libc::mode_t) -> Result<Opened, c_int> {
+        let flags = flags | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+        let mut made = 0;
+        for _ in 0..8 {
+            // SAFETY: the path ends in NUL.
+            let low = unsafe { libc::open(path.as_ptr(), flags & !made, libc::c_uint::from(mode)) };
+            if low < 0 {
+                return Err(errno());
+            }
+            // What is made is made once.
+            made = libc::O_CREAT | libc::O_EXCL;
+            let Some(about) = About::of(low) else { continue };
+            let opened = Opened { descriptor: low, about };
+            if !about.is_plain() {
+                return Err(libc::EINVAL);
+            }
+            let high = files::duplicate_high(low);
+            if high < 0 {
+                // As low as it is, it does.
+                return Ok(opened);
+            }
+            let moved = Opened { descriptor: high, about };
+            if moved.is_unchanged() {
+                return Ok(moved);
+            }
+        }
+        Err(libc::ESTALE)
+    }
+
+    /// What was opened.
+    pub fn about(&self) -> About {
+        self.about
+    }
+
+    /// The descriptor, for a call that is made at once.
+    pub fn descriptor(&self) -> c_int {
+        self.descriptor
+    }
+
+    /// Whether it is still under our descriptor.
+    fn is_unchanged(&self) -> bool {
+        files::identity(self.descriptor) == Some(self.about.identity)
+    }
+
+    /// The descriptor, for good.
+    pub fn keep(self) -> c_int {
+        let descriptor = self.descriptor;
+        core::mem::forget(self);
+        descriptor
+    }
+
+    /// Maps bytes that the file has, shared.
+    pub fn map(&self, at: u64, size: usize) -> Result<*mut u8, c_int> {
+        map(ptr::null_mut(), self.descriptor, self.about.identity, at, size)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if self.is_unchanged() {
+            // SAFETY: ours, as was just looked at.
+            unsafe { libc::close(self.descriptor) };
+        }
+    }
+}
+
+/// Maps bytes of a file, shared, where these are bytes of this file; in place of what lies at an address, where that is not
+/// null. [`libc::ESTALE`] says that another one has come under the descriptor.
+pub fn map(
+    place: *mut u8,
+    descriptor: c_int,
+    identity: (u64, u64),
+    at: u64,
+    size: usize,
+) -> Result<*mut u8, c_int> {
+    let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
+    let mapped = pages::map(place.cast(), size, libc::MAP_SHARED | fixed, descriptor, at)?;
+    // Not before: what is mapped is what was there at that moment, and to touch what a file lacks is a SIGBUS.
+    let error = match About::of(descriptor) {
+        Some(now) if now.identity != identity => libc::ESTALE,
+        Some(now) if now.size < at + size as u64 => libc::EIO,
+        Some(_) => return Ok(mapped),
+        None => libc::ESTALE,
+    };
+    if place.is_null() {
+        // SAFETY: mapped above with this size, and nobody else's yet.
+        unsafe { libc::munmap(mapped.cast(), size) };
+    } else {
+        // Others may still look at what was there: they find zeros.
+        let _ = pages::map(place.cast(), size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed, -1, 0);
+    }
+    Err(error)
+}
+
+/// Opens the file of a log for adding to it, and makes it where it is not there. It is what the user has named, a link,
+/// a pipe or a terminal as well: only what somebody else may have put there is refused. Gives a low descriptor.
+pub fn for_log(path: &mut [u8]) -> Result<c_int, c_int> {
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
+    // SAFETY: geteuid has no preconditions.
+    let user = unsafe { libc::geteuid() };
+    let directory = around(path).ok_or(libc::ENOENT)?;
+    let path = CStr::from_bytes_until_nul(path).map_err(|_| libc::ENAMETOOLONG)?;
+    // SAFETY: the path ends in NUL.
+    let open = |flags: c_int| match unsafe { libc::open(path.as_ptr(), flags, 0o600) } {
+        file if file < 0 => Err(errno()),
+        file => Ok(file),
+    };
+    for _ in 0..4 {
+        let file = match open(flags | libc::O_NOFOLLOW) {
+            Err(libc::ENOENT) => match open(flags | libc::O_CREAT | libc::O_EXCL) {
+                Err(libc::EEXIST) => continue,
+                made => return made,
+            },
+            Err(libc::ELOOP) => {
+                let link = About::at(path, libc::AT_SYMLINK_NOFOLLOW).ok_or(libc::ELOOP)?;
+                if !trust::may_follow(link.found, directory, user) {
+                    return Err(libc::ELOOP);
+                }
+                return open(flags | libc::O_CREAT);
+            }
+            other => other?,
+        };
+        if About::of(file).is_some_and(|about| trust::may_append(about.found, directory, user)) {
+            return Ok(file);
+        }
+        // SAFETY: opened above.
+        unsafe { libc::close(file) };
+        return Err(libc::EPERM);
+    }
+    Err(libc::EEXIST)
+}
+
+/// What is known of the directory around a path.
+fn around(path: &mut [u8]) -> Option<Found> {
+    let end = path.iter().position(|byte| *byte == 0)?;
+    let Some(slash) = path[..end].iter().rposition(|byte| *byte == b'/') else {
+        return About::at(c".", 0).map(|about| about.found);
+    };
+    // The path is long, and the stack may be small: it is cut for a moment, behind the slash.
+    let first = core::mem::replace(&mut path[slash + 1], 0);
+    let found = CStr::from_bytes_until_nul(path).ok().and_then(|path| About::at(path, 0));
+    path[slash + 1] = first;
+    found.map(|about| about.found)
+}

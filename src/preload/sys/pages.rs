@@ -1,0 +1,28 @@
+//! Memory of the system's, a page or more.
+//!
+//! By the system call itself, because ThreadSanitizer takes libc's mmap for a write to the memory; and with whole words,
+//! because all six arguments are such.
+
+use super::files::errno;
+use core::ffi::{c_int, c_long, c_void};
+use core::ptr;
+
+/// Maps memory that can be read and written, at `place` where that is not null, of a file where `descriptor` is one.
+pub fn map(
+    place: *mut c_void,
+    size: usize,
+    flags: c_int,
+    descriptor: c_int,
+    at: u64,
+) -> Result<*mut u8, c_int> {
+    let protection = c_long::from(libc::PROT_READ | libc::PROT_WRITE);
+    let (flags, descriptor, at) = (c_long::from(flags), c_long::from(descriptor), at as c_long);
+    // SAFETY: maps new memory, or what the caller wants to lie at that place.
+    let mapped = unsafe { libc::syscall(libc::SYS_mmap, place, size, protection, flags, descriptor, at) };
+    if mapped == -1 { Err(errno()) } else { Ok(mapped as *mut u8) }
+}
+
+/// New memory of this process's, all zero.
+pub fn new(size: usize, flags: c_int) -> Result<*mut u8, c_int> {
+    map(ptr::null_mut(), size, flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+}

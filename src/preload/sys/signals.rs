@@ -1,0 +1,58 @@
+//! What no signal handler of the program may interrupt: a handler's call would find it half done, and a handler that
+//! jumps would leave it so.
+
+use super::aside;
+use core::ffi::c_int;
+use core::ptr;
+
+/// The signals of the kernel, a bit each, but for those by which the C library cancels threads and changes their user, and
+/// for those that work may raise by itself: who handles these, as a sandbox does with forbidden system calls, does so now,
+/// because the system ends a process in which one of them waits.
+const HELD: u64 = {
+    let others =
+        [32, 33, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+    let (mut held, mut i) = (u64::MAX, 0);
+    while i < others.len() {
+        held &= !(1 << (others[i] - 1));
+        i += 1;
+    }
+    held
+};
+
+/// The signals that were held back before; lets go of the others when dropped, also where work of ours has panicked.
+struct HeldBack(u64);
+
+impl Drop for HeldBack {
+    fn drop(&mut self) {
+        change_mask(libc::SIG_SETMASK, self.0);
+    }
+}
+
+/// By the system call itself: the C library's sets are sixteen times as large, and the stack may be small.
+fn change_mask(how: c_int, mask: u64) -> u64 {
+    let mut before = 0;
+    // SAFETY: both are as long as is said, and the second is writable.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, how, &raw const mask, &raw mut before, size_of::<u64>());
+    }
+    before
+}
+
+/// Does something while signals wait. Two system calls: not for what every call does.
+pub fn held_back<T>(work: impl FnOnce() -> T) -> T {
+    let _before = HeldBack(change_mask(libc::SIG_BLOCK, HELD));
+    work()
+}
+
+/// Whether what was begun at a height of the stack was left by a jump, as who stands deeper than its own begin would be
+/// can tell: what a signal handler has interrupted stands above it, or the handler has a stack of its own.
+pub fn has_jumped_over(height: usize) -> bool {
+    let own = aside::height();
+    // SAFETY: all-zero bytes are a stack_t, and the call writes to a variable of ours.
+    own >= height
+        && unsafe {
+            let mut stack: libc::stack_t = core::mem::zeroed();
+            libc::sigaltstack(ptr::null(), &mut stack) == 0
+                && own.wrapping_sub(stack.ss_sp as usize) >= stack.ss_size
+        }
+}

@@ -1,0 +1,113 @@
+//! Where a thread's own stack lies: how much of it is left, and what of it is surely there.
+//!
+//! libc's `pthread_getattr_np` allocates and locks, which nobody may do in a signal handler; and it opens a file for the
+//! first thread. So the first thread's stack is where the kernel put it, and another one's where libc's description of
+//! the thread says, which begins at the thread pointer: its begin and its size stand there side by side, known by that they
+//! end just behind the description itself. On another stack, and where that is not found, nothing is known.
+
+use super::arch::{self, thread, thread_pointer};
+use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The first thread's block, and where its stack begins, which is its end.
+static FIRST: AtomicUsize = AtomicUsize::new(0);
+static END: AtomicUsize = AtomicUsize::new(0);
+
+/// Learns where the first thread's stack is: `place` is the address of the loader's `__libc_stack_end`. Called by our
+/// constructor, in that thread.
+pub fn find(place: usize) {
+    if place != 0 {
+        // SAFETY: the loader's variable, which it has set.
+        END.store(unsafe { *(place as *const usize) }, Relaxed);
+        FIRST.store(thread() as usize, Relaxed);
+    }
+}
+
+/// What lies above an address on this thread's own stack, up to its end: it is there for as long as the thread runs. Empty
+/// where the thread runs on another one.
+pub fn above(height: usize) -> Range<usize> {
+    let own = own();
+    if own.contains(&height) { height..own.end } else { 0..0 }
+}
+
+/// How much is left of this thread's own stack below an address on it; 0 on another one.
+pub fn below(height: usize) -> usize {
+    let own = own();
+    if own.contains(&height) { height - own.start } else { 0 }
+}
+
+/// The addresses of this thread's own stack; empty where they are not known.
+fn own() -> Range<usize> {
+    let thread = thread();
+    // SAFETY: the block is this thread's alone; a signal handler of the thread finds out the same.
+    unsafe {
+        if (*thread).stack.1 == 0 {
+            (*thread).stack = look().map_or((1, 1), |own| (own.start, own.end));
+        }
+        (*thread).stack.0..(*thread).stack.1
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn look() -> Option<Range<usize>> {
+    if thread() as usize == FIRST.load(Relaxed) {
+        return first();
+    }
+    /// No C library describes a thread in less.
+    const DESCRIPTION: usize = 2048;
+    /// The description, and what it is aligned for.
+    const BEHIND: usize = 16 * 1024;
+    /// No pointer is one, but where valgrind hands out addresses.
+    const SIZES: Range<usize> = 4096..1 << 36;
+    /// No small number, such as a thread's, is an address.
+    const LOWEST: usize = 1 << 22;
+    let pointer = thread_pointer();
+    // SAFETY: so much of libc's description of this thread lies there, for as long as it runs. Others may write to some of
+    // it, so that each word is read once.
+    let word = |index: usize| unsafe { (pointer as *const usize).add(index).read_volatile() };
+    (0..DESCRIPTION / 8 - 3).find_map(|index| {
+        let [start, size, guard, reported] = [0, 1, 2, 3].map(|more| word(index + more));
+        let end = start.checked_add(size)?;
+        let is_it = (LOWEST..pointer).contains(&start)
+            && (pointer..pointer + BEHIND).contains(&end)
+            && guard.max(reported) < size;
+        (is_it && SIZES.contains(&size)).then(|| start + guard..end)
+    })
+}
+
+/// The first thread's stack grows down to a limit, of which what stands above its end is a part.
+fn first() -> Option<Range<usize>> {
+    /// The kernel keeps more free below.
+    const MOST: usize = 8 << 20;
+    let end = END.load(Relaxed);
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is writable.
+    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) } == 0;
+    let size = usize::try_from(limit.rlim_cur).unwrap_or(MOST).min(MOST);
+    (is_known && end > size && arch::stack_height() < end).then(|| end - size / 4 * 3..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threads_own_stack_is_what_libc_says_of_it() {
+        for size in [1 << 16, 1 << 20] {
+            let thread = std::thread::Builder::new().stack_size(size).spawn(|| {
+                // SAFETY: the attributes are filled before they are read.
+                unsafe {
+                    let mut attributes = core::mem::zeroed();
+                    assert_eq!(libc::pthread_getattr_np(libc::pthread_self(), &mut attributes), 0);
+                    let (mut start, mut size) = (core::ptr::null_mut(), 0);
+                    libc::pthread_attr_getstack(&attributes, &mut start, &mut size);
+                    libc::pthread_attr_destroy(&mut attributes);
+                    (start as usize, start as usize + size, own())
+                }
+            });
+            let (start, end, own) = thread.expect("a thread").join().expect("its end");
+            assert_eq!((own.start, own.end), (start, end));
+        }
+    }
+}

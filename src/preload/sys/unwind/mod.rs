@@ -1,0 +1,206 @@
+//! Who called whom: the return addresses on a thread's stack, found so that whatever lies there cannot end the program.
+//!
+//! Every byte beyond the thread's own stack, and every byte of unwind information, is read by a copy that the kernel makes
+//! (`memory`): code that was made at run time, a stack that somebody changed, a library that is unloaded meanwhile
+//! and a damaged table give a wrong or a shorter stack, never a fault. Nothing is allocated, no lock is taken, and
+//! nothing waits, because the call may come from a signal handler.
+//!
+//! What belongs here: the walk. How a frame leads to the next is a `rule`, which is remembered for its address; it comes from
+//! the `row` that an object's tables (`eh_frame`) have for it, or where they say nothing, from the frame pointer.
+
+mod eh_frame;
+mod expression;
+mod memory;
+mod row;
+mod rule;
+
+use super::{arch, stack};
+use core::mem::MaybeUninit;
+use core::ops::Range;
+use eh_frame::Tables;
+use memory::Window;
+use rule::{Kind, Rule};
+
+/// The numbers that DWARF gives the registers.
+const RBP: usize = 6;
+const RSP: usize = 7;
+const RIP: usize = 16;
+const REGISTERS: usize = 17;
+
+/// Our own frames, and then some: before the frame of the caller is reached.
+const MOST_OF_OURS: usize = 64;
+
+/// What is copied of a stack at once.
+const WINDOW: usize = 512;
+
+/// The registers of a frame.
+#[derive(Clone, Copy)]
+struct Registers {
+    words: [usize; REGISTERS],
+    /// A bit for each that is known.
+    known: u32,
+}
+
+impl Registers {
+    fn get(&self, register: usize) -> Option<usize> {
+        let value = self.words.get(register)?;
+        (self.known >> register & 1 == 1).then_some(*value)
+    }
+
+    fn set(&mut self, register: usize, value: Option<usize>) {
+        match value {
+            Some(value) => (self.words[register], self.known) = (value, self.known | 1 << register),
+            None => self.known &= !(1 << register),
+        }
+    }
+}
+
+/// A walk up a stack.
+struct Walk {
+    registers: Registers,
+    /// Whether the frame was interrupted at its address, and not left by a call before it.
+    is_interrupted: bool,
+    stack: Window<WINDOW>,
+}
+
+/// Calls `found` with the return addresses of the frames above the one that returns to `caller`, that one first,
+/// at most `most`, until it returns false. The first is `caller`, whatever the stack looks like.
+#[inline(never)]
+pub fn each_frame(caller: usize, most: usize, mut found: impl FnMut(usize) -> bool) {
+    if caller == 0 || most == 0 {
+        return;
+    }
+    let mut saved = MaybeUninit::uninit();
+    // SAFETY: writes to the place. This frame stays for as long as the walk does.
+    let saved = unsafe {
+        arch::saved_registers(saved.as_mut_ptr());
+        saved.assume_init()
+    };
+    let mut walk = Walk::from(&saved, stack::above(arch::stack_height()));
+    let mut ours = 0;
+    while walk.address() != caller {
+        ours += 1;
+        if ours > MOST_OF_OURS || !walk.step() {
+            found(caller);
+            return;
+        }
+    }
+    for left in (0..most).rev() {
+        if !found(walk.address()) || left == 0 || !walk.step() {
+            return;
+        }
+    }
+}
+
+impl Walk {
+    /// One that begins in the frame that saved its registers.
+    fn from(saved: &arch::Saved, there: Range<usize>) -> Self {
+        let mut registers = Registers { words: [0; REGISTERS], known: 0 };
+        for (register, value) in arch::SAVED_NUMBERS.iter().zip(saved) {
+            registers.set(*register, Some(*value));
+        }
+        Walk { registers, is_interrupted: false, stack: Window::beside(there) }
+    }
+
+    fn address(&self) -> usize {
+        self.registers.words[RIP]
+    }
+
+    /// Goes to the next frame. Says whether there is one.
+    fn step(&mut self) -> bool {
+        let (address, height) = (self.address(), self.registers.words[RSP]);
+        let is_there = self.next().is_some() && self.address() != 0;
+        is_there && (self.address(), self.registers.words[RSP]) != (address, height)
+    }
+
+    fn next(&mut self) -> Option<()> {
+        // The instruction behind a call may belong to another function.
+        let address = self.address().checked_sub(usize::from(!self.is_interrupted))?;
+        let rule = Rule::at(address);
+        self.is_interrupted = false;
+        match rule.kind() {
+            Kind::Frame => self.by_rule(rule),
+            Kind::Signal => self.by_context(),
+            Kind::Odd => {
+                let mut tables = Tables::containing(address)?;
+                let row = tables.row(address)?;
+                self.registers = row.apply(&self.registers, &mut tables.bytes, &mut self.stack)?;
+                self.is_interrupted = row.is_signal;
+                Some(())
+            }
+            Kind::Outermost => None,
+            Kind::Unknown => self.by_frame_pointer(),
+        }
+    }
+
+    /// The next frame by the rule that almost all code has.
+    #[inline]
+    fn by_rule(&mut self, rule: Rule) -> Option<()> {
+        let frame = self.registers.get(rule.register())?.wrapping_add_signed(rule.offset());
+        let (saved, lowest) = rule.saved();
+        let lowest = frame.wrapping_sub(8 * lowest);
+        let bytes = self.stack.bytes(lowest, frame.checked_sub(lowest)?)?;
+        let below = |words: usize| {
+            let place = bytes.len() - 8 * words;
+            bytes[place..].first_chunk().map_or(0, |word| usize::from_le_bytes(*word))
+        };
+        let address = below(1);
+        saved.for_each(|(register, words)| self.registers.words[register] = below(words));
+        self.registers.words[RSP] = frame;
+        self.registers.words[RIP] = address;
+        // A function may use the others as it likes.
+        self.registers.known &= rule::KEPT;
+        Some(())
+    }
+
+    /// The frame that a signal handler has interrupted, by the context that the kernel has put on the stack.
+    fn by_context(&mut self) -> Option<()> {
+        /// Where its registers lie, and their numbers in the kernel's order.
+        const START: usize = 40;
+        const ORDER: [usize; REGISTERS] = [8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16];
+        let start = self.registers.get(RSP)?.wrapping_add(START);
+        let words = self.stack.bytes(start, 8 * REGISTERS)?;
+        for (register, word) in ORDER.iter().zip(words.as_chunks().0) {
+            self.registers.set(*register, Some(usize::from_le_bytes(*word)));
+        }
+        self.is_interrupted = true;
+        Some(())
+    }
+
+    /// The next frame where nothing is known of the code: by what lies at the frame pointer, where that is one.
+    fn by_frame_pointer(&mut self) -> Option<()> {
+        const FARTHEST: usize = 1 << 20;
+        if rule::is_sigreturn(self.address()) {
+            return self.by_context();
+        }
+        let (frame, height) = (self.registers.get(RBP)?, self.registers.get(RSP)?);
+        if frame % 8 != 0 || frame.checked_sub(height)? > FARTHEST {
+            return None;
+        }
+        let [before, address] = self.stack.words(frame)?;
+        if !is_behind_call(address) {
+            return None;
+        }
+        self.registers.known = 0;
+        for (register, value) in [(RBP, before), (RSP, frame.wrapping_add(16)), (RIP, address)] {
+            self.registers.set(register, Some(value));
+        }
+        Some(())
+    }
+}
+
+/// Whether the instruction before an address is a call.
+fn is_behind_call(address: usize) -> bool {
+    const BEFORE: usize = 7;
+    let mut bytes = [0; BEFORE];
+    if crate::call::copy_memory(address.wrapping_sub(BEFORE), &mut bytes) < BEFORE {
+        return false;
+    }
+    // By a register or by memory: FF, then 2 in the middle of the next byte.
+    let is_indirect =
+        |length: usize| bytes[BEFORE - length] == 0xff && bytes[BEFORE - length + 1] >> 3 & 7 == 2;
+    bytes[BEFORE - 5] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(is_indirect)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,255 @@
+use super::*;
+use crate::sys::elf;
+use core::ffi::{c_int, c_void};
+use core::hint::black_box;
+use std::sync::Mutex;
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
+
+const MOST: usize = 24;
+type Frames = ([usize; MOST], usize);
+
+unsafe extern "C" {
+    fn _Unwind_Backtrace(
+        step: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int,
+        walk: *mut c_void,
+    ) -> c_int;
+    fn _Unwind_GetIP(context: *mut c_void) -> usize;
+}
+
+/// The frames that the compiler's own unwinder sees.
+fn theirs() -> Frames {
+    unsafe extern "C" fn step(context: *mut c_void, walk: *mut c_void) -> c_int {
+        // SAFETY: both are valid for this call.
+        let (address, (frames, count)) = unsafe { (_Unwind_GetIP(context), &mut *walk.cast::<Frames>()) };
+        if *count == MOST || address == 0 {
+            return 4;
+        }
+        (frames[*count], *count) = (address, *count + 1);
+        0
+    }
+    let mut frames = ([0; MOST], 0);
+    // SAFETY: the walk takes the frames.
+    unsafe { _Unwind_Backtrace(step, (&raw mut frames).cast()) };
+    frames
+}
+
+/// Ours, from a return address on.
+fn ours(caller: usize, most: usize) -> Frames {
+    let mut frames = ([0; MOST], 0);
+    each_frame(caller, most, |address| {
+        (frames.0[frames.1], frames.1) = (address, frames.1 + 1);
+        true
+    });
+    frames
+}
+
+/// From the second frame that both see: in the first, they are asked at two places.
+#[inline(never)]
+fn assert_same() -> usize {
+    let (theirs, count) = theirs();
+    let (ours, found) = ours(theirs[2], count - 2);
+    assert_eq!(ours[..found], theirs[2..count]);
+    found
+}
+
+#[inline(never)]
+fn deep(depth: usize) -> usize {
+    if depth == 0 {
+        return assert_same();
+    }
+    let mut room = [depth; 3000];
+    black_box(&mut room);
+    deep(depth - 1) + usize::from(room[depth] == 0)
+}
+
+#[test]
+fn frames_are_those_that_the_compilers_own_unwinder_sees() {
+    assert!(deep(7) > 8);
+    // Once more, as remembered.
+    assert!(deep(7) > 8);
+}
+
+/// One handler at a time has the process's signals.
+static SIGNALS: Mutex<()> = Mutex::new(());
+static SEEN: AtomicUsize = AtomicUsize::new(0);
+static WRONG: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the processor shall trap behind the next instruction, too.
+static TRAPPING: AtomicBool = AtomicBool::new(false);
+const TRAP_FLAG: i64 = 0x100;
+
+/// What the program is in the middle of is unwound by both, from here.
+extern "C" fn look(_: c_int, _: *mut c_void, context: *mut libc::ucontext_t) {
+    if !TRAPPING.load(Relaxed) {
+        // SAFETY: the kernel's context of what was interrupted.
+        unsafe { (*context).uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP_FLAG };
+    }
+    let (theirs, count) = theirs();
+    let (ours, found) = ours(theirs[2], count - 2);
+    SEEN.fetch_add(1, Relaxed);
+    if ours[..found] != theirs[2..count] || found < 2 {
+        WRONG.fetch_add(1, Relaxed);
+    }
+}
+
+fn handle(signal: c_int, flags: c_int) {
+    // SAFETY: an action for a signal that nobody else uses; zero bytes are one.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = look as *const () as usize;
+        action.sa_flags = flags | libc::SA_SIGINFO;
+        assert_eq!(libc::sigaction(signal, &action, core::ptr::null_mut()), 0);
+    }
+}
+
+#[test]
+fn frames_go_on_behind_a_signal_handler_on_a_stack_of_its_own() {
+    let _alone = SIGNALS.lock();
+    let mut stack = vec![0u8; 1 << 17];
+    let alternate = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
+    let mut before = libc::stack_t { ss_sp: core::ptr::null_mut(), ss_flags: 0, ss_size: 0 };
+    handle(libc::SIGUSR1, libc::SA_ONSTACK);
+    let seen = SEEN.load(SeqCst);
+    // SAFETY: the stack stays until the one before is back.
+    unsafe {
+        assert_eq!(libc::sigaltstack(&alternate, &mut before), 0);
+        libc::raise(libc::SIGUSR1);
+        assert_eq!(libc::sigaltstack(&before, core::ptr::null_mut()), 0);
+    }
+    assert_eq!((SEEN.load(SeqCst) - seen, WRONG.load(SeqCst)), (1, 0));
+}
+
+/// Each single instruction of some code of Rust's, of libc's and of the loader's is a place from which the frames are found,
+/// in prologues, epilogues and the procedure linkage table.
+#[test]
+fn frames_are_found_from_every_instruction() {
+    let _alone = SIGNALS.lock();
+    handle(libc::SIGTRAP, 0);
+    let seen = SEEN.load(SeqCst);
+    let mut text = [0u8; 64];
+    let mut numbers = [3u32, 1, 2, 9, 7];
+    extern "C" fn compare(a: *const c_void, b: *const c_void) -> c_int {
+        // SAFETY: two of the numbers below.
+        unsafe { (*a.cast::<u32>()).cmp(&*b.cast()) as c_int }
+    }
+    TRAPPING.store(true, Relaxed);
+    // SAFETY: the flag makes the processor trap behind each instruction until the handler clears it; the text has room.
+    unsafe {
+        core::arch::asm!("pushfq", "or qword ptr [rsp], {flag}", "popfq", flag = const TRAP_FLAG);
+        libc::snprintf(text.as_mut_ptr().cast(), text.len(), c"%d %s %g".as_ptr(), 17, c"text".as_ptr(), 2.5);
+        libc::qsort(numbers.as_mut_ptr().cast(), numbers.len(), 4, Some(compare));
+        black_box(format!("{numbers:?}"));
+        black_box(libc::dlsym(libc::RTLD_DEFAULT, c"getpid".as_ptr()));
+        TRAPPING.store(false, Relaxed);
+    }
+    assert_eq!(numbers, [1, 2, 3, 7, 9]);
+    let (seen, wrong) = (SEEN.load(SeqCst) - seen, WRONG.load(SeqCst));
+    assert!(seen > 2000 && wrong == 0, "{wrong} of {seen}");
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize
+    }
+}
+
+/// A copy of our own tables, at the same distances from each other; and how far it was moved.
+fn copied_tables() -> (Vec<u8>, usize, Vec<usize>) {
+    let start = elf::unwind_table(elf::own_address()).expect("our own tables");
+    let end = elf::containing(elf::own_address()).expect("ourselves").high;
+    let mut copy = vec![0; (end - start).min(1 << 23)];
+    let length = crate::call::copy_memory(start, &mut copy);
+    copy.truncate(length);
+    let moved = (copy.as_ptr() as usize).wrapping_sub(start);
+    let addresses = [deep as *const () as usize, assert_same as *const () as usize];
+    let own = theirs();
+    let addresses = addresses.into_iter().chain(own.0[..4].iter().copied());
+    (copy, moved, addresses.filter(|address| elf::unwind_table(*address) == Some(start)).collect())
+}
+
+#[test]
+fn damaged_tables_give_something_or_nothing_and_never_a_fault() {
+    let (mut copy, moved, addresses) = copied_tables();
+    let start = copy.as_ptr() as usize;
+    let row = |address: usize| Tables::at(start).row(address.wrapping_add(moved));
+    let right: Vec<_> = addresses.iter().map(|address| row(*address)).collect();
+    let plain: Vec<_> = addresses.iter().map(|address| Tables::containing(*address)?.row(*address)).collect();
+    assert!(right == plain && right.iter().all(Option::is_some) && right.len() > 3);
+    let registers = Registers { words: [start; REGISTERS], known: (1 << REGISTERS) - 1 };
+    let mut random = Random(11);
+    let (mut others, mut none) = (0, 0);
+    for round in 0..4000 {
+        // In the header, or near what leads to the addresses: anywhere else nobody looks.
+        let index = round % addresses.len();
+        let mut tables = Tables::at(start);
+        let entry = tables.search(addresses[index].wrapping_add(moved)).expect("an entry");
+        let damaged = if round % 4 == 0 { random.next() % 64 } else { entry - start + random.next() % 48 };
+        let old = core::mem::replace(&mut copy[damaged], random.next() as u8);
+        let damaged_row = row(addresses[index]);
+        if let Some(row) = &damaged_row {
+            let _ = row.apply(&registers, &mut Tables::at(start).bytes, &mut Window::new());
+        }
+        others += usize::from(damaged_row != right[index]);
+        none += usize::from(damaged_row.is_none());
+        copy[damaged] = old;
+    }
+    assert!(others > none && none > 400, "{others} others, {none} none");
+}
+
+#[test]
+fn random_instructions_and_expressions_end() {
+    let mut random = Random(5);
+    let registers = Registers { words: [deep as *const () as usize; REGISTERS], known: u32::MAX };
+    let mut applied = 0;
+    for _ in 0..20_000 {
+        let mut bytes = [0u8; 64];
+        bytes.fill_with(|| random.next() as u8);
+        // As in most tables: the frame is so far from the stack pointer.
+        let usual = [0x0c, 7, 8, 0x90, 1];
+        bytes[..5].copy_from_slice(&usual);
+        let own = (bytes.as_ptr() as usize, 5 + random.next() % 59);
+        let function = row::Function {
+            start: 0x1000,
+            length: 0x1000,
+            encoding: 0x1b,
+            is_augmented: true,
+            is_signal: false,
+            code_step: 1,
+            data_step: -8,
+            common: (own.0, usual.len()),
+            own,
+        };
+        let mut tables = Window::new();
+        if let Some(row) = row::Row::of(&function, &mut tables, 0x1000 + random.next() % 0x1000) {
+            applied += usize::from(row.apply(&registers, &mut tables, &mut Window::new()).is_some());
+        }
+        let mut code = memory::Cursor::new(&mut tables, own.0 + 5, own.1 - 5).expect("some bytes");
+        let _ = expression::evaluate(&mut code, Some(1), &registers, &mut Window::new());
+    }
+    assert!(applied > 100, "{applied}");
+}
+
+#[test]
+fn numbers_of_any_length_are_read() {
+    let bytes = [0x7fu8, 0x80, 0x01, 0xff, 0x7e, 0x80];
+    let mut window = Window::new();
+    let mut cursor = memory::Cursor::new(&mut window, bytes.as_ptr() as usize, bytes.len()).unwrap();
+    assert_eq!((cursor.signed(), cursor.unsigned(), cursor.signed()), (Some(-1), Some(128), Some(-129)));
+    // The last one goes on behind the end.
+    assert_eq!((cursor.unsigned(), cursor.byte()), (None, None));
+}
+
+#[test]
+fn memory_that_is_not_there_is_not_read() {
+    let mut window = Window::<64>::new();
+    assert!(window.bytes(8, 8).is_none() && window.bytes(usize::MAX - 3, 8).is_none());
+    assert!(window.words::<2>(usize::MAX - 15).is_none());
+    let there = [1usize, 2];
+    assert_eq!(window.words(there.as_ptr() as usize), Some(there));
+}
