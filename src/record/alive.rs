@@ -1,5 +1,6 @@
 //! Whether processes of a record run on this host.
 
+use cupeer_spec::proc;
 use cupeer_spec::record::Header;
 use std::collections::HashSet;
 use std::fs;
@@ -68,9 +69,7 @@ fn shows_ours() -> bool {
     let own =
         fs::read_link("/proc/self").is_ok_and(|name| name.to_str() == Some(&std::process::id().to_string()));
     let status = fs::read("/proc/self/status").unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
-    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
-    own && pids.split_ascii_whitespace().count() <= 1
+    own && proc::pids(&status).count() <= 1
 }
 
 /// Whether a process has the clock that we have: in another time namespace, it was started at another time.
@@ -90,19 +89,8 @@ fn boot_id() -> Option<[u8; 16]> {
 
 /// When the process of a `stat` file was started; `None` where it has ended and nobody has waited for it.
 fn started(stat: &str) -> io::Result<Option<u64>> {
-    let stat = fs::read(stat)?;
-    let stat = String::from_utf8_lossy(&stat);
-    Ok(parse_started(&stat))
-}
-
-/// The name of the program, in parentheses, may hold anything: fields are counted from behind it.
-fn parse_started(stat: &str) -> Option<u64> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_ascii_whitespace();
-    let state = fields.next()?;
-    // The state is field 3.
-    let started = fields.nth(22 - 4)?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(started)
+    let stat = proc::Stat::parse(&fs::read(stat)?);
+    Ok(stat.filter(|stat| !matches!(stat.state, b'Z' | b'X')).map(|stat| stat.started))
 }
 
 /// The processes of pid namespaces below ours.
@@ -113,29 +101,12 @@ fn others() -> HashSet<(u64, u32, u64)> {
         .filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit))
         .filter_map(|entry| {
             let status = fs::read(entry.path().join("status")).ok()?;
-            let status = String::from_utf8_lossy(&status);
-            let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-            let mut pids = pids.split_ascii_whitespace();
+            let mut pids = proc::pids(&status);
             pids.next()?;
             // The last one is that in the innermost namespace; where there is but one, it is ours.
-            let pid = pids.next_back()?.parse().ok()?;
+            let pid = str::from_utf8(pids.next_back()?).ok()?.parse().ok()?;
             let pid_ns = fs::metadata(entry.path().join("ns/pid")).map_or(0, |file| file.ino());
             Some((pid_ns, pid, started(&entry.path().join("stat").to_string_lossy()).ok()??))
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_name_of_a_program_does_not_shift_fields() {
-        let rest = "S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 1 2 3";
-        assert_eq!(parse_started(&format!("12 (a program) {rest}")), Some(4711));
-        assert_eq!(parse_started(&format!("12 (a ) 1 2 (3) {rest}")), Some(4711));
-        assert_eq!(parse_started(&format!("12 (a) {}", rest.replacen('S', "Z", 1))), None);
-        assert_eq!(parse_started("12 (a) S"), None);
-        assert_eq!(parse_started(""), None);
-    }
 }

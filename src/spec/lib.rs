@@ -10,6 +10,7 @@ pub mod functions;
 pub mod names;
 #[path = "functions/others.rs"]
 pub mod others;
+pub mod proc;
 pub mod record;
 pub mod results;
 pub mod selector;

@@ -263,6 +263,24 @@ fn a_sweep_that_was_interrupted_in_a_comparison_goes_on_from_anywhere() {
 }
 
 #[test]
+fn children_that_the_sweep_was_born_with_live_on() {
+    let folder = temp_dir();
+    let cupeer = support::install().join("bin/cupeer");
+    // `exec` makes the server, and what it has started, a child of the sweep.
+    let script = "sh -c 'sleep 1000 & echo $! >&3; wait' 3>helper >/dev/null 2>&1 & echo $! >server
+        exec \"$0\" sweep --sim --codes one -- \"$1\" child";
+    let mut command = support::plain("sh");
+    let ended = alone(command.current_dir(folder.path()).args(["-c", script]).arg(cupeer).arg(careless()));
+    assert_eq!(ended.status.code(), Some(1), "{}{}", ended.stdout, ended.stderr);
+    for who in ["server", "helper"] {
+        let pid = std::fs::read_to_string(folder.path().join(who)).expect("a pid");
+        // SAFETY: a process that the script has started; the signal ends it.
+        let lived = unsafe { libc::kill(pid.trim().parse().expect("a number"), libc::SIGKILL) } == 0;
+        assert!(lived, "the sweep has killed the {who}");
+    }
+}
+
+#[test]
 fn a_program_has_no_terminal_at_which_it_could_be_stopped() {
     let folder = temp_dir();
     let careless = careless();
@@ -283,8 +301,8 @@ fn a_program_has_no_terminal_at_which_it_could_be_stopped() {
 #[test]
 fn a_name_in_shared_memory_that_is_the_same_in_each_run_is_found_and_removed() {
     for how in ["fixed", "exclusive"] {
-        // One run after the other: of two that leave one name at the same moment, either may be taken for its owner.
-        for jobs in ["-j1"] {
+        // Of two runs that leave one name at the same moment, either may be taken for its owner: there is one at a time.
+        for jobs in ["-j1", "-j4"] {
             let folder = temp_dir();
             let path = format!("/dev/shm/cupeer-{how}-{}", std::process::id());
             let options = ["--codes", "one", jobs, "--clean-shm"];

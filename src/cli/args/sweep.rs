@@ -18,7 +18,7 @@ Verdicts: same (as without faults), clean (an error status), and findings: crash
 misuse (goes on as if the call had succeeded, and breaks a rule), not-repeatable.
 Leaks and wrong output are judged against the run without faults, so that the command that repeats one shows the failing \
 run, not the comparison.
-What a run leaves in /dev/shm stays there, and later runs may come upon it, so that a leak of a fixed name reads not-repeatable: see --clean-shm. Of runs at the same time that leave the same name, one alone may be found: -j 1.
+What a run leaves in /dev/shm stays there, and later runs may come upon it, so that a leak of a fixed name reads not-repeatable: see --clean-shm. Of several runs at once that leave the same name, only one may be found.
 Exit status: 0 without findings, 1 with some, 125 where cupeer failed, 130 where it was interrupted.")]
 pub struct SweepArgs {
     /// Keep the state of the sweep, and the runs with findings, in the new directory DIR [default: cupeer-sweep-PROGRAM-N]
@@ -60,7 +60,7 @@ pub struct SweepArgs {
     /// Do not check the rules of 'cupeer list rules' in each run
     #[arg(long)]
     pub no_check: bool,
-    /// Remove what runs leave in /dev/shm, so that no later run finds it: files of your own that were not there before the sweep, appeared or changed during a run, and are open in no process. Not while anything else of yours makes files there
+    /// Remove what a run leaves in /dev/shm, so that no later run finds it: files of your own that were not there before the sweep, appeared or changed during the run, and are open in no process. Runs one at a time, whatever -j says. Not for use while anything else of yours makes files there
     #[arg(long)]
     pub clean_shm: bool,
     /// Keep the records of all runs, not only of those with findings

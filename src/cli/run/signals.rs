@@ -9,6 +9,7 @@
 
 use super::End;
 use super::child::{Child, State};
+use cupeer_spec::proc::Stat;
 use std::time::Duration;
 
 /// Signals that keep what they do: faults of our own, and what the terminal's job control sends.
@@ -131,8 +132,8 @@ fn look(child: &Child, for_debugger: bool) -> Option<End> {
 
 /// Whether a process is stopped now, from its state in /proc.
 fn still_stopped(pid: libc::pid_t) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    Stat::parse(&stat).is_some_and(|stat| stat.state == b'T')
 }
 
 /// Dies by a signal as the program did, without a second core dump.

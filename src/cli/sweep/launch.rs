@@ -1,36 +1,28 @@
-//! One run of the program: started under faults, watched, and cleared away.
-//!
-//! What belongs here: processes. The program gets a session of its own, so that a signal of the terminal reaches the
-//! sweep alone and a program that asks at the terminal is refused instead of stopped, and its orphans come to us, so that
-//! none outlives its run.
+//! One run of the program: what it is given, and what is seen of it from outside.
 
+use super::processes::Processes;
 use super::state::Plan;
 use super::{interrupt, shm};
 use crate::args::{CheckArgs, Level, Options};
 use crate::run::CannotRun;
 use crate::settings::{Environment, Settings};
-use crate::startup;
 use anyhow::{Context, Result, bail};
 use cupeer_record::plain::{self, Links};
 use cupeer_spec::{env, fault};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long the processes of a program that has ended may take to end, too.
 const GRACE: Duration = Duration::from_secs(2);
-/// A run is looked at after one part in so many of the time that it has taken.
-const SHARE: u32 = 10;
-/// The longest pause between two looks.
-const PAUSE: Duration = Duration::from_millis(10);
 /// The longest message that is kept of a run.
 const LONGEST: usize = 160;
 /// The most bytes of stderr that are looked at: the end of what was said matters, and there may be gigabytes.
@@ -125,24 +117,22 @@ impl Launcher {
         let environment = self.environment(&directory, order)?;
         let before = shm::Names::now();
         let start = Instant::now();
-        let mut child = self.start(&directory, &environment)?;
-        let group = child.id() as i32;
-        let key = directory.join(RECORD);
-        let end = self.wait(&mut child, start)?;
-        let left_over = end_others(group, &key, end.map_or(Duration::ZERO, |_| GRACE));
+        let program = &self.plan.program[0];
+        let mut processes = Processes::start(self.command(&directory, &environment)?)
+            .map_err(|error| CannotRun::new(program.as_ref(), &error))?;
+        let status = processes.wait(self.timeout)?;
+        let left_over = processes.clear_away(status.map_or(Duration::ZERO, |_| GRACE))?;
         let time = start.elapsed();
-        let Some(end) = end.filter(|_| !interrupt::is_set()) else { return Ok(None) };
+        if interrupt::is_set() {
+            return Ok(None);
+        }
         let shm = before.left_since(&self.plan.shm);
         let output = hash(&directory.join(STDOUT))?;
         let said = self.said(&directory.join(STDERR));
         // What was killed for its time has left nothing behind by itself.
-        let left_over = if end == End::TimedOut { 0 } else { left_over };
+        let left_over = if status.is_none() { 0 } else { left_over };
+        let end = status.map_or(End::TimedOut, end);
         Ok(Some(Ran { end, output, said, left_over, shm, time, directory }))
-    }
-
-    /// Whether what runs leave in /dev/shm is taken away.
-    pub fn cleans_shm(&self) -> bool {
-        self.plan.clean_shm
     }
 
     /// Takes away what a run has left in /dev/shm, where that was asked for. None may run beside.
@@ -177,7 +167,7 @@ impl Launcher {
         Ok(environment)
     }
 
-    fn start(&self, directory: &Path, environment: &Environment) -> Result<Child> {
+    fn command(&self, directory: &Path, environment: &Environment) -> Result<Command> {
         let file = |name| {
             let path: PathBuf = directory.join(name);
             plain::create(&path, 0o600).with_context(|| format!("failed to make '{}'", path.display()))
@@ -192,32 +182,7 @@ impl Launcher {
             .stdin(Stdio::null())
             .stdout(file(STDOUT)?)
             .stderr(file(STDERR)?);
-        // SAFETY: what runs between fork and exec makes system calls alone, with constant arguments.
-        unsafe {
-            command.pre_exec(|| {
-                libc::setsid();
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                startup::restore();
-                Ok(())
-            })
-        };
-        command.spawn().map_err(|error| CannotRun::new(program[0].as_ref(), &error).into())
-    }
-
-    /// Waits until it ends or its time is over; it is gone then. `None` where the sweep is interrupted.
-    fn wait(&self, child: &mut Child, start: Instant) -> Result<Option<End>> {
-        loop {
-            if let Some(status) = child.try_wait().context("failed to wait for the program")? {
-                return Ok(Some(end(status)));
-            }
-            let over = start.elapsed() > self.timeout;
-            if over || interrupt::is_set() {
-                kill_group(child.id() as i32);
-                child.wait().context("failed to wait for the program")?;
-                return Ok(over.then_some(End::TimedOut));
-            }
-            std::thread::sleep((start.elapsed() / SHARE).clamp(PAUSE / 20, PAUSE));
-        }
+        Ok(command)
     }
 
     /// What it says on stderr that it does not say without faults. Lines of ours are none of it.
@@ -280,110 +245,6 @@ fn hash(path: &Path) -> Result<(u64, u64)> {
         hasher.write(&buffer[..read]);
         length += read as u64;
     }
-}
-
-fn kill_group(group: i32) {
-    // SAFETY: a group that we made; where it is gone, nothing happens. Its number is still its own: its leader is our
-    // child that nobody has waited for, or a member of it is.
-    unsafe { libc::kill(-group, libc::SIGKILL) };
-}
-
-/// Waits for the other processes of a run and kills those that do not end; says how many that were.
-fn end_others(group: i32, key: &Path, grace: Duration) -> usize {
-    let start = Instant::now();
-    let mut known = BTreeSet::new();
-    while !others(group, key, &mut known).is_empty() {
-        if start.elapsed() >= grace || interrupt::is_set() {
-            break;
-        }
-        std::thread::sleep(PAUSE / 5);
-    }
-    let mut killed = BTreeSet::new();
-    // Children of what is killed come to us, and are found in the next round.
-    loop {
-        let left = others(group, key, &mut known);
-        // SAFETY: descendants of ours that were just looked at, and that nobody else waits for.
-        let is_killed = left.iter().filter(|pid| unsafe { libc::kill(**pid, libc::SIGKILL) } == 0).count();
-        killed.extend(left);
-        // Those of another user stay.
-        if is_killed == 0 {
-            return killed.len();
-        }
-        std::thread::sleep(PAUSE / 5);
-    }
-}
-
-/// The processes of a run that are still there. Those that have ended and came to us are waited for. What is `known`
-/// belongs to it for good: of a process that has ended nobody can read the environment.
-fn others(group: i32, key: &Path, known: &mut BTreeSet<i32>) -> Vec<i32> {
-    let children = children();
-    let mut found = Vec::new();
-    let mut next: Vec<i32> = Vec::new();
-    for pid in children.get(&(std::process::id() as i32)).into_iter().flatten() {
-        if known.contains(pid) || belongs(*pid, group, key) {
-            // SAFETY: an orphan that came to us, or none of ours any more: then nothing happens.
-            if unsafe { libc::waitpid(*pid, std::ptr::null_mut(), libc::WNOHANG) } == 0 {
-                next.push(*pid);
-            }
-        }
-    }
-    while let Some(pid) = next.pop() {
-        found.push(pid);
-        next.extend(children.get(&pid).into_iter().flatten());
-    }
-    known.extend(&found);
-    found
-}
-
-/// All processes by their parents.
-fn children() -> BTreeMap<i32, Vec<i32>> {
-    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
-            continue;
-        };
-        if let Some((parent, _)) = parent_and_group(pid) {
-            children.entry(parent).or_default().push(pid);
-        }
-    }
-    children
-}
-
-fn parent_and_group(pid: i32) -> Option<(i32, i32)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(1);
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
-}
-
-/// Whether an orphan is of this run: by its group or, where it made itself another one, by its environment.
-fn belongs(pid: i32, group: i32, key: &Path) -> bool {
-    let in_group = parent_and_group(pid).is_some_and(|(_, own)| own == group);
-    let wanted = [env::OUT.as_bytes(), b"=", key.as_os_str().as_encoded_bytes()].concat();
-    in_group || {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
-    }
-}
-
-/// Kills what is still left of any run: processes that made themselves a group and an environment of their own.
-pub fn clear_away() {
-    loop {
-        let children = children();
-        let own = children.get(&(std::process::id() as i32)).into_iter().flatten();
-        // SAFETY: a child of ours, since nobody else waits for it; all runs are over. One of another user stays.
-        let is_gone = |pid: &&i32| unsafe {
-            libc::kill(**pid, libc::SIGKILL) == 0 && libc::waitpid(**pid, std::ptr::null_mut(), 0) == **pid
-        };
-        if own.filter(is_gone).count() == 0 {
-            return;
-        }
-    }
-}
-
-/// Makes orphans of runs come to us.
-pub fn adopt_orphans() {
-    // SAFETY: takes a number, and changes who is told of the end of whose parent is gone.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! The order of a sweep stands here; each step has a file. The program runs without faults first ([`baseline`]), with its
 //! calls counted ([`count`]). From the calls come runs ([`trials`]), which are done side by side ([`pool`]), each started
-//! and cleared away ([`launch`]) and compared ([`trial`], [`verdict`]). What a run calls that the program does not call
+//! ([`launch`], [`processes`]) and compared ([`trial`], [`verdict`]). What a run calls that the program does not call
 //! without faults is made to fail next, until nothing new is left. All that is done stands in a journal ([`state`]); what
 //! is found is shown at the end ([`table`], [`json`]).
 
@@ -14,6 +14,7 @@ mod json;
 mod launch;
 mod outcome;
 mod pool;
+mod processes;
 mod queue;
 mod shm;
 mod state;
@@ -33,7 +34,6 @@ use state::{Journal, Kept, Plan};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::RwLock;
 use std::time::{Duration, Instant};
 use trial::Bench;
 use verdict::judge_baseline;
@@ -52,11 +52,9 @@ pub fn command(args: &SweepArgs) -> Result<ExitCode> {
             (journal, Kept { plan, places: None, done: Vec::new() })
         }
     };
-    launch::adopt_orphans();
     interrupt::watch();
     let directory = journal.directory.clone();
     let swept = sweep(args, journal, kept);
-    launch::clear_away();
     if swept.is_err() && args.resume.is_none() && !state::has_runs(&directory) {
         // There is nothing to go on with; what stays there is no harm.
         let _ = std::fs::remove_dir_all(&directory);
@@ -128,7 +126,7 @@ fn sweep(args: &SweepArgs, mut journal: Journal, kept: Kept) -> Result<Option<Ou
     let is_enough = args.fail_fast && outcome.own_finding().is_some();
     if matches!(baseline.end, End::Exited(_)) && !is_enough {
         let known = baseline.places.iter().map(|place| place.site.clone()).collect();
-        let bench = Bench { launcher, baseline, known, alone: RwLock::new(()) };
+        let bench = Bench { launcher, baseline, known };
         queue::runs(args, &bench, &mut journal, done, &mut outcome)?;
     }
     outcome.time = start.elapsed();

@@ -29,7 +29,12 @@ pub fn runs(
     let (further, more) = trials::further(&outcome.places, plan);
     outcome.unplanned = more;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = args.jobs.map_or_else(|| (cpus / bench.baseline.processes.max(1)).max(1), usize::from);
+    let jobs = match args.jobs {
+        // A name in /dev/shm does not tell which of several runs has made it.
+        _ if plan.clean_shm => 1,
+        Some(jobs) => jobs.into(),
+        None => (cpus / bench.baseline.processes.max(1)).max(1),
+    };
     let all = distinct.len() + further.len() + more as usize;
     announce(args, bench, distinct.len(), all, jobs, done.len())?;
     let until = args.budget.map(|budget| Instant::now() + budget);

@@ -10,7 +10,6 @@ use super::verdict::{Judged, Verdict, judge};
 use anyhow::Result;
 use std::collections::HashSet;
 use std::fs;
-use std::sync::RwLock;
 
 /// How often a run is begun that does not get to the call.
 const ATTEMPTS: u32 = 3;
@@ -23,8 +22,6 @@ pub struct Bench {
     pub baseline: Baseline,
     /// The places that the program calls from without faults.
     pub known: HashSet<Site>,
-    /// Held by each run; alone by one that must not be mistaken for its neighbours.
-    pub alone: RwLock<()>,
 }
 
 /// A run, and what it says.
@@ -72,22 +69,10 @@ impl Bench {
     fn attempt(&self, name: &str, trial: &Trial) -> Result<Option<Tried>> {
         let mut tried = None;
         for _ in 0..ATTEMPTS {
-            tried = {
-                let _beside = self.alone.read();
-                self.once(name, trial)?
-            };
-            let Some(Tried { ran, judged, .. }) = &tried else { return Ok(None) };
-            // Names in /dev/shm may be those of a run beside this one, and no later run may come upon them. Where they
-            // stay, another run would tell nothing: it finds them there.
-            if self.launcher.cleans_shm() && ran.shm.len() > self.baseline.shm.len() {
-                // Nothing is behind these locks: one that a panic has poisoned holds as well.
-                let _alone = self.alone.write();
-                self.launcher.remove_shm(&ran.shm);
-                if judged.verdict == Verdict::Leak {
-                    tried = self.once(name, trial)?;
-                    self.launcher.remove_shm(tried.as_ref().map_or(&[], |tried| &tried.ran.shm));
-                }
-            }
+            tried = self.once(name, trial)?;
+            let Some(Tried { ran, .. }) = &tried else { return Ok(None) };
+            // No later run may come upon it.
+            self.launcher.remove_shm(&ran.shm);
             if tried.as_ref().is_none_or(|tried| tried.counted.fired) {
                 break;
             }
@@ -95,7 +80,6 @@ impl Bench {
         Ok(tried)
     }
 
-    /// One run, for which whoever asks holds the lock.
     fn once(&self, name: &str, trial: &Trial) -> Result<Option<Tried>> {
         let plan = &self.launcher.plan;
         let mut rules = trial.rules(plan);

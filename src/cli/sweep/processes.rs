@@ -1,0 +1,181 @@
+//! All processes of one command: started, waited for, and none left behind.
+//!
+//! Between the sweep and the command stands a reaper, a fork of the sweep that adopts the command's orphans. Whatever the
+//! command starts is a descendant of it, in whatever session or environment, and nothing else is: no child that the sweep
+//! was born with, and none of a run beside this one. The command gets a session of its own, so that a signal of the
+//! terminal reaches the sweep and not the command, and a program that asks at the terminal is refused instead of stopped.
+
+use super::interrupt;
+use anyhow::{Context, Result};
+use cupeer_spec::proc::Stat;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, PipeReader, Read};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+use std::{fs, ptr};
+
+/// The longest time for which nobody looks whether the sweep was interrupted.
+const LOOK: Duration = Duration::from_millis(20);
+/// The pause between two rounds of killing.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// A command and all that it starts.
+pub struct Processes {
+    reaper: Child,
+    /// Gets the status of the command, and ends with the reaper, which ends after all others.
+    status: PipeReader,
+}
+
+impl Processes {
+    /// Starts a command.
+    pub fn start(mut command: Command) -> io::Result<Processes> {
+        let (status, writer) = io::pipe()?;
+        let to = writer.as_raw_fd();
+        // SAFETY: what runs between fork and exec makes system calls and another fork, and allocates nothing.
+        unsafe { command.pre_exec(move || put_reaper_between(to)) };
+        Ok(Processes { reaper: command.spawn()?, status })
+    }
+
+    /// Waits for the command's end. `None` where its time is over or the sweep was interrupted before.
+    pub fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
+        let is_readable = self.is_readable_within(limit);
+        if !is_readable {
+            return Ok(None);
+        }
+        let mut status = [0; size_of::<libc::c_int>()];
+        self.status.read_exact(&mut status).context("somebody has killed the sweep's own process")?;
+        Ok(Some(ExitStatus::from_raw(libc::c_int::from_ne_bytes(status))))
+    }
+
+    /// Gives the processes that are left some time to end, then kills them. Says how many that were.
+    pub fn clear_away(mut self, grace: Duration) -> Result<usize> {
+        let mut killed = BTreeSet::new();
+        let mut time = grace;
+        // After the status nothing comes but the end.
+        while !self.is_over_within(time)? {
+            let left = descendants(self.reaper.id() as i32);
+            // Those of another user stay.
+            if !left.is_empty() && !left.iter().any(|pid| kill(*pid)) {
+                break;
+            }
+            killed.extend(left);
+            time = PAUSE;
+        }
+        // Fails where it has ended.
+        let _ = self.reaper.kill();
+        self.reaper.wait().context("failed to wait for the sweep's own process")?;
+        Ok(killed.len())
+    }
+
+    /// Whether all processes end within a time.
+    fn is_over_within(&mut self, time: Duration) -> Result<bool> {
+        let until = Instant::now() + time;
+        while self.is_readable_within(until.saturating_duration_since(Instant::now())) {
+            // The status, where nobody has waited for it, or nothing.
+            if self.status.read(&mut [0; size_of::<libc::c_int>()])? == 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether something comes within a time, unless the sweep is interrupted.
+    fn is_readable_within(&self, time: Duration) -> bool {
+        let start = Instant::now();
+        loop {
+            let left = time.saturating_sub(start.elapsed()).min(LOOK);
+            let mut asked = libc::pollfd { fd: self.status.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one structure, as said. A signal that comes meanwhile is looked at below.
+            if unsafe { libc::poll(&mut asked, 1, left.as_micros().div_ceil(1000) as libc::c_int) } == 1 {
+                return true;
+            }
+            if interrupt::is_set() || start.elapsed() >= time {
+                return false;
+            }
+        }
+    }
+}
+
+/// Makes the process that has just been forked a reaper, and goes on in a child of it. Async-signal-safe.
+fn put_reaper_between(status: RawFd) -> io::Result<()> {
+    let settle = || {
+        // SAFETY: both take numbers, and concern this process alone: it ends with the one that started it.
+        unsafe {
+            libc::setsid();
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        }
+    };
+    settle();
+    // SAFETY: takes a number. The process has one thread, and what its child does is async-signal-safe as well.
+    let child = unsafe {
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+        libc::fork()
+    };
+    match child {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            settle();
+            Ok(())
+        }
+        command => reap(command, status),
+    }
+}
+
+/// Waits for all children, passes on how the command ended, and ends after the last of them.
+fn reap(command: libc::pid_t, status: RawFd) -> ! {
+    // Descriptors of the sweep: the standard library waits until this copy of its pipe is closed, too.
+    let close = |from: libc::c_uint, to: libc::c_uint| {
+        // SAFETY: nothing in this process uses a descriptor but `status`, which is none of them.
+        if from <= to && unsafe { libc::syscall(libc::SYS_close_range, from, to, 0) } != 0 {
+            // A kernel before 5.9.
+            for fd in from..=to.min(0xffff) {
+                // SAFETY: as above.
+                unsafe { libc::close(fd as RawFd) };
+            }
+        }
+    };
+    let kept = status as libc::c_uint;
+    close(0, kept.saturating_sub(1));
+    close(kept + 1, libc::c_uint::MAX);
+    loop {
+        let mut ended: libc::c_int = 0;
+        // SAFETY: `ended` is an integer, and the calls take no other memory; nobody else waits for these children.
+        unsafe {
+            match libc::waitpid(-1, &mut ended, 0) {
+                -1 if *libc::__errno_location() == libc::ECHILD => libc::_exit(0),
+                pid if pid == command => {
+                    libc::write(status, ptr::from_ref(&ended).cast(), size_of::<libc::c_int>());
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Kills a process. Whether it is gone or going.
+fn kill(pid: i32) -> bool {
+    // SAFETY: a descendant of a reaper of ours that was just looked at.
+    let sent = unsafe { libc::kill(pid, libc::SIGKILL) };
+    sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EPERM)
+}
+
+/// The children of a process, and theirs.
+fn descendants(ancestor: i32) -> Vec<i32> {
+    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        let stat = fs::read(entry.path().join("stat")).ok().and_then(|text| Stat::parse(&text));
+        if let Some((pid, stat)) = pid.zip(stat) {
+            children.entry(stat.parent).or_default().push(pid);
+        }
+    }
+    let mut found = children.remove(&ancestor).unwrap_or_default();
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        found.extend(children.remove(pid).unwrap_or_default());
+        next += 1;
+    }
+    found
+}

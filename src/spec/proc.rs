@@ -1,0 +1,75 @@
+//! What the kernel's files in /proc say, from their text. Reading the files is the business of those who have them.
+
+/// A process or a thread, by its `stat` file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stat {
+    /// The letter of what it is doing, such as `T` for stopped.
+    pub state: u8,
+    /// The process that started it, or adopted it.
+    pub parent: i32,
+    /// Whether it is ending, or has ended and nobody has waited for it.
+    pub is_ending: bool,
+    /// How many threads its process has.
+    pub threads: u64,
+    /// When it was started, in ticks of the system since boot.
+    pub started: u64,
+    /// Where its stack begins; 0 where the system withholds that.
+    pub stack: u64,
+}
+
+impl Stat {
+    /// Reads the file. The name of the program, in parentheses, may hold anything: fields are counted from behind it.
+    pub fn parse(text: &[u8]) -> Option<Stat> {
+        /// PF_EXITING of the kernel.
+        const EXITING: u64 = 4;
+        let from = text.iter().rposition(|byte| *byte == b')')? + 1;
+        let mut fields =
+            text[from..].split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty());
+        let number = |field: &[u8]| core::str::from_utf8(field).ok()?.parse::<u64>().ok();
+        // The state is field 3.
+        let state = *fields.next()?.first()?;
+        let parent = number(fields.next()?)? as i32;
+        let flags = number(fields.nth(9 - 5)?)?;
+        let threads = number(fields.nth(20 - 10)?)?;
+        let started = number(fields.nth(22 - 21)?)?;
+        let stack = fields.nth(28 - 23).and_then(number).unwrap_or(0);
+        let is_ending = matches!(state, b'Z' | b'X' | b'x') || flags & EXITING != 0;
+        Some(Stat { state, parent, is_ending, threads, started, stack })
+    }
+}
+
+/// The pids of a process, by its `status` file: that in the namespace of /proc first, and that in its own last.
+pub fn pids(status: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"));
+    line.unwrap_or_default().split(|byte| byte.is_ascii_whitespace()).filter(|pid| !pid.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_ending_from_when_it_begins_to_end() {
+        let stat = |state: &str, flags: u32| {
+            format!(
+                "12 (a ) b) {state} 1 12 12 0 -1 {flags} 1 0 2 0 3 4 5 6 20 0 1 0 4711 100 5 18446744073709551615 1 2 140736 0 0"
+            )
+        };
+        let sleeping =
+            Stat { state: b'S', parent: 1, is_ending: false, threads: 1, started: 4711, stack: 140736 };
+        assert_eq!(Stat::parse(stat("S", 4194304).as_bytes()), Some(sleeping));
+        assert!(Stat::parse(stat("R", 4194304 | 4).as_bytes()).unwrap().is_ending);
+        assert!(Stat::parse(stat("Z", 0).as_bytes()).unwrap().is_ending);
+        for broken in ["", "12 (a", "12 (a) S", "12 (a) S 1 2 x"] {
+            assert_eq!(Stat::parse(broken.as_bytes()), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_process_below_the_namespace_of_proc_has_several_pids() {
+        let numbers = |text: &'static str| pids(text.as_bytes()).collect::<Vec<_>>();
+        assert_eq!(numbers("Name:\ta\nNSpid:\t12\nVmPeak:\t 3 kB\n"), [b"12"]);
+        assert!(numbers("Name:\ta\n").is_empty());
+        assert_eq!(numbers("Name:\ta\nNSpid:\t4711\t12\n"), [&b"4711"[..], b"12"]);
+    }
+}
