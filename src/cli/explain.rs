@@ -85,11 +85,11 @@ fn function(f: &FnSpec) -> String {
     text += facts.render(width).trim_start();
 
     let mut args = Table::new(&["ARGUMENT", "DIRECTION", "TYPE"], 3, 20);
-    for arg in f.args {
+    for (index, arg) in f.args.iter().enumerate() {
         let mut c_type = arg.c_type();
         if let Some(count) = arg.count {
             c_type += &format!(", an array with {count} elements");
-        } else if f.hands_out == Some(arg.name) {
+        } else if f.hands_out() == Some(index) {
             c_type += ", receives the function";
         }
         args.row([arg.name.into(), direction(arg.direction).into(), c_type]);

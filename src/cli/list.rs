@@ -65,7 +65,7 @@ pub fn results() -> impl Iterator<Item = &'static ResultSpec> {
 
 /// `@ipc @open`.
 pub fn groups(function: &FnSpec) -> String {
-    function.groups.iter().map(|group| format!("@{}", group.name())).collect::<Vec<_>>().join(" ")
+    function.groups().map(|group| format!("@{}", group.name())).collect::<Vec<_>>().join(" ")
 }
 
 /// The function as C declares it.
@@ -105,7 +105,7 @@ fn function_json(f: &FnSpec) -> Value {
         "library": f.library.soname(),
         "lookup": (!f.lookup.is_empty()).then_some(f.lookup),
         "since": (!f.lookup.is_empty()).then(|| version(f.since)),
-        "groups": f.groups.iter().map(|group| group.name()).collect::<Vec<_>>(),
+        "groups": f.groups().map(|group| group.name()).collect::<Vec<_>>(),
         "prototype": prototype(f),
         "args": args,
         "results": f.documented().filter_map(|number| f.result_name(number)).collect::<Vec<_>>(),

@@ -8,7 +8,8 @@ use super::model::{Peer, Unknown, Uuid};
 use super::results;
 use super::values::{self, Ending};
 use cupeer_record::{Call, Outcome};
-use cupeer_spec::function::{Ends, FnId};
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::FnId;
 use cupeer_spec::results::Result;
 use std::collections::{BTreeMap, HashMap};
 
@@ -68,7 +69,7 @@ pub fn concerns(function: FnId) -> bool {
 }
 
 fn ends_context(function: FnId) -> bool {
-    matches!(function.spec().ends, Some(Ends::Context | Ends::Primary))
+    matches!(function.spec().ends().map(|end| end.object), Some(Object::Context | Object::Primary))
 }
 
 /// The attribute that says the same as cuDeviceCanAccessPeer.

@@ -1,7 +1,8 @@
 //! The arguments of a call as JSON and as text, as the log prints them.
 
 use cupeer_record::Call;
-use cupeer_spec::function::{ArgSpec, Direction, Ends, FnId};
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::{ArgSpec, Direction, FnId};
 use cupeer_spec::record::slot::shape;
 use cupeer_spec::value::{Format, MOST_ELEMENTS, MOST_TEXT, quoted};
 use serde_json::{Map, Value};
@@ -63,13 +64,13 @@ impl Ending {
     /// has ended.
     pub fn of(function: FnId, call: &Call) -> Option<Ending> {
         let recorded = call.details.context;
-        let (context, device) = match function.spec().ends? {
-            Ends::Context if function == FnId::cuCtxDetach && call.succeeded() => (recorded, None),
-            Ends::Context => (wide(call, "ctx"), None),
-            Ends::Primary if recorded.is_some() => (recorded, None),
-            Ends::Primary if function == FnId::cuDevicePrimaryCtxReset_v2 => (None, narrow(call, "dev")),
-            Ends::Primary => (None, call.details.devices.0),
-            Ends::Memory | Ends::Event => return None,
+        let end = function.spec().ends_context()?;
+        let (context, device) = match end.object {
+            Object::Context if end.is_counted && call.succeeded() => (recorded, None),
+            Object::Context => (number(call, end.by), None),
+            _ if recorded.is_some() => (recorded, None),
+            _ if end.is_counted => (None, call.details.devices.0),
+            _ => (None, number(call, end.by).map(|device| device as i32)),
         };
         (context.is_some() || device.is_some()).then_some(Ending { context, device })
     }
@@ -105,7 +106,12 @@ pub fn text(args: &Map<String, Value>) -> String {
 
 /// The first argument, where it is a number.
 pub fn first(call: &Call) -> Option<u64> {
-    let bytes = call.argument(0).filter(|bytes| bytes.len() <= 8)?;
+    number(call, 0)
+}
+
+/// An argument, where it is a number.
+pub fn number(call: &Call, argument: usize) -> Option<u64> {
+    let bytes = call.argument(argument).filter(|bytes| bytes.len() <= 8)?;
     Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 

@@ -1,9 +1,11 @@
 //! What the table says about a function, as data: derived from [`crate::functions`], for everything that
 //! walks the table at run time.
 
+use crate::effect::{Effect, End, Groups, Named, Object, Question, Shared, Subject, effects};
 use crate::results::{Result, ResultSpec};
 use crate::value::{Argument, Format, Value};
 use core::fmt::{self, Write};
+use core::ops::Range;
 
 /// The library in which a function really lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,19 +85,6 @@ impl Group {
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(group, ..)| *group == self).map_or("", |(_, name, _)| name)
     }
-}
-
-/// What a call that succeeds ends, although others may have it open. It is named by the first argument.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ends {
-    /// Memory, by its address.
-    Memory,
-    /// An event; one that was opened is closed.
-    Event,
-    /// A context, with all that belongs to it. `cuCtxDetach` does so with the last reference alone.
-    Context,
-    /// The primary context of a device; to release it does so with the last reference alone.
-    Primary,
 }
 
 /// How far the simulated driver's answers for a function are known to be a real driver's.
@@ -209,14 +198,10 @@ pub struct FnSpec {
     pub lookup: &'static str,
     /// The first version for which that finds it; 0 where there is none.
     pub since: u32,
-    /// Its families.
-    pub groups: &'static [Group],
-    /// The output that holds a function pointer.
-    pub hands_out: Option<&'static str>,
-    /// What its success ends.
-    pub ends: Option<Ends>,
-    /// The function that undoes what it did, and the argument of this one that it is given: an output's value.
-    pub undone_by: Option<(FnId, &'static str)>,
+    /// What a success does.
+    pub effects: &'static [Effect],
+    /// The groups that follow from that.
+    groups: Groups,
     /// Its arguments in order.
     pub args: &'static [ArgSpec],
     /// Its documented results, as numbers of its library, success first.
@@ -226,9 +211,78 @@ pub struct FnSpec {
 }
 
 impl FnSpec {
-    /// Whether the function belongs to a family.
-    pub fn is_in(&self, group: Group) -> bool {
-        self.groups.contains(&group)
+    /// Whether the function belongs to a group.
+    pub const fn is_in(&self, group: Group) -> bool {
+        self.groups.has(group)
+    }
+
+    /// Its groups.
+    pub fn groups(&self) -> impl Iterator<Item = Group> {
+        Group::ALL.iter().map(|(group, ..)| *group).filter(|group| self.is_in(*group))
+    }
+
+    /// What a success makes a handle of.
+    pub fn exports(&self) -> Option<Shared> {
+        self.effect(|effect| if let Effect::Exports(shared) = effect { Some(shared) } else { None })
+    }
+
+    /// What a success opens by a handle.
+    pub fn opens(&self) -> Option<Shared> {
+        self.effect(|effect| if let Effect::Opens(shared) = effect { Some(shared) } else { None })
+    }
+
+    /// What was opened, and a success gives up.
+    pub fn closes(&self) -> Option<Named> {
+        self.effect(|effect| if let Effect::Closes(named) = effect { Some(named) } else { None })
+    }
+
+    /// The access that a success switches on.
+    pub fn enables(&self) -> Option<Named> {
+        self.effect(|effect| if let Effect::Enables(named) = effect { Some(named) } else { None })
+    }
+
+    /// The access that a success switches off.
+    pub fn disables(&self) -> Option<Named> {
+        self.effect(|effect| if let Effect::Disables(named) = effect { Some(named) } else { None })
+    }
+
+    /// What of the process's own a success ends.
+    pub fn ends(&self) -> Option<End> {
+        self.effect(|effect| if let Effect::Ends(end) = effect { Some(end) } else { None })
+    }
+
+    /// The context, or primary context, that a success ends.
+    pub fn ends_context(&self) -> Option<End> {
+        self.ends().filter(|end| end.object.is_context())
+    }
+
+    /// What is asked.
+    pub fn asks(&self) -> Option<Question> {
+        self.effect(|effect| if let Effect::Asks(question) = effect { Some(question) } else { None })
+    }
+
+    /// The output that holds a function pointer after a success.
+    pub fn hands_out(&self) -> Option<usize> {
+        self.effect(|effect| if let Effect::LooksUp(found) = effect { Some(found) } else { None })
+    }
+
+    fn effect<T>(&self, chosen: impl Fn(Effect) -> Option<T>) -> Option<T> {
+        self.effects.iter().copied().find_map(chosen)
+    }
+
+    /// The function that undoes what a success did, in its newest form, and the argument of this one that it is given.
+    pub fn undone_by(&self) -> Option<(FnId, usize)> {
+        let (is_opened, object, by) = match (self.opens(), self.enables()) {
+            (Some(Shared { object, by, .. }), _) => (true, object, by),
+            (None, Some(Named { object, by })) => (false, object, by),
+            (None, None) => return None,
+        };
+        let undoes = |id: &FnId| {
+            let other = id.spec();
+            let undone = if is_opened { other.closes() } else { other.disables() };
+            other.library == self.library && undone.is_some_and(|undone| undone.object == object)
+        };
+        Some((FnId::all().filter(undoes).max_by_key(|id| id.spec().since)?, by))
     }
 
     /// The numbers of its documented results, success first.
@@ -240,8 +294,12 @@ impl FnSpec {
     /// function ends or gives back. The CUDA runtime releases primary contexts that late in every process that exits,
     /// so this is no failure.
     pub fn is_over(&self, result: i32) -> bool {
-        let gives_back = self.ends.is_some() || self.is_in(Group::Release);
-        gives_back && self.library == Library::Cuda && result == Result::DEINITIALIZED as i32
+        self.gives_back() && self.library == Library::Cuda && result == Result::DEINITIALIZED as i32
+    }
+
+    /// Whether a success gives something back: closes, disables or ends it.
+    pub const fn gives_back(&self) -> bool {
+        self.is_in(Group::Release) || self.is_in(Group::Lifetime)
     }
 
     /// Whether this is the form whose stream 0 is the calling thread's own.
@@ -267,6 +325,13 @@ impl FnSpec {
     /// The argument of this name, in whatever case, and its index.
     pub fn argument(&self, name: &str) -> Option<(usize, &'static ArgSpec)> {
         self.args.iter().enumerate().find(|(_, arg)| arg.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Where an argument stands among the bytes of the arguments in the slot of a record; of an array or a text, no bytes.
+    pub fn place(&self, argument: usize) -> Range<usize> {
+        let sizes = |arguments: &[ArgSpec]| arguments.iter().map(|arg| arg.stored).sum();
+        let at: usize = sizes(&self.args[..argument.min(self.args.len())]);
+        at..at + self.args.get(argument).map_or(0, |arg| arg.stored)
     }
 
     /// How many bytes the arguments have in the slot of a record.
@@ -296,24 +361,6 @@ macro_rules! optional {
     };
     ($name:ident) => {
         Some(stringify!($name))
-    };
-}
-
-macro_rules! ends {
-    () => {
-        None
-    };
-    ($what:ident) => {
-        Some(Ends::$what)
-    };
-}
-
-macro_rules! undone_by {
-    () => {
-        None
-    };
-    ($function:ident $argument:ident) => {
-        Some((FnId::$function, stringify!($argument)))
     };
 }
 
@@ -371,10 +418,8 @@ macro_rules! derive_specs {
         fn $name:ident(
             $($dir:ident $([$count:ident])? $arg:ident: $type:ty,)*
         ) -> $ret:ty {
-            library: $library:ident, lookup: $lookup:literal since $since:literal, groups: [$($group:ident),*],
-            $(hands_out: $handed:ident,)?
-            $(ends: $ends:ident,)?
-            $(undone_by: $undo:ident($undone:ident),)?
+            library: $library:ident, lookup: $lookup:literal since $since:literal,
+            effects: [$($effect:tt)*],
             results: [$($result:ident),* $(,)?],
             simulated: $fidelity:ident,
         }
@@ -392,10 +437,8 @@ macro_rules! derive_specs {
             library: Library::$library,
             lookup: $lookup,
             since: $since,
-            groups: &[$(Group::$group),*],
-            hands_out: optional!($($handed)?),
-            ends: ends!($($ends)?),
-            undone_by: undone_by!($($undo $undone)?),
+            effects: effects!([$($arg)*] [$($effect)*]),
+            groups: Groups::of(effects!([$($arg)*] [$($effect)*])),
             args: &[$(ArgSpec {
                 name: stringify!($arg),
                 direction: direction!($dir),
@@ -493,16 +536,49 @@ mod tests {
         for f in FUNCTIONS {
             let is_arg = |name: &str| f.args.iter().any(|a| a.name == name);
             assert!(f.args.iter().filter_map(|a| a.count).all(is_arg), "{}", f.name);
-            assert!(f.hands_out.iter().all(|name| is_arg(name)), "{}", f.name);
         }
     }
 
-    /// The ledgers read it by that.
+    /// The ledgers read it by that: an object has a name of 4 or 8 bytes, which is an output where it is opened, and its
+    /// handle goes the other way.
     #[test]
-    fn what_ends_is_the_first_argument() {
+    fn effects_name_arguments_that_can_be_read() {
         for f in FUNCTIONS {
-            assert_eq!(f.ends.is_some(), f.is_in(Group::Lifetime), "{}", f.name);
-            assert!(f.ends.is_none() || matches!(f.args[0].stored, 4 | 8), "{}", f.name);
+            let is_name = |index: usize| matches!(f.args[index].stored, 4 | 8);
+            let is = |index: usize, direction| f.args[index].direction == direction;
+            for effect in f.effects {
+                let is_sound = match *effect {
+                    Effect::Exports(Shared { by, handle, .. }) => {
+                        is_name(by) && is(by, Direction::In) && is(handle, Direction::Out)
+                    }
+                    Effect::Opens(Shared { by, handle, .. }) => {
+                        is_name(by) && is(by, Direction::Out) && is(handle, Direction::In)
+                    }
+                    Effect::Closes(Named { by, .. })
+                    | Effect::Enables(Named { by, .. })
+                    | Effect::Disables(Named { by, .. })
+                    | Effect::Ends(End { by, .. }) => is_name(by) && is(by, Direction::In),
+                    Effect::Asks(Question { device, peer, answer, choice, .. }) => {
+                        let asked = [Some(device), peer, choice.map(|(argument, _)| argument)];
+                        !is(answer, Direction::In)
+                            && asked.into_iter().flatten().all(|index| is(index, Direction::In))
+                    }
+                    Effect::LooksUp(found) => is(found, Direction::Out),
+                };
+                assert!(is_sound, "{}: {effect:?}", f.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_shared_can_be_given_back() {
+        for object in Object::ALL {
+            let any = |does: fn(&FnSpec) -> Option<Object>| FUNCTIONS.iter().any(|f| does(f) == Some(object));
+            let opens = any(|f| f.opens().map(|shared| shared.object));
+            assert_eq!(opens, any(|f| f.closes().map(|named| named.object)), "{object:?}");
+            assert_eq!(opens, any(|f| f.exports().map(|shared| shared.object)), "{object:?}");
+            let enables = any(|f| f.enables().map(|named| named.object));
+            assert_eq!(enables, any(|f| f.disables().map(|named| named.object)), "{object:?}");
         }
     }
 
@@ -510,12 +586,21 @@ mod tests {
     #[test]
     fn what_undoes_a_call_takes_one_word_of_it() {
         for f in FUNCTIONS {
-            let Some((inverse, argument)) = f.undone_by else { continue };
+            let undone = f.opens().is_some() || f.enables().is_some();
+            assert_eq!(f.undone_by().is_some(), undone, "{}", f.name);
+            let Some((inverse, argument)) = f.undone_by() else { continue };
             let taken: Vec<usize> = inverse.spec().args.iter().map(|arg| arg.stored).collect();
-            let given = f.argument(argument).map(|(_, arg)| arg.stored);
-            assert_eq!((taken.as_slice(), given), (&[8][..], Some(8)), "{}", f.name);
-            assert_eq!(inverse.spec().library, f.library, "{}", f.name);
+            assert_eq!((taken.as_slice(), f.args[argument].stored), (&[8][..], 8), "{}", f.name);
         }
+        let undone = |id: FnId| id.spec().undone_by().map(|(inverse, _)| inverse);
+        assert_eq!(undone(FnId::cuIpcOpenEventHandle), Some(FnId::cuEventDestroy_v2), "the newest form");
+        assert_eq!(undone(FnId::cuCtxEnablePeerAccess), Some(FnId::cuCtxDisablePeerAccess));
+    }
+
+    #[test]
+    fn arguments_have_places_in_the_slot() {
+        let open = FnId::cuIpcOpenMemHandle_v2.spec();
+        assert_eq!([0, 1, 2, 3].map(|index| open.place(index)), [0..8, 8..24, 24..28, 28..28]);
     }
 
     #[test]
@@ -528,7 +613,7 @@ mod tests {
     #[test]
     fn every_function_is_documented_and_in_a_group() {
         for f in FUNCTIONS {
-            assert!(f.doc.ends_with('.') && !f.groups.is_empty(), "{}", f.name);
+            assert!(f.doc.ends_with('.') && f.groups().next().is_some(), "{}", f.name);
         }
     }
 }

@@ -19,10 +19,14 @@
 //! - `library` names where the real function lives; `lookup "cuX" since V` is the name under which
 //!   `cuGetProcAddress` finds it, and the first version (1000 * major + 10 * minor) for which it does: `"" since 0`
 //!   for a function that is not the driver's.
-//! - `hands_out` names an output that holds a function pointer, which is replaced by ours where the
-//!   function behind it is in this table.
-//! - `ends` says what a success ends that others may have open: [`crate::function::Ends`].
-//! - `undone_by` names the function that undoes a success of this one, and the argument of this one that it is given.
+//! - `effects` says what a success does, to what, and which arguments name that: [`crate::effect`]. The groups, what is
+//!   recorded, counted, asked, denied, undone and reported follow from it.
+//!   - `Exports OBJECT(BY) as HANDLE`, `Opens OBJECT(BY) from HANDLE`, `Closes OBJECT(BY)`
+//!   - `Enables Peer(BY)`, `Disables Peer(BY)`
+//!   - `Ends OBJECT(BY)`, with `on LastReference` where the call gives up one reference, and only the last one ends it
+//!   - `Asks Reach(FROM, TO) as ANSWER`, or `Link`, or `Device(DEVICE)`; `where ARGUMENT is VALUE` after a question about
+//!     a link with a choice says for which the answer is that about `Reach`
+//!   - `LooksUp Function(NAME) as FOUND`
 //! - `results` are the documented ones of its library, SUCCESS first. What a driver answers beyond them is recorded in
 //!   `tests/conformance`; keep both apart.
 //! - `simulated` says how far the simulated driver's answers are known: [`crate::function::Fidelity`].
@@ -38,7 +42,8 @@ fn cuDeviceCanAccessPeer(
     in dev: $crate::abi::CUdevice,
     in peerDev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuDeviceCanAccessPeer" since 4000, groups: [Peer],
+    library: Cuda, lookup: "cuDeviceCanAccessPeer" since 4000,
+    effects: [Asks Reach(dev, peerDev) as canAccessPeer],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE],
     simulated: Recorded,
 }
@@ -50,7 +55,8 @@ fn cuDeviceGetP2PAttribute(
     in srcDevice: $crate::abi::CUdevice,
     in dstDevice: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuDeviceGetP2PAttribute" since 8000, groups: [Peer],
+    library: Cuda, lookup: "cuDeviceGetP2PAttribute" since 8000,
+    effects: [Asks Link(srcDevice, dstDevice) as value where attrib is 2],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_VALUE],
     simulated: Recorded,
 }
@@ -63,7 +69,8 @@ fn cuDeviceGetP2PAtomicCapabilities(
     in srcDevice: $crate::abi::CUdevice,
     in dstDevice: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuDeviceGetP2PAtomicCapabilities" since 13000, groups: [Peer],
+    library: Cuda, lookup: "cuDeviceGetP2PAtomicCapabilities" since 13000,
+    effects: [Asks Link(srcDevice, dstDevice) as capabilities],
     results: [SUCCESS, INVALID_DEVICE, INVALID_VALUE],
     simulated: Recorded,
 }
@@ -73,8 +80,8 @@ fn cuCtxEnablePeerAccess(
     in peerContext: $crate::abi::CUcontext,
     in Flags: u32,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuCtxEnablePeerAccess" since 4000, groups: [Peer, Enable],
-    undone_by: cuCtxDisablePeerAccess(peerContext),
+    library: Cuda, lookup: "cuCtxEnablePeerAccess" since 4000,
+    effects: [Enables Peer(peerContext)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, PEER_ACCESS_ALREADY_ENABLED, TOO_MANY_PEERS,
               INVALID_CONTEXT, PEER_ACCESS_UNSUPPORTED, INVALID_VALUE],
     simulated: Recorded,
@@ -84,7 +91,8 @@ fn cuCtxEnablePeerAccess(
 fn cuCtxDisablePeerAccess(
     in peerContext: $crate::abi::CUcontext,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuCtxDisablePeerAccess" since 4000, groups: [Peer, Release],
+    library: Cuda, lookup: "cuCtxDisablePeerAccess" since 4000,
+    effects: [Disables Peer(peerContext)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, PEER_ACCESS_NOT_ENABLED, INVALID_CONTEXT],
     simulated: Recorded,
 }
@@ -94,7 +102,8 @@ fn cuIpcGetMemHandle(
     out pHandle: *mut $crate::abi::CUipcMemHandle,
     in dptr: $crate::abi::CUdeviceptr,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuIpcGetMemHandle" since 4010, groups: [Ipc, IpcMem, Export],
+    library: Cuda, lookup: "cuIpcGetMemHandle" since 4010,
+    effects: [Exports Memory(dptr) as pHandle],
     results: [SUCCESS, INVALID_HANDLE, INVALID_CONTEXT, OUT_OF_MEMORY, MAP_FAILED, INVALID_VALUE],
     simulated: Recorded,
 }
@@ -105,8 +114,8 @@ fn cuIpcOpenMemHandle(
     in handle: $crate::abi::CUipcMemHandle,
     in Flags: $crate::abi::IpcMemFlags,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuIpcOpenMemHandle" since 4010, groups: [Ipc, IpcMem, Open],
-    undone_by: cuIpcCloseMemHandle(pdptr),
+    library: Cuda, lookup: "cuIpcOpenMemHandle" since 4010,
+    effects: [Opens Memory(pdptr) from handle],
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, TOO_MANY_PEERS, INVALID_VALUE],
     simulated: Recorded,
 }
@@ -117,8 +126,8 @@ fn cuIpcOpenMemHandle_v2(
     in handle: $crate::abi::CUipcMemHandle,
     in Flags: $crate::abi::IpcMemFlags,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuIpcOpenMemHandle" since 11000, groups: [Ipc, IpcMem, Open],
-    undone_by: cuIpcCloseMemHandle(pdptr),
+    library: Cuda, lookup: "cuIpcOpenMemHandle" since 11000,
+    effects: [Opens Memory(pdptr) from handle],
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, TOO_MANY_PEERS, INVALID_VALUE],
     simulated: Recorded,
 }
@@ -127,7 +136,8 @@ fn cuIpcOpenMemHandle_v2(
 fn cuIpcCloseMemHandle(
     in dptr: $crate::abi::CUdeviceptr,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuIpcCloseMemHandle" since 4010, groups: [Ipc, IpcMem, Release],
+    library: Cuda, lookup: "cuIpcCloseMemHandle" since 4010,
+    effects: [Closes Memory(dptr)],
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, INVALID_VALUE],
     simulated: Recorded,
 }
@@ -137,7 +147,8 @@ fn cuIpcGetEventHandle(
     out pHandle: *mut $crate::abi::CUipcEventHandle,
     in event: $crate::abi::CUevent,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuIpcGetEventHandle" since 4010, groups: [Ipc, IpcEvent, Export],
+    library: Cuda, lookup: "cuIpcGetEventHandle" since 4010,
+    effects: [Exports Event(event) as pHandle],
     results: [SUCCESS, INVALID_HANDLE, OUT_OF_MEMORY, MAP_FAILED, INVALID_VALUE],
     simulated: Recorded,
 }
@@ -147,8 +158,8 @@ fn cuIpcOpenEventHandle(
     out phEvent: *mut $crate::abi::CUevent,
     in handle: $crate::abi::CUipcEventHandle,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuIpcOpenEventHandle" since 4010, groups: [Ipc, IpcEvent, Open],
-    undone_by: cuEventDestroy_v2(phEvent),
+    library: Cuda, lookup: "cuIpcOpenEventHandle" since 4010,
+    effects: [Opens Event(phEvent) from handle],
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, PEER_ACCESS_UNSUPPORTED, INVALID_HANDLE, INVALID_VALUE],
     simulated: Recorded,
 }
@@ -160,7 +171,8 @@ fn cuGetProcAddress(
     in cudaVersion: i32,
     in flags: $crate::abi::ProcAddressFlags,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuGetProcAddress" since 11030, groups: [Lookup], hands_out: pfn,
+    library: Cuda, lookup: "cuGetProcAddress" since 11030,
+    effects: [LooksUp Function(symbol) as pfn],
     results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
     simulated: Recorded,
 }
@@ -173,7 +185,8 @@ fn cuGetProcAddress_v2(
     in flags: $crate::abi::ProcAddressFlags,
     out symbolStatus: *mut $crate::abi::CUdriverProcAddressQueryResult,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuGetProcAddress" since 12000, groups: [Lookup], hands_out: pfn,
+    library: Cuda, lookup: "cuGetProcAddress" since 12000,
+    effects: [LooksUp Function(symbol) as pfn],
     results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
     simulated: Recorded,
 }
@@ -182,8 +195,8 @@ fn cuGetProcAddress_v2(
 fn cuMemFree(
     in dptr: u32,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuMemFree" since 2000, groups: [Lifetime],
-    ends: Memory,
+    library: Cuda, lookup: "cuMemFree" since 2000,
+    effects: [Ends Memory(dptr)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
     simulated: Documented,
 }
@@ -192,8 +205,8 @@ fn cuMemFree(
 fn cuMemFree_v2(
     in dptr: $crate::abi::CUdeviceptr,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuMemFree" since 3020, groups: [Lifetime],
-    ends: Memory,
+    library: Cuda, lookup: "cuMemFree" since 3020,
+    effects: [Ends Memory(dptr)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
     simulated: Recorded,
 }
@@ -203,8 +216,8 @@ fn cuMemFreeAsync(
     in dptr: $crate::abi::CUdeviceptr,
     in hStream: $crate::abi::CUstream,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuMemFreeAsync" since 11020, groups: [Lifetime],
-    ends: Memory,
+    library: Cuda, lookup: "cuMemFreeAsync" since 11020,
+    effects: [Ends Memory(dptr)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED],
     simulated: Recorded,
 }
@@ -214,8 +227,8 @@ fn cuMemFreeAsync_ptsz(
     in dptr: $crate::abi::CUdeviceptr,
     in hStream: $crate::abi::CUstream,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuMemFreeAsync" since 11020, groups: [Lifetime],
-    ends: Memory,
+    library: Cuda, lookup: "cuMemFreeAsync" since 11020,
+    effects: [Ends Memory(dptr)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED],
     simulated: Documented,
 }
@@ -224,8 +237,8 @@ fn cuMemFreeAsync_ptsz(
 fn cuEventDestroy(
     in hEvent: $crate::abi::CUevent,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuEventDestroy" since 2000, groups: [Lifetime],
-    ends: Event,
+    library: Cuda, lookup: "cuEventDestroy" since 2000,
+    effects: [Ends Event(hEvent), Closes Event(hEvent)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE],
     simulated: Documented,
 }
@@ -234,8 +247,8 @@ fn cuEventDestroy(
 fn cuEventDestroy_v2(
     in hEvent: $crate::abi::CUevent,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuEventDestroy" since 4000, groups: [Lifetime],
-    ends: Event,
+    library: Cuda, lookup: "cuEventDestroy" since 4000,
+    effects: [Ends Event(hEvent), Closes Event(hEvent)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE],
     simulated: Recorded,
 }
@@ -244,8 +257,8 @@ fn cuEventDestroy_v2(
 fn cuCtxDestroy(
     in ctx: $crate::abi::CUcontext,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuCtxDestroy" since 2000, groups: [Lifetime],
-    ends: Context,
+    library: Cuda, lookup: "cuCtxDestroy" since 2000,
+    effects: [Ends Context(ctx)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
     simulated: Documented,
 }
@@ -254,8 +267,8 @@ fn cuCtxDestroy(
 fn cuCtxDestroy_v2(
     in ctx: $crate::abi::CUcontext,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuCtxDestroy" since 4000, groups: [Lifetime],
-    ends: Context,
+    library: Cuda, lookup: "cuCtxDestroy" since 4000,
+    effects: [Ends Context(ctx)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
     simulated: Recorded,
 }
@@ -264,8 +277,8 @@ fn cuCtxDestroy_v2(
 fn cuCtxDetach(
     in ctx: $crate::abi::CUcontext,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuCtxDetach" since 2000, groups: [Lifetime],
-    ends: Context,
+    library: Cuda, lookup: "cuCtxDetach" since 2000,
+    effects: [Ends Context(ctx) on LastReference],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT],
     simulated: Recorded,
 }
@@ -274,8 +287,8 @@ fn cuCtxDetach(
 fn cuDevicePrimaryCtxRelease(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuDevicePrimaryCtxRelease" since 7000, groups: [Lifetime],
-    ends: Primary,
+    library: Cuda, lookup: "cuDevicePrimaryCtxRelease" since 7000,
+    effects: [Ends Primary(dev) on LastReference],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_CONTEXT],
     simulated: Documented,
 }
@@ -284,8 +297,8 @@ fn cuDevicePrimaryCtxRelease(
 fn cuDevicePrimaryCtxRelease_v2(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuDevicePrimaryCtxRelease" since 11000, groups: [Lifetime],
-    ends: Primary,
+    library: Cuda, lookup: "cuDevicePrimaryCtxRelease" since 11000,
+    effects: [Ends Primary(dev) on LastReference],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_CONTEXT],
     simulated: Recorded,
 }
@@ -294,8 +307,8 @@ fn cuDevicePrimaryCtxRelease_v2(
 fn cuDevicePrimaryCtxReset(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuDevicePrimaryCtxReset" since 7000, groups: [Lifetime],
-    ends: Primary,
+    library: Cuda, lookup: "cuDevicePrimaryCtxReset" since 7000,
+    effects: [Ends Primary(dev)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, PRIMARY_CONTEXT_ACTIVE],
     simulated: Documented,
 }
@@ -304,8 +317,8 @@ fn cuDevicePrimaryCtxReset(
 fn cuDevicePrimaryCtxReset_v2(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuDevicePrimaryCtxReset" since 11000, groups: [Lifetime],
-    ends: Primary,
+    library: Cuda, lookup: "cuDevicePrimaryCtxReset" since 11000,
+    effects: [Ends Primary(dev)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, PRIMARY_CONTEXT_ACTIVE],
     simulated: Recorded,
 }
@@ -316,7 +329,8 @@ fn cuDeviceGetAttribute(
     in attrib: $crate::abi::CUdevice_attribute,
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuDeviceGetAttribute" since 2000, groups: [Query],
+    library: Cuda, lookup: "cuDeviceGetAttribute" since 2000,
+    effects: [Asks Device(dev) as pi],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_DEVICE],
     simulated: Recorded,
 }
@@ -328,7 +342,8 @@ fn nvmlDeviceGetP2PStatus(
     in p2pIndex: $crate::abi::nvmlGpuP2PCapsIndex_t,
     out p2pStatus: *mut $crate::abi::nvmlGpuP2PStatus_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0, groups: [Query],
+    library: Nvml, lookup: "" since 0,
+    effects: [Asks Device(device1, device2) as p2pStatus],
     results: [SUCCESS, INVALID_ARGUMENT, UNKNOWN],
     simulated: Absent,
 }
@@ -339,7 +354,8 @@ fn nvmlDeviceGetTopologyCommonAncestor(
     in device2: $crate::abi::nvmlDevice_t,
     out pathInfo: *mut $crate::abi::nvmlGpuTopologyLevel_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0, groups: [Query],
+    library: Nvml, lookup: "" since 0,
+    effects: [Asks Device(device1, device2) as pathInfo],
     results: [SUCCESS, INVALID_ARGUMENT, NOT_SUPPORTED, UNKNOWN],
     simulated: Absent,
 }
@@ -350,7 +366,8 @@ fn nvmlDeviceGetNvLinkState(
     in link: u32,
     out isActive: *mut $crate::abi::nvmlEnableState_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0, groups: [Query],
+    library: Nvml, lookup: "" since 0,
+    effects: [Asks Device(device) as isActive],
     results: [SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, UNKNOWN],
     simulated: Absent,
 }
@@ -362,7 +379,8 @@ fn nvmlDeviceGetNvLinkCapability(
     in capability: $crate::abi::nvmlNvLinkCapability_t,
     out capResult: *mut u32,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0, groups: [Query],
+    library: Nvml, lookup: "" since 0,
+    effects: [Asks Device(device) as capResult],
     results: [SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, UNKNOWN],
     simulated: Absent,
 }
@@ -373,7 +391,8 @@ fn nvmlDeviceGetNvLinkRemotePciInfo(
     in link: u32,
     out pci: *mut $crate::abi::nvmlPciInfo_v2_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0, groups: [Query],
+    library: Nvml, lookup: "" since 0,
+    effects: [Asks Device(device) as pci],
     results: [SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, UNKNOWN],
     simulated: Absent,
 }
@@ -384,7 +403,8 @@ fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
     in link: u32,
     out pci: *mut $crate::abi::nvmlPciInfo_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0, groups: [Query],
+    library: Nvml, lookup: "" since 0,
+    effects: [Asks Device(device) as pci],
     results: [SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, UNKNOWN],
     simulated: Absent,
 }
@@ -395,7 +415,8 @@ fn nvmlDeviceGetNvLinkRemoteDeviceType(
     in link: u32,
     out pNvLinkDeviceType: *mut $crate::abi::nvmlIntNvLinkDeviceType_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0, groups: [Query],
+    library: Nvml, lookup: "" since 0,
+    effects: [Asks Device(device) as pNvLinkDeviceType],
     results: [SUCCESS, NOT_SUPPORTED, INVALID_ARGUMENT, GPU_IS_LOST, UNKNOWN],
     simulated: Absent,
 }
@@ -405,7 +426,8 @@ fn nvmlDeviceGetGpuFabricInfo(
     in device: $crate::abi::nvmlDevice_t,
     out gpuFabricInfo: *mut $crate::abi::nvmlGpuFabricInfo_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0, groups: [Query],
+    library: Nvml, lookup: "" since 0,
+    effects: [Asks Device(device) as gpuFabricInfo],
     results: [SUCCESS, NOT_SUPPORTED],
     simulated: Absent,
 }
@@ -415,7 +437,8 @@ fn nvmlDeviceGetGpuFabricInfoV(
     in device: $crate::abi::nvmlDevice_t,
     inout gpuFabricInfo: *mut $crate::abi::nvmlGpuFabricInfoV_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0, groups: [Query],
+    library: Nvml, lookup: "" since 0,
+    effects: [Asks Device(device) as gpuFabricInfo],
     results: [SUCCESS, NOT_SUPPORTED],
     simulated: Absent,
 }
@@ -426,7 +449,8 @@ fn nvmlDeviceGetFieldValues(
     in valuesCount: i32,
     inout[valuesCount] values: *mut $crate::abi::nvmlFieldValue_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0, groups: [Query],
+    library: Nvml, lookup: "" since 0,
+    effects: [Asks Device(device) as values],
     results: [SUCCESS, INVALID_ARGUMENT],
     simulated: Absent,
 }

@@ -3,6 +3,7 @@
 
 pub mod abi;
 pub mod deny;
+pub mod effect;
 pub mod env;
 pub mod fault;
 pub mod function;

@@ -25,7 +25,7 @@ pub fn list(width: usize) -> String {
     }
     let mut table = Table::new(&["FUNCTION", "UNDONE BY", "OUTPUTS"], 3, 20).or_below();
     for function in concerned() {
-        let undone = function.undone_by.map_or("-", |(inverse, _)| inverse.spec().name);
+        let undone = function.undone_by().map_or("-", |(inverse, _)| inverse.spec().name);
         table.row([function.name.into(), undone.into(), outputs_of(function)]);
     }
     text + "\n" + &table.render(width)
@@ -58,7 +58,7 @@ fn function_json(function: &FnSpec) -> Value {
         "function": function.name,
         "arguments": args,
         "outputs": outputs.collect::<Value>(),
-        "undone_by": function.undone_by.map(|(inverse, _)| inverse.spec().name),
+        "undone_by": function.undone_by().map(|(inverse, _)| inverse.spec().name),
     })
 }
 
@@ -77,7 +77,7 @@ fn of_kind(kind: KeyKind) -> impl Iterator<Item = &'static KeySpec> {
 
 /// The functions that have an output, or can be undone.
 fn concerned() -> impl Iterator<Item = &'static FnSpec> {
-    FUNCTIONS.iter().filter(|function| function.undone_by.is_some() || outputs(function).next().is_some())
+    FUNCTIONS.iter().filter(|function| function.undone_by().is_some() || outputs(function).next().is_some())
 }
 
 /// The outputs that `out=` can change.

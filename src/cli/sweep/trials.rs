@@ -196,7 +196,7 @@ impl Fault {
         }
         rule += &format!(":when={n}{}:error={}", if self.is_lasting { "+" } else { "" }, self.code);
         let known = spec(&site.function);
-        if plan.stage == SweepStage::Undo && known.is_some_and(|(_, spec)| spec.undone_by.is_some()) {
+        if plan.stage == SweepStage::Undo && known.is_some_and(|(_, spec)| spec.undone_by().is_some()) {
             rule += ":stage=undo";
         }
         if known.is_some_and(|(id, _)| count::gives_back(id)) {

@@ -8,7 +8,8 @@ use crate::{log, record};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::reason::{Ago, Device, Handle, Process};
-use cupeer_spec::function::{Direction, Ends, FnId, Group};
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::{Direction, FnId, Group};
 use cupeer_spec::record::live::{Entry, handle_key, kind};
 use cupeer_spec::record::slot::{ARGS, shape};
 use cupeer_spec::value::{CHECKED, Format};
@@ -103,7 +104,8 @@ impl Call<'_> {
 
     /// Whether it is about an event.
     pub fn is_event(&self) -> bool {
-        self.id.spec().is_in(Group::IpcEvent) || self.id.spec().ends == Some(Ends::Event)
+        self.id.spec().is_in(Group::IpcEvent)
+            || self.id.spec().ends().map(|end| end.object) == Some(Object::Event)
     }
 
     /// The kind of entry that an export has which this call could open, and that of the other kind.

@@ -9,7 +9,8 @@ use crate::job::live;
 use crate::sys::caller::Caller;
 use core::sync::atomic::Ordering::Acquire;
 use cupeer_rules::reason::Reason;
-use cupeer_spec::function::{Ends, FnId};
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::{Entry, LIBRARY, handle_key, kind, library_name, own_key};
 use cupeer_spec::record::slot::finding::{Confidence, role};
 
@@ -20,9 +21,9 @@ pub fn look(call: &Call, report: Report) {
         FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2 => opened(call, report),
         FnId::cuIpcOpenEventHandle => damaged(call, report),
         FnId::cuCtxEnablePeerAccess => enabled(call, report),
-        _ => match call.id.spec().ends {
-            Some(Ends::Memory | Ends::Event) => freed(call, report),
-            Some(Ends::Context | Ends::Primary) if call.about.ended != 0 => context_ended(call, report),
+        _ => match call.id.spec().ends().map(|end| end.object) {
+            Some(Object::Memory | Object::Event) => freed(call, report),
+            Some(Object::Context | Object::Primary) if call.about.ended != 0 => context_ended(call, report),
             _ => {}
         },
     }

@@ -15,7 +15,8 @@ use core::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use cupeer_spec::function::{Ends, FnId, Group, Library};
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::{FnId, Group, Library};
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::record::slot::{ARGS, detail};
 use cupeer_spec::results::Result;
@@ -248,9 +249,9 @@ fn primary(device: i32) -> Option<u64> {
 /// The context that a call is about to end, if it ends one; 0 where that is not known. Asked before the call: nothing
 /// may be asked about a context that is gone, drivers crash.
 pub fn to_be_ended(id: FnId, args: &[u8; ARGS]) -> u64 {
-    match id.spec().ends {
-        Some(Ends::Context) => first(id, args),
-        Some(Ends::Primary) => primary(first(id, args) as i32).unwrap_or(0),
+    match id.spec().ends().map(|end| end.object) {
+        Some(Object::Context) => first(id, args),
+        Some(Object::Primary) => primary(first(id, args) as i32).unwrap_or(0),
         _ => 0,
     }
 }
@@ -362,12 +363,13 @@ pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, context: u64, detail: &mut 
             let peer = if is_context { device_of(word(args, 0)) } else { -1 };
             devices(detail, peer, result, &mut about);
         }
-        _ if matches!(id.spec().ends, Some(Ends::Context | Ends::Primary)) => {
+        _ if matches!(id.spec().ends().map(|end| end.object), Some(Object::Context | Object::Primary)) => {
             // Where nothing is known that could end, nothing is asked: no context may be current any more.
             let is_gone = result == 0 && context != 0 && has_ended(id, args, context);
             about.ended = if is_gone { context } else { 0 };
             // Of a release this says that it was the last.
-            let is_of_device = id.spec().ends == Some(Ends::Primary) && (result != 0 || about.ended != 0);
+            let is_of_device = id.spec().ends().map(|end| end.object) == Some(Object::Primary)
+                && (result != 0 || about.ended != 0);
             if is_of_device {
                 let mut bytes = [0xff; 8];
                 bytes[..4].copy_from_slice(&args[..4]);

@@ -108,11 +108,11 @@ macro_rules! add_argument {
 }
 
 macro_rules! handed_out {
-    () => {
-        None
+    (LooksUp Function($name:ident) as $found:ident) => {
+        Some($found)
     };
-    ($pointer:ident) => {
-        Some($pointer)
+    ($($other:tt)*) => {
+        None
     };
 }
 
@@ -122,10 +122,8 @@ macro_rules! entries {
         fn $name:ident(
             $($dir:ident $([$count:ident])? $arg:ident: $type:ty,)*
         ) -> $ret:ty {
-            library: $library:ident, lookup: $lookup:literal since $since:literal, groups: [$($group:ident),*],
-            $(hands_out: $handed:ident,)?
-            $(ends: $ends:ident,)?
-            $(undone_by: $undo:ident($undone:ident),)?
+            library: $library:ident, lookup: $lookup:literal since $since:literal,
+            effects: [$($effect:tt)*],
             results: [$($result:ident),* $(,)?],
             simulated: $fidelity:ident,
         }
@@ -194,7 +192,7 @@ macro_rules! entries {
                         )*
                     };
                     let arguments = Arguments { print, store, more, words };
-                    call::run(FnId::$name, entered, forward, arguments, handed_out!($($handed)?))
+                    call::run(FnId::$name, entered, forward, arguments, handed_out!($($effect)*))
                 }
 
                 pub const ENTRIES: Entries = Entries { export: $name, traced_export, traced_looked_up };

@@ -10,7 +10,8 @@ use crate::sys::unwind::each_frame;
 use crate::{log, settings};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use cupeer_spec::function::{Ends, FnId, Group};
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::record::live::{self as spec, Entry, handle_key, kind, own_key};
 use cupeer_spec::record::slot::ARGS;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
@@ -56,10 +57,10 @@ pub struct Made {
 
 /// Whether a call that frees or destroys ends something that was shared, or may do so.
 pub fn matters(id: FnId, args: &[u8; ARGS]) -> bool {
-    let ends = id.spec().ends;
+    let ends = id.spec().ends().map(|end| end.object);
     if process::current().is_none() {
         // Nothing was exported or opened yet.
-        return !matches!(ends, Some(Ends::Memory | Ends::Event));
+        return !matches!(ends, Some(Object::Memory | Object::Event));
     }
     if !live::is_on() {
         return true;
@@ -69,8 +70,8 @@ pub fn matters(id: FnId, args: &[u8; ARGS]) -> bool {
     let owns = live::has_exported() && has(kind::OWNED);
     match ends {
         // Freeing what was opened changes nothing, and is looked at where rules are checked.
-        Some(Ends::Memory) => owns || is_checked() && live::has_others() && has(kind::OPENED_MEMORY),
-        Some(Ends::Event) => owns || live::has_others() && has(kind::OPENED_EVENT),
+        Some(Object::Memory) => owns || is_checked() && live::has_others() && has(kind::OPENED_MEMORY),
+        Some(Object::Event) => owns || live::has_others() && has(kind::OPENED_EVENT),
         _ => true,
     }
 }
@@ -81,9 +82,9 @@ fn is_checked() -> bool {
 
 /// Looks at a call that is about to be forwarded.
 pub fn before(id: FnId, args: &[u8; ARGS]) -> Noted {
-    let (ends, address) = (id.spec().ends, first(id, args));
+    let (ends, address) = (id.spec().ends().map(|end| end.object), first(id, args));
     let taken = match ends {
-        Some(Ends::Memory | Ends::Event) => live::find(own_key(live::own(), kind::OWNED, address, 0))
+        Some(Object::Memory | Object::Event) => live::find(own_key(live::own(), kind::OWNED, address, 0))
             .and_then(|place| {
                 let fingerprint = place.read().fingerprint;
                 place.free().then_some(fingerprint)
@@ -93,7 +94,7 @@ pub fn before(id: FnId, args: &[u8; ARGS]) -> Noted {
     // Another thread may be given the address for something else before the call comes back here.
     let closing = match (id, ends) {
         (FnId::cuIpcCloseMemHandle, _) => begin_to_close(kind::OPENED_MEMORY, address, 0),
-        (_, Some(Ends::Event)) if taken.is_none() => begin_to_close(kind::OPENED_EVENT, address, 0),
+        (_, Some(Object::Event)) if taken.is_none() => begin_to_close(kind::OPENED_EVENT, address, 0),
         (FnId::cuCtxDisablePeerAccess, _) => begin_to_close(kind::PEER, questions::context(), address),
         _ => None,
     };
@@ -207,10 +208,10 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: &Noted, made: &Mad
         FnId::cuCtxEnablePeerAccess => enabled(args, made),
         _ => {}
     }
-    match (id.spec().ends, noted.taken) {
-        (Some(Ends::Memory), Some(fingerprint)) => ended(kind::EXPORTED_MEMORY, fingerprint, 0),
-        (Some(Ends::Event), Some(fingerprint)) => ended(kind::EXPORTED_EVENT, fingerprint, 0),
-        (Some(Ends::Context | Ends::Primary), _) if made.about.ended != 0 => all_ended(made.about.ended),
+    match (id.spec().ends().map(|end| end.object), noted.taken) {
+        (Some(Object::Memory), Some(fingerprint)) => ended(kind::EXPORTED_MEMORY, fingerprint, 0),
+        (Some(Object::Event), Some(fingerprint)) => ended(kind::EXPORTED_EVENT, fingerprint, 0),
+        (Some(Object::Context | Object::Primary), _) if made.about.ended != 0 => all_ended(made.about.ended),
         _ => {}
     }
     true

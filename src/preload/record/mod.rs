@@ -144,18 +144,14 @@ static WEIGHTS: [Weight; FUNCTION_COUNT] = {
     let mut weights = [Weight { frames: false, counts: false, rarely: false, more: false }; FUNCTION_COUNT];
     let mut i = 0;
     while i < FUNCTION_COUNT {
-        let (groups, args) = (FUNCTIONS[i].groups, FUNCTIONS[i].args);
+        let (function, args) = (&FUNCTIONS[i], FUNCTIONS[i].args);
+        let ends = function.is_in(Group::Lifetime);
+        let takes =
+            function.is_in(Group::Open) || function.is_in(Group::Export) || function.is_in(Group::Enable);
+        weights[i].frames = ends || takes;
+        weights[i].counts = ends || takes || function.is_in(Group::Release);
+        weights[i].rarely = ends || !matches!(function.library, Library::Cuda);
         let mut j = 0;
-        while j < groups.len() {
-            let rarely = matches!(groups[j], Group::Lifetime);
-            let frames = rarely || matches!(groups[j], Group::Open | Group::Export | Group::Enable);
-            weights[i].frames |= frames;
-            weights[i].rarely |= rarely;
-            weights[i].counts |= frames || matches!(groups[j], Group::Release);
-            j += 1;
-        }
-        weights[i].rarely |= !matches!(FUNCTIONS[i].library, Library::Cuda);
-        j = 0;
         while j < args.len() {
             weights[i].more |= args[j].count.is_some() || matches!(args[j].direction, Direction::String);
             j += 1;

@@ -261,7 +261,7 @@ impl Settings {
     /// Whether calls of this function run through `call`: it is logged or recorded, or its outputs must be
     /// looked at.
     pub fn is_traced(&self, id: FnId) -> bool {
-        id.spec().hands_out.is_some()
+        id.spec().hands_out().is_some()
             || self.is_logged(id)
             || self.is_recorded(id)
             || self.injected.contains(id as usize)

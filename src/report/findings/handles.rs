@@ -11,7 +11,8 @@ use super::objects::{Objects, in_words};
 use super::rows::{Context, Draft};
 use cupeer_rules::Rule;
 use cupeer_rules::reason::{Ago, Handle, Reason};
-use cupeer_spec::function::{Ends, FnId};
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::Confidence;
 use std::collections::{BTreeMap, HashMap};
 
@@ -154,8 +155,8 @@ impl<'a> Handles<'a, '_, '_, '_> {
             confidence: if ended.is_sure { Confidence::Certain } else { Confidence::Inferred },
             function: ended.by,
             result: Some(0),
-            argument: match ended.by.spec().ends {
-                Some(Ends::Memory | Ends::Event) => Some(ended.by.spec().args[0].name),
+            argument: match ended.by.spec().ends().map(|end| end.object) {
+                Some(Object::Memory | Object::Event) => Some(ended.by.spec().args[0].name),
                 _ => None,
             },
             processes: vec![export.process as usize],

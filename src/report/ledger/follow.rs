@@ -13,7 +13,8 @@ use super::super::values::{self, Ending};
 use super::take::Taken;
 use super::{Ended, Failing, Import, Kind, Ledger, Realm, Site};
 use cupeer_record::{Call, Outcome};
-use cupeer_spec::function::{Ends, FnId};
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::FnId;
 use std::collections::hash_map::Entry::Occupied;
 use std::collections::{HashMap, HashSet};
 
@@ -76,7 +77,7 @@ pub fn concerns(function: FnId) -> bool {
             | cuIpcOpenMemHandle_v2
             | cuIpcOpenEventHandle
             | cuIpcCloseMemHandle
-    ) || function.spec().ends.is_some()
+    ) || function.spec().ends().map(|end| end.object).is_some()
 }
 
 /// Whether a function opens handles.
@@ -135,24 +136,24 @@ impl Follower {
                     self.close(ledger, Kind::Memory, address, done, false);
                 }
             }
-            _ => match function.spec().ends {
-                Some(Ends::Memory) => {
+            _ => match function.spec().ends().map(|end| end.object) {
+                Some(Object::Memory) => {
                     if let Some(address) = values::first(call) {
                         self.end(ledger, Kind::Memory, address, done);
                     }
                 }
-                Some(Ends::Event) => {
+                Some(Object::Event) => {
                     if let Some(event) = values::first(call) {
                         self.close(ledger, Kind::Event, event, done, true);
                         self.end(ledger, Kind::Event, event, done);
                     }
                 }
-                Some(Ends::Context | Ends::Primary) => {
+                Some(Object::Context | Object::Primary) => {
                     if let Some(ending) = Ending::of(function, call) {
                         self.end_all(ledger, done, &ending);
                     }
                 }
-                None => {}
+                _ => {}
             },
         }
     }
@@ -330,7 +331,7 @@ impl Follower {
 fn closed(function: FnId, call: &Call) -> Option<(Kind, u64)> {
     match function {
         FnId::cuIpcCloseMemHandle => values::first(call).map(|address| (Kind::Memory, address)),
-        _ if function.spec().ends == Some(Ends::Event) => {
+        _ if function.spec().ends().map(|end| end.object) == Some(Object::Event) => {
             values::first(call).map(|event| (Kind::Event, event))
         }
         _ => None,

@@ -6,7 +6,8 @@
 use super::super::ledger::{Exported, Kind, Ledger, Realm};
 use super::super::values;
 use cupeer_record::Call;
-use cupeer_spec::function::{Ends, FnId};
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::mix;
 use std::collections::HashMap;
 
@@ -60,7 +61,7 @@ impl Arrows {
                 self.opens(call, realm, at, ledger, Kind::Event, "phEvent", cuIpcGetEventHandle)
             }
             Some(cuIpcCloseMemHandle) => self.closes(Kind::Memory, values::wide(call, "dptr")),
-            Some(function) if function.spec().ends == Some(Ends::Event) => {
+            Some(function) if function.spec().ends().map(|end| end.object) == Some(Object::Event) => {
                 self.closes(Kind::Event, values::first(call))
             }
             _ => Vec::new(),

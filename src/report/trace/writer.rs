@@ -79,8 +79,8 @@ impl<W: Write> Writer<W> {
         let Slice { name, function, at, until, is_hung, is_on_purpose } = *slice;
         self.next()?;
         let name = if is_hung { Value::from(format!("{name} (has not returned)")) } else { name.into() };
-        let groups =
-            function.map_or(Vec::new(), |function| function.spec().groups.iter().map(|g| g.name()).collect());
+        let groups = function
+            .map_or(Vec::new(), |function| function.spec().groups().map(|group| group.name()).collect());
         let groups = if groups.is_empty() { "unknown".to_owned() } else { groups.join(",") };
         let ns = until.saturating_sub(at).max(SHORTEST);
         write!(self.out, "{{\"ph\":\"X\",\"name\":{name},\"cat\":\"{groups}\",")?;

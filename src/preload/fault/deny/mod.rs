@@ -20,7 +20,8 @@ use crate::driver::questions;
 use crate::settings::{self, Deny};
 use cupeer_spec::abi::CUdevice_P2PAttribute;
 use cupeer_spec::deny::Denied as Pairs;
-use cupeer_spec::function::{Ends, FnId, Group, Library};
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::{FnId, Group, Library};
 use cupeer_spec::results::Result;
 
 /// An attempt that was denied.
@@ -63,7 +64,8 @@ pub fn concerns(id: FnId) -> bool {
     let is_in = |group| id.spec().is_in(group);
     let ends_access = is_in(Group::Peer) && is_in(Group::Release);
     let asks = is_in(Group::Query) || is_in(Group::Peer) && !ends_access;
-    let ends_contexts = matches!(id.spec().ends, Some(Ends::Context | Ends::Primary));
+    let ends_contexts =
+        matches!(id.spec().ends().map(|end| end.object), Some(Object::Context | Object::Primary));
     let counts =
         is_in(Group::Enable) || ends_access || is_in(Group::IpcMem) && is_in(Group::Open) || ends_contexts;
     deny.pairs.is_some() && (asks || is_in(Group::Open)) || deny.limit.is_some() && counts
@@ -132,14 +134,14 @@ pub fn after(call: &Forward) -> Option<usize> {
             peers::remove(questions::context(), questions::device_of(first));
             None
         }
-        id if id.spec().ends == Some(Ends::Context) => {
+        id if id.spec().ends().map(|end| end.object) == Some(Object::Context) => {
             // A context that is only detached stays current.
             if id != FnId::cuCtxDetach || questions::context() != first {
                 peers::forget_context(first);
             }
             None
         }
-        id if id.spec().ends == Some(Ends::Primary) => {
+        id if id.spec().ends().map(|end| end.object) == Some(Object::Primary) => {
             if !questions::is_primary_active(first as i32) {
                 peers::forget_device(first as i32);
             }

@@ -175,7 +175,7 @@ impl<'a> Fault<'a> {
     /// What happens before the call. `tell` puts what was done into the record, for where it may not come back.
     pub fn before(&mut self, cancelling: Cancelling, tell: &dyn Fn(&Fault)) {
         let needs_outputs = self.acting().any(|fired| fired.rule.rule.action.stage == Stage::Undo);
-        if needs_outputs && self.call.id.spec().undone_by.is_some() {
+        if needs_outputs && self.call.id.spec().undone_by().is_some() {
             self.save_outputs();
         }
         let is_lasting = |fired: &Fired| {
@@ -406,8 +406,8 @@ impl<'a> Fault<'a> {
     /// Undoes what the real call did. Says whether that worked.
     fn undo(&self) -> bool {
         let function = self.call.id.spec();
-        let Some((inverse, name)) = function.undone_by else { return false };
-        let Some((index, arg)) = function.argument(name) else { return false };
+        let Some((inverse, index)) = function.undone_by() else { return false };
+        let arg = &function.args[index];
         let word = self.call.words.get(index).copied().unwrap_or(0);
         let value = if matches!(arg.direction, Direction::In) {
             word

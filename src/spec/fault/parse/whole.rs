@@ -147,10 +147,11 @@ fn releases(draft: &Draft, value: Span) -> Result<()> {
 }
 
 fn undone(draft: &Draft, stage: Span) -> Result<()> {
-    let Some(function) = draft.functions.iter().find(|function| function.undone_by.is_none()) else {
+    let Some(function) = draft.functions.iter().find(|function| function.undone_by().is_none()) else {
         return Ok(());
     };
-    let can = FUNCTIONS.iter().filter(|function| function.undone_by.is_some()).map(|function| function.name);
+    let can =
+        FUNCTIONS.iter().filter(|function| function.undone_by().is_some()).map(|function| function.name);
     Err(stage.error(format!("nothing undoes {}; stage=undo is for {}", function.name, either(can))))
 }
 

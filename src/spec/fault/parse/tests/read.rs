@@ -209,7 +209,7 @@ fn stages() {
     );
     for id in FnId::all() {
         let text = format!("{}:error=any:force:stage=undo", id.spec().name);
-        assert_eq!(Plan::parse("plan", &text).is_ok(), id.spec().undone_by.is_some(), "{text}");
+        assert_eq!(Plan::parse("plan", &text).is_ok(), id.spec().undone_by().is_some(), "{text}");
     }
 }
 

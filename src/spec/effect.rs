@@ -1,0 +1,290 @@
+//! What a call that succeeds does to things that others may use: the column `effects` of the table, as data.
+//!
+//! What belongs here: verbs, objects, and which arguments name them. All that follows from an effect (what is recorded,
+//! counted, asked, denied, undone, reported) is derived from it where it is needed, so that a function of the table is
+//! known everywhere by its entry. What does not: how the library and the report keep books, and what only one function has.
+
+use crate::function::Group;
+
+/// A kind of thing that calls export, open or end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Object {
+    /// Device memory. Named by its address.
+    Memory,
+    /// An event.
+    Event,
+    /// The access of the current context to a peer context. Named by the peer context.
+    Peer,
+    /// A context, with all that belongs to it.
+    Context,
+    /// The primary context of a device. Named by the device.
+    Primary,
+}
+
+impl Object {
+    /// All kinds.
+    pub const ALL: [Object; 5] =
+        [Object::Memory, Object::Event, Object::Peer, Object::Context, Object::Primary];
+
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Object::Memory => "memory",
+            Object::Event => "event",
+            Object::Peer => "peer access",
+            Object::Context => "context",
+            Object::Primary => "primary context",
+        }
+    }
+
+    /// The groups of all functions that share such things or give them back.
+    const fn families(self) -> &'static [Group] {
+        match self {
+            Object::Memory => &[Group::Ipc, Group::IpcMem],
+            Object::Event => &[Group::Ipc, Group::IpcEvent],
+            Object::Peer => &[Group::Peer],
+            Object::Context | Object::Primary => &[],
+        }
+    }
+
+    /// Whether it holds all that was made in it, which ends with it.
+    pub const fn is_context(self) -> bool {
+        matches!(self, Object::Context | Object::Primary)
+    }
+}
+
+/// An object, and the index of the argument that names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Named {
+    /// What it is.
+    pub object: Object,
+    /// The argument.
+    pub by: usize,
+}
+
+/// An object that has a handle, and the indexes of both arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shared {
+    /// What it is.
+    pub object: Object,
+    /// The argument that names it in the calling process.
+    pub by: usize,
+    /// The argument that holds its handle.
+    pub handle: usize,
+}
+
+/// An object that ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct End {
+    /// What it is.
+    pub object: Object,
+    /// The argument that names it.
+    pub by: usize,
+    /// Whether the call gives up one reference, and only the last one ends it.
+    pub is_counted: bool,
+}
+
+/// What a question is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subject {
+    /// Whether one device can access another one's memory.
+    Reach,
+    /// What the link between two devices can do.
+    Link,
+    /// A device, or several.
+    Device,
+}
+
+/// A question to the driver or to NVML.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Question {
+    /// What it is about.
+    pub subject: Subject,
+    /// The argument that names the device.
+    pub device: usize,
+    /// The argument that names the peer device.
+    pub peer: Option<usize>,
+    /// The argument that gets the answer.
+    pub answer: usize,
+    /// The argument that chooses what is asked, and the value of it that asks for [`Subject::Reach`].
+    pub choice: Option<(usize, i32)>,
+}
+
+/// What a call that succeeds does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Makes a handle, by which other processes can open the object.
+    Exports(Shared),
+    /// Opens the object of another process that a handle stands for.
+    Opens(Shared),
+    /// Gives up what was opened.
+    Closes(Named),
+    /// Switches access on.
+    Enables(Named),
+    /// Switches it off.
+    Disables(Named),
+    /// Ends an object of the process's own, also where others have it open: frees, destroys, resets it.
+    Ends(End),
+    /// Asks, and changes nothing.
+    Asks(Question),
+    /// Finds a function; the argument that gets its address, which is replaced by ours where it is in the table.
+    LooksUp(usize),
+}
+
+/// The index of an argument among those of its function.
+///
+/// # Panics
+///
+/// Where there is none of that name: in the table, that does not compile.
+pub const fn argument(arguments: &[&str], name: &str) -> usize {
+    let mut index = 0;
+    while index < arguments.len() {
+        if is_equal(arguments[index].as_bytes(), name.as_bytes()) {
+            return index;
+        }
+        index += 1;
+    }
+    panic!("an effect names an argument that the function does not have")
+}
+
+const fn is_equal(a: &[u8], b: &[u8]) -> bool {
+    let mut index = 0;
+    while index < a.len() && index < b.len() && a[index] == b[index] {
+        index += 1;
+    }
+    index == a.len() && index == b.len()
+}
+
+/// The groups of a function, a bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Groups(u32);
+
+impl Groups {
+    /// Those that follow from what a function does.
+    pub const fn of(effects: &[Effect]) -> Groups {
+        let mut groups = Groups(0);
+        let mut index = 0;
+        while index < effects.len() {
+            groups = match effects[index] {
+                Effect::Exports(Shared { object, .. }) => {
+                    groups.with(&[Group::Export]).with(object.families())
+                }
+                Effect::Opens(Shared { object, .. }) => groups.with(&[Group::Open]).with(object.families()),
+                Effect::Enables(Named { object, .. }) => {
+                    groups.with(&[Group::Enable]).with(object.families())
+                }
+                // What ends all sorts of objects closes what was opened, too; it is called for other reasons.
+                Effect::Closes(_) if ends(effects) => groups,
+                Effect::Closes(Named { object, .. }) | Effect::Disables(Named { object, .. }) => {
+                    groups.with(&[Group::Release]).with(object.families())
+                }
+                Effect::Ends(_) => groups.with(&[Group::Lifetime]),
+                Effect::Asks(Question { subject: Subject::Device, .. }) => groups.with(&[Group::Query]),
+                Effect::Asks(_) => groups.with(&[Group::Peer]),
+                Effect::LooksUp(_) => groups.with(&[Group::Lookup]),
+            };
+            index += 1;
+        }
+        groups
+    }
+
+    const fn with(mut self, groups: &[Group]) -> Groups {
+        let mut index = 0;
+        while index < groups.len() {
+            self.0 |= 1 << groups[index] as u32;
+            index += 1;
+        }
+        self
+    }
+
+    /// Whether a group is among them.
+    pub const fn has(self, group: Group) -> bool {
+        self.0 & 1 << group as u32 != 0
+    }
+}
+
+const fn ends(effects: &[Effect]) -> bool {
+    let mut index = 0;
+    while index < effects.len() {
+        if matches!(effects[index], Effect::Ends(_)) {
+            return true;
+        }
+        index += 1;
+    }
+    false
+}
+
+/// Reads the column `effects`. The first argument has the names of the function's arguments.
+macro_rules! effects {
+    ($arguments:tt [$(
+        $verb:ident $object:ident ($($by:ident),+)
+        $(as $made:ident)? $(from $handle:ident)? $(on $last:ident)? $(where $choice:ident is $value:literal)?
+    ),* $(,)?]) => {
+        &[$($crate::effect::effect!($arguments $verb $object($($by),+)
+            $(as $made)? $(from $handle)? $(on $last)? $(where $choice is $value)?)),*]
+    };
+}
+
+/// One effect.
+macro_rules! effect {
+    ($arguments:tt Exports $object:ident($by:ident) as $handle:ident) => {
+        Effect::Exports(Shared {
+            object: Object::$object,
+            by: $crate::effect::index!($arguments $by),
+            handle: $crate::effect::index!($arguments $handle),
+        })
+    };
+    ($arguments:tt Opens $object:ident($by:ident) from $handle:ident) => {
+        Effect::Opens(Shared {
+            object: Object::$object,
+            by: $crate::effect::index!($arguments $by),
+            handle: $crate::effect::index!($arguments $handle),
+        })
+    };
+    ($arguments:tt Ends $object:ident($by:ident)) => {
+        Effect::Ends(End {
+            object: Object::$object,
+            by: $crate::effect::index!($arguments $by),
+            is_counted: false,
+        })
+    };
+    ($arguments:tt Ends $object:ident($by:ident) on LastReference) => {
+        Effect::Ends(End {
+            object: Object::$object,
+            by: $crate::effect::index!($arguments $by),
+            is_counted: true,
+        })
+    };
+    ($arguments:tt LooksUp Function($by:ident) as $found:ident) => {
+        Effect::LooksUp($crate::effect::index!($arguments $found))
+    };
+    ($arguments:tt Asks $subject:ident($device:ident $(, $peer:ident)?) as $answer:ident
+        $(where $choice:ident is $value:literal)?) => {
+        Effect::Asks(Question {
+            subject: Subject::$subject,
+            device: $crate::effect::index!($arguments $device),
+            peer: $crate::effect::optional!($($crate::effect::index!($arguments $peer))?),
+            answer: $crate::effect::index!($arguments $answer),
+            choice: $crate::effect::optional!($(($crate::effect::index!($arguments $choice), $value))?),
+        })
+    };
+    ($arguments:tt $verb:ident $object:ident($by:ident)) => {
+        Effect::$verb(Named { object: Object::$object, by: $crate::effect::index!($arguments $by) })
+    };
+}
+
+macro_rules! optional {
+    () => {
+        None
+    };
+    ($value:expr) => {
+        Some($value)
+    };
+}
+
+macro_rules! index {
+    ([$($argument:ident)*] $name:ident) => {
+        $crate::effect::argument(&[$(stringify!($argument)),*], stringify!($name))
+    };
+}
+pub(crate) use {effect, effects, index, optional};
