@@ -1,12 +1,12 @@
-//! What rules have found in a call: from the items of its details, and back for the writer.
+//! What rules have found in a call: from the items of its details.
 //!
 //! What belongs here: what a record says. What a rule is stands in `cupeer_rules`; one that this version does
 //! not know keeps its name.
 
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::record::slot::finding::Severity;
-use cupeer_spec::record::slot::finding::{self as spec, Confidence, NO_ARGUMENT};
-use cupeer_spec::record::{bytes, live, read};
+use cupeer_spec::record::slot::finding::{self as spec, Confidence};
+use cupeer_spec::record::{live, read};
 
 /// The most findings of a call.
 pub(crate) const MOST: usize = 16;
@@ -60,22 +60,9 @@ impl Finding {
             self.objects.push(Object { what, frames: frames.collect() });
         }
     }
-
-    /// The bytes of the item.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        let head = [self.confidence as u8, self.severity as u8, self.argument.unwrap_or(NO_ARGUMENT), 0];
-        let texts = [&self.rule, "\0", &self.message, "\0", &self.hint];
-        [&head[..], texts.concat().as_bytes()].concat()
-    }
 }
 
 impl Object {
-    /// The bytes of the item.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        let frames = self.frames.iter().flat_map(|frame| frame.to_le_bytes());
-        bytes(&self.what).iter().copied().chain(frames).collect()
-    }
-
     /// The file name of the library that made it; empty where unknown.
     pub fn library(&self) -> String {
         String::from_utf8_lossy(live::library_name(&self.what.library)).into_owned()

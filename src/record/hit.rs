@@ -1,4 +1,4 @@
-//! What rules of fault plans did to a call: from the items of its details, and back for the writer.
+//! What rules of fault plans did to a call: from the items of its details.
 
 use cupeer_spec::record::slot::hit::{self as spec, did};
 
@@ -19,11 +19,6 @@ impl Hit {
     pub(crate) fn read(bytes: &[u8]) -> Option<Hit> {
         let (what, rule) = spec::Hit::read(bytes)?;
         (!rule.is_empty()).then(|| Hit { what, rule: rule.to_owned() })
-    }
-
-    /// The bytes of the item.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        [&self.what.bytes()[..], self.rule.as_bytes()].concat()
     }
 
     /// Whether it did one of these: bits of [`did`].

@@ -28,6 +28,7 @@ mod reader;
 mod scan;
 pub mod source;
 mod stream;
+#[cfg(feature = "writer")]
 pub mod writer;
 
 pub use event::{Call, Details, Event, Kept, Outcome};

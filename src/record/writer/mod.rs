@@ -1,10 +1,11 @@
 //! Makes records as libcupeer.so does, slowly: for tests and benchmarks of what reads them.
 //!
 //! What belongs here: files that follow the format, in any shape that a process can give them. [`blocks`] has the
-//! blocks, [`stream`] the slots, [`calls`] makes calls to put there.
+//! blocks, [`stream`] the slots, [`items`] what details have in them, [`calls`] makes calls to put there.
 
 pub mod blocks;
 pub mod calls;
+mod items;
 pub mod stream;
 
 use crate::faults::{FaultFile, FaultRule};

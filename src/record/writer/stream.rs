@@ -2,6 +2,7 @@
 
 use super::Writer;
 use super::blocks::SLOT;
+use super::items::{item, items};
 use crate::event::{Call, Details, Outcome};
 use cupeer_spec::record::slot::{self, ARGS, Slot, detail};
 use cupeer_spec::record::{self, BLOCK, SLOTS};
@@ -135,47 +136,4 @@ fn of(call: &Call, state: u8) -> Slot {
     let word = slot::word(state, 1, call.number, 0);
     let caller = call.caller | call.slot.caller & !((1 << 48) - 1);
     Slot { word, start: call.start, end, caller, args: call.slot.args, result }
-}
-
-/// The items of details.
-fn items(details: &Details) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut add = |tag, argument, body: &[u8]| bytes.extend(item(tag, argument, body));
-    if !details.frames.is_empty() {
-        let frames: Vec<u8> = details.frames.iter().flat_map(|frame| frame.to_le_bytes()).collect();
-        add(detail::FRAMES, 0, &frames);
-    }
-    details.elements.iter().for_each(|(argument, body)| add(detail::ELEMENTS, *argument, body));
-    details.texts.iter().for_each(|(argument, body)| add(detail::TEXT, *argument, body));
-    if let Some((address, size)) = details.memory {
-        add(detail::MEMORY, 0, &[address.to_le_bytes(), size.to_le_bytes()].concat());
-    }
-    if details.devices != (None, None) {
-        let device = |device: Option<i32>| device.unwrap_or(-1).to_le_bytes();
-        add(detail::DEVICES, 0, &[device(details.devices.0), device(details.devices.1)].concat());
-    }
-    if let Some(context) = details.context {
-        add(detail::CONTEXT, 0, &context.to_le_bytes());
-    }
-    if let Some((context, device)) = details.owner {
-        add(detail::OWNER, 0, &[context.to_le_bytes(), i64::from(device).to_le_bytes()].concat());
-    }
-    if let Some(message) = &details.message {
-        add(detail::MESSAGE, 0, message);
-    }
-    for finding in &details.findings {
-        add(detail::FINDING, 0, &finding.bytes());
-        finding.objects.iter().for_each(|object| add(detail::OBJECT, 0, &object.bytes()));
-    }
-    details.hits.iter().for_each(|hit| add(detail::HIT, 0, &hit.bytes()));
-    bytes
-}
-
-/// One item, up to where the next one begins.
-fn item(tag: u8, argument: u8, body: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![tag, argument];
-    bytes.extend((body.len() as u16).to_le_bytes());
-    bytes.extend(body);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
 }

@@ -77,7 +77,10 @@ fn this_program_has_readable_rust_names() {
     // Where the linker gives no build ids, age alone counts.
     symbols.older_than = SystemTime::now().checked_add(Duration::from_secs(1 << 20));
     let name = symbols.name_of(&library, address + 1).unwrap();
-    assert!(name.starts_with("cupeer_report::symbols::tests::this_program_has_readable_rust_names"), "{name}");
+    assert!(
+        name.starts_with("cupeer_report::symbols::tests::this_program_has_readable_rust_names"),
+        "{name}"
+    );
 }
 
 #[test]
