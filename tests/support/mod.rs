@@ -28,10 +28,12 @@ pub fn install() -> &'static Path {
         // A test build leaves the libraries beside the test itself, and nowhere else.
         let test = std::env::current_exe().expect("the path of this test");
         let deps = test.parent().expect("the directory of this test");
+        // Or where scripts/test has built those that are shipped.
+        let libraries = std::env::var_os("CUPEER_TEST_LIBRARIES").map_or(deps.to_owned(), PathBuf::from);
         let parts = [
             (command, "bin/cupeer"),
-            (deps.join("libcupeer.so"), "lib/libcupeer.so"),
-            (deps.join("libcupeer_sim.so"), "lib/libcupeer_sim.so"),
+            (libraries.join("libcupeer.so"), "lib/libcupeer.so"),
+            (libraries.join("libcupeer_sim.so"), "lib/libcupeer_sim.so"),
         ];
         let mut key = DefaultHasher::new();
         for (part, name) in &parts {
