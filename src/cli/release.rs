@@ -5,7 +5,7 @@
 
 use crate::args::ReleaseArgs;
 use crate::output::{self, terminal_width};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use cupeer_record::plain;
 use cupeer_record::{Call, Event, FaultFile, FaultRule, Job, Outcome, Process, faults};
 use cupeer_report::faults::label_of;
@@ -96,30 +96,29 @@ impl Record {
             "'{}' is no label: one has 1 to {LONGEST} letters, digits, '.', '_' and '-'",
             clean(label)
         );
+        let labels = self.labels();
+        let rules = match labels.get(label) {
+            Some(rules) => &rules[..],
+            // What a program armed itself hangs under a label that nobody has written down.
+            None if labels.contains_key(UNKNOWN) => &[],
+            None => bail!("no plan of this job has the label '{label}'; {}", others(&labels)),
+        };
         let file = self.file(label);
         // Whoever takes part in the record may release.
         let is_shared = self.directory.metadata().is_ok_and(|about| about.mode() & 0o020 != 0);
         let mode = if is_shared { 0o660 } else { 0o600 };
-        let made = plain::create(&file, mode);
-        let was_there = match made {
-            Ok(_) => false,
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => true,
+        match plain::create(&file, mode) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                return output::print(&format!("{label} was released already\n"));
+            }
             Err(error) => return Err(error).with_context(|| format!("failed to make '{}'", file.display())),
-        };
-        let labels = self.labels();
-        let mut text = match (was_there, labels.get(label)) {
-            (true, Some(_)) => format!("{label} was released already\n"),
-            (true, None) => format!("{label} was released already; {}\n", nobody(&labels)),
-            (false, Some(rules)) => match self.hanging_by(rules).count() as u64 {
-                0 => format!("released {label}; no call is known to hang there\n"),
-                count => format!("released {label}, where {}\n", hang(count)),
-            },
-            (false, None) => format!("released {label}; {}\n", nobody(&labels)),
-        };
-        if !was_there {
-            let rules = labels.get(label).map_or(&[][..], Vec::as_slice);
-            text += &self.hanging_by(rules).map(|call| format!("  {}\n", call.place)).collect::<String>();
         }
+        let mut text = match self.hanging_by(rules).count() as u64 {
+            0 => format!("released {label}; no call is known to hang there\n"),
+            count => format!("released {label}, where {}\n", hang(count)),
+        };
+        text += &self.hanging_by(rules).map(|call| format!("  {}\n", call.place)).collect::<String>();
         output::print(&text)
     }
 
@@ -153,13 +152,13 @@ fn is_record(directory: &Path) -> io::Result<bool> {
     Ok(entries.any(|entry| is_ours(&entry.file_name().to_string_lossy(), &entry.path())))
 }
 
-/// That nothing hangs under a label, and under which something does.
-fn nobody(labels: &BTreeMap<String, Vec<&str>>) -> String {
-    // What a program armed itself hangs under a label that nobody has written down.
-    let known = if labels.contains_key(UNKNOWN) { "known rule" } else { "rule" };
-    let others: Vec<&str> = labels.keys().map(String::as_str).filter(|label| *label != UNKNOWN).collect();
-    let others = if others.is_empty() { String::new() } else { format!(", but under {}", others.join(", ")) };
-    format!("no {known} of this job hangs under it{others}")
+/// Under which labels calls may hang.
+fn others(labels: &BTreeMap<String, Vec<&str>>) -> String {
+    match labels.keys().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => "no known rule lets calls hang".to_owned(),
+        [one] => format!("the only one is {one}"),
+        ref all => format!("there are {}", all.join(", ")),
+    }
 }
 
 /// `1 call hangs`, or `2 calls hang`.

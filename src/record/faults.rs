@@ -88,14 +88,7 @@ impl FaultFile {
             return Err("does not say what fault plans did".into());
         }
         let header = record::read::<faults::Header>(&head[..had]).ok_or("is cut off in its header")?;
-        match header.version {
-            faults::VERSION => {}
-            0 => return Err("has no version".into()),
-            newer => {
-                let ours = faults::VERSION;
-                return Err(format!("was written by a newer cupeer (format {newer}; this one reads {ours})"));
-            }
-        }
+        crate::version::check(header.version.into(), faults::VERSION..=faults::VERSION)?;
         let size = file.size().map_err(unreadable)?;
         let (text, rules) = (header.text as usize, header.rules as usize);
         if text > MOST_TEXT || rules > MOST_RULES {

@@ -258,7 +258,7 @@ fn check_job(path: &Path) -> Option<Result<Option<String>, String>> {
         return Some(Ok(None));
     }
     let (words, ours) = job::FIRST_LINE.rsplit_once(' ').unwrap_or((job::FIRST_LINE, ""));
-    let newer = line.strip_prefix(words)?.trim();
-    newer.parse::<u64>().ok()?;
-    Some(Err(format!("was written by a newer cupeer (format {newer}; this one reads {ours})")))
+    let version = line.strip_prefix(words)?.trim().parse().ok()?;
+    let ours = ours.parse().unwrap_or(1);
+    Some(crate::version::check(version, ours..=ours).map(|()| None))
 }

@@ -28,6 +28,7 @@ mod reader;
 mod scan;
 pub mod source;
 mod stream;
+mod version;
 #[cfg(feature = "writer")]
 pub mod writer;
 

@@ -46,14 +46,7 @@ impl LiveTable {
             return Err("is not a table of what is open".into());
         }
         let header = record::read::<live::Header>(&bytes[..had]).ok_or("is cut off in its header")?;
-        match header.version {
-            live::OLDEST..=live::VERSION => {}
-            0 => return Err("has no version".into()),
-            newer => {
-                let ours = live::VERSION;
-                return Err(format!("was written by a newer cupeer (format {newer}; this one reads {ours})"));
-            }
-        }
+        crate::version::check(header.version.into(), live::OLDEST..=live::VERSION)?;
         if header.entry as usize != ENTRY {
             return Err(format!("has entries of {} bytes instead of {ENTRY}", header.entry));
         }

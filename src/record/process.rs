@@ -5,7 +5,8 @@ use crate::events::Events;
 use crate::read;
 use crate::source::Source;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::{Header, Moment, meta};
+use cupeer_spec::rank::Ranks;
+use cupeer_spec::record::{Header, Moment};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -111,12 +112,9 @@ impl Process {
 
     /// Its rank in the job, as its launcher has told it.
     pub fn rank(&self) -> Option<u32> {
-        meta::RANKS.iter().find_map(|name| self.variable(name))?.parse().ok()
-    }
-
-    /// Its rank on its host.
-    pub fn local_rank(&self) -> Option<u32> {
-        meta::LOCAL_RANKS.iter().find_map(|name| self.variable(name))?.parse().ok()
+        let mut ranks = Ranks::default();
+        self.variables.iter().for_each(|(name, value)| ranks.see(name.as_bytes(), value.as_bytes()));
+        ranks.job()
     }
 
     /// A text by its name: see [`meta::TEXT`]. The last one counts.

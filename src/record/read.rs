@@ -107,13 +107,7 @@ fn header(file: &Opened) -> Result<Header, String> {
     let Some(header) = record::read::<Header>(&bytes) else {
         return Err("is cut off in its first block".into());
     };
-    match header.version {
-        VERSION => {}
-        0 => return Err("has no version".into()),
-        newer => {
-            return Err(format!("was written by a newer cupeer (format {newer}; this one reads {VERSION})"));
-        }
-    }
+    crate::version::check(header.version.into(), VERSION..=VERSION)?;
     if header.block as usize != BLOCK {
         return Err(format!("has blocks of {} bytes instead of {BLOCK}", header.block));
     }

@@ -12,6 +12,7 @@ pub mod names;
 #[path = "functions/others.rs"]
 pub mod others;
 pub mod proc;
+pub mod rank;
 pub mod record;
 pub mod results;
 pub mod selector;

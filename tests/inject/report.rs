@@ -152,6 +152,17 @@ fn a_dry_run_says_what_would_have_been() {
 }
 
 #[test]
+fn a_plan_and_the_report_see_the_same_rank() {
+    let folder = temp_dir();
+    let options = ["-o", "r", "--inject", "cuDeviceCanAccessPeer:rank=2:error=INVALID_DEVICE"];
+    let mut command = run(folder.path(), &options, &["turns", "1", "1", "c"]);
+    command.env("RANK", "worker").env("OMPI_COMM_WORLD_RANK", "2");
+    assert_lines(&done(&mut command).stdout, "0.0: 101\n");
+    let report = report(folder.path());
+    assert!(report["processes"].as_array().unwrap().iter().all(|process| process["rank"] == 2), "{report:#}");
+}
+
+#[test]
 fn what_hangs_is_listed_and_released() {
     let folder = temp_dir();
     let options = ["-o", "r", "--inject", "cuIpcCloseMemHandle:hang=gate"];
@@ -174,15 +185,13 @@ fn what_hangs_is_listed_and_released() {
     assert!(words.contains("`cupeer release r gate` ends it"), "{text}");
 
     let other = release(&["door"]);
-    assert_eq!(
-        other.stdout, "released door; no rule of this job hangs under it, but under gate\n",
+    assert_eq!(other.status.code(), Some(125));
+    assert!(
+        other.stderr.contains("no plan of this job has the label 'door'; the only one is gate"),
         "{}",
         other.stderr
     );
-    assert_eq!(
-        release(&["door"]).stdout,
-        "door was released already; no rule of this job hangs under it, but under gate\n"
-    );
+    assert!(!record.join("release-door").exists());
     let released = release(&["gate"]).stdout;
     let (first, second) = released.split_once('\n').unwrap();
     assert_eq!(first, "released gate, where 1 call hangs");
@@ -228,9 +237,11 @@ fn what_cannot_be_released_is_one_sentence() {
             &format!("'{wrong}' is no label: one has 1 to 64 letters, digits, '.', '_' and '-'"),
         );
     }
-    let done = done(&mut with(&["release", &path, "gate.1_x-Y"]));
-    assert_eq!(done.stdout, "released gate.1_x-Y; no rule of this job hangs under it\n", "{}", done.stderr);
-    assert!(folder.path().join("release-gate.1_x-Y").exists());
+    refused(
+        &["release", &path, "gate.1_x-Y"],
+        "no plan of this job has the label 'gate.1_x-Y'; no known rule lets calls hang",
+    );
+    assert!(!folder.path().join("release-gate.1_x-Y").exists());
 }
 
 #[test]

@@ -12,6 +12,7 @@
 
 use super::meta::before_path;
 use crate::args::Redact;
+use cupeer_spec::rank;
 use cupeer_spec::record::meta;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -259,7 +260,7 @@ fn split(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
 
 fn is_harmless(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name);
-    [HARMLESS, meta::RANKS, meta::LOCAL_RANKS].iter().any(|names| names.contains(&&*name))
+    [HARMLESS, rank::JOB, rank::HOST].iter().any(|names| names.contains(&&*name))
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ pub fn paragraph(said: &Said, out: &mut Line) -> fmt::Result {
     if !call.is_documented() {
         out.write_str(", which its documentation does not list")?;
     }
-    let rank = crate::record::process::rank();
+    let rank = crate::sys::environment::rank();
     write!(out, "\n    by: process {pid}")?;
     if rank != u32::MAX {
         write!(out, " (rank {rank})")?;
@@ -128,7 +128,7 @@ pub fn json(said: &Said, out: &mut Line) -> fmt::Result {
     // SAFETY: neither has preconditions.
     let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
     write!(out, "\"confidence\":\"{}\",\"pid\":{pid},\"tid\":{tid},\"rank\":", said.confidence.word())?;
-    match crate::record::process::rank() {
+    match crate::sys::environment::rank() {
         u32::MAX => out.write_str("null,")?,
         rank => write!(out, "{rank},")?,
     }

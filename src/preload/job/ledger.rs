@@ -262,7 +262,7 @@ fn entry(kind: u32, key: u64, made: &Made) -> Entry {
         frame_count: count as u32,
         uuid: questions::uuid(device),
         peer_uuid: [0; 16],
-        rank: process::rank(),
+        rank: crate::sys::environment::rank(),
         stack: process::stack(),
         ended_at: 0,
         offset: caller.offset as u64,

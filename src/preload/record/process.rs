@@ -21,7 +21,6 @@ use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use cupeer_spec::record::meta::RANKS;
 
 /// The record of this process, or of the one that it was forked from.
 static FILE: AtomicPtr<File> = AtomicPtr::new(ptr::null_mut());
@@ -197,14 +196,8 @@ fn make() {
     }
 }
 
-/// The rank of this process, and what tells this program of it from later ones: for the live table.
-static RANK: AtomicU32 = AtomicU32::new(u32::MAX);
+/// What tells this program of this process from later ones, for the live table.
 static STACK: AtomicU32 = AtomicU32::new(0);
-
-/// The rank of this process; `u32::MAX` where no launcher gave it one.
-pub fn rank() -> u32 {
-    RANK.load(Relaxed)
-}
 
 /// Where the stack of this program began, as [`life::look`] sees it of others.
 pub fn stack() -> u32 {
@@ -213,17 +206,7 @@ pub fn stack() -> u32 {
 
 /// Looks at what others shall know of this process.
 fn introduce() {
-    let mut best = usize::MAX;
-    environment::each(|variable| {
-        let mut parts = variable.splitn(2, |byte| *byte == b'=');
-        let (Some(name), Some(value)) = (parts.next(), parts.next()) else { return };
-        let place = RANKS.iter().position(|known| known.as_bytes() == name).unwrap_or(best);
-        if place < best {
-            best = place;
-            let rank = core::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
-            RANK.store(rank.unwrap_or(u32::MAX), Relaxed);
-        }
-    });
+    environment::find_ranks();
     STACK.store(life::look(owner()).map_or(0, |seen| seen.stack), Relaxed);
 }
 

@@ -2,11 +2,39 @@
 
 use crate::call::copy_memory;
 use core::ffi::c_char;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use cupeer_spec::rank::Ranks;
 
 /// The longest entry that is looked at.
 const LONGEST: usize = 2048;
 /// The most entries.
 const MOST: usize = 4096;
+
+static RANK: AtomicU32 = AtomicU32::new(u32::MAX);
+static LOCAL_RANK: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// The rank of this process in the job, as it was found last; `u32::MAX` where no launcher gave it one.
+pub fn rank() -> u32 {
+    RANK.load(Relaxed)
+}
+
+/// Its rank on its host; `u32::MAX` for none.
+pub fn local_rank() -> u32 {
+    LOCAL_RANK.load(Relaxed)
+}
+
+/// Finds the ranks of this process.
+pub fn find_ranks() {
+    let mut ranks = Ranks::default();
+    each(|variable| {
+        let mut parts = variable.splitn(2, |byte| *byte == b'=');
+        if let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+            ranks.see(name, value);
+        }
+    });
+    RANK.store(ranks.job().unwrap_or(u32::MAX), Relaxed);
+    LOCAL_RANK.store(ranks.host().unwrap_or(u32::MAX), Relaxed);
+}
 
 /// Calls `found` with each `NAME=value` of the environment; what is longer than [`LONGEST`] is cut.
 pub fn each(mut found: impl FnMut(&[u8])) {

@@ -84,12 +84,6 @@ pub fn is_recorded(name: &[u8]) -> bool {
     VARIABLES.iter().any(|prefix| name.starts_with(prefix.as_bytes())) && !is_secret(name)
 }
 
-/// The variables that give the rank of a process, the first that is set counts.
-pub const RANKS: &[&str] = &["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
-/// The variables that give its rank on its host.
-pub const LOCAL_RANKS: &[&str] =
-    &["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
-
 /// One entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {

@@ -1,7 +1,7 @@
 //! What happens to a call at which a rule fires, or of which a pair of devices is denied.
 
-use super::arming::{Loaded, LoadedRule, Using};
-use super::counts::{self, Whose};
+use super::arming::{LoadedRule, Using};
+use super::counts::{self, Firing, Whose};
 use super::facts::{self, Facts};
 use super::{Forward, excuses, handles, shared, told};
 use crate::call::{self, Cancelling, left_by_jump};
@@ -9,6 +9,7 @@ use crate::fault::deny;
 use crate::log;
 use crate::resolve::driver;
 use crate::sys::aside::with_room;
+use crate::sys::environment;
 use crate::sys::files::errno;
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -25,12 +26,10 @@ const NEVER: u16 = u16::MAX;
 /// A rule that fired.
 #[derive(Clone, Copy)]
 pub struct Fired {
-    /// The plan.
-    pub plan: &'static Loaded,
     /// The rule.
     pub rule: &'static LoadedRule,
-    /// Which call it was of those that the rule counts.
-    pub count: u64,
+    /// That it did.
+    firing: Firing<'static>,
     /// What it did: [`did`].
     pub did: u16,
     /// What it waited, in nanoseconds.
@@ -77,7 +76,7 @@ impl<'a> Fault<'a> {
         facts::prepare(&using);
         handles::given(call);
         let facts = Facts::of(call);
-        let rank = facts::rank();
+        let rank = environment::rank();
         let mut fired = [None; MOST];
         let mut count = 0;
         for member in using.index(call.id).map_or(&[][..], |index| &index.rules) {
@@ -86,9 +85,9 @@ impl<'a> Fault<'a> {
             }
             let context = if member.rule.rule.per == Per::Ctx { facts.context() } else { 0 };
             let whose = Whose { id: call.id, rank, context };
-            if let Some(n) = counts::fires(member.plan, member.rule, &whose) {
+            if let Some(firing) = counts::fires(member.plan, member.rule, &whose) {
                 let did = if member.plan.is_dry { did::DRY } else { 0 };
-                fired[count] = Some(Fired { plan: member.plan, rule: member.rule, count: n, did, waited: 0 });
+                fired[count] = Some(Fired { rule: member.rule, firing, did, waited: 0 });
                 count += 1;
             }
         }
@@ -146,7 +145,7 @@ impl<'a> Fault<'a> {
     }
 
     fn thrown(&self, fired: &Fired, purpose: u64) -> u64 {
-        fired.rule.rule.thrown(self.rank, self.call.id.spec().name, fired.count, purpose)
+        fired.rule.rule.thrown(self.rank, self.call.id.spec().name, fired.firing.count, purpose)
     }
 
     /// The number of a rule's result.
@@ -274,11 +273,8 @@ impl<'a> Fault<'a> {
                 fired.did |= did::DELAY_AFTER;
                 self.fired[index] = Some(fired);
             }
-            if fired.did == 0
-                && let Some(totals) = fired.plan.totals(fired.rule)
-            {
-                // It had nothing to do, and a test of nothing shall not look like one.
-                totals.fired.fetch_sub(1, Relaxed);
+            if fired.did == 0 {
+                fired.firing.take_back();
             }
         }
         if given == 0 {
@@ -486,7 +482,7 @@ impl<'a> Fault<'a> {
             found(0, &hit, shared::deny_name(which).text());
         }
         for (fired, place) in self.fired.iter().flatten().zip(1..) {
-            let hit = Hit { did: fired.did, count: fired.count, waited: fired.waited, ..common };
+            let hit = Hit { did: fired.did, count: fired.firing.count, waited: fired.waited, ..common };
             found(place, &hit, &fired.rule.rule.name);
         }
     }

@@ -10,7 +10,7 @@ use core::sync::atomic::{
 };
 use cupeer_spec::fault::{Per, Rule, happens, purpose};
 use cupeer_spec::function::{FUNCTION_COUNT, FnId};
-use cupeer_spec::record::faults::{Scope, scope_key};
+use cupeer_spec::record::faults::{Counter, Scope, scope_key};
 
 /// The scopes of a plan in this process: for each rule one for each function, and one for all of them together; and
 /// where a rule counts by thread, context or call stack, hash tables: another one where those before have no room.
@@ -111,8 +111,27 @@ pub struct Whose {
     pub context: u64,
 }
 
-/// Counts a call that meets the conditions of a rule. Gives its number where the rule fires at it.
-pub fn fires(plan: &Loaded, rule: &LoadedRule, whose: &Whose) -> Option<u64> {
+/// That a rule fires at a call.
+#[derive(Clone, Copy)]
+pub struct Firing<'a> {
+    /// The number of the call among those that the rule counts together, from 1.
+    pub count: u64,
+    scope: &'a Scope,
+    totals: Option<&'a Counter>,
+}
+
+impl Firing<'_> {
+    /// Counts one time less: there was nothing to do, and a test of nothing shall not look like one.
+    pub fn take_back(&self) {
+        self.scope.fired.fetch_sub(1, Relaxed);
+        if let Some(totals) = self.totals {
+            totals.fired.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// Counts a call that meets the conditions of a rule, and says whether the rule fires at it.
+pub fn fires<'a>(plan: &'a Loaded, rule: &LoadedRule, whose: &Whose) -> Option<Firing<'a>> {
     let totals = plan.totals(rule);
     if let Some(totals) = totals {
         totals.matched.fetch_add(1, Relaxed);
@@ -131,7 +150,7 @@ pub fn fires(plan: &Loaded, rule: &LoadedRule, whose: &Whose) -> Option<u64> {
     if let Some(totals) = totals {
         totals.fired.fetch_add(1, Relaxed);
     }
-    Some(count)
+    Some(Firing { count, scope, totals })
 }
 
 /// Whether a rule fires at the `count`-th call, but for how often it did already.

@@ -12,26 +12,13 @@ use crate::sys::unwind::each_frame;
 use crate::{call, log, settings};
 use core::cell::Cell;
 use core::ffi::c_char;
-use core::sync::atomic::{
-    AtomicU32,
-    Ordering::{Acquire, Relaxed},
-};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use cupeer_spec::fault::{Condition, Key, Values, stack_hash};
 use cupeer_spec::function::{ArgSpec, Direction};
 use cupeer_spec::record::live::mix;
-use cupeer_spec::record::meta::{LOCAL_RANKS, RANKS};
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::selector::matches;
 use cupeer_spec::value::MOST_TEXT;
-
-/// The ranks of this process; `u32::MAX` for none. Those of its environment when it first came here.
-static RANK: AtomicU32 = AtomicU32::new(u32::MAX);
-static LOCAL_RANK: AtomicU32 = AtomicU32::new(u32::MAX);
-
-/// The rank of this process; `u32::MAX` for none.
-pub fn rank() -> u32 {
-    RANK.load(Relaxed)
-}
 
 /// The number of this process in the job.
 pub fn process_number() -> u64 {
@@ -51,35 +38,17 @@ pub fn prepare(armed: &Using) {
         // Two threads that come at once take two numbers, and keep the first.
         let _ = process.number.compare_exchange(0, number, Relaxed, Relaxed);
     }
-    find_ranks();
+    environment::find_ranks();
     armed.choose(|rule| rule.rule.conditions.iter().all(|condition| of_process(condition).unwrap_or(true)));
     process.prepare();
-}
-
-/// The ranks that a launcher gave this process: the first variable of each list that is a number.
-fn find_ranks() {
-    let mut best = [usize::MAX; 2];
-    environment::each(|variable| {
-        let mut parts = variable.splitn(2, |byte| *byte == b'=');
-        let (Some(name), Some(value)) = (parts.next(), parts.next()) else { return };
-        let lists = [(RANKS, &RANK), (LOCAL_RANKS, &LOCAL_RANK)];
-        for ((names, place), best) in lists.into_iter().zip(&mut best) {
-            let at = names.iter().position(|known| known.as_bytes() == name).unwrap_or(usize::MAX);
-            let rank = core::str::from_utf8(value).ok().and_then(|value| value.parse().ok());
-            if let Some(rank) = rank.filter(|_| at < *best) {
-                *best = at;
-                place.store(rank, Relaxed);
-            }
-        }
-    });
 }
 
 /// Whether the process meets a condition; `None` where that is about the call.
 fn of_process(condition: &Condition) -> Option<bool> {
     let number = |number: u32| number != u32::MAX && holds(condition, u64::from(number));
     Some(match condition.key {
-        Key::Rank => number(RANK.load(Relaxed)),
-        Key::LocalRank => number(LOCAL_RANK.load(Relaxed)),
+        Key::Rank => number(environment::rank()),
+        Key::LocalRank => number(environment::local_rank()),
         // SAFETY: getpid has no preconditions.
         Key::Pid => number(unsafe { libc::getpid() } as u32),
         Key::Process => holds(condition, process_number()),

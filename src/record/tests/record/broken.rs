@@ -12,7 +12,7 @@ use proptest::prelude::*;
 fn read_all(bytes: Vec<u8>) -> Result<(), TestCaseError> {
     let slots = bytes.len() / 64 + 1;
     let Ok(process) = Process::from_bytes("a.cupeer", bytes) else { return Ok(()) };
-    let _ = (process.rank(), process.local_rank(), process.host(), process.program());
+    let _ = (process.rank(), process.host(), process.program());
     let mut events = process.events().expect("memory can be read");
     let mut count = 0;
     for event in &mut events {

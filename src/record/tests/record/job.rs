@@ -134,7 +134,7 @@ fn what_a_process_was_is_known() {
     writer.argument("python3").unwrap();
     writer.argument("").unwrap();
     for (name, value) in
-        [("OMPI_COMM_WORLD_RANK", "4"), ("SLURM_PROCID", "5"), ("LOCAL_RANK", "x"), ("A", "b=c")]
+        [("RANK", "worker"), ("OMPI_COMM_WORLD_RANK", "4"), ("SLURM_PROCID", "5"), ("A", "b=c")]
     {
         writer.variable(name, value).unwrap();
     }
@@ -164,7 +164,7 @@ fn what_a_process_was_is_known() {
         (process.host(), process.program(), process.text("driver")),
         ("node1", "/usr/bin/python3", None)
     );
-    assert_eq!((process.rank(), process.local_rank()), (Some(4), None));
+    assert_eq!(process.rank(), Some(4));
     assert_eq!(process.variable("A"), Some("b=c"));
     assert_eq!(process.arguments, ["python3", "", "x"]);
     assert_eq!(process.libraries.len(), 3000);
@@ -294,7 +294,8 @@ fn the_header_of_a_table_is_looked_at() {
         LiveTable::from_bytes("live", bytes).unwrap_err()
     };
     assert_eq!(error(0, 1), "is not a table of what is open");
-    assert_eq!(error(8, 4), "was written by a newer cupeer (format 4; this one reads 3)");
+    assert_eq!(error(8, 4), "was written by a newer cupeer (format 4; this one reads 2 to 3)");
+    assert_eq!(error(8, 1), "was written by an older cupeer (format 1; this one reads 2 to 3)");
     assert_eq!(error(12, 4), "has entries of 260 bytes instead of 320");
     assert_eq!(LiveTable::from_bytes("live", good[..20].to_vec()).unwrap_err(), "is cut off in its header");
     const { assert!(size_of::<Header>() > 32) };

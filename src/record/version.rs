@@ -1,0 +1,30 @@
+//! Which versions of a format are read.
+
+use std::ops::RangeInclusive;
+
+/// Looks at the version that a file has. The error is a sentence whose subject is the file.
+pub(crate) fn check(version: u64, read: RangeInclusive<u32>) -> Result<(), String> {
+    let (oldest, newest) = (u64::from(*read.start()), u64::from(*read.end()));
+    let age = match version {
+        0 => return Err("has no version".into()),
+        version if version > newest => "a newer",
+        version if version < oldest => "an older",
+        _ => return Ok(()),
+    };
+    let reads = if oldest == newest { newest.to_string() } else { format!("{oldest} to {newest}") };
+    Err(format!("was written by {age} cupeer (format {version}; this one reads {reads})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_older_is_not_newer() {
+        assert_eq!(check(2, 2..=3), Ok(()));
+        let error = |version| check(version, 2..=3).unwrap_err();
+        assert_eq!(error(1), "was written by an older cupeer (format 1; this one reads 2 to 3)");
+        assert_eq!(error(4), "was written by a newer cupeer (format 4; this one reads 2 to 3)");
+        assert_eq!(error(0), "has no version");
+    }
+}

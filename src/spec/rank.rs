@@ -1,0 +1,64 @@
+//! The rank of a process, as its launcher gave it in the environment.
+
+/// The variables that may give the rank in the job, the one that counts most first.
+pub const JOB: &[&str] = &["RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+/// The variables that may give the rank on the host.
+pub const HOST: &[&str] = &["LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
+
+/// The ranks of a process: of each list the first variable that is a number counts, in whatever order they come.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Ranks {
+    job: Option<(usize, u32)>,
+    host: Option<(usize, u32)>,
+}
+
+impl Ranks {
+    /// Looks at a variable of the environment.
+    pub fn see(&mut self, name: &[u8], value: &[u8]) {
+        for (names, found) in [(JOB, &mut self.job), (HOST, &mut self.host)] {
+            let Some(at) = names.iter().position(|known| known.as_bytes() == name) else { continue };
+            let rank = str::from_utf8(value).ok().and_then(|value| value.parse().ok());
+            let is_better = found.is_none_or(|(best, _)| at < best);
+            // The largest number stands for none in the live table.
+            if let Some(rank) = rank.filter(|rank| is_better && *rank != u32::MAX) {
+                *found = Some((at, rank));
+            }
+        }
+    }
+
+    /// The rank in the job.
+    pub fn job(&self) -> Option<u32> {
+        self.job.map(|(_, rank)| rank)
+    }
+
+    /// The rank on the host.
+    pub fn host(&self) -> Option<u32> {
+        self.host.map(|(_, rank)| rank)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_variable_that_is_a_number_counts_in_any_order() {
+        let variables = [
+            ("PATH", "7"),
+            ("RANK", "worker"),
+            ("OMPI_COMM_WORLD_RANK", "2"),
+            ("SLURM_PROCID", "5"),
+            ("PMI_RANK", "4294967295"),
+            ("SLURM_LOCALID", "1"),
+            ("LOCAL_RANK", "0"),
+        ];
+        for from in 0..variables.len() {
+            let mut ranks = Ranks::default();
+            for (name, value) in variables[from..].iter().chain(&variables[..from]) {
+                ranks.see(name.as_bytes(), value.as_bytes());
+            }
+            assert_eq!((ranks.job(), ranks.host()), (Some(2), Some(0)), "from {from}");
+        }
+        assert_eq!((Ranks::default().job(), Ranks::default().host()), (None, None));
+    }
+}
