@@ -3,10 +3,11 @@
 //! What belongs here: what is counted in both. Processes and handles of different runs have nothing in common that
 //! could be compared one by one.
 
-use super::model::{Report, State};
+use super::model::{KINDS, Report, SEVERITIES, State};
 use super::moments::{bytes, duration, number};
 use super::text::names::clean;
 use crate::table::Table;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,61 +17,96 @@ const SCHEMA: &str = "cupeer-report-diff/1";
 /// Times are told of where one is so many times the other: less is what any two runs differ by.
 const SLOWER: f64 = 1.5;
 
-/// The comparison. Every pair has the value of the first record, and that of the second.
-#[derive(Serialize)]
+/// Two records compared. Every pair has the value of the first record, and that of the second.
+#[derive(Serialize, JsonSchema)]
 pub struct Diff {
+    #[schemars(extend("const" = SCHEMA))]
     schema: &'static str,
+    /// Where they lie.
     records: [String; 2],
-    functions: Vec<Function>,
-    failures: Vec<Failure>,
-    findings: Vec<Found>,
-    faults: Vec<Fault>,
-    handles: Vec<Handles>,
+    functions: Vec<FunctionPair>,
+    failures: Vec<FailurePair>,
+    findings: Vec<RulePair>,
+    faults: Vec<FaultPair>,
+    handles: Vec<HandlePair>,
 }
 
-#[derive(Serialize)]
-struct Function {
+/// A function.
+#[derive(Serialize, JsonSchema)]
+struct FunctionPair {
+    /// Its name.
     function: Rc<str>,
+    /// Calls.
     calls: [u64; 2],
+    /// Calls with a result other than CUDA_SUCCESS.
     failed: [u64; 2],
+    /// The time in it.
     total_ns: [u64; 2],
+    /// The median.
     p50_ns: [Option<u64>; 2],
+    /// The 99th percentile.
     p99_ns: [Option<u64>; 2],
+    /// The longest.
     max_ns: [Option<u64>; 2],
+    /// Whether calls or failures differ, or a percentile by half.
     differs: bool,
 }
 
-#[derive(Serialize)]
-struct Failure {
+/// A result of a function.
+#[derive(Serialize, JsonSchema)]
+struct FailurePair {
+    /// The function.
     function: Rc<str>,
+    /// The name of the result, or its number.
     result: String,
+    /// How often.
     count: [u64; 2],
+    /// Whether that differs.
     differs: bool,
 }
 
-#[derive(Serialize)]
-struct Found {
+/// A rule, with one severity.
+#[derive(Serialize, JsonSchema)]
+struct RulePair {
+    /// The rule.
     rule: Rc<str>,
+    /// How bad.
+    #[schemars(extend("enum" = SEVERITIES))]
     severity: &'static str,
+    /// How often.
     count: [u64; 2],
+    /// Whether that differs.
     differs: bool,
 }
 
-#[derive(Serialize)]
-struct Fault {
+/// A rule of a fault plan.
+#[derive(Serialize, JsonSchema)]
+struct FaultPair {
+    /// Its name.
     name: String,
+    /// The rule.
     rule: String,
+    /// Calls that met its conditions.
     matched: [u64; 2],
+    /// Those at which it fired.
     fired: [u64; 2],
+    /// Whether these differ.
     differs: bool,
 }
 
-#[derive(Serialize)]
-struct Handles {
+/// Handles in one state.
+#[derive(Serialize, JsonSchema)]
+struct HandlePair {
+    /// What they are of.
+    #[schemars(extend("enum" = KINDS))]
     kind: &'static str,
+    /// How they stand.
     state: State,
+    /// How many.
     count: [u64; 2],
+    /// The bytes of their allocations, where known.
     bytes: [u64; 2],
+    /// Whether one of both differs.
     differs: bool,
 }
 
@@ -88,7 +124,7 @@ pub fn compare(a: &Report, b: &Report) -> Diff {
     }
 }
 
-fn functions(both: [&Report; 2]) -> Vec<Function> {
+fn functions(both: [&Report; 2]) -> Vec<FunctionPair> {
     let mut names: Vec<&Rc<str>> = both.iter().flat_map(|r| &r.functions).map(|f| &f.function).collect();
     names.sort();
     names.dedup();
@@ -98,7 +134,7 @@ fn functions(both: [&Report; 2]) -> Vec<Function> {
         let time = |value: fn(&super::model::Function) -> Option<u64>| of.map(|f| f.and_then(value));
         let (calls, failed) = (number(|f| f.calls), number(|f| f.failed()));
         let (p50_ns, p99_ns) = (time(|f| f.p50_ns), time(|f| f.p99_ns));
-        Function {
+        FunctionPair {
             function: name.clone(),
             calls,
             failed,
@@ -109,7 +145,7 @@ fn functions(both: [&Report; 2]) -> Vec<Function> {
             differs: calls[0] != calls[1] || failed[0] != failed[1] || slower(p50_ns) || slower(p99_ns),
         }
     };
-    let mut rows: Vec<Function> = names.into_iter().map(row).collect();
+    let mut rows: Vec<FunctionPair> = names.into_iter().map(row).collect();
     rows.sort_by_key(|row| (!row.differs, std::cmp::Reverse(row.calls[0].abs_diff(row.calls[1]))));
     rows
 }
@@ -122,7 +158,7 @@ fn slower(times: [Option<u64>; 2]) -> bool {
     }
 }
 
-fn failures(both: [&Report; 2]) -> Vec<Failure> {
+fn failures(both: [&Report; 2]) -> Vec<FailurePair> {
     let mut counts: BTreeMap<(Rc<str>, String), [u64; 2]> = BTreeMap::new();
     for (i, report) in both.iter().enumerate() {
         for function in &report.functions {
@@ -131,36 +167,36 @@ fn failures(both: [&Report; 2]) -> Vec<Failure> {
             }
         }
     }
-    let row = |((function, result), count): ((Rc<str>, String), [u64; 2])| Failure {
+    let row = |((function, result), count): ((Rc<str>, String), [u64; 2])| FailurePair {
         function,
         result,
         count,
         differs: count[0] != count[1],
     };
-    let mut rows: Vec<Failure> = counts.into_iter().map(row).collect();
+    let mut rows: Vec<FailurePair> = counts.into_iter().map(row).collect();
     rows.sort_by_key(|row| (!row.differs, std::cmp::Reverse(row.count[0].abs_diff(row.count[1]))));
     rows
 }
 
-fn findings(both: [&Report; 2]) -> Vec<Found> {
+fn findings(both: [&Report; 2]) -> Vec<RulePair> {
     let mut counts: BTreeMap<(Rc<str>, &'static str), [u64; 2]> = BTreeMap::new();
     for (i, report) in both.iter().enumerate() {
         for finding in &report.findings {
             counts.entry((finding.rule.clone(), finding.severity)).or_default()[i] += finding.count;
         }
     }
-    let row = |((rule, severity), count): ((Rc<str>, &'static str), [u64; 2])| Found {
+    let row = |((rule, severity), count): ((Rc<str>, &'static str), [u64; 2])| RulePair {
         rule,
         severity,
         count,
         differs: count[0] != count[1],
     };
-    let mut rows: Vec<Found> = counts.into_iter().map(row).collect();
+    let mut rows: Vec<RulePair> = counts.into_iter().map(row).collect();
     rows.sort_by_key(|row| (!row.differs, std::cmp::Reverse(row.count[0].abs_diff(row.count[1]))));
     rows
 }
 
-fn faults(both: [&Report; 2]) -> Vec<Fault> {
+fn faults(both: [&Report; 2]) -> Vec<FaultPair> {
     let mut sums: BTreeMap<(&str, &str), [[u64; 2]; 2]> = BTreeMap::new();
     for (i, report) in both.iter().enumerate() {
         for fault in &report.faults {
@@ -170,19 +206,19 @@ fn faults(both: [&Report; 2]) -> Vec<Fault> {
             fired[i] = fired[i].saturating_add(fault.fired);
         }
     }
-    let row = |((name, rule), [matched, fired]): ((&str, &str), [[u64; 2]; 2])| Fault {
+    let row = |((name, rule), [matched, fired]): ((&str, &str), [[u64; 2]; 2])| FaultPair {
         name: name.to_owned(),
         rule: rule.to_owned(),
         matched,
         fired,
         differs: matched[0] != matched[1] || fired[0] != fired[1],
     };
-    let mut rows: Vec<Fault> = sums.into_iter().map(row).collect();
+    let mut rows: Vec<FaultPair> = sums.into_iter().map(row).collect();
     rows.sort_by_key(|row| (!row.differs, std::cmp::Reverse(row.fired[0].abs_diff(row.fired[1]))));
     rows
 }
 
-fn handles(both: [&Report; 2]) -> Vec<Handles> {
+fn handles(both: [&Report; 2]) -> Vec<HandlePair> {
     let mut sums: BTreeMap<(&'static str, State), [(u64, u64); 2]> = BTreeMap::new();
     for (i, report) in both.iter().enumerate() {
         for handle in &report.handles {
@@ -191,7 +227,7 @@ fn handles(both: [&Report; 2]) -> Vec<Handles> {
             *bytes = bytes.saturating_add(handle.bytes.unwrap_or(0));
         }
     }
-    let row = |((kind, state), sums): ((&'static str, State), [(u64, u64); 2])| Handles {
+    let row = |((kind, state), sums): ((&'static str, State), [(u64, u64); 2])| HandlePair {
         kind,
         state,
         count: sums.map(|(count, _)| count),
@@ -288,7 +324,14 @@ impl Diff {
             table.row([row.kind.into(), row.state.word().into(), count, size]);
         }
         let same = self.handles.iter().filter(|row| !row.differs).count() as u64;
-        section("Handles that differ", table, width, same, "state is as frequent", "states are as frequent")
+        section(
+            "HandlePair that differ",
+            table,
+            width,
+            same,
+            "state is as frequent",
+            "states are as frequent",
+        )
     }
 }
 

@@ -11,7 +11,7 @@ use cupeer_spec::record::slot::hit::did;
 use std::collections::BinaryHeap;
 
 /// The most calls of a rule that are kept.
-const MOST: usize = 100;
+pub const MOST: usize = 100;
 
 /// A call that a rule fired at.
 pub struct At<'a> {

@@ -24,6 +24,7 @@ mod peers;
 mod places;
 mod reading;
 mod results;
+pub mod schema;
 pub mod summary;
 pub mod symbols;
 pub mod table;

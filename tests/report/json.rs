@@ -37,6 +37,17 @@ fn close(schema: &mut Value) {
 }
 
 #[test]
+fn page_of_the_schema_is_current() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/report.schema.json");
+    let made = format!("{:#}\n", cupeer_report::schema::schema().to_value());
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &made).expect("the schema is writable");
+    }
+    let there = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(there == made, "docs/report.schema.json is stale: run scripts/docs");
+}
+
+#[test]
 fn lost_events_escaped_libraries_and_damage_are_told_of() {
     let scene = Scene::new();
     let mut actor = scene.rank(0);

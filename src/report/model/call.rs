@@ -1,11 +1,12 @@
 //! Calls: sums over functions, failures, and the places that they came from.
 
 use super::{Codes, Proc};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::rc::Rc;
 
 /// A function.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Function {
     /// Its name.
     pub function: Rc<str>,
@@ -16,7 +17,7 @@ pub struct Function {
     /// The same without those that had nothing left to end, because the driver had shut down.
     #[serde(skip)]
     pub wrong: Codes,
-    /// How many results were of our making.
+    /// How many results were not the driver's but asked for.
     pub injected: u64,
     /// Calls that have not returned.
     pub pending: u64,
@@ -24,13 +25,13 @@ pub struct Function {
     pub unwound: u64,
     /// The time in it, over all threads.
     pub total_ns: u64,
-    /// The median of its calls that returned.
+    /// The median of its calls that returned, right to a hundredth.
     pub p50_ns: Option<u64>,
-    /// The 99th percentile.
+    /// The 99th percentile, right to a hundredth.
     pub p99_ns: Option<u64>,
     /// The longest.
     pub max_ns: Option<u64>,
-    /// Over the ranks.
+    /// How its calls are spread over the ranks; null where no process has a rank.
     pub ranks: Option<Ranks>,
 }
 
@@ -46,8 +47,8 @@ impl Function {
     }
 }
 
-/// How the calls of a function are spread over the ranks.
-#[derive(Serialize)]
+/// Calls over the ranks.
+#[derive(Serialize, JsonSchema)]
 pub struct Ranks {
     /// The fewest calls of a rank.
     pub least: u64,
@@ -55,12 +56,12 @@ pub struct Ranks {
     pub median: u64,
     /// The most calls of a rank.
     pub most: u64,
-    /// The ranks that deviate.
+    /// The ranks that do something else than the others.
     pub deviating: Vec<Deviation>,
 }
 
 /// A rank that deviates.
-#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deviation {
     /// The rank.
     pub rank: u32,
@@ -68,12 +69,12 @@ pub struct Deviation {
     pub calls: u64,
     /// The calls of the others: what most of them have, or the median.
     pub others: u64,
-    /// Whether all the ranks that do not deviate have exactly so many.
+    /// Whether all ranks that do not deviate have exactly so many.
     pub exact: bool,
 }
 
 /// A call that failed.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Failure {
     /// When it began.
     pub time_ns: u64,
@@ -87,13 +88,14 @@ pub struct Failure {
     pub function: Rc<str>,
     /// The name of the result, or its number.
     pub result: String,
-    /// Its arguments.
+    /// The arguments by their names in cuda.h, as in the log: numbers as numbers; pointers, handles and 64-bit values
+    /// as hexadecimal strings; what is not known is null.
     pub args: serde_json::Map<String, serde_json::Value>,
     /// How long it took.
     pub duration_ns: u64,
-    /// Whether the result was of our making.
+    /// Whether the result was not the driver's but asked for.
     pub injected: bool,
-    /// The rule of a fault plan that made it.
+    /// The name of the rule of a fault plan that made it; null also where the record does not say.
     pub injected_by: Option<String>,
     /// Whether the driver refused what a fault plan had changed: a handle that it damaged, an address that it made up, or
     /// something that is closed although the program was told otherwise.
@@ -107,7 +109,7 @@ pub struct Failure {
 }
 
 /// Failures that are alike.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct FailureGroup {
     /// The function.
     pub function: Rc<str>,
@@ -115,9 +117,9 @@ pub struct FailureGroup {
     pub result: String,
     /// How many.
     pub count: u64,
-    /// Whether the result was of our making.
+    /// Whether the results were not the driver's but asked for.
     pub injected: bool,
-    /// The rule of a fault plan that made it.
+    /// The name of the rule of a fault plan that made them; null also where the record does not say.
     pub injected_by: Option<Rc<str>>,
     /// Whether the driver refused what a fault plan had changed.
     pub follows_fault: bool,
@@ -125,7 +127,7 @@ pub struct FailureGroup {
     pub first_ns: u64,
     /// The last.
     pub last_ns: u64,
-    /// Which processes, at most [`MOST_PROCS`].
+    /// Which processes, at most 16.
     pub procs: Vec<Proc>,
     /// How many more processes.
     pub procs_more: u64,
@@ -146,18 +148,26 @@ impl FailureGroup {
 pub const MOST_PROCS: usize = 16;
 
 /// A place in a program.
-#[derive(Serialize, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Serialize, JsonSchema, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     /// The path of the library.
     pub library: Option<Rc<str>>,
     /// Its build id in hexadecimal digits.
+    #[schemars(extend("pattern" = "^[0-9a-f]+$"))]
     pub build_id: Option<Rc<str>>,
     /// Where in it, or the address where the library is unknown.
     #[serde(serialize_with = "hexadecimal")]
+    #[schemars(with = "Hexadecimal")]
     pub offset: u64,
     /// The function, where symbols are at hand.
     pub function: Option<Rc<str>>,
 }
+
+/// A number as JSON has it where it is an address or part of one.
+#[derive(JsonSchema)]
+#[schemars(inline, extend("pattern" = "^0x[0-9a-f]+$"))]
+#[allow(dead_code)]
+pub(super) struct Hexadecimal(String);
 
 pub(super) fn hexadecimal<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{number:#x}"))

@@ -1,34 +1,38 @@
 //! Fault plans: what each rule did.
 
 use super::Proc;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::rc::Rc;
 
-/// A rule of a fault plan, or a pair of devices that was denied, over all processes.
-#[derive(Serialize, Clone)]
+/// A rule of a fault plan, or a pair of devices that was denied (plan 'deny-peer'), over all processes and hosts.
+#[derive(Serialize, JsonSchema, Clone)]
 pub struct Fault {
     /// The name of its plan.
     pub plan: String,
-    /// Its own name, which begins with that of the plan: calls say which fault changed them by this.
+    /// Its own name, PLAN/NAME: injected_by refers to it.
     pub name: String,
-    /// The rule as it was written; `None` of a plan that a program armed itself.
+    /// The rule as it was written, but for its name; null of a plan that a program armed itself.
     pub rule: Option<String>,
-    /// The calls that met its conditions; `None` of a plan that a program armed itself.
+    /// Calls that met its conditions, and were counted for its when=; null of a plan that a program armed itself.
     pub matched: Option<u64>,
-    /// Those at which it fired or, in a dry run, would have.
+    /// Those at which it fired or, in a dry run, would have. Of a plan that a program armed itself, as far as events
+    /// were kept.
     pub fired: u64,
-    /// How many processes were under its plan, or said that it fired.
+    /// How many processes were under its plan; of one that a program armed itself, in how many it fired.
     pub processes: u64,
     /// Whether it was only tried.
     pub dry_run: bool,
-    /// The first calls at which it fired or, in a dry run, would have: of those that the filters choose.
+    /// The first calls at which it fired or, in a dry run, would have, at most 100: those that the filters choose, in
+    /// the order of time.
+    #[schemars(length(max = crate::hits::MOST))]
     pub hits: Vec<FaultHit>,
-    /// How many more there were.
+    /// How many more calls there were: of those that the record has.
     pub hits_more: u64,
 }
 
-/// A call at which a rule fired.
-#[derive(Serialize, Clone)]
+/// A call at which a rule of a fault plan fired.
+#[derive(Serialize, JsonSchema, Clone)]
 pub struct FaultHit {
     /// When it began.
     pub time_ns: u64,
@@ -40,12 +44,16 @@ pub struct FaultHit {
     pub seq: u64,
     /// The function.
     pub function: Rc<str>,
-    /// Which call it was of those that the rule counts.
+    /// Which call it was of those that the rule counts, from 1; of a denied pair always 1.
     pub count: u64,
-    /// What was done.
+    /// What was done; empty where the rule had nothing to do, because another one was first or the call failed:
+    /// 'error' (the result is not the driver's), 'out' (an output is not), 'delay' and 'delay-after' (a wait before
+    /// or after the call), 'hang' (a wait to be released), 'signal', 'exit', 'denied' (the pair of devices is
+    /// denied), 'not-called' (the driver was not called), 'undone' (what the driver did was undone), 'dry' (nothing:
+    /// it was only tried).
     pub did: Vec<&'static str>,
-    /// The name of what the driver returned, or its number; `None` where it was not called, or has not returned.
+    /// The name of what the driver returned, or its number; null where it was not called, or has not returned.
     pub driver_result: Option<String>,
-    /// What was waited.
+    /// Nanoseconds that were waited because of the rule.
     pub waited_ns: u64,
 }

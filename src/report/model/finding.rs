@@ -1,24 +1,32 @@
 //! Findings: which rule, where, why, and what it is about.
 
-use super::call::hexadecimal;
+use super::call::{Hexadecimal, hexadecimal};
 use super::{Fingerprint, Place, Proc, Uuid};
+use cupeer_spec::record::slot::finding::{Confidence, Severity, role};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::rc::Rc;
 
-/// What a rule has found, in all calls of one function from one place that ended alike.
-#[derive(Serialize, Clone)]
+/// How bad a finding can be.
+pub const SEVERITIES: [&str; 3] = [Severity::Error.word(), Severity::Warning.word(), Severity::Note.word()];
+
+/// What a rule found: all findings of one rule and function, with one result and from one place, over all processes.
+#[derive(Serialize, JsonSchema, Clone)]
 pub struct Finding {
-    /// The name of the rule.
+    /// The name of the rule: 'cupeer explain RULE' says more.
     pub rule: Rc<str>,
-    /// `error`, `warning` or `note`.
+    /// How bad it is. What a library does on purpose is a note.
+    #[schemars(extend("enum" = SEVERITIES))]
     pub severity: &'static str,
-    /// `certain`, `stale` or `inferred`.
+    /// Whether it follows from what was seen, from what a process left behind that has died, or is the likeliest
+    /// explanation.
+    #[schemars(extend("enum" = [Confidence::Certain, Confidence::Stale, Confidence::Inferred].map(Confidence::word)))]
     pub confidence: &'static str,
     /// The function.
     pub function: Rc<str>,
-    /// The name of the argument that it is about.
+    /// The argument that it is about, by its name in cuda.h.
     pub argument: Option<&'static str>,
-    /// The name of the result, or its number.
+    /// The name of the result, or its number; null where the call has not returned.
     pub result: Option<String>,
     /// The process of the first.
     pub proc: Proc,
@@ -26,23 +34,23 @@ pub struct Finding {
     pub tid: u32,
     /// The number of its call in its stream.
     pub seq: u64,
-    /// When it began.
+    /// When the first began.
     pub time_ns: u64,
     /// When the last began.
     pub last_ns: u64,
-    /// How many there are.
+    /// How many there are, with those that processes only counted.
     pub count: u64,
-    /// In which processes, at most [`super::MOST_PROCS`].
+    /// In which processes, at most 16.
     pub procs: Vec<Proc>,
     /// In how many more.
     pub procs_more: u64,
     /// The ranks among all of them.
     pub ranks: Vec<u32>,
-    /// What the first is, with its values.
+    /// What was found, with the values of the first.
     pub message: String,
-    /// What the rule rests on.
+    /// What the rule rests on; null of a rule that this version does not know.
     pub sentence: Option<&'static str>,
-    /// Where that is from.
+    /// Where that is from: a function or a result of the documentation, what was observed, or practice.
     pub source: Option<&'static str>,
     /// What to do.
     pub hint: String,
@@ -54,14 +62,15 @@ pub struct Finding {
     pub objects: Vec<Object>,
 }
 
-/// Something that a finding is about.
-#[derive(Serialize, Clone)]
+/// Something that a finding is about: where it was made, and by whom.
+#[derive(Serialize, JsonSchema, Clone)]
 pub struct Object {
-    /// What it is: `export`, `opening` and so on.
+    /// What it is.
+    #[schemars(extend("enum" = [&role::WORDS[..], &["unknown"]].concat()))]
     pub role: &'static str,
-    /// The process, where the record has it.
+    /// The process; null where the record does not have it.
     pub proc: Option<Proc>,
-    /// Its pid, as it knows itself.
+    /// Its pid, as it knows itself; 0 where unknown.
     pub pid: u32,
     /// Its rank.
     pub rank: Option<u32>,
@@ -71,17 +80,19 @@ pub struct Object {
     pub device: Option<Uuid>,
     /// The address, event or context.
     #[serde(serialize_with = "hexadecimal_or_null")]
+    #[schemars(with = "Option<Hexadecimal>")]
     pub address: Option<u64>,
     /// The size.
     pub bytes: Option<u64>,
-    /// What stands for the handle.
+    /// The handle.
     pub fingerprint: Option<Fingerprint>,
-    /// When it was made.
+    /// When.
     pub time_ns: Option<u64>,
-    /// The file name of the library that made it.
+    /// The file name of the library that did it.
     pub library: Option<Rc<str>>,
     /// Where in that.
     #[serde(serialize_with = "hexadecimal_or_null")]
+    #[schemars(with = "Option<Hexadecimal>")]
     pub offset: Option<u64>,
     /// The call stack, the caller first.
     pub stack: Vec<Place>,

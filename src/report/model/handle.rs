@@ -1,22 +1,27 @@
 //! Handles: who exported them, who opened them, and how that ended.
 
 use super::{Codes, Place, Proc, Unknown, Uuid};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-/// A handle of memory or of an event.
-#[derive(Serialize)]
+/// What a handle is of.
+pub const KINDS: [&str; 2] = ["memory", "event"];
+
+/// A handle of memory or of an event: who exported it, who opened it, and how that ended.
+#[derive(Serialize, JsonSchema)]
 pub struct Handle {
     /// What stands for its bytes.
     pub fingerprint: Fingerprint,
-    /// `memory` or `event`.
+    /// What it is of.
+    #[schemars(extend("enum" = KINDS))]
     pub kind: &'static str,
-    /// How it stands: [`State`].
+    /// How it stands.
     pub state: State,
     /// Who exported it.
     pub exporter: Option<Proc>,
     /// The device of the exporter's context.
     pub device: Option<Uuid>,
-    /// The size of the allocation.
+    /// The size of the allocation; null of an event.
     pub bytes: Option<u64>,
     /// When it was exported first.
     pub exported_ns: Option<u64>,
@@ -24,9 +29,10 @@ pub struct Handle {
     pub exports: u64,
     /// When its allocation was freed, or the event destroyed.
     pub freed_ns: Option<u64>,
-    /// The function that ended it.
+    /// The function that did it.
     pub freed_by: Option<&'static str>,
-    /// Of a handle that nobody exported: the one that it is a damaged copy of.
+    /// Of a handle that nobody exported: the one that it is a damaged copy of. They differ in bytes that the driver
+    /// does not check.
     pub damaged_from: Option<Fingerprint>,
     /// Who opened it.
     pub opens: Vec<Open>,
@@ -37,8 +43,8 @@ pub struct Handle {
     pub unknown: Unknown,
 }
 
-/// How a handle, or one opening of it, stands. The worst is last.
-#[derive(Serialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// How a handle, or one opening of it, stands. Of a handle with several openings the worst is said: the last one here.
+#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum State {
     /// Nobody opened it, and its allocation is there.
     #[serde(rename = "exported")]
@@ -91,7 +97,7 @@ impl State {
 }
 
 /// From where one process opened a handle to where it had closed it as often.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Open {
     /// The process.
     pub proc: Proc,
@@ -114,7 +120,7 @@ pub struct Open {
 }
 
 /// One process's failures to open a handle.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct FailedOpen {
     /// The process.
     pub proc: Proc,
@@ -134,11 +140,12 @@ impl FailedOpen {
 }
 
 /// What was opened in one place and not closed.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Leak {
-    /// `memory` or `event`.
+    /// What it is of.
+    #[schemars(extend("enum" = KINDS))]
     pub kind: &'static str,
-    /// How many handles are open.
+    /// How many are open.
     pub handles: u64,
     /// How often they are open: a handle that was opened several times is to be closed as often.
     pub times: u64,
@@ -154,9 +161,10 @@ pub struct Leak {
     pub stack: Vec<Place>,
 }
 
-/// What stands for the bytes of a handle.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Fingerprint(pub u64);
+/// What stands for the 64 bytes of an IPC handle, keyed by the job. The bytes themselves appear nowhere.
+#[derive(JsonSchema, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[schemars(extend("pattern" = "^ipc:[0-9a-f]{16}$"))]
+pub struct Fingerprint(#[schemars(with = "String")] pub u64);
 
 impl std::fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {

@@ -12,11 +12,12 @@ mod process;
 
 pub use call::{Deviation, Failure, FailureGroup, Function, MOST_PROCS, Place, Ranks};
 pub use fault::{Fault, FaultHit};
-pub use finding::{Finding, Object};
-pub use handle::{FailedOpen, Fingerprint, Handle, Leak, Open, State};
+pub use finding::{Finding, Object, SEVERITIES};
+pub use handle::{FailedOpen, Fingerprint, Handle, KINDS, Leak, Open, State};
 pub use peer::{Peer, Uuid};
 pub use process::{Device, Escaped, LastCall, Ordinal, Pending, Process, Unnamed, past};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -30,10 +31,11 @@ pub type Unknown = BTreeMap<&'static str, &'static str>;
 /// How often something ended in each way: by the name of the result, or its number where it has no name.
 pub type Codes = BTreeMap<String, u64>;
 
-/// The whole.
-#[derive(Serialize)]
+/// What a record says.
+#[derive(Serialize, JsonSchema)]
 pub struct Report {
-    /// The version of this form: [`SCHEMA`].
+    /// The version of this form.
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: &'static str,
     /// The record as a whole.
     pub record: Record,
@@ -41,19 +43,19 @@ pub struct Report {
     pub processes: Vec<Process>,
     /// The devices that its processes saw.
     pub devices: Vec<Device>,
-    /// The functions that were called.
+    /// The function with the most time first.
     pub functions: Vec<Function>,
-    /// What rules found: errors, then warnings, then notes.
+    /// Errors, then warnings, then notes; each in the order of time.
     pub findings: Vec<Finding>,
     /// What fault plans did, a row for each of their rules.
     pub faults: Vec<Fault>,
-    /// The ledger.
+    /// The ledger, the worst first.
     pub handles: Vec<Handle>,
     /// What is open, by where it was opened.
     pub leaks: Vec<Leak>,
-    /// The peer matrix.
+    /// The peer matrix: a row for each process and pair of devices.
     pub peers: Vec<Peer>,
-    /// The first failures.
+    /// The first failures in the order of time.
     pub failures: Vec<Failure>,
     /// How many more there were.
     pub failures_more: u64,
@@ -92,21 +94,22 @@ impl Report {
 }
 
 /// The record as a whole.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Record {
     /// Where it lies.
     pub path: String,
-    /// When the first of its processes began, and its last event or, while processes run, now.
+    /// When the first of its processes began.
     pub began_ns: u64,
-    /// See `began_ns`.
+    /// Its last event or, while processes run, now.
     pub ended_ns: u64,
     /// Whether a process runs.
     pub running: bool,
-    /// Whether all events were kept: `full`, `ring` or `mixed`.
+    /// Whether all events were kept, the last ones of each process, or one here and the other there.
+    #[schemars(extend("enum" = ["full", "ring", "mixed"]))]
     pub mode: &'static str,
     /// Whether older events than those counted here are gone: a ring keeps its last ones.
     pub dropped: bool,
-    /// The hosts, or boots of hosts, that its processes ran on.
+    /// The hosts; where two have one name, with the begin of their boot ids.
     pub hosts: Vec<String>,
     /// Events that were read.
     pub events: u64,
@@ -116,8 +119,9 @@ pub struct Record {
     pub problems: Vec<String>,
     /// Calls that the filters choose, where there are filters.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
     pub matching: Option<u64>,
-    /// What was asked for: the filters, as they were given.
+    /// What was asked for, where it was not everything.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<String>,
 }

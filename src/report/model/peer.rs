@@ -1,10 +1,11 @@
 //! Devices, and what processes did from one to another.
 
 use super::{Codes, Proc, Unknown};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 /// What one process did from one device to another.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Peer {
     /// The process.
     pub proc: Proc,
@@ -14,15 +15,16 @@ pub struct Peer {
     pub to: Option<Uuid>,
     /// How often it asked about the two.
     pub asked: u64,
-    /// What cuDeviceCanAccessPeer said last.
+    /// What it was told last; null where it did not ask.
     pub can_access: Option<bool>,
-    /// Whether it switched access on.
+    /// Whether it switched access on at some time.
     pub enabled: bool,
-    /// When it switched access on last.
+    /// When last.
     pub enabled_ns: Option<u64>,
-    /// When it switched access off again.
+    /// When it was switched off again, or its context ended.
     pub disabled_ns: Option<u64>,
-    /// What asking, switching on and off failed with.
+    /// What asking, switching on and switching off failed with. CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED counts here,
+    /// and as enabled.
     pub failed: Codes,
     /// How many of its calls about the two, failures to open memory among them, a fault plan answered.
     pub injected: u64,
@@ -37,9 +39,10 @@ pub struct Peer {
     pub unknown: Unknown,
 }
 
-/// A device's UUID.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Uuid(pub [u8; 16]);
+/// A device, as nvidia-smi prints it.
+#[derive(JsonSchema, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[schemars(extend("pattern" = "^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"))]
+pub struct Uuid(#[schemars(with = "String")] pub [u8; 16]);
 
 impl std::fmt::Display for Uuid {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {

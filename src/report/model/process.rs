@@ -3,14 +3,15 @@
 use super::{Place, Proc, Unknown, Uuid};
 use crate::text::names::clean;
 use cupeer_spec::way::{self, Way};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// One process.
-#[derive(Serialize)]
+/// A process.
+#[derive(Serialize, JsonSchema)]
 pub struct Process {
-    /// Its name in the record.
+    /// Its name.
     pub proc: Proc,
     /// As it knows itself.
     pub pid: u32,
@@ -18,35 +19,37 @@ pub struct Process {
     pub ppid: u32,
     /// Where it ran.
     pub host: String,
-    /// Since when its host ran.
+    /// Since when its host ran: times are ordered among processes with the same.
     pub boot_id: String,
-    /// Its pid namespace.
+    /// The inode of its pid namespace.
     pub pid_ns: u64,
-    /// Its rank in the job.
+    /// Its rank in the job, as its launcher told it.
     pub rank: Option<u32>,
     /// Its program.
     pub program: String,
-    /// Its program's arguments.
+    /// Its arguments, the program's name first.
     pub arguments: Vec<String>,
-    /// The variables of its environment that its record has.
+    /// The variables of its environment that its record has: those that decide what CUDA programs do.
     pub variables: BTreeMap<String, String>,
-    /// `full` or `ring`.
+    /// Whether all events were kept.
+    #[schemars(extend("enum" = ["full", "ring"]))]
     pub mode: &'static str,
     /// Events that were read.
     pub events: u64,
-    /// Calls that a fault plan changed, held or ended.
+    /// Calls that a fault plan changed, delayed, held or ended.
     pub injected: u64,
     /// Events that could not be kept.
     pub lost: u64,
-    /// `running`, `gone` or `unknown`.
+    /// Whether it runs.
+    #[schemars(extend("enum" = ["running", "gone", "unknown"]))]
     pub exit: &'static str,
     /// When it began to be recorded.
     pub began_ns: u64,
     /// Its last call.
     pub last_call: Option<LastCall>,
-    /// The calls that have not returned.
+    /// The calls that have not returned, the oldest first.
     pub pending: Vec<Pending>,
-    /// What it saw of devices.
+    /// The devices as it numbers them.
     pub devices: Vec<Ordinal>,
     /// Why fields are unknown.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
@@ -54,7 +57,7 @@ pub struct Process {
 }
 
 /// The last call of a process.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct LastCall {
     /// The function.
     pub function: Rc<str>,
@@ -65,7 +68,7 @@ pub struct LastCall {
 }
 
 /// A call that has not returned.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Pending {
     /// The function.
     pub function: Rc<str>,
@@ -75,31 +78,32 @@ pub struct Pending {
     pub seq: u64,
     /// When it began.
     pub since_ns: u64,
-    /// How long that is ago.
+    /// How long that is ago at the end of the record.
     pub age_ns: u64,
-    /// The rule of a fault plan because of which it does not return.
+    /// The name of the rule of a fault plan because of which it does not return.
     pub injected_by: Option<String>,
-    /// The label that `cupeer release` ends it with, where that rule makes it wait for that.
+    /// The label that 'cupeer release' ends it with, where that rule makes it wait for that.
     pub release: Option<String>,
-    /// Its arguments.
+    /// The arguments by their names in cuda.h, as in the log: numbers as numbers; pointers, handles and 64-bit values
+    /// as hexadecimal strings; what is not known is null.
     pub args: serde_json::Map<String, serde_json::Value>,
     /// Who made it.
     pub caller: Place,
-    /// And who called that.
+    /// The caller, who called that, and so on.
     pub stack: Vec<Place>,
 }
 
 /// A device as one process numbers it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Ordinal {
-    /// Its number there.
+    /// Its number in the process.
     pub ordinal: i32,
-    /// Its UUID.
+    /// The device.
     pub uuid: Uuid,
 }
 
 /// A device.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Device {
     /// Its UUID.
     pub uuid: Uuid,
@@ -110,7 +114,7 @@ pub struct Device {
 }
 
 /// A library whose calls went past us.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Escaped {
     /// The process.
     pub proc: Proc,
@@ -138,7 +142,7 @@ pub fn past(library: &str, way: &str, times: &str) -> String {
 }
 
 /// A library whose functions have no names here.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Unnamed {
     /// Its path.
     pub library: String,
