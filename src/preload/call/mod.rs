@@ -3,26 +3,24 @@
 //! What belongs here: the order of the steps, the boundary that keeps our panics from the program, and
 //! the guard against re-entry. What does not: how any step is done.
 
-use crate::driver::log::{Ear, Words};
+use crate::driver::log::DriverLog;
 use crate::fault::inject::{self, CallWords, Fault, Forward};
 use crate::log::{self, Call};
 use crate::record::{self, Recorded, Returned};
 use crate::resolve::{driver, handed_out, linked};
 use crate::settings;
-use crate::sys::arch::{
-    ASYNCHRONOUS, DEFERRED, Thread, forward_asynchronously, pthread_setcanceltype, stack_height, thread,
-};
-use crate::sys::aside::with_room;
+use crate::sys::arch::{ASYNCHRONOUS, Thread, forward_asynchronously, stack_height, thread};
 use crate::sys::caller::Caller;
+use crate::sys::clock;
 use crate::sys::elf;
+use crate::sys::guard::guarded;
+use crate::sys::guard::guarded_waiting;
 use crate::sys::object::Object;
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::c_void;
 use core::fmt::{self, Write};
-use core::ptr;
 use cupeer_spec::abi::{CUresult, FunctionPointer, nvmlReturn_t};
 use cupeer_spec::function::FnId;
-use cupeer_spec::value::{Format, MOST_TEXT};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use cupeer_spec::value::Format;
 
 /// What is known when a call enters.
 pub struct Entered {
@@ -115,18 +113,18 @@ fn is_forwarding(id: FnId, caller: usize, called: usize) -> bool {
 /// Marks the function that this thread is forwarding, until dropped; also where an exception or a
 /// cancellation of the program passes through.
 struct Inside {
-    before: (u32, usize, usize, *mut Words),
+    before: (u32, usize, usize, *mut c_void),
 }
 
 impl Inside {
-    /// `words` takes what the driver says meanwhile, where it is not null.
+    /// `messages` is what the driver's log is kept in meanwhile: see [`DriverLog::messages`].
     #[inline(always)]
-    fn enter(id: FnId, real: usize, words: *mut Words) -> Self {
+    fn enter(id: FnId, real: usize, messages: *mut c_void) -> Self {
         // SAFETY: the block is this thread's alone.
         let thread = unsafe { &mut *thread() };
-        let before = (thread.inside, thread.inside_at, thread.inside_real, thread.words);
+        let before = (thread.inside, thread.inside_at, thread.inside_real, thread.driver_messages);
         (thread.inside, thread.inside_at, thread.inside_real) = (id as u32 + 1, stack_height(), real);
-        thread.words = words;
+        thread.driver_messages = messages;
         Inside { before }
     }
 }
@@ -136,7 +134,7 @@ impl Drop for Inside {
     fn drop(&mut self) {
         // SAFETY: the block is this thread's alone.
         let thread = unsafe { &mut *thread() };
-        (thread.inside, thread.inside_at, thread.inside_real, thread.words) = self.before;
+        (thread.inside, thread.inside_at, thread.inside_real, thread.driver_messages) = self.before;
     }
 }
 
@@ -205,7 +203,7 @@ fn concerned(
     (arguments.words)(&mut words);
     let call = Forward { id, words: &words, caller: entered.caller };
     let mut fault = None;
-    quietly(|| fault = Fault::of(&call));
+    guarded(|| fault = Fault::of(&call));
     steps(id, entered, forward, arguments, pointer, fault.as_mut())
 }
 
@@ -233,13 +231,13 @@ fn steps<R: ResultCode>(
     }
     // What is not in the record is not judged, either: freeing what nobody shares.
     let is_heard = settings.check.is_some() && record.has_begun();
-    let ear = if is_heard { Ear::new() } else { Ear::deaf() };
-    let started = if logged { log::now() } else { 0 };
+    let driver_log = if is_heard { DriverLog::enabled() } else { DriverLog::disabled() };
+    let started = if logged { clock::now() } else { 0 };
     let instead = fault.as_mut().and_then(|fault| act_before(fault, &|fault| record.tell(fault)));
     let mut result = match instead {
         Some(instead) => R::of(instead),
         None => {
-            let _inside = Inside::enter(id, entered.real, ear.words());
+            let _inside = Inside::enter(id, entered.real, driver_log.messages());
             forward()
         }
     };
@@ -251,14 +249,14 @@ fn steps<R: ResultCode>(
             record.mark_injected();
         }
     }
-    let duration = if logged { log::now().saturating_sub(started) } else { 0 };
+    let duration = if logged { clock::now().saturating_sub(started) } else { 0 };
     let succeeded = result.number() == 0;
     let has_more = record.finish(result.number(), succeeded);
     let fault = fault.map(|fault| &*fault);
     if !logged && !has_more && pointer.is_none() && fault.is_none() {
         return result;
     }
-    quietly(|| {
+    guarded(|| {
         if let (Some(pointer), true) = (pointer, succeeded) {
             // SAFETY: after success the driver has written the pointer, unless the caller passed null,
             // which is checked there.
@@ -271,7 +269,7 @@ fn steps<R: ResultCode>(
             let returned = Returned {
                 caller,
                 result: result.number(),
-                words: ear.text(),
+                words: driver_log.text(),
                 print: &|out, format| (arguments.print)(succeeded, out, format),
                 fault,
             };
@@ -281,7 +279,7 @@ fn steps<R: ResultCode>(
             log::call(&Call {
                 id,
                 caller: Caller::of(caller, id, succeeded),
-                started: if started == 0 { log::now() } else { started },
+                started: if started == 0 { clock::now() } else { started },
                 duration,
                 result: result.number(),
                 print: &|out, format| (arguments.print)(succeeded, out, format),
@@ -296,7 +294,7 @@ fn steps<R: ResultCode>(
 #[cold]
 #[inline(never)]
 fn act_before(fault: &mut Fault, tell: &dyn Fn(&Fault)) -> Option<i32> {
-    quietly_knowing(|cancelling| fault.before(cancelling, tell));
+    guarded_waiting(|cancelling| fault.before(cancelling, tell));
     fault.instead()
 }
 
@@ -305,113 +303,11 @@ fn act_before(fault: &mut Fault, tell: &dyn Fn(&Fault)) -> Option<i32> {
 #[inline(never)]
 fn act_after(fault: &mut Fault, result: i32) -> (i32, bool) {
     let mut given = result;
-    quietly_knowing(|cancelling| given = fault.after(cancelling, result));
+    guarded_waiting(|cancelling| given = fault.after(cancelling, result));
     (given, fault.is_hit() && fault.is_altered())
-}
-
-/// Runs work of ours that must leave no trace in the program: its panic is dropped, `errno` is kept, and a
-/// cancellation of the thread waits until it is done. It has as much stack as it needs.
-pub fn quietly(work: impl FnOnce()) {
-    /// Once for all that is done so.
-    #[inline(never)]
-    fn done(work: &mut dyn FnMut()) {
-        let before = begin_quietly();
-        // A panic here is a fault of ours, and the program gets its answer all the same.
-        let _ = catch_unwind(AssertUnwindSafe(|| with_room(work)));
-        end_quietly(before);
-    }
-    let mut work = Some(work);
-    done(&mut || work.take().into_iter().for_each(|work| work()));
-}
-
-unsafe extern "C" {
-    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
-}
-
-const PTHREAD_CANCEL_DISABLE: c_int = 1;
-
-/// Whether a thread of the program can be cancelled: see [`left_by_jump`].
-#[derive(Clone, Copy)]
-pub struct Cancelling(c_int);
-
-/// Does what a handler of the program may leave by siglongjmp, within `quietly_knowing`: then the thread can be cancelled
-/// as before. Nothing may be done here that a cancellation ends.
-pub fn left_by_jump(Cancelling(before): Cancelling, work: impl FnOnce()) {
-    let (mut kind, mut state) = (0, 0);
-    // SAFETY: both are writable. Of the deferred type, nothing ends the thread before it calls something that may.
-    unsafe {
-        pthread_setcanceltype(DEFERRED, &mut kind);
-        pthread_setcancelstate(before, &mut state);
-    }
-    work();
-    // SAFETY: as above.
-    unsafe {
-        pthread_setcancelstate(state, ptr::null_mut());
-        pthread_setcanceltype(kind, ptr::null_mut());
-    }
-}
-
-/// The same as [`quietly`] for work that waits, which is told how the thread can be cancelled.
-fn quietly_knowing(work: impl FnOnce(Cancelling)) {
-    let before = begin_quietly();
-    let _ = catch_unwind(AssertUnwindSafe(|| work(before.0)));
-    end_quietly(before);
-}
-
-/// How the thread can be cancelled, and `errno`. By itself, because the stack may be small.
-fn begin_quietly() -> (Cancelling, c_int) {
-    let mut cancelling = 0;
-    // SAFETY: __errno_location gives this thread's errno, always valid; `cancelling` is writable.
-    unsafe {
-        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut cancelling);
-        (Cancelling(cancelling), *libc::__errno_location())
-    }
-}
-
-fn end_quietly((Cancelling(cancelling), errno): (Cancelling, c_int)) {
-    // SAFETY: as above.
-    unsafe {
-        *libc::__errno_location() = errno;
-        pthread_setcancelstate(cancelling, ptr::null_mut());
-    }
 }
 
 /// Prints the name of an argument.
 pub fn print_name(separator: &str, name: &str, out: &mut dyn Write, format: Format) -> fmt::Result {
     if format.json { write!(out, "{separator}\"{name}\":") } else { write!(out, "{separator}{name}=") }
-}
-
-/// Copies memory of the program, found out without the risk of a fault. Gives how many bytes could be read.
-pub fn copy_memory(address: usize, place: &mut [u8]) -> usize {
-    let local = libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() };
-    let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: place.len() };
-    // SAFETY: the kernel reads from this process on our behalf, and answers an error where it cannot.
-    let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-    if read > 0 {
-        return read as usize;
-    }
-    // Not one byte where the range leaves the mapped memory in its first page; up to the end of that page it
-    // may be there.
-    const PAGE: usize = 4096;
-    let to_end = PAGE - address % PAGE;
-    if to_end < place.len() { copy_memory(address, &mut place[..to_end]) } else { 0 }
-}
-
-/// Whether memory of the program can be read, found out without the risk of a fault.
-pub fn is_readable<T>(pointer: *const T, count: usize) -> bool {
-    let mut scratch = [0u8; 1024];
-    let size = count.saturating_mul(size_of::<T>());
-    match scratch.get_mut(..size) {
-        Some(place) if !pointer.is_null() => copy_memory(pointer as usize, place) == size,
-        _ => false,
-    }
-}
-
-/// A copy of a text of the program, as much of it as is printed. `None` where it cannot be read.
-pub fn copy_text(text: *const c_char) -> Option<[c_char; MOST_TEXT + 2]> {
-    let mut copy = [0u8; MOST_TEXT + 2];
-    if text.is_null() || copy_memory(text as usize, &mut copy[..=MOST_TEXT]) == 0 {
-        return None;
-    }
-    Some(copy.map(|byte| byte as c_char))
 }

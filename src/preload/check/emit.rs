@@ -7,9 +7,10 @@ use super::say::{self, Said};
 use crate::driver::questions;
 use crate::entry::c_api::{cupeer_finding, cupeer_finding_callback};
 use crate::log::{self, message, status};
-use crate::record::{item_of, process};
+use crate::record::item_of;
 use crate::settings::{self, Check, LogForm};
 use crate::sys::caller::Caller;
+use crate::sys::every_call::epoch;
 use crate::sys::line::{Line, Tame};
 use crate::sys::{arena, pages};
 use core::ffi::{CStr, c_void};
@@ -187,7 +188,7 @@ fn count(rule: Rule, key: u64) -> u32 {
     static KEYS: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
     static COUNTS: [AtomicU32; PLACES] = [const { AtomicU32::new(0) }; PLACES];
     static EPOCH: AtomicU64 = AtomicU64::new(0);
-    let epoch = process::epoch();
+    let epoch = epoch();
     if EPOCH.swap(epoch, AcqRel) != epoch {
         // A forked child has counted nothing.
         COUNTS.iter().for_each(|count| count.store(0, Relaxed));

@@ -3,8 +3,10 @@
 use crate::driver::questions;
 use crate::driver::questions::About;
 use crate::job::live;
+use crate::job::process::pid_namespace;
+use crate::settings::key;
+use crate::sys::clock;
 use crate::sys::life::{self, Life};
-use crate::{log, record};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::reason::{Ago, Device, Handle, Process};
@@ -87,7 +89,7 @@ impl Call<'_> {
     /// How long before it came back something was; `None` where that is not known.
     pub fn ago(&self, monotonic: u64) -> Option<Ago> {
         if self.now.get() == 0 {
-            self.now.set(log::now());
+            self.now.set(clock::now());
         }
         (monotonic != 0).then(|| Ago(self.now.get().saturating_sub(monotonic)))
     }
@@ -99,7 +101,7 @@ impl Call<'_> {
 
     /// The fingerprint of the bytes of its handle that the driver does not check; 0 where it has none.
     pub fn head(&self) -> u64 {
-        self.head.map_or(0, |head| log::fingerprint(&head))
+        self.head.map_or(0, |head| key::fingerprint(&head))
     }
 
     /// Whether it is about an event.
@@ -148,7 +150,7 @@ pub fn is_own(entry: &Entry) -> bool {
 
 /// Whether the process of an entry runs.
 pub fn life_of(entry: &Entry) -> Life {
-    if is_own(entry) { Life::Runs } else { life::of(entry, record::pid_namespace()) }
+    if is_own(entry) { Life::Runs } else { life::of(entry, pid_namespace()) }
 }
 
 /// A handle.

@@ -5,8 +5,8 @@ use super::{Found, Report, Verdict};
 use crate::driver::nodes;
 use crate::driver::questions;
 use crate::job::live;
-use crate::log;
-use crate::record::pid_namespace;
+use crate::job::process::pid_namespace;
+use crate::settings::key;
 use crate::sys::life::{self, Life};
 use cupeer_rules::reason::Reason;
 use cupeer_spec::record::live::{Entry, ended, handle_key, kind};
@@ -261,7 +261,7 @@ pub fn unknown(call: &Call, report: Report) -> Verdict {
         return Verdict::Unknown;
     }
     let (fingerprint, _) = call.handle();
-    let is_zero = fingerprint == log::fingerprint(&[0; 64]);
+    let is_zero = fingerprint == key::fingerprint(&[0; 64]);
     let named = call.named().filter(|pid| !call.is_event() && (1..1 << 22).contains(pid));
     let runs = named.map(life::exists);
     let reason = Reason::IpcUnknownHandle {

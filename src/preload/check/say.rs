@@ -1,8 +1,9 @@
 //! A finding as a paragraph for people, and as JSON with all of its keys.
 
 use super::facts::{Call, device_of, process_of};
-use crate::log;
+use crate::settings::key;
 use crate::sys::caller::Caller;
+use crate::sys::environment;
 use crate::sys::line::Line;
 use core::fmt::{self, Write};
 use cupeer_rules::reason::{Bytes, Handle};
@@ -59,13 +60,13 @@ pub fn paragraph(said: &Said, out: &mut Line) -> fmt::Result {
     write!(out, "{}{}", if probably { "probably, " } else { "" }, said.message)?;
     write!(out, "\n    hint: {}", said.hint)?;
     write!(out, "\n    call: {}(", call.id.spec().name)?;
-    (call.print)(out, Format { json: false, fingerprint: log::fingerprint })?;
+    (call.print)(out, Format { json: false, fingerprint: key::fingerprint })?;
     out.write_str(") = ")?;
     result(call, out)?;
     if !call.is_documented() {
         out.write_str(", which its documentation does not list")?;
     }
-    let rank = crate::sys::environment::rank();
+    let rank = environment::rank();
     write!(out, "\n    by: process {pid}")?;
     if rank != u32::MAX {
         write!(out, " (rank {rank})")?;
@@ -128,7 +129,7 @@ pub fn json(said: &Said, out: &mut Line) -> fmt::Result {
     // SAFETY: neither has preconditions.
     let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
     write!(out, "\"confidence\":\"{}\",\"pid\":{pid},\"tid\":{tid},\"rank\":", said.confidence.word())?;
-    match crate::sys::environment::rank() {
+    match environment::rank() {
         u32::MAX => out.write_str("null,")?,
         rank => write!(out, "{rank},")?,
     }
@@ -138,7 +139,7 @@ pub fn json(said: &Said, out: &mut Line) -> fmt::Result {
         name => write!(out, "\"argument\":\"{name}\",")?,
     }
     out.write_str("\"args\":{")?;
-    (call.print)(out, Format { json: true, fingerprint: log::fingerprint })?;
+    (call.print)(out, Format { json: true, fingerprint: key::fingerprint })?;
     out.write_str("},\"result\":\"")?;
     result(call, out)?;
     out.write_str("\",\"message\":")?;

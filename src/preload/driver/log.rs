@@ -1,8 +1,9 @@
-//! The driver's own words about a call: drivers from CUDA 12.9 on explain errors to a function that is registered, on
-//! the thread of the call and before it returns. Where they do not, there are no words.
+//! What the driver logs about a call: drivers from CUDA 12.9 on explain errors to a function that is registered, on
+//! the thread of the call and before it returns. Others say nothing.
 
 use crate::resolve::driver;
 use crate::sys::arch::{Thread, thread};
+use crate::sys::guard::guarded;
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::MaybeUninit;
@@ -17,14 +18,14 @@ use cupeer_spec::function::Library;
 const ROOM: usize = 240;
 
 /// What was said about one call.
-pub struct Words {
+struct Messages {
     bytes: [MaybeUninit<u8>; ROOM],
     length: usize,
 }
 
-impl Words {
+impl Messages {
     const fn new() -> Self {
-        Words { bytes: [const { MaybeUninit::uninit() }; ROOM], length: 0 }
+        Messages { bytes: [const { MaybeUninit::uninit() }; ROOM], length: 0 }
     }
 
     /// What was said, messages separated by semicolons.
@@ -45,63 +46,68 @@ impl Words {
     }
 }
 
-/// So many calls can be listened to at once; what is said about more of them is lost. The words are not on the stack of
+/// So many calls can be listened to at once; what is said about more of them is lost. The messages are not on the stack of
 /// the program, which may be small.
-const EARS: usize = 64;
-static WORDS: [Shelf; EARS] =
-    [const { Shelf { taken: AtomicBool::new(false), words: UnsafeCell::new(Words::new()) } }; EARS];
+const SHELVES: usize = 64;
+static ALL: [Shelf; SHELVES] =
+    [const { Shelf { taken: AtomicBool::new(false), messages: UnsafeCell::new(Messages::new()) } }; SHELVES];
 
 struct Shelf {
     taken: AtomicBool,
-    words: UnsafeCell<Words>,
+    messages: UnsafeCell<Messages>,
 }
-// SAFETY: the words are used by whoever has taken the shelf alone.
+// SAFETY: the messages are used by whoever has taken the shelf alone.
 unsafe impl Sync for Shelf {}
 
-/// An ear for what the driver says about one call.
-pub struct Ear(*const Shelf);
+/// Keeps what the driver logs about one call.
+pub struct DriverLog(*const Shelf);
 
-impl Ear {
-    /// One that hears nothing.
+impl DriverLog {
+    /// One that keeps nothing.
     #[inline(always)]
-    pub fn deaf() -> Self {
-        Ear(ptr::null())
+    pub fn disabled() -> Self {
+        DriverLog(ptr::null())
     }
 
-    /// One that listens, where there is a free one.
+    /// One that keeps what it can, where one is free.
     #[cold]
     #[inline(never)]
-    pub fn new() -> Self {
+    pub fn enabled() -> Self {
         register();
         // Each thread begins at another place.
         let first = thread() as usize / size_of::<Thread>();
-        let free = (0..EARS).map(|i| &WORDS[first.wrapping_add(i) % EARS]).find(|shelf| {
+        let free = (0..SHELVES).map(|i| &ALL[first.wrapping_add(i) % SHELVES]).find(|shelf| {
             !shelf.taken.load(Relaxed) && shelf.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok()
         });
-        let Some(shelf) = free else { return Ear::deaf() };
+        let Some(shelf) = free else { return DriverLog::disabled() };
         // SAFETY: taken above.
-        unsafe { (*shelf.words.get()).length = 0 };
-        Ear(shelf)
+        unsafe { (*shelf.messages.get()).length = 0 };
+        DriverLog(shelf)
     }
 
-    /// Where the words are put; null where none are.
+    /// Where [`Thread::driver_messages`] points to meanwhile; null where nothing is kept.
     #[inline(always)]
-    pub fn words(&self) -> *mut Words {
+    pub fn messages(&self) -> *mut c_void {
+        self.place().cast()
+    }
+
+    #[inline(always)]
+    fn place(&self) -> *mut Messages {
         // SAFETY: null or a shelf, which stays.
-        unsafe { self.0.as_ref() }.map_or(ptr::null_mut(), |shelf| shelf.words.get())
+        unsafe { self.0.as_ref() }.map_or(ptr::null_mut(), |shelf| shelf.messages.get())
     }
 
     /// What was said. For when the call has returned.
     pub fn text(&self) -> &str {
-        // SAFETY: null, or words that nobody else adds to.
-        unsafe { self.words().as_ref() }.map_or("", Words::text)
+        // SAFETY: null, or messages that nobody else adds to.
+        unsafe { self.place().as_ref() }.map_or("", Messages::text)
     }
 }
 
-impl Drop for Ear {
+impl Drop for DriverLog {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: null or a shelf, which stays, and which this ear has taken.
+        // SAFETY: null or a shelf, which stays, and which this log has taken.
         if let Some(shelf) = unsafe { self.0.as_ref() } {
             shelf.taken.store(false, Release);
         }
@@ -123,13 +129,13 @@ fn register() {
 fn register_slowly() {
     type Callback = unsafe extern "C" fn(*mut c_void, c_int, *mut c_char, usize);
     type Register = unsafe extern "C" fn(Callback, *mut c_void, *mut *mut c_void) -> c_int;
-    crate::call::quietly(|| {
+    guarded(|| {
         // Not while no driver is there.
         let Some(address) = driver::function(Library::Cuda, c"cuLogsRegisterCallback") else { return };
         if REGISTERED.swap(1, Relaxed) == 0 && address != 0 {
             let mut handle = ptr::null_mut();
             // SAFETY: the driver's function of this name has this type; what it registers stays as long as this
-            // library, which is never unloaded. Where it refuses, there are no words.
+            // library, which is never unloaded. Where it refuses, nothing is said.
             unsafe { core::mem::transmute::<usize, Register>(address)(heard, ptr::null_mut(), &mut handle) };
         }
     });
@@ -138,16 +144,16 @@ fn register_slowly() {
 /// The driver says something on this thread.
 unsafe extern "C" fn heard(_: *mut c_void, _: c_int, message: *mut c_char, length: usize) {
     // SAFETY: the block is this thread's alone.
-    let words = unsafe { (*thread()).words };
-    if words.is_null() || message.is_null() {
+    let messages = unsafe { (*thread()).driver_messages }.cast::<Messages>();
+    if messages.is_null() || message.is_null() {
         return;
     }
-    // SAFETY: the driver passes a text of this length, and the words live as long as the call that it is in.
-    let (message, words) =
-        unsafe { (core::slice::from_raw_parts(message.cast::<u8>(), length.min(ROOM)), &mut *words) };
+    // SAFETY: the driver passes a text of this length, and the messages live as long as the call that it is in.
+    let (message, messages) =
+        unsafe { (core::slice::from_raw_parts(message.cast::<u8>(), length.min(ROOM)), &mut *messages) };
     // The last line of each failure repeats its result.
     if !message.starts_with(b"Returning ") {
-        words.add(message);
+        messages.add(message);
     }
 }
 
@@ -157,11 +163,11 @@ mod tests {
 
     #[test]
     fn messages_are_joined_and_cut() {
-        let mut words = Words::new();
-        words.add(b"one\n");
-        words.add("zw\u{f6}lf".as_bytes());
-        assert_eq!(words.text(), "one ; zw\u{f6}lf");
-        words.add(&[b'a'; 2 * ROOM]);
-        assert_eq!(words.text().len(), ROOM);
+        let mut messages = Messages::new();
+        messages.add(b"one\n");
+        messages.add("zw\u{f6}lf".as_bytes());
+        assert_eq!(messages.text(), "one ; zw\u{f6}lf");
+        messages.add(&[b'a'; 2 * ROOM]);
+        assert_eq!(messages.text().len(), ROOM);
     }
 }

@@ -1,7 +1,6 @@
 //! The device nodes of the host's GPUs, as far as the kernel module lists them, and whether this process may use them.
 
-use crate::job::directory::read as read_file;
-use crate::sys::files::each_name;
+use crate::sys::files::{self, each_name};
 use crate::sys::line::Short;
 use core::ffi::CStr;
 use cupeer_spec::deny::{Pci, pci};
@@ -36,7 +35,7 @@ fn find<T>(is_it: impl Fn(&str, &[u8]) -> Option<T>) -> Option<T> {
     each_name(GPUS, |name| {
         let path = Short::<80>::new(format_args!("/proc/driver/nvidia/gpus/{name}/information\0"));
         let mut text = [0u8; 1024];
-        let length = path.c_text().and_then(|path| read_file(path, &mut text).ok()).unwrap_or(0);
+        let length = path.c_text().and_then(|path| files::read(path, &mut text).ok()).unwrap_or(0);
         found = is_it(name, &text[..length]);
         found.is_some()
     });

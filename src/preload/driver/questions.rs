@@ -1,13 +1,14 @@
 //! What only the driver knows: asked after a call of the program's own, in the thread that made it, by questions
 //! that make no context and change nothing.
 
+use crate::record::about;
 use crate::record::detail::Detail;
-use crate::record::{about, process};
 use crate::resolve::driver;
 use crate::settings;
 use crate::sys::aside::aside;
 use crate::sys::elf::is_forked;
 use crate::sys::every_call::EVERY_CALL;
+use crate::sys::every_call::epoch;
 use crate::sys::files::each_name;
 use crate::sys::line::Short;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -140,7 +141,7 @@ static DESCRIBED_BY: AtomicU32 = AtomicU32::new(0);
 pub fn was_initialized_before_fork() -> Option<(Option<u32>, Confidence)> {
     // What a process has described, its children have in their memory.
     let described = EVERY_CALL.described.load(Relaxed);
-    if described != 0 && described != process::epoch() {
+    if described != 0 && described != epoch() {
         let parent = DESCRIBED_BY.load(Relaxed);
         return Some(((parent != 0).then_some(parent), Confidence::Certain));
     }
@@ -422,12 +423,12 @@ pub fn uuid(ordinal: i32) -> [u8; 16] {
 /// Whether the devices of this process are described.
 #[inline(always)]
 pub fn has_described() -> bool {
-    EVERY_CALL.described.load(Relaxed) == process::epoch()
+    EVERY_CALL.described.load(Relaxed) == epoch()
 }
 
 /// Describes the devices of the process, once: after a call has succeeded, the driver is initialised.
 pub fn describe_devices() {
-    let epoch = process::epoch();
+    let epoch = epoch();
     if EVERY_CALL.described.load(Acquire) == epoch || EVERY_CALL.described.swap(epoch, Release) == epoch {
         return;
     }

@@ -2,7 +2,8 @@
 //! from. Find them with dlsym: where the library is not preloaded, they are not there.
 
 use crate::fault::inject;
-use crate::{call, check, log, record};
+use crate::sys::guard::guarded;
+use crate::{check, log, record};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 /// The version of cupeer, such as "0.1.0". The text is never freed.
@@ -26,7 +27,7 @@ pub unsafe extern "C" fn cupeer_mark(text: *const c_char) -> c_int {
         return -1;
     }
     let mut written = false;
-    call::quietly(|| {
+    guarded(|| {
         // SAFETY: not null, and the caller's text ends in NUL.
         let text = unsafe { CStr::from_ptr(text) }.to_bytes();
         let recorded = record::mark(text);
@@ -79,7 +80,7 @@ pub type cupeer_finding_callback =
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cupeer_on_finding(callback: cupeer_finding_callback, data: *mut c_void) -> c_int {
     let mut checks = false;
-    call::quietly(|| checks = check::listen(callback, data));
+    guarded(|| checks = check::listen(callback, data));
     c_int::from(checks)
 }
 
@@ -97,7 +98,7 @@ pub unsafe extern "C" fn cupeer_on_finding(callback: cupeer_finding_callback, da
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cupeer_arm(plan: *const c_char, message: *mut c_char, size: usize) -> c_int {
     let mut number = 0;
-    call::quietly(|| {
+    guarded(|| {
         // SAFETY: the caller's promise.
         unsafe { number = inject::arm_c(plan, message, size) };
     });
@@ -116,7 +117,7 @@ pub unsafe extern "C" fn cupeer_arm(plan: *const c_char, message: *mut c_char, s
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cupeer_disarm(plan: c_int, matched: *mut u64, fired: *mut u64) -> c_int {
     let mut done = None;
-    call::quietly(|| done = inject::disarm(plan.try_into().unwrap_or(0)));
+    guarded(|| done = inject::disarm(plan.try_into().unwrap_or(0)));
     // SAFETY: the caller's promise.
     unsafe { inject::put_counts(done, matched, fired) }
 }
@@ -129,7 +130,7 @@ pub unsafe extern "C" fn cupeer_disarm(plan: c_int, matched: *mut u64, fired: *m
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cupeer_counts(plan: c_int, matched: *mut u64, fired: *mut u64) -> c_int {
     let mut done = None;
-    call::quietly(|| done = inject::counts(plan.try_into().unwrap_or(0)));
+    guarded(|| done = inject::counts(plan.try_into().unwrap_or(0)));
     // SAFETY: the caller's promise.
     unsafe { inject::put_counts(done, matched, fired) }
 }
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn cupeer_release(label: *const c_char) -> c_int {
         return -1;
     }
     let mut hanging = 0;
-    call::quietly(|| {
+    guarded(|| {
         // SAFETY: not null, and the caller's text ends in NUL.
         let label = unsafe { CStr::from_ptr(label) }.to_str().unwrap_or_default();
         hanging = inject::release(label);

@@ -9,6 +9,7 @@ use crate::call::{self, Arguments};
 use crate::fault::inject;
 use crate::record;
 use crate::sys::arch::{LOOKED_UP_OFFSET, export_entry, traced_entry};
+use crate::sys::program_memory;
 use core::ffi::CStr;
 use core::fmt::Write;
 use cupeer_spec::function::{FUNCTION_COUNT, FnId};
@@ -38,7 +39,7 @@ macro_rules! print_argument {
     };
     (string $value:ident, $succeeded:ident, $out:ident, $format:ident) => {{
         // A driver may have refused the call without looking at the text.
-        let copy = (!$succeeded && !$value.is_null()).then(|| call::copy_text($value));
+        let copy = (!$succeeded && !$value.is_null()).then(|| program_memory::copy_text($value));
         match &copy {
             Some(None) => write!($out, "{}", if $format.json { "null" } else { "unreadable" }),
             // SAFETY: our copy ends in NUL.
@@ -54,7 +55,7 @@ macro_rules! print_argument {
     (in [$count:ident] $value:ident, $succeeded:ident, $out:ident, $format:ident) => {{
         let count = $count as usize;
         // A driver may have refused the call without looking at the array.
-        let readable = $succeeded || call::is_readable($value, count.min(value::MOST_ELEMENTS));
+        let readable = $succeeded || program_memory::is_readable($value, count.min(value::MOST_ELEMENTS));
         // SAFETY: the driver has read that many elements, or as many as are printed are readable.
         unsafe { value::print_array($value, count, readable, $out, $format) }
     }};

@@ -4,8 +4,9 @@
 use crate::log::status;
 use crate::resolve::{deep, dlclose, dlerror, dlsym, dlvsym, driver, escapes};
 use crate::sys::elf;
+use crate::sys::guard::guarded;
 use crate::sys::{arch, stack};
-use crate::{call, log, settings};
+use crate::{log, settings};
 
 /// Takes a look round while nobody else runs, without a system call. Calls that come earlier find what they
 /// need themselves.
@@ -30,7 +31,7 @@ extern "C" fn at_unload() {
     status::ended();
     let is_heard = log::is_on() || settings::get().record.is_some();
     if is_heard && driver::is_anywhere() {
-        call::quietly(escapes::look_through_all);
+        guarded(escapes::look_through_all);
     }
 }
 

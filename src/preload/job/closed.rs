@@ -1,5 +1,6 @@
 //! What this process has closed lately: so that a second close can be told from a wrong pointer.
 
+use crate::sys::clock;
 use core::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -36,7 +37,7 @@ pub fn note(entry: &Entry, with_context: bool) {
     let place = &CLOSED[NEXT.fetch_add(1, Relaxed) % REMEMBERED];
     place.address.store(0, Release);
     place.fingerprint.store(entry.fingerprint, Relaxed);
-    place.monotonic.store(crate::log::now(), Relaxed);
+    place.monotonic.store(clock::now(), Relaxed);
     for (word, bytes) in place.opener.iter().zip(entry.library.chunks(8)) {
         word.store(u64::from_le_bytes(bytes.try_into().unwrap_or_default()), Relaxed);
     }

@@ -1,10 +1,11 @@
 //! The directory of the job: made where it is not there, with the key of its fingerprints.
 
-use crate::log;
-use crate::settings::{self, job_key};
+use crate::settings::{self, key};
+use crate::sys::clock;
 use crate::sys::files::{self, PATH_MAX, errno};
 use crate::sys::line::{Line, Short};
 use crate::sys::opened::{About, Opened};
+use crate::sys::process;
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
 use cupeer_spec::record::job;
@@ -54,7 +55,7 @@ impl Directory {
     fn temporary(&self, prefix: &str) -> Result<Path, c_int> {
         // SAFETY: gettid has no preconditions.
         let tid = unsafe { libc::syscall(libc::SYS_gettid) };
-        self.file(Short::<64>::new(format_args!("{prefix}-{tid}-{:x}", log::realtime())).text())
+        self.file(Short::<64>::new(format_args!("{prefix}-{tid}-{:x}", clock::realtime())).text())
     }
 }
 
@@ -66,7 +67,7 @@ pub fn c_path(path: &Path) -> &CStr {
 /// The directory of this process's record.
 pub fn directory() -> Result<Directory, c_int> {
     let record = settings::get().record.as_ref().ok_or(libc::ENOENT)?;
-    let pid = crate::record::process::owner();
+    let pid = process::owner();
     let mut path = [0; PATH_MAX];
     files::expand(&record.directory, pid, &mut path).ok_or(libc::ENAMETOOLONG)?;
     let (mode, folder_mode) = if record.shared { (0o660, 0o2770) } else { (0o600, 0o700) };
@@ -148,14 +149,18 @@ fn read_job(directory: &Directory, path: &Path, text: &mut [u8]) -> Result<usize
     let file = Opened::open(c_path(path), libc::O_RDONLY)?;
     let owner = file.about().found.owner;
     let is_owners = || About::at(c_path(&directory.path), 0).is_some_and(|about| about.found.owner == owner);
-    if directory.trusts(owner) || is_owners() { read_from(file.descriptor(), text) } else { Err(libc::EPERM) }
+    if directory.trusts(owner) || is_owners() {
+        files::read_from(file.descriptor(), text)
+    } else {
+        Err(libc::EPERM)
+    }
 }
 
 fn take_key(text: &[u8]) {
     let mut lines = text.split(|byte| *byte == b'\n');
-    let key = lines.find_map(|line| line.strip_prefix(job::KEY.as_bytes())?.strip_prefix(b"="));
-    if let Some(key) = key.and_then(job_key) {
-        log::use_key(key);
+    let found = lines.find_map(|line| line.strip_prefix(job::KEY.as_bytes())?.strip_prefix(b"="));
+    if let Some(found) = found.and_then(key::parse) {
+        key::adopt(found);
     }
 }
 
@@ -183,24 +188,4 @@ pub fn publish(
         libc::unlink(from);
     }
     made
-}
-
-/// Reads the begin of a file of the system, as much as there is room for.
-pub fn read(path: &CStr, place: &mut [u8]) -> Result<usize, c_int> {
-    let file = Opened::behind_link(path, libc::O_RDONLY)?;
-    read_from(file.descriptor(), place)
-}
-
-fn read_from(file: c_int, place: &mut [u8]) -> Result<usize, c_int> {
-    let mut length = 0;
-    while length < place.len() {
-        let rest = &mut place[length..];
-        // SAFETY: the rest has that many bytes.
-        let read = unsafe { libc::read(file, rest.as_mut_ptr().cast(), rest.len()) };
-        if read <= 0 {
-            break;
-        }
-        length += read as usize;
-    }
-    Ok(length)
 }

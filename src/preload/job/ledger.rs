@@ -2,12 +2,14 @@
 
 use super::closed;
 use super::live;
+use super::process::{self, Identity};
 use crate::check;
 use crate::driver::questions::{self, About, first, word};
-use crate::record::{clock, process};
+use crate::settings;
 use crate::sys::caller::Caller;
+use crate::sys::clock;
+use crate::sys::every_call::has_record;
 use crate::sys::unwind::each_frame;
-use crate::{log, settings};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use cupeer_spec::effect::Object;
@@ -58,7 +60,7 @@ pub struct Made {
 /// Whether a call that frees or destroys ends something that was shared, or may do so.
 pub fn matters(id: FnId, args: &[u8; ARGS]) -> bool {
     let ends = id.spec().ends().map(|end| end.object);
-    if process::current().is_none() {
+    if !has_record() {
         // Nothing was exported or opened yet.
         return !matches!(ends, Some(Object::Memory | Object::Event));
     }
@@ -101,7 +103,7 @@ pub fn before(id: FnId, args: &[u8; ARGS]) -> Noted {
     // Where nothing is in the table, nothing of it ends.
     let is_known = !live::is_on() || live::has_exported() || live::has_others();
     let context = if is_known { questions::to_be_ended(id, args) } else { 0 };
-    let begun = if is_checked() && id.spec().is_in(Group::Open) { log::now() } else { 0 };
+    let begun = if is_checked() && id.spec().is_in(Group::Open) { clock::now() } else { 0 };
     Noted { taken, closing, context, begun }
 }
 
@@ -219,11 +221,7 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: &Noted, made: &Mad
 
 /// An entry of this process, with nothing of its own yet.
 fn entry(kind: u32, key: u64, made: &Made) -> Entry {
-    let (pid, image, pid_ns, started) = process::current().map_or((0, 0, 0, 0), |file| {
-        // SAFETY: the header is mapped for good.
-        let header = unsafe { &*file.header };
-        (header.pid, header.image, header.pid_ns, header.started)
-    });
+    let Identity { pid, image, pid_ns, started } = process::identity();
     let mut frames = [0; MOST_FRAMES];
     let mut count = 0;
     if made.caller != 0 {
@@ -253,8 +251,8 @@ fn entry(kind: u32, key: u64, made: &Made) -> Entry {
         peer: context,
         bytes: 0,
         // As in the call's own slot, so that both are known for the same.
-        since: if made.start == 0 { clock::now() } else { made.start },
-        monotonic: log::now(),
+        since: made.start,
+        monotonic: clock::now(),
         count: 0,
         ended: 0,
         // SAFETY: gettid has no preconditions.
@@ -307,7 +305,8 @@ fn owned(address: u64, fingerprint: u64, made: &Made) {
         Some(old) => drop(old.free()),
         None => {}
     }
-    let mut entry = entry(kind::OWNED, key, &Made { about: made.about, ..Made::default() });
+    let mut entry =
+        entry(kind::OWNED, key, &Made { about: made.about, start: made.start, ..Made::default() });
     (entry.fingerprint, entry.address) = (fingerprint, address);
     live::insert(entry);
 }
@@ -369,7 +368,7 @@ fn ended(kind: u32, fingerprint: u64, how: u32) {
     let is_open = open.as_ref().is_some_and(|open| open.running + open.unknown > 0);
     let while_open = open.is_some_and(|open| open.running > 0);
     let how = how | spec::ended::ENDED | if while_open { spec::ended::WHILE_OPEN } else { 0 };
-    export.ended_at().store(log::now(), Relaxed);
+    export.ended_at().store(clock::now(), Relaxed);
     export.ended().store(how, Release);
     if !is_open && !is_checked() {
         export.free();

@@ -4,10 +4,11 @@
 //! everything here does nothing.
 
 use super::directory::{self, Path, c_path};
+use super::process::pid_namespace;
 use super::reclaim::{self, Room};
 use crate::log::message;
-use crate::record::file::{self, File};
 use crate::settings;
+use crate::sys::allocate::allocate;
 use crate::sys::line::Line;
 use crate::sys::lock::Lock;
 use crate::sys::opened::Opened;
@@ -18,6 +19,7 @@ use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use cupeer_spec::record::Header as FileHeader;
 use cupeer_spec::record::live::{
     BUCKET, Entry, Header, MAGIC, MOST_SEGMENTS, PREFIX, START, VERSION, bucket, entry_place, key_place,
     kind, own_key, segment_entries, segment_start, state, who,
@@ -29,8 +31,6 @@ static HEADER: AtomicPtr<Header> = AtomicPtr::new(ptr::null_mut());
 static SEGMENTS: [AtomicUsize; MOST_SEGMENTS] = [const { AtomicUsize::new(0) }; MOST_SEGMENTS];
 /// This process in the table.
 static WHO: AtomicU64 = AtomicU64::new(0);
-/// Its pid namespace; 0 where it is not known.
-static PID_NS: AtomicU64 = AtomicU64::new(0);
 /// How many entries this process has, about: none is no reason to look. What it owns, and all others.
 static OWNED: AtomicU64 = AtomicU64::new(0);
 static OTHERS: AtomicU64 = AtomicU64::new(0);
@@ -49,15 +49,12 @@ struct PathCell(core::cell::UnsafeCell<Path>);
 unsafe impl Sync for PathCell {}
 
 /// Takes part in the table of the job.
-pub fn attach(file: &File, directory: &directory::Directory) {
+pub fn attach(header: &FileHeader, directory: &directory::Directory) {
     HEADER.store(ptr::null_mut(), Release);
     SEGMENTS.iter().for_each(|segment| segment.store(0, Release));
     OWNED.store(0, Relaxed);
     OTHERS.store(0, Relaxed);
-    // SAFETY: the file's header is mapped for good.
-    let header = unsafe { &*file.header };
     let boot_id = header.boot_id;
-    PID_NS.store(header.pid_ns, Relaxed);
     WHO.store(who(header.pid_ns, header.pid, header.started, header.image), Relaxed);
     let boot = u32::from_be_bytes([0, 1, 2, 3].map(|i| boot_id[i]));
     let mut name = Line::new();
@@ -111,7 +108,7 @@ fn create(directory: &directory::Directory, path: &Path, boot_id: [u8; 16]) -> R
         refused: 0,
     };
     directory::publish(directory, path, ".live", |file| {
-        file::allocate(file.descriptor(), 0, segment_start(1) as u64)?;
+        allocate(file.descriptor(), 0, segment_start(1) as u64)?;
         let mapped = file.map(0, START)?;
         // SAFETY: mapped above, and long enough.
         unsafe {
@@ -220,7 +217,7 @@ fn grow(count: usize) -> bool {
         let Ok(file) = reopen() else { return };
         let (at, end) = (segment_start(count), segment_start(count + 1));
         // Several processes may do this at once: it changes nothing that is there.
-        grown = file::allocate(file.descriptor(), at as u64, (end - at) as u64).is_ok();
+        grown = allocate(file.descriptor(), at as u64, (end - at) as u64).is_ok();
         if grown {
             let header = HEADER.load(Acquire);
             // SAFETY: mapped for good; an aligned number that is changed in this way alone.
@@ -427,7 +424,7 @@ pub fn insert(mut entry: Entry) -> bool {
     let claimed = own() | u64::from(state::CLAIMED);
     entry.word = claimed;
     // What is of use to nobody makes room before the table grows.
-    let (mut room, own_pid_ns) = (Room::Free, PID_NS.load(Relaxed));
+    let (mut room, own_pid_ns) = (Room::Free, pid_namespace());
     loop {
         let count = segment_count();
         for k in 0..count {

@@ -4,4 +4,5 @@ pub mod closed;
 pub mod directory;
 pub mod ledger;
 pub mod live;
+pub mod process;
 mod reclaim;

@@ -10,13 +10,14 @@ pub mod status;
 mod subscriber;
 
 use crate::fault::inject::Fault;
-use crate::settings::{self, LogForm, Settings};
+use crate::settings::{self, LogForm, Settings, key};
 use crate::sys::aside::with_room;
 use crate::sys::caller::Caller;
+use crate::sys::clock;
 use crate::sys::line::Short;
 use core::fmt::{self, Debug, Write};
 use core::sync::atomic::{
-    AtomicU32, AtomicU64,
+    AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_spec::function::FnId;
@@ -29,7 +30,7 @@ pub struct Call<'a> {
     pub id: FnId,
     /// Who called.
     pub caller: Caller,
-    /// When it was forwarded, in nanoseconds of [`now`].
+    /// When it was forwarded, in nanoseconds of [`clock::now`].
     pub started: u64,
     /// How long the real function took, in nanoseconds.
     pub duration: u64,
@@ -70,23 +71,6 @@ pub fn is_on() -> bool {
     false
 }
 
-/// The time of the monotonic clock, in nanoseconds.
-pub fn now() -> u64 {
-    clock(libc::CLOCK_MONOTONIC)
-}
-
-/// The time of the realtime clock, in nanoseconds.
-pub fn realtime() -> u64 {
-    clock(libc::CLOCK_REALTIME)
-}
-
-fn clock(id: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is writable.
-    unsafe { libc::clock_gettime(id, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 /// Prints through a closure where `tracing` wants a value.
 struct Printed<F: Fn(&mut fmt::Formatter) -> fmt::Result>(F);
 
@@ -114,7 +98,7 @@ impl Stamp {
         // our memory of them.
         let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
         Stamp {
-            ts_ns: realtime().saturating_sub(ago),
+            ts_ns: clock::realtime().saturating_sub(ago),
             pid: pid as u32,
             tid: tid as u32,
             seq: logged.fetch_add(1, Relaxed) + 1,
@@ -129,8 +113,8 @@ pub fn call(call: &Call) {
     if settings.failed && call.result == 0 && fault.is_none() || !is_on() {
         return;
     }
-    let stamp = Stamp::new(now().saturating_sub(call.started));
-    let format = Format { json: settings.log == Some(LogForm::Json), fingerprint };
+    let stamp = Stamp::new(clock::now().saturating_sub(call.started));
+    let format = Format { json: settings.log == Some(LogForm::Json), fingerprint: key::fingerprint };
     let args = Printed(|f| (call.print)(f, format));
     let caller = Printed(|f| print_caller(call.caller, f));
     let number = Short::<24>::new(format_args!("{}", call.result));
@@ -236,31 +220,4 @@ fn print_caller(caller: Caller, f: &mut fmt::Formatter) -> fmt::Result {
     f.write_str("\"")?;
     quoted_inside(library, 2048, f)?;
     write!(f, "{offset}\"")
-}
-
-/// The key of the fingerprints, where the job's directory has another than the environment.
-static KEY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-
-/// Uses the key of the job's directory from here on.
-pub fn use_key(key: [u8; 16]) {
-    for (word, bytes) in KEY.iter().zip(key.chunks(8)) {
-        word.store(u64::from_le_bytes(bytes.try_into().unwrap_or_default()), Relaxed);
-    }
-}
-
-/// The key of the fingerprints.
-pub fn key() -> [u8; 16] {
-    let words = [KEY[0].load(Relaxed), KEY[1].load(Relaxed)];
-    if words == [0, 0] {
-        return settings::get().job;
-    }
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&words[0].to_le_bytes());
-    key[8..].copy_from_slice(&words[1].to_le_bytes());
-    key
-}
-
-/// Stands for the bytes of an IPC handle.
-pub fn fingerprint(handle: &[u8]) -> u64 {
-    siphasher::sip::SipHasher24::new_with_key(&key()).hash(handle)
 }

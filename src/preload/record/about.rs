@@ -2,9 +2,9 @@
 
 use super::file::{FIRST_ROOM, File};
 use super::{clock, process, stream};
-use crate::job::directory;
 use crate::sys::caller;
 use crate::sys::environment;
+use crate::sys::files;
 use crate::sys::lock::Lock;
 use crate::sys::object::Object;
 use core::ptr;
@@ -59,7 +59,7 @@ pub fn begin(file: &File) {
 
 fn arguments(file: &File) {
     let mut text = [0u8; 4096];
-    let length = directory::read(c"/proc/self/cmdline", &mut text).unwrap_or(0);
+    let length = files::read(c"/proc/self/cmdline", &mut text).unwrap_or(0);
     for argument in text[..length].split_inclusive(|byte| *byte == 0) {
         entry(file, meta::ARGUMENT, &[argument.strip_suffix(b"\0").unwrap_or(argument)]);
     }

@@ -2,8 +2,8 @@
 //! half of what the kernel's clock costs; else the kernel's monotonic clock.
 
 use super::process;
-use crate::log;
 use crate::sys::arch;
+use crate::sys::clock as system_clock;
 use crate::sys::every_call::EVERY_CALL;
 use crate::sys::lock::Lock;
 use core::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,7 @@ use cupeer_spec::record::{Moment, clock};
 /// Now, on the clock of the record.
 #[inline(always)]
 pub fn now() -> u64 {
-    if EVERY_CALL.by_counter.load(Relaxed) { arch::ticks() } else { log::now() }
+    if EVERY_CALL.by_counter.load(Relaxed) { arch::ticks() } else { system_clock::now() }
 }
 
 /// Chooses the clock, and says which.
@@ -25,10 +25,10 @@ pub fn choose(source: &[u8]) -> u32 {
 /// Now, on all clocks.
 pub fn moment() -> Moment {
     let ticks = now();
-    let monotonic = log::now();
+    let monotonic = system_clock::now();
     // In between, as near to both as can be.
     let ticks = ticks / 2 + now() / 2;
-    Moment { ticks, monotonic, realtime: log::realtime() }
+    Moment { ticks, monotonic, realtime: system_clock::realtime() }
 }
 
 /// Keeps this moment in the process's file, for the speed of the clock: where the time that is known of has grown by an

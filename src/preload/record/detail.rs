@@ -1,7 +1,7 @@
 //! What belongs to a call and does not fit into its slot: frames, arrays, texts, what the driver was asked.
 
 use super::{clock, libraries, stream};
-use crate::call;
+use crate::sys::program_memory;
 use crate::sys::unwind::each_frame;
 use core::ffi::c_char;
 use cupeer_spec::record::slot::{self, Slot, detail};
@@ -73,7 +73,7 @@ impl Detail {
 
     /// Adds a text argument of the program, as much of it as is printed.
     pub fn text(&mut self, argument: usize, text: *const c_char) {
-        if let Some(copy) = call::copy_text(text) {
+        if let Some(copy) = program_memory::copy_text(text) {
             let bytes = copy.map(|byte| byte as u8);
             self.item(detail::TEXT, argument, bytes.split(|byte| *byte == 0).next().unwrap_or(&[]));
         }
@@ -86,10 +86,10 @@ impl Detail {
         let wanted = 4 * count.min(MOST_ELEMENTS);
         let read = match size_of::<T>() {
             _ if elements.is_null() => 0,
-            4 => call::copy_memory(elements as usize, &mut bytes[..wanted]),
+            4 => program_memory::copy(elements as usize, &mut bytes[..wanted]),
             _ => {
                 let places = bytes[..wanted].chunks_exact_mut(4).enumerate();
-                places.map(|(i, place)| call::copy_memory(elements.wrapping_add(i) as usize, place)).sum()
+                places.map(|(i, place)| program_memory::copy(elements.wrapping_add(i) as usize, place)).sum()
             }
         };
         if read == wanted {

@@ -3,16 +3,22 @@
 //! Every byte that is written through a mapping was allocated before, because a write to a hole on a full disk
 //! is a SIGBUS. What cannot be had is an errno, and costs events alone.
 
-use super::{clock, process};
-use crate::job::directory::{self, Directory, Path, c_path};
+use super::clock;
+use crate::job::directory::{Directory, Path, c_path};
 use crate::log::{message, status};
+use crate::settings;
+use crate::settings::key;
+use crate::sys::allocate::allocate;
+use crate::sys::allocate::write_all_at;
 use crate::sys::aside::aside;
-use crate::sys::files::{self, errno, identity};
+use crate::sys::clock as system_clock;
+use crate::sys::files::{self, identity};
 use crate::sys::line::{Line, Short};
 use crate::sys::opened::{self, Opened};
 use crate::sys::pages;
-use crate::{log, settings};
-use core::ffi::{c_int, c_void};
+use crate::sys::process::boot_id;
+use crate::sys::process::owner;
+use core::ffi::c_int;
 use core::fmt::Write;
 use core::ptr;
 use core::sync::atomic::{
@@ -67,35 +73,23 @@ pub struct Identity {
     pub started: u64,
 }
 
-/// The boot id of the host; zero where it is not known.
-pub fn boot_id() -> [u8; 16] {
-    let mut text = [0u8; 64];
-    let mut boot_id = [0; 16];
-    let length = directory::read(c"/proc/sys/kernel/random/boot_id", &mut text).unwrap_or(0);
-    let mut digits = text[..length].iter().filter_map(|byte| (*byte as char).to_digit(16));
-    for byte in &mut boot_id {
-        *byte = (digits.next().unwrap_or(0) << 4 | digits.next().unwrap_or(0)) as u8;
-    }
-    boot_id
-}
-
 impl Identity {
     /// Of the process whose record it is.
     fn of_owner() -> Self {
         let mut text = [0u8; 1024];
         let boot_id = boot_id();
-        let pid = process::owner();
+        let pid = owner();
         // SAFETY: neither has preconditions.
         let (own, mut parent) = unsafe { (libc::getpid() as u32, libc::getppid() as u32) };
         let file = |name: &str| match pid == own {
             true => Short::<48>::new(format_args!("/proc/self/{name}\0")),
             false => Short::new(format_args!("/proc/{pid}/{name}\0")),
         };
-        let length = directory::read(file("stat").c_text().unwrap_or_default(), &mut text).unwrap_or(0);
+        let length = files::read(file("stat").c_text().unwrap_or_default(), &mut text).unwrap_or(0);
         // After the name in parentheses, which may hold anything, the state is field 3.
         let after_name = text[..length].rsplit(|byte| *byte == b')').next().unwrap_or(&[]);
         let field = |index| after_name.split(|byte| *byte == b' ').nth(index).and_then(number);
-        let started = field(20).unwrap_or_else(log::realtime);
+        let started = field(20).unwrap_or_else(system_clock::realtime);
         if pid != own {
             parent = field(2).unwrap_or(0) as u32;
         }
@@ -132,7 +126,7 @@ impl File {
         let boot = u32::from_be_bytes([0, 1, 2, 3].map(|i| identity.boot_id[i]));
         for attempt in 0..64 + 8 {
             // A process that executes one program after the other; who has done so often, takes the time.
-            let image = if attempt < 64 { attempt } else { (log::realtime() >> 10) as u32 | 64 };
+            let image = if attempt < 64 { attempt } else { (system_clock::realtime() >> 10) as u32 | 64 };
             let mut name = Line::new();
             let Identity { pid_ns, pid, started, .. } = identity;
             let _ = write!(name, "{boot:08x}-{pid_ns}-{pid}-{started}");
@@ -177,10 +171,10 @@ impl File {
         let header = mapped.cast::<Header>();
         let mut source = [0; 32];
         let path_of_source = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
-        let length = directory::read(path_of_source, &mut source).unwrap_or(0);
+        let length = files::read(path_of_source, &mut source).unwrap_or(0);
         let clock = clock::choose(&source[..length]);
         let first = clock::moment();
-        let key = log::key();
+        let key = key::get();
         // SAFETY: mapped above, long enough, and nobody else's yet. getppid and getuid have no preconditions.
         unsafe {
             header.write(Header {
@@ -323,13 +317,13 @@ impl File {
     /// No window is looked for until some time has passed: each attempt that fails costs the program a hundred
     /// times what a call does.
     pub fn rest(&self) {
-        self.rests_until.store(log::now() + REST, Relaxed);
+        self.rests_until.store(system_clock::now() + REST, Relaxed);
     }
 
     /// Whether it is too early for another attempt.
     pub fn is_resting(&self) -> bool {
         let until = self.rests_until.load(Relaxed);
-        until != 0 && log::now() < until
+        until != 0 && system_clock::now() < until
     }
 
     /// Writes a block at the end of the file, in pieces.
@@ -431,70 +425,4 @@ fn allocate_begin(descriptor: c_int, at: u64) -> Result<(), c_int> {
     const END: usize = 4096;
     allocate(descriptor, at + (BLOCK - END) as u64, END as u64)?;
     allocate(descriptor, at, FIRST_ROOM as u64)
-}
-
-/// Allocates bytes of a file, so that writing to them through a mapping cannot fail.
-pub fn allocate(descriptor: c_int, at: u64, size: u64) -> Result<(), c_int> {
-    if at.checked_add(size).is_none_or(|end| i64::try_from(end).is_err()) {
-        return Err(libc::EFBIG);
-    }
-    files::without_signals(|| {
-        loop {
-            // SAFETY: the kernel refuses what is wrong.
-            if unsafe { libc::fallocate(descriptor, 0, at as i64, size as i64) } == 0 {
-                return Ok(());
-            }
-            match errno() {
-                libc::EINTR => {}
-                libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL => return write_zeros(descriptor, at, size),
-                error => return Err(error),
-            }
-        }
-    })
-}
-
-/// The same on a file system that cannot allocate.
-fn write_zeros(descriptor: c_int, at: u64, size: u64) -> Result<(), c_int> {
-    static ZEROS: [u8; 4096] = [0; 4096];
-    // SAFETY: all-zero bytes are a statvfs, and the call writes to a variable of ours.
-    let room = unsafe {
-        let mut about: libc::statvfs = core::mem::zeroed();
-        (libc::fstatvfs(descriptor, &mut about) == 0).then(|| about.f_bavail.saturating_mul(about.f_frsize))
-    };
-    // Not until the disk is full: others need it as well.
-    if room.is_some_and(|room| room < size) {
-        return Err(libc::ENOSPC);
-    }
-    let mut written = 0;
-    while written < size {
-        let length = (size - written).min(ZEROS.len() as u64) as usize;
-        let mut piece = [libc::iovec { iov_base: ZEROS.as_ptr().cast_mut().cast(), iov_len: length }];
-        write_all_at(descriptor, &mut piece, (at + written) as i64)?;
-        written += length as u64;
-    }
-    Ok(())
-}
-
-fn write_all_at(descriptor: c_int, pieces: &mut [libc::iovec], mut at: i64) -> Result<(), c_int> {
-    let mut done = 0;
-    while done < pieces.len() {
-        let rest = &mut pieces[done..];
-        // SAFETY: the pieces are the caller's, and readable.
-        let written = unsafe { libc::pwritev(descriptor, rest.as_ptr(), rest.len() as c_int, at) };
-        match written {
-            0 => return Err(libc::ENOSPC),
-            -1 if errno() == libc::EINTR => continue,
-            -1 => return Err(errno()),
-            _ => at += written as i64,
-        }
-        let mut left = written as usize;
-        for piece in rest {
-            let taken = left.min(piece.iov_len);
-            piece.iov_base = piece.iov_base.cast::<u8>().wrapping_add(taken).cast::<c_void>();
-            piece.iov_len -= taken;
-            left -= taken;
-            done += usize::from(piece.iov_len == 0);
-        }
-    }
-    Ok(())
 }

@@ -1,12 +1,12 @@
 //! The libraries that calls come from: each is described in the record before an address of it is.
 
-use super::{about, process};
-use crate::call;
+use super::about;
 use crate::sys::arch::thread;
 use crate::sys::elf;
-use crate::sys::every_call::EVERY_CALL;
+use crate::sys::every_call::{epoch, libraries_generation};
+use crate::sys::guard::guarded;
 use core::sync::atomic::{
-    AtomicU64, AtomicUsize,
+    AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -39,19 +39,13 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// The record that these are of.
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 
-/// How many libraries were unloaded so far.
-static UNLOADED: AtomicU64 = AtomicU64::new(0);
+/// The generation of libraries for which that was looked at.
+static GENERATION: AtomicU32 = AtomicU32::new(1);
 
-/// Changes when what is known may be wrong: a library was unloaded.
-#[inline(always)]
-pub fn generation() -> u32 {
-    EVERY_CALL.libraries.load(Relaxed)
-}
-
-/// Forgets what does not lie where it lay. Called when a library was closed: another one may come in its place.
-pub fn forget() {
-    let unloaded = elf::changes().1;
-    if UNLOADED.swap(unloaded, Relaxed) == unloaded {
+/// Forgets what does not lie where it lay: after a library was unloaded, another one may have come in its place.
+fn forget() {
+    let generation = libraries_generation();
+    if GENERATION.load(Acquire) == generation {
         return;
     }
     for known in &KNOWN[..COUNT.load(Acquire).min(MOST)] {
@@ -62,15 +56,16 @@ pub fn forget() {
             known.length.store(0, Relaxed);
         }
     }
-    EVERY_CALL.libraries.fetch_add(1, Release);
+    // Last: who sees it finds nothing that is not so any more. Several threads may do the same.
+    GENERATION.store(generation, Release);
 }
 
 /// Makes sure that the library of the caller is known, and remembers it for this thread.
 #[cold]
 #[inline(never)]
 pub fn know_slowly(address: usize) {
-    call::quietly(|| {
-        let generation = EVERY_CALL.libraries.load(Acquire);
+    guarded(|| {
+        let generation = libraries_generation();
         let range = know(address);
         // SAFETY: the block is this thread's alone.
         unsafe {
@@ -82,7 +77,8 @@ pub fn know_slowly(address: usize) {
 
 /// Makes sure that the library of an address is known. Gives where that begins, and its length.
 pub fn know(address: usize) -> (usize, usize) {
-    let epoch = process::epoch();
+    forget();
+    let epoch = epoch();
     if EPOCH.swap(epoch, Relaxed) != epoch {
         // Another record, of a child: it knows nothing yet.
         COUNT.store(0, Relaxed);

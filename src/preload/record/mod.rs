@@ -17,17 +17,18 @@ mod libraries;
 pub mod process;
 mod stream;
 
+use crate::sys::every_call::{epoch, libraries_generation};
 pub use detail::{Detail, item_of};
-pub use libraries::forget as forget_libraries;
 pub use process::attach;
 
 use crate::driver::questions::{self, About};
 use crate::job::{ledger, live};
+use crate::sys::guard::guarded;
 
 use crate::fault::inject::{self, Fault};
 use crate::resolve::{driver, escapes};
 use crate::sys::arch::{Thread, thread};
-use crate::{call, check, settings};
+use crate::{check, settings};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use core::sync::atomic::{Ordering::Release, compiler_fence};
@@ -107,7 +108,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-const FINGERPRINT: Fingerprint = crate::log::fingerprint;
+const FINGERPRINT: Fingerprint = crate::settings::key::fingerprint;
 
 /// A call on its way through the record. Lives where it is made: moving it costs as much as recording it.
 pub struct Recorded<'a, F: Fn(&mut Arguments, bool)> {
@@ -165,7 +166,7 @@ static WEIGHTS: [Weight; FUNCTION_COUNT] = {
 #[inline(never)]
 fn begin_slowly() -> bool {
     let mut attached = false;
-    call::quietly(|| {
+    guarded(|| {
         attached = process::attach();
         if !attached {
             process::miss();
@@ -185,7 +186,7 @@ fn matters<F: Fn(&mut Arguments, bool)>(id: FnId, store: &F) -> bool {
     let mut args = [0; ARGS];
     store(&mut Arguments::new(&mut args), false);
     let mut matters = true;
-    call::quietly(|| matters = ledger::matters(id, &args));
+    guarded(|| matters = ledger::matters(id, &args));
     matters
 }
 
@@ -244,7 +245,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     pub fn begin(&mut self, caller: usize, is_hit: bool) {
         let (thread, id) = (thread(), self.id);
         // SAFETY: the block is this thread's alone.
-        if unsafe { (*thread).epoch } != process::epoch() && !begin_slowly() {
+        if unsafe { (*thread).epoch } != epoch() && !begin_slowly() {
             return;
         }
         if WEIGHTS[id as usize].rarely && !is_hit && !matters(id, self.store) {
@@ -280,7 +281,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     fn weigh(&mut self, caller: usize) {
         // SAFETY: the slot is this call's.
         let args = unsafe { (*self.slot).args };
-        call::quietly(|| {
+        guarded(|| {
             if WEIGHTS[self.id as usize].frames {
                 Detail::about(self.number, |detail| detail.frames(caller));
             }
@@ -310,7 +311,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         }
         let end = clock::now();
         // A child that was forked in the call has another record.
-        if self.epoch != process::epoch() {
+        if self.epoch != epoch() {
             self.slot = core::ptr::null_mut();
             return false;
         }
@@ -347,7 +348,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     fn is_there(&self) -> bool {
         // SAFETY: the block is this thread's alone.
         let bias = unsafe { (*thread()).slot_bias };
-        self.epoch == process::epoch()
+        self.epoch == epoch()
             && ((self.slot as u64 >> 6).wrapping_add(bias) == self.number
                 || stream::is_in_ring(self.slot, self.number))
     }
@@ -378,7 +379,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         let mut arguments = Arguments::new(&mut args);
         (self.store)(&mut arguments, succeeded);
         let shape = arguments.shape;
-        call::quietly(|| {
+        guarded(|| {
             stream::append(slot::LATE_END | self.injected, self.id as u16, |slot| {
                 (slot.start, slot.end, slot.result) = (self.number, end, result);
                 (slot.args, slot.caller) = (args, shape);
@@ -387,7 +388,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     }
 
     /// Adds what else there is to know of a call that has returned: frames where it failed, arrays and texts
-    /// (`more`), and what the driver can be asked. Tells the live table what is open now. For use in `quietly`.
+    /// (`more`), and what the driver can be asked. Tells the live table what is open now. For use in `guarded`.
     #[cold]
     #[inline(never)]
     pub fn explain(&self, returned: &Returned, more: impl FnOnce(&mut Detail)) {
@@ -497,19 +498,13 @@ pub struct Returned<'a> {
     pub fault: Option<&'a Fault<'a>>,
 }
 
-/// The pid namespace of this process; 0 where it is not known.
-pub fn pid_namespace() -> u64 {
-    // SAFETY: the header is mapped for good.
-    process::current().map_or(0, |file| unsafe { (*file.header).pid_ns })
-}
-
 /// Makes sure that the record knows the library of a caller.
 #[inline(always)]
 fn know(caller: usize) {
     let thread = thread();
     // SAFETY: the block is this thread's alone.
     let Thread { known, known_generation, .. } = unsafe { &*thread };
-    if caller.wrapping_sub(known.0) >= known.1 || *known_generation != libraries::generation() {
+    if caller.wrapping_sub(known.0) >= known.1 || *known_generation != libraries_generation() {
         libraries::know_slowly(caller);
     }
 }
@@ -528,7 +523,7 @@ pub fn escaped(library: &[u8], way: Way) {
 
 /// Whether this process has, or would have, a record in which there is no event.
 pub fn is_empty() -> bool {
-    let is_empty = || process::current().map_or(process::epoch() == 0, |file| file.has_no_stream());
+    let is_empty = || process::current().map_or(epoch() == 0, |file| file.has_no_stream());
     settings::get().record.is_some() && is_empty()
 }
 

@@ -8,40 +8,27 @@ use super::about;
 use super::file::File;
 use crate::job::{directory, live};
 use crate::log::{message, status};
+use crate::settings;
 use crate::sys::arch::thread;
 use crate::sys::aside::aside;
-use crate::sys::environment;
-use crate::sys::every_call::{EVERY_CALL, NO_PAGE};
+use crate::sys::clock as system_clock;
+use crate::sys::every_call::{EVERY_CALL, GIVEN_UP, NO_PAGE, epoch, has_record};
 use crate::sys::lock::Lock;
-use crate::sys::{life, pages, signals};
-use crate::{log, settings};
-use core::ffi::c_long;
+use crate::sys::process::owner;
+use crate::sys::{pages, signals};
 use core::ptr;
 use core::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
+    AtomicBool, AtomicPtr, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
 /// The record of this process, or of the one that it was forked from.
 static FILE: AtomicPtr<File> = AtomicPtr::new(ptr::null_mut());
 
-/// The epoch of a process that has given its record up: not that of any thread.
-const NONE: u64 = u64::MAX;
-
-/// The number of this process's record; 0 where there is none yet.
-#[inline(always)]
-pub fn epoch() -> u64 {
-    // SAFETY: the page is never unmapped.
-    unsafe { (*EVERY_CALL.page.load(Relaxed)).load(Relaxed) }
-}
-
 /// The record, where this process has one.
 pub fn current() -> Option<&'static File> {
-    match epoch() {
-        0 | NONE => None,
-        // SAFETY: files are never freed.
-        _ => unsafe { FILE.load(Acquire).as_ref() },
-    }
+    // SAFETY: files are never freed.
+    has_record().then(|| unsafe { FILE.load(Acquire).as_ref() }).flatten()
 }
 
 /// When the next attempt is due to make a record after one has failed for want of something that may come back, on the
@@ -76,14 +63,14 @@ fn tell_missed(file: &File) {
 pub fn attach() -> bool {
     static LOCK: Lock = Lock::new();
     for attempt in 0..ATTEMPTS {
-        if epoch() == NONE {
+        if epoch() == GIVEN_UP {
             return false;
         }
         if let Some(file) = current() {
             join(file);
             return true;
         }
-        if log::now() < RESTS_UNTIL.load(Relaxed) {
+        if system_clock::now() < RESTS_UNTIL.load(Relaxed) {
             return false;
         }
         // Where no handler can interrupt it: one that jumps out of it would leave it half made.
@@ -126,10 +113,10 @@ fn join(file: &File) {
 /// This process goes on without a record: for good, as do those that it forks, or until there is again what it lacks.
 fn without(error: i32) -> bool {
     if is_passing(error) {
-        RESTS_UNTIL.store(log::now() + REST, Relaxed);
+        RESTS_UNTIL.store(system_clock::now() + REST, Relaxed);
     } else {
         // SAFETY: the page is never unmapped.
-        unsafe { (*EVERY_CALL.page.load(Relaxed)).store(NONE, Release) };
+        unsafe { (*EVERY_CALL.page.load(Relaxed)).store(GIVEN_UP, Release) };
     }
     give_up(error);
     false
@@ -140,27 +127,10 @@ fn is_passing(error: i32) -> bool {
     matches!(error, libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::EAGAIN)
 }
 
-/// The process whose record this is: where our memory is our parent's, as in a child of vfork, we count as that one. Where
-/// the system does not tell, it is not.
-pub fn owner() -> u32 {
-    // SAFETY: neither has preconditions.
-    let (pid, parent) = unsafe { (libc::getpid() as u32, libc::getppid() as u32) };
-    if shares_memory_with(parent) { parent } else { pid }
-}
-
-/// Whether another process has our memory. Where the system does not tell, the answer is no.
-pub fn shares_memory_with(pid: u32) -> bool {
-    const KCMP_VM: c_long = 1;
-    // SAFETY: asks the kernel to compare two processes; no memory is involved.
-    unsafe {
-        libc::syscall(libc::SYS_kcmp, c_long::from(libc::getpid()), c_long::from(pid), KCMP_VM, 0, 0) == 0
-    }
-}
-
 /// Makes the page and the record, or gives the record up.
 fn make() {
     static EPOCHS: AtomicU64 = AtomicU64::new(0);
-    if current().is_some() || epoch() == NONE {
+    if current().is_some() || epoch() == GIVEN_UP {
         return;
     }
     let page = match page() {
@@ -176,7 +146,10 @@ fn make() {
     let next = EPOCHS.fetch_add(1, Relaxed) + 1;
     let made = directory::directory().and_then(|directory| {
         let file = File::create(&directory, next)?;
-        live::attach(file, &directory);
+        // SAFETY: the header is mapped for good.
+        let header = unsafe { &*file.header };
+        crate::job::process::introduce(header);
+        live::attach(header, &directory);
         Ok(file)
     });
     match made {
@@ -185,7 +158,6 @@ fn make() {
                 parents.leave_to_parent();
             }
             about::begin(file);
-            introduce();
             FILE.store(ptr::from_ref(file).cast_mut(), Release);
             page.store(next, Release);
             tell_missed(file);
@@ -194,20 +166,6 @@ fn make() {
             without(error);
         }
     }
-}
-
-/// What tells this program of this process from later ones, for the live table.
-static STACK: AtomicU32 = AtomicU32::new(0);
-
-/// Where the stack of this program began, as [`life::look`] sees it of others.
-pub fn stack() -> u32 {
-    STACK.load(Relaxed)
-}
-
-/// Looks at what others shall know of this process.
-fn introduce() {
-    environment::find_ranks();
-    STACK.store(life::look(owner()).map_or(0, |seen| seen.stack), Relaxed);
 }
 
 /// The page, which is made once: a child inherits it, cleared.

@@ -6,9 +6,10 @@
 
 use super::file::File;
 use super::{clock, process};
-use crate::call;
 use crate::sys::arch::{Thread, stack_height, take_slot, thread};
 use crate::sys::aside;
+use crate::sys::every_call::epoch;
+use crate::sys::guard::guarded;
 use crate::sys::signals;
 use core::ffi::c_int;
 use core::ptr;
@@ -105,7 +106,7 @@ fn renewed(slots: usize, before: usize) -> Option<Taken> {
     // SAFETY: the block is this thread's alone.
     let epoch = unsafe { (*thread).epoch };
     filled(thread, before);
-    call::quietly(|| {
+    guarded(|| {
         // A thread that never made a call has no epoch, and neither has a process that made none.
         if epoch != 0 || process::attach() {
             taken = signals::held_back(|| renew(slots));
@@ -549,7 +550,7 @@ unsafe fn calls(slots: *const Slot, used: usize) -> u64 {
     (0..used).filter(is_call).count() as u64
 }
 
-/// Puts slots other than a call's into this thread's stream: `fill` fills the first. For use in `quietly`.
+/// Puts slots other than a call's into this thread's stream: `fill` fills the first. For use in `guarded`.
 pub fn append(state: u8, function: u16, fill: impl FnOnce(&mut Slot)) {
     append_slots(state, function, 1, |place| {
         // SAFETY: the slot is this thread's.
@@ -561,7 +562,7 @@ pub fn append(state: u8, function: u16, fill: impl FnOnce(&mut Slot)) {
 pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*mut Slot)) -> bool {
     let thread = thread();
     // SAFETY: the block is this thread's alone.
-    if unsafe { (*thread).epoch } != process::epoch() {
+    if unsafe { (*thread).epoch } != epoch() {
         return false;
     }
     let (before, end) = self::fill(thread);

@@ -4,8 +4,9 @@
 //! `escapes`.
 
 use super::{dlsym, escapes};
+use crate::settings;
 use crate::sys::elf;
-use crate::{call, settings};
+use crate::sys::guard::guarded;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -34,7 +35,7 @@ pub fn look(handle: *mut c_void) {
     let place = &LOOKED_AT[(handle as usize >> 6) % LOOKED_AT.len()];
     if place.load(Relaxed) != handle as usize {
         place.store(handle as usize, Relaxed);
-        call::quietly(|| mend(handle));
+        guarded(|| mend(handle));
     }
 }
 

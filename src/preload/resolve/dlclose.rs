@@ -2,7 +2,7 @@
 
 use super::{dlsym, driver, linked};
 use crate::sys::elf;
-use crate::{call, record};
+use crate::sys::guard::guarded;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -16,7 +16,7 @@ pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
 }
 
 unsafe fn close(handle: *mut c_void) -> c_int {
-    call::quietly(|| {
+    guarded(|| {
         // SAFETY: as promised; null is refused by libc below.
         let closing = (!handle.is_null()).then(|| unsafe { elf::base_of_handle(handle) });
         driver::hold_pending(closing);
@@ -25,7 +25,7 @@ unsafe fn close(handle: *mut c_void) -> c_int {
     // SAFETY: as promised.
     let result = unsafe { call(handle) };
     linked::closed();
-    call::quietly(record::forget_libraries);
+    guarded(elf::closed);
     result
 }
 

@@ -5,10 +5,10 @@
 //! function, and finds our export in its place in the order.
 
 use super::{deep, dlclose, dlerror, dlvsym, driver, escapes, linked, loader};
-use crate::call;
 use crate::entry::exports::ENTRIES;
 use crate::sys::arch::{Decision, deciding_entry};
 use crate::sys::elf;
+use crate::sys::guard::guarded;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnSpec};
@@ -169,7 +169,7 @@ fn decide_before(next: usize, handle: *mut c_void, name: *const c_char, caller: 
         };
     };
     let mut decision = go_on;
-    call::quietly(|| {
+    guarded(|| {
         let answer = if handle == libc::RTLD_NEXT {
             by_next(next, index, caller)
         } else if handle == libc::RTLD_DEFAULT {

@@ -2,9 +2,9 @@
 //! All that they find with that would go past us, so they get ours where they would get libc's.
 
 use super::{dlsym, loader};
-use crate::call;
 use crate::sys::arch::{Decision, deciding_entry};
 use crate::sys::elf;
+use crate::sys::guard::guarded;
 use core::ffi::{CStr, c_char, c_void};
 
 /// The libc function, interposed.
@@ -29,7 +29,7 @@ unsafe extern "C" fn decide(
         return decision;
     }
     let Some((name, libcs, ours)) = dlsym::function_of_loader(name) else { return decision };
-    call::quietly(|| {
+    guarded(|| {
         // From before us, the next one is ours; from behind us, it is not.
         let is_behind = || {
             let next = elf::containing(caller).and_then(|object| elf::next_definer(&object, name));

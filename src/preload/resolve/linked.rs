@@ -8,12 +8,12 @@
 //! and fail with NVML_ERROR_LIBRARY_NOT_FOUND.
 
 use super::{dlerror, dlsym, driver};
-use crate::call;
 use crate::entry::exports::ENTRIES;
 use crate::fault::inject;
 use crate::sys::arch::{ROUTE_SHIFT, ROUTES_EACH};
 use crate::sys::arena;
 use crate::sys::elf;
+use crate::sys::guard::guarded;
 use crate::sys::object::Object;
 use core::ffi::CStr;
 use core::ptr;
@@ -61,7 +61,7 @@ pub fn real(id: FnId, caller: usize) -> usize {
         return route.real;
     }
     let mut real = missing(id);
-    call::quietly(|| real = find(id, caller).1);
+    guarded(|| real = find(id, caller).1);
     real
 }
 
@@ -69,7 +69,7 @@ pub fn real(id: FnId, caller: usize) -> usize {
 pub unsafe extern "C" fn resolve(index: usize, caller: usize) -> usize {
     let id = FnId::at(index);
     let mut target = missing(id);
-    call::quietly(|| target = find(id, caller).0);
+    guarded(|| target = find(id, caller).0);
     target
 }
 

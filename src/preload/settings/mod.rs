@@ -4,8 +4,10 @@
 mod check;
 mod deny;
 mod inject;
+pub mod key;
 
 use crate::log::{self, message};
+use crate::sys::clock;
 use crate::sys::elf;
 use crate::sys::every_call::EVERY_CALL;
 use crate::sys::{files, memory};
@@ -85,7 +87,7 @@ pub enum LogForm {
 /// The settings. Several threads may read them first at the same time; one reading stays.
 #[inline]
 pub fn get() -> &'static Settings {
-    let settings = EVERY_CALL.settings.load(Acquire);
+    let settings = EVERY_CALL.settings.load(Acquire).cast::<Settings>();
     if settings.is_null() {
         return read();
     }
@@ -96,7 +98,7 @@ pub fn get() -> &'static Settings {
 #[cold]
 fn read() -> &'static Settings {
     let settings = make();
-    match EVERY_CALL.settings.compare_exchange(ptr::null_mut(), settings, Release, Acquire) {
+    match EVERY_CALL.settings.compare_exchange(ptr::null_mut(), settings.cast(), Release, Acquire) {
         Ok(_) => {
             // SAFETY: published, and never freed.
             let settings = unsafe { &*settings };
@@ -106,7 +108,7 @@ fn read() -> &'static Settings {
         }
         Err(first) => {
             // SAFETY: the first one never is freed; neither is ours, whose memory another thread may not give back.
-            unsafe { &*first }
+            unsafe { &*first.cast() }
         }
     }
 }
@@ -159,7 +161,7 @@ impl Settings {
             }
         });
         let job = value(env::JOB).and_then(|value| {
-            let key = job_key(value.to_bytes());
+            let key = key::parse(value.to_bytes());
             if key.is_none() {
                 complaints.push(refusal(env::JOB, value, "it takes 32 hexadecimal digits; the key is zero"));
             }
@@ -239,7 +241,7 @@ impl Settings {
             inject,
             is_dry,
             faults: value(env::FAULTS).map(CStr::to_owned),
-            began: log::now(),
+            began: clock::now(),
             status: value(env::STATUS).map(CStr::to_owned),
             logged: if log.is_some() { trace.unwrap_or_else(default) } else { FunctionSet::all(false) },
             complaints,
@@ -306,19 +308,6 @@ fn kept(value: &[u8]) -> Option<Kept> {
     }
 }
 
-/// Reads the key of a job.
-pub fn job_key(digits: &[u8]) -> Option<[u8; 16]> {
-    let mut key = [0; 16];
-    let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
-    if digits.len() != 2 * key.len() {
-        return None;
-    }
-    for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(key)
-}
-
 fn refusal(name: &str, value: &CStr, why: &str) -> String {
     format!("{name}={} is not understood: {why}", value.to_string_lossy())
 }
@@ -367,25 +356,4 @@ fn early_value(name: &str) -> Option<&'static CStr> {
     let wanted = |entry: &&[u8]| entry.starts_with(name.as_bytes()) && entry.get(name.len()) == Some(&b'=');
     let entry = environment.split_inclusive(|byte| *byte == 0).find(wanted)?;
     CStr::from_bytes_until_nul(&entry[name.len() + 1..]).ok().filter(|value| !value.is_empty())
-}
-
-/// The groups whose callers are looked for behind the runtime.
-pub fn looks_behind_runtime(id: FnId) -> bool {
-    [Group::Open, Group::Export, Group::Enable].iter().any(|group| id.spec().is_in(*group))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_32_hexadecimal_digits() {
-        let key = job_key(b"000102030405060708090a0b0c0d0eFf");
-        assert_eq!(key.map(|k| (k[1], k[15])), Some((1, 0xff)));
-        for digits in
-            [&b""[..], b"00", b"000102030405060708090a0b0c0d0e0g", b"000102030405060708090a0b0c0d0e0f0"]
-        {
-            assert_eq!(job_key(digits), None);
-        }
-    }
 }

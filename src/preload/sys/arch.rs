@@ -10,7 +10,6 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use cupeer_spec::record::BlockHeader;
 
 use super::memory::Region;
-use crate::driver::log::Words;
 
 /// What each thread keeps. Zero at the start of a thread, no destructor: calls come also after a thread's
 /// destructors have run.
@@ -51,8 +50,8 @@ pub struct Thread {
     pub known_generation: u32,
     /// Whether the thread is going through the objects of the process: see `elf`.
     pub iterating: u32,
-    /// Where what the driver says about the call that it is in is put; null outside of one. See `driver::log`.
-    pub words: *mut Words,
+    /// Where what the driver logs about the call that it is in is kept; null where it is not. See `driver::log`.
+    pub driver_messages: *mut c_void,
     /// What the last call that was looked at for a rule of faults returned, behind a bit that says that there was one, and
     /// the number of the thread: see `fault::inject`.
     pub result: u64,

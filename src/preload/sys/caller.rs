@@ -5,14 +5,18 @@
 
 use super::elf;
 use super::unwind::each_frame;
-use crate::settings::looks_behind_runtime;
 use core::sync::atomic::{
     AtomicU8, AtomicUsize,
     Ordering::{Acquire, Release},
 };
-use cupeer_spec::function::FnId;
+use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::record::live::LIBRARY;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
+
+/// The groups whose callers are looked for behind the runtime.
+fn looks_behind_runtime(id: FnId) -> bool {
+    [Group::Open, Group::Export, Group::Enable].iter().any(|group| id.spec().is_in(*group))
+}
 
 /// A place in a library.
 #[derive(Clone, Copy, Default)]

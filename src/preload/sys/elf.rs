@@ -6,11 +6,12 @@
 
 use super::arch::thread;
 use super::aside;
+use super::every_call::EVERY_CALL;
 use super::object::Object;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{
-    AtomicBool, AtomicUsize,
-    Ordering::{Relaxed, SeqCst},
+    AtomicBool, AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, Release, SeqCst},
 };
 use libc::dl_phdr_info;
 
@@ -66,6 +67,15 @@ pub fn changes() -> (u64, u64) {
     // SAFETY: the callback writes to `changes`, which outlive the iteration.
     while_nobody_forks(|| unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut changes).cast()) });
     changes
+}
+
+/// Called when a library was closed: what is known of libraries may be wrong where that has unloaded one.
+pub fn closed() {
+    static UNLOADED: AtomicU64 = AtomicU64::new(0);
+    let unloaded = changes().1;
+    if UNLOADED.swap(unloaded, Relaxed) != unloaded {
+        EVERY_CALL.libraries.fetch_add(1, Release);
+    }
 }
 
 /// How many threads are going through the objects.
@@ -138,7 +148,7 @@ pub fn watch_forks() {
 
 /// An address in our own library.
 pub fn own_address() -> usize {
-    crate::entry::exports::ENTRIES[0].export as usize
+    own_address as *const () as usize
 }
 
 /// Whether an object is ours.

@@ -1,6 +1,6 @@
 //! The environment as it is now, read without the risk of a fault: another thread may be changing it.
 
-use crate::call::copy_memory;
+use super::program_memory;
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use cupeer_spec::rank::Ranks;
@@ -46,14 +46,14 @@ pub fn each(mut found: impl FnMut(&[u8])) {
     let mut text = [0u8; LONGEST];
     for _ in 0..MOST {
         let mut pointer = [0u8; 8];
-        if entry.is_null() || copy_memory(entry as usize, &mut pointer) < pointer.len() {
+        if entry.is_null() || program_memory::copy(entry as usize, &mut pointer) < pointer.len() {
             return;
         }
         let place = usize::from_le_bytes(pointer);
         if place == 0 {
             return;
         }
-        let read = copy_memory(place, &mut text);
+        let read = program_memory::copy(place, &mut text);
         let length = text[..read].iter().position(|byte| *byte == 0).unwrap_or(read);
         found(&text[..length]);
         entry = entry.wrapping_add(1);

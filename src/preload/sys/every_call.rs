@@ -2,23 +2,22 @@
 //! written, it would have to be fetched again by all other threads, and each line more that a call touches is one
 //! more that the memory of the record drives out of the cache.
 
-use crate::fault::inject::Armed;
-use crate::settings::Settings;
+use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// See [`EVERY_CALL`]. Who writes a field says what it means.
+/// See [`EVERY_CALL`]. Who writes a field says what it means, and what type it points to.
 #[repr(C, align(64))]
 pub struct EveryCall {
     /// The settings, once they are read: `settings`.
-    pub settings: AtomicPtr<Settings>,
+    pub settings: AtomicPtr<c_void>,
     /// The rules of faults that are armed; null where none is: `fault::inject`.
-    pub armed: AtomicPtr<Armed>,
-    /// The page with the number of the process's record; [`NO_PAGE`] while there is none: `record::process`.
+    pub armed: AtomicPtr<c_void>,
+    /// The page with the number of the process's record; [`NO_PAGE`] while there is none: [`epoch`].
     pub page: AtomicPtr<AtomicU64>,
     /// The record whose devices are described: `driver::questions`.
     pub described: AtomicU64,
-    /// Changes when what is known of libraries may be wrong, because one was unloaded: `record::libraries`.
+    /// Changes when what is known of libraries may be wrong, because one was unloaded: `elf`.
     pub libraries: AtomicU32,
     /// Whether the time stamp counter is the clock of the record, decided when the process's file is made:
     /// `record::clock`.
@@ -37,3 +36,24 @@ pub static EVERY_CALL: EveryCall = EveryCall {
     libraries: AtomicU32::new(1),
     by_counter: AtomicBool::new(false),
 };
+
+/// The number of this process's record; 0 where there is none yet.
+#[inline(always)]
+pub fn epoch() -> u64 {
+    // SAFETY: the page is never unmapped.
+    unsafe { (*EVERY_CALL.page.load(Relaxed)).load(Relaxed) }
+}
+
+/// The epoch of a process that has given its record up: not that of any thread.
+pub const GIVEN_UP: u64 = u64::MAX;
+
+/// Whether this process has a record.
+pub fn has_record() -> bool {
+    !matches!(epoch(), 0 | GIVEN_UP)
+}
+
+/// Changes when what is known of libraries may be wrong, because one was unloaded.
+#[inline(always)]
+pub fn libraries_generation() -> u32 {
+    EVERY_CALL.libraries.load(Relaxed)
+}

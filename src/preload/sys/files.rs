@@ -4,7 +4,7 @@
 //! What belongs here: what the log and the record both need of files. What does not: what they write.
 
 use super::line::Line;
-use super::opened::About;
+use super::opened::{About, Opened};
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
 use core::mem::MaybeUninit;
@@ -171,6 +171,27 @@ fn write_all(file: c_int, mut bytes: &[u8]) -> Result<(), c_int> {
         }
     }
     Ok(())
+}
+
+/// Reads the begin of a file of the system, as much as there is room for.
+pub fn read(path: &CStr, place: &mut [u8]) -> Result<usize, c_int> {
+    let file = Opened::behind_link(path, libc::O_RDONLY)?;
+    read_from(file.descriptor(), place)
+}
+
+/// The same of an open one.
+pub fn read_from(file: c_int, place: &mut [u8]) -> Result<usize, c_int> {
+    let mut length = 0;
+    while length < place.len() {
+        let rest = &mut place[length..];
+        // SAFETY: the rest has that many bytes.
+        let read = unsafe { libc::read(file, rest.as_mut_ptr().cast(), rest.len()) };
+        if read <= 0 {
+            break;
+        }
+        length += read as usize;
+    }
+    Ok(length)
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 //! A process that is ending, in all of its threads, counts as gone from when the kernel has begun to end it: its peers may notice that, by the
 //! end of a pipe, before it is a zombie.
 
-use super::files::each_name;
+use super::files::{self, each_name};
 use super::line::Short;
-use crate::job::directory::read as read_file;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use cupeer_spec::record::live::Entry;
@@ -48,7 +47,7 @@ fn shows_ours() -> bool {
     }
     if SEEN.load(Relaxed) != pid {
         let mut text = [0u8; 1024];
-        let length = read_file(c"/proc/self/status", &mut text).unwrap_or(0);
+        let length = files::read(c"/proc/self/status", &mut text).unwrap_or(0);
         if has_several_pids(&text[..length]) {
             return false;
         }
@@ -106,7 +105,7 @@ fn has_running_thread(pid: u32) -> bool {
 fn stat(path: fmt::Arguments) -> Option<(Seen, u64)> {
     let path = Short::<64>::new(path);
     let mut text = [0u8; 512];
-    let length = read_file(path.c_text()?, &mut text).ok()?;
+    let length = files::read(path.c_text()?, &mut text).ok()?;
     parse(&text[..length])
 }
 

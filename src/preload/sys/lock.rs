@@ -1,9 +1,9 @@
 //! The lock for what happens rarely. It is never kept by who is not there any more: no signal handler runs, and none
-//! jumps, while it is held; a panic lets it go; a cancellation waits until our work is done (`call::quietly`); and one
+//! jumps, while it is held; a panic lets it go; a cancellation waits until our work is done (`guarded`); and one
 //! that a child has inherited is nobody's.
 
+use super::process::shares_memory_with;
 use super::signals;
-use crate::record::process::shares_memory_with;
 use core::sync::atomic::{
     AtomicU32,
     Ordering::{AcqRel, Acquire, Release},

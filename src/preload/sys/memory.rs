@@ -208,6 +208,7 @@ unsafe impl GlobalAlloc for Collections {
 mod tests {
     use super::*;
     use crate::fault::inject::{Armed, Loaded, memory_of};
+    use crate::sys::program_memory;
     use cupeer_spec::fault::Plan;
 
     const MUCH: usize = 1 << 30;
@@ -236,7 +237,7 @@ mod tests {
             let (first, took) = made.expect("memory");
             assert!(took < 110_000, "{took}");
             let mut copy = [0; 16];
-            let read = crate::call::copy_memory(first + 50_000, &mut copy);
+            let read = program_memory::copy(first + 50_000, &mut copy);
             assert_eq!((read, copy), if is_kept { (16, [7; 16]) } else { (0, [0; 16]) });
         }
         assert!(within(usize::MAX / 4, || ((), true)).is_none());

@@ -2,14 +2,17 @@
 //!
 //! What belongs here: what any other room may need and what knows nothing of CUDA. Nothing here imports another room.
 
+pub mod allocate;
 pub mod arch;
 pub mod arena;
 pub mod aside;
 pub mod caller;
+pub mod clock;
 pub mod elf;
 pub mod environment;
 pub mod every_call;
 pub mod files;
+pub mod guard;
 pub mod life;
 pub mod line;
 pub mod lock;
@@ -17,6 +20,8 @@ pub mod memory;
 pub mod object;
 pub mod opened;
 pub mod pages;
+pub mod process;
+pub mod program_memory;
 pub mod signals;
 pub mod stack;
 pub mod unwind;

@@ -4,13 +4,15 @@ use super::arming::{LoadedRule, Using};
 use super::counts::{self, Firing, Whose};
 use super::facts::{self, Facts};
 use super::{Forward, excuses, handles, shared, told};
-use crate::call::{self, Cancelling, left_by_jump};
 use crate::fault::deny;
 use crate::log;
 use crate::resolve::driver;
 use crate::sys::aside::with_room;
+use crate::sys::clock;
 use crate::sys::environment;
 use crate::sys::files::errno;
+use crate::sys::guard::{Cancelling, with_cancellation_restored};
+use crate::sys::program_memory;
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use cupeer_spec::fault::{Delay, Error, Out, OutValue, Per, Stage, purpose};
@@ -218,7 +220,7 @@ impl<'a> Fault<'a> {
             if let Some(signal) = action.signal {
                 log::acts(format_args!("{name}: {function} gets signal {signal}"));
                 // SAFETY: sends this thread a signal, as the rule demands.
-                left_by_jump(cancelling, || unsafe {
+                with_cancellation_restored(cancelling, || unsafe {
                     let tid = libc::syscall(libc::SYS_gettid);
                     libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, signal);
                 });
@@ -378,7 +380,7 @@ impl<'a> Fault<'a> {
             let mut word = [0; 8];
             let address = self.call.words.get(index).copied().unwrap_or(0) as usize;
             let size = arg.output_size().min(8);
-            if address != 0 && call::copy_memory(address, &mut word[..size]) == size {
+            if address != 0 && program_memory::copy(address, &mut word[..size]) == size {
                 *place = Some(u64::from_le_bytes(word));
             }
         }
@@ -532,7 +534,7 @@ fn call_driver(id: FnId, value: u64) -> bool {
 /// Waits, whatever signals come.
 fn sleep(nanoseconds: u64, cancelling: Cancelling) {
     const SECOND: u64 = 1_000_000_000;
-    let until = log::now().saturating_add(nanoseconds);
+    let until = clock::now().saturating_add(nanoseconds);
     let time = libc::timespec {
         tv_sec: (until / SECOND) as libc::time_t,
         tv_nsec: (until % SECOND) as libc::c_long,
@@ -540,7 +542,7 @@ fn sleep(nanoseconds: u64, cancelling: Cancelling) {
     if nanoseconds > 0 {
         // By the system call itself: a cancellation would end libc's function.
         // SAFETY: the time is readable, and what is left of it is not asked for.
-        left_by_jump(cancelling, || unsafe {
+        with_cancellation_restored(cancelling, || unsafe {
             let (call, clock) = (libc::SYS_clock_nanosleep, libc::CLOCK_MONOTONIC);
             while libc::syscall(call, clock, libc::TIMER_ABSTIME, &time, 0usize) == -1
                 && errno() == libc::EINTR

@@ -115,7 +115,7 @@ impl Using {
     /// What is armed now; `None` where nothing is.
     pub fn now() -> Option<Using> {
         loop {
-            let pointer = EVERY_CALL.armed.load(Acquire);
+            let pointer = EVERY_CALL.armed.load(Acquire).cast::<Armed>();
             // SAFETY: what was published there is never freed.
             let armed = unsafe { pointer.as_ref() }?;
             let using = Using(armed);
@@ -123,7 +123,7 @@ impl Using {
                 plan.users.fetch_add(1, SeqCst);
             });
             // Whoever disarms a plan from here on sees its user.
-            if EVERY_CALL.armed.load(SeqCst) == pointer {
+            if EVERY_CALL.armed.load(SeqCst) == pointer.cast() {
                 return Some(using);
             }
         }
@@ -193,14 +193,14 @@ fn armed_with<T>(plan: Option<&'static Plan>, work: &dyn Fn(Option<&'static Plan
 /// Replaces what is armed by the plans that `change` makes of those that are. Says whether it made any.
 fn replace(change: impl Fn(&[&'static Loaded]) -> Option<Vec<&'static Loaded>>) -> bool {
     loop {
-        let old = EVERY_CALL.armed.load(Acquire);
+        let old = EVERY_CALL.armed.load(Acquire).cast::<Armed>();
         // SAFETY: what was published there is never freed.
         let plans = unsafe { old.as_ref() }.map_or(&[][..], |armed| &armed.plans);
         let Some(plans) = change(plans) else { return false };
         let armed = Armed::new(plans, deny::concerns);
         let is_any = FnId::all().any(|id| armed.index(id).is_some());
         let new = if is_any { Box::into_raw(Box::new(armed)) } else { ptr::null_mut() };
-        if EVERY_CALL.armed.compare_exchange(old, new, SeqCst, Acquire).is_ok() {
+        if EVERY_CALL.armed.compare_exchange(old.cast(), new.cast(), SeqCst, Acquire).is_ok() {
             return true;
         }
         if !new.is_null() {
@@ -213,7 +213,8 @@ fn replace(change: impl Fn(&[&'static Loaded]) -> Option<Vec<&'static Loaded>>) 
 /// Whether calls of a function have to come here.
 pub fn has_index(id: FnId) -> bool {
     // SAFETY: what was published there is never freed.
-    unsafe { EVERY_CALL.armed.load(Acquire).as_ref() }.is_some_and(|armed| armed.index(id).is_some())
+    unsafe { EVERY_CALL.armed.load(Acquire).cast::<Armed>().as_ref() }
+        .is_some_and(|armed| armed.index(id).is_some())
 }
 
 /// Lets calls of all functions come here, or go straight on, as is needed now.

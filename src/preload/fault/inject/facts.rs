@@ -5,11 +5,14 @@ use super::arming::{Loaded, LoadedRule, Using};
 use super::index::{argument_of, holds};
 use super::{Forward, private, shared};
 use crate::driver::questions;
+use crate::settings;
+use crate::settings::key;
 use crate::sys::caller::{self, Caller};
+use crate::sys::clock;
 use crate::sys::environment;
 use crate::sys::line::Short;
+use crate::sys::program_memory;
 use crate::sys::unwind::each_frame;
-use crate::{call, log, settings};
 use core::cell::Cell;
 use core::ffi::c_char;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -188,7 +191,7 @@ impl<'a> Facts<'a> {
             Key::Stack => holds(condition, self.stack()),
             Key::Prev => self.previous != 0 && holds(condition, self.previous & 0xffff_ffff),
             Key::Argument(name) => self.has_text(name, condition),
-            Key::Time => holds(condition, log::now().saturating_sub(settings::get().began)),
+            Key::Time => holds(condition, clock::now().saturating_sub(settings::get().began)),
             Key::Mark => rule.has_mark.load(Acquire),
             Key::NewSite => plan.scopes.is_new(rule.number, self.stack()),
             // The share begins at 0: what lies in it is chosen.
@@ -203,7 +206,7 @@ impl<'a> Facts<'a> {
         let word = self.call.words.get(index).copied().unwrap_or(0);
         match arg.direction {
             Direction::String => {
-                let text = call::copy_text(word as *const c_char);
+                let text = program_memory::copy_text(word as *const c_char);
                 text.is_some_and(|text| {
                     let bytes = text.map(|byte| byte as u8);
                     let length = bytes.iter().position(|byte| *byte == 0).unwrap_or(MOST_TEXT);
@@ -224,7 +227,7 @@ impl<'a> Facts<'a> {
 /// 64 bytes can be read there.
 pub unsafe fn fingerprint_at(address: u64) -> u64 {
     // SAFETY: the caller's promise.
-    log::fingerprint(unsafe { &*(address as *const [u8; 64]) })
+    key::fingerprint(unsafe { &*(address as *const [u8; 64]) })
 }
 
 fn is_thread(condition: &Condition) -> bool {

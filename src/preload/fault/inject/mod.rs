@@ -83,7 +83,7 @@ pub fn word<T: Copy>(argument: &T) -> u64 {
 /// Whether a rule, or a denied pair, may concern a call of a function with these arguments.
 #[inline(always)]
 pub fn may_concern(id: FnId, words: &dyn Fn(&mut CallWords)) -> bool {
-    let armed = EVERY_CALL.armed.load(Acquire);
+    let armed = EVERY_CALL.armed.load(Acquire).cast::<Armed>();
     // SAFETY: what was published there is never freed.
     match unsafe { armed.as_ref() }.and_then(|armed| armed.index(id)) {
         None => false,

@@ -5,13 +5,14 @@ use super::private;
 use crate::fault::deny;
 use crate::job::directory::{self, Directory, Path, c_path};
 use crate::log::message;
-use crate::record::file;
 use crate::settings;
 use crate::settings::Settings;
+use crate::sys::allocate::allocate;
 use crate::sys::aside::aside;
 use crate::sys::files;
 use crate::sys::line::Short;
 use crate::sys::opened::Opened;
+use crate::sys::process;
 use core::ffi::c_int;
 use core::fmt::Write;
 use core::ptr;
@@ -177,7 +178,7 @@ impl Layout {
         // SAFETY: never freed.
         let rules = unsafe { RULES.load(Acquire).as_ref() };
         let (text, rules) = rules.map_or(("", 0), |rules| (&*rules.text, rules.count));
-        Layout { text, rules, boot_id: file::boot_id() }
+        Layout { text, rules, boot_id: process::boot_id() }
     }
 
     fn counters(&self) -> usize {
@@ -273,7 +274,7 @@ fn open(directory: &Directory, path: &Path, layout: &Layout) -> Result<*mut u8, 
 /// Makes the file.
 fn create(directory: &Directory, path: &Path, layout: &Layout) -> Result<(), c_int> {
     directory::publish(directory, path, ".faults", |file| {
-        file::allocate(file.descriptor(), 0, layout.size() as u64)?;
+        allocate(file.descriptor(), 0, layout.size() as u64)?;
         let base = file.map(0, layout.size())?;
         // SAFETY: mapped above with this size, all zero.
         unsafe {

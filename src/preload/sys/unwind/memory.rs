@@ -1,6 +1,6 @@
 //! Memory that may not be there: copied in pieces, each by one system call.
 
-use crate::call;
+use crate::sys::program_memory;
 use core::ops::Range;
 
 /// A copy of the last piece that was looked at.
@@ -50,7 +50,7 @@ impl<const N: usize> Window<N> {
     #[cold]
     #[inline(never)]
     pub fn fill(&mut self, address: usize) {
-        (self.start, self.length) = (address, call::copy_memory(address, &mut self.copy));
+        (self.start, self.length) = (address, program_memory::copy(address, &mut self.copy));
     }
 
     /// Some words at an address.

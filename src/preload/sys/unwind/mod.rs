@@ -15,6 +15,7 @@ mod row;
 mod rule;
 
 use super::{arch, stack};
+use crate::sys::program_memory;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use eh_frame::Tables;
@@ -193,7 +194,7 @@ impl Walk {
 fn is_behind_call(address: usize) -> bool {
     const BEFORE: usize = 7;
     let mut bytes = [0; BEFORE];
-    if crate::call::copy_memory(address.wrapping_sub(BEFORE), &mut bytes) < BEFORE {
+    if program_memory::copy(address.wrapping_sub(BEFORE), &mut bytes) < BEFORE {
         return false;
     }
     // By a register or by memory: FF, then 2 in the middle of the next byte.

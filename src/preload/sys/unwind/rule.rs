@@ -8,7 +8,8 @@ use super::eh_frame::Tables;
 use super::row::{Frame, Place, Row};
 use super::{RBP, REGISTERS, RIP, RSP};
 use crate::sys::elf;
-use crate::sys::every_call::EVERY_CALL;
+use crate::sys::every_call::libraries_generation;
+use crate::sys::program_memory;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What kind of rule it is.
@@ -133,7 +134,7 @@ impl Entry {
 /// What an entry is of.
 #[inline]
 fn key(address: usize) -> u64 {
-    address as u64 ^ u64::from(EVERY_CALL.libraries.load(Relaxed)) << 47
+    address as u64 ^ u64::from(libraries_generation()) << 47
 }
 
 /// The two places of an entry.
@@ -176,7 +177,7 @@ fn look(address: usize) -> Rule {
 pub fn is_sigreturn(address: usize) -> bool {
     const CODE: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
     let mut code = [0; CODE.len()];
-    crate::call::copy_memory(address, &mut code) == CODE.len() && code == CODE
+    program_memory::copy(address, &mut code) == CODE.len() && code == CODE
 }
 
 const _: () = assert!(REGISTERS > RIP && OFFSET < 48);

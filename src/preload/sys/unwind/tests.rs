@@ -1,5 +1,6 @@
 use super::*;
 use crate::sys::elf;
+use crate::sys::program_memory;
 use core::ffi::{c_int, c_void};
 use core::hint::black_box;
 use std::sync::Mutex;
@@ -164,7 +165,7 @@ fn copied_tables() -> (Vec<u8>, usize, Vec<usize>) {
     let start = elf::unwind_table(elf::own_address()).expect("our own tables");
     let end = elf::containing(elf::own_address()).expect("ourselves").high;
     let mut copy = vec![0; (end - start).min(1 << 23)];
-    let length = crate::call::copy_memory(start, &mut copy);
+    let length = program_memory::copy(start, &mut copy);
     copy.truncate(length);
     let moved = (copy.as_ptr() as usize).wrapping_sub(start);
     let addresses = [deep as *const () as usize, assert_same as *const () as usize];

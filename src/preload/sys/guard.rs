@@ -1,0 +1,74 @@
+//! The guard around work of ours: it leaves no trace in the program.
+
+use super::arch::{DEFERRED, pthread_setcanceltype};
+use super::aside::with_room;
+use core::ffi::c_int;
+use core::ptr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs work of ours that must leave no trace in the program: its panic is dropped, `errno` is kept, and a
+/// cancellation of the thread waits until it is done. It has as much stack as it needs.
+pub fn guarded(work: impl FnOnce()) {
+    /// Once for all that is done so.
+    #[inline(never)]
+    fn done(work: &mut dyn FnMut()) {
+        let before = begin();
+        // A panic here is a fault of ours, and the program gets its answer all the same.
+        let _ = catch_unwind(AssertUnwindSafe(|| with_room(work)));
+        end(before);
+    }
+    let mut work = Some(work);
+    done(&mut || work.take().into_iter().for_each(|work| work()));
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+/// Whether a thread of the program can be cancelled: see [`with_cancellation_restored`].
+#[derive(Clone, Copy)]
+pub struct Cancelling(c_int);
+
+/// Does what a handler of the program may leave by siglongjmp, within `guarded_waiting`: then the thread can be cancelled
+/// as before. Nothing may be done here that a cancellation ends.
+pub fn with_cancellation_restored(Cancelling(before): Cancelling, work: impl FnOnce()) {
+    let (mut kind, mut state) = (0, 0);
+    // SAFETY: both are writable. Of the deferred type, nothing ends the thread before it calls something that may.
+    unsafe {
+        pthread_setcanceltype(DEFERRED, &mut kind);
+        pthread_setcancelstate(before, &mut state);
+    }
+    work();
+    // SAFETY: as above.
+    unsafe {
+        pthread_setcancelstate(state, ptr::null_mut());
+        pthread_setcanceltype(kind, ptr::null_mut());
+    }
+}
+
+/// The same as [`guarded`] for work that waits, which is told how the thread can be cancelled.
+pub fn guarded_waiting(work: impl FnOnce(Cancelling)) {
+    let before = begin();
+    let _ = catch_unwind(AssertUnwindSafe(|| work(before.0)));
+    end(before);
+}
+
+/// How the thread can be cancelled, and `errno`. By itself, because the stack may be small.
+fn begin() -> (Cancelling, c_int) {
+    let mut cancelling = 0;
+    // SAFETY: __errno_location gives this thread's errno, always valid; `cancelling` is writable.
+    unsafe {
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut cancelling);
+        (Cancelling(cancelling), *libc::__errno_location())
+    }
+}
+
+fn end((Cancelling(cancelling), errno): (Cancelling, c_int)) {
+    // SAFETY: as above.
+    unsafe {
+        *libc::__errno_location() = errno;
+        pthread_setcancelstate(cancelling, ptr::null_mut());
+    }
+}
