@@ -1,10 +1,12 @@
-/* schedules SEED STEPS wrong|right: random schedules of processes that share memory and events, with two contexts a
+/* schedules SEED STEPS wrong|right|planted [TIMES]: random schedules of processes that share memory and events, with two contexts a
  * device, old forms of what ends something, forks, execs and kills. This process never reaches the driver: it has the
  * others take turns, one call at a time, so that it knows who has what open. Where the library checks, it tells of each
  * finding at once, and what is certain has to be so: a wrong step yields its rule, and no other step any. A `right`
- * schedule takes no wrong steps.
+ * schedule takes no wrong steps. A `planted` one takes steps of all kinds that break a rule in one call, too: each process
+ * has a rank of its own, so that whoever compares what was said of two runs knows of which call it was said.
  *
- * Prints how many steps it took and how many were wrong; exits with 1 where the library said otherwise. */
+ * Plays schedules of that many steps with TIMES seeds from SEED on. Prints how many steps it took and how many were
+ * wrong; exits with 1 where the library said otherwise. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -34,6 +36,13 @@ typedef struct { unsigned char bytes[64]; } Handle;
     F(cuCtxAttach, (CUcontext *, unsigned))                                                                            \
     F(cuCtxDetach, (CUcontext))                                                                                        \
     F(cuCtxSetCurrent, (CUcontext))                                                                                    \
+    F(cuCtxEnablePeerAccess, (CUcontext, unsigned))                                                                    \
+    F(cuCtxDisablePeerAccess, (CUcontext))                                                                             \
+    F(cuDeviceGetP2PAttribute, (int *, int, CUdevice, CUdevice))                                                       \
+    F(cuDeviceGetP2PAtomicCapabilities, (unsigned *, const int *, unsigned, CUdevice, CUdevice))                       \
+    F(cuMemAllocHost_v2, (void **, size_t))                                                                            \
+    F(cuMemFreeHost, (void *))                                                                                         \
+    F(cuMemAllocAsync, (CUdeviceptr *, size_t, void *))                                                                \
     F(cuDeviceCanAccessPeer, (int *, CUdevice, CUdevice))                                                              \
     F(cuIpcGetMemHandle, (Handle *, CUdeviceptr))                                                                      \
     F(cuIpcOpenMemHandle_v2, (CUdeviceptr *, Handle, unsigned))                                                        \
@@ -54,7 +63,15 @@ enum { ACTORS = 4, CONTEXTS = 4, THINGS = 6, OPENINGS = 6 };
 static const int device_of[CONTEXTS] = {0, 0, 0, 1};
 #define IS_PRIMARY(context) ((context) == 0 || (context) == 3)
 
-enum op { MAKE, END_CONTEXT, ATTACH, DETACH, ALLOCATE, CREATE, EXPORT, END, OPEN, CLOSE, FORK, EXECUTE, LEAVE };
+enum op { MAKE, END_CONTEXT, ATTACH, DETACH, ALLOCATE, CREATE, EXPORT, END, OPEN, CLOSE, FORK, EXECUTE, LEAVE, PLANT };
+/* What is planted: with a handle, with something that the process has opened, with something that it owns, with nothing. */
+enum plant {
+    OPEN_AS_IT_IS, OPEN_FLAGS, OPEN_DAMAGED, OPEN_UNKNOWN, OPEN_OTHER_KIND, OPEN_NULL, OPEN_NOWHERE, PLANTS_OF_HANDLES,
+    CLOSE_TWICE = PLANTS_OF_HANDLES, CLOSE_INSIDE, FREE_OPENED, EXPORT_OPENED, PLANTS_OF_OPENINGS,
+    EXPORT_INSIDE = PLANTS_OF_OPENINGS, EXPORT_NOWHERE, CLOSE_OWN, PLANTS_OF_THINGS,
+    EXPORT_FREED = PLANTS_OF_THINGS, EXPORT_HOST, EXPORT_POOL, EXPORT_PLAIN_EVENT, EXPORT_NULL, ASK_OUTSIDE, ASK_SAME,
+    ASK_ATTRIBUTE, ASK_OPERATION, ENABLE_FLAGS, ENABLE_SAME, ENABLE_TWICE, DISABLE_NONE, ENABLE_NULL, PLANTS
+};
 struct order {
     enum op op;
     int context, current, slot, is_event, form;
@@ -108,6 +125,87 @@ static CUresult end_context(int context, int form) {
     return result;
 }
 
+static CUresult plant(const struct order *order, Handle *handle) {
+    int slot = order->slot, is_event = order->is_event, can;
+    unsigned capability;
+    CUcontext current = contexts[order->current];
+    CUdeviceptr p;
+    CUevent event;
+    void *host;
+    Handle given_handle = order->handle;
+    switch ((enum plant)order->form) {
+    case OPEN_DAMAGED: given_handle.bytes[is_event ? 40 : 10] ^= 0x5a; break;
+    case OPEN_UNKNOWN: memset(&given_handle, order->slot & 1 ? 0 : 0x77, sizeof given_handle); break;
+    default: break;
+    }
+    switch ((enum plant)order->form) {
+    case OPEN_NOWHERE: cuCtxSetCurrent(NULL); /* fall through */
+    case OPEN_AS_IT_IS:
+    case OPEN_UNKNOWN:
+    case OPEN_DAMAGED: {
+        CUresult result =
+            is_event ? cuIpcOpenEventHandle(&event, given_handle) : cuIpcOpenMemHandle_v2(&p, given_handle, 1);
+        if (result == 0) is_event ? cuEventDestroy_v2(event) : cuIpcCloseMemHandle(p);
+        return result;
+    }
+    case OPEN_FLAGS: {
+        CUresult result = cuIpcOpenMemHandle_v2(&p, given_handle, order->slot & 1 ? 0 : 3);
+        if (result == 0) cuIpcCloseMemHandle(p);
+        return result;
+    }
+    case OPEN_OTHER_KIND:
+        return is_event ? cuIpcOpenMemHandle_v2(&p, given_handle, 1) : cuIpcOpenEventHandle(&event, given_handle);
+    case OPEN_NULL: return is_event ? cuIpcOpenEventHandle(NULL, given_handle) : cuIpcOpenMemHandle_v2(NULL, given_handle, 1);
+    case CLOSE_TWICE: return cuIpcCloseMemHandle(mapped[slot]), cuIpcCloseMemHandle(mapped[slot]);
+    case CLOSE_INSIDE: return cuIpcCloseMemHandle(mapped[slot] + 4096);
+    case FREE_OPENED: return cuMemFree_v2(mapped[slot]);
+    case EXPORT_OPENED:
+        return is_event ? cuIpcGetEventHandle(handle, opened[slot]) : cuIpcGetMemHandle(handle, mapped[slot]);
+    case EXPORT_INSIDE: return cuIpcGetMemHandle(handle, memory[slot] + 4096);
+    case EXPORT_NOWHERE:
+        cuCtxSetCurrent(NULL);
+        return is_event ? cuIpcGetEventHandle(handle, events[slot]) : cuIpcGetMemHandle(handle, memory[slot]);
+    case CLOSE_OWN: return cuIpcCloseMemHandle(memory[slot]);
+    case EXPORT_FREED:
+        CHECK(cuMemAlloc_v2(&p, 4 << 20) == 0 && cuMemFree_v2(p) == 0);
+        return cuIpcGetMemHandle(handle, p);
+    case EXPORT_HOST: {
+        CHECK(cuMemAllocHost_v2(&host, 4096) == 0);
+        CUresult result = cuIpcGetMemHandle(handle, (CUdeviceptr)host);
+        cuMemFreeHost(host);
+        return result;
+    }
+    case EXPORT_POOL: {
+        CHECK(cuMemAllocAsync(&p, 4096, NULL) == 0);
+        CUresult result = cuIpcGetMemHandle(handle, p);
+        cuMemFree_v2(p);
+        return result;
+    }
+    case EXPORT_PLAIN_EVENT: {
+        CHECK(cuEventCreate(&event, 0) == 0);
+        CUresult result = cuIpcGetEventHandle(handle, event);
+        cuEventDestroy_v2(event);
+        return result;
+    }
+    case EXPORT_NULL: return cuIpcGetMemHandle(handle, 0);
+    case ASK_OUTSIDE: return cuDeviceCanAccessPeer(&can, 0, 7);
+    case ASK_SAME: return cuDeviceGetP2PAttribute(&can, 1, 0, 0);
+    case ASK_ATTRIBUTE: return cuDeviceGetP2PAttribute(&can, 99, 0, 1);
+    case ASK_OPERATION: return cuDeviceGetP2PAtomicCapabilities(&capability, (int[]){77}, 1, 0, 1);
+    case ENABLE_FLAGS: return cuCtxEnablePeerAccess(contexts[order->context], 5);
+    case ENABLE_SAME: return cuCtxEnablePeerAccess(current, 0);
+    case ENABLE_TWICE: {
+        CHECK(cuCtxEnablePeerAccess(contexts[order->context], 0) == 0);
+        CUresult result = cuCtxEnablePeerAccess(contexts[order->context], 0);
+        CHECK(cuCtxDisablePeerAccess(contexts[order->context]) == 0);
+        return result;
+    }
+    case DISABLE_NONE: return cuCtxDisablePeerAccess(contexts[order->context]);
+    case ENABLE_NULL: return cuCtxEnablePeerAccess(NULL, 0);
+    default: return -1;
+    }
+}
+
 static CUresult carry_out(const struct order *order, Handle *handle) {
     int slot = order->slot, context = order->context;
     if (order->current >= 0) cuCtxSetCurrent(contexts[order->current]);
@@ -138,6 +236,7 @@ static CUresult carry_out(const struct order *order, Handle *handle) {
         waitpid(child, NULL, 0);
         return 0;
     }
+    case PLANT: return plant(order, handle);
     default: return -1;
     }
 }
@@ -180,7 +279,13 @@ static struct thing {
 static struct opening {
     int is_there, context, of, thing, is_event;
 } openings[ACTORS][OPENINGS];
-static int may_be_wrong, wrong, images;
+static int may_be_wrong, plants, wrong, images, ranks;
+/* The last handles, of which some are of what is gone. */
+static struct {
+    Handle handle;
+    int is_event;
+} handles[16];
+static int made;
 
 /* One that dies leaves its pipes behind. */
 static int order(int actor, struct order order, struct answer *answer) {
@@ -209,6 +314,11 @@ static void begin(int actor) {
     int to[2], from[2];
     CHECK(pipe(to) == 0 && pipe(from) == 0);
     forget(actor);
+    if (plants) {
+        char rank[16];
+        snprintf(rank, sizeof rank, "%d", ranks++);
+        CHECK(setenv("RANK", rank, 1) == 0);
+    }
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
@@ -231,6 +341,7 @@ static void finish(int actor, int signal) {
     if (signal) CHECK(kill(actors[actor].pid, signal) == 0);
     else CHECK(write(actors[actor].out, &leave, sizeof leave) == sizeof leave);
     CHECK(waitpid(actors[actor].pid, NULL, 0) == actors[actor].pid);
+    actors[actor].pid = 0;
     close(actors[actor].in);
     close(actors[actor].out);
 }
@@ -291,12 +402,47 @@ static void end_all_of(int actor, int context) {
     actors[actor].has[context] = actors[actor].attached[context] = 0;
 }
 
+/* One step that breaks a rule, mostly: what is chosen at random may be right. */
+static void plant_one(int actor, int context) {
+    struct answer answer;
+    int form = below(PLANTS), slot = below(THINGS), place = below(OPENINGS), some = below(16), other = below(CONTEXTS);
+    struct thing *thing = &things[actor][slot];
+    struct opening *mine = &openings[actor][place];
+    struct order what = {PLANT, other, context, slot, 0, form, {{0}}};
+    if (form < PLANTS_OF_HANDLES) {
+        if (some >= made) return;
+        what.handle = handles[some].handle;
+        what.is_event = handles[some].is_event;
+        if (form == OPEN_FLAGS && what.is_event) return;
+    } else if (form < PLANTS_OF_OPENINGS) {
+        if (!mine->is_there || (mine->is_event && form != EXPORT_OPENED)) return;
+        for (int i = 0; i < OPENINGS; i++)
+            if (i != place && openings[actor][i].is_there && !openings[actor][i].is_event && form == CLOSE_TWICE) return;
+        what.slot = place;
+        what.current = mine->context;
+        what.is_event = mine->is_event;
+        if (form == CLOSE_TWICE) mine->is_there = 0;
+    } else if (form < PLANTS_OF_THINGS) {
+        if (!thing->is_there || (thing->is_event && form != EXPORT_NOWHERE)) return;
+        what.is_event = thing->is_event;
+    } else if (form >= ENABLE_FLAGS && form != ENABLE_SAME && form != ENABLE_NULL) {
+        if (!actors[actor].has[other] || device_of[other] == device_of[context]) return;
+    }
+    int result = order(actor, what, &answer);
+    if (form == EXPORT_INSIDE && result == 0) {
+        thing->is_exported = 1;
+        thing->handle = answer.handle;
+    }
+    wrong += result != 0;
+}
+
 static void step(void) {
     struct answer answer;
     int actor = below(ACTORS), context = some_context(actor), slot = below(THINGS), dice = below(100);
     struct actor *who = &actors[actor];
     struct thing *thing = &things[actor][slot];
     struct order what = {.context = context, .current = context, .slot = slot, .is_event = thing->is_event};
+    if (plants && context >= 0 && below(4) == 0) return plant_one(actor, context);
     if (context < 0 || dice < 8) {
         what.op = MAKE;
         what.context = below(CONTEXTS);
@@ -332,6 +478,8 @@ static void step(void) {
         CHECK(order(actor, what, &answer) == 0);
         thing->is_exported = 1;
         thing->handle = answer.handle;
+        handles[made % 16].handle = answer.handle;
+        handles[made++ % 16].is_event = thing->is_event;
         expect("export", -1, 0, &answer);
     } else if (dice < 58 && thing->is_there) {
         int is_wrong = thing->is_exported && is_open(actor, slot);
@@ -352,7 +500,7 @@ static void step(void) {
             struct opening *mine = &openings[actor][i];
             if (!mine->is_there || mine->of != of || mine->is_event || theirs->is_event) continue;
             /* One context of a device for the memory of one process. */
-            if (mine->context != context && device_of[mine->context] == device_of[context]) return;
+            if (!plants && mine->context != context && device_of[mine->context] == device_of[context]) return;
         }
         what = (struct order){OPEN, context, context, place, theirs->is_event, 0, theirs->handle};
         int result = order(actor, what, &answer);
@@ -387,15 +535,19 @@ static void step(void) {
 
 int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "act") == 0) act(atoi(argv[2]), atoi(argv[3]));
-    CHECK(argc == 4);
-    srand((unsigned)atoi(argv[1]));
-    may_be_wrong = strcmp(argv[3], "wrong") == 0;
+    CHECK(argc == 4 || argc == 5);
+    int steps = atoi(argv[2]), times = argc == 5 ? atoi(argv[4]) : 1;
+    plants = strcmp(argv[3], "planted") == 0;
+    may_be_wrong = plants || strcmp(argv[3], "wrong") == 0;
     alarm(300);
     signal(SIGPIPE, SIG_IGN);
-    for (int actor = 0; actor < ACTORS; actor++) begin(actor);
-    int steps = atoi(argv[2]);
-    for (int i = 0; i < steps; i++) step();
-    for (int actor = 0; actor < ACTORS; actor++) finish(actor, 0);
-    printf("%d steps, %d wrong\n", steps, wrong);
+    for (int time = 0; time < times; time++) {
+        srand((unsigned)atoi(argv[1]) + (unsigned)time);
+        made = 0;
+        for (int actor = 0; actor < ACTORS; actor++) begin(actor);
+        for (int i = 0; i < steps; i++) step();
+        for (int actor = 0; actor < ACTORS; actor++) finish(actor, 0);
+    }
+    printf("%d steps, %d wrong\n", steps * times, wrong);
     return 0;
 }
