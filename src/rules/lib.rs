@@ -1,14 +1,15 @@
 //! **The rules**: what `cupeer run --check` and `cupeer report` look for, once.
 //!
 //! What belongs here: what a rule says, what it rests on, what breaking it costs and what to do. `cupeer list
-//! rules`, `cupeer explain RULE`, `docs/rules.md`, the messages and the tests derive from it. What does not: how a rule
-//! is decided (`src/preload/check` for what is known at the call, `src/cli/report/findings` for what only a record
-//! tells), and the sentence that names the values ([`crate::reason`]).
+//! rules`, `cupeer explain RULE`, `docs/rules.md`, the messages and the tests derive from it. How a rule is decided is in
+//! [`decide`], and the sentence that names the values in [`crate::reason`]. What does not: what is known of the world, which
+//! the library (`src/preload/check/world.rs`) and the report (`src/report/findings`) tell.
 //!
 //! # How to add a rule
 //!
 //! 1. Write an entry in the file of its kind below. Its name is short, stable, and says what is wrong.
-//! 2. Build: the compiler asks where it is decided.
+//! 2. Write how it is decided in [`decide`], and the sentence in [`reason`]. What it needs to know and [`decide::World`] does
+//!    not ask for yet is a new question there, which the library and the report answer.
 //! 3. Add the program that breaks it, and the one nearest to it that is right, to `tests/programs/rules`; a test
 //!    fails for a checked rule that lacks one of them.
 //! 4. Run `scripts/docs`, and add an entry to CHANGELOG.md.
@@ -33,6 +34,7 @@ mod entries {
     pub mod peer;
     pub mod unchecked;
 }
+pub mod decide;
 pub mod reason;
 mod set;
 mod words;

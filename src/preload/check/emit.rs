@@ -1,9 +1,8 @@
 //! What becomes of a finding: it is filtered and counted, stands in the record, is said, told to the program's own
 //! function, and may stop the program.
 
-use super::Found;
-use super::facts::{Call, is_own};
 use super::say::{self, Said};
+use super::world::{Call, is_own};
 use crate::driver::questions;
 use crate::entry::c_api::{cupeer_finding, cupeer_finding_callback};
 use crate::log::{self, message, status};
@@ -20,6 +19,7 @@ use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use cupeer_rules::decide::Found;
 use cupeer_rules::{Rule, Severity};
 use cupeer_spec::record;
 use cupeer_spec::record::live::Entry;
@@ -52,7 +52,7 @@ impl Scratch {
 }
 
 /// A rule is broken.
-pub fn finding(call: &Call, found: &Found) {
+pub fn finding(call: &Call, found: &Found<Entry>) {
     let rule = found.reason.rule();
     let hint = found.reason.hint();
     told(call, rule, found.confidence, found.argument, found.objects, &found.reason, hint);

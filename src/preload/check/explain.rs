@@ -1,10 +1,10 @@
 //! A call that failed, and no rule says why: what was ruled out, and what remains.
 
-use super::facts::Call;
-use super::{Report, Verdict, decide, emit};
+use super::emit;
+use super::world::Call;
 use core::fmt::{self, Write};
+use cupeer_rules::decide::{Verdict, World, verdict};
 use cupeer_rules::{RULES, Rule, RuleSpec, causes};
-use cupeer_spec::function::Group;
 
 /// Explains a failure.
 pub fn failure(call: &Call) {
@@ -20,15 +20,11 @@ struct Explanation<'a> {
 }
 
 impl Explanation<'_> {
-    /// What a rule says about the call. None is broken: that was asked.
-    fn verdict(&self, rule: &RuleSpec) -> Verdict {
-        let ignore: Report = &mut |_| {};
-        decide(rule.id, self.call, ignore)
-    }
-
-    fn each(&self, verdict: Verdict) -> impl Iterator<Item = &'static RuleSpec> {
+    /// The rules of which this is known about the call. None is broken: that was asked.
+    fn each(&self, wanted: Verdict) -> impl Iterator<Item = &'static RuleSpec> {
         let explains = move |rule: &&RuleSpec| rule.explains(self.call.id, self.call.result);
-        RULES.iter().filter(explains).filter(move |rule| self.verdict(rule) == verdict)
+        let is_so = move |rule: &&RuleSpec| verdict(rule.id, &self.call.judged(), self.call) == wanted;
+        RULES.iter().filter(explains).filter(is_so)
     }
 }
 
@@ -55,7 +51,10 @@ impl fmt::Display for Explanation<'_> {
             write!(f, "{separator}{}", rule.cause)?;
             separator = ", or ";
         }
-        let is_known = self.call.id.spec().is_in(Group::Open) && self.call.export().is_some();
+        let is_known =
+            self.call.judged().handle().is_some_and(|(shared, fingerprint, _)| {
+                self.call.export(shared.object, fingerprint).is_some()
+            });
         for cause in causes(self.call.id, result).filter(|cause| !(is_known && cause.is_of_strangers)) {
             write!(f, "{separator}{}", cause.text)?;
             separator = ", or ";

@@ -16,6 +16,7 @@ use core::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
+use cupeer_rules::decide::Pointer;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FnId, Group, Library};
 use cupeer_spec::record::slot::finding::Confidence;
@@ -162,25 +163,6 @@ fn has_device_open() -> bool {
         found
     });
     found
-}
-
-/// What the driver knows of a pointer.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Pointer {
-    /// Whether it lies in anything that the driver knows.
-    pub is_known: bool,
-    /// Whether that is memory of a device.
-    pub is_device: bool,
-    /// Whether it is managed.
-    pub is_managed: bool,
-    /// Whether it has a legacy handle.
-    pub is_exportable: bool,
-    /// The pool that it came from, or 0.
-    pub pool: u64,
-    /// The context that it belongs to, or 0.
-    pub context: u64,
-    /// The handle types that it can be exported as.
-    pub handle_types: u64,
 }
 
 /// Asks about a pointer, which may be none. `None` where the driver does not say.

@@ -33,6 +33,13 @@ pub struct Noted {
     pub begun: u64,
 }
 
+impl Noted {
+    /// Whether it closes something that is open, as far as is known.
+    pub fn is_closing(&self) -> bool {
+        self.closing.is_some() || !live::is_on()
+    }
+}
+
 /// One opening that is being given up. Its count is less already.
 #[derive(Clone, Copy)]
 struct Closing {
@@ -183,11 +190,9 @@ fn count_in(place: &live::Place, key: u64, fingerprint: u64) -> bool {
 }
 
 /// Looks at a call that has returned.
-///
-/// Says whether it closed something that was open as far as is known, or closed nothing.
-pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: &Noted, made: &Made) -> bool {
+pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: &Noted, made: &Made) {
     if !live::is_on() {
-        return true;
+        return;
     }
     let address = first(id, args);
     if result != 0 {
@@ -198,7 +203,7 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: &Noted, made: &Mad
         if id == FnId::cuCtxEnablePeerAccess && result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 {
             enabled(args, made);
         }
-        return true;
+        return;
     }
     noted.closing.iter().for_each(Closing::finish);
     match id {
@@ -206,7 +211,6 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: &Noted, made: &Mad
         FnId::cuIpcGetEventHandle => exported(kind::EXPORTED_EVENT, args, made),
         FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2 => opened(kind::OPENED_MEMORY, args, made),
         FnId::cuIpcOpenEventHandle => opened(kind::OPENED_EVENT, args, made),
-        FnId::cuIpcCloseMemHandle => return noted.closing.is_some(),
         FnId::cuCtxEnablePeerAccess => enabled(args, made),
         _ => {}
     }
@@ -216,7 +220,6 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: &Noted, made: &Mad
         (Some(Object::Context | Object::Primary), _) if made.about.ended != 0 => all_ended(made.about.ended),
         _ => {}
     }
-    true
 }
 
 /// An entry of this process, with nothing of its own yet.
@@ -364,9 +367,9 @@ pub fn let_go(kind: u32, fingerprint: u64) {
 fn ended(kind: u32, fingerprint: u64, how: u32) {
     let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
     // Who has ended is counted as well.
-    let open = (export.count().load(Acquire) != 0).then(|| check::importers(kind, fingerprint));
-    let is_open = open.as_ref().is_some_and(|open| open.running + open.unknown > 0);
-    let while_open = open.is_some_and(|open| open.running > 0);
+    let open = Some(export.count().load(Acquire)).filter(|count| *count != 0);
+    let open = open.and_then(|_| check::importers(kind, fingerprint));
+    let (is_open, while_open) = (open.is_some(), open.is_some_and(|open| open.running > 0));
     let how = how | spec::ended::ENDED | if while_open { spec::ended::WHILE_OPEN } else { 0 };
     export.ended_at().store(clock::now(), Relaxed);
     export.ended().store(how, Release);

@@ -22,7 +22,7 @@ use core::sync::atomic::{
 use cupeer_spec::record::Header as FileHeader;
 use cupeer_spec::record::live::{
     BUCKET, Entry, Header, MAGIC, MOST_SEGMENTS, PREFIX, START, VERSION, bucket, entry_place, key_place,
-    kind, own_key, segment_entries, segment_start, state, who,
+    kind, segment_entries, segment_start, state, who,
 };
 
 /// The header, mapped; null where there is no table.
@@ -390,11 +390,6 @@ pub fn find_where(key: u64, is_it: impl Fn(&Place) -> bool) -> Option<Place> {
         found.is_some()
     });
     found
-}
-
-/// What this process has open at an address, if nobody is closing it.
-pub fn find_open(kind: u32, address: u64) -> Option<Place> {
-    find_where(own_key(own(), kind, address, 0), |place| place.count().load(Acquire) > 0)
 }
 
 /// Calls `found` with each entry of this process.

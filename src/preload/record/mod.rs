@@ -422,19 +422,14 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             && (result != 0 || weight.counts)
             && !is_altered
             && !inject::is_excused(self.id, &args);
-        let judge = |look: fn(&check::Call)| {
-            if is_checked {
-                self.judge(returned, &args, (shape, head, operation, about), look);
-            }
-        };
-        judge(check::look);
+        if is_checked {
+            self.judge(returned, &args, (shape, head, operation, about));
+        }
         if weight.counts && !fault.is_some_and(|fault| fault.has_other_output()) {
             let is_kept = is_checked && self.id.spec().is_in(Group::Export);
             let head = head.filter(|_| is_kept).map_or(0, |head| FINGERPRINT(&head));
             let made = ledger::Made { caller, start: self.start, head, about };
-            if !ledger::after(self.id, &args, effect, &self.noted, &made) {
-                judge(check::look_at_unknown_close);
-            }
+            ledger::after(self.id, &args, effect, &self.noted, &made);
         }
         clock::note();
     }
@@ -444,14 +439,8 @@ impl<F: Fn(&mut Arguments, bool)> Recorded<'_, F> {
     /// Has the rules look at the call.
     #[cold]
     #[inline(never)]
-    fn judge(
-        &self,
-        returned: &Returned,
-        args: &[u8; ARGS],
-        (shape, head, operation, about): Known,
-        look: fn(&check::Call),
-    ) {
-        look(&check::Call {
+    fn judge(&self, returned: &Returned, args: &[u8; ARGS], (shape, head, operation, about): Known) {
+        check::look(&check::Call {
             id: self.id,
             args,
             shape,
@@ -460,6 +449,7 @@ impl<F: Fn(&mut Arguments, bool)> Recorded<'_, F> {
             caller: returned.caller,
             slot: self.number,
             taken: self.noted.taken,
+            is_closing: self.noted.is_closing(),
             begun: self.noted.begun,
             head,
             operation,

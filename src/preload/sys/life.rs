@@ -7,6 +7,7 @@ use super::files::{self, each_name};
 use super::line::Short;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+pub use cupeer_rules::decide::Life;
 use cupeer_spec::record::live::Entry;
 
 /// What the system says of a process.
@@ -19,17 +20,6 @@ pub struct Seen {
     pub stack: u32,
     /// Whether it is ending, or has ended and nobody has waited for it.
     pub is_ending: bool,
-}
-
-/// Whether a process runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Life {
-    /// It does.
-    Runs,
-    /// It does not, or runs another program now.
-    Gone,
-    /// The system withholds that: it is in another pid namespace, or hidden.
-    Unknown,
 }
 
 /// Whether /proc shows the processes of our pid namespace: where another one's is mounted, its pids are others'.

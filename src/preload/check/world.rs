@@ -1,0 +1,412 @@
+//! What is known of a call, and of those who share: taken from the call itself, the driver, the live table and the system.
+
+use crate::driver::nodes;
+use crate::driver::questions::{self, About};
+use crate::job::process::pid_namespace;
+use crate::job::{closed, live};
+use crate::settings::key;
+use crate::sys::caller::Caller;
+use crate::sys::clock;
+use crate::sys::life;
+use crate::sys::{elf, environment};
+use core::cell::Cell;
+use core::fmt::{self, Write};
+use core::sync::atomic::Ordering::Acquire;
+use cupeer_rules::decide::{
+    self, Closed, Ended, Ending, Export, Importers, Life, Openers, Opening, Peers, Pointer, World,
+};
+use cupeer_rules::reason::{Ago, Device, Process};
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::live::{Entry, LIBRARY, ended, handle_key, kind, library_name, own_key};
+use cupeer_spec::record::slot::ARGS;
+use cupeer_spec::record::slot::finding::Confidence;
+use cupeer_spec::value::{CHECKED, Format};
+
+/// A call that has returned.
+pub struct Call<'a> {
+    /// The function.
+    pub id: FnId,
+    /// Its arguments as the record has them.
+    pub args: &'a [u8; ARGS],
+    /// What is known of each: [`cupeer_spec::record::slot::shape`].
+    pub shape: u64,
+    /// What it returned.
+    pub result: i32,
+    /// When it was first asked how long ago something was, in nanoseconds of CLOCK_MONOTONIC; 0 before that.
+    pub now: Cell<u64>,
+    /// Its return address.
+    pub caller: usize,
+    /// The number of its slot in the record.
+    pub slot: u64,
+    /// The fingerprint under which what it frees or destroys was exported.
+    pub taken: Option<u64>,
+    /// Whether it closed something that was open, as far as is known.
+    pub is_closing: bool,
+    /// When a call that opens something was forwarded, in nanoseconds of CLOCK_MONOTONIC.
+    pub begun: u64,
+    /// The bytes of its handle that the driver does not check.
+    pub head: Option<[u8; CHECKED.start]>,
+    /// An element of its array argument that is no CUatomicOperation.
+    pub operation: Option<i32>,
+    /// What the driver says of that which it is about.
+    pub about: About,
+    /// What the driver said.
+    pub words: &'a str,
+    /// Prints its arguments.
+    pub print: &'a dyn Fn(&mut dyn Write, Format) -> fmt::Result,
+}
+
+impl Call<'_> {
+    /// Whether the documentation lists what it returned.
+    pub fn is_documented(&self) -> bool {
+        self.result == 0 || self.id.spec().results.contains(&self.result)
+    }
+
+    /// The call as it is decided about.
+    pub fn judged(&self) -> decide::Call<'_> {
+        let &Call { id, args, shape, result, operation, .. } = self;
+        decide::Call { function: id, result, args, shape, operation }
+    }
+
+    /// How long before it came back something was; `None` where that is not known.
+    pub fn ago(&self, monotonic: u64) -> Option<Ago> {
+        if self.now.get() == 0 {
+            self.now.set(clock::now());
+        }
+        (monotonic != 0).then(|| Ago(self.now.get().saturating_sub(monotonic)))
+    }
+
+    fn export_of(&self, entry: Entry) -> Export<Entry> {
+        let ended = (entry.ended != 0).then(|| Ended {
+            is_before: entry.ended_at <= self.begun,
+            ago: self.ago(entry.ended_at),
+            with_context: entry.ended & ended::WITH_CONTEXT != 0,
+        });
+        Export {
+            fingerprint: entry.fingerprint,
+            owner: process_of(&entry),
+            who: entry.word >> 8,
+            pid_ns: entry.pid_ns,
+            is_own: is_own(&entry),
+            address: entry.address,
+            device: device_of(&entry),
+            inside: entry.inside,
+            ago: self.ago(entry.monotonic),
+            ended,
+            object: entry,
+        }
+    }
+
+    /// What this process has open where the call has opened something.
+    fn open_already(&self) -> Option<live::Place> {
+        let call = self.judged();
+        let (shared, fingerprint, _) = call.handle()?;
+        let key = own_key(live::own(), opened(shared.object), call.at(shared.by), 0);
+        live::find_where(key, |place| place.origin().0 == fingerprint)
+    }
+
+    /// What was exported and has ended, with those who have it open; `None` where nobody has.
+    fn ending_of(&self, place: &live::Place) -> Option<Ending<Entry>> {
+        if place.count().load(Acquire) == 0 {
+            return None;
+        }
+        let entry = place.read();
+        let importers = importers(entry.kind, entry.fingerprint)?;
+        let (export, bytes) = (self.export_of(entry), entry.bytes);
+        Some(Ending { export, bytes, handles: 1, importers, is_sure: true })
+    }
+}
+
+impl World for Call<'_> {
+    type Object = Entry;
+
+    fn process(&self) -> (u32, u64) {
+        // SAFETY: getpid has no preconditions.
+        (unsafe { libc::getpid() } as u32, pid_namespace())
+    }
+    fn thread(&self) -> u32 {
+        // SAFETY: gettid has no preconditions.
+        unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+    }
+    fn initialized_before_fork(&self) -> Option<(Option<u32>, Confidence)> {
+        questions::was_initialized_before_fork()
+    }
+    fn is_forked(&self) -> bool {
+        elf::is_forked()
+    }
+    fn current(&self) -> Option<(i32, u64)> {
+        Some(questions::current())
+    }
+    fn device(&self) -> i32 {
+        questions::device()
+    }
+    fn is_current_destroyed(&self) -> bool {
+        questions::is_current_destroyed()
+    }
+    fn has_contexts_elsewhere(&self) -> bool {
+        questions::has_described()
+    }
+    fn device_count(&self) -> Option<i32> {
+        questions::device_count()
+    }
+    fn uuid(&self, ordinal: i32) -> [u8; 16] {
+        questions::uuid(ordinal)
+    }
+    fn ordinal(&self, uuid: [u8; 16]) -> i32 {
+        (0..questions::MOST_DEVICES).find(|ordinal| questions::uuid(*ordinal) == uuid).unwrap_or(-1)
+    }
+    fn device_of(&self, context: u64) -> i32 {
+        questions::device_of(context)
+    }
+    fn can_access(&self, from: i32, to: i32) -> Option<bool> {
+        questions::can_access(from, to)
+    }
+    fn with_node(&self, uuid: &[u8; 16], work: &mut dyn FnMut(&str, bool)) {
+        nodes::with_node_of(uuid, work);
+    }
+    fn pointer(&self, address: u64) -> Option<Pointer> {
+        questions::pointer(address)
+    }
+    fn driver_message(&self) -> &str {
+        self.words
+    }
+    fn with_variable(&self, name: &str, work: &mut dyn FnMut(Option<&str>)) {
+        let mut kept = [0u8; 128];
+        let mut length = None;
+        environment::each(|variable| {
+            let value = variable.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+            if let (Some(value), None) = (value, length) {
+                let fits = value.len().min(kept.len());
+                for (place, byte) in kept.iter_mut().zip(value) {
+                    *place = if byte.is_ascii() { *byte } else { b'?' };
+                }
+                if fits < value.len() {
+                    kept[fits - 3..].copy_from_slice(b"...");
+                }
+                length = Some(fits);
+            }
+        });
+        work(length.and_then(|length| core::str::from_utf8(&kept[..length]).ok()));
+    }
+
+    fn knows_all(&self) -> bool {
+        live::is_on()
+    }
+    fn export(&self, object: Object, fingerprint: u64) -> Option<Export<Entry>> {
+        let place = live::find(handle_key(exported(object), fingerprint))?;
+        Some(self.export_of(place.read()))
+    }
+    fn original(&self, object: Object, fingerprint: u64, checked: u64) -> Option<(Export<Entry>, bool)> {
+        let head = self.head.map_or(0, |head| key::fingerprint(&head));
+        let (mut same, mut alike) = (None, None);
+        live::each(|place| {
+            if place.kind() == exported(object) {
+                let entry = place.read();
+                if entry.checked == checked && entry.fingerprint != fingerprint {
+                    same = Some(entry);
+                } else if entry.head == head && head != 0 {
+                    // Which several handles of a process may have in common.
+                    alike = Some(entry);
+                }
+            }
+        });
+        same.or(alike).map(|entry| (self.export_of(entry), same.is_some()))
+    }
+    fn life(&self, export: &Export<Entry>) -> Life {
+        life_of(&export.object)
+    }
+    fn named_pid(&self) -> Option<u32> {
+        self.head?[8..].first_chunk().map(|pid| u32::from_le_bytes(*pid))
+    }
+    fn is_zero(&self) -> bool {
+        self.judged().handle().is_some_and(|(_, fingerprint, _)| fingerprint == key::fingerprint(&[0; 64]))
+    }
+    fn runs(&self, pid: u32) -> Option<bool> {
+        Some(life::exists(pid))
+    }
+    fn opening(&self, object: Object, address: u64) -> Option<Opening<Entry>> {
+        if let Some(place) = live::find(own_key(live::own(), opened(object), address, 0)) {
+            return Some(opening_of(place.read()));
+        }
+        let mut found = None;
+        if object == Object::Memory {
+            each_open(object, |entry| {
+                if address.wrapping_sub(entry.address) < entry.bytes {
+                    found = Some(opening_of(entry));
+                }
+            });
+        }
+        found
+    }
+    fn each_opening(&self, object: Object, work: &mut dyn FnMut(&Opening<Entry>)) {
+        each_open(object, |entry| work(&opening_of(entry)));
+    }
+    fn closed(&self, address: u64) -> Option<Closed> {
+        let last = closed::find(address)?;
+        let ago = self.ago(last.monotonic);
+        Some(Closed { fingerprint: last.fingerprint, ago, with_context: last.with_context })
+    }
+    fn enabled(&self, from: u64, to: u64) -> Option<(Option<Ago>, Entry)> {
+        // One that another thread is switching off at this moment is not counted.
+        let key = own_key(live::own(), kind::PEER, from, to);
+        let entry = live::find_where(key, |place| place.count().load(Acquire) > 0)?.read();
+        Some((self.ago(entry.monotonic), entry))
+    }
+    fn peers(&self, device: &Device) -> Peers<Entry> {
+        let mut peers = Peers { known: 0, processes: 0, is_certain: true, first: None };
+        // As many as a device can have peers, and more.
+        let mut seen = [0; 64];
+        live::each(|place| {
+            if place.kind() != kind::PEER {
+                return;
+            }
+            let entry = place.read();
+            let is_of_device =
+                if is_own(&entry) { entry.device == device.ordinal } else { entry.uuid == device.uuid };
+            let life = if is_of_device { life_of(&entry) } else { Life::Gone };
+            if life == Life::Gone {
+                return;
+            }
+            peers.is_certain &= life == Life::Runs;
+            peers.known += 1;
+            peers.first = peers.first.or(Some(entry));
+            let who = entry.word >> 8;
+            if let Some(place) = seen.iter_mut().find(|seen| [0, who].contains(seen)) {
+                peers.processes += u64::from(*place == 0);
+                *place = who;
+            }
+        });
+        peers
+    }
+
+    fn memory(&self) -> Option<(u64, u64)> {
+        self.about.memory
+    }
+    fn is_open_already(&self) -> bool {
+        self.open_already().is_some()
+    }
+    fn with_openers(&self, work: &mut dyn FnMut(Openers<Entry>)) {
+        let Some(place) = self.open_already() else { return };
+        // One place in the runtime calls for everybody.
+        if place.origin().1 == self.caller as u64 && !Caller::at(self.caller).is_runtime() {
+            return;
+        }
+        let (before, file) = (place.read(), Caller::of(self.caller, self.id, true).file());
+        if file != before.library {
+            let (first, second) = (text(&before.library), text(&file));
+            let count = place.count().load(Acquire) + 1;
+            work(Openers { first, second, count, opening: before });
+        }
+    }
+    fn closed_something(&self) -> bool {
+        self.is_closing
+    }
+    fn ending(&self) -> Option<Ending<Entry>> {
+        if !self.id.spec().ends()?.object.is_context() {
+            let key = handle_key(exported(self.judged().object()), self.taken?);
+            return self.ending_of(&live::find(key).filter(live::Place::is_own)?);
+        }
+        if self.about.ended == 0 {
+            return None;
+        }
+        // Several handles may be open in the same processes: of these, no more are counted than one handle has.
+        let mut all: Option<Ending<Entry>> = None;
+        live::each_own(|place| {
+            let is_export = matches!(place.kind(), kind::EXPORTED_MEMORY | kind::EXPORTED_EVENT);
+            if !is_export || place.ended().load(Acquire) != 0 || place.read().peer != self.about.ended {
+                return;
+            }
+            let Some(one) = self.ending_of(&place) else { return };
+            let known = all.get_or_insert(Ending { handles: 0, ..one });
+            known.handles += 1;
+            let (before, now) = (known.importers, one.importers);
+            if (now.running > 0, now.running + now.unknown)
+                > (before.running > 0, before.running + before.unknown)
+            {
+                *known = Ending { handles: known.handles, ..one };
+            }
+        });
+        all
+    }
+}
+
+/// The kind of entry that an export of an object has.
+fn exported(object: Object) -> u32 {
+    if object == Object::Event { kind::EXPORTED_EVENT } else { kind::EXPORTED_MEMORY }
+}
+
+/// The kind of entry that an opening of an object has.
+fn opened(object: Object) -> u32 {
+    if object == Object::Event { kind::OPENED_EVENT } else { kind::OPENED_MEMORY }
+}
+
+/// What this process has open.
+fn each_open(object: Object, mut work: impl FnMut(Entry)) {
+    live::each_own(|place| {
+        if place.kind() == opened(object) {
+            work(place.read());
+        }
+    });
+}
+
+fn opening_of(entry: Entry) -> Opening<Entry> {
+    let Entry { fingerprint, address, peer, device, .. } = entry;
+    Opening { fingerprint, address, context: peer, device, object: entry }
+}
+
+/// The file name of a library as a text.
+fn text(library: &[u8; LIBRARY]) -> &str {
+    library_name(library).utf8_chunks().next().map_or("?", |chunk| chunk.valid())
+}
+
+/// The device of an entry, as its process numbers it.
+pub fn device_of(entry: &Entry) -> Device {
+    Device { ordinal: entry.device, uuid: entry.uuid }
+}
+
+/// The process of an entry.
+pub fn process_of(entry: &Entry) -> Process {
+    Process { pid: entry.pid, rank: (entry.rank != u32::MAX).then_some(entry.rank) }
+}
+
+/// Whether the process of an entry is this one.
+pub fn is_own(entry: &Entry) -> bool {
+    entry.word & !0xff == live::own()
+}
+
+/// Whether the process of an entry runs.
+fn life_of(entry: &Entry) -> Life {
+    if is_own(entry) { Life::Runs } else { life::of(entry, pid_namespace()) }
+}
+
+/// Who beside this process has something open that was exported; `None` where nobody has. Goes through the whole table:
+/// for when somebody may have.
+pub fn importers(export_kind: u32, fingerprint: u64) -> Option<Importers<Entry>> {
+    let wanted = if export_kind == kind::EXPORTED_MEMORY { kind::OPENED_MEMORY } else { kind::OPENED_EVENT };
+    let (mut running, mut unknown, mut first) = (0, 0, None);
+    live::each(|place| {
+        if place.kind() != wanted || place.is_own() {
+            return;
+        }
+        let entry = place.read();
+        // What is being closed at this moment is open no more: whoever closes it says so when it is done.
+        if entry.fingerprint != fingerprint || entry.count == 0 {
+            return;
+        }
+        match life_of(&entry) {
+            Life::Runs => {
+                if running == 0 {
+                    first = Some(entry);
+                }
+                running += 1;
+            }
+            Life::Unknown => {
+                first = first.or(Some(entry));
+                unknown += 1;
+            }
+            Life::Gone | Life::Silent => {}
+        }
+    });
+    first.map(|first| Importers { running, unknown, first: (process_of(&first), first) })
+}

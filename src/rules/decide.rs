@@ -1,0 +1,216 @@
+//! **The one decider**: which rule a call breaks, as a function of the call and of what is known of the world.
+//!
+//! What belongs here: the decisions, each once, for whoever asks: the library at the call, out of the live table and
+//! the driver, and the report afterwards, out of the record. What is known they tell as a [`World`]; where one of them
+//! cannot tell, its answer is `None`, and no rule is broken for it. How sure a finding is follows from what was known.
+//! What does not: where the answers come from, and what becomes of a finding. Nothing here allocates, because it runs
+//! inside other people's programs.
+//!
+//! Calls that failed are asked about in `arguments`, `handles`, `pointers` and `peers`, in the order of the rules:
+//! the first one that is broken explains the failure. Calls that succeeded are looked at in `succeeded`.
+
+mod arguments;
+mod handles;
+mod peers;
+mod pointers;
+mod succeeded;
+mod world;
+
+pub use succeeded::Ending;
+pub use world::{Closed, Ended, Export, Importers, Life, Openers, Opening, Peers, Pointer, World};
+
+use crate::reason::Reason;
+use crate::{Confidence, RULES, Rule};
+use cupeer_spec::effect::{self, Shared};
+use cupeer_spec::function::{Direction, FnId};
+use cupeer_spec::record::slot::{ARGS, shape};
+use cupeer_spec::results::Result;
+
+/// A call that has returned, as its slot in the record has it.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// The function.
+    pub function: FnId,
+    /// What it returned.
+    pub result: i32,
+    /// Its arguments.
+    pub args: &'a [u8; ARGS],
+    /// What is known of each: [`shape`].
+    pub shape: u64,
+    /// An element of its array argument that is no CUatomicOperation.
+    pub operation: Option<i32>,
+}
+
+impl Call<'_> {
+    /// What is known of an argument: [`shape`].
+    fn shape(&self, index: usize) -> u64 {
+        self.shape >> shape::shift(index) & 3
+    }
+
+    /// The bytes of an argument in the slot.
+    fn bytes(&self, index: usize) -> &[u8] {
+        self.args.get(self.function.spec().place(index)).unwrap_or(&[])
+    }
+
+    /// An argument as a number, by its index; 0 where it is not known.
+    pub fn at(&self, index: usize) -> u64 {
+        self.bytes(index).iter().take(8).rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    /// The same by its name; `None` where the function has none of that name.
+    pub fn argument(&self, name: &str) -> Option<u64> {
+        let index = self.function.spec().args.iter().position(|arg| arg.name == name)?;
+        Some(self.at(index))
+    }
+
+    /// The name of an argument.
+    fn name(&self, index: usize) -> &'static str {
+        self.function.spec().args.get(index).map_or("", |arg| arg.name)
+    }
+
+    /// Whether it returned this.
+    fn is(&self, result: Result) -> bool {
+        self.result == result as i32
+    }
+
+    /// The first pointer among the arguments that is NULL.
+    fn null(&self) -> Option<&'static str> {
+        let args = self.function.spec().args.iter().enumerate();
+        args.filter(|(_, arg)| arg.direction != Direction::In || arg.count.is_some())
+            .find(|(index, _)| self.shape(*index) == shape::NULL)
+            .map(|(_, arg)| arg.name)
+    }
+
+    /// What is opened: the object, and the fingerprints of its handle: of all bytes, and of those that the driver checks.
+    pub fn handle(&self) -> Option<(Shared, u64, u64)> {
+        let shared = self.function.spec().opens()?;
+        let bytes = self.bytes(shared.handle);
+        let half = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        Some((shared, half(0)?, half(8)?))
+    }
+
+    /// The kind of thing that the call exports, opens, closes or ends.
+    pub fn object(&self) -> effect::Object {
+        let spec = self.function.spec();
+        let shared = spec.opens().or(spec.exports()).map(|shared| shared.object);
+        let ended = spec.ends().map(|end| end.object);
+        shared.or(ended).or(spec.closes().map(|named| named.object)).unwrap_or(effect::Object::Memory)
+    }
+
+    fn is_event(&self) -> bool {
+        self.object() == effect::Object::Event
+    }
+}
+
+/// What was found, for as long as it is looked at.
+pub struct Found<'a, O> {
+    /// What, with its values.
+    pub reason: Reason<'a>,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// The argument that it is about; empty for none.
+    pub argument: &'static str,
+    /// What it is about: the role of each, and what the world calls it.
+    pub objects: &'a [(u32, O)],
+}
+
+/// What came of asking a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It is broken, and that was handed over.
+    Broken,
+    /// It is not.
+    Held,
+    /// What it depends on is not known.
+    Unknown,
+}
+
+/// Looks at a call, and hands over what is found. Says whether anything was.
+pub fn look<W: World>(call: &Call, world: &W, report: &mut dyn FnMut(&Found<W::Object>)) -> bool {
+    let mut judge = Judge { call, world, report };
+    if call.result == 0 {
+        return judge.succeeded() == Verdict::Broken;
+    }
+    let mut rules = RULES.iter().filter(|rule| rule.explains(call.function, call.result));
+    rules.any(|rule| judge.decide(rule.id) == Verdict::Broken)
+}
+
+/// Asks one rule that may explain why a call failed.
+pub fn verdict<W: World>(rule: Rule, call: &Call, world: &W) -> Verdict {
+    Judge { call, world, report: &mut |_| {} }.decide(rule)
+}
+
+/// One call, and all who take part in judging it.
+struct Judge<'a, W: World> {
+    call: &'a Call<'a>,
+    world: &'a W,
+    report: &'a mut dyn FnMut(&Found<W::Object>),
+}
+
+impl<W: World> Judge<'_, W> {
+    /// Hands over why it is broken.
+    fn broken(
+        &mut self,
+        reason: Reason,
+        confidence: Confidence,
+        argument: &'static str,
+        objects: &[(u32, W::Object)],
+    ) -> Verdict {
+        (self.report)(&Found { reason, confidence, argument, objects });
+        Verdict::Broken
+    }
+
+    /// Broken for sure, or held.
+    fn when(&mut self, is_broken: bool, argument: &'static str, reason: Reason) -> Verdict {
+        if is_broken { self.broken(reason, Confidence::Certain, argument, &[]) } else { Verdict::Held }
+    }
+
+    /// An argument that has to have one value.
+    fn flags(&mut self, wanted: u32, reason: impl FnOnce(u32) -> Reason<'static>) -> Verdict {
+        let Some(flags) = self.call.argument("Flags") else { return Verdict::Unknown };
+        self.when(flags as u32 != wanted, "Flags", reason(flags as u32))
+    }
+
+    /// Asks a rule that may explain why the call failed. Those that say nothing about such a call have no results, and
+    /// are not asked.
+    fn decide(&mut self, rule: Rule) -> Verdict {
+        match rule {
+            Rule::UsedAfterFork => self.used_after_fork(),
+            Rule::NotInitialized => self.not_initialized(),
+            Rule::DriverShuttingDown => self.when(true, "", Reason::DriverShuttingDown),
+            Rule::ContextDestroyed => self.context_destroyed(),
+            Rule::NoCurrentContext => self.no_current_context(),
+            Rule::NullArgument => self.null_argument(),
+            Rule::DeviceOutOfRange => self.device_out_of_range(),
+            Rule::PeerAttributeUnknown => self.attribute_unknown(),
+            Rule::AtomicOperations => self.atomic_operations(),
+            Rule::PeerSameDevice => self.same_device(),
+            Rule::PeerFlags => self.flags(0, |flags| Reason::PeerFlags { flags }),
+            Rule::PeerContextInvalid => self.peer_context_invalid(),
+            Rule::PeerAlreadyEnabled => self.already_enabled(),
+            Rule::PeerNotEnabled => self.not_enabled(),
+            Rule::PeerUnreachable => self.unreachable(),
+            Rule::PeerLimit => self.peer_limit(),
+            Rule::IpcMemoryKind => self.memory_kind(),
+            Rule::IpcPointerUnknown => self.pointer_unknown(),
+            Rule::IpcReexport => self.reexport(),
+            Rule::IpcEventFlags => self.event_flags(),
+            Rule::IpcClosedTwice => self.closed_twice(),
+            Rule::IpcCloseAddress => self.close_address(),
+            Rule::IpcFreeImport => self.free_import(),
+            Rule::IpcFlags => self.flags(1, |flags| Reason::IpcFlags { flags, is_taken: false }),
+            Rule::IpcOpenInExportingProcess => self.exported_here(),
+            Rule::IpcEqualPids => self.equal_pids(),
+            Rule::IpcHandleKind => self.other_kind(),
+            Rule::IpcOpenAfterFree => self.after_free(),
+            Rule::IpcExporterGone => self.exporter_gone(),
+            Rule::IpcSecondContext => self.second_context(),
+            Rule::IpcAlreadyMapped => self.already_mapped(),
+            Rule::IpcDeviceHidden => self.device_hidden(),
+            Rule::IpcDevicesApart => self.devices_apart(),
+            Rule::IpcDamagedHandle => self.damaged(),
+            Rule::IpcUnknownHandle => self.unknown_handle(),
+            _ => Verdict::Unknown,
+        }
+    }
+}

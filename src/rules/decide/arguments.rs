@@ -1,0 +1,96 @@
+//! Rules that the arguments, the thread and the process decide.
+
+use super::{Judge, Verdict, World};
+use crate::Confidence;
+use crate::reason::Reason;
+use cupeer_spec::abi::CUdevice_P2PAttribute;
+use cupeer_spec::effect::Subject;
+use cupeer_spec::results::Result;
+
+impl<W: World> Judge<'_, W> {
+    /// The process was forked from one that had initialised the driver.
+    pub(super) fn used_after_fork(&mut self) -> Verdict {
+        let Some((parent, confidence)) = self.world.initialized_before_fork() else { return Verdict::Held };
+        let (pid, _) = self.world.process();
+        self.broken(Reason::UsedAfterFork { pid, parent }, confidence, "", &[])
+    }
+
+    /// cuInit was not called.
+    pub(super) fn not_initialized(&mut self) -> Verdict {
+        let is_so = self.world.current().is_some_and(|(result, _)| result == Result::NOT_INITIALIZED as i32);
+        self.when(is_so, "", Reason::NotInitialized { is_forked: self.world.is_forked() })
+    }
+
+    /// The current context has been destroyed.
+    pub(super) fn context_destroyed(&mut self) -> Verdict {
+        let spec = self.call.function.spec();
+        // Where no other context is named, the driver can only mean this one.
+        let is_only = spec.enables().is_none() && spec.disables().is_none();
+        match self.world.current() {
+            Some((0, context)) if context != 0 => {
+                let is_gone = is_only || self.world.is_current_destroyed();
+                self.when(is_gone, "", Reason::ContextDestroyed { context })
+            }
+            Some(_) => Verdict::Held,
+            None => Verdict::Unknown,
+        }
+    }
+
+    /// No context is current.
+    pub(super) fn no_current_context(&mut self) -> Verdict {
+        let Some(current) = self.world.current() else { return Verdict::Unknown };
+        let (tid, others) = (self.world.thread(), self.world.has_contexts_elsewhere());
+        self.when(current == (0, 0), "", Reason::NoCurrentContext { tid, others })
+    }
+
+    /// A pointer is NULL. That of memory has a rule of its own.
+    pub(super) fn null_argument(&mut self) -> Verdict {
+        let event = (self.call.argument("event") == Some(0)).then_some("event");
+        match self.call.null().or(event) {
+            Some(name) => self.when(true, name, Reason::NullArgument { name }),
+            None => Verdict::Held,
+        }
+    }
+
+    /// A device is not one that the process sees.
+    pub(super) fn device_out_of_range(&mut self) -> Verdict {
+        let Some(count) = self.world.device_count() else { return Verdict::Unknown };
+        let Some((from, to)) = self.asked() else { return Verdict::Held };
+        for index in [from, to] {
+            let (device, name) = (self.call.at(index) as i32, self.call.name(index));
+            if !(0..count).contains(&device) {
+                let world = self.world;
+                world.with_variable("CUDA_VISIBLE_DEVICES", &mut |visible| {
+                    let reason = Reason::DeviceOutOfRange { name, device, count, visible };
+                    self.broken(reason, Confidence::Certain, name, &[]);
+                });
+                return Verdict::Broken;
+            }
+        }
+        Verdict::Held
+    }
+
+    /// The arguments that name the two devices of a question about both.
+    pub(super) fn asked(&self) -> Option<(usize, usize)> {
+        let question = self.call.function.spec().asks().filter(|asked| asked.subject != Subject::Device)?;
+        Some((question.device, question.peer?))
+    }
+
+    /// The attribute is not one that the documentation lists.
+    pub(super) fn attribute_unknown(&mut self) -> Verdict {
+        let Some(attribute) = self.call.argument("attrib") else { return Verdict::Unknown };
+        let attribute = attribute as i32;
+        let is_unknown = CUdevice_P2PAttribute(attribute).name().is_none();
+        self.when(is_unknown, "attrib", Reason::PeerAttributeUnknown { attribute })
+    }
+
+    /// No operations, or one that is none.
+    pub(super) fn atomic_operations(&mut self) -> Verdict {
+        let Some(count) = self.call.argument("count") else { return Verdict::Unknown };
+        let (count, operation) = (count as u32, self.call.operation);
+        let is_said = self.world.driver_message().contains("CUatomicOperation");
+        let argument = if count == 0 { "count" } else { "operations" };
+        let reason = Reason::AtomicOperations { count, operation };
+        self.when(count == 0 || operation.is_some() || is_said, argument, reason)
+    }
+}

@@ -1,0 +1,225 @@
+//! Rules about the handle that is opened, for calls that failed.
+
+use super::{Export, Judge, Life, Verdict, World};
+use crate::Confidence;
+use crate::reason::{Device, Handle, Reason};
+use cupeer_spec::effect::Object;
+use cupeer_spec::record::slot::finding::role;
+use cupeer_spec::results::Result;
+
+impl<W: World> Judge<'_, W> {
+    /// The fingerprint of the handle that is opened.
+    pub(super) fn fingerprint(&self) -> u64 {
+        self.call.handle().map_or(0, |(_, fingerprint, _)| fingerprint)
+    }
+
+    /// The export of the handle that is opened, where it is known.
+    pub(super) fn export(&self) -> Option<Export<W::Object>> {
+        self.world.export(self.call.object(), self.fingerprint())
+    }
+
+    /// What rests on an export.
+    pub(super) fn with_export(
+        &mut self,
+        export: &Export<W::Object>,
+        reason: Reason,
+        confidence: Confidence,
+    ) -> Verdict {
+        self.broken(reason, confidence, "handle", &[(role::EXPORT, export.object)])
+    }
+
+    /// This process exported it.
+    pub(super) fn exported_here(&mut self) -> Verdict {
+        let Some(export) = self.export().filter(|export| export.is_own) else { return Verdict::Held };
+        let reason = Reason::IpcOpenInExportingProcess {
+            handle: Handle(export.fingerprint),
+            pid: export.owner.pid,
+            address: export.address,
+            ago: export.ago,
+            is_event: self.call.is_event(),
+        };
+        self.with_export(&export, reason, Confidence::Certain)
+    }
+
+    /// Another process with our pid exported it.
+    pub(super) fn equal_pids(&mut self) -> Verdict {
+        let ((pid, own_ns), export) = (self.world.process(), self.export());
+        // A handle of memory has the pid that its exporter knows itself by.
+        let named = self.world.named_pid().or(export.map(|export| export.owner.pid));
+        if named != Some(pid) || export.is_some_and(|export| export.is_own) {
+            return Verdict::Held;
+        }
+        let other_ns = export.map(|export| export.pid_ns);
+        let reason = Reason::IpcEqualPids { pid, own_ns, other_ns };
+        match export {
+            Some(export) => self.with_export(&export, reason, Confidence::Certain),
+            None if self.world.knows_all() => self.broken(reason, Confidence::Inferred, "handle", &[]),
+            None => Verdict::Unknown,
+        }
+    }
+
+    /// It is of the other kind.
+    pub(super) fn other_kind(&mut self) -> Verdict {
+        let is_event = self.call.is_event();
+        let other = if is_event { Object::Memory } else { Object::Event };
+        let Some(export) = self.world.export(other, self.fingerprint()) else { return Verdict::Held };
+        let reason = Reason::IpcHandleKind { handle: Handle(export.fingerprint), is_memory: is_event };
+        self.with_export(&export, reason, self.world.trust(&export))
+    }
+
+    /// Its exporter had freed or destroyed it.
+    pub(super) fn after_free(&mut self) -> Verdict {
+        let Some(export) = self.export() else { return Verdict::Unknown };
+        match export.ended {
+            // Perhaps too late to be the cause.
+            Some(ended) if !ended.is_before => Verdict::Unknown,
+            Some(ended) => {
+                let reason = Reason::IpcOpenAfterFree {
+                    handle: Handle(export.fingerprint),
+                    owner: export.owner,
+                    ago: ended.ago,
+                    is_event: self.call.is_event(),
+                    with_context: ended.with_context,
+                };
+                self.with_export(&export, reason, self.world.trust(&export))
+            }
+            None => Verdict::Held,
+        }
+    }
+
+    /// Its exporter has exited.
+    pub(super) fn exporter_gone(&mut self) -> Verdict {
+        let Some(export) = self.export() else { return Verdict::Unknown };
+        let confidence = match self.world.life(&export) {
+            Life::Runs => return Verdict::Held,
+            Life::Unknown => return Verdict::Unknown,
+            Life::Silent => Confidence::Inferred,
+            Life::Gone => Confidence::Stale,
+        };
+        let reason = Reason::IpcExporterGone { handle: Handle(export.fingerprint), owner: export.owner };
+        self.with_export(&export, reason, confidence)
+    }
+
+    /// Another context of this device has memory of the same exporter open.
+    pub(super) fn second_context(&mut self) -> Verdict {
+        let (Some(export), Some((_, context))) = (self.export(), self.world.current()) else {
+            return Verdict::Unknown;
+        };
+        let (world, own) = (self.world, self.world.device());
+        let mut other = None;
+        world.each_opening(Object::Memory, &mut |opening| {
+            if opening.device != own || opening.context == context || opening.context == 0 {
+                return;
+            }
+            let its = world.export(Object::Memory, opening.fingerprint);
+            let is_same =
+                |its: Export<_>| (its.who, its.device.ordinal) == (export.who, export.device.ordinal);
+            if its.is_some_and(is_same) {
+                other = Some(*opening);
+            }
+        });
+        let Some(other) = other else { return Verdict::Held };
+        let (device, owner) = (self.device(own), export.owner);
+        let reason = Reason::IpcSecondContext { context, other: other.context, device, owner };
+        let objects = [(role::OPENING, other.object), (role::EXPORT, export.object)];
+        self.broken(reason, Confidence::Certain, "handle", &objects)
+    }
+
+    /// It is open here already.
+    pub(super) fn already_mapped(&mut self) -> Verdict {
+        let fingerprint = self.fingerprint();
+        let mut known = None;
+        self.world.each_opening(Object::Memory, &mut |opening| {
+            known = known.or((opening.fingerprint == fingerprint).then_some(*opening));
+        });
+        let address = known.map(|opening| opening.address);
+        let reason = Reason::IpcAlreadyMapped { handle: Handle(fingerprint), address };
+        let confidence = if known.is_some() { Confidence::Certain } else { Confidence::Inferred };
+        let object = known.map(|opening| (role::OPENING, opening.object));
+        self.broken(reason, confidence, "handle", object.as_slice())
+    }
+
+    /// This process may not use the exporter's device.
+    pub(super) fn device_hidden(&mut self) -> Verdict {
+        let Some(export) = self.export() else { return Verdict::Unknown };
+        let (world, to) = (self.world, self.seen(&export.device));
+        if to.ordinal >= 0 {
+            return Verdict::Held;
+        }
+        let mut verdict = Verdict::Unknown;
+        world.with_node(&to.uuid, &mut |node, is_usable| {
+            verdict = if is_usable {
+                Verdict::Held
+            } else {
+                self.with_export(&export, Reason::IpcDeviceHidden { to, node }, Confidence::Certain)
+            };
+        });
+        verdict
+    }
+
+    /// The current device cannot reach the exporter's.
+    pub(super) fn devices_apart(&mut self) -> Verdict {
+        let Some(export) = self.export() else { return Verdict::Unknown };
+        let (from, to) = (self.device(self.world.device()), self.seen(&export.device));
+        if from.ordinal >= 0 && from.ordinal == to.ordinal {
+            return Verdict::Held;
+        }
+        let (is_asked, to, confidence) = match self.world.can_access(from.ordinal, to.ordinal) {
+            Some(true) => return Verdict::Held,
+            Some(false) => (true, to, Confidence::Certain),
+            // With one visible device a process cannot ask; a refusal for just this reason says it.
+            None if self.call.is(Result::PEER_ACCESS_UNSUPPORTED) => {
+                (false, Device { ordinal: -1, ..to }, Confidence::Inferred)
+            }
+            None => return Verdict::Unknown,
+        };
+        self.with_export(&export, Reason::IpcDevicesApart { from, to, is_asked }, confidence)
+    }
+
+    /// Its bytes were changed.
+    pub(super) fn damaged(&mut self) -> Verdict {
+        if self.export().is_some() {
+            return Verdict::Held;
+        }
+        let Some((_, fingerprint, checked)) = self.call.handle() else { return Verdict::Unknown };
+        let original = self.world.original(self.call.object(), fingerprint, checked);
+        let Some((export, is_exact)) = original else { return Verdict::Unknown };
+        let reason = Reason::IpcDamagedHandle {
+            handle: Handle(fingerprint),
+            original: Handle(export.fingerprint),
+            owner: export.owner,
+            is_opened: self.call.result == 0,
+        };
+        let confidence = if is_exact { self.world.trust(&export) } else { Confidence::Inferred };
+        self.with_export(&export, reason, confidence)
+    }
+
+    /// Nobody exported it.
+    pub(super) fn unknown_handle(&mut self) -> Verdict {
+        if self.export().is_some() {
+            return Verdict::Held;
+        }
+        if !self.world.knows_all() {
+            return Verdict::Unknown;
+        }
+        let (is_zero, is_event) = (self.world.is_zero(), self.call.is_event());
+        let named = self.world.named_pid().filter(|pid| !is_event && (1..1 << 22).contains(pid));
+        let runs = named.and_then(|pid| self.world.runs(pid));
+        let handle = Handle(self.fingerprint());
+        let reason = Reason::IpcUnknownHandle { handle, is_zero, named, runs, is_event };
+        let confidence = if is_zero { Confidence::Certain } else { Confidence::Inferred };
+        self.broken(reason, confidence, "handle", &[])
+    }
+
+    /// A device of this process.
+    pub(super) fn device(&self, ordinal: i32) -> Device {
+        Device { ordinal, uuid: self.world.uuid(ordinal) }
+    }
+
+    /// A device of another process, as this one numbers it.
+    fn seen(&self, device: &Device) -> Device {
+        let is_known = device.uuid != [0; 16];
+        let ordinal = if is_known { self.world.ordinal(device.uuid) } else { -1 };
+        Device { ordinal, uuid: device.uuid }
+    }
+}

@@ -1,0 +1,98 @@
+//! Rules about access between contexts, for calls that failed.
+
+use super::{Judge, Verdict, World};
+use crate::Confidence;
+use crate::reason::{Device, Reason};
+use cupeer_spec::record::slot::finding::role;
+use cupeer_spec::results::Result;
+
+/// The argument that names the peer.
+pub(super) const PEER: &str = "peerContext";
+
+impl<W: World> Judge<'_, W> {
+    /// The current context, and the peer.
+    pub(super) fn contexts(&self) -> (u64, u64) {
+        let current = self.world.current().map_or(0, |(_, context)| context);
+        (current, self.call.argument(PEER).unwrap_or(0))
+    }
+
+    /// The device of the current context, and that of the peer context, which the driver took for one.
+    pub(super) fn both(&self) -> (Device, Device) {
+        let peer = self.world.device_of(self.contexts().1);
+        (self.device(self.world.device()), self.device(peer))
+    }
+
+    /// Both sides are one device.
+    pub(super) fn same_device(&mut self) -> Verdict {
+        if let Some((from, to)) = self.asked() {
+            let (device, other) = (self.call.at(from) as i32, self.call.at(to) as i32);
+            let reason =
+                Reason::PeerSameDevice { device: self.device(device), context: None, is_current: false };
+            return self.when(device == other, self.call.name(to), reason);
+        }
+        let ((current, peer), own) = (self.contexts(), self.world.device());
+        let is_current = current != 0 && current == peer;
+        // Only these results say that the pointer is a context, of which may be asked.
+        let is_context =
+            self.call.is(Result::PEER_ACCESS_UNSUPPORTED) || self.call.is(Result::PEER_ACCESS_NOT_ENABLED);
+        if !is_current && !is_context {
+            return Verdict::Unknown;
+        }
+        let is_same = is_current || own >= 0 && self.world.device_of(peer) == own;
+        let reason = Reason::PeerSameDevice { device: self.device(own), context: Some(peer), is_current };
+        self.when(is_same, PEER, reason)
+    }
+
+    /// The peer context is none, or has been destroyed.
+    pub(super) fn peer_context_invalid(&mut self) -> Verdict {
+        let (_, context) = self.contexts();
+        // Asking about a pointer that is no context crashes.
+        let is_known = context == 0 || self.call.is(Result::CONTEXT_IS_DESTROYED);
+        if is_known {
+            self.when(true, PEER, Reason::PeerContextInvalid { context })
+        } else {
+            Verdict::Unknown
+        }
+    }
+
+    /// Access is there already.
+    pub(super) fn already_enabled(&mut self) -> Verdict {
+        let ((from, to), (context, peer)) = (self.both(), self.contexts());
+        let known = self.world.enabled(context, peer);
+        let ago = known.and_then(|(ago, _)| ago);
+        let object = known.map(|(_, object)| (role::ENABLING, object));
+        let reason = Reason::PeerAlreadyEnabled { from, to, ago };
+        self.broken(reason, Confidence::Certain, PEER, object.as_slice())
+    }
+
+    /// There is no access to take back.
+    pub(super) fn not_enabled(&mut self) -> Verdict {
+        let ((from, to), (context, peer)) = (self.both(), self.contexts());
+        let reverse = self.world.enabled(peer, context).is_some();
+        self.when(true, PEER, Reason::PeerNotEnabled { from, to, reverse })
+    }
+
+    /// The devices cannot reach each other.
+    pub(super) fn unreachable(&mut self) -> Verdict {
+        let (from, to) = self.both();
+        let reason = Reason::PeerUnreachable { from, to };
+        match self.world.can_access(from.ordinal, to.ordinal) {
+            Some(can) => self.when(!can, PEER, reason),
+            // That is what the result says; it may have another cause.
+            None if from.ordinal >= 0 && to.ordinal >= 0 => {
+                self.broken(reason, Confidence::Inferred, PEER, &[])
+            }
+            None => Verdict::Unknown,
+        }
+    }
+
+    /// The device has no room for another peer: the world knows who has the others.
+    pub(super) fn peer_limit(&mut self) -> Verdict {
+        let device = self.device(self.world.device());
+        let peers = self.world.peers(&device);
+        let reason = Reason::PeerLimit { device, known: peers.known, processes: peers.processes };
+        let confidence = if peers.is_certain { Confidence::Certain } else { Confidence::Inferred };
+        let first = peers.first.map(|object| (role::ENABLING, object));
+        self.broken(reason, confidence, "", first.as_slice())
+    }
+}

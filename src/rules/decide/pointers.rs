@@ -1,0 +1,173 @@
+//! Rules about what is exported, closed and freed, for calls that failed.
+
+use super::{Judge, Opening, Pointer, Verdict, World};
+use crate::Confidence;
+use crate::reason::{Handle, MemoryKind, Process, Reason};
+use cupeer_spec::effect::Object;
+use cupeer_spec::record::slot::finding::role;
+
+impl Pointer {
+    /// Whether the memory was opened from another process, as far as the driver tells: it belongs to a context, and
+    /// has no handle.
+    fn is_import(&self) -> bool {
+        self.is_device && !self.is_exportable && !self.is_managed && self.pool == 0 && self.context != 0
+    }
+
+    fn kind(&self) -> MemoryKind {
+        match self {
+            Pointer { is_managed: true, .. } => MemoryKind::Managed,
+            Pointer { is_device: false, .. } => MemoryKind::Host,
+            Pointer { pool: 1.., .. } => MemoryKind::Pool,
+            Pointer { context: 0, .. } => MemoryKind::Virtual,
+            _ => MemoryKind::Other,
+        }
+    }
+}
+
+/// The settings of allocators that make memory be of a kind, by their variables.
+fn settings(kind: MemoryKind) -> &'static [(&'static str, &'static str, &'static str)] {
+    match kind {
+        MemoryKind::Virtual => &[
+            (
+                "PYTORCH_CUDA_ALLOC_CONF",
+                "expandable_segments:True",
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            ),
+            ("PYTORCH_ALLOC_CONF", "expandable_segments:True", "PYTORCH_ALLOC_CONF=expandable_segments:True"),
+        ],
+        MemoryKind::Pool => &[
+            (
+                "PYTORCH_CUDA_ALLOC_CONF",
+                "backend:cudaMallocAsync",
+                "PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync",
+            ),
+            ("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync", "PYTORCH_ALLOC_CONF=backend:cudaMallocAsync"),
+            ("JULIA_CUDA_MEMORY_POOL", "cuda", "JULIA_CUDA_MEMORY_POOL=cuda"),
+        ],
+        _ => &[],
+    }
+}
+
+/// Whether a value has a setting. Case does not matter to those who read it.
+fn has(value: &str, setting: &str) -> bool {
+    value.as_bytes().windows(setting.len()).any(|part| part.eq_ignore_ascii_case(setting.as_bytes()))
+}
+
+impl<W: World> Judge<'_, W> {
+    /// The pointer, and what of this process's openings it lies in.
+    fn opening(&self) -> (u64, &'static str, Option<Opening<W::Object>>) {
+        let spec = self.call.function.spec();
+        let by = spec.exports().map(|shared| shared.by).or(spec.closes().map(|named| named.by));
+        let index = by.or(spec.ends().map(|end| end.by)).unwrap_or(0);
+        let address = self.call.at(index);
+        (address, self.call.name(index), self.world.opening(self.call.object(), address))
+    }
+
+    /// The memory is of a kind that has no legacy handle.
+    pub(super) fn memory_kind(&mut self) -> Verdict {
+        let (address, argument, opening) = self.opening();
+        let Some(pointer) = self.world.pointer(address) else { return Verdict::Unknown };
+        if !pointer.is_known || pointer.is_exportable || opening.is_some() || pointer.is_import() {
+            return Verdict::Held;
+        }
+        let (kind, world, mut because) = (pointer.kind(), self.world, None);
+        for (name, setting, text) in settings(kind) {
+            world.with_variable(name, &mut |value| {
+                because = because.or(value.filter(|value| has(value, setting)).map(|_| *text));
+            });
+        }
+        let reason = Reason::IpcMemoryKind { address, kind, handle_types: pointer.handle_types, because };
+        self.when(true, argument, reason)
+    }
+
+    /// The pointer lies in nothing that the driver knows.
+    pub(super) fn pointer_unknown(&mut self) -> Verdict {
+        let (address, argument, _) = self.opening();
+        let is_unknown = match self.world.pointer(address) {
+            _ if address == 0 => true,
+            Some(pointer) => !pointer.is_known,
+            None => return Verdict::Unknown,
+        };
+        self.when(is_unknown, argument, Reason::IpcPointerUnknown { address })
+    }
+
+    /// Who exported what is open, where that is known.
+    fn owner(&self, opening: &Opening<W::Object>) -> Option<(Process, W::Object)> {
+        let export = self.world.export(self.call.object(), opening.fingerprint)?;
+        Some((export.owner, export.object))
+    }
+
+    /// It came from another process.
+    pub(super) fn reexport(&mut self) -> Verdict {
+        let ((address, argument, opening), is_event) = (self.opening(), self.call.is_event());
+        let is_import = || self.world.pointer(address).is_some_and(|pointer| pointer.is_import());
+        if opening.is_none() && (is_event || !is_import()) {
+            return Verdict::Held;
+        }
+        let export = opening.and_then(|opening| self.owner(&opening));
+        let reason = Reason::IpcReexport { address, is_event, owner: export.map(|(owner, _)| owner) };
+        let objects = opening.map(|opening| (role::OPENING, opening.object));
+        match (objects, export) {
+            (Some(opening), Some((_, export))) => {
+                self.broken(reason, Confidence::Certain, argument, &[opening, (role::EXPORT, export)])
+            }
+            _ => self.broken(reason, Confidence::Certain, argument, objects.as_slice()),
+        }
+    }
+
+    /// The event is not for other processes.
+    pub(super) fn event_flags(&mut self) -> Verdict {
+        let (event, argument, _) = self.opening();
+        // The driver's explanation tells this from an event that is none.
+        let message = self.world.driver_message();
+        let is_said = message.contains("interprocess");
+        if !is_said && !message.is_empty() {
+            return Verdict::Held;
+        }
+        let confidence = if is_said { Confidence::Certain } else { Confidence::Inferred };
+        self.broken(Reason::IpcEventFlags { event }, confidence, argument, &[])
+    }
+
+    /// It was closed before.
+    pub(super) fn closed_twice(&mut self) -> Verdict {
+        let (address, argument, opening) = self.opening();
+        let is_open = opening.is_some_and(|opening| opening.address == address);
+        match self.world.closed(address).filter(|_| !is_open) {
+            Some(closed) => {
+                let (ago, with_context) = (closed.ago, closed.with_context);
+                let handle = Handle(closed.fingerprint);
+                let reason = Reason::IpcClosedTwice { address, ago, handle, with_context };
+                self.when(true, argument, reason)
+            }
+            None => Verdict::Held,
+        }
+    }
+
+    /// It is not what an open returned.
+    pub(super) fn close_address(&mut self) -> Verdict {
+        let (address, argument, opening) = self.opening();
+        if !self.world.knows_all() {
+            return Verdict::Unknown;
+        }
+        if opening.is_some_and(|opening| opening.address == address) {
+            return Verdict::Held;
+        }
+        let is_exportable = || self.world.pointer(address).is_some_and(|pointer| pointer.is_exportable);
+        let is_own = opening.is_none() && is_exportable();
+        let inside = opening.map(|opening| opening.address);
+        let object = opening.map(|opening| (role::OPENING, opening.object));
+        let reason = Reason::IpcCloseAddress { address, inside, is_own };
+        self.broken(reason, Confidence::Certain, argument, object.as_slice())
+    }
+
+    /// It belongs to another process.
+    pub(super) fn free_import(&mut self) -> Verdict {
+        let (address, argument, opening) = self.opening();
+        let Some(opening) = opening.filter(|_| self.call.object() == Object::Memory) else {
+            return Verdict::Held;
+        };
+        let owner = self.owner(&opening).map(|(owner, _)| owner);
+        let reason = Reason::IpcFreeImport { address, owner, handle: Handle(opening.fingerprint) };
+        self.broken(reason, Confidence::Certain, argument, &[(role::OPENING, opening.object)])
+    }
+}

@@ -1,0 +1,146 @@
+//! Rules about calls that succeeded: what is undefined, what works by chance, what is worth knowing.
+
+use super::{Export, Importers, Judge, Openers, Verdict, World, peers::PEER};
+use crate::Confidence;
+use crate::reason::{Handle, Reason};
+use cupeer_spec::record::slot::finding::role;
+
+/// What a call has ended while others had it open.
+#[derive(Clone, Copy)]
+pub struct Ending<O> {
+    /// It, or one of those that went with its context.
+    pub export: Export<O>,
+    /// The size of the memory.
+    pub bytes: u64,
+    /// How many handles went.
+    pub handles: u64,
+    /// Who has it open; of several handles, no more than one of them has.
+    pub importers: Importers<O>,
+    /// Whether it is known to have ended, and did not only perhaps belong to what ended.
+    pub is_sure: bool,
+}
+
+impl<W: World> Judge<'_, W> {
+    /// Looks at a call that succeeded, before the world learns of it.
+    pub(super) fn succeeded(&mut self) -> Verdict {
+        let spec = self.call.function.spec();
+        if spec.ends().is_some() {
+            return self.ended();
+        }
+        if spec.exports().is_some() {
+            return self.exported();
+        }
+        if spec.opens().is_some() {
+            return self.opened();
+        }
+        if spec.enables().is_some() {
+            return self.enabled();
+        }
+        if spec.closes().is_some() { self.closed() } else { Verdict::Held }
+    }
+
+    fn exported(&mut self) -> Verdict {
+        let Some(by) = self.call.function.spec().exports().map(|shared| shared.by) else {
+            return Verdict::Held;
+        };
+        let address = self.call.at(by);
+        match self.world.memory().filter(|(base, _)| *base != address) {
+            Some((base, bytes)) if !self.call.is_event() => {
+                let reason = Reason::IpcInteriorPointer { address, base, bytes };
+                self.when(true, self.call.name(by), reason)
+            }
+            _ => Verdict::Held,
+        }
+    }
+
+    fn opened(&mut self) -> Verdict {
+        let mut verdict = self.flags(1, |flags| Reason::IpcFlags { flags, is_taken: true });
+        // What was open already was looked at when it was opened first.
+        if self.world.is_open_already() {
+            let (world, handle) = (self.world, Handle(self.fingerprint()));
+            world.with_openers(&mut |Openers { first, second, count, opening }| {
+                let reason = Reason::IpcSecondLibrary { handle, first, second, count };
+                let objects = [(role::OPENING, opening)];
+                verdict = self.broken(reason, Confidence::Certain, "handle", &objects);
+            });
+            return verdict;
+        }
+        let is_event = self.call.is_event();
+        match self.export() {
+            Some(export) if !is_event => self.opened_memory(&export, verdict),
+            Some(_) => verdict,
+            // The driver opened bytes that nobody exported: those that it does not look at were changed.
+            None => {
+                let handle = self.call.handle();
+                let original = handle.and_then(|(shared, fingerprint, checked)| {
+                    self.world.original(shared.object, fingerprint, checked)
+                });
+                match original {
+                    Some((_, true)) => self.damaged(),
+                    _ => verdict,
+                }
+            }
+        }
+    }
+
+    fn opened_memory(&mut self, export: &Export<W::Object>, mut verdict: Verdict) -> Verdict {
+        let (owner, objects) = (export.owner, [(role::EXPORT, export.object)]);
+        if export.inside != 0 {
+            let handle = Handle(export.fingerprint);
+            let reason = Reason::IpcOffsetNotAdded { handle, offset: export.inside, owner };
+            let by = self.call.function.spec().opens().map_or(0, |shared| shared.by);
+            verdict = self.broken(reason, Confidence::Inferred, self.call.name(by), &objects);
+        }
+        let (here, there) = (self.device(self.world.device()), export.device);
+        let are_known = here.uuid != [0; 16] && there.uuid != [0; 16];
+        if are_known && here.ordinal == there.ordinal && here.uuid != there.uuid {
+            let (ordinal, here, there) = (here.ordinal, here.uuid, there.uuid);
+            let reason = Reason::IpcDeviceOrder { ordinal, here, there, owner };
+            verdict = self.broken(reason, Confidence::Inferred, "handle", &objects);
+        }
+        verdict
+    }
+
+    fn closed(&mut self) -> Verdict {
+        let by = self.call.function.spec().closes().map_or(0, |named| named.by);
+        let (address, argument) = (self.call.at(by), self.call.name(by));
+        if self.world.closed_something() || self.world.closed(address).is_none() {
+            return Verdict::Held;
+        }
+        self.broken(Reason::DriverContradictsClose { address }, Confidence::Inferred, argument, &[])
+    }
+
+    fn enabled(&mut self) -> Verdict {
+        let (context, peer) = self.contexts();
+        let Some((_, object)) = self.world.enabled(context, peer) else { return Verdict::Held };
+        let (from, to) = self.both();
+        let reason = Reason::DriverContradictsEnable { from, to };
+        self.broken(reason, Confidence::Inferred, PEER, &[(role::ENABLING, object)])
+    }
+
+    /// Something ended that others have open.
+    fn ended(&mut self) -> Verdict {
+        let (Some(ending), Some(end)) = (self.world.ending(), self.call.function.spec().ends()) else {
+            return Verdict::Held;
+        };
+        let Ending { export, bytes, handles, importers, is_sure } = ending;
+        let (handle, first, all) =
+            (Handle(export.fingerprint), importers.first.0, importers.running + importers.unknown);
+        let address = export.address;
+        let (reason, argument) = if end.object.is_context() {
+            let what = self.call.function.spec().name;
+            (Reason::IpcContextEndedWhileOpen { what, handles, importers: all, first }, "")
+        } else if self.call.is_event() {
+            let event = address;
+            let reason = Reason::IpcEventDestroyedWhileOpen { event, handle, importers: all, first };
+            (reason, self.call.name(end.by))
+        } else {
+            let reason = Reason::IpcFreedWhileOpen { address, bytes, handle, importers: all, first };
+            (reason, self.call.name(end.by))
+        };
+        let is_certain = is_sure && importers.running > 0;
+        let confidence = if is_certain { Confidence::Certain } else { Confidence::Inferred };
+        let objects = [(role::EXPORT, export.object), (role::OPENING, importers.first.1)];
+        self.broken(reason, confidence, argument, &objects)
+    }
+}

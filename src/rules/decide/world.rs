@@ -1,0 +1,254 @@
+//! What is known of the world around a call: told by whoever asks for a decision.
+
+use crate::Confidence;
+use crate::reason::{Ago, Device, Process};
+use cupeer_spec::effect::Object;
+
+/// What is known when a call is judged. What a world does not say is not known: each answer is `None`, or empty.
+pub trait World {
+    /// What it calls the things that findings are about.
+    type Object: Copy;
+
+    /// The pid of the calling process, as it knows itself, and its pid namespace.
+    fn process(&self) -> (u32, u64);
+    /// The thread.
+    fn thread(&self) -> u32;
+
+    /// Whether the process was forked from one that had initialised the driver: which one, where that is known, and
+    /// how sure it is.
+    fn initialized_before_fork(&self) -> Option<(Option<u32>, Confidence)> {
+        None
+    }
+    /// Whether the process was forked.
+    fn is_forked(&self) -> bool {
+        false
+    }
+    /// What the driver says about the current context, and that context: 0 where none is current.
+    fn current(&self) -> Option<(i32, u64)>;
+    /// The device of the current context; -1 where there is none, or it is not known.
+    fn device(&self) -> i32;
+    /// Whether the current context has been destroyed.
+    fn is_current_destroyed(&self) -> bool {
+        false
+    }
+    /// Whether another thread of the process had a current context.
+    fn has_contexts_elsewhere(&self) -> bool {
+        false
+    }
+    /// How many devices the process sees.
+    fn device_count(&self) -> Option<i32>;
+    /// The UUID of a device, as the process numbers it; zero where it is not known.
+    fn uuid(&self, ordinal: i32) -> [u8; 16];
+    /// The number that the process has for a device; -1 where it does not see it.
+    fn ordinal(&self, uuid: [u8; 16]) -> i32;
+    /// The device of a peer context, which the driver took for one; -1 where it is not known.
+    fn device_of(&self, context: u64) -> i32;
+    /// Whether a device can reach another one.
+    fn can_access(&self, _from: i32, _to: i32) -> Option<bool> {
+        None
+    }
+    /// Hands over the path of a device's node and whether the process may use it, where the system lists it.
+    fn with_node(&self, _uuid: &[u8; 16], _work: &mut dyn FnMut(&str, bool)) {}
+    /// What the driver says of a pointer.
+    fn pointer(&self, _address: u64) -> Option<Pointer> {
+        None
+    }
+    /// The driver's own explanation of the failure; empty where it gave none.
+    fn driver_message(&self) -> &str {
+        ""
+    }
+    /// Hands over the value of a variable of the environment.
+    fn with_variable(&self, name: &str, work: &mut dyn FnMut(Option<&str>));
+
+    /// Whether it would know an export of any process of the job.
+    fn knows_all(&self) -> bool;
+    /// The export of a handle.
+    fn export(&self, object: Object, fingerprint: u64) -> Option<Export<Self::Object>>;
+    /// The export of which the opened bytes are a damaged copy, and whether those that the driver checks are the same.
+    fn original(
+        &self,
+        object: Object,
+        fingerprint: u64,
+        checked: u64,
+    ) -> Option<(Export<Self::Object>, bool)>;
+    /// Whether the exporter runs.
+    fn life(&self, export: &Export<Self::Object>) -> Life;
+    /// How sure it is what an exporter did: as sure as it is that it runs.
+    fn trust(&self, export: &Export<Self::Object>) -> Confidence {
+        match self.life(export) {
+            Life::Runs => Confidence::Certain,
+            Life::Gone => Confidence::Stale,
+            Life::Silent | Life::Unknown => Confidence::Inferred,
+        }
+    }
+    /// The pid in the opened handle: its exporter's.
+    fn named_pid(&self) -> Option<u32> {
+        None
+    }
+    /// Whether all bytes of the opened handle are 0.
+    fn is_zero(&self) -> bool {
+        false
+    }
+    /// Whether a process of this pid runs on this host.
+    fn runs(&self, _pid: u32) -> Option<bool> {
+        None
+    }
+    /// What this process has open at an address, or of memory around it.
+    fn opening(&self, object: Object, address: u64) -> Option<Opening<Self::Object>>;
+    /// What of an object this process has open.
+    fn each_opening(&self, object: Object, work: &mut dyn FnMut(&Opening<Self::Object>));
+    /// What this process had open at an address, and has closed.
+    fn closed(&self, address: u64) -> Option<Closed>;
+    /// Where access from one context to another was switched on: how long ago, where that is known.
+    fn enabled(&self, from: u64, to: u64) -> Option<(Option<Ago>, Self::Object)>;
+    /// Who of the job has access from a device switched on.
+    fn peers(&self, device: &Device) -> Peers<Self::Object>;
+
+    /// The allocation that the call is about, and its size.
+    fn memory(&self) -> Option<(u64, u64)>;
+    /// Hands over which two libraries have open what the call has opened, where they differ.
+    fn with_openers(&self, _work: &mut dyn FnMut(Openers<Self::Object>)) {}
+    /// Whether the call opened something that the process had open already.
+    fn is_open_already(&self) -> bool;
+    /// Whether the call closed something that was open, as far as is known.
+    fn closed_something(&self) -> bool {
+        true
+    }
+    /// What the call has ended that others have open; of a context, with how many such handles went.
+    fn ending(&self) -> Option<super::Ending<Self::Object>> {
+        None
+    }
+}
+
+/// A handle that a process has exported.
+#[derive(Clone, Copy)]
+pub struct Export<O> {
+    /// The fingerprint of the handle.
+    pub fingerprint: u64,
+    /// Who exported it.
+    pub owner: Process,
+    /// A number that the exporter has for itself.
+    pub who: u64,
+    /// The pid namespace of the exporter.
+    pub pid_ns: u64,
+    /// Whether the calling process is the exporter.
+    pub is_own: bool,
+    /// The begin of the allocation, or the event.
+    pub address: u64,
+    /// The device, as the exporter numbers it.
+    pub device: Device,
+    /// How far inside of the allocation the exported pointer lay.
+    pub inside: u64,
+    /// How long before the call it was exported.
+    pub ago: Option<Ago>,
+    /// How it has ended.
+    pub ended: Option<Ended>,
+    /// What the world calls it.
+    pub object: O,
+}
+
+/// How something that was exported has ended.
+#[derive(Clone, Copy)]
+pub struct Ended {
+    /// Whether that was before the call was made.
+    pub is_before: bool,
+    /// How long before.
+    pub ago: Option<Ago>,
+    /// Whether it went with its context.
+    pub with_context: bool,
+}
+
+/// Something that the calling process has open.
+#[derive(Clone, Copy)]
+pub struct Opening<O> {
+    /// The fingerprint of its handle.
+    pub fingerprint: u64,
+    /// Where it is mapped, or the event.
+    pub address: u64,
+    /// The context that it was opened in; 0 where it is not known.
+    pub context: u64,
+    /// The device of that.
+    pub device: i32,
+    /// What the world calls it.
+    pub object: O,
+}
+
+/// Two libraries that have opened the same handle, by the names of their files.
+#[derive(Clone, Copy)]
+pub struct Openers<'a, O> {
+    /// The first.
+    pub first: &'a str,
+    /// The one that called.
+    pub second: &'a str,
+    /// How often it is open now.
+    pub count: u32,
+    /// The first opening.
+    pub opening: O,
+}
+
+/// Something that the calling process has closed.
+#[derive(Clone, Copy)]
+pub struct Closed {
+    /// The fingerprint of its handle.
+    pub fingerprint: u64,
+    /// How long before the call.
+    pub ago: Option<Ago>,
+    /// Whether it went with its context.
+    pub with_context: bool,
+}
+
+/// Whether a process runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Life {
+    /// It does.
+    Runs,
+    /// It does not, or runs another program now.
+    Gone,
+    /// It was not seen any more, and has ended since.
+    Silent,
+    /// Nobody tells.
+    Unknown,
+}
+
+/// What the driver knows of a pointer.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Pointer {
+    /// Whether it lies in anything that the driver knows.
+    pub is_known: bool,
+    /// Whether that is device memory.
+    pub is_device: bool,
+    /// Whether it is managed.
+    pub is_managed: bool,
+    /// Whether it has a legacy handle.
+    pub is_exportable: bool,
+    /// The pool that it came from, or 0.
+    pub pool: u64,
+    /// The context that it belongs to, or 0.
+    pub context: u64,
+    /// The handle types that it can be exported as.
+    pub handle_types: u64,
+}
+
+/// Who has access from a device switched on.
+#[derive(Clone, Copy)]
+pub struct Peers<O> {
+    /// How many accesses are known.
+    pub known: u64,
+    /// In how many processes.
+    pub processes: u64,
+    /// Whether all of these are known to run.
+    pub is_certain: bool,
+    /// The first.
+    pub first: Option<O>,
+}
+
+/// Who of the others has something open.
+#[derive(Clone, Copy)]
+pub struct Importers<O> {
+    /// Those that run.
+    pub running: u64,
+    /// Those of which nobody tells whether they run.
+    pub unknown: u64,
+    /// One of them: one that runs, where there is any.
+    pub first: (Process, O),
+}
