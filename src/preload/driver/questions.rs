@@ -17,7 +17,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_rules::decide::Pointer;
-use cupeer_spec::effect::Object;
+use cupeer_spec::effect::{End, Named, Object, Shared};
 use cupeer_spec::function::{FnId, Group, Library};
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::record::slot::{ARGS, detail};
@@ -232,23 +232,21 @@ fn primary(device: i32) -> Option<u64> {
 /// The context that a call is about to end, if it ends one; 0 where that is not known. Asked before the call: nothing
 /// may be asked about a context that is gone, drivers crash.
 pub fn to_be_ended(id: FnId, args: &[u8; ARGS]) -> u64 {
-    match id.spec().ends().map(|end| end.object) {
-        Some(Object::Context) => first(id, args),
-        Some(Object::Primary) => primary(first(id, args) as i32).unwrap_or(0),
-        _ => 0,
+    match id.spec().ends_context() {
+        Some(end) if end.object == Object::Primary => primary(number(id, args, end.by) as i32).unwrap_or(0),
+        Some(end) => number(id, args, end.by),
+        None => 0,
     }
 }
 
 /// Whether a call has ended that context, which was known before it, after it has succeeded.
-fn has_ended(id: FnId, args: &[u8; ARGS], context: u64) -> bool {
-    match id {
-        // The last one takes it from the thread that it was current to, or leaves it there twice, dead.
-        FnId::cuCtxDetach => self::context() != context || is_current_destroyed(),
+fn has_ended(end: End, device: i32, context: u64) -> bool {
+    match end.object {
+        _ if !end.is_counted => true,
         // Others may hold it.
-        FnId::cuDevicePrimaryCtxRelease | FnId::cuDevicePrimaryCtxRelease_v2 => {
-            !is_primary_active(first(id, args) as i32)
-        }
-        _ => true,
+        Object::Primary => !is_primary_active(device),
+        // The last one takes it from the thread that it was current to, or leaves it there twice, dead.
+        _ => self::context() != context || is_current_destroyed(),
     }
 }
 
@@ -286,10 +284,10 @@ pub fn size_of(address: u64) -> Option<u64> {
     allocation(address).map(|known| known.range.1)
 }
 
-/// The first argument of a call.
-pub fn first(id: FnId, args: &[u8; ARGS]) -> u64 {
-    let width = id.spec().args.first().map_or(0, |arg| arg.stored.min(8));
-    args[..width].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+/// An argument of a call that is a number.
+pub fn number(id: FnId, args: &[u8; ARGS], argument: usize) -> u64 {
+    let bytes = args.get(id.spec().place(argument)).filter(|bytes| bytes.len() <= 8).unwrap_or_default();
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// What the driver says of that which a call is about.
@@ -317,52 +315,44 @@ pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, context: u64, detail: &mut 
     }
     let is_there = |results: &[Result]| results.iter().any(|known| *known as i32 == result);
     let mut about = About::default();
-    match id {
-        FnId::cuIpcGetMemHandle => {
-            // After the handle's two fingerprints.
-            let allocation = memory(detail, result, word(args, 16));
-            devices(detail, -1, result, &mut about);
-            if let Some(known) = allocation {
-                (about.memory, about.context, about.device) =
-                    (Some(known.range), known.context, known.device);
-                detail.words(detail::OWNER, [known.context, known.device as u64]);
-            }
+    let function = id.spec();
+    if let Some(Shared { object, by, .. }) = function.exports().or(function.opens()) {
+        // Drivers take events of the current context only.
+        let allocation = match object {
+            Object::Memory => memory(detail, result, number(id, args, by)),
+            _ => None,
+        };
+        devices(detail, -1, result, &mut about);
+        about.memory = allocation.map(|known| known.range);
+        if let Some(known) = allocation.filter(|_| function.exports().is_some()) {
+            (about.context, about.device) = (known.context, known.device);
+            detail.words(detail::OWNER, [known.context, known.device as u64]);
         }
-        FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2 => {
-            about.memory = memory(detail, result, word(args, 0)).map(|known| known.range);
-            devices(detail, -1, result, &mut about);
+    } else if let Some(Named { by, .. }) = function.enables().or(function.disables()) {
+        // With any other result the context may be none.
+        let is_context = is_there(&[
+            Result::SUCCESS,
+            Result::PEER_ACCESS_ALREADY_ENABLED,
+            Result::PEER_ACCESS_NOT_ENABLED,
+            Result::PEER_ACCESS_UNSUPPORTED,
+            Result::TOO_MANY_PEERS,
+        ]);
+        let peer = if is_context { device_of(number(id, args, by)) } else { -1 };
+        devices(detail, peer, result, &mut about);
+    } else if let Some(end) = function.ends_context() {
+        let device = number(id, args, end.by) as i32;
+        // Where nothing is known that could end, nothing is asked: no context may be current any more.
+        let is_gone = result == 0 && context != 0 && has_ended(end, device, context);
+        about.ended = if is_gone { context } else { 0 };
+        // Of a release this says that it was the last.
+        if end.object == Object::Primary && (result != 0 || about.ended != 0) {
+            let mut bytes = [0xff; 8];
+            bytes[..4].copy_from_slice(&device.to_le_bytes());
+            detail.item(detail::DEVICES, 0, &bytes);
         }
-        // Drivers take events of the current context alone.
-        FnId::cuIpcGetEventHandle | FnId::cuIpcOpenEventHandle => devices(detail, -1, result, &mut about),
-        FnId::cuCtxEnablePeerAccess | FnId::cuCtxDisablePeerAccess => {
-            // With any other result the context may be none.
-            let is_context = is_there(&[
-                Result::SUCCESS,
-                Result::PEER_ACCESS_ALREADY_ENABLED,
-                Result::PEER_ACCESS_NOT_ENABLED,
-                Result::PEER_ACCESS_UNSUPPORTED,
-                Result::TOO_MANY_PEERS,
-            ]);
-            let peer = if is_context { device_of(word(args, 0)) } else { -1 };
-            devices(detail, peer, result, &mut about);
+        if about.ended != 0 || result != 0 && context != 0 {
+            detail.item(detail::CONTEXT, 0, &context.to_le_bytes());
         }
-        _ if matches!(id.spec().ends().map(|end| end.object), Some(Object::Context | Object::Primary)) => {
-            // Where nothing is known that could end, nothing is asked: no context may be current any more.
-            let is_gone = result == 0 && context != 0 && has_ended(id, args, context);
-            about.ended = if is_gone { context } else { 0 };
-            // Of a release this says that it was the last.
-            let is_of_device = id.spec().ends().map(|end| end.object) == Some(Object::Primary)
-                && (result != 0 || about.ended != 0);
-            if is_of_device {
-                let mut bytes = [0xff; 8];
-                bytes[..4].copy_from_slice(&args[..4]);
-                detail.item(detail::DEVICES, 0, &bytes);
-            }
-            if about.ended != 0 || result != 0 && context != 0 {
-                detail.item(detail::CONTEXT, 0, &context.to_le_bytes());
-            }
-        }
-        _ => {}
     }
     about
 }

@@ -4,7 +4,7 @@ use super::closed;
 use super::live;
 use super::process::{self, Identity};
 use crate::check;
-use crate::driver::questions::{self, About, first, word};
+use crate::driver::questions::{self, About, number, word};
 use crate::settings;
 use crate::sys::caller::Caller;
 use crate::sys::clock;
@@ -12,8 +12,8 @@ use crate::sys::every_call::has_record;
 use crate::sys::unwind::each_frame;
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use cupeer_spec::effect::Object;
-use cupeer_spec::function::{FnId, Group};
+use cupeer_spec::effect::{Effect, Named, Object, Shared};
+use cupeer_spec::function::{FnId, FnSpec};
 use cupeer_spec::record::live::{self as spec, Entry, handle_key, kind, own_key};
 use cupeer_spec::record::slot::ARGS;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
@@ -66,23 +66,21 @@ pub struct Made {
 
 /// Whether a call that frees or destroys ends something that was shared, or may do so.
 pub fn matters(id: FnId, args: &[u8; ARGS]) -> bool {
-    let ends = id.spec().ends().map(|end| end.object);
+    let function = id.spec();
+    let Some(end) = function.ends() else { return true };
     if !has_record() {
         // Nothing was exported or opened yet.
-        return !matches!(ends, Some(Object::Memory | Object::Event));
+        return end.object.is_context();
     }
-    if !live::is_on() {
+    if !live::is_on() || end.object.is_context() {
         return true;
     }
-    let address = first(id, args);
+    let address = number(id, args, end.by);
     let has = |kind| live::find(own_key(live::own(), kind, address, 0)).is_some();
-    let owns = live::has_exported() && has(kind::OWNED);
-    match ends {
-        // Freeing what was opened changes nothing, and is looked at where rules are checked.
-        Some(Object::Memory) => owns || is_checked() && live::has_others() && has(kind::OPENED_MEMORY),
-        Some(Object::Event) => owns || live::has_others() && has(kind::OPENED_EVENT),
-        _ => true,
-    }
+    // Where freeing what was opened changes nothing, it is looked at all the same if rules are checked.
+    let is_closed = function.closes().is_some() || is_checked();
+    live::has_exported() && has(kind::OWNED)
+        || is_closed && live::has_others() && has(kind::opened(end.object))
 }
 
 fn is_checked() -> bool {
@@ -91,32 +89,33 @@ fn is_checked() -> bool {
 
 /// Looks at a call that is about to be forwarded.
 pub fn before(id: FnId, args: &[u8; ARGS]) -> Noted {
-    let (ends, address) = (id.spec().ends().map(|end| end.object), first(id, args));
-    let taken = match ends {
-        Some(Object::Memory | Object::Event) => live::find(own_key(live::own(), kind::OWNED, address, 0))
-            .and_then(|place| {
-                let fingerprint = place.read().fingerprint;
-                place.free().then_some(fingerprint)
-            }),
-        _ => None,
-    };
+    let function = id.spec();
+    let taken = function.ends().filter(|end| !end.object.is_context()).and_then(|end| {
+        let place = live::find(own_key(live::own(), kind::OWNED, number(id, args, end.by), 0))?;
+        let fingerprint = place.read().fingerprint;
+        place.free().then_some(fingerprint)
+    });
     // Another thread may be given the address for something else before the call comes back here.
-    let closing = match (id, ends) {
-        (FnId::cuIpcCloseMemHandle, _) => begin_to_close(kind::OPENED_MEMORY, address, 0),
-        (_, Some(Object::Event)) if taken.is_none() => begin_to_close(kind::OPENED_EVENT, address, 0),
-        (FnId::cuCtxDisablePeerAccess, _) => begin_to_close(kind::PEER, questions::context(), address),
+    let closing = match (function.closes(), function.disables()) {
+        (Some(closed), _) if taken.is_none() => {
+            begin_to_close(function, kind::opened(closed.object), number(id, args, closed.by), 0)
+        }
+        (_, Some(access)) => {
+            let (context, peer) = (questions::context(), number(id, args, access.by));
+            begin_to_close(function, kind::opened(access.object), context, peer)
+        }
         _ => None,
     };
     // Where nothing is in the table, nothing of it ends.
     let is_known = !live::is_on() || live::has_exported() || live::has_others();
     let context = if is_known { questions::to_be_ended(id, args) } else { 0 };
-    let begun = if is_checked() && id.spec().is_in(Group::Open) { clock::now() } else { 0 };
+    let begun = if is_checked() && function.opens().is_some() { clock::now() } else { 0 };
     Noted { taken, closing, context, begun }
 }
 
 /// Counts one opening less. Other threads may open and close the same at this moment: the count tells who of them
 /// gives the entry up.
-fn begin_to_close(kind: u32, a: u64, b: u64) -> Option<Closing> {
+fn begin_to_close(function: &FnSpec, kind: u32, a: u64, b: u64) -> Option<Closing> {
     /// What is open may be counted elsewhere while one looks.
     const ATTEMPTS: u32 = 16;
     let key = own_key(live::own(), kind, a, b);
@@ -132,8 +131,8 @@ fn begin_to_close(kind: u32, a: u64, b: u64) -> Option<Closing> {
             }
             return None;
         };
-        // An event is closed by its first destruction, whatever the count.
-        let less = |count: u32| if kind == kind::OPENED_EVENT { Some(0) } else { count.checked_sub(1) };
+        // What is destroyed is closed, however often it was opened.
+        let less = |count: u32| if function.ends().is_some() { Some(0) } else { count.checked_sub(1) };
         let fingerprint = place.origin().0;
         if let Ok(before) = place.count().fetch_update(AcqRel, Acquire, less)
             && before > 0
@@ -165,13 +164,11 @@ impl Closing {
             return;
         }
         let entry = self.place.read();
-        if !self.place.free() || entry.kind == kind::PEER {
-            return;
-        }
+        let (true, Some(export)) = (self.place.free(), kind::export_of(entry.kind)) else { return };
         if is_checked() {
             closed::note(&entry, false);
         }
-        let_go(export_of(entry.kind), self.fingerprint);
+        let_go(export, self.fingerprint);
     }
 }
 
@@ -194,32 +191,48 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: &Noted, made: &Mad
     if !live::is_on() {
         return;
     }
-    let address = first(id, args);
+    let function = id.spec();
     if result != 0 {
-        if let Some(fingerprint) = noted.taken {
-            owned(address, fingerprint, made);
+        if let (Some(fingerprint), Some(end)) = (noted.taken, function.ends()) {
+            owned(number(id, args, end.by), fingerprint, made);
         }
         noted.closing.iter().for_each(Closing::undo);
-        if id == FnId::cuCtxEnablePeerAccess && result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 {
-            enabled(args, made);
+        if let Some(access) = function.enables()
+            && result == Result::PEER_ACCESS_ALREADY_ENABLED as i32
+        {
+            enabled(access.object, number(id, args, access.by), made);
         }
         return;
     }
     noted.closing.iter().for_each(Closing::finish);
-    match id {
-        FnId::cuIpcGetMemHandle => exported(kind::EXPORTED_MEMORY, args, made),
-        FnId::cuIpcGetEventHandle => exported(kind::EXPORTED_EVENT, args, made),
-        FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2 => opened(kind::OPENED_MEMORY, args, made),
-        FnId::cuIpcOpenEventHandle => opened(kind::OPENED_EVENT, args, made),
-        FnId::cuCtxEnablePeerAccess => enabled(args, made),
-        _ => {}
+    for effect in function.effects {
+        match *effect {
+            Effect::Exports(Shared { object, by, handle }) => {
+                exported(kind::exported(object), fingerprints(id, args, handle), number(id, args, by), made);
+            }
+            Effect::Opens(Shared { object, by, handle }) => {
+                opened(kind::opened(object), fingerprints(id, args, handle), number(id, args, by), made);
+            }
+            Effect::Enables(Named { object, by }) => enabled(object, number(id, args, by), made),
+            Effect::Ends(end) if end.object.is_context() => {
+                if made.about.ended != 0 {
+                    all_ended(made.about.ended);
+                }
+            }
+            Effect::Ends(end) => {
+                if let Some(fingerprint) = noted.taken {
+                    ended(kind::exported(end.object), fingerprint, 0);
+                }
+            }
+            Effect::Closes(_) | Effect::Disables(_) | Effect::Asks(_) | Effect::LooksUp(_) => {}
+        }
     }
-    match (id.spec().ends().map(|end| end.object), noted.taken) {
-        (Some(Object::Memory), Some(fingerprint)) => ended(kind::EXPORTED_MEMORY, fingerprint, 0),
-        (Some(Object::Event), Some(fingerprint)) => ended(kind::EXPORTED_EVENT, fingerprint, 0),
-        (Some(Object::Context | Object::Primary), _) if made.about.ended != 0 => all_ended(made.about.ended),
-        _ => {}
-    }
+}
+
+/// The two fingerprints of the handle of a call.
+fn fingerprints(id: FnId, args: &[u8; ARGS], handle: usize) -> (u64, u64) {
+    let at = id.spec().place(handle).start;
+    (word(args, at), word(args, at + 8))
 }
 
 /// An entry of this process, with nothing of its own yet.
@@ -274,9 +287,8 @@ fn entry(kind: u32, key: u64, made: &Made) -> Entry {
     }
 }
 
-/// Memory or an event was exported.
-fn exported(kind: u32, args: &[u8; ARGS], made: &Made) {
-    let (fingerprint, checked, given) = (word(args, 0), word(args, 8), word(args, 16));
+/// Something was exported, and given by this address or name.
+fn exported(kind: u32, (fingerprint, checked): (u64, u64), given: u64, made: &Made) {
     let (address, bytes) = made.about.memory.unwrap_or((given, 0));
     let key = handle_key(kind, fingerprint);
     let known = live::find(key);
@@ -314,10 +326,8 @@ fn owned(address: u64, fingerprint: u64, made: &Made) {
     live::insert(entry);
 }
 
-/// Memory or an event of another process was opened.
-fn opened(kind: u32, args: &[u8; ARGS], made: &Made) {
-    // The output comes first, then the handle's two fingerprints.
-    let (address, fingerprint, checked) = (word(args, 0), word(args, 8), word(args, 16));
+/// Something of another process was opened.
+fn opened(kind: u32, (fingerprint, checked): (u64, u64), address: u64, made: &Made) {
     let key = own_key(live::own(), kind, address, 0);
     if live::find_where(key, |place| count_in(place, key, fingerprint)).is_some() {
         return;
@@ -332,13 +342,10 @@ fn opened(kind: u32, args: &[u8; ARGS], made: &Made) {
     (entry.fingerprint, entry.checked, entry.address, entry.count) = (fingerprint, checked, address, 1);
     entry.bytes = made.about.memory.map_or(0, |(_, size)| size);
     live::insert(entry);
-    if let Some(export) = live::find(handle_key(export_of(kind), fingerprint)) {
+    if let Some(export) = kind::export_of(kind).and_then(|export| live::find(handle_key(export, fingerprint)))
+    {
         export.count().fetch_add(1, AcqRel);
     }
-}
-
-pub fn export_of(kind: u32) -> u32 {
-    if kind == kind::OPENED_MEMORY { kind::EXPORTED_MEMORY } else { kind::EXPORTED_EVENT }
 }
 
 /// Something that was opened is open no more.
@@ -348,7 +355,9 @@ fn give_up(place: &live::Place, with_context: bool) {
         if is_checked() {
             closed::note(&entry, with_context);
         }
-        let_go(export_of(entry.kind), entry.fingerprint);
+        if let Some(export) = kind::export_of(entry.kind) {
+            let_go(export, entry.fingerprint);
+        }
     }
 }
 
@@ -379,14 +388,14 @@ fn ended(kind: u32, fingerprint: u64, how: u32) {
 }
 
 /// Access to a peer context was switched on.
-fn enabled(args: &[u8; ARGS], made: &Made) {
-    let (context, peer) = (questions::context(), word(args, 0));
-    let key = own_key(live::own(), kind::PEER, context, peer);
+fn enabled(object: Object, peer: u64, made: &Made) {
+    let (context, kind) = (questions::context(), kind::opened(object));
+    let key = own_key(live::own(), kind, context, peer);
     // One that is being switched off is not counted.
     if live::find_where(key, |place| place.count().load(Acquire) > 0).is_some() {
         return;
     }
-    let mut entry = entry(kind::PEER, key, made);
+    let mut entry = entry(kind, key, made);
     (entry.address, entry.peer, entry.count) = (context, peer, 1);
     entry.peer_uuid = questions::uuid(questions::device_of(peer));
     live::insert(entry);
@@ -400,17 +409,15 @@ fn all_ended(context: u64) {
         if entry.peer != context && !is_peer {
             return;
         }
-        match entry.kind {
-            kind::EXPORTED_MEMORY | kind::EXPORTED_EVENT => {
-                // What had ended before, with another context at this address, stays as it is.
-                if entry.ended == 0 {
-                    ended(entry.kind, entry.fingerprint, spec::ended::WITH_CONTEXT);
-                }
+        if kind::exported_object(entry.kind).is_some() {
+            // What had ended before, with another context at this address, stays as it is.
+            if entry.ended == 0 {
+                ended(entry.kind, entry.fingerprint, spec::ended::WITH_CONTEXT);
             }
-            kind::OPENED_MEMORY | kind::OPENED_EVENT => give_up(&place, true),
-            _ => {
-                place.free();
-            }
+        } else if kind::export_of(entry.kind).is_some() {
+            give_up(&place, true);
+        } else {
+            place.free();
         }
     });
 }

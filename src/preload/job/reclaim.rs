@@ -43,7 +43,7 @@ impl Room {
             return;
         }
         let Some(word) = place.live_word() else { return };
-        let is_export = matches!(place.kind(), kind::EXPORTED_MEMORY | kind::EXPORTED_EVENT);
+        let is_export = kind::exported_object(place.kind()).is_some();
         let (pid, pid_ns) = place.process();
         let is_gone = || pid_ns == own_pid_ns && own_pid_ns != 0 && !life::exists(pid);
         let may = match self {
@@ -66,8 +66,10 @@ impl Room {
 /// Gives a place up, if it is still what it was.
 fn give_up(place: &Place, word: u64) {
     let entry = place.read();
-    if place.free_if(word) && matches!(entry.kind, kind::OPENED_MEMORY | kind::OPENED_EVENT) {
-        ledger::let_go(ledger::export_of(entry.kind), entry.fingerprint);
+    if place.free_if(word)
+        && let Some(export) = kind::export_of(entry.kind)
+    {
+        ledger::let_go(export, entry.fingerprint);
     }
 }
 
@@ -76,10 +78,11 @@ fn has_importer(export: &Place, own_pid_ns: u64) -> bool {
     let (export_kind, fingerprint) = (export.kind(), export.origin().0);
     let found = Cell::new(false);
     live::each(|place| {
-        let is_opening = matches!(place.kind(), kind::OPENED_MEMORY | kind::OPENED_EVENT);
+        let is_opening = kind::export_of(place.kind()) == Some(export_kind);
         if !found.get() && is_opening && place.origin().0 == fingerprint {
             let entry = place.read();
-            let is_of_it = ledger::export_of(entry.kind) == export_kind && entry.fingerprint == fingerprint;
+            let is_of_it =
+                kind::export_of(entry.kind) == Some(export_kind) && entry.fingerprint == fingerprint;
             found.set(is_of_it && life::of(&entry, own_pid_ns) != Life::Gone);
         }
     });
@@ -97,7 +100,7 @@ pub fn forget_earlier_images(header: &Header) {
             return;
         }
         let entry = place.read();
-        let is_export = matches!(entry.kind, kind::EXPORTED_MEMORY | kind::EXPORTED_EVENT);
+        let is_export = kind::exported_object(entry.kind).is_some();
         if entry.started == header.started && entry.image < header.image && !is_export {
             give_up(&place, word);
         }

@@ -83,6 +83,8 @@ pub fn mix(number: u64) -> u64 {
 
 /// What an entry is.
 pub mod kind {
+    use crate::effect::Object;
+
     /// Memory that a process exported. Key: its fingerprint.
     pub const EXPORTED_MEMORY: u32 = 1;
     /// An event that a process exported. Key: its fingerprint.
@@ -96,6 +98,91 @@ pub mod kind {
     /// The way from an address or event of a process to the fingerprint under which it was exported. Key: process
     /// and address.
     pub const OWNED: u32 = 6;
+
+    /// The kinds of entries about an object of the table: of those who exported it, and of those who opened it or switched
+    /// it on; 0 where there is none.
+    const OBJECTS: [(Object, u32, u32); 3] = [
+        (Object::Memory, EXPORTED_MEMORY, OPENED_MEMORY),
+        (Object::Event, EXPORTED_EVENT, OPENED_EVENT),
+        (Object::Peer, 0, PEER),
+    ];
+
+    const fn kinds(object: Object) -> (u32, u32) {
+        let mut index = 0;
+        while index < OBJECTS.len() {
+            let (of, exported, opened) = OBJECTS[index];
+            if of as u8 == object as u8 {
+                return (exported, opened);
+            }
+            index += 1;
+        }
+        (0, 0)
+    }
+
+    /// The kind of an entry for an object that was exported; 0 where none can be.
+    pub const fn exported(object: Object) -> u32 {
+        kinds(object).0
+    }
+
+    /// The kind of an entry for an object that was opened, or access that was switched on; 0 where none can be.
+    pub const fn opened(object: Object) -> u32 {
+        kinds(object).1
+    }
+
+    /// What an entry of a kind says was exported.
+    pub fn exported_object(kind: u32) -> Option<Object> {
+        OBJECTS.iter().find(|(_, exported, _)| kind != 0 && *exported == kind).map(|(object, ..)| *object)
+    }
+
+    /// What an entry of a kind says was opened or switched on.
+    pub fn opened_object(kind: u32) -> Option<Object> {
+        OBJECTS.iter().find(|(.., opened)| kind != 0 && *opened == kind).map(|(object, ..)| *object)
+    }
+
+    /// The kind of the export that an entry of a kind has opened; `None` where it has opened none.
+    pub fn export_of(kind: u32) -> Option<u32> {
+        opened_object(kind).map(exported).filter(|exported| *exported != 0)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+        use crate::function::FUNCTIONS;
+
+        #[test]
+        fn what_functions_share_has_kinds_of_its_own() {
+            for f in FUNCTIONS {
+                if let Some(shared) = f.exports().or(f.opens()) {
+                    let (exported, opened) = kinds(shared.object);
+                    assert_eq!(exported_object(exported), Some(shared.object), "{}", f.name);
+                    assert_eq!(opened_object(opened), Some(shared.object), "{}", f.name);
+                    assert_eq!(
+                        (export_of(opened), export_of(exported)),
+                        (Some(exported), None),
+                        "{}",
+                        f.name
+                    );
+                }
+                if let Some(access) = f.enables() {
+                    let kind = opened(access.object);
+                    assert_eq!(
+                        (opened_object(kind), export_of(kind)),
+                        (Some(access.object), None),
+                        "{}",
+                        f.name
+                    );
+                }
+            }
+            let mut all: Vec<u32> =
+                OBJECTS.iter().flat_map(|(_, a, b)| [*a, *b]).filter(|k| *k != 0).collect();
+            all.extend([OWNED]);
+            let count = all.len();
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!(all.len(), count);
+            assert_eq!((exported_object(0), opened_object(0), opened_object(OWNED)), (None, None, None));
+        }
+    }
 }
 
 /// The bucket of a key among so many.
