@@ -145,6 +145,8 @@ pub struct ArgSpec {
     pub size: usize,
     /// The values that have a name in the header: [`Value::names`].
     pub names: fn() -> Vec<(u64, &'static str)>,
+    /// Whether a number is one of them; without an allocation.
+    pub is_named: fn(u64) -> bool,
     /// Prints those bytes; of an array, those of one element.
     pub print_stored: fn(&[u8], &mut dyn Write, Format) -> fmt::Result,
 }
@@ -403,6 +405,15 @@ macro_rules! names {
     };
 }
 
+macro_rules! is_named {
+    (string $type:ty) => {
+        |_| false
+    };
+    ($dir:ident $type:ty) => {
+        <<$type as Argument>::Kept as Value>::is_named
+    };
+}
+
 macro_rules! print_stored {
     (string $type:ty) => {
         |_, _, _| Err(fmt::Error)
@@ -447,6 +458,7 @@ macro_rules! derive_specs {
                 stored: stored!($dir [$($count)?] $type),
                 size: value_size!($dir $type),
                 names: names!($dir $type),
+                is_named: is_named!($dir $type),
                 print_stored: print_stored!($dir $type),
             },)*],
             results: results!($library $($result)*),

@@ -24,8 +24,9 @@
 //!   - `Exports OBJECT(BY) as HANDLE`, `Opens OBJECT(BY) from HANDLE`, `Closes OBJECT(BY)`
 //!   - `Enables Peer(BY)`, `Disables Peer(BY)`
 //!   - `Ends OBJECT(BY)`, with `on LastReference` where the call gives up one reference, and only the last one ends it
-//!   - `Asks Reach(FROM, TO) as ANSWER`, or `Link`, or `Device(DEVICE)`; `where ARGUMENT is VALUE` after a question about
-//!     a link with a choice says for which the answer is that about `Reach`
+//!   - `Asks Reach(FROM, TO) as ANSWER`, or `Link`, or `Device(DEVICE)`. Where an argument chooses what is asked, `where
+//!     ARGUMENT is VALUE` says for which of its values the answer is whether a device can reach others: of a link
+//!     `ACCESS_SUPPORTED`, of a device `MULTICAST_SUPPORTED`, which reaches them over NVLink without peer access
 //!   - `LooksUp Function(NAME) as FOUND`
 //! - `results` are the documented ones of its library, SUCCESS first. What a driver answers beyond them is recorded in
 //!   `tests/conformance`; keep both apart.
@@ -330,7 +331,7 @@ fn cuDeviceGetAttribute(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
     library: Cuda, lookup: "cuDeviceGetAttribute" since 2000,
-    effects: [Asks Device(dev) as pi],
+    effects: [Asks Device(dev) as pi where attrib is 132],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_DEVICE],
     simulated: Recorded,
 }

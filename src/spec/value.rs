@@ -52,6 +52,11 @@ pub trait Value: Copy {
         Vec::new()
     }
 
+    /// Whether a number is among those of [`Value::names`].
+    fn is_named(_: u64) -> bool {
+        false
+    }
+
     /// Prints what [`Value::store`] has left, in the same way.
     fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result;
 }
@@ -151,6 +156,9 @@ macro_rules! values {
                     u64::from_le_bytes(bytes)
                 };
                 Self::VALUES.iter().map(|(number, name)| (pattern(*number), *name)).collect()
+            }
+            fn is_named(number: u64) -> bool {
+                Self::VALUES.iter().any(|(named, _)| *named == number as $int)
             }
             fn store(self, place: &mut [u8], _: Fingerprint) {
                 place.copy_from_slice(&(self.0).to_le_bytes());

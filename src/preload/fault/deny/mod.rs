@@ -18,10 +18,9 @@ mod peers;
 use super::inject::Forward;
 use crate::driver::questions;
 use crate::settings::{self, Deny};
-use cupeer_spec::abi::CUdevice_P2PAttribute;
 use cupeer_spec::deny::Denied as Pairs;
-use cupeer_spec::effect::Object;
-use cupeer_spec::function::{FnId, Group, Library};
+use cupeer_spec::effect::{Effect, End, Named, Object, Question};
+use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::results::Result;
 
 /// An attempt that was denied.
@@ -61,14 +60,13 @@ fn limit() -> Option<(u32, usize)> {
 /// Whether calls of a function have to be looked at.
 pub fn concerns(id: FnId) -> bool {
     let Some(deny) = settings() else { return false };
-    let is_in = |group| id.spec().is_in(group);
-    let ends_access = is_in(Group::Peer) && is_in(Group::Release);
-    let asks = is_in(Group::Query) || is_in(Group::Peer) && !ends_access;
-    let ends_contexts =
-        matches!(id.spec().ends().map(|end| end.object), Some(Object::Context | Object::Primary));
-    let counts =
-        is_in(Group::Enable) || ends_access || is_in(Group::IpcMem) && is_in(Group::Open) || ends_contexts;
-    deny.pairs.is_some() && (asks || is_in(Group::Open)) || deny.limit.is_some() && counts
+    let function = id.spec();
+    let opens = function.opens();
+    let tries = opens.is_some() || function.enables().is_some();
+    let counts = function.enables().or(function.disables()).is_some()
+        || opens.is_some_and(|shared| shared.object == Object::Memory)
+        || function.ends_context().is_some();
+    deny.pairs.is_some() && (tries || function.asks().is_some()) || deny.limit.is_some() && counts
 }
 
 /// What there is to count, in words: each pair that was given, `all`, the limit of peers.
@@ -82,78 +80,75 @@ pub fn names() -> Vec<String> {
 
 /// Looks at a call before it is made. What comes back stands in its place.
 pub fn before(call: &Forward) -> Option<Denied> {
-    match call.id {
-        FnId::cuCtxEnablePeerAccess => enable(call.words[0], call.words[1]),
-        id if id.spec().is_in(Group::Open) => opens::before(call),
-        id if id.spec().library == Library::Nvml => nvml::before(call),
-        _ => None,
+    let function = call.id.spec();
+    if let Some(access) = function.enables() {
+        return enable(call, access);
+    }
+    match function.opens() {
+        Some(shared) => opens::before(call, shared),
+        None if function.library == Library::Nvml => nvml::before(call),
+        None => None,
     }
 }
 
 /// Looks at a call that was made and succeeded: changes its outputs, and says which pair was denied where it did.
 pub fn after(call: &Forward) -> Option<usize> {
-    let [first, second, third, fourth, fifth, ..] = *call.words;
-    match call.id {
-        FnId::cuDeviceCanAccessPeer => {
-            let which = pair(second, third)?;
-            // SAFETY: the driver has written there.
-            unsafe { devices::replace(first as *mut i32, 0) }.then_some(which)
-        }
-        FnId::cuDeviceGetP2PAttribute => {
-            // One that a newer driver has may mean anything.
-            CUdevice_P2PAttribute(second as i32).name()?;
-            let which = pair(third, fourth)?;
-            // SAFETY: as above.
-            unsafe { devices::replace(first as *mut i32, 0) }.then_some(which)
-        }
-        FnId::cuDeviceGetP2PAtomicCapabilities => {
-            let which = pair(fourth, fifth)?;
-            let capabilities = first as *mut u32;
-            let mut changed = false;
-            for i in 0..if capabilities.is_null() { 0 } else { third as usize } {
-                // SAFETY: the driver has written so many.
-                changed |= unsafe { devices::replace(capabilities.add(i), 0) };
-            }
-            changed.then_some(which)
-        }
-        FnId::cuDeviceGetAttribute => {
-            /// CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED: reductions over NVLink without peer access.
-            const MULTICAST_SUPPORTED: u64 = 132;
-            if second != MULTICAST_SUPPORTED {
-                return None;
-            }
-            let which = pairs()?.touches(&devices::of_ordinal(third as i32))?;
-            // SAFETY: as above.
-            unsafe { devices::replace(first as *mut i32, 0) }.then_some(which)
-        }
-        FnId::cuCtxEnablePeerAccess => {
-            peers::add(questions::context(), questions::device(), questions::device_of(first));
-            None
-        }
-        FnId::cuCtxDisablePeerAccess => {
-            peers::remove(questions::context(), questions::device_of(first));
-            None
-        }
-        id if id.spec().ends().map(|end| end.object) == Some(Object::Context) => {
-            // A context that is only detached stays current.
-            if id != FnId::cuCtxDetach || questions::context() != first {
-                peers::forget_context(first);
-            }
-            None
-        }
-        id if id.spec().ends().map(|end| end.object) == Some(Object::Primary) => {
-            if !questions::is_primary_active(first as i32) {
-                peers::forget_device(first as i32);
-            }
-            None
-        }
-        id if id.spec().is_in(Group::Open) => {
-            opens::after(call);
-            None
-        }
-        id if id.spec().library == Library::Nvml => nvml::after(call),
-        _ => None,
+    let function = call.id.spec();
+    if function.library == Library::Nvml {
+        return nvml::after(call);
     }
+    for effect in function.effects {
+        match *effect {
+            Effect::Asks(question) => return answer(call, question),
+            Effect::Enables(Named { by, .. }) => {
+                let peer = questions::device_of(call.words[by]);
+                peers::add(questions::context(), questions::device(), peer);
+            }
+            Effect::Disables(Named { by, .. }) => {
+                peers::remove(questions::context(), questions::device_of(call.words[by]));
+            }
+            Effect::Ends(End { object: Object::Context, by, is_counted }) => {
+                // A context that others hold stays current.
+                if !is_counted || questions::context() != call.words[by] {
+                    peers::forget_context(call.words[by]);
+                }
+            }
+            Effect::Ends(End { object: Object::Primary, by, .. }) => {
+                if !questions::is_primary_active(call.words[by] as i32) {
+                    peers::forget_device(call.words[by] as i32);
+                }
+            }
+            Effect::Opens(shared) => opens::after(call, shared),
+            Effect::Exports(_) | Effect::Closes(_) | Effect::Ends(_) | Effect::LooksUp(_) => {}
+        }
+    }
+    None
+}
+
+/// A denied pair answers 0 to every question of the driver's about it.
+fn answer(call: &Forward, question: Question) -> Option<usize> {
+    let function = call.id.spec();
+    let word = |argument: usize| call.words[argument];
+    let which = match (question.peer, question.choice) {
+        // What a newer driver can be asked may mean anything.
+        (Some(_), Some((choice, _))) if !(function.args[choice].is_named)(word(choice)) => return None,
+        (Some(peer), _) => pair(word(question.device), word(peer))?,
+        (None, Some((choice, reach))) if word(choice) as i32 == reach => {
+            pairs()?.touches(&devices::of_ordinal(word(question.device) as i32))?
+        }
+        (None, _) => return None,
+    };
+    let answer = &function.args[question.answer];
+    let count = answer.count.and_then(|count| function.argument(count)).map_or(1, |(index, _)| word(index));
+    let place = word(question.answer) as *mut u8;
+    if place.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and after success the driver has written so many elements there.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(place, answer.size * count as usize) };
+    let is_changed = bytes.iter().any(|byte| *byte != 0);
+    bytes.fill(0);
+    is_changed.then_some(which)
 }
 
 /// Which pair denies one device of this process the other one.
@@ -162,9 +157,11 @@ fn pair(from: u64, to: u64) -> Option<usize> {
 }
 
 /// What the driver would refuse anyway, or not even look at, it shall say itself.
-fn enable(peer: u64, flags: u64) -> Option<Denied> {
-    let context = questions::context();
-    if peer == 0 || flags != 0 || context == 0 || context == peer {
+fn enable(call: &Forward, access: Named) -> Option<Denied> {
+    let (peer, context) = (call.words[access.by], questions::context());
+    // All other arguments are reserved.
+    let is_odd = (0..call.id.spec().args.len()).any(|index| index != access.by && call.words[index] != 0);
+    if peer == 0 || is_odd || context == 0 || context == peer {
         return None;
     }
     let (from, to) = (questions::device(), questions::device_of(peer));

@@ -4,7 +4,7 @@ use super::{Denied, devices, pairs, peers, refused};
 use crate::driver::questions;
 use crate::fault::inject::Forward;
 use cupeer_spec::deny::Identity;
-use cupeer_spec::function::Group;
+use cupeer_spec::effect::{Object, Shared};
 use cupeer_spec::results::Result;
 
 /// Where a handle of memory has its GPU: the number on the bus, and the bus. Seen with driver 580, whose handles are
@@ -12,32 +12,29 @@ use cupeer_spec::results::Result;
 const GPU: core::ops::Range<usize> = 32..34;
 
 /// The device of what another process has exported under a handle, where that is known.
-fn exported(call: &Forward) -> Option<Identity> {
+fn exported(call: &Forward, shared: Shared) -> Option<Identity> {
     if let Some(export) = call.export().filter(|export| export.uuid != [0; 16]) {
         return Some(devices::of_uuid(export.uuid));
     }
-    if !call.id.spec().is_in(Group::IpcMem) {
-        return None;
-    }
-    // SAFETY: the word of a handle by value is the address of its bytes.
-    let handle = unsafe { (call.words[1] as *const [u8; 64]).as_ref() }?;
-    let [device, bus] = handle[GPU] else { return None };
+    let [device, bus] = call.handle().filter(|_| shared.object == Object::Memory)?[GPU] else { return None };
     devices::at(bus, device)
 }
 
 /// What the driver would refuse anyway, it shall say itself.
-pub fn before(call: &Forward) -> Option<Denied> {
+pub fn before(call: &Forward, shared: Shared) -> Option<Denied> {
     /// CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.
     const LAZY: u64 = 1;
-    let is_memory = call.id.spec().is_in(Group::IpcMem);
-    if call.words[0] == 0 || is_memory && call.words[2] & LAZY == 0 {
+    let is_memory = shared.object == Object::Memory;
+    let mut args = call.id.spec().args.iter().zip(call.words);
+    let is_odd = args.any(|(arg, word)| arg.type_word() == "IpcMemFlags" && word & LAZY == 0);
+    if call.words[shared.by] == 0 || is_odd {
         return None;
     }
     let device = questions::device();
     if device < 0 {
         return None;
     }
-    let to = exported(call)?;
+    let to = exported(call, shared)?;
     if let Some(which) = pairs().and_then(|pairs| pairs.denies(&devices::of_ordinal(device), &to)) {
         return Some(refused(Result::PEER_ACCESS_UNSUPPORTED, which));
     }
@@ -45,8 +42,8 @@ pub fn before(call: &Forward) -> Option<Denied> {
 }
 
 /// Counts the device of what was opened as a peer.
-pub fn after(call: &Forward) {
-    if let Some(to) = exported(call).filter(|_| call.id.spec().is_in(Group::IpcMem)) {
+pub fn after(call: &Forward, shared: Shared) {
+    if let Some(to) = exported(call, shared).filter(|_| shared.object == Object::Memory) {
         peers::add_device(questions::context(), questions::device(), &to);
     }
 }

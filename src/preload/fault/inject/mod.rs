@@ -31,7 +31,8 @@ use crate::record::export_of;
 use crate::settings;
 use crate::sys::every_call::EVERY_CALL;
 use core::sync::atomic::Ordering::Acquire;
-use cupeer_spec::function::{ArgSpec, Direction, FnId, Group};
+use cupeer_spec::effect::Shared;
+use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::{Entry, kind};
 
 /// The arguments of a call in order: numbers without their sign, pointers and handles as they are; of an IPC handle by value
@@ -51,13 +52,16 @@ pub struct Forward<'a> {
 impl Forward<'_> {
     /// What the call is about to open, as its exporter told the job: see [`export_of`].
     pub fn export(&self) -> Option<Entry> {
+        export_of(kind::exported(self.id.spec().opens()?.object), self.handle()?)
+    }
+
+    /// The handle that it is about to open.
+    pub fn handle(&self) -> Option<&[u8; 64]> {
         let function = self.id.spec();
-        let is_taken = |arg: &ArgSpec| arg.is_handle() && matches!(arg.direction, Direction::In);
-        let handle = *self.words.get(function.args.iter().position(is_taken)?)?;
-        let is_memory = function.is_in(Group::IpcMem);
-        // SAFETY: the word of a handle by value is the address of its bytes.
-        let handle = unsafe { (handle as *const [u8; 64]).as_ref() }?;
-        export_of(if is_memory { kind::EXPORTED_MEMORY } else { kind::EXPORTED_EVENT }, handle)
+        let Shared { handle, .. } =
+            function.opens().filter(|shared| function.args[shared.handle].size == 64)?;
+        // SAFETY: the word of a handle by value is the address of its bytes, which the caller keeps during the call.
+        unsafe { (self.words[handle] as *const [u8; 64]).as_ref() }
     }
 }
 
