@@ -48,9 +48,7 @@ pub struct Call {
 impl Call {
     /// The bytes of an argument in the slot, by its index; `None` where its value is not known.
     pub fn argument(&self, index: usize) -> Option<&[u8]> {
-        let args = self.function?.spec().args;
-        let at: usize = args.get(..index)?.iter().map(|arg| arg.stored).sum();
-        let bytes = self.slot.args.get(at..at + args.get(index)?.stored)?;
+        let bytes = self.slot.args.get(self.function?.spec().place(index))?;
         (!bytes.is_empty() && self.slot.shape(index) == slot::shape::VALUE).then_some(bytes)
     }
 

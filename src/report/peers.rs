@@ -8,7 +8,7 @@ use super::model::{Peer, Unknown, Uuid};
 use super::results;
 use super::values::{self, Ending};
 use cupeer_record::{Call, Outcome};
-use cupeer_spec::effect::Object;
+use cupeer_spec::effect::{Question, Subject};
 use cupeer_spec::function::FnId;
 use cupeer_spec::results::Result;
 use std::collections::{BTreeMap, HashMap};
@@ -57,23 +57,10 @@ impl Sum {
 /// Whether the matrix cares for a function.
 #[inline]
 pub fn concerns(function: FnId) -> bool {
-    use FnId::*;
-    matches!(
-        function,
-        cuDeviceCanAccessPeer
-            | cuDeviceGetP2PAttribute
-            | cuDeviceGetP2PAtomicCapabilities
-            | cuCtxEnablePeerAccess
-            | cuCtxDisablePeerAccess
-    ) || ends_context(function)
+    let function = function.spec();
+    let asks = || function.asks().is_some_and(|question| question.subject != Subject::Device);
+    function.enables().or(function.disables()).is_some() || asks() || function.ends_context().is_some()
 }
-
-fn ends_context(function: FnId) -> bool {
-    matches!(function.spec().ends().map(|end| end.object), Some(Object::Context | Object::Primary))
-}
-
-/// The attribute that says the same as cuDeviceCanAccessPeer.
-const ACCESS_SUPPORTED: i32 = 2;
 
 impl Peers {
     /// Takes notice of a call. `uuid` has the devices of the process by their ordinals.
@@ -85,14 +72,12 @@ impl Peers {
         at: u64,
         uuid: impl Fn(Option<i32>) -> Option<Uuid>,
     ) {
-        use FnId::*;
-        let ordinals = |from: &str, to: &str| (values::narrow(call, from), values::narrow(call, to));
-        let pair = match function {
-            cuDeviceCanAccessPeer => ordinals("dev", "peerDev"),
-            cuDeviceGetP2PAttribute | cuDeviceGetP2PAtomicCapabilities => ordinals("srcDevice", "dstDevice"),
-            cuCtxEnablePeerAccess | cuCtxDisablePeerAccess => call.details.devices,
-            _ if ends_context(function) => return self.end(process, function, call, at, uuid),
-            _ => return,
+        let spec = function.spec();
+        let ordinal = |argument| values::number(call, argument).map(|ordinal| ordinal as i32);
+        let pair = match spec.asks() {
+            Some(Question { device, peer: Some(peer), .. }) => (ordinal(device), ordinal(peer)),
+            _ if spec.ends_context().is_some() => return self.end(process, function, call, at, uuid),
+            _ => call.details.devices,
         };
         let number = match self.by_ordinals.get(&(process, pair)) {
             Some(number) => *number,
@@ -109,25 +94,20 @@ impl Peers {
             results::count(&mut sum.failed, result, 1);
         }
         let context = call.details.context;
-        match function {
-            cuCtxEnablePeerAccess if result == 0 || result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 => {
+        if let Some(access) = spec.enables() {
+            if result == 0 || result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 {
                 sum.enabled = Some(at);
                 sum.disabled = None;
-                sum.contexts = (context, values::wide(call, "peerContext"));
+                sum.contexts = (context, values::number(call, access.by));
             }
-            cuCtxDisablePeerAccess if result == 0 => sum.disabled = Some(at),
-            cuCtxEnablePeerAccess | cuCtxDisablePeerAccess => {}
-            _ => {
-                sum.asked += 1;
-                let answer = match function {
-                    cuDeviceCanAccessPeer => values::narrow(call, "canAccessPeer"),
-                    _ if values::narrow(call, "attrib") == Some(ACCESS_SUPPORTED) => {
-                        values::narrow(call, "value")
-                    }
-                    _ => None,
-                };
-                sum.can_access = answer.filter(|_| result == 0).map(|answer| answer != 0).or(sum.can_access);
-            }
+        } else if spec.disables().is_some() && result == 0 {
+            sum.disabled = Some(at);
+        } else if let Some(question) = spec.asks() {
+            sum.asked += 1;
+            let is_chosen = |(choice, reach)| ordinal(choice) == Some(reach);
+            let asks_reach = question.subject == Subject::Reach || question.choice.is_some_and(is_chosen);
+            let answer = ordinal(question.answer).filter(|_| result == 0 && asks_reach);
+            sum.can_access = answer.map(|answer| answer != 0).or(sum.can_access);
         }
     }
 

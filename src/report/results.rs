@@ -1,7 +1,7 @@
 //! Results of calls: their names, their counts, and which of them are no reason to worry.
 
 use super::model::Codes;
-use cupeer_spec::function::{FnId, Group, Library};
+use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::results::{Result, ResultSpec};
 
 /// The name of what a function returned; its number where it has none. Of a function that we do not know, the
@@ -33,8 +33,6 @@ pub fn named(function: Option<FnId>, counts: &[(i32, u64)]) -> Codes {
 /// functions that an older driver does not have, and for what a device may lack, and to give back at exit what the driver
 /// has given back by itself.
 pub fn is_usual(function: Option<FnId>, result: i32) -> bool {
-    let asks =
-        |function: FnId| [Group::Lookup, Group::Query].iter().any(|group| function.spec().is_in(*group));
-    let is_part = |function: FnId| asks(function) || function.spec().is_over(result);
+    let is_part = |function: FnId| function.spec().is_frequent() || function.spec().is_over(result);
     result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 || function.is_some_and(is_part)
 }

@@ -104,11 +104,6 @@ pub fn text(args: &Map<String, Value>) -> String {
     args.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// The first argument, where it is a number.
-pub fn first(call: &Call) -> Option<u64> {
-    number(call, 0)
-}
-
 /// An argument, where it is a number.
 pub fn number(call: &Call, argument: usize) -> Option<u64> {
     let bytes = call.argument(argument).filter(|bytes| bytes.len() <= 8)?;
@@ -126,8 +121,8 @@ pub fn narrow(call: &Call, name: &str) -> Option<i32> {
 }
 
 /// The two fingerprints of a handle: of all its bytes, and of those that the driver checks.
-pub fn handle(call: &Call, name: &str) -> Option<(u64, u64)> {
-    let bytes = call.argument_called(name)?;
+pub fn handle(call: &Call, argument: usize) -> Option<(u64, u64)> {
+    let bytes = call.argument(argument)?;
     let half = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     Some((half(0)?, half(8)?))
 }

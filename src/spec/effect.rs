@@ -47,6 +47,11 @@ impl Object {
         }
     }
 
+    /// Whether it is device memory: it has a size, and whoever opens it reaches it over the way between two devices.
+    pub const fn is_memory(self) -> bool {
+        matches!(self, Object::Memory)
+    }
+
     /// Whether it holds all that was made in it, which ends with it.
     pub const fn is_context(self) -> bool {
         matches!(self, Object::Context | Object::Primary)

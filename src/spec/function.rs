@@ -279,12 +279,11 @@ impl FnSpec {
             (None, Some(Named { object, by })) => (false, object, by),
             (None, None) => return None,
         };
-        let undoes = |id: &FnId| {
-            let other = id.spec();
+        let undoes = |other: &FnSpec| {
             let undone = if is_opened { other.closes() } else { other.disables() };
             other.library == self.library && undone.is_some_and(|undone| undone.object == object)
         };
-        Some((FnId::all().filter(undoes).max_by_key(|id| id.spec().since)?, by))
+        Some((FnId::newest(undoes)?, by))
     }
 
     /// The numbers of its documented results, success first.
@@ -297,6 +296,16 @@ impl FnSpec {
     /// so this is no failure.
     pub fn is_over(&self, result: i32) -> bool {
         self.gives_back() && self.library == Library::Cuda && result == Result::DEINITIALIZED as i32
+    }
+
+    /// Whether a success takes part in sharing: exports, opens, or enables.
+    pub const fn shares(&self) -> bool {
+        self.is_in(Group::Export) || self.is_in(Group::Open) || self.is_in(Group::Enable)
+    }
+
+    /// Whether programs call it all the time, and nothing comes of it: a look-up, a question about a device.
+    pub const fn is_frequent(&self) -> bool {
+        self.is_in(Group::Lookup) || self.is_in(Group::Query)
     }
 
     /// Whether a success gives something back: closes, disables or ends it.
@@ -477,6 +486,11 @@ impl FnId {
     /// All functions of the table in order.
     pub fn all() -> impl Iterator<Item = FnId> {
         ALL.iter().copied()
+    }
+
+    /// The function that does something, in its newest form.
+    pub fn newest(does: impl Fn(&FnSpec) -> bool) -> Option<FnId> {
+        FnId::all().filter(|id| does(id.spec())).max_by_key(|id| id.spec().since)
     }
 
     /// The function of an index into [`FUNCTIONS`].

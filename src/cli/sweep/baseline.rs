@@ -113,7 +113,7 @@ fn of(launcher: &Launcher, runs: &[(Ran, Counted)]) -> Result<Option<Baseline>> 
 mod tests {
     use super::*;
     use cupeer_spec::fault;
-    use cupeer_spec::function::{FnId, Group};
+    use cupeer_spec::function::FnId;
 
     #[test]
     fn the_rule_that_counts_can_be_read() {
@@ -124,10 +124,7 @@ mod tests {
                 .filter(|function| plan.rules[0].functions.contains(*function as usize))
                 .collect::<Vec<_>>()
         };
-        let is_usual = |function: &FnId| {
-            let other = [Group::Lookup, Group::Query].into_iter().any(|group| function.spec().is_in(group));
-            !other && !count::gives_back(*function)
-        };
+        let is_usual = |function: &FnId| !function.spec().is_frequent() && !function.spec().gives_back();
         assert_eq!(functions(None), FnId::all().filter(is_usual).collect::<Vec<_>>());
         assert_eq!(functions(Some("all")), FnId::all().collect::<Vec<_>>());
     }

@@ -7,7 +7,6 @@ use anyhow::{Result, anyhow};
 use cupeer_record::{Event, Job, Outcome, Process};
 use cupeer_report::Places;
 use cupeer_report::symbols::Symbols;
-use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::record::live::{Entry, ended, kind, library_name};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -162,30 +161,19 @@ fn file_name(path: &str) -> &str {
 
 /// What an entry of the live table says was left open, and by whom; `None` where it was given back.
 fn left_open(entry: &Entry) -> Option<String> {
-    let what = match entry.kind {
-        kind::EXPORTED_MEMORY => "exported memory",
-        kind::EXPORTED_EVENT => "exported event",
-        kind::OPENED_MEMORY => "memory of another process",
-        kind::OPENED_EVENT => "event of another process",
-        kind::PEER => "peer access",
-        _ => return None,
-    };
-    if entry.ended & ended::ENDED != 0 || entry.count == 0 && is_counted(entry.kind) {
+    let is_shared = kind::export_of(entry.kind).is_some();
+    // Access counts nothing.
+    if entry.ended & ended::ENDED != 0 || entry.count == 0 && is_shared {
         return None;
     }
+    let what = match (kind::exported_object(entry.kind), kind::opened_object(entry.kind)) {
+        (Some(object), _) => format!("exported {}", object.word()),
+        (None, Some(object)) if is_shared => format!("{} of another process", object.word()),
+        (None, object) => object?.word().to_owned(),
+    };
     let library = String::from_utf8_lossy(library_name(&entry.library)).into_owned();
     let rank = if entry.rank == u32::MAX { String::new() } else { format!(", rank {}", entry.rank) };
     Some(format!("{what} ({library}+{:#x}{rank})", entry.offset))
-}
-
-/// Whether an entry counts how often it was opened.
-fn is_counted(kind: u32) -> bool {
-    matches!(kind, kind::OPENED_MEMORY | kind::OPENED_EVENT)
-}
-
-/// Whether a function gives something back, so that it fails by force alone.
-pub fn gives_back(function: FnId) -> bool {
-    function.spec().is_in(Group::Release) || function.spec().is_in(Group::Lifetime)
 }
 
 #[cfg(test)]

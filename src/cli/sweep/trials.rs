@@ -2,7 +2,7 @@
 //!
 //! What belongs here: from calls to runs in an order that depends on nothing but the calls.
 
-use super::count::{self, Counted, Site};
+use super::count::{Counted, Site};
 use super::state::Plan;
 use crate::args::{Codes, SweepStage};
 use cupeer_spec::function::{FnId, FnSpec};
@@ -199,7 +199,7 @@ impl Fault {
         if plan.stage == SweepStage::Undo && known.is_some_and(|(_, spec)| spec.undone_by().is_some()) {
             rule += ":stage=undo";
         }
-        if known.is_some_and(|(id, _)| count::gives_back(id)) {
+        if known.is_some_and(|(_, spec)| spec.gives_back()) {
             rule += ":force";
         }
         rule

@@ -318,10 +318,7 @@ pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, context: u64, detail: &mut 
     let function = id.spec();
     if let Some(Shared { object, by, .. }) = function.exports().or(function.opens()) {
         // Drivers take events of the current context only.
-        let allocation = match object {
-            Object::Memory => memory(detail, result, number(id, args, by)),
-            _ => None,
-        };
+        let allocation = if object.is_memory() { memory(detail, result, number(id, args, by)) } else { None };
         devices(detail, -1, result, &mut about);
         about.memory = allocation.map(|known| known.range);
         if let Some(known) = allocation.filter(|_| function.exports().is_some()) {

@@ -147,10 +147,8 @@ static WEIGHTS: [Weight; FUNCTION_COUNT] = {
     while i < FUNCTION_COUNT {
         let (function, args) = (&FUNCTIONS[i], FUNCTIONS[i].args);
         let ends = function.is_in(Group::Lifetime);
-        let takes =
-            function.is_in(Group::Open) || function.is_in(Group::Export) || function.is_in(Group::Enable);
-        weights[i].frames = ends || takes;
-        weights[i].counts = ends || takes || function.is_in(Group::Release);
+        weights[i].frames = ends || function.shares();
+        weights[i].counts = function.shares() || function.gives_back();
         weights[i].rarely = ends || !matches!(function.library, Library::Cuda);
         let mut j = 0;
         while j < args.len() {
@@ -426,7 +424,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             self.judge(returned, &args, (shape, head, operation, about));
         }
         if weight.counts && !fault.is_some_and(|fault| fault.has_other_output()) {
-            let is_kept = is_checked && self.id.spec().is_in(Group::Export);
+            let is_kept = is_checked && self.id.spec().exports().is_some();
             let head = head.filter(|_| is_kept).map_or(0, |head| FINGERPRINT(&head));
             let made = ledger::Made { caller, start: self.start, head, about };
             ledger::after(self.id, &args, effect, &self.noted, &made);

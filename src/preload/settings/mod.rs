@@ -19,7 +19,7 @@ use core::sync::atomic::{
 };
 use cupeer_spec::env;
 use cupeer_spec::fault::Plan;
-use cupeer_spec::function::{FnId, Group, Library};
+use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::record::RING_SIZES;
 use cupeer_spec::selector::FunctionSet;
 use std::ffi::CString;
@@ -219,8 +219,7 @@ impl Settings {
         // The record has all but the look-ups, of which there are hundreds at the start of a program, and what is
         // asked all the time, unless somebody wants to trace them.
         let mut recorded = FunctionSet::all(record.is_some());
-        let is_many = |id: &FnId| [Group::Lookup, Group::Query].iter().any(|group| id.spec().is_in(*group));
-        for id in FnId::all().filter(is_many) {
+        for id in FnId::all().filter(|id| id.spec().is_frequent()) {
             let wanted = trace.as_ref().is_some_and(|trace| trace.contains(id as usize));
             recorded.set(id as usize, record.is_some() && wanted);
         }

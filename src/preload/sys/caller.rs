@@ -9,14 +9,9 @@ use core::sync::atomic::{
     AtomicU8, AtomicUsize,
     Ordering::{Acquire, Release},
 };
-use cupeer_spec::function::{FnId, Group};
+use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::LIBRARY;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
-
-/// The groups whose callers are looked for behind the runtime.
-fn looks_behind_runtime(id: FnId) -> bool {
-    [Group::Open, Group::Export, Group::Enable].iter().any(|group| id.spec().is_in(*group))
-}
 
 /// A place in a library.
 #[derive(Clone, Copy, Default)]
@@ -31,7 +26,7 @@ impl Caller {
     /// The caller of a call that returns to an address.
     pub fn of(address: usize, id: FnId, succeeded: bool) -> Self {
         let caller = Caller::at(address);
-        if caller.is_runtime() && (!succeeded || looks_behind_runtime(id)) {
+        if caller.is_runtime() && (!succeeded || id.spec().shares()) {
             return behind_runtime(address).unwrap_or(caller);
         }
         caller

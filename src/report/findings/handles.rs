@@ -92,9 +92,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
                     let bytes = export.bytes.unwrap_or(0);
                     Reason::IpcFreedWhileOpen { address, bytes, handle, importers, first }
                 }
-                Kind::Event => {
-                    Reason::IpcEventDestroyedWhileOpen { event: address, handle, importers, first }
-                }
+                _ => Reason::IpcEventDestroyedWhileOpen { event: address, handle, importers, first },
             };
             self.while_open(reason, &ended);
         }

@@ -13,7 +13,7 @@ use super::super::values::{self, Ending};
 use super::take::Taken;
 use super::{Ended, Failing, Import, Kind, Ledger, Realm, Site};
 use cupeer_record::{Call, Outcome};
-use cupeer_spec::effect::Object;
+use cupeer_spec::effect::{Effect, Shared};
 use cupeer_spec::function::FnId;
 use std::collections::hash_map::Entry::Occupied;
 use std::collections::{HashMap, HashSet};
@@ -68,29 +68,18 @@ pub struct Seen {
 /// Whether the ledger cares for a function.
 #[inline]
 pub fn concerns(function: FnId) -> bool {
-    use FnId::*;
-    matches!(
-        function,
-        cuIpcGetMemHandle
-            | cuIpcGetEventHandle
-            | cuIpcOpenMemHandle
-            | cuIpcOpenMemHandle_v2
-            | cuIpcOpenEventHandle
-            | cuIpcCloseMemHandle
-    ) || function.spec().ends().map(|end| end.object).is_some()
-}
-
-/// Whether a function opens handles.
-#[inline]
-pub fn opens(function: FnId) -> bool {
-    use FnId::*;
-    matches!(function, cuIpcOpenMemHandle | cuIpcOpenMemHandle_v2 | cuIpcOpenEventHandle)
+    let is_concerned = |effect: &Effect| {
+        matches!(effect, Effect::Exports(_) | Effect::Opens(_) | Effect::Closes(_) | Effect::Ends(_))
+    };
+    function.spec().effects.iter().any(is_concerned)
 }
 
 /// Whether the ledger keeps where a call was made: one that opened, exported or ended something, or failed to open.
 #[inline]
 pub fn keeps_stack(function: FnId, call: &Call) -> bool {
-    if call.succeeded() { function != FnId::cuIpcCloseMemHandle } else { opens(function) }
+    let function = function.spec();
+    let opens = function.opens().is_some();
+    opens || call.succeeded() && (function.exports().is_some() || function.ends().is_some())
 }
 
 impl Follower {
@@ -108,7 +97,6 @@ impl Follower {
 
     /// Takes notice of a call that has ended.
     pub fn call(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, seen: Seen) {
-        use FnId::*;
         self.settle(ledger, call.start);
         // Where the program was told something else than the driver said, what follows is no fault of its.
         let is_done = call.succeeded() || is_done_all_the_same(call);
@@ -118,43 +106,24 @@ impl Follower {
         if is_done && !call.succeeded() {
             self.unreal.extend(closed(function, call));
         }
-        match function {
-            cuIpcGetMemHandle if call.succeeded() => {
-                self.exports(ledger, function, Kind::Memory, "dptr", call, seen)
-            }
-            cuIpcGetEventHandle if call.succeeded() => {
-                self.exports(ledger, function, Kind::Event, "event", call, seen)
-            }
-            cuIpcOpenMemHandle | cuIpcOpenMemHandle_v2 => {
-                self.opens(ledger, function, Kind::Memory, "pdptr", call, seen);
-            }
-            cuIpcOpenEventHandle => self.opens(ledger, function, Kind::Event, "phEvent", call, seen),
+        let spec = function.spec();
+        match (spec.exports(), spec.opens()) {
+            (Some(shared), _) if call.succeeded() => self.exports(ledger, function, shared, call, seen),
+            (_, Some(shared)) => self.opens(ledger, function, shared, call, seen),
             _ if !is_done && call.injected => self.keep(ledger, function, call, seen.at),
             _ if !is_done => {}
-            cuIpcCloseMemHandle => {
-                if let Some(address) = values::wide(call, "dptr") {
-                    self.close(ledger, Kind::Memory, address, done, false);
+            _ => {
+                if let Some((object, address)) = closed(function, call) {
+                    self.close(ledger, object, address, done, spec.ends().is_some());
+                }
+                if let Some(ending) = Ending::of(function, call) {
+                    self.end_all(ledger, done, &ending);
+                } else if let Some(end) = spec.ends()
+                    && let Some(address) = values::number(call, end.by)
+                {
+                    self.end(ledger, end.object, address, done);
                 }
             }
-            _ => match function.spec().ends().map(|end| end.object) {
-                Some(Object::Memory) => {
-                    if let Some(address) = values::first(call) {
-                        self.end(ledger, Kind::Memory, address, done);
-                    }
-                }
-                Some(Object::Event) => {
-                    if let Some(event) = values::first(call) {
-                        self.close(ledger, Kind::Event, event, done, true);
-                        self.end(ledger, Kind::Event, event, done);
-                    }
-                }
-                Some(Object::Context | Object::Primary) => {
-                    if let Some(ending) = Ending::of(function, call) {
-                        self.end_all(ledger, done, &ending);
-                    }
-                }
-                _ => {}
-            },
         }
     }
 
@@ -169,8 +138,8 @@ impl Follower {
         if call.injected || call.succeeded() {
             return false;
         }
-        if opens(function) {
-            return values::handle(call, "handle")
+        if let Some(shared) = function.spec().opens() {
+            return values::handle(call, shared.handle)
                 .is_some_and(|(fingerprint, _)| ledger.damage.has(fingerprint));
         }
         !self.unreal.is_empty() && closed(function, call).is_some_and(|place| self.unreal.contains(&place))
@@ -189,42 +158,33 @@ impl Follower {
         }
     }
 
-    fn exports(
-        &mut self,
-        ledger: &mut Ledger,
-        function: FnId,
-        kind: Kind,
-        argument: &str,
-        call: &Call,
-        seen: Seen,
-    ) {
-        let Some(handle) = values::handle(call, "pHandle") else { return };
+    fn exports(&mut self, ledger: &mut Ledger, function: FnId, shared: Shared, call: &Call, seen: Seen) {
+        let Some(handle) = values::handle(call, shared.handle) else { return };
         if call.injected {
             // It is not what the driver exported.
             ledger.damage.changed.insert(handle.0);
             return;
         }
         let memory = call.details.memory;
-        let Some(address) = memory.map(|(base, _)| base).or_else(|| values::wide(call, argument)) else {
+        let Some(address) = memory.map(|(base, _)| base).or_else(|| values::number(call, shared.by)) else {
             return;
         };
-        self.takes(function, call, seen, kind, handle, address, true);
+        self.takes(function, call, seen, shared.object, handle, address, true);
     }
 
     fn opens(
         &mut self,
         ledger: &mut Ledger,
         function: FnId,
-        kind: Kind,
-        argument: &str,
+        Shared { object: kind, by, handle }: Shared,
         call: &Call,
         seen: Seen,
     ) {
-        let Some(handle) = values::handle(call, "handle") else { return };
+        let Some(handle) = values::handle(call, handle) else { return };
         match call.outcome {
             Outcome::Returned(0) => {
                 // Without the address it cannot be seen closed, and still was opened.
-                let address = values::wide(call, argument).unwrap_or(0);
+                let address = values::number(call, by).unwrap_or(0);
                 if call.injected {
                     self.unreal.insert((kind, address));
                 } else if !self.unreal.is_empty() {
@@ -278,7 +238,7 @@ impl Follower {
             tid: call.tid,
             context: owner.map(|(context, _)| context).or(call.details.context),
             device: device_of(call),
-            is_sure: !exported || kind == Kind::Event || owner.is_some(),
+            is_sure: !exported || !kind.is_memory() || owner.is_some(),
             uuid: seen.uuid,
             stack: seen.stack,
         };
@@ -329,13 +289,8 @@ impl Follower {
 
 /// What a call closes by its address or event.
 fn closed(function: FnId, call: &Call) -> Option<(Kind, u64)> {
-    match function {
-        FnId::cuIpcCloseMemHandle => values::first(call).map(|address| (Kind::Memory, address)),
-        _ if function.spec().ends().map(|end| end.object) == Some(Object::Event) => {
-            values::first(call).map(|event| (Kind::Event, event))
-        }
-        _ => None,
-    }
+    let closed = function.spec().closes()?;
+    Some((closed.object, values::number(call, closed.by)?))
 }
 
 /// The device, as the process numbers it, of what a call exports, or of the current context.

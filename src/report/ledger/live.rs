@@ -44,13 +44,12 @@ impl Ledger {
 
     /// Takes an entry of the table.
     pub fn live(&mut self, live: &Live) {
-        let (kind, is_export) = match live.entry.kind {
-            kind::EXPORTED_MEMORY => (Kind::Memory, true),
-            kind::EXPORTED_EVENT => (Kind::Event, true),
-            kind::OPENED_MEMORY => (Kind::Memory, false),
-            kind::OPENED_EVENT => (Kind::Event, false),
-            _ => return,
-        };
+        let (kind, is_export) =
+            match (kind::exported_object(live.entry.kind), kind::opened_object(live.entry.kind)) {
+                (Some(object), _) => (object, true),
+                (None, Some(object)) => (object, false),
+                (None, None) => return,
+            };
         // What has ended and nobody has open stays in the table as a memory of it.
         let is_memory = live.entry.ended & ended::ENDED != 0 && live.entry.ended & ended::WHILE_OPEN == 0;
         if is_export && is_memory {
@@ -75,7 +74,7 @@ impl Ledger {
             if let Some(export) = handle.export.as_mut().filter(|_| !live.is_full) {
                 export.freed_while_open |= live.entry.ended & ended::WHILE_OPEN != 0;
             }
-        } else if !live.is_full {
+        } else if let Some(function) = opener(kind).filter(|_| !live.is_full) {
             let import = handle.import(live.process as u32);
             let count = u64::from(live.entry.count.max(1));
             import.opened = import.opened.max(count);
@@ -88,7 +87,7 @@ impl Ledger {
                 opened: live.at,
                 ended: None,
                 kept: None,
-                function: opener(kind),
+                function,
                 tid: live.entry.tid,
                 seq: 0,
                 is_judged: false,
@@ -101,10 +100,7 @@ impl Ledger {
     }
 }
 
-/// The function that opens a kind.
-fn opener(kind: Kind) -> FnId {
-    match kind {
-        Kind::Memory => FnId::cuIpcOpenMemHandle_v2,
-        Kind::Event => FnId::cuIpcOpenEventHandle,
-    }
+/// The function that programs call to open such a thing.
+fn opener(kind: Kind) -> Option<FnId> {
+    FnId::newest(|function| function.opens().is_some_and(|shared| shared.object == kind))
 }

@@ -22,23 +22,7 @@ use take::Taken;
 const MOST_TIMES: usize = 4;
 
 /// What a handle is of.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Kind {
-    /// Memory.
-    Memory,
-    /// An event.
-    Event,
-}
-
-impl Kind {
-    /// The word for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Kind::Memory => "memory",
-            Kind::Event => "event",
-        }
-    }
-}
+pub use cupeer_spec::effect::Object as Kind;
 
 /// Where fingerprints mean the same: one boot of one host, and one key.
 pub type Realm = u16;

@@ -121,7 +121,7 @@ fn unknown(entry: &Entry, is_damaged: bool, fates: &[Fate]) -> Unknown {
             unknown.insert("exporter", "no process of this record exported it, as far as events were kept");
         }
         Some(export) => {
-            if export.bytes.is_none() && entry.kind == Kind::Memory {
+            if export.bytes.is_none() && entry.kind.is_memory() {
                 unknown.insert("bytes", "the driver did not say");
             }
             if export.device.is_none() {
@@ -214,7 +214,7 @@ impl Ledger {
             });
             let export = entry.export.as_ref().or(original);
             let to = export.and_then(|export| export.device);
-            let memory = entry.kind == Kind::Memory;
+            let memory = entry.kind.is_memory();
             let imports = entry.imports.iter().filter(move |_| memory);
             imports.map(move |import| Pair {
                 process: import.process as usize,

@@ -6,7 +6,7 @@
 use super::super::ledger::{Exported, Kind, Ledger, Realm};
 use super::super::values;
 use cupeer_record::Call;
-use cupeer_spec::effect::Object;
+use cupeer_spec::effect::Shared;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::mix;
 use std::collections::HashMap;
@@ -49,48 +49,37 @@ impl Arrows {
 
     /// The points of arrows at a call.
     pub fn call(&mut self, call: &Call, realm: Realm, at: u64, ledger: &Ledger) -> Vec<Arrow> {
-        use FnId::*;
-        if !call.succeeded() {
+        let Some(function) = call.function.filter(|_| call.succeeded()).map(FnId::spec) else {
             return Vec::new();
-        }
-        match call.function {
-            Some(cuIpcOpenMemHandle | cuIpcOpenMemHandle_v2) => {
-                self.opens(call, realm, at, ledger, Kind::Memory, "pdptr", cuIpcGetMemHandle)
-            }
-            Some(cuIpcOpenEventHandle) => {
-                self.opens(call, realm, at, ledger, Kind::Event, "phEvent", cuIpcGetEventHandle)
-            }
-            Some(cuIpcCloseMemHandle) => self.closes(Kind::Memory, values::wide(call, "dptr")),
-            Some(function) if function.spec().ends().map(|end| end.object) == Some(Object::Event) => {
-                self.closes(Kind::Event, values::first(call))
-            }
-            _ => Vec::new(),
+        };
+        match (function.opens(), function.closes()) {
+            (Some(shared), _) => self.opens(call, realm, at, ledger, shared),
+            (None, Some(closed)) => self.closes(closed.object, values::number(call, closed.by)),
+            (None, None) => Vec::new(),
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn opens(
         &mut self,
         call: &Call,
         realm: Realm,
         at: u64,
         ledger: &Ledger,
-        kind: Kind,
-        address: &str,
-        exports: FnId,
+        Shared { object: kind, by, handle }: Shared,
     ) -> Vec<Arrow> {
         let (Some((fingerprint, _)), Some(address)) =
-            (values::handle(call, "handle"), values::wide(call, address))
+            (values::handle(call, handle), values::number(call, by))
         else {
             return Vec::new();
         };
+        let exports = FnId::newest(|function| function.exports().is_some_and(|shared| shared.object == kind));
         let Some(export) = ledger.exported(realm, kind, fingerprint, at) else { return Vec::new() };
         let times = self.opened.entry((realm, kind, fingerprint)).or_default();
         let id = if *times == 0 { fingerprint } else { mix(fingerprint ^ mix(*times)) };
         *times += 1;
         self.open.entry((kind, address)).or_default().push(id);
         vec![
-            Arrow { point: Point::Export(export), function: Some(exports), phase: 's', id },
+            Arrow { point: Point::Export(export), function: exports, phase: 's', id },
             Arrow { point: Point::Here, function: None, phase: 't', id },
         ]
     }

@@ -64,7 +64,7 @@ pub fn concerns(id: FnId) -> bool {
     let opens = function.opens();
     let tries = opens.is_some() || function.enables().is_some();
     let counts = function.enables().or(function.disables()).is_some()
-        || opens.is_some_and(|shared| shared.object == Object::Memory)
+        || opens.is_some_and(|shared| shared.object.is_memory())
         || function.ends_context().is_some();
     deny.pairs.is_some() && (tries || function.asks().is_some()) || deny.limit.is_some() && counts
 }

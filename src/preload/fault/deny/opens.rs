@@ -24,7 +24,7 @@ fn exported(call: &Forward, shared: Shared) -> Option<Identity> {
 pub fn before(call: &Forward, shared: Shared) -> Option<Denied> {
     /// CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.
     const LAZY: u64 = 1;
-    let is_memory = shared.object == Object::Memory;
+    let is_memory = shared.object.is_memory();
     let mut args = call.id.spec().args.iter().zip(call.words);
     let is_odd = args.any(|(arg, word)| arg.type_word() == "IpcMemFlags" && word & LAZY == 0);
     if call.words[shared.by] == 0 || is_odd {
@@ -43,7 +43,7 @@ pub fn before(call: &Forward, shared: Shared) -> Option<Denied> {
 
 /// Counts the device of what was opened as a peer.
 pub fn after(call: &Forward, shared: Shared) {
-    if let Some(to) = exported(call, shared).filter(|_| shared.object == Object::Memory) {
+    if let Some(to) = exported(call, shared).filter(|_| shared.object.is_memory()) {
         peers::add_device(questions::context(), questions::device(), &to);
     }
 }

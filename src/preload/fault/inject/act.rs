@@ -432,7 +432,7 @@ impl<'a> Fault<'a> {
     /// one that did: the program has done its part.
     pub fn effect(&self) -> i32 {
         let function = self.call.id.spec();
-        let gives = function.is_in(Group::Open) || function.is_in(Group::Export);
+        let gives = function.opens().or(function.exports()).is_some();
         match self.driver_result {
             Some(0) if self.is_undone || gives && self.has_other_result => -1,
             Some(result) => result,

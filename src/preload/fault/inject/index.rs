@@ -10,7 +10,7 @@ use super::arming::{Loaded, LoadedRule};
 use super::private;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::fault::{Condition, Key, Rule, Values};
-use cupeer_spec::function::{FUNCTION_COUNT, FnId, FnSpec, Group};
+use cupeer_spec::function::{FUNCTION_COUNT, FnId, FnSpec};
 
 /// All rules that are armed, by function. Never freed once it is published: a thread may be reading it.
 pub struct Armed {
@@ -123,7 +123,7 @@ impl Armed {
 /// Whether a call counts as one where rules look at what was called before: look-ups and questions are made by the
 /// hundred, by whatever library.
 pub fn is_followed(id: FnId) -> bool {
-    !id.spec().is_in(Group::Lookup) && !id.spec().is_in(Group::Query)
+    !id.spec().is_frequent()
 }
 
 /// The argument that a condition looks at, where it needs nothing else.

@@ -5,7 +5,7 @@ use super::actions::no_result;
 use super::clauses::Draft;
 use super::span::{Span, either};
 use crate::fault::{Error, Key, Stage, Values};
-use crate::function::{FUNCTIONS, FnSpec, Group};
+use crate::function::{FUNCTIONS, FnSpec};
 
 type Result<T> = core::result::Result<T, PlanError>;
 
@@ -136,8 +136,7 @@ fn code(draft: &Draft, value: Span) -> Result<i32> {
 
 /// A program that frees something rarely asks whether that worked.
 fn releases(draft: &Draft, value: Span) -> Result<()> {
-    let gives_back = |function: &&&FnSpec| function.is_in(Group::Release) || function.is_in(Group::Lifetime);
-    match draft.functions.iter().find(gives_back) {
+    match draft.functions.iter().find(|function| function.gives_back()) {
         Some(function) if !draft.force => Err(value.error(format!(
             "error= would fail {name}, which gives something back: what it should end stays, and hardly a program asks; add force, or leave it out with ^{name}",
             name = function.name
