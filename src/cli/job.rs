@@ -4,11 +4,12 @@
 //! the key of the fingerprints. What does not: what the processes write there, and reading it.
 
 use crate::args::{Options, Share};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use cupeer_record::plain::{self, Links};
-use cupeer_spec::env;
+use cupeer_spec::env::{self, RecordMode};
+use cupeer_spec::placeholders::{AFTER, Piece, pieces};
 use cupeer_spec::record::faults::{self, RELEASE};
-use cupeer_spec::record::{RING_SIZES, SUFFIX, job, live};
+use cupeer_spec::record::{SUFFIX, job, live};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
@@ -49,7 +50,7 @@ impl Job {
     pub fn choose(options: &Options, program: Option<&OsStr>) -> Result<Option<Job>> {
         let inherited = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
         if let Some(kept) = &options.record {
-            check_kept(kept)?;
+            RecordMode::parse(kept).map_err(|why| anyhow!("--record {kept}: {why}"))?;
         }
         let kept = options.record.clone().map(OsString::from).or_else(|| inherited(env::RECORD));
         if kept.as_deref() == Some(OsStr::new(OFF)) {
@@ -67,14 +68,15 @@ impl Job {
             (Some(pattern), _, Some(_)) => expand(pattern)?,
             (Some(pattern), _, None) => {
                 // For processes that somebody else starts: each fills in what stands for its own value.
-                expand(pattern)
-                    .or_else(|error| if has_variable(pattern) { Ok(PathBuf::new()) } else { Err(error) })?;
-                if has_placeholder(pattern) {
+                let (has_placeholder, has_variable) = placeholders(pattern);
+                let expanded = expand(pattern)
+                    .or_else(|error| if has_variable { Ok(PathBuf::new()) } else { Err(error) })?;
+                if has_placeholder {
                     let directory = std::path::absolute(pattern)?;
                     let (key, pattern) = (own_key()?, directory.clone().into_os_string());
                     return Ok(Some(Job { directory, pattern, kept, key, shared, is_new: false }));
                 }
-                expand(pattern)?
+                expanded
             }
             // An outer cupeer's job, as its library understands it.
             (None, Some(directory), _) => {
@@ -142,7 +144,7 @@ impl Job {
         let place = self.directory.join(VLLM_CACHE);
         let failed = || format!("failed to make '{}' for what vLLM finds out", place.display());
         if place.is_symlink() {
-            return Err(anyhow::anyhow!("it is a link")).with_context(failed);
+            return Err(anyhow!("it is a link")).with_context(failed);
         }
         make(&place, self.shared).with_context(failed)?;
         if !self.shared {
@@ -185,29 +187,6 @@ pub fn literal(path: &Path) -> OsString {
         pattern.extend(if *byte == b'%' { &b"%%"[..] } else { std::slice::from_ref(byte) });
     }
     OsString::from_vec(pattern)
-}
-
-/// Refuses what the library would not understand.
-fn check_kept(kept: &str) -> Result<()> {
-    let is_known = match kept {
-        "full" | "ring" | OFF => true,
-        _ => match kept.strip_prefix("ring:") {
-            Some(size) => match env::size(size) {
-                Some(size) if RING_SIZES.contains(&size) => true,
-                Some(_) => bail!(
-                    "--record {kept}: a ring has at least {}M and at most {}G",
-                    RING_SIZES.start() >> 20,
-                    RING_SIZES.end() >> 30
-                ),
-                None => false,
-            },
-            None => false,
-        },
-    };
-    if !is_known {
-        bail!("--record {kept}: it takes full, off, ring, or ring:SIZE, such as ring:64M");
-    }
-    Ok(())
 }
 
 /// A new directory `cupeer-PROGRAM-N` in the working directory. Where that cannot be written to, the program runs
@@ -288,8 +267,7 @@ fn take_part(directory: &Path, shared: bool) -> Result<String> {
 }
 
 fn read_key(text: &str) -> Result<String> {
-    let mut lines = text.lines();
-    let first = lines.next().unwrap_or_default();
+    let first = text.lines().next().unwrap_or_default();
     if first != job::FIRST_LINE {
         bail!(
             "it begins with '{}', and not with '{}'",
@@ -297,12 +275,11 @@ fn read_key(text: &str) -> Result<String> {
             job::FIRST_LINE
         );
     }
-    let key = lines.find_map(|line| line.strip_prefix(job::KEY)?.strip_prefix('='));
-    let key = key.context("it has no key")?;
-    if key.len() != 32 || !key.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    let key = job::key_in(text.as_bytes()).context("it has no key")?;
+    if job::key(key).is_none() {
         bail!("its key is not 32 hexadecimal digits");
     }
-    Ok(key.to_owned())
+    Ok(String::from_utf8_lossy(key).into_owned())
 }
 
 /// The text of a file `job`, which anybody may have put there.
@@ -347,7 +324,7 @@ fn write_key(directory: &Path, file: &Path, shared: bool) -> Result<()> {
 /// The key that an outer cupeer drew.
 fn key_of_environment() -> Option<String> {
     let key = std::env::var(env::JOB).ok()?;
-    (key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(key)
+    job::key(key.as_bytes()).map(|_| key)
 }
 
 /// A new key.
@@ -366,52 +343,30 @@ pub fn own_key() -> Result<String> {
     key_of_environment().map_or_else(new_key, Ok)
 }
 
-/// Whether something in a pattern is filled in by a process.
-fn has_placeholder(pattern: &Path) -> bool {
-    pattern.as_os_str().as_bytes().windows(2).any(|pair| pair[0] == b'%' && pair[1] != b'%')
+/// Whether a process fills in something of a pattern, and whether that is a variable.
+fn placeholders(pattern: &Path) -> (bool, bool) {
+    let pieces = || pieces(pattern.as_os_str().as_bytes());
+    let is_variable = |piece: Piece| matches!(piece, Piece::Variable(_));
+    (pieces().any(|piece| !matches!(piece, Piece::Text(_))), pieces().any(is_variable))
 }
 
-/// Whether that is a variable.
-fn has_variable(pattern: &Path) -> bool {
-    pattern.as_os_str().as_bytes().windows(3).any(|three| three == b"%q{")
-}
-
-/// `%p` becomes our pid, `%h` the host, `%q{VAR}` a variable, `%%` a percent sign.
+/// The name that a pattern becomes in this process.
 fn expand(pattern: &Path) -> Result<PathBuf> {
     let shown = pattern.display();
     let mut out = Vec::new();
-    let mut rest = pattern.as_os_str().as_bytes();
-    while let [first, after @ ..] = rest {
-        rest = after;
-        if *first != b'%' {
-            out.push(*first);
-            continue;
-        }
-        match after {
-            [b'p', after @ ..] => {
-                out.extend(std::process::id().to_string().bytes());
-                rest = after;
-            }
-            [b'h', after @ ..] => {
-                out.extend(host().as_bytes());
-                rest = after;
-            }
-            [b'%', after @ ..] => {
-                out.push(b'%');
-                rest = after;
-            }
-            [b'q', b'{', after @ ..]
-                if after.iter().position(|byte| *byte == b'}').is_some_and(|at| at > 0) =>
-            {
-                let end = after.iter().position(|byte| *byte == b'}').unwrap_or(0);
-                let name = OsStr::from_bytes(&after[..end]);
+    for piece in pieces(pattern.as_os_str().as_bytes()) {
+        match piece {
+            Piece::Text(text) => out.extend(text),
+            Piece::Pid => out.extend(std::process::id().to_string().bytes()),
+            Piece::Host => out.extend(host().as_bytes()),
+            Piece::Variable(name) => {
+                let name = OsStr::from_bytes(name);
                 let value = std::env::var_os(name).with_context(|| {
                     format!("--out '{shown}': the variable {} is not set", name.display())
                 })?;
                 out.extend(value.as_bytes());
-                rest = &after[end + 1..];
             }
-            _ => bail!("--out '{shown}': after % may stand p, h, q{{VAR}} or another %"),
+            Piece::Stray => bail!("--out '{shown}': {AFTER}"),
         }
     }
     if out.is_empty() {
@@ -445,26 +400,6 @@ mod tests {
             ("", "empty"),
         ] {
             assert!(expanded(wrong).unwrap_err().to_string().contains(sentence), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn what_is_kept_is_checked() {
-        for good in ["full", "off", "ring", "ring:1M", "ring:1G", "ring:1024G"] {
-            assert!(check_kept(good).is_ok(), "{good}");
-        }
-        for wrong in [
-            "",
-            "Full",
-            "ring:",
-            "ring:1",
-            "ring:1023K",
-            "ring:x",
-            "ring:16T",
-            "ring:1025G",
-            "ring:9223372036854775808",
-        ] {
-            assert!(check_kept(wrong).unwrap_err().to_string().contains("ring"), "{wrong}");
         }
     }
 

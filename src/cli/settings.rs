@@ -12,6 +12,7 @@ use crate::job::{self, Job};
 use crate::libraries;
 use anyhow::{Context, Result, bail};
 use cupeer_spec::env;
+use cupeer_spec::placeholders::{self, AFTER, Piece};
 use cupeer_spec::selector::FunctionSet;
 use cupeer_spec::trust::{self, Found};
 use deny::Verdicts;
@@ -237,14 +238,8 @@ fn log_file(path: &Path) -> Result<PathBuf> {
     let shown = path.display();
     let absolute = std::path::absolute(path).with_context(|| format!("--log-file '{shown}'"))?;
     let bytes = absolute.as_os_str().as_bytes();
-    let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
-        rest = &rest[at + 1..];
-        let quoted = rest.strip_prefix(b"q{").and_then(|name| name.iter().position(|byte| *byte == b'}'));
-        if !matches!(rest.first(), Some(b'p' | b'h' | b'%')) && quoted.is_none_or(|length| length == 0) {
-            bail!("--log-file '{shown}': after % may stand p, h, q{{VAR}} or another %");
-        }
-        rest = &rest[1..];
+    if placeholders::pieces(bytes).any(|piece| piece == Piece::Stray) {
+        bail!("--log-file '{shown}': {AFTER}");
     }
     let is_pattern = |path: &Path| path.as_os_str().as_bytes().contains(&b'%');
     let folder = absolute.parent().filter(|folder| is_pattern(&absolute) && !is_pattern(folder));

@@ -4,6 +4,7 @@
 //! address. What belongs here: the text, and the decision. What does not: what the devices are (the library and the
 //! command each ask in their own way), and what follows from a denial.
 
+use crate::uuid::{self, Uuid};
 use core::fmt;
 
 /// The word for all pairs.
@@ -57,7 +58,7 @@ pub enum Name {
 impl Name {
     /// Reads a UUID, `GPU-` and digits or the digits alone, or a PCI address, with its domain or without.
     pub fn parse(text: &str) -> Option<Name> {
-        uuid(text).map(Name::Uuid).or_else(|| pci(text).map(Name::Pci))
+        uuid::parse(text).map(Name::Uuid).or_else(|| pci(text).map(Name::Pci))
     }
 
     /// Whether it is the name of a device.
@@ -72,39 +73,10 @@ impl Name {
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Name::Uuid(uuid) => {
-                f.write_str("GPU")?;
-                for (i, byte) in uuid.iter().enumerate() {
-                    write!(f, "{}{byte:02x}", if [0, 4, 6, 8, 10].contains(&i) { "-" } else { "" })?;
-                }
-                Ok(())
-            }
+            Name::Uuid(uuid) => write!(f, "{}", Uuid(*uuid)),
             Name::Pci(pci) => write!(f, "{pci}"),
         }
     }
-}
-
-/// Reads a UUID. Nothing is allocated: it may be one that NVML gave in the middle of a call.
-pub fn uuid(text: &str) -> Option<[u8; 16]> {
-    let digits = ["GPU-", "gpu-", "MIG-", "mig-"].iter().find_map(|prefix| text.strip_prefix(prefix));
-    let digits = digits.unwrap_or(text).as_bytes();
-    if digits.len() != 36 {
-        return None;
-    }
-    let mut uuid = [0; 16];
-    let mut nibbles = 0;
-    for (i, byte) in digits.iter().enumerate() {
-        match (i, byte) {
-            (8 | 13 | 18 | 23, b'-') => {}
-            (8 | 13 | 18 | 23, _) => return None,
-            _ => {
-                let digit = (*byte as char).to_digit(16)? as u8;
-                uuid[nibbles / 2] = uuid[nibbles / 2] << 4 | digit;
-                nibbles += 1;
-            }
-        }
-    }
-    Some(uuid)
 }
 
 /// Reads a PCI address: `1B:00.0`, `0000:1b:00.0`, `00000000:1B:00.0`.
@@ -285,15 +257,15 @@ mod tests {
     const B: &str = "GPU-c09ee200-5130-4d0e-b00d-00000000000b";
 
     fn device(uuid: &str, bus: u8) -> Identity {
-        Identity { uuid: super::uuid(uuid), pci: Some(Pci { domain: 0, bus, device: 0 }) }
+        Identity { uuid: super::uuid::parse(uuid), pci: Some(Pci { domain: 0, bus, device: 0 }) }
     }
 
     #[test]
     fn devices_are_written_in_many_ways() {
-        let uuid = super::uuid(A).expect("a UUID");
+        let uuid = super::uuid::parse(A).expect("a UUID");
         assert_eq!((uuid[0], uuid[15]), (0xc0, 0x0a));
         assert_eq!(Name::Uuid(uuid).to_string(), A);
-        assert_eq!(super::uuid(&A[4..].to_ascii_uppercase()), Some(uuid));
+        assert_eq!(super::uuid::parse(&A[4..].to_ascii_uppercase()), Some(uuid));
         let pci = Pci { domain: 0, bus: 0x1b, device: 0 };
         for text in ["1b:00.0", "0000:1B:00.0", "00000000:1b:00.0"] {
             assert_eq!(Name::parse(text), Some(Name::Pci(pci)), "{text}");

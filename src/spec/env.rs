@@ -1,6 +1,7 @@
 //! The environment variables that the preload library and the simulated driver read, with what they
 //! mean. `cupeer env` prints them, `cupeer list environment` documents them; nobody else may name one.
 
+use crate::record::RING_SIZES;
 use crate::record::slot::finding::Severity;
 
 /// One variable.
@@ -74,6 +75,34 @@ pub fn level(text: &str) -> Option<Severity> {
 /// The size of a ring where none is chosen.
 pub const RING_SIZE: u64 = 16 << 20;
 
+/// What a record keeps: the values of [`RECORD`] and `--record`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecordMode {
+    /// `off`: there is none.
+    Off,
+    /// `full`: everything.
+    Full,
+    /// `ring[:SIZE]`: the last that fits into so many bytes.
+    Ring(u64),
+}
+
+impl RecordMode {
+    /// Reads a value. The error is a sentence about it.
+    pub fn parse(text: &str) -> Result<RecordMode, &'static str> {
+        let known = "it takes full, off, ring, or ring:SIZE, such as ring:64M";
+        match text {
+            "off" => Ok(RecordMode::Off),
+            "full" => Ok(RecordMode::Full),
+            "ring" => Ok(RecordMode::Ring(RING_SIZE)),
+            _ => match size(text.strip_prefix("ring:").ok_or(known)?) {
+                Some(size) if RING_SIZES.contains(&size) => Ok(RecordMode::Ring(size)),
+                Some(_) => Err("a ring has at least 1M and at most 1024G"),
+                None => Err(known),
+            },
+        }
+    }
+}
+
 /// Reads a size: a number of bytes, or one followed by K, M or G.
 pub fn size(text: &str) -> Option<u64> {
     let (digits, shift) = match text.as_bytes().last()? {
@@ -106,6 +135,34 @@ mod tests {
             ("99999999999G", None),
         ] {
             assert_eq!(size(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn records_are_full_or_rings() {
+        for (good, mode) in [
+            ("full", RecordMode::Full),
+            ("off", RecordMode::Off),
+            ("ring", RecordMode::Ring(16 << 20)),
+            ("ring:1M", RecordMode::Ring(1 << 20)),
+            ("ring:1024G", RecordMode::Ring(1 << 40)),
+        ] {
+            assert_eq!(RecordMode::parse(good), Ok(mode), "{good}");
+        }
+        let known = "it takes full, off, ring, or ring:SIZE, such as ring:64M";
+        let sizes = "a ring has at least 1M and at most 1024G";
+        for (wrong, why) in [
+            ("", known),
+            ("Full", known),
+            ("ring:", known),
+            ("ring:x", known),
+            ("ring:16T", known),
+            ("ring:1", sizes),
+            ("ring:1023K", sizes),
+            ("ring:1025G", sizes),
+            ("ring:9223372036854775808", sizes),
+        ] {
+            assert_eq!(RecordMode::parse(wrong), Err(why), "{wrong}");
         }
     }
 

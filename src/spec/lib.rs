@@ -3,6 +3,7 @@
 
 pub mod abi;
 pub mod deny;
+pub mod duration;
 pub mod effect;
 pub mod env;
 pub mod fault;
@@ -11,6 +12,7 @@ pub mod functions;
 pub mod names;
 #[path = "functions/others.rs"]
 pub mod others;
+pub mod placeholders;
 pub mod proc;
 pub mod rank;
 pub mod record;
@@ -18,5 +20,6 @@ pub mod results;
 pub mod selector;
 pub mod status;
 pub mod trust;
+pub mod uuid;
 pub mod value;
 pub mod way;

@@ -27,6 +27,7 @@
 use crate::preset::SKIP;
 use crate::{Device, LinkKind, MOST_DEVICES, PciAddress, Topology};
 use cupeer_spec::names::nearest;
+use cupeer_spec::uuid;
 use std::collections::HashSet;
 use std::ops::Range;
 use toml::Spanned;
@@ -272,11 +273,7 @@ fn link_kind(value: Value) -> Result<LinkKind, Mistake> {
 }
 
 fn read_uuid(text: &str) -> Option<[u8; 16]> {
-    let parts: Vec<&str> = text.strip_prefix("GPU-")?.split('-').collect();
-    if parts.iter().map(|part| part.len()).ne([8, 4, 4, 4, 12]) {
-        return None;
-    }
-    hexadecimal(&parts.concat()).map(u128::to_be_bytes)
+    text.starts_with("GPU-").then(|| uuid::parse(text))?
 }
 
 /// A number of hexadecimal digits alone: the standard library would take a sign too.

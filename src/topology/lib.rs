@@ -6,6 +6,7 @@
 mod file;
 mod preset;
 
+use cupeer_spec::uuid::Uuid;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -34,9 +35,7 @@ pub struct Device {
 impl Device {
     /// The UUID as nvidia-smi prints it and CUDA_VISIBLE_DEVICES takes it: `GPU-` and 8-4-4-4-12 digits.
     pub fn uuid_text(&self) -> String {
-        let hex: Vec<String> = self.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-        let part = |range: std::ops::Range<usize>| hex[range].concat();
-        format!("GPU-{}-{}-{}-{}-{}", part(0..4), part(4..6), part(6..8), part(8..10), part(10..16))
+        Uuid(self.uuid).to_string()
     }
 }
 

@@ -115,18 +115,8 @@ pub enum SweepFormat {
 
 /// Reads a time: a number with its unit, such as 90s, 30m, 2h, 500ms.
 fn duration(text: &str) -> Result<std::time::Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let seconds = match unit {
-        "ms" => Some(0.001),
-        "s" => Some(1.0),
-        "m" => Some(60.0),
-        "h" => Some(3600.0),
-        _ => None,
-    };
-    let time = number.parse::<f64>().ok().zip(seconds).map(|(number, unit)| number * unit);
-    time.filter(|time| *time > 0.0 && *time < 1e9)
-        .map(std::time::Duration::from_secs_f64)
+    let time = cupeer_spec::duration::parse(text).ok().filter(|time| *time > 0);
+    time.map(std::time::Duration::from_nanos)
         .ok_or_else(|| "a time is a number above 0 and ms, s, m or h, such as 90s".to_owned())
 }
 

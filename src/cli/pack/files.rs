@@ -119,8 +119,7 @@ fn entries(directory: &Path) -> io::Result<Vec<(PathBuf, fs::FileType)>> {
 /// The key of the fingerprints.
 pub fn key(path: &Path) -> Option<String> {
     let text = crate::job::read(path).ok()?;
-    let mut keys = text.lines().filter_map(|line| line.split_once('='));
-    keys.find(|(name, _)| name.trim() == job::KEY).map(|(_, key)| key.trim().to_owned())
+    job::key_in(text.as_bytes()).map(|key| String::from_utf8_lossy(key).into_owned())
 }
 
 /// Adds the file `job`, all but the key; where anything is redacted, nothing but its first line.
@@ -130,7 +129,7 @@ pub fn add_job(file: &Member, redaction: &Redaction, archive: &mut Archive) -> R
         Ok(_) => return Ok(vec!["is no part of a record, and left out".into()]),
         Err(error) => return Ok(vec![format!("cannot be read: {error:#}")]),
     };
-    let is_key = |line: &&str| line.split('=').next().is_some_and(|name| name.trim() == job::KEY);
+    let is_key = |line: &&str| job::key_in(line.as_bytes()).is_some();
     let most = if redaction.words().is_empty() { usize::MAX } else { 1 };
     let lines = text.lines().filter(|line| !is_key(line)).take(most);
     let kept: String = lines.map(|line| format!("{line}\n")).collect();

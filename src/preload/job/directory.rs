@@ -157,9 +157,7 @@ fn read_job(directory: &Directory, path: &Path, text: &mut [u8]) -> Result<usize
 }
 
 fn take_key(text: &[u8]) {
-    let mut lines = text.split(|byte| *byte == b'\n');
-    let found = lines.find_map(|line| line.strip_prefix(job::KEY.as_bytes())?.strip_prefix(b"="));
-    if let Some(found) = found.and_then(key::parse) {
+    if let Some(found) = job::key_in(text).and_then(job::key) {
         key::adopt(found);
     }
 }

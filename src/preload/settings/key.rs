@@ -28,32 +28,3 @@ pub fn get() -> [u8; 16] {
 pub fn fingerprint(handle: &[u8]) -> u64 {
     siphasher::sip::SipHasher24::new_with_key(&get()).hash(handle)
 }
-
-/// Reads the key of a job.
-pub fn parse(digits: &[u8]) -> Option<[u8; 16]> {
-    let mut key = [0; 16];
-    let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
-    if digits.len() != 2 * key.len() {
-        return None;
-    }
-    for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(key)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_32_hexadecimal_digits() {
-        let key = parse(b"000102030405060708090a0b0c0d0eFf");
-        assert_eq!(key.map(|k| (k[1], k[15])), Some((1, 0xff)));
-        for digits in
-            [&b""[..], b"00", b"000102030405060708090a0b0c0d0e0g", b"000102030405060708090a0b0c0d0e0f0"]
-        {
-            assert_eq!(parse(digits), None);
-        }
-    }
-}

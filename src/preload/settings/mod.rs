@@ -17,10 +17,10 @@ use core::sync::atomic::{
     AtomicPtr, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use cupeer_spec::env;
+use cupeer_spec::env::{self, RecordMode};
 use cupeer_spec::fault::Plan;
 use cupeer_spec::function::{FnId, Library};
-use cupeer_spec::record::RING_SIZES;
+use cupeer_spec::record::job;
 use cupeer_spec::selector::FunctionSet;
 use std::ffi::CString;
 
@@ -161,7 +161,7 @@ impl Settings {
             }
         });
         let job = value(env::JOB).and_then(|value| {
-            let key = key::parse(value.to_bytes());
+            let key = job::key(value.to_bytes());
             if key.is_none() {
                 complaints.push(refusal(env::JOB, value, "it takes 32 hexadecimal digits; the key is zero"));
             }
@@ -176,15 +176,13 @@ impl Settings {
             })
             .ok()
         });
-        let ring = match value(env::RECORD).map(|value| (value, kept(value.to_bytes()))) {
-            None => Some(Kept::Full),
-            Some((_, Some(kept))) => Some(kept),
-            Some((value, None)) => {
-                let why = "it takes full, off, ring, or ring:SIZE from 1M to 1024G; everything is kept";
-                complaints.push(refusal(env::RECORD, value, why));
-                Some(Kept::Full)
-            }
-        };
+        let mode = value(env::RECORD).map_or(RecordMode::Full, |value| {
+            let mode = value.to_str().map_err(|_| "it is not UTF-8").and_then(RecordMode::parse);
+            mode.unwrap_or_else(|why| {
+                complaints.push(refusal(env::RECORD, value, &format!("{why}; everything is kept")));
+                RecordMode::Full
+            })
+        });
         let shared = value(env::SHARE).is_some_and(|value| {
             if value.to_bytes() != b"group" {
                 let why = "it takes group; the record is for the user alone";
@@ -194,10 +192,10 @@ impl Settings {
         });
         let record = value(env::OUT).and_then(|directory| {
             let directory = directory.to_owned();
-            match ring? {
-                Kept::Off => None,
-                Kept::Full => Some(Record { directory, ring: None, shared }),
-                Kept::Ring(size) => Some(Record { directory, ring: Some(size), shared }),
+            match mode {
+                RecordMode::Off => None,
+                RecordMode::Full => Some(Record { directory, ring: None, shared }),
+                RecordMode::Ring(size) => Some(Record { directory, ring: Some(size), shared }),
             }
         });
         let check = Check::from_environment(record.is_some(), &mut complaints);
@@ -284,26 +282,6 @@ impl Settings {
             message::line(format_args!("{complaint}"));
         }
         crate::fault::inject::complain();
-    }
-}
-
-/// What a record keeps.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kept {
-    Off,
-    Full,
-    Ring(u64),
-}
-
-fn kept(value: &[u8]) -> Option<Kept> {
-    match value {
-        b"off" => Some(Kept::Off),
-        b"full" => Some(Kept::Full),
-        b"ring" => Some(Kept::Ring(env::RING_SIZE)),
-        _ => {
-            let size = env::size(str::from_utf8(value.strip_prefix(b"ring:")?).ok()?)?;
-            RING_SIZES.contains(&size).then_some(Kept::Ring(size))
-        }
     }
 }
 

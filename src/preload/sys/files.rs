@@ -10,6 +10,7 @@ use core::fmt::Write;
 use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use cupeer_spec::placeholders::{Piece, pieces};
 
 /// Descriptors of ours are at least this high: programs close and reuse the low numbers.
 pub const HIGH: c_int = 900;
@@ -60,46 +61,30 @@ pub fn identity(file: c_int) -> Option<(u64, u64)> {
 /// The longest path that the system takes, with its NUL.
 pub const PATH_MAX: usize = 4096;
 
-/// `%p` becomes the pid, `%h` the host, `%q{VAR}` a variable, `%%` a percent sign; anything else stays.
-/// `None` where the result is longer than a path may be.
+/// Fills in what stands for something of the process's own. `None` where the result is longer than a path may be.
 pub fn expand<'a>(path: &CStr, pid: u32, place: &'a mut [u8; PATH_MAX]) -> Option<&'a CStr> {
     let mut out = Line::new();
-    let mut rest = path.to_bytes();
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        if *first != b'%' {
-            out.push(&[*first]).ok()?;
-            continue;
-        }
-        match tail {
-            [b'p', tail @ ..] => {
-                write!(out, "{pid}").ok()?;
-                rest = tail;
-            }
-            [b'h', tail @ ..] => {
+    for piece in pieces(path.to_bytes()) {
+        match piece {
+            Piece::Text(text) => out.push(text).ok()?,
+            Piece::Pid => write!(out, "{pid}").ok()?,
+            Piece::Host => {
                 let mut name = [0u8; 65];
                 // SAFETY: writes at most 64 bytes into 65, so that a NUL stays.
                 unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) };
                 out.push(CStr::from_bytes_until_nul(&name).ok()?.to_bytes()).ok()?;
-                rest = tail;
             }
-            [b'%', tail @ ..] => {
-                out.push(b"%").ok()?;
-                rest = tail;
-            }
-            [b'q', b'{', tail @ ..] if tail.contains(&b'}') => {
-                let end = tail.iter().position(|byte| *byte == b'}')?;
+            Piece::Variable(variable) => {
                 let mut name = [0u8; 256];
-                name.get_mut(..end)?.copy_from_slice(&tail[..end]);
+                name[..255].get_mut(..variable.len())?.copy_from_slice(variable);
                 // SAFETY: the name ends in NUL, because the copy is shorter than the array.
-                let value = (end < name.len()).then(|| unsafe { libc::getenv(name.as_ptr().cast()) })?;
+                let value = unsafe { libc::getenv(name.as_ptr().cast()) };
                 if !value.is_null() {
                     // SAFETY: not null, and ends in NUL.
                     out.push(unsafe { CStr::from_ptr(value) }.to_bytes()).ok()?;
                 }
-                rest = &tail[end + 1..];
             }
-            _ => out.push(b"%").ok()?,
+            Piece::Stray => out.push(b"%").ok()?,
         }
     }
     let bytes = out.bytes();

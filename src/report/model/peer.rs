@@ -46,12 +46,7 @@ pub struct Uuid(#[schemars(with = "String")] pub [u8; 16]);
 
 impl std::fmt::Display for Uuid {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str("GPU")?;
-        for (i, byte) in self.0.iter().enumerate() {
-            let dash = if [0, 4, 6, 8, 10].contains(&i) { "-" } else { "" };
-            write!(f, "{dash}{byte:02x}")?;
-        }
-        Ok(())
+        cupeer_spec::uuid::Uuid(self.0).fmt(f)
     }
 }
 

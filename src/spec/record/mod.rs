@@ -47,6 +47,7 @@
 //! in different versions of cupeer, so that a record carries their names ([`meta::FUNCTION`]).
 
 pub mod faults;
+pub mod job;
 pub mod live;
 pub mod meta;
 pub mod slot;
@@ -242,17 +243,4 @@ pub fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
 pub fn bytes<T: Plain>(value: &T) -> &[u8] {
     // SAFETY: a `T` is that many bytes, all of them initialised, because it has no padding.
     unsafe { core::slice::from_raw_parts(core::ptr::from_ref(value).cast(), size_of::<T>()) }
-}
-
-/// The file `job` of a record: what its processes share. Lines of `name=value`, of which unknown ones are to be
-/// left alone.
-pub mod job {
-    /// The name of the file.
-    pub const FILE: &str = "job";
-    /// The first line. The version is that of the directory as a whole.
-    pub const FIRST_LINE: &str = "cupeer job 1";
-    /// The key of the fingerprints, 32 hexadecimal digits.
-    pub const KEY: &str = "key";
-    /// A line for each later run that takes part: host and pid of its launcher.
-    pub const JOINED: &str = "joined";
 }

@@ -3,9 +3,10 @@
 use crate::args::DriverArgs;
 use anyhow::Result;
 use cupeer_spec::abi::nvmlPciInfo_t;
-use cupeer_spec::deny::{self, Identity, Name, Pci};
+use cupeer_spec::deny::{Identity, Name, Pci};
 use cupeer_spec::env;
 use cupeer_spec::function::Library;
+use cupeer_spec::uuid;
 use cupeer_topology::Topology;
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_void};
@@ -140,7 +141,7 @@ fn nvml() -> Result<Vec<Device>, String> {
             let text = CStr::from_ptr(text.as_ptr()).to_string_lossy();
             let has_address = address(handle, &mut pci) == 0;
             devices.push(Device {
-                uuid: deny::uuid(&text).ok_or_else(|| format!("'{text}' is no UUID"))?,
+                uuid: uuid::parse(&text).ok_or_else(|| format!("'{text}' is no UUID"))?,
                 pci: has_address.then_some(Pci {
                     domain: pci.domain,
                     bus: pci.bus as u8,

@@ -162,7 +162,7 @@ pub mod ask {
             )
         };
         Identity {
-            uuid: text(&uuid).filter(|_| has_uuid).and_then(deny::uuid),
+            uuid: text(&uuid).filter(|_| has_uuid).and_then(cupeer_spec::uuid::parse),
             pci: has_pci.then(|| address(&pci)).flatten(),
         }
     }

@@ -2,9 +2,9 @@
 
 use super::PlanError;
 use super::span::{Span, either};
-use crate::env;
 use crate::fault::Values;
 use crate::names::nearest;
+use crate::{duration, env};
 
 type Result<T> = core::result::Result<T, PlanError>;
 
@@ -132,59 +132,12 @@ fn bounded(text: Span, number: u128, least: u64, most: u64) -> Result<u64> {
     }
 }
 
-/// The longest time: what is more is a mistake, and the sum of two of these fits.
-const LONGEST: u64 = 100_000 * 3600 * 1_000_000_000;
-
-const UNITS: &[(&str, u64)] = &[
-    ("ns", 1),
-    ("us", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-];
-
 /// A time in nanoseconds.
 pub fn duration(text: Span) -> Result<u64> {
-    let wrong = |what: &str| {
-        Err(text
-            .error(format!("{} {what}; write a number and ns, us, ms, s, m or h: 5ms, 1.5s", text.shown())))
-    };
     if text.text.is_empty() {
         return Err(text.error("a time is missing here, such as 5ms"));
     }
-    let length = text.text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
-    let (number, unit) = text.text.split_at(length);
-    if unit.is_empty() {
-        return wrong("has no unit");
-    }
-    let Some((_, nanoseconds)) = UNITS.iter().find(|(known, _)| *known == unit) else {
-        return wrong("is no time");
-    };
-    let (whole, part) = match number.split_once('.') {
-        Some((whole, part)) if !part.is_empty() => (whole, part),
-        Some(_) => return wrong("is no time"),
-        None => (number, ""),
-    };
-    if whole.is_empty() || part.contains('.') {
-        return wrong("is no time");
-    }
-    let too_long = || text.error(format!("{} is too long; the longest time is 100000h", text.shown()));
-    let whole: u128 = whole.parse().map_err(|_| too_long())?;
-    let part = part.trim_end_matches('0');
-    let finer = || text.error(format!("{} is finer than a nanosecond; 1ns is the shortest", text.shown()));
-    if part.len() > 15 {
-        return Err(finer());
-    }
-    let scale = 10u128.pow(part.len() as u32);
-    let part: u128 = part.parse().unwrap_or(0);
-    let nanoseconds = u128::from(*nanoseconds);
-    if !(part * nanoseconds).is_multiple_of(scale) {
-        return Err(finer());
-    }
-    let total =
-        whole.checked_mul(nanoseconds).and_then(|total| total.checked_add(part * nanoseconds / scale));
-    total.and_then(|total| u64::try_from(total).ok()).filter(|total| *total <= LONGEST).ok_or_else(too_long)
+    duration::parse(text.text).map_err(|what| text.error(format!("{} {what}", text.shown())))
 }
 
 /// A share or probability, above 0 and up to 1.

@@ -1,0 +1,75 @@
+//! Names of files in which each process puts something of its own, as valgrind has them.
+
+/// A piece of such a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Piece<'a> {
+    /// What stands there as it is; `%%` is one percent sign.
+    Text(&'a [u8]),
+    /// `%p`: the pid.
+    Pid,
+    /// `%h`: the name of the host.
+    Host,
+    /// `%q{VAR}`: the value of a variable.
+    Variable(&'a [u8]),
+    /// A percent sign with anything else behind it.
+    Stray,
+}
+
+/// What may stand after a percent sign.
+pub const AFTER: &str = "after % may stand p, h, q{VAR} or another %";
+
+/// The pieces of a name.
+pub fn pieces(name: &[u8]) -> impl Iterator<Item = Piece<'_>> {
+    let mut rest = name;
+    core::iter::from_fn(move || {
+        let (piece, after) = match rest {
+            [] => return None,
+            [b'%', b'p', after @ ..] => (Piece::Pid, after),
+            [b'%', b'h', after @ ..] => (Piece::Host, after),
+            [b'%', b'%', after @ ..] => (Piece::Text(b"%"), after),
+            [b'%', after @ ..] => variable(after).unwrap_or((Piece::Stray, after)),
+            _ => {
+                let end = rest.iter().position(|byte| *byte == b'%').unwrap_or(rest.len());
+                (Piece::Text(&rest[..end]), &rest[end..])
+            }
+        };
+        rest = after;
+        Some(piece)
+    })
+}
+
+fn variable(after: &[u8]) -> Option<(Piece<'_>, &[u8])> {
+    let quoted = after.strip_prefix(b"q{")?;
+    let end = quoted.iter().position(|byte| *byte == b'}').filter(|end| *end > 0)?;
+    Some((Piece::Variable(&quoted[..end]), &quoted[end + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_fall_into_pieces() {
+        let all = |name: &'static str| pieces(name.as_bytes()).collect::<Vec<_>>();
+        assert_eq!(
+            all("/tmp/%p.%h%%%q{A}b"),
+            [
+                Piece::Text(b"/tmp/"),
+                Piece::Pid,
+                Piece::Text(b"."),
+                Piece::Host,
+                Piece::Text(b"%"),
+                Piece::Variable(b"A"),
+                Piece::Text(b"b"),
+            ]
+        );
+        for stray in ["%", "%x", "%q", "%q{", "%q{}"] {
+            assert_eq!(all(stray)[0], Piece::Stray, "{stray}");
+            // Nothing is lost.
+            let rest = all(stray)
+                .into_iter()
+                .map(|piece| if let Piece::Text(text) = piece { text.len() } else { 1 });
+            assert_eq!(rest.sum::<usize>(), stray.len(), "{stray}");
+        }
+    }
+}

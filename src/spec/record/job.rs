@@ -1,0 +1,50 @@
+//! The file `job` of a record: what its processes share. Lines of `name=value`, of which unknown ones are to be left
+//! alone.
+
+/// The name of the file.
+pub const FILE: &str = "job";
+/// The first line. The version is that of the directory as a whole.
+pub const FIRST_LINE: &str = "cupeer job 1";
+/// The key of the fingerprints, 32 hexadecimal digits.
+pub const KEY: &str = "key";
+/// A line for each later run that takes part: host and pid of its launcher.
+pub const JOINED: &str = "joined";
+
+/// The digits of the key in the text of the file, or in a line of it.
+pub fn key_in(text: &[u8]) -> Option<&[u8]> {
+    text.split(|byte| *byte == b'\n').find_map(|line| {
+        let at = line.iter().position(|byte| *byte == b'=')?;
+        (line[..at].trim_ascii() == KEY.as_bytes()).then(|| line[at + 1..].trim_ascii())
+    })
+}
+
+/// Reads the digits of a key.
+pub fn key(digits: &[u8]) -> Option<[u8; 16]> {
+    let mut key = [0; 16];
+    let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
+    if digits.len() != 2 * key.len() {
+        return None;
+    }
+    for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_32_hexadecimal_digits() {
+        let text = b"cupeer job 1\nother=1\n key = 000102030405060708090a0b0c0d0eFf\njoined=a:1\n";
+        let key_of = key_in(text).and_then(key);
+        assert_eq!(key_of.map(|key| (key[1], key[15])), Some((1, 0xff)));
+        for digits in
+            [&b""[..], b"00", b"000102030405060708090a0b0c0d0e0g", b"000102030405060708090a0b0c0d0e0f0"]
+        {
+            assert_eq!(key(digits), None);
+        }
+        assert_eq!(key_in(b"cupeer job 1\nkeys=1\n"), None);
+    }
+}
