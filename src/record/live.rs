@@ -1,12 +1,14 @@
 //! The live tables: what is open on a host.
 
 use crate::source::{Opened, Source};
-use cupeer_spec::record::{self, live};
+use cupeer_spec::record::{self, live, live::state};
 use std::path::{Path, PathBuf};
 
 /// How many entries are read at once.
 const PIECE: usize = 64;
 const ENTRY: usize = size_of::<live::Entry>();
+/// How often an entry is read whose place is given up and taken again at the same time.
+const ATTEMPTS: u32 = 16;
 
 /// What the processes of a job had open on one host when it was read.
 #[derive(Clone, Debug)]
@@ -81,8 +83,8 @@ fn segment(file: &Opened, k: usize, entries: &mut Vec<live::Entry>) -> std::io::
         }
         let had = file.read(&mut piece, live::entry_place(k, first) as u64)?;
         for (i, bytes) in piece[..had].chunks_exact(ENTRY).enumerate() {
-            if is_live(bytes) {
-                entries.extend(entry(file, live::entry_place(k, first + i) as u64)?);
+            if let Some(word) = word(bytes).filter(|word| state::of(*word) == state::LIVE) {
+                entries.extend(entry(file, live::entry_place(k, first + i) as u64, word)?);
             }
         }
         if had < piece.len() {
@@ -92,26 +94,29 @@ fn segment(file: &Opened, k: usize, entries: &mut Vec<live::Entry>) -> std::io::
     Ok(())
 }
 
-/// Reads an entry that was live a moment ago, as it is now. An entry that is given up and taken again by the same
-/// process has the same word again: that all of it is the same twice says more than its word.
-fn entry(file: &Opened, place: u64) -> std::io::Result<Option<live::Entry>> {
-    let mut before = None;
-    for _ in 0..4 {
-        let mut bytes = [0; ENTRY];
-        if !file.read_all(&mut bytes, place)? || !is_live(&bytes) {
+/// Reads the entry that had a word a moment ago, or the one that came after it: the word, the entry, and the word again.
+fn entry(file: &Opened, place: u64, mut before: u64) -> std::io::Result<Option<live::Entry>> {
+    for _ in 0..ATTEMPTS {
+        let (mut bytes, mut again) = ([0; ENTRY], [0; 8]);
+        if !file.read_all(&mut bytes, place)? || !file.read_all(&mut again, place)? {
             return Ok(None);
         }
-        let now: Option<live::Entry> = record::read(&bytes);
-        // These two change while the entry lives.
-        let kept = now.map(|entry| live::Entry { count: 0, ended: 0, ..entry });
-        if before == Some(kept) {
-            return Ok(now);
+        let now = u64::from_le_bytes(again);
+        if state::of(now) != state::LIVE {
+            return Ok(None);
         }
-        before = Some(kept);
+        if (word(&bytes), now) == (Some(before), before) {
+            let words = bytes.as_chunks().0;
+            return Ok(words.try_into().ok().map(|words: [[u8; 8]; live::WORDS]| {
+                live::Entry::from_words(words.map(u64::from_le_bytes))
+            }));
+        }
+        before = now;
     }
     Ok(None)
 }
 
-fn is_live(bytes: &[u8]) -> bool {
-    bytes.first() == Some(&live::state::LIVE)
+/// The word that an entry begins with.
+fn word(bytes: &[u8]) -> Option<u64> {
+    bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
 }

@@ -6,7 +6,7 @@ use crate::index::{self, Blocks, Index};
 use crate::scan;
 use crate::source::Opened;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::{self, Slot};
+use cupeer_spec::record::slot::{self, Slot, settled};
 use cupeer_spec::record::{self, BLOCK_MAGIC, BlockHeader, SLOTS, block};
 use std::io;
 
@@ -194,13 +194,8 @@ impl Reader {
         if !self.read(shared, place, count) {
             return;
         }
-        // Its thread begins the next lap with the header: where that is the same, so is what lies between. It may have become
-        // a chunk where it is.
-        let is_same = |now: BlockHeader| {
-            (now.stream, now.base) == (self.stream, base)
-                && (now.kind == kind || (kind, now.kind) == (block::WINDOW, block::CHUNK))
-        };
-        if !self.header(shared, number).is_some_and(is_same) {
+        let is_same = self.header(shared, number).is_some_and(|now| now.still_is(kind, self.stream, base));
+        if !is_same {
             let noted = (kind == block::WINDOW).then_some(base);
             let next = std::mem::replace(&mut self.next, base + at as u64);
             self.moved(shared, noted);
@@ -225,8 +220,7 @@ impl Reader {
         slots > 0
     }
 
-    /// Takes the first words from an earlier reading: a slot that was complete then is complete now. Where the
-    /// words are not of one slot, there is none.
+    /// Takes the first words from an earlier reading.
     fn settle(&mut self, base: u64, words: &[u64]) {
         let mut i = 0;
         while let (Some(word), Some(bytes)) = (words.get(i), self.buffer.get_mut(i * SLOT..i * SLOT + 8)) {
@@ -234,8 +228,7 @@ impl Reader {
             let now = u64::from_le_bytes([
                 bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
             ]);
-            let holds = (word >> 32) as u32 == seq && (now >> 32) as u32 == seq;
-            let word = if holds { *word } else { 0 };
+            let word = settled(*word, now, seq);
             bytes.copy_from_slice(&word.to_le_bytes());
             i += usize::from((word >> 8) as u8).max(1);
         }

@@ -11,14 +11,13 @@ use crate::sys::life;
 use crate::sys::{elf, environment};
 use core::cell::Cell;
 use core::fmt::{self, Write};
-use core::sync::atomic::Ordering::Acquire;
 use cupeer_rules::decide::{
     self, Closed, Ended, Ending, Export, Importers, Life, Openers, Opening, Peers, Pointer, World,
 };
 use cupeer_rules::reason::{Ago, Device, Process};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::live::{Entry, LIBRARY, ended, handle_key, kind, library_name, own_key};
+use cupeer_spec::record::live::{Entry, LIBRARY, ended, handle_key, kind, library_name, own_key, owner};
 use cupeer_spec::record::slot::ARGS;
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::value::{CHECKED, Format};
@@ -86,7 +85,7 @@ impl Call<'_> {
         Export {
             fingerprint: entry.fingerprint,
             owner: process_of(&entry),
-            who: entry.word >> 8,
+            who: owner(entry.word),
             pid_ns: entry.pid_ns,
             is_own: is_own(&entry),
             address: entry.address,
@@ -108,10 +107,7 @@ impl Call<'_> {
 
     /// What was exported and has ended, with those who have it open; `None` where nobody has.
     fn ending_of(&self, place: &live::Place) -> Option<Ending<Entry>> {
-        if place.count().load(Acquire) == 0 {
-            return None;
-        }
-        let entry = place.read();
+        let entry = place.read().filter(|entry| entry.count != 0)?;
         let importers = importers(entry.kind, entry.fingerprint)?;
         let (export, bytes) = (self.export_of(entry), entry.bytes);
         Some(Ending { export, bytes, handles: 1, importers, is_sure: true })
@@ -194,15 +190,14 @@ impl World for Call<'_> {
         live::is_on()
     }
     fn export(&self, object: Object, fingerprint: u64) -> Option<Export<Entry>> {
-        let place = live::find(handle_key(exported(object), fingerprint))?;
-        Some(self.export_of(place.read()))
+        live::read(handle_key(exported(object), fingerprint)).map(|entry| self.export_of(entry))
     }
     fn original(&self, object: Object, fingerprint: u64, checked: u64) -> Option<(Export<Entry>, bool)> {
         let head = self.head.map_or(0, |head| key::fingerprint(&head));
         let (mut same, mut alike) = (None, None);
         live::each(|place| {
             if place.kind() == exported(object) {
-                let entry = place.read();
+                let Some(entry) = place.read() else { return };
                 if entry.checked == checked && entry.fingerprint != fingerprint {
                     same = Some(entry);
                 } else if entry.head == head && head != 0 {
@@ -226,8 +221,8 @@ impl World for Call<'_> {
         Some(life::exists(pid))
     }
     fn opening(&self, object: Object, address: u64) -> Option<Opening<Entry>> {
-        if let Some(place) = live::find(own_key(live::own(), opened(object), address, 0)) {
-            return Some(opening_of(place.read()));
+        if let Some(entry) = live::read(own_key(live::own(), opened(object), address, 0)) {
+            return Some(opening_of(entry));
         }
         let mut found = None;
         if object == Object::Memory {
@@ -250,7 +245,7 @@ impl World for Call<'_> {
     fn enabled(&self, from: u64, to: u64) -> Option<(Option<Ago>, Entry)> {
         // One that another thread is switching off at this moment is not counted.
         let key = own_key(live::own(), kind::PEER, from, to);
-        let entry = live::find_where(key, |place| place.count().load(Acquire) > 0)?.read();
+        let entry = live::find_where(key, live::Place::is_open)?.read()?;
         Some((self.ago(entry.monotonic), entry))
     }
     fn peers(&self, device: &Device) -> Peers<Entry> {
@@ -261,7 +256,7 @@ impl World for Call<'_> {
             if place.kind() != kind::PEER {
                 return;
             }
-            let entry = place.read();
+            let Some(entry) = place.read() else { return };
             let is_of_device =
                 if is_own(&entry) { entry.device == device.ordinal } else { entry.uuid == device.uuid };
             let life = if is_of_device { life_of(&entry) } else { Life::Gone };
@@ -271,7 +266,7 @@ impl World for Call<'_> {
             peers.is_certain &= life == Life::Runs;
             peers.known += 1;
             peers.first = peers.first.or(Some(entry));
-            let who = entry.word >> 8;
+            let who = owner(entry.word);
             if let Some(place) = seen.iter_mut().find(|seen| [0, who].contains(seen)) {
                 peers.processes += u64::from(*place == 0);
                 *place = who;
@@ -292,11 +287,12 @@ impl World for Call<'_> {
         if place.origin().1 == self.caller as u64 && !Caller::at(self.caller).is_runtime() {
             return;
         }
-        let (before, file) = (place.read(), Caller::of(self.caller, self.id, true).file());
+        let (Some(before), file) = (place.read(), Caller::of(self.caller, self.id, true).file()) else {
+            return;
+        };
         if file != before.library {
             let (first, second) = (text(&before.library), text(&file));
-            let count = place.count().load(Acquire) + 1;
-            work(Openers { first, second, count, opening: before });
+            work(Openers { first, second, count: before.count + 1, opening: before });
         }
     }
     fn closed_something(&self) -> bool {
@@ -314,7 +310,7 @@ impl World for Call<'_> {
         let mut all: Option<Ending<Entry>> = None;
         live::each_own(|place| {
             let is_export = matches!(place.kind(), kind::EXPORTED_MEMORY | kind::EXPORTED_EVENT);
-            if !is_export || place.ended().load(Acquire) != 0 || place.read().peer != self.about.ended {
+            if !is_export || place.uses().ended != 0 || place.context() != self.about.ended {
                 return;
             }
             let Some(one) = self.ending_of(&place) else { return };
@@ -345,7 +341,7 @@ fn opened(object: Object) -> u32 {
 fn each_open(object: Object, mut work: impl FnMut(Entry)) {
     live::each_own(|place| {
         if place.kind() == opened(object) {
-            work(place.read());
+            place.read().into_iter().for_each(&mut work);
         }
     });
 }
@@ -372,7 +368,7 @@ pub fn process_of(entry: &Entry) -> Process {
 
 /// Whether the process of an entry is this one.
 pub fn is_own(entry: &Entry) -> bool {
-    entry.word & !0xff == live::own()
+    owner(entry.word) == live::own()
 }
 
 /// Whether the process of an entry runs.
@@ -389,7 +385,7 @@ pub fn importers(export_kind: u32, fingerprint: u64) -> Option<Importers<Entry>>
         if place.kind() != wanted || place.is_own() {
             return;
         }
-        let entry = place.read();
+        let Some(entry) = place.read() else { return };
         // What is being closed at this moment is open no more: whoever closes it says so when it is done.
         if entry.fingerprint != fingerprint || entry.count == 0 {
             return;

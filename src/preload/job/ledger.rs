@@ -11,10 +11,9 @@ use crate::sys::clock;
 use crate::sys::every_call::has_record;
 use crate::sys::unwind::each_frame;
 use core::cell::Cell;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use cupeer_spec::effect::{Effect, Named, Object, Shared};
 use cupeer_spec::function::{FnId, FnSpec};
-use cupeer_spec::record::live::{self as spec, Entry, handle_key, kind, own_key};
+use cupeer_spec::record::live::{self as spec, Entry, Uses, handle_key, kind, own_key};
 use cupeer_spec::record::slot::ARGS;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::results::Result;
@@ -44,7 +43,6 @@ impl Noted {
 #[derive(Clone, Copy)]
 struct Closing {
     place: live::Place,
-    key: u64,
     /// The fingerprint of what it opened.
     fingerprint: u64,
     /// Whether it was the last: the entry is this call's to give up.
@@ -92,7 +90,7 @@ pub fn before(id: FnId, args: &[u8; ARGS]) -> Noted {
     let function = id.spec();
     let taken = function.ends().filter(|end| !end.object.is_context()).and_then(|end| {
         let place = live::find(own_key(live::own(), kind::OWNED, number(id, args, end.by), 0))?;
-        let fingerprint = place.read().fingerprint;
+        let fingerprint = place.origin().0;
         place.free().then_some(fingerprint)
     });
     // Another thread may be given the address for something else before the call comes back here.
@@ -123,7 +121,7 @@ fn begin_to_close(function: &FnSpec, kind: u32, a: u64, b: u64) -> Option<Closin
         let is_there = Cell::new(false);
         let place = live::find_where(key, |place| {
             is_there.set(true);
-            place.count().load(Acquire) > 0
+            place.is_open()
         });
         let Some(place) = place else {
             if is_there.get() {
@@ -132,38 +130,33 @@ fn begin_to_close(function: &FnSpec, kind: u32, a: u64, b: u64) -> Option<Closin
             return None;
         };
         // What is destroyed is closed, however often it was opened.
-        let less = |count: u32| if function.ends().is_some() { Some(0) } else { count.checked_sub(1) };
+        let closes_all = function.ends().is_some();
         let fingerprint = place.origin().0;
-        if let Ok(before) = place.count().fetch_update(AcqRel, Acquire, less)
-            && before > 0
-        {
-            return Some(Closing { place, key, fingerprint, is_last: less(before) == Some(0) });
+        let before = place.change(|uses| match uses.count {
+            0 => None,
+            _ if closes_all => Some(Uses { count: 0, ..uses }),
+            count => Some(Uses { count: count - 1, ..uses }),
+        });
+        if let Some(before) = before {
+            return Some(Closing { place, fingerprint, is_last: closes_all || before.count == 1 });
         }
     }
     None
 }
 
 impl Closing {
-    /// Whether the entry is still the one that it was.
-    fn is_there(&self) -> bool {
-        self.place.has(self.key) && self.place.origin().0 == self.fingerprint
-    }
-
     /// The call has failed: it is open as it was.
     fn undo(&self) {
-        if self.is_last && self.is_there() {
-            self.place.count().fetch_add(1, AcqRel);
+        if self.is_last {
+            self.place.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
         } else {
-            count_in(&self.place, self.key, self.fingerprint);
+            count_in(&self.place, self.fingerprint);
         }
     }
 
     /// The call has succeeded.
     fn finish(&self) {
-        if !self.is_last || !self.is_there() {
-            return;
-        }
-        let entry = self.place.read();
+        let Some(entry) = self.place.read().filter(|_| self.is_last) else { return };
         let (true, Some(export)) = (self.place.free(), kind::export_of(entry.kind)) else { return };
         if is_checked() {
             closed::note(&entry, false);
@@ -173,17 +166,9 @@ impl Closing {
 }
 
 /// Counts one opening more, unless the last one is being closed. Says whether it did.
-fn count_in(place: &live::Place, key: u64, fingerprint: u64) -> bool {
-    let more = |count: u32| (count > 0).then(|| count + 1);
-    if place.origin().0 != fingerprint || place.count().fetch_update(AcqRel, Acquire, more).is_err() {
-        return false;
-    }
-    // It may have been given up meanwhile, and taken by somebody else.
-    let is_same = place.has(key) && place.origin().0 == fingerprint;
-    if !is_same {
-        place.count().fetch_sub(1, AcqRel);
-    }
-    is_same
+fn count_in(place: &live::Place, fingerprint: u64) -> bool {
+    let more = |uses: Uses| (uses.count > 0).then(|| Uses { count: uses.count + 1, ..uses });
+    place.origin().0 == fingerprint && place.change(more).is_some()
 }
 
 /// Looks at a call that has returned.
@@ -294,12 +279,12 @@ fn exported(kind: u32, (fingerprint, checked): (u64, u64), given: u64, made: &Ma
     let known = live::find(key);
     match known {
         // The same allocation once more has the same handle.
-        Some(place) if place.is_own() && place.ended().load(Relaxed) == 0 => {
-            place.inside().store(given.wrapping_sub(address), Relaxed);
+        Some(place) if place.is_own() && place.uses().ended == 0 => {
+            place.set_inside(given.wrapping_sub(address));
         }
         _ => {
             // What is only remembered would be found before it.
-            if let Some(old) = known.filter(|place| place.ended().load(Relaxed) != 0) {
+            if let Some(old) = known.filter(|place| place.uses().ended != 0) {
                 old.free();
             }
             let mut entry = entry(kind, key, made);
@@ -316,7 +301,7 @@ fn exported(kind: u32, (fingerprint, checked): (u64, u64), given: u64, made: &Ma
 fn owned(address: u64, fingerprint: u64, made: &Made) {
     let key = own_key(live::own(), kind::OWNED, address, 0);
     match live::find(key) {
-        Some(place) if place.read().fingerprint == fingerprint => return,
+        Some(place) if place.origin().0 == fingerprint => return,
         Some(old) => drop(old.free()),
         None => {}
     }
@@ -329,11 +314,11 @@ fn owned(address: u64, fingerprint: u64, made: &Made) {
 /// Something of another process was opened.
 fn opened(kind: u32, (fingerprint, checked): (u64, u64), address: u64, made: &Made) {
     let key = own_key(live::own(), kind, address, 0);
-    if live::find_where(key, |place| count_in(place, key, fingerprint)).is_some() {
+    if live::find_where(key, |place| count_in(place, fingerprint)).is_some() {
         return;
     }
     // What else is open there has ended without our seeing how; what is being closed, its closer gives up.
-    while let Some(place) = live::find_where(key, |place| place.count().load(Acquire) > 0)
+    while let Some(place) = live::find_where(key, live::Place::is_open)
         && place.origin().0 != fingerprint
     {
         give_up(&place, false);
@@ -344,13 +329,13 @@ fn opened(kind: u32, (fingerprint, checked): (u64, u64), address: u64, made: &Ma
     live::insert(entry);
     if let Some(export) = kind::export_of(kind).and_then(|export| live::find(handle_key(export, fingerprint)))
     {
-        export.count().fetch_add(1, AcqRel);
+        export.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
     }
 }
 
 /// Something that was opened is open no more.
 fn give_up(place: &live::Place, with_context: bool) {
-    let entry = place.read();
+    let Some(entry) = place.read() else { return };
     if place.free() {
         if is_checked() {
             closed::note(&entry, with_context);
@@ -364,9 +349,8 @@ fn give_up(place: &live::Place, with_context: bool) {
 /// One importer less.
 pub fn let_go(kind: u32, fingerprint: u64) {
     let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
-    let count = export.count();
-    let before = count.fetch_update(AcqRel, Acquire, |count| Some(count.saturating_sub(1)));
-    if before.unwrap_or(0) <= 1 && export.ended().load(Acquire) != 0 && !is_checked() {
+    export.change(|uses| Some(Uses { count: uses.count.checked_sub(1)?, ..uses }));
+    if export.is_tombstone() && !is_checked() {
         export.free();
     }
 }
@@ -376,12 +360,11 @@ pub fn let_go(kind: u32, fingerprint: u64) {
 fn ended(kind: u32, fingerprint: u64, how: u32) {
     let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
     // Who has ended is counted as well.
-    let open = Some(export.count().load(Acquire)).filter(|count| *count != 0);
-    let open = open.and_then(|_| check::importers(kind, fingerprint));
+    let open = if export.is_open() { check::importers(kind, fingerprint) } else { None };
     let (is_open, while_open) = (open.is_some(), open.is_some_and(|open| open.running > 0));
     let how = how | spec::ended::ENDED | if while_open { spec::ended::WHILE_OPEN } else { 0 };
-    export.ended_at().store(clock::now(), Relaxed);
-    export.ended().store(how, Release);
+    export.set_ended_at(clock::now());
+    export.change(|uses| Some(Uses { ended: how as u16, ..uses }));
     if !is_open && !is_checked() {
         export.free();
     }
@@ -392,7 +375,7 @@ fn enabled(object: Object, peer: u64, made: &Made) {
     let (context, kind) = (questions::context(), kind::opened(object));
     let key = own_key(live::own(), kind, context, peer);
     // One that is being switched off is not counted.
-    if live::find_where(key, |place| place.count().load(Acquire) > 0).is_some() {
+    if live::find_where(key, live::Place::is_open).is_some() {
         return;
     }
     let mut entry = entry(kind, key, made);
@@ -404,7 +387,7 @@ fn enabled(object: Object, peer: u64, made: &Made) {
 /// Ends whatever of this process went with a context.
 fn all_ended(context: u64) {
     live::each_own(|place| {
-        let entry = place.read();
+        let Some(entry) = place.read() else { return };
         let is_peer = entry.kind == kind::PEER && entry.address == context;
         if entry.peer != context && !is_peer {
             return;

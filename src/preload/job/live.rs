@@ -5,7 +5,7 @@
 
 use super::directory::{self, Path, c_path};
 use super::process::pid_namespace;
-use super::reclaim::{self, Room};
+use super::reclaim::{self, Effort};
 use crate::log::message;
 use crate::settings;
 use crate::sys::allocate::allocate;
@@ -14,23 +14,26 @@ use crate::sys::lock::Lock;
 use crate::sys::opened::Opened;
 use core::ffi::c_int;
 use core::fmt::Write;
+use core::mem::offset_of;
 use core::ptr;
 use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use cupeer_shared::entry;
 use cupeer_spec::record::Header as FileHeader;
 use cupeer_spec::record::live::{
-    BUCKET, Entry, Header, MAGIC, MOST_SEGMENTS, PREFIX, START, VERSION, bucket, entry_place, key_place,
-    kind, segment_entries, segment_start, state, who,
+    BUCKET, Entry, Header, MAGIC, MOST_SEGMENTS, PREFIX, START, USES, Uses, VERSION, WORDS, bucket, claimant,
+    entry_place, key_place, kind, owner, segment_entries, segment_start, who,
 };
 
 /// The header, mapped; null where there is no table.
 static HEADER: AtomicPtr<Header> = AtomicPtr::new(ptr::null_mut());
 /// Where each segment would begin if the file began there; 0 where it is not mapped yet.
 static SEGMENTS: [AtomicUsize; MOST_SEGMENTS] = [const { AtomicUsize::new(0) }; MOST_SEGMENTS];
-/// This process in the table.
+/// This process in the table: as the owner of entries, and of what it claims.
 static WHO: AtomicU64 = AtomicU64::new(0);
+static CLAIMANT: AtomicU64 = AtomicU64::new(0);
 /// How many entries this process has, about: none is no reason to look. What it owns, and all others.
 static OWNED: AtomicU64 = AtomicU64::new(0);
 static OTHERS: AtomicU64 = AtomicU64::new(0);
@@ -56,6 +59,7 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
     OTHERS.store(0, Relaxed);
     let boot_id = header.boot_id;
     WHO.store(who(header.pid_ns, header.pid, header.started, header.image), Relaxed);
+    CLAIMANT.store(claimant(header.pid_ns, header.pid), Relaxed);
     let boot = u32::from_be_bytes([0, 1, 2, 3].map(|i| boot_id[i]));
     let mut name = Line::new();
     let _ = write!(name, "{PREFIX}{boot:08x}");
@@ -229,136 +233,127 @@ fn grow(count: usize) -> bool {
     grown
 }
 
-/// One place of the table.
+/// Where an entry can be.
+#[derive(Clone, Copy)]
+pub struct Room(entry::Place<'static>);
+
+impl Room {
+    fn at(segment: usize, k: usize, i: usize) -> Self {
+        let key = segment.wrapping_add(key_place(k, i)) as *mut u64;
+        let words = segment.wrapping_add(entry_place(k, i)) as *const [AtomicU64; WORDS];
+        // SAFETY: inside of a segment that is mapped for good, aligned, and only used as atomics.
+        let (key, words) = unsafe { (AtomicU64::from_ptr(key), &*words) };
+        Room(entry::Place { key, words, uses: &words[USES] })
+    }
+
+    /// The word of whoever has claimed it, if somebody has.
+    pub fn claimed(self) -> Option<u64> {
+        self.0.claimed()
+    }
+
+    /// Gives up what a process has claimed with this word that has died since.
+    pub fn reclaim(self, claimed: u64) {
+        self.0.give_up(claimed, CLAIMANT.load(Relaxed));
+    }
+
+    /// The entry that is here, if there is one.
+    pub fn entry(self) -> Option<Place> {
+        self.0.live().map(|word| Place { at: self.0, word })
+    }
+}
+
+/// An entry of the table, as it was found: once it is given up, and its place perhaps taken by another one, there is
+/// nothing to read here any more, nor to count.
 #[derive(Clone, Copy)]
 pub struct Place {
-    key: *const AtomicU64,
-    entry: *mut Entry,
+    at: entry::Place<'static>,
+    word: u64,
 }
 
 impl Place {
-    fn at(segment: usize, k: usize, i: usize) -> Self {
-        Place {
-            key: segment.wrapping_add(key_place(k, i)) as *const AtomicU64,
-            entry: segment.wrapping_add(entry_place(k, i)) as *mut Entry,
-        }
+    /// One word of it. It may be that of an entry that came after this one, so that nothing but an action on this one, or
+    /// a look at all of it, may follow from it.
+    fn peek(&self, offset: usize) -> u64 {
+        self.at.words[offset / 8].load(Relaxed)
     }
 
-    fn key(&self) -> &AtomicU64 {
-        // SAFETY: inside of a mapped segment, aligned, changed in this way alone.
-        unsafe { &*self.key }
+    /// Whether it is still there.
+    pub fn is_there(&self) -> bool {
+        self.at.is(self.word)
     }
 
-    fn word(&self) -> &AtomicU64 {
-        // SAFETY: as above.
-        unsafe { AtomicU64::from_ptr(&raw mut (*self.entry).word) }
-    }
-
-    fn is_live(&self) -> bool {
-        self.word().load(Acquire) as u8 == state::LIVE
-    }
-
-    /// Whether it is this process's, and has this key.
-    pub fn has(&self, key: u64) -> bool {
-        self.is_own() && self.key().load(Acquire) == key
-    }
-
-    /// Whose it is.
+    /// Whether it is this process's.
     pub fn is_own(&self) -> bool {
-        self.word().load(Acquire) == own() | u64::from(state::LIVE)
+        owner(self.word) == own()
     }
 
-    /// A copy of what it says. What another process changes at the same time may be mixed up.
-    pub fn read(&self) -> Entry {
-        // SAFETY: inside of a mapped segment; any bytes are an entry.
-        unsafe { self.entry.read_volatile() }
+    /// A copy of it, where it is still there.
+    pub fn read(&self) -> Option<Entry> {
+        self.at.read(self.word).map(Entry::from_words)
     }
 
     /// The fingerprint of its handle, and the first of its frames: what tells whether a call repeats another one.
     pub fn origin(&self) -> (u64, u64) {
-        // SAFETY: inside of a mapped segment, aligned; written before the entry became live.
-        unsafe {
-            (
-                (&raw const (*self.entry).fingerprint).read_volatile(),
-                (&raw const (*self.entry).frames[0]).read_volatile(),
-            )
-        }
-    }
-
-    /// How often it is open.
-    pub fn count(&self) -> &AtomicU32 {
-        // SAFETY: inside of a mapped segment, aligned, changed in this way alone.
-        unsafe { AtomicU32::from_ptr(&raw mut (*self.entry).count) }
-    }
-
-    /// Whether what was exported is gone.
-    pub fn ended(&self) -> &AtomicU32 {
-        // SAFETY: as above.
-        unsafe { AtomicU32::from_ptr(&raw mut (*self.entry).ended) }
-    }
-
-    /// When what was exported ended.
-    pub fn ended_at(&self) -> &AtomicU64 {
-        // SAFETY: as above.
-        unsafe { AtomicU64::from_ptr(&raw mut (*self.entry).ended_at) }
-    }
-
-    /// How far inside of its allocation the last pointer was that was exported.
-    pub fn inside(&self) -> &AtomicU64 {
-        // SAFETY: as above.
-        unsafe { AtomicU64::from_ptr(&raw mut (*self.entry).inside) }
+        (self.peek(offset_of!(Entry, fingerprint)), self.peek(offset_of!(Entry, frames)))
     }
 
     /// What it is.
     pub fn kind(&self) -> u32 {
-        // SAFETY: inside of a mapped segment, aligned; written before the entry became live.
-        unsafe { (&raw const (*self.entry).kind).read_volatile() }
+        const { assert!(offset_of!(Entry, kind).is_multiple_of(8)) };
+        self.peek(offset_of!(Entry, kind)) as u32
+    }
+
+    /// The context that it belongs to.
+    pub fn context(&self) -> u64 {
+        self.peek(offset_of!(Entry, peer))
     }
 
     /// Whose it is: pid and pid namespace.
     pub fn process(&self) -> (u32, u64) {
-        // SAFETY: as above.
-        unsafe {
-            (
-                (&raw const (*self.entry).pid).read_volatile(),
-                (&raw const (*self.entry).pid_ns).read_volatile(),
-            )
-        }
+        const { assert!(offset_of!(Entry, pid).is_multiple_of(8)) };
+        (self.peek(offset_of!(Entry, pid)) as u32, self.peek(offset_of!(Entry, pid_ns)))
     }
 
-    /// Whether anybody has open what it exports, as far as is counted: processes that were killed count as well.
+    /// How often it is open, as far as is counted: processes that were killed count as well; and how it has ended, if it
+    /// has.
+    pub fn uses(&self) -> Uses {
+        self.at.uses()
+    }
+
+    /// Changes that. Gives what it was; `None` where it is not there any more, or `change` gives none.
+    pub fn change(&self, change: impl Fn(Uses) -> Option<Uses>) -> Option<Uses> {
+        self.at.change(self.word, change)
+    }
+
+    /// Whether anybody has open what it exports.
     pub fn is_open(&self) -> bool {
-        self.count().load(Acquire) != 0
+        self.uses().count != 0
     }
 
-    /// Whether it is a memory of what was exported, and ended, and which nobody has open.
-    pub fn is_memory(&self) -> bool {
-        self.is_live() && self.ended().load(Acquire) != 0 && !self.is_open()
+    /// Whether it is a tombstone: what it exported has ended, and nobody has it open.
+    pub fn is_tombstone(&self) -> bool {
+        let uses = self.uses();
+        uses.ended != 0 && uses.count == 0 && self.is_there()
     }
 
-    /// Its word, where it is valid.
-    pub fn live_word(&self) -> Option<u64> {
-        Some(self.word().load(Acquire)).filter(|word| *word as u8 == state::LIVE)
+    /// Notes when what this process has exported ended.
+    pub fn set_ended_at(&self, time: u64) {
+        self.at.words[offset_of!(Entry, ended_at) / 8].store(time, Relaxed);
+    }
+
+    /// Notes how far inside of its allocation the last pointer was that this process has exported.
+    pub fn set_inside(&self, bytes: u64) {
+        self.at.words[offset_of!(Entry, inside) / 8].store(bytes, Relaxed);
     }
 
     /// Gives it up. Says whether it was there, and nobody else was faster.
     pub fn free(&self) -> bool {
-        self.live_word().is_some_and(|word| self.free_if(word))
-    }
-
-    /// The same, where its word is still this one.
-    pub fn free_if(&self, word: u64) -> bool {
         let entry_kind = self.kind();
-        let claimed = word & !0xff | u64::from(state::CLAIMED);
-        if self.word().compare_exchange(word, claimed, AcqRel, Acquire).is_err() {
-            return false;
-        }
-        self.key().store(0, Release);
-        self.word().store(0, Release);
-        if word & !0xff == own() {
+        let is_ours = self.at.give_up(self.word, CLAIMANT.load(Relaxed));
+        if is_ours && self.is_own() {
             own_count(entry_kind).fetch_sub(1, Relaxed);
         }
-        true
+        is_ours
     }
 }
 
@@ -369,8 +364,9 @@ fn each_with(key: u64, mut found: impl FnMut(Place) -> bool) {
         let buckets = segment_entries(k) / BUCKET;
         let first = bucket(key, buckets) * BUCKET;
         for i in first..first + BUCKET {
-            let place = Place::at(segment, k, i);
-            if place.key().load(Acquire) == key && place.is_live() && found(place) {
+            let at = Room::at(segment, k, i).0;
+            let place = at.live_with(key).map(|word| Place { at, word });
+            if place.is_some_and(&mut found) {
                 return;
             }
         }
@@ -380,6 +376,16 @@ fn each_with(key: u64, mut found: impl FnMut(Place) -> bool) {
 /// The entry with a key.
 pub fn find(key: u64) -> Option<Place> {
     find_where(key, |_| true)
+}
+
+/// A copy of the entry with a key.
+pub fn read(key: u64) -> Option<Entry> {
+    let mut entry = None;
+    each_with(key, |place| {
+        entry = place.read();
+        entry.is_some()
+    });
+    entry
 }
 
 /// The entry with a key of which something is true.
@@ -403,23 +409,28 @@ pub fn each_own(mut found: impl FnMut(Place)) {
 
 /// Calls `found` with each entry of the job.
 pub fn each(mut found: impl FnMut(Place)) {
+    each_room(|room| {
+        // Most are nobody's: it is enough to read their keys, of which eight share a cache line.
+        if room.0.key.load(Relaxed) != 0
+            && let Some(place) = room.entry()
+        {
+            found(place);
+        }
+    });
+}
+
+/// Calls `found` with all that an entry can be in.
+pub fn each_room(mut found: impl FnMut(Room)) {
     for k in 0..segment_count() {
         let Some(segment) = segment(k) else { return };
-        for i in 0..segment_entries(k) {
-            let place = Place::at(segment, k, i);
-            if place.key().load(Relaxed) != 0 && place.is_live() {
-                found(place);
-            }
-        }
+        (0..segment_entries(k)).for_each(|i| found(Room::at(segment, k, i)));
     }
 }
 
 /// Adds an entry, whose word is filled in here. Says whether there was room.
-pub fn insert(mut entry: Entry) -> bool {
-    let claimed = own() | u64::from(state::CLAIMED);
-    entry.word = claimed;
+pub fn insert(entry: Entry) -> bool {
     // What is of use to nobody makes room before the table grows.
-    let (mut room, own_pid_ns) = (Room::Free, pid_namespace());
+    let (mut effort, own_pid_ns) = (Effort::Free, pid_namespace());
     loop {
         let count = segment_count();
         for k in 0..count {
@@ -427,26 +438,20 @@ pub fn insert(mut entry: Entry) -> bool {
             let buckets = segment_entries(k) / BUCKET;
             let first = bucket(entry.key, buckets) * BUCKET;
             for i in first..first + BUCKET {
-                let place = Place::at(segment, k, i);
-                room.make(&place, own_pid_ns);
-                if place.word().load(Relaxed) != 0
-                    || place.word().compare_exchange(0, claimed, AcqRel, Acquire).is_err()
-                {
-                    continue;
-                }
-                // SAFETY: inside of a mapped segment, and claimed by us.
-                unsafe { place.entry.write_volatile(entry) };
-                place.key().store(entry.key, Release);
-                place.word().store(own() | u64::from(state::LIVE), Release);
+                let room = Room::at(segment, k, i);
+                effort.make(room, own_pid_ns);
+                let Some(claimed) = room.0.claim(CLAIMANT.load(Relaxed)) else { continue };
+                let uses = Uses { count: entry.count, ended: entry.ended as u16 };
+                room.0.publish(claimed, own(), &entry.words(), uses);
                 own_count(entry.kind).fetch_add(1, Relaxed);
                 return true;
             }
         }
-        if let Some(more) = room.more().filter(|_| count > 0) {
-            room = more;
+        if let Some(more) = effort.more().filter(|_| count > 0) {
+            effort = more;
             continue;
         }
-        room = Room::Free;
+        effort = Effort::Free;
         if !grow(count) {
             let header = HEADER.load(Acquire);
             if !header.is_null() {
@@ -454,6 +459,84 @@ pub fn insert(mut entry: Entry) -> bool {
                 unsafe { AtomicU64::from_ptr(&raw mut (*header).refused) }.fetch_add(1, Relaxed);
             }
             return false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A table of one segment in memory of this process, in which this process is 1000 of namespace 1.
+    fn with_table(work: impl FnOnce()) {
+        static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let _alone = ALONE.lock();
+        let memory: &mut [u64] = Vec::leak(vec![0; segment_start(1) / 8]);
+        let header = memory.as_mut_ptr().cast::<Header>();
+        // SAFETY: large enough, aligned, and nobody else's yet.
+        unsafe { (*header).segments = 1 };
+        SEGMENTS[0].store(header as usize, Release);
+        HEADER.store(header, Release);
+        be(1000);
+        work();
+        HEADER.store(ptr::null_mut(), Release);
+        SEGMENTS[0].store(0, Release);
+    }
+
+    /// Goes on as another process.
+    fn be(pid: u32) {
+        super::super::process::PID_NS.store(1, Relaxed);
+        WHO.store(who(1, pid, 1, 0), Relaxed);
+        CLAIMANT.store(claimant(1, pid), Relaxed);
+    }
+
+    fn entry(key: u64, pid: u32) -> Entry {
+        let mut words = [0; WORDS];
+        words[offset_of!(Entry, key) / 8] = key;
+        Entry { kind: kind::PEER, pid, pid_ns: 1, count: 1, ..Entry::from_words(words) }
+    }
+
+    #[test]
+    fn what_was_found_is_not_mistaken_for_what_came_after_it() {
+        with_table(|| {
+            assert!(insert(entry(7, 1000)));
+            let found = find(7).expect("the entry");
+            assert_eq!(found.read().map(|entry| (entry.pid, entry.count)), Some((1000, 1)));
+            // Its process gives it up, and another one takes the place, for the same key.
+            assert!(found.free() && !found.free());
+            be(1001);
+            assert!(insert(entry(7, 1001)));
+            assert!(
+                found.read().is_none() && !found.is_there() && found.is_own() != find(7).unwrap().is_own()
+            );
+            // Nor is anything counted there, or given up.
+            let more = |place: &Place| place.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
+            assert!(more(&found).is_none() && !found.free());
+            let now = find(7).expect("the other one");
+            assert_eq!((more(&now).map(|before| before.count), now.uses().count), (Some(1), 2));
+            assert_eq!(read(7).map(|entry| (entry.pid, entry.count)), Some((1001, 2)));
+        });
+    }
+
+    #[test]
+    fn what_the_dead_have_claimed_is_taken_again() {
+        let mut child = std::process::Command::new("true").spawn().expect("a child");
+        let dead = child.id();
+        child.wait().expect("its end");
+        // Alive, of another namespace, and dead.
+        for (pid_ns, pid, is_room) in
+            [(1, std::process::id(), false), (2, dead, false), (0, dead, false), (1, dead, true)]
+        {
+            with_table(|| {
+                let segment = SEGMENTS[0].load(Relaxed);
+                let buckets = segment_entries(0) / BUCKET;
+                let first = bucket(7, buckets) * BUCKET;
+                for i in first..first + BUCKET {
+                    Room::at(segment, 0, i).0.claim(claimant(pid_ns, pid)).expect("the place");
+                }
+                assert_eq!(insert(entry(7, 1000)), is_room, "{pid_ns} {pid}");
+                assert_eq!(find(7).is_some(), is_room);
+            });
         }
     }
 }

@@ -15,7 +15,7 @@ pub struct Identity {
 
 static PID: AtomicU32 = AtomicU32::new(0);
 static IMAGE: AtomicU32 = AtomicU32::new(0);
-static PID_NS: AtomicU64 = AtomicU64::new(0);
+pub(super) static PID_NS: AtomicU64 = AtomicU64::new(0);
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
 /// It; all zero before it has a record.

@@ -3,21 +3,22 @@
 //! What belongs here: which entries may be given up for others, and in which order. What findings rest on goes last:
 //! that an exporter has ended is known from its entries.
 
-use super::live::Place;
+use super::live::{Place, Room};
 use super::{ledger, live};
 use crate::sys::life::{self, Life};
 use core::cell::Cell;
 use cupeer_spec::record::Header;
-use cupeer_spec::record::live::kind;
+use cupeer_spec::record::live::{claimant, kind, owner, pid_in};
 
 /// What may be given up, from the cheapest on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Room {
+pub enum Effort {
     /// Nothing: where somebody has left a place, it is free.
     Free,
     /// What ended and nobody has open, which only explains why it can be opened no more.
-    Memories,
-    /// What processes had open or switched on that are certainly gone.
+    Tombstones,
+    /// What processes had open or switched on that are certainly gone, and what they were filling or giving up when they
+    /// died.
     Openings,
     /// What they had exported, and nobody has open.
     Exports,
@@ -25,48 +26,64 @@ pub enum Room {
     Looked,
 }
 
-impl Room {
+impl Effort {
     /// What else may be given up; `None` where nothing is left.
-    pub fn more(self) -> Option<Room> {
+    pub fn more(self) -> Option<Effort> {
         match self {
-            Room::Free => Some(Room::Memories),
-            Room::Memories => Some(Room::Openings),
-            Room::Openings => Some(Room::Exports),
-            Room::Exports => Some(Room::Looked),
-            Room::Looked => None,
+            Effort::Free => Some(Effort::Tombstones),
+            Effort::Tombstones => Some(Effort::Openings),
+            Effort::Openings => Some(Effort::Exports),
+            Effort::Exports => Some(Effort::Looked),
+            Effort::Looked => None,
         }
     }
 
-    /// Gives a place up where it may be.
-    pub fn make(self, place: &Place, own_pid_ns: u64) {
-        if self == Room::Free || place.is_own() && self != Room::Memories {
+    /// Gives up what is in a place, if that may be.
+    pub fn make(self, room: Room, own_pid_ns: u64) {
+        if self == Effort::Free {
             return;
         }
-        let Some(word) = place.live_word() else { return };
+        let Some(place) = room.entry() else {
+            if self != Effort::Tombstones {
+                reclaim(room, own_pid_ns);
+            }
+            return;
+        };
+        if place.is_own() && self != Effort::Tombstones {
+            return;
+        }
         let is_export = kind::exported_object(place.kind()).is_some();
         let (pid, pid_ns) = place.process();
         let is_gone = || pid_ns == own_pid_ns && own_pid_ns != 0 && !life::exists(pid);
         let may = match self {
-            Room::Free => false,
-            Room::Memories => place.is_memory(),
-            Room::Openings => !is_export && is_gone(),
-            Room::Exports => is_export && !place.is_open() && is_gone(),
-            Room::Looked => {
-                let entry = place.read();
-                let is_open = is_export && place.is_open() && has_importer(place, own_pid_ns);
-                !is_open && life::of(&entry, own_pid_ns) == Life::Gone
+            Effort::Free => false,
+            Effort::Tombstones => place.is_tombstone(),
+            Effort::Openings => !is_export && is_gone(),
+            Effort::Exports => is_export && !place.is_open() && is_gone(),
+            Effort::Looked => {
+                let is_open = is_export && place.is_open() && has_importer(&place, own_pid_ns);
+                !is_open && place.read().is_some_and(|entry| life::of(&entry, own_pid_ns) == Life::Gone)
             }
         };
         if may {
-            give_up(place, word);
+            give_up(&place);
         }
     }
 }
 
-/// Gives a place up, if it is still what it was.
-fn give_up(place: &Place, word: u64) {
-    let entry = place.read();
-    if place.free_if(word)
+/// Gives up what a process was filling or giving up when it died. One of another pid namespace may be alive.
+fn reclaim(room: Room, own_pid_ns: u64) {
+    let Some(claimed) = room.claimed() else { return };
+    let pid = pid_in(claimed);
+    if own_pid_ns != 0 && owner(claimed) == claimant(own_pid_ns, pid) && !life::exists(pid) {
+        room.reclaim(claimed);
+    }
+}
+
+/// Gives an entry up.
+fn give_up(place: &Place) {
+    let Some(entry) = place.read() else { return };
+    if place.free()
         && let Some(export) = kind::export_of(entry.kind)
     {
         ledger::let_go(export, entry.fingerprint);
@@ -80,29 +97,35 @@ fn has_importer(export: &Place, own_pid_ns: u64) -> bool {
     live::each(|place| {
         let is_opening = kind::export_of(place.kind()) == Some(export_kind);
         if !found.get() && is_opening && place.origin().0 == fingerprint {
-            let entry = place.read();
-            let is_of_it =
-                kind::export_of(entry.kind) == Some(export_kind) && entry.fingerprint == fingerprint;
-            found.set(is_of_it && life::of(&entry, own_pid_ns) != Life::Gone);
+            let entry = place.read().filter(|entry| {
+                kind::export_of(entry.kind) == Some(export_kind) && entry.fingerprint == fingerprint
+            });
+            found.set(entry.is_some_and(|entry| life::of(&entry, own_pid_ns) != Life::Gone));
         }
     });
     found.get()
 }
 
-/// Gives up what programs had open that this process executed before this one. That they had exported something stays.
+/// Gives up what programs had open that this process executed before this one, and what they were filling or giving up
+/// when they came to their end. That they had exported something stays.
 pub fn forget_earlier_images(header: &Header) {
     if header.image == 0 {
         return;
     }
+    let own = claimant(header.pid_ns, header.pid);
+    live::each_room(|room| {
+        if let Some(claimed) = room.claimed().filter(|claimed| owner(*claimed) == own) {
+            room.reclaim(claimed);
+        }
+    });
     live::each(|place| {
-        let Some(word) = place.live_word() else { return };
         if place.process() != (header.pid, header.pid_ns) {
             return;
         }
-        let entry = place.read();
+        let Some(entry) = place.read() else { return };
         let is_export = kind::exported_object(entry.kind).is_some();
         if entry.started == header.started && entry.image < header.image && !is_export {
-            give_up(&place, word);
+            give_up(&place);
         }
     });
 }

@@ -523,7 +523,7 @@ pub fn export_of(kind: u32, handle: &[u8; 64]) -> Option<Entry> {
     }
     let place = live::find(handle_key(kind, FINGERPRINT(handle))).filter(|place| !place.is_own())?;
     // Of what is gone the driver says that it is.
-    Some(place.read()).filter(|export| export.ended == 0)
+    place.read().filter(|export| export.ended == 0)
 }
 
 /// Whether this process has a record, which is made where it has met a driver.

@@ -261,8 +261,7 @@ pub fn live_table(
     bytes[..size_of::<live::Header>()].copy_from_slice(record::bytes(&header));
     let places = segments.iter().flat_map(|k| (0..live::segment_entries(*k)).map(|i| (*k, i)));
     for ((k, i), entry) in places.zip(entries) {
-        let word =
-            live::who(entry.pid_ns, entry.pid, entry.started, entry.image) | u64::from(live::state::LIVE);
+        let word = live::who(entry.pid_ns, entry.pid, entry.started, entry.image) | live::state::LIVE;
         let entry = live::Entry { word, ..*entry };
         let (key, place) = (live::key_place(k, i), live::entry_place(k, i));
         bytes[key..key + 8].copy_from_slice(&entry.key.to_le_bytes());

@@ -7,24 +7,31 @@
 //!
 //! # The life of an entry
 //!
-//! 1. [`state::FREE`]: its word is 0.
-//! 2. A process claims it: it replaces the word 0 by its own [`who`] with [`state::CLAIMED`]. From here on the
-//!    word names who is to blame where it stays so.
-//! 3. It fills the entry, then sets its key, then the word's state [`state::LIVE`].
-//! 4. To give it up, it sets the state to CLAIMED, then the key to 0, then the word to 0.
+//! An entry begins with its word: its [`state`] in the two lowest bits, how often its place was taken before in the 14
+//! bits above ([`LAPS`]), and who has it in the rest ([`owner`]).
 //!
-//! A reader takes the word, the entry, and the word again: where both are equal and LIVE, what it read is whole.
-//! What changes in a live entry (`count`, `ended`) is a single number.
+//! 1. [`state::FREE`]: nobody's; only the lap counts.
+//! 2. A process claims it: it replaces the word by its own [`claimant`] with [`state::CLAIMED`] and the next lap. From
+//!    here on the word names who is to blame where it stays so.
+//! 3. It fills the entry, then sets its key, then the word: its own [`who`], [`state::LIVE`].
+//! 4. To give an entry up, a process replaces the word by its own claimant with CLAIMED, then the key by 0, then the
+//!    word by the lap alone.
+//!
+//! A reader takes the word, the entry, and the word again: where both are equal and LIVE, what it read is whole, because
+//! the lap tells one entry of a place from the next. What changes in a live entry is a single number; `count` and
+//! `ended`, which share one, carry the lap as well ([`Entry::ended`]), so that nobody counts in another entry than the
+//! one that he found.
 //!
 //! What a process leaves behind stays until its room is needed: anybody may give it up who knows that the process
-//! has ended, what it had open first, then what it had exported and nobody has open any more. An entry that stays
-//! CLAIMED because its process died in that moment is lost.
+//! has ended, what it had open first, then what it had exported and nobody has open any more. The same holds for what
+//! stays CLAIMED because its process died in that moment: the claimant says which one that was.
 
 /// What the file begins with.
 pub const MAGIC: [u8; 8] = *b"cupeer\0L";
 /// The version of the format.
-pub const VERSION: u32 = 3;
-/// The oldest version that is read: it had its entries in other buckets, which matters to writers alone.
+pub const VERSION: u32 = 4;
+/// The oldest version that is read: before 3 the entries were in other buckets, before 4 their words had no lap. Both
+/// matter only to writers.
 pub const OLDEST: u32 = 2;
 /// The name of the file begins with this, the first eight digits of the boot id follow.
 pub const PREFIX: &str = "live-";
@@ -57,21 +64,50 @@ pub struct Header {
     pub refused: u64,
 }
 
-/// What an entry's word says, in its low byte.
+/// What an entry's word says in its lowest bits.
 pub mod state {
     /// Nobody's.
-    pub const FREE: u8 = 0;
+    pub const FREE: u64 = 0;
     /// Being filled or given up.
-    pub const CLAIMED: u8 = 1;
+    pub const CLAIMED: u64 = 1;
     /// Valid.
-    pub const LIVE: u8 = 2;
+    pub const LIVE: u64 = 2;
+
+    /// The state in a word.
+    pub const fn of(word: u64) -> u64 {
+        word & 3
+    }
 }
 
-/// The word of a process: its pid in bits 8 to 31, a hash of its pid namespace, pid, start and
-/// [`super::Header::image`] above. The low byte is for the [`state`].
+/// The bits of a word that count how often its place was taken.
+pub const LAPS: u64 = 0xfffc;
+
+/// The same word after its place was taken once more, with neither owner nor state.
+pub const fn next_lap(word: u64) -> u64 {
+    (word & LAPS).wrapping_add(4) & LAPS
+}
+
+/// Who has an entry: [`who`] of one that is live, [`claimant`] of one that is claimed.
+pub const fn owner(word: u64) -> u64 {
+    word & !0xffff
+}
+
+/// A process in the words of its entries: its pid in bits 16 to 39, a hash of its pid namespace, pid, start and
+/// [`super::Header::image`] above.
 pub fn who(pid_ns: u64, pid: u32, started: u64, image: u32) -> u64 {
     let hash = mix(pid_ns ^ mix(u64::from(pid) ^ mix(started ^ mix(u64::from(image)))));
-    (hash & 0xffff_ffff_0000_0000) | u64::from(pid & 0xff_ffff) << 8
+    (hash & !0xff_ffff_ffff) | u64::from(pid & 0xff_ffff) << 16
+}
+
+/// A process in the words of what it claims: its pid in bits 16 to 39, the low bits of its pid namespace's inode above.
+/// Whoever finds it there knows whom to ask the system for.
+pub const fn claimant(pid_ns: u64, pid: u32) -> u64 {
+    pid_ns << 40 | ((pid & 0xff_ffff) as u64) << 16
+}
+
+/// The pid in a word.
+pub const fn pid_in(word: u64) -> u32 {
+    (word >> 16) as u32 & 0xff_ffff
 }
 
 /// Scatters the bits of a number.
@@ -193,7 +229,7 @@ pub fn bucket(key: u64, buckets: usize) -> usize {
 
 /// The key of something that belongs to a process; never 0.
 pub fn own_key(who: u64, kind: u32, a: u64, b: u64) -> u64 {
-    mix(who >> 8 ^ mix(a ^ mix(b ^ mix(u64::from(kind))))) | 1
+    mix(who >> 16 ^ mix(a ^ mix(b ^ mix(u64::from(kind))))) | 1
 }
 
 /// The key of what a fingerprint names; never 0.
@@ -205,7 +241,7 @@ pub fn handle_key(kind: u32, fingerprint: u64) -> u64 {
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// [`who`] with its [`state`].
+    /// [`who`] with its [`lap`](LAPS) and its [`state`].
     pub word: u64,
     /// The key, once more.
     pub key: u64,
@@ -237,7 +273,8 @@ pub struct Entry {
     pub monotonic: u64,
     /// How often it was opened and not closed.
     pub count: u32,
-    /// Of what was exported: [`ended`]. An entry that has ended and that nobody has open is a memory of it alone.
+    /// Of what was exported: [`ended`]. An entry that has ended and that nobody has open is a tombstone. In
+    /// the file, the lap stands in bits 16 to 29; who has read an entry finds 0 there.
     pub ended: u32,
     /// The thread.
     pub tid: u32,
@@ -283,7 +320,60 @@ pub mod ended {
 /// The bytes that are kept of a library's file name.
 pub const LIBRARY: usize = 32;
 
-const _: () = assert!(size_of::<Entry>() == 320 && size_of::<Header>() <= START);
+/// The words of 8 bytes of an [`Entry`].
+pub const WORDS: usize = size_of::<Entry>() / 8;
+/// Which of them is the key.
+pub const KEY: usize = 1;
+/// Which of them `count` and `ended` share.
+pub const USES: usize = core::mem::offset_of!(Entry, count) / 8;
+
+const _: () = {
+    assert!(size_of::<Entry>() == 320 && size_of::<Header>() <= START);
+    assert!(core::mem::offset_of!(Entry, key) == 8 * KEY);
+    assert!(core::mem::offset_of!(Entry, count) == 8 * USES);
+    assert!(core::mem::offset_of!(Entry, ended) == 8 * USES + 4);
+};
+
+/// How often an entry is open, and how it ended, as both stand in the file with its lap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Uses {
+    /// [`Entry::count`].
+    pub count: u32,
+    /// [`Entry::ended`].
+    pub ended: u16,
+}
+
+impl Uses {
+    /// Takes the two from their common number.
+    pub const fn of(number: u64) -> Uses {
+        Uses { count: number as u32, ended: (number >> 32) as u16 }
+    }
+
+    /// Their common number in an entry with this word.
+    pub const fn number(self, word: u64) -> u64 {
+        self.count as u64 | (self.ended as u64) << 32 | (word & LAPS) << 46
+    }
+
+    /// Whether a number is that of an entry with this word.
+    pub const fn is_of(number: u64, word: u64) -> bool {
+        number >> 48 == (word & LAPS) >> 2
+    }
+}
+
+impl Entry {
+    /// The entry that words in a file are.
+    pub fn from_words(words: [u64; WORDS]) -> Entry {
+        // SAFETY: as large, less aligned at most, and any words are an entry.
+        let entry: Entry = unsafe { core::mem::transmute(words) };
+        Entry { ended: entry.ended & 0xffff, ..entry }
+    }
+
+    /// Its words, as they stand in a file but for the lap.
+    pub fn words(&self) -> [u64; WORDS] {
+        // SAFETY: as large, without padding, and any bytes are words.
+        unsafe { core::mem::transmute(*self) }
+    }
+}
 
 /// Where segment `k` begins.
 pub fn segment_start(k: usize) -> usize {

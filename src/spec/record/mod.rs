@@ -183,6 +183,15 @@ pub struct BlockHeader {
     pub number: u32,
 }
 
+impl BlockHeader {
+    /// Whether a block whose slots were read before this header still holds those of this kind, stream and base: its
+    /// thread begins the next lap with the header. A window may have become a chunk where it is.
+    pub const fn still_is(&self, kind: u16, stream: u32, base: u64) -> bool {
+        let is_kind = self.kind == kind || kind == block::WINDOW && self.kind == block::CHUNK;
+        is_kind && self.stream == stream && self.base == base
+    }
+}
+
 /// What a block begins with.
 pub const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"CUPB");
 

@@ -62,6 +62,12 @@ pub const fn word(state: u8, slots: u8, function: u16, seq: u32) -> u64 {
     state as u64 | (slots as u64) << 8 | (function as u64) << 16 | (seq as u64) << 32
 }
 
+/// The first word of a slot that was read twice: a slot that was complete at the first reading is complete now, so that
+/// it is that of the first. 0 where either is not of the slot with this number.
+pub const fn settled(first: u64, now: u64, seq: u32) -> u64 {
+    if (first >> 32) as u32 == seq && (now >> 32) as u32 == seq { first } else { 0 }
+}
+
 impl Slot {
     /// The state, without [`INJECTED`].
     pub fn state(&self) -> u8 {

@@ -272,7 +272,7 @@ fn a_table_says_what_is_open() {
         let mut bytes = fs::read(&path).unwrap();
         if count > 1 {
             // One is being given up.
-            bytes[live::entry_place(0, 1)] = live::state::CLAIMED;
+            bytes[live::entry_place(0, 1)] = live::state::CLAIMED as u8;
             let table = LiveTable::from_bytes("live", bytes.clone()).unwrap();
             assert_eq!(table.entries.len() as u64, count - 1);
         }
@@ -294,8 +294,8 @@ fn the_header_of_a_table_is_looked_at() {
         LiveTable::from_bytes("live", bytes).unwrap_err()
     };
     assert_eq!(error(0, 1), "is not a table of what is open");
-    assert_eq!(error(8, 4), "was written by a newer cupeer (format 4; this one reads 2 to 3)");
-    assert_eq!(error(8, 1), "was written by an older cupeer (format 1; this one reads 2 to 3)");
+    assert_eq!(error(8, 5), "was written by a newer cupeer (format 5; this one reads 2 to 4)");
+    assert_eq!(error(8, 1), "was written by an older cupeer (format 1; this one reads 2 to 4)");
     assert_eq!(error(12, 4), "has entries of 260 bytes instead of 320");
     assert_eq!(LiveTable::from_bytes("live", good[..20].to_vec()).unwrap_err(), "is cut off in its header");
     const { assert!(size_of::<Header>() > 32) };

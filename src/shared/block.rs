@@ -1,0 +1,199 @@
+//! A block of a record: whose it is among the threads of its process, and when it begins to hold something else.
+//!
+//! Its header and its slots are written by the thread that owns it, and by no other: other threads of the process look
+//! only at the two words here until they own it, and other processes read it through the file, by the rules in
+//! [`cupeer_spec::record`].
+
+use crate::atomic::{
+    AtomicU16, AtomicU32,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    fence,
+};
+
+/// The two words of a block's header that other threads look at.
+#[derive(Clone, Copy)]
+pub struct Block<'a> {
+    /// The thread that writes to it; 0 where nobody does.
+    pub owner: &'a AtomicU32,
+    /// What it is: see [`cupeer_spec::record::block`]. 0 while its header is written.
+    pub kind: &'a AtomicU16,
+}
+
+impl Block<'_> {
+    /// The thread that writes to it; 0 where nobody does.
+    pub fn owner(&self) -> u32 {
+        self.owner.load(Acquire)
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> u16 {
+        self.kind.load(Relaxed)
+    }
+
+    /// Makes it `own`, where it is still the one's who was seen as its owner. Says whether it is.
+    pub fn take(&self, seen: u32, own: u32) -> bool {
+        self.owner.compare_exchange(seen, own, AcqRel, Relaxed).is_ok()
+    }
+
+    /// Makes it the calling thread's, which took it or made it.
+    pub fn keep(&self, own: u32) {
+        self.owner.store(own, Relaxed);
+    }
+
+    /// Makes it somebody else's, or with 0 nobody's. What the calling thread has written is there for the next one.
+    pub fn leave_to(&self, owner: u32) {
+        self.owner.store(owner, Release);
+    }
+
+    /// Writes its header anew. Who reads it meanwhile sees that it is nothing.
+    pub fn begin(&self, kind: u16, write: impl FnOnce()) {
+        self.kind.store(0, Relaxed);
+        renumber(write);
+        self.turn_into(kind);
+    }
+
+    /// Makes something else of it, after all that was written.
+    pub fn turn_into(&self, kind: u16) {
+        fence(Release);
+        self.kind.store(kind, Relaxed);
+    }
+}
+
+/// Writes what a header says of the slots that follow: who has read one of these sees the new header, and who sees that
+/// has lost nothing that was written before.
+pub fn renumber(write: impl FnOnce()) {
+    fence(Release);
+    write();
+    fence(Release);
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::atomic::AtomicU64;
+    use crate::model::try_all;
+    use cupeer_spec::record::slot::{self, settled, word};
+    use cupeer_spec::record::{BlockHeader, block};
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    #[test]
+    fn a_block_has_one_owner_who_sees_what_the_one_before_has_written() {
+        struct Ring {
+            owner: AtomicU32,
+            kind: AtomicU16,
+            slots: UnsafeCell<u32>,
+        }
+        // SAFETY: the slots are the owner's; loom checks that.
+        unsafe impl Sync for Ring {}
+        // SAFETY: as above.
+        unsafe impl Send for Ring {}
+        impl Ring {
+            /// Writes to it, if it can be had.
+            fn work(&self, own: u32, dead: u32) {
+                let block = Block { owner: &self.owner, kind: &self.kind };
+                let seen = block.owner();
+                if (seen == 0 || seen == dead) && block.take(seen, own) {
+                    // SAFETY: this thread owns it.
+                    self.slots.with_mut(|slots| unsafe { *slots += 1 });
+                    block.leave_to(0);
+                }
+            }
+        }
+        for dead in [0, 9] {
+            try_all(move || {
+                let (owner, kind) = (AtomicU32::new(dead), AtomicU16::new(block::RING));
+                let ring = Arc::new(Ring { owner, kind, slots: UnsafeCell::new(0) });
+                let others = [1, 2].map(|own| {
+                    let ring = ring.clone();
+                    thread::spawn(move || ring.work(own, dead))
+                });
+                ring.work(3, dead);
+                others.into_iter().for_each(|other| other.join().unwrap());
+                // SAFETY: nobody else is left.
+                let written = ring.slots.with(|slots| unsafe { *slots });
+                assert!((1..=3).contains(&written) && ring.owner.load(Relaxed) == 0);
+            });
+        }
+    }
+
+    /// A block of one slot as it lies in a file.
+    struct InFile {
+        owner: AtomicU32,
+        kind: AtomicU16,
+        stream: AtomicU32,
+        base: AtomicU64,
+        word: AtomicU64,
+        rest: AtomicU64,
+    }
+
+    impl InFile {
+        fn new() -> Arc<InFile> {
+            Arc::new(InFile {
+                owner: AtomicU32::new(1),
+                kind: AtomicU16::new(block::RING),
+                stream: AtomicU32::new(1),
+                base: AtomicU64::new(0),
+                word: AtomicU64::new(0),
+                rest: AtomicU64::new(0),
+            })
+        }
+
+        /// As a call of a stream writes its slot.
+        fn put(&self, stream: u32, number: u64) {
+            self.rest.store(u64::from(stream) * 100 + number, Relaxed);
+            self.word.store(word(slot::RETURNED, 1, 0, number as u32), Release);
+        }
+
+        /// The kernel copies from the begin on.
+        fn header(&self) -> BlockHeader {
+            BlockHeader {
+                kind: self.kind.load(Acquire),
+                stream: self.stream.load(Relaxed),
+                base: self.base.load(Relaxed),
+                ..BlockHeader::default()
+            }
+        }
+
+        /// As `cupeer_record` reads a block: one system call after the other.
+        fn read(&self) {
+            let BlockHeader { kind, stream, base, .. } = self.header();
+            fence(Acquire);
+            let before = self.word.load(Relaxed);
+            fence(Acquire);
+            let (rest, now) = (self.rest.load(Relaxed), self.word.load(Relaxed));
+            fence(Acquire);
+            let word = settled(before, now, base as u32);
+            if kind != 0 && self.header().still_is(kind, stream, base) && word != 0 {
+                assert_eq!(rest, u64::from(stream) * 100 + base);
+            }
+        }
+    }
+
+    #[test]
+    fn a_reader_takes_no_slot_of_another_lap() {
+        for is_ring in [true, false] {
+            try_all(move || {
+                let file = InFile::new();
+                let writer = file.clone();
+                let thread = thread::spawn(move || {
+                    writer.put(1, 0);
+                    if is_ring {
+                        let block = Block { owner: &writer.owner, kind: &writer.kind };
+                        block.begin(block::RING, || {
+                            writer.stream.store(2, Relaxed);
+                            writer.base.store(4, Relaxed);
+                        });
+                    } else {
+                        renumber(|| writer.base.store(4, Relaxed));
+                    }
+                    writer.put(if is_ring { 2 } else { 1 }, 4);
+                });
+                file.read();
+                thread.join().unwrap();
+                file.read();
+            });
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! An entry of the live table, which any process of the job may read, take and give up at any moment: what
+//! [`cupeer_spec::record::live`] describes.
+
+use crate::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    fence,
+};
+use cupeer_spec::record::live::{KEY, LAPS, Uses, next_lap, state};
+
+/// Where an entry is or can be: the place of its key, and its words, of which the first is *the* word.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// Its key, beside those of its bucket.
+    pub key: &'a AtomicU64,
+    /// All of it.
+    pub words: &'a [AtomicU64],
+    /// The one of them that counts who has it open: see [`Uses`].
+    pub uses: &'a AtomicU64,
+}
+
+impl Place<'_> {
+    #[inline]
+    fn word(&self) -> &AtomicU64 {
+        &self.words[0]
+    }
+
+    /// The word of the entry that is here, if there is one.
+    #[inline]
+    pub fn live(&self) -> Option<u64> {
+        Some(self.word().load(Acquire)).filter(|word| state::of(*word) == state::LIVE)
+    }
+
+    /// The same, if it has this key.
+    #[inline]
+    pub fn live_with(&self, key: u64) -> Option<u64> {
+        if self.key.load(Acquire) != key {
+            return None;
+        }
+        // The entry may have come after the key.
+        let word = self.live()?;
+        (self.words[KEY].load(Relaxed) == key && self.is(word)).then_some(word)
+    }
+
+    /// Whether the entry with this word is still here, also at the time of what was read of it before.
+    #[inline]
+    pub fn is(&self, word: u64) -> bool {
+        fence(Acquire);
+        self.word().load(Relaxed) == word
+    }
+
+    /// Copies the entry with this word. `None` where it is not here any more.
+    pub fn read<const WORDS: usize>(&self, word: u64) -> Option<[u64; WORDS]> {
+        let mut copy = [0; WORDS];
+        copy.iter_mut().zip(self.words).for_each(|(copy, word)| *copy = word.load(Relaxed));
+        copy[0] = word;
+        self.is(word).then_some(copy)
+    }
+
+    /// Takes the place, if it is free. Gives the word of the claim.
+    pub fn claim(&self, claimant: u64) -> Option<u64> {
+        let free = self.word().load(Relaxed);
+        if state::of(free) != state::FREE {
+            return None;
+        }
+        let claimed = claimant | next_lap(free) | state::CLAIMED;
+        self.word().compare_exchange(free, claimed, Acquire, Relaxed).ok()?;
+        // Who reads any of what is written from here on sees that the word has changed.
+        fence(Release);
+        Some(claimed)
+    }
+
+    /// Fills a place that was claimed with an entry of `who`.
+    pub fn publish(&self, claimed: u64, who: u64, entry: &[u64], uses: Uses) {
+        for (word, value) in self.words.iter().zip(entry).skip(1) {
+            // Never without its lap: somebody may still be counting in the entry that was here before.
+            let value = if core::ptr::eq(word, self.uses) { uses.number(claimed) } else { *value };
+            word.store(value, Relaxed);
+        }
+        self.key.store(entry[KEY], Release);
+        self.word().store(who | claimed & LAPS | state::LIVE, Release);
+    }
+
+    /// Gives up the entry with this word, or what a process that has died has claimed with it. Says whether it was here,
+    /// and nobody else was faster.
+    pub fn give_up(&self, word: u64, claimant: u64) -> bool {
+        let claimed = claimant | word & LAPS | state::CLAIMED;
+        if self.word().compare_exchange(word, claimed, AcqRel, Relaxed).is_err() {
+            return false;
+        }
+        self.key.store(0, Release);
+        self.word().store(word & LAPS | state::FREE, Release);
+        true
+    }
+
+    /// The word of the claim, where the place is claimed.
+    pub fn claimed(&self) -> Option<u64> {
+        Some(self.word().load(Relaxed)).filter(|word| state::of(*word) == state::CLAIMED)
+    }
+
+    /// Who has it open.
+    pub fn uses(&self) -> Uses {
+        Uses::of(self.uses.load(Acquire))
+    }
+
+    /// Changes how often the entry with this word is open, or how it has ended. Gives what that was before; `None` where
+    /// `change` gives none, or where the entry is not here any more.
+    pub fn change(&self, word: u64, change: impl Fn(Uses) -> Option<Uses>) -> Option<Uses> {
+        let mut number = self.uses.load(Acquire);
+        loop {
+            let new = Uses::is_of(number, word).then(|| change(Uses::of(number))).flatten()?;
+            match self.uses.compare_exchange(number, new.number(word), AcqRel, Acquire) {
+                // What is free keeps its lap until it is taken.
+                Ok(_) => return self.is(word).then_some(Uses::of(number)),
+                Err(there) => number = there,
+            }
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::model::try_all;
+    use cupeer_spec::record::live::{claimant, owner, who};
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// The word, the key, the uses, and two words that belong together.
+    const WORDS: usize = 5;
+    const USES: usize = 2;
+
+    struct Table {
+        key: AtomicU64,
+        words: [AtomicU64; WORDS],
+    }
+
+    impl Table {
+        fn new() -> Arc<Table> {
+            Arc::new(Table { key: AtomicU64::new(0), words: core::array::from_fn(|_| AtomicU64::new(0)) })
+        }
+
+        fn place(&self) -> Place<'_> {
+            Place { key: &self.key, words: &self.words, uses: &self.words[USES] }
+        }
+
+        /// Adds an entry of a process, all of whose words name it. Gives its word.
+        fn insert(&self, pid: u32, key: u64, count: u32) -> Option<u64> {
+            let claimed = self.place().claim(claimant(1, pid))?;
+            let me = u64::from(pid);
+            self.place().publish(claimed, who(1, pid, 1, 0), &[0, key, 0, me, me], Uses { count, ended: 0 });
+            Some(who(1, pid, 1, 0) | claimed & LAPS | state::LIVE)
+        }
+    }
+
+    fn look(table: &Table, key: u64) {
+        let Some(word) = table.place().live_with(key) else { return };
+        if let Some(entry) = table.place().read::<WORDS>(word) {
+            let pid = u64::from(cupeer_spec::record::live::pid_in(word));
+            assert_eq!((entry[KEY], entry[3], entry[4]), (key, pid, pid));
+        }
+    }
+
+    #[test]
+    fn what_is_read_is_one_entry() {
+        try_all(|| {
+            let table = Table::new();
+            let others = table.clone();
+            let word = table.insert(10, 7, 1).expect("the place");
+            let writer = thread::spawn(move || {
+                assert!(others.place().give_up(word, claimant(1, 10)));
+                // The same process again, and another one: with the same key.
+                let word = others.insert(10, 9, 1).expect("the place");
+                assert!(others.place().give_up(word, claimant(1, 10)));
+                others.insert(11, 7, 1);
+            });
+            look(&table, 7);
+            writer.join().unwrap();
+            look(&table, 7);
+        });
+    }
+
+    #[test]
+    fn a_place_is_taken_once_and_given_up_once() {
+        try_all(|| {
+            let table = Table::new();
+            let word = table.insert(10, 7, 1).expect("the place");
+            let other = |pid: u32| {
+                let table = table.clone();
+                thread::spawn(move || {
+                    let was_ours = table.place().give_up(word, claimant(1, pid));
+                    (was_ours, table.insert(pid, u64::from(pid), 1).is_some())
+                })
+            };
+            let (a, b) = (other(11), other(12));
+            let (a, b) = (a.join().unwrap(), b.join().unwrap());
+            assert!(a.0 != b.0 && (a.1 || b.1));
+            let word = table.place().live().expect("one of them");
+            // At most one of them is here, and whole; where both took it, one had to find it free.
+            assert!(!(a.1 && b.1) || owner(word) == 0);
+            let entry = table.place().read::<WORDS>(word).expect("nobody changes it");
+            assert!(entry[3] == entry[4] && entry[KEY] == entry[3] && table.key.load(Relaxed) == entry[3]);
+        });
+    }
+
+    #[test]
+    fn a_claim_of_the_dead_is_reclaimed_once() {
+        try_all(|| {
+            let table = Table::new();
+            // It died in the middle of filling the place.
+            let dead = table.place().claim(claimant(1, 10)).expect("the place");
+            table.words[3].store(10, Relaxed);
+            let others: Vec<_> = [11, 12]
+                .map(|pid| {
+                    let table = table.clone();
+                    thread::spawn(move || {
+                        let reclaimed = table.place().claimed() == Some(dead)
+                            && table.place().give_up(dead, claimant(1, pid));
+                        (reclaimed, table.insert(pid, 7, 0).is_some())
+                    })
+                })
+                .into();
+            let done: Vec<_> = others.into_iter().map(|other| other.join().unwrap()).collect();
+            assert_eq!(done.iter().filter(|done| done.0).count(), 1);
+            assert_eq!(done.iter().filter(|done| done.1).count(), 1);
+            look(&table, 7);
+            assert!(table.place().live_with(7).is_some());
+        });
+    }
+
+    #[test]
+    fn nobody_counts_in_another_entry() {
+        try_all(|| {
+            let table = Table::new();
+            let word = table.insert(10, 7, 1).expect("the place");
+            let others = table.clone();
+            let opener = thread::spawn(move || {
+                let more = |uses: Uses| (uses.count > 0).then(|| Uses { count: uses.count + 1, ..uses });
+                others.place().change(word, more).is_some()
+            });
+            // The last one closes it, unless another one has opened it meanwhile; its place is another's then.
+            let less = |uses: Uses| Some(Uses { count: uses.count.checked_sub(1)?, ..uses });
+            let before = table.place().change(word, less).expect("our own");
+            if before.count == 1 {
+                assert!(table.place().give_up(word, claimant(1, 10)));
+                table.insert(11, 7, 5).expect("the place");
+            }
+            let is_opened = opener.join().unwrap();
+            assert_eq!(is_opened, before.count == 2);
+            assert_eq!(table.place().uses().count, if is_opened { 1 } else { 5 });
+        });
+    }
+}
