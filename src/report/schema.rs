@@ -18,8 +18,8 @@ use serde_json::Value;
 )]
 #[allow(dead_code)]
 enum Printed {
-    Report(Report),
-    Diff(Diff),
+    Report(Box<Report>),
+    Diff(Box<Diff>),
 }
 
 /// The schema.
