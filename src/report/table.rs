@@ -1,6 +1,9 @@
 //! Tables on a terminal: columns as wide as their cells, the last one wrapped at the terminal's edge.
 
 use crate::terminal::clean;
+use std::borrow::Cow;
+pub use textwrap::core::display_width;
+use textwrap::{Options, WordSplitter};
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -16,7 +19,7 @@ pub struct Table {
 
 impl Table {
     /// A table whose first `needed` columns are always shown; the last one shown has at least `least`
-    /// characters in a line, where one of the optional columns is to count as fitting.
+    /// columns in a line, where one of the optional columns is to count as fitting.
     pub fn new(head: &[&str], needed: usize, least: usize) -> Self {
         let head = head.iter().map(|cell| cell.to_string()).collect();
         Table { rows: vec![head], needed, least, numbers: Vec::new(), below: false }
@@ -65,12 +68,12 @@ impl Table {
     /// The table for a terminal of this width.
     pub fn render(&self, width: usize) -> String {
         let widths: Vec<usize> = (0..self.rows[0].len())
-            .map(|i| self.rows.iter().map(|r| length(&r[i])).max().unwrap_or(0))
+            .map(|i| self.rows.iter().map(|r| display_width(&r[i])).max().unwrap_or(0))
             .collect();
         let start = |column: usize| widths[..column].iter().map(|w| w + GAP).sum::<usize>();
         // What cannot be broken needs its room, however little is asked for.
         let longest = |column: usize| {
-            self.rows.iter().flat_map(|row| row[column].split(' ')).map(length).max().unwrap_or(0)
+            self.rows.iter().flat_map(|row| row[column].split(' ')).map(display_width).max().unwrap_or(0)
         };
         let least = |column: usize| self.least.min(widths[column]).max(longest(column));
         let shown = (self.needed + 1..=widths.len())
@@ -124,30 +127,15 @@ impl Table {
     }
 
     fn aligned(&self, column: usize, cell: &str, width: usize) -> String {
-        if self.numbers.contains(&column) { format!("{cell:>width$}") } else { format!("{cell:width$}") }
+        let gap = " ".repeat(width.saturating_sub(display_width(cell)));
+        if self.numbers.contains(&column) { gap + cell } else { cell.to_owned() + &gap }
     }
 }
 
-/// How many characters a text has.
-fn length(text: &str) -> usize {
-    text.chars().count()
-}
-
-/// Breaks a text at spaces into lines of at most `width` characters; a longer word stands alone.
+/// Breaks a text at spaces into lines of at most `width` columns; a longer word stands alone.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ').filter(|word| !word.is_empty()) {
-        let line = lines.last().map_or(0, |line| length(line));
-        if line > 0 && line + 1 + length(word) > width {
-            lines.push(word.to_owned());
-        } else if let Some(last) = lines.last_mut() {
-            if !last.is_empty() {
-                last.push(' ');
-            }
-            *last += word;
-        }
-    }
-    lines
+    let options = Options::new(width).break_words(false).word_splitter(WordSplitter::NoHyphenation);
+    textwrap::wrap(text, options).into_iter().map(Cow::into_owned).collect()
 }
 
 #[cfg(test)]
@@ -172,6 +160,20 @@ mod tests {
         table.row(["a".into(), "/opt/a/long/path".into()]);
         assert_eq!(table.render(22), "NAME  PROGRAM\na     /opt/a/long/path\n");
         assert_eq!(table.render(21), "NAME\na\n");
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let mut table = Table::new(&["NAME", "CALLS", "TEXT"], 3, 4).with_numbers(&[1]);
+        table.row([
+            "\u{8a08}\u{7b97}.py".into(),
+            "1".into(),
+            "\u{5171}\u{6709} \u{5171}\u{6709} e\u{301}t".into(),
+        ]);
+        table.row(["run.py".into(), "10".into(), "a".into()]);
+        let expected = "NAME     CALLS  TEXT\n\u{8a08}\u{7b97}.py      1  \u{5171}\u{6709}\n                \u{5171}\u{6709} e\u{301}t\nrun.py      10  a\n";
+        assert_eq!(table.render(22), expected);
+        assert_eq!(wrap("\u{8a08}\u{7b97} \u{8a08}\u{7b97}", 8), ["\u{8a08}\u{7b97}", "\u{8a08}\u{7b97}"]);
     }
 
     #[test]

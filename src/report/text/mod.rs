@@ -12,7 +12,7 @@ mod tables;
 mod wrong;
 
 use super::model::Report;
-use crate::table::{Table, wrap};
+use crate::table::{Table, display_width, wrap};
 use names::Names;
 
 /// The most rows of a table where not all are asked for.
@@ -82,7 +82,7 @@ impl View<'_> {
     /// A text in lines that fit, the first behind `before`, the others as far in; two columns further, where `before`
     /// does not tell them apart.
     fn item(&self, before: &str, text: &str) -> String {
-        let indent = before.chars().count();
+        let indent = display_width(before);
         let further = if indent > 0 && before.trim().is_empty() { indent + 2 } else { indent };
         let mut lines = String::new();
         for (i, line) in wrap(text, self.width.saturating_sub(further).max(20)).iter().enumerate() {
