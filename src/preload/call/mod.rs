@@ -5,9 +5,9 @@
 
 use crate::driver::log::DriverLog;
 use crate::fault::inject::{self, CallWords, Fault, Forward};
-use crate::log::{self, Call};
+use crate::log::{self, Acted, Call};
 use crate::record::{self, Recorded, Returned};
-use crate::resolve::{driver, handed_out, linked};
+use crate::resolve::{driver, entries, handed_out, linked};
 use crate::settings;
 use crate::sys::arch::{ASYNCHRONOUS, Thread, forward_asynchronously, stack_height, thread};
 use crate::sys::caller::Caller;
@@ -105,7 +105,7 @@ pub fn enter<const EXPORT: bool>(id: FnId) -> Entered {
 fn is_forwarding(id: FnId, caller: usize, called: usize) -> bool {
     let is_tool = |object: &Object| {
         let has = |name| object.symbol(name).is_some_and(|symbol| !symbol.is_data);
-        !elf::is_ours(object) && (has(driver::name_of(id as usize)) || has(c"dlsym"))
+        !elf::is_ours(object) && (has(entries::name(id as usize)) || has(c"dlsym"))
     };
     elf::is_same_object(caller, called) || elf::containing(caller).as_ref().is_some_and(is_tool)
 }
@@ -276,6 +276,7 @@ fn steps<R: ResultCode>(
             record.explain(&returned, |detail| (arguments.more)(detail, succeeded));
         }
         if logged {
+            let hit = fault.filter(|fault| fault.is_hit()).map(|fault| (fault, fault.names()));
             log::call(&Call {
                 id,
                 caller: Caller::of(caller, id, succeeded),
@@ -283,7 +284,11 @@ fn steps<R: ResultCode>(
                 duration,
                 result: result.number(),
                 print: &|out, format| (arguments.print)(succeeded, out, format),
-                fault,
+                fault: hit.as_ref().map(|(fault, names)| Acted {
+                    is_altered: fault.is_altered(),
+                    deed: fault.deed(),
+                    names,
+                }),
             });
         }
     });

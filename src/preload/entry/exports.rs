@@ -5,32 +5,14 @@
 //! address are two, because they lead to different places: a linked call goes on to the next library that
 //! defines the name, a looked-up one to the driver that was asked.
 
+use super::arch::export_entry;
 use crate::call::{self, Arguments};
 use crate::fault::inject;
 use crate::record;
-use crate::sys::arch::{LOOKED_UP_OFFSET, export_entry, traced_entry};
 use crate::sys::program_memory;
-use core::ffi::CStr;
 use core::fmt::Write;
-use cupeer_spec::function::{FUNCTION_COUNT, FnId};
+use cupeer_spec::function::FnId;
 use cupeer_spec::value::{self, Format, Value};
-
-/// The addresses of one function's entries.
-pub struct Entries {
-    /// The export.
-    pub export: unsafe extern "C" fn(),
-    /// Where the export goes when the function is traced.
-    pub traced_export: unsafe extern "C" fn(),
-    /// Where the handed-out address goes when the function is traced.
-    pub traced_looked_up: unsafe extern "C" fn(),
-}
-
-impl Entries {
-    /// The address that look-ups hand out.
-    pub fn looked_up(&self) -> usize {
-        self.export as usize + LOOKED_UP_OFFSET
-    }
-}
 
 /// Prints one argument by its direction.
 macro_rules! print_argument {
@@ -141,17 +123,7 @@ macro_rules! entries {
                 #[unsafe(no_mangle)]
                 #[unsafe(naked)]
                 unsafe extern "C" fn $name() {
-                    export_entry!(INDEX)
-                }
-
-                #[unsafe(naked)]
-                unsafe extern "C" fn traced_export() {
-                    traced_entry!(INDEX + 1, traced::<true>)
-                }
-
-                #[unsafe(naked)]
-                unsafe extern "C" fn traced_looked_up() {
-                    traced_entry!(INDEX + 1, traced::<false>)
+                    export_entry!(INDEX, traced::<true>, traced::<false>)
                 }
 
                 unsafe extern "C-unwind" fn traced<const EXPORT: bool>($($arg: $type),*) -> $ret {
@@ -195,21 +167,8 @@ macro_rules! entries {
                     let arguments = Arguments { print, store, more, words };
                     call::run(FnId::$name, entered, forward, arguments, handed_out!($($effect)*))
                 }
-
-                pub const ENTRIES: Entries = Entries { export: $name, traced_export, traced_looked_up };
             }
         )*
-
-        /// The names of the functions for C, in the order of the table.
-        pub static NAMES: [&CStr; FUNCTION_COUNT] = [$(
-            match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => panic!("a name of the table holds a NUL"),
-            },
-        )*];
-
-        /// The entries of each function, in the order of the table.
-        pub static ENTRIES: [Entries; FUNCTION_COUNT] = [$($name::ENTRIES,)*];
     };
 }
 cupeer_spec::intercepted_functions!(entries);

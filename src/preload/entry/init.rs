@@ -1,12 +1,13 @@
 //! What runs uninvited: next to nothing when the library is loaded, and a look for escapes when it is
 //! unloaded.
 
+use crate::fault::inject;
 use crate::log::status;
 use crate::resolve::{deep, dlclose, dlerror, dlsym, dlvsym, driver, escapes};
 use crate::sys::elf;
 use crate::sys::guard::guarded;
 use crate::sys::{arch, stack};
-use crate::{log, settings};
+use crate::{log, record, settings};
 
 /// Takes a look round while nobody else runs, without a system call. Calls that come earlier find what they
 /// need themselves.
@@ -20,7 +21,9 @@ fn at_load() {
     stack::find(dlvsym::of_version(c"__libc_stack_end", c"GLIBC_2.2.5"));
     elf::watch_forks();
     elf::count_start();
-    settings::get();
+    inject::load();
+    log::is_on();
+    escapes::tell(record::escaped);
     escapes::mend_data_symbols();
     deep::begin();
     status::loaded();
@@ -31,7 +34,7 @@ extern "C" fn at_unload() {
     status::ended();
     let is_heard = log::is_on() || settings::get().record.is_some();
     if is_heard && driver::is_anywhere() {
-        guarded(escapes::look_through_all);
+        guarded(|| escapes::look_through_all(record::is_empty()));
     }
 }
 

@@ -1,5 +1,6 @@
 //! How the program and the loader reach us: exports, our own functions for C, the constructor.
 
+mod arch;
 pub mod c_api;
-pub mod exports;
+mod exports;
 mod init;

@@ -6,7 +6,11 @@ use crate::sys::files;
 use crate::sys::line::{LONGEST, Line, Tame};
 use core::ffi::{CStr, c_int};
 use core::fmt::{self, Write};
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::ptr;
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr,
+    Ordering::{Relaxed, SeqCst},
+};
 
 /// Says one line, where stderr is still what it was when the program began.
 #[cold]
@@ -65,6 +69,36 @@ pub fn paragraph(text: &[u8]) {
     if stderr.is_some() && files::identity(libc::STDERR_FILENO) == stderr {
         let _ = files::write(libc::STDERR_FILENO, text);
     }
+}
+
+/// Whether this process has met a driver, and what is said when it does; others hear nothing of us.
+static HAS_MET: AtomicBool = AtomicBool::new(false);
+static WAITING: AtomicPtr<&'static str> = AtomicPtr::new(ptr::null_mut());
+
+/// Says one line when the process meets a driver, or at once where it has.
+pub fn when_met(text: &'static &'static str) {
+    WAITING.store(ptr::from_ref(text).cast_mut(), SeqCst);
+    if HAS_MET.load(SeqCst) {
+        say_what_waits();
+    }
+}
+
+fn say_what_waits() {
+    // SAFETY: a text that stays, or null.
+    if let Some(text) = unsafe { WAITING.swap(ptr::null_mut(), SeqCst).as_ref() } {
+        line(format_args!("{text}"));
+    }
+}
+
+/// Says what of the settings was not understood, and what waits. Called when the process meets a driver.
+#[cold]
+#[inline(never)]
+pub fn met() {
+    for complaint in settings::get().complaints() {
+        line(format_args!("{complaint}"));
+    }
+    HAS_MET.store(true, SeqCst);
+    say_what_waits();
 }
 
 /// Says one line, the first time that it is asked to say any.

@@ -9,13 +9,12 @@ mod sink;
 pub mod status;
 mod subscriber;
 
-use crate::fault::inject::Fault;
-use crate::settings::{self, LogForm, Settings, key};
+use crate::settings::{self, LogForm, key};
 use crate::sys::aside::with_room;
 use crate::sys::caller::Caller;
 use crate::sys::clock;
 use crate::sys::line::Short;
-use core::fmt::{self, Debug, Write};
+use core::fmt::{self, Debug, Display, Write};
 use core::sync::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
@@ -38,31 +37,38 @@ pub struct Call<'a> {
     pub result: i32,
     /// Prints the arguments.
     pub print: &'a dyn Fn(&mut dyn Write, Format) -> fmt::Result,
-    /// What rules of faults have done to it.
-    pub fault: Option<&'a Fault<'a>>,
+    /// What rules of faults have done to it, where one fired.
+    pub fault: Option<Acted<'a>>,
 }
 
-/// Set when the subscriber is in place.
-static STARTED: AtomicU32 = AtomicU32::new(0);
+/// What rules of faults have done to a call.
+pub struct Acted<'a> {
+    /// Whether the program sees something else than the driver gave.
+    pub is_altered: bool,
+    /// In words.
+    pub deed: &'static str,
+    /// Their names.
+    pub names: &'a dyn Display,
+}
 
-/// Puts the subscriber in place. Called once.
-pub fn start(settings: &'static Settings) {
-    if let Some(form) = settings.log {
+/// [`BEGUN`] and [`DONE`]: whether the subscriber is in place.
+static STARTED: AtomicU32 = AtomicU32::new(0);
+const BEGUN: u32 = 1;
+const DONE: u32 = 2;
+
+/// Whether there is a log. Who asks first, which is our constructor where no call comes before it, puts the subscriber in
+/// place.
+pub fn is_on() -> bool {
+    let Some(form) = settings::get().log else { return false };
+    if STARTED.compare_exchange(0, BEGUN, Acquire, Acquire).is_ok() {
         // Cannot fail: nobody else in this library sets one.
         let _ = tracing::dispatcher::set_global_default(tracing::Dispatch::new(subscriber::Log { form }));
-    }
-    STARTED.store(1, Release);
-}
-
-/// Whether there is a log.
-pub fn is_on() -> bool {
-    if settings::get().log.is_none() {
-        return false;
+        STARTED.store(DONE, Release);
     }
     // Another thread may be putting the subscriber in place this very moment. Bounded, because a child
     // that was forked in that moment would wait for nobody.
     for _ in 0..10_000 {
-        if STARTED.load(Acquire) == 1 {
+        if STARTED.load(Acquire) == DONE {
             return true;
         }
         // SAFETY: sched_yield has no preconditions.
@@ -109,7 +115,7 @@ impl Stamp {
 /// Logs a call.
 pub fn call(call: &Call) {
     let settings = settings::get();
-    let fault = call.fault.filter(|fault| fault.is_hit());
+    let fault = call.fault.as_ref();
     if settings.failed && call.result == 0 && fault.is_none() || !is_on() {
         return;
     }
@@ -119,8 +125,8 @@ pub fn call(call: &Call) {
     let caller = Printed(|f| print_caller(call.caller, f));
     let number = Short::<24>::new(format_args!("{}", call.result));
     let by = Printed(|f| match fault {
-        Some(fault) if format.json => write!(f, "{}", fault.names()),
-        Some(fault) => write!(f, "{} {}", fault.deed(), fault.names()),
+        Some(fault) if format.json => write!(f, "{}", fault.names),
+        Some(fault) => write!(f, "{} {}", fault.deed, fault.names),
         None => Ok(()),
     });
     let result = call.id.spec().result_name(call.result).unwrap_or(number.text());
@@ -135,7 +141,7 @@ pub fn call(call: &Call) {
         result,
         duration_ns = call.duration,
         caller = ?caller,
-        injected = fault.is_some_and(|fault| fault.is_altered()),
+        injected = fault.is_some_and(|fault| fault.is_altered),
         fault = ?by,
     );
 }

@@ -4,8 +4,7 @@
 //! it is anybody else's. RTLD_NEXT is never replaced: the library that asks is itself a wrapper of the
 //! function, and finds our export in its place in the order.
 
-use super::{deep, dlclose, dlerror, dlvsym, driver, escapes, linked, loader};
-use crate::entry::exports::ENTRIES;
+use super::{deep, dlclose, dlerror, dlvsym, driver, entries, escapes, linked, loader};
 use crate::sys::arch::{Decision, deciding_entry};
 use crate::sys::elf;
 use crate::sys::guard::guarded;
@@ -187,7 +186,7 @@ fn decide_before(next: usize, handle: *mut c_void, name: *const c_char, caller: 
 /// What RTLD_NEXT gives; `None` where libc shall answer, which is always but where it would find our
 /// export and nothing lies behind that, or a driver that lies before us.
 fn by_next(next: usize, index: usize, caller: usize) -> Option<usize> {
-    let name = driver::name_of(index);
+    let name = entries::name(index);
     let object = elf::containing(caller)?;
     if !elf::is_before_us(&object) {
         escapes::looked_up_next(&object, name);
@@ -208,8 +207,8 @@ fn by_next(next: usize, index: usize, caller: usize) -> Option<usize> {
 
 /// What RTLD_DEFAULT gives; `None` where libc shall answer.
 fn by_default(next: usize, index: usize, caller: usize) -> Option<usize> {
-    let name = driver::name_of(index);
-    let ours = ENTRIES[index].export as usize;
+    let name = entries::name(index);
+    let ours = entries::export(index);
     let found = real(libc::RTLD_DEFAULT, name);
     if found != ours {
         // A driver that lies before us.
@@ -242,8 +241,8 @@ fn by_default(next: usize, index: usize, caller: usize) -> Option<usize> {
 
 /// What a handle gives; `None` where libc shall answer.
 fn by_handle(next: usize, handle: *mut c_void, index: usize) -> Option<usize> {
-    let name = driver::name_of(index);
-    let ours = ENTRIES[index].export as usize;
+    let name = entries::name(index);
+    let ours = entries::export(index);
     let found = call(next, handle, name);
     if found != ours {
         escapes::look_for_data_symbols();
@@ -270,8 +269,8 @@ fn diverted(next: usize, handle: *mut c_void, index: usize, found: usize) -> Opt
     if found == 0 || next == find_real() {
         return None;
     }
-    let libcs = real(handle, driver::name_of(index));
-    if libcs != ENTRIES[index].export as usize {
+    let libcs = real(handle, entries::name(index));
+    if libcs != entries::export(index) {
         // Meets the driver behind it as well.
         driver::handed_out(FUNCTIONS[index].library, libcs)?;
     }

@@ -5,9 +5,8 @@
 //! as escaped. The same holds for NVML, but that meeting it says nothing: programs look at their GPUs with it that
 //! have nothing to do with CUDA.
 
-use super::{dlerror, dlsym, escapes, linked};
-use crate::entry::exports::ENTRIES;
-use crate::fault::inject;
+use super::{dlerror, dlsym, entries, escapes, linked, traced};
+use crate::log::message;
 use crate::log::status;
 use crate::settings;
 use crate::sys::elf;
@@ -88,7 +87,7 @@ pub fn register(object: &Object) -> bool {
     let Some(library) = library_of(object) else { return false };
     let (mark, is_cuda) = (object.base + 1, library == Library::Cuda);
     match followed(library).base.compare_exchange(0, mark, Release, Acquire) {
-        Ok(_) if is_cuda => settings::get().complain(),
+        Ok(_) if is_cuda => message::met(),
         Ok(_) => {}
         Err(base) if base == mark => {}
         Err(_) => return false,
@@ -96,12 +95,11 @@ pub fn register(object: &Object) -> bool {
     // Whoever comes while another thread is doing this does it as well: both write the same.
     for id in FnId::all().filter(|id| id.spec().library == library) {
         let index = id as usize;
-        let Some(symbol) = object.symbol(name_of(index)) else { continue };
+        let Some(symbol) = object.symbol(entries::name(index)) else { continue };
         REAL[index].store(symbol.address, Relaxed);
         trace(id);
-        let linked = linked::at_start(name_of(index)) == Some(symbol.address);
-        let entries = &ENTRIES[index];
-        let handed_out = if linked { entries.export as usize } else { entries.looked_up() };
+        let linked = linked::at_start(entries::name(index)) == Some(symbol.address);
+        let handed_out = if linked { entries::export(index) } else { entries::looked_up(index) };
         HANDED_OUT[index].store(handed_out, Relaxed);
     }
     followed(library).ready.store(true, Release);
@@ -117,19 +115,19 @@ pub fn trace(id: FnId) {
     let index = id as usize;
     let real = real(id);
     if real != 0 {
-        aim(id, &TARGETS[index], ENTRIES[index].traced_looked_up as usize, real);
+        aim(id, &TARGETS[index], entries::traced_looked_up(id), real);
     }
 }
 
 /// Writes where calls of a function go: to us, or straight on. Plans of faults come and go meanwhile in other threads,
 /// which do the same: who writes last looks again, and sees what the others have armed before they wrote.
-pub fn aim(id: FnId, target: &AtomicUsize, traced: usize, real: usize) {
+pub fn aim(id: FnId, target: &AtomicUsize, to_us: usize, real: usize) {
     // Whoever arms a plan from here on sees what the caller has published.
     fence(SeqCst);
     loop {
-        let is_traced = inject::is_traced(id);
-        target.swap(if is_traced { traced } else { real }, AcqRel);
-        if inject::is_traced(id) == is_traced {
+        let is_traced = traced::is_traced(id);
+        target.swap(if is_traced { to_us } else { real }, AcqRel);
+        if traced::is_traced(id) == is_traced {
             return;
         }
     }
@@ -271,9 +269,4 @@ pub fn handed_out(library: Library, address: usize) -> Option<usize> {
 fn known(address: usize) -> Option<usize> {
     let index = REAL.iter().position(|real| real.load(Relaxed) == address && address != 0)?;
     Some(HANDED_OUT[index].load(Relaxed))
-}
-
-/// The name of a function of the table, for C.
-pub fn name_of(index: usize) -> &'static core::ffi::CStr {
-    crate::entry::exports::NAMES[index]
 }

@@ -6,33 +6,72 @@
 //! pointers, as cuew has it) is bound to our export instead of its own variable; its references are put
 //! back, because it would write into our code.
 
-use super::{dlsym, driver, linked};
-use crate::entry::exports::ENTRIES;
+use super::{dlsym, driver, entries, linked, traced};
+use crate::log;
+use crate::log::status;
 use crate::sys::caller;
 use crate::sys::elf;
 use crate::sys::object::{Object, Symbol};
-use crate::{log, record, settings};
-use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::ffi::{CStr, c_void};
+use core::ptr;
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, Library};
 use cupeer_spec::way::Way;
 
-/// What was named already: hashes of library and way.
-static NAMED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+/// What was named already.
+static NAMED: [Named; 64] =
+    [const { Named { hash: AtomicU64::new(0), base: AtomicUsize::new(0), way: AtomicU8::new(0) } }; 64];
+
+struct Named {
+    /// Of library and way.
+    hash: AtomicU64,
+    /// The library's base address, plus 1; written after the way.
+    base: AtomicUsize,
+    way: AtomicU8,
+}
+
+/// Who is told as well, with the path of the library; null before anybody is.
+static LISTENER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+type Listener = fn(&[u8], Way);
+
+/// Tells somebody of each library that is named, and was named so far. Called by our constructor.
+pub fn tell(listener: Listener) {
+    LISTENER.store(listener as *mut c_void, SeqCst);
+    for named in &NAMED {
+        let object = named.base.load(SeqCst).checked_sub(1).and_then(elf::at_base);
+        let way = Way::ALL.get(usize::from(named.way.load(Relaxed)));
+        if let (Some(object), Some(way)) = (object, way) {
+            listener(path(&object), *way);
+        }
+    }
+}
+
+/// The path of an object.
+fn path(object: &Object) -> &[u8] {
+    match object.path().to_bytes() {
+        b"" => caller::program(),
+        path => path,
+    }
+}
 
 /// Names a library once.
 fn name(object: &Object, way: Way) {
     let hash = (object.path_hash() ^ (way as u64 + 1)) | 1;
-    for place in &NAMED {
-        match place.compare_exchange(0, hash, Relaxed, Relaxed) {
+    for named in &NAMED {
+        match named.hash.compare_exchange(0, hash, Relaxed, Relaxed) {
             Ok(_) => {
-                crate::log::status::escaped(way);
-                let path = match object.path().to_bytes() {
-                    b"" => caller::program(),
-                    path => path,
-                };
-                log::escaped(path, way);
-                record::escaped(path, way);
+                named.way.store(way as u8, Relaxed);
+                named.base.store(object.base + 1, SeqCst);
+                status::escaped(way);
+                log::escaped(path(object), way);
+                let listener = LISTENER.load(SeqCst);
+                if !listener.is_null() {
+                    // SAFETY: put there by `tell`.
+                    unsafe { core::mem::transmute::<*mut c_void, Listener>(listener)(path(object), way) };
+                }
                 return;
             }
             Err(named) if named == hash => return,
@@ -61,7 +100,7 @@ pub fn looked_up_next(object: &Object, wanted: &CStr) {
 
 /// Whether an object is a driver, or another library of which calls shall not go past us.
 pub fn is_missed(object: &Object) -> bool {
-    driver::library_of(object).is_some_and(|library| settings::get().misses(library))
+    driver::library_of(object).is_some_and(traced::is_missed)
 }
 
 /// Whether our own forwarding of a linked call leads to this object.
@@ -85,12 +124,12 @@ pub fn diverted(found: usize) {
 }
 
 fn index_of(wanted: &CStr) -> Option<usize> {
-    (0..FUNCTION_COUNT).find(|index| driver::name_of(*index) == wanted)
+    (0..FUNCTION_COUNT).find(|index| entries::name(*index) == wanted)
 }
 
 /// Whether a name is that of a function whose calls shall not go past us.
 fn is_wanted(name: &CStr) -> bool {
-    index_of(name).is_some_and(|index| settings::get().misses(FUNCTIONS[index].library))
+    index_of(name).is_some_and(|index| traced::is_missed(FUNCTIONS[index].library))
 }
 
 /// Objects that were found, to be named when the walk through them, and with it the loader's lock, is over.
@@ -142,7 +181,7 @@ pub fn mend_data_symbols() {
         program.each_slot(|slot| {
             let Some(index) = index_of(slot.name).filter(|_| slot.is_copy) else { return };
             if let Some(own) = program.symbol(slot.name).filter(|symbol| symbol.size <= 64)
-                && let Some(origin) = data_behind_us(driver::name_of(index))
+                && let Some(origin) = data_behind_us(entries::name(index))
             {
                 // SAFETY: both are variables of that size at least, which nobody uses yet.
                 unsafe {
@@ -173,13 +212,13 @@ fn each_with_data_symbols(mut found: impl FnMut(&Object)) {
         if elf::is_ours(object) || driver::library_of(object).is_some() {
             return false;
         }
-        let data = |index| object.symbol(driver::name_of(index)).filter(|symbol| symbol.is_data);
+        let data = |index| object.symbol(entries::name(index)).filter(|symbol| symbol.is_data);
         if (0..FUNCTION_COUNT).any(|index| data(index).is_some()) {
             object.each_slot(|slot| {
                 let Some(index) = index_of(slot.name).filter(|_| !slot.is_copy) else { return };
                 let Some(own) = data(index) else { return };
                 // SAFETY: the place is one that the loader filled.
-                if unsafe { *slot.place } == ENTRIES[index].export as usize {
+                if unsafe { *slot.place } == entries::export(index) {
                     write(object, slot.place, own.address);
                 }
             });
@@ -242,10 +281,10 @@ fn look_through_other_namespaces() -> Option<Object> {
 /// A driver of which no watched call has come to us until now is named as well: without that, a record that is empty could
 /// mean both that nothing was called, and that nothing was seen. Not in a child that has it from its parent. Where it came
 /// with the program, and nothing else is to be named, it is no more than counted: programs link it that need it in their
-/// children.
-pub fn look_through_all() {
+/// children. `is_empty` says that the process has no record, or one without an event.
+pub fn look_through_all(is_empty: bool) {
     let was_followed = driver::is_any_followed(Library::Cuda);
-    let is_silent = !linked::was_called() && (!was_followed || record::is_empty());
+    let is_silent = !linked::was_called() && (!was_followed || is_empty);
     driver::find_loaded(Library::Cuda);
     look_for_data_symbols();
     let (mut drivers, mut found) = (0, Found::new());
@@ -260,8 +299,8 @@ pub fn look_through_all() {
     found.name_all();
     let silent = driver::followed_driver().or(elsewhere).filter(|_| is_silent && !elf::is_forked());
     if let Some(driver) = silent {
-        if elf::is_of_start(&driver) && NAMED[0].load(Relaxed) == 0 {
-            crate::log::status::escaped(Way::Unseen);
+        if elf::is_of_start(&driver) && NAMED[0].hash.load(Relaxed) == 0 {
+            status::escaped(Way::Unseen);
         } else {
             name(&driver, Way::Unseen);
         }

@@ -7,10 +7,7 @@
 //! with CUDA_ERROR_SHARED_OBJECT_INIT_FAILED. Calls of NVML go on in the same way, but that the environment names none,
 //! and fail with NVML_ERROR_LIBRARY_NOT_FOUND.
 
-use super::{dlerror, dlsym, driver};
-use crate::entry::exports::ENTRIES;
-use crate::fault::inject;
-use crate::sys::arch::{ROUTE_SHIFT, ROUTES_EACH};
+use super::{dlerror, dlsym, driver, entries, traced};
 use crate::sys::arena;
 use crate::sys::elf;
 use crate::sys::guard::guarded;
@@ -24,6 +21,12 @@ use core::sync::atomic::{
 };
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
 use cupeer_spec::results;
+
+/// How many routes a function has: a caller's is chosen by the bits of its address above the lowest
+/// [`ROUTE_SHIFT`].
+pub const ROUTES_EACH: usize = 8;
+/// See [`ROUTES_EACH`].
+pub const ROUTE_SHIFT: usize = 16;
 
 /// Where calls from a range of addresses go. Never freed: a thread may be reading it.
 #[repr(C)]
@@ -178,8 +181,7 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
     }
     // A library's own function of the name may be something else altogether.
     let is_own = !is_real && elf::is_same_object(caller, real);
-    let target =
-        if inject::is_traced(id) && !is_own { ENTRIES[id as usize].traced_export as usize } else { real };
+    let target = if traced::is_traced(id) && !is_own { entries::traced_export(id) } else { real };
     let (low, length) = match object {
         _ if for_all => (0, usize::MAX),
         Some(object) => (object.low, object.high - object.low),
@@ -214,12 +216,7 @@ pub fn trace(id: FnId) {
 
 fn aim(id: FnId, binding: &Binding) {
     if !binding.is_own {
-        driver::aim(
-            id,
-            &binding.route.target,
-            ENTRIES[id as usize].traced_export as usize,
-            binding.route.real,
-        );
+        driver::aim(id, &binding.route.target, entries::traced_export(id), binding.route.real);
     }
 }
 
@@ -247,7 +244,7 @@ fn bindings(id: FnId) -> impl Iterator<Item = &'static Binding> {
 
 /// The next function for calls from an object, and whether it came with the program.
 fn next(id: FnId, object: Option<&Object>) -> Option<(usize, bool)> {
-    let name = driver::name_of(id as usize);
+    let name = entries::name(id as usize);
     // What came with the program is in front of everybody.
     if let Some(real) = at_start(name) {
         return Some((real, true));
@@ -288,8 +285,8 @@ pub fn in_place_of(found: usize) -> Option<usize> {
     let object = elf::containing(found).filter(|object| driver::library_of(object).is_none())?;
     let is_it = |name| object.symbol(name).is_some_and(|symbol| symbol.address == found);
     let index = (0..FUNCTION_COUNT)
-        .find(|index| is_it(driver::name_of(*index)) && at_start(driver::name_of(*index)) == Some(found));
-    index.map(|index| ENTRIES[index].export as usize)
+        .find(|index| is_it(entries::name(*index)) && at_start(entries::name(*index)) == Some(found));
+    index.map(entries::export)
 }
 
 /// What an object or its dependencies define, breadth first, as the loader searches them.

@@ -3,6 +3,7 @@
 use super::{refusal, value};
 use cupeer_spec::deny::Denied;
 use cupeer_spec::env;
+use cupeer_spec::function::FnId;
 
 /// What is denied, where anything is.
 #[derive(Debug, Default)]
@@ -34,5 +35,16 @@ impl Deny {
             limit
         });
         (pairs.is_some() || limit.is_some()).then_some(Deny { pairs, limit })
+    }
+
+    /// Whether calls of a function have to be looked at.
+    pub fn concerns(&self, id: FnId) -> bool {
+        let function = id.spec();
+        let opens = function.opens();
+        let tries = opens.is_some() || function.enables().is_some();
+        let counts = function.enables().or(function.disables()).is_some()
+            || opens.is_some_and(|shared| shared.object.is_memory())
+            || function.ends_context().is_some();
+        self.pairs.is_some() && (tries || function.asks().is_some()) || self.limit.is_some() && counts
     }
 }

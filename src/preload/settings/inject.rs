@@ -1,7 +1,6 @@
 //! What the environment asks of faults: a plan, and whether it is only tried.
 
 use super::{refusal, value};
-use crate::fault::inject;
 use cupeer_spec::env;
 use cupeer_spec::fault::Plan;
 use cupeer_spec::function::FnId;
@@ -31,13 +30,26 @@ pub(super) fn from_environment(complaints: &mut Vec<String>) -> (Option<Plan>, b
 
 /// The functions that rules of a plan look at: those that they name, and where one looks at the calls before, or at the
 /// handles of others, those as well.
-pub(super) fn functions(plan: &Plan) -> FunctionSet {
+pub fn functions(plan: &Plan) -> FunctionSet {
     let mut functions = FunctionSet::all(false);
     let (follows, keeps) = (plan.follows(), plan.keeps_handles());
     for id in FnId::all() {
         let named = plan.rules.iter().any(|rule| rule.functions.contains(id as usize));
         let is_kept = keeps && id.spec().args.iter().any(|arg| arg.is_handle());
-        functions.set(id as usize, named || follows && inject::is_followed(id) || is_kept);
+        functions.set(id as usize, named || follows && is_followed(id) || is_kept);
     }
     functions
+}
+
+/// Whether a call counts as one where rules look at what was called before: look-ups and questions are made by the
+/// hundred, by whatever library.
+pub fn is_followed(id: FnId) -> bool {
+    !id.spec().is_frequent()
+}
+
+/// How much memory it takes to read a plan with so many bytes: no rule is shorter than `cuInit:exit=1`, and a number of a
+/// list has two bytes.
+pub fn memory_of(length: usize) -> usize {
+    const OF_ONE_BYTE: usize = 80;
+    128 * 1024 + OF_ONE_BYTE * length
 }

@@ -3,10 +3,9 @@
 
 mod check;
 mod deny;
-mod inject;
+pub mod inject;
 pub mod key;
 
-use crate::log::{self, message};
 use crate::sys::clock;
 use crate::sys::elf;
 use crate::sys::every_call::EVERY_CALL;
@@ -19,7 +18,7 @@ use core::sync::atomic::{
 };
 use cupeer_spec::env::{self, RecordMode};
 use cupeer_spec::fault::Plan;
-use cupeer_spec::function::{FnId, Library};
+use cupeer_spec::function::FnId;
 use cupeer_spec::record::job;
 use cupeer_spec::selector::FunctionSet;
 use std::ffi::CString;
@@ -99,17 +98,10 @@ pub fn get() -> &'static Settings {
 fn read() -> &'static Settings {
     let settings = make();
     match EVERY_CALL.settings.compare_exchange(ptr::null_mut(), settings.cast(), Release, Acquire) {
-        Ok(_) => {
-            // SAFETY: published, and never freed.
-            let settings = unsafe { &*settings };
-            log::start(settings);
-            crate::fault::inject::load(settings);
-            settings
-        }
-        Err(first) => {
-            // SAFETY: the first one never is freed; neither is ours, whose memory another thread may not give back.
-            unsafe { &*first.cast() }
-        }
+        // SAFETY: published, and never freed.
+        Ok(_) => unsafe { &*settings },
+        // SAFETY: the first one never is freed; neither is ours, whose memory another thread may not give back.
+        Err(first) => unsafe { &*first.cast() },
     }
 }
 
@@ -126,7 +118,7 @@ fn make() -> *mut Settings {
     let need =
         env::VARIABLES.iter().map(|variable| match found(variable.name).map_or(0, CStr::count_bytes) {
             0 => 0,
-            length if variable.name == env::INJECT => crate::fault::inject::memory_of(length),
+            length if variable.name == env::INJECT => inject::memory_of(length),
             length => 8 * length,
         });
     memory::within(ALWAYS + need.sum::<usize>(), make).unwrap_or_else(|| {
@@ -264,24 +256,12 @@ impl Settings {
             || self.is_logged(id)
             || self.is_recorded(id)
             || self.injected.contains(id as usize)
-            || crate::fault::deny::concerns(id)
+            || self.deny.as_ref().is_some_and(|deny| deny.concerns(id))
     }
 
-    /// Whether calls that go past us are missed: of the driver always, of another library where any of its functions is
-    /// traced.
-    pub fn misses(&self, library: Library) -> bool {
-        library == Library::Cuda
-            || FnId::all().any(|id| id.spec().library == library && crate::fault::inject::is_traced(id))
-    }
-
-    /// Says what was not understood. For a process that has met a driver; all others hear nothing of us.
-    #[cold]
-    #[inline(never)]
-    pub fn complain(&self) {
-        for complaint in &self.complaints {
-            message::line(format_args!("{complaint}"));
-        }
-        crate::fault::inject::complain();
+    /// What was not understood. For a process that has met a driver; all others hear nothing of us.
+    pub fn complaints(&self) -> &[String] {
+        &self.complaints
     }
 }
 

@@ -1,7 +1,7 @@
-//! What the processor's calling convention decides: our block of thread-local words, and the few entries
-//! that must leave every argument register and the stack as the caller set them.
+//! What the processor's calling convention decides: our block of thread-local words, and what must leave every argument
+//! register and the stack as the caller set them.
 //!
-//! Another architecture needs this file again, and nothing else of the crate.
+//! Another architecture needs this file and `entry::arch` again, and nothing else of the crate.
 
 use core::arch::{asm, global_asm};
 use core::ffi::{c_char, c_int, c_void};
@@ -195,87 +195,6 @@ pub unsafe extern "C" fn saved_registers(place: *mut Saved) {
     )
 }
 
-/// How far behind the start of an export the address lies that look-ups hand out. Inside of the export's
-/// symbol, so that `dladdr`, debuggers and profilers name it as they name the driver's function.
-pub const LOOKED_UP_OFFSET: usize = 64;
-
-/// How many routes a function has: a caller's is chosen by the bits of its address above the lowest
-/// [`ROUTE_SHIFT`].
-pub const ROUTES_EACH: usize = 8;
-/// See [`ROUTES_EACH`].
-pub const ROUTE_SHIFT: usize = 16;
-
-/// An export of ours, in two parts.
-///
-/// The first, for linked calls, jumps to what the route says that is kept for the caller's address, where the
-/// caller lies in its range, else asks `resolve_linked`. The second, [`LOOKED_UP_OFFSET`] behind, is what look-ups hand out, and
-/// jumps to the driver's function or to its traced entry. Both touch only registers that no argument uses.
-macro_rules! export_entry {
-    ($index:expr) => {
-        core::arch::naked_asm!(
-            "771:",
-            ".cfi_startproc",
-            "mov r11, qword ptr [rsp]",
-            "mov eax, r11d",
-            "shr eax, {shift}",
-            "and eax, {mask}",
-            "lea r10, [rip + {routes} + {offset} * {each}]",
-            "mov rax, qword ptr [r10 + rax * 8]",
-            "sub r11, qword ptr [rax]",
-            "cmp r11, qword ptr [rax + 8]",
-            "jae 772f",
-            "jmp qword ptr [rax + 16]",
-            "772:",
-            "push {index}",
-            ".cfi_adjust_cfa_offset 8",
-            "jmp {resolve}",
-            ".cfi_endproc",
-            ".org 771b + {looked_up}, 0xcc",
-            ".cfi_startproc",
-            "jmp qword ptr [rip + {targets} + {offset}]",
-            ".cfi_endproc",
-            routes = sym $crate::resolve::linked::ROUTES,
-            targets = sym $crate::resolve::driver::TARGETS,
-            offset = const $index * 8,
-            each = const $crate::sys::arch::ROUTES_EACH,
-            mask = const $crate::sys::arch::ROUTES_EACH - 1,
-            shift = const $crate::sys::arch::ROUTE_SHIFT,
-            index = const $index,
-            looked_up = const $crate::sys::arch::LOOKED_UP_OFFSET,
-            resolve = sym $crate::sys::arch::resolve_linked,
-        )
-    };
-}
-pub(crate) use export_entry;
-
-/// Notes the caller and the function for `call`, then goes on to the traced function with all arguments as
-/// they came; through [`asynchronous`] where the thread can be cancelled at any instruction.
-macro_rules! traced_entry {
-    ($index:expr, $traced:path) => {
-        core::arch::naked_asm!(
-            ".cfi_startproc",
-            "mov r11, qword ptr [rsp]",
-            "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]",
-            "mov qword ptr fs:[r10], r11",
-            "mov dword ptr fs:[r10 + {field}], {index}",
-            "mov rax, qword ptr [rip + {cancel_type}]",
-            "test byte ptr fs:[rax], 3",
-            "jnz 2f",
-            "jmp {traced}",
-            "2:",
-            "lea rax, [rip + {traced}]",
-            "jmp {asynchronous}",
-            ".cfi_endproc",
-            field = const $crate::sys::arch::ENTERED_OFFSET,
-            index = const $index,
-            cancel_type = sym $crate::sys::arch::CANCEL_TYPE,
-            traced = sym $traced,
-            asynchronous = sym $crate::sys::arch::asynchronous,
-        )
-    };
-}
-pub(crate) use traced_entry;
-
 /// Where, from the thread pointer on, the C library keeps whether this thread can be cancelled at any instruction: in the
 /// two lowest bits of a byte, which may also say that it cannot be cancelled at all. 0 before it is found: that byte of
 /// the thread pointer itself never has them.
@@ -432,74 +351,6 @@ pub unsafe extern "C" fn forward_asynchronously() {
         target = const core::mem::offset_of!(Thread, target),
         deferred = const DEFERRED,
         at_any = const AT_ANY_INSTRUCTION,
-        set_type = sym pthread_setcanceltype,
-    )
-}
-
-/// The slow way of a linked entry. On the stack: the function's index, then the caller's return address. Saves
-/// every register that can hold an argument, because a library's own function of the name may take others. The thread
-/// cannot be cancelled in there: see [`asynchronous`].
-#[unsafe(naked)]
-pub unsafe extern "C" fn resolve_linked() {
-    core::arch::naked_asm!(
-        ".cfi_startproc",
-        ".cfi_def_cfa_offset 16",
-        "push rbp",
-        ".cfi_adjust_cfa_offset 8",
-        ".cfi_rel_offset rbp, 0",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "sub rsp, 152",
-        "movups xmmword ptr [rsp], xmm0",
-        "movups xmmword ptr [rsp + 16], xmm1",
-        "movups xmmword ptr [rsp + 32], xmm2",
-        "movups xmmword ptr [rsp + 48], xmm3",
-        "movups xmmword ptr [rsp + 64], xmm4",
-        "movups xmmword ptr [rsp + 80], xmm5",
-        "movups xmmword ptr [rsp + 96], xmm6",
-        "movups xmmword ptr [rsp + 112], xmm7",
-        "mov edi, {deferred}",
-        "lea rsi, [rbp - 56]",
-        "call qword ptr [rip + {set_type}@GOTPCREL]",
-        "mov rdi, qword ptr [rbp + 8]",
-        "mov rsi, qword ptr [rbp + 16]",
-        "call {resolve}",
-        "mov qword ptr [rbp - 64], rax",
-        "mov edi, dword ptr [rbp - 56]",
-        "xor esi, esi",
-        "call qword ptr [rip + {set_type}@GOTPCREL]",
-        "movups xmm0, xmmword ptr [rsp]",
-        "movups xmm1, xmmword ptr [rsp + 16]",
-        "movups xmm2, xmmword ptr [rsp + 32]",
-        "movups xmm3, xmmword ptr [rsp + 48]",
-        "movups xmm4, xmmword ptr [rsp + 64]",
-        "movups xmm5, xmmword ptr [rsp + 80]",
-        "movups xmm6, xmmword ptr [rsp + 96]",
-        "movups xmm7, xmmword ptr [rsp + 112]",
-        "mov rdi, qword ptr [rbp - 8]",
-        "mov rsi, qword ptr [rbp - 16]",
-        "mov rdx, qword ptr [rbp - 24]",
-        "mov rcx, qword ptr [rbp - 32]",
-        "mov r8, qword ptr [rbp - 40]",
-        "mov r9, qword ptr [rbp - 48]",
-        "mov r11, qword ptr [rbp - 64]",
-        "leave",
-        ".cfi_def_cfa rsp, 16",
-        "add rsp, 8",
-        ".cfi_def_cfa_offset 8",
-        // The number of vector registers, where the function takes a variable number of arguments: at most
-        // eight, and more than there are does no harm.
-        "mov eax, 8",
-        "jmp r11",
-        ".cfi_endproc",
-        resolve = sym crate::resolve::linked::resolve,
-        deferred = const DEFERRED,
         set_type = sym pthread_setcanceltype,
     )
 }

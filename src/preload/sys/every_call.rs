@@ -11,7 +11,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::
 pub struct EveryCall {
     /// The settings, once they are read: `settings`.
     pub settings: AtomicPtr<c_void>,
-    /// The rules of faults that are armed; null where none is: `fault::inject`.
+    /// The rules of faults that are armed; null where none is, and [`UNREAD`] before those of the environment are:
+    /// `fault::inject`.
     pub armed: AtomicPtr<c_void>,
     /// The page with the number of the process's record; [`NO_PAGE`] while there is none: [`epoch`].
     pub page: AtomicPtr<AtomicU64>,
@@ -24,13 +25,16 @@ pub struct EveryCall {
     pub by_counter: AtomicBool,
 }
 
+/// No pointer: before it is known whether there are any.
+pub const UNREAD: *mut c_void = ptr::without_provenance_mut(1);
+
 /// What stands for the page while there is none.
 pub static NO_PAGE: AtomicU64 = AtomicU64::new(0);
 
 /// The fields. None is written on the way of a call.
 pub static EVERY_CALL: EveryCall = EveryCall {
     settings: AtomicPtr::new(ptr::null_mut()),
-    armed: AtomicPtr::new(ptr::null_mut()),
+    armed: AtomicPtr::new(UNREAD),
     page: AtomicPtr::new(ptr::from_ref(&NO_PAGE).cast_mut()),
     described: AtomicU64::new(0),
     libraries: AtomicU32::new(1),

@@ -59,14 +59,7 @@ fn limit() -> Option<(u32, usize)> {
 
 /// Whether calls of a function have to be looked at.
 pub fn concerns(id: FnId) -> bool {
-    let Some(deny) = settings() else { return false };
-    let function = id.spec();
-    let opens = function.opens();
-    let tries = opens.is_some() || function.enables().is_some();
-    let counts = function.enables().or(function.disables()).is_some()
-        || opens.is_some_and(|shared| shared.object.is_memory())
-        || function.ends_context().is_some();
-    deny.pairs.is_some() && (tries || function.asks().is_some()) || deny.limit.is_some() && counts
+    settings().is_some_and(|deny| deny.concerns(id))
 }
 
 /// What there is to count, in words: each pair that was given, `all`, the limit of peers.

@@ -8,21 +8,20 @@ use super::index::Armed;
 use super::{private, shared};
 use crate::fault::deny;
 use crate::log::message;
-use crate::resolve::{driver, linked};
-use crate::settings::Settings;
-use crate::sys::every_call::EVERY_CALL;
+use crate::resolve::traced;
+use crate::settings::{self, inject::functions};
+use crate::sys::every_call::{EVERY_CALL, UNREAD};
 use crate::sys::memory;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
-    fence,
 };
 use cupeer_spec::fault::{Key, Per, Plan, Rule, Values};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::faults::Counter;
-use cupeer_spec::selector::matches;
+use cupeer_spec::selector::{FunctionSet, matches};
 
 /// A plan that is or was armed.
 pub struct Loaded {
@@ -36,6 +35,8 @@ pub struct Loaded {
     pub follows: bool,
     /// Whether a rule puts one handle in the place of another.
     pub keeps_handles: bool,
+    /// The functions that it looks at.
+    functions: FunctionSet,
     /// What counts calls.
     pub scopes: Scopes,
     /// What rules of a plan of the program's own have done; shared with forked children.
@@ -81,6 +82,7 @@ impl Loaded {
             is_dry,
             follows,
             keeps_handles,
+            functions: functions(plan),
             scopes,
             totals: AtomicPtr::new(ptr::null_mut()),
             users: AtomicU32::new(0),
@@ -115,15 +117,17 @@ impl Using {
     /// What is armed now; `None` where nothing is.
     pub fn now() -> Option<Using> {
         loop {
-            let pointer = EVERY_CALL.armed.load(Acquire).cast::<Armed>();
-            // SAFETY: what was published there is never freed.
-            let armed = unsafe { pointer.as_ref() }?;
+            let pointer = EVERY_CALL.armed.load(Acquire);
+            if pointer == UNREAD && load() {
+                continue;
+            }
+            let armed = published(pointer)?;
             let using = Using(armed);
             armed.plans.iter().for_each(|plan| {
                 plan.users.fetch_add(1, SeqCst);
             });
             // Whoever disarms a plan from here on sees its user.
-            if EVERY_CALL.armed.load(SeqCst) == pointer.cast() {
+            if EVERY_CALL.armed.load(SeqCst) == pointer {
                 return Some(using);
             }
         }
@@ -145,38 +149,34 @@ impl Drop for Using {
     }
 }
 
-/// How much memory it takes to read a plan with so many bytes: no rule is shorter than `cuInit:exit=1`, and a number of a
-/// list has two bytes.
-pub fn memory_of(length: usize) -> usize {
-    const OF_ONE_BYTE: usize = 80;
-    128 * 1024 + OF_ONE_BYTE * length
+/// What is published under a pointer.
+fn published(pointer: *mut c_void) -> Option<&'static Armed> {
+    // SAFETY: null, or what is never freed.
+    (pointer != UNREAD).then(|| unsafe { pointer.cast::<Armed>().as_ref() }).flatten()
 }
 
-/// Whether there was no memory for the plan of the environment, or for what is denied.
-static IS_SHORT: AtomicBool = AtomicBool::new(false);
-
-/// Says so.
-pub fn complain() {
-    if IS_SHORT.load(Relaxed) {
-        message::line(format_args!(
-            "there is no memory for fault plans: nothing is injected, and nothing denied"
-        ));
+/// Arms what the environment asks for, once: in our constructor, or at the first call that comes before it. Says whether
+/// that is done now; another thread may be at it.
+pub fn load() -> bool {
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    if BEGUN.swap(true, Relaxed) {
+        return false;
     }
-}
-
-/// Arms what the environment asks for. Called once, when the settings are read.
-pub fn load(settings: &'static Settings) {
+    let settings = settings::get();
     let plan = settings.inject.as_ref();
-    if plan.is_none() && settings.deny.is_none() {
-        return;
+    if plan.is_some() || settings.deny.is_some() {
+        // A constructor of the program may have armed a plan before.
+        let done = armed_with(plan, &|plan| {
+            shared::describe(settings);
+            let loaded = plan.map(|plan| &*Box::leak(Box::new(Loaded::new(0, plan, settings.is_dry))));
+            replace(|armed| Some(loaded.into_iter().chain(armed.iter().copied()).collect()));
+        });
+        if done.is_none() {
+            message::when_met(&"there is no memory for fault plans: nothing is injected, and nothing denied");
+        }
     }
-    // A constructor of the program may have armed a plan before.
-    let done = armed_with(plan, &|plan| {
-        shared::describe(settings);
-        let loaded = plan.map(|plan| &*Box::leak(Box::new(Loaded::new(0, plan, settings.is_dry))));
-        replace(|armed| Some(loaded.into_iter().chain(armed.iter().copied()).collect()));
-    });
-    IS_SHORT.store(done.is_none(), Relaxed);
+    let _ = EVERY_CALL.armed.compare_exchange(UNREAD, ptr::null_mut(), SeqCst, Acquire);
+    true
 }
 
 /// Does something that arms what is armed and one plan more, in as much memory as that takes. `None` where there is none.
@@ -193,37 +193,19 @@ fn armed_with<T>(plan: Option<&'static Plan>, work: &dyn Fn(Option<&'static Plan
 /// Replaces what is armed by the plans that `change` makes of those that are. Says whether it made any.
 fn replace(change: impl Fn(&[&'static Loaded]) -> Option<Vec<&'static Loaded>>) -> bool {
     loop {
-        let old = EVERY_CALL.armed.load(Acquire).cast::<Armed>();
-        // SAFETY: what was published there is never freed.
-        let plans = unsafe { old.as_ref() }.map_or(&[][..], |armed| &armed.plans);
+        let old = EVERY_CALL.armed.load(Acquire);
+        let plans = published(old).map_or(&[][..], |armed| &armed.plans);
         let Some(plans) = change(plans) else { return false };
         let armed = Armed::new(plans, deny::concerns);
         let is_any = FnId::all().any(|id| armed.index(id).is_some());
         let new = if is_any { Box::into_raw(Box::new(armed)) } else { ptr::null_mut() };
-        if EVERY_CALL.armed.compare_exchange(old.cast(), new.cast(), SeqCst, Acquire).is_ok() {
+        if EVERY_CALL.armed.compare_exchange(old, new.cast(), SeqCst, Acquire).is_ok() {
             return true;
         }
         if !new.is_null() {
             // SAFETY: made above and not published.
             drop(unsafe { Box::from_raw(new) });
         }
-    }
-}
-
-/// Whether calls of a function have to come here.
-pub fn has_index(id: FnId) -> bool {
-    // SAFETY: what was published there is never freed.
-    unsafe { EVERY_CALL.armed.load(Acquire).cast::<Armed>().as_ref() }
-        .is_some_and(|armed| armed.index(id).is_some())
-}
-
-/// Lets calls of all functions come here, or go straight on, as is needed now.
-fn trace() {
-    // Whoever publishes another way to a function from here on sees what is armed.
-    fence(SeqCst);
-    for id in FnId::all() {
-        driver::trace(id);
-        linked::trace(id);
     }
 }
 
@@ -243,14 +225,14 @@ pub fn arm(text: &str) -> Result<u32, Refusal> {
     }
     let id = NEXT.fetch_add(1, Relaxed);
     let armed = armed_with(Some(Box::leak(Box::new(plan))), &|plan| {
-        let Some(plan) = plan else { return };
-        let loaded: &'static Loaded = Box::leak(Box::new(Loaded::new(id, plan, false)));
+        let loaded: &'static Loaded = Box::leak(Box::new(Loaded::new(id, plan?, false)));
         // Mapped now, so that a child that is forked before the first hit counts where its parent looks.
         loaded.rules.iter().take(1).for_each(|rule| _ = loaded.totals(rule));
         replace(|plans| Some(plans.iter().copied().chain([loaded]).collect()));
+        Some(loaded)
     });
-    armed.ok_or_else(|| Refusal(NO_MEMORY.into()))?;
-    trace();
+    let armed = armed.flatten().ok_or_else(|| Refusal(NO_MEMORY.into()))?;
+    traced::add(&armed.functions);
     Ok(id)
 }
 
@@ -273,7 +255,7 @@ pub fn disarm(id: u32) -> Option<(u64, u64)> {
         plans.iter().any(|plan| plan.id == id).then(|| plans.iter().filter(is_other).copied().collect())
     };
     match armed_with(None, &|_| replace(without)) {
-        Some(true) => trace(),
+        Some(true) => traced::remove(&plan.functions),
         Some(false) => return None,
         // It stays where it is, and nobody looks at it.
         None if plan.is_over.swap(true, SeqCst) => return None,
@@ -333,4 +315,72 @@ pub fn release(label: &str) -> u32 {
         rule.is_released.store(true, Release);
         hanging + rule.hanging.load(Relaxed)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::inject::memory_of;
+    use crate::sys::memory::{taken, within};
+
+    const MUCH: usize = 1 << 30;
+
+    /// Texts of about so many bytes that take much memory for their length.
+    fn plans(length: usize) -> Vec<(usize, String)> {
+        let of = |rule: &dyn Fn(usize) -> String| {
+            let mut text = String::new();
+            (0..).map(rule).take_while(|rule| rule.len() < length).find(|rule| {
+                text = core::mem::take(&mut text) + rule + ";";
+                text.len() >= length
+            });
+            text
+        };
+        let texts = vec![
+            of(&|_| "*:delay=1s".into()),
+            of(&|_| "cuInit:hang".into()),
+            of(&|_| "@peer:hang".into()),
+            of(&|i| format!("cuDevice*Peer*:dev={i}:hang")),
+            of(&|i| format!("cuDeviceCanAccessPeer:dev=^{}:peer={}..:hang", i % 64, i)),
+            of(&|i| format!("cuInit:hang=a:exit=1:name=n{i}")),
+            of(&|i| format!("cuInit:thread=a,b,c,d:program=^e,f,g:caller=h*:hang=l{i}")),
+            "cuDeviceCanAccessPeer:hang:dev=".to_owned()
+                + &(0..length / 2).map(|i| format!("{},", i % 10)).collect::<String>()
+                + "1",
+            "cuInit:hang:thread=".to_owned() + &"a,".repeat(length / 2) + "a",
+            "cuIpcGetMemHandle:".to_owned() + &"x".repeat(length),
+            "x".repeat(length),
+            of(&|_| "\n".into()) + "cuInit",
+        ];
+        texts.into_iter().map(|text| (text.len(), text)).collect()
+    }
+
+    #[test]
+    fn plans_take_no_more_memory_than_was_reckoned_with() {
+        let (mut read, mut refused) = (0, 0);
+        for (length, text) in [0, 10, 100, 1000, 10_000, 130_000].into_iter().flat_map(plans) {
+            let about = format!("{} ({length})", &text[..text.len().min(60)]);
+            // A message of a failure must not lie in a region.
+            let look = |took: usize, reckoned: usize| {
+                assert!(took <= reckoned, "{about}: {took} bytes, and not {reckoned}");
+            };
+            let parsed = within(MUCH, || {
+                let plan = Plan::parse("inject", &text).map(|plan| &*Box::leak(Box::new(plan)));
+                ((plan.ok(), taken()), true)
+            });
+            let (plan, took) = parsed.expect("memory");
+            look(took, memory_of(text.len()));
+            let Some(plan) = plan else {
+                refused += 1;
+                continue;
+            };
+            read += 1;
+            let armed = within(MUCH, || {
+                let loaded: &'static Loaded = Box::leak(Box::new(Loaded::new(1, plan, false)));
+                Box::leak(Box::new(Armed::new(vec![loaded], |_| true)));
+                (taken(), true)
+            });
+            look(armed.expect("memory"), Armed::memory_of(plan.rules.iter()));
+        }
+        assert!(read >= 30 && refused >= 10, "{read} {refused}");
+    }
 }

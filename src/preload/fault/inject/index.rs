@@ -8,6 +8,7 @@
 use super::CallWords;
 use super::arming::{Loaded, LoadedRule};
 use super::private;
+use crate::settings::inject::is_followed;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::fault::{Condition, Key, Rule, Values};
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, FnSpec};
@@ -118,12 +119,6 @@ impl Armed {
     pub fn choose(&self, is_of_process: impl Fn(&LoadedRule) -> bool) {
         self.functions.iter().flatten().for_each(|index| index.choose(&is_of_process));
     }
-}
-
-/// Whether a call counts as one where rules look at what was called before: look-ups and questions are made by the
-/// hundred, by whatever library.
-pub fn is_followed(id: FnId) -> bool {
-    !id.spec().is_frequent()
 }
 
 /// The argument that a condition looks at, where it needs nothing else.

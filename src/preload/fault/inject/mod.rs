@@ -20,16 +20,13 @@ mod shared;
 mod told;
 
 pub use act::Fault;
-#[cfg(test)]
-pub use arming::Loaded;
-pub use arming::{complain, counts, disarm, load, marked, memory_of, release};
+pub use arming::{counts, disarm, load, marked, release};
 pub use excuses::is_excused;
-pub use index::{Armed, is_followed};
+pub use index::Armed;
 pub use program::{arm_c, put_counts};
 
 use crate::record::export_of;
-use crate::settings;
-use crate::sys::every_call::EVERY_CALL;
+use crate::sys::every_call::{EVERY_CALL, UNREAD};
 use core::sync::atomic::Ordering::Acquire;
 use cupeer_spec::effect::Shared;
 use cupeer_spec::function::FnId;
@@ -65,11 +62,6 @@ impl Forward<'_> {
     }
 }
 
-/// Whether calls of a function run through `call`.
-pub fn is_traced(id: FnId) -> bool {
-    settings::get().is_traced(id) || arming::has_index(id)
-}
-
 /// The word of an argument: see [`Forward::words`].
 #[inline(always)]
 pub fn word<T: Copy>(argument: &T) -> u64 {
@@ -87,9 +79,12 @@ pub fn word<T: Copy>(argument: &T) -> u64 {
 /// Whether a rule, or a denied pair, may concern a call of a function with these arguments.
 #[inline(always)]
 pub fn may_concern(id: FnId, words: &dyn Fn(&mut CallWords)) -> bool {
-    let armed = EVERY_CALL.armed.load(Acquire).cast::<Armed>();
+    let armed = EVERY_CALL.armed.load(Acquire);
+    if armed == UNREAD {
+        return true;
+    }
     // SAFETY: what was published there is never freed.
-    match unsafe { armed.as_ref() }.and_then(|armed| armed.index(id)) {
+    match unsafe { armed.cast::<Armed>().as_ref() }.and_then(|armed| armed.index(id)) {
         None => false,
         Some(index) => index.may_concern(words),
     }

@@ -1,6 +1,7 @@
 //! What programs ask of us by `cupeer.h`: texts and numbers as C has them.
 
-use super::arming::{NO_MEMORY, Refusal, arm, memory_of};
+use super::arming::{NO_MEMORY, Refusal, arm};
+use crate::settings::inject::memory_of;
 use crate::sys::memory;
 use core::ffi::{CStr, c_char, c_int};
 

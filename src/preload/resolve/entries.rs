@@ -1,0 +1,60 @@
+//! Where our entries lie: the parts of each export, which `entry` makes.
+
+use core::ffi::CStr;
+use cupeer_spec::function::{FUNCTION_COUNT, FnId};
+
+/// How far behind the start of an export the address lies that look-ups hand out. Inside of the export's
+/// symbol, so that `dladdr`, debuggers and profilers name it as they name the driver's function.
+pub const LOOKED_UP: usize = 64;
+/// Where in it a linked call goes that is traced.
+pub const TRACED_EXPORT: usize = 128;
+/// Where in it a looked-up call goes that is traced.
+pub const TRACED_LOOKED_UP: usize = 192;
+
+macro_rules! exports {
+    ($(
+        #[doc = $doc:literal]
+        fn $name:ident($($argument:tt)*) -> $ret:ty { $($rest:tt)* }
+    )*) => {
+        unsafe extern "C" {
+            $(fn $name();)*
+        }
+
+        /// The exports, in the order of the table.
+        static EXPORTS: [unsafe extern "C" fn(); FUNCTION_COUNT] = [$($name,)*];
+
+        /// The names of the functions for C, in the order of the table.
+        static NAMES: [&CStr; FUNCTION_COUNT] = [$(
+            match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("a name of the table holds a NUL"),
+            },
+        )*];
+    };
+}
+cupeer_spec::intercepted_functions!(exports);
+
+/// The name of a function of the table, for C.
+pub fn name(index: usize) -> &'static CStr {
+    NAMES[index]
+}
+
+/// Our export of a function.
+pub fn export(index: usize) -> usize {
+    EXPORTS[index] as usize
+}
+
+/// The address that look-ups hand out.
+pub fn looked_up(index: usize) -> usize {
+    export(index) + LOOKED_UP
+}
+
+/// Where a linked call of a function goes that is traced.
+pub fn traced_export(id: FnId) -> usize {
+    export(id as usize) + TRACED_EXPORT
+}
+
+/// Where a looked-up call of a function goes that is traced.
+pub fn traced_looked_up(id: FnId) -> usize {
+    export(id as usize) + TRACED_LOOKED_UP
+}
