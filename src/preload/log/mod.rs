@@ -1,6 +1,6 @@
 //! The log: one line a call.
 //!
-//! The lines travel as `tracing` events to a subscriber of our own (`subscriber`), which formats each in
+//! The lines travel as `tracing` events to a subscriber of our own (`subscriber`), which puts each into
 //! a buffer on the stack (`line`) and writes it at once (`sink`). tracing-subscriber's layer is not used
 //! inside programs: it keeps a buffer in a thread-local with a destructor, and a lock.
 
@@ -14,11 +14,12 @@ use crate::sys::aside::with_room;
 use crate::sys::caller::Caller;
 use crate::sys::clock;
 use crate::sys::line::Short;
-use core::fmt::{self, Debug, Display, Write};
+use core::fmt::{self, Display, Write};
 use core::sync::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
 };
+use cupeer_spec::duration::Duration;
 use cupeer_spec::function::FnId;
 use cupeer_spec::value::{Format, quoted, quoted_inside};
 use cupeer_spec::way::Way;
@@ -59,10 +60,12 @@ const DONE: u32 = 2;
 /// Whether there is a log. Who asks first, which is our constructor where no call comes before it, puts the subscriber in
 /// place.
 pub fn is_on() -> bool {
-    let Some(form) = settings::get().log else { return false };
+    if settings::get().log.is_none() {
+        return false;
+    }
     if STARTED.compare_exchange(0, BEGUN, Acquire, Acquire).is_ok() {
         // Cannot fail: nobody else in this library sets one.
-        let _ = tracing::dispatcher::set_global_default(tracing::Dispatch::new(subscriber::Log { form }));
+        let _ = tracing::dispatcher::set_global_default(tracing::Dispatch::new(subscriber::Log));
         STARTED.store(DONE, Release);
     }
     // Another thread may be putting the subscriber in place this very moment. Bounded, because a child
@@ -78,38 +81,36 @@ pub fn is_on() -> bool {
 }
 
 /// Prints through a closure where `tracing` wants a value.
-struct Printed<F: Fn(&mut fmt::Formatter) -> fmt::Result>(F);
+struct Printed<'a>(&'a dyn Fn(&mut fmt::Formatter) -> fmt::Result);
 
-impl<F: Fn(&mut fmt::Formatter) -> fmt::Result> Debug for Printed<F> {
+impl Display for Printed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         (self.0)(f)
     }
 }
 
-/// What stands on every line: when, and who.
-struct Stamp {
-    ts_ns: u64,
-    pid: u32,
-    tid: u32,
-    seq: u64,
-}
-
-impl Stamp {
-    /// The stamp of what happened `ago` nanoseconds ago.
-    fn new(ago: u64) -> Self {
-        // SAFETY: the block is this thread's alone, and the field atomic, because a signal handler of the
-        // thread may log as well.
-        let logged = unsafe { &(*crate::sys::arch::thread()).logged };
-        // SAFETY: getpid and gettid have no preconditions. They are asked each time, because a child shares
-        // our memory of them.
-        let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
-        Stamp {
-            ts_ns: clock::realtime().saturating_sub(ago),
-            pid: pid as u32,
-            tid: tid as u32,
-            seq: logged.fetch_add(1, Relaxed) + 1,
+/// Sends a line about what happened `ago` nanoseconds ago: when and who, and then what `write` adds, fields in JSON and
+/// words in text.
+fn send(ago: u64, write: &dyn Fn(&mut fmt::Formatter, Format) -> fmt::Result) {
+    let format = Format { json: settings::get().log == Some(LogForm::Json), fingerprint: key::fingerprint };
+    // SAFETY: the block is this thread's alone, and the field atomic, because a signal handler of the
+    // thread may log as well.
+    let seq = unsafe { (*crate::sys::arch::thread()).logged.fetch_add(1, Relaxed) } + 1;
+    // SAFETY: getpid and gettid have no preconditions. They are asked each time, because a child shares
+    // our memory of them.
+    let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
+    let ts_ns = clock::realtime().saturating_sub(ago);
+    let line = Printed(&|f| {
+        if format.json {
+            write!(f, "{{\"ts_ns\":{ts_ns},\"pid\":{pid},\"tid\":{tid},\"seq\":{seq},")?;
+            write(f, format)?;
+            return f.write_str("}");
         }
-    }
+        write_time(f, ts_ns)?;
+        write!(f, "[{pid}/{tid}] ")?;
+        write(f, format)
+    });
+    tracing::info!(target: "cupeer", "{line}");
 }
 
 /// Logs a call.
@@ -119,31 +120,22 @@ pub fn call(call: &Call) {
     if settings.failed && call.result == 0 && fault.is_none() || !is_on() {
         return;
     }
-    let stamp = Stamp::new(clock::now().saturating_sub(call.started));
-    let format = Format { json: settings.log == Some(LogForm::Json), fingerprint: key::fingerprint };
-    let args = Printed(|f| (call.print)(f, format));
-    let caller = Printed(|f| print_caller(call.caller, f));
     let number = Short::<24>::new(format_args!("{}", call.result));
-    let by = Printed(|f| match fault {
-        Some(fault) if format.json => write!(f, "{}", fault.names),
-        Some(fault) => write!(f, "{} {}", fault.deed, fault.names),
-        None => Ok(()),
-    });
+    let name = call.id.spec().name;
     let result = call.id.spec().result_name(call.result).unwrap_or(number.text());
-    tracing::info!(
-        target: "cupeer::call",
-        ts_ns = stamp.ts_ns,
-        pid = stamp.pid,
-        tid = stamp.tid,
-        seq = stamp.seq,
-        function = call.id.spec().name,
-        args = ?args,
-        result,
-        duration_ns = call.duration,
-        caller = ?caller,
-        injected = fault.is_some_and(|fault| fault.is_altered),
-        fault = ?by,
-    );
+    send(clock::now().saturating_sub(call.started), &|f, format| {
+        let args = Printed(&|f| (call.print)(f, format));
+        let caller = Printed(&|f| print_caller(call.caller, f));
+        if !format.json {
+            write!(f, "{name}({args}) = {result} <{}> {caller}", Duration(call.duration))?;
+            return fault.map_or(Ok(()), |fault| write!(f, " ({} {})", fault.deed, fault.names));
+        }
+        let (duration, injected) = (call.duration, fault.is_some_and(|fault| fault.is_altered));
+        // Names of functions, results and rules: nothing in them needs escaping.
+        write!(f, "\"function\":\"{name}\",\"args\":{{{args}}},\"result\":\"{result}\",")?;
+        write!(f, "\"duration_ns\":{duration},\"caller\":\"{caller}\",\"injected\":{injected}")?;
+        fault.map_or(Ok(()), |fault| write!(f, ",\"fault\":\"{}\"", fault.names))
+    });
 }
 
 /// Logs a text of the program's. Says whether the line was written.
@@ -151,32 +143,25 @@ pub fn mark(text: &[u8]) -> bool {
     if !is_on() {
         return false;
     }
-    let stamp = Stamp::new(0);
-    let text = Printed(|f| quoted(text, 2048, f));
     // SAFETY: the block is this thread's alone.
     let written = || unsafe { (*crate::sys::arch::thread()).written };
     let before = written();
-    tracing::info!(
-        target: "cupeer::mark",
-        ts_ns = stamp.ts_ns, pid = stamp.pid, tid = stamp.tid, seq = stamp.seq, mark = ?text,
-    );
+    send(0, &|f, format| {
+        f.write_str(if format.json { "\"mark\":" } else { "mark " })?;
+        quoted(text, 2048, f)
+    });
     written() != before
 }
 
 /// Logs what a rule of faults is about to do to a call that may not return, from wherever that is done.
 pub fn acts(text: fmt::Arguments) {
+    let acting = &|f: &mut fmt::Formatter, format: Format| match format.json {
+        true => write!(f, "\"acts\":\"{text}\""),
+        false => write!(f, "fault {text}"),
+    };
     if is_on() {
-        with_room(&mut || acting(text));
+        with_room(&mut || send(0, acting));
     }
-}
-
-fn acting(text: fmt::Arguments) {
-    let stamp = Stamp::new(0);
-    let text = Printed(|f| write!(f, "\"{text}\""));
-    tracing::info!(
-        target: "cupeer::fault",
-        ts_ns = stamp.ts_ns, pid = stamp.pid, tid = stamp.tid, seq = stamp.seq, acts = ?text,
-    );
 }
 
 /// Logs that a library's calls go past us.
@@ -184,46 +169,50 @@ pub fn escaped(library: &[u8], way: Way) {
     if !is_on() {
         return;
     }
-    let stamp = Stamp::new(0);
-    let json = settings::get().log == Some(LogForm::Json);
-    let escaped = Printed(|f| {
-        if json {
-            f.write_str("{\"library\":")?;
-            quoted(library, 2048, f)?;
-            write!(f, ",\"way\":\"{}\"}}", way.name())
-        } else {
-            quoted(library, 2048, f)?;
-            match way {
-                Way::Unseen => f.write_str(": it was loaded, and no watched call was seen"),
-                _ => write!(f, ", by {}: its calls of the driver are not seen", way.name()),
-            }
+    send(0, &|f, format| {
+        f.write_str(if format.json { "\"escaped\":{\"library\":" } else { "escaped " })?;
+        quoted(library, 2048, f)?;
+        match way {
+            _ if format.json => write!(f, ",\"way\":\"{}\"}}", way.name()),
+            Way::Unseen => f.write_str(": it was loaded, and no watched call was seen"),
+            _ => write!(f, ", by {}: its calls of the driver are not seen", way.name()),
         }
     });
-    tracing::info!(
-        target: "cupeer::escaped",
-        ts_ns = stamp.ts_ns, pid = stamp.pid, tid = stamp.tid, seq = stamp.seq, escaped = ?escaped,
-    );
 }
 
 /// Logs what a rule has found: an object in JSON, a paragraph in text.
 pub fn finding(finding: &str) {
-    if !is_on() {
-        return;
+    if is_on() {
+        send(0, &|f, format| {
+            f.write_str(if format.json { "\"finding\":" } else { "" })?;
+            f.write_str(finding.trim_end())
+        });
     }
-    let stamp = Stamp::new(0);
-    let finding = Printed(|f| f.write_str(finding.trim_end()));
-    tracing::info!(
-        target: "cupeer::finding",
-        ts_ns = stamp.ts_ns, pid = stamp.pid, tid = stamp.tid, seq = stamp.seq, finding = ?finding,
-    );
 }
 
-/// `library+0xoffset`, as a quoted text.
+/// `library+0xoffset`.
 fn print_caller(caller: Caller, f: &mut fmt::Formatter) -> fmt::Result {
     let library = if caller.library.is_empty() { b"unknown" } else { caller.library };
-    let offset = Short::<24>::new(format_args!("+{:#x}", caller.offset));
-    let offset = offset.text();
-    f.write_str("\"")?;
     quoted_inside(library, 2048, f)?;
-    write!(f, "{offset}\"")
+    write!(f, "+{:#x}", caller.offset)
+}
+
+/// The time of day in UTC. Local time would need a lock of libc's.
+fn write_time(f: &mut impl Write, ts_ns: u64) -> fmt::Result {
+    let seconds = ts_ns / 1_000_000_000;
+    let (hours, minutes, seconds) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    write!(f, "{hours:02}:{minutes:02}:{seconds:02}.{:06} ", ts_ns / 1000 % 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_of_the_day() {
+        let noon = (20_000 * 86_400 + 12 * 3600 + 34 * 60 + 56) * 1_000_000_000 + 7_008_999;
+        let mut text = String::new();
+        write_time(&mut text, noon).unwrap();
+        assert_eq!(text, "12:34:56.007008 ");
+    }
 }
