@@ -3,7 +3,8 @@
 //!
 //! Each function has a bit for each rule that names it. For each argument that rules look at, the numbers fall into
 //! segments within which the same rules hold; a segment has the bits of those rules. The rules that can concern a call
-//! are those whose bits are set in all of its segments.
+//! are those whose bits are set in all of its segments. A look at a hundred rules one by one would take 30 ns at the least,
+//! and they may cost 10.
 
 use super::CallWords;
 use super::arming::{Loaded, LoadedRule};

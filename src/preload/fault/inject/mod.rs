@@ -1,7 +1,8 @@
 //! Faults on purpose: the one step that may change what the program sees.
 //!
 //! What belongs here: which rules are armed (`arming`), whether one may concern a call (`index`), whether it does (`facts`)
-//! and fires (`counts`), what then happens (`act`), and what the record is told (`told`). The grammar, and what a rule is,
+//! and fires (`counts`), what becomes of the call (`decide`), what then happens (`act`, `outputs`), and what the record
+//! is told (`told`). The grammar, and what a rule is,
 //! are in `cupeer_spec::fault`. Pairs of devices that are denied are `crate::fault::deny`.
 //!
 //! The way of a call: nothing is armed, which is one load; or no rule can concern it, which the index of its function
@@ -10,17 +11,19 @@
 mod act;
 mod arming;
 mod counts;
+mod decide;
 mod excuses;
 mod facts;
 mod handles;
 mod index;
+mod outputs;
 mod private;
 mod program;
 mod shared;
 mod told;
 
-pub use act::Fault;
 pub use arming::{counts, disarm, load, marked, release};
+pub use decide::Fault;
 pub use excuses::is_excused;
 pub use index::Armed;
 pub use program::{arm_c, put_counts};

@@ -1,0 +1,123 @@
+//! The outputs of a call: what rules put there, and how a call that succeeded is undone.
+
+use super::decide::Fault;
+use super::{excuses, facts, handles, shared};
+use crate::resolve::driver;
+use crate::sys::program_memory;
+use cupeer_spec::fault::{Out, OutValue};
+use cupeer_spec::function::{ArgSpec, Direction, FnId};
+
+impl Fault<'_> {
+    /// An output, where it goes, and how many bytes of it there are: see [`Out`].
+    pub(super) fn place(&self, argument: &str) -> Option<(&'static ArgSpec, usize, usize)> {
+        let function = self.call.id.spec();
+        let (index, arg) = function.argument(argument)?;
+        let address = *self.call.words.get(index)? as usize;
+        let count = match arg.count {
+            Some(count) => *self.call.words.get(function.argument(count)?.0)? as usize,
+            None => 1,
+        };
+        let is_output = matches!(arg.direction, Direction::Out | Direction::InOut) && address != 0;
+        is_output.then_some((arg, address, arg.output_size() * count))
+    }
+
+    /// Puts a value into an output. Says whether there was one.
+    pub(super) fn put(&self, out: &Out) -> bool {
+        let Some((arg, address, size)) = self.place(out.argument) else { return false };
+        let (step, is_handle) = (arg.output_size(), arg.is_handle());
+        // SAFETY: after success the driver has written so many bytes there.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, size) };
+        match out.value {
+            OutValue::Zero => bytes.fill(0),
+            OutValue::Number(number) => {
+                let number = number.to_le_bytes();
+                for element in bytes.chunks_mut(step.max(1)) {
+                    let length = element.len().min(number.len());
+                    element[..length].copy_from_slice(&number[..length]);
+                }
+            }
+            OutValue::Flip(at) => match bytes.get_mut(usize::from(at)) {
+                Some(byte) => *byte = !*byte,
+                None => return false,
+            },
+            OutValue::Other => match handles::other(arg, bytes) {
+                Some(other) => bytes.copy_from_slice(&other),
+                None => return false,
+            },
+        }
+        if is_handle {
+            if !matches!(out.value, OutValue::Other) {
+                // SAFETY: a handle's 64 bytes lie there.
+                shared::add_damaged(unsafe { facts::fingerprint_at(address as u64) });
+            }
+        } else {
+            let mut word = [0; 8];
+            let length = bytes.len().min(8);
+            word[..length].copy_from_slice(&bytes[..length]);
+            excuses::gave(self.call.id, u64::from_le_bytes(word));
+        }
+        true
+    }
+
+    /// Reads what stands where the outputs go. The program may have passed anything.
+    pub(super) fn save_outputs(&mut self) {
+        let args = self.call.id.spec().args.iter().enumerate();
+        let outputs = args.filter(|(_, arg)| matches!(arg.direction, Direction::Out));
+        for (place, (index, arg)) in self.outputs.iter_mut().zip(outputs) {
+            let mut word = [0; 8];
+            let address = self.call.words.get(index).copied().unwrap_or(0) as usize;
+            let size = arg.output_size().min(8);
+            if address != 0 && program_memory::copy(address, &mut word[..size]) == size {
+                *place = Some(u64::from_le_bytes(word));
+            }
+        }
+    }
+
+    pub(super) fn restore_outputs(&self) {
+        let args = self.call.id.spec().args.iter().enumerate();
+        let outputs = args.filter(|(_, arg)| matches!(arg.direction, Direction::Out));
+        for (saved, (index, arg)) in self.outputs.iter().zip(outputs) {
+            let address = self.call.words.get(index).copied().unwrap_or(0);
+            if let Some(saved) = saved {
+                let size = arg.output_size().min(8);
+                // SAFETY: the driver has just written so many bytes there.
+                unsafe {
+                    core::ptr::copy_nonoverlapping(saved.to_le_bytes().as_ptr(), address as *mut u8, size)
+                };
+            }
+        }
+    }
+
+    /// Undoes what the real call did. Says whether that worked.
+    pub(super) fn undo(&self) -> bool {
+        let function = self.call.id.spec();
+        let Some((inverse, index)) = function.undone_by() else { return false };
+        let arg = &function.args[index];
+        let word = self.call.words.get(index).copied().unwrap_or(0);
+        let value = if matches!(arg.direction, Direction::In) {
+            word
+        } else if word == 0 {
+            return false;
+        } else {
+            // SAFETY: after success the driver has written there; it is not null.
+            unsafe { (word as *const u64).read_unaligned() }
+        };
+        if !call_driver(inverse, value) {
+            return false;
+        }
+        self.restore_outputs();
+        true
+    }
+}
+
+/// Calls the driver's function that undoes something.
+fn call_driver(id: FnId, value: u64) -> bool {
+    let address = driver::real(id);
+    if address == 0 {
+        return false;
+    }
+    // SAFETY: the functions that undo something take one word and return a result: a test walks the table.
+    let function = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(u64) -> i32>(address) };
+    // SAFETY: gives back what the driver has just handed out, which nobody has seen.
+    unsafe { function(value) == 0 }
+}
