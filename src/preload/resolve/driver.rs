@@ -13,9 +13,9 @@ use crate::sys::elf;
 use crate::sys::object::Object;
 use core::sync::atomic::{
     AtomicBool, AtomicU8, AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-    fence,
+    Ordering::{Acquire, Relaxed, Release},
 };
+use cupeer_shared::route::aim;
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
 
 /// One library that we follow.
@@ -115,21 +115,7 @@ pub fn trace(id: FnId) {
     let index = id as usize;
     let real = real(id);
     if real != 0 {
-        aim(id, &TARGETS[index], entries::traced_looked_up(id), real);
-    }
-}
-
-/// Writes where calls of a function go: to us, or straight on. Plans of faults come and go meanwhile in other threads,
-/// which do the same: who writes last looks again, and sees what the others have armed before they wrote.
-pub fn aim(id: FnId, target: &AtomicUsize, to_us: usize, real: usize) {
-    // Whoever arms a plan from here on sees what the caller has published.
-    fence(SeqCst);
-    loop {
-        let is_traced = traced::is_traced(id);
-        target.swap(if is_traced { to_us } else { real }, AcqRel);
-        if traced::is_traced(id) == is_traced {
-            return;
-        }
+        aim(&TARGETS[index], || traced::is_traced(id), entries::traced_looked_up(id), real);
     }
 }
 

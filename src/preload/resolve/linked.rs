@@ -16,9 +16,9 @@ use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-    fence,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use cupeer_shared::route::{self, Closings};
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
 use cupeer_spec::results;
 
@@ -130,27 +130,20 @@ impl Binding {
 static BINDINGS: [AtomicPtr<Binding>; FUNCTION_COUNT] =
     [const { AtomicPtr::new(ptr::null_mut()) }; FUNCTION_COUNT];
 
-/// Counts the closings of libraries.
-static GENERATION: AtomicU64 = AtomicU64::new(1);
-
-/// How many threads are closing libraries: while that is done, another library may come to lie in the place of
-/// one that is gone already, so that no route is kept.
-static CLOSING: AtomicUsize = AtomicUsize::new(0);
+/// The closings of libraries, while which no route is kept.
+static CLOSINGS: Closings = Closings::new();
 
 /// Forgets what may not hold any more. Called before a library is closed.
 pub fn closing() {
-    CLOSING.fetch_add(1, SeqCst);
-    forget();
+    CLOSINGS.begin(forget);
 }
 
 /// The same, after it was closed.
 pub fn closed() {
-    forget();
-    CLOSING.fetch_sub(1, SeqCst);
+    CLOSINGS.end(forget);
 }
 
 fn forget() {
-    GENERATION.fetch_add(1, AcqRel);
     for current in ROUTES.iter().flatten() {
         let route = current.load(Acquire);
         // SAFETY: routes are never freed.
@@ -163,7 +156,7 @@ fn forget() {
 /// Finds the route of a caller: the address to jump to, and the next function. Takes no lock that the loader
 /// holds while it runs constructors or destructors, but where the order of search cannot be known otherwise.
 fn find(id: FnId, caller: usize) -> (usize, usize) {
-    let generation = GENERATION.load(Acquire);
+    let generation = CLOSINGS.now();
     let object = elf::containing(caller);
     let library = object.map_or((0, 0), |object| object.identity());
     let bound = bindings(id).find(|binding| object.is_some() && binding.holds(library, generation));
@@ -216,7 +209,8 @@ pub fn trace(id: FnId) {
 
 fn aim(id: FnId, binding: &Binding) {
     if !binding.is_own {
-        driver::aim(id, &binding.route.target, entries::traced_export(id), binding.route.real);
+        let (target, real) = (&binding.route.target, binding.route.real);
+        route::aim(target, || traced::is_traced(id), entries::traced_export(id), real);
     }
 }
 
@@ -228,9 +222,7 @@ fn keep(id: FnId, caller: usize, route: &'static Route, generation: u64) {
         return;
     }
     place(id, caller).store(pointer, Release);
-    // Whoever closes a library from here on sees the route.
-    fence(SeqCst);
-    if GENERATION.load(Acquire) != generation || CLOSING.load(Relaxed) != 0 {
+    if !CLOSINGS.holds(generation) {
         place(id, caller).store((&raw const NOWHERE).cast_mut(), Release);
     }
 }
