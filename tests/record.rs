@@ -7,6 +7,7 @@ mod open;
 mod processes;
 mod room;
 mod run;
+mod sealed;
 mod short;
 mod signals;
 mod survival;

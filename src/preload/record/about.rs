@@ -2,11 +2,13 @@
 
 use super::file::{FIRST_ROOM, File};
 use super::{clock, process, stream};
+use crate::log::message;
 use crate::sys::caller;
 use crate::sys::environment;
 use crate::sys::files;
 use crate::sys::lock::Lock;
 use crate::sys::object::Object;
+use crate::sys::program_memory;
 use core::ptr;
 use core::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,
@@ -49,6 +51,14 @@ pub fn begin(file: &File) {
         entry(file, meta::FUNCTION, &[&number.to_le_bytes(), &size.to_le_bytes(), name]);
     }
     arguments(file);
+    if let Some((by_call, by_file)) = program_memory::refusal() {
+        message::line(format_args!(
+            "the system refuses to read this process's memory (process_vm_readv: {}; /proc/self/mem: {}): its variables, \
+             its rank, and the stacks, arrays and texts of its calls are missing from the record",
+            message::Reason(by_call),
+            message::Reason(by_file),
+        ));
+    }
     environment::each(|variable| {
         let name = variable.split(|byte| *byte == b'=').next().unwrap_or(variable);
         if meta::is_recorded(name) {

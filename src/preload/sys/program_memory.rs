@@ -1,22 +1,66 @@
 //! Memory of the program that may not be there: read without the risk of a fault.
 
-use core::ffi::{c_char, c_void};
+use super::files::errno;
+use core::ffi::{c_char, c_int, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use cupeer_spec::value::MOST_TEXT;
+
+/// Why the system refuses process_vm_readv, an errno, as filters of containers do; 0 where it does not.
+static REFUSED: AtomicI32 = AtomicI32::new(0);
 
 /// Copies memory of the program, found out without the risk of a fault. Gives how many bytes could be read.
 pub fn copy(address: usize, place: &mut [u8]) -> usize {
-    let local = libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() };
-    let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: place.len() };
-    // SAFETY: the kernel reads from this process on our behalf, and answers an error where it cannot.
-    let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-    if read > 0 {
-        return read as usize;
+    let read = if REFUSED.load(Relaxed) == 0 { by_call(address, place) } else { by_file(address, place) };
+    if let Ok(read @ 1..) = read {
+        return read;
     }
     // Not one byte where the range leaves the mapped memory in its first page; up to the end of that page it
     // may be there.
     const PAGE: usize = 4096;
     let to_end = PAGE - address % PAGE;
     if to_end < place.len() { copy(address, &mut place[..to_end]) } else { 0 }
+}
+
+fn by_call(address: usize, place: &mut [u8]) -> Result<usize, c_int> {
+    let local = libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() };
+    let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: place.len() };
+    // SAFETY: the kernel reads from this process on our behalf, and answers an error where it cannot.
+    let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    usize::try_from(read).or_else(|_| match errno() {
+        error @ (libc::EPERM | libc::ENOSYS | libc::EACCES) => {
+            REFUSED.store(error, Relaxed);
+            by_file(address, place)
+        }
+        error => Err(error),
+    })
+}
+
+/// The same through a file, which costs three system calls. It is opened each time, because programs close descriptors
+/// that they do not know.
+fn by_file(address: usize, place: &mut [u8]) -> Result<usize, c_int> {
+    // SAFETY: the path ends in NUL.
+    let file = unsafe { libc::open(c"/proc/self/mem".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    if file < 0 {
+        return Err(errno());
+    }
+    // SAFETY: the place is writable, and the descriptor was opened above.
+    unsafe {
+        let read = libc::pread(file, place.as_mut_ptr().cast(), place.len(), address as libc::off_t);
+        let read = usize::try_from(read).map_err(|_| errno());
+        libc::close(file);
+        read
+    }
+}
+
+/// Why no memory of the program can be read, where that is so: what process_vm_readv answers, and what /proc/self/mem.
+pub fn refusal() -> Option<(c_int, c_int)> {
+    static THERE: u8 = 1;
+    let (address, mut byte) = (ptr::from_ref(&THERE) as usize, [0]);
+    if copy(address, &mut byte) == 1 {
+        return None;
+    }
+    Some((REFUSED.load(Relaxed), by_file(address, &mut byte).err().unwrap_or(0)))
 }
 
 /// Whether memory of the program can be read, found out without the risk of a fault.
