@@ -14,6 +14,9 @@ mod check;
 // The command's own options, lists and messages.
 mod cli;
 
+// What functions do to what processes share, and who has to know.
+mod effects;
+
 // What the libraries export.
 mod exports;
 

@@ -12,6 +12,10 @@ mod json;
 #[path = "report/ledger.rs"]
 mod ledger;
 
+// Each effect of the table, in both.
+#[path = "report/effects.rs"]
+mod effects;
+
 // What rules have found.
 #[path = "report/findings.rs"]
 mod findings;

@@ -32,10 +32,12 @@
 //!   `tests/conformance`; keep both apart.
 //! - `simulated` says how far the simulated driver's answers are known: [`crate::function::Fidelity`].
 
+mod more;
+
 /// Hands every entry of the table to the macro `$callback`.
 #[macro_export]
 macro_rules! intercepted_functions {
-    ($callback:path) => { $callback! {
+    ($callback:path) => { $crate::with_more_functions! { $callback;
 
 /// Says whether contexts on one device can access memory of another device directly.
 fn cuDeviceCanAccessPeer(

@@ -25,6 +25,8 @@ mod ledger;
 mod logs;
 mod memory;
 mod modules;
+#[cfg(feature = "more-functions")]
+mod more;
 mod peers;
 mod pointers;
 mod pools;
@@ -43,6 +45,8 @@ pub(crate) use ipc::*;
 pub(crate) use logs::*;
 pub(crate) use memory::*;
 pub(crate) use modules::*;
+#[cfg(feature = "more-functions")]
+pub(crate) use more::*;
 pub(crate) use peers::*;
 pub(crate) use pointers::*;
 pub(crate) use pools::*;

@@ -1,0 +1,44 @@
+//! Functions that no driver has, for the test that an entry of the table is all that has to be written for a function that
+//! shares: with the feature `more-functions` they stand behind the others. Their arguments are in another order than those
+//! of the real ones, so that whoever counts on that order is found.
+
+/// Hands the entries, and those of this file where they are wanted, to the macro `$callback`.
+#[cfg(not(feature = "more-functions"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! with_more_functions {
+    ($callback:path; $($entries:tt)*) => { $callback! { $($entries)* } };
+}
+
+#[cfg(feature = "more-functions")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! with_more_functions {
+    ($callback:path; $($entries:tt)*) => { $callback! { $($entries)*
+
+/// Makes a handle of an allocation.
+fn cuCupeerExport(
+    in flags: u64,
+    in address: $crate::abi::CUdeviceptr,
+    out shared: *mut $crate::abi::CUipcMemHandle,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuCupeerExport" since 13000,
+    effects: [Exports Memory(address) as shared],
+    results: [SUCCESS, INVALID_HANDLE, INVALID_VALUE],
+    simulated: Inferred,
+}
+
+/// Maps an allocation of another process.
+fn cuCupeerOpen(
+    in shared: $crate::abi::CUipcMemHandle,
+    in flags: u64,
+    out address: *mut $crate::abi::CUdeviceptr,
+) -> $crate::abi::CUresult {
+    library: Cuda, lookup: "cuCupeerOpen" since 13000,
+    effects: [Opens Memory(address) from shared],
+    results: [SUCCESS, MAP_FAILED, INVALID_HANDLE, INVALID_VALUE],
+    simulated: Inferred,
+}
+
+    } };
+}

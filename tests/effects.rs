@@ -1,0 +1,145 @@
+//! What functions do to what processes share, as the table says, is known to everybody who has to know it: the ledger and
+//! the arrows of the report, the live table, denial, plans, and sweeps.
+//!
+//! Each pair of functions that shares something is played on the simulated driver. The same is done with two functions
+//! more, which stand in the table and have an answer, and nothing else: `src/spec/functions/more.rs`.
+
+use crate::support::{self, cupeer, done, temp_dir};
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::FUNCTIONS;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A function that exports something, and one that opens it.
+struct Pair<'a> {
+    export: &'a str,
+    open: &'a str,
+    object: Object,
+}
+
+impl Pair<'_> {
+    fn program(&self) -> Vec<PathBuf> {
+        let program = support::compile_c("programs/sharing.c", &["-ldl"]);
+        vec![program, self.export.into(), self.open.into()]
+    }
+
+    #[track_caller]
+    fn run(&self, mut command: Command, options: &[&str], argument: &[&str]) -> String {
+        command.args(["run", "--sim=nvlink:2"]).args(options).arg("--").args(self.program()).args(argument);
+        let done = done(&mut command);
+        assert_ne!(done.status.code(), Some(4), "tests/programs/sharing.c: {}", done.stderr);
+        done.stdout
+    }
+
+    /// Looks at everything that has to know both functions.
+    #[track_caller]
+    fn is_known(&self, cupeer: &dyn Fn() -> Command) {
+        let folder = temp_dir();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let what = format!("{} {}", self.export, self.open);
+
+        assert_eq!(self.run(cupeer(), &["-o", &path("record")], &[]), "0\n0\n", "{what}");
+        let report =
+            |format: &str| support::stdout(cupeer().args(["report", &path("record"), "--format", format]));
+        let json: Value = serde_json::from_str(&report("json")).unwrap();
+        let handles = json["handles"].as_array().unwrap();
+        assert_eq!(handles.len(), 1, "{what}: {handles:#?}");
+        let (handle, open) = (&handles[0], &handles[0]["opens"][0]);
+        assert_eq!(
+            (&handle["kind"], &handle["state"]),
+            (&json!(self.object.word()), &json!("closed")),
+            "{what}"
+        );
+        assert!(handle["exporter"].is_string() && open["closed_by"].is_string(), "{what}: {handle:#}");
+        // The driver was asked.
+        let bytes = if self.object.is_memory() { json!(1 << 20) } else { Value::Null };
+        assert_eq!((&handle["bytes"], open["device"].is_string()), (&bytes, true), "{what}: {handle:#}");
+        let trace: Value = serde_json::from_str(&report("trace")).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let points = |phase: &str| events.iter().filter(|event| event["ph"] == phase).count();
+        assert_eq!([points("s"), points("t"), points("f")], [2, 2, 2], "{what}: an arrow for each opening");
+
+        let denied = self.run(cupeer(), &["-o", &path("denied"), "--deny-peer", "all"], &[]);
+        assert_eq!(denied, "217\n", "{what}: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED");
+        let plan = format!("{}:when=1:error=MAP_FAILED:stage=undo", self.open);
+        let undone = self.run(cupeer(), &["-o", &path("undone"), "--inject", &plan], &["again"]);
+        assert_eq!(undone, "205\nclosed\n", "{what}: what the plan undid was open no more");
+
+        let mut sweep = cupeer();
+        sweep.args([
+            "sweep",
+            "--sim=nvlink:2",
+            "--format",
+            "json",
+            "--codes",
+            "one",
+            "-j1",
+            "--timeout",
+            "60s",
+        ]);
+        sweep.args(["--calls", self.open, "--out", &path("sweep"), "--"]).args(self.program());
+        let swept: Value = serde_json::from_str(&done(&mut sweep).stdout).unwrap();
+        let runs = swept["runs"].as_array().unwrap().iter();
+        let verdicts: Vec<_> =
+            runs.filter(|run| !run["faults"][0]["rule"].as_str().unwrap().contains("+:")).collect();
+        let mut sorted: Vec<&str> = verdicts.iter().map(|run| run["verdict"].as_str().unwrap()).collect();
+        sorted.sort_unstable();
+        assert_eq!(sorted, ["clean", "leak"], "{what}: {swept:#}");
+        let left = format!("left open: {} of another process (sharing-", self.object.word());
+        let is_seen = |run: &&Value| run["seen"].as_str().unwrap().contains(&left);
+        assert!(verdicts.iter().any(is_seen), "{what}: {left} {swept:#}");
+    }
+}
+
+#[test]
+fn whatever_functions_share_is_known_to_all() {
+    let mut pairs = Vec::new();
+    for (export, shared) in FUNCTIONS.iter().filter_map(|f| Some((f, f.exports()?))) {
+        for (open, opened) in FUNCTIONS.iter().filter_map(|f| Some((f, f.opens()?))) {
+            if opened.object == shared.object {
+                pairs.push(Pair { export: export.name, open: open.name, object: shared.object });
+            }
+        }
+    }
+    assert!(pairs.len() >= 3);
+    for pair in pairs {
+        pair.is_known(&cupeer);
+    }
+}
+
+/// Builds the command and the libraries once more, in a directory of their own, with two functions more: `scripts/test` runs
+/// it. That takes minutes the first time, and then as long as what has changed.
+#[test]
+#[ignore = "builds the workspace once more"]
+fn functions_that_stand_in_the_table_alone_are_known_to_all() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let target = root.join("target/more-functions");
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--features", "cupeer-sim/more-functions"]).current_dir(root);
+    build.args(["--package", "cupeer", "--package", "cupeer-preload", "--package", "cupeer-sim"]);
+    build.env("CARGO_TARGET_DIR", &target).env("CARGO_PROFILE_DEV_DEBUG", "0");
+    assert!(build.status().expect("cargo").success());
+    let cupeer = || {
+        let mut command = support::plain(target.join("debug/cupeer"));
+        command.env("CUPEER_RECORD", "off");
+        command
+    };
+    let listed: Value =
+        serde_json::from_str(&support::stdout(cupeer().args(["list", "functions", "--format", "json"])))
+            .unwrap();
+    let groups = |name: &str| {
+        let all = listed.as_array().unwrap();
+        all.iter().find(|function| function["function"] == name).map(|function| function["groups"].clone())
+    };
+    assert_eq!(groups("cuCupeerOpen"), Some(json!(["ipc", "ipc-mem", "open"])));
+    assert_eq!(groups("cuCupeerExport"), Some(json!(["ipc", "ipc-mem", "export"])));
+    let object = Object::Memory;
+    for (export, open) in [
+        ("cuCupeerExport", "cuCupeerOpen"),
+        ("cuCupeerExport", "cuIpcOpenMemHandle_v2"),
+        ("cuIpcGetMemHandle", "cuCupeerOpen"),
+    ] {
+        Pair { export, open, object }.is_known(&cupeer);
+    }
+}

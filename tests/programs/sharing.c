@@ -1,0 +1,101 @@
+/* Two processes, of which one exports something by the function EXPORT, and the other one opens it by the function OPEN: on
+ * another device, from two places, and closes it as often: sharing EXPORT OPEN [again].
+ *
+ * It does not clean up after its second opening has failed. With `again` it opens once more after its first opening has
+ * failed, closes that, and says whether it could be closed a second time. Prints the results of the openings.
+ *
+ * Each function that exports or opens something has its line below. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef int CUresult, CUdevice;
+typedef unsigned long long CUdeviceptr, object;
+typedef struct { char bytes[64]; } handle;
+
+static void *driver;
+
+static void *find(const char *name) {
+    void *found = dlsym(driver, name);
+    if (!found) fprintf(stderr, "sharing: there is no %s\n", name), exit(4);
+    return found;
+}
+#define CALL(name, types, ...) ((CUresult(*) types)find(name))(__VA_ARGS__)
+
+/* What EXPORT makes a handle of. */
+static CUresult make(const char *export, object *made) {
+    if (strstr(export, "Event")) return CALL("cuEventCreate", (object *, unsigned), made, 2 | 4);
+    return CALL("cuMemAlloc_v2", (object *, size_t), made, 1 << 20);
+}
+
+static CUresult share(const char *export, object made, handle *out) {
+    if (!strcmp(export, "cuIpcGetMemHandle")) return CALL(export, (handle *, CUdeviceptr), out, made);
+    if (!strcmp(export, "cuIpcGetEventHandle")) return CALL(export, (handle *, object), out, made);
+    if (!strcmp(export, "cuCupeerExport")) return CALL(export, (unsigned long long, CUdeviceptr, handle *), 0, made, out);
+    fprintf(stderr, "sharing: how is %s called?\n", export), exit(4);
+}
+
+static inline __attribute__((always_inline)) CUresult take(const char *open, handle in, object *out) {
+    if (!strncmp(open, "cuIpcOpenMemHandle", 18)) return CALL(open, (CUdeviceptr *, handle, unsigned), out, in, 1);
+    if (!strcmp(open, "cuIpcOpenEventHandle")) return CALL(open, (object *, handle), out, in);
+    if (!strcmp(open, "cuCupeerOpen")) return CALL(open, (handle, unsigned long long, CUdeviceptr *), in, 0, out);
+    fprintf(stderr, "sharing: how is %s called?\n", open), exit(4);
+}
+
+static CUresult give_back(const char *open, object taken) {
+    return CALL(strstr(open, "Event") ? "cuEventDestroy_v2" : "cuIpcCloseMemHandle", (object), taken);
+}
+
+static void use(CUdevice device) {
+    void *context;
+    if (!(driver = dlopen("libcuda.so.1", RTLD_NOW)) || CALL("cuInit", (unsigned), 0)) exit(4);
+    if (CALL("cuDevicePrimaryCtxRetain", (void **, CUdevice), &context, device)) exit(4);
+    if (CALL("cuCtxSetCurrent", (void *), context)) exit(4);
+}
+
+static int importer(const char *open, int is_again, int from) {
+    handle in;
+    object first, second;
+    if (read(from, &in, sizeof in) != sizeof in) return 3;
+    use(1);
+    CUresult result = take(open, in, &first);
+    printf("%d\n", result);
+    if (result && !is_again) return 3;
+    if (result && take(open, in, &first)) return 3;
+    if (is_again) {
+        if (give_back(open, first)) return 3;
+        printf("%s\n", give_back(open, first) ? "closed" : "open");
+        return 0;
+    }
+    result = take(open, in, &second);
+    printf("%d\n", result);
+    if (result) return 3;
+    int is_event = !!strstr(open, "Event");
+    return give_back(open, first) || (!is_event || first != second ? give_back(open, second) : 0) ? 3 : 0;
+}
+
+int main(int count, char **words) {
+    int pipes[2], status;
+    if (count < 3 || pipe(pipes)) return 4;
+    setvbuf(stdout, 0, _IONBF, 0);
+    pid_t child = fork();
+    if (!child) {
+        close(pipes[1]);
+        int ended = importer(words[2], count > 3, pipes[0]);
+        if (ended == 3) fprintf(stderr, "sharing: the importer has failed\n");
+        _exit(ended);
+    }
+    close(pipes[0]);
+    use(0);
+    object made;
+    handle out;
+    int failed = make(words[1], &made) || share(words[1], made, &out);
+    if (failed) fprintf(stderr, "sharing: the exporter has failed\n");
+    else if (write(pipes[1], &out, sizeof out) != sizeof out) failed = 1;
+    close(pipes[1]);
+    waitpid(child, &status, 0);
+    return failed ? 3 : WEXITSTATUS(status);
+}
