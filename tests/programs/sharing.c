@@ -34,14 +34,14 @@ static CUresult make(const char *export, object *made) {
 static CUresult share(const char *export, object made, handle *out) {
     if (!strcmp(export, "cuIpcGetMemHandle")) return CALL(export, (handle *, CUdeviceptr), out, made);
     if (!strcmp(export, "cuIpcGetEventHandle")) return CALL(export, (handle *, object), out, made);
-    if (!strcmp(export, "cuCupeerExport")) return CALL(export, (unsigned long long, CUdeviceptr, handle *), 0, made, out);
+    if (!strcmp(export, "cuCupeerExport")) return CALL(export, (unsigned, CUdeviceptr, handle *), 0, made, out);
     fprintf(stderr, "sharing: how is %s called?\n", export), exit(4);
 }
 
 static inline __attribute__((always_inline)) CUresult take(const char *open, handle in, object *out) {
     if (!strncmp(open, "cuIpcOpenMemHandle", 18)) return CALL(open, (CUdeviceptr *, handle, unsigned), out, in, 1);
     if (!strcmp(open, "cuIpcOpenEventHandle")) return CALL(open, (object *, handle), out, in);
-    if (!strcmp(open, "cuCupeerOpen")) return CALL(open, (handle, unsigned long long, CUdeviceptr *), in, 0, out);
+    if (!strcmp(open, "cuCupeerOpen")) return CALL(open, (handle, unsigned, CUdeviceptr *), in, 0, out);
     fprintf(stderr, "sharing: how is %s called?\n", open), exit(4);
 }
 

@@ -4,12 +4,12 @@ use crate::engine::process;
 use cupeer_spec::abi::*;
 
 entry! {
-    fn cuCupeerExport(_flags: u64, address: CUdeviceptr, shared: *mut CUipcMemHandle) {
+    fn cuCupeerExport(_flags: u32, address: CUdeviceptr, shared: *mut CUipcMemHandle) {
         shared.required()?.put(CUipcMemHandle { reserved: process::enter()?.export_memory(address)? });
         Ok(())
     }
 
-    fn cuCupeerOpen(shared: CUipcMemHandle, _flags: u64, address: *mut CUdeviceptr) {
+    fn cuCupeerOpen(shared: CUipcMemHandle, _flags: u32, address: *mut CUdeviceptr) {
         address.required()?.put(CUdeviceptr(process::enter()?.import_memory(&shared.reserved)?));
         Ok(())
     }

@@ -18,7 +18,7 @@ macro_rules! with_more_functions {
 
 /// Makes a handle of an allocation.
 fn cuCupeerExport(
-    in flags: u64,
+    in flags: u32,
     in address: $crate::abi::CUdeviceptr,
     out shared: *mut $crate::abi::CUipcMemHandle,
 ) -> $crate::abi::CUresult {
@@ -31,7 +31,7 @@ fn cuCupeerExport(
 /// Maps an allocation of another process.
 fn cuCupeerOpen(
     in shared: $crate::abi::CUipcMemHandle,
-    in flags: u64,
+    in flags: u32,
     out address: *mut $crate::abi::CUdeviceptr,
 ) -> $crate::abi::CUresult {
     library: Cuda, lookup: "cuCupeerOpen" since 13000,
