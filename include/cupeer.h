@@ -1,8 +1,8 @@
 /*
  * cupeer.h: the functions of libcupeer.so that a program may call on purpose.
  *
- * Find them with dlsym(RTLD_DEFAULT, "cupeer_mark"): where the library is not preloaded, they are not
- * there, and your program goes on without. Made from src/preload/entry/c_api.rs by scripts/header.
+ * Find them with dlsym(RTLD_DEFAULT, "cupeer_mark"): if the library is not preloaded, they do not exist,
+ * and your program goes on without. Made from src/preload/entry/c_api.rs by scripts/header.
  */
 
 #ifndef CUPEER_H
@@ -12,15 +12,15 @@
 #include <stdint.h>
 
 /*
- What a rule has found in a call. All texts are valid only until the function returns that is told of it.
+ What a rule found in a call. All texts are valid only until the callback returns.
  */
 typedef struct {
   /*
-   The size of this structure: later versions may have more at its end.
+   The size of this structure: later versions may append members.
    */
   size_t size;
   /*
-   The rule's name, such as "ipc-flags": `cupeer list rules` has them all.
+   The name of the rule, such as "ipc-flags": see `cupeer list rules`.
    */
   const char *rule;
   /*
@@ -28,7 +28,7 @@ typedef struct {
    */
   const char *severity;
   /*
-   "certain", "stale" (it rests on what a process left behind that has ended) or "inferred".
+   "certain", "stale" (it rests on what a process that has ended left behind) or "inferred".
    */
   const char *confidence;
   /*
@@ -48,13 +48,13 @@ typedef struct {
    */
   const char *hint;
   /*
-   All of it, with the call's arguments and what it is about, as a JSON object.
+   The whole finding as a JSON object, with the call's arguments and the objects it is about.
    */
   const char *json;
 } cupeer_finding;
 
 /*
- A function that is told of findings. It is called in the thread that made the call, after the driver has answered
+ A function that receives findings. It runs in the thread that made the call, after the driver has answered
  and before the call returns; it may call the driver, and must return.
  */
 typedef void (*cupeer_finding_callback)(const cupeer_finding *finding, void *data);
@@ -64,15 +64,14 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- The version of cupeer, such as "0.1.0". The text is never freed.
+ Returns the version of cupeer, such as "0.1.0". The text is never freed.
  */
 const char *cupeer_version(void);
 
 /*
- Puts your text into the log and the record, to find a place in them again.
+ Writes `text` into the log and the record, to mark a place in them.
 
- Returns 1 where it was written to either, 0 where there is neither or it cannot be written, and -1 where
- `text` is NULL.
+ Returns 1 if it was written to either, 0 if there is neither or it cannot be written, and -1 if `text` is NULL.
 
  # Safety
 
@@ -81,28 +80,27 @@ const char *cupeer_version(void);
 int cupeer_mark(const char *text);
 
 /*
- Tells a function of what rules find from now on, in place of the one before; NULL tells nobody. `data` is passed
- on to it. The first ten findings of a rule and caller are told. A call of the one before may still be under way, or
- begin at this moment, in another thread.
+ Calls `callback` with each finding from now on, and with `data`; it replaces the previous callback, and NULL removes
+ it. Only the first ten findings per rule and caller are reported. The previous callback may still be running, or just
+ be called, in another thread.
 
- Returns 1 where rules are checked (`cupeer run --check`, CUPEER_CHECK), 0 where they are not and the function will
+ Returns 1 if rules are checked (`cupeer run --check`, CUPEER_CHECK), or 0 if they are not and the callback will
  never be called.
 
  # Safety
 
- The function can be called, with `data`, by any thread, from now on: see above for when it is replaced.
+ Any thread can call the callback, with `data`, from now on: see above for when it is replaced.
  */
 int cupeer_on_finding(cupeer_finding_callback callback,
                       void *data);
 
 /*
- Arms a plan of faults in this process, for a block of a test: rules as `cupeer run --inject` takes them, separated by
- semicolons or newlines. Its rules are looked at behind those that are armed already. Forked children have it as well.
- Some kilobytes of each plan stay until the process ends, because a call may be looking at it: arm one for a block of a
- test, and not for each call.
+ Arms a fault plan in this process, for a block of a test: rules as `cupeer run --inject` takes them, separated by
+ semicolons or newlines. They are tried after those already armed. Forked children inherit the plan. Some kilobytes of
+ each plan stay until the process ends, because a call may be using it: arm a plan per block of a test, not per call.
 
- Returns the number of the plan, above 0, or 0 where it is not understood: then `message`, where it is not NULL, has
- the reason in at most `size` bytes, with its column, ended by NUL. The plan's text may be freed at once.
+ Returns the number of the plan, above 0, or 0 if it is not valid: then `message`, if not NULL, receives the
+ reason, with its column, in at most `size` bytes including the NUL. The plan's text may be freed at once.
 
  # Safety
 
@@ -113,11 +111,11 @@ int cupeer_arm(const char *plan,
                size_t size);
 
 /*
- Takes back a plan that `cupeer_arm` gave the number of, and lets go what hangs by it. Where they are not NULL, `matched`
- and `fired` get how many calls met the conditions of its rules, and at how many they fired, in this process and its
- children.
+ Disarms a plan by the number that `cupeer_arm` returned, and releases calls it holds. If not NULL, `matched` and
+ `fired` receive how many calls met the conditions of its rules, and at how many the rules fired, in this process and
+ its children.
 
- Returns 1, or 0 where no such plan is armed.
+ Returns 1, or 0 if no such plan is armed.
 
  # Safety
 
@@ -128,7 +126,7 @@ int cupeer_disarm(int plan,
                   uint64_t *fired);
 
 /*
- What the rules of a plan have done so far: see `cupeer_disarm`.
+ Counts what the rules of a plan have done so far, as `cupeer_disarm` does, and leaves it armed.
 
  # Safety
 
@@ -137,9 +135,9 @@ int cupeer_disarm(int plan,
 int cupeer_counts(int plan, uint64_t *matched, uint64_t *fired);
 
 /*
- Lets go what hangs under a label (`hang=LABEL`) in this process, now and from now on, by rules that are armed now.
+ Releases calls of this process that hang under a label (`hang=LABEL`), now and in future, by rules that are armed now.
 
- Returns how many calls hang there, or -1 where `label` is NULL.
+ Returns how many calls hang there, or -1 if `label` is NULL.
 
  # Safety
 

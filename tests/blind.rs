@@ -39,7 +39,7 @@ fn recording(folder: &Path) -> Command {
     command
 }
 
-const NONE_SEEN: &str = "and no watched call was seen";
+const NONE_SEEN: &str = "but no watched call was seen";
 
 #[test]
 fn a_record_that_is_empty_although_the_driver_was_loaded_says_so() {
@@ -49,13 +49,16 @@ fn a_record_that_is_empty_although_the_driver_was_loaded_says_so() {
     assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), "they can: 1\n"));
     let said = &ended.stderr;
     assert!(said.contains("cupeer:   libcuda was loaded in process ") && said.contains(NONE_SEEN), "{said}");
-    assert!(said.contains("it made none, or did not find the functions by the dynamic loader"), "{said}");
+    assert!(
+        said.contains("it made none, or did not find the functions through the dynamic loader"),
+        "{said}"
+    );
     let report = stdout(with(&["report"]).arg(folder.path().join("record")));
     assert!(report.contains("libcuda was loaded in") && !report.contains("Nothing is wrong"), "{report}");
 
     let doctor = done(with(&["doctor", "--sim", "--"]).arg(&walker));
     assert!(doctor.status.success(), "{}", doctor.stdout);
-    let sentence = "\nUnclear:\n- libcuda was loaded, and no watched call was seen";
+    let sentence = "\nUnclear:\n- libcuda was loaded, but no watched call was seen";
     assert!(doctor.stdout.contains(sentence), "{}", doctor.stdout);
     assert!(!doctor.stdout.contains("Nothing is wrong"), "{}", doctor.stdout);
 }
@@ -95,7 +98,7 @@ fn a_tool_that_keeps_its_functions_for_itself_is_named_by_run_and_doctor() {
             .env("FAKE_DRIVER_LOG", &oracle),
     );
     let sentence = format!(
-        "the calls of {} go past cupeer: dlsym replaced (it gives functions of its own in place of the driver's)",
+        "the calls of {} escape cupeer: dlsym replaced (it gives functions of its own in place of the driver's)",
         tool.display()
     );
     assert!(said.contains(&sentence) && said.contains(NONE_SEEN), "{said}");
@@ -126,7 +129,7 @@ fn a_driver_in_the_preload_stands_behind_us_and_elsewhere_is_named() {
     );
     let doctor = done(with(&["doctor", "--sim", "--", "sh", "-c"]).arg(other));
     let sentence = format!(
-        "the calls of {} go past cupeer: driver before cupeer (name libcupeer.so before it in LD_PRELOAD)",
+        "the calls of {} escape cupeer: driver before cupeer (name libcupeer.so before it in LD_PRELOAD)",
         calls.display()
     );
     assert!(doctor.stdout.contains(&sentence), "{}", doctor.stdout);
@@ -156,7 +159,7 @@ fn a_program_of_musl_is_said_not_to_have_run() {
     let directory = temp_dir();
     let program = musl_program(directory.path());
     let line = format!(
-        "cupeer: {} uses musl's loader ({}), which cannot load libcupeer.so and ends the program for it, so it does \
+        "cupeer: {} uses musl's loader ({}), which cannot load libcupeer.so and ends the program because of it, so it does \
          not run under cupeer\n",
         program.display(),
         directory.path().join("ld-musl-x86_64.so.1").display()
@@ -180,9 +183,9 @@ fn a_short_program_that_lost_the_preload_is_said() {
     for wrapper in [&["env", "-i"][..], &["env", "-u", "LD_PRELOAD"]] {
         let ended = done(run(wrapper).arg(&short));
         // Where the machine is slow, it is seen while it runs.
-        let afterwards = format!("was 'env' and then '{name}', which lost the LD_PRELOAD of cupeer");
+        let afterwards = format!("was 'env' and then '{name}', which lost cupeer's LD_PRELOAD");
         let seen = format!(
-            "({name}) ran without libcupeer.so, because its environment has lost the LD_PRELOAD of cupeer"
+            "({name}) ran without libcupeer.so, because its environment has lost cupeer's LD_PRELOAD"
         );
         let is_said = [afterwards, seen].iter().any(|words| ended.stderr.contains(words));
         assert!(is_said && ended.stderr.lines().count() == 1, "{}", ended.stderr);
@@ -215,7 +218,7 @@ fn what_takes_the_preload_away_from_children_is_said() {
     let below = format!("LD_PRELOAD='{}':$LD_PRELOAD exec '{}'", tool.display(), short.display());
     let said = said(run(&["sh", "-c"]).arg(below));
     let line = format!(
-        "cupeer: another library took LD_PRELOAD out of the environment of '{name}' as it began: programs that it starts \
+        "cupeer: another library removed LD_PRELOAD from the environment of '{name}' as it began: programs that it starts \
          run without libcupeer.so\n"
     );
     assert_eq!(said, line);

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn wrong_command_lines_are_one_line_and_125() {
-    refused(&[], "a subcommand is missing; 'cupeer --help' has them all");
+    refused(&[], "a subcommand is missing; 'cupeer --help' lists them all");
     refused(&["rum"], "unrecognized subcommand 'rum'; a similar subcommand exists: 'run'; see --help");
     refused(&["run"], "the following required arguments were not provided: <PROGRAM> [ARGS]...; see --help");
     refused(
@@ -34,10 +34,7 @@ fn wrong_command_lines_are_one_line_and_125() {
         &["env", "--format", "fish"],
         "invalid value 'fish' for '--format <FORMAT>' [possible values: sh, docker, k8s, mpirun, srun, ray]; see --help",
     );
-    refused(
-        &["list", "errors", "--all"],
-        "--all goes with 'functions' alone; the other lists have all there is",
-    );
+    refused(&["list", "errors", "--all"], "--all works only with 'functions'; the other lists are complete");
 }
 
 #[test]
@@ -50,7 +47,7 @@ fn wrong_values_say_where_and_what_would_be_right() {
     );
     for option in [&["--trace", "@ipc"][..], &["--failed"], &["--log-file", "x"]] {
         let sentence =
-            format!("{} chooses what is logged, and nothing is; add --log text or --log json", option[0]);
+            format!("{} chooses what is logged, but nothing is; add --log text or --log json", option[0]);
         refused(&[&["run"], option, &["true"]].concat(), &sentence);
     }
     refused(
@@ -63,11 +60,11 @@ fn wrong_values_say_where_and_what_would_be_right() {
     );
     refused(
         &log(&["--log-file", "/tmp/%x"]),
-        "--log-file '/tmp/%x': after % may stand p, h, q{VAR} or another %",
+        "--log-file '/tmp/%x': % must be followed by p, h, q{VAR} or %",
     );
     refused(
         &["run", "--sim=nvlnk:2", "true"],
-        "--sim: no topology is named 'nvlnk:2'; did you mean 'nvlink:2'?",
+        "--sim: there is no topology 'nvlnk:2'; did you mean 'nvlink:2'?",
     );
     refused(&["run", "--sim=./no.toml", "true"], "--sim: ./no.toml: No such file or directory (os error 2)");
 }
@@ -95,16 +92,17 @@ fn a_driver_that_is_none_is_refused() {
     fs::write(&other_machine, foreign).unwrap();
     let ours = directory.path().join("renamed.so");
     fs::copy(preload_library(), &ours).unwrap();
-    let own = "this is cupeer's own preload library, which needs a driver behind it; name that one";
+    let own = "this is cupeer's own preload library, which needs a driver behind it; name that driver";
     let arch = std::env::consts::ARCH;
     for (path, sentence) in [
         (directory.path().join("missing"), "No such file or directory (os error 2)".to_owned()),
-        (text, "this is no shared library; a driver is an ELF file".to_owned()),
-        (program, "this is no shared library; a driver is one, usually libcuda.so.1".to_owned()),
-        (other_machine, format!("this library is for another machine; a driver is a 64-bit {arch} library")),
+        (text, "not a shared library; a driver is an ELF file".to_owned()),
+        (program, "not a shared library; a driver is one, usually libcuda.so.1".to_owned()),
+        (other_machine, format!("the library is for another machine; a driver is a 64-bit {arch} library")),
         (
             no_driver,
-            "this library has no cuInit, so it is no CUDA driver; usually that is libcuda.so.1".to_owned(),
+            "the library has no cuInit, so it is not a CUDA driver; a driver is usually libcuda.so.1"
+                .to_owned(),
         ),
         (preload_library(), own.to_owned()),
         (ours, own.to_owned()),
@@ -211,7 +209,7 @@ nvlink:N          N devices, NVLink between all: peer access and native atomics
 pcie:N            N devices, PCI Express between all: peer access, no native
                   atomics
 none:N            N devices that cannot reach each other
-...,kernels=skip  as one of these; modules load, kernels launch and do nothing
+...,kernels=skip  any of these; modules load, kernels launch and do nothing
 ",
     );
     let errors = stdout(&mut with(&["list", "errors"]));
@@ -278,13 +276,13 @@ CUresult cuDeviceGetP2PAtomicCapabilities(
     CUdevice dstDevice
 );
 
-Asks which atomic operations the link between two devices carries out natively.
+Queries which atomic operations the link between two devices supports natively.
 
 library       libcuda.so.1
 looked up as  cuDeviceGetP2PAtomicCapabilities, from version 13.0 on
 groups        @peer
-simulated     recorded: its answers were recorded on a real driver, and are
-              compared with that
+simulated     recorded: its answers are compared with those recorded on a real
+              driver
 
 ARGUMENT      DIRECTION  TYPE
 capabilities  out        unsigned int *, an array with count elements
@@ -345,7 +343,7 @@ Documented for
 
 #[test]
 fn explains_no_more_than_it_knows() {
-    let lists = "'cupeer list' with functions, errors, rules or faults has them all";
+    let lists = "'cupeer list' with functions, errors, rules or faults lists them all";
     for (name, hint) in [
         ("cuIpcOpnMemHandle", "did you mean 'cuIpcOpenMemHandle'?"),
         ("MAP_FALED", "did you mean 'MAP_FAILED'?"),
@@ -358,7 +356,7 @@ fn explains_no_more_than_it_knows() {
     for number in ["99999", "-5", "5000000000"] {
         refused(
             &["explain", number],
-            &format!("no result code has the number {number}; 'cupeer list errors' has them all"),
+            &format!("no result code has the number {number}; 'cupeer list errors' lists them all"),
         );
     }
 }
@@ -450,7 +448,7 @@ fn containers_see_the_directory_of_the_log() {
     assert_eq!(mounts("/dev/stderr", &[]), [ours]);
     refused(
         &["env", "--format", "docker", "--log", "text", "--log-file", "/%h/%p.log"],
-        "--log-file '/%h/%p.log': a container cannot see it, because / is none's to mount; name one in a directory",
+        "--log-file '/%h/%p.log': a container cannot see it, because / cannot be mounted; name a file in a directory",
     );
 }
 
@@ -468,7 +466,7 @@ fn settings_for_srun_keep_commas_together() {
     );
     refused(
         &["env", "--format", "srun", "--log", "json", "--log-file", "/tmp/it's,%p"],
-        "srun's --export cannot carry CUPEER_LOG_FILE: it has quotes in it",
+        "srun's --export cannot carry CUPEER_LOG_FILE: it contains quotes",
     );
 }
 
@@ -602,7 +600,7 @@ fn the_doctor_says_what_is_wrong_with_a_driver() {
     let ended = done(with(&["doctor"]).env("LD_LIBRARY_PATH", place.path()));
     assert_eq!(ended.status.code(), Some(1));
     let tried = format!(
-        "; tried: {}, /etc/ld.so.cache, the loader's own directories; 'cupeer run --sim' needs none",
+        "; tried: {}, /etc/ld.so.cache, the loader's own directories; use --driver PATH, or 'cupeer run --sim', which needs none",
         place.path().display()
     );
     assert!(ended.stdout.contains("- no driver: ") && ended.stdout.contains(&tried), "{}", ended.stdout);
@@ -618,7 +616,7 @@ fn the_doctor_says_what_is_wrong_with_a_driver() {
          __attribute__((constructor)) static void start(void) { *(volatile int *)8 = 1; }",
         &["-shared", "-fPIC"],
     );
-    wrong(with(&["doctor", "--driver"]).arg(&crash), "the driver crashed when it was looked at (signal 11)");
+    wrong(with(&["doctor", "--driver"]).arg(&crash), "the driver crashed while being examined (signal 11)");
 
     let stub = compile_text(
         "stub",
@@ -627,7 +625,7 @@ fn the_doctor_says_what_is_wrong_with_a_driver() {
     );
     wrong(
         with(&["doctor", "--driver"]).arg(&stub),
-        "cuDriverGetVersion of the driver returned CUDA_ERROR_STUB_LIBRARY",
+        "the driver's cuDriverGetVersion returned CUDA_ERROR_STUB_LIBRARY",
     );
 
     let old = compile_text(
@@ -668,7 +666,7 @@ fn the_doctor_runs_a_program_and_finds_what_really_escaped() {
     assert!(fine.stdout.contains("reached the driver  1 process\n"), "{}", fine.stdout);
     assert!(fine.status.success() && fine.stdout.ends_with("Nothing is wrong.\n"), "{}", fine.stdout);
     let escaped = doctor(&["deep"]);
-    let sentence = format!("\nWrong:\n- the calls of {} go past cupeer: RTLD_DEEPBIND\n", library.display());
+    let sentence = format!("\nWrong:\n- the calls of {} escape cupeer: RTLD_DEEPBIND\n", library.display());
     assert!(escaped.stdout.contains(&sentence), "{}", escaped.stdout);
     assert_eq!(escaped.status.code(), Some(1));
 }
@@ -684,7 +682,7 @@ fn the_doctor_names_what_escaped_from_a_program() {
         "words\njson none\n",
         "program             sh ended with status 3\n",
         "reached the driver  no process\n",
-        "Wrong:\n- the calls of /x/liba.so go past cupeer: RTLD_DEEPBIND\n",
+        "Wrong:\n- the calls of /x/liba.so escape cupeer: RTLD_DEEPBIND\n",
     ] {
         assert!(ended.stdout.contains(words), "{words} is missing in\n{}", ended.stdout);
     }

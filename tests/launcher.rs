@@ -431,7 +431,7 @@ fn a_path_that_the_loader_would_cut_is_refused() {
         let ended = done(plain(place.join("cupeer")).args(["run", "true"]));
         assert_eq!(ended.status.code(), Some(125));
         assert!(ended.stderr.starts_with("cupeer: failed to preload '"), "{}", ended.stderr);
-        assert!(ended.stderr.contains("space or colon in LD_PRELOAD"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("space or colon ends a path in LD_PRELOAD"), "{}", ended.stderr);
     }
 }
 
@@ -447,7 +447,7 @@ fn missing_libraries_are_told_with_their_places() {
     assert_eq!(
         ended.stderr,
         format!(
-            "cupeer: libcupeer.so is neither in {shown}/bin nor in {shown}/lib; the command and its libraries belong together\n"
+            "cupeer: libcupeer.so is neither in {shown}/bin nor in {shown}/lib; keep the command and its libraries together\n"
         )
     );
     // Beside the command is as good as ../lib, also through a link to the command.
@@ -549,7 +549,8 @@ fn the_loader_as_a_program_is_no_static_program() {
 fn a_program_for_another_machine_is_named() {
     let directory = temp_dir();
     let mut elf = fs::read("/bin/true").unwrap();
-    for (at, value, words) in [(18, 0xf3, "is a program for machine 243"), (4, 1, "is no 64-bit program")] {
+    for (at, value, words) in [(18, 0xf3, "is a program for machine 243"), (4, 1, "is not a 64-bit program")]
+    {
         let old = std::mem::replace(&mut elf[at], value);
         let program = directory.path().join("foreign");
         fs::write(&program, &elf).unwrap();
@@ -603,7 +604,7 @@ fn a_wrapper_that_clears_the_preload_is_noticed() {
         let (pid, rest) = line.split_once(' ').unwrap();
         assert!(pid.parse::<u32>().is_ok(), "{line}");
         let said = format!(
-            "({comm}) loaded {} without libcupeer.so, because its environment has lost the LD_PRELOAD of cupeer\n",
+            "({comm}) loaded {} without libcupeer.so, because its environment has lost cupeer's LD_PRELOAD\n",
             sim_library().canonicalize().unwrap().display()
         );
         assert_eq!(rest, said);
@@ -619,8 +620,8 @@ fn programs_that_the_environment_does_not_cross_are_named() {
     {
         let program = script(directory.path(), name, "#!/bin/sh\nsleep 0.5\n");
         let said = format!(
-            "cupeer: no process reached the driver under cupeer, and the environment may not cross {name}; for what \
-             {name} starts, 'cupeer env --format {format}' prints the settings\n"
+            "cupeer: no process reached the driver under cupeer, and the environment may not cross {name}; for \
+             what {name} starts, 'cupeer env --format {format}' prints the environment\n"
         );
         assert_eq!(done(run(&[]).arg(&program)).stderr, said);
         let below = format!("'{}'; true", program.display());

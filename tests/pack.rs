@@ -336,7 +336,7 @@ fn what_is_no_part_of_the_record_stays_out_and_records_of_several_hosts_are_one(
     assert_eq!(
         problems,
         [
-            "cupeer: link.cupeer is a link, and left out",
+            "cupeer: link.cupeer is a link, and is left out",
             "cupeer: broken.cupeer is not the record of a process",
         ]
     );
@@ -366,7 +366,7 @@ fn what_cannot_be_packed_or_unpacked_is_one_sentence() {
     let (record, packed) = (text(&directory), text(&file));
     let path = |name: &str| at.path().join(name).display().to_string();
     refused(&["pack", &path("no")], &format!("failed to read {}: No such file", path("no")));
-    refused(&["pack", record, "-o", packed], &format!("{packed} is there already; --force replaces it"));
+    refused(&["pack", record, "-o", packed], &format!("{packed} exists; --force overwrites it"));
     assert!(done(&mut with(&["pack", record, "-o", packed, "--force"])).status.success());
     refused(&["pack", record, "-o", "/no/such/x"], "failed to write to /no/such: No such file");
     refused(&["pack", record, "--redact", "names"], "invalid value 'names' for '--redact <WHAT>' [possible");
@@ -380,7 +380,7 @@ fn what_cannot_be_packed_or_unpacked_is_one_sentence() {
         &["pack", &path("text"), "-o", &path("o")],
         &format!("{} is neither a directory nor", path("text")),
     );
-    refused(&["pack", packed], &format!("{packed} is a file; -o names the one to make of it"));
+    refused(&["pack", packed], &format!("{packed} is a file; -o FILE names the one to write"));
     fs::write(at.path().join("empty/x.cupeer"), "").unwrap();
     let sentence = format!("{} holds no record of a process: x.cupeer is empty", path("empty"));
     refused(&["pack", &path("empty"), "-o", &path("o")], &sentence);
@@ -419,7 +419,7 @@ fn archives_that_reach_elsewhere_are_refused() {
         fs::write(&file, archive.into_inner().unwrap().finish().unwrap()).unwrap();
         let ended = done(with(&["report", text(&file)]).env("TMPDIR", &temporary));
         let sentence = format!(
-            "cupeer: failed to unpack {}: \"{name}\" does not belong into a packed record\n",
+            "cupeer: failed to unpack {}: \"{name}\" does not belong in a packed record\n",
             file.display()
         );
         assert_eq!((ended.status.code(), ended.stderr), (Some(125), sentence));

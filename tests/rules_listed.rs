@@ -64,11 +64,12 @@ fn explains_a_rule() {
         "\
 ipc-flags
 
-The Flags of cuIpcOpenMemHandle are CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, which is
-1.
+The Flags of cuIpcOpenMemHandle must be CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS,
+which is 1.
 
-severity         error (the call fails for it, or what it does is undefined)
-scope            call (decided by the call, and by what the driver answers to
+severity         error (the call fails because of it, or its effect is
+                 undefined)
+scope            call (decided by the call, and by the driver's answers to
                  questions about its arguments)
 functions        cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2
 results          CUDA_ERROR_INVALID_VALUE (1)
@@ -76,8 +77,8 @@ rests on         documentation of cuIpcOpenMemHandle: \"Flags - Flags for this
                  operation. Must be specified as
                  CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS\"
 costs            With an even number the call fails with
-                 CUDA_ERROR_INVALID_VALUE; with an odd one other than 1, drivers
-                 take it today.
+                 CUDA_ERROR_INVALID_VALUE; an odd one other than 1 is accepted
+                 by today's drivers.
 what to do       Pass CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
                  (cudaIpcMemLazyEnablePeerAccess), also between processes on one
                  device.
@@ -129,7 +130,7 @@ fn page_of_rules_is_current() {
 fn other_lists_have_no_page() {
     refused(
         &["list", "errors", "--format", "markdown"],
-        "--format markdown goes with 'rules' and 'faults' alone",
+        "--format markdown works only with 'rules' and 'faults'",
     );
 }
 
@@ -145,12 +146,12 @@ fn wrong_options_of_checks_are_refused() {
         );
         refused(
             &run(&[option, "ipc-flags"]),
-            &format!("{option} chooses rules, and nothing is checked; add --check"),
+            &format!("{option} chooses rules, but nothing is checked; add --check"),
         );
     }
     refused(
         &run(&["--error-exitcode", "3"]),
-        "--error-exitcode is for broken rules, and nothing is checked; add --check",
+        "--error-exitcode is for broken rules, but nothing is checked; add --check",
     );
     refused(
         &run(&["--check=all"]),
@@ -175,9 +176,9 @@ fn wrong_options_of_checks_are_refused() {
 fn checks_need_a_record() {
     refused(
         &["run", "--check", "--record", "off", "true"],
-        "--check and --record off contradict each other: what is found stands in the record",
+        "--check and --record off contradict each other: findings go into the record",
     );
-    let none = "--check needs a record, and nothing is recorded; add --out DIR";
+    let none = "--check needs a record, but nothing is recorded; add --out DIR";
     // The tests' environment has CUPEER_RECORD=off.
     refused(&["run", "--check", "true"], none);
     refused(&["env", "--check", "--format", "sh"], none);
@@ -255,7 +256,7 @@ fn findings_replace_the_status_but_not_a_signal() {
         let ended = done(command.args(["sh", "-c", &(found.clone() + end)]));
         (ended.status, ended.stderr)
     };
-    let why = "cupeer: ends with 9, because 1 finding is a warning or an error (--error-exitcode)\n";
+    let why = "cupeer: exits with 9, because 1 finding is a warning or an error (--error-exitcode)\n";
     for end in ["exit 0", "exit 4"] {
         let (status, said) = run(&["--error-exitcode", "9"], end);
         assert_eq!((status.code(), said.matches(why).count()), (Some(9), 1), "{end}: {said}");
@@ -300,17 +301,17 @@ fn the_library_complains_of_bad_values_and_goes_on() {
             (env::STOP_ON, "*@"),
         ]),
         "\
-cupeer: CUPEER_CHECK=everything is not understood: it takes errors, warnings or notes; it counts as warnings
-cupeer: CUPEER_IGNORE=ipc-flagz is not understood: column 1: no rule is named 'ipc-flagz'; did you mean 'ipc-flags'?; nothing is ignored
-cupeer: CUPEER_ONLY=*, is not understood: column 3: a rule or a pattern of rules is missing here; all rules are checked
-cupeer: CUPEER_ABORT_ON=x is not understood: column 1: no rule is named 'x'; 'cupeer list rules' has them all; nothing aborts the program
-cupeer: CUPEER_STOP_ON=*@ is not understood: column 3: the name of a library is missing here, such as libnccl*; nothing stops the program
+cupeer: CUPEER_CHECK=everything is not valid: must be errors, warnings or notes; using warnings
+cupeer: CUPEER_IGNORE=ipc-flagz is not valid: column 1: no rule is named 'ipc-flagz'; did you mean 'ipc-flags'?; nothing is ignored
+cupeer: CUPEER_ONLY=*, is not valid: column 3: a rule or a pattern of rules is missing here; all rules are checked
+cupeer: CUPEER_ABORT_ON=x is not valid: column 1: no rule is named 'x'; 'cupeer list rules' lists them all; nothing aborts the program
+cupeer: CUPEER_STOP_ON=*@ is not valid: column 3: the name of a library is missing here, such as libnccl*; nothing stops the program
 ",
     );
     assert_lines(&complaints(&[(env::OUT, out), (env::CHECK, "notes"), (env::ONLY, "peer-*")]), "");
     assert_lines(
         &complaints(&[(env::CHECK, "notes")]),
-        "cupeer: CUPEER_CHECK needs CUPEER_OUT: it names the record in which the findings stand; nothing is checked\n",
+        "cupeer: CUPEER_CHECK needs CUPEER_OUT: it names the record that findings go into; nothing is checked\n",
     );
     assert_lines(
         &complaints(&[(env::CHECK, "notes"), (env::OUT, out), (env::RECORD, "off")]),

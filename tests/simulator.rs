@@ -121,7 +121,7 @@ fn a_machine_that_cannot_be_read_is_named_once() {
     fs::write(&file, "count = 2\nlinx = 'pcie'\n").expect("a file");
     let file = file.to_str().expect("UTF-8");
     for (text, said) in [
-        ("nvlnk:2", "no topology is named 'nvlnk:2'; did you mean 'nvlink:2'?".to_owned()),
+        ("nvlnk:2", "there is no topology 'nvlnk:2'; did you mean 'nvlink:2'?".to_owned()),
         (file, format!("{file}:2: unknown key 'linx'; did you mean 'link'?")),
         ("/no/such.toml", "/no/such.toml: No such file or directory (os error 2)".to_owned()),
     ] {

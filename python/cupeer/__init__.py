@@ -1,4 +1,4 @@
-"""Fail CUDA calls on purpose for one block of a Python test, and find places of a program in its record.
+"""Fail CUDA calls on purpose for one block of a Python test, and mark places in a program's record.
 
 The functions of this module are those of libcupeer.so, which ``cupeer run PROGRAM`` preloads::
 
@@ -8,7 +8,7 @@ The functions of this module are those of libcupeer.so, which ``cupeer run PROGR
         share_a_tensor()          # every opening of a handle fails
     assert plan.fired > 0         # or nothing was tested
 
-Where the library is not loaded, nothing here does any harm: :func:`is_loaded` is False, :func:`mark` returns
+If the library is not loaded, nothing here does any harm: :func:`is_loaded` is False, :func:`mark` returns
 False, :func:`release` returns 0, and :func:`inject` raises :class:`NotLoaded`.
 """
 
@@ -22,7 +22,7 @@ from typing import Any, List, Optional
 __all__ = ["NotLoaded", "Plan", "PlanError", "Plans", "inject", "is_loaded", "mark", "release", "version"]
 __version__ = "0.1.0"
 
-# The most bytes of a reason why a plan was not understood.
+# The most bytes of a reason why a plan is not valid.
 _MESSAGE_SIZE = 4096
 
 
@@ -31,10 +31,9 @@ class NotLoaded(RuntimeError):
 
 
 class PlanError(ValueError):
-    """A plan was not understood.
+    """A plan is not valid.
 
-    ``column`` is where in its line it is wrong, from 1; None where it is the plan as a whole. ``line`` is the line,
-    from 1.
+    ``line`` and ``column`` say where the mistake is, counted from 1; ``column`` is None if it is the plan as a whole.
     """
 
     def __init__(self, message: str, column: Optional[int] = None, line: int = 1) -> None:
@@ -51,7 +50,7 @@ class PlanError(ValueError):
 
 
 def _find(name: str, result: Any, *arguments: Any) -> Any:
-    """A function of the preloaded library, or None. It is looked up where the whole process finds it, so that a copy
+    """A function of the preloaded library, or None. It is looked up in the scope of the whole process, so that a copy
     of the library that is not preloaded is never loaded."""
     try:
         function = getattr(ctypes.CDLL(None), name)
@@ -77,20 +76,20 @@ def is_loaded() -> bool:
 
 
 def version() -> Optional[str]:
-    """The version of libcupeer.so, or None where it is not loaded."""
+    """The version of libcupeer.so, or None if it is not loaded."""
     return None if _version is None else _version().decode()
 
 
 def mark(text: str) -> bool:
-    """Puts a text into the log and the record, to find this place in them again, and for rules with ``mark=``.
+    """Writes a text into the log and the record, to mark this place in them, and for rules with ``mark=``.
 
-    Says whether it was written anywhere.
+    Returns whether it was written to either.
     """
     return _mark is not None and _mark(_text(text)) == 1
 
 
 def release(label: str = "hang") -> int:
-    """Lets go what hangs in this process by ``hang=LABEL``, now and from now on, of the rules that are armed now.
+    """Releases calls of this process that hang by ``hang=LABEL``, now and in future, by rules that are armed now.
 
     Returns how many calls hang there.
     """
@@ -98,17 +97,17 @@ def release(label: str = "hang") -> int:
 
 
 def inject(rules: str) -> Plan:
-    """A plan of faults, armed for as long as its ``with`` block lasts: rules as ``cupeer run --inject`` takes them,
-    separated by semicolons or newlines.
+    """A fault plan, armed while its ``with`` block lasts: rules as ``cupeer run --inject`` takes them, separated by
+    semicolons or newlines.
 
-    The block raises :class:`PlanError` where they are wrong and :class:`NotLoaded` without the library. What the block
-    itself raises is left alone; the plan is taken back in any case.
+    The block raises :class:`PlanError` if they are not valid and :class:`NotLoaded` without the library. What the block
+    itself raises is left alone; the plan is disarmed in any case.
     """
     return Plan(rules)
 
 
 class Plan(contextlib.AbstractContextManager):
-    """A plan of faults: see :func:`inject`. It is armed in the whole process, and in children that it forks."""
+    """A fault plan: see :func:`inject`. It is armed in the whole process, and in children that it forks."""
 
     def __init__(self, rules: str) -> None:
         self.rules = rules
@@ -116,18 +115,18 @@ class Plan(contextlib.AbstractContextManager):
         self._done = (0, 0)
 
     def arm(self) -> Plan:
-        """Arms it until :meth:`disarm`: what a ``with`` block does at its begin."""
+        """Arms it until :meth:`disarm`, as a ``with`` block does when it begins."""
         if _arm is None or _disarm is None or _counts is None:
             loaded = version()
             raise NotLoaded(
                 "libcupeer.so is not loaded; run the program as `cupeer run -- python3 ...`"
                 if loaded is None
-                else f"libcupeer.so {loaded} knows no fault plans; take a later one"
+                else f"libcupeer.so {loaded} knows no fault plans; use a newer one"
             )
         if self._number:
-            raise RuntimeError("the plan is armed already")
+            raise RuntimeError("the plan is already armed")
         if "\0" in self.rules:
-            raise PlanError("a NUL cannot stand in a plan", self.rules.index("\0") + 1)
+            raise PlanError("a plan cannot contain NUL", self.rules.index("\0") + 1)
         message = ctypes.create_string_buffer(_MESSAGE_SIZE)
         number = _arm(_text(self.rules), message, len(message))
         if number <= 0:
@@ -137,14 +136,14 @@ class Plan(contextlib.AbstractContextManager):
         return self
 
     def disarm(self) -> None:
-        """Takes it back, and lets go what hangs by it. Does nothing where it is not armed."""
+        """Disarms it, and releases calls it holds. Does nothing if it is not armed."""
         if self._number:
             number, self._number = self._number, 0
             self._done = _ask(_disarm, number) or self._done
 
     @property
     def is_armed(self) -> bool:
-        """Whether its rules are looked at now."""
+        """Whether it is armed now."""
         return self._number != 0
 
     @property
@@ -154,7 +153,7 @@ class Plan(contextlib.AbstractContextManager):
 
     @property
     def fired(self) -> int:
-        """At how many calls its rules did something."""
+        """At how many calls its rules fired."""
         return self._so_far()[1]
 
     def _so_far(self) -> tuple:
@@ -174,7 +173,7 @@ class Plan(contextlib.AbstractContextManager):
 
 
 class Plans(contextlib.AbstractContextManager):
-    """Arms plans one after the other, each by a call with its rules, and takes all of them back at its end::
+    """Arms plans one after the other, each by a call with its rules, and disarms all of them at its end::
 
         with cupeer.Plans() as inject:
             plan = inject("@ipc:delay=5ms")

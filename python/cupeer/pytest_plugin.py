@@ -1,11 +1,11 @@
-"""The fixture ``cupeer_inject`` for pytest, which finds it by itself where this package is installed::
+"""The fixture ``cupeer_inject`` for pytest, which finds it by itself if this package is installed::
 
     def test_falls_back(cupeer_inject):
         plan = cupeer_inject("cuIpcOpenMemHandle*:error=MAP_FAILED")
         assert share_a_tensor() == "through the host"
         assert plan.fired > 0
 
-All that a test arms is taken back at its end. Without libcupeer.so the test is skipped.
+Every plan that a test arms is disarmed at its end. Without libcupeer.so the test is skipped.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ HOW_TO_RUN = "libcupeer.so is not loaded; run the tests as `cupeer run -- python
 
 
 def plans(skip: Callable[[str], object]) -> Iterator[cupeer.Plans]:
-    """What the fixture does: gives what arms plans, and takes back all of them. Calls ``skip`` with the reason where
-    that cannot be."""
+    """What the fixture does: yields what arms plans, and disarms all of them. Calls ``skip`` with the reason if the
+    library is not loaded."""
     if not cupeer.is_loaded():
         skip(HOW_TO_RUN)
     with cupeer.Plans() as inject:
@@ -29,7 +29,7 @@ def plans(skip: Callable[[str], object]) -> Iterator[cupeer.Plans]:
 try:
     import pytest
 except ImportError:
-    # Somebody looks at this file without pytest.
+    # This file is imported without pytest.
     pass
 else:
 

@@ -18,7 +18,7 @@ pub use inject::InjectArgs;
 pub use release::ReleaseArgs;
 pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
 
-/// See what CUDA programs do with peer access and IPC memory.
+/// See what CUDA programs do with peer access and IPC memory
 #[derive(Parser)]
 #[command(name = "cupeer", version, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Cli {
@@ -32,23 +32,23 @@ pub struct Cli {
 pub enum Command {
     /// Run a program under cupeer
     Run(RunArgs),
-    /// Print the settings of `cupeer run` for where no command can stand before the program
+    /// Print cupeer's environment, for launchers that cannot wrap the program
     Env(EnvArgs),
     /// List what cupeer knows
     List(ListArgs),
     /// Explain a driver function, a result code, a rule or a key of fault plans
     Explain(ExplainArgs),
-    /// Show what a record says happened
+    /// Report what a record holds
     Report(ReportArgs),
-    /// Pack a record into one file, to send it to somebody
+    /// Pack a record into one file, to send to somebody
     Pack(PackArgs),
-    /// Let go on what a fault plan lets hang
+    /// Release calls held by a fault plan
     Release(ReleaseArgs),
-    /// Let each call of a program fail, one after the other, and see what it does then
+    /// Fail each call in turn and report how the program copes
     Sweep(SweepArgs),
-    /// Look for what is wrong with the driver, the libraries or a program
+    /// Look for problems with the driver, the libraries or a program
     Doctor(DoctorArgs),
-    /// Look at the driver in this process, for `doctor`
+    /// Examine the driver in this process, for `doctor`
     #[command(hide = true)]
     ProbeDriver,
 }
@@ -56,13 +56,13 @@ pub enum Command {
 /// What happens to the calls of a program: the options that `run` and `env` share.
 #[derive(Args, Default)]
 pub struct Options {
-    /// Record into DIR; all runs that name one DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new directory cupeer-PROGRAM-N]
+    /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new directory cupeer-PROGRAM-N]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// What the record keeps: full, ring[:SIZE] (the last SIZE of each process and all that is still open), or off [default: full]
+    /// What the record keeps: full, ring[:SIZE] (the last SIZE of each process and everything still open), or off [default: full]
     #[arg(long, value_name = "KEPT")]
     pub record: Option<String>,
-    /// Let the group of DIR take part in the record and read it
+    /// Let DIR's group take part in the record and read it
     #[arg(long, value_name = "WITH")]
     pub share: Option<Share>,
     /// What is checked.
@@ -71,7 +71,7 @@ pub struct Options {
     /// What fails on purpose.
     #[command(flatten)]
     pub inject: InjectArgs,
-    /// Which devices look as if they could not reach each other.
+    /// Which devices appear unreachable.
     #[command(flatten)]
     pub deny: DenyArgs,
     /// Write a line for each call, as text or as JSON
@@ -80,7 +80,7 @@ pub struct Options {
     /// Append the log to FILE instead of stderr; %p is the pid, %h the host, %q{VAR} a variable
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
-    /// Log these functions alone: names, patterns, @groups, ^negations, separated by commas, or all [default: ^@lookup,^@lifetime,^@query]
+    /// Log only these functions: names, patterns, @groups, ^negations, separated by commas, or all [default: ^@lookup,^@lifetime,^@query]
     #[arg(long, value_name = "SET")]
     pub trace: Option<String>,
     /// Log only calls that did not return CUDA_SUCCESS
@@ -89,7 +89,7 @@ pub struct Options {
     /// Which driver the program gets.
     #[command(flatten)]
     pub driver: DriverArgs,
-    /// Say on stderr what is decided, and why
+    /// Explain on stderr what is decided, and why
     #[arg(short, long)]
     pub verbose: bool,
 }
@@ -100,7 +100,7 @@ pub struct DriverArgs {
     /// Run on the simulated driver: nvlink:N, pcie:N, none:N, or a TOML file [default: nvlink:2]
     #[arg(long, value_name = "TOPOLOGY", num_args = 0..=1, require_equals = true, conflicts_with = "driver")]
     pub sim: Option<Option<OsString>>,
-    /// Run on this driver library instead of the libcuda.so.1 of the machine
+    /// Run on this driver library instead of the machine's libcuda.so.1
     #[arg(long, value_name = "PATH")]
     pub driver: Option<PathBuf>,
 }
@@ -136,22 +136,22 @@ pub enum ListFormat {
 /// `cupeer run`.
 #[derive(Args)]
 #[command(
-    after_help = "Ends as the program ends: with its exit status, or killed by the same signal. 125 says \
-that cupeer failed, 126 that the program cannot be executed, 127 that it was not found; --error-exitcode \
-replaces the program's status where a rule was broken, --unused-exitcode where a fault plan did not do \
-what it was to."
+    after_help = "Ends as the program ends: with its exit status, or killed by the same signal. 125 means \
+that cupeer failed, 126 that the program cannot be executed, 127 that it was not found. --error-exitcode \
+replaces the program's status when a rule was broken, --unused-exitcode when a fault plan did not do \
+what it should."
 )]
 pub struct RunArgs {
     /// What happens to its calls.
     #[command(flatten)]
     pub options: Options,
-    /// End with status N, 1 to 255, where processes of this run on this host broke a rule whose severity is warning or error, unless a signal killed the program
+    /// Exit with status N, 1 to 255, when a process of this run on this host broke a rule of severity warning or error, unless a signal killed the program
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
     pub error_exitcode: Option<u8>,
-    /// End with status N, 1 to 255, where a rule of the fault plans never fired, a pair of devices that was denied was never asked about or tried, or no context came to more peers than --peer-limit, unless a signal killed the program. A pair that an earlier one denies already does not count
+    /// Exit with status N, 1 to 255, when a rule of the fault plans never fired, a denied pair of devices was never asked about or tried, or no context exceeded --peer-limit, unless a signal killed the program. A pair that an earlier one already denies does not count
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
     pub unused_exitcode: Option<u8>,
-    /// Become the program (same pid) instead of waiting for it; nothing is said at its end
+    /// Become the program (same pid) instead of waiting for it; there is no summary at the end
     #[arg(long)]
     pub exec: bool,
     /// The program and its arguments
@@ -162,24 +162,24 @@ pub struct RunArgs {
 /// `cupeer env`.
 #[derive(Args)]
 #[command(after_help = "\
-  Nothing is recorded without --out, because there is no program to name a directory after.
+  Without --out nothing is recorded, because there is no program to name a directory after.
 
   eval \"$(cupeer env --log text --format sh)\"
   eval \"docker run $(cupeer env --log text --format docker) IMAGE PROGRAM\"
   eval \"mpirun -np 2 $(cupeer env --log text --format mpirun) PROGRAM\"
   eval \"srun $(cupeer env --log text --format srun) PROGRAM\"
   ray job submit --runtime-env-json=\"$(cupeer env --log text --format ray)\" -- PROGRAM
-  k8s: the env list, volumes and volumeMounts of a pod; the libraries have to be on the node")]
+  k8s: the env list, volumes and volumeMounts of a pod; the libraries must be on the node")]
 pub struct EnvArgs {
     /// What happens to the calls.
     #[command(flatten)]
     pub options: Options,
-    /// For whom the settings are
+    /// What will read the environment
     #[arg(long, value_name = "FORMAT")]
     pub format: EnvFormat,
 }
 
-/// For whom `cupeer env` prints.
+/// The reader for which `cupeer env` prints.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub enum EnvFormat {
     /// Export lines for a POSIX shell, for `eval`.
@@ -201,10 +201,10 @@ pub enum EnvFormat {
 pub struct ListArgs {
     /// What to list
     pub what: Topic,
-    /// As a table or as JSON
+    /// Print a table or JSON
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: ListFormat,
-    /// With functions: also those that are not intercepted (they have no group), which the simulated driver has
+    /// With functions: include those of the simulated driver that are not intercepted (they have no group)
     #[arg(long)]
     pub all: bool,
 }
@@ -222,7 +222,7 @@ pub enum Topic {
     Environment,
     /// The rules that are checked, and those that cannot be.
     Rules,
-    /// The keys of fault plans, and what can be changed of each function.
+    /// The keys of fault plans, and what a plan can change in each function.
     Faults,
 }
 
@@ -238,42 +238,42 @@ pub struct ExplainArgs {
 #[derive(Args)]
 #[command(after_help = "\
   cupeer report                                  # the newest record in this directory
-  cupeer report DIR --leaks                      # what is open, by where it was opened
+  cupeer report DIR --leaks                      # what was never closed, by where it was opened
   cupeer report DIR --rank 3 --failed            # what failed on rank 3
   cupeer report DIR --format json | jq .handles
   cupeer report DIR --format trace >trace.json   # for ui.perfetto.dev
-  cupeer report DIR --diff OTHER                 # what is different in OTHER")]
+  cupeer report DIR --diff OTHER                 # what differs in OTHER")]
 pub struct ReportArgs {
-    /// The record: a directory, or what `cupeer pack` made of one [default: the newest cupeer-* here that is one]
+    /// The record: a directory, or a file made by `cupeer pack` [default: the newest record cupeer-* here]
     pub dir: Option<PathBuf>,
-    /// As text, as JSON (docs/report.schema.json), or as a trace for ui.perfetto.dev
+    /// Print text, JSON (docs/report.schema.json), or a trace for ui.perfetto.dev
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: ReportFormat,
-    /// Only this process: a pid, or its name in the JSON form
+    /// Show only this process: a pid, or its name in the JSON form
     #[arg(long, value_name = "PROCESS")]
     pub process: Option<String>,
-    /// Only these ranks: numbers and ranges, separated by commas
+    /// Show only these ranks: numbers and ranges, separated by commas
     #[arg(long, value_name = "RANKS")]
     pub rank: Option<String>,
-    /// Only calls of these functions: names, patterns, @groups, ^negations, separated by commas
+    /// Show only calls of these functions: names, patterns, @groups, ^negations, separated by commas
     #[arg(long, value_name = "SET")]
     pub function: Option<String>,
-    /// Only calls that did not return CUDA_SUCCESS
+    /// Show only calls that did not return CUDA_SUCCESS
     #[arg(long)]
     pub failed: bool,
-    /// Only calls from here on: seconds since the start of the record, or a time like 2025-11-21T07:43:02Z
+    /// Show only calls from TIME on: seconds since the record began, or a time like 2025-11-21T07:43:02Z
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// Only what had begun by then
+    /// Show only what had begun by TIME
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
-    /// Show what was opened and not closed, by the call stack that opened it
+    /// Show what was opened and never closed, by the call stack that opened it
     #[arg(long)]
     pub leaks: bool,
     /// Show all rows of long tables
     #[arg(long)]
     pub all: bool,
-    /// Compare with another record: by function, failure and how the handles stand
+    /// Compare with another record: functions, failures, and the states of handles
     #[arg(long, value_name = "OTHER", conflicts_with = "leaks")]
     pub diff: Option<PathBuf>,
 }
@@ -295,19 +295,19 @@ pub enum ReportFormat {
   cupeer pack DIR                       # DIR.cupeer.tar.gz, for `cupeer report`
   cupeer pack DIR --redact hosts,paths  # with numbers in place of names
 
-Never in it: the key of the fingerprints, and values of variables whose names sound like secrets.
-Always in it: pids, devices, names of files and functions, and the texts of calls and marks.")]
+Never included: the key of the fingerprints, and values of variables whose names sound like secrets.
+Always included: pids, devices, names of files and functions, and the texts of calls and marks.")]
 pub struct PackArgs {
-    /// The directory of the record, or a packed one to redact more of
+    /// The directory of the record, or a packed record, to redact more of it
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
-    /// The file to make [default: DIR.cupeer.tar.gz, here]
+    /// Write to FILE [default: DIR.cupeer.tar.gz, here]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Leave out, separated by commas
+    /// Leave these out, separated by commas
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub redact: Vec<Redact>,
-    /// Replace FILE where it is there
+    /// Overwrite FILE if it exists
     #[arg(long)]
     pub force: bool,
 }
@@ -317,11 +317,11 @@ pub struct PackArgs {
 pub enum Redact {
     /// The programs' arguments
     Arguments,
-    /// The values of variables, but for ranks and visible devices
+    /// The values of variables, except ranks and visible devices
     Environment,
-    /// The names of the hosts that were recorded: they are numbered
+    /// The names of the recorded hosts, which are numbered instead
     Hosts,
-    /// Directories: each becomes a few digits, names of files stay
+    /// Directories, which become a few digits each; names of files stay
     Paths,
     /// All of these
     All,
@@ -329,17 +329,15 @@ pub enum Redact {
 
 /// `cupeer doctor`.
 #[derive(Args)]
-#[command(
-    after_help = "Exit status: 0 where all is well, 1 where something is wrong, 125 where cupeer failed."
-)]
+#[command(after_help = "Exit status: 0 if all is well, 1 if something is wrong, 125 if cupeer failed.")]
 pub struct DoctorArgs {
-    /// Which driver to look at.
+    /// Which driver to examine.
     #[command(flatten)]
     pub driver: DriverArgs,
-    /// Say on stderr what is decided, and why
+    /// Explain on stderr what is decided, and why
     #[arg(short, long)]
     pub verbose: bool,
-    /// A program to run, to find the libraries whose calls go past cupeer
+    /// A program to run, to find the libraries whose calls escape cupeer
     #[arg(trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
     pub program: Vec<OsString>,
 }

@@ -115,11 +115,11 @@ fn look_at_driver(report: &mut Report, chosen: Option<&Chosen>) -> Result<()> {
         command.env(LD_LIBRARY_PATH, search);
         command.envs(chosen.setting.clone());
     }
-    let found = command.output().context("failed to start the process that looks at the driver")?;
+    let found = command.output().context("failed to start the process that examines the driver")?;
     let mut functions = Table::new(&["FUNCTION", "EXPORTED", "LOOKED UP"], 3, 20);
     let (mut known, mut present) = (0, 0);
     for line in found.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        match serde_json::from_slice(line).context("the process that looks at the driver")? {
+        match serde_json::from_slice(line).context("the process that examines the driver")? {
             Fact::NotLoaded(reason) => no_driver(report, &reason),
             Fact::Path(path) => driver_path(report, Path::new(&path)),
             Fact::Version(0, number) => {
@@ -129,10 +129,10 @@ fn look_at_driver(report: &mut Report, chosen: Option<&Chosen>) -> Result<()> {
                 report.fact("version", "unknown".to_owned());
                 report
                     .wrong
-                    .push(format!("cuDriverGetVersion of the driver returned {}", result_name(result)));
+                    .push(format!("the driver's cuDriverGetVersion returned {}", result_name(result)));
             }
             Fact::NoVersion => {
-                report.wrong.push("the library has no cuDriverGetVersion: it is no CUDA driver".to_owned())
+                report.wrong.push("the library has no cuDriverGetVersion: it is not a CUDA driver".to_owned())
             }
             Fact::Function { name, exported, lookup } => {
                 known += 1;
@@ -151,10 +151,10 @@ fn look_at_driver(report: &mut Report, chosen: Option<&Chosen>) -> Result<()> {
         report.functions = Some(functions);
     }
     if let Some(signal) = found.status.signal() {
-        report.wrong.push(format!("the driver crashed when it was looked at (signal {signal})"));
+        report.wrong.push(format!("the driver crashed while being examined (signal {signal})"));
     } else if !found.status.success() {
         report.wrong.push(format!(
-            "the driver ended the process that looked at it, with status {}",
+            "the driver ended the process that examined it, with status {}",
             found.status.code().unwrap_or(-1)
         ));
     }
@@ -182,7 +182,7 @@ fn no_driver(report: &mut Report, reason: &str) {
     }
     tried.extend(["/etc/ld.so.cache".to_owned(), "the loader's own directories".to_owned()]);
     report.wrong.push(format!(
-        "no driver: {reason}; tried: {}; 'cupeer run --sim' needs none, --driver PATH names one",
+        "no driver: {reason}; tried: {}; use --driver PATH, or 'cupeer run --sim', which needs none",
         tried.join(", ")
     ));
 }
@@ -256,8 +256,8 @@ fn look_at_program(report: &mut Report, driver: &DriverArgs, program: &[OsString
         }
     }
     let sentence = match report.wrong.is_empty() {
-        true => "libcuda was loaded, and no watched call was seen: there was none, or it went past cupeer",
-        false => "libcuda was loaded, and no watched call was seen",
+        true => "libcuda was loaded, but no watched call was seen: there was none, or it escaped cupeer",
+        false => "libcuda was loaded, but no watched call was seen",
     };
     report.unclear.extend(is_unseen.then(|| sentence.to_owned()));
     Ok(())

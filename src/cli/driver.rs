@@ -19,8 +19,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// What is said where the CUDA runtime came to the simulated driver.
-pub const NO_RUNTIME: &str = "the CUDA runtime (libcudart, linked or within the program) asked the simulated driver for \
-    functions without names, which only a real driver has: it refuses to work with --sim; programs of the driver's API do";
+pub const NO_RUNTIME: &str = "the CUDA runtime (libcudart, linked or within the program) asked the simulated \
+    driver for unnamed functions, which only a real driver has, so it does not run with --sim; programs of the \
+    driver API do";
 
 /// A driver that the user chose.
 pub struct Chosen {
@@ -72,18 +73,18 @@ pub fn topology_of(text: &OsStr) -> Result<(OsString, Option<PathBuf>)> {
 /// Checks that a file can be a driver; returns its real path.
 fn check(path: &Path) -> Result<PathBuf> {
     let library = path.canonicalize()?;
-    let elf = Elf::open(&library)?.context("this is no shared library; a driver is an ELF file")?;
+    let elf = Elf::open(&library)?.context("not a shared library; a driver is an ELF file")?;
     if !elf.is_native() {
-        bail!("this library is for another machine; a driver is a 64-bit {} library", std::env::consts::ARCH);
+        bail!("the library is for another machine; a driver is a 64-bit {} library", std::env::consts::ARCH);
     }
     if !elf.is_shared() {
-        bail!("this is no shared library; a driver is one, usually libcuda.so.1");
+        bail!("not a shared library; a driver is one, usually libcuda.so.1");
     }
     if is_ours(&library, &elf) {
-        bail!("this is cupeer's own preload library, which needs a driver behind it; name that one");
+        bail!("this is cupeer's own preload library, which needs a driver behind it; name that driver");
     }
     if !elf.exports("cuInit")? {
-        bail!("this library has no cuInit, so it is no CUDA driver; usually that is libcuda.so.1");
+        bail!("the library has no cuInit, so it is not a CUDA driver; a driver is usually libcuda.so.1");
     }
     Ok(library)
 }
@@ -114,7 +115,7 @@ fn sim_directory(library: &Path) -> Result<PathBuf> {
         _ => {
             // Whatever lies in it comes before the system's own libraries.
             if let Err(error) = libraries::check(&directory) {
-                output::complain(&format!("{error:#}; taking a directory of the user's instead"));
+                output::complain(&format!("{error:#}; using a directory of the user instead"));
                 return link_directory(library);
             }
             link(&directory, &target)
@@ -123,7 +124,7 @@ fn sim_directory(library: &Path) -> Result<PathBuf> {
     match made {
         Ok(()) => Ok(directory),
         Err(error) => {
-            tracing::debug!("{}: {error}; taking a directory of the user", directory.display());
+            tracing::debug!("{}: {error}; using a directory of the user", directory.display());
             link_directory(library)
         }
     }
@@ -165,12 +166,12 @@ fn make_private(directory: &Path) -> Result<()> {
         Err(error) if error.kind() != AlreadyExists => bail!("failed to create {shown}: {error}"),
         _ => {}
     }
-    let found = directory.symlink_metadata().with_context(|| format!("failed to look at {shown}"))?;
+    let found = directory.symlink_metadata().with_context(|| format!("failed to inspect {shown}"))?;
     // SAFETY: asks for a number; cannot fail.
     let user = unsafe { libc::geteuid() };
     if !found.is_dir() || found.uid() != user || found.mode() & 0o022 != 0 {
         bail!(
-            "refused to use {shown}: it must be a directory that belongs to user {user} and that only they write"
+            "refused to use {shown}: it must be a directory that belongs to user {user} and that nobody else can write to"
         );
     }
     Ok(())

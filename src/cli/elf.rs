@@ -48,7 +48,7 @@ impl Elf {
     /// What the file is for, where it is not this machine.
     pub fn foreign(&self) -> String {
         self.machine
-            .map_or("no 64-bit program".into(), |machine| format!("a program for machine {}", machine.0))
+            .map_or("not a 64-bit program".into(), |machine| format!("a program for machine {}", machine.0))
     }
 
     /// The dynamic loader that the program asks for.

@@ -37,7 +37,7 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
         return output::print(&faults::explain(found, terminal_width()));
     }
     if !is_name {
-        bail!("no result code has the number {name}; 'cupeer list errors' has them all");
+        bail!("no result code has the number {name}; 'cupeer list errors' lists them all");
     }
     let codes = || list::results();
     let short = codes().map(ResultSpec::short);
@@ -47,17 +47,19 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     let none = format!("no function, result code, rule or key of fault plans is named '{name}'");
     match nearest(name, names).filter(|_| !name.is_empty()) {
         Some(meant) => bail!("{none}; did you mean '{meant}'?"),
-        None => bail!("{none}; 'cupeer list' with functions, errors, rules or faults has them all"),
+        None => bail!("{none}; 'cupeer list' with functions, errors, rules or faults lists them all"),
     }
 }
 
 /// What a word about the simulated driver means.
 fn fidelity(fidelity: Fidelity) -> &'static str {
     match fidelity {
-        Fidelity::Recorded => "its answers were recorded on a real driver, and are compared with that",
-        Fidelity::Documented => "answers as the documentation says; nobody compared",
-        Fidelity::Inferred => "answers as we think a driver does; the documentation is silent",
-        Fidelity::Unsupported => "not done: answers CUDA_ERROR_NOT_SUPPORTED",
+        Fidelity::Recorded => "its answers are compared with those recorded on a real driver",
+        Fidelity::Documented => {
+            "it answers as the documentation says, which was not compared with a real driver"
+        }
+        Fidelity::Inferred => "its answers are inferred: the documentation is silent",
+        Fidelity::Unsupported => "missing: it answers CUDA_ERROR_NOT_SUPPORTED",
         Fidelity::Absent => "its library is not simulated",
     }
 }

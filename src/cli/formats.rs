@@ -95,7 +95,7 @@ fn log_directory(log: &Path) -> Result<Option<&Path>> {
     match log.ancestors().skip(1).find(is_fixed) {
         Some(directory) if directory != Path::new("/") => Ok(Some(directory)),
         _ => bail!(
-            "--log-file '{}': a container cannot see it, because / is none's to mount; name one in a directory",
+            "--log-file '{}': a container cannot see it, because / cannot be mounted; name a file in a directory",
             log.display()
         ),
     }
@@ -139,7 +139,7 @@ fn docker(pairs: &[Pair], mounts: &[Mount]) -> Result<String> {
         pairs.iter().map(|(name, value)| format!("-e {}", quoted(&format!("{name}={value}")))).collect();
     for Mount { path, is_written } in mounts {
         if path.contains(':') {
-            bail!("docker's -v cannot mount '{path}': it takes a colon for the end of a path");
+            bail!("docker's -v cannot mount '{path}': a colon ends a path there");
         }
         let mode = if *is_written { "" } else { ":ro" };
         words.push(format!("-v {}", quoted(&format!("{path}:{path}{mode}"))));
@@ -178,7 +178,7 @@ fn srun(pairs: &[Pair]) -> Result<String> {
         elements.push(match (element.contains(','), element.contains('"'), element.contains('\'')) {
             (_, false, false) if !element.contains(',') => element,
             (true, false, false) => format!("\"{element}\""),
-            _ => bail!("srun's --export cannot carry {name}: it has quotes in it"),
+            _ => bail!("srun's --export cannot carry {name}: it contains quotes"),
         });
     }
     Ok(quoted(&format!("--export={}", elements.join(","))) + "\n")

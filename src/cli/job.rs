@@ -142,7 +142,7 @@ impl Job {
     /// The directory for what vLLM finds out.
     pub fn vllm_cache(&self) -> Result<PathBuf> {
         let place = self.directory.join(VLLM_CACHE);
-        let failed = || format!("failed to make '{}' for what vLLM finds out", place.display());
+        let failed = || format!("failed to make '{}' for vLLM's cache", place.display());
         if place.is_symlink() {
             return Err(anyhow!("it is a link")).with_context(failed);
         }
@@ -203,14 +203,14 @@ fn new_directory(program: &OsStr, kept: OsString, shared: bool) -> Result<Option
             }
             Err(error) => {
                 crate::output::complain(&format!(
-                    "not recording: cannot make {}: {error}; --out names another place, --record off says that none is wanted",
+                    "not recording: cannot make {}: {error}; use --out DIR for another place, or --record off for no record",
                     directory.display()
                 ));
                 return Ok(None);
             }
         }
     }
-    bail!("there are too many directories cupeer-{name}-N here; --out names another place")
+    bail!("there are too many directories cupeer-{name}-N here; use --out DIR")
 }
 
 /// Makes a directory, and says whether it is new.
@@ -241,7 +241,8 @@ fn take_part(directory: &Path, shared: bool) -> Result<String> {
                 if !shared {
                     check_owner(&file, directory)?;
                 }
-                return read_key(&text).with_context(|| format!("'{}' is not a job's", file.display()));
+                return read_key(&text)
+                    .with_context(|| format!("'{}' is not the file of a job", file.display()));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| format!("failed to read '{}'", file.display())),
@@ -258,19 +259,19 @@ fn take_part(directory: &Path, shared: bool) -> Result<String> {
         };
         let entries = fs::read_dir(directory).with_context(|| format!("failed to read '{shown}'"))?;
         if entries.flatten().any(|entry| is_foreign(&entry.file_name())) {
-            bail!("'{shown}' has other files than a record's in it; name a new or an empty directory");
+            bail!("'{shown}' holds files that are not a record's; name a new or empty directory");
         }
         write_key(directory, &file, shared)
             .with_context(|| format!("failed to write into the record's directory '{shown}'"))?;
     }
-    bail!("'{}' vanishes as soon as it is made", file.display())
+    bail!("'{}' disappeared while being created", file.display())
 }
 
 fn read_key(text: &str) -> Result<String> {
     let first = text.lines().next().unwrap_or_default();
     if first != job::FIRST_LINE {
         bail!(
-            "it begins with '{}', and not with '{}'",
+            "it begins with '{}' instead of '{}'",
             first.chars().take(40).collect::<String>(),
             job::FIRST_LINE
         );
@@ -294,8 +295,8 @@ fn check_owner(file: &Path, directory: &Path) -> Result<()> {
     // SAFETY: asks for a number; cannot fail.
     if ![unsafe { libc::geteuid() }, 0, owner].contains(&uid) {
         bail!(
-            "'{}' belongs to user {uid}, and the directory to user {owner}; take another directory, or --share group \
-             where a record is to be one of several users",
+            "'{}' belongs to user {uid}, but the directory to user {owner}; use another directory, or --share \
+             group if several users record together",
             file.display()
         );
     }
@@ -333,7 +334,7 @@ fn new_key() -> Result<String> {
     // SAFETY: the buffer has the length that is given.
     let read = unsafe { libc::getrandom(key.as_mut_ptr().cast(), key.len(), 0) };
     if read != key.len() as isize {
-        return Err(io::Error::last_os_error()).context("failed to draw the key of the job");
+        return Err(io::Error::last_os_error()).context("failed to make the key of the job");
     }
     Ok(key.iter().map(|byte| format!("{byte:02x}")).collect())
 }
@@ -370,7 +371,7 @@ fn expand(pattern: &Path) -> Result<PathBuf> {
         }
     }
     if out.is_empty() {
-        bail!("--out '{shown}': an empty name");
+        bail!("--out '{shown}': the name is empty");
     }
     Ok(PathBuf::from(OsString::from_vec(out)))
 }
@@ -393,9 +394,9 @@ mod tests {
         assert_eq!(expanded("r/%p").unwrap(), format!("r/{}", std::process::id()));
         assert_eq!(expanded("%q{CARGO_PKG_NAME}%%").unwrap(), "cupeer%");
         for (wrong, sentence) in [
-            ("%x", "after %"),
-            ("%", "after %"),
-            ("%q{}", "after %"),
+            ("%x", "must be followed by"),
+            ("%", "must be followed by"),
+            ("%q{}", "must be followed by"),
             ("%q{CUPEER_NOT_SET}", "CUPEER_NOT_SET is not set"),
             ("", "empty"),
         ] {
@@ -419,7 +420,7 @@ mod tests {
     fn a_directory_with_other_things_in_it_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("thesis.tex"), "").unwrap();
-        assert!(take_part(folder.path(), false).unwrap_err().to_string().contains("other files"));
+        assert!(take_part(folder.path(), false).unwrap_err().to_string().contains("not a record's"));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 

@@ -18,7 +18,7 @@ pub const PRELOAD: &str = "libcupeer.so";
 pub const SIM: &str = "libcupeer_sim.so";
 
 fn command() -> Result<PathBuf> {
-    std::env::current_exe().context("failed to find the libraries of cupeer: /proc/self/exe")
+    std::env::current_exe().context("failed to find cupeer's libraries: /proc/self/exe")
 }
 
 /// Finds one of the libraries, and refuses one that somebody may have planted.
@@ -35,7 +35,7 @@ pub fn find(name: &str) -> Result<PathBuf> {
         }
     }
     let [a, b] = places.map(|place| place.display().to_string());
-    bail!("{name} is neither in {a} nor in {b}; the command and its libraries belong together")
+    bail!("{name} is neither in {a} nor in {b}; keep the command and its libraries together")
 }
 
 /// Refuses a file, directory or link that the dynamic loader is to be led to, where another user could have made it or
@@ -50,10 +50,10 @@ pub fn check(path: &Path) -> Result<()> {
     }
     for path in paths.iter().flat_map(|path| [around(path), path.clone()]) {
         let shown = path.display();
-        let found = path.symlink_metadata().with_context(|| format!("failed to look at '{shown}'"))?;
+        let found = path.symlink_metadata().with_context(|| format!("failed to inspect '{shown}'"))?;
         if let Some(reason) = mends.distrust(&found) {
             bail!(
-                "refused to load libraries by way of '{shown}': {reason}, or install cupeer where only you write"
+                "refused to load libraries by way of '{shown}': {reason}, or install cupeer where only you can write"
             );
         }
     }
@@ -83,9 +83,9 @@ impl Mends {
         // Many users have a group of their own, of the same number.
         let is_harmless = group == 0 || group == owner || may_write(&self.command) || may_write(&self.beside);
         match (mode & libc::S_IWOTH != 0, mode & libc::S_IWGRP != 0 && !is_harmless) {
-            (true, _) => Some("everybody may write there; take that right away (chmod o-w)".to_owned()),
+            (true, _) => Some("everybody can write there; remove that right (chmod o-w)".to_owned()),
             (_, true) => Some(format!(
-                "group {group} may write there, and not where the command is; take that right away (chmod g-w)"
+                "group {group} can write there, but not where the command is; remove that right (chmod g-w)"
             )),
             _ => None,
         }
@@ -97,8 +97,8 @@ pub fn find_preload() -> Result<PathBuf> {
     let library = find(PRELOAD)?;
     if library.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
         bail!(
-            "failed to preload '{}': the dynamic loader takes a space or colon in LD_PRELOAD for the end of \
-             the path; install cupeer where the path has none",
+            "failed to preload '{}': a space or colon ends a path in LD_PRELOAD; install cupeer where the path \
+             has none",
             library.display()
         );
     }

@@ -16,13 +16,13 @@ use std::process::ExitCode;
 /// Carries out the subcommand.
 pub fn command(args: &ListArgs) -> Result<ExitCode> {
     if args.all && args.what != Topic::Functions {
-        bail!("--all goes with 'functions' alone; the other lists have all there is");
+        bail!("--all works only with 'functions'; the other lists are complete");
     }
     let others = if args.all { OTHERS } else { &[] };
     match (args.format, args.what) {
         (ListFormat::Markdown, Topic::Rules) => return output::print(&rules::page()),
         (ListFormat::Markdown, Topic::Faults) => return output::print(&faults::page()),
-        (ListFormat::Markdown, _) => bail!("--format markdown goes with 'rules' and 'faults' alone"),
+        (ListFormat::Markdown, _) => bail!("--format markdown works only with 'rules' and 'faults'"),
         _ => {}
     }
     if args.format == ListFormat::Json {

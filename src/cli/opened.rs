@@ -27,7 +27,7 @@ impl Opened {
         if job.processes.is_empty() {
             let problems: Vec<String> = job.problems.iter().map(ToString::to_string).collect();
             let why = if problems.is_empty() { "" } else { ": " };
-            bail!("{} holds the record of no process{why}{}", path.display(), problems.join("; "));
+            bail!("{} holds no record of a process{why}{}", path.display(), problems.join("; "));
         }
         let place = unpacked.as_ref().map_or(path, Unpacked::path);
         Ok(Opened { symbols: Symbols::of_record(place, &job.processes), job, _unpacked: unpacked })

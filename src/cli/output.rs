@@ -80,7 +80,7 @@ pub fn usage(error: &clap::Error) -> u8 {
             }
         },
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            complain("a subcommand is missing; 'cupeer --help' has them all");
+            complain("a subcommand is missing; 'cupeer --help' lists them all");
             status::OURS
         }
         _ => {

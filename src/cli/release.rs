@@ -54,7 +54,7 @@ impl Record {
     fn open(directory: &Path) -> Result<Record> {
         let shown = directory.display();
         let about = directory.metadata().with_context(|| format!("'{shown}' cannot be read"))?;
-        ensure!(about.is_dir(), "'{shown}' is no directory; name the one that the run records to");
+        ensure!(about.is_dir(), "'{shown}' is not a directory; name the one that the run records to");
         let is_record = is_record(directory).with_context(|| format!("'{shown}' cannot be read"))?;
         ensure!(is_record, "'{shown}' holds no record; name the directory that the run records to");
         let job = Job::open(directory).ok();
@@ -93,7 +93,7 @@ impl Record {
         let is_right = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         ensure!(
             (1..=LONGEST).contains(&label.len()) && label.bytes().all(is_right),
-            "'{}' is no label: one has 1 to {LONGEST} letters, digits, '.', '_' and '-'",
+            "'{}' is not a label; a label has 1 to {LONGEST} letters, digits, '.', '_' and '-'",
             clean(label)
         );
         let labels = self.labels();
@@ -110,7 +110,7 @@ impl Record {
         match plain::create(&file, mode) {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                return output::print(&format!("{label} was released already\n"));
+                return output::print(&format!("{label} was already released\n"));
             }
             Err(error) => return Err(error).with_context(|| format!("failed to make '{}'", file.display())),
         }
@@ -126,7 +126,7 @@ impl Record {
     fn list(&self) -> Result<ExitCode> {
         let labels = self.labels();
         if labels.is_empty() {
-            return output::print("no rule that is known lets calls hang\n");
+            return output::print("no known rule makes calls hang\n");
         }
         let mut table = Table::new(&["LABEL", "RELEASED", "HANGING", "RULES"], 4, 20).with_numbers(&[2]);
         let mut calls = String::new();

@@ -66,7 +66,7 @@ fn open(args: &ReportArgs, dir: &Path) -> Result<(Opened, Filter)> {
 /// Compares two records.
 fn compare(args: &ReportArgs, dir: &Path, other: &Path) -> Result<ExitCode> {
     if args.format == ReportFormat::Trace {
-        bail!("--diff compares as text or as JSON; a trace is of one record");
+        bail!("--diff prints text or JSON; a trace shows one record");
     }
     let report = |dir: &Path| {
         let (Opened { job, .. }, filter) = &open(args, dir).with_context(|| dir.display().to_string())?;
@@ -92,5 +92,5 @@ fn newest(dir: &Path) -> Result<PathBuf> {
     found.sort();
     let newest = found.into_iter().rev().map(|(_, path)| path);
     let mut records = newest.filter(|path| Job::open(path).is_ok_and(|job| !job.processes.is_empty()));
-    records.next().context("there is no record cupeer-* in this directory; give one: cupeer report DIR")
+    records.next().context("there is no record cupeer-* in this directory; name one: cupeer report DIR")
 }

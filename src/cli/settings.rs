@@ -90,7 +90,7 @@ impl Settings {
             let pointless =
                 pointless.into_iter().chain([("--failed", options.failed)]).find(|(_, given)| *given);
             if let Some((option, _)) = pointless {
-                bail!("{option} chooses what is logged, and nothing is; add --log text or --log json");
+                bail!("{option} chooses what is logged, but nothing is; add --log text or --log json");
             }
         }
         if let Some(file) = &options.log_file {
@@ -114,9 +114,7 @@ impl Settings {
         if let Some(chosen) = &driver {
             if chosen.directory.as_os_str().as_bytes().iter().any(|byte| b":;".contains(byte)) {
                 let directory = chosen.directory.display();
-                bail!(
-                    "failed to use {directory}: the dynamic loader takes a colon or semicolon in LD_LIBRARY_PATH for the end of a path"
-                );
+                bail!("failed to use {directory}: a colon or semicolon ends a path in LD_LIBRARY_PATH");
             }
             variables.extend(chosen.setting.clone());
         }
@@ -138,9 +136,7 @@ impl Settings {
     /// What to say of a seed that was drawn: whoever wants the same again has to know it.
     pub fn seed_drawn(&self) -> Option<String> {
         let seed = self.drawn_seed?;
-        Some(format!(
-            "the fault plans leave something to chance; --seed {seed} decides it in the same way again"
-        ))
+        Some(format!("the fault plans leave something to chance; --seed {seed} repeats this run's decisions"))
     }
 
     /// The environment of the program.
@@ -185,7 +181,7 @@ fn with_preload(old: Option<&OsString>, library: &Path) -> Result<OsString> {
         } else if element.file_name() == library.file_name() {
             let other = element.display();
             bail!(
-                "LD_PRELOAD already names another {}, {other}; take it out, two cannot work together",
+                "LD_PRELOAD already names another {}, {other}; remove it, because two cannot work together",
                 libraries::PRELOAD
             );
         } else if !is_there && before_driver.is_none() && driver::is_driver(element) {
@@ -205,7 +201,7 @@ fn with_preload(old: Option<&OsString>, library: &Path) -> Result<OsString> {
         return Ok(OsString::from_vec(new));
     }
     if is_there {
-        tracing::debug!("LD_PRELOAD has {} already", library.display());
+        tracing::debug!("LD_PRELOAD already has {}", library.display());
         return Ok(old.clone());
     }
     let mut new = old.clone().into_vec();
@@ -280,7 +276,10 @@ fn check_planted(path: &Path) -> Result<()> {
         false => (trust::may_append(found(&there), found(&directory), user), "a file"),
     };
     if !is_right {
-        bail!("it is {what} of user {}, in a directory where others write; name another file", there.uid());
+        bail!(
+            "it is {what} of user {}, in a directory where others can write; name another file",
+            there.uid()
+        );
     }
     Ok(())
 }
@@ -320,7 +319,10 @@ mod tests {
     fn the_log_file_keeps_what_a_process_fills_in() {
         assert_eq!(log_file(Path::new("/tmp/%p.%h.%q{A}%%")).unwrap(), Path::new("/tmp/%p.%h.%q{A}%%"));
         for wrong in ["/n/%", "/n/%x", "/n/%q", "/n/%q{", "/n/%q{}"] {
-            assert!(log_file(Path::new(wrong)).unwrap_err().to_string().contains("after %"), "{wrong}");
+            assert!(
+                log_file(Path::new(wrong)).unwrap_err().to_string().contains("must be followed by"),
+                "{wrong}"
+            );
         }
     }
 }

@@ -112,7 +112,7 @@ impl FaultFile {
         };
         let rules: Vec<FaultRule> = lines.iter().zip(counters.chunks_exact(COUNTER)).map(rule).collect();
         let problem = match header.rules as usize - rules.len() {
-            _ if is_cut => Some("is cut off, so that some of what fault plans did is missing".to_owned()),
+            _ if is_cut => Some("is cut off: some of what fault plans did is missing".to_owned()),
             0 => None,
             missing => Some(format!("lacks the text of {missing} of {} rules", header.rules)),
         };

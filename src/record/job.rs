@@ -198,8 +198,10 @@ impl Job {
             dropped.push((copy, kept));
         }
         for (copy, kept) in &dropped {
-            let text =
-                format!("is left out: it is of the same process as {}", self.processes[*kept].path.display());
+            let text = format!(
+                "is left out: it records the same process as {}",
+                self.processes[*kept].path.display()
+            );
             self.problems.push(Problem { path: self.processes[*copy].path.clone(), text });
         }
         let copies: HashSet<usize> = dropped.iter().map(|(copy, _)| *copy).collect();
@@ -215,7 +217,7 @@ impl Job {
             self.processes.iter().filter(|process| process.header.key_check != key).collect();
         if let Some(other) = others.first() {
             let text = format!(
-                "holds records of more than one job: {} of {} processes have another key than {}, so that handles \
+                "holds records of more than one job: {} of {} processes have another key than {}, so handles \
                  cannot be followed between them (such as {})",
                 others.len(),
                 self.processes.len(),

@@ -45,7 +45,7 @@ impl LiveTable {
             return Err("is empty".into());
         }
         if bytes[..8] != live::MAGIC {
-            return Err("is not a table of what is open".into());
+            return Err("is not a live table".into());
         }
         let header = record::read::<live::Header>(&bytes[..had]).ok_or("is cut off in its header")?;
         crate::version::check(header.version.into(), live::OLDEST..=live::VERSION)?;
@@ -63,7 +63,7 @@ impl LiveTable {
         for k in 0..(header.segments as usize).min(live::MOST_SEGMENTS) {
             let end = live::entry_place(k, live::segment_entries(k)) as u64;
             if end > size {
-                table.problem = Some("is cut off, so that some of what was open is missing".into());
+                table.problem = Some("is cut off: some of what was open is missing".into());
             }
             if live::entry_place(k, 0) as u64 >= size {
                 break;

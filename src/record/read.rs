@@ -55,7 +55,7 @@ pub(crate) fn process(source: Source, path: &Path) -> Result<Process, String> {
     }
 
     if is_cut_off(&file, &header).map_err(unreadable)? {
-        process.problem = Some("is cut off, so that events are missing".into());
+        process.problem = Some("is cut off: events are missing".into());
     }
     Ok(process)
 }
@@ -91,7 +91,7 @@ fn header(file: &Opened) -> Result<Header, String> {
             return Err("is empty".into());
         }
         if bytes[..8] == [0; 8] {
-            return Err("was made, but not begun".into());
+            return Err("was created, but never written to".into());
         }
         if bytes[..8] != record::MAGIC {
             return Err("is not the record of a process".into());
@@ -112,7 +112,7 @@ fn header(file: &Opened) -> Result<Header, String> {
         return Err(format!("has blocks of {} bytes instead of {BLOCK}", header.block));
     }
     if header.clock != clock::MONOTONIC && header.clock != clock::TSC {
-        return Err(format!("counts time by a clock that is not known ({})", header.clock));
+        return Err(format!("counts time by an unknown clock ({})", header.clock));
     }
     Ok(header)
 }

@@ -148,15 +148,15 @@ fn processes(job: &Job, all: &mut Collected, places: &mut Places, ended: u64) ->
                 "unknown"
             }
             None => {
-                unknown.insert("exit", "it ran on another host, or before this one was started");
+                unknown.insert("exit", "it ran on another host, or before this host was started");
                 "unknown"
             }
         };
         if process.rank().is_none() {
-            unknown.insert("rank", "no launcher's variable gave it one");
+            unknown.insert("rank", "no variable of a launcher sets one");
         }
         if process.devices.is_empty() {
-            unknown.insert("devices", "the driver had not told of any when events were recorded");
+            unknown.insert("devices", "the driver had not named any when events were recorded");
         }
         let or_unknown = |text: &str, name, reason, unknown: &mut Unknown| {
             if text.is_empty() {

@@ -93,7 +93,7 @@ impl Filter {
         if let (Some(since), Some(until)) = (filter.since, filter.until)
             && since > until
         {
-            bail!("--since lies after --until");
+            bail!("--since is after --until");
         }
         Ok(filter)
     }
@@ -215,7 +215,7 @@ fn functions(text: &str) -> Result<FunctionSet> {
 
 /// Reads `0,2-5`.
 fn ranks(text: &str) -> Result<Vec<std::ops::RangeInclusive<u32>>> {
-    let wrong = || anyhow!("--rank: '{text}' is no list of ranks like 0,2-5");
+    let wrong = || anyhow!("--rank: '{text}' is not a list of ranks such as 0,2-5");
     let one = |item: &str| match item.split_once('-') {
         Some((first, last)) => Some(first.trim().parse().ok()?..=last.trim().parse().ok()?),
         None => item.trim().parse().ok().map(|rank| rank..=rank),

@@ -150,7 +150,7 @@ impl<'a> Reading<'a> {
                 }
             }
         }
-        self.problem = events.error().map(|error| format!("cannot be read wholly: {error}"));
+        self.problem = events.error().map(|error| format!("cannot be read completely: {error}"));
         Ok(())
     }
 

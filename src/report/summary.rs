@@ -22,7 +22,7 @@ pub fn lines(directory: &Path) -> Vec<String> {
     let sizes = entries.filter_map(|entry| Some(entry.metadata().ok()?.len()));
     let size = sizes.fold(0, u64::saturating_add);
     if size > MOST_READ {
-        return vec![format!("recorded {} MiB in {shown}; 'cupeer report {shown}' reads it", size >> 20)];
+        return vec![format!("recorded {} MiB in {shown}; 'cupeer report {shown}' shows it", size >> 20)];
     }
     match super::of(directory) {
         Ok(report) => about(&report, &shown),
@@ -123,7 +123,7 @@ fn blind(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let unseen: BTreeMap<&Proc, String> = report.unseen().collect();
     for (proc, why) in unseen.iter().take(MOST_LINES) {
-        lines.push(format!("  libcuda was loaded in {}, and no watched call was seen: {why}", who(proc)));
+        lines.push(format!("  libcuda was loaded in {}, but no watched call was seen: {why}", who(proc)));
     }
     more(&mut lines, unseen.len(), "process", "like that");
     let past: BTreeSet<String> = report
@@ -132,7 +132,7 @@ fn blind(report: &Report) -> Vec<String> {
         .map(|escaped| format!("  {}", escaped.sentence()))
         .collect();
     lines.extend(past.iter().take(MOST_LINES).cloned());
-    more(&mut lines, past.len(), "library", "whose calls go past cupeer");
+    more(&mut lines, past.len(), "library", "whose calls escape cupeer");
     lines
 }
 

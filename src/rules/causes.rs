@@ -30,7 +30,7 @@ static CAUSES: &[Cause] = &[
     Cause {
         functions: OPEN_ANY,
         results: &[INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED],
-        text: "the platform has no legacy IPC (WSL2, Tegra, MIG, a vGPU, gVisor): CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED tells",
+        text: "the platform has no legacy IPC (WSL2, Tegra, MIG, a vGPU, gVisor): see CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED",
         is_of_strangers: false,
     },
     Cause {
@@ -72,7 +72,7 @@ static CAUSES: &[Cause] = &[
     Cause {
         functions: &[cuIpcGetEventHandle],
         results: &[INVALID_HANDLE],
-        text: "the event is none of the driver's, or was destroyed",
+        text: "the event is not one of the driver's, or was destroyed",
         is_of_strangers: false,
     },
     Cause {
@@ -90,19 +90,19 @@ static CAUSES: &[Cause] = &[
     Cause {
         functions: &[cuIpcGetMemHandle, cuIpcGetEventHandle],
         results: &[NOT_SUPPORTED, INVALID_VALUE],
-        text: "the platform has no legacy IPC (WSL2, Tegra, MIG, a vGPU): CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED tells",
+        text: "the platform has no legacy IPC (WSL2, Tegra, MIG, a vGPU): see CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED",
         is_of_strangers: false,
     },
     Cause {
         functions: &[cuIpcCloseMemHandle],
         results: &[INVALID_HANDLE, MAP_FAILED],
-        text: "the mapping is in use or damaged: the driver could not take it away (see its own log, and dmesg)",
+        text: "the mapping is in use or damaged: the driver could not remove it (see its own log, and dmesg)",
         is_of_strangers: false,
     },
     Cause {
         functions: &[cuIpcGetMemHandle],
         results: &[INVALID_HANDLE],
-        text: "the allocation has no handle: what kind it is, cuPointerGetAttributes tells",
+        text: "the allocation has no handle: see its kind with cuPointerGetAttributes",
         is_of_strangers: false,
     },
     Cause {

@@ -125,26 +125,26 @@ impl Reason<'_> {
             Reason::IpcMemoryKind { because: Some(because), .. }
                 if because.contains("expandable_segments") =>
             {
-                "Take expandable_segments:True out of that variable (or out of torch.cuda.memory._set_allocator_settings), or turn off the feature that shares by legacy handles (vLLM: --disable-custom-all-reduce)."
+                "Remove expandable_segments:True from that variable (or from torch.cuda.memory._set_allocator_settings), or turn off the feature that shares by legacy handles (vLLM: --disable-custom-all-reduce)."
             }
             Reason::IpcMemoryKind { because: Some(because), .. } if because.contains("cudaMallocAsync") => {
-                "Take backend:cudaMallocAsync out of that variable: tensors are then memory of cudaMalloc, which legacy handles can export."
+                "Remove backend:cudaMallocAsync from that variable: tensors are then memory of cudaMalloc, which legacy handles can export."
             }
             Reason::IpcMemoryKind { kind, .. } => kind.hint(),
             Reason::PeerSameDevice { context: None, .. } => {
-                "Skip a device's pair with itself; it needs no link."
+                "Skip the pair of a device with itself; it needs no link."
             }
             Reason::IpcUnknownHandle { is_zero: true, .. } => {
-                "Look at the exporter: its export failed or was skipped, and nobody looked at the result; or the bytes never arrived."
+                "Check the exporter: its export failed or was skipped, and nobody checked the result; or the bytes never arrived."
             }
             Reason::IpcDevicesApart { is_asked: false, .. } => {
-                "Let each process see both devices (CUDA_VISIBLE_DEVICES) and ask cuDeviceCanAccessPeer before exchanging handles; where it says 0, go through host memory (NCCL_P2P_DISABLE=1)."
+                "Let each process see both devices (CUDA_VISIBLE_DEVICES) and ask cuDeviceCanAccessPeer before exchanging handles; if it says 0, go through host memory (NCCL_P2P_DISABLE=1)."
             }
             Reason::IpcFlags { is_taken: true, .. } => {
-                "Pass 1 (CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) alone: a later driver may refuse other bits."
+                "Pass only 1 (CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS): a later driver may reject other bits."
             }
             Reason::IpcDamagedHandle { is_opened: true, .. } => {
-                "The driver did not look at the bytes that differ, and another version may. Send all 64 bytes as they are."
+                "The driver did not check the bytes that differ, but another version may. Send all 64 bytes as they are."
             }
             _ => self.rule().spec().hint,
         }
@@ -179,12 +179,12 @@ impl Display for Reason<'_> {
             Reason::NotInitialized { is_forked } => {
                 f.write_str("this process has not called cuInit, or cuInit failed")?;
                 if is_forked {
-                    f.write_str("; it was forked, and where its parent had called cuInit before, CUDA does not work in it")?;
+                    f.write_str("; it was forked, and if its parent had called cuInit before, CUDA does not work in it")?;
                 }
                 Ok(())
             }
             Reason::DriverShuttingDown => f.write_str(
-                "the process is ending and the driver has shut down already; the call comes from a destructor or an exit handler that ran after the driver's own",
+                "the process is ending and the driver has already shut down; the call comes from a destructor or an exit handler that ran after the driver's own",
             ),
             Reason::ContextDestroyed { context } => {
                 write!(f, "the current context {context:#x} has been destroyed or reset")
@@ -196,32 +196,32 @@ impl Display for Reason<'_> {
             Reason::NullArgument { name } => write!(f, "{name} is NULL"),
             Reason::DeviceOutOfRange { name, device, count, visible } => {
                 match count {
-                    1 => write!(f, "{name} is {device}, and this process sees device 0 alone")?,
-                    _ => write!(f, "{name} is {device}, and this process sees devices 0 to {}", count - 1)?,
+                    1 => write!(f, "{name} is {device}, but this process sees only device 0")?,
+                    _ => write!(f, "{name} is {device}, but this process sees devices 0 to {}", count - 1)?,
                 }
                 visible.map_or(Ok(()), |visible| write!(f, " (CUDA_VISIBLE_DEVICES={visible})"))
             }
             Reason::PeerSameDevice { device, context: None, .. } => {
-                write!(f, "both devices are {device}; the question is about a link between two")
+                write!(f, "both devices are {device}; a link is between two")
             }
             Reason::PeerSameDevice { device, context: Some(context), is_current: true } => write!(
                 f,
-                "peerContext {context:#x} is the current context itself, on {device}: the context that shall get access was not made current"
+                "peerContext {context:#x} is the current context itself, on {device}: the context that should gain access was not made current"
             ),
             Reason::PeerSameDevice { device, context: Some(context), is_current: false } => {
                 write!(f, "peerContext {context:#x} is on {device}, as the current context is")
             }
             Reason::PeerAttributeUnknown { attribute } => {
-                write!(f, "attrib is {attribute}, and the documentation has 1 to 5")
+                write!(f, "attrib must be 1 to 5, as documented (is {attribute})")
             }
             Reason::AtomicOperations { count: 0, .. } => f.write_str("count is 0"),
             Reason::AtomicOperations { operation: Some(operation), .. } => {
-                write!(f, "operations has {operation}, and the documentation has 0 to 12")
+                write!(f, "operations must be 0 to 12, as documented (has {operation})")
             }
             Reason::AtomicOperations { count, .. } => {
-                write!(f, "one of the {count} operations is none that the driver knows")
+                write!(f, "one of the {count} operations is not an operation this driver knows")
             }
-            Reason::PeerFlags { flags } => write!(f, "Flags is {flags}, and has to be 0"),
+            Reason::PeerFlags { flags } => write!(f, "Flags must be 0 (is {flags})"),
             Reason::PeerContextInvalid { context: 0 } => f.write_str("peerContext is NULL"),
             Reason::PeerContextInvalid { context } => {
                 write!(f, "peerContext {context:#x} has been destroyed, reset or released")
@@ -250,12 +250,12 @@ impl Display for Reason<'_> {
                     write!(f, " with handle types {}", HandleTypes(handle_types))?;
                 }
                 f.write_str(", which cuIpcGetMemHandle never exports")?;
-                because.map_or(Ok(()), |because| write!(f, "; {because} makes it so"))
+                because.map_or(Ok(()), |because| write!(f, "; the cause is {because}"))
             }
             Reason::IpcPointerUnknown { address: 0 } => f.write_str("dptr is NULL"),
             Reason::IpcPointerUnknown { address } => write!(
                 f,
-                "{address:#x} lies in no allocation that the driver knows: it was freed, lies behind the end of one, or is memory of malloc"
+                "{address:#x} lies in no allocation that the driver knows: it was freed, lies past the end of one, or is memory of malloc"
             ),
             Reason::IpcReexport { address, is_event, owner } => {
                 let what = if is_event { "event " } else { "" };
@@ -265,17 +265,17 @@ impl Display for Reason<'_> {
             }
             Reason::IpcInteriorPointer { address, base, bytes } => write!(
                 f,
-                "{address:#x} lies {} bytes into an allocation of {} that begins at {base:#x}; the handle is that of the whole allocation, and who opens it gets its begin",
+                "{address:#x} lies {} bytes into an allocation of {} that begins at {base:#x}; the handle is that of the whole allocation, and opening it yields its start",
                 address.wrapping_sub(base),
                 Bytes(bytes)
             ),
             Reason::IpcEventFlags { event } => write!(
                 f,
-                "event {event:#x} was created without CU_EVENT_INTERPROCESS or without CU_EVENT_DISABLE_TIMING, or is none of this process"
+                "event {event:#x} was created without CU_EVENT_INTERPROCESS or without CU_EVENT_DISABLE_TIMING, or does not belong to this process"
             ),
-            Reason::IpcFlags { flags, is_taken: false } => write!(f, "Flags is {flags}, and has to be 1"),
+            Reason::IpcFlags { flags, is_taken: false } => write!(f, "Flags must be 1 (is {flags})"),
             Reason::IpcFlags { flags, is_taken: true } => {
-                write!(f, "Flags is {flags}, and has to be 1; this driver took it")
+                write!(f, "Flags must be 1 (is {flags}); this driver accepted it")
             }
             Reason::IpcOpenInExportingProcess { handle, pid, address, ago, is_event } => write!(
                 f,
@@ -286,19 +286,19 @@ impl Display for Reason<'_> {
             Reason::IpcEqualPids { pid, own_ns, other_ns } => {
                 write!(
                     f,
-                    "the exporter's pid in the handle is {pid}, which is the pid of this process, too, in pid namespace {own_ns}"
+                    "the exporter's pid in the handle is {pid}, which is also the pid of this process, in pid namespace {own_ns}"
                 )?;
                 match other_ns {
                     Some(ns) => write!(f, "; the exporter is in pid namespace {ns}, and ")?,
-                    None => f.write_str("; this process has not exported it, so that the exporter is in another pid namespace, and ")?,
+                    None => f.write_str("; this process has not exported it, so the exporter is in another pid namespace, and ")?,
                 }
                 f.write_str("the driver takes the handle for this process's own")
             }
             Reason::IpcHandleKind { handle, is_memory: true } => {
-                write!(f, "{handle} is a handle of memory (cuIpcGetMemHandle), opened as one of an event")
+                write!(f, "{handle} is a memory handle (cuIpcGetMemHandle), opened as an event handle")
             }
             Reason::IpcHandleKind { handle, is_memory: false } => {
-                write!(f, "{handle} is a handle of an event (cuIpcGetEventHandle), opened as one of memory")
+                write!(f, "{handle} is an event handle (cuIpcGetEventHandle), opened as a memory handle")
             }
             Reason::IpcOpenAfterFree { handle, owner, ago, is_event, with_context } => {
                 let how = match (with_context, is_event) {
@@ -316,27 +316,27 @@ impl Display for Reason<'_> {
                 "the current context {context:#x} is the second on {device}: context {other:#x} of this process has memory of {owner} open"
             ),
             Reason::IpcAlreadyMapped { handle, address: Some(address) } => {
-                write!(f, "{handle} is open in this process already, at {address:#x}")
+                write!(f, "{handle} is already open in this process, at {address:#x}")
             }
             Reason::IpcAlreadyMapped { handle, address: None } => write!(
                 f,
-                "{handle} is not open in this process as far as was seen; another thread may be opening it at this moment, or calls are made that cupeer does not see"
+                "as far as was seen, {handle} is not open in this process; another thread may be opening it at this moment, or cupeer does not see all calls"
             ),
             Reason::IpcSecondLibrary { handle, first, second, count } => write!(
                 f,
-                "{handle} is open {} now: first opened by {first}, this time by {second}",
+                "{handle} is now open {}: first opened by {first}, this time by {second}",
                 Count(u64::from(count), "time")
             ),
             Reason::IpcDeviceHidden { to, node } => write!(
                 f,
-                "the memory lies on {to}, and this process has no access to {node}: a device cgroup or the container leaves that GPU out"
+                "the memory lies on {to}, but this process has no access to {node}: a device cgroup or the container leaves that GPU out"
             ),
             Reason::IpcDevicesApart { from, to, is_asked } => {
                 write!(f, "the memory lies on {to}, which {from}, current here, cannot reach")?;
                 f.write_str(if is_asked {
                     " (cuDeviceCanAccessPeer is 0)"
                 } else {
-                    "; this process does not see that device, and so cannot ask cuDeviceCanAccessPeer"
+                    "; this process does not see that device, so it cannot ask cuDeviceCanAccessPeer"
                 })
             }
             Reason::IpcDamagedHandle { handle, original, owner, is_opened } => write!(
@@ -345,17 +345,17 @@ impl Display for Reason<'_> {
                 if is_opened { "; the driver opened it all the same" } else { "" }
             ),
             Reason::IpcUnknownHandle { is_zero: true, .. } => {
-                f.write_str("all 64 bytes of the handle are 0: nobody has filled it")
+                f.write_str("all 64 bytes of the handle are 0: nobody has filled it in")
             }
             Reason::IpcUnknownHandle { handle, named, runs, is_event, .. } => {
                 write!(f, "no process under cupeer exported {handle}")?;
                 match (named, runs) {
                     (Some(pid), Some(true)) => write!(
                         f,
-                        "; its bytes name process {pid}, which runs, and does not run under cupeer or has not exported this"
+                        "; its bytes name process {pid}, which runs, but not under cupeer, or has not exported this"
                     ),
                     (Some(pid), Some(false)) => {
-                        write!(f, "; its bytes name process {pid}, and no such process runs here")
+                        write!(f, "; its bytes name process {pid}, but no such process runs here")
                     }
                     (Some(pid), None) => write!(f, "; its bytes name process {pid}"),
                     _ if is_event => f.write_str("; its exporter may not run under cupeer"),
@@ -364,7 +364,7 @@ impl Display for Reason<'_> {
             }
             Reason::IpcOffsetNotAdded { handle, offset, owner } => write!(
                 f,
-                "{owner} exported {handle} for a pointer {offset} bytes into its allocation; what this call returned is the allocation's begin"
+                "{owner} exported {handle} for a pointer {offset} bytes into its allocation; this call returned the allocation's start"
             ),
             Reason::IpcDeviceOrder { ordinal, here, there, owner } => {
                 write!(f, "device {ordinal} is ")?;
@@ -373,30 +373,30 @@ impl Display for Reason<'_> {
                 short_uuid(&there, f)?;
                 write!(
                     f,
-                    " in {owner}, which exported the memory; this process opened it on its own device {ordinal}, so that each access goes from one GPU to the other"
+                    " in {owner}, which exported the memory; this process opened it on its own device {ordinal}, so each access goes from one GPU to the other"
                 )
             }
             Reason::IpcClosedTwice { address, ago, handle, with_context: true } => write!(
                 f,
-                "{address:#x} ({handle}) is closed already: it went with its context{}, which was destroyed or reset",
+                "{address:#x} ({handle}) is already closed: it went with its context{}, which was destroyed or reset",
                 When(ago)
             ),
             Reason::IpcClosedTwice { address, ago, handle, with_context: false } => write!(
                 f,
-                "{address:#x} ({handle}) is closed already: this process closed it{}, as often as it had opened it",
+                "{address:#x} ({handle}) is already closed: this process closed it{}, as often as it had opened it",
                 When(ago)
             ),
             Reason::IpcCloseAddress { address: 0, .. } => f.write_str("dptr is NULL"),
             Reason::IpcCloseAddress { address, inside: Some(base), .. } => write!(
                 f,
-                "{address:#x} lies {} bytes into what cuIpcOpenMemHandle returned, {base:#x}; that is to be closed",
+                "{address:#x} lies {} bytes into what cuIpcOpenMemHandle returned; close {base:#x}",
                 address.wrapping_sub(base)
             ),
             Reason::IpcCloseAddress { address, is_own: true, .. } => {
-                write!(f, "{address:#x} is memory that this process allocated itself, not opened")
+                write!(f, "{address:#x} was allocated by this process, not opened")
             }
             Reason::IpcCloseAddress { address, .. } => {
-                write!(f, "{address:#x} is nothing that this process has opened")
+                write!(f, "this process has not opened {address:#x}")
             }
             Reason::IpcFreeImport { address, owner, handle } => {
                 write!(f, "{address:#x} was opened with cuIpcOpenMemHandle ({handle})")?;
@@ -425,7 +425,7 @@ impl Display for Reason<'_> {
                 others(importers, first, f)
             }
             Reason::IpcNeverClosed { handles, bytes } => {
-                write!(f, "the process ends with {} open that it opened", Count(handles, "handle"))?;
+                write!(f, "the process ends with {} open", Count(handles, "handle"))?;
                 if bytes > 0 { write!(f, ", {} of other processes' memory", Bytes(bytes)) } else { Ok(()) }
             }
             Reason::IpcFallback { from, to, failed, code } => write!(
@@ -435,16 +435,16 @@ impl Display for Reason<'_> {
             ),
             Reason::RanksDiffer { function, code, failing, others } => write!(
                 f,
-                "{function} returned {code} in {}, and succeeded in {others} that called it, too",
+                "{function} returned {code} in {}, but succeeded in {others} others that called it",
                 Count(failing, "rank")
             ),
             Reason::DriverContradictsEnable { from, to } => write!(
                 f,
-                "access from {from} to {to} was enabled already, and the driver answered CUDA_SUCCESS instead of CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"
+                "access from {from} to {to} was already enabled, but the driver answered CUDA_SUCCESS instead of CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"
             ),
             Reason::DriverContradictsClose { address } => write!(
                 f,
-                "{address:#x} had been closed as often as it was opened, and the driver answered CUDA_SUCCESS once more"
+                "{address:#x} had been closed as often as it was opened, but the driver answered CUDA_SUCCESS once more"
             ),
         }
     }
@@ -469,10 +469,10 @@ mod tests {
         let uuid = [0xab; 16];
         let device = Device { ordinal: 1, uuid };
         for (reason, wanted) in [
-            (Reason::IpcFlags { flags: 0, is_taken: false }, "Flags is 0, and has to be 1"),
+            (Reason::IpcFlags { flags: 0, is_taken: false }, "Flags must be 1 (is 0)"),
             (
                 Reason::IpcInteriorPointer { address: 0x7f0000080000, base: 0x7f0000000000, bytes: 2 << 20 },
-                "0x7f0000080000 lies 524288 bytes into an allocation of 2 MiB that begins at 0x7f0000000000; the handle is that of the whole allocation, and who opens it gets its begin",
+                "0x7f0000080000 lies 524288 bytes into an allocation of 2 MiB that begins at 0x7f0000000000; the handle is that of the whole allocation, and opening it yields its start",
             ),
             (
                 Reason::IpcMemoryKind {
@@ -481,7 +481,7 @@ mod tests {
                     handle_types: 9,
                     because: Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
                 },
-                "0x10 is virtual memory (cuMemCreate, cuMemMap) with handle types POSIX_FILE_DESCRIPTOR and FABRIC, which cuIpcGetMemHandle never exports; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True makes it so",
+                "0x10 is virtual memory (cuMemCreate, cuMemMap) with handle types POSIX_FILE_DESCRIPTOR and FABRIC, which cuIpcGetMemHandle never exports; the cause is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
             ),
             (
                 Reason::IpcFreedWhileOpen {
@@ -499,7 +499,7 @@ mod tests {
             ),
             (
                 Reason::DeviceOutOfRange { name: "peerDev", device: 4, count: 2, visible: Some("6,7") },
-                "peerDev is 4, and this process sees devices 0 to 1 (CUDA_VISIBLE_DEVICES=6,7)",
+                "peerDev is 4, but this process sees devices 0 to 1 (CUDA_VISIBLE_DEVICES=6,7)",
             ),
         ] {
             assert_eq!(reason.to_string(), wanted);

@@ -54,7 +54,7 @@ impl RuleSet {
             if !RULES.iter().any(|known| matches(rule.as_bytes(), known.name.as_bytes())) {
                 let hint = match nearest(rule, RULES.iter().map(|known| known.name)) {
                     Some(meant) => format!("did you mean '{meant}'?"),
-                    None => "'cupeer list rules' has them all".into(),
+                    None => "'cupeer list rules' lists them all".into(),
                 };
                 return error(column, format!("no rule is named '{rule}'; {hint}"));
             }

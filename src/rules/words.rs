@@ -4,20 +4,20 @@
 static MEANINGS: &[(&str, &str)] = &[
     (
         "Failed to allocate physical memory",
-        "also said of memory that was freed or is gone with its exporter; nothing is short of memory",
+        "also said of memory that was freed or is gone with its exporter; memory is not exhausted",
     ),
     (
         "Failed to open/create interprocess memory file",
-        "the exporter has exited, or these bytes are no handle of an event",
+        "the exporter has exited, or these bytes are not an event handle",
     ),
-    ("not created from malloc API function", "it means cuMemAlloc and cudaMalloc alone"),
+    ("not created from malloc API function", "only cuMemAlloc and cudaMalloc qualify"),
     (
         "Error opening locally created",
-        "the driver takes a handle for this process's own when the pid in it is the same",
+        "the driver takes a handle for this process's own if the pid in it is the same",
     ),
     (
         "User passed invalid device pointer",
-        "said of a pointer that was freed or closed, or that never was device memory",
+        "said of a pointer that was freed or closed, or that was never device memory",
     ),
 ];
 

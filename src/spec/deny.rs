@@ -135,8 +135,8 @@ pub fn written(text: &str) -> Result<Vec<Written<'_>>, DenyError> {
         let Some((from, to)) = pair.split_once('/') else {
             let message = match pair {
                 "" => "a pair of devices is missing here, such as 0/1",
-                ALL => "'all' means all pairs, and stands alone",
-                _ => "a pair of devices has a '/' between them, such as 0/1",
+                ALL => "'all' means all pairs, and cannot be combined with others",
+                _ => "a pair is two devices with a '/' between them, such as 0/1",
             };
             return Err(error(column, message));
         };
@@ -198,7 +198,7 @@ impl Denied {
             if pair.from == pair.to {
                 return Err(DenyError {
                     column: to.0,
-                    message: format!("a pair has two devices, and '{}' stands twice", to.1),
+                    message: format!("a pair has two devices, but both are '{}'", to.1),
                 });
             }
             pairs.push(pair);
@@ -323,14 +323,14 @@ mod tests {
     fn errors_name_the_column_and_what_would_be_right() {
         for (text, error) in [
             ("", "column 1: a pair of devices is missing here, such as 0/1"),
-            ("0", "column 1: a pair of devices has a '/' between them"),
+            ("0", "column 1: a pair is two devices with a '/' between them"),
             ("1b:00.0/", "column 9: a device is missing here"),
             ("/1b:00.0", "column 1: a device is missing here"),
             ("1b:00.0/1e:00.0,", "column 17: a pair of devices is missing here"),
-            ("1b:00.0/1e:00.0,all", "column 17: 'all' means all pairs, and stands alone"),
+            ("1b:00.0/1e:00.0,all", "column 17: 'all' means all pairs, and cannot be combined with others"),
             ("1b:00.0/1e:00.0/1f:00.0", "column 16: a pair has two devices; pairs are separated by commas"),
             ("1b:00.0/3", "column 9: '3' is neither a UUID (GPU-...) nor a PCI address"),
-            ("1b:00.0/0000:1b:00.0", "column 9: a pair has two devices, and '0000:1b:00.0' stands twice"),
+            ("1b:00.0/0000:1b:00.0", "column 9: a pair has two devices, but both are '0000:1b:00.0'"),
             ("1b:00.0/1e:00.0:one", "column 9: '1e:00.0:one' is neither"),
         ] {
             let got = Denied::parse(text).unwrap_err().to_string();

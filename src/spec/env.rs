@@ -1,5 +1,5 @@
-//! The environment variables that the preload library and the simulated driver read, with what they
-//! mean. `cupeer env` prints them, `cupeer list environment` documents them; nobody else may name one.
+//! The environment variables that the preload library and the simulated driver read, with their meaning.
+//! `cupeer env` prints them, `cupeer list environment` documents them; no other place may name one.
 
 use crate::record::RING_SIZES;
 use crate::record::slot::finding::Severity;
@@ -11,7 +11,7 @@ pub struct Variable {
     pub name: &'static str,
     /// What it holds.
     pub value: &'static str,
-    /// What it does, and what holds where it is not set.
+    /// What it does, and what holds if it is not set.
     pub doc: &'static str,
 }
 
@@ -26,43 +26,43 @@ variables! {
     LOG "CUPEER_LOG" "text|json"
         "Writes a line for each call. Not set: no log."
     LOG_FILE "CUPEER_LOG_FILE" "PATH"
-        "Where the log goes; lines are appended. %p becomes the pid, %h the host, %q{VAR} a variable. Not set: stderr."
+        "The file to which lines of the log are appended. %p becomes the pid, %h the host, %q{VAR} a variable. Not set: stderr."
     TRACE "CUPEER_TRACE" "SET"
         "Which functions are logged: names, patterns, @groups, ^negations, separated by commas. Not set: ^@lookup,^@lifetime,^@query."
     FAILED "CUPEER_FAILED" "0|1"
         "1 logs only calls that did not return CUDA_SUCCESS. Not set: 0."
     OUT "CUPEER_OUT" "DIR"
-        "The directory of the record: a file for each process that calls the driver. It is made where it is not there; %p becomes the pid, %h the host, %q{VAR} a variable. Not set: no record."
+        "The directory of the record, which holds a file for each process that calls the driver. It is made if it does not exist; %p becomes the pid, %h the host, %q{VAR} a variable. Not set: no record."
     RECORD "CUPEER_RECORD" "full|ring[:SIZE]|off"
-        "What the record keeps: everything, or the last SIZE bytes of each process (with K, M or G; 1M to 1024G, 16M where no SIZE stands) and all that is still open. Not set: full."
+        "What the record keeps: everything, or the last SIZE bytes of each process (with K, M or G; 1M to 1024G; 16M without SIZE) and everything still open. Not set: full."
     SHARE "CUPEER_SHARE" "group"
-        "Lets the group of the directory read and write the record, for processes of several users. Not set: the user alone."
+        "Lets the directory's group read and write the record, for processes of several users. Not set: only the user."
     CHECK "CUPEER_CHECK" "errors|warnings|notes"
-        "Checks the rules, records what breaks one, and says what is at least so bad. It needs CUPEER_OUT. Not set: no checks."
+        "Checks the rules, records violations, and reports those of this level or worse. Needs CUPEER_OUT. Not set: no checks."
     IGNORE "CUPEER_IGNORE" "RULE[@LIBRARY],..."
-        "Rules that are not checked: names or patterns, separated by commas; with @LIBRARY, in calls of that library alone. Not set: none."
+        "Rules that are not checked: names or patterns, separated by commas; with @LIBRARY, only in calls of that library. Not set: none."
     ONLY "CUPEER_ONLY" "RULE[@LIBRARY],..."
-        "Rules that alone are checked. Not set: all."
+        "The only rules that are checked. Not set: all."
     ABORT_ON "CUPEER_ABORT_ON" "RULE[@LIBRARY],..."
-        "Rules that end the process with SIGABRT where they are broken, after that was said. Not set: none."
+        "Rules that abort the process (SIGABRT) when they are broken, after the finding is reported. Not set: none."
     STOP_ON "CUPEER_STOP_ON" "RULE[@LIBRARY],..."
-        "Rules that stop the process with SIGSTOP where they are broken, so that a debugger can attach. Not set: none."
+        "Rules that stop the process (SIGSTOP) when they are broken, so that a debugger can attach. Not set: none."
     INJECT "CUPEER_INJECT" "RULE;..."
         "Fault plans: rules separated by semicolons or newlines, as `cupeer run --inject` takes them. Not set: no faults."
     DRY_RUN "CUPEER_DRY_RUN" "0|1"
-        "1 lets fault rules do nothing but say in the record at which calls they would have fired. Not set: 0."
+        "1 makes fault plans change nothing, and only record at which calls their rules would have fired. Not set: 0."
     FAULTS "CUPEER_FAULTS" "DIR"
-        "Where processes count together what fault rules did. Not set: the record's directory, or without a record each process for itself."
+        "The directory in which processes count together what fault plans did. Not set: the record's directory, or without a record each process by itself."
     DENY_PEER "CUPEER_DENY_PEER" "all|A/B[:oneway],..."
-        "Pairs of devices, by UUID or PCI address, that look as if they could not reach each other. Not set: none."
+        "Pairs of devices, by UUID or PCI address, that appear unreachable. Not set: none."
     PEER_LIMIT "CUPEER_PEER_LIMIT" "N"
-        "How many peers a context can be given access to; more is CUDA_ERROR_TOO_MANY_PEERS. Not set: as many as the driver allows."
+        "The most peers that a context can access; one more is CUDA_ERROR_TOO_MANY_PEERS. Not set: as many as the driver allows."
     DRIVER "CUPEER_DRIVER" "PATH"
-        "The driver for calls behind which there is none: of a program that neither links libcuda nor opened it. Not set: such calls return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED."
+        "The driver for calls that have none: those of a program that neither links libcuda nor opened it. Not set: such calls return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED."
     JOB "CUPEER_JOB" "32 hexadecimal digits"
-        "The key of the fingerprints that stand for IPC handles in the log; the same in all processes of a job. `cupeer run` draws one. Not set: all zero."
+        "The key of the fingerprints that stand for IPC handles in the log; the same in all processes of a job. `cupeer run` makes a random one. Not set: all zero."
     STATUS "CUPEER_STATUS" "PATH"
-        "A page that `cupeer run` shares with its processes, so that it can say whether any of them reached the driver. Not set: none."
+        "A page that `cupeer run` shares with its processes, to learn whether any of them reached the driver. Not set: none."
     SIM "CUPEER_SIM" "TOPOLOGY"
         "The machine that the simulated driver shows: nvlink:N, pcie:N, none:N, or the path of a TOML file. Not set: nvlink:2."
 }

@@ -75,10 +75,10 @@ impl Group {
         (Group::Lookup, "lookup", "look-ups of functions"),
         (Group::Export, "export", "calls that export memory or an event"),
         (Group::Open, "open", "calls that open what another process exported"),
-        (Group::Enable, "enable", "calls that switch access on"),
+        (Group::Enable, "enable", "calls that enable access"),
         (Group::Release, "release", "calls that close or disable"),
         (Group::Lifetime, "lifetime", "calls that end what others may still use: free, destroy, reset"),
-        (Group::Query, "query", "questions that programs ask all the time: device attributes, NVML"),
+        (Group::Query, "query", "queries that programs make all the time: device attributes, NVML"),
     ];
 
     /// The name that follows the `@`.

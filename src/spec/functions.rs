@@ -39,7 +39,7 @@ mod more;
 macro_rules! intercepted_functions {
     ($callback:path) => { $crate::with_more_functions! { $callback;
 
-/// Says whether contexts on one device can access memory of another device directly.
+/// Queries whether contexts on one device can access memory of another device directly.
 fn cuDeviceCanAccessPeer(
     out canAccessPeer: *mut i32,
     in dev: $crate::abi::CUdevice,
@@ -51,7 +51,7 @@ fn cuDeviceCanAccessPeer(
     simulated: Recorded,
 }
 
-/// Asks for an attribute of the link between two devices.
+/// Queries an attribute of the link between two devices.
 fn cuDeviceGetP2PAttribute(
     out value: *mut i32,
     in attrib: $crate::abi::CUdevice_P2PAttribute,
@@ -64,7 +64,7 @@ fn cuDeviceGetP2PAttribute(
     simulated: Recorded,
 }
 
-/// Asks which atomic operations the link between two devices carries out natively.
+/// Queries which atomic operations the link between two devices supports natively.
 fn cuDeviceGetP2PAtomicCapabilities(
     out[count] capabilities: *mut u32,
     in[count] operations: *const $crate::abi::CUatomicOperation,
@@ -78,7 +78,7 @@ fn cuDeviceGetP2PAtomicCapabilities(
     simulated: Recorded,
 }
 
-/// Lets the current context access all allocations of a peer context, in this one direction.
+/// Lets the current context access all allocations of a peer context, in this direction only.
 fn cuCtxEnablePeerAccess(
     in peerContext: $crate::abi::CUcontext,
     in Flags: u32,
@@ -90,7 +90,7 @@ fn cuCtxEnablePeerAccess(
     simulated: Recorded,
 }
 
-/// Takes back the access that cuCtxEnablePeerAccess gave.
+/// Revokes the access that cuCtxEnablePeerAccess gave.
 fn cuCtxDisablePeerAccess(
     in peerContext: $crate::abi::CUcontext,
 ) -> $crate::abi::CUresult {
@@ -100,7 +100,7 @@ fn cuCtxDisablePeerAccess(
     simulated: Recorded,
 }
 
-/// Makes a handle of an allocation, for another process to open.
+/// Creates a handle of an allocation, for another process to open.
 fn cuIpcGetMemHandle(
     out pHandle: *mut $crate::abi::CUipcMemHandle,
     in dptr: $crate::abi::CUdeviceptr,
@@ -135,7 +135,7 @@ fn cuIpcOpenMemHandle_v2(
     simulated: Recorded,
 }
 
-/// Gives up one reference to a mapping; the last one unmaps it.
+/// Releases one reference to a mapping; the last one unmaps it.
 fn cuIpcCloseMemHandle(
     in dptr: $crate::abi::CUdeviceptr,
 ) -> $crate::abi::CUresult {
@@ -145,7 +145,7 @@ fn cuIpcCloseMemHandle(
     simulated: Recorded,
 }
 
-/// Makes a handle of an event, for another process to open.
+/// Creates a handle of an event, for another process to open.
 fn cuIpcGetEventHandle(
     out pHandle: *mut $crate::abi::CUipcEventHandle,
     in event: $crate::abi::CUevent,
@@ -180,7 +180,7 @@ fn cuGetProcAddress(
     simulated: Recorded,
 }
 
-/// Finds a driver function by name and version, and says why where there is none.
+/// Finds a driver function by name and version, or says why there is none.
 fn cuGetProcAddress_v2(
     string symbol: *const core::ffi::c_char,
     out pfn: *mut $crate::abi::FunctionPointer,
@@ -194,7 +194,7 @@ fn cuGetProcAddress_v2(
     simulated: Recorded,
 }
 
-/// Frees memory of a device (the entry point of CUDA 2.0 to 3.1, with addresses of 32 bits).
+/// Frees device memory (the entry point of CUDA 2.0 to 3.1, with 32-bit addresses).
 fn cuMemFree(
     in dptr: u32,
 ) -> $crate::abi::CUresult {
@@ -204,7 +204,7 @@ fn cuMemFree(
     simulated: Documented,
 }
 
-/// Frees memory of a device, also where another process still has it open.
+/// Frees device memory, even if another process still has it open.
 fn cuMemFree_v2(
     in dptr: $crate::abi::CUdeviceptr,
 ) -> $crate::abi::CUresult {
@@ -214,7 +214,7 @@ fn cuMemFree_v2(
     simulated: Recorded,
 }
 
-/// Frees memory in the order of a stream, also such as cuMemAlloc gave.
+/// Frees device memory in stream order, including memory that cuMemAlloc gave.
 fn cuMemFreeAsync(
     in dptr: $crate::abi::CUdeviceptr,
     in hStream: $crate::abi::CUstream,
@@ -225,7 +225,7 @@ fn cuMemFreeAsync(
     simulated: Recorded,
 }
 
-/// The same in the order of the thread's own default stream.
+/// Frees device memory in the order of the thread's own default stream.
 fn cuMemFreeAsync_ptsz(
     in dptr: $crate::abi::CUdeviceptr,
     in hStream: $crate::abi::CUstream,
@@ -266,7 +266,7 @@ fn cuCtxDestroy(
     simulated: Documented,
 }
 
-/// Destroys a context, with all that was allocated in it.
+/// Destroys a context, with everything allocated in it.
 fn cuCtxDestroy_v2(
     in ctx: $crate::abi::CUcontext,
 ) -> $crate::abi::CUresult {
@@ -276,7 +276,7 @@ fn cuCtxDestroy_v2(
     simulated: Recorded,
 }
 
-/// Gives up one reference to the current context; the last one destroys it.
+/// Releases one reference to the current context; the last one destroys it.
 fn cuCtxDetach(
     in ctx: $crate::abi::CUcontext,
 ) -> $crate::abi::CUresult {
@@ -286,7 +286,7 @@ fn cuCtxDetach(
     simulated: Recorded,
 }
 
-/// Gives up one reference to the primary context of a device (the entry point of CUDA 7.0 to 10.2).
+/// Releases one reference to the primary context of a device (the entry point of CUDA 7.0 to 10.2).
 fn cuDevicePrimaryCtxRelease(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
@@ -296,7 +296,7 @@ fn cuDevicePrimaryCtxRelease(
     simulated: Documented,
 }
 
-/// Gives up one reference to the primary context of a device; the last one resets it.
+/// Releases one reference to the primary context of a device; the last one resets it.
 fn cuDevicePrimaryCtxRelease_v2(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
@@ -306,7 +306,7 @@ fn cuDevicePrimaryCtxRelease_v2(
     simulated: Recorded,
 }
 
-/// Destroys all that the primary context of a device holds (the entry point of CUDA 7.0 to 10.2).
+/// Destroys everything in the primary context of a device (the entry point of CUDA 7.0 to 10.2).
 fn cuDevicePrimaryCtxReset(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
@@ -316,7 +316,7 @@ fn cuDevicePrimaryCtxReset(
     simulated: Documented,
 }
 
-/// Destroys all that the primary context of a device holds, whoever retained it.
+/// Destroys everything in the primary context of a device, whatever retains it.
 fn cuDevicePrimaryCtxReset_v2(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
@@ -326,7 +326,7 @@ fn cuDevicePrimaryCtxReset_v2(
     simulated: Recorded,
 }
 
-/// Asks for an attribute of a device.
+/// Queries an attribute of a device.
 fn cuDeviceGetAttribute(
     out pi: *mut i32,
     in attrib: $crate::abi::CUdevice_attribute,
@@ -338,7 +338,7 @@ fn cuDeviceGetAttribute(
     simulated: Recorded,
 }
 
-/// Asks whether one use of the way between two devices is possible.
+/// Queries whether two devices can use one kind of peer access.
 fn nvmlDeviceGetP2PStatus(
     in device1: $crate::abi::nvmlDevice_t,
     in device2: $crate::abi::nvmlDevice_t,
@@ -351,7 +351,7 @@ fn nvmlDeviceGetP2PStatus(
     simulated: Absent,
 }
 
-/// Asks for what two devices have in common on the way to each other: a board, a switch, a CPU.
+/// Queries the common ancestor of two devices: a board, a switch, a CPU.
 fn nvmlDeviceGetTopologyCommonAncestor(
     in device1: $crate::abi::nvmlDevice_t,
     in device2: $crate::abi::nvmlDevice_t,
@@ -363,7 +363,7 @@ fn nvmlDeviceGetTopologyCommonAncestor(
     simulated: Absent,
 }
 
-/// Asks whether an NVLink of a device is up.
+/// Queries whether an NVLink of a device is up.
 fn nvmlDeviceGetNvLinkState(
     in device: $crate::abi::nvmlDevice_t,
     in link: u32,
@@ -375,7 +375,7 @@ fn nvmlDeviceGetNvLinkState(
     simulated: Absent,
 }
 
-/// Asks what an NVLink of a device can do.
+/// Queries what an NVLink of a device can do.
 fn nvmlDeviceGetNvLinkCapability(
     in device: $crate::abi::nvmlDevice_t,
     in link: u32,
@@ -388,7 +388,7 @@ fn nvmlDeviceGetNvLinkCapability(
     simulated: Absent,
 }
 
-/// Asks where the other end of an NVLink is on the PCI bus (the form with a short address).
+/// Queries where the other end of an NVLink is on the PCI bus (the form with a short address).
 fn nvmlDeviceGetNvLinkRemotePciInfo(
     in device: $crate::abi::nvmlDevice_t,
     in link: u32,
@@ -400,7 +400,7 @@ fn nvmlDeviceGetNvLinkRemotePciInfo(
     simulated: Absent,
 }
 
-/// Asks where the other end of an NVLink is on the PCI bus.
+/// Queries where the other end of an NVLink is on the PCI bus.
 fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
     in device: $crate::abi::nvmlDevice_t,
     in link: u32,
@@ -412,7 +412,7 @@ fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
     simulated: Absent,
 }
 
-/// Asks what is at the other end of an NVLink: a GPU, a switch.
+/// Queries what is at the other end of an NVLink: a GPU, a switch.
 fn nvmlDeviceGetNvLinkRemoteDeviceType(
     in device: $crate::abi::nvmlDevice_t,
     in link: u32,
@@ -424,7 +424,7 @@ fn nvmlDeviceGetNvLinkRemoteDeviceType(
     simulated: Absent,
 }
 
-/// Asks for a device's part in a fabric of several machines (the first form).
+/// Queries a device's part in a fabric of several machines (the first form).
 fn nvmlDeviceGetGpuFabricInfo(
     in device: $crate::abi::nvmlDevice_t,
     out gpuFabricInfo: *mut $crate::abi::nvmlGpuFabricInfo_t,
@@ -435,7 +435,7 @@ fn nvmlDeviceGetGpuFabricInfo(
     simulated: Absent,
 }
 
-/// Asks for a device's part in a fabric of several machines.
+/// Queries a device's part in a fabric of several machines.
 fn nvmlDeviceGetGpuFabricInfoV(
     in device: $crate::abi::nvmlDevice_t,
     inout gpuFabricInfo: *mut $crate::abi::nvmlGpuFabricInfoV_t,
@@ -446,7 +446,7 @@ fn nvmlDeviceGetGpuFabricInfoV(
     simulated: Absent,
 }
 
-/// Asks for many values of a device at once, the state of its NVLinks among them.
+/// Queries many values of a device at once, including the state of its NVLinks.
 fn nvmlDeviceGetFieldValues(
     in device: $crate::abi::nvmlDevice_t,
     in valuesCount: i32,

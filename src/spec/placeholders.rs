@@ -16,7 +16,7 @@ pub enum Piece<'a> {
 }
 
 /// What may stand after a percent sign.
-pub const AFTER: &str = "after % may stand p, h, q{VAR} or another %";
+pub const AFTER: &str = "% must be followed by p, h, q{VAR} or %";
 
 /// The pieces of a name.
 pub fn pieces(name: &[u8]) -> impl Iterator<Item = Piece<'_>> {

@@ -278,7 +278,7 @@ results! { Cuda:
     808 MPS_MAX_CLIENTS_REACHED "CUDA_ERROR_MPS_MAX_CLIENTS_REACHED\0" "the hardware resources required to create MPS client have been exhausted\0"
         "The hardware resources required to create MPS client have been exhausted."
     809 MPS_MAX_CONNECTIONS_REACHED "CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED\0" "the hardware resources required to support device connections have been exhausted\0"
-        "The the hardware resources required to support device connections have been exhausted."
+        "The hardware resources required to support device connections have been exhausted."
     810 MPS_CLIENT_TERMINATED "CUDA_ERROR_MPS_CLIENT_TERMINATED\0" "the MPS client has been terminated by the server\0"
         "The MPS client has been terminated by the server."
     811 CDP_NOT_SUPPORTED "CUDA_ERROR_CDP_NOT_SUPPORTED\0" "is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it\0"

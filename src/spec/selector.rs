@@ -80,7 +80,7 @@ fn choose(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
     if let Some(group) = name.strip_prefix('@') {
         let Some((group, ..)) = Group::ALL.iter().find(|(_, known, _)| *known == group) else {
             let names: Vec<String> = Group::ALL.iter().map(|(_, n, _)| format!("@{n}")).collect();
-            return Err(format!("there is no group '@{group}'; there are {}", names.join(", ")));
+            return Err(format!("there is no group '@{group}'; the groups are {}", names.join(", ")));
         };
         for (member, function) in chosen.iter_mut().zip(FUNCTIONS) {
             *member = function.is_in(*group);
@@ -95,7 +95,7 @@ fn choose(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
     }
     let hint = match nearest(name, FUNCTIONS.iter().map(|f| f.name)) {
         Some(meant) => format!("did you mean '{meant}'?"),
-        None => "'cupeer list functions' has them all".into(),
+        None => "'cupeer list functions' lists them all".into(),
     };
     Err(format!("no function is named '{name}'; {hint}"))
 }
@@ -182,7 +182,7 @@ mod tests {
             ("@ipc,,@peer", "column 6: a function, a pattern or a @group is missing here"),
             ("@ipc,^", "column 7: a function, a pattern or a @group is missing here"),
             ("cuIpcOpenMemHandel", "column 1: no function is named 'cuIpcOpenMemHandel'; did you mean"),
-            ("@ipc,^@pier", "column 7: there is no group '@pier'; there are @peer, @ipc,"),
+            ("@ipc,^@pier", "column 7: there is no group '@pier'; the groups are @peer, @ipc,"),
             ("cuIpc Open", "column 1: no function is named 'cuIpc Open'; "),
         ] {
             let got = FunctionSet::parse(text).unwrap_err().to_string();

@@ -16,7 +16,7 @@ pub struct Status {
     pub magic: AtomicU32,
     /// Processes that met a driver under cupeer.
     pub reached: AtomicU32,
-    /// Libraries whose calls went past cupeer, counted once a process.
+    /// Libraries whose calls escaped cupeer, counted once a process.
     pub escaped: AtomicU32,
     /// Processes that had to give up their log.
     pub log_lost: AtomicU32,

@@ -77,7 +77,7 @@ pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
         None => tables.len(),
         Some(value) if tables.is_empty() => index(value, 1..MOST_DEVICES + 1)?,
         Some(value) => {
-            return mistake(value.span(), "'count' is for a file without [[device]]: leave one out");
+            return mistake(value.span(), "'count' is for a file without [[device]]: leave one of them out");
         }
     };
     if count > MOST_DEVICES {
@@ -89,7 +89,7 @@ pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
     let mut machine = Topology::uniform(count, kind);
     if let Some(value) = find(top, "kernels") {
         if string(value)? != SKIP {
-            return mistake(value.span(), format!("'kernels' is '{SKIP}', or left out"));
+            return mistake(value.span(), format!("'kernels' must be '{SKIP}', or left out"));
         }
         machine.skips_kernels = true;
     }
@@ -109,29 +109,29 @@ fn read_device(table: &DeTable, device: &mut Device) -> Result<(), Mistake> {
     if let Some(value) = find(table, "name") {
         let name = string(value)?;
         if name.is_empty() || name.len() > 255 || name.contains('\0') {
-            return mistake(value.span(), "a name has 1 to 255 bytes and no NUL");
+            return mistake(value.span(), "a name must have 1 to 255 bytes and no NUL");
         }
         device.name = name.into();
     }
     if let Some(value) = find(table, "uuid") {
         device.uuid = read_uuid(string(value)?)
             .ok_or(())
-            .or_else(|()| mistake(value.span(), "a UUID is 'GPU-' and 8-4-4-4-12 hexadecimal digits"))?;
+            .or_else(|()| mistake(value.span(), "a UUID must be 'GPU-' and 8-4-4-4-12 hexadecimal digits"))?;
     }
     if let Some(value) = find(table, "pci") {
         device.pci = read_pci(string(value)?).ok_or(()).or_else(|()| {
-            mistake(value.span(), "a PCI address is DOMAIN:BUS:DEVICE.0, as in '0000:1B:00.0'")
+            mistake(value.span(), "a PCI address must be DOMAIN:BUS:DEVICE.0, as in '0000:1B:00.0'")
         })?;
     }
     if let Some(value) = find(table, "memory") {
         device.memory = read_memory(value.get_ref()).ok_or(()).or_else(|()| {
-            mistake(value.span(), "memory is a number of bytes, or as in '139GiB', from 1 MiB to 1 PiB")
+            mistake(value.span(), "memory must be a number of bytes, or as in '139GiB', from 1 MiB to 1 PiB")
         })?;
     }
     if let Some(value) = find(table, "compute_capability") {
         device.compute_capability = read_capability(string(value)?)
             .ok_or(())
-            .or_else(|()| mistake(value.span(), "a compute capability is MAJOR.MINOR, as in '9.0'"))?;
+            .or_else(|()| mistake(value.span(), "a compute capability must be MAJOR.MINOR, as in '9.0'"))?;
     }
     Ok(())
 }
@@ -233,14 +233,14 @@ fn tables<'a>(value: Value<'a>, key: &str) -> Result<Vec<(Range<usize>, &'a DeTa
 fn string<'a>(value: Value<'a>) -> Result<&'a str, Mistake> {
     match value.get_ref() {
         DeValue::String(text) => Ok(text.as_ref()),
-        _ => mistake(value.span(), "this has to be a text in quotes"),
+        _ => mistake(value.span(), "must be a text in quotes"),
     }
 }
 
 fn boolean(value: Value) -> Result<bool, Mistake> {
     match value.get_ref() {
         DeValue::Boolean(truth) => Ok(*truth),
-        _ => mistake(value.span(), "this has to be true or false"),
+        _ => mistake(value.span(), "must be true or false"),
     }
 }
 
@@ -250,10 +250,7 @@ fn index(value: Value, range: Range<usize>) -> Result<usize, Mistake> {
         .filter(|number| range.contains(number))
         .ok_or(())
         .or_else(|()| {
-            mistake(
-                value.span(),
-                format!("this has to be a number from {} to {}", range.start, range.end - 1),
-            )
+            mistake(value.span(), format!("must be a number from {} to {}", range.start, range.end - 1))
         })
 }
 
@@ -268,7 +265,10 @@ fn link_kind(value: Value) -> Result<LinkKind, Mistake> {
     let name = string(value)?;
     match LinkKind::ALL.iter().find(|(_, known)| *known == name) {
         Some((kind, _)) => Ok(*kind),
-        None => mistake(value.span(), format!("no link is of kind '{name}'; there are nvlink, pcie, none")),
+        None => mistake(
+            value.span(),
+            format!("there is no kind of link '{name}'; the kinds are nvlink, pcie and none"),
+        ),
     }
 }
 
@@ -363,20 +363,24 @@ mod tests {
         for (text, line, message) in [
             ("", 1, "a machine has at least one [[device]], or 'count = N'"),
             ("[[device]]\nmemmory = 1\n", 2, "unknown key 'memmory'; did you mean 'memory'?"),
-            ("count = 65\n", 1, "this has to be a number from 1 to 64"),
-            ("count = 1\n[[device]]\n", 1, "'count' is for a file without [[device]]: leave one out"),
+            ("count = 65\n", 1, "must be a number from 1 to 64"),
+            ("count = 1\n[[device]]\n", 1, "'count' is for a file without [[device]]: leave one of them out"),
             ("device = 3\n", 1, "'device' is a list of tables: write [[device]]"),
-            ("[[device]]\nuuid = 'GPU-1'\n", 2, "a UUID is 'GPU-' and 8-4-4-4-12 hexadecimal digits"),
+            ("[[device]]\nuuid = 'GPU-1'\n", 2, "a UUID must be 'GPU-' and 8-4-4-4-12 hexadecimal digits"),
             (
                 "[[device]]\nmemory = '2GB'\n",
                 2,
-                "memory is a number of bytes, or as in '139GiB', from 1 MiB to 1 PiB",
+                "memory must be a number of bytes, or as in '139GiB', from 1 MiB to 1 PiB",
             ),
             ("count = 2\n[[link]]\nto = 1\n", 2, "this [[link]] lacks 'from', the index of a device"),
-            ("count = 2\n[[link]]\nfrom = 0\nto = 2\n", 4, "this has to be a number from 0 to 1"),
+            ("count = 2\n[[link]]\nfrom = 0\nto = 2\n", 4, "must be a number from 0 to 1"),
             ("count = 2\n[[link]]\nfrom = 1\nto = 1\n", 2, "this [[link]] leads from device 1 to itself"),
-            ("count = 1\nkernels = 'run'\n", 2, "'kernels' is 'skip', or left out"),
-            ("links = 'sli'\ncount = 1\n", 1, "no link is of kind 'sli'; there are nvlink, pcie, none"),
+            ("count = 1\nkernels = 'run'\n", 2, "'kernels' must be 'skip', or left out"),
+            (
+                "links = 'sli'\ncount = 1\n",
+                1,
+                "there is no kind of link 'sli'; the kinds are nvlink, pcie and none",
+            ),
         ] {
             assert_eq!(wrong(text), (line, message.to_owned()), "{text}");
         }

@@ -125,7 +125,7 @@ fn read(path: &str) -> std::io::Result<Vec<u8>> {
     const MOST_BYTES: u64 = 1 << 20;
     let check = |about: std::fs::Metadata| match about.is_file() {
         true => Ok(()),
-        false => Err(std::io::Error::other("a topology is a regular file, and this is none")),
+        false => Err(std::io::Error::other("not a regular file, as a topology must be")),
     };
     // Before, because to open a device may have effects, and afterwards, because it may be another one by then.
     check(std::fs::metadata(path)?)?;

@@ -18,10 +18,7 @@ pub const PRESETS: &[Preset] = &[
     Preset { pattern: "nvlink:N", doc: "N devices, NVLink between all: peer access and native atomics" },
     Preset { pattern: "pcie:N", doc: "N devices, PCI Express between all: peer access, no native atomics" },
     Preset { pattern: "none:N", doc: "N devices that cannot reach each other" },
-    Preset {
-        pattern: "...,kernels=skip",
-        doc: "as one of these; modules load, kernels launch and do nothing",
-    },
+    Preset { pattern: "...,kernels=skip", doc: "any of these; modules load, kernels launch and do nothing" },
 ];
 
 /// The memory of a device where nothing else is said: an H200's.
@@ -35,7 +32,7 @@ pub(crate) fn parse(text: &str) -> Result<Topology, String> {
     let Some((text, option)) = text.split_once(',') else { return parse_machine(text) };
     match option.strip_prefix("kernels=") {
         Some(SKIP) => Ok(Topology { skips_kernels: true, ..parse_machine(text)? }),
-        _ => Err(format!("'{option}': after '{text},' there is 'kernels={SKIP}' alone")),
+        _ => Err(format!("'{option}': only 'kernels={SKIP}' can follow '{text},'")),
     }
 }
 
@@ -44,14 +41,13 @@ fn parse_machine(text: &str) -> Result<Topology, String> {
     let Some((kind, _)) = LinkKind::ALL.iter().find(|(_, known)| *known == name) else {
         let hint = match nearest(name, LinkKind::ALL.iter().map(|(_, known)| *known)) {
             Some(meant) => format!("did you mean '{meant}:2'?"),
-            None => {
-                "there are nvlink:N, pcie:N, none:N, and paths of TOML files (with a '/' or '.toml')".into()
-            }
+            None => "use nvlink:N, pcie:N, none:N, or the path of a TOML file (with a '/' or '.toml')".into(),
         };
-        return Err(format!("no topology is named '{text}'; {hint}"));
+        return Err(format!("there is no topology '{text}'; {hint}"));
     };
     let count = number.parse().ok().filter(|count| (1..=MOST_DEVICES).contains(count));
-    let wanted = format!("'{text}': after '{name}:' comes a number of devices from 1 to {MOST_DEVICES}");
+    let wanted =
+        format!("'{text}': '{name}:' must be followed by a number of devices from 1 to {MOST_DEVICES}");
     Ok(Topology::uniform(count.filter(|_| number.bytes().all(|b| b.is_ascii_digit())).ok_or(wanted)?, *kind))
 }
 
@@ -91,16 +87,16 @@ mod tests {
     #[test]
     fn mistakes_are_answered() {
         for (text, error) in [
-            ("nvlnk:2", "no topology is named 'nvlnk:2'; did you mean 'nvlink:2'?"),
-            ("nvlink", "'nvlink': after 'nvlink:' comes a number of devices from 1 to 64"),
-            ("pcie:0", "'pcie:0': after 'pcie:' comes a number of devices from 1 to 64"),
-            ("pcie:65", "'pcie:65': after 'pcie:' comes a number of devices from 1 to 64"),
-            ("nvlink:2,kernel=skip", "'kernel=skip': after 'nvlink:2,' there is 'kernels=skip' alone"),
-            ("none:+2", "'none:+2': after 'none:' comes a number of devices from 1 to 64"),
+            ("nvlnk:2", "there is no topology 'nvlnk:2'; did you mean 'nvlink:2'?"),
+            ("nvlink", "'nvlink': 'nvlink:' must be followed by a number of devices from 1 to 64"),
+            ("pcie:0", "'pcie:0': 'pcie:' must be followed by a number of devices from 1 to 64"),
+            ("pcie:65", "'pcie:65': 'pcie:' must be followed by a number of devices from 1 to 64"),
+            ("nvlink:2,kernel=skip", "'kernel=skip': only 'kernels=skip' can follow 'nvlink:2,'"),
+            ("none:+2", "'none:+2': 'none:' must be followed by a number of devices from 1 to 64"),
         ] {
             assert_eq!(parse(text).unwrap_err(), error);
         }
-        assert!(parse("").unwrap_err().contains("paths of TOML files"));
+        assert!(parse("").unwrap_err().contains("the path of a TOML file"));
     }
 
     #[test]

@@ -44,7 +44,7 @@ fn a3_memory_of_a_pool_in_a_library_that_shares_by_handles() {
 
 #[test]
 fn a4_an_export_that_nobody_looked_at() {
-    let wanted = ["memory of a pool", "all 64 bytes of the handle are 0", "nobody looked at the result"];
+    let wanted = ["memory of a pool", "all 64 bytes of the handle are 0", "nobody checked the result"];
     case("cases_shared", "A4", "nvlink:2", &["ipc-memory-kind", "ipc-unknown-handle"], &wanted);
 }
 
@@ -59,7 +59,7 @@ fn a7_a_tensor_inside_a_block_whose_offset_is_lost() {
     let wanted = [
         "1536 bytes into an allocation of 4 MiB",
         "send the offset with the handle",
-        "is the allocation's begin",
+        "returned the allocation's start",
     ];
     case("cases_shared", "A7", "nvlink:2", &["ipc-interior-pointer", "ipc-offset-not-added"], &wanted);
 }
@@ -84,7 +84,7 @@ fn b1_a_rank_that_sends_to_itself() {
 
 #[test]
 fn b3_mapped_already() {
-    let wanted = ["is open in this process already", "share one pointer"];
+    let wanted = ["is already open in this process", "share one pointer"];
     case("cases_shared", "B3", "answers nvlink:2", &["ipc-already-mapped"], &wanted);
 }
 
@@ -102,7 +102,7 @@ fn b4_a_helper_thread_that_closes_without_a_context() {
 
 #[test]
 fn b5_the_number_of_another_rank() {
-    let wanted = ["CUDA_VISIBLE_DEVICES=1", "this process sees device 0 alone", "Exchange UUIDs"];
+    let wanted = ["CUDA_VISIBLE_DEVICES=1", "this process sees only device 0", "Exchange UUIDs"];
     case("cases_alone", "B5", "nvlink:2", &["device-out-of-range"], &wanted);
 }
 
@@ -144,13 +144,13 @@ fn c2_never_closed() {
 
 #[test]
 fn c3_closed_once_a_piece() {
-    let wanted = ["is closed already", "as often as it had opened it"];
+    let wanted = ["is already closed", "as often as it had opened it"];
     case("cases_life", "C3", "nvlink:2", &["ipc-closed-twice"], &wanted);
 }
 
 #[test]
 fn c5_closed_after_the_driver() {
-    let wanted = ["has shut down already", "Harmless at exit"];
+    let wanted = ["has already shut down", "Harmless at exit"];
     case("cases_life", "C5", "answers nvlink:2", &["driver-shutting-down", "ipc-never-closed"], &wanted);
 }
 
@@ -188,19 +188,19 @@ fn c6_an_address_that_comes_back() {
 
 #[test]
 fn c7_the_producer_ended_first() {
-    let wanted = ["has exited", "Let the exporter wait until its importers have closed"];
+    let wanted = ["has exited", "Make the exporter wait until its importers have closed"];
     case("cases_life", "C7", "nvlink:2", &["ipc-exporter-gone"], &wanted);
 }
 
 #[test]
 fn c9_a_peer_that_was_started_anew() {
-    let wanted = ["has exited", "left behind that has ended since"];
+    let wanted = ["has exited", "that has ended left behind"];
     case("cases_life", "C9", "nvlink:2", &["ipc-exporter-gone"], &wanted);
 }
 
 #[test]
 fn d1_two_containers_and_one_pid() {
-    let wanted = ["is the pid of this process, too", "pid namespace", "docker run --init"];
+    let wanted = ["is also the pid of this process", "pid namespace", "docker run --init"];
     case("apart", "ipc-equal-pids", "nvlink:2", &["ipc-equal-pids"], &wanted);
 }
 

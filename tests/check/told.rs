@@ -47,10 +47,7 @@ fn a_program_hears_of_its_own_findings() {
     let ended = told("listens", "bad", &["--check=notes"], folder.path());
     let lines: Vec<&str> = ended.stdout.lines().collect();
     assert_eq!(lines[0], "checks 1", "{}", ended.stdout);
-    assert_eq!(
-        lines[1],
-        "heard error ipc-flags certain cuIpcOpenMemHandle_v2 1: Flags is 0, and has to be 1"
-    );
+    assert_eq!(lines[1], "heard error ipc-flags certain cuIpcOpenMemHandle_v2 1: Flags must be 1 (is 0)");
     assert!(lines[2].starts_with("hint: Pass CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS"), "{}", lines[2]);
     let finding = json(lines[3].strip_prefix("json: ").expect("an object"));
     for key in KEYS {

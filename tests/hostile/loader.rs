@@ -52,13 +52,13 @@ fn libraries_that_somebody_has_planted_are_not_loaded() {
     set_mode(&planted, 0o777);
     let said = |reason: &str| {
         format!(
-            "cupeer: refused to load libraries by way of '{}': {reason}, or install cupeer where only you write; taking \
-             a directory of the user's instead\n",
+            "cupeer: refused to load libraries by way of '{}': {reason}, or install cupeer where only you can \
+             write; using a directory of the user instead\n",
             planted.display()
         )
     };
     let ended = done(&mut run(&cupeer));
-    assert_eq!(ended.stderr, said("everybody may write there; take that right away (chmod o-w)"));
+    assert_eq!(ended.stderr, said("everybody can write there; remove that right (chmod o-w)"));
     assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), "none\n"));
     set_mode(&planted, 0o755);
     if is_given_away(&planted) {

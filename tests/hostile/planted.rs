@@ -122,7 +122,7 @@ fn a_log_follows_no_link_of_somebody_else_where_everybody_makes_files() {
     for (planted, what) in [(&link, "a link"), (&file, "a file")] {
         let ended = done(&mut logging(planted));
         let sentence =
-            format!("it is {what} of user 65534, in a directory where others write; name another file");
+            format!("it is {what} of user 65534, in a directory where others can write; name another file");
         assert!(ended.status.code() == Some(125) && ended.stderr.contains(&sentence), "{}", ended.stderr);
         let ended = done(&mut logging_alone(planted));
         assert!(

@@ -296,17 +296,17 @@ fn what_is_not_understood_denies_nothing() {
         (
             env::DENY_PEER,
             "0/1",
-            "CUPEER_DENY_PEER=0/1 is not understood: column 1: '0' is neither a UUID (GPU-...) nor a PCI address (0000:1b:00.0); nothing is denied",
+            "CUPEER_DENY_PEER=0/1 is not valid: column 1: '0' is neither a UUID (GPU-...) nor a PCI address (0000:1b:00.0); nothing is denied",
         ),
         (
             env::DENY_PEER,
             "all,",
-            "CUPEER_DENY_PEER=all, is not understood: column 1: 'all' means all pairs, and stands alone; nothing is denied",
+            "CUPEER_DENY_PEER=all, is not valid: column 1: 'all' means all pairs, and cannot be combined with others; nothing is denied",
         ),
         (
             env::PEER_LIMIT,
             "-1",
-            "CUPEER_PEER_LIMIT=-1 is not understood: it takes a number of peers; there is no limit",
+            "CUPEER_PEER_LIMIT=-1 is not valid: must be a number of peers; there is no limit",
         ),
     ] {
         let ended = done(machine.command(&["cuda"]).env(name, value));

@@ -8,8 +8,9 @@ use std::process::Command;
 const FIRST: &str = "GPU-c09ee200-5130-4d0e-b00d-000000000000";
 const SECOND: &str = "GPU-c09ee200-5130-4d0e-b00d-000000000001";
 const FOURTH: &str = "GPU-c09ee200-5130-4d0e-b00d-000000000003";
-const UNMASKED: &str = "cupeer: denied peers: not masked are copies between devices (cuMemcpyPeer), which the driver stages, \
-cuMemSetAccess and memory pools, and what tools read from sysfs; links to a switch are hidden whole\n";
+const UNMASKED: &str = "cupeer: denied pairs: not masked are copies between devices (cuMemcpyPeer), which the \
+driver stages, cuMemSetAccess and memory pools, and what tools read from sysfs; links to a switch are hidden \
+altogether\n";
 
 /// What `env` sets `variable` to.
 fn variable(command: &mut Command, variable: &str) -> Option<String> {
@@ -43,7 +44,7 @@ fn devices_of_a_machine_are_those_of_nvml() {
     assert_lines(
         &ended.stderr,
         &format!(
-            "cupeer: --deny-peer '0/4': column 3: no device is '4'; there are 0 ({FIRST}, 0000:1b:00.0) and 1 ({SECOND}, \
+            "cupeer: --deny-peer '0/4': column 3: there is no device '4'; there are 0 ({FIRST}, 0000:1b:00.0) and 1 ({SECOND}, \
              0000:1e:00.0)\n"
         ),
     );
@@ -60,8 +61,9 @@ fn where_there_is_no_nvml_devices_are_named_whole() {
     );
     let ended = done(&mut support::with(&["env", "--deny-peer", "0/1", "--format", "sh"]));
     assert!(
-        ended.stderr.starts_with("cupeer: --deny-peer '0/1': column 1: which device '0' is cannot be found out (libnvidia-ml.so.1: ")
-            && ended.stderr.ends_with("); name devices by their UUIDs, as 'nvidia-smi -L' prints them\n"),
+        ended.stderr.starts_with(
+            "cupeer: --deny-peer '0/1': column 1: cannot find out which device '0' is (libnvidia-ml.so.1: "
+        ) && ended.stderr.ends_with("); name devices by UUID, as 'nvidia-smi -L' prints them\n"),
         "{}",
         ended.stderr
     );
@@ -81,22 +83,22 @@ fn a_topology_file_denies_the_pairs_without_access() {
     assert_eq!(denied(command.env("LD_LIBRARY_PATH", nvml()).env("FAKE_NVML_GPUS", "4")), wanted);
     fs::write(&file, "count = 4\n").unwrap();
     let sentence = format!(
-        "--deny-peer '{path}': it denies nothing: all its devices reach each other; a [[link]] of kind = \"none\" is a pair \
-         that does not"
+        "--deny-peer '{path}': it denies nothing: all its devices reach each other; a [[link]] of kind = \
+         \"none\" makes a pair that does not"
     );
     refused(&["run", "--sim=nvlink:4", "--deny-peer", path, "true"], &sentence);
     fs::write(&file, format!("count = 4\n{links}")).unwrap();
     let ended = done(&mut support::with(&["run", "--sim=nvlink:2", "--deny-peer", path, "true"]));
-    assert!(ended.stderr.contains("': it has 4 devices, and here are 0 ("), "{}", ended.stderr);
+    assert!(ended.stderr.contains("': it has 4 devices, but here are 0 ("), "{}", ended.stderr);
 }
 
 #[test]
 fn what_is_wrong_is_said_with_its_column() {
     for (peers, sentence) in [
-        ("0", "column 1: a pair of devices has a '/' between them, such as 0/1"),
+        ("0", "column 1: a pair is two devices with a '/' between them, such as 0/1"),
         ("0/1,", "column 5: a pair of devices is missing here, such as 0/1"),
-        ("0/1,1/1", "column 7: a pair has two devices, and '1' is the first one again"),
-        ("all,0/1", "column 1: 'all' means all pairs, and stands alone"),
+        ("0/1,1/1", "column 7: a pair has two devices, but '1' is the first one again"),
+        ("all,0/1", "column 1: 'all' means all pairs, and cannot be combined with others"),
     ] {
         refused(
             &["run", "--sim", "--deny-peer", peers, "true"],
@@ -129,7 +131,7 @@ fn a_run_says_what_it_denied_and_what_it_cannot_mask() {
     assert_eq!(ended.status.code(), Some(9));
     let nothing = "cupeer: nothing was denied: no call asked about or tried any pair of devices\n";
     let why =
-        "cupeer: ends with 9, because no pair of devices was asked about or tried (--unused-exitcode)\n";
+        "cupeer: exits with 9, because no pair of devices was asked about or tried (--unused-exitcode)\n";
     assert_lines(&ended.stderr, &[nothing, UNMASKED, why].concat());
     // The way back of a pair is the pair.
     let mut twice = support::with(&["run", "--sim=nvlink:3", "--record", "off", "--deny-peer", "0/1,1/0"]);
@@ -162,7 +164,7 @@ fn vllm_keeps_its_verdict_in_the_job() {
         done(chosen.env("VLLM_CACHE_ROOT", "/mine").args(["sh", "-c", "printf %s \"$VLLM_CACHE_ROOT\""]));
     assert_eq!(ended.stdout, "/mine");
     assert!(
-        ended.stderr.starts_with("cupeer: VLLM_CACHE_ROOT is set: what vLLM finds out about peers stands in /mine (gpu_p2p_access_cache_for_*.json)"),
+        ended.stderr.starts_with("cupeer: VLLM_CACHE_ROOT is set: vLLM caches what it finds out about peers in /mine (gpu_p2p_access_cache_for_*.json)"),
         "{}",
         ended.stderr
     );

@@ -68,21 +68,20 @@ cupeer: --inject '@ipc:hang\u{fffd}@ipc:delay=5', line 2, column 12: '5' has no 
 fn options_that_do_nothing_are_refused() {
     refused(
         &["run", "--dry-run", "true"],
-        "--dry-run tries fault plans, and there is none; add --inject or --inject-file",
+        "--dry-run tries fault plans, but there is none; add --inject or --inject-file",
     );
     refused(
         &["run", "--seed", "7", "true"],
-        "--seed is for what fault plans leave to chance, and none is given; add --inject or --inject-file",
+        "--seed is for fault plans, but there is none; add --inject or --inject-file",
     );
-    refused(&["run", "--inject", " ; ", "true"], "--inject ' ; ': there is no rule in it");
+    refused(&["run", "--inject", " ; ", "true"], "--inject ' ; ': it contains no rule");
     refused(
         &["run", "--inject", FAILED, "--seed", "x", "true"],
         "invalid value 'x' for '--seed <N>': invalid digit found in string; see --help",
     );
     let long = [FAILED; 3000].join(";");
     let ended = done(&mut run(&["--inject", &long]));
-    let sentence =
-        "KiB long with the names of their rules; 100 KiB can be handed to a program, so leave some out\n";
+    let sentence = "KiB long with the names of their rules, but only 100 KiB can be handed to a program; leave some out\n";
     assert!(ended.stderr.ends_with(sentence), "{}", ended.stderr);
     assert_eq!((ended.status.code(), ended.stderr.lines().count()), (Some(125), 1));
 }

@@ -90,7 +90,7 @@ fn a_rule_that_did_nothing_can_decide_the_status() {
     let status = |plan: &str, more: &[&str]| {
         let options = [&["--record", "off", "--unused-exitcode", "9", "--inject", plan], more].concat();
         let ended = done(&mut run(folder.path(), &options, &["turns", "1", "1", "goox"]));
-        let said = ended.stderr.matches("cupeer: ends with 9, because fault inject/").count();
+        let said = ended.stderr.matches("cupeer: exits with 9, because fault inject/").count();
         assert_eq!(said, usize::from(ended.status.code() == Some(9)), "{}", ended.stderr);
         ended.status.code().unwrap()
     };
@@ -111,7 +111,7 @@ fn a_rule_that_did_nothing_can_decide_the_status() {
     assert_eq!(ended.status.code(), Some(5));
     assert_lines(
         &ended.stderr,
-        "cupeer: ends with 5, because fault inject/1 was never reached (--unused-exitcode)\n",
+        "cupeer: exits with 5, because fault inject/1 was never reached (--unused-exitcode)\n",
     );
     // A signal stays one.
     let kill = ["sh", "-c", "kill -TERM $$"];
@@ -122,7 +122,7 @@ fn a_rule_that_did_nothing_can_decide_the_status() {
     assert!(!ended.stderr.contains("ends with"), "{}", ended.stderr);
     refused(
         &["run", "--record", "off", "--unused-exitcode", "9", "true"],
-        "--unused-exitcode is for fault plans, and there is none; add --inject or --deny-peer",
+        "--unused-exitcode is for fault plans, but there is none; add --inject or --deny-peer",
     );
     refused(
         &["run", "--exec", "--unused-exitcode", "9", "true"],
@@ -196,7 +196,7 @@ fn what_hangs_is_listed_and_released() {
     let (first, second) = released.split_once('\n').unwrap();
     assert_eq!(first, "released gate, where 1 call hangs");
     assert!(second.ends_with(" in cuIpcCloseMemHandle (inject/1)\n"), "{second}");
-    assert_eq!(release(&["gate"]).stdout, "gate was released already\n");
+    assert_eq!(release(&["gate"]).stdout, "gate was already released\n");
     let mode = fs::metadata(record.join("release-gate")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let ended = child.wait_with_output().unwrap();
@@ -220,7 +220,7 @@ fn what_cannot_be_released_is_one_sentence() {
     let file = file.display().to_string();
     refused(
         &["release", &file, "gate"],
-        &format!("'{file}' is no directory; name the one that the run records to"),
+        &format!("'{file}' is not a directory; name the one that the run records to"),
     );
     // A record in a directory in it is not its own.
     fs::create_dir(folder.path().join("inner")).unwrap();
@@ -234,7 +234,7 @@ fn what_cannot_be_released_is_one_sentence() {
     for wrong in ["", "a/b", "a b", "ä", &"x".repeat(65)] {
         refused(
             &["release", &path, wrong],
-            &format!("'{wrong}' is no label: one has 1 to 64 letters, digits, '.', '_' and '-'"),
+            &format!("'{wrong}' is not a label; a label has 1 to 64 letters, digits, '.', '_' and '-'"),
         );
     }
     refused(

@@ -85,11 +85,11 @@ fn each_way_to_fail_has_its_verdict() {
         ("good", "", "same", "status 0"),
         ("clean", "", "clean", "status 3: careless: cannot know"),
         ("crash", "", "crash", "killed by SIGSEGV"),
-        ("hang", "", "hang", "did not end, outside of recorded calls"),
-        ("wrong", "", "wrong", "status 0, with another output"),
+        ("hang", "", "hang", "did not end, outside recorded calls"),
+        ("wrong", "", "wrong", "status 0, with different output"),
         ("leak", "", "leak", "left open: peer access (careless-"),
         ("twice", "", "misuse", "breaks peer-"),
-        ("child", "", "hang", "the program ended, and 1 of its processes did not"),
+        ("child", "", "hang", "the program ended, but 1 of its processes did not"),
         ("named", named.as_str(), "leak", "left in /dev/shm: cupeer-careless-"),
         ("flaky", file.as_str(), "not-repeatable", "crash (killed by SIGABRT), then same (status 0)"),
     ] {
@@ -184,12 +184,12 @@ fn a_long_sweep_wants_a_budget_and_spends_it_on_distinct_stacks() {
     command.args(["sweep", "--sim", "-j1", "--codes", "all", "--out"]).arg(folder.path().join("long"));
     let refused = done(command.arg("--").arg(careless()).args(["many", "20000"]));
     let said = refused.stderr.lines().last().unwrap_or_default();
-    assert!(said.contains("that is more than an hour; --budget TIME"), "{}", refused.stderr);
+    assert!(said.contains("that is more than an hour; set a limit with --budget TIME"), "{}", refused.stderr);
     assert_eq!((refused.status.code(), refused.stdout.as_str()), (Some(125), ""));
 
     let swept =
         sweep(folder.path(), &["-j1", "--codes", "one", "--budget", "2s"], &careless(), &["many", "20000"]);
-    assert!(swept.stderr.contains("is spent on the 6 runs about distinct stacks first"), "{}", swept.stderr);
+    assert!(swept.stderr.contains("goes first to the 6 runs about distinct stacks"), "{}", swept.stderr);
     let numbers = |run: &Value| run["faults"][0]["call"].as_u64().unwrap();
     let done = swept.runs();
     assert!(done.iter().take(6).all(|run| numbers(run) == 1), "{done:#?}");
@@ -224,7 +224,7 @@ fn an_interrupted_sweep_goes_on() {
     let done_lines = |text: &str| text.lines().filter(|line| line.starts_with("{\"done\"")).count();
     wait_for("ten runs", || done_lines(&journal()) >= 10);
     let second = alone(cupeer().args(["sweep", "--resume"]).arg(&directory));
-    assert!(second.stderr.contains("is going on in another process"), "{}", second.stderr);
+    assert!(second.stderr.contains("is in progress in another process"), "{}", second.stderr);
     assert_eq!(second.status.code(), Some(125));
     // SAFETY: a child of ours that nobody has waited for.
     unsafe { libc::kill(running.id() as i32, libc::SIGINT) };
@@ -237,7 +237,7 @@ fn an_interrupted_sweep_goes_on() {
     std::fs::write(directory.join("sweep.jsonl"), &torn[..torn.len() - 7]).unwrap();
     let mut command = cupeer();
     let resumed = swept(command.args(["sweep", "--format", "json", "-j2", "--resume"]).arg(&directory));
-    assert!(resumed.stderr.contains(&format!("{} are done already", had - 1)), "{}", resumed.stderr);
+    assert!(resumed.stderr.contains(&format!("{} are already done", had - 1)), "{}", resumed.stderr);
     assert_eq!((resumed.status, resumed.verdicts()), (Some(0), whole.verdicts()));
 }
 
@@ -403,7 +403,7 @@ fn what_cannot_be_swept_is_refused() {
         let mut command = cupeer();
         let refused = done(command.args(["sweep", option, "5", "--", "true"]));
         assert!(
-            refused.stderr.contains("a time is a number above 0 and ms, s, m or h, such as 90s"),
+            refused.stderr.contains("a time is a number above 0 with ms, s, m or h, such as 90s"),
             "{}",
             refused.stderr
         );
@@ -421,7 +421,7 @@ fn what_cannot_be_swept_is_refused() {
     assert_eq!(refused.status.code(), Some(127), "{}", refused.stderr);
     support::refused(
         &["sweep", "--calls", "cuIpcOpn", "--", "true"],
-        "--calls 'cuIpcOpn', column 1: no function is named 'cuIpcOpn'; 'cupeer list functions' has them all",
+        "--calls 'cuIpcOpn', column 1: no function is named 'cuIpcOpn'; 'cupeer list functions' lists them all",
     );
 }
 

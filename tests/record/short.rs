@@ -112,7 +112,7 @@ fn is_short_of(kib: u64, plan: &str, folder: &Path) -> Option<bool> {
         return None;
     }
     assert!(status.code() == Some(9) && *stdout == "done\n", "{kib} KiB: {done:?}");
-    let is_short = stderr.contains("there is no memory for") || stderr.contains("there is no room");
+    let is_short = stderr.contains("out of memory for") || stderr.contains("no room to count for");
     assert!(is_short || stderr.is_empty(), "{kib} KiB: {}", stderr);
     Some(is_short)
 }

@@ -181,7 +181,7 @@ fn failures_that_a_rule_made_are_counted_apart() {
     assert_eq!((&peer["injected"], &peer["unmapped_since_failure"]), (&json!(3), &json!(false)));
     let text = of(&scene, &[]);
     for line in [
-        "Nothing is wrong: all calls returned, none failed but because of a fault plan,\nno handle is open.",
+        "Nothing is wrong: all calls returned, none failed except because of a fault\nplan, no handle is open.",
         "- 3 calls failed because a fault plan said so\n",
         "inject/1        3      3  cuIpcOpenMemHandle*:error=MAP_FAILED\n",
         "inject/2        1      0  cuMemFree:when=5:delay=1s (never fired)\n",
@@ -462,7 +462,7 @@ fn a_plan_that_was_only_tried_says_so() {
         (&report["faults"][0]["dry_run"], &report["processes"][0]["injected"]),
         (&json!(true), &json!(0))
     );
-    assert!(of(&scene, &[]).contains("\nFaults that were only tried: they changed nothing\n"));
+    assert!(of(&scene, &[]).contains("\nFaults of a dry run: they changed nothing\n"));
 }
 
 #[test]

@@ -466,7 +466,7 @@ fn a_paragraph_each_and_notes_in_a_line() {
         let mut call =
             failing(&actor, FnId::cuIpcOpenMemHandle_v2, 200 + u64::from(rank), Result::INVALID_VALUE);
         call.details.message = Some(b"bad \x1b[2Jflags".to_vec());
-        let mut finding = found("ipc-flags", Severity::Error, "Flags is 4\r, and has to be 1");
+        let mut finding = found("ipc-flags", Severity::Error, "Flags must be 1 (is 4\r)");
         finding.objects = vec![object(&exporter, role::EXPORT, 0x7000)];
         (finding.argument, finding.confidence) = (Some(2), finding::Confidence::Stale);
         call.details.findings = vec![finding, found("ipc-offset-not-added", Severity::Note, "perhaps")];
@@ -505,10 +505,7 @@ fn what_was_only_counted_has_the_words_of_its_rule() {
     let rows = report["findings"].as_array().unwrap();
     let words: Vec<_> = rows.iter().map(|row| row["message"].as_str().unwrap()).collect();
     assert_eq!(words, ["said once", "said once", ""]);
-    assert!(
-        rows[2]["hint"].as_str().unwrap().starts_with("Close once for each successful open"),
-        "{rows:#?}"
-    );
+    assert!(rows[2]["hint"].as_str().unwrap().starts_with("Close once per successful opening"), "{rows:#?}");
 }
 
 #[test]

@@ -163,16 +163,16 @@ fn what_is_wrong_with_the_command_line_is_one_sentence() {
         assert!(stderr.matches("No such file").count() <= 1, "{stderr}");
         assert!(output.stdout.is_empty());
     };
-    refused(&[], "there is no record cupeer-* in this directory; give one: cupeer report DIR");
+    refused(&[], "there is no record cupeer-* in this directory; name one: cupeer report DIR");
     refused(&[&nothing], "holds no record");
     refused(&["/nonexistent"], "/nonexistent cannot be read: No such file or directory (os error 2)\n");
     refused(&[&dir, "--process", "77"], "no process of the record is called '77'");
     refused(&[&dir, "--rank", "9"], "no process of the record has a rank in '9'");
-    refused(&[&dir, "--rank", "3-1"], "--rank: '3-1' is no list of ranks like 0,2-5");
+    refused(&[&dir, "--rank", "3-1"], "--rank: '3-1' is not a list of ranks such as 0,2-5");
     refused(&[&dir, "--function", "cuIpcOpenMemHandel"], "--function: column 1: no function is named");
-    refused(&[&dir, "--since", "soon"], "'soon' is neither seconds since the start of the record nor a time");
-    refused(&[&dir, "--since", "2", "--until", "1"], "--since lies after --until");
-    refused(&[&dir, "--diff", &dir, "--format", "trace"], "--diff compares as text or as JSON");
+    refused(&[&dir, "--since", "soon"], "'soon' is neither seconds since the record began nor a time");
+    refused(&[&dir, "--since", "2", "--until", "1"], "--since is after --until");
+    refused(&[&dir, "--diff", &dir, "--format", "trace"], "--diff prints text or JSON");
     refused(&[&dir, "--diff", &nothing], "holds no record");
 }
 

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 /// What is checked, and what is done about it.
 #[derive(Args, Default)]
 pub struct CheckArgs {
-    /// Check the rules of 'cupeer list rules', and say what breaks them: what is at least as bad as LEVEL [default: warnings]
+    /// Check the rules of 'cupeer list rules', and report violations of LEVEL or worse [default: warnings]
     #[arg(
         long,
         value_name = "LEVEL",
@@ -14,24 +14,24 @@ pub struct CheckArgs {
         default_missing_value = "warnings"
     )]
     pub check: Option<Level>,
-    /// Do not check these rules: names or patterns, separated by commas; RULE@LIBRARY in calls of that library alone
+    /// Do not check these rules: names or patterns, separated by commas; RULE@LIBRARY applies only to calls of that library
     #[arg(long, value_name = "RULES")]
     pub ignore: Option<String>,
-    /// Check these rules alone, written as for --ignore
+    /// Check only these rules, written as for --ignore
     #[arg(long, value_name = "RULES")]
     pub only: Option<String>,
-    /// End a process with SIGABRT where it breaks one of these rules
+    /// Abort a process (SIGABRT) when it breaks one of these rules
     #[arg(long, value_name = "RULES")]
     pub abort_on: Option<String>,
-    /// Stop a process with SIGSTOP where it breaks one of these rules, for a debugger
+    /// Stop a process (SIGSTOP) when it breaks one of these rules, for a debugger
     #[arg(long, value_name = "RULES")]
     pub stop_on: Option<String>,
 }
 
-/// The least severity that is said.
+/// The least severity that is reported.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// What makes a call fail, or is undefined.
+    /// What makes a call fail, or has an undefined effect.
     Errors,
     /// Also what works today, changes nothing, or costs speed or memory.
     Warnings,

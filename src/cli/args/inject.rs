@@ -6,16 +6,16 @@ use std::path::PathBuf;
 /// What fails on purpose.
 #[derive(Args, Default)]
 pub struct InjectArgs {
-    /// Let calls fail, wait or end as PLAN says. 'cuIpcOpenMemHandle*:error=MAP_FAILED' fails every opening; '@ipc:dev=0:when=3+:delay=5ms' lets calls about device 0 wait from the third of each function on. May stand several times
+    /// Make calls fail or wait, or end the process, as PLAN says. 'cuIpcOpenMemHandle*:error=MAP_FAILED' fails every opening; '@ipc:dev=0:when=3+:delay=5ms' delays calls about device 0, from the third of each function on. May be repeated
     #[arg(long, value_name = "PLAN")]
     pub inject: Vec<String>,
-    /// The same with the plan in FILE: a rule a line, '# comment', 'include OTHER', 'plan NAME'. May stand several times
+    /// Read a plan from FILE: one rule per line, '# comment', 'include OTHER', 'plan NAME'. May be repeated
     #[arg(long, value_name = "FILE")]
     pub inject_file: Vec<PathBuf>,
-    /// Change nothing, and record at which calls the plans would have done something
+    /// Change nothing, but record at which calls the plans would have acted
     #[arg(long)]
     pub dry_run: bool,
-    /// Decide what plans leave to chance as another run with this seed did [default: drawn, and said]
+    /// Decide what plans leave to chance as every run with seed N does [default: random, printed]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }

@@ -7,16 +7,16 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(after_help = "\
   cupeer run -o r --inject cuIpcCloseMemHandle:hang=gate PROGRAM &
-  cupeer release r --list    # what hangs, and under which label
-  cupeer release r gate      # lets it go on, and whatever comes there later")]
+  cupeer release r --list    # which calls hang, and under which label
+  cupeer release r gate      # releases them, and all that would hang there later")]
 pub struct ReleaseArgs {
     /// The directory of the record
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
-    /// What `hang=LABEL` says; `hang` alone hangs under the label hang
+    /// The LABEL of `hang=LABEL`; the label of a plain `hang` is hang
     #[arg(required_unless_present = "list")]
     pub label: Option<String>,
-    /// Show the labels and the calls that hang, and release nothing
+    /// List labels and the calls that hang, and release nothing
     #[arg(long, conflicts_with = "label")]
     pub list: bool,
 }

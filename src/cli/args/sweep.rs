@@ -9,52 +9,52 @@ use std::path::PathBuf;
 /// `cupeer sweep`.
 #[derive(Args)]
 #[command(after_help = "\
-  cupeer sweep --sim -- ./client                 # each call fails once, and from then on, with each code
+  cupeer sweep --sim -- ./client                 # fail each call once, and from then on, with each code
   cupeer sweep --sim -j 8 --budget 20m -- pytest test_ipc.py
   cupeer sweep --compare 'grep -q passed' -- ./client
-  cupeer sweep --resume cupeer-sweep-client-1    # goes on where it was interrupted
+  cupeer sweep --resume cupeer-sweep-client-1    # go on after an interruption
 
 Verdicts: same (as without faults), clean (an error status), and findings: crash, hang, wrong (output or status), leak, \
 misuse (goes on as if the call had succeeded, and breaks a rule), not-repeatable.
-Leaks and wrong output are judged against the run without faults, so that the command that repeats one shows the failing \
-run, not the comparison.
-What a run leaves in /dev/shm stays there, and later runs may come upon it, so that a leak of a fixed name reads not-repeatable: see --clean-shm. Of several runs at once that leave the same name, only one may be found.
-Exit status: 0 without findings, 1 with some, 125 where cupeer failed, 130 where it was interrupted.")]
+Leaks and wrong output are judged against the run without faults: the command that repeats one shows the failing run, not \
+the comparison.
+What a run leaves in /dev/shm stays there, and later runs may find it, so that a leak under a fixed name is reported as not-repeatable: see --clean-shm. Of several runs at once that leave the same name, only one may be found.
+Exit status: 0 without findings, 1 with findings, 125 if cupeer failed, 130 if it was interrupted.")]
 pub struct SweepArgs {
     /// Keep the state of the sweep, and the runs with findings, in the new directory DIR [default: cupeer-sweep-PROGRAM-N]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Go on with the sweep in DIR: its program, arguments and options
+    /// Resume the sweep in DIR, with its program, arguments and options
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "program", "sim", "driver", "codes", "calls", "stage", "depth", "timeout", "compare", "accept", "no_check", "clean_shm"])]
     pub resume: Option<PathBuf>,
-    /// So many runs at once [default: CPUs by processes of the program]
+    /// Maximum parallel runs [default: CPUs divided by processes of the program]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
-    /// Begin no run later than TIME after the calls are counted, such as 30m; needed where a sweep takes more than an hour
+    /// Begin no run later than TIME, such as 30m, after the calls are counted; required if a sweep takes more than an hour
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<std::time::Duration>,
-    /// A run that takes longer hangs [default: ten times as long as without faults, at least 10s]
+    /// Treat a run that takes longer as hanging [default: ten times as long as without faults, at least 10s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<std::time::Duration>,
-    /// Which of the documented codes calls fail with
+    /// Documented codes that calls fail with
     #[arg(long, value_name = "CODES", default_value = "sensible")]
     pub codes: Codes,
-    /// Which functions fail: names, patterns, @groups, ^negations, separated by commas, or all [default: ^@lookup,^@release,^@lifetime,^@query, what a program can be expected to handle]
+    /// Functions to fail: names, patterns, @groups, ^negations, separated by commas, or all [default: ^@lookup,^@release,^@lifetime,^@query, what a program can be expected to handle]
     #[arg(long, value_name = "SET")]
     pub calls: Option<String>,
     /// What becomes of a call that fails
     #[arg(long, value_name = "STAGE", default_value = "instead")]
     pub stage: SweepStage,
-    /// So many faults in one run: 2 and more fail also the calls that a program makes only after a failure
+    /// Maximum faults per run: with 2 or more, calls that a program makes only after a failure are failed, too
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub depth: u8,
-    /// A shell command that gets the output of a run that ended well, and says by its exit status whether the result is right; in place of the comparison with the output without faults
+    /// Judge results by a shell command instead of comparing with the output without faults: it reads the output of each run that ended well, and exits with 0 if the result is right
     #[arg(long, value_name = "COMMAND")]
     pub compare: Option<String>,
     /// Begin no further run once there is a finding
     #[arg(long)]
     pub fail_fast: bool,
-    /// Verdicts that are no findings, separated by commas
+    /// Verdicts not counted as findings, separated by commas
     #[arg(long, value_name = "VERDICTS", value_delimiter = ',')]
     pub accept: Vec<crate::sweep::Verdict>,
     /// Do not check the rules of 'cupeer list rules' in each run
@@ -63,16 +63,16 @@ pub struct SweepArgs {
     /// Remove what a run leaves in /dev/shm, so that no later run finds it: files of your own that were not there before the sweep, appeared or changed during the run, and are open in no process. Runs one at a time, whatever -j says. Not for use while anything else of yours makes files there
     #[arg(long)]
     pub clean_shm: bool,
-    /// Keep the records of all runs, not only of those with findings
+    /// Keep the records of all runs, not only those with findings
     #[arg(long)]
     pub keep: bool,
-    /// As text, or as one JSON object
+    /// Print text, or one JSON object
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: SweepFormat,
     /// Which driver the program gets.
     #[command(flatten)]
     pub driver: DriverArgs,
-    /// Say on stderr what is decided, and why
+    /// Explain on stderr what is decided, and why
     #[arg(short, long)]
     pub verbose: bool,
     /// The program and its arguments
@@ -84,12 +84,12 @@ pub struct SweepArgs {
 #[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Codes {
-    /// The documented ones, but for those of a driver that is not or no longer initialized.
+    /// The documented ones, except those of a driver that is not or no longer initialized.
     #[default]
     Sensible,
     /// All documented ones.
     All,
-    /// The first sensible one alone.
+    /// Only the first sensible one.
     One,
 }
 
@@ -117,7 +117,7 @@ pub enum SweepFormat {
 fn duration(text: &str) -> Result<std::time::Duration, String> {
     let time = cupeer_spec::duration::parse(text).ok().filter(|time| *time > 0);
     time.map(std::time::Duration::from_nanos)
-        .ok_or_else(|| "a time is a number above 0 and ms, s, m or h, such as 90s".to_owned())
+        .ok_or_else(|| "a time is a number above 0 with ms, s, m or h, such as 90s".to_owned())
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ fn keys() -> String {
     for kind in KeyKind::ALL {
         let words = kind.words();
         let title = words[..1].to_uppercase() + &words[1..];
-        text += &format!("\n### {title}\n\n| key | means | for example |\n| --- | --- | --- |\n");
+        text += &format!("\n### {title}\n\n| key | meaning | example |\n| --- | --- | --- |\n");
         for key in of_kind(kind) {
             let cells = [&format!("`{}`", key.form()), key.doc, &format!("`{}`", key.rule)].map(escaped);
             text += &format!("| {} |\n", cells.join(" | "));
@@ -41,8 +41,8 @@ fn keys() -> String {
 
 fn functions() -> String {
     let mut text = String::from(
-        "\n## Functions\n\nFor each function the arguments that can be keys, the outputs that `out=` can change with what they \
-         take, and what `stage=undo` calls. `cupeer explain FUNCTION` has the results that are documented for it.\n\n\
+        "\n## Functions\n\nFor each function: the arguments that can be keys, the outputs that `out=` can change and the values \
+         they take, and what `stage=undo` calls. `cupeer explain FUNCTION` lists the documented results.\n\n\
          | function | arguments | outputs | undone by |\n| --- | --- | --- | --- |\n",
     );
     for function in FUNCTIONS {

@@ -88,7 +88,7 @@ impl About {
         let what = format!("{} in {}", plural(self.processes, "process", "processes"), bytes(size));
         match self.personal.split_last() {
             None => what,
-            Some((one, [])) => format!("{what}, with {one}; --redact leaves that out"),
+            Some((one, [])) => format!("{what}, with {one}; --redact leaves it out"),
             Some((last, others)) => {
                 format!("{what}, with {} and {last}; --redact leaves them out", others.join(", "))
             }

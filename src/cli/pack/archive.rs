@@ -39,7 +39,7 @@ impl Archive {
 
     /// Begins a file of this size. The names and times of its owner are nobody's business.
     pub fn begin(&mut self, name: &str, size: u64, modified: u64) -> Result<()> {
-        ensure!(self.left == 0, "the file before {name} is not whole");
+        ensure!(self.left == 0, "the file before {name} is incomplete");
         let mut header = Header::new_gnu();
         header.set_path(format!("{FOLDER}/{name}"))?;
         header.set_entry_type(EntryType::Regular);
@@ -57,7 +57,7 @@ impl Archive {
     /// Goes on with the file.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(left) = self.left.checked_sub(bytes.len() as u64) else {
-            bail!("there is more than was announced")
+            bail!("there is more than announced")
         };
         self.put(bytes)?;
         self.left = left;
@@ -84,7 +84,7 @@ impl Archive {
 
     /// Ends the archive and gives it its name. Says how many bytes it has.
     pub fn finish(mut self, output: &Path, replace: bool) -> Result<u64> {
-        ensure!(self.left == 0, "the last file is not whole");
+        ensure!(self.left == 0, "the last file is incomplete");
         self.put(&[0; 2 * BLOCK as usize])?;
         let failed = || format!("failed to write {}", output.display());
         let file = self.out.finish().with_context(failed)?;
@@ -94,7 +94,7 @@ impl Archive {
         match named {
             Ok(_) => Ok(size),
             Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {
-                bail!("{} is there already; --force replaces it", output.display())
+                bail!("{} exists; --force overwrites it", output.display())
             }
             Err(error) => Err(error.error).with_context(failed),
         }

@@ -11,7 +11,7 @@ use cupeer_record::FaultFile;
 pub fn add(member: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
     let mut file = match FaultFile::open(&member.path) {
         Ok(file) => file,
-        Err(problem) => return Ok(vec![format!("{problem}, and left out")]),
+        Err(problem) => return Ok(vec![format!("{problem}, and is left out")]),
     };
     for rule in &mut file.rules {
         rule.text = redaction.rule(&rule.text);

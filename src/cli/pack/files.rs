@@ -101,7 +101,7 @@ impl Found {
             self.files.push(Member { path, name, kind });
         } else {
             let what = if file_type.is_symlink() { "a link" } else { "no file" };
-            self.problems.push((name, format!("is {what}, and left out")));
+            self.problems.push((name, format!("is {what}, and is left out")));
         }
     }
 }
@@ -126,7 +126,7 @@ pub fn key(path: &Path) -> Option<String> {
 pub fn add_job(file: &Member, redaction: &Redaction, archive: &mut Archive) -> Result<Vec<String>> {
     let text = match crate::job::read(&file.path) {
         Ok(text) if text.starts_with(job::FIRST_LINE) => text,
-        Ok(_) => return Ok(vec!["is no part of a record, and left out".into()]),
+        Ok(_) => return Ok(vec!["is not part of a record, and is left out".into()]),
         Err(error) => return Ok(vec![format!("cannot be read: {error:#}")]),
     };
     let is_key = |line: &&str| job::key_in(line.as_bytes()).is_some();

@@ -50,7 +50,7 @@ pub fn command(args: &PackArgs) -> Result<ExitCode> {
     };
     ensure!(
         args.force || output.symlink_metadata().is_err(),
-        "{} is there already; --force replaces it",
+        "{} exists; --force overwrites it",
         output.display()
     );
     if args.directory.is_file() {
@@ -67,7 +67,7 @@ pub fn command(args: &PackArgs) -> Result<ExitCode> {
 
 /// The name of the directory with our suffix, in the current directory.
 fn default_output(directory: &Path) -> Result<PathBuf> {
-    ensure!(!directory.is_file(), "{} is a file; -o names the one to make of it", directory.display());
+    ensure!(!directory.is_file(), "{} is a file; -o FILE names the one to write", directory.display());
     let whole =
         directory.canonicalize().with_context(|| format!("failed to read {}", directory.display()))?;
     let Some(name) = whole.file_name() else { bail!("{} has no name; add -o FILE", directory.display()) };

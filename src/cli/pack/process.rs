@@ -41,7 +41,7 @@ pub fn add(
         let problem = match file.block(number, bytes) {
             Ok(Some(())) => None,
             Ok(None) => Some("changed faster than it could be read: some events are missing".to_owned()),
-            Err(error) => Some(format!("cannot be read as a whole: {error}")),
+            Err(error) => Some(format!("cannot be read completely: {error}")),
         };
         if let Some(problem) = problem {
             bytes.fill(0);
@@ -70,8 +70,7 @@ pub fn add(
         archive.write(bytes)?;
     }
     if crowded > 0 {
-        problems
-            .push(format!("{crowded} of the things it says of its process are left out for want of room"));
+        problems.push(format!("{crowded} of its entries about the process do not fit, and are left out"));
     }
     addresses.add(process, found);
     Ok(problems)

@@ -13,7 +13,7 @@ use cupeer_spec::record::BLOCK;
 pub fn add(member: &Member, addresses: &mut Addresses, archive: &mut Archive) -> Result<Vec<String>> {
     let table = match LiveTable::open(&member.path) {
         Ok(table) => table,
-        Err(problem) => return Ok(vec![format!("{problem}, and left out")]),
+        Err(problem) => return Ok(vec![format!("{problem}, and is left out")]),
     };
     let file = match plain::open(&member.path, Links::Refused).and_then(|file| Reading::of_file(file, true)) {
         Ok(file) => file,
@@ -31,7 +31,7 @@ pub fn add(member: &Member, addresses: &mut Addresses, archive: &mut Archive) ->
             Ok(None) => problem = Some("changed faster than it could be read".to_owned()),
             Err(error) => {
                 bytes.fill(0);
-                problem = Some(format!("cannot be read as a whole: {error}"));
+                problem = Some(format!("cannot be read completely: {error}"));
             }
         }
         archive.write(bytes)?;

@@ -86,7 +86,7 @@ pub fn unpacked(path: &Path) -> Result<Unpacked> {
         // Raw: what only extends the header of another entry can be of any size, and we make none.
         for (count, entry) in archive.entries()?.raw(true).enumerate() {
             let mut entry = entry.map_err(damaged)?;
-            ensure!(about.is_none(), "something follows its end");
+            ensure!(about.is_none(), "there is something after its end");
             ensure!(count < MOST_FILES, "it has too many files");
             let name = name(&entry)?;
             let place = directory.path().join(&name);
@@ -104,7 +104,7 @@ pub fn unpacked(path: &Path) -> Result<Unpacked> {
         Ok(())
     };
     unpack().with_context(failed)?;
-    let about = about.ok_or_else(|| anyhow!("it is not whole")).with_context(failed)?;
+    let about = about.ok_or_else(|| anyhow!("it is incomplete")).with_context(failed)?;
     let about: Value = serde_json::from_slice(&about).map_err(damaged).with_context(failed)?;
     let problems = about["problems"].as_array().into_iter().flatten().filter_map(|problem| {
         let text = |at| problem.get(at)?.as_str().map(|text: &str| text.replace(char::is_control, "?"));
@@ -121,7 +121,7 @@ fn damaged(error: impl std::fmt::Display) -> anyhow::Error {
 /// number for its name.
 fn name(entry: &Entry<impl Read>) -> Result<PathBuf> {
     let path = entry.path().map_err(damaged)?.into_owned();
-    let foreign = || anyhow!("{:?} does not belong into a packed record", path.display().to_string());
+    let foreign = || anyhow!("{:?} does not belong in a packed record", path.display().to_string());
     ensure!(entry.header().entry_type() == EntryType::Regular, foreign());
     let parts: Option<Vec<&str>> = path
         .components()
@@ -158,11 +158,11 @@ fn write(entry: &mut Entry<impl Read>, place: &Path, room: &mut u64) -> Result<(
             continue;
         }
         let Some(rest) = room.checked_sub(bytes.len() as u64) else {
-            bail!("it is far larger than a file of this size can be");
+            bail!("it unpacks to far more than a file of this size can hold");
         };
         *room = rest;
         file.write_all(bytes).map_err(|error| match error.kind() {
-            ErrorKind::StorageFull => anyhow!("{error}; TMPDIR names another place"),
+            ErrorKind::StorageFull => anyhow!("{error}; set TMPDIR to another place"),
             _ => error.into(),
         })?;
     }

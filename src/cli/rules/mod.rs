@@ -121,18 +121,18 @@ fn seen(rule: &RuleSpec) -> impl Iterator<Item = &'static str> {
 /// What a severity means.
 fn severity(severity: Severity) -> &'static str {
     match severity {
-        Severity::Note => "worth knowing; programs that are right do this, too",
+        Severity::Note => "worth knowing; correct programs do this, too",
         Severity::Warning => "it works today, changes nothing, or costs speed or memory",
-        Severity::Error => "the call fails for it, or what it does is undefined",
+        Severity::Error => "the call fails because of it, or its effect is undefined",
     }
 }
 
 /// What a scope means.
 fn scope(scope: Scope) -> &'static str {
     match scope {
-        Scope::Call => "decided by the call, and by what the driver answers to questions about its arguments",
-        Scope::Process => "decided by what the process did before, too",
-        Scope::Processes => "decided by what other processes of the job did, too",
+        Scope::Call => "decided by the call, and by the driver's answers to questions about its arguments",
+        Scope::Process => "decided also by what the process did before",
+        Scope::Processes => "decided also by what other processes of the job did",
     }
 }
 

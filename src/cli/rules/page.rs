@@ -10,7 +10,7 @@ pub fn page() -> String {
     let mut text = String::from(
         "<!-- Made by scripts/docs from src/rules. Do not edit. -->\n\
          # Rules\n\n\
-         What `cupeer run --check` looks for, and what `cupeer report` finds in a record. `cupeer list rules` and \
+         What `cupeer run --check` checks, and what `cupeer report` finds in a record. `cupeer list rules` and \
          `cupeer explain RULE` say the same.\n\n",
     );
     for known in Severity::ALL.iter().rev() {

@@ -46,7 +46,7 @@ impl Strings {
         let strings = strings
             .map(CString::new)
             .collect::<Result<Vec<_>, _>>()
-            .context("a NUL byte in the program's arguments")?;
+            .context("the program's arguments contain a NUL byte")?;
         let pointers = strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect();
         Ok(Strings { _strings: strings, pointers })
     }

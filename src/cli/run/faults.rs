@@ -58,7 +58,7 @@ impl Faults {
             .prefix("cupeer-faults-")
             .permissions(Permissions::from_mode(0o700))
             .tempdir()
-            .context("failed to make a directory in which processes count what the fault plans do")?;
+            .context("failed to make a directory in which processes count what fault plans do")?;
         environment.set(env::FAULTS, job::literal(temporary.path()));
         let directory = temporary.path().to_path_buf();
         tracing::debug!("fault plans are counted in {}", directory.display());

@@ -102,11 +102,10 @@ impl Run {
         // Others that called have nobody to be said of: programs have such helpers.
         let unseen = self.is_unseen().then(|| {
             let processes = counted(self.unseen.into(), "process");
-            format!("libcuda was loaded in {processes}, and no watched call was seen; {hint}")
+            format!("libcuda was loaded in {processes}, but no watched call was seen; {hint}")
         });
-        let escaped = (self.escaped > 0 && unseen.is_none()).then(|| {
-            format!("calls of {} went past cupeer; {hint}", counted(self.escaped.into(), "library"))
-        });
+        let escaped = (self.escaped > 0 && unseen.is_none())
+            .then(|| format!("calls of {} escaped cupeer; {hint}", counted(self.escaped.into(), "library")));
         unseen.into_iter().chain(escaped).collect()
     }
 }
@@ -160,9 +159,7 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
 /// How a run ends where what was found takes the place of the program's status; says so, and why.
 fn replaced(args: &RunArgs, run: &Run, seen: &[Fault]) -> End {
     if args.error_exitcode.is_some() && run.findings.is_none() {
-        output::complain(
-            "--error-exitcode: no memory could be shared with the program to count what it broke",
-        );
+        output::complain("--error-exitcode: cannot count findings: no page could be shared with the program");
     }
     let End::Exited(_) = run.end else { return run.end };
     let broken = args.error_exitcode.zip(run.findings.filter(|count| *count > 0)).map(|(code, count)| {
@@ -175,7 +172,7 @@ fn replaced(args: &RunArgs, run: &Run, seen: &[Fault]) -> End {
     };
     match broken.or_else(unused) {
         Some((code, why)) => {
-            output::complain(&format!("ends with {code}, because {why}"));
+            output::complain(&format!("exits with {code}, because {why}"));
             End::Exited(code)
         }
         None => run.end,
@@ -187,7 +184,7 @@ fn faults(args: &RunArgs, settings: &Settings, environment: &mut Environment) ->
     let faults = Faults::new(environment, settings.job.as_ref())?;
     if faults.is_none() && args.unused_exitcode.is_some() {
         settings.job.as_ref().map(Job::remove_if_empty);
-        bail!("--unused-exitcode is for fault plans, and there is none; add --inject or --deny-peer");
+        bail!("--unused-exitcode is for fault plans, but there is none; add --inject or --deny-peer");
     }
     Ok(faults)
 }
@@ -211,7 +208,7 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&P
             Some(page)
         }
         Err(error) => {
-            tracing::debug!("no page to share with the program: {error}");
+            tracing::debug!("cannot share a page with the program: {error}");
             environment.remove(env::STATUS);
             None
         }
@@ -284,7 +281,7 @@ fn without_us(program: &OsStr, page: &Page, child: &Child, end: End) -> Option<S
         Image::LastIn(name) if !last.is_empty() && name != last => {
             let ran = if status == status::NOT_FOUND { "if it ran at all, then" } else { "it ran" };
             Some(format!(
-                "process {} was '{name}' and then '{last}', which lost the LD_PRELOAD of cupeer or has a loader that \
+                "process {} was '{name}' and then '{last}', which lost cupeer's LD_PRELOAD or has a loader that \
                  cannot load {library}: {ran} without it",
                 child.pid()
             ))
@@ -300,7 +297,7 @@ fn dropped(count: u32, name: &str) -> String {
         _ => format!("{}, '{name}' for one,", counted(count.into(), "process")),
     };
     format!(
-        "another library took LD_PRELOAD out of the environment of {who} as it began: programs that it starts run without {}",
+        "another library removed LD_PRELOAD from the environment of {who} as it began: programs that it starts run without {}",
         libraries::PRELOAD
     )
 }

@@ -114,8 +114,8 @@ fn reason(binary: &Path) -> Option<String> {
         None if is_loader(binary) => None,
         None => Some(format!("is statically linked, so {library} is not loaded")),
         Some(loader) if loader.contains(MUSL) => Some(format!(
-            "uses musl's loader ({loader}), which cannot load {library} and ends the program for it, so it does not run \
-             under cupeer"
+            "uses musl's loader ({loader}), which cannot load {library} and ends the program because of it, so \
+             it does not run under cupeer"
         )),
         Some(_) => None,
     }

@@ -61,7 +61,7 @@ pub fn crossing(name: &str) -> Option<&'static Crossing> {
 impl Crossing {
     /// What helps.
     pub fn hint(&self) -> String {
-        format!("for what {} starts, 'cupeer env --format {}' prints the settings", self.name, self.format)
+        format!("for what {} starts, 'cupeer env --format {}' prints the environment", self.name, self.format)
     }
 
     /// What to say where no process reached the driver.
@@ -108,7 +108,7 @@ impl Watch {
             look
         });
         if let Err(error) = &thread {
-            tracing::debug!("not looking at the program's processes: {error}");
+            tracing::debug!("not watching the program's processes: {error}");
         }
         Watch { stop, thread: thread.ok() }
     }
@@ -176,7 +176,7 @@ impl Look {
             (Some(driver), true) => {
                 let driver = driver.display();
                 let sentence =
-                    || format!("process {pid} ({comm}) loaded {driver}, and no watched call was seen");
+                    || format!("process {pid} ({comm}) loaded {driver}, but no watched call was seen");
                 self.loaded.entry(pid).or_insert_with(sentence);
             }
             (None, false) if !maps.is_empty() => self.without(pid, comm, &maps),
@@ -193,7 +193,7 @@ impl Look {
             let why = if names_preload(&environment) {
                 "although LD_PRELOAD names it there"
             } else {
-                "because its environment has lost the LD_PRELOAD of cupeer"
+                "because its environment has lost cupeer's LD_PRELOAD"
             };
             let library = libraries::PRELOAD;
             // It may have become this program only after it was asked for its name.
@@ -222,7 +222,7 @@ impl Look {
         let why = if is_musl {
             "because musl's loader cannot load it"
         } else {
-            "because its environment has lost the LD_PRELOAD of cupeer"
+            "because its environment has lost cupeer's LD_PRELOAD"
         };
         let sentence = format!("process {pid} ({comm}) ran without {}, {why}", libraries::PRELOAD);
         let entry = self.lost.entry(pid).or_insert((String::new(), 0));

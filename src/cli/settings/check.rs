@@ -32,7 +32,7 @@ pub fn variables(options: &CheckArgs) -> Result<Vec<(&'static str, OsString)>> {
 /// Refuses an option that does nothing without checks.
 pub fn needed_by(option: &str, does: &str, options: &CheckArgs) -> Result<()> {
     if options.check.is_none() && !is_inherited() {
-        bail!("{option} {does}, and nothing is checked; add --check");
+        bail!("{option} {does}, but nothing is checked; add --check");
     }
     Ok(())
 }
@@ -47,9 +47,9 @@ pub fn without_record(options: &Options) -> Result<Option<(&'static str, OsStrin
     let is_off = options.record.as_deref() == Some("off");
     match options.check.check {
         Some(_) if is_off => {
-            bail!("--check and --record off contradict each other: what is found stands in the record")
+            bail!("--check and --record off contradict each other: findings go into the record")
         }
-        Some(_) => bail!("--check needs a record, and nothing is recorded; add --out DIR"),
+        Some(_) => bail!("--check needs a record, but nothing is recorded; add --out DIR"),
         None => Ok((is_off && is_inherited()).then(|| (env::CHECK, OsString::new()))),
     }
 }

@@ -23,8 +23,8 @@ use tempfile::TempDir;
 const VLLM_CACHE_ROOT: &str = "VLLM_CACHE_ROOT";
 
 /// What no mask of ours reaches.
-const UNMASKED: &str = "denied peers: not masked are copies between devices (cuMemcpyPeer), which the driver stages, \
-cuMemSetAccess and memory pools, and what tools read from sysfs; links to a switch are hidden whole";
+const UNMASKED: &str = "denied pairs: not masked are copies between devices (cuMemcpyPeer), which the driver \
+stages, cuMemSetAccess and memory pools, and what tools read from sysfs; links to a switch are hidden altogether";
 
 /// What is said of that after a run in which pairs were denied.
 pub fn unmasked(environment: &Environment) -> Option<&'static str> {
@@ -73,9 +73,7 @@ impl Verdicts {
             .prefix("cupeer-vllm-")
             .permissions(Permissions::from_mode(0o700))
             .tempdir();
-        Ok(Some(Verdicts::Temporary(
-            temporary.context("failed to make a directory for what vLLM finds out")?,
-        )))
+        Ok(Some(Verdicts::Temporary(temporary.context("failed to make a directory for vLLM's cache")?)))
     }
 
     /// The variable, where it is for us to set.
@@ -92,8 +90,9 @@ impl Verdicts {
     pub fn warning(&self) -> Option<String> {
         let Verdicts::Chosen(place) = self else { return None };
         Some(format!(
-            "{VLLM_CACHE_ROOT} is set: what vLLM finds out about peers stands in {} \
-             (gpu_p2p_access_cache_for_*.json), from this run in later ones and from earlier ones in this",
+            "{VLLM_CACHE_ROOT} is set: vLLM caches what it finds out about peers in {} \
+             (gpu_p2p_access_cache_for_*.json), and carries it from earlier runs into this one and from this one \
+             into later ones",
             place.display()
         ))
     }
@@ -121,7 +120,7 @@ fn denied(text: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
         };
         let pair = Pair { from: named(from)?, to: named(to)?, oneway };
         if pair.from == pair.to {
-            bail!("column {}: a pair has two devices, and '{}' is the first one again", to.0, to.1);
+            bail!("column {}: a pair has two devices, but '{}' is the first one again", to.0, to.1);
         }
         pairs.push(pair);
     }
@@ -137,7 +136,7 @@ fn name(word: &str, machine: &Machine, is_here: bool) -> Result<Name> {
         Err(reason) => match whole {
             Some(name) => return Ok(name),
             None => bail!(
-                "which device '{word}' is cannot be found out ({reason}); name devices by their UUIDs, as 'nvidia-smi -L' \
+                "cannot find out which device '{word}' is ({reason}); name devices by UUID, as 'nvidia-smi -L' \
                  prints them"
             ),
         },
@@ -155,10 +154,10 @@ fn name(word: &str, machine: &Machine, is_here: bool) -> Result<Name> {
         ([(_, device)], _) => Ok(Name::Uuid(device.uuid)),
         // For another machine than this one.
         ([], Some(name)) if !is_here && !machine.is_simulated() => Ok(name),
-        ([], _) => bail!("no device is '{word}'; there {}", machine::shown(devices)),
+        ([], _) => bail!("there is no device '{word}'; there {}", machine::shown(devices)),
         (several, _) => {
             let names: Vec<String> = several.iter().map(|(_, device)| device.text()).collect();
-            bail!("'{word}' is the begin of several: {}", names.join(", "))
+            bail!("'{word}' is the start of several: {}", names.join(", "))
         }
     }
 }
@@ -176,7 +175,7 @@ fn of_file(path: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
             devices.iter().take(own.len()).map(|device| Name::Uuid(device.uuid)).collect()
         }
         Ok(devices) if is_here => {
-            bail!("it has {} devices, and here {}", own.len(), machine::shown(devices))
+            bail!("it has {} devices, but here {}", own.len(), machine::shown(devices))
         }
         _ => own.iter().map(|device| Name::Uuid(device.uuid)).collect(),
     };
@@ -193,7 +192,7 @@ fn of_file(path: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
     }
     if pairs.is_empty() {
         bail!(
-            "it denies nothing: all its devices reach each other; a [[link]] of kind = \"none\" is a pair that does not"
+            "it denies nothing: all its devices reach each other; a [[link]] of kind = \"none\" makes a pair that does not"
         );
     }
     Ok(Denied::Pairs(pairs))
@@ -233,15 +232,15 @@ mod tests {
         for (text, error) in [
             (
                 "0/2",
-                "column 3: no device is '2'; there are 0 (GPU-c09ee200-5130-4d0e-b00d-000000000000, 0000:1b:00.0) and 1 (",
+                "column 3: there is no device '2'; there are 0 (GPU-c09ee200-5130-4d0e-b00d-000000000000, 0000:1b:00.0) and 1 (",
             ),
-            ("x/1", "column 1: no device is 'x'; there are 0"),
-            ("0/1,1/1", "column 7: a pair has two devices, and '1' is the first one again"),
-            ("0/1b:00.0", "column 3: a pair has two devices, and '1b:00.0' is the first one again"),
-            ("GPU-c09ee200/1", "column 1: 'GPU-c09ee200' is the begin of several: GPU-"),
-            ("0-1", "column 1: a pair of devices has a '/' between them, such as 0/1"),
+            ("x/1", "column 1: there is no device 'x'; there are 0"),
+            ("0/1,1/1", "column 7: a pair has two devices, but '1' is the first one again"),
+            ("0/1b:00.0", "column 3: a pair has two devices, but '1b:00.0' is the first one again"),
+            ("GPU-c09ee200/1", "column 1: 'GPU-c09ee200' is the start of several: GPU-"),
+            ("0-1", "column 1: a pair is two devices with a '/' between them, such as 0/1"),
             ("", "column 1: a pair of devices is missing here"),
-            ("0/GPU-c09ee200-5130-4d0e-b00d-0000000000ff", "column 3: no device is 'GPU-c09ee200"),
+            ("0/GPU-c09ee200-5130-4d0e-b00d-0000000000ff", "column 3: there is no device 'GPU-c09ee200"),
         ] {
             let got = format!("{:#}", denied(text, &two, true).unwrap_err());
             assert!(got.starts_with(error), "{text}: {got}");
@@ -254,6 +253,11 @@ mod tests {
         let text = format!("{}/{}", uuid(0), uuid(1));
         assert_eq!(denied(&text, &nowhere, true).unwrap().to_string(), text);
         let error = format!("{:#}", denied("0/1", &nowhere, true).unwrap_err());
-        assert!(error.starts_with("column 1: which device '0' is cannot be found out (there is none); name devices by their UUIDs"), "{error}");
+        assert!(
+            error.starts_with(
+                "column 1: cannot find out which device '0' is (there is none); name devices by UUID"
+            ),
+            "{error}"
+        );
     }
 }

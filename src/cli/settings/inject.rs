@@ -75,7 +75,7 @@ pub fn faults(options: &InjectArgs) -> Result<Faults> {
     let mut rules = Rules::default();
     for text in &options.inject {
         match rules.add(COMMAND_LINE, text) {
-            Ok(0) => bail!("--inject '{}': there is no rule in it", shown(text)),
+            Ok(0) => bail!("--inject '{}': it contains no rule", shown(text)),
             Ok(_) => {}
             Err(error) => return Err(refusal(text, &error).into()),
         }
@@ -98,12 +98,10 @@ pub fn faults(options: &InjectArgs) -> Result<Faults> {
 fn without_plan(options: &InjectArgs) -> Result<()> {
     let is_inherited = std::env::var_os(env::INJECT).is_some_and(|plan| !plan.is_empty());
     if options.dry_run && !is_inherited {
-        bail!("--dry-run tries fault plans, and there is none; add --inject or --inject-file");
+        bail!("--dry-run tries fault plans, but there is none; add --inject or --inject-file");
     }
     if options.seed.is_some() {
-        bail!(
-            "--seed is for what fault plans leave to chance, and none is given; add --inject or --inject-file"
-        );
+        bail!("--seed is for fault plans, but there is none; add --inject or --inject-file");
     }
     Ok(())
 }
@@ -118,7 +116,7 @@ fn handed_on(plan: &Plan, seed: Option<u64>) -> Result<(String, Option<u64>)> {
     let text = rules.join(";");
     if text.len() > LONGEST_TEXT {
         bail!(
-            "the fault plans are {} KiB long with the names of their rules; {} KiB can be handed to a program, so leave some out",
+            "the fault plans are {} KiB long with the names of their rules, but only {} KiB can be handed to a program; leave some out",
             text.len().div_ceil(1024),
             LONGEST_TEXT >> 10
         );
@@ -132,7 +130,8 @@ fn draw() -> Result<u64> {
     // SAFETY: the buffer has the length that is given.
     let read = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     if read != bytes.len() as isize {
-        return Err(std::io::Error::last_os_error()).context("failed to draw a seed; --seed N gives one");
+        return Err(std::io::Error::last_os_error())
+            .context("failed to make a random seed; give one with --seed N");
     }
     Ok(u32::from_ne_bytes(bytes).into())
 }
@@ -234,7 +233,7 @@ mod tests {
         let many = vec!["cuIpcOpenMemHandle*:error=MAP_FAILED"; 3000];
         let sentence = of(&many, None).err().unwrap().to_string();
         assert!(
-            sentence.starts_with("the fault plans are 1") && sentence.contains("; 100 KiB can be"),
+            sentence.starts_with("the fault plans are 1") && sentence.contains("only 100 KiB can be"),
             "{sentence}"
         );
         assert!(of(&many[..1500], None).is_ok());

@@ -30,7 +30,7 @@ pub fn measure(launcher: &mut Launcher) -> Result<Option<Baseline>> {
         if counted.processes == 0 && matches!(ran.end, End::Exited(_)) {
             let program = &launcher.plan.program[0];
             bail!(
-                "no process of '{program}' reached the driver under cupeer, so that there is nothing to fail; 'cupeer run' and 'cupeer doctor' say why"
+                "no process of '{program}' reached the driver under cupeer, so there is nothing to fail; 'cupeer run' and 'cupeer doctor' say why"
             );
         }
         launcher.usual.extend(own_lines(&ran));
@@ -58,27 +58,27 @@ fn of(launcher: &Launcher, runs: &[(Ran, Counted)]) -> Result<Option<Baseline>> 
     let (first, _) = &runs[0];
     let mut notes = Vec::new();
     if runs.iter().any(|(ran, _)| ran.end != first.end) {
-        notes.push("it does not end alike each time: verdicts may not be repeatable".to_owned());
+        notes.push("it does not always end in the same way: verdicts may not be repeatable".to_owned());
     }
     let is_comparable = runs.iter().all(|(ran, _)| ran.output == first.output);
     if let Some(command) = &launcher.plan.compare {
         for (ran, _) in runs {
             match compare::is_right(command, &launcher.plan.directory, &ran.stdout())? {
                 Some(true) => {}
-                Some(false) => bail!("--compare '{command}' says that the result is wrong without any fault"),
+                Some(false) => bail!("--compare '{command}' rejects the result even without a fault"),
                 None => return Ok(None),
             }
         }
     } else if !is_comparable {
         notes.push(
-            "its output differs from time to time, and is not compared; --compare COMMAND can say whether it is right"
+            "its output differs from run to run, and is not compared; --compare COMMAND can judge it"
                 .to_owned(),
         );
     }
     let (_, counted) = &runs[runs.len() - 1];
     let places = trials::places(counted);
     if runs.len() == 3 && !trials::is_same(&places, &trials::places(&runs[1].1)) {
-        notes.push("its calls differ from time to time: verdicts may not be repeatable".to_owned());
+        notes.push("its calls differ from run to run: verdicts may not be repeatable".to_owned());
     }
     let mut open: BTreeMap<String, u64> = BTreeMap::new();
     for (what, count) in runs.iter().flat_map(|(_, counted)| &counted.open) {

@@ -101,7 +101,7 @@ fn sweep(args: &SweepArgs, mut journal: Journal, kept: Kept) -> Result<Option<Ou
     match &places {
         Some(places) if !trials::is_same(places, &baseline.places) => {
             bail!(
-                "'{}' makes other calls than when the sweep in {} was begun; begin a new one",
+                "'{}' makes other calls than when the sweep in {} began; begin a new one",
                 launcher.plan.program[0],
                 shortest(&journal.directory)
             );

@@ -45,7 +45,7 @@ impl Processes {
             return Ok(None);
         }
         let mut status = [0; size_of::<libc::c_int>()];
-        self.status.read_exact(&mut status).context("somebody has killed the sweep's own process")?;
+        self.status.read_exact(&mut status).context("the sweep's own process was killed")?;
         Ok(Some(ExitStatus::from_raw(libc::c_int::from_ne_bytes(status))))
     }
 

@@ -75,15 +75,15 @@ fn announce(
         time(bench.baseline.cost),
     );
     if had > 0 {
-        sentence += &format!("; {had} are done already");
+        sentence += &format!("; {had} are already done");
     }
     output::complain(&sentence);
     match args.budget {
         None if expected > LONG => bail!(
-            "that is more than an hour; --budget TIME says how much of it may be spent, on the {distinct} runs about distinct stacks first; --codes one needs fewer"
+            "that is more than an hour; set a limit with --budget TIME, which goes first to the {distinct} runs about distinct stacks, or make fewer runs with --codes one"
         ),
         Some(budget) if expected > budget => output::complain(&format!(
-            "the budget of {} is spent on the {distinct} runs about distinct stacks first",
+            "the budget of {} goes first to the {distinct} runs about distinct stacks",
             time(budget)
         )),
         _ => {}
@@ -112,7 +112,7 @@ impl Queue<'_> {
             self.do_all(batch)?;
             batch = self.behind(from);
             if !batch.is_empty() {
-                tracing::debug!("{} more runs are about calls behind faults", batch.len());
+                tracing::debug!("{} more runs are about calls made only after a fault", batch.len());
                 self.progress.expect(batch.len());
             }
         }

@@ -70,7 +70,7 @@ fn remove_in(directory: &Path, names: &[&String]) {
         // SAFETY: asks for a number.
         let user = unsafe { libc::geteuid() };
         if fs::symlink_metadata(&path).is_ok_and(|status| status.is_file() && status.uid() == user) {
-            tracing::debug!("removing '{}', which a run has left", path.display());
+            tracing::debug!("removing '{}', which a run left behind", path.display());
             // What stays there is seen by the next run.
             let _ = fs::remove_file(&path);
         }

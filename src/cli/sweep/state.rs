@@ -87,7 +87,7 @@ impl Plan {
         }
         let text = |text: &OsStr| {
             let text = text.to_str().map(str::to_owned);
-            text.context("a sweep keeps the program's arguments as text, and one of them is not UTF-8")
+            text.context("a sweep keeps the program's arguments as text, but one of them is not UTF-8")
         };
         let program: Result<Vec<String>> = args.program.iter().map(|word| text(word)).collect();
         let sim = match &args.driver.sim {
@@ -223,12 +223,12 @@ impl Journal {
                     Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                         if named.join(FILE).exists() {
                             bail!(
-                                "'{shown}' has a sweep already; 'cupeer sweep --resume {shown}' goes on with it"
+                                "'{shown}' already holds a sweep; 'cupeer sweep --resume {shown}' goes on with it"
                             );
                         }
                         let is_empty = fs::read_dir(named).is_ok_and(|mut entries| entries.next().is_none());
                         if !is_empty {
-                            bail!("'{shown}' is there, and not an empty directory; name a new one");
+                            bail!("'{shown}' exists, and is not an empty directory; name a new one");
                         }
                     }
                     made => made.with_context(|| format!("failed to make the directory '{shown}'"))?,
@@ -253,7 +253,7 @@ impl Journal {
         let path = directory.join(FILE);
         let shown = path.display();
         let file = plain::open_with(&path, Links::Refused, OpenOptions::new().read(true).append(true));
-        let file = file.with_context(|| format!("'{}' is no sweep: '{shown}'", directory.display()))?;
+        let file = file.with_context(|| format!("'{}' is not a sweep: '{shown}'", directory.display()))?;
         check_owner(&file, directory)?;
         // Before it is read: nobody adds to it from here on.
         take(&file, directory)?;
@@ -288,8 +288,8 @@ fn check_owner(journal: &File, directory: &Path) -> Result<()> {
     // SAFETY: asks for a number; cannot fail.
     if owner != 0 && owner != unsafe { libc::geteuid() } {
         bail!(
-            "the sweep in '{}' belongs to user {owner}, and names the program that would be run; copy the directory \
-             to go on with it",
+            "the sweep in '{}' belongs to user {owner}, and names the program to run; copy the directory to go \
+             on with it",
             directory.display()
         );
     }
@@ -300,7 +300,10 @@ fn check_owner(journal: &File, directory: &Path) -> Result<()> {
 fn take(journal: &File, directory: &Path) -> Result<()> {
     match journal.try_lock() {
         Err(TryLockError::WouldBlock) => {
-            bail!("the sweep in '{}' is going on in another process; wait for that one", directory.display())
+            bail!(
+                "the sweep in '{}' is in progress in another process; wait for it to end",
+                directory.display()
+            )
         }
         _ => Ok(()),
     }
@@ -312,12 +315,12 @@ fn parse(bytes: &[u8]) -> Result<(Kept, usize)> {
     let mut lines = bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let read = |(number, line): (usize, &[u8])| {
         serde_json::from_slice::<Line>(line)
-            .with_context(|| format!("line {} is not one of a sweep", number + 1))
+            .with_context(|| format!("line {} does not belong to a sweep", number + 1))
     };
     let own = env!("CARGO_PKG_VERSION");
     let plan = match lines.next().map(|line| read((0, line))).transpose()? {
         Some(Line::Sweep { cupeer, plan }) if cupeer == own && !plan.program.is_empty() => *plan,
-        Some(Line::Sweep { cupeer, .. }) => bail!("it is of cupeer {cupeer}, and this is {own}"),
+        Some(Line::Sweep { cupeer, .. }) => bail!("it is from cupeer {cupeer}, but this is cupeer {own}"),
         _ => bail!("it does not begin with a plan"),
     };
     let mut kept = Kept { plan, places: None, done: Vec::new() };
@@ -347,12 +350,14 @@ fn new_directory(program: &str, make: impl Fn(&Path) -> std::io::Result<()>) -> 
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             made => {
                 let shown = directory.display();
-                made.with_context(|| format!("failed to make the directory '{shown}'; --out names another"))?;
+                made.with_context(|| {
+                    format!("failed to make the directory '{shown}'; use --out DIR for another")
+                })?;
                 return Ok(directory);
             }
         }
     }
-    bail!("there are too many directories cupeer-sweep-{name}-N here; --out names another place")
+    bail!("there are too many directories cupeer-sweep-{name}-N here; use --out DIR")
 }
 
 #[cfg(test)]
@@ -374,7 +379,7 @@ mod tests {
         journal.done(&done(1)).unwrap();
         journal.done(&done(2)).unwrap();
         let refused = Journal::open(&path).map(drop).unwrap_err();
-        assert!(refused.to_string().contains("is going on in another process"), "{refused}");
+        assert!(refused.to_string().contains("is in progress in another process"), "{refused}");
         // Not by closing it: a process that another test starts may have it, too.
         let free = |journal: &Journal| journal.file.unlock().unwrap();
         free(&journal);

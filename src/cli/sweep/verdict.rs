@@ -87,7 +87,7 @@ fn judge_run(baseline: &Baseline, ran: &Ran, counted: &Counted, right: Option<bo
     match ran.end {
         End::TimedOut => {
             let place = counted.pending.first();
-            let place = place.map_or("outside of recorded calls".to_owned(), |call| format!("in {call}"));
+            let place = place.map_or("outside recorded calls".to_owned(), |call| format!("in {call}"));
             return Judged::new(Verdict::Hang, format!("did not end, {place}"));
         }
         End::Killed(signal) if ran.end != baseline.end => {
@@ -105,20 +105,22 @@ fn judge_run(baseline: &Baseline, ran: &Ran, counted: &Counted, right: Option<bo
         _ => {}
     }
     if ran.left_over > baseline.left_over {
-        let seen = format!("the program ended, and {} of its processes did not", ran.left_over);
+        let seen = format!("the program ended, but {} of its processes did not", ran.left_over);
         return Judged::new(Verdict::Hang, seen);
     }
     let ended = match ran.end {
         End::Exited(0) if baseline.end != End::Exited(0) => {
-            return Judged::new(Verdict::Wrong, "status 0, which is another one without faults");
+            return Judged::new(Verdict::Wrong, "exits 0, unlike the run without faults");
         }
         end => ended(end, ran.said.as_deref()),
     };
     if ran.end == baseline.end {
         match right {
-            Some(false) => return Judged::new(Verdict::Wrong, format!("{ended}, and --compare says no")),
+            Some(false) => {
+                return Judged::new(Verdict::Wrong, format!("{ended}, but --compare rejects the result"));
+            }
             None if baseline.is_comparable && ran.output != baseline.output => {
-                return Judged::new(Verdict::Wrong, format!("{ended}, with another output"));
+                return Judged::new(Verdict::Wrong, format!("{ended}, with different output"));
             }
             _ => {}
         }
@@ -145,7 +147,7 @@ fn ended(end: End, said: Option<&str>) -> String {
         (End::Exited(0), _) => "status 0".to_owned(),
         (End::Exited(code), Some(said)) => format!("status {code}: {said}"),
         (End::Exited(code), None) => format!("status {code}, without a message"),
-        (End::Killed(_) | End::TimedOut, _) => "ends as without faults".to_owned(),
+        (End::Killed(_) | End::TimedOut, _) => "ends as it does without faults".to_owned(),
     }
 }
 
@@ -169,7 +171,7 @@ pub fn judge_baseline(baseline: &Baseline) -> Option<Judged> {
         End::Exited(0) => {}
     }
     if baseline.left_over > 0 {
-        let seen = format!("the program ended, and {} of its processes did not", baseline.left_over);
+        let seen = format!("the program ended, but {} of its processes did not", baseline.left_over);
         return Some(Judged::new(Verdict::Hang, seen));
     }
     if let Some(left) = more(&baseline.open, &BTreeMap::new()) {
@@ -263,7 +265,7 @@ mod tests {
         assert_judged(&ran(End::Exited(134)), &counted(), (Crash, by_child));
         assert_judged(&ran(End::TimedOut), &pending, (Hang, "did not end, in cuIpcOpenMemHandle_v2"));
         let left = Ran { left_over: 2, ..ran(End::Exited(1)) };
-        assert_judged(&left, &counted(), (Hang, "the program ended, and 2 of its processes did not"));
+        assert_judged(&left, &counted(), (Hang, "the program ended, but 2 of its processes did not"));
         let always = Baseline { left_over: 2, ..baseline() };
         assert_eq!(judge(&always, &left, &counted(), None).verdict, Clean, "as without faults");
     }
@@ -272,7 +274,7 @@ mod tests {
     fn what_is_wrong_is_more_than_without_faults() {
         use Verdict::*;
         let other = Ran { output: (2, 10), ..ran(End::Exited(0)) };
-        assert_judged(&other, &counted(), (Wrong, "status 0, with another output"));
+        assert_judged(&other, &counted(), (Wrong, "status 0, with different output"));
         let other = Ran { output: (2, 10), ..ran(End::Exited(1)) };
         assert_judged(&other, &counted(), (Clean, "status 1, without a message"));
         let mut open = counted();

@@ -292,7 +292,7 @@ fn stop(check: &Check, rule: Rule, caller: &Caller, message: Option<&str>) {
         // SAFETY: getpid has no preconditions.
         let pid = unsafe { libc::getpid() };
         message::line(format_args!(
-            "process {pid} is stopped at {name}; 'gdb -p {pid}' looks at it, 'kill -CONT {pid}' lets it go on"
+            "process {pid} is stopped at {name}; attach with 'gdb -p {pid}', continue with 'kill -CONT {pid}'"
         ));
         // SAFETY: stops all threads of the process until somebody continues it.
         unsafe { libc::kill(pid, libc::SIGSTOP) };

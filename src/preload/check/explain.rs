@@ -60,7 +60,7 @@ impl fmt::Display for Explanation<'_> {
             separator = ", or ";
         }
         if separator.starts_with(';') {
-            f.write_str("; no cause is known beyond what the documentation says of the code")?;
+            f.write_str("; no cause is known beyond the documentation of the code")?;
             if let Some(spec) = self.call.id.spec().result(result) {
                 f.write_char(':')?;
                 write!(f, " {}", spec.meaning.trim_end_matches('.'))?;

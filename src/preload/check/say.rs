@@ -79,7 +79,7 @@ pub fn paragraph(said: &Said, out: &mut Line) -> fmt::Result {
         describe(call, entry, out)?;
     }
     if said.confidence == Confidence::Stale {
-        out.write_str("\n    known from what a process left behind that has ended since")?;
+        out.write_str("\n    known from what a process that has ended left behind")?;
     }
     if !call.words.is_empty() {
         out.write_str("\n    the driver says: ")?;

@@ -1,22 +1,21 @@
 //! The functions that programs may call on purpose: the only file that the header `cupeer.h` is made
-//! from. Find them with dlsym: where the library is not preloaded, they are not there.
+//! from. Find them with dlsym: if the library is not preloaded, they do not exist.
 
 use crate::fault::inject;
 use crate::sys::guard::guarded;
 use crate::{check, log, record};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
-/// The version of cupeer, such as "0.1.0". The text is never freed.
+/// Returns the version of cupeer, such as "0.1.0". The text is never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn cupeer_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
 }
 
-/// Puts your text into the log and the record, to find a place in them again.
+/// Writes `text` into the log and the record, to mark a place in them.
 ///
-/// Returns 1 where it was written to either, 0 where there is neither or it cannot be written, and -1 where
-/// `text` is NULL.
+/// Returns 1 if it was written to either, 0 if there is neither or it cannot be written, and -1 if `text` is NULL.
 ///
 /// # Safety
 ///
@@ -37,17 +36,17 @@ pub unsafe extern "C" fn cupeer_mark(text: *const c_char) -> c_int {
     c_int::from(written)
 }
 
-/// What a rule has found in a call. All texts are valid only until the function returns that is told of it.
+/// What a rule found in a call. All texts are valid only until the callback returns.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 pub struct cupeer_finding {
-    /// The size of this structure: later versions may have more at its end.
+    /// The size of this structure: later versions may append members.
     pub size: usize,
-    /// The rule's name, such as "ipc-flags": `cupeer list rules` has them all.
+    /// The name of the rule, such as "ipc-flags": see `cupeer list rules`.
     pub rule: *const c_char,
     /// "error", "warning" or "note".
     pub severity: *const c_char,
-    /// "certain", "stale" (it rests on what a process left behind that has ended) or "inferred".
+    /// "certain", "stale" (it rests on what a process that has ended left behind) or "inferred".
     pub confidence: *const c_char,
     /// The driver's function.
     pub function: *const c_char,
@@ -57,26 +56,26 @@ pub struct cupeer_finding {
     pub message: *const c_char,
     /// What to do.
     pub hint: *const c_char,
-    /// All of it, with the call's arguments and what it is about, as a JSON object.
+    /// The whole finding as a JSON object, with the call's arguments and the objects it is about.
     pub json: *const c_char,
 }
 
-/// A function that is told of findings. It is called in the thread that made the call, after the driver has answered
+/// A function that receives findings. It runs in the thread that made the call, after the driver has answered
 /// and before the call returns; it may call the driver, and must return.
 #[allow(non_camel_case_types)]
 pub type cupeer_finding_callback =
     Option<unsafe extern "C" fn(finding: *const cupeer_finding, data: *mut c_void)>;
 
-/// Tells a function of what rules find from now on, in place of the one before; NULL tells nobody. `data` is passed
-/// on to it. The first ten findings of a rule and caller are told. A call of the one before may still be under way, or
-/// begin at this moment, in another thread.
+/// Calls `callback` with each finding from now on, and with `data`; it replaces the previous callback, and NULL removes
+/// it. Only the first ten findings per rule and caller are reported. The previous callback may still be running, or just
+/// be called, in another thread.
 ///
-/// Returns 1 where rules are checked (`cupeer run --check`, CUPEER_CHECK), 0 where they are not and the function will
+/// Returns 1 if rules are checked (`cupeer run --check`, CUPEER_CHECK), or 0 if they are not and the callback will
 /// never be called.
 ///
 /// # Safety
 ///
-/// The function can be called, with `data`, by any thread, from now on: see above for when it is replaced.
+/// Any thread can call the callback, with `data`, from now on: see above for when it is replaced.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cupeer_on_finding(callback: cupeer_finding_callback, data: *mut c_void) -> c_int {
     let mut checks = false;
@@ -84,13 +83,12 @@ pub unsafe extern "C" fn cupeer_on_finding(callback: cupeer_finding_callback, da
     c_int::from(checks)
 }
 
-/// Arms a plan of faults in this process, for a block of a test: rules as `cupeer run --inject` takes them, separated by
-/// semicolons or newlines. Its rules are looked at behind those that are armed already. Forked children have it as well.
-/// Some kilobytes of each plan stay until the process ends, because a call may be looking at it: arm one for a block of a
-/// test, and not for each call.
+/// Arms a fault plan in this process, for a block of a test: rules as `cupeer run --inject` takes them, separated by
+/// semicolons or newlines. They are tried after those already armed. Forked children inherit the plan. Some kilobytes of
+/// each plan stay until the process ends, because a call may be using it: arm a plan per block of a test, not per call.
 ///
-/// Returns the number of the plan, above 0, or 0 where it is not understood: then `message`, where it is not NULL, has
-/// the reason in at most `size` bytes, with its column, ended by NUL. The plan's text may be freed at once.
+/// Returns the number of the plan, above 0, or 0 if it is not valid: then `message`, if not NULL, receives the
+/// reason, with its column, in at most `size` bytes including the NUL. The plan's text may be freed at once.
 ///
 /// # Safety
 ///
@@ -105,11 +103,11 @@ pub unsafe extern "C" fn cupeer_arm(plan: *const c_char, message: *mut c_char, s
     number
 }
 
-/// Takes back a plan that `cupeer_arm` gave the number of, and lets go what hangs by it. Where they are not NULL, `matched`
-/// and `fired` get how many calls met the conditions of its rules, and at how many they fired, in this process and its
-/// children.
+/// Disarms a plan by the number that `cupeer_arm` returned, and releases calls it holds. If not NULL, `matched` and
+/// `fired` receive how many calls met the conditions of its rules, and at how many the rules fired, in this process and
+/// its children.
 ///
-/// Returns 1, or 0 where no such plan is armed.
+/// Returns 1, or 0 if no such plan is armed.
 ///
 /// # Safety
 ///
@@ -122,7 +120,7 @@ pub unsafe extern "C" fn cupeer_disarm(plan: c_int, matched: *mut u64, fired: *m
     unsafe { inject::put_counts(done, matched, fired) }
 }
 
-/// What the rules of a plan have done so far: see `cupeer_disarm`.
+/// Counts what the rules of a plan have done so far, as `cupeer_disarm` does, and leaves it armed.
 ///
 /// # Safety
 ///
@@ -135,9 +133,9 @@ pub unsafe extern "C" fn cupeer_counts(plan: c_int, matched: *mut u64, fired: *m
     unsafe { inject::put_counts(done, matched, fired) }
 }
 
-/// Lets go what hangs under a label (`hang=LABEL`) in this process, now and from now on, by rules that are armed now.
+/// Releases calls of this process that hang under a label (`hang=LABEL`), now and in future, by rules that are armed now.
 ///
-/// Returns how many calls hang there, or -1 where `label` is NULL.
+/// Returns how many calls hang there, or -1 if `label` is NULL.
 ///
 /// # Safety
 ///

@@ -70,8 +70,8 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
     };
     if settings::get().check.is_some() && directory::is_remote(&path) {
         message::once(format_args!(
-            "the record lies on a network file system, where processes may not see each other's memory: rules across \
-             processes are not checked here, but by 'cupeer report' afterwards"
+            "the record lies on a network file system, where processes cannot share memory: rules across \
+             processes are checked by 'cupeer report' afterwards, not here"
         ));
         return;
     }
@@ -88,11 +88,11 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
             reclaim::forget_earlier_images(header);
         }
         Err(error) if settings::get().check.is_some() => message::once(format_args!(
-            "{} cannot be used ({}): rules across processes are not checked here, but by 'cupeer report' afterwards",
+            "{} cannot be used ({}): rules across processes are checked by 'cupeer report' afterwards, not here",
             c_path(&path).to_string_lossy(),
             match error {
                 libc::EPERM =>
-                    "it is another user's, and those record together with --share group".to_owned(),
+                    "it belongs to another user; several users record together with --share group".to_owned(),
                 error => std::io::Error::from_raw_os_error(error).to_string(),
             }
         )),

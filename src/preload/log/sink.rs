@@ -64,10 +64,12 @@ fn give_up(pid: u32, error: c_int) {
     let reason = message::Reason(error);
     match &settings::get().log_file {
         Some(path) => message::line(format_args!(
-            "cannot write the log {}: {reason}; this process goes on without one",
+            "cannot write the log {}: {reason}; this process goes on without a log",
             message::Text(path.to_bytes())
         )),
-        None => message::line(format_args!("cannot log to stderr: {reason}; this process goes on without")),
+        None => {
+            message::line(format_args!("cannot log to stderr: {reason}; this process goes on without a log"))
+        }
     }
 }
 

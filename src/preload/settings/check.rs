@@ -31,7 +31,7 @@ impl Check {
         }
         let known = level.to_str().ok().and_then(env::level);
         if known.is_none() {
-            let why = "it takes errors, warnings or notes; it counts as warnings";
+            let why = "must be errors, warnings or notes; using warnings";
             complaints.push(refusal(env::CHECK, level, why));
         }
         let mut set = |name, otherwise| {
@@ -54,7 +54,7 @@ fn without_record(has_directory: bool) -> String {
     let why = if has_directory {
         format!("{record}=off leaves no record")
     } else {
-        "it names the record in which the findings stand".to_owned()
+        "it names the record that findings go into".to_owned()
     };
     format!("{check} needs {out}: {why}; nothing is checked")
 }

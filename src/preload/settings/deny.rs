@@ -29,7 +29,7 @@ impl Deny {
             let digits = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
             let limit = digits.and_then(|digits| digits.parse().ok());
             if limit.is_none() {
-                let why = "it takes a number of peers; there is no limit";
+                let why = "must be a number of peers; there is no limit";
                 complaints.push(refusal(env::PEER_LIMIT, value, why));
             }
             limit

@@ -21,7 +21,7 @@ pub(super) fn from_environment(complaints: &mut Vec<String>) -> (Option<Plan>, b
         b"0" => false,
         _ => {
             // Whoever has set it wants no faults.
-            complaints.push(refusal(env::DRY_RUN, value, "it takes 0 or 1; it counts as 1"));
+            complaints.push(refusal(env::DRY_RUN, value, "must be 0 or 1; using 1"));
             true
         }
     });

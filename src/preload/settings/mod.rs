@@ -134,13 +134,13 @@ impl Settings {
         let is_short = LONGEST.load(Relaxed) != usize::MAX;
         let left_out = |name: &&str| is_short && found(name).is_some() && value(name).is_none();
         for name in env::VARIABLES.iter().map(|variable| variable.name).filter(left_out) {
-            complaints.push(format!("there is no memory for {name}: it counts as not set"));
+            complaints.push(format!("out of memory for {name}: it counts as not set"));
         }
         let log = value(env::LOG).and_then(|value| match value.to_bytes() {
             b"text" => Some(LogForm::Text),
             b"json" => Some(LogForm::Json),
             _ => {
-                complaints.push(refusal(env::LOG, value, "it takes text or json; there is no log"));
+                complaints.push(refusal(env::LOG, value, "must be text or json; there is no log"));
                 None
             }
         });
@@ -148,14 +148,14 @@ impl Settings {
             b"1" => true,
             b"0" => false,
             _ => {
-                complaints.push(refusal(env::FAILED, value, "it takes 0 or 1; it counts as 0"));
+                complaints.push(refusal(env::FAILED, value, "must be 0 or 1; using 0"));
                 false
             }
         });
         let job = value(env::JOB).and_then(|value| {
             let key = job::key(value.to_bytes());
             if key.is_none() {
-                complaints.push(refusal(env::JOB, value, "it takes 32 hexadecimal digits; the key is zero"));
+                complaints.push(refusal(env::JOB, value, "must be 32 hexadecimal digits; the key is zero"));
             }
             key
         });
@@ -177,7 +177,7 @@ impl Settings {
         });
         let shared = value(env::SHARE).is_some_and(|value| {
             if value.to_bytes() != b"group" {
-                let why = "it takes group; the record is for the user alone";
+                let why = "must be group; the record is only for the user";
                 complaints.push(refusal(env::SHARE, value, why));
             }
             value.to_bytes() == b"group"
@@ -266,7 +266,7 @@ impl Settings {
 }
 
 fn refusal(name: &str, value: &CStr, why: &str) -> String {
-    format!("{name}={} is not understood: {why}", value.to_string_lossy())
+    format!("{name}={} is not valid: {why}", value.to_string_lossy())
 }
 
 /// A variable of the environment that is not empty, and not too long for the memory that there is.

@@ -112,7 +112,7 @@ fn unknown(entry: &Entry, is_damaged: bool, fates: &[Fate]) -> Unknown {
     let mut unknown = Unknown::new();
     match entry.export.as_deref() {
         None if is_damaged => {
-            unknown.insert("exporter", "its bytes were damaged outside of those that the driver checks");
+            unknown.insert("exporter", "its bytes were damaged where the driver does not check them");
         }
         None if fates.iter().all(|fate| fate.is_full && !fate.has_lost) => {
             unknown.insert("exporter", "no process of this record exported it");

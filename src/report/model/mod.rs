@@ -84,7 +84,7 @@ impl Report {
         unseen.filter_map(move |escaped| {
             let of_process = self.past().filter(|other| other.proc == escaped.proc);
             let reasons: Vec<String> = of_process.map(Escaped::sentence).collect();
-            let unknown = "it made none, or did not find the functions by the dynamic loader".to_owned();
+            let unknown = "it made none, or did not find the functions through the dynamic loader".to_owned();
             match reasons.is_empty() {
                 true => is_empty.then_some((&escaped.proc, unknown)),
                 false => Some((&escaped.proc, reasons.join("; "))),

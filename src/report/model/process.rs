@@ -138,7 +138,7 @@ impl Escaped {
 
 /// That the calls of a library go past us, where, and how.
 pub fn past(library: &str, way: &str, times: &str) -> String {
-    format!("the calls of {} go past cupeer{times}: {}", clean(library), clean(&way::explained(way)))
+    format!("the calls of {} escape cupeer{times}: {}", clean(library), clean(&way::explained(way)))
 }
 
 /// A library whose functions have no names here.

@@ -67,7 +67,7 @@ fn line(fault: &Fault, is_covered: bool) -> String {
 fn did_nothing(fault: &Fault) -> String {
     let (name, rule) = (clean(&fault.name), rule_of(fault));
     match &*fault.plan {
-        DENY if !is_pair(fault) => format!("no context came to {rule}"),
+        DENY if !is_pair(fault) => format!("no context had {rule}"),
         DENY if rule == ALL => "no pair of devices was asked about or tried".to_owned(),
         DENY => format!("{name} ({rule}) was never asked about or tried"),
         _ if fault.matched.unwrap_or(0) == 0 => format!("fault {name} was never reached"),
@@ -168,7 +168,7 @@ mod tests {
         let expected = [
             "fault inject/2 was never reached: no call matched cuMemFree*:error=999",
             &format!("deny-peer/2 ({}) was never asked about or tried", pair(1, 2)),
-            "no context came to more than 2 peers",
+            "no context had more than 2 peers",
             "fault mine/x (@ipc:when=10:p=5%:delay=1ms:seed=4): matched 5, never fired (when=10:p=5%)",
             "fault mine/y (@ipc:prev=999:delay=1ms): matched 5, never fired",
             "fault inject/1 (cuIpcOpenMemHandle*:error=MAP_FAILED): matched 3, fired 3",
@@ -209,7 +209,7 @@ mod tests {
         ];
         let expected = [
             "fault inject/1 was never reached: no call matched cuInit:exit=3",
-            "no context came to more than 2 peers",
+            "no context had more than 2 peers",
             &format!("nothing was denied: no call asked about or tried {one}, {two}"),
         ];
         assert_eq!(lines(&faults), expected);
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(unused(&[fault("inject/1", "cuInit:exit=3", 1, 1)]), None);
         assert_eq!(unused(&[]), None);
         let limit = fault("deny-peer/1", "more than 2 peers", 0, 0);
-        assert_eq!(unused(&[limit]).unwrap(), "no context came to more than 2 peers");
+        assert_eq!(unused(&[limit]).unwrap(), "no context had more than 2 peers");
         let denied = |rules: &[(&str, u64)]| {
             let one = |(i, (rule, fired)): (usize, &(&str, u64))| {
                 fault(&format!("deny-peer/{}", i + 1), rule, *fired, *fired)

@@ -42,11 +42,11 @@ pub enum Unusable {
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unusable::NotAsked => f.write_str("is no file"),
+            Unusable::NotAsked => f.write_str("is not a file"),
             Unusable::Changed => f.write_str("the file has changed since"),
-            Unusable::NoBuildId => f.write_str("has no build id, so that no file can be known to be it"),
+            Unusable::NoBuildId => f.write_str("has no build id, so no file can be identified as it"),
             Unusable::Unreadable(error) => write!(f, "cannot be read: {error}"),
-            Unusable::NotElf => f.write_str("is not an ELF file that can be read"),
+            Unusable::NotElf => f.write_str("is not a readable ELF file"),
         }
     }
 }

@@ -28,7 +28,7 @@ impl View<'_> {
             }
             text += &self.more(groups.len());
         }
-        text += "\nFailures in the order of time\n";
+        text += "\nFailures in order of time\n";
         let mut seen: HashMap<(&str, &str, &[Place]), u64> = HashMap::new();
         for failure in self.report.failures.iter().take(self.most) {
             text += &self.failure(failure);

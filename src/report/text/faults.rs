@@ -19,7 +19,7 @@ impl View<'_> {
             return String::new();
         }
         let is_dry = self.report.faults.iter().any(|fault| fault.dry_run);
-        let title = if is_dry { "Faults that were only tried: they changed nothing" } else { "Faults" };
+        let title = if is_dry { "Faults of a dry run: they changed nothing" } else { "Faults" };
         format!("\n{title}\n{did}{table}")
     }
 

@@ -13,7 +13,7 @@ impl View<'_> {
         let ring = match record.mode {
             "full" => "",
             "ring" => ", which keeps the last events, and what is open",
-            _ => ", of which some processes keep the last events alone, and what is open",
+            _ => ", of which some processes keep only the last events, and what is open",
         };
         let mut text = self.item("record     ", &format!("{}{ring}", clean(&record.path)));
         let began = date(record.began_ns);
@@ -59,16 +59,13 @@ impl View<'_> {
             text += &format!(" ({})", clean(&hosts.join(", ")));
         }
         let count = |exit: &str| processes.iter().filter(|process| process.exit == exit).count() as u64;
-        let states: Vec<String> = [
-            ("running", "running"),
-            ("gone", "ended"),
-            ("unknown", "of which it is not known whether they run"),
-        ]
-        .into_iter()
-        .map(|(exit, word)| (count(exit), word))
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, word)| format!("{} {word}", number(count)))
-        .collect();
+        let states: Vec<String> =
+            [("running", "running"), ("gone", "ended"), ("unknown", "which may still run or have ended")]
+                .into_iter()
+                .map(|(exit, word)| (count(exit), word))
+                .filter(|(count, _)| *count > 0)
+                .map(|(count, word)| format!("{} {word}", number(count)))
+                .collect();
         text += &format!(": {}", states.join(", "));
         let numbers: BTreeSet<u32> = processes.iter().filter_map(|process| process.rank).collect();
         if !numbers.is_empty() {

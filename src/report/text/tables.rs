@@ -288,7 +288,7 @@ impl View<'_> {
         if who.is_empty() {
             return String::new();
         }
-        let mut text = format!("\nCalls of {} went past cupeer\n", counted(who.len() as u64, "library"));
+        let mut text = format!("\nCalls of {} escaped cupeer\n", counted(who.len() as u64, "library"));
         for ((library, way), procs) in who.iter().take(self.most) {
             let procs = self.names.processes(procs.iter().copied());
             text +=

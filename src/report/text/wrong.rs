@@ -36,19 +36,19 @@ impl View<'_> {
         let unseen: Vec<(&Proc, String)> = self.report.unseen().collect();
         if let Some((_, why)) = unseen.first() {
             let processes = self.names.processes(unseen.iter().map(|(proc, _)| &***proc));
-            let text = format!("libcuda was loaded in {processes}, and no watched call was seen: {why}.");
+            let text = format!("libcuda was loaded in {processes}, but no watched call was seen: {why}.");
             return format!("\n{}", self.item("", &text));
         }
         let filtered = if self.report.record.matching.is_some() { " with what is shown" } else { "" };
         let mut text = format!("Nothing is wrong{filtered}: all calls returned");
         if self.report.processes.iter().any(|process| !process.pending.is_empty()) {
-            text += " but those that a fault plan stopped";
+            text += " except those that a fault plan stopped";
         }
         let groups = &self.report.failure_groups;
         if groups.is_empty() {
             text += ", none failed";
         } else if groups.iter().all(FailureGroup::is_on_purpose) {
-            text += ", none failed but because of a fault plan";
+            text += ", none failed except because of a fault plan";
         }
         let is_open = |handle: &&Handle| matches!(handle.state, State::Open | State::OpenAtExit);
         match self.report.handles.iter().filter(is_open).count() {
@@ -97,7 +97,7 @@ impl View<'_> {
         let how = match process.exit {
             "running" => format!("has been in {function} for {}", duration(call.age_ns)),
             "gone" => format!("ended in {function}, called at {}", self.at(call.since_ns)),
-            _ => format!("was in {function} at last, called at {}", self.at(call.since_ns)),
+            _ => format!("was last in {function}, called at {}", self.at(call.since_ns)),
         };
         format!("{who} {how} by thread {} from {}", call.tid, clean(&call.caller.long()))
     }
@@ -155,14 +155,14 @@ impl View<'_> {
             (
                 State::OpenAtExit,
                 &[Rule::IpcNeverClosed],
-                "was open when its opener ended; --leaks says where it was opened",
-                "were open when their openers ended; --leaks says where they were opened",
+                "was open when its opener ended; --leaks shows where it was opened",
+                "were open when their openers ended; --leaks shows where they were opened",
             ),
             (
                 State::Unknown,
                 &[Rule::IpcUnknownHandle, Rule::IpcHandleKind, Rule::IpcFlags],
-                "could not be opened, and is nobody's here",
-                "could not be opened, and are nobody's here",
+                "could not be opened, and nobody here exported it",
+                "could not be opened, and nobody here exported them",
             ),
         ];
         for (state, rules, one, more) in things {

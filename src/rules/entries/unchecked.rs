@@ -4,7 +4,7 @@ macro_rules! unchecked_rules {
     ($next:ident $($rest:ident)* ; $($before:tt)*) => { $next! { $($rest)* ; $($before)*
 
 rule IpcAddressReused "ipc-address-reused" {
-    says: "An importer does not keep a mapping of memory that was freed, by the address alone.",
+    says: "An importer must not recognise a mapping only by the exporter's address, which may be freed and reused.",
     functions: [cuIpcGetMemHandle], results: [],
     severity: Error, scope: Processes,
     rests_on: Documented("cuIpcGetMemHandle", "If a region of memory is freed with cuMemFree and a subsequent call to cuMemAlloc returns memory with the same device address, cuIpcGetMemHandle will return a unique handle for the new memory."),
@@ -12,50 +12,50 @@ rule IpcAddressReused "ipc-address-reused" {
     cause: "", ruled_out: "",
     hint: "Compare handles, or CU_POINTER_ATTRIBUTE_BUFFER_ID, not addresses.",
     usual: [], seen: "UCX#2738",
-    status: Unchecked("it begins with memory that is freed while an importer has it open, which ipc-freed-while-open says at once"),
+    status: Unchecked("it begins with memory freed while an importer has it open, which ipc-freed-while-open reports at once"),
 }
 rule IpcCloseInFlight "ipc-close-in-flight" {
-    says: "Memory is closed when no work that uses it is in flight.",
+    says: "Close memory only when no work that uses it is in flight.",
     functions: [cuIpcCloseMemHandle], results: [],
     severity: Error, scope: Process,
-    rests_on: Practice("Copies fail, or read what is mapped there next, where another thread or stream still used the mapping."),
+    rests_on: Practice("Copies fail, or read what is mapped there next, if another thread or stream is still using the mapping."),
     costs: "Failing copies, or wrong data.",
     cause: "", ruled_out: "", hint: "Synchronise the streams that use it first.",
     usual: [], seen: "UCX#4599, UCX#11744",
-    status: Unchecked("which work uses which memory is decided by copies and kernels, whose calls are not seen"),
+    status: Unchecked("which work uses which memory depends on copies and kernels, whose calls are not seen"),
 }
 rule PeerOneWay "peer-one-way" {
-    says: "Access is enabled in each direction that is used.",
+    says: "Access must be enabled in each direction that is used.",
     functions: [cuCtxEnablePeerAccess], results: [],
     severity: Error, scope: Process,
     rests_on: Documented("cuCtxEnablePeerAccess", "Note that access granted by this call is unidirectional and that in order to access memory from the current context in peerContext, a separate symmetric call to cuCtxEnablePeerAccess() is required."),
     costs: "Kernels fail with CUDA_ERROR_ILLEGAL_ADDRESS.",
     cause: "", ruled_out: "", hint: "Enable access in the other direction, too; the peer matrix of the report shows both.",
     usual: [], seen: "NCCL#1507, candle#3525",
-    status: Unchecked("one direction is all that many programs need, and which ones are used is decided by kernels, which are not seen"),
+    status: Unchecked("many programs need only one direction, and which ones are used depends on kernels, which are not seen"),
 }
 rule PeerNeverEnabled "peer-never-enabled" {
-    says: "Devices that can reach each other have access enabled before memory is copied between them.",
+    says: "Devices that can reach each other should have access enabled before memory is copied between them.",
     functions: [cuDeviceCanAccessPeer], results: [],
     severity: Warning, scope: Process,
     rests_on: Practice("Copies between devices work without access, through host memory."),
     costs: "Speed.",
-    cause: "", ruled_out: "", hint: "Enable access once at the start; the peer matrix of the report shows pairs that can and do not.",
+    cause: "", ruled_out: "", hint: "Enable access once at the start; the peer matrix of the report shows pairs that could have access and do not.",
     usual: [], seen: "alpaka#596, cupy#5379",
     status: Unchecked("copies are not seen; the report's peer matrix shows pairs that were asked about and never enabled"),
 }
 rule PeerData "peer-data" {
-    says: "What is written over an enabled link arrives.",
+    says: "What is written over an enabled link must arrive.",
     functions: [cuCtxEnablePeerAccess], results: [],
     severity: Error, scope: Process,
-    rests_on: Practice("With an IOMMU or ACS in the way, drivers advertise peer access, and writes are lost or a kernel hangs; no call fails."),
+    rests_on: Practice("With an IOMMU or ACS in the way, drivers advertise peer access, but writes are lost or a kernel hangs; no call fails."),
     costs: "Wrong data, or a hang.",
     cause: "", ruled_out: "", hint: "Run NVIDIA's simpleP2P; boot with iommu=pt and disable ACS on the switches.",
     usual: [], seen: "pytorch#84803, NCCL#631, vllm#51513",
     status: Unchecked("only a kernel that writes while the owner reads can tell, and cupeer runs no kernels in programs"),
 }
 rule VmmAccess "vmm-access" {
-    says: "A mapped range is made accessible (cuMemSetAccess) to each device that uses it, and to no device that cannot reach it.",
+    says: "A mapped range must be made accessible (cuMemSetAccess) to each device that uses it, and to no device that cannot reach it.",
     functions: [], results: [],
     severity: Error, scope: Process,
     rests_on: Practice("A device without access hangs or faults; one that cannot reach the memory makes cuMemSetAccess return CUDA_ERROR_INVALID_DEVICE."),
@@ -65,7 +65,7 @@ rule VmmAccess "vmm-access" {
     status: Unchecked("the calls of virtual memory (cuMemMap, cuMemSetAccess) are not intercepted yet"),
 }
 rule PoolAccess "pool-access" {
-    says: "A device gets access to a pool's memory by cuMemPoolSetAccess, not by cuCtxEnablePeerAccess.",
+    says: "A device must get access to a pool's memory by cuMemPoolSetAccess, not by cuCtxEnablePeerAccess.",
     functions: [], results: [],
     severity: Error, scope: Process,
     rests_on: Practice("Memory of cuMemAllocAsync ignores cuCtxEnablePeerAccess."),
@@ -75,7 +75,7 @@ rule PoolAccess "pool-access" {
     status: Unchecked("the calls of pools (cuMemPoolSetAccess) are not intercepted yet"),
 }
 rule VmmHandleType "vmm-handle-type" {
-    says: "Memory is exported as a type that was asked for when it was created.",
+    says: "Memory must be exported as a handle type that was requested when it was created.",
     functions: [], results: [],
     severity: Error, scope: Call,
     rests_on: Practice("cuMemExportToShareableHandle of memory whose requestedHandleTypes lack the type returns CUDA_ERROR_INVALID_VALUE."),
@@ -85,27 +85,27 @@ rule VmmHandleType "vmm-handle-type" {
     status: Unchecked("the calls of virtual memory (cuMemCreate, cuMemExportToShareableHandle) are not intercepted yet"),
 }
 rule FabricChannel "fabric-channel" {
-    says: "A process that shares memory by fabric handles can read an IMEX channel.",
+    says: "A process that shares memory by fabric handles must be able to read an IMEX channel.",
     functions: [], results: [],
     severity: Error, scope: Call,
-    rests_on: Practice("The attribute says that fabric handles are supported, and cuMemCreate returns CUDA_ERROR_NOT_PERMITTED without /dev/nvidia-caps-imex-channels/channel0."),
+    rests_on: Practice("The attribute says that fabric handles are supported, but cuMemCreate returns CUDA_ERROR_NOT_PERMITTED without /dev/nvidia-caps-imex-channels/channel0."),
     costs: "The allocation fails.",
     cause: "", ruled_out: "", hint: "",
     usual: [], seen: "mscclpp#467, DeepEP#487",
     status: Unchecked("the calls of virtual memory (cuMemCreate) are not intercepted yet"),
 }
 rule FdPassing "fd-passing" {
-    says: "A descriptor of exported memory reaches the importer as a descriptor, by SCM_RIGHTS or pidfd_getfd.",
+    says: "A descriptor of exported memory must reach the importer as a descriptor, by SCM_RIGHTS or pidfd_getfd.",
     functions: [], results: [],
     severity: Error, scope: Processes,
-    rests_on: Practice("pidfd_getfd is refused between siblings by ptrace_scope=1 and in containers without SYS_PTRACE; a number alone means another file in the importer."),
+    rests_on: Practice("pidfd_getfd is refused between siblings by ptrace_scope=1 and in containers without SYS_PTRACE; the bare number means another file in the importer."),
     costs: "The import fails, or never comes.",
     cause: "", ruled_out: "", hint: "",
     usual: [], seen: "pytorch#165685, UCX#11978",
     status: Unchecked("the calls of virtual memory (cuMemImportFromShareableHandle) are not intercepted yet"),
 }
 rule FabricLifetime "fabric-lifetime" {
-    says: "Memory lives until all fabric handles of it have been imported: such a handle holds no reference.",
+    says: "Memory must live until all its fabric handles have been imported: such a handle holds no reference.",
     functions: [], results: [],
     severity: Error, scope: Processes,
     rests_on: Practice("cuMemRelease right after the export frees the memory under the importer."),
@@ -115,7 +115,7 @@ rule FabricLifetime "fabric-lifetime" {
     status: Unchecked("the calls of virtual memory (cuMemRelease) are not intercepted yet"),
 }
 rule FdLeak "fd-leak" {
-    says: "Exported and imported descriptors are closed, and imported handles released.",
+    says: "Exported and imported descriptors must be closed, and imported handles released.",
     functions: [], results: [],
     severity: Warning, scope: Process,
     rests_on: Practice("Each descriptor holds its memory."),

@@ -134,16 +134,16 @@ impl MemoryKind {
     pub fn hint(self) -> &'static str {
         match self {
             MemoryKind::Virtual => {
-                "Share it by cuMemExportToShareableHandle, or allocate what is shared with cudaMalloc."
+                "Share it by cuMemExportToShareableHandle, or allocate shared memory with cudaMalloc."
             }
             MemoryKind::Pool => {
-                "Allocate what is shared with cudaMalloc or cuMemAlloc; or make a pool with a handle type (cuMemPoolCreate) and share that by cuMemPoolExportToShareableHandle and cuMemPoolExportPointer."
+                "Allocate shared memory with cudaMalloc or cuMemAlloc; or make a pool with a handle type (cuMemPoolCreate) and share it by cuMemPoolExportToShareableHandle and cuMemPoolExportPointer."
             }
             MemoryKind::Managed => {
-                "Managed memory cannot be shared between processes: copy to memory of cudaMalloc, and share that."
+                "Managed memory cannot be shared between processes: copy it to memory of cudaMalloc, and share that."
             }
             MemoryKind::Host => {
-                "Host memory is shared between processes by shm_open or mmap, and registered in each (cuMemHostRegister)."
+                "Share host memory between processes by shm_open or mmap, and register it in each (cuMemHostRegister)."
             }
             MemoryKind::Other => Rule::IpcMemoryKind.spec().hint,
         }

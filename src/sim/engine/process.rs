@@ -104,7 +104,7 @@ pub(crate) fn initialize() -> Answer {
     let machine = match text.to_str() {
         Some("") => Ok(Topology::default()),
         Some(text) => Topology::parse(text).map_err(|e| e.to_string()),
-        None => Err(format!("{} is no UTF-8 text", env::SIM)),
+        None => Err(format!("{} is not UTF-8 text", env::SIM)),
     };
     let machine = machine.or_else(|error| {
         complain(&error);

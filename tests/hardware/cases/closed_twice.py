@@ -2,7 +2,7 @@
 
 needs: cuda.bindings
 finds: ipc-closed-twice error
-says: as often as it had opened it | Close once for each successful open
+says: as often as it had opened it | Close once per successful opening
 """
 from shared import MIB, Other, done, driver, hear, role, show
 

@@ -3,7 +3,7 @@
 needs: torch
 variables: PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync
 finds: ipc-memory-kind error
-says: memory of a pool | PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync makes it so | Take backend:cudaMallocAsync out
+says: memory of a pool | the cause is PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync | Remove backend:cudaMallocAsync
 """
 import os
 import sys

@@ -2,7 +2,7 @@
 
 needs: cuda.bindings
 finds: ipc-equal-pids error
-says: which is the pid of this process, too | pid namespace | docker run --init
+says: which is also the pid of this process | pid namespace | docker run --init
 """
 import os
 import subprocess

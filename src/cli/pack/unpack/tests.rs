@@ -62,7 +62,7 @@ fn only_plain_files_with_the_names_of_a_record_are_taken() {
             add(archive, name, EntryType::Regular, 1, &b"x"[..]);
             end(archive);
         });
-        refused(&path, "does not belong into a packed record");
+        refused(&path, "does not belong in a packed record");
     }
     for kind in [EntryType::Symlink, EntryType::Link, EntryType::Fifo, EntryType::Directory, EntryType::Char]
     {
@@ -70,7 +70,7 @@ fn only_plain_files_with_the_names_of_a_record_are_taken() {
             add(archive, "cupeer-record/x.cupeer", kind, 0, io::empty());
             end(archive);
         });
-        refused(&path, "does not belong into a packed record");
+        refused(&path, "does not belong in a packed record");
     }
 }
 
@@ -87,14 +87,14 @@ fn a_file_comes_once_and_nothing_after_the_end() {
         end(archive);
         add(archive, "cupeer-record/job", EntryType::Regular, 1, &b"x"[..]);
     };
-    refused(&packed(after).1, "something follows its end");
+    refused(&packed(after).1, "there is something after its end");
 }
 
 #[test]
 fn what_is_not_whole_or_damaged_is_refused() {
     let (_directory, path) =
         packed(|archive| add(archive, "cupeer-record/job", EntryType::Regular, 1, &b"x"[..]));
-    refused(&path, "it is not whole");
+    refused(&path, "it is incomplete");
     let (_directory, path) = packed(end);
     let whole = std::fs::read(&path).unwrap();
     assert!(unpacked(&path).is_ok());
@@ -133,7 +133,7 @@ fn holes_stay_holes_and_bombs_are_refused() {
         end(archive);
     });
     assert!(path.metadata().unwrap().len() * MOST_FOR_ONE < size);
-    refused(&path, "it is far larger than a file of this size can be");
+    refused(&path, "it unpacks to far more than a file of this size can hold");
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn nvml() -> Result<Vec<Device>, String> {
             let text = CStr::from_ptr(text.as_ptr()).to_string_lossy();
             let has_address = address(handle, &mut pci) == 0;
             devices.push(Device {
-                uuid: uuid::parse(&text).ok_or_else(|| format!("'{text}' is no UUID"))?,
+                uuid: uuid::parse(&text).ok_or_else(|| format!("'{text}' is not a UUID"))?,
                 pci: has_address.then_some(Pci {
                     domain: pci.domain,
                     bus: pci.bus as u8,

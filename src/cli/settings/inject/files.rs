@@ -17,7 +17,7 @@ pub fn read(files: &[PathBuf], rules: &mut Rules) -> Result<()> {
     for file in files {
         let option = format!("--inject-file '{}'", file.display());
         if reader.file(file, &option)? == 0 {
-            bail!("{option}: there is no rule in it");
+            bail!("{option}: it contains no rule");
         }
     }
     Ok(())
@@ -43,7 +43,7 @@ impl Reader<'_> {
             bail!("{place}: more than {DEEPEST} files include each other: {}", self.shown_chain(&real));
         }
         if let Some((_, first)) = self.seen.iter().find(|(seen, _)| *seen == real) {
-            bail!("{place}: this file is read already, by {first}; its rules would count twice");
+            bail!("{place}: this file has already been read, by {first}; its rules would count twice");
         }
         self.seen.push((real.clone(), place.to_owned()));
         self.chain.push(real);
@@ -75,14 +75,14 @@ impl Reader<'_> {
                 }
                 "plan" => {
                     if is_named {
-                        bail!("{}: the plan has a name already; a file has one", place(begin + 1));
+                        bail!("{}: the plan already has a name; a file has only one", place(begin + 1));
                     }
                     if count > 0 {
-                        bail!("{}: the name of the plan stands before its rules", place(begin + 1));
+                        bail!("{}: the name of the plan must come before its rules", place(begin + 1));
                     }
                     if !is_plan_name(value) {
                         bail!(
-                            "{}: '{}' is no name of a plan; one has 1 to {LONGEST_PLAN} letters, digits, '.', '_' and '-'",
+                            "{}: '{}' is not a plan name; a plan name has 1 to {LONGEST_PLAN} letters, digits, '.', '_' and '-'",
                             place(value_column),
                             super::shown(value)
                         );
@@ -108,8 +108,8 @@ impl Reader<'_> {
 fn contents(path: &Path) -> Result<String> {
     // A pipe, as `<(...)` is one, can be read once, and waits for whoever writes.
     let bytes = plain::read(path, Links::Followed, LARGEST).map_err(|error| match error.kind() {
-        ErrorKind::InvalidInput => anyhow::anyhow!("{error}; a fault plan is a plain file"),
-        ErrorKind::InvalidData => anyhow::anyhow!("{error}; that is no fault plan"),
+        ErrorKind::InvalidInput => anyhow::anyhow!("{error}; a fault plan is a regular file"),
+        ErrorKind::InvalidData => anyhow::anyhow!("{error}; this is not a fault plan"),
         _ => error.into(),
     })?;
     String::from_utf8(bytes).map_err(|error| {
@@ -117,7 +117,7 @@ fn contents(path: &Path) -> Result<String> {
             .iter()
             .filter(|byte| **byte == b'\n')
             .count();
-        anyhow::anyhow!("line {} is not UTF-8; that is no fault plan", line + 1)
+        anyhow::anyhow!("line {} is not UTF-8; this is not a fault plan", line + 1)
     })
 }
 
@@ -193,10 +193,10 @@ mod tests {
             deep.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
         let cases: &[(&[(&str, &str)], &str)] = &[
             (&[("a", "\n  @ipc:dealy=1ms # x")], "a:2:8: there is no key 'dealy'; did you mean 'delay'?"),
-            (&[("a", "@ipc:delay # x")], "a:1:11: 'delay' wants a value, such as"),
+            (&[("a", "@ipc:delay # x")], "a:1:11: 'delay' needs a value, such as"),
             (&[("a", "@ipc:hang;\t@ipx:hang")], "a:1:12: there is no group '@ipx'"),
-            (&[("a", "@ipc:delay=1ms#x")], "a:1:12: '1ms#x' is no time"),
-            (&[("a", "# nothing\n\n")], "--inject-file 'a': there is no rule in it"),
+            (&[("a", "@ipc:delay=1ms#x")], "a:1:12: '1ms#x' is not a time"),
+            (&[("a", "# nothing\n\n")], "--inject-file 'a': it contains no rule"),
             (&[("a", "include b"), ("b", "@ipc:hang\n@ipc:x=1")], "b:2:6: there is no key 'x'"),
             (&[("a", "  include   b")], "a:1:13: No such file or directory"),
             (&[("a", " include # x")], "a:1:9: the name of a file is missing here: include OTHER"),
@@ -207,12 +207,12 @@ mod tests {
             ),
             (
                 &[("a", "include b\ninclude b"), ("b", "@ipc:hang")],
-                "a:2:9: this file is read already, by a:1:9; its rules would count twice",
+                "a:2:9: this file has already been read, by a:1:9; its rules would count twice",
             ),
-            (&[("a", "@ipc:hang\nplan x")], "a:2:1: the name of the plan stands before its rules"),
-            (&[("a", "plan x\n plan y")], "a:2:2: the plan has a name already"),
-            (&[("a", "plan x/y")], "a:1:6: 'x/y' is no name of a plan; one has 1 to 40 letters"),
-            (&[("a", "plan")], "a:1:5: '' is no name of a plan"),
+            (&[("a", "@ipc:hang\nplan x")], "a:2:1: the name of the plan must come before its rules"),
+            (&[("a", "plan x\n plan y")], "a:2:2: the plan already has a name"),
+            (&[("a", "plan x/y")], "a:1:6: 'x/y' is not a plan name; a plan name has 1 to 40 letters"),
+            (&[("a", "plan")], "a:1:5: '' is not a plan name"),
             (&[("a", "@ipc:hang:name=b\n\n@ipc:hang:name=b")], "a:3:16: another rule is named 'a/b' already"),
             (
                 &[("a", "@ipc:hang:name=x/1\ninclude x"), ("x", "@ipc:hang")],
@@ -235,8 +235,10 @@ mod tests {
             fs::write(&path, bytes).unwrap();
             format!("{:#}", read(std::slice::from_ref(&path), &mut Rules::default()).unwrap_err())
         };
-        assert!(said(b"# x\n\xff").ends_with("line 2 is not UTF-8; that is no fault plan"));
-        assert!(said(&vec![b'#'; 2 << 20]).ends_with("the file is larger than 1 MiB; that is no fault plan"));
+        assert!(said(b"# x\n\xff").ends_with("line 2 is not UTF-8; this is not a fault plan"));
+        assert!(
+            said(&vec![b'#'; 2 << 20]).ends_with("the file is larger than 1 MiB; this is not a fault plan")
+        );
         let missing = read(&[directory.path().join("b")], &mut Rules::default()).unwrap_err();
         assert!(format!("{missing:#}").starts_with("--inject-file '") && missing.to_string().ends_with("b'"));
         assert!(

@@ -172,7 +172,7 @@ pub fn load() -> bool {
             replace(|armed| Some(loaded.into_iter().chain(armed.iter().copied()).collect()));
         });
         if done.is_none() {
-            message::when_met(&"there is no memory for fault plans: nothing is injected, and nothing denied");
+            message::when_met(&"out of memory for fault plans: nothing is injected, and nothing denied");
         }
     }
     let _ = EVERY_CALL.armed.compare_exchange(UNREAD, ptr::null_mut(), SeqCst, Acquire);
@@ -217,10 +217,10 @@ pub fn arm(text: &str) -> Result<u32, Refusal> {
         Refusal(format!("{line}{error}"))
     })?;
     if plan.rules.is_empty() {
-        return Err(Refusal("there is no rule in the plan".into()));
+        return Err(Refusal("the plan contains no rule".into()));
     }
     if let Some(rule) = plan.rules.iter().find(|rule| matches!(rule.per, Per::Job | Per::Rank)) {
-        let why = "per=job and per=rank are for plans of cupeer run, which all processes have";
+        let why = "per=job and per=rank work only in plans of cupeer run, which all processes share";
         return Err(Refusal(format!("rule {}: {why}", rule.name)));
     }
     let id = NEXT.fetch_add(1, Relaxed);
@@ -237,7 +237,7 @@ pub fn arm(text: &str) -> Result<u32, Refusal> {
 }
 
 /// Why no plan can be armed.
-pub const NO_MEMORY: &str = "there is no memory for it";
+pub const NO_MEMORY: &str = "out of memory";
 
 fn find(id: u32) -> Option<&'static Loaded> {
     if id == 0 {

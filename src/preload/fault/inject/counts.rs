@@ -137,10 +137,7 @@ pub fn fires<'a>(plan: &'a Loaded, rule: &LoadedRule, whose: &Whose) -> Option<F
         totals.matched.fetch_add(1, Relaxed);
     }
     let Some(scope) = scope(plan, rule, whose) else {
-        message::once(format_args!(
-            "there is no room to count for the fault rule {}: it does not fire",
-            rule.rule.name
-        ));
+        message::once(format_args!("no room to count for the rule {}: it does not fire", rule.rule.name));
         return None;
     };
     let count = scope.count.fetch_add(1, Relaxed) + 1;

@@ -84,7 +84,7 @@ fn attach_here(settings: &Settings) {
             let is_needed = |plan: &Plan| plan.rules.iter().any(is_joint);
             if error != libc::ENOENT || settings.inject.as_ref().is_some_and(is_needed) {
                 message::line(format_args!(
-                    "faults are counted in this process alone: there is no file for it ({})",
+                    "faults are counted in this process only: no file can be shared ({})",
                     message::Reason(error)
                 ));
             }

@@ -144,7 +144,7 @@ fn what_is_wrong_with_a_file_is_said() {
     assert_eq!(error(FaultFile::from_bytes("faults", bytes[..50].to_vec())), "is cut off in its header");
     assert!(error(changed(15, 9)).starts_with("claims to have"));
     let cut = FaultFile::from_bytes("faults", bytes[..spec::TEXT + 20].to_vec()).unwrap();
-    assert_eq!(cut.problem.unwrap(), "is cut off, so that some of what fault plans did is missing");
+    assert_eq!(cut.problem.unwrap(), "is cut off: some of what fault plans did is missing");
     assert_eq!((cut.rules[0].name.as_str(), cut.rules[0].matched), ("a/1", 0));
     // A rule more, whose counters lie in what was a scope.
     let mut more = bytes.clone();

@@ -89,11 +89,11 @@ fn what_is_wrong_with_a_file_is_a_problem() {
             "was written by a newer cupeer (format 2; this one reads 1)",
             "is cut off in its first block",
             "has blocks of 131073 bytes instead of 131072",
-            "was made, but not begun",
-            "counts time by a clock that is not known (9)",
+            "was created, but never written to",
+            "counts time by an unknown clock (9)",
             "has no version",
             "was written by a newer cupeer (format 2; this one reads 1)",
-            "is not a table of what is open",
+            "is not a live table",
             "cannot be read: it is a pipe, not a file",
             "cannot be read: it is a link, not a file",
         ]
@@ -108,7 +108,7 @@ fn a_file_that_is_cut_off_is_read_as_far_as_it_goes() {
     // In the middle of the window.
     file.set_len(BLOCK as u64 + 64 * 100).unwrap();
     let job = Job::open(dir.path()).unwrap();
-    assert_eq!(texts(&job), ["is cut off, so that events are missing"]);
+    assert_eq!(texts(&job), ["is cut off: events are missing"]);
     assert_eq!(job.processes[0].events().unwrap().count(), 99);
 }
 
@@ -121,7 +121,7 @@ fn another_key_is_a_problem_and_a_copy_is_left_out() {
     let job = Job::open(dir.path()).unwrap();
     assert_eq!(job.processes.len(), 2);
     let texts = texts(&job);
-    assert!(texts[0].starts_with("is left out: it is of the same process as "), "{texts:?}");
+    assert!(texts[0].starts_with("is left out: it records the same process as "), "{texts:?}");
     assert!(texts[1].starts_with("holds records of more than one job: 1 of 2 processes"), "{texts:?}");
 }
 
@@ -293,7 +293,7 @@ fn the_header_of_a_table_is_looked_at() {
         bytes[at] = byte;
         LiveTable::from_bytes("live", bytes).unwrap_err()
     };
-    assert_eq!(error(0, 1), "is not a table of what is open");
+    assert_eq!(error(0, 1), "is not a live table");
     assert_eq!(error(8, 5), "was written by a newer cupeer (format 5; this one reads 2 to 4)");
     assert_eq!(error(8, 1), "was written by an older cupeer (format 1; this one reads 2 to 4)");
     assert_eq!(error(12, 4), "has entries of 260 bytes instead of 320");

@@ -41,7 +41,7 @@ fn wait(value: Span) -> Result<Delay> {
     let delay = Delay { time: duration(time)?, jitter: duration(jitter)? };
     if delay.jitter > delay.time {
         let message = format!(
-            "{} less than {time} would be less than no time; at most {time} can stand here",
+            "{} less than {time} would be less than no time; at most {time} is possible",
             jitter.shown(),
             time = time.shown()
         );
@@ -57,8 +57,10 @@ pub fn hang(draft: &mut Draft, value: Option<Span>) -> Result<()> {
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
     };
     if let Some(wrong) = value.filter(|value| !is_label(value.text)) {
-        let message =
-            format!("{} is no label; one has 1 to 64 letters, digits, '.', '_' and '-'", wrong.shown());
+        let message = format!(
+            "{} is not a label; a label has 1 to 64 letters, digits, '.', '_' and '-'",
+            wrong.shown()
+        );
         return Err(wrong.error(message));
     }
     draft.rule.action.hang = Some(value.map_or("hang", |value| value.text).into());
@@ -101,7 +103,7 @@ pub fn out(draft: &mut Draft, value: Span) -> Result<()> {
         let args = outputs(&draft.functions, name)?;
         let argument = args[0].name;
         if draft.rule.action.outs.iter().any(|out| out.argument.eq_ignore_ascii_case(argument)) {
-            return Err(name.error(format!("'{argument}' stands twice; an output gets one value")));
+            return Err(name.error(format!("'{argument}' is given twice; an output gets one value")));
         }
         let value = output(value, &args)?;
         draft.rule.action.outs.push(Out { argument, value });
@@ -126,7 +128,9 @@ fn outputs(functions: &[&'static FnSpec], name: Span) -> Result<Vec<&'static Arg
     let all = || functions.iter().flat_map(|function| function.args).filter(is_out).map(|arg| arg.name);
     let input = functions.iter().find(|function| function.argument(name.text).is_some());
     let what = match input {
-        Some(function) => format!("{} of {} is read by the function", name.shown(), function.name),
+        Some(function) => {
+            format!("{} of {} is not an output: the function reads it", name.shown(), function.name)
+        }
         None => format!("no selected function has an output {}", name.shown()),
     };
     let mut known: Vec<&str> = Vec::new();
@@ -166,7 +170,7 @@ fn output(text: Span, args: &[&'static ArgSpec]) -> Result<OutValue> {
     let handles = args.iter().filter(|arg| arg.is_handle()).count();
     if let Some(structure) = args.iter().find(|arg| is_structure(arg)) {
         return Err(text.error(format!(
-            "{} cannot be put into a {}; only zero can",
+            "{} does not fit into a {}; only zero does",
             text.shown(),
             structure.type_word()
         )));
@@ -196,7 +200,7 @@ fn output(text: Span, args: &[&'static ArgSpec]) -> Result<OutValue> {
         return Ok(OutValue::Flip(number(byte, 0, 63, "24")? as u8));
     }
     Err(text.error(format!(
-        "{} cannot be put into a handle; there are zero, flip/BYTE such as flip/24, and other",
+        "{} does not fit into a handle; use zero, flip/BYTE such as flip/24, or other",
         text.shown()
     )))
 }
@@ -210,6 +214,6 @@ pub fn no_result<'a>(text: Span, functions: impl Iterator<Item = &'a FnSpec>) ->
     let known = functions.flat_map(|function| function.library.results()).map(ResultSpec::short);
     match nearest(bare, known) {
         Some(meant) => format!("there is no result {}; did you mean '{meant}'?", text.shown()),
-        None => format!("there is no result {}; 'cupeer list errors' has them all", text.shown()),
+        None => format!("there is no result {}; 'cupeer list errors' lists them all", text.shown()),
     }
 }

@@ -34,7 +34,7 @@ pub struct Draft<'a> {
 pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span<'a>)> {
     if let Some((at, c)) = text.text.char_indices().find(|(_, c)| c.is_whitespace() || c.is_control()) {
         let what = if c == ' ' { "a space" } else { "white space or a control character" };
-        let message = format!("{what} cannot stand within a rule; in a pattern, write ? in its place");
+        let message = format!("a rule cannot contain {what}; in a pattern, write ? in its place");
         return Err(text.error_at(at + 1, message));
     }
     let mut clauses = text.split(':');
@@ -67,7 +67,7 @@ pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span
     draft.functions = selected.map(|(_, function)| function).collect();
     if draft.functions.is_empty() {
         return Err(set.error(format!(
-            "{} selects no function; a name, a pattern or a @group such as @ipc would",
+            "{} selects no function; use a name, a pattern or a @group such as @ipc",
             set.shown()
         )));
     }
@@ -75,7 +75,7 @@ pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span
     for clause in clauses {
         let said = self::clause(&mut draft, clause)?;
         if seen.contains(&said) {
-            return Err(clause.error(format!("'{said}' stands twice; a rule has each clause once")));
+            return Err(clause.error(format!("'{said}' is given twice; a rule has each clause once")));
         }
         seen.push(said);
     }
@@ -88,7 +88,7 @@ pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span
     };
     if draft.name.is_some() && draft.rule.name.len() > LONGEST_NAME {
         return Err(place.error(format!(
-            "the name is {} bytes long with that of its plan; it can have {LONGEST_NAME}",
+            "the name is {} bytes long with that of its plan; at most {LONGEST_NAME} are possible",
             draft.rule.name.len()
         )));
     }
@@ -99,7 +99,7 @@ pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span
 fn hinted(set: Span, message: &str) -> String {
     if set.text.contains('=') {
         return format!(
-            "a rule begins with its functions, and {} is a clause; write cuIpcOpenMemHandle*:{}",
+            "a rule begins with its functions, but {} is a clause; write cuIpcOpenMemHandle*:{}",
             set.shown(),
             set.text.chars().take(40).collect::<String>()
         );
@@ -130,7 +130,7 @@ fn clause<'a>(draft: &mut Draft<'a>, clause: Span<'a>) -> Result<String> {
             return Err(value.error(format!("'{}' takes no value", spec.name)));
         }
         (Reads::Value(_) | Reads::Kept(_), None) => {
-            let message = format!("'{}' wants a value, such as {}", spec.name, spec.example());
+            let message = format!("'{}' needs a value, such as {}", spec.name, spec.example());
             return Err(clause.end().error(message));
         }
     }
@@ -144,11 +144,11 @@ fn argument(draft: &mut Draft, key: Span, value: Option<Span>) -> Result<String>
         return Err(key.error("a key is missing before the '=', such as dev=0 or error=MAP_FAILED"));
     }
     if let Some(spec) = own(key.text) {
-        return Err(key.error(format!("{} is no key; it is written '{}'", key.shown(), spec.name)));
+        return Err(key.error(format!("{} is not a key; write '{}'", key.shown(), spec.name)));
     }
     if draft.functions.iter().any(|function| function.argument(key.text).is_some()) {
         let Some(value) = value else {
-            let message = format!("{} wants a value, such as {}=1", key.shown(), key.text);
+            let message = format!("{} needs a value, such as {}=1", key.shown(), key.text);
             return Err(key.end().error(message));
         };
         return conditions::argument(draft, key, value);
@@ -168,7 +168,7 @@ fn argument(draft: &mut Draft, key: Span, value: Option<Span>) -> Result<String>
     }
     let names: Vec<&str> = KEYS.iter().map(|spec| spec.name).collect();
     Err(key.error(format!(
-        "there is no key {}; there are {} and the functions' arguments: {}",
+        "there is no key {}; the keys are {} and the functions' arguments: {}",
         key.shown(),
         names.join(", "),
         conditions::arguments_of(draft.functions[0])
@@ -179,7 +179,7 @@ fn argument(draft: &mut Draft, key: Span, value: Option<Span>) -> Result<String>
 pub fn name<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<()> {
     if !is_name(value.text) {
         return Err(value.error(format!(
-            "{} is no name; one has 1 to {LONGEST_NAME} letters, digits, '.', '_', '-' and '/'",
+            "{} is not a name; a name has 1 to {LONGEST_NAME} letters, digits, '.', '_', '-' and '/'",
             value.shown()
         )));
     }

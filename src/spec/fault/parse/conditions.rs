@@ -95,7 +95,8 @@ fn file_names(value: Span) -> Result<(bool, Values)> {
     if let Some(path) = items.iter().find(|item| item.text.contains('/')) {
         let file = path.text.rsplit('/').next().unwrap_or_default();
         let hint = if file.is_empty() { "libnccl.so.2" } else { file };
-        let message = format!("{} is a path; the name of the file is compared, such as {hint}", path.shown());
+        let message =
+            format!("{} is a path; only the name of the file is compared, such as {hint}", path.shown());
         return Err(path.error(message));
     }
     patterns(value)
@@ -116,7 +117,7 @@ pub fn thread(draft: &mut Draft, value: Span) -> Result<()> {
     }
     if let Some(tid) = items.iter().find(|item| numbers > 0 && is_number(item)) {
         return Err(tid.error(format!(
-            "{} is a tid between names; write two rules, or for a name of digits a ? in it",
+            "{} is a tid among names; write two rules, or a ? in a name made of digits",
             tid.shown()
         )));
     }
@@ -174,7 +175,7 @@ pub fn site(draft: &mut Draft, value: Span) -> Result<()> {
     }
     if !value.text.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
         let message =
-            format!("{} is no choice of call stacks; there are new and shares such as 25%", value.shown());
+            format!("{} does not choose call stacks; use new, or a share such as 25%", value.shown());
         return Err(value.error(message));
     }
     let millionths = (share(value)? * 1e6).round() as u64;
@@ -209,9 +210,9 @@ pub fn argument(draft: &mut Draft, key: Span, value: Span) -> Result<String> {
 
 fn not_comparable(function: &FnSpec, arg: &ArgSpec) -> String {
     let why = match arg.direction {
-        Direction::In if arg.is_handle() => "is a handle, of which only the fingerprint is compared: handle=",
+        Direction::In if arg.is_handle() => "is a handle, which is compared only by its fingerprint: handle=",
         Direction::In => "is an array, which is not compared",
-        _ => "is an output, which nobody knows before the call",
+        _ => "is an output, which is unknown before the call",
     };
     format!("'{}' of {} {why}; {}", arg.name, function.name, arguments_of(function))
 }
@@ -252,9 +253,9 @@ fn named(text: Span, names: &[(u64, &'static str)]) -> Result<u64> {
     let known = || names.iter().map(|(_, name)| short(name));
     let hint = match nearest(typed, known().chain(names.iter().map(|(_, name)| *name))) {
         Some(meant) => format!("did you mean '{meant}'?"),
-        None => format!("there are {}, and numbers", either(known())),
+        None => format!("use {}, or a number", either(known())),
     };
-    Err(text.error(format!("{} is no value of it; {hint}", text.shown())))
+    Err(text.error(format!("{} is not one of its values; {hint}", text.shown())))
 }
 
 /// How many bytes the names have in common, up to the last `_`; of a single one, up to the fourth word.
@@ -297,6 +298,5 @@ fn some_can(draft: &Draft, value: Span, key: &str, what: &str, can: impl Fn(&FnS
     }
     let such = either(FUNCTIONS.iter().filter(|function| can(function)).map(|function| function.name));
     let first = draft.functions[0].name;
-    Err(value
-        .error(format!("'{key}' asks for what {first} has not: no call of it {what}; it goes with {such}")))
+    Err(value.error(format!("'{key}' does not apply to {first}: no call of it {what}; it applies to {such}")))
 }

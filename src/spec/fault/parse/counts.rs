@@ -22,7 +22,8 @@ pub fn when(draft: &mut Draft, value: Span) -> Result<()> {
     let (first, last) = match range.split_once("..") {
         Some((first, last)) => {
             if last.text.is_empty() {
-                let message = format!("the last call is missing here; all from there on are {}+", first.text);
+                let message =
+                    format!("the last call is missing here; {}+ means all from there on", first.text);
                 return Err(last.error(message));
             }
             (nth(first)?, nth(last)?)
@@ -64,7 +65,7 @@ pub fn per(draft: &mut Draft, value: Span) -> Result<()> {
     let (whose, together) = match value.split_once("/") {
         Some((whose, rule)) if rule.text == "rule" => (whose, true),
         Some((_, other)) => {
-            let message = format!("{} cannot stand here; /rule counts the functions together", other.shown());
+            let message = format!("{} is not valid here; /rule counts the functions together", other.shown());
             return Err(other.error(message));
         }
         None => (value, false),

@@ -1,7 +1,7 @@
 //! The keys of fault plans: the one list of them, with what each means and how it is read.
 //!
 //! What belongs here: a line or two about each key, from which the list, the page and the explanations are made. How values
-//! are read stands in `conditions`, `counts` and `actions`.
+//! are read is in `conditions`, `counts` and `actions`.
 
 use super::clauses::{self, Draft};
 use super::span::Span;
@@ -104,109 +104,109 @@ use Reads::{Flag, Kept, Optional, Value};
 keys! {
     Calls false {
         "dev" "NUMBERS" Value(conditions::dev),
-            "The device that the call is about, as the process numbers devices: the first device among the arguments, or where there is none that of the current context.",
+            "The device that the call is about, as the process numbers devices: the first device among the arguments, or else that of the current context.",
             "cuIpcGetMemHandle:dev=0:error=OUT_OF_MEMORY";
         "peer" "NUMBERS" Value(conditions::peer),
-            "The other device: the second device among the arguments, that of the peer context, or that of the memory or event that is opened, where its exporter is in the same record.",
+            "The other device: the second device among the arguments, that of the peer context, or that of the memory or event being opened, if its exporter is in the same record.",
             "cuCtxEnablePeerAccess:peer=1:error=PEER_ACCESS_UNSUPPORTED";
         "ctx" "NUMBERS" Value(conditions::ctx),
             "The current context.",
             "cuIpcOpenMemHandle*:ctx=0x55d0c0de:delay=5ms";
         "size" "SIZES" Value(conditions::size),
-            "The size of the allocation in which the address that is passed lies, or of what is opened, where its exporter is in the same record.",
+            "The size of the allocation that contains the address passed, or of what is opened, if its exporter is in the same record.",
             "cuIpcGetMemHandle:size=1M..:error=MAP_FAILED";
         "handle" "FINGERPRINTS" Value(conditions::handle),
-            "The IPC handle that is passed, by its fingerprint in this job: those of another record never match.",
+            "The IPC handle passed, by its fingerprint in this job; fingerprints of another record never match.",
             "cuIpcOpenMemHandle*:handle=3f2a5c6b7d8e9f01:error=INVALID_HANDLE";
         "rank" "NUMBERS" Value(conditions::rank),
-            "The rank of the process, as its launcher gave it in the environment: RANK, SLURM_PROCID and the like.",
+            "The rank of the process, as its launcher set it in the environment: RANK, SLURM_PROCID and the like.",
             "@open:rank=0..3:delay=20ms";
         "local-rank" "NUMBERS" Value(conditions::local_rank),
-            "Its rank on its host.",
+            "The rank of the process on its host.",
             "cuIpcGetMemHandle:local-rank=0:error=any";
         "pid" "NUMBERS" Value(conditions::pid),
-            "Its pid.",
+            "The pid of the process.",
             "@ipc:pid=4711:delay=5ms";
         "process" "NUMBERS" Value(conditions::process),
-            "The order in which the processes of the job on this host made their first call, from 1; look-ups and questions (@lookup, @query) do not count.",
+            "The position of the process, from 1, in the order in which the job's processes on this host made their first call; look-ups and queries (@lookup, @query) do not count.",
             "cuIpcOpenMemHandle*:process=2:error=MAP_FAILED";
         "program" "GLOBS" Value(conditions::program),
             "The file name of the program.",
             "@ipc:program=python*:delay=5ms";
         "thread" "NUMBERS|GLOBS" Value(conditions::thread),
-            "The thread that calls: a tid, its name, or main for the first one of the process.",
+            "The calling thread: its tid, its name, or main for the first thread of the process.",
             "cuIpcOpenMemHandle*:thread=main:error=MAP_FAILED";
         "caller" "GLOBS" Value(conditions::caller),
             "The file name of the library or program that makes the call.",
             "cuCtxEnablePeerAccess:caller=libnccl*:error=TOO_MANY_PEERS";
         "stack" "FINGERPRINTS" Value(conditions::stack),
-            "The call stack, by the digits that a record has for it; they are the same in every run of a program.",
+            "The call stack, by its digits in a record; they are the same in every run of a program.",
             "cuIpcOpenMemHandle*:stack=3f2a5c6b7d8e9f01:error=MAP_FAILED";
         "prev" "RESULTS" Value(conditions::prev),
-            "What the call before it in the same thread gave the program; look-ups and questions (@lookup, @query) do not count.",
+            "The result that the program got from the thread's previous call; look-ups and queries (@lookup, @query) do not count.",
             "cuIpcOpenMemHandle*:prev=MAP_FAILED:error=MAP_FAILED";
         "after" "TIME" Value(conditions::after),
-            "The process began so long ago, or longer.",
+            "The process began at least this long ago.",
             "cuIpcOpenMemHandle*:after=2s:error=MAP_FAILED";
         "until" "TIME" Kept(conditions::until),
-            "The process began so long ago at most.",
+            "The process began at most this long ago.",
             "cuIpcOpenMemHandle*:until=1m:delay=50ms";
         "mark" "GLOBS" Value(conditions::mark),
-            "The process has set a mark with such a text (`cupeer_mark`), from there on.",
+            "The process has set a mark with a matching text (`cupeer_mark`); holds from then on.",
             "cuIpcGetMemHandle:mark=epoch?2:error=OUT_OF_MEMORY";
         "site" "new|SHARE" Value(conditions::site),
-            "Of each call stack the first call in a process that meets all other conditions; or all calls of so many of the call stacks, which the seed chooses.",
+            "new: the first call of each call stack in a process that meets all other conditions; SHARE: all calls of this share of the call stacks, chosen by the seed.",
             "cuIpcOpenMemHandle*:site=new:error=MAP_FAILED";
     }
     When false {
         "when" "F[..L][+[S]]" Value(counts::when),
-            "As in strace: the F-th of the calls that match; F..L from the F-th to the L-th; +S every S-th from the F-th on; F+ all from the F-th on.",
+            "As in strace: F is the F-th matching call; F..L the F-th to the L-th; F+ all from the F-th on; F+S every S-th from the F-th on.",
             "cuIpcOpenMemHandle*:when=3..5:error=MAP_FAILED";
         "p" "SHARE" Value(counts::p),
-            "Each of these calls by chance, with this probability: the same calls in every run with the same seed.",
+            "Each of these calls with this probability; the same calls in every run with the same seed.",
             "@ipc,^@release:p=10%:error=any";
         "seed" "N" Value(counts::seed),
-            "What decides all that the rule leaves to chance, in place of the seed of the run.",
+            "Decides everything that the rule leaves to chance, in place of the run's seed.",
             "@open:p=10%:seed=7:error=any";
         "times" "N" Value(counts::times),
-            "At most so many times.",
+            "At most N times.",
             "cuIpcOpenMemHandle*:times=3:error=MAP_FAILED";
         "per" "process|thread|ctx|rank|job[/rule]" Value(counts::per),
-            "For what calls are counted: a process, which is so where nothing is said, a thread, a current context of a process, all processes of one rank or of the job on a host; each function by itself, or with /rule all functions of the rule together.",
+            "What calls are counted for: each process (the default), thread or current context of a process, or all processes of one rank or of the job on a host; each function by itself, or with /rule all functions of the rule together.",
             "@open:when=1:per=job/rule:error=MAP_FAILED";
     }
     Happens true {
         "error" "RESULT|any" Kept(actions::error),
-            "The call fails with this result, or with one of those that are documented for the function, which the seed chooses.",
+            "The call fails with this result, or with one that is documented for the function, chosen by the seed.",
             "cuIpcOpenMemHandle*:error=MAP_FAILED";
         "out" "ARGUMENT=VALUE,.." Value(actions::out),
-            "Outputs get these values where the call succeeds: a number, zero or null; a handle zero, flip/BYTE (all bits of this byte turned) or other (another handle of its kind that the process has made or was given; where there is none it stays).",
+            "Outputs get these values if the call succeeds: a number, zero or null; a handle zero, flip/BYTE (all bits of this byte inverted) or other (another handle of its kind that the process has made or was given; if there is none it stays).",
             "cuIpcOpenMemHandle*:out=pdptr=null";
         "delay" "TIME[~TIME]" Value(actions::delay),
-            "A wait before the call; behind ~ how much longer or shorter it may be, which the seed chooses.",
+            "Waits before the call; after ~, how much longer or shorter the wait may be, chosen by the seed.",
             "@ipc:delay=5ms~1ms";
         "delay-after" "TIME[~TIME]" Value(actions::delay_after),
-            "A wait after the call, whether it failed or not.",
+            "Waits after the call, whether it failed or not.",
             "cuIpcGetMemHandle:delay-after=5ms";
         "hang" "[LABEL]" Optional(actions::hang),
-            "A wait before the call, until `cupeer release DIR LABEL` or `cupeer_release`; the label is hang where none stands.",
+            "Waits before the call until `cupeer release DIR LABEL` or `cupeer_release`; without LABEL the label is hang.",
             "cuIpcCloseMemHandle:hang=here";
         "signal" "SIGNAL" Value(actions::signal),
-            "The thread gets this signal before the call; the call goes on where the program survives it.",
+            "Sends the thread this signal before the call; the call goes on if the program survives it.",
             "cuIpcOpenMemHandle*:when=2:signal=SEGV";
         "exit" "N" Value(actions::exit),
-            "The process ends with this status in place of the call, at once: nothing of its own is run at its end.",
+            "Ends the process with this status in place of the call, at once, without running anything of its own.",
             "cuIpcOpenMemHandle*:rank=1:exit=3";
     }
     Happens false {
         "stage" "instead|after|undo" Kept(actions::stage),
-            "What becomes of the real call where there is an error=: instead, it is not made, which is so where nothing is said; after, it is made, and its success replaced; undo, it is made, and what it did is undone.",
+            "What becomes of the real call when there is an error=: instead (the default), it is not made; after, it is made, and its success replaced; undo, it is made, and its effect undone.",
             "cuIpcOpenMemHandle*:stage=undo:error=MAP_FAILED";
         "force" "" Flag(|draft| draft.force = true),
             "Allows an error= that is not documented for the function, and one for a function that gives something back (@release, @lifetime).",
             "cuMemFree_v2:force:error=INVALID_VALUE";
         "name" "NAME" Kept(clauses::name),
-            "The name of the rule in log, record and report, in place of its number.",
+            "Names the rule in log, record and report, in place of its number.",
             "cuIpcOpenMemHandle*:name=first-open:when=1:error=MAP_FAILED";
     }
 }
@@ -216,7 +216,7 @@ pub static ARGUMENT: KeySpec = KeySpec {
     name: "ARGUMENT",
     kind: KeyKind::Calls,
     value: "NUMBERS|NAMES|GLOBS",
-    doc: "Any argument that is passed, by its name in the header and in whatever case; its value by number, or by its name there with or without what such names have in common at their begin; a text by globs.",
+    doc: "Any argument passed, by its name in the header, in upper or lower case; its value by number, or by its name there with or without the prefix that such names share; a text by globs.",
     rule: "cuDeviceGetP2PAttribute:attrib=ACCESS_SUPPORTED:out=value=0",
     acts: false,
     reads: Reads::Argument,

@@ -20,7 +20,7 @@ pub fn list(value: Span<'_>) -> Result<(bool, Vec<Span<'_>>)> {
             return Err(item.error("a value is missing here"));
         }
         if item.text.starts_with('^') {
-            return Err(item.error("'^' stands once, in front of all values: it means none of them"));
+            return Err(item.error("'^' goes once, in front of all values: it means none of them"));
         }
     }
     Ok((not, items))
@@ -49,9 +49,7 @@ fn range(item: Span, read: &dyn Fn(Span) -> Result<u64>) -> Result<(u64, u64)> {
     }
     for end in [first, last] {
         if end.text.starts_with('-') {
-            return Err(
-                end.error("a negative number stands by itself, not in a range; write each one: -2,-1")
-            );
+            return Err(end.error("a negative number cannot be in a range; write each one: -2,-1"));
         }
     }
     let from = if first.text.is_empty() { 0 } else { read(first)? };
@@ -75,7 +73,10 @@ pub fn size(text: Span) -> Result<u64> {
         return number(text, 0, u64::MAX, "1M");
     }
     env::size(text.text).ok_or_else(|| {
-        text.error(format!("{} is no size; a number is, or one with K, M or G such as 64K", text.shown()))
+        text.error(format!(
+            "{} is not a size; a size is a number, or one with K, M or G such as 64K",
+            text.shown()
+        ))
     })
 }
 
@@ -99,7 +100,7 @@ pub fn fingerprint(text: Span) -> Result<u64> {
         } else {
             "as a report shows them"
         };
-        text.error(format!("{} is no fingerprint; write its 16 hexadecimal digits, {hint}", text.shown()))
+        text.error(format!("{} is not a fingerprint; write its 16 hexadecimal digits, {hint}", text.shown()))
     })
 }
 
@@ -112,7 +113,7 @@ fn digits(text: Span, such: &str) -> Result<u128> {
         if text.text.is_empty() {
             return text.error(format!("a number is missing here, such as {such}"));
         }
-        text.error(format!("{} is no number; {such} would be one", text.shown()))
+        text.error(format!("{} is not a number; write {such}, for example", text.shown()))
     };
     let (digits, radix) = if is_hex(text) { (&text.text[2..], 16) } else { (text.text, 10) };
     if digits.is_empty() || !digits.bytes().all(|byte| (byte as char).is_digit(radix)) {
@@ -125,10 +126,10 @@ fn digits(text: Span, such: &str) -> Result<u128> {
 fn bounded(text: Span, number: u128, least: u64, most: u64) -> Result<u64> {
     match u64::try_from(number) {
         Ok(number) if number < least => {
-            Err(text.error(format!("{} is too small; it begins with {least}", text.shown())))
+            Err(text.error(format!("{} is too small; the minimum is {least}", text.shown())))
         }
         Ok(number) if number <= most => Ok(number),
-        _ => Err(text.error(format!("{} is too large; it ends with {most}", text.shown()))),
+        _ => Err(text.error(format!("{} is too large; the maximum is {most}", text.shown()))),
     }
 }
 
@@ -151,16 +152,16 @@ pub fn share(text: Span) -> Result<f64> {
         && parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
     let number: Option<f64> = if is_number { number.parse().ok() } else { None };
     let Some(number) = number else {
-        return Err(text.error(format!("{} is no share; 10% or 0.1 would be one", text.shown())));
+        return Err(text.error(format!("{} is not a share; write 10% or 0.1, for example", text.shown())));
     };
     let share = if percent { number / 100.0 } else { number };
     if share <= 0.0 {
-        return Err(text.error("a share is more than 0; a rule that never fires is better left out"));
+        return Err(text.error("a share must be more than 0; a rule that never fires is better left out"));
     }
     if share > 1.0 {
         let meant =
             if percent { String::new() } else { format!("; with a percent sign it would be {number}%") };
-        return Err(text.error(format!("a share is at most 1, which is 100%{meant}")));
+        return Err(text.error(format!("a share can be at most 1, which is 100%{meant}")));
     }
     Ok(share)
 }
@@ -172,8 +173,8 @@ pub fn one_of<T: Copy>(text: Span, what: &str, words: &[(T, &str)]) -> Result<T>
     }
     let known = || words.iter().map(|(_, word)| *word);
     let hint = match nearest(text.text, known()) {
-        Some(meant) => format!("did you mean '{meant}'? There are {}", either(known())),
-        None => format!("there are {}", either(known())),
+        Some(meant) => format!("did you mean '{meant}'? Use {}", either(known())),
+        None => format!("use {}", either(known())),
     };
-    Err(text.error(format!("{} is no {what}; {hint}", text.shown())))
+    Err(text.error(format!("{} is not a {what}; {hint}", text.shown())))
 }

@@ -35,19 +35,19 @@ fn place<'a>(draft: &Draft<'a>, action: &str) -> Option<Span<'a>> {
 fn together(draft: &Draft) -> Result<()> {
     if let (Some(stage), None) = (draft.stage, draft.error) {
         return Err(
-            stage.error("a stage is one of error=: it says what becomes of the real call; add error=")
+            stage.error("stage= belongs to error=: it says what becomes of the real call; add error=")
         );
     }
     if let (Some(out), Some(_)) = (place(draft, "out"), draft.error) {
         return Err(out.error(
-            "out= is for calls that succeed, and error= makes them fail; write two rules, or leave one out",
+            "out= is for calls that succeed, but error= makes them fail; write two rules, or leave one out",
         ));
     }
     if place(draft, "exit").is_some() {
         for late in ["error", "out", "delay-after"] {
             if let Some(clause) = place(draft, late) {
                 let message = format!(
-                    "'{late}' never comes to pass, because exit= ends the process before the call; leave one out"
+                    "'{late}' never takes effect, because exit= ends the process before the call; leave one out"
                 );
                 return Err(clause.error(message));
             }
@@ -71,7 +71,7 @@ fn result(draft: &Draft, value: Span) -> Result<Error> {
     let code = code(draft, value)?;
     if code == 0 {
         return Err(value.error(
-            "a call that succeeds without being made would leave its outputs unset; out= changes what a success gives",
+            "a call that succeeds without being made would leave its outputs unset; use out= to change what a success gives",
         ));
     }
     if draft.force {
@@ -88,7 +88,7 @@ fn result(draft: &Draft, value: Span) -> Result<Error> {
                 either(documented)
             ),
             None => format!(
-                "{code} is no known result; {} fails with {}; choose one of these, or add force",
+                "{code} is not a known result; {} fails with {}; choose one of these, or add force",
                 function.name,
                 either(documented)
             ),
@@ -101,7 +101,7 @@ fn result(draft: &Draft, value: Span) -> Result<Error> {
 fn code(draft: &Draft, value: Span) -> Result<i32> {
     if value.text.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
         return value.text.parse().map_err(|_| {
-            value.error(format!("{} is no result; a number has 32 bits, such as 205", value.shown()))
+            value.error(format!("{} is not a result; a number has 32 bits, such as 205", value.shown()))
         });
     }
     let mut found: Option<(i32, &FnSpec)> = None;
@@ -110,7 +110,7 @@ fn code(draft: &Draft, value: Span) -> Result<i32> {
             return Err(value.error(
                 match FUNCTIONS.iter().find(|other| other.parse_result(value.text).is_some()) {
                     Some(other) => format!(
-                        "{} is a result of {}, and not of {}; write a rule for each library",
+                        "{} is a result of {}, not of {}; write a rule for each library",
                         value.shown(),
                         other.library.soname(),
                         function.library.soname()
@@ -138,7 +138,7 @@ fn code(draft: &Draft, value: Span) -> Result<i32> {
 fn releases(draft: &Draft, value: Span) -> Result<()> {
     match draft.functions.iter().find(|function| function.gives_back()) {
         Some(function) if !draft.force => Err(value.error(format!(
-            "error= would fail {name}, which gives something back: what it should end stays, and hardly a program asks; add force, or leave it out with ^{name}",
+            "error= would fail {name}, which gives something back: what it should release stays, and few programs check; add force, or leave it out with ^{name}",
             name = function.name
         ))),
         _ => Ok(()),
@@ -167,7 +167,7 @@ fn time(draft: &Draft) -> Result<()> {
         }
     }
     if from >= to {
-        return Err(until.error("until= lies before after=; no call is between them"));
+        return Err(until.error("until= is before after=; no call is between them"));
     }
     Ok(())
 }
