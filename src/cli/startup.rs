@@ -13,13 +13,17 @@ extern "C" fn look() {
         // SAFETY: asks for the flags of a descriptor number; nothing is changed.
         closed.store(unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1, Relaxed);
     }
+    SIGPIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Relaxed);
+}
+
+/// Whether a signal is ignored now.
+pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: all-zero bytes are a valid sigaction, and a null new action only asks for the old one.
-    let old = unsafe {
-        let mut old: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut old);
-        old
-    };
-    SIGPIPE_IGNORED.store(old.sa_sigaction == libc::SIG_IGN, Relaxed);
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut now);
+        now.sa_sigaction == libc::SIG_IGN
+    }
 }
 
 #[used]

@@ -4,8 +4,9 @@
 //! What a third process sends to the whole group reaches the program twice, by itself and through the
 //! launcher: nothing in a signal tells that it went to a group.
 //!
-//! All that could end the launcher is blocked and waited for, so there is no handler and no race. Stop
-//! signals of the terminal keep their default action: launcher and program stop together.
+//! All that could end the launcher is blocked and waited for, so there is no handler and no race: what comes between fork
+//! and exec stays pending, and reaches the program. Stop signals of the terminal keep their default action: launcher and
+//! program stop together.
 
 use super::End;
 use super::child::{Child, State};

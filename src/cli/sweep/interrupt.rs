@@ -1,28 +1,19 @@
 //! The wish to end: SIGINT, SIGTERM or SIGHUP. Runs look for it, and the sweep keeps its state.
 
+use crate::startup;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
 
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn note(_: libc::c_int) {
-    INTERRUPTED.store(true, Relaxed);
-}
+static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 /// From here on such a signal is noted.
-pub fn watch() {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: all-zero bytes are a valid action, and the handler does nothing but store a flag.
-        unsafe {
-            let mut old: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, std::ptr::null(), &mut old);
-            // What nohup ignores stays ignored.
-            if old.sa_sigaction != libc::SIG_IGN {
-                let mut new: libc::sigaction = std::mem::zeroed();
-                new.sa_sigaction = note as extern "C" fn(libc::c_int) as usize;
-                libc::sigaction(signal, &new, std::ptr::null_mut());
-            }
-        }
-    }
+pub fn watch() -> io::Result<()> {
+    // What nohup ignores stays ignored.
+    let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter();
+    signals
+        .filter(|signal| !startup::is_ignored(*signal))
+        .try_for_each(|signal| signal_hook::flag::register(signal, INTERRUPTED.clone()).map(drop))
 }
 
 /// Whether one came.

@@ -52,7 +52,7 @@ pub fn command(args: &SweepArgs) -> Result<ExitCode> {
             (journal, Kept { plan, places: None, done: Vec::new() })
         }
     };
-    interrupt::watch();
+    interrupt::watch()?;
     let directory = journal.directory.clone();
     let swept = sweep(args, journal, kept);
     if swept.is_err() && args.resume.is_none() && !state::has_runs(&directory) {
