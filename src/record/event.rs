@@ -42,7 +42,7 @@ pub struct Call {
     /// The slot itself, with the arguments.
     pub slot: Slot,
     /// What else is known of it.
-    pub details: Kept,
+    pub details: CallDetails,
 }
 
 impl Call {
@@ -78,7 +78,7 @@ impl Call {
 
 /// The details of a call, where there are any: most calls have none, and are moved about by the million.
 #[derive(Clone, Default, Debug)]
-pub struct Kept(Option<Box<Details>>);
+pub struct CallDetails(Option<Box<Details>>);
 
 static NONE: Details = Details {
     frames: Vec::new(),
@@ -93,26 +93,26 @@ static NONE: Details = Details {
     hits: Vec::new(),
 };
 
-impl From<Details> for Kept {
+impl From<Details> for CallDetails {
     fn from(details: Details) -> Self {
-        Kept((details != NONE).then(|| Box::new(details)))
+        CallDetails((details != NONE).then(|| Box::new(details)))
     }
 }
 
-impl std::ops::Deref for Kept {
+impl std::ops::Deref for CallDetails {
     type Target = Details;
     fn deref(&self) -> &Details {
         self.0.as_deref().unwrap_or(&NONE)
     }
 }
 
-impl std::ops::DerefMut for Kept {
+impl std::ops::DerefMut for CallDetails {
     fn deref_mut(&mut self) -> &mut Details {
         self.0.get_or_insert_default()
     }
 }
 
-impl PartialEq<Details> for Kept {
+impl PartialEq<Details> for CallDetails {
     fn eq(&self, other: &Details) -> bool {
         **self == *other
     }
@@ -178,7 +178,7 @@ pub enum Event {
         /// What replaces the call's slot, but for its start and its caller.
         slot: Slot,
         /// What else is known of the call since.
-        details: Kept,
+        details: CallDetails,
     },
 }
 

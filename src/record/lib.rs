@@ -32,7 +32,7 @@ mod version;
 #[cfg(feature = "writer")]
 pub mod writer;
 
-pub use event::{Call, Details, Event, Kept, Outcome};
+pub use event::{Call, CallDetails, Details, Event, Outcome};
 pub use events::Events;
 pub use faults::{FaultFile, FaultRule};
 pub use finding::{Finding, Object};

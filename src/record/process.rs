@@ -117,7 +117,7 @@ impl Process {
         ranks.job()
     }
 
-    /// A text by its name: see [`meta::TEXT`]. The last one counts.
+    /// A text by its name: see [`cupeer_spec::record::meta::TEXT`]. The last one counts.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.texts.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }

@@ -5,7 +5,7 @@
 //! and its end where a signal handler made calls in between.
 
 use crate::detail;
-use crate::event::{Call, Event, Kept, Outcome, finished};
+use crate::event::{Call, CallDetails, Event, Outcome, finished};
 use crate::reader::{Reader, Shared};
 use cupeer_spec::record::slot::{self, Slot};
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ const MOST_UNFINISHED: usize = 256;
 
 pub(crate) struct Stream {
     reader: Reader,
-    held: VecDeque<Held>,
+    held: VecDeque<WaitingEvent>,
     /// Calls that were handed out as pending.
     unfinished: VecDeque<u64>,
     /// The time of the event that was handed out last.
@@ -25,14 +25,14 @@ pub(crate) struct Stream {
 }
 
 /// An event that is held back.
-struct Held {
+struct WaitingEvent {
     kind: Kind,
     tid: u32,
     /// The number of the call's slot.
     seq: u64,
     slot: Slot,
     /// What is known besides, where there is something.
-    details: Kept,
+    details: CallDetails,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Stream {
     }
 
     fn take(&mut self, shared: &mut Shared, number: u64, slot: Slot) {
-        let hold = |kind, seq, tid| Held { kind, tid, seq, slot, details: Kept::default() };
+        let hold = |kind, seq, tid| WaitingEvent { kind, tid, seq, slot, details: CallDetails::default() };
         match slot.state() {
             slot::PENDING | slot::RETURNED | slot::UNWOUND => {
                 self.held.push_back(hold(Kind::Call, number, self.reader.tid));
@@ -110,8 +110,8 @@ impl Stream {
         }
     }
 
-    fn event(&mut self, shared: &Shared, held: Held) -> Event {
-        let Held { kind, tid, seq, slot, mut details } = held;
+    fn event(&mut self, shared: &Shared, held: WaitingEvent) -> Event {
+        let WaitingEvent { kind, tid, seq, slot, mut details } = held;
         let (stream, injected) = (self.reader.stream, slot.is_injected());
         match kind {
             Kind::Mark => {

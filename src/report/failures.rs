@@ -9,12 +9,12 @@ use super::model::{Failure, FailureGroup, MOST_PROCS};
 use super::places::{Places, Stack, Stacks};
 use super::{results, values};
 use cupeer_record::{Call, Clock};
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 /// All failures.
 pub struct Failures {
     most: usize,
-    first: BinaryHeap<Kept>,
+    first: BTreeMap<Order, SingleFailure>,
     count: u64,
     groups: HashMap<Key, Group, foldhash::fast::RandomState>,
     rules: Rules,
@@ -23,10 +23,11 @@ pub struct Failures {
 /// What failures have in common that are kept as one: process, function, result, place, and whose doing they are.
 type Key = (usize, Number, i32, Stack, Cause);
 
-/// One of the first failures. The latest is the greatest.
-struct Kept {
-    at: u64,
-    process: usize,
+/// The order of single failures: when they began, their process, their stream and their number there.
+type Order = (u64, usize, u32, u64);
+
+/// One of the first failures.
+struct SingleFailure {
     duration: u64,
     number: Number,
     result: i32,
@@ -67,7 +68,7 @@ pub struct OfProcess {
 impl Failures {
     /// None yet; of single ones, `most` are kept.
     pub fn new(most: usize) -> Self {
-        let (first, groups, rules) = (BinaryHeap::new(), HashMap::default(), Rules::default());
+        let (first, groups, rules) = (BTreeMap::new(), HashMap::default(), Rules::default());
         Failures { most, first, count: 0, groups, rules }
     }
 
@@ -100,14 +101,15 @@ impl Failures {
         }
         (group.first, group.last) = (group.first.min(at), group.last.max(at));
         if self.first.len() >= self.most {
-            if self.first.peek().is_none_or(|latest| latest.at <= at) {
+            if self.first.last_key_value().is_none_or(|((latest, ..), _)| *latest <= at) {
                 return;
             }
-            self.first.pop();
+            self.first.pop_last();
         }
         let duration = clock.between(call.start, call.end);
         let call = Box::new(call.clone());
-        self.first.push(Kept { at, process, duration, number, result, stack, cause, call });
+        let order = (at, process, call.stream, call.seq);
+        self.first.insert(order, SingleFailure { duration, number, result, stack, cause, call });
     }
 
     /// The first ones in the order of time, and how many more there are.
@@ -118,23 +120,23 @@ impl Failures {
         stacks: &Stacks,
         places: &mut Places,
     ) -> (Vec<Failure>, u64) {
-        let first = std::mem::take(&mut self.first).into_sorted_vec();
+        let first = std::mem::take(&mut self.first);
         let more = self.count - first.len() as u64;
-        let rows = first.into_iter().map(|kept| {
-            let (caller, stack) = places.stack(stacks, kept.stack);
-            let message = kept.call.details.message.as_deref();
+        let rows = first.into_iter().map(|((at, process, ..), failure)| {
+            let (caller, stack) = places.stack(stacks, failure.stack);
+            let message = failure.call.details.message.as_deref();
             Failure {
-                time_ns: kept.at,
-                proc: fates[kept.process].proc.clone(),
-                tid: kept.call.tid,
-                seq: kept.call.seq,
-                function: functions.name(kept.number),
-                result: results::name(kept.call.function, kept.result),
-                args: values::args(&kept.call),
-                duration_ns: kept.duration,
-                injected: kept.call.injected,
-                injected_by: kept.call.injected_by().map(str::to_owned),
-                follows_fault: kept.cause == Cause::Followed,
+                time_ns: at,
+                proc: fates[process].proc.clone(),
+                tid: failure.call.tid,
+                seq: failure.call.seq,
+                function: functions.name(failure.number),
+                result: results::name(failure.call.function, failure.result),
+                args: values::args(&failure.call),
+                duration_ns: failure.duration,
+                injected: failure.call.injected,
+                injected_by: failure.call.injected_by().map(str::to_owned),
+                follows_fault: failure.cause == Cause::Followed,
                 driver_message: message.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
                 caller,
                 stack,
@@ -202,31 +204,5 @@ impl Failures {
             .collect();
         rows.sort_by(|a, b| (a.usual, b.count, a.first_ns).cmp(&(b.usual, a.count, b.first_ns)));
         rows
-    }
-}
-
-impl Kept {
-    fn order(&self) -> (u64, usize, u32, u64) {
-        (self.at, self.process, self.call.stream, self.call.seq)
-    }
-}
-
-impl PartialEq for Kept {
-    fn eq(&self, other: &Self) -> bool {
-        self.order() == other.order()
-    }
-}
-
-impl Eq for Kept {}
-
-impl PartialOrd for Kept {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Kept {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.order().cmp(&other.order())
     }
 }

@@ -28,13 +28,13 @@ pub struct At<'a> {
 /// The first calls of one rule.
 #[derive(Default)]
 pub struct FirstHits {
-    first: BinaryHeap<Kept>,
+    first: BinaryHeap<FirstHit>,
     count: u64,
 }
 
 /// One of them. The latest is the greatest, by the fields in their order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Kept {
+struct FirstHit {
     at: u64,
     process: usize,
     stream: u32,
@@ -51,7 +51,7 @@ impl FirstHits {
     /// Takes notice of a call that the rule fired at.
     pub fn add(&mut self, At { at, process, number, call }: &At, hit: &Hit) {
         self.count += 1;
-        self.first.push(Kept {
+        self.first.push(FirstHit {
             at: *at,
             process: *process,
             stream: call.stream,
@@ -72,16 +72,16 @@ impl FirstHits {
     pub fn rows(self, functions: &Functions, fates: &[Fate]) -> (Vec<FaultHit>, u64) {
         let first = self.first.into_sorted_vec();
         let more = self.count - first.len() as u64;
-        let row = |kept: Kept| FaultHit {
-            time_ns: kept.at,
-            proc: fates[kept.process].proc.clone(),
-            tid: kept.tid,
-            seq: kept.seq,
-            function: functions.name(kept.number),
-            count: kept.count,
-            did: deeds(kept.did).collect(),
-            driver_result: kept.result.map(|result| results::name(Functions::id(kept.number), result)),
-            waited_ns: kept.waited,
+        let row = |hit: FirstHit| FaultHit {
+            time_ns: hit.at,
+            proc: fates[hit.process].proc.clone(),
+            tid: hit.tid,
+            seq: hit.seq,
+            function: functions.name(hit.number),
+            count: hit.count,
+            did: deeds(hit.did).collect(),
+            driver_result: hit.result.map(|result| results::name(Functions::id(hit.number), result)),
+            waited_ns: hit.waited,
         };
         (first.into_iter().map(row).collect(), more)
     }

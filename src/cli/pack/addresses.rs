@@ -5,7 +5,7 @@
 use super::reading;
 use super::redact::Redaction;
 use cupeer_record::{Library, Process};
-use cupeer_report::symbols::{Names, Symbols};
+use cupeer_report::symbols::{PackedSymbols, Symbols};
 use cupeer_spec::record::slot::finding::Object;
 use cupeer_spec::record::slot::{self, Slot, detail};
 use cupeer_spec::record::{self, BLOCK, Header, block, live};
@@ -140,9 +140,9 @@ impl Addresses {
     }
 
     /// The names of all places, by what the libraries are called in the archive.
-    pub fn named(&mut self, symbols: &mut Symbols, redaction: &Redaction) -> Names {
+    pub fn named(&mut self, symbols: &mut Symbols, redaction: &Redaction) -> PackedSymbols {
         self.told();
-        let mut names = Names::default();
+        let mut names = PackedSymbols::default();
         for ((build_id, path), places) in &self.places {
             // As if it lay where its file says, so that places are addresses.
             let (base, range) = (0, 0..u64::MAX);

@@ -7,7 +7,7 @@
 //!
 //! A compressed tar archive of one directory, [`FOLDER`], which is a record again: `tar xf` and `cupeer report` on
 //! the directory give what `cupeer report` gives on the file. Besides the record's own files it has
-//! `symbols.json` ([`cupeer_report::symbols::Names`]), and as the last one `pack.json` ([`about`]), without which it is not
+//! `symbols.json` ([`cupeer_report::symbols::PackedSymbols`]), and as the last one `pack.json` ([`about`]), without which it is not
 //! whole. The key of the fingerprints is left out, and so is whatever looks like a secret: see [`redact`].
 
 mod about;
@@ -31,7 +31,7 @@ use addresses::Addresses;
 use anyhow::{Context, Result, bail, ensure};
 use archive::Archive;
 use cupeer_record::Process;
-use cupeer_report::symbols::{Names, Symbols};
+use cupeer_report::symbols::{PackedSymbols, Symbols};
 use files::Kind;
 use redact::Redaction;
 use std::path::{Path, PathBuf};
@@ -121,7 +121,7 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
     }
     let mut symbols = Symbols::of_record(directory, &known);
     let names = addresses.named(&mut symbols, &redaction);
-    archive.add(Names::FILE, names.to_json().as_bytes())?;
+    archive.add(PackedSymbols::FILE, names.to_json().as_bytes())?;
     about.count(&known, &redaction);
     about.missing_names(symbols.notes(), &redaction);
     archive.add(About::FILE, about.to_json().as_bytes())?;

@@ -9,7 +9,7 @@ use super::{FOLDER, SUFFIX};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use cupeer_record::plain::{self, Links};
 use cupeer_record::{Job, Problem};
-use cupeer_report::symbols::Names;
+use cupeer_report::symbols::PackedSymbols;
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use std::fs::{self, Permissions};
@@ -131,7 +131,9 @@ fn name(entry: &Entry<impl Read>) -> Result<PathBuf> {
         })
         .collect();
     match parts.as_deref() {
-        Some([FOLDER, name]) if files::kind(name).is_some() || [About::FILE, Names::FILE].contains(name) => {
+        Some([FOLDER, name])
+            if files::kind(name).is_some() || [About::FILE, PackedSymbols::FILE].contains(name) =>
+        {
             Ok(name.into())
         }
         Some([FOLDER, folder, name])

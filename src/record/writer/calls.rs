@@ -1,6 +1,6 @@
 //! Calls to put into a record.
 
-use crate::event::{Call, Kept, Outcome};
+use crate::event::{Call, CallDetails, Outcome};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::{self, ARGS, Slot, shape};
 
@@ -20,7 +20,7 @@ pub fn call(function: FnId, start: u64, end: u64) -> Call {
         injected: false,
         caller: 0,
         slot: Slot { word, start, end, caller: 0, args: [0; ARGS], result: 0 },
-        details: Kept::default(),
+        details: CallDetails::default(),
     }
 }
 

@@ -11,7 +11,7 @@ mod packed;
 mod short;
 mod table;
 
-pub use packed::Names;
+pub use packed::PackedSymbols;
 pub use short::short;
 
 use cupeer_record::{Library, Process};
@@ -38,11 +38,11 @@ pub struct Symbol {
 /// The symbols of the libraries of a record.
 pub struct Symbols {
     /// What a packed record brings.
-    packed: Names,
+    packed: PackedSymbols,
     /// What a file without a build id must be older than; `None` where no such file counts.
     older_than: Option<SystemTime>,
     debug_files: PathBuf,
-    known: HashMap<(Vec<u8>, String), Known>,
+    known: HashMap<(Vec<u8>, String), LibrarySymbols>,
     /// Counts the questions, to tell which tables were used last.
     time: u64,
     notes: BTreeSet<(String, String)>,
@@ -50,7 +50,7 @@ pub struct Symbols {
 
 /// What is known of a library.
 #[derive(Default)]
-struct Known {
+struct LibrarySymbols {
     answers: HashMap<u64, Option<Symbol>>,
     table: Option<Table>,
     /// Whether its file cannot be had.
@@ -62,9 +62,9 @@ impl Symbols {
     /// For the record of these processes in a directory.
     pub fn of_record(directory: &Path, processes: &[Process]) -> Symbols {
         let mut notes = BTreeSet::new();
-        let packed = Names::of_record(directory).unwrap_or_else(|error| {
-            notes.insert((Names::FILE.to_owned(), format!("is left out: {error:#}")));
-            Some(Names::default())
+        let packed = PackedSymbols::of_record(directory).unwrap_or_else(|error| {
+            notes.insert((PackedSymbols::FILE.to_owned(), format!("is left out: {error:#}")));
+            Some(PackedSymbols::default())
         });
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let is_ours = packed.is_none() && processes.iter().all(|process| process.host() == host.trim_end());

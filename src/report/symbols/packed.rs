@@ -17,22 +17,22 @@ const MOST_BYTES: u64 = 64 << 20;
 
 /// Names of places, by library.
 #[derive(Default, Debug)]
-pub struct Names(HashMap<String, BTreeMap<u64, Symbol>>);
+pub struct PackedSymbols(HashMap<String, BTreeMap<u64, Symbol>>);
 
-impl Names {
+impl PackedSymbols {
     /// The name of the file.
     pub const FILE: &str = "symbols.json";
 
     /// The names that a record brings; `None` where it was not packed. Several packed records may lie in one
     /// directory, each in one of its own.
-    pub fn of_record(directory: &Path) -> Result<Option<Names>> {
+    pub fn of_record(directory: &Path) -> Result<Option<PackedSymbols>> {
         let inner = std::fs::read_dir(directory).into_iter().flatten().flatten();
         let inner = inner.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         let places = inner.map(|entry| entry.path()).chain([directory.to_owned()]);
-        let mut all: Option<Names> = None;
-        for file in places.map(|place| place.join(Names::FILE)) {
+        let mut all: Option<PackedSymbols> = None;
+        for file in places.map(|place| place.join(PackedSymbols::FILE)) {
             if file.symlink_metadata().is_ok_and(|found| found.is_file()) {
-                let names = Names::read(&file)?;
+                let names = PackedSymbols::read(&file)?;
                 for (library, symbols) in names.0 {
                     all.get_or_insert_default().0.entry(library).or_default().extend(symbols);
                 }
@@ -42,7 +42,7 @@ impl Names {
         Ok(all)
     }
 
-    fn read(file: &Path) -> Result<Names> {
+    fn read(file: &Path) -> Result<PackedSymbols> {
         let bytes = plain::read(file, Links::Refused, MOST_BYTES)?;
         let libraries: HashMap<String, Vec<Value>> = serde_json::from_slice(&bytes)?;
         let symbol = |row: Value| {
@@ -50,17 +50,17 @@ impl Names {
             Some((row.get(0)?.as_u64()?, Symbol { function, offset: row.get(2)?.as_u64()? }))
         };
         let symbols = |rows: Vec<Value>| rows.into_iter().filter_map(symbol).collect();
-        Ok(Names(libraries.into_iter().map(|(library, rows)| (library, symbols(rows))).collect()))
+        Ok(PackedSymbols(libraries.into_iter().map(|(library, rows)| (library, symbols(rows))).collect()))
     }
 
     /// The function at a place of a library.
     pub fn get(&self, library: &Library, place: u64) -> Option<&Symbol> {
-        self.0.get(&Names::key(&library.build_id, &library.path))?.get(&place)
+        self.0.get(&PackedSymbols::key(&library.build_id, &library.path))?.get(&place)
     }
 
     /// Adds a function. The path is the one that the packed record has.
     pub fn insert(&mut self, build_id: &[u8], path: &str, place: u64, symbol: Symbol) {
-        self.0.entry(Names::key(build_id, path)).or_default().insert(place, symbol);
+        self.0.entry(PackedSymbols::key(build_id, path)).or_default().insert(place, symbol);
     }
 
     /// As the file has it.

@@ -60,7 +60,7 @@ impl From<object::read::Error> for Unusable {
 /// The functions of a file.
 pub struct Table {
     symbols: Vec<Symbol>,
-    names: Vec<Names>,
+    names: Vec<NameSection>,
     is_whole: bool,
 }
 
@@ -79,14 +79,14 @@ struct Symbol {
 }
 
 /// The names of a symbol table.
-struct Names {
+struct NameSection {
     file: File,
     start: u64,
     end: u64,
 }
 
 /// The function that an address lies in.
-pub struct Found {
+pub struct Function {
     /// Its name, as the linker has it.
     pub name: Vec<u8>,
     /// Where it begins.
@@ -138,7 +138,7 @@ impl Table {
             }
             table.is_whole |= kind == elf::SHT_SYMTAB && !symbols.is_empty();
             let file = file.try_clone().map_err(unreadable)?;
-            table.names.push(Names { file, start, end: start.saturating_add(size) });
+            table.names.push(NameSection { file, start, end: start.saturating_add(size) });
             if table.is_whole {
                 // All dynamic symbols are among these.
                 break;
@@ -167,7 +167,7 @@ impl Table {
     }
 
     /// The function that an address lies in; the innermost where there are several.
-    pub fn find(&self, address: u64) -> Option<Found> {
+    pub fn find(&self, address: u64) -> Option<Function> {
         let behind = self.symbols.partition_point(|symbol| symbol.start <= address);
         let before = self.symbols[..behind].iter().rev().take(MOST_NESTED);
         let mut best: Option<&Symbol> = None;
@@ -184,7 +184,7 @@ impl Table {
             }
         }
         let symbol = best?;
-        Some(Found { name: self.name(symbol)?.1, start: symbol.start })
+        Some(Function { name: self.name(symbol)?.1, start: symbol.start })
     }
 
     /// The name of a function, so that the plainest of several is the least: fewer underscores at its begin, then

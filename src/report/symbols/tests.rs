@@ -1,6 +1,6 @@
 //! What is named, and what must not be.
 
-use super::{Names, Symbol, Symbols};
+use super::{PackedSymbols, Symbol, Symbols};
 use cupeer_record::Library;
 use object::{Object, ObjectSymbol};
 use std::collections::HashMap;
@@ -138,7 +138,7 @@ fn names_that_a_record_brings_count_first_and_alone_without_build_ids() {
     let directory = tempfile::tempdir().unwrap();
     let (library, at) = recorded(&library(directory.path(), SOURCE, &[]));
     let nameless = Library { build_id: Vec::new(), path: "/~1234/other.so".into(), ..library.clone() };
-    let mut names = Names::default();
+    let mut names = PackedSymbols::default();
     let symbol = |function: &str| Symbol { function: function.into(), offset: 7 };
     names.insert(
         &library.build_id,
@@ -147,7 +147,7 @@ fn names_that_a_record_brings_count_first_and_alone_without_build_ids() {
         symbol("from the pack\x1b"),
     );
     names.insert(&[], "/~1234/other.so", 16, symbol("other"));
-    std::fs::write(directory.path().join(Names::FILE), names.to_json()).unwrap();
+    std::fs::write(directory.path().join(PackedSymbols::FILE), names.to_json()).unwrap();
     let mut symbols = symbols(directory.path());
     assert_eq!(symbols.name_of(&library, at["plain"] + 1).as_deref(), Some("from the pack?+0x7"));
     assert_eq!(symbols.name_of(&library, at["plain"] + 2).as_deref(), Some("plain+0x2"));
@@ -158,7 +158,7 @@ fn names_that_a_record_brings_count_first_and_alone_without_build_ids() {
 #[test]
 fn damaged_names_are_a_note_and_no_files_without_build_ids_count() {
     let directory = tempfile::tempdir().unwrap();
-    std::fs::write(directory.path().join(Names::FILE), "{").unwrap();
+    std::fs::write(directory.path().join(PackedSymbols::FILE), "{").unwrap();
     let symbols = symbols(directory.path());
     assert_eq!((symbols.notes().count(), symbols.older_than), (1, None));
 }

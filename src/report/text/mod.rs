@@ -13,7 +13,7 @@ mod wrong;
 
 use super::model::Report;
 use crate::table::{Table, display_width, wrap};
-use names::Names;
+use names::Labels;
 
 /// The most rows of a table where not all are asked for.
 const MOST_ROWS: usize = 20;
@@ -31,7 +31,7 @@ pub struct Options {
 /// A report on its way to text.
 struct View<'a> {
     report: &'a Report,
-    names: Names,
+    names: Labels,
     width: usize,
     most: usize,
     all: bool,
@@ -40,7 +40,7 @@ struct View<'a> {
 /// The text.
 pub fn show(report: &Report, options: &Options) -> String {
     let most = if options.all { usize::MAX } else { MOST_ROWS };
-    let view = View { report, names: Names::new(report), width: options.width, most, all: options.all };
+    let view = View { report, names: Labels::new(report), width: options.width, most, all: options.all };
     if options.leaks {
         return view.head() + &view.leaks() + &view.unnamed();
     }

@@ -6,7 +6,7 @@ use super::super::model::{Codes, Proc, Process, Report, Uuid};
 use std::collections::{BTreeSet, HashMap};
 
 /// The names of one report.
-pub struct Names {
+pub struct Labels {
     by_proc: HashMap<Proc, Name>,
     digits: Digits,
 }
@@ -31,7 +31,7 @@ enum Name {
     Other(String),
 }
 
-impl Names {
+impl Labels {
     /// A process is called by its rank, where it is the only one that has it; else by its pid, with its host, its
     /// rank or a number where that is needed.
     pub fn new(report: &Report) -> Self {
@@ -67,7 +67,7 @@ impl Names {
             }
         };
         let by_proc = report.processes.iter().map(|process| (process.proc.clone(), name(process))).collect();
-        Names { by_proc, digits: Self::digits(report) }
+        Labels { by_proc, digits: Self::digits(report) }
     }
 
     /// The fewest digits that tell all devices apart: at the begin of their UUIDs or, where eight are not enough,
