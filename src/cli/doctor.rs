@@ -31,7 +31,7 @@ struct Report {
     facts: Table,
     functions: Option<Table>,
     wrong: Vec<String>,
-    /// What may be as it has to be, and may not.
+    /// What may be right, or not.
     unclear: Vec<String>,
 }
 

@@ -107,7 +107,7 @@ struct Mount {
     is_written: bool,
 }
 
-/// One word for a POSIX shell, quoted only where it has to be.
+/// One word for a POSIX shell, quoted only where it must be.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+^".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

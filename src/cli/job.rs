@@ -23,7 +23,7 @@ const DEFAULT: &str = "full";
 const OFF: &str = "off";
 /// A directory in that of a job, where vLLM keeps what it found out under faults: not to be believed later.
 pub const VLLM_CACHE: &str = "vllm-cache";
-/// So many directories are tried for a name.
+/// How many directories are tried for a name.
 const MOST_TRIED: u32 = 100_000;
 /// The largest file `job`: each run that takes part adds a line.
 pub const MOST_BYTES: u64 = 1 << 20;

@@ -129,7 +129,7 @@ impl FaultFile {
         })
     }
 
-    /// As a file has it, but for the scopes, which are of use to running processes alone.
+    /// As a file has it, but for the scopes, which are of use only to running processes.
     pub fn bytes(&self) -> Vec<u8> {
         let line = |rule: &FaultRule| format!("{} {}\n", rule.name, rule.text);
         let text: String = self.rules.iter().map(line).collect();

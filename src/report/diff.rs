@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 /// What [`Diff::schema`] says.
 const SCHEMA: &str = "cupeer-report-diff/1";
-/// Times are told of where one is so many times the other: less is what any two runs differ by.
+/// Times are listed where one is this many times the other: less is what any two runs differ by.
 const SLOWER: f64 = 1.5;
 
 /// Two records compared. Every pair has the value of the first record, and that of the second.

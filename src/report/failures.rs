@@ -72,7 +72,7 @@ impl Failures {
         Failures { most, first, count: 0, groups, rules }
     }
 
-    /// Takes notice of a call that failed; of what a fault plan had changed, where `follows_fault` says so.
+    /// Notes a call that failed, because of what a fault plan had changed where `follows_fault` says so.
     #[allow(clippy::too_many_arguments)]
     pub fn add(
         &mut self,

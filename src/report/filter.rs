@@ -180,7 +180,7 @@ impl Filter {
     }
 }
 
-/// Whether a process is meant by its pid, or by its name or the begin of that.
+/// Whether a process is meant by its pid, or by its name or the start of that.
 fn is_called(process: &Process, text: &str) -> bool {
     text.parse() == Ok(process.header.pid)
         || process.proc == text

@@ -48,7 +48,7 @@ struct FirstHit {
 }
 
 impl FirstHits {
-    /// Takes notice of a call that the rule fired at.
+    /// Notes a call that the rule fired at.
     pub fn add(&mut self, At { at, process, number, call }: &At, hit: &Hit) {
         self.count += 1;
         self.first.push(FirstHit {
@@ -94,7 +94,7 @@ fn driver_result(call: &Call, hit: &Hit) -> Option<i32> {
     if hits.iter().any(|hit| hit.has(did::NOT_CALLED)) {
         return None;
     }
-    // A hit that is told of before the call does not know its result.
+    // A hit that is recorded before the call does not know its result.
     let changed = |hit: &&Hit| hit.has(did::ERROR | did::OUT | did::DENIED) && !hit.has(did::DRY);
     let known = hits.iter().find(changed).unwrap_or(hit);
     Some(if call.injected { known.what.driver_result } else { result })

@@ -63,7 +63,7 @@ pub fn concerns(function: FnId) -> bool {
 }
 
 impl Peers {
-    /// Takes notice of a call. `uuid` has the devices of the process by their ordinals.
+    /// Notes a call. `uuid` has the devices of the process by their ordinals.
     pub fn call(
         &mut self,
         process: usize,

@@ -41,7 +41,7 @@ impl Default for Stacks {
 }
 
 impl Stacks {
-    /// The stack of a call; where no frames were kept, its caller alone.
+    /// The stack of a call; where no frames were kept, only its caller.
     pub fn of(&mut self, process: usize, call: &Call) -> Stack {
         if !call.details.frames.is_empty() {
             return self.number(process, call.start, &call.details.frames);
@@ -166,7 +166,7 @@ impl Place {
         name.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
     }
 
-    /// `libx.so+0x12`, or the address alone.
+    /// `libx.so+0x12`, or only the address.
     pub fn short(&self) -> String {
         match self.file_name() {
             Some(name) => format!("{name}+{:#x}", self.offset),

@@ -1,6 +1,6 @@
 //! The reading of one process: each event is told to whom it concerns.
 //!
-//! What belongs here: which call has ended, and who is told of it. Calls that have not returned are remembered until
+//! What belongs here: which call has ended, and what receives it. Calls that have not returned are remembered until
 //! their end comes, and nothing else is.
 
 use super::collect::Collected;
@@ -197,7 +197,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Takes notice of what rules have found in a call, or looks for what the call alone tells. Returns whether
+    /// Notes what rules have found in a call, or looks for what the call by itself shows. Returns whether
     /// there is anything.
     #[inline]
     fn judge(&mut self, function: FnId, call: &Call) -> bool {

@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// The largest record that is read at the end of a run: a second or two.
 const MOST_READ: u64 = 1 << 30;
-/// So many lines about one thing.
+/// How many lines there are about one thing.
 const MOST_LINES: usize = 4;
 
 /// The lines.

@@ -47,10 +47,10 @@ pub use words::meaning;
 use cupeer_spec::function::FnId;
 use cupeer_spec::results::Result;
 
-/// How much has to be known to decide a rule.
+/// How much must be known to decide a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
-    /// The call alone, and the driver's answers to questions about its arguments.
+    /// Only the call, and the driver's answers to questions about its arguments.
     Call,
     /// What the process did before.
     Process,
@@ -133,7 +133,7 @@ pub struct RuleSpec {
     pub results: &'static [Result],
     /// How bad it is.
     pub severity: Severity,
-    /// How much has to be known.
+    /// How much must be known.
     pub scope: Scope,
     /// What it rests on.
     pub basis: Basis,

@@ -5,7 +5,7 @@ use core::fmt;
 use cupeer_spec::names::nearest;
 use cupeer_spec::selector::matches;
 
-/// A set of rules, some of them for calls of certain libraries alone.
+/// A set of rules, some of them only for calls of certain libraries.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RuleSet(Vec<Item>);
 

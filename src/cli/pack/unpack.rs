@@ -22,7 +22,7 @@ use tempfile::TempDir;
 /// How many bytes a byte of the archive may stand for, those not counted that are zero: these take no room. Records
 /// have less than a tenth of that.
 const MOST_FOR_ONE: u64 = 200;
-/// So many bytes any archive may have.
+/// How many bytes any archive may have.
 const ALWAYS: u64 = 64 << 20;
 /// The most files.
 const MOST_FILES: usize = 1 << 17;

@@ -65,7 +65,7 @@ pub fn documented(result: &ResultSpec) -> impl Iterator<Item = &'static FnSpec> 
 }
 
 impl Why {
-    /// The functions, as the begin of a sentence that the causes end.
+    /// The functions, as the start of a sentence that the causes end.
     pub fn subject(&self) -> String {
         let (last, others) = self.functions.split_last().unwrap_or((&"", &[]));
         let (names, verb) = match others {

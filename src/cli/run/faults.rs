@@ -23,7 +23,7 @@ const UNNAMED: &str = "inject";
 pub struct Faults {
     /// Where the processes count.
     directory: PathBuf,
-    /// The same, where it is for this run alone, and goes with it.
+    /// The same, where it is for this run only, and goes with it.
     _temporary: Option<TempDir>,
     /// Whether who started us counts there, and says what was counted.
     is_inherited: bool,

@@ -58,7 +58,7 @@ impl Page {
     }
 
     fn status(&self) -> &Status {
-        // SAFETY: the mapping lives as long as `self`, is page-aligned, and holds atomics alone, for
+        // SAFETY: the mapping lives as long as `self`, is page-aligned, and holds only atomics, for
         // which any bytes are valid.
         unsafe { self.status.as_ref() }
     }

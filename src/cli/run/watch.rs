@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 
 /// The first pause between two looks, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
-/// A look takes at most one part in so many of the time.
+/// A look takes at most this fraction of the time.
 const SHARE: u32 = 20;
 /// How the C library's file is called: also before glibc 2.34.
 const LIBC: [&str; 2] = ["/libc.so.6", "/libc-2."];
-/// So many processes are named; more are counted.
+/// How many processes are named; more are counted.
 const MOST_NAMED: usize = 5;
 
 /// A program beyond which the environment is another.

@@ -79,7 +79,7 @@ impl Progress {
 
 /// When no further run is begun.
 pub struct Limits {
-    /// So many at once.
+    /// How many run at once.
     pub jobs: usize,
     /// By then.
     pub until: Option<Instant>,

@@ -101,7 +101,7 @@ impl Processes {
 /// Makes the process that has just been forked a reaper, and goes on in a child of it. Async-signal-safe.
 fn put_reaper_between(status: RawFd) -> io::Result<()> {
     let settle = || {
-        // SAFETY: both take numbers, and concern this process alone: it ends with the one that started it.
+        // SAFETY: both take numbers, and concern only this process: it ends with the one that started it.
         unsafe {
             libc::setsid();
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);

@@ -38,7 +38,7 @@ impl Names {
         Names { names: names.collect(), directory }
     }
 
-    /// The names alone.
+    /// Only the names.
     pub fn names(self) -> BTreeSet<String> {
         self.names.into_keys().collect()
     }

@@ -25,7 +25,7 @@ use std::time::Duration;
 const FILE: &str = "sweep.jsonl";
 /// The largest journal that is read.
 const MOST_BYTES: u64 = 1 << 30;
-/// So many directories are tried for a name.
+/// How many directories are tried for a name.
 const MOST_TRIED: u32 = 100_000;
 
 /// What is run, and how.
@@ -296,7 +296,7 @@ fn check_owner(journal: &File, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Holds the journal for this process alone, until it ends. Where a file system has no locks, nobody is refused.
+/// Holds the journal for this process only, until it ends. Where a file system has no locks, nobody is refused.
 fn take(journal: &File, directory: &Path) -> Result<()> {
     match journal.try_lock() {
         Err(TryLockError::WouldBlock) => {

@@ -78,7 +78,7 @@ impl ResultCode for nvmlReturn_t {
 #[inline(always)]
 pub fn enter<const EXPORT: bool>(id: FnId) -> Entered {
     let thread = thread();
-    // SAFETY: the block is this thread's alone.
+    // SAFETY: only this thread uses the block.
     let Thread { caller, entered, inside, inside_at, inside_real, .. } = unsafe { &*thread };
     // A signal handler that called between the entry's note and this line has left its own.
     let is_plain = *entered == id as u32 + 1;
@@ -120,7 +120,7 @@ impl Inside {
     /// `messages` is what the driver's log is kept in meanwhile: see [`DriverLog::messages`].
     #[inline(always)]
     fn enter(id: FnId, real: usize, messages: *mut c_void) -> Self {
-        // SAFETY: the block is this thread's alone.
+        // SAFETY: only this thread uses the block.
         let thread = unsafe { &mut *thread() };
         let before = (thread.inside, thread.inside_at, thread.inside_real, thread.driver_messages);
         (thread.inside, thread.inside_at, thread.inside_real) = (id as u32 + 1, stack_height(), real);
@@ -132,7 +132,7 @@ impl Inside {
 impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: the block is this thread's alone.
+        // SAFETY: only this thread uses the block.
         let thread = unsafe { &mut *thread() };
         (thread.inside, thread.inside_at, thread.inside_real, thread.driver_messages) = self.before;
     }

@@ -26,7 +26,7 @@ use cupeer_spec::record::live::Entry;
 use cupeer_spec::record::slot::detail;
 use cupeer_spec::record::slot::finding::{Confidence, NO_ARGUMENT, Object};
 
-/// So many findings of one rule and caller are told in full; further ones are counted.
+/// How many findings of one rule and caller are reported in full; further ones are counted.
 const MOST_ALIKE: u32 = 10;
 
 /// Memory for the texts of a finding, beside the program's stack, which may be small. All zero is a value of it.

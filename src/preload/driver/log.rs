@@ -46,7 +46,7 @@ impl Messages {
     }
 }
 
-/// So many calls can be listened to at once; what is said about more of them is lost. The messages are not on the stack of
+/// How many calls can be listened to at once; what is said about more of them is lost. The messages are not on the stack of
 /// the program, which may be small.
 const SHELVES: usize = 64;
 static ALL: [Shelf; SHELVES] =
@@ -143,7 +143,7 @@ fn register_slowly() {
 
 /// The driver says something on this thread.
 unsafe extern "C" fn heard(_: *mut c_void, _: c_int, message: *mut c_char, length: usize) {
-    // SAFETY: the block is this thread's alone.
+    // SAFETY: only this thread uses the block.
     let messages = unsafe { (*thread()).driver_messages }.cast::<Messages>();
     if messages.is_null() || message.is_null() {
         return;

@@ -127,7 +127,7 @@ pub fn device_count() -> Option<i32> {
     (cuDeviceGetCount(&mut count) == Some(0)).then_some(count)
 }
 
-/// Whether a device can reach another one; `None` where one is none, or the driver does not say.
+/// Whether a device can reach another one; `None` where one is invalid, or the driver does not say.
 pub fn can_access(device: i32, peer: i32) -> Option<bool> {
     let mut can = 0;
     let known = device >= 0 && peer >= 0 && device != peer;
@@ -293,7 +293,7 @@ pub fn number(id: FnId, args: &[u8; ARGS], argument: usize) -> u64 {
 /// What the driver says of that which a call is about.
 #[derive(Clone, Copy, Default)]
 pub struct About {
-    /// The allocation, where the call succeeded: its begin and size.
+    /// The allocation, where the call succeeded: its start and size.
     pub memory: Option<(u64, u64)>,
     /// The context that it belongs to, with its device; or else the current one.
     pub context: u64,
@@ -376,7 +376,7 @@ fn devices(detail: &mut Detail, peer: i32, result: i32, about: &mut About) {
 static UUIDS: [[AtomicU64; 2]; MOST_DEVICES as usize] =
     [const { [AtomicU64::new(0), AtomicU64::new(0)] }; MOST_DEVICES as usize];
 
-/// So many devices of a process are told apart.
+/// How many devices of a process are told apart.
 pub const MOST_DEVICES: i32 = 64;
 
 /// The UUID of a device; zero where it is unknown.

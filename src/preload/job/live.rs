@@ -184,7 +184,7 @@ fn segment_count() -> usize {
     if header.is_null() {
         return 0;
     }
-    // SAFETY: mapped for good; an aligned number that is changed in this way alone.
+    // SAFETY: mapped for good; an aligned number that is changed only in this way.
     let count = unsafe { AtomicU32::from_ptr(&raw mut (*header).segments) }.load(Acquire);
     (count as usize).min(MOST_SEGMENTS)
 }
@@ -224,7 +224,7 @@ fn grow(count: usize) -> bool {
         grown = allocate(file.descriptor(), at as u64, (end - at) as u64).is_ok();
         if grown {
             let header = HEADER.load(Acquire);
-            // SAFETY: mapped for good; an aligned number that is changed in this way alone.
+            // SAFETY: mapped for good; an aligned number that is changed only in this way.
             let segments = unsafe { AtomicU32::from_ptr(&raw mut (*header).segments) };
             // Where it fails, another process was faster.
             let _ = segments.compare_exchange(count as u32, count as u32 + 1, AcqRel, Acquire);
@@ -455,7 +455,7 @@ pub fn insert(entry: Entry) -> bool {
         if !grow(count) {
             let header = HEADER.load(Acquire);
             if !header.is_null() {
-                // SAFETY: mapped for good; an aligned number that is changed in this way alone.
+                // SAFETY: mapped for good; an aligned number that is changed only in this way.
                 unsafe { AtomicU64::from_ptr(&raw mut (*header).refused) }.fetch_add(1, Relaxed);
             }
             return false;

@@ -93,7 +93,7 @@ impl Display for Printed<'_> {
 /// words in text.
 fn send(ago: u64, write: &dyn Fn(&mut fmt::Formatter, Format) -> fmt::Result) {
     let format = Format { json: settings::get().log == Some(LogForm::Json), fingerprint: key::fingerprint };
-    // SAFETY: the block is this thread's alone, and the field atomic, because a signal handler of the
+    // SAFETY: only this thread uses the block, and the field is atomic, because a signal handler of the
     // thread may log as well.
     let seq = unsafe { (*crate::sys::arch::thread()).logged.fetch_add(1, Relaxed) } + 1;
     // SAFETY: getpid and gettid have no preconditions. They are asked each time, because a child shares
@@ -143,7 +143,7 @@ pub fn mark(text: &[u8]) -> bool {
     if !is_on() {
         return false;
     }
-    // SAFETY: the block is this thread's alone.
+    // SAFETY: only this thread uses the block.
     let written = || unsafe { (*crate::sys::arch::thread()).written };
     let before = written();
     send(0, &|f, format| {

@@ -27,7 +27,7 @@ impl Subscriber for Log {
         // What does not fit is noticed at the end.
         let _ = line.write_str("\n");
         if !line.has_overflowed() && sink::write(line.bytes()) {
-            // SAFETY: the block is this thread's alone.
+            // SAFETY: only this thread uses the block.
             unsafe { (*crate::sys::arch::thread()).written += 1 };
         }
     }

@@ -182,7 +182,7 @@ fn next_block(file: &File) -> bool {
         stream::take_ring_block(file).map(|window| window.cast())
     };
     let Ok(new) = new else { return false };
-    // SAFETY: mapped, and ours alone. What a ring's block held before must not be taken for entries.
+    // SAFETY: mapped, and only ours. What a ring's block held before must not be taken for entries.
     unsafe {
         let header = new.cast::<BlockHeader>();
         (&raw mut (*header).kind).write_volatile(0);

@@ -33,7 +33,7 @@ impl Detail {
         }
         let slots = (detail::START + self.length + 1).div_ceil(size_of::<Slot>()).min(SLOTS);
         stream::append_slots(state, u16::MAX, slots, |place| {
-            // SAFETY: so many slots lie there, and are this thread's. Unused bytes of the last one are zero: the
+            // SAFETY: that many slots lie there, and are this thread's. Unused bytes of the last one are zero: the
             // end of the items.
             unsafe {
                 (*place).start = start;
@@ -123,7 +123,7 @@ pub fn item_of(number: u64, tag: u8, bytes: &[u8]) {
     let slots = (detail::START + 4 + bytes.len() + 1).div_ceil(size_of::<Slot>());
     stream::append_slots(slot::DETAIL, u16::MAX, slots, |place| {
         let length = (bytes.len() as u16).to_le_bytes();
-        // SAFETY: so many slots lie there, and are this thread's; what the item does not fill of them ends the items.
+        // SAFETY: that many slots lie there, and are this thread's; what the item does not fill of them ends the items.
         unsafe {
             (*place).start = number;
             let item = place.cast::<u8>().add(detail::START);

@@ -1,7 +1,7 @@
 //! The file of a process: its header, and blocks that are taken from it.
 //!
 //! Every byte that is written through a mapping was allocated before, because a write to a hole on a full disk
-//! is a SIGBUS. What cannot be had is an errno, and costs events alone.
+//! is a SIGBUS. What cannot be had is an errno, and costs only events.
 
 use super::clock;
 use crate::job::directory::{Directory, Path, c_path};
@@ -30,7 +30,7 @@ use cupeer_spec::record::{self, BLOCK, BlockHeader, Header, MAGIC, SUFFIX, VERSI
 /// The most windows whose threads are looked after, so that others can go on with them.
 const WINDOWS: usize = 4096;
 
-/// So many nanoseconds lie between an attempt to find a window that has failed, and the next.
+/// The nanoseconds between a failed attempt to find a window and the next.
 const REST: u64 = 100_000_000;
 
 /// An open record.
@@ -222,7 +222,7 @@ impl File {
 
     /// A number of the header that several threads change.
     fn shared(&self, place: *mut u64) -> &AtomicU64 {
-        // SAFETY: a field of the mapped header, aligned, and changed in this way alone.
+        // SAFETY: a field of the mapped header, aligned, and changed only in this way.
         unsafe { AtomicU64::from_ptr(place) }
     }
 
@@ -246,7 +246,7 @@ impl File {
 
     /// The number of the next free stream.
     pub fn next_stream(&self) -> u32 {
-        // SAFETY: a field of the mapped header, aligned, and changed in this way alone.
+        // SAFETY: a field of the mapped header, aligned, and changed only in this way.
         unsafe { AtomicU32::from_ptr(&raw mut (*self.header).next_stream) }.fetch_add(1, Relaxed)
     }
 
@@ -275,7 +275,7 @@ impl File {
         made
     }
 
-    /// Maps a new block at the end of the file, with room for its first slots alone: most processes are small.
+    /// Maps a new block at the end of the file, with room only for its first slots: most processes are small.
     pub fn new_window(&self) -> Result<*mut BlockHeader, c_int> {
         let number = self.next_block();
         let at = number * BLOCK as u64;
@@ -420,7 +420,7 @@ impl File {
 /// The bytes of a block that have room at first.
 pub const FIRST_ROOM: usize = 16 * 1024;
 
-/// Allocates the begin of a block. Its end first, so that the file ends with a block whenever the process is killed.
+/// Allocates the start of a block. Its end first, so that the file ends with a block whenever the process is killed.
 fn allocate_begin(descriptor: c_int, at: u64) -> Result<(), c_int> {
     const END: usize = 4096;
     allocate(descriptor, at + (BLOCK - END) as u64, END as u64)?;

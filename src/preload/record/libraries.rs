@@ -67,7 +67,7 @@ pub fn know_slowly(address: usize) {
     guarded(|| {
         let generation = libraries_generation();
         let range = know(address);
-        // SAFETY: the block is this thread's alone.
+        // SAFETY: only this thread uses the block.
         unsafe {
             (*thread()).known = range;
             (*thread()).known_generation = generation;

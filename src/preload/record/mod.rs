@@ -242,7 +242,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     #[inline(always)]
     pub fn begin(&mut self, caller: usize, is_hit: bool) {
         let (thread, id) = (thread(), self.id);
-        // SAFETY: the block is this thread's alone.
+        // SAFETY: only this thread uses the block.
         if unsafe { (*thread).epoch } != epoch() && !begin_slowly() {
             return;
         }
@@ -344,7 +344,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     /// Whether the call still has its slot: a window that was emptied holds its old bytes, and counts on.
     #[inline(always)]
     fn is_there(&self) -> bool {
-        // SAFETY: the block is this thread's alone.
+        // SAFETY: only this thread uses the block.
         let bias = unsafe { (*thread()).slot_bias };
         self.epoch == epoch()
             && ((self.slot as u64 >> 6).wrapping_add(bias) == self.number
@@ -490,7 +490,7 @@ pub struct Returned<'a> {
 #[inline(always)]
 fn know(caller: usize) {
     let thread = thread();
-    // SAFETY: the block is this thread's alone.
+    // SAFETY: only this thread uses the block.
     let Thread { known, known_generation, .. } = unsafe { &*thread };
     if caller.wrapping_sub(known.0) >= known.1 || *known_generation != libraries_generation() {
         libraries::know_slowly(caller);

@@ -90,7 +90,7 @@ pub fn attach() -> bool {
     without(libc::ETIMEDOUT)
 }
 
-/// So many nanoseconds lie between two attempts.
+/// The nanoseconds between two attempts.
 const REST: u64 = 100_000_000;
 
 /// So often a thread looks whether another one has made the record, a millisecond each: longer than a file system
@@ -100,7 +100,7 @@ const ATTEMPTS: u32 = 10_000;
 /// Makes a thread one of the record's. It has no window yet: the first slot will be asked for.
 fn join(file: &File) {
     let thread = thread();
-    // SAFETY: the block is this thread's alone.
+    // SAFETY: only this thread uses the block.
     signals::held_back(|| unsafe {
         if (*thread).epoch != file.epoch {
             ((*thread).next_slot, (*thread).window_end) = (0, 0);

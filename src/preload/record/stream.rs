@@ -27,7 +27,7 @@ const SLOT: usize = size_of::<Slot>();
 const OVER: usize = 1;
 /// What of [`Thread::turn`] tells one window that was left from another.
 const TURNS: usize = 0xff;
-/// So many windows are looked at in search of one whose thread is gone.
+/// How many windows are looked at in search of one whose thread is gone.
 const LOOKS: u32 = 64;
 
 /// Slots that were taken. Until they are [`filled`], no signal handler's call uses their window for anything else.
@@ -40,7 +40,7 @@ pub struct Taken {
     before: usize,
 }
 
-/// Says that something of this thread's window is being written to, and gives what has to be put back by [`filled`], and
+/// Says that something of this thread's window is being written to, and gives what must be put back by [`filled`], and
 /// the window's end.
 #[inline(always)]
 pub fn fill(thread: *mut Thread) -> (usize, usize) {
@@ -50,7 +50,7 @@ pub fn fill(thread: *mut Thread) -> (usize, usize) {
 /// The same for what goes on where the stack stands at a height.
 #[inline(always)]
 fn fill_at(thread: *mut Thread, height: usize) -> (usize, usize) {
-    // SAFETY: the block is this thread's alone.
+    // SAFETY: only this thread uses the block.
     unsafe {
         // First: where a signal handler's call leaves the window after this, what is taken does not lie before this end.
         let end = (&raw const (*thread).window_end).read_volatile();
@@ -65,7 +65,7 @@ fn fill_at(thread: *mut Thread, height: usize) -> (usize, usize) {
 /// It is written.
 #[inline(always)]
 pub fn filled(thread: *mut Thread, before: usize) {
-    // SAFETY: the block is this thread's alone.
+    // SAFETY: only this thread uses the block.
     unsafe { (&raw mut (*thread).filling).write_volatile(before) };
 }
 
@@ -90,7 +90,7 @@ pub fn put(thread: *mut Thread, taken: &Taken) {
 /// there does not change while it is filling.
 #[inline(always)]
 fn take_here(thread: *mut Thread, slots: usize, end: usize) -> Option<(usize, u64)> {
-    // SAFETY: the block is this thread's alone.
+    // SAFETY: only this thread uses the block.
     let bias = unsafe { (&raw const (*thread).slot_bias).read_volatile() };
     let place = take_slot(thread, slots * SLOT);
     let is_inside = end.wrapping_sub(place + slots * SLOT) <= (SLOTS - slots) * SLOT;
@@ -103,7 +103,7 @@ fn take_here(thread: *mut Thread, slots: usize, end: usize) -> Option<(usize, u6
 fn renewed(slots: usize, before: usize) -> Option<Taken> {
     let mut taken = None;
     let thread = thread();
-    // SAFETY: the block is this thread's alone.
+    // SAFETY: only this thread uses the block.
     let epoch = unsafe { (*thread).epoch };
     filled(thread, before);
     guarded(|| {
@@ -121,7 +121,7 @@ fn renewed(slots: usize, before: usize) -> Option<Taken> {
 fn renew(slots: usize) -> Option<Taken> {
     let thread = thread();
     let file = process::current()?;
-    // SAFETY: the block is this thread's alone.
+    // SAFETY: only this thread uses the block.
     unsafe {
         if (*thread).epoch != file.epoch {
             return None;
@@ -294,7 +294,7 @@ unsafe fn number(thread: *mut Thread) -> u64 {
 
 /// The owner of a window, which others look at.
 fn owner(window: &BlockHeader) -> &AtomicU32 {
-    // SAFETY: a field of a mapped block, aligned, and changed in this way alone.
+    // SAFETY: a field of a mapped block, aligned, and changed only in this way.
     unsafe { AtomicU32::from_ptr((&raw const window.owner).cast_mut()) }
 }
 
@@ -381,7 +381,7 @@ unsafe fn enter(
     number: u64,
     kind: u16,
 ) {
-    // SAFETY: mapped, and ours alone.
+    // SAFETY: mapped, and only ours.
     unsafe {
         (&raw mut (*window).kind).write_volatile(0);
         fence(Release);
@@ -543,7 +543,7 @@ unsafe fn empty(file: &File, thread: *mut Thread, has_no_room: Option<c_int>) ->
 ///
 /// # Safety
 ///
-/// There are so many slots.
+/// How many slots there are.
 unsafe fn calls(slots: *const Slot, used: usize) -> u64 {
     // SAFETY: as promised.
     let is_call = |i: &usize| matches!(unsafe { (*slots.add(*i)).state() }, slot::PENDING..=slot::UNWOUND);
@@ -561,7 +561,7 @@ pub fn append(state: u8, function: u16, fill: impl FnOnce(&mut Slot)) {
 /// The same for several slots in a row, which lie in one block.
 pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*mut Slot)) -> bool {
     let thread = thread();
-    // SAFETY: the block is this thread's alone.
+    // SAFETY: only this thread uses the block.
     if unsafe { (*thread).epoch } != epoch() {
         return false;
     }

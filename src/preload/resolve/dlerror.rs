@@ -27,7 +27,7 @@ pub unsafe extern "C" fn dlerror() -> *mut c_char {
 }
 
 unsafe extern "C" fn decide(_: *mut c_void, _: *const c_char, _: usize) -> Decision {
-    // SAFETY: the block is this thread's alone.
+    // SAFETY: only this thread uses the block.
     let text = unsafe { &raw mut (*thread()).dlerror };
     // SAFETY: as above.
     if unsafe { (*text)[0] } == 0 {
@@ -85,7 +85,7 @@ pub fn preserving<T>(work: impl FnOnce() -> T) -> T {
         // SAFETY: a message of libc ends in NUL.
         pending.fill(unsafe { CStr::from_ptr(message) }.to_bytes());
     } else if is_marker(message) {
-        // SAFETY: the block is this thread's alone, and its text ends in NUL.
+        // SAFETY: only this thread uses the block, and its text ends in NUL.
         pending.fill(unsafe { CStr::from_ptr((&raw const (*thread()).dlerror).cast()) }.to_bytes());
     }
     let result = work();
@@ -103,7 +103,7 @@ pub fn pretend(text: impl FnOnce(&mut Buffer)) {
     text(&mut buffer);
     find();
     dlsym::real(libc::RTLD_NEXT, MARKER);
-    // SAFETY: the block is this thread's alone, and `bytes` is as long as its text.
+    // SAFETY: only this thread uses the block, and `bytes` is as long as its text.
     unsafe { (*thread()).dlerror = buffer.bytes.map(|byte| byte as c_char) };
 }
 

@@ -1,4 +1,4 @@
-//! What the environment denies: pairs of devices, and more than so many peers.
+//! What the environment denies: pairs of devices, and more than a number of peers.
 
 use super::{refusal, value};
 use cupeer_spec::deny::Denied;
@@ -37,7 +37,7 @@ impl Deny {
         (pairs.is_some() || limit.is_some()).then_some(Deny { pairs, limit })
     }
 
-    /// Whether calls of a function have to be looked at.
+    /// Whether calls of a function must be examined.
     pub fn concerns(&self, id: FnId) -> bool {
         let function = id.spec();
         let opens = function.opens();

@@ -64,7 +64,7 @@ pub struct Thread {
     pub target: usize,
     /// Where its own stack lies: see `stack`.
     pub stack: (usize, usize),
-    /// The begin of the other stack that it is on, else 0; and where it stood on the one before. See `aside`.
+    /// The start of the other stack that it is on, else 0; and where it stood on the one before. See `aside`.
     pub aside: (usize, usize),
     /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
     pub dlerror: [c_char; 816],

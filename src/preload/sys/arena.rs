@@ -35,7 +35,7 @@ pub fn keep<T: Sync>(value: T) -> Option<&'static T> {
     if place.is_null() {
         return None;
     }
-    // SAFETY: so many bytes, aligned, and nobody else's.
+    // SAFETY: that many bytes, aligned, and nobody else's.
     unsafe {
         place.write(value);
         Some(&*place)

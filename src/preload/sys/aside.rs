@@ -76,7 +76,7 @@ pub fn height() -> usize {
 /// What the thread's block says of the stack that a height is on, where that is another than the program's.
 #[inline]
 fn others(height: usize) -> (usize, usize) {
-    // SAFETY: the block is this thread's alone.
+    // SAFETY: only this thread uses the block.
     let aside = unsafe { (*thread()).aside };
     if height.wrapping_sub(aside.0) < SIZE { aside } else { (0, 0) }
 }
@@ -93,7 +93,7 @@ fn elsewhere(mut work: &mut dyn FnMut()) -> bool {
     extern "C" fn run(work: *mut c_void) {
         // SAFETY: the place below, which nobody else uses meanwhile.
         let work = unsafe { &mut *work.cast::<&mut dyn FnMut()>() };
-        // A panic must not go beyond the begin of the stack.
+        // A panic must not go beyond the start of the stack.
         let _ = catch_unwind(AssertUnwindSafe(work));
     }
     let mut start = 0;
@@ -110,7 +110,7 @@ fn elsewhere(mut work: &mut dyn FnMut()) -> bool {
             start = kept.map_or(0, |_| MEMORY.0.get() as usize);
         }
         if start != 0 {
-            // SAFETY: the block is this thread's alone, and so is the stack.
+            // SAFETY: only this thread uses the block and the stack.
             unsafe {
                 let before = core::mem::replace(&mut (*thread()).aside, (start, height()));
                 let _known = valgrind::Stack::new(start, start + SIZE);

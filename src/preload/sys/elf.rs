@@ -92,7 +92,7 @@ const PATIENCE: u32 = 10_000;
 /// take away from the thread that held it.
 fn while_nobody_forks(work: impl FnOnce() -> c_int) {
     let thread = thread();
-    // SAFETY: the block is this thread's alone.
+    // SAFETY: only this thread uses the block.
     if unsafe { core::mem::replace(&mut (*thread).iterating, 1) } == 1 {
         work();
         return;

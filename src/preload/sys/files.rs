@@ -23,7 +23,7 @@ pub fn each_name(directory: &CStr, mut found: impl FnMut(&str) -> bool) {
         return;
     }
     loop {
-        // SAFETY: opened above, and used by this thread alone.
+        // SAFETY: opened above, and used only by this thread.
         let entry = unsafe { libc::readdir(directory) };
         if entry.is_null() {
             break;
@@ -158,7 +158,7 @@ fn write_all(file: c_int, mut bytes: &[u8]) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Reads the begin of a file of the system, as much as there is room for.
+/// Reads the start of a file of the system, as much as there is room for.
 pub fn read(path: &CStr, place: &mut [u8]) -> Result<usize, c_int> {
     let file = Opened::behind_link(path, libc::O_RDONLY)?;
     read_from(file.descriptor(), place)

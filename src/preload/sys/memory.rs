@@ -23,7 +23,7 @@ static COLLECTIONS: Collections = Collections;
 
 /// Pieces up to this size are of one of a few sizes, and used again.
 const SMALL: usize = 4096;
-/// So many sizes there are: 16 bytes, and each the double of the one before.
+/// How many sizes there are: 16 bytes, and each the double of the one before.
 const SIZES: usize = (SMALL / SMALLEST).ilog2() as usize + 1;
 const SMALLEST: usize = 16;
 const PAGE: usize = 4096;
@@ -44,7 +44,7 @@ struct Free {
     next: *mut Free,
 }
 
-/// Does work whose collections take no more than so many bytes, and says with `true` whether what it made is kept; all of
+/// Does work whose collections take no more than this many bytes, and says with `true` whether what it made is kept; all of
 /// it is given back where not. `None` where so much memory cannot be had, and where the work has panicked.
 pub fn within<T>(bytes: usize, work: impl FnOnce() -> (T, bool)) -> Option<T> {
     let thread = thread();

@@ -2,7 +2,7 @@
 //!
 //! libc's `pthread_getattr_np` allocates and locks, which nobody may do in a signal handler; and it opens a file for the
 //! first thread. So the first thread's stack is where the kernel put it, and another one's where libc's description of
-//! the thread says, which begins at the thread pointer: its begin and its size stand there side by side, known by that they
+//! the thread says, which begins at the thread pointer: its start and its size stand there side by side, known by that they
 //! end just behind the description itself. On another stack, and where that is not found, nothing is known.
 
 use super::arch::{self, thread, thread_pointer};
@@ -39,7 +39,7 @@ pub fn below(height: usize) -> usize {
 /// The addresses of this thread's own stack; empty where they are not known.
 fn own() -> Range<usize> {
     let thread = thread();
-    // SAFETY: the block is this thread's alone; a signal handler of the thread finds out the same.
+    // SAFETY: only this thread uses the block; a signal handler of the thread finds out the same.
     unsafe {
         if (*thread).stack.1 == 0 {
             (*thread).stack = look().map_or((1, 1), |own| (own.start, own.end));

@@ -1,4 +1,4 @@
-//! What a call alone tells: its result and its arguments.
+//! What a call by itself shows: its result and its arguments.
 //!
 //! What belongs here: what is certain without a question to the driver, for processes that were not checked while
 //! they ran. A result that was of our making is never judged.
@@ -17,7 +17,7 @@ use cupeer_spec::results::Result;
 const ATTRIBUTES: std::ops::RangeInclusive<i32> = 1..=5;
 const OPERATIONS: std::ops::RangeInclusive<i32> = 0..=12;
 
-/// The flags of a call that opens memory, where they are not what they have to be: drivers take some all the same.
+/// The flags of a call that opens memory, where they are not what they must be: drivers take some all the same.
 #[inline]
 pub fn odd_flags(function: FnId, call: &Call) -> Option<u32> {
     if !matches!(function, FnId::cuIpcOpenMemHandle | FnId::cuIpcOpenMemHandle_v2) {
@@ -125,7 +125,7 @@ fn asked(made: &Made) -> Option<[(&'static str, i32); 2]> {
 }
 
 fn out_of_range<'a>(made: &Made<'a>) -> Found<'a> {
-    // Those that the driver had told of; of none it is not known how many there are.
+    // Those that the driver had named; if none, it is unknown how many there are.
     let count = made.process.devices.iter().map(|device| device.ordinal + 1).max()?;
     let (name, device) = asked(made)?.into_iter().find(|(_, device)| !(0..count).contains(device))?;
     let visible = made.process.variables.iter().find(|(name, _)| name == "CUDA_VISIBLE_DEVICES");

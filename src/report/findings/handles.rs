@@ -123,7 +123,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
 
     /// A context that took handles with it which others had open.
     fn context_ended(&mut self, all: &[EndedOpen<'a>]) {
-        // Where some have ended, only these are told of.
+        // If some have ended, only these are listed.
         let any_sure = all.iter().any(|ended| ended.is_sure);
         let all: Vec<&EndedOpen> = all.iter().filter(|ended| ended.is_sure == any_sure).collect();
         let Some(first) = all.first() else { return };

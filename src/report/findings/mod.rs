@@ -1,6 +1,6 @@
 //! The findings: what rules have found in the processes, and what only the whole record tells.
 //!
-//! What belongs here: what calls carry, and what a call alone tells ([`calls`]), while events are read; then what
+//! What belongs here: what calls carry, and what a call by itself shows ([`calls`]), while events are read; then what
 //! follows from the ledger ([`handles`]) and from all ranks together ([`ranks`]), and the rows ([`rows`]) of all these
 //! with their [`objects`]. What does not: what rules are, and their sentences (`src/rules`).
 //!
@@ -88,7 +88,7 @@ pub struct Made<'a> {
 
 /// What of a process is checked.
 struct Asked {
-    /// Whether it was checked while it ran: what a call alone tells was found then.
+    /// Whether it was checked while it ran: what a call by itself shows was found then.
     is_checked: bool,
     /// Whether the driver has done what this process was told had failed, because a fault plan said so: what it says of
     /// the state of things is then news to the process.
@@ -117,7 +117,7 @@ impl Findings {
         Findings { kept: HashMap::default(), names: Names::default(), asked }
     }
 
-    /// Takes notice of what was found in a call. Returns whether there is more than an explanation of its failure.
+    /// Notes what was found in a call. Returns whether there is more than an explanation of its failure.
     pub fn call(&mut self, made: &Made, stacks: &mut Stacks) -> bool {
         let recorded = &made.call.details.findings;
         if recorded.is_empty() && !self.asked[made.index].is_checked {

@@ -240,7 +240,7 @@ impl Extend<Row> for Joined {
 }
 
 impl Joined {
-    /// Whether a rule that is at least so bad is broken in calls like those of a row.
+    /// Whether a rule at least this severe is broken in calls like those of a row.
     fn explains(&self, row: &Row, least: Severity) -> bool {
         let is_alike = |known: &Row| place(known) == place(row) && known.severity >= least;
         self.0.values().any(|known| is_alike(known) && !is_explanation(&known.finding.rule))

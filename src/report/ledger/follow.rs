@@ -25,7 +25,7 @@ pub struct Follower {
     pub(super) waiting: Vec<(u64, Taken)>,
     /// What it has opened, by address or event.
     pub(super) opened: HashMap<(Kind, u64), Held, foldhash::fast::RandomState>,
-    /// What it has exported: the handles by the begin of the allocation, or by event.
+    /// What it has exported: the handles by the start of the allocation, or by event.
     pub(super) exported: HashMap<(Kind, u64), Vec<Held>, foldhash::fast::RandomState>,
     /// Addresses and events that a fault plan made up, or closed although the program was told otherwise.
     unreal: HashSet<(Kind, u64)>,
@@ -95,7 +95,7 @@ impl Follower {
         }
     }
 
-    /// Takes notice of a call that has ended.
+    /// Notes a call that has ended.
     pub fn call(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, seen: Seen) {
         self.settle(ledger, call.start);
         // Where the program was told something else than the driver said, what follows is no fault of its.

@@ -1,6 +1,6 @@
 //! What the live table adds to the ledger.
 //!
-//! A process that keeps its last events alone has forgotten most of what it exported and opened. What of that is
+//! A process that keeps only its last events has forgotten most of what it exported and opened. What of that is
 //! still open stands in the table, so that for such a process the table decides what is open. Where all events
 //! were kept they decide alone: the table's word that something was freed while others had it open counts openers that
 //! were dead by then, and the events tell them apart.

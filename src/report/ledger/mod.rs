@@ -81,7 +81,7 @@ pub struct Export {
     pub first: (u32, u64),
     pub last: (u32, u64),
     pub times: u64,
-    /// The begin of the allocation, or the event; 0 where unknown.
+    /// The start of the allocation, or the event; 0 where unknown.
     pub address: u64,
     pub bytes: Option<u64>,
     pub device: Option<Uuid>,

@@ -133,7 +133,7 @@ pub struct FailedOpen {
 }
 
 impl FailedOpen {
-    /// Whether it failed because of fault plans alone.
+    /// Whether it failed only because of fault plans.
     pub fn is_on_purpose(&self) -> bool {
         self.injected >= self.codes.values().sum()
     }

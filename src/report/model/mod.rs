@@ -39,7 +39,7 @@ pub struct Report {
     pub schema: &'static str,
     /// The record as a whole.
     pub record: Record,
-    /// Its processes, in the order of their begin.
+    /// Its processes, in the order of their start.
     pub processes: Vec<Process>,
     /// The devices that its processes saw.
     pub devices: Vec<Device>,
@@ -109,7 +109,7 @@ pub struct Record {
     pub mode: &'static str,
     /// Whether older events than those counted here are gone: a ring keeps its last ones.
     pub dropped: bool,
-    /// The hosts; where two have one name, with the begin of their boot ids.
+    /// The hosts; where two have one name, with the start of their boot ids.
     pub hosts: Vec<String>,
     /// Events that were read.
     pub events: u64,

@@ -83,7 +83,7 @@ mod tests {
     /// What ranks do: the rank, the function, the rule that it breaks, how bad that is, and the message.
     type Act<'a> = (Option<u32>, FnId, &'a str, Severity, &'a str);
 
-    /// The lines about findings after a run of these, in which checks say what is so bad.
+    /// The lines about findings after a run of these, in which checks report findings this severe.
     fn lines(level: &str, acts: &[Act]) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         writer::job(folder.path()).unwrap();

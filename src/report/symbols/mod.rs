@@ -4,7 +4,7 @@
 //! lay in the process, or those that a packed record brings. What does not: how an ELF file is read ([`table`]).
 //!
 //! A name that may be wrong is worse than none. A file counts where it has the build id that was recorded. One
-//! without a build id counts on the host of the record alone, and where it is older than the record.
+//! without a build id counts only on the host of the record, and where it is older than the record.
 
 mod demangle;
 mod packed;
@@ -31,7 +31,7 @@ const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 pub struct Symbol {
     /// Its name as its programmer wrote it.
     pub function: String,
-    /// How far behind its begin.
+    /// How far behind its start.
     pub offset: u64,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It is an object. Its keys are libraries, each by its build id in hexadecimal digits, or by its path where it has
 //! none; its values are arrays of `[place, "function", offset]`: the place is the return address as the file of the
-//! library has it, and the offset how far behind the begin of the function that is.
+//! library has it, and the offset how far behind the start of the function that is.
 
 use super::Symbol;
 use anyhow::Result;

@@ -187,7 +187,7 @@ impl Table {
         Some(Function { name: self.name(symbol)?.1, start: symbol.start })
     }
 
-    /// The name of a function, so that the plainest of several is the least: fewer underscores at its begin, then
+    /// The name of a function, so that the plainest of several is the least: fewer underscores at its start, then
     /// shorter, then by the alphabet.
     fn name(&self, symbol: &Symbol) -> Option<((usize, usize), Vec<u8>)> {
         let names = self.names.get(usize::from(symbol.names))?;
@@ -225,7 +225,7 @@ fn rank(binding: elf::SymbolBind) -> u8 {
     }
 }
 
-/// The build id of a file. Files that hold nothing but symbols keep their sections alone.
+/// The build id of a file. Files that hold nothing but symbols keep only their sections.
 fn build_id_of<'data>(
     header: &'data Elf,
     data: &'data ReadCache<File>,

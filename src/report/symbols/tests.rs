@@ -61,7 +61,7 @@ fn functions_are_named_by_where_calls_return_to() {
     assert_eq!(name(at["_ZN4acme4poolIiE4openEi"] + 3).as_deref(), Some("acme::pool<int>::open(int)+0x3"));
     assert_eq!(name(at["hidden"] + 1).as_deref(), Some("hidden+0x1"));
     assert_eq!(name(at["plain"] + 2).as_deref(), Some("plain+0x2"));
-    // What returns to the begin of a function was not called by it.
+    // What returns to the start of a function was not called by it.
     let names: Vec<_> = ["hidden", "plain"].iter().filter_map(|f| name(at[*f])).collect();
     assert!(names.iter().all(|name| !name.ends_with("+0x0")), "{names:?}");
     assert_eq!((name(library.base), name(library.range.end), name(0)), (None, None, None));
@@ -74,7 +74,7 @@ fn this_program_has_readable_rust_names() {
     let (_, address) = at.iter().find(|(name, _)| name.contains("this_program_has_readable")).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let mut symbols = symbols(directory.path());
-    // Where the linker gives no build ids, age alone counts.
+    // Where the linker gives no build ids, only age counts.
     symbols.older_than = SystemTime::now().checked_add(Duration::from_secs(1 << 20));
     let name = symbols.name_of(&library, address + 1).unwrap();
     assert!(

@@ -19,7 +19,7 @@ impl View<'_> {
         }
         let total: u64 = groups.iter().map(|group| group.count).sum();
         let mut text = String::new();
-        // Where there are few, all have been told of.
+        // If there are few, all have been listed.
         let is_told_of = |group: &FailureGroup| !group.usual && !group.is_on_purpose();
         if groups.len() > super::wrong::MOST || !groups.iter().all(is_told_of) {
             text += &format!("\nFailures by caller: {} in all\n", number(total));

@@ -7,7 +7,7 @@ use super::View;
 use super::names::{clean, counted, in_words};
 use cupeer_rules::{Basis, Rule};
 
-/// Whether a finding is told of among what is wrong: it is more than a note, or says why a call failed.
+/// Whether a finding is listed under what is wrong: it is more than a note, or says why a call failed.
 pub fn is_told(finding: &Finding) -> bool {
     finding.severity != "note" || is_explanation(&finding.rule)
 }

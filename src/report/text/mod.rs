@@ -93,7 +93,7 @@ impl View<'_> {
         lines
     }
 
-    /// Seconds since the begin of the record.
+    /// Seconds since the start of the record.
     fn at(&self, moment: u64) -> String {
         super::moments::since(self.report.record.began_ns, moment)
     }

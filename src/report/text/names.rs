@@ -70,7 +70,7 @@ impl Labels {
         Labels { by_proc, digits: Self::digits(report) }
     }
 
-    /// The fewest digits that tell all devices apart: at the begin of their UUIDs or, where eight are not enough,
+    /// The fewest digits that tell all devices apart: at the start of their UUIDs or, where eight are not enough,
     /// at the end.
     fn digits(report: &Report) -> Digits {
         let texts: Vec<String> = report.devices.iter().map(|device| device.uuid.to_string()).collect();

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The most importers of a handle that a row names.
 const MOST_IMPORTERS: usize = 6;
-/// So many closed handles are told of in one line, where not all are asked for.
+/// How many closed handles are summed up in one line, where not all are asked for.
 const MOST_CLOSED: usize = 20;
 /// What the names of variables begin with that stand below the processes.
 const TOLD: [&str; 2] = ["NCCL_P2P_", "NCCL_CUMEM_"];
@@ -130,7 +130,7 @@ impl View<'_> {
         let rows: Vec<&Handle> =
             handles.iter().filter(|handle| is_told_of || handle.state != State::Closed).collect();
         for handle in rows.iter().take(self.most) {
-            // What is damaged is told of as what it is a copy of.
+            // What is damaged is shown as what it is a copy of.
             let original = self.original(handle);
             let of = original.unwrap_or(handle);
             let size = match (handle.kind, of.bytes) {
@@ -298,7 +298,7 @@ impl View<'_> {
     }
 }
 
-/// What processes were told of a pair.
+/// What processes were told about a pair.
 fn can(peers: &[&Peer]) -> &'static str {
     let answers: BTreeSet<bool> = peers.iter().filter_map(|peer| peer.can_access).collect();
     match (answers.contains(&true), answers.contains(&false)) {

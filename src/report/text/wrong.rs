@@ -8,7 +8,7 @@ use super::names::{clean, counted, ranks};
 use cupeer_rules::Rule;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most of one kind that are told of here.
+/// The most of one kind that are listed here.
 pub const MOST: usize = 5;
 
 impl View<'_> {
@@ -114,7 +114,7 @@ impl View<'_> {
         self.thing(&format!("{} failed", counted(count, &format!("{other}call"))), &items)
     }
 
-    /// Whether failures are told of by what rules have found in them.
+    /// Whether failures are reported by what rules found in them.
     fn is_found(&self, group: &FailureGroup) -> bool {
         let of_group = |finding: &&Finding| {
             (&finding.function, finding.result.as_ref(), &finding.caller)
@@ -171,7 +171,7 @@ impl View<'_> {
                 state != State::Unknown || !handle.failed.iter().all(FailedOpen::is_on_purpose)
             };
             let handles: Vec<&Handle> = of(state).filter(is_tried).collect();
-            // What rules have found is told of in their words.
+            // What rules found is reported in their words.
             if handles.is_empty() || self.found(rules) > 0 {
                 continue;
             }

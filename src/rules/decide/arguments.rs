@@ -84,7 +84,7 @@ impl<W: World> Judge<'_, W> {
         self.when(is_unknown, "attrib", Reason::PeerAttributeUnknown { attribute })
     }
 
-    /// No operations, or one that is none.
+    /// No operations, or one that is invalid.
     pub(super) fn atomic_operations(&mut self) -> Verdict {
         let Some(count) = self.call.argument("count") else { return Verdict::Unknown };
         let (count, operation) = (count as u32, self.call.operation);

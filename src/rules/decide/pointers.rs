@@ -118,7 +118,7 @@ impl<W: World> Judge<'_, W> {
     /// The event is not for other processes.
     pub(super) fn event_flags(&mut self) -> Verdict {
         let (event, argument, _) = self.opening();
-        // The driver's explanation tells this from an event that is none.
+        // The driver's explanation tells this from an event that is not one.
         let message = self.world.driver_message();
         let is_said = message.contains("interprocess");
         if !is_said && !message.is_empty() {

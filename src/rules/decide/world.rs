@@ -133,7 +133,7 @@ pub struct Export<O> {
     pub pid_ns: u64,
     /// Whether the calling process is the exporter.
     pub is_own: bool,
-    /// The begin of the allocation, or the event.
+    /// The start of the allocation, or the event.
     pub address: u64,
     /// The device, as the exporter numbers it.
     pub device: Device,

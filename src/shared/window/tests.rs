@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// The slots of a window.
 const SLOTS: usize = 3;
-/// From the begin of one window's slots to that of the next.
+/// From the start of one window's slots to that of the next.
 const STEP: usize = (SLOTS + 2) * SLOT;
 /// The blocks of a ring.
 const RING: usize = 4;
@@ -240,7 +240,7 @@ impl Machine<'_> {
             })
     }
 
-    /// A call from its begin to its end.
+    /// A call from its start to its end.
     fn call(&self) {
         let call = self.calls.get() + 1;
         self.calls.set(call);

@@ -149,7 +149,7 @@ impl Out<c_void> {
 }
 
 impl Out<c_void> {
-    /// Reads so many bytes; it must not be null.
+    /// Reads this many bytes; it must not be null.
     pub(crate) fn bytes(self, count: usize) -> Vec<u8> {
         Out(self.0.cast::<u8>()).list(count)
     }

@@ -279,7 +279,7 @@ entry! {
         flat((dst, Role::Any), (src, Role::Any), ByteCount as u64, Some(hStream))
     }
 
-    /// No access has to be enabled: without it, the driver takes the bytes through the host.
+    /// No access need be enabled: without it, the driver takes the bytes through the host.
     fn cuMemcpyPeer(
         dstDevice: CUdeviceptr,
         dstContext: CUcontext,

@@ -270,7 +270,7 @@ entry! {
         count: usize,
     ) {
         let (data, sizes, attributes) = (data.required()?, dataSizes.required()?, attributes.required()?);
-        // SAFETY: the caller of the C function promises that each is a pointer to so many bytes.
+        // SAFETY: the caller of the C function promises that each is a pointer to that many bytes.
         let outs: Vec<_> =
             data.list(numAttributes).into_iter().map(|data| unsafe { data.receive() }).collect();
         let (sizes, attributes) = (sizes.list(numAttributes), attributes.list(numAttributes));

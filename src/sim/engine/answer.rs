@@ -21,7 +21,7 @@ impl From<Code> for Failure {
     }
 }
 
-/// Fails with a code alone.
+/// Fails with a code only.
 pub(crate) fn fail<T>(code: Code) -> Answer<T> {
     Err(code.into())
 }

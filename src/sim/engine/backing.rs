@@ -24,12 +24,12 @@ impl Backing {
         // SAFETY: `name` is NUL-terminated, and the call reads nothing else.
         let low = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
         let backing = Backing::adopt(move_up(low)?)?;
-        // SAFETY: the call takes numbers alone; the descriptor is ours.
+        // SAFETY: the call takes only numbers; the descriptor is ours.
         let sized = unsafe { libc::ftruncate(backing.descriptor, i64::try_from(length).ok()?) };
         (sized == 0).then_some(backing)
     }
 
-    /// Opens a descriptor of another process, which has to be a memory file of that name.
+    /// Opens a descriptor of another process, which must be a memory file of that name.
     pub(crate) fn open(pid: u32, descriptor: u32, name: &CStr) -> Option<Backing> {
         let path = format!("/proc/{pid}/fd/{descriptor}");
         let target = std::fs::read_link(&path).ok()?;
@@ -99,7 +99,7 @@ impl Backing {
 
     /// Gives the pages of a range back to the system; they read as zero then.
     pub(crate) fn punch(&self, at: u64, length: u64) -> bool {
-        // SAFETY: the call takes numbers alone; the descriptor is ours.
+        // SAFETY: the call takes only numbers; the descriptor is ours.
         unsafe {
             libc::fallocate(
                 self.descriptor,
@@ -174,7 +174,7 @@ fn move_up(low: i32) -> Option<i32> {
     // SAFETY: `limit` is a structure of the kind that the call fills.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     let lowest = (limit.rlim_cur / 2).clamp(3, 4096) as i32;
-    // SAFETY: the calls take numbers alone, and `low` is ours.
+    // SAFETY: the calls take only numbers, and `low` is ours.
     unsafe {
         let high = libc::fcntl(low, libc::F_DUPFD_CLOEXEC, lowest);
         if high < 0 {

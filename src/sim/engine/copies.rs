@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// How many bytes move at once where they cannot move directly.
 const CHUNK: usize = 1 << 20;
 
-/// What an address has to be.
+/// What an address must be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// Known to the driver.

@@ -263,7 +263,7 @@ impl Driver {
         }
     }
 
-    /// `cuMemFree`: not for host memory, and not for what is open of others. No context has to be current.
+    /// `cuMemFree`: not for host memory, and not for what is open of others. No context need be current.
     pub(crate) fn free(&mut self, address: u64) -> Answer {
         self.check_free(address)?;
         self.remove(address);

@@ -138,7 +138,7 @@ impl Driver {
         Ok(attributes.iter().map(|attribute| self.pointer_attribute(*attribute, address).ok()).collect())
     }
 
-    /// `cuPointerSetAttribute`, which knows CU_POINTER_ATTRIBUTE_SYNC_MEMOPS alone.
+    /// `cuPointerSetAttribute`, which knows only CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
     pub(crate) fn set_pointer_attribute(&mut self, value: bool, attribute: i32, address: u64) -> Answer {
         match self.memory.containing_mut(address) {
             Some((_, allocation)) if attribute == SYNC_MEMOPS => {

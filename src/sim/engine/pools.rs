@@ -140,7 +140,7 @@ impl Pools {
         })
     }
 
-    /// `cuMemPoolSetAttribute`: the high marks can be set to zero alone.
+    /// `cuMemPoolSetAttribute`: the high marks can only be set to zero.
     pub(crate) fn set_attribute(
         &mut self,
         pool: usize,

@@ -105,7 +105,7 @@ impl Queue {
         number > self.done
     }
 
-    /// What has to be done before everything in these lanes is.
+    /// What must be done before everything in these lanes is.
     fn pending(&self, of: impl Fn(&Lane, &Tail) -> bool) -> Option<u64> {
         let tails = self.tails.iter().filter(|(lane, tail)| of(lane, tail)).map(|(_, tail)| tail.number);
         tails.max().filter(|number| self.is_pending(*number))
@@ -243,7 +243,7 @@ fn next() -> Call {
         match task {
             Task::Call(call) => return call,
             Task::Ours(work) => {
-                // A panic of ours costs this task alone.
+                // A panic of ours costs only this task.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
                 done();
             }

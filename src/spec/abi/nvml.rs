@@ -120,7 +120,7 @@ pub struct nvmlGpuFabricInfo_t {
     pub state: u8,
 }
 
-/// The begin of every version of `nvmlGpuFabricInfoV_t` from the second to the third.
+/// The start of every version of `nvmlGpuFabricInfoV_t` from the second to the third.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct nvmlGpuFabricInfoV_t {

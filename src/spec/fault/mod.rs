@@ -30,7 +30,7 @@ pub struct Plan {
 
 impl Plan {
     /// Whether a rule looks at what the call before returned, or at the order in which processes make calls: every call
-    /// has to be looked at then.
+    /// must be examined then.
     pub fn follows(&self) -> bool {
         let conditions = self.rules.iter().flat_map(|rule| &rule.conditions);
         conditions.into_iter().any(|condition| matches!(condition.key, Key::Prev | Key::Process))
@@ -46,7 +46,7 @@ impl Plan {
         })
     }
 
-    /// Whether a rule puts one handle in the place of another: the handles of all calls have to be remembered then.
+    /// Whether a rule puts one handle in the place of another: the handles of all calls must be remembered then.
     pub fn keeps_handles(&self) -> bool {
         self.rules.iter().flat_map(|rule| &rule.action.outs).any(|out| out.value == OutValue::Other)
     }

@@ -29,7 +29,7 @@ pub const DAMAGED_COUNT: usize = 256;
 /// The scopes of a file.
 pub const SCOPES: usize = 4096;
 
-/// The begin of the file.
+/// The start of the file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Header {

@@ -44,7 +44,7 @@ pub const BUCKET: usize = 8;
 /// The most segments: a million entries.
 pub const MOST_SEGMENTS: usize = 12;
 
-/// The begin of the file.
+/// The start of the file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Header {

@@ -9,7 +9,7 @@ pub const ALIGN: usize = 16;
 /// What a valid entry begins with.
 pub const MAGIC: u16 = u16::from_le_bytes(*b"cM");
 
-/// The begin of an entry.
+/// The start of an entry.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {

@@ -97,7 +97,7 @@ pub mod mode {
     pub const RING: u32 = 1;
 }
 
-/// The begin of a process's file.
+/// The start of a process's file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
@@ -155,7 +155,7 @@ pub mod block {
     pub const META: u16 = 4;
 }
 
-/// The begin of every block but the first.
+/// The start of every block but the first.
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct BlockHeader {
@@ -242,7 +242,7 @@ unsafe impl Plain for slot::finding::Object {}
 // SAFETY: as above.
 unsafe impl Plain for faults::Header {}
 
-/// Reads a value from the begin of bytes, where there are enough of them.
+/// Reads a value from the start of bytes, where there are enough of them.
 pub fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
     // SAFETY: there are enough bytes, and any bytes are a `T`.
     (bytes.len() >= size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })

@@ -121,7 +121,7 @@ fn contents(path: &Path) -> Result<String> {
     })
 }
 
-/// A line up to its comment: `#` at its begin or after white space.
+/// A line up to its comment: `#` at its start or after white space.
 fn without_comment(line: &str) -> &str {
     let begins = |(at, _): &(usize, &str)| line[..*at].chars().next_back().is_none_or(char::is_whitespace);
     line.match_indices('#').find(begins).map_or(line, |(at, _)| &line[..at])

@@ -66,7 +66,7 @@ impl Kept {
 static ORDINALS: [Kept; questions::MOST_DEVICES as usize] =
     [const { Kept::new() }; questions::MOST_DEVICES as usize];
 
-/// A device of this process; unknown where it is none, and before the driver is initialised.
+/// A device of this process; unknown where it is invalid, and before the driver is initialised.
 pub fn of_ordinal(ordinal: i32) -> Identity {
     let Some(kept) = usize::try_from(ordinal).ok().and_then(|ordinal| ORDINALS.get(ordinal)) else {
         return Identity::default();
@@ -107,7 +107,7 @@ pub fn at(bus: u8, device: u8) -> Option<Identity> {
 /// The devices that NVML has handed out.
 static HANDLES: [Kept; 64] = [const { Kept::new() }; 64];
 
-/// A device of NVML; unknown where it is none.
+/// A device of NVML; unknown where it is invalid.
 pub fn of_handle(handle: u64) -> Identity {
     let mark = handle.wrapping_add(1);
     for kept in &HANDLES {

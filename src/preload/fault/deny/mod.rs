@@ -1,5 +1,5 @@
 //! Devices that shall look as if they could not reach each other, the same to every question and every attempt; and
-//! contexts that shall not have more than so many peers.
+//! contexts that must not have more than a number of peers.
 //!
 //! What belongs here: which calls are looked at, and what becomes of each. Which devices they are about is found out in
 //! `devices`; `opens` is about handles of other processes, `peers` counts the peers of contexts, `nvml` and `links` are
@@ -57,7 +57,7 @@ fn limit() -> Option<(u32, usize)> {
     Some((deny.limit?, before))
 }
 
-/// Whether calls of a function have to be looked at.
+/// Whether calls of a function must be examined.
 pub fn concerns(id: FnId) -> bool {
     settings().is_some_and(|deny| deny.concerns(id))
 }

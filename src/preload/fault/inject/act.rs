@@ -123,7 +123,7 @@ impl Fault<'_> {
         if given == 0 {
             with_room(&mut || handles::made(self.call));
         }
-        // SAFETY: the block is this thread's alone.
+        // SAFETY: only this thread uses the block.
         unsafe { (*crate::sys::arch::thread()).result = 1 << 32 | u64::from(given as u32) };
         given
     }

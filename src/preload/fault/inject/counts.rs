@@ -27,7 +27,7 @@ const TOGETHER: usize = FUNCTION_COUNT;
 const HASHED: usize = 4096;
 /// More tables than memory will hold: of 67 million scopes the last one.
 const TABLES: usize = 8;
-/// So many scopes a key may be in. None is ever free again, so that it is where it was put.
+/// How many scopes a key may be in. None is ever free again, so that it is where it was put.
 const PROBES: usize = 64;
 
 impl Scopes {

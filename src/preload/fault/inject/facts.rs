@@ -98,7 +98,7 @@ fn once<T: Copy>(place: &Cell<Option<T>>, ask: impl FnOnce() -> T) -> T {
 impl<'a> Facts<'a> {
     /// Of a call.
     pub fn of(call: &'a Forward<'a>) -> Self {
-        // SAFETY: the block is this thread's alone.
+        // SAFETY: only this thread uses the block.
         let previous = unsafe { (*crate::sys::arch::thread()).result };
         let none = (Cell::new(None), Cell::new(None), Cell::new(None), Cell::new(None));
         Facts { call, context: none.0, device: none.1, peer: none.2, stack: none.3, previous }

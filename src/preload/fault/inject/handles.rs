@@ -1,5 +1,5 @@
 //! The IPC handles that this process made or was given, for rules that put one in the place of another. Kept where such a
-//! rule is armed, and in memory alone.
+//! rule is armed, and only in memory.
 
 use super::Forward;
 use super::arming::Using;

@@ -1,4 +1,4 @@
-//! What of the armed rules can concern a call, found from its arguments alone, in a few loads however many rules there
+//! What of the armed rules can concern a call, found only from its arguments, in a few loads however many rules there
 //! are.
 //!
 //! Each function has a bit for each rule that names it. For each argument that rules look at, the numbers fall into
@@ -196,7 +196,7 @@ impl Index {
         }
     }
 
-    /// Whether a call with these arguments has to be looked at.
+    /// Whether a call with these arguments must be examined.
     #[inline(never)]
     pub fn may_concern(&self, words: &dyn Fn(&mut CallWords)) -> bool {
         if self.is_always || !private::is_prepared() {
@@ -229,7 +229,7 @@ impl Index {
 
 impl Segments {
     /// `None` where no rule looks at the argument, and where its table would be too large. A plan may have thousands of
-    /// rules: a segment is the one before it with what changes at its begin.
+    /// rules: a segment is the one before it with what changes at its start.
     fn of(function: &FnSpec, argument: usize, rules: &[Member], blocks: usize) -> Option<Segments> {
         let looks = |condition: &&'static Condition| argument_of(function, condition) == Some(argument);
         // How many conditions of a rule do not hold, and where one begins to hold or ceases to.

@@ -25,7 +25,7 @@ impl Fault<'_> {
     pub(super) fn put(&self, out: &Out) -> bool {
         let Some((arg, address, size)) = self.place(out.argument) else { return false };
         let (step, is_handle) = (arg.output_size(), arg.is_handle());
-        // SAFETY: after success the driver has written so many bytes there.
+        // SAFETY: after success the driver has written that many bytes there.
         let bytes = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, size) };
         match out.value {
             OutValue::Zero => bytes.fill(0),
@@ -80,7 +80,7 @@ impl Fault<'_> {
             let address = self.call.words.get(index).copied().unwrap_or(0);
             if let Some(saved) = saved {
                 let size = arg.output_size().min(8);
-                // SAFETY: the driver has just written so many bytes there.
+                // SAFETY: the driver has just written that many bytes there.
                 unsafe {
                     core::ptr::copy_nonoverlapping(saved.to_le_bytes().as_ptr(), address as *mut u8, size)
                 };

@@ -1,4 +1,4 @@
-//! Memory of this process alone: a child that it forks begins with zeros there, so that it counts for itself.
+//! Memory of this process only: a child that it forks begins with zeros there, so that it counts for itself.
 
 use crate::sys::pages;
 use core::ffi::c_void;
@@ -84,7 +84,7 @@ impl Process {
 
 /// What stands for this thread in the process: unlike a tid it is not given twice.
 pub fn thread_number() -> u64 {
-    // SAFETY: the block is this thread's alone.
+    // SAFETY: only this thread uses the block.
     let number = unsafe { &mut (*crate::sys::arch::thread()).number };
     if *number == 0 {
         let count = process().map_or(0, |process| process.threads.fetch_add(1, Relaxed));

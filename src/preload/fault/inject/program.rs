@@ -14,7 +14,7 @@ pub unsafe fn arm_c(plan: *const c_char, message: *mut c_char, size: usize) -> c
     let refuse = |reason: &str| {
         if !message.is_null() && size > 0 {
             let length = reason.floor_char_boundary(size - 1);
-            // SAFETY: so many bytes and one more are writable.
+            // SAFETY: that many bytes and one more are writable.
             unsafe {
                 core::ptr::copy_nonoverlapping(reason.as_ptr(), message.cast(), length);
                 message.add(length).write(0);

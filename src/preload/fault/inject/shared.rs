@@ -25,7 +25,7 @@ use cupeer_spec::record::faults::{
     Counter, DAMAGED, DAMAGED_COUNT, Header, MAGIC, PREFIX, RELEASE, SCOPES, Scope, TEXT, VERSION,
 };
 
-/// The begin of the file, mapped; null before it is.
+/// The start of the file, mapped; null before it is.
 static BASE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 
 /// The directory, where there is one: for releasing what hangs.
@@ -319,7 +319,7 @@ pub fn next_process() -> u64 {
     if base.is_null() {
         return 1;
     }
-    // SAFETY: a number of the mapped header, aligned, and changed in this way alone.
+    // SAFETY: a number of the mapped header, aligned, and changed only in this way.
     unsafe { AtomicU64::from_ptr(&raw mut (*base).processes) }.fetch_add(1, AcqRel) + 1
 }
 
@@ -328,7 +328,7 @@ fn damaged() -> &'static [AtomicU64] {
     if base.is_null() {
         return &[];
     }
-    // SAFETY: within the first page of the mapping, aligned, and used in this way alone.
+    // SAFETY: within the first page of the mapping, aligned, and used only in this way.
     unsafe { core::slice::from_raw_parts(base.add(DAMAGED).cast::<AtomicU64>(), DAMAGED_COUNT) }
 }
 
@@ -340,7 +340,7 @@ pub fn add_damaged(fingerprint: u64) {
     });
     let base = BASE.load(Acquire).cast::<Header>();
     if !is_kept && !base.is_null() {
-        // SAFETY: a number of the mapped header, aligned, and changed in this way alone.
+        // SAFETY: a number of the mapped header, aligned, and changed only in this way.
         unsafe { AtomicU64::from_ptr(&raw mut (*base).damaged_more) }.fetch_add(1, Relaxed);
     }
 }

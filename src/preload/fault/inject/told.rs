@@ -1,4 +1,4 @@
-//! What is told of the rules that acted at a call: to the log, the record, and those that follow what is open.
+//! What is reported about the rules that acted at a call: to the log, the record, and those that follow what is open.
 
 use super::{Fault, shared};
 use core::fmt;

@@ -13,7 +13,7 @@ pub struct Tables {
     pub bytes: Window<PIECE>,
 }
 
-/// How a pointer lies there: four bytes, signed, from the begin of the table; and no pointer at all.
+/// How a pointer lies there: four bytes, signed, from the start of the table; and no pointer at all.
 const SORTED: u8 = 0x3b;
 const OMITTED: u8 = 0xff;
 

@@ -4,7 +4,7 @@
 use super::memory::{Cursor, Window};
 use super::{Registers, WINDOW};
 
-/// So many values can wait.
+/// How many values can wait.
 const DEPTH: usize = 16;
 
 struct Values {

@@ -60,7 +60,7 @@ pub struct Row {
     pub is_signal: bool,
 }
 
-/// So many rows can be remembered: compilers need one.
+/// How many rows can be remembered: compilers need one.
 const DEPTH: usize = 4;
 
 struct Machine<'a> {

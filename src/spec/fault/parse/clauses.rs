@@ -30,7 +30,7 @@ pub struct Draft<'a> {
     pub name: Option<Span<'a>>,
 }
 
-/// Reads the rule that is the `number`-th of its plan. Also gives the place of its name: its begin, where it has none.
+/// Reads the rule that is the `number`-th of its plan. Also gives the place of its name: its start, where it has none.
 pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span<'a>)> {
     if let Some((at, c)) = text.text.char_indices().find(|(_, c)| c.is_whitespace() || c.is_control()) {
         let what = if c == ' ' { "a space" } else { "white space or a control character" };

@@ -235,7 +235,7 @@ pub fn argument_value(text: Span, args: &[&'static ArgSpec]) -> Result<u64> {
     word(text, most, "1 or 0x1f")
 }
 
-/// A value by its name in the header, with or without what the names have in common at their begin.
+/// A value by its name in the header, with or without what the names have in common at their start.
 fn named(text: Span, names: &[(u64, &'static str)]) -> Result<u64> {
     let prefix = common_prefix(names);
     let short = |name: &'static str| &name[prefix..];

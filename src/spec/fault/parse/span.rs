@@ -22,7 +22,7 @@ impl<'a> Span<'a> {
         Span { text, line, column: 1 }
     }
 
-    /// An error at its begin.
+    /// An error at its start.
     pub fn error(&self, message: impl AsRef<str>) -> PlanError {
         self.error_at(1, message)
     }

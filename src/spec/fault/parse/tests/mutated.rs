@@ -7,7 +7,7 @@ use crate::fault::{Plan, Rule};
 use crate::record::live::mix;
 use std::collections::HashSet;
 
-/// Says whether a text is refused; what is read has to be proven.
+/// Says whether a text is refused; what is read must be proven.
 pub fn refused_or_proven(text: &str) -> bool {
     let error = match Plan::parse("plan", text) {
         Err(error) => error,
