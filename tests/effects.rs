@@ -6,8 +6,10 @@
 
 use crate::support::{self, cupeer, done, temp_dir};
 use cupeer_spec::effect::Object;
-use cupeer_spec::function::FUNCTIONS;
+use cupeer_spec::function::{FUNCTIONS, Library};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -106,6 +108,54 @@ fn whatever_functions_share_is_known_to_all() {
     for pair in pairs {
         pair.is_known(&cupeer);
     }
+}
+
+/// Whether a text has a name as a whole word.
+fn names(text: &str, name: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(name)
+        .any(|(at, _)| !text[..at].ends_with(is_word) && !text[at + name.len()..].starts_with(is_word))
+}
+
+/// The files under a directory whose code, not that of its tests, names functions of the table.
+fn naming(directory: &Path, found: &mut BTreeMap<String, Vec<&'static str>>) {
+    for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() && !path.ends_with("tests") && !path.ends_with("examples") {
+            naming(&path, found);
+        }
+        if path.extension() != Some("rs".as_ref()) || path.ends_with("tests.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let code: Vec<&str> = lines.map(|line| line.split(" // ").next().unwrap_or(line)).collect();
+        let code = code.join("\n");
+        let named: Vec<&str> = FUNCTIONS.iter().map(|f| f.name).filter(|name| names(&code, name)).collect();
+        if !named.is_empty() {
+            let path = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap();
+            found.insert(path.display().to_string(), named);
+        }
+    }
+}
+
+#[test]
+fn functions_are_named_outside_of_the_table_only_where_contributors_are_told_why() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = BTreeMap::new();
+    for directory in ["src/preload", "src/record", "src/report"] {
+        naming(&root.join(directory), &mut found);
+    }
+    let page = include_str!("../CONTRIBUTING.md");
+    let section =
+        page.split("### Functions that are named outside of the table").nth(1).expect("the section");
+    let section = section.split("\n#").next().unwrap_or(section);
+    let told = section.lines().filter_map(|line| line.strip_prefix("- `")?.split_once("`: "));
+    let told: Vec<&str> = told.map(|(file, _)| file).collect();
+    assert_eq!(found.keys().collect::<Vec<_>>(), told, "{found:#?}");
+    // What NVML is asked has to be denied by hand.
+    let nvml = FUNCTIONS.iter().filter(|f| f.library == Library::Nvml).map(|f| f.name);
+    assert_eq!(nvml.collect::<Vec<_>>(), found["src/preload/fault/deny/nvml.rs"]);
 }
 
 /// Builds the command and the libraries once more, in a directory of their own, with two functions more: `scripts/test` runs

@@ -3,10 +3,11 @@
 //! What belongs here: what is counted in both. Processes and handles of different runs have nothing in common that
 //! could be compared one by one.
 
-use super::model::{KINDS, Report, SEVERITIES, State};
+use super::model::{Report, SEVERITIES, State};
 use super::moments::{bytes, duration, number};
 use super::text::names::clean;
 use crate::table::Table;
+use cupeer_spec::effect::Object;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -98,7 +99,7 @@ struct FaultPair {
 #[derive(Serialize, JsonSchema)]
 struct HandlePair {
     /// What they are of.
-    #[schemars(extend("enum" = KINDS))]
+    #[schemars(extend("enum" = Object::exported()))]
     kind: &'static str,
     /// How they stand.
     state: State,

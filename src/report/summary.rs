@@ -7,6 +7,7 @@ mod found;
 use super::model::{Finding, Function, Open, Proc, Report, State};
 use super::moments::number;
 use super::text::names::{clean, codes, counted};
+use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -80,7 +81,7 @@ fn about(report: &Report, shown: &str) -> Vec<String> {
         ));
     }
     more(&mut lines, pending.len(), "call", "that did not return");
-    for kind in ["memory", "event"] {
+    for kind in Object::exported() {
         let of_kind = || report.handles.iter().filter(|handle| handle.kind == kind);
         let opened = of_kind().filter(|handle| !handle.opens.is_empty()).count() as u64;
         let is_open = |open: &Open| {

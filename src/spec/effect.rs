@@ -4,7 +4,7 @@
 //! counted, asked, denied, undone, reported) is derived from it where it is needed, so that a function of the table is
 //! known everywhere by its entry. What does not: how the library and the report keep books, and what only one function has.
 
-use crate::function::Group;
+use crate::function::{FUNCTIONS, Group};
 
 /// A kind of thing that calls export, open or end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -45,6 +45,15 @@ impl Object {
             Object::Peer => &[Group::Peer],
             Object::Context | Object::Primary => &[],
         }
+    }
+
+    /// The words for what can be exported.
+    pub fn exported() -> Vec<&'static str> {
+        let exports = |object: &Object| {
+            let is_of = |shared: Shared| shared.object == *object;
+            FUNCTIONS.iter().any(|function| function.exports().is_some_and(is_of))
+        };
+        Object::ALL.into_iter().filter(exports).map(Object::word).collect()
     }
 
     /// Whether it is device memory: it has a size, and whoever opens it reaches it over the way between two devices.

@@ -1,11 +1,9 @@
 //! Handles: who exported them, who opened them, and how that ended.
 
 use super::{Codes, Place, Proc, Unknown, Uuid};
+use cupeer_spec::effect::Object;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
-
-/// What a handle is of.
-pub const KINDS: [&str; 2] = ["memory", "event"];
 
 /// A handle of memory or of an event: who exported it, who opened it, and how that ended.
 #[derive(Serialize, JsonSchema)]
@@ -13,7 +11,7 @@ pub struct Handle {
     /// What stands for its bytes.
     pub fingerprint: Fingerprint,
     /// What it is of.
-    #[schemars(extend("enum" = KINDS))]
+    #[schemars(extend("enum" = Object::exported()))]
     pub kind: &'static str,
     /// How it stands.
     pub state: State,
@@ -143,7 +141,7 @@ impl FailedOpen {
 #[derive(Serialize, JsonSchema)]
 pub struct Leak {
     /// What it is of.
-    #[schemars(extend("enum" = KINDS))]
+    #[schemars(extend("enum" = Object::exported()))]
     pub kind: &'static str,
     /// How many are open.
     pub handles: u64,

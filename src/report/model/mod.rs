@@ -13,7 +13,7 @@ mod process;
 pub use call::{Deviation, Failure, FailureGroup, Function, MOST_PROCS, Place, Ranks};
 pub use fault::{Fault, FaultHit};
 pub use finding::{Finding, Object, SEVERITIES};
-pub use handle::{FailedOpen, Fingerprint, Handle, KINDS, Leak, Open, State};
+pub use handle::{FailedOpen, Fingerprint, Handle, Leak, Open, State};
 pub use peer::{Peer, Uuid};
 pub use process::{Device, Escaped, LastCall, Ordinal, Pending, Process, Unnamed, past};
 

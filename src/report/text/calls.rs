@@ -5,6 +5,7 @@ use super::super::moments::{bytes, duration, number};
 use super::super::values;
 use super::View;
 use super::names::{clean, counted};
+use cupeer_spec::effect::Object;
 use std::collections::HashMap;
 
 /// The most frames of a stack where not all are asked for.
@@ -132,7 +133,7 @@ impl View<'_> {
             format!("{} to {}", duration(leak.youngest_ns), duration(leak.oldest_ns))
         };
         let procs = self.names.processes(leak.procs.iter().map(|proc| &**proc));
-        let what = if leak.kind == "event" { "event" } else { "mapping" };
+        let what = if leak.kind == Object::Memory.word() { "mapping" } else { leak.kind };
         let times = if leak.times > leak.handles {
             format!(", opened {} times", number(leak.times))
         } else {

@@ -5,6 +5,7 @@ use super::super::moments::{bytes, duration, number};
 use super::View;
 use super::names::{clean, codes, counted};
 use crate::table::Table;
+use cupeer_spec::effect::Object;
 use cupeer_spec::way;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -133,10 +134,10 @@ impl View<'_> {
             // What is damaged is shown as what it is a copy of.
             let original = self.original(handle);
             let of = original.unwrap_or(handle);
-            let size = match (handle.kind, of.bytes) {
-                ("event", _) => "event".to_owned(),
-                (_, Some(size)) => bytes(size),
-                (_, None) => "unknown".to_owned(),
+            let size = match of.bytes {
+                Some(size) => bytes(size),
+                None if handle.kind == Object::Memory.word() => "unknown".to_owned(),
+                None => handle.kind.to_owned(),
             };
             table.row([
                 handle.fingerprint.to_string(),
