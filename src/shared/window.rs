@@ -2,8 +2,10 @@
 //! in between any two instructions and return before the next.
 //!
 //! Only the thread itself and its handlers use these words, so that none needs to be atomic; they are *volatile*, so that
-//! they are read and written in this order and each once. The one step that must not be split is one instruction
-//! ([`Word::add`]).
+//! they are read and written in this order and each once, and a fence for the compiler keeps what is written to the slots
+//! between [`Window::fill`] and [`Window::filled`]. The one step that must not be split is one instruction ([`Word::add`]).
+
+use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 /// One word of a thread's block.
 pub trait Word: Copy {
@@ -50,7 +52,7 @@ pub struct Taken {
 }
 
 impl<W: Word, const SLOTS: usize> Window<W, SLOTS> {
-    /// Says that the window is being written to, by what goes on where the stack stands at this height. Gives what has to
+    /// Says that the window is being written to, by what goes on where the stack stands at this height. Gives what must
     /// be put back by [`Window::filled`], and the window's end.
     #[inline(always)]
     pub fn fill(self, height: usize) -> (usize, usize) {
@@ -59,12 +61,14 @@ impl<W: Word, const SLOTS: usize> Window<W, SLOTS> {
         let turn = self.turn.get() & TURNS;
         let before = self.filling.get();
         self.filling.set(height << TURNS.count_ones() | turn);
+        compiler_fence(SeqCst);
         (before, end)
     }
 
     /// It is written.
     #[inline(always)]
     pub fn filled(self, before: usize) {
+        compiler_fence(SeqCst);
         self.filling.set(before);
     }
 

@@ -120,21 +120,28 @@ impl Inside {
     /// `messages` is what the driver's log is kept in meanwhile: see [`DriverLog::messages`].
     #[inline(always)]
     fn enter(id: FnId, real: usize, messages: *mut c_void) -> Self {
-        // SAFETY: only this thread uses the block.
-        let thread = unsafe { &mut *thread() };
-        let before = (thread.inside, thread.inside_at, thread.inside_real, thread.driver_messages);
-        (thread.inside, thread.inside_at, thread.inside_real) = (id as u32 + 1, stack_height(), real);
-        thread.driver_messages = messages;
-        Inside { before }
+        let thread = thread();
+        // SAFETY: only this thread uses the block; no reference, because its signal handlers use it as well.
+        unsafe {
+            let before =
+                ((*thread).inside, (*thread).inside_at, (*thread).inside_real, (*thread).driver_messages);
+            ((*thread).inside, (*thread).inside_at, (*thread).inside_real) =
+                (id as u32 + 1, stack_height(), real);
+            (*thread).driver_messages = messages;
+            Inside { before }
+        }
     }
 }
 
 impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: only this thread uses the block.
-        let thread = unsafe { &mut *thread() };
-        (thread.inside, thread.inside_at, thread.inside_real, thread.driver_messages) = self.before;
+        let thread = thread();
+        // SAFETY: as above.
+        unsafe {
+            ((*thread).inside, (*thread).inside_at, (*thread).inside_real, (*thread).driver_messages) =
+                self.before;
+        }
     }
 }
 

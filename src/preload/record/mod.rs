@@ -31,7 +31,6 @@ use crate::sys::arch::{Thread, thread};
 use crate::{check, settings};
 use core::cell::Cell;
 use core::fmt::{self, Write};
-use core::sync::atomic::{Ordering::Release, compiler_fence};
 use cupeer_spec::abi::CUatomicOperation;
 use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group, Library};
 use cupeer_spec::record::live::{Entry, handle_key};
@@ -264,10 +263,9 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             (*slot).result = 0;
             (*slot).end = 0;
             (*slot).start = clock::now();
-            compiler_fence(Release);
-            (&raw mut (*slot).word).write_volatile(word);
+            stream::publish(slot, word);
         }
-        stream::put(thread, &taken);
+        stream::filled(thread, taken.before);
         if WEIGHTS[id as usize].counts {
             self.weigh(caller);
         }
@@ -293,7 +291,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     #[inline(never)]
     fn restart(&mut self) {
         self.start = clock::now();
-        let (before, _) = stream::fill(thread());
+        let before = stream::fill(thread());
         if self.is_there() {
             // SAFETY: the slot is this call's.
             unsafe { (*self.slot).start = self.start };
@@ -317,7 +315,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         let has_more = weight.counts || weight.more || !succeeded || !questions::has_described();
         // What was added to the call, or a nested one, may have used the window up; no signal handler does from here on.
         let (thread, slot) = (thread(), self.slot);
-        let (before, _) = stream::fill(thread);
+        let before = stream::fill(thread);
         if !self.is_there() {
             stream::filled(thread, before);
             self.finish_late(result, succeeded, end);
@@ -332,9 +330,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             }
             (*slot).end = end;
             (*slot).result = result;
-            compiler_fence(Release);
-            let word = self.word & !0xff | u64::from(slot::RETURNED | self.injected);
-            (&raw mut (*slot).word).write_volatile(word);
+            stream::publish(slot, self.word & !0xff | u64::from(slot::RETURNED | self.injected));
         }
         stream::filled(thread, before);
         self.slot = core::ptr::null_mut();
@@ -344,10 +340,8 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     /// Whether the call still has its slot: a window that was emptied holds its old bytes, and counts on.
     #[inline(always)]
     fn is_there(&self) -> bool {
-        // SAFETY: only this thread uses the block.
-        let bias = unsafe { (*thread()).slot_bias };
         self.epoch == epoch()
-            && ((self.slot as u64 >> 6).wrapping_add(bias) == self.number
+            && (stream::window(thread()).has(self.slot as usize, self.number)
                 || stream::is_in_ring(self.slot, self.number))
     }
 
@@ -356,13 +350,12 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     #[inline(never)]
     fn unwound(&self) {
         let (thread, end) = (thread(), clock::now());
-        let (before, _) = stream::fill(thread);
+        let before = stream::fill(thread);
         if self.is_there() {
             // SAFETY: the slot is this call's.
             unsafe {
                 (*self.slot).end = end;
-                compiler_fence(Release);
-                (&raw mut (*self.slot).word).write_volatile(self.word & !0xff | u64::from(slot::UNWOUND));
+                stream::publish(self.slot, self.word & !0xff | u64::from(slot::UNWOUND));
             }
         }
         stream::filled(thread, before);

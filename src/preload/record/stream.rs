@@ -3,98 +3,140 @@
 //!
 //! In a full record a window stays where it is, and what it holds is copied to the end of the file. In a ring the
 //! thread goes on in the next block that nobody writes to.
+//!
+//! # Who reads what is written here
+//!
+//! - The words of the thread's block that are about its window (`next_slot` and so on): the thread, and signal handlers
+//!   that run in it. They are volatile; `cupeer_shared::window` has their protocol.
+//! - `owner`, `kind`, `stream` and `base` of a block's header: also other threads, in search of a block that they can have.
+//!   They are atomic; `cupeer_shared::block` has their protocol.
+//! - The rest of a header and the slots: the thread that owns the block, and processes that read the file, whose reads
+//!   are the kernel's. They are plain memory, of which nobody holds a reference while another thread may own it; a slot's first
+//!   word is an atomic that is stored last (*release*, a plain `mov`), because whoever sees it must see the rest.
 
 use super::file::File;
 use super::{clock, process};
-use crate::sys::arch::{Thread, stack_height, take_slot, thread};
+use crate::sys::arch::{self, Thread, stack_height, thread};
 use crate::sys::aside;
 use crate::sys::every_call::epoch;
 use crate::sys::guard::guarded;
 use crate::sys::signals;
 use core::ffi::c_int;
-use core::ptr;
 use core::sync::atomic::{
-    AtomicU32,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
-    compiler_fence, fence,
+    AtomicU16, AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
 };
+use cupeer_shared::block::{Block, renumber};
+use cupeer_shared::window::{SLOT, Taken, Window, Word};
 use cupeer_spec::record::slot::{self, Slot, word};
 use cupeer_spec::record::{BLOCK, BLOCK_MAGIC, BlockHeader, SLOTS, TRAILER_MAGIC, Trailer, block};
 
-/// The bytes of a slot.
-const SLOT: usize = size_of::<Slot>();
 /// Added to [`Thread::kept`] where nobody writes there any more.
 const OVER: usize = 1;
-/// What of [`Thread::turn`] tells one window that was left from another.
-const TURNS: usize = 0xff;
 /// How many windows are looked at in search of one whose thread is gone.
 const LOOKS: u32 = 64;
 
-/// Slots that were taken. Until they are [`filled`], no signal handler's call uses their window for anything else.
-pub struct Taken {
-    /// Where the first one lies.
-    pub place: usize,
-    /// Its number in the stream.
-    pub number: u64,
-    /// What the thread was filling before.
-    before: usize,
+/// A word of a thread's own block.
+#[derive(Clone, Copy)]
+pub struct Own(*mut usize);
+
+impl Word for Own {
+    #[inline(always)]
+    fn get(self) -> usize {
+        // SAFETY: only this thread uses the block, and so is its window's word.
+        unsafe { self.0.read_volatile() }
+    }
+    #[inline(always)]
+    fn set(self, value: usize) {
+        // SAFETY: as above.
+        unsafe { self.0.write_volatile(value) };
+    }
+    #[inline(always)]
+    fn add(self, more: usize) -> usize {
+        // SAFETY: as above.
+        unsafe { arch::add(self.0, more) }
+    }
 }
 
-/// Says that something of this thread's window is being written to, and gives what must be put back by [`filled`], and
-/// the window's end.
+/// What this thread knows of its window.
 #[inline(always)]
-pub fn fill(thread: *mut Thread) -> (usize, usize) {
-    fill_at(thread, stack_height())
-}
-
-/// The same for what goes on where the stack stands at a height.
-#[inline(always)]
-fn fill_at(thread: *mut Thread, height: usize) -> (usize, usize) {
+pub fn window(thread: *mut Thread) -> Window<Own, SLOTS> {
     // SAFETY: only this thread uses the block.
     unsafe {
-        // First: where a signal handler's call leaves the window after this, what is taken does not lie before this end.
-        let end = (&raw const (*thread).window_end).read_volatile();
-        let turn = (&raw const (*thread).turn).read_volatile() & TURNS;
-        let filling = &raw mut (*thread).filling;
-        let before = filling.read_volatile();
-        filling.write_volatile(height << TURNS.count_ones() | turn);
-        (before, end)
+        Window {
+            next: Own(&raw mut (*thread).next_slot),
+            end: Own(&raw mut (*thread).window_end),
+            bias: Own(&raw mut (*thread).slot_bias),
+            filling: Own(&raw mut (*thread).filling),
+            turn: Own(&raw mut (*thread).turn),
+        }
     }
+}
+
+/// Says that this thread's window is being written to. Gives what must be put back by [`filled`].
+#[inline(always)]
+pub fn fill(thread: *mut Thread) -> usize {
+    window(thread).fill(stack_height()).0
 }
 
 /// It is written.
 #[inline(always)]
 pub fn filled(thread: *mut Thread, before: usize) {
-    // SAFETY: only this thread uses the block.
-    unsafe { (&raw mut (*thread).filling).write_volatile(before) };
+    window(thread).filled(before);
 }
 
 /// Takes a slot of this thread's stream.
 #[inline(always)]
 pub fn take(thread: *mut Thread) -> Option<Taken> {
-    let (before, end) = fill(thread);
-    match take_here(thread, 1, end) {
+    take_several(thread, 1)
+}
+
+#[inline(always)]
+fn take_several(thread: *mut Thread, slots: usize) -> Option<Taken> {
+    let window = window(thread);
+    let (before, end) = window.fill(stack_height());
+    match window.take(slots, end) {
         Some((place, number)) => Some(Taken { place, number, before }),
-        None => renewed(1, before),
+        None => renewed(slots, before),
     }
 }
 
-/// What was taken is in the window.
+/// Writes a slot's first word, after all else of it.
+///
+/// # Safety
+///
+/// The slot is this thread's.
 #[inline(always)]
-pub fn put(thread: *mut Thread, taken: &Taken) {
-    filled(thread, taken.before);
+pub unsafe fn publish(slot: *mut Slot, word: u64) {
+    // SAFETY: as promised, and aligned.
+    unsafe { AtomicU64::from_ptr(&raw mut (*slot).word) }.store(word, Release);
 }
 
-/// Takes slots of this thread's window, where it has room for them. A signal handler's call may go on in another window
-/// at any moment: what was taken is right where it lies before the end that the thread has noted, because what is numbered
-/// there does not change while it is filling.
-#[inline(always)]
-fn take_here(thread: *mut Thread, slots: usize, end: usize) -> Option<(usize, u64)> {
-    // SAFETY: only this thread uses the block.
-    let bias = unsafe { (&raw const (*thread).slot_bias).read_volatile() };
-    let place = take_slot(thread, slots * SLOT);
-    let is_inside = end.wrapping_sub(place + slots * SLOT) <= (SLOTS - slots) * SLOT;
-    is_inside.then(|| (place, (place as u64 >> 6).wrapping_add(bias)))
+/// A block that is mapped for good. Nobody makes a reference to it: other threads may own it, and look at it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Mapped(*mut BlockHeader);
+
+impl Mapped {
+    /// What several threads look at.
+    fn shared(self) -> Block<'static> {
+        // SAFETY: fields of a mapped block, aligned, and only used as atomics.
+        unsafe {
+            Block {
+                owner: AtomicU32::from_ptr(&raw mut (*self.0).owner),
+                kind: AtomicU16::from_ptr(&raw mut (*self.0).kind),
+            }
+        }
+    }
+
+    fn stream(&self) -> &AtomicU32 {
+        // SAFETY: as above.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.0).stream) }
+    }
+
+    fn base(&self) -> &AtomicU64 {
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.0).base) }
+    }
 }
 
 /// Makes room in this thread's stream, and takes slots there. No signal handler's call comes in between.
@@ -126,15 +168,15 @@ fn renew(slots: usize) -> Option<Taken> {
         if (*thread).epoch != file.epoch {
             return None;
         }
-        if (*thread).filling != 0 && signals::has_jumped_over((*thread).filling >> TURNS.count_ones()) {
-            (*thread).filling = 0;
+        if window(thread).filler() != 0 && signals::has_jumped_over(window(thread).filler()) {
+            filled(thread, 0);
         }
         let must_rest = (*thread).window.is_null() && file.is_resting();
         // A window that was taken over may have room for its new thread's name, and for nothing else.
         for _ in 0..if must_rest { 0 } else { 3 } {
             // Who asks goes on when this has returned, on the program's stack.
-            let (before, end) = fill_at(thread, aside::height());
-            if let Some((place, number)) = take_here(thread, slots, end) {
+            let (before, end) = window(thread).fill(aside::height());
+            if let Some((place, number)) = window(thread).take(slots, end) {
                 return Some(Taken { place, number, before });
             }
             filled(thread, before);
@@ -157,14 +199,14 @@ fn renew(slots: usize) -> Option<Taken> {
 unsafe fn make_room(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     // SAFETY: as promised; windows are mapped for good.
     unsafe {
-        let Thread { window: old, filling, kept, turn, .. } = *thread;
-        if old.is_null() {
+        let (old, kept) = (Mapped((*thread).window), (*thread).kept);
+        if old.0.is_null() {
             return begin(file, thread);
         }
-        if filling == 0 && kept != 0 {
+        if window(thread).filler() == 0 && kept != 0 {
             (*thread).kept = kept | OVER;
             if !file.ring.is_null() {
-                owner(&*(kept as *const BlockHeader)).store(0, Release);
+                Mapped(kept as *mut BlockHeader).shared().leave_to(0);
                 (*thread).kept = 0;
             }
         }
@@ -172,33 +214,33 @@ unsafe fn make_room(file: &File, thread: *mut Thread) -> Result<(), c_int> {
         if extended == Ok(true) {
             return Ok(());
         }
-        // A signal handler has interrupted who was about to write to this window, and not to one that was left.
-        let is_in_use = filling != 0 && filling & TURNS == turn & TURNS;
-        if is_in_use {
-            (*thread).turn = turn.wrapping_add(1);
-        }
+        let (number, must_leave) = (window(thread).number(), window(thread).must_leave());
         if file.ring.is_null() {
-            return if is_in_use { leave(file, thread) } else { empty(file, thread, extended.err()) };
+            return if must_leave { leave(file, thread) } else { empty(file, thread, extended.err()) };
         }
-        let number = number(thread);
         // Where all blocks are other threads', its own is as good as any.
-        let window = match take_ring_block(file) {
-            Err(_) if !is_in_use => old,
-            window => window?,
+        let new = match take_ring_block(file) {
+            Err(_) if !must_leave => old,
+            new => Mapped(new?),
         };
-        enter(file, thread, window, (*old).stream, number, block::RING);
-        if is_in_use {
-            (*thread).kept = old as usize;
-        } else if window != old {
-            owner(&*old).store(0, Release);
+        enter(file, thread, new, old.stream().load(Relaxed), number, block::RING);
+        if must_leave {
+            (*thread).kept = old.0 as usize;
+        } else if new != old {
+            old.shared().leave_to(0);
         }
         Ok(())
     }
 }
 
 /// How many slots of a window can be written to.
-fn room(window: &BlockHeader) -> usize {
-    match window.room as usize {
+///
+/// # Safety
+///
+/// The window is this thread's.
+unsafe fn room(window: Mapped) -> usize {
+    // SAFETY: as promised.
+    match unsafe { (*window.0).room } as usize {
         0 => SLOTS,
         room => room.min(SLOTS),
     }
@@ -213,16 +255,16 @@ fn room(window: &BlockHeader) -> usize {
 unsafe fn extend(file: &File, thread: *mut Thread) -> Result<bool, c_int> {
     // SAFETY: windows are mapped for good, and this one is this thread's.
     unsafe {
-        let window = (*thread).window;
-        let had = room(&*window);
+        let window = Mapped((*thread).window);
+        let had = room(window);
         if had == SLOTS {
             return Ok(false);
         }
         let from = (had + 1) * SLOT;
-        let to = file.extend((*window).number, from)?;
+        let to = file.extend((*window.0).number, from)?;
         touch(window, from..to);
         let room = to / SLOT - 1;
-        (*window).room = if room < SLOTS { room as u32 } else { 0 };
+        (*window.0).room = if room < SLOTS { room as u32 } else { 0 };
         place_in(thread, window, had);
     }
     Ok(true)
@@ -233,11 +275,11 @@ unsafe fn extend(file: &File, thread: *mut Thread) -> Result<bool, c_int> {
 /// # Safety
 ///
 /// They are mapped and have room in the file.
-unsafe fn touch(window: *mut BlockHeader, bytes: core::ops::Range<usize>) {
+unsafe fn touch(window: Mapped, bytes: core::ops::Range<usize>) {
     for page in bytes.step_by(4096) {
         // SAFETY: as promised.
         unsafe {
-            let word = window.cast::<u8>().add(page).cast::<u64>();
+            let word = window.0.cast::<u8>().add(page).cast::<u64>();
             word.write_volatile(word.read_volatile());
         }
     }
@@ -251,51 +293,33 @@ unsafe fn touch(window: *mut BlockHeader, bytes: core::ops::Range<usize>) {
 unsafe fn leave(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     // SAFETY: windows are mapped for good, and both are this thread's.
     unsafe {
-        let Thread { window: old, kept, .. } = *thread;
-        let (stream, base, used) = ((*old).stream, (*old).base, SLOTS as u32);
+        let (old, kept) = (Mapped((*thread).window), (*thread).kept);
+        let (stream, base, used) = (old.stream().load(Relaxed), old.base().load(Relaxed), SLOTS as u32);
         // Where one that was left lay before, another block of the file can lie: nobody is filling it any more.
         let window = if kept & OVER != 0 {
-            file.new_block_at((kept & !OVER) as *mut u8)?.cast::<BlockHeader>()
+            Mapped(file.new_block_at((kept & !OVER) as *mut u8)?.cast())
         } else {
-            let window = file.new_block()?.cast::<BlockHeader>();
+            let window = Mapped(file.new_block()?.cast());
             register(file, window);
             window
         };
         let trailer = Trailer { magic: TRAILER_MAGIC, stream, base, used, ..Trailer::default() };
-        old.cast::<Trailer>().add(SLOTS + 1).write(trailer);
-        (*old).used = used;
-        fence(Release);
-        (&raw mut (*old).kind).write_volatile(block::CHUNK);
-        owner(&*old).store(0, Release);
+        old.0.cast::<Trailer>().add(SLOTS + 1).write(trailer);
+        (*old.0).used = used;
+        old.shared().turn_into(block::CHUNK);
+        old.shared().leave_to(0);
         enter(file, thread, window, stream, base + u64::from(used), block::WINDOW);
-        (*thread).kept = old as usize;
+        (*thread).kept = old.0 as usize;
     }
     Ok(())
 }
 
 /// Has others look for the end of this window's thread.
-fn register(file: &File, window: *mut BlockHeader) {
+fn register(file: &File, window: Mapped) {
     let index = file.window_count.fetch_add(1, Relaxed) as usize;
     if let (true, Some(place)) = (file.ring.is_null(), file.windows.get(index)) {
-        place.store(window, Release);
+        place.store(window.0, Release);
     }
-}
-
-/// The number of this thread's next slot. Where slots were asked for that did not fit, they count as taken and
-/// were never written: the window's end is where it goes on.
-///
-/// # Safety
-///
-/// The block is this thread's, and has a window.
-unsafe fn number(thread: *mut Thread) -> u64 {
-    // SAFETY: as promised.
-    unsafe { ((*thread).next_slot.min((*thread).window_end) as u64 >> 6).wrapping_add((*thread).slot_bias) }
-}
-
-/// The owner of a window, which others look at.
-fn owner(window: &BlockHeader) -> &AtomicU32 {
-    // SAFETY: a field of a mapped block, aligned, and changed only in this way.
-    unsafe { AtomicU32::from_ptr((&raw const window.owner).cast_mut()) }
 }
 
 fn tid() -> u32 {
@@ -328,20 +352,17 @@ unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     // SAFETY: windows are mapped for good.
     unsafe {
         if let Some(window) = adopt(file) {
-            let next = written(&*window);
-            place_in(thread, window, next);
-            let mut place = take_slot(thread, SLOT);
-            let mut extended = Ok(false);
-            if place >= (*thread).window_end {
+            place_in(thread, window, written(window));
+            let take = || self::window(thread).take(1, (*thread).window_end);
+            let (mut taken, mut extended) = (take(), Ok(false));
+            if taken.is_none() {
                 extended = extend(file, thread);
-                place = if extended == Ok(true) { take_slot(thread, SLOT) } else { place };
+                taken = if extended == Ok(true) { take() } else { None };
             }
-            if place < (*thread).window_end {
-                let number = (place as u64 >> 6).wrapping_add((*thread).slot_bias);
+            if let Some((place, number)) = taken {
                 let slot = place as *mut Slot;
                 ((*slot).start, (*slot).end) = (clock::now(), u64::from(tid()));
-                compiler_fence(Release);
-                (&raw mut (*slot).word).write_volatile(word(slot::THREAD, 1, u16::MAX, number as u32));
+                publish(slot, word(slot::THREAD, 1, u16::MAX, number as u32));
                 return Ok(());
             }
             // Full to the last slot: what follows has a block of its own, which names the thread.
@@ -349,19 +370,20 @@ unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
                 empty(file, thread, extended.err())
             } else {
                 take_ring_block(file).map(|next| {
-                    owner(&*window).store(0, Release);
-                    enter(file, thread, next, (*window).stream, number(thread), block::RING);
+                    let (stream, number) = (window.stream().load(Relaxed), self::window(thread).number());
+                    window.shared().leave_to(0);
+                    enter(file, thread, Mapped(next), stream, number, block::RING);
                 })
             };
         }
         // First: so many threads may be making blocks that are not there yet, as a reader must know.
         let stream = file.next_stream();
         let (window, kind) = if file.ring.is_null() {
-            (file.new_window()?, block::WINDOW)
+            (Mapped(file.new_window()?), block::WINDOW)
         } else {
-            (take_ring_block(file)?, block::RING)
+            (Mapped(take_ring_block(file)?), block::RING)
         };
-        owner(&*window).store(own_tid(file), Relaxed);
+        window.shared().keep(own_tid(file));
         enter(file, thread, window, stream, 0, kind);
         register(file, window);
     }
@@ -373,24 +395,17 @@ unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
 /// # Safety
 ///
 /// The block is this thread's, and the window too.
-unsafe fn enter(
-    file: &File,
-    thread: *mut Thread,
-    window: *mut BlockHeader,
-    stream: u32,
-    number: u64,
-    kind: u16,
-) {
-    // SAFETY: mapped, and only ours.
+unsafe fn enter(file: &File, thread: *mut Thread, window: Mapped, stream: u32, number: u64, kind: u16) {
+    // SAFETY: mapped, and ours alone.
     unsafe {
-        (&raw mut (*window).kind).write_volatile(0);
-        fence(Release);
-        touch(window, 0..(room(&*window) + 1) * SLOT);
-        ((*window).magic, (*window).stream, (*window).tid) = (BLOCK_MAGIC, stream, tid());
-        ((*window).base, (*window).begun) = (number, clock::moment());
-        owner(&*window).store(own_tid(file), Relaxed);
-        fence(Release);
-        (&raw mut (*window).kind).write_volatile(kind);
+        window.shared().begin(kind, || {
+            touch(window, 0..(room(window) + 1) * SLOT);
+            ((*window.0).magic, (*window.0).tid) = (BLOCK_MAGIC, tid());
+            (*window.0).begun = clock::moment();
+            window.stream().store(stream, Relaxed);
+            window.base().store(number, Relaxed);
+            window.shared().keep(own_tid(file));
+        });
         place_in(thread, window, 0);
     }
 }
@@ -400,32 +415,32 @@ unsafe fn enter(
 /// # Safety
 ///
 /// As for [`enter`].
-unsafe fn place_in(thread: *mut Thread, window: *mut BlockHeader, next: usize) {
-    let first = window as usize + size_of::<BlockHeader>();
+unsafe fn place_in(thread: *mut Thread, window: Mapped, next: usize) {
+    let first = window.0 as usize + size_of::<BlockHeader>();
     // SAFETY: as promised.
     unsafe {
-        (*thread).window = window;
-        (*thread).slot_bias = (*window).base.wrapping_sub(first as u64 >> 6);
-        (*thread).next_slot = first + next * SLOT;
-        (*thread).window_end = first + room(&*window) * SLOT;
+        (*thread).window = window.0;
+        self::window(thread).enter(first, window.base().load(Relaxed), next, room(window));
     }
 }
 
 /// How many slots of a window are written.
-fn written(window: &BlockHeader) -> usize {
-    let slots = ptr::from_ref(window).wrapping_add(1).cast::<Slot>();
-    (0..room(window))
-        .rev()
-        // SAFETY: inside of the window.
-        .map(|i| (i, unsafe { (*slots.add(i)).word }))
-        .find(|(i, word)| {
-            *word as u8 != slot::EMPTY && (*word >> 32) as u32 == (window.base + *i as u64) as u32
-        })
+///
+/// # Safety
+///
+/// The window is this thread's.
+unsafe fn written(window: Mapped) -> usize {
+    let (slots, base) = (window.0.wrapping_add(1).cast::<Slot>(), window.base().load(Relaxed));
+    // SAFETY: as promised, and inside of it.
+    let word = |i: usize| unsafe { (*slots.add(i)).word };
+    // SAFETY: as promised.
+    let mut all = (0..unsafe { room(window) }).rev().map(|i| (i, word(i)));
+    all.find(|(i, word)| *word as u8 != slot::EMPTY && (*word >> 32) as u32 == (base + *i as u64) as u32)
         .map_or(0, |(i, word)| (i + usize::from((word >> 8) as u8).max(1)).min(SLOTS))
 }
 
 /// A window whose thread is gone, now ours.
-fn adopt(file: &File) -> Option<*mut BlockHeader> {
+fn adopt(file: &File) -> Option<Mapped> {
     static START: AtomicU32 = AtomicU32::new(0);
     let count = if file.ring.is_null() {
         file.window_count.load(Acquire).min(file.windows.len() as u32)
@@ -443,15 +458,11 @@ fn adopt(file: &File) -> Option<*mut BlockHeader> {
         } else {
             ring_block(file, index as u64 + 1)
         };
-        // SAFETY: windows are mapped for good.
-        let header = unsafe { window.as_ref()? };
-        let old = owner(header).load(Relaxed);
-        let is_events = matches!(header.kind, block::WINDOW | block::RING);
-        (old != 0
-            && is_events
-            && is_gone(file, old)
-            && owner(header).compare_exchange(old, own_tid(file), AcqRel, Relaxed).is_ok())
-        .then_some(window)
+        let window = Some(Mapped(window)).filter(|window| !window.0.is_null())?;
+        let block = window.shared();
+        let old = block.owner();
+        let is_left = || matches!(block.kind(), block::WINDOW | block::RING) && is_gone(file, old);
+        (old != 0 && is_left() && block.take(old, own_tid(file))).then_some(window)
     })
 }
 
@@ -464,15 +475,15 @@ fn ring_block(file: &File, index: u64) -> *mut BlockHeader {
 #[inline(never)]
 pub fn is_in_ring(slot: *mut Slot, number: u64) -> bool {
     let Some(file) = process::current().filter(|file| !file.ring.is_null()) else { return false };
-    let block = ring_block(file, ((slot as usize).wrapping_sub(file.ring as usize) / BLOCK) as u64);
-    // SAFETY: the slot lies in the ring, and both blocks are mapped for good; the block is this thread's.
-    unsafe {
-        let own = (*thread()).window;
-        !own.is_null()
-            && (*block).kind == block::RING
-            && (*block).stream == (*own).stream
-            && (*block).base.wrapping_add((slot as usize - block as usize) as u64 / SLOT as u64 - 1) == number
-    }
+    let index = (slot as usize).wrapping_sub(file.ring as usize) / BLOCK;
+    let block = Mapped(ring_block(file, index as u64));
+    // SAFETY: only this thread uses the block.
+    let own = Mapped(unsafe { (*thread()).window });
+    let at = (slot as usize - block.0 as usize) / SLOT - 1;
+    !own.0.is_null()
+        && block.shared().kind() == block::RING
+        && block.stream().load(Relaxed) == own.stream().load(Relaxed)
+        && block.base().load(Relaxed).wrapping_add(at as u64) == number
 }
 
 /// The next block of the ring that nobody writes to, now ours.
@@ -482,17 +493,16 @@ pub fn take_ring_block(file: &File) -> Result<*mut BlockHeader, c_int> {
     while looks < count {
         let number = file.next_block();
         let window = ring_block(file, 1 + (number - 1) % count);
-        // SAFETY: the ring is mapped for good.
-        let header = unsafe { &*window };
-        let old = owner(header).load(Acquire);
-        let is_free = old == 0 || header.kind == block::RING && is_gone(file, old);
-        if is_free && owner(header).compare_exchange(old, own_tid(file), AcqRel, Relaxed).is_ok() {
+        let block = Mapped(window).shared();
+        let old = block.owner();
+        let is_free = old == 0 || block.kind() == block::RING && is_gone(file, old);
+        if is_free && block.take(old, own_tid(file)) {
             // Who was kept waiting since its number was drawn would take what others have just written, and leave the
             // oldest.
             if file.last_block() - number <= count / 2 {
                 return Ok(window);
             }
-            owner(header).store(old, Release);
+            block.leave_to(old);
         } else {
             looks += 1;
         }
@@ -509,15 +519,23 @@ pub fn take_ring_block(file: &File) -> Result<*mut BlockHeader, c_int> {
 unsafe fn empty(file: &File, thread: *mut Thread, has_no_room: Option<c_int>) -> Result<(), c_int> {
     // SAFETY: the window is mapped for good, and this thread's.
     unsafe {
-        let window = (*thread).window;
-        let used = written(&*window);
-        let header =
-            BlockHeader { kind: block::CHUNK, used: used as u32, owner: 0, room: 0, number: 0, ..*window };
+        let window = Mapped((*thread).window);
+        let used = written(window);
+        let header = BlockHeader {
+            magic: BLOCK_MAGIC,
+            kind: block::CHUNK,
+            stream: window.stream().load(Relaxed),
+            tid: (*window.0).tid,
+            base: window.base().load(Relaxed),
+            used: used as u32,
+            begun: (*window.0).begun,
+            ..BlockHeader::default()
+        };
         let mut trailer = Trailer { magic: TRAILER_MAGIC, stream: header.stream, ..Trailer::default() };
         (trailer.base, trailer.used) = (header.base, header.used);
         let piece =
             |start: *const u8, length| libc::iovec { iov_base: start.cast_mut().cast(), iov_len: length };
-        let slots = window.cast::<u8>().add(size_of::<BlockHeader>());
+        let slots = window.0.cast::<u8>().add(size_of::<BlockHeader>());
         let append = || {
             file.append_block([
                 piece((&raw const header).cast(), size_of::<BlockHeader>()),
@@ -530,10 +548,9 @@ unsafe fn empty(file: &File, thread: *mut Thread, has_no_room: Option<c_int>) ->
             file.lose(calls(slots.cast(), used));
             file.complain(error);
         }
-        ((*window).tid, (*window).begun) = (tid(), clock::moment());
-        fence(Release);
+        ((*window.0).tid, (*window.0).begun) = (tid(), clock::moment());
         // What the chunk has is old from here on.
-        (&raw mut (*window).base).write_volatile(header.base + used as u64);
+        renumber(|| window.base().store(header.base + used as u64, Relaxed));
         place_in(thread, window, 0);
     }
     Ok(())
@@ -565,19 +582,13 @@ pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*m
     if unsafe { (*thread).epoch } != epoch() {
         return false;
     }
-    let (before, end) = self::fill(thread);
-    let taken = match take_here(thread, slots, end) {
-        Some((place, number)) => Some(Taken { place, number, before }),
-        None => renewed(slots, before),
-    };
-    let Some(taken) = taken else { return false };
+    let Some(taken) = take_several(thread, slots) else { return false };
     // SAFETY: the slots lie in this thread's window, and nobody else was given them.
     unsafe {
         let first = taken.place as *mut Slot;
         fill(first);
-        compiler_fence(Release);
-        (&raw mut (*first).word).write_volatile(word(state, slots as u8, function, taken.number as u32));
+        publish(first, word(state, slots as u8, function, taken.number as u32));
     }
-    put(thread, &taken);
+    filled(thread, taken.before);
     true
 }

@@ -34,7 +34,7 @@ pub struct Thread {
     /// Where its window ends.
     pub window_end: usize,
     /// The number of the slot at address A in its stream is A / 64 plus this.
-    pub slot_bias: u64,
+    pub slot_bias: usize,
     /// The process's record that the window belongs to.
     pub epoch: u64,
     /// The window.
@@ -124,16 +124,18 @@ pub fn stack_height() -> usize {
     height
 }
 
-/// Takes `bytes` of this thread's window: one instruction, so that a signal handler of the thread takes others.
+/// Adds to a word and gives what it was: one instruction, into which no signal handler of the thread can come. Other threads
+/// can.
+///
+/// # Safety
+///
+/// The word is this thread's.
 #[inline(always)]
-pub fn take_slot(thread: *mut Thread, bytes: usize) -> usize {
-    let mut taken = bytes;
-    // SAFETY: adds to a word of the thread's block and gives what it was.
-    unsafe {
-        let place = &raw mut (*thread).next_slot;
-        asm!("xadd qword ptr [{}], {}", in(reg) place, inout(reg) taken, options(nostack));
-    }
-    taken
+pub unsafe fn add(place: *mut usize, more: usize) -> usize {
+    let mut before = more;
+    // SAFETY: as promised.
+    unsafe { asm!("xadd qword ptr [{}], {}", in(reg) place, inout(reg) before, options(nostack)) };
+    before
 }
 
 /// The time stamp counter.

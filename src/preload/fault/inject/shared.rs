@@ -31,9 +31,43 @@ static BASE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 /// The directory, where there is one: for releasing what hangs.
 static DIRECTORY: AtomicPtr<Directory> = AtomicPtr::new(ptr::null_mut());
 
-fn header() -> Option<&'static Header> {
-    // SAFETY: mapped for good, and a valid header before it is published. Its numbers but the last two stay.
-    unsafe { BASE.load(Acquire).cast::<Header>().as_ref() }
+/// What of a header stays as it is; its last two numbers are changed by others at any moment, so that nobody makes a
+/// reference to all of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Fixed {
+    magic: [u8; 8],
+    version: u32,
+    rules: u32,
+    text: u32,
+    counters: u32,
+    scopes: u32,
+    scope_count: u32,
+}
+
+impl Fixed {
+    /// # Safety
+    ///
+    /// A header can be read there.
+    unsafe fn read(header: *const Header) -> Fixed {
+        // SAFETY: as promised.
+        unsafe {
+            Fixed {
+                magic: (*header).magic,
+                version: (*header).version,
+                rules: (*header).rules,
+                text: (*header).text,
+                counters: (*header).counters,
+                scopes: (*header).scopes,
+                scope_count: (*header).scope_count,
+            }
+        }
+    }
+}
+
+fn header() -> Option<Fixed> {
+    let header = BASE.load(Acquire).cast::<Header>();
+    // SAFETY: mapped for good, and a valid header before it is published.
+    (!header.is_null()).then(|| unsafe { Fixed::read(header) })
 }
 
 /// What the file says of the rules, known when the settings are read; null where there is none in the environment.
@@ -222,6 +256,18 @@ impl Layout {
         }
     }
 
+    fn fixed(&self) -> Fixed {
+        Fixed {
+            magic: MAGIC,
+            version: VERSION,
+            rules: self.rules,
+            text: self.text.len() as u32,
+            counters: self.counters() as u32,
+            scopes: self.scopes() as u32,
+            scope_count: SCOPES as u32,
+        }
+    }
+
     /// Whether a file is that of this plan.
     ///
     /// # Safety
@@ -230,13 +276,8 @@ impl Layout {
     unsafe fn is_at(&self, base: *const u8) -> bool {
         // SAFETY: the caller's promise; the layout lies within its size.
         unsafe {
-            let header = base.cast::<Header>().read();
             let text = core::slice::from_raw_parts(base.add(TEXT), self.text.len());
-            (header.magic, header.version, header.rules, header.text as usize)
-                == (MAGIC, VERSION, self.rules, self.text.len())
-                && (header.counters as usize, header.scopes as usize, header.scope_count as usize)
-                    == (self.counters(), self.scopes(), SCOPES)
-                && text == self.text.as_bytes()
+            Fixed::read(base.cast()) == self.fixed() && text == self.text.as_bytes()
         }
     }
 }
