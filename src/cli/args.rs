@@ -1,4 +1,4 @@
-//! The command line: every option once, with its help beside it.
+//! The command line: every option once, with its help.
 //!
 //! What belongs here: names, shapes and help. What a value means is read where it is used.
 

@@ -1,5 +1,5 @@
-//! `cupeer doctor`: looks at what `run` rests on, and says what is wrong: which driver a program would
-//! get, what it has of the table, where our libraries are, and what of a program went past us.
+//! `cupeer doctor`: examines what `run` rests on, and says what is wrong: which driver a program would get, which
+//! functions of the table it has, where cupeer's libraries are, and which calls of a program escape.
 //!
 //! The driver itself is loaded in a child process: see `probe`.
 

@@ -1,4 +1,4 @@
-//! `cupeer explain`: all that the tables say about one function, one result code, one rule or one key of fault plans.
+//! `cupeer explain`: everything that the tables say about one function, result code, rule or key of fault plans.
 
 use crate::args::ExplainArgs;
 use crate::list::{self, direction, groups, prototype, version};

@@ -1,7 +1,6 @@
-//! `cupeer env`: the settings of `run` in the words of whoever starts the program.
+//! `cupeer env`: the settings of `run` in the form that the program's launcher reads.
 //!
-//! Nothing here decides what is set: that is `settings`. What each format quotes is what its reader takes
-//! away again.
+//! Nothing here decides what is set: that is `settings`. Each format quotes what its reader unquotes.
 
 use crate::args::{EnvArgs, EnvFormat};
 use crate::output;

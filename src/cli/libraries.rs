@@ -1,9 +1,9 @@
 //! Where the two shared libraries are, beside the command or in ../lib, and who could have put them there.
 //!
-//! What the dynamic loader is led to becomes code in the user's programs. So whatever it is led to, and the directory
-//! around that, must belong to somebody who could have replaced the command itself: the user, root, or whoever
-//! owns the command. A group may write there that may write where the command is, as in installations that a group looks
-//! after. Nobody else may, but for directories in which everybody keeps his own, as in /tmp.
+//! What the dynamic loader is led to becomes code in the user's programs. So those files, and the directories around
+//! them, must belong to somebody who could have replaced the command itself: the user, root, or the owner of the
+//! command. A group may write there if it may write where the command is, as in installations that a group maintains.
+//! Nobody else may, except in directories where each user has files of their own, such as /tmp.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;

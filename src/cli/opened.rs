@@ -1,4 +1,4 @@
-//! The record that is reported on: a directory, or one file that `cupeer pack` made.
+//! The record to report on: a directory, or a file made by `cupeer pack`.
 
 use crate::pack::{self, Unpacked};
 use anyhow::{Result, bail};

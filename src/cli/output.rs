@@ -1,4 +1,4 @@
-//! What the command writes: results to stdout, complaints to stderr, a line each.
+//! What the command writes: results to stdout, complaints to stderr, one line each.
 //!
 //! Nothing here panics: where nobody reads, there is nobody to tell. And nothing reaches a terminal that it would obey:
 //! what records, packs and programs say is anybody's text.

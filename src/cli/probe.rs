@@ -1,6 +1,6 @@
 //! The part of `doctor` that loads a driver: in a process of its own, since a driver may crash.
 //!
-//! Writes a JSON object a line as soon as each is known, so that a crash takes nothing with it.
+//! Writes each JSON object on a line as soon as it is known, so that a crash takes nothing with it.
 
 use crate::output;
 use anyhow::Result;

@@ -1,4 +1,4 @@
-//! `cupeer release`: ends what a fault plan lets hang.
+//! `cupeer release`: releases calls held by a fault plan.
 //!
 //! Whatever hangs under a label waits for a file in the record's directory whose name has that label. What belongs here:
 //! making that file, and saying what hangs, as far as the record tells.

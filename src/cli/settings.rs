@@ -1,6 +1,6 @@
 //! What the options become: the variables that `run` sets and that `env` prints.
 //!
-//! An option that is given wins over an inherited variable; what is not given stays as it is.
+//! An option wins over an inherited variable; a variable without an option stays as it is.
 
 pub mod check;
 pub mod deny;

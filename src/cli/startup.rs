@@ -1,5 +1,5 @@
-//! What this process was given, noted before Rust's runtime changes it: closed standard descriptors
-//! (the runtime opens /dev/null on them) and whether SIGPIPE was ignored (the runtime ignores it).
+//! What this process inherited, noted before Rust's runtime changes it: closed standard descriptors (the runtime opens
+//! /dev/null on them) and whether SIGPIPE was ignored (the runtime ignores it).
 //!
 //! The program that `run` starts gets both as they were.
 

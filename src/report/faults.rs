@@ -1,7 +1,7 @@
-//! Fault plans: what each rule did, and because of what calls are as they are.
+//! Fault plans: what each rule did, and which calls are as they are because of it.
 //!
 //! What belongs here: what the files of counters say, and the names of rules that calls carry. What failed because a
-//! fault plan said so is nobody's fault: everything else in a report leaves it alone.
+//! fault plan said so is nobody's fault: everything else in a report leaves it out.
 
 use super::functions::Functions;
 use super::hits::{At, FirstHits};

@@ -1,4 +1,4 @@
-//! What is open, by the place that opened it.
+//! What was never closed, by the place that opened it.
 
 use super::ledger::Ledger;
 use super::ledger::settle::Fate;

@@ -1,4 +1,4 @@
-//! The peer matrix: what each process asked about pairs of devices, what it switched on, and what IPC did.
+//! The peer matrix: what each process asked about pairs of devices, which access it enabled, and what IPC did.
 //!
 //! What belongs here: a sum for each process and pair of devices.
 

@@ -1,4 +1,4 @@
-//! The reading of one process: each event is told to whom it concerns.
+//! The reading of one process: each event goes to the parts that it concerns.
 //!
 //! What belongs here: which call has ended, and what receives it. Calls that have not returned are remembered until
 //! their end comes, and nothing else is.

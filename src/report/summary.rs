@@ -1,5 +1,5 @@
-//! What is said after a run that made a record by itself: how much was called, what failed, what hangs, what was
-//! left open, and where the record is. In a few lines; the rest is the report's.
+//! The summary after a run that made its own record: how much was called, what failed, what hangs, what was left open,
+//! and where the record is. It takes a few lines; the report has the rest.
 
 pub mod faults;
 mod found;

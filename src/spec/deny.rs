@@ -1,6 +1,6 @@
 //! Pairs of devices that are denied: how they are written, and which of them a device and another one are.
 //!
-//! `all`, or pairs `A/B` separated by commas; `A/B:oneway` keeps A alone from reaching B. A device is a UUID or a PCI
+//! `all`, or pairs `A/B` separated by commas; `A/B:oneway` only keeps A from reaching B. A device is a UUID or a PCI
 //! address. What belongs here: the text, and the decision. What does not: what the devices are (the library and the
 //! command each ask in their own way), and what follows from a denial.
 

@@ -1,4 +1,4 @@
-//! The archive that is written: compressed as it grows, under a temporary name until it is whole.
+//! The archive being written: compressed as it grows, under a temporary name until it is complete.
 
 use super::FOLDER;
 use anyhow::{Context, Result, bail, ensure};

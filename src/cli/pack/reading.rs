@@ -1,4 +1,4 @@
-//! Reads what is being written: twice, so that what is taken is whole.
+//! Reads what is still being written: twice, so that what is taken is complete.
 //!
 //! A file of a process that has ended is read once.
 

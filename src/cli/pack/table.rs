@@ -1,4 +1,4 @@
-//! The table of what is open on a host, on its way into the archive. It names nobody, so that it goes as it is.
+//! The live table of a host, on its way into the archive. It names nobody, so it goes unchanged.
 
 use super::addresses::Addresses;
 use super::archive::Archive;

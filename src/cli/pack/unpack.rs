@@ -1,7 +1,7 @@
 //! A packed record as a directory again, for as long as somebody reads it.
 //!
-//! The archive may come from anybody. Nothing is written but plain files with the names that a record has, each
-//! once, in a new directory that is ours alone; and no more than a file of that size can stand for.
+//! The archive may come from anybody. Nothing is written but plain files with the names that a record has, each once,
+//! in a new directory that only we use, and no more than a file of that size can hold.
 
 use super::about::About;
 use super::files;

@@ -1,7 +1,7 @@
 //! `cupeer run`: starts a program under the preload library, waits for it, and ends as it ends.
 //!
-//! The order of a run stands here; each step has a file. Whatever can be refused is refused before the
-//! program starts, and what is said about it is said after it ended.
+//! This file shows the order of a run; each step has a file. What can be refused is refused before the program starts,
+//! and the summary comes after it has ended.
 
 mod child;
 mod faults;

@@ -1,5 +1,5 @@
-//! What can be said about a program before it starts: where it is, and whether the dynamic loader will
-//! take our library into it.
+//! What can be said about a program before it starts: where it is, and whether the dynamic loader will load our library
+//! into it.
 
 use crate::elf::Elf;
 use crate::libraries;

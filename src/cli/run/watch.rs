@@ -1,8 +1,8 @@
-//! Looks at the program's processes from outside, while they run: which use a driver without our library,
-//! and which are of a kind that the environment does not get past.
+//! Watches the program's processes from outside while they run: which use a driver without our library, and which do
+//! not pass the environment on.
 //!
-//! Costs the program nothing but what the kernel does to answer from /proc. What lives shorter than a
-//! look is missed; that is why nothing here is more than a note at the end.
+//! It costs the program only what the kernel does to answer from /proc. What lives for less than the time between two
+//! looks is missed, so nothing here is more than a note at the end.
 
 use super::program::MUSL;
 use crate::libraries;

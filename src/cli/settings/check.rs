@@ -1,4 +1,4 @@
-//! The variables of the checks, and what is refused of their options.
+//! The variables of the checks, and which of their options are refused.
 
 use crate::args::{CheckArgs, Options};
 use anyhow::{Result, bail};

@@ -1,4 +1,4 @@
-//! Denied peers: which devices the words of `--deny-peer` mean, and what a run has to know beside.
+//! Denied pairs: which devices the words of `--deny-peer` mean, and what else a run must know.
 //!
 //! The library is told UUIDs, which are the same in all processes. What they are is known here: from the topology of the
 //! simulated driver, or else from NVML.

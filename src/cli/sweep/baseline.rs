@@ -1,4 +1,4 @@
-//! The program without faults: how it ends, what it leaves, and which calls there are.
+//! The program without faults: how it ends, what it leaves open, and which calls it makes.
 
 use super::count::{self, Counted};
 use super::launch::{End, Launcher, Order, Ran, own_lines};

@@ -1,4 +1,4 @@
-//! The user's own word on whether a result is right.
+//! The user's own verdict on a result: `--compare`.
 
 use super::processes::Processes;
 use anyhow::{Context, Result};

@@ -1,4 +1,4 @@
-//! The wish to end: SIGINT, SIGTERM or SIGHUP. Runs look for it, and the sweep keeps its state.
+//! The request to end: SIGINT, SIGTERM or SIGHUP. Runs look for it, and the sweep keeps its state.
 
 use crate::startup;
 use std::io;

@@ -1,4 +1,4 @@
-//! One run of the program: what it is given, and what is seen of it from outside.
+//! One run of the program: its environment, and what is seen of it from outside.
 
 use super::processes::Processes;
 use super::state::Plan;

@@ -1,10 +1,10 @@
-//! `cupeer sweep`: lets each call of a program fail, one after the other, and says what becomes of the program.
+//! `cupeer sweep`: fails each call of a program in turn, and reports how the program copes.
 //!
-//! The order of a sweep stands here; each step has a file. The program runs without faults first ([`baseline`]), with its
-//! calls counted ([`count`]). From the calls come runs ([`trials`]), which are done side by side ([`pool`]), each started
-//! ([`launch`], [`processes`]) and compared ([`trial`], [`verdict`]). What a run calls that the program does not call
-//! without faults is made to fail next, until nothing new is left. All that is done stands in a journal ([`state`]); what
-//! is found is shown at the end ([`table`], [`json`]).
+//! This file shows the order of a sweep; each step has a file. The program runs without faults first ([`baseline`]),
+//! with its calls counted ([`count`]). From the calls come runs ([`trials`]), which are done side by side ([`pool`]),
+//! each started ([`launch`], [`processes`]) and compared ([`trial`], [`verdict`]). What a run calls that the program
+//! does not call without faults is made to fail next, until nothing new is left. A journal records all that is done
+//! ([`state`]); findings are shown at the end ([`table`], [`json`]).
 
 mod baseline;
 mod compare;

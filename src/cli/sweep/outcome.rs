@@ -1,4 +1,4 @@
-//! All that a sweep has come to.
+//! The outcome of a sweep.
 
 use super::count::Site;
 use super::state::{Baseline, Done, Plan, Sim};
@@ -8,7 +8,7 @@ use crate::formats::quoted;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// All that a sweep has come to.
+/// The outcome of a sweep.
 pub struct Outcome {
     /// What was run.
     pub plan: Plan,

@@ -1,7 +1,7 @@
-//! Many runs at once, and what is said meanwhile.
+//! Parallel runs, and the progress that is shown meanwhile.
 //!
-//! What belongs here: who takes which run and when it stops. The verdicts do not depend on it: runs are numbered before,
-//! and what only one run at a time can tell is asked of it alone.
+//! What belongs here: who takes which run and when it stops. The verdicts do not depend on it: runs are numbered
+//! before, and what only one run at a time can tell is left to a run by itself.
 
 use super::interrupt;
 use super::state::Done;

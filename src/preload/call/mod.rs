@@ -1,4 +1,4 @@
-//! One call on its way through us: enter, inject, forward, substitute, log.
+//! The way of one call through the library: enter, inject, forward, substitute, log.
 //!
 //! What belongs here: the order of the steps, the boundary that keeps our panics from the program, and
 //! the guard against re-entry. What does not: how any step is done.

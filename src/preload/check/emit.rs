@@ -1,5 +1,5 @@
-//! What becomes of a finding: it is filtered and counted, stands in the record, is said, told to the program's own
-//! function, and may stop the program.
+//! What becomes of a finding: it is filtered, counted, recorded, reported, passed to the program's own function, and
+//! may stop the program.
 
 use super::say::{self, Said};
 use super::world::{Call, is_own};

@@ -1,4 +1,4 @@
-//! A call that failed, and no rule says why: what was ruled out, and what remains.
+//! Explains a call that failed without breaking a rule: what was ruled out, and what remains.
 
 use super::emit;
 use super::world::Call;

@@ -4,8 +4,8 @@
 //! failure that breaks no rule (`explain`). What does not: what a rule is, every word of it, and how it is decided, which
 //! is in `cupeer_rules`.
 //!
-//! Nothing here changes what the program sees. A call that succeeds is looked at only where it exports, opens, enables or
-//! ends something.
+//! Nothing here changes what the program sees. A successful call is examined only if it exports, opens, enables or ends
+//! something.
 
 mod emit;
 mod explain;

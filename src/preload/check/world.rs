@@ -1,4 +1,5 @@
-//! What is known of a call, and of those who share: taken from the call itself, the driver, the live table and the system.
+//! What is known of a call and of the processes that share with it: from the call itself, the driver, the live table
+//! and the system.
 
 use crate::driver::nodes;
 use crate::driver::questions::{self, About};

@@ -1,5 +1,5 @@
-//! What the driver logs about a call: drivers from CUDA 12.9 on explain errors to a function that is registered, on
-//! the thread of the call and before it returns. Others say nothing.
+//! The driver log: drivers from CUDA 12.9 on explain errors to a registered function, in the thread of the call and
+//! before it returns. Older ones have none.
 
 use crate::resolve::driver;
 use crate::sys::arch::{Thread, thread};

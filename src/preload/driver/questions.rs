@@ -1,5 +1,5 @@
-//! What only the driver knows: asked after a call of the program's own, in the thread that made it, by questions
-//! that make no context and change nothing.
+//! Questions: what only the driver knows is asked after a call of the program's own, in the thread that made it,
+//! without creating a context or changing anything.
 
 use crate::record::about;
 use crate::record::detail::Detail;

@@ -1,7 +1,7 @@
-//! What of the entries the processor's calling convention decides: they leave every argument register and the stack as
-//! the caller set them.
+//! The part of the entries that depends on the processor's calling convention: they leave every argument register and
+//! the stack as the caller set them.
 //!
-//! Another architecture needs this file and `sys::arch` again, and nothing else of the crate.
+//! A port to another architecture rewrites this file and `sys::arch`, and nothing else of the crate.
 
 #[cfg(doc)]
 use crate::sys::arch::asynchronous;

@@ -1,4 +1,4 @@
-//! The entries of every function of the table, derived from it. No logic stands here.
+//! The entries of every function of the table, derived from it. They hold no logic.
 //!
 //! A function has three: its export, for programs that are linked to the driver; the address that
 //! look-ups hand out; and the traced function behind both, which `call` runs. The export and the handed-out

@@ -1,5 +1,4 @@
-//! What runs uninvited: next to nothing when the library is loaded, and a look for escapes when it is
-//! unloaded.
+//! What runs unasked: next to nothing when the library is loaded, and a search for escapes when it is unloaded.
 
 use crate::fault::inject;
 use crate::log::status;

@@ -1,4 +1,4 @@
-//! What may change what the program sees: plans of faults, and pairs of devices that are denied.
+//! What may change what the program sees: fault plans and denied pairs.
 
 pub mod deny;
 pub mod inject;

@@ -1,4 +1,4 @@
-//! What this process has closed lately: so that a second close can be told from a wrong pointer.
+//! What this process closed lately, so that a second close can be told from a wrong pointer.
 
 use crate::sys::clock;
 use core::sync::atomic::{

@@ -1,4 +1,4 @@
-//! What a call opens and ends, told to the live table.
+//! Writes into the live table what a call opens and ends.
 
 use super::closed;
 use super::live;

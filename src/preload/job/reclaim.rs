@@ -1,4 +1,4 @@
-//! Room in the live table, before it grows: what is only remembered, and what processes have left behind that ended.
+//! Room in the live table, before it grows: tombstones, and what processes that have ended left behind.
 //!
 //! What belongs here: which entries may be given up for others, and in which order. What findings rest on goes last:
 //! that an exporter has ended is known from its entries.

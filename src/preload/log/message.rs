@@ -1,5 +1,5 @@
-//! The few words that we say to a person from inside a program: one line on stderr, for what would
-//! otherwise go wrong in silence.
+//! The few messages that a person gets from inside a program: one line on stderr for what would otherwise go wrong in
+//! silence.
 
 use crate::settings;
 use crate::sys::files;

@@ -1,4 +1,4 @@
-//! The log: one line a call.
+//! The log: one line per call.
 //!
 //! The lines travel as `tracing` events to a subscriber of our own (`subscriber`), which puts each into
 //! a buffer on the stack (`line`) and writes it at once (`sink`). tracing-subscriber's layer is not used

@@ -1,9 +1,9 @@
 //! Where the lines go: an append-only descriptor that is written to at once, without a lock.
 //!
-//! The descriptor is ours alone: for stderr a copy, far up, because programs close and reuse the low
-//! numbers. Before each line it is checked to be still the same file, and in a forked child a file that is
-//! named after the process is opened anew. What cannot be written is given up with one message, and costs
-//! the program nothing else: no signal, no error.
+//! The descriptor is only ours: for stderr a copy, far up, because programs close and reuse the low numbers. Before
+//! each line it is checked to be still the same file, and in a forked child a file that is named after the process is
+//! opened anew. A log that cannot be written is given up with one message, and costs the program nothing else: no
+//! signal, no error.
 
 use super::{message, status};
 use crate::settings;

@@ -1,4 +1,4 @@
-//! The page that the launcher shares with us: where this process tells it that it met a driver, and what it may not see.
+//! The page that the launcher shares with its processes: here a process reports that it met a driver, and what escapes.
 
 use crate::settings;
 use crate::sys::opened::Opened;

@@ -1,4 +1,4 @@
-//! What belongs to a call and does not fit into its slot: frames, arrays, texts, what the driver was asked.
+//! The details of a call that do not fit into its slot: frames, arrays, texts, answers of the driver.
 
 use super::{clock, libraries, stream};
 use crate::sys::program_memory;

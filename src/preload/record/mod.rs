@@ -1,5 +1,5 @@
-//! The record of this process: what `cupeer_spec::record` describes, written so that it survives whatever becomes
-//! of the program.
+//! The record of this process, as `cupeer_spec::record` describes it, written so that it survives whatever becomes of
+//! the program.
 //!
 //! The way of a call: [`Recorded::begin`] puts it into the thread's own window before it is forwarded,
 //! [`Recorded::finish`] adds the result. Both write to memory that nobody else writes to, and make no system call. Everything else is

@@ -1,5 +1,5 @@
-//! Libraries that were opened with RTLD_DEEPBIND, as PHP opens its extensions: their `dlsym` is libc's own, and whatever they
-//! find with it would go past us. Theirs becomes the one that everybody else has. Looked for where a program looks up
+//! Libraries opened with RTLD_DEEPBIND, as PHP opens its extensions: their `dlsym` is libc's own, and calls of what
+//! they find with it would escape. Theirs becomes the one that everybody else has. Looked for where a program looks up
 //! something in a library, which it does before it can use it. What such a library calls by name is only named: see
 //! `escapes`.
 

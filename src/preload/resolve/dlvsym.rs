@@ -1,5 +1,5 @@
-//! `dlvsym`: the driver's names have no versions, but `dlsym` has, and tools that replace it ask for libc's by its version.
-//! All that they find with that would go past us, so they get ours where they would get libc's.
+//! `dlvsym`: the driver's names have no versions, but `dlsym` has, and tools that replace it ask for libc's by its
+//! version. Calls of what they find with it would escape, so they get ours where they would get libc's.
 
 use super::{dlsym, loader};
 use crate::sys::arch::{Decision, deciding_entry};

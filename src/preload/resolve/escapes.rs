@@ -1,4 +1,4 @@
-//! What goes past us: found, named, and where it would crash, mended.
+//! Escapes: found, named, and repaired where they would crash.
 //!
 //! Calls escape where the loader binds a library to the driver itself: RTLD_DEEPBIND, a namespace of
 //! `dlmopen`, RTLD_NEXT from a library outside the global scope, a second driver. They cannot be caught

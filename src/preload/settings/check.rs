@@ -1,4 +1,4 @@
-//! What the environment asks of the checks: which rules, what is said, and what stops the program.
+//! What the environment asks of the checks: which rules, what is reported, and what stops the program.
 
 use super::{refusal, value};
 use core::ffi::CStr;

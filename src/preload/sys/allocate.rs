@@ -1,4 +1,4 @@
-//! Room in files: had before it is written to through a mapping, which cannot fail then.
+//! Room in files: allocated before it is written to through a mapping, which then cannot fail.
 
 use super::files::{self, errno};
 use core::ffi::{c_int, c_void};

@@ -1,7 +1,7 @@
 //! What the processor's calling convention decides: our block of thread-local words, and what must leave every argument
 //! register and the stack as the caller set them.
 //!
-//! Another architecture needs this file and `entry::arch` again, and nothing else of the crate.
+//! A port to another architecture rewrites this file and `entry::arch`, and nothing else of the crate.
 
 use core::arch::{asm, global_asm};
 use core::ffi::{c_char, c_int, c_void};

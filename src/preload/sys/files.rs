@@ -1,5 +1,4 @@
-//! Files, as a guest may use them: without a signal, far up among the descriptors, with nothing but system
-//! calls.
+//! Files, as a guest may use them: without signals, far up among the descriptors, with nothing but system calls.
 //!
 //! What belongs here: what the log and the record both need of files. What does not: what they write.
 

@@ -1,4 +1,4 @@
-//! The guard around work of ours: it leaves no trace in the program.
+//! The guard around the library's own work, which leaves no trace in the program.
 
 use super::arch::{DEFERRED, pthread_setcanceltype};
 use super::aside::with_room;

@@ -1,4 +1,4 @@
-//! Whether another process of this host runs: asked of the system, when a rule depends on it.
+//! Whether another process of this host runs: the system is asked when a rule depends on it.
 //!
 //! A process that is ending, in all of its threads, counts as gone from when the kernel has begun to end it: its peers may notice that, by the
 //! end of a pipe, before it is a zombie.

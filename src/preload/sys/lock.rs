@@ -1,6 +1,6 @@
-//! The lock for what happens rarely. It is never kept by who is not there any more: no signal handler runs, and none
-//! jumps, while it is held; a panic lets it go; a cancellation waits until our work is done (`guarded`); and one
-//! that a child has inherited is nobody's.
+//! The lock for what happens rarely. Nothing that is gone ever keeps it: no signal handler runs, and none jumps, while
+//! it is held; a panic lets it go; a cancellation waits until our work is done (`guarded`); and one that a child has
+//! inherited is nobody's.
 
 use super::process::shares_memory_with;
 use super::signals;

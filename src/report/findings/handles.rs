@@ -1,4 +1,5 @@
-//! What the ledger tells of handles: freed while open elsewhere, opened too late or in the wrong place, never closed.
+//! What the ledger shows about handles: freed while open elsewhere, opened too late or in the wrong place, never
+//! closed.
 //!
 //! What belongs here: rules across processes, for calls in which the processes themselves have found nothing. What
 //! rests on the order of times rests on one host: handles of two hosts have nothing in common.

@@ -1,4 +1,4 @@
-//! What all ranks together tell: who fails where others succeed, and pairs of devices that went without IPC.
+//! What only all ranks together show: who fails where others succeed, and pairs of devices that went without IPC.
 
 use super::super::ledger::Failing;
 use super::super::model::Uuid;

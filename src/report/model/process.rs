@@ -1,4 +1,4 @@
-//! The processes of a record, their devices, and what of them went past us.
+//! The processes of a record, their devices, and which of their calls escaped.
 
 use super::{Place, Proc, Unknown, Uuid};
 use crate::text::names::clean;

@@ -1,4 +1,4 @@
-//! What fault plans did in a run: a line a rule, those first that did nothing.
+//! What fault plans did in a run: a line per rule, those that did nothing first.
 //!
 //! What belongs here: the sentences. Where counts come from is [`super::super::faults`]' and the launcher's.
 

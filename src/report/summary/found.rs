@@ -1,4 +1,4 @@
-//! What rules have found, in a line a kind, over all ranks.
+//! What rules found, a line per kind, over all ranks.
 
 use super::super::findings::is_explanation;
 use super::super::model::{Finding, Report};

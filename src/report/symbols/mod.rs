@@ -1,4 +1,4 @@
-//! Names for addresses: which function of a library a call of a record came from, found when the record is read.
+//! Names for addresses: the function of a library that a call came from, found when the record is read.
 //!
 //! What belongs here: which symbols count for a library, and whether they may: only those of the very file that
 //! lay in the process, or those that a packed record brings. What does not: how an ELF file is read ([`table`]).

@@ -1,8 +1,8 @@
 //! The functions of one ELF file, in the order of their addresses.
 //!
 //! What belongs here: which of a file's symbols an address lies in. Files are as large as libtorch_cuda.so, with a
-//! million functions and a hundred megabytes of names: names are read when they are asked for. Files are read and
-//! not mapped, because one that is truncated meanwhile would kill us.
+//! million functions and a hundred megabytes of names: names are read when they are asked for. Files are read, not
+//! mapped, because truncating a mapped file would kill us.
 
 use cupeer_record::plain::{self, Links};
 use object::LittleEndian;

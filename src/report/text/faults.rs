@@ -1,4 +1,4 @@
-//! What fault plans did: what is as it is because they said so, and a row for each rule.
+//! What fault plans did: what they caused, and a row for each rule.
 
 use super::super::faults::DENY;
 use super::super::model::{FailureGroup, Fault, FaultHit, Handle, Pending, Process, State};

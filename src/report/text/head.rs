@@ -1,4 +1,4 @@
-//! Which record it is: where, when, how much, and what of it is missing.
+//! The head: which record it is, where, when, how much, and what is missing of it.
 
 use super::super::model::Record;
 use super::super::moments::{date, duration, number};

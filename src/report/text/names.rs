@@ -1,4 +1,4 @@
-//! What processes, devices and results are called in text: short, and still told apart.
+//! The names of processes, devices and results in text: short, and still distinct.
 
 pub use crate::terminal::clean;
 

@@ -1,4 +1,4 @@
-//! The tables: functions, processes, devices, handles, pairs of devices, and what went past us.
+//! The tables: functions, processes, devices, handles, pairs of devices, and escapes.
 
 use super::super::model::{Codes, Handle, Open, Peer, State};
 use super::super::moments::{bytes, duration, number};

@@ -1,4 +1,4 @@
-//! What is wrong, the worst first: a line or a few each, and where to look further.
+//! What is wrong, worst first: a line or a few each, and where to look further.
 
 use super::super::model::{FailedOpen, FailureGroup, Finding, Handle, Peer, Pending, Proc, Process, State};
 use super::super::moments::{bytes, duration, number};

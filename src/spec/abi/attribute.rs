@@ -1,4 +1,4 @@
-//! What a device can be asked for with `cuDeviceGetAttribute`, as CUDA 13.0 lists it.
+//! The attributes of `cuDeviceGetAttribute`, as CUDA 13.0 lists them.
 
 #![allow(non_camel_case_types)]
 

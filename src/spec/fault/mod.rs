@@ -12,8 +12,8 @@
 //! SET    := as in --trace: names, globs, @groups and ^negations, separated by commas
 //! ```
 //!
-//! The keys stand in the table of `parse/keys.rs`, each with its value, what it means and an example: [`keys`] has them,
-//! and `docs/faults.md` is made of them.
+//! The keys are in the table of `parse/keys.rs`, each with its value, meaning and an example: [`keys`] has them, and
+//! `docs/faults.md` is made of them.
 
 mod parse;
 

@@ -1,7 +1,7 @@
 //! Reads a plan.
 //!
 //! What belongs here: the text as a whole, its lines and rules. `clauses` reads one rule, by the table in `keys`; how
-//! values of keys are read stands in `conditions`, `counts` and `actions`, what values look like in `values`, and what only
+//! values of keys are read is in `conditions`, `counts` and `actions`, what values look like in `values`, and what only
 //! the whole rule tells in `whole`.
 
 mod actions;

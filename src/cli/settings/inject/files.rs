@@ -1,4 +1,4 @@
-//! Files with fault plans: a rule a line, comments, names, and other files.
+//! Files with fault plans: a rule per line, comments, names, and includes.
 
 use super::{LONGEST_PLAN, Rules, is_plan_name};
 use anyhow::{Context, Result, bail};

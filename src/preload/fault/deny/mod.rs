@@ -1,13 +1,12 @@
-//! Devices that shall look as if they could not reach each other, the same to every question and every attempt; and
-//! contexts that must not have more than a number of peers.
+//! Denial: pairs of devices that appear unreachable, consistently for every question and every attempt, and contexts
+//! that can have only a number of peers.
 //!
-//! What belongs here: which calls are looked at, and what becomes of each. Which devices they are about is found out in
-//! `devices`; `opens` is about handles of other processes, `peers` counts the peers of contexts, `nvml` and `links` are
+//! What belongs here: which calls are examined, and what becomes of each. `devices` finds out which devices they are
+//! about; `opens` is about handles of other processes, `peers` counts the peers of contexts, `nvml` and `links` are
 //! what NVML says.
 //!
-//! A device that cannot be told is not denied anything: what we do not know, the driver answers. Nothing is asked of a
-//! library that the program has not called, and nothing is kept of a device but what stays the same: a forked child goes
-//! on with it.
+//! An unknown device is not denied anything: the driver answers. Nothing is asked of a library that the program has not
+//! called, and only what never changes is kept about a device, so that a forked child can go on with it.
 
 mod devices;
 mod links;

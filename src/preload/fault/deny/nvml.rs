@@ -1,4 +1,5 @@
-//! What NVML says of devices: a denied pair has neither peer access nor NVLink, and looks as far apart as can be.
+//! What NVML says about devices: a denied pair has neither peer access nor NVLink, and appears as far apart as
+//! possible.
 
 use super::{Denied, devices, links, pairs};
 use crate::fault::inject::Forward;

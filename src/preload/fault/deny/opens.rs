@@ -1,4 +1,4 @@
-//! Handles of other processes: whose device they are of is known from the job's live table, or else from the handle itself.
+//! Handles of other processes: the live table tells which device they belong to, or else the handle itself.
 
 use super::{Denied, devices, pairs, peers, refused};
 use crate::driver::questions;

@@ -1,4 +1,4 @@
-//! The peers of each context, as far as they were given through us: for the limit.
+//! The peers of each context, as far as the library saw access being given: for the limit.
 //!
 //! A peer is a device: what memory of it a context was given by opening a handle counts as much as what it was given by
 //! enabling access. A fixed table without locks; where it is full, nothing more is counted.

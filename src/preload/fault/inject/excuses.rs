@@ -1,4 +1,4 @@
-//! What a program cannot be blamed for, because a rule of faults has led it there: `crate::check` asks.
+//! What a program cannot be blamed for, because a fault led it there: `crate::check` asks.
 
 use super::shared;
 use crate::settings;

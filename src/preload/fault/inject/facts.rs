@@ -1,5 +1,5 @@
-//! Whether a call meets the conditions of a rule: what stands in its arguments is at hand, everything else is found out
-//! when a rule asks for it, and once.
+//! Whether a call meets the conditions of a rule: its arguments are at hand, everything else is found out when a rule
+//! asks for it, and only once.
 
 use super::arming::{Loaded, LoadedRule, Using};
 use super::index::{argument_of, holds};

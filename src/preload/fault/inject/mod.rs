@@ -6,7 +6,7 @@
 //! are in `cupeer_spec::fault`. Pairs of devices that are denied are `crate::fault::deny`.
 //!
 //! The way of a call: nothing is armed, which is one load; or no rule can concern it, which the index of its function
-//! says only from its arguments; or it goes the slow way, [`Fault::of`], which looks at everything.
+//! decides by the arguments; or it goes the slow way, [`Fault::of`], which looks at everything.
 
 mod act;
 mod arming;

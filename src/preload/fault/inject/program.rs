@@ -1,4 +1,4 @@
-//! What programs ask of us by `cupeer.h`: texts and numbers as C has them.
+//! What programs ask through `cupeer.h`: texts and numbers as C has them.
 
 use super::arming::{NO_MEMORY, Refusal, arm};
 use crate::settings::inject::memory_of;

@@ -1,4 +1,4 @@
-//! Pieces of a plan's text that know where they stand.
+//! Pieces of a plan's text that know their place.
 
 use super::PlanError;
 

@@ -1,4 +1,4 @@
-//! What only the whole rule tells: whether its clauses go together, and whether its result is one of its functions'.
+//! Checks that need the whole rule: whether its clauses go together, and whether its result is one of its functions'.
 
 use super::PlanError;
 use super::actions::no_result;
