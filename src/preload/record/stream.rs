@@ -396,7 +396,7 @@ unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
 ///
 /// The block is this thread's, and the window too.
 unsafe fn enter(file: &File, thread: *mut Thread, window: Mapped, stream: u32, number: u64, kind: u16) {
-    // SAFETY: mapped, and ours alone.
+    // SAFETY: mapped, and only ours.
     unsafe {
         window.shared().begin(kind, || {
             touch(window, 0..(room(window) + 1) * SLOT);
