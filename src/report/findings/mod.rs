@@ -1,7 +1,7 @@
 //! The findings: what rules have found in the processes, and what only the whole record tells.
 //!
 //! What belongs here: what calls carry, and what a call by itself shows ([`calls`]), while events are read; then what
-//! follows from the ledger ([`handles`]) and from all ranks together ([`ranks`]), and the rows ([`rows`]) of all these
+//! follows from the ledger ([`handles`]) and from all ranks together ([`ranks`]), and the rows ([`mod@rows`]) of all these
 //! with their [`objects`]. What does not: what rules are, and their sentences (`src/rules`).
 //!
 //! Findings are kept by process, rule, function, result and stack, each with its first one, however many there are.
