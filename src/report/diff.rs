@@ -49,7 +49,7 @@ struct FunctionPair {
     p99_ns: [Option<u64>; 2],
     /// The longest.
     max_ns: [Option<u64>; 2],
-    /// Whether calls or failures differ, or a percentile by half.
+    /// Whether calls or failures differ, or a percentile differs by more than half.
     differs: bool,
 }
 
@@ -71,7 +71,7 @@ struct FailurePair {
 struct RulePair {
     /// The rule.
     rule: Rc<str>,
-    /// How bad.
+    /// Its severity.
     #[schemars(extend("enum" = SEVERITIES))]
     severity: &'static str,
     /// How often.
@@ -87,9 +87,9 @@ struct FaultPair {
     name: String,
     /// The rule.
     rule: String,
-    /// Calls that met its conditions.
+    /// The calls that met its conditions.
     matched: [u64; 2],
-    /// Those at which it fired.
+    /// The calls at which it fired.
     fired: [u64; 2],
     /// Whether these differ.
     differs: bool,
@@ -107,7 +107,7 @@ struct HandlePair {
     count: [u64; 2],
     /// The bytes of their allocations, where known.
     bytes: [u64; 2],
-    /// Whether one of both differs.
+    /// Whether either differs.
     differs: bool,
 }
 

@@ -20,7 +20,7 @@ const MOST_NAMES: usize = 1 << 12;
 /// The name of the plan of denied pairs.
 pub const DENY: &str = "deny-peer";
 
-/// The rows: the rules of files in the order of their plans, then those that calls alone tell of.
+/// The rows: the rules of files in the order of their plans, then those that only calls name.
 pub fn rows(job: &Job, fired: Fired, functions: &Functions, fates: &[Fate]) -> Vec<Fault> {
     let is_set = |(name, value): &(String, String)| name == env::DRY_RUN && value == "1";
     let is_dry = job.processes.iter().any(|process| process.variables.iter().any(is_set));

@@ -14,20 +14,20 @@ pub struct Function {
     pub calls: u64,
     /// How often it ended in a result other than CUDA_SUCCESS.
     pub failures: Codes,
-    /// The same without those that had nothing left to end, because the driver had shut down.
+    /// The same without calls that had nothing left to end, because the driver had shut down.
     #[serde(skip)]
     pub wrong: Codes,
-    /// How many results were not the driver's but asked for.
+    /// How many results came from a fault plan instead of the driver.
     pub injected: u64,
     /// Calls that have not returned.
     pub pending: u64,
-    /// Calls that an exception or a cancellation went through.
+    /// Calls that an exception or a cancellation unwound.
     pub unwound: u64,
     /// The time in it, over all threads.
     pub total_ns: u64,
-    /// The median of its calls that returned, right to a hundredth.
+    /// The median of its calls that returned, accurate to 1%.
     pub p50_ns: Option<u64>,
-    /// The 99th percentile, right to a hundredth.
+    /// The 99th percentile, accurate to 1%.
     pub p99_ns: Option<u64>,
     /// The longest.
     pub max_ns: Option<u64>,
@@ -52,11 +52,11 @@ impl Function {
 pub struct Ranks {
     /// The fewest calls of a rank.
     pub least: u64,
-    /// What lies in the middle.
+    /// The median.
     pub median: u64,
     /// The most calls of a rank.
     pub most: u64,
-    /// The ranks that do something else than the others.
+    /// The ranks whose number of calls differs.
     pub deviating: Vec<Deviation>,
 }
 
@@ -69,7 +69,7 @@ pub struct Deviation {
     pub calls: u64,
     /// The calls of the others: what most of them have, or the median.
     pub others: u64,
-    /// Whether all ranks that do not deviate have exactly so many.
+    /// Whether all ranks that do not deviate have exactly this many.
     pub exact: bool,
 }
 
@@ -93,12 +93,12 @@ pub struct Failure {
     pub args: serde_json::Map<String, serde_json::Value>,
     /// How long it took.
     pub duration_ns: u64,
-    /// Whether the result was not the driver's but asked for.
+    /// Whether the result came from a fault plan instead of the driver.
     pub injected: bool,
-    /// The name of the rule of a fault plan that made it; null also where the record does not say.
+    /// The name of the fault plan's rule that made it; null also where the record does not say.
     pub injected_by: Option<String>,
     /// Whether the driver refused what a fault plan had changed: a handle that it damaged, an address that it made up, or
-    /// something that is closed although the program was told otherwise.
+    /// something that it closed although the program was told otherwise.
     pub follows_fault: bool,
     /// What the driver said.
     pub driver_message: Option<String>,
@@ -108,7 +108,7 @@ pub struct Failure {
     pub stack: Vec<Place>,
 }
 
-/// Failures that are alike.
+/// Failures with the same function, result and caller.
 #[derive(Serialize, JsonSchema)]
 pub struct FailureGroup {
     /// The function.
@@ -117,23 +117,23 @@ pub struct FailureGroup {
     pub result: String,
     /// How many.
     pub count: u64,
-    /// Whether the results were not the driver's but asked for.
+    /// Whether the results came from a fault plan instead of the driver.
     pub injected: bool,
-    /// The name of the rule of a fault plan that made them; null also where the record does not say.
+    /// The name of the fault plan's rule that made them; null also where the record does not say.
     pub injected_by: Option<Rc<str>>,
     /// Whether the driver refused what a fault plan had changed.
     pub follows_fault: bool,
-    /// The first.
+    /// When the first was.
     pub first_ns: u64,
-    /// The last.
+    /// When the last was.
     pub last_ns: u64,
-    /// Which processes, at most 16.
+    /// In which processes, at most 16.
     pub procs: Vec<Proc>,
-    /// How many more processes.
+    /// In how many more.
     pub procs_more: u64,
     /// Who made them.
     pub caller: Place,
-    /// Whether they are part of what programs do when all is well.
+    /// Whether programs do this when all is well.
     pub usual: bool,
 }
 

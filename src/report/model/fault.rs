@@ -16,18 +16,18 @@ pub struct Fault {
     pub rule: Option<String>,
     /// Calls that met its conditions, and were counted for its when=; null of a plan that a program armed itself.
     pub matched: Option<u64>,
-    /// Those at which it fired or, in a dry run, would have. Of a plan that a program armed itself, as far as events
-    /// were kept.
+    /// The calls at which it fired or, in a dry run, would have; of a plan that a program armed itself, those whose
+    /// events were kept.
     pub fired: u64,
-    /// How many processes were under its plan; of one that a program armed itself, in how many it fired.
+    /// How many processes were under its plan; of a plan that a program armed itself, in how many it fired.
     pub processes: u64,
-    /// Whether it was only tried.
+    /// Whether this was a dry run.
     pub dry_run: bool,
     /// The first calls at which it fired or, in a dry run, would have, at most 100: those that the filters choose, in
     /// the order of time.
     #[schemars(length(max = crate::hits::MOST))]
     pub hits: Vec<FaultHit>,
-    /// How many more calls there were: of those that the record has.
+    /// How many more such calls the record has.
     pub hits_more: u64,
 }
 
@@ -49,11 +49,11 @@ pub struct FaultHit {
     /// What was done; empty where the rule had nothing to do, because another one was first or the call failed:
     /// 'error' (the result is not the driver's), 'out' (an output is not), 'delay' and 'delay-after' (a wait before
     /// or after the call), 'hang' (a wait to be released), 'signal', 'exit', 'denied' (the pair of devices is
-    /// denied), 'not-called' (the driver was not called), 'undone' (what the driver did was undone), 'dry' (nothing:
-    /// it was only tried).
+    /// denied), 'not-called' (the driver was not called), 'undone' (what the driver did was undone), 'dry' (nothing,
+    /// in a dry run).
     pub did: Vec<&'static str>,
     /// The name of what the driver returned, or its number; null where it was not called, or has not returned.
     pub driver_result: Option<String>,
-    /// Nanoseconds that were waited because of the rule.
+    /// How long the rule made it wait.
     pub waited_ns: u64,
 }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::rc::Rc;
 
-/// How bad a finding can be.
+/// How severe a finding can be.
 pub const SEVERITIES: [&str; 3] = [Severity::Error.word(), Severity::Warning.word(), Severity::Note.word()];
 
 /// What a rule found: all findings of one rule and function, with one result and from one place, over all processes.
@@ -15,11 +15,11 @@ pub const SEVERITIES: [&str; 3] = [Severity::Error.word(), Severity::Warning.wor
 pub struct Finding {
     /// The name of the rule: 'cupeer explain RULE' says more.
     pub rule: Rc<str>,
-    /// How bad it is. What a library does on purpose is a note.
+    /// How severe it is. What a library does on purpose is a note.
     #[schemars(extend("enum" = SEVERITIES))]
     pub severity: &'static str,
-    /// Whether it follows from what was seen, from what a process left behind that has died, or is the likeliest
-    /// explanation.
+    /// Certain: it follows from what was seen. Stale: it follows from what a process left behind that has died.
+    /// Inferred: it is the likeliest explanation.
     #[schemars(extend("enum" = [Confidence::Certain, Confidence::Stale, Confidence::Inferred].map(Confidence::word)))]
     pub confidence: &'static str,
     /// The function.
@@ -38,7 +38,7 @@ pub struct Finding {
     pub time_ns: u64,
     /// When the last began.
     pub last_ns: u64,
-    /// How many there are, with those that processes only counted.
+    /// How many there are, including those that processes only counted.
     pub count: u64,
     /// In which processes, at most 16.
     pub procs: Vec<Proc>,
@@ -70,7 +70,7 @@ pub struct Object {
     pub role: &'static str,
     /// The process; null where the record does not have it.
     pub proc: Option<Proc>,
-    /// Its pid, as it knows itself; 0 where unknown.
+    /// Its pid, in its own pid namespace; 0 where unknown.
     pub pid: u32,
     /// Its rank.
     pub rank: Option<u32>,

@@ -27,7 +27,7 @@ pub struct Handle {
     pub exports: u64,
     /// When its allocation was freed, or the event destroyed.
     pub freed_ns: Option<u64>,
-    /// The function that did it.
+    /// The function that freed or destroyed it.
     pub freed_by: Option<&'static str>,
     /// Of a handle that nobody exported: the one that it is a damaged copy of. They differ in bytes that the driver
     /// does not check.
@@ -44,7 +44,7 @@ pub struct Handle {
 /// How a handle, or one opening of it, stands. Of a handle with several openings the worst is said: the last one here.
 #[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum State {
-    /// Nobody opened it, and its allocation is there.
+    /// Nobody opened it, and its allocation still exists.
     #[serde(rename = "exported")]
     Exported,
     /// Nobody has it open.
@@ -111,9 +111,9 @@ pub struct Open {
     pub device: Option<Uuid>,
     /// The thread that opened it.
     pub tid: u32,
-    /// How often it was opened in this time.
+    /// How often it was opened in that time.
     pub times: u64,
-    /// Earlier times of the same process that are left out.
+    /// How many earlier openings by the same process are left out.
     pub earlier: u64,
 }
 
@@ -122,11 +122,11 @@ pub struct Open {
 pub struct FailedOpen {
     /// The process.
     pub proc: Proc,
-    /// With what.
+    /// The results.
     pub codes: Codes,
-    /// How often because a fault plan said so, or had damaged the handle.
+    /// How many of these failures a fault plan caused, by failing the call or by damaging the handle.
     pub injected: u64,
-    /// When last.
+    /// When the last one was.
     pub last_ns: u64,
 }
 
@@ -145,7 +145,7 @@ pub struct Leak {
     pub kind: &'static str,
     /// How many are open.
     pub handles: u64,
-    /// How often they are open: a handle that was opened several times is to be closed as often.
+    /// How many openings are open: a handle that was opened several times must be closed as often.
     pub times: u64,
     /// The bytes of their allocations, where known.
     pub bytes: u64,

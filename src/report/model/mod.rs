@@ -43,11 +43,11 @@ pub struct Report {
     pub processes: Vec<Process>,
     /// The devices that its processes saw.
     pub devices: Vec<Device>,
-    /// The function with the most time first.
+    /// The functions; the one with the most time first.
     pub functions: Vec<Function>,
-    /// Errors, then warnings, then notes; each in the order of time.
+    /// What rules found: errors, then warnings, then notes, each in the order of time.
     pub findings: Vec<Finding>,
-    /// What fault plans did, a row for each of their rules.
+    /// What fault plans did: a row for each of their rules.
     pub faults: Vec<Fault>,
     /// The ledger, the worst first.
     pub handles: Vec<Handle>,
@@ -59,11 +59,11 @@ pub struct Report {
     pub failures: Vec<Failure>,
     /// How many more there were.
     pub failures_more: u64,
-    /// All failures by function, result and caller.
+    /// All failures, by function, result and caller.
     pub failure_groups: Vec<FailureGroup>,
-    /// Libraries whose calls went past us.
+    /// Libraries whose calls went past cupeer.
     pub escaped: Vec<Escaped>,
-    /// Libraries whose functions have no names here.
+    /// Libraries whose functions could not be named.
     pub unnamed: Vec<Unnamed>,
 }
 
@@ -100,9 +100,9 @@ pub struct Record {
     pub path: String,
     /// When the first of its processes began.
     pub began_ns: u64,
-    /// Its last event or, while processes run, now.
+    /// When its last event was or, while processes run, now.
     pub ended_ns: u64,
-    /// Whether a process runs.
+    /// Whether a process is still running.
     pub running: bool,
     /// Whether all events were kept, the last ones of each process, or one here and the other there.
     #[schemars(extend("enum" = ["full", "ring", "mixed"]))]
@@ -121,7 +121,7 @@ pub struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub matching: Option<u64>,
-    /// What was asked for, where it was not everything.
+    /// The filters that were given, where there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<String>,
 }

@@ -15,24 +15,24 @@ pub struct Peer {
     pub to: Option<Uuid>,
     /// How often it asked about the two.
     pub asked: u64,
-    /// What it was told last; null where it did not ask.
+    /// The last answer it got; null where it did not ask.
     pub can_access: Option<bool>,
-    /// Whether it switched access on at some time.
+    /// Whether it ever switched access on.
     pub enabled: bool,
-    /// When last.
+    /// When it last did.
     pub enabled_ns: Option<u64>,
-    /// When it was switched off again, or its context ended.
+    /// When access was switched off again, or its context ended.
     pub disabled_ns: Option<u64>,
-    /// What asking, switching on and switching off failed with. CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED counts here,
-    /// and as enabled.
+    /// The results of asking, switching on and switching off that failed. CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+    /// counts here, and as enabled.
     pub failed: Codes,
-    /// How many of its calls about the two, failures to open memory among them, a fault plan answered.
+    /// How many of its calls about the two a fault plan answered, including failures to open memory.
     pub injected: u64,
-    /// IPC memory that it opened over the two.
+    /// How often it opened IPC memory over the two.
     pub opened: u64,
-    /// What opening failed with.
+    /// The results of openings that failed.
     pub open_failed: Codes,
-    /// Whether opening failed, and not because of a fault plan, and nothing has been open over the two since.
+    /// Whether opening failed (not because of a fault plan), and nothing has been open over the two since.
     pub unmapped_since_failure: bool,
     /// Why fields are unknown.
     #[serde(skip_serializing_if = "Unknown::is_empty")]

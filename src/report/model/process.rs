@@ -13,23 +13,23 @@ use std::rc::Rc;
 pub struct Process {
     /// Its name.
     pub proc: Proc,
-    /// As it knows itself.
+    /// Its pid, in its own pid namespace.
     pub pid: u32,
-    /// Its parent.
+    /// The pid of its parent.
     pub ppid: u32,
-    /// Where it ran.
+    /// The host that it ran on.
     pub host: String,
-    /// Since when its host ran: times are ordered among processes with the same.
+    /// The boot id of its host: times are ordered among processes that have the same.
     pub boot_id: String,
     /// The inode of its pid namespace.
     pub pid_ns: u64,
-    /// Its rank in the job, as its launcher told it.
+    /// Its rank in the job, from its launcher's variables.
     pub rank: Option<u32>,
     /// Its program.
     pub program: String,
     /// Its arguments, the program's name first.
     pub arguments: Vec<String>,
-    /// The variables of its environment that its record has: those that decide what CUDA programs do.
+    /// The variables of its environment that decide what CUDA programs do.
     pub variables: BTreeMap<String, String>,
     /// Whether all events were kept.
     #[schemars(extend("enum" = ["full", "ring"]))]
@@ -40,16 +40,16 @@ pub struct Process {
     pub injected: u64,
     /// Events that could not be kept.
     pub lost: u64,
-    /// Whether it runs.
+    /// Whether it is still running.
     #[schemars(extend("enum" = ["running", "gone", "unknown"]))]
     pub exit: &'static str,
-    /// When it began to be recorded.
+    /// When its recording began.
     pub began_ns: u64,
     /// Its last call.
     pub last_call: Option<LastCall>,
     /// The calls that have not returned, the oldest first.
     pub pending: Vec<Pending>,
-    /// The devices as it numbers them.
+    /// The devices that it sees, as it numbers them.
     pub devices: Vec<Ordinal>,
     /// Why fields are unknown.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
@@ -78,11 +78,11 @@ pub struct Pending {
     pub seq: u64,
     /// When it began.
     pub since_ns: u64,
-    /// How long that is ago at the end of the record.
+    /// How long it had been running at the end of the record.
     pub age_ns: u64,
-    /// The name of the rule of a fault plan because of which it does not return.
+    /// The name of the fault plan's rule that keeps it from returning.
     pub injected_by: Option<String>,
-    /// The label that 'cupeer release' ends it with, where that rule makes it wait for that.
+    /// The label by which 'cupeer release' releases it, where that rule makes it wait for one.
     pub release: Option<String>,
     /// The arguments by their names in cuda.h, as in the log: numbers as numbers; pointers, handles and 64-bit values
     /// as hexadecimal strings; what is not known is null.
@@ -113,14 +113,14 @@ pub struct Device {
     pub name: String,
 }
 
-/// A library whose calls went past us.
+/// A library whose calls went past cupeer.
 #[derive(Serialize, JsonSchema)]
 pub struct Escaped {
     /// The process.
     pub proc: Proc,
     /// Its path.
     pub library: String,
-    /// How they went past us.
+    /// How they went past cupeer.
     pub way: String,
 }
 
@@ -141,7 +141,7 @@ pub fn past(library: &str, way: &str, times: &str) -> String {
     format!("the calls of {} escape cupeer{times}: {}", clean(library), clean(&way::explained(way)))
 }
 
-/// A library whose functions have no names here.
+/// A library whose functions could not be named.
 #[derive(Serialize, JsonSchema)]
 pub struct Unnamed {
     /// Its path.

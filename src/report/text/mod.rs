@@ -24,7 +24,7 @@ pub struct Options {
     pub width: usize,
     /// All rows of long tables.
     pub all: bool,
-    /// What is open alone.
+    /// Only what is open.
     pub leaks: bool,
 }
 

@@ -195,7 +195,7 @@ impl View<'_> {
         if parts.is_empty() { "nobody".into() } else { parts.join("; ") }
     }
 
-    /// Those openings of a handle that make its state what it is; all, where none of them alone does.
+    /// Those openings of a handle that make its state what it is; all, where none does by itself.
     pub fn culprits(&self, handle: &Handle) -> String {
         let parts = self.openings(handle.opens.iter().filter(|open| open.state == handle.state));
         if parts.is_empty() { self.importers(handle) } else { parts.join("; ") }
