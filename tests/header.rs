@@ -9,6 +9,7 @@ fn made() -> String {
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("cbindgen.toml is readable");
     let bindings = cbindgen::Builder::new()
         .with_config(config)
+        .with_src(root.join("src/preload/check/c_types.rs"))
         .with_src(root.join("src/preload/entry/c_api.rs"))
         .generate()
         .expect("cbindgen reads our C functions");

@@ -55,6 +55,7 @@ mod record;
 
 // What `cupeer report` says of records.
 mod report;
+mod rooms;
 
 // The rules as they are listed and explained, and the options that choose them.
 mod rules_listed;

@@ -7,8 +7,23 @@
 //! 2. Where nothing is switched on for the function, the entry is one load and one jump: to the next
 //!    definition for a linked call (`resolve::linked`), to the driver for a looked-up one
 //!    (`resolve::driver`).
-//! 3. Otherwise `call` runs the steps: what a fault plan or a denied pair makes of the call (`fault`), forward it with
-//!    no lock held, record it (`record`), check it (`check`), and log it (`log`).
+//! 3. Otherwise `call` runs the steps: what a fault plan or a denied pair makes of the call (`fault`), record it
+//!    (`record`), forward it with no lock held, finish the record, and where the call has weight ask the driver (`driver`),
+//!    judge (`check`) and tell the job (`job`); then log it (`log`).
+//!
+//! The rooms, from the ground up. Each imports only those named before it, which `tests/rooms.rs` holds us to:
+//!
+//! - `sys`: the process and its system, as a guest may use them.
+//! - `settings`: what the environment asks for.
+//! - `log`: what is said: lines of the log, messages on stderr, the page of the launcher.
+//! - `resolve`: which function a call goes to next, and which address a look-up gets.
+//! - `driver`: what the driver says, when it is asked and of its own accord.
+//! - `job`: what the processes of a job share: the directory, and what is open now.
+//! - `record`: what the process leaves behind of its calls.
+//! - `fault`: what may change what the program sees.
+//! - `check`: the rules, at the call.
+//! - `call`: one call on its way: the order of all steps.
+//! - `entry`: how the program and the loader reach us.
 //!
 //! We are guests. No panic leaves us; a failure of ours forwards the call. There is no thread, no file
 //! and no output in a process that never meets a driver.

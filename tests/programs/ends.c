@@ -1,5 +1,6 @@
 /* ends HOW: calls with mark 100, then with the mark EITHER, and in the driver's call
  *   hang       waits for ever,
+ *   peer       waits for ever in its very first call, of cuDeviceCanAccessPeer,
  *   abort, kill, _exit   ends the process so,
  *   exit       ends it by exit, whose handlers call (mark 200),
  *   exception  is left by a foreign exception: pthread_exit,
@@ -23,7 +24,7 @@ static int is(const char *name) { return strcmp(how, name) == 0; }
 static void within(const char *function, unsigned mark) {
     (void)function;
     if (mark != EITHER) return;
-    if (is("hang") || is("cancel")) {
+    if (is("hang") || is("peer") || is("cancel")) {
         puts("within");
         fflush(stdout);
         for (;;) pause();
@@ -60,6 +61,8 @@ int main(int argc, char **argv) {
     *(void (**)(const char *, unsigned))dlsym(driver, "fake_driver_callback") = within;
     signal(SIGUSR1, handler);
     if (is("exit")) atexit(at_exit);
+    int can;
+    if (is("peer")) cuDeviceCanAccessPeer(&can, EITHER, 1);
     CHECK(cuIpcCloseMemHandle(100) == 0);
     if (is("exception") || is("cancel")) {
         pthread_t thread;

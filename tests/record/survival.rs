@@ -3,7 +3,7 @@
 use super::{Random, in_namespaces, only_file, recording};
 use crate::programs::{EITHER, Scene, linked, mark_of, open_job, recorded};
 use crate::support;
-use cupeer_record::{Call, Job, Outcome};
+use cupeer_record::{Call, Job, Outcome, Process};
 use cupeer_spec::record::Header;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -122,11 +122,18 @@ fn killed_at_any_moment_on_overlayfs() {
 
 /// The calls of ends.c with a mark.
 fn ended(how: &str) -> (std::process::ExitStatus, Vec<Call>) {
+    let (status, process, calls) = ended_process(how);
+    assert_eq!(process.header.lost, 0);
+    (status, calls)
+}
+
+/// The same with the process.
+fn ended_process(how: &str) -> (std::process::ExitStatus, Process, Vec<Call>) {
     let folder = support::temp_dir();
     let record = folder.path().join("record");
     let mut command = recording(&Scene::new(linked("ends.c", &[])).arg(how), &record);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    if how == "hang" {
+    if ["hang", "peer"].contains(&how) {
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "within\n");
@@ -135,10 +142,20 @@ fn ended(how: &str) -> (std::process::ExitStatus, Vec<Call>) {
         child.kill().unwrap();
     }
     let status = child.wait().unwrap();
-    let job = open_job(&record);
+    let mut job = open_job(&record);
     assert_eq!(job.processes.len(), 1);
-    assert_eq!(job.processes[0].header.lost, 0);
-    (status, recorded(&job.processes[0]))
+    let calls = recorded(&job.processes[0]);
+    (status, job.processes.remove(0), calls)
+}
+
+/// The library of a call is described before the call is forwarded, also where that is the first of the process.
+#[test]
+fn the_library_of_the_very_first_call_is_known_while_it_hangs() {
+    let (_, process, calls) = ended_process("peer");
+    let [first] = &calls[..] else { panic!("{calls:#?}") };
+    assert_eq!(first.outcome, Outcome::Pending);
+    let library = process.library_at(first.caller, first.start).expect("the library of the caller");
+    assert!(library.path.contains("/ends-"), "{library:?}");
 }
 
 fn with_mark(calls: &[Call], mark: u64) -> &Call {

@@ -3,10 +3,13 @@
 //! What belongs here: the order of the steps, the boundary that keeps our panics from the program, and
 //! the guard against re-entry. What does not: how any step is done.
 
+mod after;
+
 use crate::driver::log::DriverLog;
 use crate::fault::inject::{self, CallWords, Fault, Forward};
+use crate::job::ledger::{self, Noted};
 use crate::log::{self, Acted, Call};
-use crate::record::{self, Recorded, Returned};
+use crate::record::{self, Recorded};
 use crate::resolve::{driver, entries, handed_out, linked};
 use crate::settings;
 use crate::sys::arch::{ASYNCHRONOUS, Thread, forward_asynchronously, stack_height, thread};
@@ -16,6 +19,7 @@ use crate::sys::elf;
 use crate::sys::guard::guarded;
 use crate::sys::guard::guarded_waiting;
 use crate::sys::object::Object;
+use after::{Answered, tell};
 use core::ffi::c_void;
 use core::fmt::{self, Write};
 use cupeer_spec::abi::{CUresult, FunctionPointer, nvmlReturn_t};
@@ -236,11 +240,15 @@ fn steps<R: ResultCode>(
     if settings.is_recorded(id) || is_hit && settings.record.is_some() {
         record.begin(caller, is_hit);
     }
+    let mut noted = Noted::default();
+    if record.is_weighty() {
+        record.weigh(caller, |args| noted = ledger::before(id, args));
+    }
     // What is not in the record is not judged, either: freeing what nobody shares.
     let is_heard = settings.check.is_some() && record.has_begun();
     let driver_log = if is_heard { DriverLog::enabled() } else { DriverLog::disabled() };
     let started = if logged { clock::now() } else { 0 };
-    let instead = fault.as_mut().and_then(|fault| act_before(fault, &|fault| record.tell(fault)));
+    let instead = fault.as_mut().and_then(|fault| act_before(fault, &|fault| tell(fault, &record)));
     let mut result = match instead {
         Some(instead) => R::of(instead),
         None => {
@@ -273,14 +281,17 @@ fn steps<R: ResultCode>(
             fault.count_denied();
         }
         if has_more || fault.is_some_and(|fault| fault.is_hit() && record.was_kept()) {
-            let returned = Returned {
+            let answered = Answered {
+                id,
                 caller,
                 result: result.number(),
-                words: driver_log.text(),
+                driver_messages: driver_log.text(),
                 print: &|out, format| (arguments.print)(succeeded, out, format),
+                more: &|detail| (arguments.more)(detail, succeeded),
                 fault,
+                noted: &noted,
             };
-            record.explain(&returned, |detail| (arguments.more)(detail, succeeded));
+            after::follow(&record, &answered);
         }
         if logged {
             let hit = fault.filter(|fault| fault.is_hit()).map(|fault| (fault, fault.names()));

@@ -1,10 +1,11 @@
 //! What becomes of a finding: it is filtered, counted, recorded, reported, passed to the program's own function, and
 //! may stop the program.
 
+use super::c_types::{cupeer_finding, cupeer_finding_callback};
 use super::say::{self, Said};
-use super::world::{Call, is_own};
+use super::world::Call;
 use crate::driver::questions;
-use crate::entry::c_api::{cupeer_finding, cupeer_finding_callback};
+use crate::job::importers::is_own;
 use crate::log::{self, message, status};
 use crate::record::item_of;
 use crate::settings::{self, Check, LogForm};

@@ -7,13 +7,14 @@
 //! Nothing here changes what the program sees. A successful call is examined only if it exports, opens, enables or ends
 //! something.
 
+pub mod c_types;
 mod emit;
 mod explain;
 mod say;
 mod world;
 
 pub use emit::listen;
-pub use world::{Call, importers};
+pub use world::Call;
 
 /// Looks at a call that has returned. For where rules are checked.
 #[cold]

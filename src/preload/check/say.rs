@@ -1,6 +1,7 @@
 //! A finding as a paragraph for people, and as JSON with all of its keys.
 
-use super::world::{Call, device_of, process_of};
+use super::world::{Call, device_of};
+use crate::job::importers::process_of;
 use crate::settings::key;
 use crate::sys::caller::Caller;
 use crate::sys::environment;

@@ -3,6 +3,7 @@
 
 use crate::driver::nodes;
 use crate::driver::questions::{self, About};
+use crate::job::importers::{importers, is_own, life_of, process_of};
 use crate::job::process::pid_namespace;
 use crate::job::{closed, live};
 use crate::settings::key;
@@ -13,9 +14,9 @@ use crate::sys::{elf, environment};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::decide::{
-    self, Closed, Ended, Ending, Export, Importers, Life, Openers, Opening, Peers, Pointer, World,
+    self, Closed, Ended, Ending, Export, Life, Openers, Opening, Peers, Pointer, World,
 };
-use cupeer_rules::reason::{Ago, Device, Process};
+use cupeer_rules::reason::{Ago, Device};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::{Entry, LIBRARY, ended, handle_key, kind, library_name, own_key, owner};
@@ -360,50 +361,4 @@ fn text(library: &[u8; LIBRARY]) -> &str {
 /// The device of an entry, as its process numbers it.
 pub fn device_of(entry: &Entry) -> Device {
     Device { ordinal: entry.device, uuid: entry.uuid }
-}
-
-/// The process of an entry.
-pub fn process_of(entry: &Entry) -> Process {
-    Process { pid: entry.pid, rank: (entry.rank != u32::MAX).then_some(entry.rank) }
-}
-
-/// Whether the process of an entry is this one.
-pub fn is_own(entry: &Entry) -> bool {
-    owner(entry.word) == live::own()
-}
-
-/// Whether the process of an entry runs.
-fn life_of(entry: &Entry) -> Life {
-    if is_own(entry) { Life::Runs } else { life::of(entry, pid_namespace()) }
-}
-
-/// Who beside this process has something open that was exported; `None` where nobody has. Goes through the whole table:
-/// for when somebody may have.
-pub fn importers(export_kind: u32, fingerprint: u64) -> Option<Importers<Entry>> {
-    let wanted = if export_kind == kind::EXPORTED_MEMORY { kind::OPENED_MEMORY } else { kind::OPENED_EVENT };
-    let (mut running, mut unknown, mut first) = (0, 0, None);
-    live::each(|place| {
-        if place.kind() != wanted || place.is_own() {
-            return;
-        }
-        let Some(entry) = place.read() else { return };
-        // What is being closed at this moment is open no more: whoever closes it says so when it is done.
-        if entry.fingerprint != fingerprint || entry.count == 0 {
-            return;
-        }
-        match life_of(&entry) {
-            Life::Runs => {
-                if running == 0 {
-                    first = Some(entry);
-                }
-                running += 1;
-            }
-            Life::Unknown => {
-                first = first.or(Some(entry));
-                unknown += 1;
-            }
-            Life::Gone | Life::Silent => {}
-        }
-    });
-    first.map(|first| Importers { running, unknown, first: (process_of(&first), first) })
 }

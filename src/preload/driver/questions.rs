@@ -1,8 +1,6 @@
 //! Questions: what only the driver knows is asked after a call of the program's own, in the thread that made it,
 //! without creating a context or changing anything.
 
-use crate::record::about;
-use crate::record::detail::Detail;
 use crate::resolve::driver;
 use crate::settings;
 use crate::sys::aside::aside;
@@ -303,27 +301,33 @@ pub struct About {
     pub ended: u64,
 }
 
-/// Adds what the driver says to a call that has returned. `context` is what it would end.
-pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, context: u64, detail: &mut Detail) -> About {
+/// Takes what the driver says of a call: which detail it is, and its bytes.
+pub type Note<'a> = &'a mut dyn FnMut(u8, &[u8]);
+
+/// Two words as bytes.
+fn words(words: [u64; 2]) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&words[0].to_le_bytes());
+    bytes[8..].copy_from_slice(&words[1].to_le_bytes());
+    bytes
+}
+
+/// Asks what the driver says of a call that has returned, and gives it to `note`. `context` is what it would end.
+pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, context: u64, note: Note) -> About {
     if id.spec().library != Library::Cuda {
         return About::default();
-    }
-    // A failing call of a program that checks its rules is told with its devices.
-    let is_checked = settings::get().check.is_some() && current().0 == 0;
-    if (result == 0 || is_checked) && !id.spec().is_in(Group::Lookup) {
-        describe_devices();
     }
     let is_there = |results: &[Result]| results.iter().any(|known| *known as i32 == result);
     let mut about = About::default();
     let function = id.spec();
     if let Some(Shared { object, by, .. }) = function.exports().or(function.opens()) {
         // Drivers take events of the current context only.
-        let allocation = if object.is_memory() { memory(detail, result, number(id, args, by)) } else { None };
-        devices(detail, -1, result, &mut about);
+        let allocation = if object.is_memory() { memory(note, result, number(id, args, by)) } else { None };
+        devices(note, -1, result, &mut about);
         about.memory = allocation.map(|known| known.range);
         if let Some(known) = allocation.filter(|_| function.exports().is_some()) {
             (about.context, about.device) = (known.context, known.device);
-            detail.words(detail::OWNER, [known.context, known.device as u64]);
+            note(detail::OWNER, &words([known.context, known.device as u64]));
         }
     } else if let Some(Named { by, .. }) = function.enables().or(function.disables()) {
         // With any other result the context may be none.
@@ -335,7 +339,7 @@ pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, context: u64, detail: &mut 
             Result::TOO_MANY_PEERS,
         ]);
         let peer = if is_context { device_of(number(id, args, by)) } else { -1 };
-        devices(detail, peer, result, &mut about);
+        devices(note, peer, result, &mut about);
     } else if let Some(end) = function.ends_context() {
         let device = number(id, args, end.by) as i32;
         // Where nothing is known that could end, nothing is asked: no context may be current any more.
@@ -345,31 +349,31 @@ pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, context: u64, detail: &mut 
         if end.object == Object::Primary && (result != 0 || about.ended != 0) {
             let mut bytes = [0xff; 8];
             bytes[..4].copy_from_slice(&device.to_le_bytes());
-            detail.item(detail::DEVICES, 0, &bytes);
+            note(detail::DEVICES, &bytes);
         }
         if about.ended != 0 || result != 0 && context != 0 {
-            detail.item(detail::CONTEXT, 0, &context.to_le_bytes());
+            note(detail::CONTEXT, &context.to_le_bytes());
         }
     }
     about
 }
 
 /// The allocation of a call that succeeded. A question that fails would stand in the driver's log.
-fn memory(detail: &mut Detail, result: i32, address: u64) -> Option<Allocation> {
+fn memory(note: Note, result: i32, address: u64) -> Option<Allocation> {
     let known = if result == 0 { allocation(address) } else { None }?;
-    detail.words(detail::MEMORY, known.range.into());
+    note(detail::MEMORY, &words(known.range.into()));
     Some(known)
 }
 
-fn devices(detail: &mut Detail, peer: i32, result: i32, about: &mut About) {
+fn devices(note: Note, peer: i32, result: i32, about: &mut About) {
     let mut bytes = [0; 8];
     // The same: of a context that is gone nothing is asked.
     about.device = if result == Result::CONTEXT_IS_DESTROYED as i32 { -1 } else { device() };
     about.context = context();
     bytes[..4].copy_from_slice(&about.device.to_le_bytes());
     bytes[4..].copy_from_slice(&peer.to_le_bytes());
-    detail.item(detail::DEVICES, 0, &bytes);
-    detail.item(detail::CONTEXT, 0, &about.context.to_le_bytes());
+    note(detail::DEVICES, &bytes);
+    note(detail::CONTEXT, &about.context.to_le_bytes());
 }
 
 /// The UUIDs of the first devices, of the record with this epoch, for the live table.
@@ -395,8 +399,23 @@ pub fn has_described() -> bool {
     EVERY_CALL.described.load(Relaxed) == epoch()
 }
 
+/// What is told of a process's driver and devices; texts end in NUL.
+pub enum Description<'a> {
+    /// The version of the driver.
+    Driver(i32),
+    /// A device.
+    Device { ordinal: i32, uuid: &'a [u8; 16], pci: &'a [u8], name: &'a [u8] },
+}
+
+/// Whether the driver can be asked about devices after a call: it has succeeded, or a context is current. A failing call
+/// of a program that checks its rules is told with its devices.
+pub fn is_ready(id: FnId, result: i32) -> bool {
+    let is_asked = id.spec().library == Library::Cuda && !id.spec().is_in(Group::Lookup);
+    is_asked && (result == 0 || settings::get().check.is_some() && current().0 == 0)
+}
+
 /// Describes the devices of the process, once: after a call has succeeded, the driver is initialised.
-pub fn describe_devices() {
+pub fn describe_devices(tell: fn(Description)) {
     let epoch = epoch();
     if EVERY_CALL.described.load(Acquire) == epoch || EVERY_CALL.described.swap(epoch, Release) == epoch {
         return;
@@ -405,7 +424,7 @@ pub fn describe_devices() {
     DESCRIBED_BY.store(unsafe { libc::getpid() } as u32, Relaxed);
     let (mut version, mut count) = (0, 0);
     if cuDriverGetVersion(&mut version) == Some(0) {
-        about::driver(version);
+        tell(Description::Driver(version));
     }
     if cuDeviceGetCount(&mut count) != Some(0) {
         return;
@@ -426,6 +445,6 @@ pub fn describe_devices() {
                 word.store(u64::from_le_bytes(bytes.try_into().unwrap_or_default()), Relaxed);
             }
         }
-        about::device(ordinal, &uuid, &pci, &name);
+        tell(Description::Device { ordinal, uuid: &uuid, pci: &pci, name: &name });
     }
 }

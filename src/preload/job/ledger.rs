@@ -1,9 +1,9 @@
 //! Writes into the live table what a call opens and ends.
 
 use super::closed;
+use super::importers::importers;
 use super::live;
 use super::process::{self, Identity};
-use crate::check;
 use crate::driver::questions::{self, About, number, word};
 use crate::settings;
 use crate::sys::caller::Caller;
@@ -360,7 +360,7 @@ pub fn let_go(kind: u32, fingerprint: u64) {
 fn ended(kind: u32, fingerprint: u64, how: u32) {
     let Some(export) = live::find(handle_key(kind, fingerprint)) else { return };
     // Who has ended is counted as well.
-    let open = if export.is_open() { check::importers(kind, fingerprint) } else { None };
+    let open = if export.is_open() { importers(kind, fingerprint) } else { None };
     let (is_open, while_open) = (open.is_some(), open.is_some_and(|open| open.running > 0));
     let how = how | spec::ended::ENDED | if while_open { spec::ended::WHILE_OPEN } else { 0 };
     export.set_ended_at(clock::now());

@@ -2,6 +2,7 @@
 
 pub mod closed;
 pub mod directory;
+pub mod importers;
 pub mod ledger;
 pub mod live;
 pub mod process;

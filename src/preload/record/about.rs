@@ -2,6 +2,7 @@
 
 use super::file::{FIRST_ROOM, File};
 use super::{clock, process, stream};
+use crate::driver::questions::Description;
 use crate::log::message;
 use crate::sys::caller;
 use crate::sys::environment;
@@ -106,20 +107,21 @@ pub fn library(object: &Object) {
     );
 }
 
-/// Describes a device.
-pub fn device(ordinal: i32, uuid: &[u8; 16], pci: &[u8], name: &[u8]) {
+/// Describes the driver and its devices.
+pub fn describe(description: Description) {
     let Some(file) = process::current() else { return };
-    let pieces: [&[u8]; 5] = [&ordinal.to_le_bytes(), uuid, until_nul(pci), b"\0", until_nul(name)];
-    entry(file, meta::DEVICE, &pieces);
-}
-
-/// Notes the version of the driver.
-pub fn driver(version: i32) {
-    let Some(file) = process::current() else { return };
-    let mut number = [0; 16];
-    let mut rest = &mut number[..];
-    let _ = std::io::Write::write_fmt(&mut rest, format_args!("{version}"));
-    text(file, "driver", until_nul(&number));
+    match description {
+        Description::Driver(version) => {
+            let mut number = [0; 16];
+            let mut rest = &mut number[..];
+            let _ = std::io::Write::write_fmt(&mut rest, format_args!("{version}"));
+            text(file, "driver", until_nul(&number));
+        }
+        Description::Device { ordinal, uuid, pci, name } => {
+            let pieces: [&[u8]; 5] = [&ordinal.to_le_bytes(), uuid, until_nul(pci), b"\0", until_nul(name)];
+            entry(file, meta::DEVICE, &pieces);
+        }
+    }
 }
 
 /// Names a library whose calls go past us.

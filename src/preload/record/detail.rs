@@ -104,14 +104,6 @@ impl Detail {
             array.bytes.chunks_exact(4).filter_map(|word| Some(i32::from_le_bytes(word.try_into().ok()?)));
         numbers.find(|number| is_it(*number))
     }
-
-    /// Adds two words.
-    pub fn words(&mut self, tag: u8, words: [u64; 2]) {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&words[0].to_le_bytes());
-        bytes[8..].copy_from_slice(&words[1].to_le_bytes());
-        self.item(tag, 0, &bytes);
-    }
 }
 
 /// Adds one item to a call, of any length that is told from bytes elsewhere.

@@ -21,21 +21,18 @@ use crate::sys::every_call::{epoch, libraries_generation};
 pub use detail::{Detail, item_of};
 pub use process::attach;
 
-use crate::driver::questions::{self, About};
+use crate::driver::questions;
 use crate::job::{ledger, live};
 use crate::sys::guard::guarded;
 
-use crate::fault::inject::{self, Fault};
 use crate::resolve::{driver, escapes};
+use crate::settings;
 use crate::sys::arch::{Thread, thread};
-use crate::{check, settings};
-use core::cell::Cell;
-use core::fmt::{self, Write};
-use cupeer_spec::abi::CUatomicOperation;
 use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group, Library};
 use cupeer_spec::record::live::{Entry, handle_key};
+use cupeer_spec::record::slot::hit::Hit;
 use cupeer_spec::record::slot::{self, ARGS, Slot, shape, word};
-use cupeer_spec::value::{CHECKED, Fingerprint, Format, Value};
+use cupeer_spec::value::{CHECKED, Fingerprint, Value};
 use cupeer_spec::way::Way;
 
 /// The longest name of a rule of faults: longer ones are cut.
@@ -121,7 +118,6 @@ pub struct Recorded<'a, F: Fn(&mut Arguments, bool)> {
     epoch: u64,
     /// When a weighty call was forwarded.
     start: u64,
-    noted: ledger::Noted,
     /// [`slot::INJECTED`] where the program sees something else than the driver gave.
     injected: u8,
 }
@@ -159,6 +155,12 @@ static WEIGHTS: [Weight; FUNCTION_COUNT] = {
     weights
 };
 
+/// Whether a function opens or ends something: then its calls are looked at more closely.
+#[inline(always)]
+pub fn is_weighty(id: FnId) -> bool {
+    WEIGHTS[id as usize].counts
+}
+
 #[cold]
 #[inline(never)]
 fn begin_slowly() -> bool {
@@ -191,7 +193,6 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     /// A call that is not in the record. `store` puts its arguments; it is told whether the call has succeeded.
     #[inline(always)]
     pub fn new(id: FnId, store: &'a F) -> Self {
-        let noted = ledger::Noted::default();
         Recorded {
             id,
             store,
@@ -200,7 +201,6 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             number: 0,
             epoch: 0,
             start: 0,
-            noted,
             injected: 0,
         }
     }
@@ -221,20 +221,13 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         self.injected = slot::INJECTED;
     }
 
-    /// Says what rules of faults have done to it, or are about to do.
-    #[cold]
-    #[inline(never)]
-    pub fn tell(&self, fault: &Fault) {
-        if !self.was_kept() {
-            return;
-        }
-        fault.each_news(|hit, name| {
-            let mut bytes = [0; 32 + MOST_NAME];
-            let length = name.len().min(MOST_NAME);
-            bytes[..32].copy_from_slice(&hit.bytes());
-            bytes[32..32 + length].copy_from_slice(&name.as_bytes()[..length]);
-            item_of(self.number, slot::detail::HIT, &bytes[..32 + length]);
-        });
+    /// Says what a rule of faults has done to it, or is about to do.
+    pub fn hit(&self, hit: &Hit, name: &str) {
+        let mut bytes = [0; 32 + MOST_NAME];
+        let length = name.len().min(MOST_NAME);
+        bytes[..32].copy_from_slice(&hit.bytes());
+        bytes[32..32 + length].copy_from_slice(&name.as_bytes()[..length]);
+        item_of(self.number, slot::detail::HIT, &bytes[..32 + length]);
     }
 
     /// Puts it into the record. `is_hit` says that it is one even where it ends nothing that is shared.
@@ -242,7 +235,9 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     pub fn begin(&mut self, caller: usize, is_hit: bool) {
         let (thread, id) = (thread(), self.id);
         // SAFETY: only this thread uses the block.
-        if unsafe { (*thread).epoch } != epoch() && !begin_slowly() {
+        let own = unsafe { (*thread).epoch };
+        // Both are 0 where neither this thread nor any other of the process has recorded a call.
+        if (own != epoch() || own == 0) && !begin_slowly() {
             return;
         }
         if WEIGHTS[id as usize].rarely && !is_hit && !matters(id, self.store) {
@@ -266,22 +261,19 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             stream::publish(slot, word);
         }
         stream::filled(thread, taken.before);
-        if WEIGHTS[id as usize].counts {
-            self.weigh(caller);
-        }
     }
 
-    /// What is known before a weighty call is forwarded: its frames, and what it is about to end.
+    /// Looks at a weighty call before it is forwarded: adds its frames, and gives its arguments to `note`.
     #[cold]
     #[inline(never)]
-    fn weigh(&mut self, caller: usize) {
+    pub fn weigh(&mut self, caller: usize, note: impl FnOnce(&[u8; ARGS])) {
         // SAFETY: the slot is this call's.
         let args = unsafe { (*self.slot).args };
         guarded(|| {
             if WEIGHTS[self.id as usize].frames {
                 Detail::about(self.number, |detail| detail.frames(caller));
             }
-            self.noted = ledger::before(self.id, &args);
+            note(&args);
         });
         self.restart();
     }
@@ -378,77 +370,51 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         });
     }
 
-    /// Adds what else there is to know of a call that has returned: frames where it failed, arrays and texts
-    /// (`more`), and what the driver can be asked. Tells the live table what is open now. For use in `guarded`.
-    #[cold]
-    #[inline(never)]
-    pub fn explain(&self, returned: &Returned, more: impl FnOnce(&mut Detail)) {
-        let weight = WEIGHTS[self.id as usize];
-        let &Returned { caller, result, words, fault, .. } = returned;
-        // What the driver may be asked follows from what it answered, and so does what is open now.
-        let (asked, effect) = fault.map_or((result, result), |fault| (fault.asked(), fault.effect()));
-        let is_altered = fault.is_some_and(|fault| fault.is_altered());
-        if let Some(fault) = fault {
-            self.tell(fault);
+    /// Whether it is in the record, and weighty.
+    #[inline(always)]
+    pub fn is_weighty(&self) -> bool {
+        is_weighty(self.id) && self.has_begun()
+    }
+
+    /// When a weighty call was forwarded, on the clock of the record.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The number of its slot.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Its arguments, as they are after it.
+    pub fn arguments(&self, succeeded: bool) -> Stored {
+        let mut stored = Stored { bytes: [0; ARGS], shape: 0, head: None };
+        let mut arguments = Arguments::new(&mut stored.bytes);
+        (self.store)(&mut arguments, succeeded);
+        (stored.shape, stored.head) = (arguments.shape, arguments.head);
+        stored
+    }
+
+    /// Adds what else there is to know of it: what `make` puts together. For use in `guarded`.
+    pub fn add(&self, make: impl FnOnce(&mut Detail)) {
+        Detail::about(self.number, make);
+    }
+
+    /// Adds the frames of one that has failed, where it has none yet.
+    pub fn add_frames(&self, caller: usize, detail: &mut Detail) {
+        if !WEIGHTS[self.id as usize].frames {
+            detail.frames(caller);
         }
-        let mut args = [0; ARGS];
-        let mut arguments = Arguments::new(&mut args);
-        (self.store)(&mut arguments, result == 0);
-        let (shape, head) = (arguments.shape, arguments.head);
-        let (mut operation, mut about) = (None, About::default());
-        Detail::about(self.number, |detail| {
-            if result != 0 && !weight.frames {
-                detail.frames(caller);
-            }
-            more(detail);
-            operation = detail.find_element(|number| CUatomicOperation(number).name().is_none());
-            about = questions::ask(self.id, &args, asked, self.noted.context, detail);
-            if !words.is_empty() {
-                detail.item(slot::detail::MESSAGE, 0, words.as_bytes());
-            }
-        });
-        // The rules are about the driver's functions.
-        let is_checked = settings::get().check.is_some()
-            && self.id.spec().library == Library::Cuda
-            && (result != 0 || weight.counts)
-            && !is_altered
-            && !inject::is_excused(self.id, &args);
-        if is_checked {
-            self.judge(returned, &args, (shape, head, operation, about));
-        }
-        if weight.counts && !fault.is_some_and(|fault| fault.has_other_output()) {
-            let is_kept = is_checked && self.id.spec().exports().is_some();
-            let head = head.filter(|_| is_kept).map_or(0, |head| FINGERPRINT(&head));
-            let made = ledger::Made { caller, start: self.start, head, about };
-            ledger::after(self.id, &args, effect, &self.noted, &made);
-        }
-        clock::note();
     }
 }
 
-impl<F: Fn(&mut Arguments, bool)> Recorded<'_, F> {
-    /// Has the rules look at the call.
-    #[cold]
-    #[inline(never)]
-    fn judge(&self, returned: &Returned, args: &[u8; ARGS], (shape, head, operation, about): Known) {
-        check::look(&check::Call {
-            id: self.id,
-            args,
-            shape,
-            result: returned.result,
-            now: Cell::new(0),
-            caller: returned.caller,
-            slot: self.number,
-            taken: self.noted.taken,
-            is_closing: self.noted.is_closing(),
-            begun: self.noted.begun,
-            head,
-            operation,
-            about,
-            words: returned.words,
-            print: returned.print,
-        });
-    }
+/// The arguments of a call as they are stored.
+pub struct Stored {
+    pub bytes: [u8; ARGS],
+    /// What is known of each.
+    pub shape: u64,
+    /// The first bytes of a handle.
+    pub head: Option<[u8; CHECKED.start]>,
 }
 
 impl<F: Fn(&mut Arguments, bool)> Drop for Recorded<'_, F> {
@@ -461,24 +427,6 @@ impl<F: Fn(&mut Arguments, bool)> Drop for Recorded<'_, F> {
     }
 }
 
-/// What else is known of a call for its judges: the shape of its arguments, the first bytes of its handle, an element of
-/// its array that is no CUatomicOperation, and what the driver says of that which it is about.
-type Known = (u64, Option<[u8; CHECKED.start]>, Option<i32>, About);
-
-/// What a call came back with.
-pub struct Returned<'a> {
-    /// Its return address.
-    pub caller: usize,
-    /// Its result.
-    pub result: i32,
-    /// What the driver said.
-    pub words: &'a str,
-    /// Prints its arguments.
-    pub print: &'a dyn Fn(&mut dyn Write, Format) -> fmt::Result,
-    /// What rules of faults have done to it.
-    pub fault: Option<&'a Fault<'a>>,
-}
-
 /// Makes sure that the record knows the library of a caller.
 #[inline(always)]
 fn know(caller: usize) {
@@ -488,6 +436,16 @@ fn know(caller: usize) {
     if caller.wrapping_sub(known.0) >= known.1 || *known_generation != libraries_generation() {
         libraries::know_slowly(caller);
     }
+}
+
+/// Describes the driver's devices in the record, once.
+pub fn describe_devices() {
+    questions::describe_devices(about::describe);
+}
+
+/// Keeps this moment, for the speed of the clock.
+pub fn note_time() {
+    clock::note();
 }
 
 /// Puts a mark of the program's into the record. Says whether there is one.

@@ -145,17 +145,8 @@ impl Mapped {
 fn renewed(slots: usize, before: usize) -> Option<Taken> {
     let mut taken = None;
     let thread = thread();
-    // SAFETY: only this thread uses the block.
-    let epoch = unsafe { (*thread).epoch };
     filled(thread, before);
-    guarded(|| {
-        // A thread that never made a call has no epoch, and neither has a process that made none.
-        if epoch != 0 || process::attach() {
-            taken = signals::held_back(|| renew(slots));
-        } else {
-            process::miss();
-        }
-    });
+    guarded(|| taken = signals::held_back(|| renew(slots)));
     taken
 }
 

@@ -5,6 +5,7 @@ use super::arming::{Loaded, LoadedRule, Using};
 use super::index::{argument_of, holds};
 use super::{Forward, private, shared};
 use crate::driver::questions;
+use crate::record;
 use crate::settings;
 use crate::settings::key;
 use crate::sys::caller::{self, Caller};
@@ -151,7 +152,7 @@ impl<'a> Facts<'a> {
             return if peer == 0 { -1 } else { questions::device_of(peer) };
         }
         let Some(export) = self.call.export().filter(|export| export.uuid != [0; 16]) else { return -1 };
-        questions::describe_devices();
+        record::describe_devices();
         (0..questions::MOST_DEVICES).find(|device| questions::uuid(*device) == export.uuid).unwrap_or(-1)
     }
 

@@ -1,0 +1,104 @@
+//! What follows when the driver has answered a call that opens or ends something, has failed, or has more to it than its
+//! slot holds: ask the driver, excuse, judge, tell the job, note the time.
+
+use crate::check;
+use crate::driver::questions::{self, About};
+use crate::fault::inject::{self, Fault};
+use crate::job::ledger::{self, Made, Noted};
+use crate::record::{self, Arguments, Detail, Recorded};
+use crate::settings::{self, key};
+use core::cell::Cell;
+use core::fmt::{self, Write};
+use cupeer_spec::abi::CUatomicOperation;
+use cupeer_spec::function::{FnId, Library};
+use cupeer_spec::record::slot::detail;
+use cupeer_spec::value::Format;
+
+/// A call that the driver has answered, or a rule of faults in its place.
+pub struct Answered<'a> {
+    /// The function.
+    pub id: FnId,
+    /// Its return address.
+    pub caller: usize,
+    /// What the program gets.
+    pub result: i32,
+    /// What the driver's log says of it.
+    pub driver_messages: &'a str,
+    /// Prints its arguments.
+    pub print: &'a dyn Fn(&mut dyn Write, Format) -> fmt::Result,
+    /// Adds what of its arguments does not fit into its slot.
+    pub more: &'a dyn Fn(&mut Detail),
+    /// What rules of faults have done to it.
+    pub fault: Option<&'a Fault<'a>>,
+    /// What was known before it.
+    pub noted: &'a Noted,
+}
+
+/// Puts into the record what rules of faults have done to a call, or are about to do.
+#[cold]
+#[inline(never)]
+pub fn tell<F: Fn(&mut Arguments, bool)>(fault: &Fault, record: &Recorded<F>) {
+    if record.was_kept() {
+        fault.each_news(|hit, name| record.hit(hit, name));
+    }
+}
+
+/// Runs these steps. For use in `guarded`.
+#[cold]
+#[inline(never)]
+pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered) {
+    let &Answered { id, caller, result, fault, noted, .. } = call;
+    // What the driver may be asked follows from what it answered, and so does what is open now.
+    let (asked, effect) = fault.map_or((result, result), |fault| (fault.asked(), fault.effect()));
+    if let Some(fault) = fault {
+        tell(fault, record);
+    }
+    let args = record.arguments(result == 0);
+    if questions::is_ready(id, asked) {
+        record::describe_devices();
+    }
+    let (mut operation, mut about) = (None, About::default());
+    record.add(|detail| {
+        if result != 0 {
+            record.add_frames(caller, detail);
+        }
+        (call.more)(detail);
+        operation = detail.find_element(|number| CUatomicOperation(number).name().is_none());
+        let note = &mut |tag, bytes: &[u8]| detail.item(tag, 0, bytes);
+        about = questions::ask(id, &args.bytes, asked, noted.context, note);
+        if !call.driver_messages.is_empty() {
+            detail.item(detail::MESSAGE, 0, call.driver_messages.as_bytes());
+        }
+    });
+    // The rules are about the driver's functions.
+    let is_judged = settings::get().check.is_some()
+        && id.spec().library == Library::Cuda
+        && (result != 0 || record::is_weighty(id))
+        && !fault.is_some_and(|fault| fault.is_altered())
+        && !inject::is_excused(id, &args.bytes);
+    if is_judged {
+        check::look(&check::Call {
+            id,
+            args: &args.bytes,
+            shape: args.shape,
+            result,
+            now: Cell::new(0),
+            caller,
+            slot: record.number(),
+            taken: noted.taken,
+            is_closing: noted.is_closing(),
+            begun: noted.begun,
+            head: args.head,
+            operation,
+            about,
+            words: call.driver_messages,
+            print: call.print,
+        });
+    }
+    if record::is_weighty(id) && !fault.is_some_and(|fault| fault.has_other_output()) {
+        let is_kept = is_judged && id.spec().exports().is_some();
+        let head = args.head.filter(|_| is_kept).map_or(0, |head| key::fingerprint(&head));
+        ledger::after(id, &args.bytes, effect, noted, &Made { caller, start: record.start(), head, about });
+    }
+    record::note_time();
+}
