@@ -36,7 +36,7 @@ pub struct Member {
 
 /// What is in a directory.
 #[derive(Default)]
-pub struct Found {
+pub struct RecordFiles {
     /// The files of the record, by their names.
     pub files: Vec<Member>,
     /// What was left out, and why.
@@ -66,8 +66,8 @@ pub fn kind(name: &str) -> Option<Kind> {
 
 /// The files of a record, and of those in the directories in it: records of several hosts may have been copied
 /// together. These directories have numbers for names in the archive, since theirs may be those of hosts.
-pub fn list(directory: &Path) -> Result<Found> {
-    let mut found = Found::default();
+pub fn list(directory: &Path) -> Result<RecordFiles> {
+    let mut found = RecordFiles::default();
     let mut folders = 0;
     let entries = entries(directory).with_context(|| format!("failed to read {}", directory.display()))?;
     for (path, file_type) in entries {
@@ -92,7 +92,7 @@ pub fn list(directory: &Path) -> Result<Found> {
     Ok(found)
 }
 
-impl Found {
+impl RecordFiles {
     fn add(&mut self, path: PathBuf, file_type: fs::FileType, folder: &str) {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
         let Some(kind) = kind(name) else { return };

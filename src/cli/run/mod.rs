@@ -27,7 +27,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
-use watch::{Seen, Watch};
+use watch::{Sightings, Watch};
 
 /// The program could not be executed. Its words are those of `env`.
 #[derive(Debug)]
@@ -303,7 +303,7 @@ fn dropped(count: u32, name: &str) -> String {
 }
 
 /// What there is to say after a run.
-fn notes(program: &OsStr, obstacle: Option<String>, seen: Seen, reached: Option<u32>) -> Vec<String> {
+fn notes(program: &OsStr, obstacle: Option<String>, seen: Sightings, reached: Option<u32>) -> Vec<String> {
     let mut notes = seen.bypassed;
     if reached != Some(0) {
         if let Some(obstacle) = obstacle {

@@ -76,7 +76,7 @@ impl Crossing {
 
 /// What was seen.
 #[derive(Default)]
-pub struct Seen {
+pub struct Sightings {
     /// Processes that used a driver without our library, a sentence each.
     pub bypassed: Vec<String>,
     /// Programs beyond which the environment is another.
@@ -114,7 +114,7 @@ impl Watch {
     }
 
     /// Ends the looking.
-    pub fn stop(mut self) -> Seen {
+    pub fn stop(mut self) -> Sightings {
         // Fails only where the thread is gone already.
         let _ = self.stop.send(());
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default().seen()
@@ -133,7 +133,7 @@ struct Look {
 }
 
 impl Look {
-    fn seen(self) -> Seen {
+    fn seen(self) -> Sightings {
         let more = self.bypassed.len().saturating_sub(MOST_NAMED);
         let mut bypassed: Vec<String> = self.bypassed.into_values().take(MOST_NAMED).collect();
         if more > 0 {
@@ -143,7 +143,7 @@ impl Look {
         let lost = self.lost.into_values().filter(|(_, times)| *times > 1).map(|(sentence, _)| sentence);
         let lost = lost.take(MOST_NAMED).collect();
         let loaded = self.loaded.into_values().take(MOST_NAMED).collect();
-        Seen { bypassed, crossings, loaded, lost }
+        Sightings { bypassed, crossings, loaded, lost }
     }
 
     /// Looks once at a process and all its descendants.

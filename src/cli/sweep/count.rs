@@ -32,7 +32,7 @@ pub struct Site {
 
 /// A place of one process.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Seen {
+pub struct SiteOfProcess {
     /// The order in which the process reached the driver.
     pub process: u16,
     /// The place.
@@ -54,7 +54,7 @@ pub struct Counted {
     /// How many processes there were.
     pub processes: usize,
     /// The calls.
-    pub calls: BTreeMap<Seen, Calls>,
+    pub calls: BTreeMap<SiteOfProcess, Calls>,
     /// Whether the call that the run is about was made to fail.
     pub fired: bool,
     /// Functions that have not returned.
@@ -89,7 +89,7 @@ pub fn read(directory: &Path, known: &dyn Fn(&Site) -> bool) -> Result<Counted> 
 }
 
 /// Where a place was seen first: the number of the process, a time, and the frames of the call.
-type Frames = HashMap<Seen, (usize, u64, Vec<u64>)>;
+type Frames = HashMap<SiteOfProcess, (usize, u64, Vec<u64>)>;
 
 impl Counted {
     /// Reads the events of a process.
@@ -118,7 +118,7 @@ impl Counted {
                         function: name.to_owned(),
                         stack: hit.what.stack,
                     };
-                    let seen = Seen { process: hit.what.process, site };
+                    let seen = SiteOfProcess { process: hit.what.process, site };
                     frames.entry(seen.clone()).or_insert_with(|| {
                         let own = &call.details.frames;
                         let frames = if own.is_empty() { vec![call.caller] } else { own.clone() };
@@ -135,7 +135,7 @@ impl Counted {
     /// Finds out who made the calls.
     fn name(&mut self, job: &Job, directory: &Path, frames: &Frames, known: &dyn Fn(&Site) -> bool) {
         let new = self.calls.iter_mut().filter(|(seen, _)| !known(&seen.site));
-        let mut new: Vec<(&Seen, &mut Calls)> = new.collect();
+        let mut new: Vec<(&SiteOfProcess, &mut Calls)> = new.collect();
         if new.is_empty() {
             return;
         }

@@ -115,7 +115,7 @@ impl Launcher {
                 .with_context(|| format!("failed to make '{}'", directory.display()))?,
         }
         let environment = self.environment(&directory, order)?;
-        let before = shm::Names::now();
+        let before = shm::ShmNames::now();
         let start = Instant::now();
         let program = &self.plan.program[0];
         let mut processes = Processes::start(self.command(&directory, &environment)?)

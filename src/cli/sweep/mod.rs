@@ -30,7 +30,7 @@ use crate::args::{SweepArgs, SweepFormat};
 use crate::{output, status};
 use anyhow::{Result, bail};
 use launch::{End, Launcher};
-use state::{Journal, Kept, Plan};
+use state::{Journal, JournalContent, Plan};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
@@ -49,7 +49,7 @@ pub fn command(args: &SweepArgs) -> Result<ExitCode> {
         None => {
             let plan = Plan::new(args)?;
             let journal = Journal::create(args.out.as_deref(), &plan)?;
-            (journal, Kept { plan, places: None, done: Vec::new() })
+            (journal, JournalContent { plan, places: None, done: Vec::new() })
         }
     };
     interrupt::watch()?;
@@ -84,16 +84,16 @@ fn shortest(directory: &Path) -> String {
 }
 
 /// Sweeps. `None` where it was interrupted before anything was known.
-fn sweep(args: &SweepArgs, mut journal: Journal, kept: Kept) -> Result<Option<Outcome>> {
+fn sweep(args: &SweepArgs, mut journal: Journal, kept: JournalContent) -> Result<Option<Outcome>> {
     let start = Instant::now();
-    let Kept { plan, places, done } = kept;
+    let JournalContent { plan, places, done } = kept;
     let mut launcher = Launcher {
         timeout: plan.timeout.unwrap_or(Duration::MAX),
         plan,
         directory: journal.directory.clone(),
         usual: BTreeSet::new(),
         keeps: args.keep,
-        stays: shm::Names::now().names(),
+        stays: shm::ShmNames::now().names(),
     };
     let Some(baseline) = baseline::measure(&mut launcher)? else { return Ok(None) };
     launcher.plan.names_programs = baseline.has_programs;

@@ -15,19 +15,19 @@ const SHM: &str = "/dev/shm";
 type Stamp = (u64, i64, i64);
 
 /// What was there at some time.
-pub struct Names {
+pub struct ShmNames {
     directory: PathBuf,
     names: BTreeMap<String, Stamp>,
 }
 
-impl Names {
+impl ShmNames {
     /// What is there now.
-    pub fn now() -> Names {
+    pub fn now() -> ShmNames {
         // As the kernel names it to those that ask about open files.
-        Names::of(fs::canonicalize(SHM).unwrap_or_else(|_| SHM.into()))
+        ShmNames::of(fs::canonicalize(SHM).unwrap_or_else(|_| SHM.into()))
     }
 
-    fn of(directory: PathBuf) -> Names {
+    fn of(directory: PathBuf) -> ShmNames {
         let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| {
             // What shm_open and sem_open make; a directory there is somebody's scratch space.
@@ -35,7 +35,7 @@ impl Names {
             let stamp = (status.ino(), status.ctime(), status.ctime_nsec());
             Some((entry.file_name().to_string_lossy().into_owned(), stamp))
         });
-        Names { names: names.collect(), directory }
+        ShmNames { names: names.collect(), directory }
     }
 
     /// Only the names.
@@ -45,7 +45,7 @@ impl Names {
 
     /// What a run has left that began then and is over. What was there at the `start` of the sweep is none of it.
     pub fn left_since(&self, start: &BTreeSet<String>) -> Vec<String> {
-        let mut now = Names::of(self.directory.clone()).names;
+        let mut now = ShmNames::of(self.directory.clone()).names;
         now.retain(|name, stamp| !start.contains(name) && self.names.get(name) != Some(stamp));
         if !now.is_empty() {
             let used = in_use(&self.directory);
@@ -59,7 +59,7 @@ impl Names {
 /// stays, and what a process has open.
 pub fn remove(names: &[&String]) {
     if !names.is_empty() {
-        remove_in(&Names::now().directory, names);
+        remove_in(&ShmNames::now().directory, names);
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
         let make = |name: &str| File::create(directory.join(name)).unwrap();
         drop((make("at the start"), make("before"), make("again")));
         let start = ["at the start".to_owned()].into();
-        let before = Names::of(directory.clone());
+        let before = ShmNames::of(directory.clone());
         assert!(before.left_since(&start).is_empty());
         for name in ["at the start", "again"] {
             fs::remove_file(directory.join(name)).unwrap();
@@ -122,7 +122,7 @@ mod tests {
         fs::create_dir(directory.join("directory")).unwrap();
         assert_eq!(before.left_since(&start), ["again", "new", "place holder"]);
         remove_in(&directory, &["again", "open", "directory", "missing"].map(str::to_owned).each_ref());
-        let left: Vec<String> = Names::of(directory.clone()).names().into_iter().collect();
+        let left: Vec<String> = ShmNames::of(directory.clone()).names().into_iter().collect();
         assert!(directory.join("directory").is_dir());
         assert_eq!(left, ["at the start", "before", "new", "open", "place holder"]);
         drop(open);

@@ -110,7 +110,7 @@ impl Plan {
             is_checked: !args.no_check,
             clean_shm: args.clean_shm,
             names_programs: false,
-            shm: shm::Names::now().names(),
+            shm: shm::ShmNames::now().names(),
         })
     }
 
@@ -203,7 +203,7 @@ pub struct Journal {
 }
 
 /// What a journal holds.
-pub struct Kept {
+pub struct JournalContent {
     /// What is run.
     pub plan: Plan,
     /// The calls, where they were counted.
@@ -249,7 +249,7 @@ impl Journal {
     }
 
     /// Opens the journal of a sweep that is to go on. What is torn at its end is taken away.
-    pub fn open(directory: &Path) -> Result<(Journal, Kept)> {
+    pub fn open(directory: &Path) -> Result<(Journal, JournalContent)> {
         let path = directory.join(FILE);
         let shown = path.display();
         let file = plain::open_with(&path, Links::Refused, OpenOptions::new().read(true).append(true));
@@ -310,7 +310,7 @@ fn take(journal: &File, directory: &Path) -> Result<()> {
 }
 
 /// Reads a journal; how many of its bytes are whole lines.
-fn parse(bytes: &[u8]) -> Result<(Kept, usize)> {
+fn parse(bytes: &[u8]) -> Result<(JournalContent, usize)> {
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let mut lines = bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let read = |(number, line): (usize, &[u8])| {
@@ -323,7 +323,7 @@ fn parse(bytes: &[u8]) -> Result<(Kept, usize)> {
         Some(Line::Sweep { cupeer, .. }) => bail!("it is from cupeer {cupeer}, but this is cupeer {own}"),
         _ => bail!("it does not begin with a plan"),
     };
-    let mut kept = Kept { plan, places: None, done: Vec::new() };
+    let mut kept = JournalContent { plan, places: None, done: Vec::new() };
     for line in (1..).zip(lines).map(read) {
         match line? {
             Line::Sweep { .. } => bail!("it begins twice"),

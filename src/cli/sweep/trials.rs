@@ -214,7 +214,7 @@ fn pattern(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::count::{Calls, Seen};
+    use super::super::count::{Calls, SiteOfProcess};
     use super::*;
     use cupeer_spec::function::Group;
 
@@ -224,7 +224,7 @@ mod tests {
             let site =
                 Site { program: "app".into(), rank: None, function: (*function).to_owned(), stack: *stack };
             let caller = Some((format!("app+{stack:#x}"), *stack));
-            counted.calls.insert(Seen { process: *process, site }, Calls { count: *count, caller });
+            counted.calls.insert(SiteOfProcess { process: *process, site }, Calls { count: *count, caller });
         }
         counted
     }
