@@ -72,6 +72,37 @@ impl LiveTable {
         }
         Ok(table)
     }
+
+    /// The bytes of a file with these entries.
+    pub fn bytes(&self) -> Vec<u8> {
+        let segments = (0..live::MOST_SEGMENTS).scan(0, |room, k| {
+            let had = *room;
+            *room += live::segment_entries(k);
+            (k == 0 || had < self.entries.len()).then_some(k)
+        });
+        let segments: Vec<usize> = segments.collect();
+        let end = segments.last().map_or(0, |k| live::entry_place(*k, live::segment_entries(*k)));
+        let mut bytes = vec![0; end];
+        let header = live::Header {
+            magic: live::MAGIC,
+            version: live::VERSION,
+            entry: size_of::<live::Entry>() as u32,
+            boot_id: self.boot_id,
+            segments: segments.len() as u32,
+            reserved: 0,
+            refused: self.refused,
+        };
+        bytes[..size_of::<live::Header>()].copy_from_slice(record::bytes(&header));
+        let places = segments.iter().flat_map(|k| (0..live::segment_entries(*k)).map(|i| (*k, i)));
+        for ((k, i), entry) in places.zip(&self.entries) {
+            let word = live::who(entry.pid_ns, entry.pid, entry.started, entry.image) | live::state::LIVE;
+            let entry = live::Entry { word, ..*entry };
+            let (key, place) = (live::key_place(k, i), live::entry_place(k, i));
+            bytes[key..key + 8].copy_from_slice(&entry.key.to_le_bytes());
+            bytes[place..place + size_of::<live::Entry>()].copy_from_slice(record::bytes(&entry));
+        }
+        bytes
+    }
 }
 
 fn segment(file: &Opened, k: usize, entries: &mut Vec<live::Entry>) -> std::io::Result<()> {

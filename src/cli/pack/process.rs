@@ -23,7 +23,7 @@ pub fn add(
     let is_live = process.is_alive() != Some(false);
     let opened = plain::open(&member.path, Links::Refused).and_then(|file| {
         let modified = file.metadata()?.modified()?;
-        Ok((Reading::of_process(file, is_live)?, modified))
+        Ok((Reading::of(file, is_live)?, modified))
     });
     let (file, modified) = match opened {
         Ok(opened) => opened,

@@ -32,8 +32,13 @@ pub struct Reading {
 
 impl Reading {
     /// Of a process's file.
-    pub fn of_process(file: File, is_live: bool) -> io::Result<Reading> {
-        let mut reading = Reading::of_file(file, is_live)?;
+    pub fn of(file: File, is_live: bool) -> io::Result<Reading> {
+        let holes = plain::holes(&file)?;
+        if holes > MOST_HOLES {
+            let sentence = format!("it has {} GiB of holes, more than any record", holes >> 30);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, sentence));
+        }
+        let mut reading = Reading { size: file.metadata()?.len(), file, is_live, kept: HashMap::new() };
         if is_live {
             for number in 1..reading.size.div_ceil(BLOCK as u64) {
                 if reading.is_hole(number * BLOCK as u64, BLOCK) {
@@ -53,16 +58,6 @@ impl Reading {
             reading.size = reading.file.metadata()?.len();
         }
         Ok(reading)
-    }
-
-    /// Of any other file.
-    pub fn of_file(file: File, is_live: bool) -> io::Result<Reading> {
-        let holes = plain::holes(&file)?;
-        if holes > MOST_HOLES {
-            let sentence = format!("it has {} GiB of holes, more than any record", holes >> 30);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, sentence));
-        }
-        Ok(Reading { size: file.metadata()?.len(), file, is_live, kept: HashMap::new() })
     }
 
     /// Whether the file has nothing there.
@@ -91,21 +86,6 @@ impl Reading {
             first.copy_from_slice(place);
         }
         Ok(None)
-    }
-
-    /// Reads bytes that have no order in which they are written. `None` says that they were never the same twice.
-    pub fn piece(&self, at: u64, place: &mut [u8]) -> io::Result<Option<()>> {
-        self.read(place, at)?;
-        let mut first = Vec::new();
-        for _ in 0..if self.is_live { MOST_TRIES } else { 0 } {
-            first.clear();
-            first.extend_from_slice(place);
-            self.read(place, at)?;
-            if first == place {
-                return Ok(Some(()));
-            }
-        }
-        Ok((!self.is_live).then_some(()))
     }
 
     /// Fills a place; what the file lacks is zero.

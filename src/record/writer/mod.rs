@@ -9,6 +9,7 @@ mod items;
 pub mod stream;
 
 use crate::faults::{FaultFile, FaultRule};
+use crate::live::LiveTable;
 use crate::process::{Device, Library};
 use blocks::{File, Window};
 use cupeer_spec::function::FnId;
@@ -241,35 +242,10 @@ pub fn live_table(
     entries: &[live::Entry],
     refused: u64,
 ) -> io::Result<PathBuf> {
-    let segments = (0..live::MOST_SEGMENTS).scan(0, |room, k| {
-        let had = *room;
-        *room += live::segment_entries(k);
-        (k == 0 || had < entries.len()).then_some(k)
-    });
-    let segments: Vec<usize> = segments.collect();
-    let end = segments.last().map_or(0, |k| live::entry_place(*k, live::segment_entries(*k)));
-    let mut bytes = vec![0; end];
-    let header = live::Header {
-        magic: live::MAGIC,
-        version: live::VERSION,
-        entry: size_of::<live::Entry>() as u32,
-        boot_id,
-        segments: segments.len() as u32,
-        reserved: 0,
-        refused,
-    };
-    bytes[..size_of::<live::Header>()].copy_from_slice(record::bytes(&header));
-    let places = segments.iter().flat_map(|k| (0..live::segment_entries(*k)).map(|i| (*k, i)));
-    for ((k, i), entry) in places.zip(entries) {
-        let word = live::who(entry.pid_ns, entry.pid, entry.started, entry.image) | live::state::LIVE;
-        let entry = live::Entry { word, ..*entry };
-        let (key, place) = (live::key_place(k, i), live::entry_place(k, i));
-        bytes[key..key + 8].copy_from_slice(&entry.key.to_le_bytes());
-        bytes[place..place + size_of::<live::Entry>()].copy_from_slice(record::bytes(&entry));
-    }
     let [a, b, c, d, ..] = boot_id;
     let path = dir.join(format!("{}{:08x}", live::PREFIX, u32::from_be_bytes([a, b, c, d])));
-    fs::write(&path, bytes)?;
+    let table = LiveTable { path: path.clone(), boot_id, entries: entries.to_vec(), refused, problem: None };
+    fs::write(&path, table.bytes())?;
     Ok(path)
 }
 
