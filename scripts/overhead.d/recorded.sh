@@ -49,7 +49,7 @@ with_lttng() {
     LTTNG_UST_ALLOW_BLOCKING=1 "$@"
     if [ "$form" = snapshot ]; then lttng snapshot record; else lttng stop; fi >"$work/lttng.log"
     lttng destroy overhead >"$work/lttng.log"
-    [ "$(du -sm "$work/lttng" | cut -f1)" -ge 1 ] || { echo "scripts/overhead: LTTng has recorded nothing" >&2; exit 1; }
+    [ "$(du -sm "$work/lttng" | cut -f1)" -ge 1 ] || { echo "scripts/overhead: LTTng recorded nothing" >&2; exit 1; }
     rm -rf "$work/lttng"
 }
 
@@ -61,7 +61,7 @@ turn() {
 }
 logged() {
     LD_PRELOAD=$library CUPEER_LOG=json CUPEER_TRACE=all CUPEER_LOG_FILE=$work/lines "$@"
-    [ "$(head -n 1000 "$work/lines" | wc -l)" = 1000 ] || { echo "scripts/overhead: cupeer has logged nothing" >&2; exit 1; }
+    [ "$(head -n 1000 "$work/lines" | wc -l)" = 1000 ] || { echo "scripts/overhead: cupeer logged nothing" >&2; exit 1; }
 }
 : >"$work/figures"
 for round in $(seq "$rounds"); do
