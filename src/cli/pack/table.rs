@@ -10,7 +10,7 @@ use cupeer_record::LiveTable;
 pub fn add(member: &Member, addresses: &mut Addresses, archive: &mut Archive) -> Result<Vec<String>> {
     let table = match LiveTable::open(&member.path) {
         Ok(table) => table,
-        Err(problem) => return Ok(vec![format!("{problem}, and left out")]),
+        Err(problem) => return Ok(vec![format!("{problem}, and is left out")]),
     };
     addresses.table(&table.entries);
     archive.add(&member.name, &table.bytes())?;

@@ -1,4 +1,4 @@
-//! What a function of the program is told of a finding, as `cupeer.h` has it.
+//! What a function of the program receives a finding, as `cupeer.h` has it.
 
 use core::ffi::{c_char, c_int, c_void};
 

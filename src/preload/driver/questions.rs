@@ -399,7 +399,7 @@ pub fn has_described() -> bool {
     EVERY_CALL.described.load(Relaxed) == epoch()
 }
 
-/// What is told of a process's driver and devices; texts end in NUL.
+/// What receives a process's driver and devices; texts end in NUL.
 pub enum Description<'a> {
     /// The version of the driver.
     Driver(i32),

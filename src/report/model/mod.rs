@@ -61,7 +61,7 @@ pub struct Report {
     pub failures_more: u64,
     /// All failures, by function, result and caller.
     pub failure_groups: Vec<FailureGroup>,
-    /// Libraries whose calls went past cupeer.
+    /// Libraries whose calls escaped cupeer.
     pub escaped: Vec<Escaped>,
     /// Libraries whose functions could not be named.
     pub unnamed: Vec<Unnamed>,

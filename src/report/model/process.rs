@@ -113,14 +113,14 @@ pub struct Device {
     pub name: String,
 }
 
-/// A library whose calls went past cupeer.
+/// A library whose calls escaped cupeer.
 #[derive(Serialize, JsonSchema)]
 pub struct Escaped {
     /// The process.
     pub proc: Proc,
     /// Its path.
     pub library: String,
-    /// How they went past cupeer.
+    /// How they escaped cupeer.
     pub way: String,
 }
 
