@@ -7,8 +7,8 @@ use crate::support::{self, cupeer, done, temp_dir, wait_for};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
 
 /// The lines of the client that are deleted, one at a time, end in one of these.
 const DELETED: [&str; 2] = ["/* check */", "/* clean-up */"];
@@ -45,9 +45,14 @@ fn swept(command: &mut std::process::Command) -> Swept {
 /// Runs sweeps one at a time: /dev/shm is all tests', and what one program leaves there would be taken for another's.
 #[track_caller]
 fn alone(command: &mut std::process::Command) -> support::Done {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = be_alone();
     done(command)
+}
+
+/// Keeps all other sweeps waiting.
+fn be_alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 impl Swept {
@@ -219,16 +224,18 @@ fn an_interrupted_sweep_goes_on() {
     let directory = folder.path().join("interrupted");
     let mut command = cupeer();
     command.args(["sweep", "--sim=nvlink:2", "-j1", "--out"]).arg(&directory).arg("--").arg(&client);
+    let alone = be_alone();
     let mut running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let journal = || std::fs::read_to_string(directory.join("sweep.jsonl")).unwrap_or_default();
     let done_lines = |text: &str| text.lines().filter(|line| line.starts_with("{\"done\"")).count();
     wait_for("ten runs", || done_lines(&journal()) >= 10);
-    let second = alone(cupeer().args(["sweep", "--resume"]).arg(&directory));
+    let second = done(cupeer().args(["sweep", "--resume"]).arg(&directory));
     assert!(second.stderr.contains("is in progress in another process"), "{}", second.stderr);
     assert_eq!(second.status.code(), Some(125));
     // SAFETY: a child of ours that nobody has waited for.
     unsafe { libc::kill(running.id() as i32, libc::SIGINT) };
     let status = running.wait().unwrap();
+    drop(alone);
     assert_eq!(status.code(), Some(130));
     let had = done_lines(&journal());
     assert!(had < whole.runs().len(), "{had}");
@@ -251,11 +258,13 @@ fn a_sweep_that_was_interrupted_in_a_comparison_goes_on_from_anywhere() {
     // Waits for ever, the first time.
     command.args(["--compare", "test -e asked || { touch asked; exec sleep 1000; }", "--"]);
     command.arg(careless()).arg("good").stdout(Stdio::null()).stderr(Stdio::null());
+    let alone = be_alone();
     let mut running = command.spawn().unwrap();
     wait_for("the comparison", || folder.path().join("asked").exists());
     // SAFETY: a child of ours that nobody has waited for.
     unsafe { libc::kill(running.id() as i32, libc::SIGTERM) };
     assert_eq!(running.wait().unwrap().code(), Some(130));
+    drop(alone);
     let mut command = cupeer();
     let resumed =
         swept(command.args(["sweep", "--format", "json", "--resume"]).arg(folder.path().join("sweep")));
