@@ -127,7 +127,7 @@ impl Collected {
                 let Some(index) = processes.get(&key).copied() else { continue };
                 let at = job.clock(&job.processes[index]).realtime(entry.since);
                 let is_full = self.fates[index].is_full;
-                if entry.kind == kind::PEER {
+                if kind::is_access(entry.kind) {
                     if !is_full {
                         self.peers.live(index, live::uuid(entry.uuid), live::uuid(entry.peer_uuid), at);
                     }

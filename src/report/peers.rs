@@ -9,7 +9,7 @@ use super::results;
 use super::values::{self, Ending};
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::effect::{Question, Subject};
-use cupeer_spec::function::FnId;
+use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::results::Result;
 use std::collections::{BTreeMap, HashMap};
 
@@ -58,8 +58,7 @@ impl Sum {
 #[inline]
 pub fn concerns(function: FnId) -> bool {
     let function = function.spec();
-    let asks = || function.asks().is_some_and(|question| question.subject != Subject::Device);
-    function.enables().or(function.disables()).is_some() || asks() || function.ends_context().is_some()
+    function.is_in(Group::Peer) || function.is_in(Group::Lifetime) && function.ends_context().is_some()
 }
 
 impl Peers {

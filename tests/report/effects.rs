@@ -28,8 +28,11 @@ fn sharing(actor: &Actor, at: u64, function: FnId, shared: Shared, address: u64)
     call
 }
 
-/// Every pair of functions by which one process shares something with another one, and the kind of thing.
-fn pairs() -> Vec<((FnId, Shared), (FnId, Shared), Object)> {
+/// A function that exports something, one that opens it, and the kind of thing.
+type Pair = ((FnId, Shared), (FnId, Shared), Object);
+
+/// Every pair of functions by which one process shares something with another one.
+fn pairs() -> Vec<Pair> {
     let exporting = those(FnSpec::exports).into_iter();
     let pairs = exporting.flat_map(|exporting| {
         let opening = those(FnSpec::opens).into_iter().filter(move |(_, to)| to.object == exporting.1.object);
@@ -41,7 +44,7 @@ fn pairs() -> Vec<((FnId, Shared), (FnId, Shared), Object)> {
 /// The handle that one process shares by these functions with another one, after these calls of theirs.
 #[track_caller]
 fn shared(
-    ((exports, exported), (opens, opened), object): ((FnId, Shared), (FnId, Shared), Object),
+    ((exports, exported), (opens, opened), object): Pair,
     exporter_ends: impl FnOnce(&Actor) -> Option<Call>,
     importer_ends: impl FnOnce(&Actor) -> Option<Call>,
 ) -> Value {

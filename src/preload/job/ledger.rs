@@ -388,7 +388,7 @@ fn enabled(object: Object, peer: u64, made: &Made) {
 fn all_ended(context: u64) {
     live::each_own(|place| {
         let Some(entry) = place.read() else { return };
-        let is_peer = entry.kind == kind::PEER && entry.address == context;
+        let is_peer = kind::is_access(entry.kind) && entry.address == context;
         if entry.peer != context && !is_peer {
             return;
         }

@@ -13,8 +13,8 @@ use super::super::values::{self, Ending};
 use super::take::Taken;
 use super::{Ended, Failing, Import, Kind, Ledger, Realm, Site};
 use cupeer_record::{Call, Outcome};
-use cupeer_spec::effect::{Effect, Shared};
-use cupeer_spec::function::FnId;
+use cupeer_spec::effect::Shared;
+use cupeer_spec::function::{FnId, Group};
 use std::collections::hash_map::Entry::Occupied;
 use std::collections::{HashMap, HashSet};
 
@@ -68,10 +68,8 @@ pub struct Seen {
 /// Whether the ledger cares for a function.
 #[inline]
 pub fn concerns(function: FnId) -> bool {
-    let is_concerned = |effect: &Effect| {
-        matches!(effect, Effect::Exports(_) | Effect::Opens(_) | Effect::Closes(_) | Effect::Ends(_))
-    };
-    function.spec().effects.iter().any(is_concerned)
+    let function = function.spec();
+    (function.shares() || function.gives_back()) && !function.is_in(Group::Peer)
 }
 
 /// Whether the ledger keeps where a call was made: one that opened, exported or ended something, or failed to open.

@@ -180,6 +180,11 @@ pub mod kind {
         opened_object(kind).map(exported).filter(|exported| *exported != 0)
     }
 
+    /// Whether an entry of a kind is access that was switched on.
+    pub fn is_access(kind: u32) -> bool {
+        opened_object(kind).is_some() && export_of(kind).is_none()
+    }
+
     #[cfg(test)]
     mod tests {
         use super::*;
@@ -202,8 +207,8 @@ pub mod kind {
                 if let Some(access) = f.enables() {
                     let kind = opened(access.object);
                     assert_eq!(
-                        (opened_object(kind), export_of(kind)),
-                        (Some(access.object), None),
+                        (opened_object(kind), is_access(kind)),
+                        (Some(access.object), true),
                         "{}",
                         f.name
                     );
