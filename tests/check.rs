@@ -19,5 +19,8 @@ mod cases;
 // Processes that are killed.
 mod kills;
 
+// What valgrind says of our own memory.
+mod memcheck;
+
 // Who is told, and how.
 mod told;

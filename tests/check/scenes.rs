@@ -138,6 +138,11 @@ impl Play {
 
     /// The program under `cupeer run`.
     pub fn under(&self, how: How, options: &[&str], record: &Path) -> Command {
+        self.under_within(how, options, record, &[])
+    }
+
+    /// The same within another program, which is given its path and its arguments.
+    pub fn under_within(&self, how: How, options: &[&str], record: &Path, outer: &[&str]) -> Command {
         let (program, arguments) = self.arguments(how);
         let mut command = cupeer();
         command.arg("run").args(options).arg("--out").arg(record);
@@ -145,7 +150,7 @@ impl Play {
             (machine, true) => command.env("LD_LIBRARY_PATH", told_driver()).env(env::SIM, machine),
             (machine, false) => command.arg(format!("--sim={machine}")),
         };
-        command.arg("--").arg(program).args(arguments);
+        command.arg("--").args(outer).arg(program).args(arguments);
         command
     }
 

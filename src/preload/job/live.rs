@@ -13,7 +13,7 @@ use crate::sys::line::Line;
 use crate::sys::lock::Lock;
 use crate::sys::opened::Opened;
 use core::ffi::c_int;
-use core::fmt::Write;
+use core::fmt::{self, Write};
 use core::mem::offset_of;
 use core::ptr;
 use core::sync::atomic::{
@@ -89,14 +89,24 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
         }
         Err(error) if settings::get().check.is_some() => message::once(format_args!(
             "{} cannot be used ({}): rules across processes are checked by 'cupeer report' afterwards, not here",
-            c_path(&path).to_string_lossy(),
-            match error {
-                libc::EPERM =>
-                    "it belongs to another user; several users record together with --share group".to_owned(),
-                error => std::io::Error::from_raw_os_error(error).to_string(),
-            }
+            message::Text(c_path(&path).to_bytes()),
+            Refusal(error),
         )),
         Err(_) => {}
+    }
+}
+
+/// Why the table cannot be used.
+struct Refusal(c_int);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.0 {
+            libc::EPERM => {
+                f.write_str("it belongs to another user; several users record together with --share group")
+            }
+            error => message::Reason(error).fmt(f),
+        }
     }
 }
 

@@ -6,8 +6,9 @@ use crate::sys::arch;
 use crate::sys::clock as system_clock;
 use crate::sys::every_call::EVERY_CALL;
 use crate::sys::lock::Lock;
-use core::sync::atomic::Ordering::Relaxed;
-use cupeer_spec::record::{Moment, clock};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use cupeer_spec::record::{Header, Moment, clock};
 
 /// Now, on the clock of the record.
 #[inline(always)]
@@ -36,18 +37,21 @@ pub fn moment() -> Moment {
 pub fn note() {
     static LOCK: Lock = Lock::new();
     let Some(process) = process::current() else { return };
-    // SAFETY: the header is mapped for good; what another thread is writing there may be mixed up, and is looked at again.
-    let is_due = || unsafe {
-        let first = (*process.header).first.ticks;
-        let known = (&raw const (*process.header).last.ticks).read_volatile().wrapping_sub(first);
+    let last = process.header.cast::<u8>().wrapping_add(offset_of!(Header, last)).cast::<AtomicU64>();
+    // SAFETY: the header is mapped for good, and its last moment is three words, aligned, and only used as atomics.
+    let last = unsafe { core::slice::from_raw_parts(last, size_of::<Moment>() / 8) };
+    // SAFETY: as above; nobody writes the first moment any more.
+    let first = unsafe { (*process.header).first.ticks };
+    let is_due = || {
+        let known = last[0].load(Relaxed).wrapping_sub(first);
         now().wrapping_sub(first) > known.saturating_add(known / 8)
     };
     if is_due() {
-        // SAFETY: as above, and we are alone.
-        LOCK.with(|| unsafe {
-            if is_due() {
-                (&raw mut (*process.header).last).write_volatile(moment());
-            }
-        });
+        // Whoever comes while another thread is at it has nothing to add.
+        LOCK.try_with(&mut Some(|| {
+            let Moment { ticks, monotonic, realtime } = moment();
+            let words = [ticks, monotonic, realtime];
+            last.iter().zip(words).for_each(|(place, word)| place.store(word, Relaxed));
+        }));
     }
 }
