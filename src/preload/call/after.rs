@@ -2,9 +2,9 @@
 //! slot holds: ask the driver, excuse, judge, tell the job, note the time.
 
 use crate::check;
-use crate::driver::questions::{self, About};
+use crate::driver::questions::{self, DriverFacts};
 use crate::fault::inject::{self, Fault};
-use crate::job::ledger::{self, Made, Noted};
+use crate::job::ledger::{self, BeforeCall, CallOrigin};
 use crate::record::{self, Arguments, Detail, Recorded};
 use crate::settings::{self, key};
 use core::cell::Cell;
@@ -31,7 +31,7 @@ pub struct Answered<'a> {
     /// What rules of faults have done to it.
     pub fault: Option<&'a Fault<'a>>,
     /// What was known before it.
-    pub noted: &'a Noted,
+    pub before: &'a BeforeCall,
 }
 
 /// Puts into the record what rules of faults have done to a call, or are about to do.
@@ -47,7 +47,7 @@ pub fn tell<F: Fn(&mut Arguments, bool)>(fault: &Fault, record: &Recorded<F>) {
 #[cold]
 #[inline(never)]
 pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered) {
-    let &Answered { id, caller, result, fault, noted, .. } = call;
+    let &Answered { id, caller, result, fault, before, .. } = call;
     // What the driver may be asked follows from what it answered, and so does what is open now.
     let (asked, effect) = fault.map_or((result, result), |fault| (fault.asked(), fault.effect()));
     if let Some(fault) = fault {
@@ -57,7 +57,7 @@ pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered
     if questions::is_ready(id, asked) {
         record::describe_devices();
     }
-    let (mut operation, mut about) = (None, About::default());
+    let (mut operation, mut about) = (None, DriverFacts::default());
     record.add(|detail| {
         if result != 0 {
             record.add_frames(caller, detail);
@@ -65,7 +65,7 @@ pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered
         (call.more)(detail);
         operation = detail.find_element(|number| CUatomicOperation(number).name().is_none());
         let note = &mut |tag, bytes: &[u8]| detail.item(tag, 0, bytes);
-        about = questions::ask(id, &args.bytes, asked, noted.context, note);
+        about = questions::ask(id, &args.bytes, asked, before.context, note);
         if !call.driver_messages.is_empty() {
             detail.item(detail::MESSAGE, 0, call.driver_messages.as_bytes());
         }
@@ -85,20 +85,26 @@ pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered
             now: Cell::new(0),
             caller,
             slot: record.number(),
-            taken: noted.taken,
-            is_closing: noted.is_closing(),
-            begun: noted.begun,
+            taken: before.taken,
+            is_closing: before.is_closing(),
+            begun: before.begun,
             head: args.head,
             operation,
             about,
-            words: call.driver_messages,
+            driver_messages: call.driver_messages,
             print: call.print,
         });
     }
     if record::is_weighty(id) && !fault.is_some_and(|fault| fault.has_other_output()) {
         let is_kept = is_judged && id.spec().exports().is_some();
         let head = args.head.filter(|_| is_kept).map_or(0, |head| key::fingerprint(&head));
-        ledger::after(id, &args.bytes, effect, noted, &Made { caller, start: record.start(), head, about });
+        ledger::after(
+            id,
+            &args.bytes,
+            effect,
+            before,
+            &CallOrigin { caller, start: record.start(), head, about },
+        );
     }
     record::note_time();
 }

@@ -1,14 +1,15 @@
-//! The way of one call through the library: enter, inject, forward, substitute, log.
+//! The way of one call through the library. [`steps`] has the order: what a fault plan or a denied pair makes of it, record,
+//! forward, finish the record, replace a function that is handed out, the steps of `after` where there is more to the call,
+//! log.
 //!
-//! What belongs here: the order of the steps, the boundary that keeps our panics from the program, and
-//! the guard against re-entry. What does not: how any step is done.
+//! What belongs here: the order of the steps, and the guard against re-entry. What does not: how any step is done.
 
 mod after;
 
 use crate::driver::log::DriverLog;
-use crate::fault::inject::{self, CallWords, Fault, Forward};
-use crate::job::ledger::{self, Noted};
-use crate::log::{self, Acted, Call};
+use crate::fault::inject::{self, ArgumentWords, Fault, Forward};
+use crate::job::ledger::{self, BeforeCall};
+use crate::log::{self, Call, FaultSummary};
 use crate::record::{self, Recorded};
 use crate::resolve::{driver, entries, handed_out, linked};
 use crate::settings;
@@ -16,8 +17,7 @@ use crate::sys::arch::{ASYNCHRONOUS, Thread, forward_asynchronously, stack_heigh
 use crate::sys::caller::Caller;
 use crate::sys::clock;
 use crate::sys::elf;
-use crate::sys::guard::guarded;
-use crate::sys::guard::guarded_waiting;
+use crate::sys::guard::{guarded, guarded_waiting};
 use crate::sys::object::Object;
 use after::{Answered, tell};
 use core::ffi::c_void;
@@ -172,7 +172,7 @@ pub fn run<R: ResultCode>(
         impl Fn(bool, &mut dyn Write, Format) -> fmt::Result,
         impl Fn(&mut record::Arguments, bool),
         impl Fn(&mut record::Detail, bool),
-        impl Fn(&mut CallWords),
+        impl Fn(&mut ArgumentWords),
     >,
     pointer: Option<*mut FunctionPointer>,
 ) -> R {
@@ -181,7 +181,7 @@ pub fn run<R: ResultCode>(
     }
     if inject::may_concern(id, &arguments.words) {
         let Arguments { print, store, more, words } = &arguments;
-        let arguments: Looked = Arguments { print, store, more, words };
+        let arguments: DynArguments = Arguments { print, store, more, words };
         return R::of(concerned(id, entered, &|| forward().number(), &arguments, pointer));
     }
     let settings = settings::get();
@@ -193,11 +193,11 @@ pub fn run<R: ResultCode>(
 }
 
 /// The arguments of a call that rules of faults look at.
-type Looked<'a> = Arguments<
+type DynArguments<'a> = Arguments<
     &'a dyn Fn(bool, &mut dyn Write, Format) -> fmt::Result,
     &'a dyn Fn(&mut record::Arguments, bool),
     &'a dyn Fn(&mut record::Detail, bool),
-    &'a dyn Fn(&mut CallWords),
+    &'a dyn Fn(&mut ArgumentWords),
 >;
 
 /// The same for a call that a rule of faults may concern: once for all functions.
@@ -207,7 +207,7 @@ fn concerned(
     id: FnId,
     entered: Entered,
     forward: &dyn Fn() -> i32,
-    arguments: &Looked,
+    arguments: &DynArguments,
     pointer: Option<*mut FunctionPointer>,
 ) -> i32 {
     let mut words = [0; 8];
@@ -218,6 +218,7 @@ fn concerned(
     steps(id, entered, forward, arguments, pointer, fault.as_mut())
 }
 
+/// The steps of a call, in their order. What a rule of faults makes of it is decided already.
 #[inline(always)]
 fn steps<R: ResultCode>(
     id: FnId,
@@ -227,7 +228,7 @@ fn steps<R: ResultCode>(
         impl Fn(bool, &mut dyn Write, Format) -> fmt::Result,
         impl Fn(&mut record::Arguments, bool),
         impl Fn(&mut record::Detail, bool),
-        impl Fn(&mut CallWords),
+        impl Fn(&mut ArgumentWords),
     >,
     pointer: Option<*mut FunctionPointer>,
     mut fault: Option<&mut Fault>,
@@ -240,9 +241,9 @@ fn steps<R: ResultCode>(
     if settings.is_recorded(id) || is_hit && settings.record.is_some() {
         record.begin(caller, is_hit);
     }
-    let mut noted = Noted::default();
+    let mut before = BeforeCall::default();
     if record.is_weighty() {
-        record.weigh(caller, |args| noted = ledger::before(id, args));
+        record.weigh(caller, |args| before = ledger::before(id, args));
     }
     // What is not in the record is not judged, either: freeing what nobody shares.
     let is_heard = settings.check.is_some() && record.has_begun();
@@ -289,7 +290,7 @@ fn steps<R: ResultCode>(
                 print: &|out, format| (arguments.print)(succeeded, out, format),
                 more: &|detail| (arguments.more)(detail, succeeded),
                 fault,
-                noted: &noted,
+                before: &before,
             };
             after::follow(&record, &answered);
         }
@@ -302,7 +303,7 @@ fn steps<R: ResultCode>(
                 duration,
                 result: result.number(),
                 print: &|out, format| (arguments.print)(succeeded, out, format),
-                fault: hit.as_ref().map(|(fault, names)| Acted {
+                fault: hit.as_ref().map(|(fault, names)| FaultSummary {
                     is_altered: fault.is_altered(),
                     deed: fault.deed(),
                     names,

@@ -2,7 +2,7 @@
 //! may stop the program.
 
 use super::c_types::{cupeer_finding, cupeer_finding_callback};
-use super::say::{self, Said};
+use super::say::{self, FindingText};
 use super::world::Call;
 use crate::driver::questions;
 use crate::job::importers::is_own;
@@ -118,7 +118,7 @@ fn told(
         }
         let message = core::str::from_utf8(message.bytes()).unwrap_or("");
         let hint = if usual.is_some() { "Nothing to do: that is known of this library." } else { hint };
-        let said = Said {
+        let said = FindingText {
             call,
             rule: spec,
             severity,
@@ -142,7 +142,7 @@ fn told(
 }
 
 /// Puts a finding into the record.
-fn keep(said: &Said, head: &[u8; 4], item: &mut [u8]) {
+fn keep(said: &FindingText, head: &[u8; 4], item: &mut [u8]) {
     let parts =
         [&head[..], said.rule.name.as_bytes(), b"\0", said.message.as_bytes(), b"\0", said.hint.as_bytes()];
     let mut length = 0;
@@ -208,7 +208,7 @@ fn count(rule: Rule, key: u64) -> u32 {
 }
 
 /// Says it: in the log where there is one, else on stderr.
-fn tell(said: &Said, json: &Line, text: &mut Line) {
+fn tell(said: &FindingText, json: &Line, text: &mut Line) {
     let is_json = settings::get().log == Some(LogForm::Json);
     if is_json {
         let json = json.bytes();
@@ -239,7 +239,7 @@ pub fn listen(callback: cupeer_finding_callback, data: *mut c_void) -> bool {
     settings::get().check.is_some()
 }
 
-fn call_back(said: &Said, json: &[u8]) {
+fn call_back(said: &FindingText, json: &[u8]) {
     // SAFETY: listeners are never freed.
     let Some(Listener { callback: Some(callback), data }) = (unsafe { LISTENER.load(Acquire).as_ref() })
     else {

@@ -14,7 +14,7 @@ use cupeer_spec::record::slot::finding::{Confidence, role};
 use cupeer_spec::value::{Format, quoted, quoted_inside};
 
 /// All that is said of a finding.
-pub struct Said<'a> {
+pub struct FindingText<'a> {
     /// The call.
     pub call: &'a Call<'a>,
     /// The rule.
@@ -51,7 +51,7 @@ fn result(call: &Call, out: &mut Line) -> fmt::Result {
 }
 
 /// One paragraph: what it is and what to do come first.
-pub fn paragraph(said: &Said, out: &mut Line) -> fmt::Result {
+pub fn paragraph(said: &FindingText, out: &mut Line) -> fmt::Result {
     // SAFETY: neither has preconditions.
     let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
     let call = said.call;
@@ -82,10 +82,10 @@ pub fn paragraph(said: &Said, out: &mut Line) -> fmt::Result {
     if said.confidence == Confidence::Stale {
         out.write_str("\n    known from what a process that has ended left behind")?;
     }
-    if !call.words.is_empty() {
+    if !call.driver_messages.is_empty() {
         out.write_str("\n    the driver says: ")?;
-        quoted(call.words.as_bytes(), 256, out)?;
-        if let Some(meaning) = meaning(call.words) {
+        quoted(call.driver_messages.as_bytes(), 256, out)?;
+        if let Some(meaning) = meaning(call.driver_messages) {
             write!(out, " ({meaning})")?;
         }
     }
@@ -124,7 +124,7 @@ fn describe(call: &Call, entry: &Entry, out: &mut Line) -> fmt::Result {
 }
 
 /// One object.
-pub fn json(said: &Said, out: &mut Line) -> fmt::Result {
+pub fn json(said: &FindingText, out: &mut Line) -> fmt::Result {
     let call = said.call;
     write!(out, "{{\"rule\":\"{}\",\"severity\":\"{}\",", said.rule.name, said.severity.word())?;
     // SAFETY: neither has preconditions.
@@ -151,7 +151,7 @@ pub fn json(said: &Said, out: &mut Line) -> fmt::Result {
     let basis = said.rule.basis_at(Some(call.id));
     quoted(basis.sentence().as_bytes(), 512, out)?;
     write!(out, ",\"source\":\"{}\",\"driver_message\":", basis.source())?;
-    match call.words {
+    match call.driver_messages {
         "" => out.write_str("null")?,
         words => quoted(words.as_bytes(), 256, out)?,
     }

@@ -2,7 +2,7 @@
 //! and the system.
 
 use crate::driver::nodes;
-use crate::driver::questions::{self, About};
+use crate::driver::questions::{self, DriverFacts};
 use crate::job::importers::{importers, is_own, life_of, process_of};
 use crate::job::process::pid_namespace;
 use crate::job::{closed, live};
@@ -51,9 +51,9 @@ pub struct Call<'a> {
     /// An element of its array argument that is no CUatomicOperation.
     pub operation: Option<i32>,
     /// What the driver says of that which it is about.
-    pub about: About,
+    pub about: DriverFacts,
     /// What the driver said.
-    pub words: &'a str,
+    pub driver_messages: &'a str,
     /// Prints its arguments.
     pub print: &'a dyn Fn(&mut dyn Write, Format) -> fmt::Result,
 }
@@ -167,7 +167,7 @@ impl World for Call<'_> {
         questions::pointer(address)
     }
     fn driver_message(&self) -> &str {
-        self.words
+        self.driver_messages
     }
     fn with_variable(&self, name: &str, work: &mut dyn FnMut(Option<&str>)) {
         let mut kept = [0u8; 128];

@@ -1,4 +1,7 @@
-//! What the driver and the system say about devices when they are asked, and what the driver says of its own accord.
+//! What the driver and the system say when they are asked (`questions`, `nodes`), and what the driver logs of its own accord
+//! (`log`).
+//!
+//! What does not belong here: which function of the driver a call goes to, which is `resolve`.
 
 pub mod log;
 pub mod nodes;

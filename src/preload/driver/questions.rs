@@ -290,7 +290,7 @@ pub fn number(id: FnId, args: &[u8; ARGS], argument: usize) -> u64 {
 
 /// What the driver says of that which a call is about.
 #[derive(Clone, Copy, Default)]
-pub struct About {
+pub struct DriverFacts {
     /// The allocation, where the call succeeded: its start and size.
     pub memory: Option<(u64, u64)>,
     /// The context that it belongs to, with its device; or else the current one.
@@ -313,12 +313,12 @@ fn words(words: [u64; 2]) -> [u8; 16] {
 }
 
 /// Asks what the driver says of a call that has returned, and gives it to `note`. `context` is what it would end.
-pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, context: u64, note: Note) -> About {
+pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, context: u64, note: Note) -> DriverFacts {
     if id.spec().library != Library::Cuda {
-        return About::default();
+        return DriverFacts::default();
     }
     let is_there = |results: &[Result]| results.iter().any(|known| *known as i32 == result);
-    let mut about = About::default();
+    let mut about = DriverFacts::default();
     let function = id.spec();
     if let Some(Shared { object, by, .. }) = function.exports().or(function.opens()) {
         // Drivers take events of the current context only.
@@ -365,7 +365,7 @@ fn memory(note: Note, result: i32, address: u64) -> Option<Allocation> {
     Some(known)
 }
 
-fn devices(note: Note, peer: i32, result: i32, about: &mut About) {
+fn devices(note: Note, peer: i32, result: i32, about: &mut DriverFacts) {
     let mut bytes = [0; 8];
     // The same: of a context that is gone nothing is asked.
     about.device = if result == Result::CONTEXT_IS_DESTROYED as i32 { -1 } else { device() };

@@ -157,7 +157,7 @@ macro_rules! entries {
                         )*
                     };
                     #[allow(unused_variables, unused_mut, unused_assignments)]
-                    let words = |words: &mut inject::CallWords| {
+                    let words = |words: &mut inject::ArgumentWords| {
                         let mut index = 0;
                         $(
                             words[index] = inject::word(&$arg);

@@ -1,4 +1,5 @@
-//! How the program and the loader reach us: exports, our own functions for C, the constructor.
+//! How the program and the loader reach us: the exports, our own functions for C, the constructor. Nothing here decides
+//! anything, and nothing imports it.
 
 mod arch;
 pub mod c_api;

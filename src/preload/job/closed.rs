@@ -11,7 +11,7 @@ use cupeer_spec::record::live::{Entry, LIBRARY};
 const REMEMBERED: usize = 256;
 
 /// One mapping that was closed for good. The address is written last, and taken away first.
-struct Closed {
+struct ClosedMapping {
     address: AtomicU64,
     fingerprint: AtomicU64,
     monotonic: AtomicU64,
@@ -20,8 +20,8 @@ struct Closed {
     with_context: AtomicBool,
 }
 
-static CLOSED: [Closed; REMEMBERED] = [const {
-    Closed {
+static CLOSED: [ClosedMapping; REMEMBERED] = [const {
+    ClosedMapping {
         address: AtomicU64::new(0),
         fingerprint: AtomicU64::new(0),
         monotonic: AtomicU64::new(0),
@@ -48,7 +48,7 @@ pub fn note(entry: &Entry, with_context: bool) {
 
 /// What is remembered of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Remembered {
+pub struct LastClose {
     /// Of which handle.
     pub fingerprint: u64,
     /// When it was closed, in nanoseconds of CLOCK_MONOTONIC.
@@ -60,14 +60,14 @@ pub struct Remembered {
 }
 
 /// Whether an address was closed lately: the last time.
-pub fn find(address: u64) -> Option<Remembered> {
+pub fn find(address: u64) -> Option<LastClose> {
     let all = CLOSED.iter().filter(|place| address != 0 && place.address.load(Acquire) == address);
     all.map(|place| {
         let mut library = [0; LIBRARY];
         for (bytes, word) in library.chunks_mut(8).zip(&place.opener) {
             bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
         }
-        Remembered {
+        LastClose {
             fingerprint: place.fingerprint.load(Relaxed),
             monotonic: place.monotonic.load(Relaxed),
             opener: (library, place.offset.load(Relaxed)),

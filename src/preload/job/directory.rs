@@ -4,7 +4,7 @@ use crate::settings::{self, key};
 use crate::sys::clock;
 use crate::sys::files::{self, PATH_MAX, errno};
 use crate::sys::line::{Line, Short};
-use crate::sys::opened::{About, Opened};
+use crate::sys::opened::{FileInfo, Opened};
 use crate::sys::process;
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
@@ -148,7 +148,8 @@ fn share_key(directory: &Directory) -> Result<(), c_int> {
 fn read_job(directory: &Directory, path: &Path, text: &mut [u8]) -> Result<usize, c_int> {
     let file = Opened::open(c_path(path), libc::O_RDONLY)?;
     let owner = file.about().found.owner;
-    let is_owners = || About::at(c_path(&directory.path), 0).is_some_and(|about| about.found.owner == owner);
+    let is_owners =
+        || FileInfo::at(c_path(&directory.path), 0).is_some_and(|about| about.found.owner == owner);
     if directory.trusts(owner) || is_owners() {
         files::read_from(file.descriptor(), text)
     } else {

@@ -4,7 +4,7 @@ use super::closed;
 use super::importers::importers;
 use super::live;
 use super::process::{self, Identity};
-use crate::driver::questions::{self, About, number, word};
+use crate::driver::questions::{self, DriverFacts, number, word};
 use crate::settings;
 use crate::sys::caller::Caller;
 use crate::sys::clock;
@@ -21,7 +21,7 @@ use cupeer_spec::results::Result;
 /// What a call is about to end, taken out of the table before it is forwarded: the address may be somebody else's
 /// as soon as the driver has it back.
 #[derive(Clone, Copy, Default)]
-pub struct Noted {
+pub struct BeforeCall {
     /// The fingerprint under which it was exported.
     pub taken: Option<u64>,
     /// What it closes, or switches off.
@@ -32,7 +32,7 @@ pub struct Noted {
     pub begun: u64,
 }
 
-impl Noted {
+impl BeforeCall {
     /// Whether it closes something that is open, as far as is known.
     pub fn is_closing(&self) -> bool {
         self.closing.is_some() || !live::is_on()
@@ -51,7 +51,7 @@ struct Closing {
 
 /// From where and when a call was made.
 #[derive(Clone, Copy, Default)]
-pub struct Made {
+pub struct CallOrigin {
     /// Its return address.
     pub caller: usize,
     /// On the record's clock.
@@ -59,7 +59,7 @@ pub struct Made {
     /// The fingerprint of the first bytes of its handle.
     pub head: u64,
     /// What the driver says of it.
-    pub about: About,
+    pub about: DriverFacts,
 }
 
 /// Whether a call that frees or destroys ends something that was shared, or may do so.
@@ -86,7 +86,7 @@ fn is_checked() -> bool {
 }
 
 /// Looks at a call that is about to be forwarded.
-pub fn before(id: FnId, args: &[u8; ARGS]) -> Noted {
+pub fn before(id: FnId, args: &[u8; ARGS]) -> BeforeCall {
     let function = id.spec();
     let taken = function.ends().filter(|end| !end.object.is_context()).and_then(|end| {
         let place = live::find(own_key(live::own(), kind::OWNED, number(id, args, end.by), 0))?;
@@ -108,7 +108,7 @@ pub fn before(id: FnId, args: &[u8; ARGS]) -> Noted {
     let is_known = !live::is_on() || live::has_exported() || live::has_others();
     let context = if is_known { questions::to_be_ended(id, args) } else { 0 };
     let begun = if is_checked() && function.opens().is_some() { clock::now() } else { 0 };
-    Noted { taken, closing, context, begun }
+    BeforeCall { taken, closing, context, begun }
 }
 
 /// Counts one opening less. Other threads may open and close the same at this moment: the count tells who of them
@@ -172,7 +172,7 @@ fn count_in(place: &live::Place, fingerprint: u64) -> bool {
 }
 
 /// Looks at a call that has returned.
-pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: &Noted, made: &Made) {
+pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: &BeforeCall, made: &CallOrigin) {
     if !live::is_on() {
         return;
     }
@@ -221,7 +221,7 @@ fn fingerprints(id: FnId, args: &[u8; ARGS], handle: usize) -> (u64, u64) {
 }
 
 /// An entry of this process, with nothing of its own yet.
-fn entry(kind: u32, key: u64, made: &Made) -> Entry {
+fn entry(kind: u32, key: u64, made: &CallOrigin) -> Entry {
     let Identity { pid, image, pid_ns, started } = process::identity();
     let mut frames = [0; MOST_FRAMES];
     let mut count = 0;
@@ -273,7 +273,7 @@ fn entry(kind: u32, key: u64, made: &Made) -> Entry {
 }
 
 /// Something was exported, and given by this address or name.
-fn exported(kind: u32, (fingerprint, checked): (u64, u64), given: u64, made: &Made) {
+fn exported(kind: u32, (fingerprint, checked): (u64, u64), given: u64, made: &CallOrigin) {
     let (address, bytes) = made.about.memory.unwrap_or((given, 0));
     let key = handle_key(kind, fingerprint);
     let known = live::find(key);
@@ -298,21 +298,24 @@ fn exported(kind: u32, (fingerprint, checked): (u64, u64), given: u64, made: &Ma
 }
 
 /// Remembers under which fingerprint an address or event is exported.
-fn owned(address: u64, fingerprint: u64, made: &Made) {
+fn owned(address: u64, fingerprint: u64, made: &CallOrigin) {
     let key = own_key(live::own(), kind::OWNED, address, 0);
     match live::find(key) {
         Some(place) if place.origin().0 == fingerprint => return,
         Some(old) => drop(old.free()),
         None => {}
     }
-    let mut entry =
-        entry(kind::OWNED, key, &Made { about: made.about, start: made.start, ..Made::default() });
+    let mut entry = entry(
+        kind::OWNED,
+        key,
+        &CallOrigin { about: made.about, start: made.start, ..CallOrigin::default() },
+    );
     (entry.fingerprint, entry.address) = (fingerprint, address);
     live::insert(entry);
 }
 
 /// Something of another process was opened.
-fn opened(kind: u32, (fingerprint, checked): (u64, u64), address: u64, made: &Made) {
+fn opened(kind: u32, (fingerprint, checked): (u64, u64), address: u64, made: &CallOrigin) {
     let key = own_key(live::own(), kind, address, 0);
     if live::find_where(key, |place| count_in(place, fingerprint)).is_some() {
         return;
@@ -371,7 +374,7 @@ fn ended(kind: u32, fingerprint: u64, how: u32) {
 }
 
 /// Access to a peer context was switched on.
-fn enabled(object: Object, peer: u64, made: &Made) {
+fn enabled(object: Object, peer: u64, made: &CallOrigin) {
     let (context, kind) = (questions::context(), kind::opened(object));
     let key = own_key(live::own(), kind, context, peer);
     // One that is being switched off is not counted.

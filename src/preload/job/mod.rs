@@ -1,4 +1,6 @@
-//! What the processes of a job share: its directory, and the table of what is open in it now.
+//! What the processes of a job share: its directory and key, and the table of what is open in it now.
+//!
+//! What does not belong here: the record of a process, which only that process writes, and any rule.
 
 pub mod closed;
 pub mod directory;

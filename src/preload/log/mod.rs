@@ -39,11 +39,11 @@ pub struct Call<'a> {
     /// Prints the arguments.
     pub print: &'a dyn Fn(&mut dyn Write, Format) -> fmt::Result,
     /// What rules of faults have done to it, where one fired.
-    pub fault: Option<Acted<'a>>,
+    pub fault: Option<FaultSummary<'a>>,
 }
 
 /// What rules of faults have done to a call.
-pub struct Acted<'a> {
+pub struct FaultSummary<'a> {
     /// Whether the program sees something else than the driver gave.
     pub is_altered: bool,
     /// In words.

@@ -14,7 +14,7 @@ use core::sync::atomic::{
 const MOST: usize = 256;
 
 /// One that the record of the process knows.
-struct Known {
+struct KnownLibrary {
     start: AtomicUsize,
     /// 0 where there is none.
     length: AtomicUsize,
@@ -24,8 +24,8 @@ struct Known {
     size: AtomicUsize,
 }
 
-static KNOWN: [Known; MOST] = [const {
-    Known {
+static KNOWN: [KnownLibrary; MOST] = [const {
+    KnownLibrary {
         start: AtomicUsize::new(0),
         length: AtomicUsize::new(0),
         path: AtomicU64::new(0),

@@ -22,7 +22,7 @@ use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
 struct Followed {
     /// Its base address, plus 1; 0 while there is none.
     base: AtomicUsize,
-    /// [`Held`].
+    /// [`HeldBy`].
     held: AtomicU8,
     /// Whether the tables below are filled.
     ready: AtomicBool,
@@ -34,7 +34,7 @@ const LIBRARIES: [Library; 2] = [Library::Cuda, Library::Nvml];
 static FOLLOWED: [Followed; LIBRARIES.len()] = [const {
     Followed {
         base: AtomicUsize::new(0),
-        held: AtomicU8::new(Held::NotYet as u8),
+        held: AtomicU8::new(HeldBy::NotYet as u8),
         ready: AtomicBool::new(false),
     }
 }; LIBRARIES.len()];
@@ -45,7 +45,7 @@ fn followed(library: Library) -> &'static Followed {
 
 /// What keeps a library loaded.
 #[derive(Clone, Copy)]
-enum Held {
+enum HeldBy {
     /// Nothing yet that we know of.
     NotYet,
     /// It came with the program.
@@ -138,15 +138,15 @@ impl Followed {
         // that is there counts as being of the start.
         let is_closing = mark != 0 && closing.is_some_and(|base| base + 1 == mark);
         let held = self.held.load(Relaxed);
-        if mark == 0 || held == Held::ByUs as u8 || (held == Held::OfStart as u8 && !is_closing) {
+        if mark == 0 || held == HeldBy::ByUs as u8 || (held == HeldBy::OfStart as u8 && !is_closing) {
             return;
         }
         let Some(object) = self.object() else { return };
         if is_closing || !elf::is_of_start(&object) {
             open_again(&object);
-            self.held.store(Held::ByUs as u8, Relaxed);
+            self.held.store(HeldBy::ByUs as u8, Relaxed);
         } else {
-            self.held.store(Held::OfStart as u8, Relaxed);
+            self.held.store(HeldBy::OfStart as u8, Relaxed);
         }
     }
 }

@@ -22,10 +22,10 @@ use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, Library};
 use cupeer_spec::way::Way;
 
 /// What was named already.
-static NAMED: [Named; 64] =
-    [const { Named { hash: AtomicU64::new(0), base: AtomicUsize::new(0), way: AtomicU8::new(0) } }; 64];
+static NAMED: [NamedObject; 64] =
+    [const { NamedObject { hash: AtomicU64::new(0), base: AtomicUsize::new(0), way: AtomicU8::new(0) } }; 64];
 
-struct Named {
+struct NamedObject {
     /// Of library and way.
     hash: AtomicU64,
     /// The library's base address, plus 1; written after the way.
@@ -133,15 +133,15 @@ fn is_wanted(name: &CStr) -> bool {
 }
 
 /// Objects that were found, to be named when the walk through them, and with it the loader's lock, is over.
-struct Found {
+struct FoundObjects {
     /// Of our namespace, by their bases: the stack may be small.
     bases: [(usize, Option<Way>); 32],
     count: usize,
 }
 
-impl Found {
+impl FoundObjects {
     fn new() -> Self {
-        Found { bases: [(0, None); 32], count: 0 }
+        FoundObjects { bases: [(0, None); 32], count: 0 }
     }
 
     fn add(&mut self, object: &Object, way: Way) {
@@ -166,7 +166,7 @@ pub fn look_for_data_symbols() {
     static LOOKED: AtomicU64 = AtomicU64::new(0);
     let loads = elf::changes().0;
     if LOOKED.swap(loads, Relaxed) != loads {
-        let mut found = Found::new();
+        let mut found = FoundObjects::new();
         each_with_data_symbols(|object| found.add(object, Way::DataSymbol));
         found.name_all();
     }
@@ -287,7 +287,7 @@ pub fn look_through_all(is_empty: bool) {
     let is_silent = !linked::was_called() && (!was_followed || is_empty);
     driver::find_loaded(Library::Cuda);
     look_for_data_symbols();
-    let (mut drivers, mut found) = (0, Found::new());
+    let (mut drivers, mut found) = (0, FoundObjects::new());
     elf::each(|object| {
         drivers += usize::from(is_missed(object));
         false
@@ -307,7 +307,7 @@ pub fn look_through_all(is_empty: bool) {
     }
 }
 
-fn look_through_our_namespace(found: &mut Found, was_followed: bool) {
+fn look_through_our_namespace(found: &mut FoundObjects, was_followed: bool) {
     let libcs_dlsym = dlsym::find_real();
     let mut is_before = true;
     elf::each(|object| {

@@ -22,22 +22,22 @@ const GUARD: usize = 4096;
 const ROOM: usize = 64 * 1024;
 
 /// A stack that is kept.
-struct Kept {
+struct SpareStack {
     is_taken: AtomicBool,
     /// 0 while it was never needed.
     start: AtomicUsize,
 }
 
-static KEPT: [Kept; 32] =
-    [const { Kept { is_taken: AtomicBool::new(false), start: AtomicUsize::new(0) } }; 32];
+static KEPT: [SpareStack; 32] =
+    [const { SpareStack { is_taken: AtomicBool::new(false), start: AtomicUsize::new(0) } }; 32];
 
 /// The memory of one that is there however short the memory is.
 #[repr(align(4096))]
-struct Memory(UnsafeCell<[u8; SIZE]>);
+struct StackMemory(UnsafeCell<[u8; SIZE]>);
 // SAFETY: used by the one thread that has taken it.
-unsafe impl Sync for Memory {}
-static MEMORY: Memory = Memory(UnsafeCell::new([0; SIZE]));
-static SPARE: Kept = Kept { is_taken: AtomicBool::new(false), start: AtomicUsize::new(0) };
+unsafe impl Sync for StackMemory {}
+static MEMORY: StackMemory = StackMemory(UnsafeCell::new([0; SIZE]));
+static SPARE: SpareStack = SpareStack { is_taken: AtomicBool::new(false), start: AtomicUsize::new(0) };
 
 /// Does something while no signal is delivered, so that no handler finds it half done, nor leaves it by a jump; on another
 /// stack where that of the thread may be too small. Says whether there was memory for one.
@@ -98,7 +98,7 @@ fn elsewhere(mut work: &mut dyn FnMut()) -> bool {
     }
     let mut start = 0;
     signals::held_back(|| {
-        let take = |kept: &&Kept| !kept.is_taken.swap(true, Acquire);
+        let take = |kept: &&SpareStack| !kept.is_taken.swap(true, Acquire);
         let mut kept = KEPT.iter().find(take);
         start = match kept.map_or(0, |kept| kept.start.load(Relaxed)) {
             0 => make(),

@@ -255,7 +255,7 @@ pub fn find_search(address: usize) {
 
 /// The start of glibc's `struct dl_find_object`.
 #[repr(C)]
-struct Found {
+struct DlFindObject {
     flags: u64,
     start: usize,
     end: usize,
@@ -266,7 +266,7 @@ struct Found {
 }
 
 /// What `_dl_find_object` says of an address; `Err` where there is no such function.
-fn find(address: usize) -> Result<Option<Found>, ()> {
+fn find(address: usize) -> Result<Option<DlFindObject>, ()> {
     let find_object = FIND_OBJECT.load(Relaxed);
     if find_object == 0 {
         return Err(());
@@ -274,8 +274,9 @@ fn find(address: usize) -> Result<Option<Found>, ()> {
     // SAFETY: the address of `_dl_find_object`, which has this type and fills a structure that is shorter than
     // `Found`.
     unsafe {
-        let find_object: unsafe extern "C" fn(usize, *mut Found) -> c_int = core::mem::transmute(find_object);
-        let mut found: Found = core::mem::zeroed();
+        let find_object: unsafe extern "C" fn(usize, *mut DlFindObject) -> c_int =
+            core::mem::transmute(find_object);
+        let mut found: DlFindObject = core::mem::zeroed();
         Ok((find_object(address, &mut found) == 0).then_some(found))
     }
 }
@@ -284,7 +285,7 @@ fn find(address: usize) -> Result<Option<Found>, ()> {
 pub fn containing(address: usize) -> Option<Object> {
     match find(address) {
         Ok(found) => {
-            let Found { start, end, link_map, .. } = found?;
+            let DlFindObject { start, end, link_map, .. } = found?;
             // SAFETY: the link map is that of a loaded object.
             unsafe { Some(Object::of_link_map(link_map.as_ref()?, start, end)) }
         }

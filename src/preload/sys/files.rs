@@ -3,7 +3,7 @@
 //! What belongs here: what the log and the record both need of files. What does not: what they write.
 
 use super::line::Line;
-use super::opened::{About, Opened};
+use super::opened::{FileInfo, Opened};
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
 use core::mem::MaybeUninit;
@@ -54,7 +54,7 @@ pub fn duplicate_high(low: c_int) -> c_int {
 
 /// What file a descriptor is: device and inode.
 pub fn identity(file: c_int) -> Option<(u64, u64)> {
-    About::of(file).map(|about| about.identity)
+    FileInfo::of(file).map(|about| about.identity)
 }
 
 /// The longest path that the system takes, with its NUL.

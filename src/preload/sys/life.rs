@@ -13,7 +13,7 @@ use cupeer_spec::record::live::Entry;
 
 /// What the system says of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seen {
+pub struct ProcessState {
     /// When it was started, in ticks of the system since boot.
     pub started: u64,
     /// Where the stack of its program begins, folded to 32 bits: another one after it has executed another program. 0
@@ -64,11 +64,11 @@ fn has_our_clock(pid: u32) -> bool {
 }
 
 /// Looks at a process of our pid namespace. `None` where there is none, or the system does not show it.
-pub fn look(pid: u32) -> Option<Seen> {
+pub fn look(pid: u32) -> Option<ProcessState> {
     let stat = stat(format_args!("/proc/{pid}/stat\0"))?;
     // A process goes on without its first thread.
     let is_ending = stat.is_ending && !(stat.threads > 1 && has_running_thread(pid));
-    Some(Seen { started: stat.started, stack: (stat.stack >> 4) as u32, is_ending })
+    Some(ProcessState { started: stat.started, stack: (stat.stack >> 4) as u32, is_ending })
 }
 
 /// Whether a thread of a process is not ending.

@@ -13,9 +13,9 @@ use core::sync::atomic::{
 pub struct Lock(AtomicU32);
 
 /// Lets it go when dropped.
-struct Held<'a>(&'a AtomicU32);
+struct LockGuard<'a>(&'a AtomicU32);
 
-impl Drop for Held<'_> {
+impl Drop for LockGuard<'_> {
     fn drop(&mut self) {
         self.0.store(0, Release);
     }
@@ -50,7 +50,7 @@ impl Lock {
             if is_taken || self.0.compare_exchange(holder, pid, AcqRel, Acquire).is_err() {
                 return false;
             }
-            let _held = Held(&self.0);
+            let _held = LockGuard(&self.0);
             if let Some(work) = work.take() {
                 work();
             }

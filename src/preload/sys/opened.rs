@@ -13,7 +13,7 @@ use cupeer_spec::trust::{self, Found};
 
 /// What is known of a file.
 #[derive(Clone, Copy)]
-pub struct About {
+pub struct FileInfo {
     /// What file it is: device and inode.
     pub identity: (u64, u64),
     /// Its length.
@@ -22,29 +22,29 @@ pub struct About {
     pub found: Found,
 }
 
-fn about(ask: impl FnOnce(*mut libc::stat) -> c_int) -> Option<About> {
+fn about(ask: impl FnOnce(*mut libc::stat) -> c_int) -> Option<FileInfo> {
     let mut about = MaybeUninit::<libc::stat>::uninit();
     if ask(about.as_mut_ptr()) != 0 {
         return None;
     }
     // SAFETY: the call has succeeded, and has filled it.
     let about = unsafe { about.assume_init() };
-    Some(About {
+    Some(FileInfo {
         identity: (about.st_dev, about.st_ino),
         size: about.st_size as u64,
         found: Found { owner: about.st_uid, mode: about.st_mode, names: about.st_nlink },
     })
 }
 
-impl About {
+impl FileInfo {
     /// What is under a descriptor.
-    pub fn of(file: c_int) -> Option<About> {
+    pub fn of(file: c_int) -> Option<FileInfo> {
         // SAFETY: the pointer is that of a stat.
         about(|about| unsafe { libc::fstat(file, about) })
     }
 
     /// What is at a path.
-    pub fn at(path: &CStr, flags: c_int) -> Option<About> {
+    pub fn at(path: &CStr, flags: c_int) -> Option<FileInfo> {
         // SAFETY: the path ends in NUL, and the pointer is that of a stat.
         about(|about| unsafe { libc::fstatat(libc::AT_FDCWD, path.as_ptr(), about, flags) })
     }
@@ -57,7 +57,7 @@ impl About {
 /// A plain file that we have opened, far up among the descriptors; closed with the value.
 pub struct Opened {
     descriptor: c_int,
-    about: About,
+    about: FileInfo,
 }
 
 impl Opened {
@@ -87,7 +87,7 @@ impl Opened {
             }
             // What is made is made once.
             made = libc::O_CREAT | libc::O_EXCL;
-            let Some(about) = About::of(low) else { continue };
+            let Some(about) = FileInfo::of(low) else { continue };
             let opened = Opened { descriptor: low, about };
             if !about.is_plain() {
                 return Err(libc::EINVAL);
@@ -106,7 +106,7 @@ impl Opened {
     }
 
     /// What was opened.
-    pub fn about(&self) -> About {
+    pub fn about(&self) -> FileInfo {
         self.about
     }
 
@@ -154,7 +154,7 @@ pub fn map(
     let fixed = if place.is_null() { 0 } else { libc::MAP_FIXED };
     let mapped = pages::map(place.cast(), size, libc::MAP_SHARED | fixed, descriptor, at)?;
     // Not before: what is mapped is what was there at that moment, and to touch what a file lacks is a SIGBUS.
-    let error = match About::of(descriptor) {
+    let error = match FileInfo::of(descriptor) {
         Some(now) if now.identity != identity => libc::ESTALE,
         Some(now) if now.size < at + size as u64 => libc::EIO,
         Some(_) => return Ok(mapped),
@@ -190,7 +190,7 @@ pub fn for_log(path: &mut [u8]) -> Result<c_int, c_int> {
                 made => return made,
             },
             Err(libc::ELOOP) => {
-                let link = About::at(path, libc::AT_SYMLINK_NOFOLLOW).ok_or(libc::ELOOP)?;
+                let link = FileInfo::at(path, libc::AT_SYMLINK_NOFOLLOW).ok_or(libc::ELOOP)?;
                 if !trust::may_follow(link.found, directory, user) {
                     return Err(libc::ELOOP);
                 }
@@ -198,7 +198,7 @@ pub fn for_log(path: &mut [u8]) -> Result<c_int, c_int> {
             }
             other => other?,
         };
-        if About::of(file).is_some_and(|about| trust::may_append(about.found, directory, user)) {
+        if FileInfo::of(file).is_some_and(|about| trust::may_append(about.found, directory, user)) {
             return Ok(file);
         }
         // SAFETY: opened above.
@@ -212,11 +212,11 @@ pub fn for_log(path: &mut [u8]) -> Result<c_int, c_int> {
 fn around(path: &mut [u8]) -> Option<Found> {
     let end = path.iter().position(|byte| *byte == 0)?;
     let Some(slash) = path[..end].iter().rposition(|byte| *byte == b'/') else {
-        return About::at(c".", 0).map(|about| about.found);
+        return FileInfo::at(c".", 0).map(|about| about.found);
     };
     // The path is long, and the stack may be small: it is cut for a moment, behind the slash.
     let first = core::mem::replace(&mut path[slash + 1], 0);
-    let found = CStr::from_bytes_until_nul(path).ok().and_then(|path| About::at(path, 0));
+    let found = CStr::from_bytes_until_nul(path).ok().and_then(|path| FileInfo::at(path, 0));
     path[slash + 1] = first;
     found.map(|about| about.found)
 }

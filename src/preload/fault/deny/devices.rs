@@ -9,7 +9,7 @@ use core::sync::atomic::{
 use cupeer_spec::deny::{self, Identity, Pci};
 
 /// An identity in words that threads share.
-struct Kept {
+struct IdentityCell {
     /// What it belongs to, plus 1; 0 for nothing. Written before `state`.
     of: AtomicU64,
     /// 0 while it is not known, else [`UUID`] and [`PCI`].
@@ -22,9 +22,9 @@ const KNOWN: u64 = 1;
 const UUID: u64 = 2;
 const PCI: u64 = 4;
 
-impl Kept {
+impl IdentityCell {
     const fn new() -> Self {
-        Kept {
+        IdentityCell {
             of: AtomicU64::new(0),
             state: AtomicU64::new(0),
             uuid: [const { AtomicU64::new(0) }; 2],
@@ -63,8 +63,8 @@ impl Kept {
 }
 
 /// The devices that this process numbers.
-static ORDINALS: [Kept; questions::MOST_DEVICES as usize] =
-    [const { Kept::new() }; questions::MOST_DEVICES as usize];
+static ORDINALS: [IdentityCell; questions::MOST_DEVICES as usize] =
+    [const { IdentityCell::new() }; questions::MOST_DEVICES as usize];
 
 /// A device of this process; unknown where it is invalid, and before the driver is initialised.
 pub fn of_ordinal(ordinal: i32) -> Identity {
@@ -105,7 +105,7 @@ pub fn at(bus: u8, device: u8) -> Option<Identity> {
 }
 
 /// The devices that NVML has handed out.
-static HANDLES: [Kept; 64] = [const { Kept::new() }; 64];
+static HANDLES: [IdentityCell; 64] = [const { IdentityCell::new() }; 64];
 
 /// A device of NVML; unknown where it is invalid.
 pub fn of_handle(handle: u64) -> Identity {
@@ -158,12 +158,12 @@ mod tests {
 
     #[test]
     fn what_is_kept_comes_back() {
-        let kept = Kept::new();
+        let kept = IdentityCell::new();
         assert_eq!(kept.get(), None);
         let uuid = Some(*b"0123456789abcdef");
         let pci = Some(Pci { domain: 0x10000, bus: 0xfe, device: 0x1f });
         for identity in [Identity { uuid, pci: None }, Identity { uuid: None, pci }, Identity { uuid, pci }] {
-            let kept = Kept::new();
+            let kept = IdentityCell::new();
             kept.put(&identity);
             assert_eq!(kept.get(), Some(identity));
         }

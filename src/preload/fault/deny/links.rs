@@ -25,7 +25,7 @@ pub fn hidden(device: u64, link: u32) -> Option<usize> {
 
 /// What a value is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum About {
+enum LinkValue {
     /// This link.
     Link(u32),
     /// All links.
@@ -35,7 +35,7 @@ enum About {
 }
 
 /// What one of NVML's fields is about, where it is NVLink.
-fn about(field: u32, scope: u32) -> Option<About> {
+fn about(field: u32, scope: u32) -> Option<LinkValue> {
     // The fields of the first six links, a run for each kind of counter, their sum at its end; and those of the next six.
     const FIRST: [u32; 6] = [32, 39, 46, 53, 60, 67];
     const NEXT: [u32; 6] = [96, 102, 108, 114, 120, 126];
@@ -45,20 +45,20 @@ fn about(field: u32, scope: u32) -> Option<About> {
     const ECC: u32 = 148;
     let in_run = |start: &u32, length: u32| (*start..*start + length).contains(&field).then(|| field - start);
     if let Some(link) = FIRST.iter().chain([&SPEEDS.0]).find_map(|start| in_run(start, 7)) {
-        return Some(if link == 6 { About::AllLinks } else { About::Link(link) });
+        return Some(if link == 6 { LinkValue::AllLinks } else { LinkValue::Link(link) });
     }
     if let Some(link) = NEXT.iter().chain([&SPEEDS.1]).find_map(|start| in_run(start, 6)) {
-        return Some(About::Link(6 + link));
+        return Some(LinkValue::Link(6 + link));
     }
     if let Some(link) = in_run(&ECC, 13) {
-        return Some(if link == 12 { About::AllLinks } else { About::Link(link) });
+        return Some(if link == 12 { LinkValue::AllLinks } else { LinkValue::Link(link) });
     }
     match field {
         // NVML_FI_DEV_NVLINK_LINK_COUNT, NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT.
-        91 | 147 => Some(About::Count),
+        91 | 147 => Some(LinkValue::Count),
         // NVML_FI_DEV_NVLINK_THROUGHPUT_, _REMOTE_, _ERROR_, _GET_ and _COUNT_: the scope is the link, or all of them.
         138..=141 | 146 | 161..=168 | 200..=225 | 235..=250 => {
-            Some(if scope < MOST_LINKS { About::Link(scope) } else { About::AllLinks })
+            Some(if scope < MOST_LINKS { LinkValue::Link(scope) } else { LinkValue::AllLinks })
         }
         _ => None,
     }
@@ -98,12 +98,12 @@ pub unsafe fn hide_fields(device: u64, values: *mut nvmlFieldValue_t, count: i32
             continue;
         }
         let (which, left) = match about {
-            About::Link(link) => (hidden(device, link), 0),
-            About::AllLinks => match visible(device) {
+            LinkValue::Link(link) => (hidden(device, link), 0),
+            LinkValue::AllLinks => match visible(device) {
                 (0, which) => (which, 0),
                 _ => (None, 0),
             },
-            About::Count => {
+            LinkValue::Count => {
                 let (count, which) = visible(device);
                 (which, u64::from(count))
             }
@@ -126,26 +126,26 @@ mod tests {
     fn fields_are_about_the_links_that_nvml_h_names() {
         for (field, scope, wanted) in [
             (31, 0, None),
-            (32, 9, Some(About::Link(0))),
-            (38, 0, Some(About::AllLinks)),
-            (73, 0, Some(About::AllLinks)),
+            (32, 9, Some(LinkValue::Link(0))),
+            (38, 0, Some(LinkValue::AllLinks)),
+            (73, 0, Some(LinkValue::AllLinks)),
             (74, 0, None),
-            (89, 0, Some(About::Link(5))),
-            (90, 0, Some(About::AllLinks)),
-            (91, 0, Some(About::Count)),
-            (96, 0, Some(About::Link(6))),
-            (131, 0, Some(About::Link(11))),
-            (137, 0, Some(About::Link(11))),
-            (138, 17, Some(About::Link(17))),
-            (139, u32::MAX, Some(About::AllLinks)),
+            (89, 0, Some(LinkValue::Link(5))),
+            (90, 0, Some(LinkValue::AllLinks)),
+            (91, 0, Some(LinkValue::Count)),
+            (96, 0, Some(LinkValue::Link(6))),
+            (131, 0, Some(LinkValue::Link(11))),
+            (137, 0, Some(LinkValue::Link(11))),
+            (138, 17, Some(LinkValue::Link(17))),
+            (139, u32::MAX, Some(LinkValue::AllLinks)),
             (142, 0, None),
-            (147, 0, Some(About::Count)),
-            (159, 0, Some(About::Link(11))),
-            (160, 0, Some(About::AllLinks)),
-            (165, 4, Some(About::Link(4))),
+            (147, 0, Some(LinkValue::Count)),
+            (159, 0, Some(LinkValue::Link(11))),
+            (160, 0, Some(LinkValue::AllLinks)),
+            (165, 4, Some(LinkValue::Link(4))),
             (169, 0, None),
             (170, 0, None),
-            (202, 3, Some(About::Link(3))),
+            (202, 3, Some(LinkValue::Link(3))),
         ] {
             assert_eq!(about(field, scope), wanted, "{field} {scope}");
         }

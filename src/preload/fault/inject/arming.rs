@@ -24,7 +24,7 @@ use cupeer_spec::record::faults::Counter;
 use cupeer_spec::selector::{FunctionSet, matches};
 
 /// A plan that is or was armed.
-pub struct Loaded {
+pub struct LoadedPlan {
     /// 0 for that of the environment.
     pub id: u32,
     /// Its rules.
@@ -64,9 +64,9 @@ pub struct LoadedRule {
 /// Why a plan was not armed.
 pub struct Refusal(pub String);
 
-impl Loaded {
+impl LoadedPlan {
     /// A plan that nobody has counted for yet.
-    pub fn new(id: u32, plan: &'static Plan, is_dry: bool) -> Loaded {
+    pub fn new(id: u32, plan: &'static Plan, is_dry: bool) -> LoadedPlan {
         let (follows, keeps_handles) = (plan.follows(), plan.keeps_handles());
         let scopes = Scopes::of(&plan.rules);
         let rules = plan.rules.iter().zip(0..).map(|(rule, number)| LoadedRule {
@@ -76,7 +76,7 @@ impl Loaded {
             is_released: AtomicBool::new(false),
             hanging: AtomicU32::new(0),
         });
-        Loaded {
+        LoadedPlan {
             id,
             rules: rules.collect(),
             is_dry,
@@ -168,7 +168,7 @@ pub fn load() -> bool {
         // A constructor of the program may have armed a plan before.
         let done = armed_with(plan, &|plan| {
             shared::describe(settings);
-            let loaded = plan.map(|plan| &*Box::leak(Box::new(Loaded::new(0, plan, settings.is_dry))));
+            let loaded = plan.map(|plan| &*Box::leak(Box::new(LoadedPlan::new(0, plan, settings.is_dry))));
             replace(|armed| Some(loaded.into_iter().chain(armed.iter().copied()).collect()));
         });
         if done.is_none() {
@@ -191,7 +191,7 @@ fn armed_with<T>(plan: Option<&'static Plan>, work: &dyn Fn(Option<&'static Plan
 }
 
 /// Replaces what is armed by the plans that `change` makes of those that are. Says whether it made any.
-fn replace(change: impl Fn(&[&'static Loaded]) -> Option<Vec<&'static Loaded>>) -> bool {
+fn replace(change: impl Fn(&[&'static LoadedPlan]) -> Option<Vec<&'static LoadedPlan>>) -> bool {
     loop {
         let old = EVERY_CALL.armed.load(Acquire);
         let plans = published(old).map_or(&[][..], |armed| &armed.plans);
@@ -225,7 +225,7 @@ pub fn arm(text: &str) -> Result<u32, Refusal> {
     }
     let id = NEXT.fetch_add(1, Relaxed);
     let armed = armed_with(Some(Box::leak(Box::new(plan))), &|plan| {
-        let loaded: &'static Loaded = Box::leak(Box::new(Loaded::new(id, plan?, false)));
+        let loaded: &'static LoadedPlan = Box::leak(Box::new(LoadedPlan::new(id, plan?, false)));
         // Mapped now, so that a child that is forked before the first hit counts where its parent looks.
         loaded.rules.iter().take(1).for_each(|rule| _ = loaded.totals(rule));
         replace(|plans| Some(plans.iter().copied().chain([loaded]).collect()));
@@ -239,7 +239,7 @@ pub fn arm(text: &str) -> Result<u32, Refusal> {
 /// Why no plan can be armed.
 pub const NO_MEMORY: &str = "out of memory";
 
-fn find(id: u32) -> Option<&'static Loaded> {
+fn find(id: u32) -> Option<&'static LoadedPlan> {
     if id == 0 {
         return None;
     }
@@ -250,8 +250,8 @@ fn find(id: u32) -> Option<&'static Loaded> {
 /// at how many they fired; `None` where no such plan is armed.
 pub fn disarm(id: u32) -> Option<(u64, u64)> {
     let plan = find(id)?;
-    let is_other = |other: &&&'static Loaded| other.id != id;
-    let without = |plans: &[&'static Loaded]| {
+    let is_other = |other: &&&'static LoadedPlan| other.id != id;
+    let without = |plans: &[&'static LoadedPlan]| {
         plans.iter().any(|plan| plan.id == id).then(|| plans.iter().filter(is_other).copied().collect())
     };
     match armed_with(None, &|_| replace(without)) {
@@ -281,7 +281,7 @@ pub fn counts(id: u32) -> Option<(u64, u64)> {
     using.plans.iter().find(|plan| plan.id == id && id != 0 && plan.is_armed()).map(|plan| plan.sum())
 }
 
-impl Loaded {
+impl LoadedPlan {
     fn sum(&self) -> (u64, u64) {
         let totals = self.rules.iter().filter_map(|rule| self.totals(rule));
         totals.fold((0, 0), |(matched, fired), totals| {
@@ -375,7 +375,7 @@ mod tests {
             };
             read += 1;
             let armed = within(MUCH, || {
-                let loaded: &'static Loaded = Box::leak(Box::new(Loaded::new(1, plan, false)));
+                let loaded: &'static LoadedPlan = Box::leak(Box::new(LoadedPlan::new(1, plan, false)));
                 Box::leak(Box::new(Armed::new(vec![loaded], |_| true)));
                 (taken(), true)
             });

@@ -1,6 +1,6 @@
 //! Counting: which of the calls that match a rule this is, and whether the rule fires at it.
 
-use super::arming::{Loaded, LoadedRule};
+use super::arming::{LoadedPlan, LoadedRule};
 use super::{private, shared};
 use crate::log::message;
 use core::ptr;
@@ -131,7 +131,7 @@ impl Firing<'_> {
 }
 
 /// Counts a call that meets the conditions of a rule, and says whether the rule fires at it.
-pub fn fires<'a>(plan: &'a Loaded, rule: &LoadedRule, whose: &Whose) -> Option<Firing<'a>> {
+pub fn fires<'a>(plan: &'a LoadedPlan, rule: &LoadedRule, whose: &Whose) -> Option<Firing<'a>> {
     let totals = plan.totals(rule);
     if let Some(totals) = totals {
         totals.matched.fetch_add(1, Relaxed);
@@ -168,7 +168,7 @@ fn joint(key: u64) -> Option<&'static Scope> {
     claim(scopes, key, scopes.len()).map(|(scope, _)| scope)
 }
 
-fn scope<'a>(plan: &'a Loaded, rule: &LoadedRule, whose: &Whose) -> Option<&'a Scope> {
+fn scope<'a>(plan: &'a LoadedPlan, rule: &LoadedRule, whose: &Whose) -> Option<&'a Scope> {
     let function = if rule.rule.together { TOGETHER } else { whose.id as usize };
     let key = |whose: u64| {
         let function = if rule.rule.together { u32::MAX } else { function as u32 };

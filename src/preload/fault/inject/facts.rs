@@ -1,7 +1,7 @@
 //! Whether a call meets the conditions of a rule: its arguments are at hand, everything else is found out when a rule
 //! asks for it, and only once.
 
-use super::arming::{Loaded, LoadedRule, Using};
+use super::arming::{LoadedPlan, LoadedRule, Using};
 use super::index::{argument_of, holds};
 use super::{Forward, private, shared};
 use crate::driver::questions;
@@ -137,7 +137,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Whether the call meets all conditions of a rule but those that its index has looked at.
-    pub fn meet(&self, plan: &Loaded, rule: &LoadedRule) -> bool {
+    pub fn meet(&self, plan: &LoadedPlan, rule: &LoadedRule) -> bool {
         let conditions = &rule.rule.conditions;
         // What remembers that it was asked comes last.
         let is_last = |condition: &&Condition| condition.key == Key::NewSite;
@@ -166,7 +166,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    fn meets(&self, plan: &Loaded, rule: &LoadedRule, condition: &Condition) -> bool {
+    fn meets(&self, plan: &LoadedPlan, rule: &LoadedRule, condition: &Condition) -> bool {
         let function = self.call.id.spec();
         if let Some(argument) = argument_of(function, condition) {
             return self.call.words.get(argument).is_some_and(|word| holds(condition, *word));

@@ -11,18 +11,18 @@ use cupeer_spec::function::{ArgSpec, Direction};
 
 /// The last handles of one kind. Each is written word by word: one that two threads write at once is a damaged handle,
 /// which is what the rule is there for.
-struct Kept {
+struct LastHandles {
     handles: [[AtomicU64; 8]; 16],
     next: AtomicUsize,
 }
 
 /// Those of memory, and those of events.
-static KEPT: [Kept; 2] =
-    [const { Kept { handles: [const { [const { AtomicU64::new(0) }; 8] }; 16], next: AtomicUsize::new(0) } };
-        2];
+static KEPT: [LastHandles; 2] = [const {
+    LastHandles { handles: [const { [const { AtomicU64::new(0) }; 8] }; 16], next: AtomicUsize::new(0) }
+}; 2];
 
 /// The handles of the kind of an argument.
-fn of_kind(arg: &ArgSpec) -> &'static Kept {
+fn of_kind(arg: &ArgSpec) -> &'static LastHandles {
     &KEPT[usize::from(arg.type_word() == "CUipcEventHandle")]
 }
 
@@ -30,7 +30,7 @@ fn keep(arg: &ArgSpec, bytes: &[u8; 64]) {
     if !Using::now().is_some_and(|armed| armed.plans.iter().any(|plan| plan.keeps_handles)) {
         return;
     }
-    let Kept { handles, next } = of_kind(arg);
+    let LastHandles { handles, next } = of_kind(arg);
     if handles.iter().any(|kept| read(kept) == *bytes) {
         return;
     }

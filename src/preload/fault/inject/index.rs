@@ -6,8 +6,8 @@
 //! are those whose bits are set in all of its segments. A look at a hundred rules one by one would take 30 ns at the least,
 //! and they may cost 10.
 
-use super::CallWords;
-use super::arming::{Loaded, LoadedRule};
+use super::ArgumentWords;
+use super::arming::{LoadedPlan, LoadedRule};
 use super::private;
 use crate::settings::inject::is_followed;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,14 +18,14 @@ use cupeer_spec::function::{FUNCTION_COUNT, FnId, FnSpec};
 pub struct Armed {
     functions: [Option<Index>; FUNCTION_COUNT],
     /// The plans, in the order in which they are looked at.
-    pub plans: Vec<&'static Loaded>,
+    pub plans: Vec<&'static LoadedPlan>,
 }
 
 /// A rule and its plan.
 #[derive(Clone, Copy)]
 pub struct Member {
     /// The plan.
-    pub plan: &'static Loaded,
+    pub plan: &'static LoadedPlan,
     /// The rule.
     pub rule: &'static LoadedRule,
 }
@@ -64,7 +64,7 @@ const MOST_WORDS: usize = 512 * 1024;
 
 impl Armed {
     /// The rules of some plans. `is_always` says of which functions every call is looked at.
-    pub fn new(plans: Vec<&'static Loaded>, is_always: impl Fn(FnId) -> bool) -> Armed {
+    pub fn new(plans: Vec<&'static LoadedPlan>, is_always: impl Fn(FnId) -> bool) -> Armed {
         let follows = plans.iter().any(|plan| plan.follows);
         let keeps = plans.iter().any(|plan| plan.keeps_handles);
         let functions = core::array::from_fn(|i| {
@@ -198,7 +198,7 @@ impl Index {
 
     /// Whether a call with these arguments must be examined.
     #[inline(never)]
-    pub fn may_concern(&self, words: &dyn Fn(&mut CallWords)) -> bool {
+    pub fn may_concern(&self, words: &dyn Fn(&mut ArgumentWords)) -> bool {
         if self.is_always || !private::is_prepared() {
             return true;
         }
@@ -345,7 +345,7 @@ mod tests {
             let text = (0..count).map(|_| chance.rule()).collect::<Vec<_>>().join(";");
             let plan = Plan::parse("test", &text).expect("a plan");
             let plan = Box::leak(Box::new(plan));
-            let loaded: &'static Loaded = Box::leak(Box::new(Loaded::new(1, plan, false)));
+            let loaded: &'static LoadedPlan = Box::leak(Box::new(LoadedPlan::new(1, plan, false)));
             let armed = Armed::new(vec![loaded], |_| false);
             let index = armed.index(id).expect("rules for it");
             for _ in 0..100 {

@@ -37,14 +37,14 @@ use cupeer_spec::record::live::{Entry, kind};
 
 /// The arguments of a call in order: numbers without their sign, pointers and handles as they are; of an IPC handle by value
 /// the address of its bytes.
-pub type CallWords = [u64; 8];
+pub type ArgumentWords = [u64; 8];
 
 /// A call as the steps see it that may change it.
 pub struct Forward<'a> {
     /// The function.
     pub id: FnId,
     /// Its arguments.
-    pub words: &'a CallWords,
+    pub words: &'a ArgumentWords,
     /// Its return address.
     pub caller: usize,
 }
@@ -81,7 +81,7 @@ pub fn word<T: Copy>(argument: &T) -> u64 {
 
 /// Whether a rule, or a denied pair, may concern a call of a function with these arguments.
 #[inline(always)]
-pub fn may_concern(id: FnId, words: &dyn Fn(&mut CallWords)) -> bool {
+pub fn may_concern(id: FnId, words: &dyn Fn(&mut ArgumentWords)) -> bool {
     let armed = EVERY_CALL.armed.load(Acquire);
     if armed == UNREAD {
         return true;

@@ -6,9 +6,9 @@ use cupeer_spec::function::Group;
 use cupeer_spec::record::slot::hit::{Hit, did};
 
 /// The names of the rules, separated by commas.
-pub struct Names<'a>(pub &'a Fault<'a>);
+pub struct RuleNames<'a>(pub &'a Fault<'a>);
 
-impl fmt::Display for Names<'_> {
+impl fmt::Display for RuleNames<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let mut separator = "";
         let mut result = Ok(());
@@ -115,7 +115,7 @@ impl Fault<'_> {
     }
 
     /// The names of the rules that acted, separated by commas.
-    pub fn names(&self) -> Names<'_> {
-        Names(self)
+    pub fn names(&self) -> RuleNames<'_> {
+        RuleNames(self)
     }
 }
