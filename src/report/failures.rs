@@ -2,10 +2,11 @@
 //!
 //! What belongs here: as much as is shown. However many calls fail, the memory stays the same.
 
-use super::faults::{Cause, Rules};
+use super::faults::{Cause, MOST_NAMES};
 use super::functions::{Functions, Number};
 use super::ledger::settle::Fate;
 use super::model::{Failure, FailureGroup, MOST_PROCS};
+use super::numbered::Numbered;
 use super::places::{Places, Stack, Stacks};
 use super::{results, values};
 use cupeer_record::{Call, Clock};
@@ -17,7 +18,7 @@ pub struct Failures {
     first: BTreeMap<Order, SingleFailure>,
     count: u64,
     groups: HashMap<Key, Group, foldhash::fast::RandomState>,
-    rules: Rules,
+    rules: Numbered,
 }
 
 /// What failures have in common that are kept as one: process, function, result, place, and whose doing they are.
@@ -68,7 +69,7 @@ pub struct OfProcess {
 impl Failures {
     /// None yet; of single ones, `most` are kept.
     pub fn new(most: usize) -> Self {
-        let (first, groups, rules) = (BTreeMap::new(), HashMap::default(), Rules::default());
+        let (first, groups, rules) = (BTreeMap::new(), HashMap::default(), Numbered::default());
         Failures { most, first, count: 0, groups, rules }
     }
 
@@ -89,7 +90,9 @@ impl Failures {
         self.count += 1;
         let usual = results::is_usual(call.function, result);
         let cause = match follows_fault {
-            _ if call.injected => Cause::Rule(self.rules.number(call)),
+            _ if call.injected => {
+                Cause::Rule(call.injected_by().and_then(|name| self.rules.number(name, MOST_NAMES)))
+            }
             true => Cause::Followed,
             false => Cause::Driver,
         };
@@ -191,7 +194,11 @@ impl Failures {
                     result: results::name(Functions::id(number), result),
                     count: sum.count,
                     injected: matches!(cause, Cause::Rule(_)),
-                    injected_by: if let Cause::Rule(rule) = cause { self.rules.name(rule) } else { None },
+                    injected_by: if let Cause::Rule(rule) = cause {
+                        rule.map(|rule| self.rules.name(rule))
+                    } else {
+                        None
+                    },
                     follows_fault: cause == Cause::Followed,
                     first_ns: sum.first,
                     last_ns: sum.last,

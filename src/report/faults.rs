@@ -11,11 +11,11 @@ use cupeer_record::{Call, FaultRule, Hit, Job};
 use cupeer_spec::env;
 use cupeer_spec::fault::Plan;
 use cupeer_spec::record::slot::hit::did;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The most names of rules that calls tell of.
-const MOST_NAMES: usize = 1 << 12;
+pub const MOST_NAMES: usize = 1 << 12;
 
 /// The name of the plan of denied pairs.
 pub const DENY: &str = "deny-peer";
@@ -117,40 +117,8 @@ pub enum Cause {
     Driver,
     /// The driver said so of something that a fault plan had changed before.
     Followed,
-    /// A rule said so: its number in [`Rules`].
-    Rule(u16),
-}
-
-/// The names of rules, each once. The first stands for all that have no name.
-pub struct Rules {
-    numbers: HashMap<Rc<str>, u16>,
-    all: Vec<Rc<str>>,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Rules { numbers: HashMap::new(), all: vec!["".into()] }
-    }
-}
-
-impl Rules {
-    /// The number of the rule because of which a call failed.
-    pub fn number(&mut self, call: &Call) -> u16 {
-        let Some(name) = call.injected_by() else { return 0 };
-        if let Some(number) = self.numbers.get(name) {
-            return *number;
-        }
-        let Ok(number) = u16::try_from(self.all.len()) else { return 0 };
-        let name: Rc<str> = name.into();
-        self.numbers.insert(name.clone(), number);
-        self.all.push(name);
-        number
-    }
-
-    /// The name of a rule; `None` where the record does not say which it was.
-    pub fn name(&self, number: u16) -> Option<Rc<str>> {
-        self.all.get(usize::from(number)).filter(|name| !name.is_empty()).cloned()
-    }
+    /// A rule said so: the number of its name, where the record says which it was.
+    Rule(Option<u16>),
 }
 
 /// Whether the driver has done what the call asked for, although the program was told that it failed.

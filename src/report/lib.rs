@@ -20,6 +20,7 @@ mod leaks;
 mod ledger;
 pub mod model;
 mod moments;
+mod numbered;
 mod peers;
 mod places;
 mod reading;

@@ -1,0 +1,35 @@
+//! Names of rules, each kept once: what is counted by them has their numbers.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Names, numbered in the order in which they came.
+#[derive(Default)]
+pub struct Numbered {
+    numbers: HashMap<Rc<str>, u16>,
+    names: Vec<Rc<str>>,
+}
+
+impl Numbered {
+    /// The number of a name, which is new perhaps; `None` of a new one where there are `most`.
+    pub fn number(&mut self, name: &str, most: usize) -> Option<u16> {
+        if let Some(number) = self.known(name) {
+            return Some(number);
+        }
+        let number = u16::try_from(self.names.len()).ok().filter(|number| usize::from(*number) < most)?;
+        let name: Rc<str> = name.into();
+        self.numbers.insert(name.clone(), number);
+        self.names.push(name);
+        Some(number)
+    }
+
+    /// The number of a name that came before.
+    pub fn known(&self, name: &str) -> Option<u16> {
+        self.numbers.get(name).copied()
+    }
+
+    /// The name of a number.
+    pub fn name(&self, number: u16) -> Rc<str> {
+        self.names[usize::from(number)].clone()
+    }
+}
