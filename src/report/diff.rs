@@ -23,7 +23,7 @@ const SLOWER: f64 = 1.5;
 pub struct Diff {
     #[schemars(extend("const" = SCHEMA))]
     schema: &'static str,
-    /// Where they lie.
+    /// Where they are.
     records: [String; 2],
     functions: Vec<FunctionPair>,
     failures: Vec<FailurePair>,

@@ -26,7 +26,7 @@ pub enum Kind {
 
 /// A file of a record.
 pub struct Member {
-    /// Where it lies.
+    /// Where it is.
     pub path: PathBuf,
     /// Its name in the archive, below its folder.
     pub name: String,

@@ -24,7 +24,7 @@ pub struct Fault {
     /// Whether this was a dry run.
     pub dry_run: bool,
     /// The first calls at which it fired or, in a dry run, would have, at most 100: those that the filters choose, in
-    /// the order of time.
+    /// order of time.
     #[schemars(length(max = crate::hits::MOST))]
     pub hits: Vec<FaultHit>,
     /// How many more such calls the record has.

@@ -18,7 +18,7 @@ pub struct Finding {
     /// How severe it is. What a library does on purpose is a note.
     #[schemars(extend("enum" = SEVERITIES))]
     pub severity: &'static str,
-    /// Certain: it follows from what was seen. Stale: it follows from what a process left behind that has died.
+    /// Certain: it follows from what was seen. Stale: it follows from what a process that has died left behind.
     /// Inferred: it is the likeliest explanation.
     #[schemars(extend("enum" = [Confidence::Certain, Confidence::Stale, Confidence::Inferred].map(Confidence::word)))]
     pub confidence: &'static str,

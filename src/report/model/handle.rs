@@ -5,7 +5,7 @@ use cupeer_spec::effect::Object;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-/// A handle of memory or of an event: who exported it, who opened it, and how that ended.
+/// A memory handle or an event handle: who exported it, who opened it, and how that ended.
 #[derive(Serialize, JsonSchema)]
 pub struct Handle {
     /// What stands for its bytes.
@@ -41,7 +41,7 @@ pub struct Handle {
     pub unknown: Unknown,
 }
 
-/// How a handle, or one opening of it, stands. Of a handle with several openings the worst is said: the last one here.
+/// How a handle, or one opening of it, stands. A handle with several openings has the worst of them: the last one here.
 #[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum State {
     /// Nobody opened it, and its allocation still exists.

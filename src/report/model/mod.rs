@@ -45,7 +45,7 @@ pub struct Report {
     pub devices: Vec<Device>,
     /// The functions; the one with the most time first.
     pub functions: Vec<Function>,
-    /// What rules found: errors, then warnings, then notes, each in the order of time.
+    /// What rules found: errors, then warnings, then notes, each in order of time.
     pub findings: Vec<Finding>,
     /// What fault plans did: a row for each of their rules.
     pub faults: Vec<Fault>,
@@ -55,7 +55,7 @@ pub struct Report {
     pub leaks: Vec<Leak>,
     /// The peer matrix: a row for each process and pair of devices.
     pub peers: Vec<Peer>,
-    /// The first failures in the order of time.
+    /// The first failures in order of time.
     pub failures: Vec<Failure>,
     /// How many more there were.
     pub failures_more: u64,
@@ -96,7 +96,7 @@ impl Report {
 /// The record as a whole.
 #[derive(Serialize, JsonSchema)]
 pub struct Record {
-    /// Where it lies.
+    /// Where it is.
     pub path: String,
     /// When the first of its processes began.
     pub began_ns: u64,
@@ -104,7 +104,7 @@ pub struct Record {
     pub ended_ns: u64,
     /// Whether a process is still running.
     pub running: bool,
-    /// Whether all events were kept, the last ones of each process, or one here and the other there.
+    /// Whether all events were kept, or the last ones of each process, or one here and the other there.
     #[schemars(extend("enum" = ["full", "ring", "mixed"]))]
     pub mode: &'static str,
     /// Whether older events than those counted here are gone: a ring keeps its last ones.

@@ -17,14 +17,14 @@ pub struct Peer {
     pub asked: u64,
     /// The last answer it got; null where it did not ask.
     pub can_access: Option<bool>,
-    /// Whether it ever switched access on.
+    /// Whether it ever enabled access.
     pub enabled: bool,
     /// When it last did.
     pub enabled_ns: Option<u64>,
-    /// When access was switched off again, or its context ended.
+    /// When access was disabled again, or its context ended.
     pub disabled_ns: Option<u64>,
-    /// The results of asking, switching on and switching off that failed. CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
-    /// counts here, and as enabled.
+    /// The results of asking, enabling and disabling that failed. CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED counts here,
+    /// and as enabled.
     pub failed: Codes,
     /// How many of its calls about the two a fault plan answered, including failures to open memory.
     pub injected: u64,
