@@ -1,5 +1,5 @@
 //! What cupeer knows of the driver: the table of functions, the result codes, the names and words that
-//! the preload library, the simulated driver and the command share. No dependencies, no effects.
+//! the preload library, the simulated driver and the command share. No dependencies, no side effects.
 
 pub mod abi;
 pub mod deny;

@@ -73,12 +73,11 @@ pub fn matters(id: FnId, args: &[u8; ARGS]) -> bool {
     if !live::is_on() || end.object.is_context() {
         return true;
     }
-    let address = number(id, args, end.by);
-    let has = |kind| live::find(own_key(live::own(), kind, address, 0)).is_some();
+    let has = |kind| live::find(own_key(live::own(), kind, number(id, args, end.by), 0)).is_some();
     // Where freeing what was opened changes nothing, it is looked at all the same if rules are checked.
-    let is_closed = function.closes().is_some() || is_checked();
+    let closed = || function.closes().map(|closed| closed.object).or(is_checked().then_some(end.object));
     live::has_exported() && has(kind::OWNED)
-        || is_closed && live::has_others() && has(kind::opened(end.object))
+        || live::has_others() && closed().is_some_and(|object| has(kind::opened(object)))
 }
 
 fn is_checked() -> bool {
