@@ -235,12 +235,15 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     pub fn begin(&mut self, caller: usize, is_hit: bool) {
         let (thread, id) = (thread(), self.id);
         // SAFETY: only this thread uses the block.
-        let own = unsafe { (*thread).epoch };
-        // Both are 0 where neither this thread nor any other of the process has recorded a call.
-        if (own != epoch() || own == 0) && !begin_slowly() {
+        let own = || unsafe { (*thread).epoch };
+        if own() != epoch() && !begin_slowly() {
             return;
         }
         if WEIGHTS[id as usize].rarely && !is_hit && !matters(id, self.store) {
+            return;
+        }
+        // Neither this thread nor any other of the process has recorded a call.
+        if own() == 0 && !begin_slowly() {
             return;
         }
         know(caller);
