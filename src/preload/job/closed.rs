@@ -4,6 +4,7 @@ use crate::sys::clock;
 use core::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
+    fence,
 };
 use cupeer_spec::record::live::{Entry, LIBRARY};
 
@@ -35,7 +36,9 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 /// Remembers that a mapping was closed, or went `with_context`.
 pub fn note(entry: &Entry, with_context: bool) {
     let place = &CLOSED[NEXT.fetch_add(1, Relaxed) % REMEMBERED];
-    place.address.store(0, Release);
+    place.address.store(0, Relaxed);
+    // Who reads any of what follows sees that the address is gone.
+    fence(Release);
     place.fingerprint.store(entry.fingerprint, Relaxed);
     place.monotonic.store(clock::now(), Relaxed);
     for (word, bytes) in place.opener.iter().zip(entry.library.chunks(8)) {
@@ -62,17 +65,20 @@ pub struct LastClose {
 /// Whether an address was closed lately: the last time.
 pub fn find(address: u64) -> Option<LastClose> {
     let all = CLOSED.iter().filter(|place| address != 0 && place.address.load(Acquire) == address);
-    all.map(|place| {
+    all.filter_map(|place| {
         let mut library = [0; LIBRARY];
         for (bytes, word) in library.chunks_mut(8).zip(&place.opener) {
             bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
         }
-        LastClose {
+        let remembered = LastClose {
             fingerprint: place.fingerprint.load(Relaxed),
             monotonic: place.monotonic.load(Relaxed),
             opener: (library, place.offset.load(Relaxed)),
             with_context: place.with_context.load(Relaxed),
-        }
+        };
+        // Another mapping may have taken the place meanwhile.
+        fence(Acquire);
+        (place.address.load(Relaxed) == address).then_some(remembered)
     })
     .max_by_key(|remembered| remembered.monotonic)
 }

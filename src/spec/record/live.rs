@@ -399,3 +399,26 @@ pub fn key_place(k: usize, i: usize) -> usize {
 pub fn entry_place(k: usize, i: usize) -> usize {
     segment_start(k) + segment_entries(k) * 8 + i * size_of::<Entry>()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_its_words_and_its_uses_carry_the_lap() {
+        let mut words: [u64; WORDS] = core::array::from_fn(|i| i as u64);
+        let live = who(1, 1000, 2, 0) | next_lap(next_lap(0)) | state::LIVE;
+        let uses = Uses { count: 3, ended: 5 };
+        words[USES] = uses.number(live);
+        let entry = Entry::from_words(words);
+        assert_eq!((entry.key, entry.count, entry.ended), (KEY as u64, 3, 5));
+        words[USES] = uses.number(0);
+        assert_eq!(entry.words(), words);
+        assert_eq!(super::super::read::<Entry>(super::super::bytes(&entry)), Some(entry));
+        // The lap, and nothing else of a word.
+        assert!(Uses::is_of(uses.number(live), live) && !Uses::is_of(uses.number(live), next_lap(live)));
+        assert!(Uses::is_of(uses.number(live), live & LAPS) && Uses::of(uses.number(live)) == uses);
+        assert_eq!((state::of(live), pid_in(live), owner(live)), (state::LIVE, 1000, who(1, 1000, 2, 0)));
+        assert_eq!((pid_in(claimant(0xf000_0001, 1000)), next_lap(LAPS)), (1000, 0));
+    }
+}
