@@ -31,7 +31,7 @@ pub struct Answered<'a> {
     /// What rules of faults have done to it.
     pub fault: Option<&'a Fault<'a>>,
     /// What was known before it.
-    pub before: &'a BeforeCall,
+    pub before: BeforeCall,
 }
 
 /// Puts into the record what rules of faults have done to a call, or are about to do.
@@ -47,7 +47,7 @@ pub fn tell<F: Fn(&mut Arguments, bool)>(fault: &Fault, record: &Recorded<F>) {
 #[cold]
 #[inline(never)]
 pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered) {
-    let &Answered { id, caller, result, fault, before, .. } = call;
+    let &Answered { id, caller, result, fault, ref before, .. } = call;
     // What the driver may be asked follows from what it answered, and so does what is open now.
     let (asked, effect) = fault.map_or((result, result), |fault| (fault.asked(), fault.effect()));
     if let Some(fault) = fault {

@@ -241,10 +241,7 @@ fn steps<R: ResultCode>(
     if settings.is_recorded(id) || is_hit && settings.record.is_some() {
         record.begin(caller, is_hit);
     }
-    let mut before = BeforeCall::default();
-    if record.is_weighty() {
-        record.weigh(caller, |args| before = ledger::before(id, args));
-    }
+    let before = record.is_weighty().then(|| weigh(&mut record, caller));
     // What is not in the record is not judged, either: freeing what nobody shares.
     let is_heard = settings.check.is_some() && record.has_begun();
     let driver_log = if is_heard { DriverLog::enabled() } else { DriverLog::disabled() };
@@ -290,7 +287,7 @@ fn steps<R: ResultCode>(
                 print: &|out, format| (arguments.print)(succeeded, out, format),
                 more: &|detail| (arguments.more)(detail, succeeded),
                 fault,
-                before: &before,
+                before: before.unwrap_or_default(),
             };
             after::follow(&record, &answered);
         }
@@ -312,6 +309,15 @@ fn steps<R: ResultCode>(
         }
     });
     result
+}
+
+/// What is known before a call is forwarded that opens or ends something.
+#[cold]
+#[inline(never)]
+fn weigh<F: Fn(&mut record::Arguments, bool)>(record: &mut Recorded<F>, caller: usize) -> BeforeCall {
+    let mut before = BeforeCall::default();
+    record.weigh(caller, |id, args| before = ledger::before(id, args));
+    before
 }
 
 /// What rules of faults do before a call: the result in place of it, where there is one.

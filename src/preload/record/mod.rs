@@ -267,16 +267,14 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     }
 
     /// Looks at a weighty call before it is forwarded: adds its frames, and gives its arguments to `note`.
-    #[cold]
-    #[inline(never)]
-    pub fn weigh(&mut self, caller: usize, note: impl FnOnce(&[u8; ARGS])) {
+    pub fn weigh(&mut self, caller: usize, note: impl FnOnce(FnId, &[u8; ARGS])) {
         // SAFETY: the slot is this call's.
         let args = unsafe { (*self.slot).args };
         guarded(|| {
             if WEIGHTS[self.id as usize].frames {
                 Detail::about(self.number, |detail| detail.frames(caller));
             }
-            note(&args);
+            note(self.id, &args);
         });
         self.restart();
     }
