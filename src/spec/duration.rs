@@ -38,7 +38,7 @@ impl fmt::Display for Duration {
 /// Reads a number and its unit as nanoseconds. The error has what is wrong with it, as the rest of a sentence.
 pub fn parse(text: &str) -> Result<u64, &'static str> {
     const NO_UNIT: &str = "has no unit; write a number and ns, us, ms, s, m or h: 5ms, 1.5s";
-    const NO_TIME: &str = "is no time; write a number and ns, us, ms, s, m or h: 5ms, 1.5s";
+    const NO_TIME: &str = "is not a time; write a number and ns, us, ms, s, m or h: 5ms, 1.5s";
     const TOO_LONG: &str = "is too long; the longest time is 100000h";
     const TOO_FINE: &str = "is finer than a nanosecond; 1ns is the shortest";
     let length = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
