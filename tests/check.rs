@@ -10,6 +10,9 @@ pub mod scenes;
 // Every rule: the program that breaks it, and the one nearest to it.
 mod rules;
 
+// The same of the same calls, at the call and out of the record.
+mod differential;
+
 // What the options choose, and do about a finding.
 mod options;
 

@@ -169,6 +169,11 @@ impl Peers {
         }
     }
 
+    /// What a process was told last about access from one device to another.
+    pub fn can_access(&self, process: usize, from: Uuid, to: Uuid) -> Option<bool> {
+        self.all[*self.sums.get(&(process, (Some(from), Some(to))))?].can_access
+    }
+
     /// The pairs over which opening failed, and nothing has been open since: the process, its device, the other one.
     pub fn unmapped(&self) -> impl Iterator<Item = (usize, Uuid, Uuid)> {
         let unmapped = self.sums.iter().filter(|(_, number)| self.all[**number].is_unmapped());

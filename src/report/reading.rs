@@ -6,11 +6,12 @@
 use super::collect::Collected;
 use super::faults;
 use super::filter::Filter;
-use super::findings::{self, Made};
+use super::findings::{self, Made, Sight};
 use super::functions::{End, Number};
 use super::hits::At;
 use super::ledger::Realm;
 use super::ledger::follow::{self, Follower, Seen};
+use super::ledger::own::Own;
 use super::model::Uuid;
 use super::peers;
 use anyhow::Result;
@@ -69,6 +70,7 @@ pub struct Reading<'a> {
     clock: Clock,
     devices: Devices,
     follower: Option<Follower>,
+    own: Own,
     /// The functions that the table does not know, by their number in the record.
     others: HashMap<u16, Number>,
     /// Calls that have not returned, by stream and number.
@@ -102,6 +104,7 @@ impl<'a> Reading<'a> {
             clock,
             devices: Devices::of(process),
             follower: Some(Follower::new(index, realm)),
+            own: Own::default(),
             others: HashMap::new(),
             pending: HashMap::new(),
             events: 0,
@@ -172,6 +175,12 @@ impl<'a> Reading<'a> {
         let mut follows_fault = false;
         if let Some(function) = call.function {
             let is_judged = self.judge(function, call);
+            if self.own.concerns(function)
+                && let Some(follower) = &self.follower
+            {
+                let at = self.clock.realtime(call.start);
+                self.own.call(follower, &self.all.ledger, function, call, at);
+            }
             if follow::concerns(function) {
                 follows_fault = self.follow(function, call, is_judged);
             }
@@ -206,9 +215,16 @@ impl<'a> Reading<'a> {
         }
         let at = self.clock.realtime(call.start);
         let is_chosen = self.is_chosen && self.filter.call(call, at);
-        let Collected { findings, stacks, .. } = &mut *self.all;
-        findings
-            .call(&Made { index: self.index, process: self.process, function, call, at, is_chosen }, stacks)
+        let Collected { findings, stacks, ledger, .. } = &mut *self.all;
+        if let Some(follower) = &mut self.follower {
+            follower.settle(ledger, call.start);
+        }
+        let follower = self.follower.as_ref();
+        // What a fault plan has changed is not the program's fault.
+        let follower = follower.filter(|follower| !follower.follows_fault(ledger, function, call));
+        let sight = follower.map(|follower| Sight { follower, own: &self.own, ledger: &*ledger });
+        let made = Made { index: self.index, process: self.process, function, call, at, is_chosen };
+        findings.call(&made, sight, stacks)
     }
 
     /// Tells the ledger of a call. Returns whether it failed because of what a fault plan had changed.

@@ -83,6 +83,11 @@ impl Ending {
         }
     }
 
+    /// The context itself.
+    pub fn context(&self) -> Option<u64> {
+        self.context
+    }
+
     /// Whether the context itself is known.
     pub fn is_known(&self) -> bool {
         self.context.is_some()
@@ -108,11 +113,6 @@ pub fn text(args: &Map<String, Value>) -> String {
 pub fn number(call: &Call, argument: usize) -> Option<u64> {
     let bytes = call.argument(argument).filter(|bytes| bytes.len() <= 8)?;
     Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
-}
-
-/// A number of 8 bytes.
-pub fn wide(call: &Call, name: &str) -> Option<u64> {
-    Some(u64::from_le_bytes(call.argument_called(name)?.try_into().ok()?))
 }
 
 /// A number of 4 bytes.

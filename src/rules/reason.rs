@@ -11,10 +11,29 @@ use crate::Rule;
 use core::fmt::{self, Display, Formatter};
 use values::{Count, HandleTypes};
 
-/// What was found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "the fields are what the sentences say")]
-pub enum Reason<'a> {
+/// Makes the enumeration of reasons, whose names are those of their rules, but where the rule follows `of`.
+macro_rules! reasons {
+    ($($id:ident $({ $($field:ident: $type:ty),* })? $(of $rule:ident)?),* $(,)?) => {
+        /// What was found.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[allow(missing_docs, reason = "the fields are what the sentences say")]
+        pub enum Reason<'a> {
+            $($id $({ $($field: $type),* })?),*
+        }
+
+        impl Reason<'_> {
+            /// The rule that is broken.
+            pub fn rule(&self) -> Rule {
+                match self {
+                    $(Reason::$id { .. } => reasons!(@ $id $($rule)?)),*
+                }
+            }
+        }
+    };
+    (@ $id:ident) => { Rule::$id };
+    (@ $id:ident $rule:ident) => { Rule::$rule };
+}
+reasons! {
     UsedAfterFork { pid: u32, parent: Option<u32> },
     NotInitialized { is_forked: bool },
     DriverShuttingDown,
@@ -60,65 +79,11 @@ pub enum Reason<'a> {
     IpcNeverClosed { handles: u64, bytes: u64 },
     IpcFallback { from: Device, to: Device, failed: u64, code: &'a str },
     RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
-    DriverContradictsEnable { from: Device, to: Device },
-    DriverContradictsClose { address: u64 },
+    DriverContradictsEnable { from: Device, to: Device } of DriverContradicts,
+    DriverContradictsClose { address: u64 } of DriverContradicts,
 }
 
 impl Reason<'_> {
-    /// The rule that is broken.
-    pub fn rule(&self) -> Rule {
-        match self {
-            Reason::UsedAfterFork { .. } => Rule::UsedAfterFork,
-            Reason::NotInitialized { .. } => Rule::NotInitialized,
-            Reason::DriverShuttingDown => Rule::DriverShuttingDown,
-            Reason::ContextDestroyed { .. } => Rule::ContextDestroyed,
-            Reason::NoCurrentContext { .. } => Rule::NoCurrentContext,
-            Reason::NullArgument { .. } => Rule::NullArgument,
-            Reason::DeviceOutOfRange { .. } => Rule::DeviceOutOfRange,
-            Reason::PeerSameDevice { .. } => Rule::PeerSameDevice,
-            Reason::PeerAttributeUnknown { .. } => Rule::PeerAttributeUnknown,
-            Reason::AtomicOperations { .. } => Rule::AtomicOperations,
-            Reason::PeerFlags { .. } => Rule::PeerFlags,
-            Reason::PeerContextInvalid { .. } => Rule::PeerContextInvalid,
-            Reason::PeerAlreadyEnabled { .. } => Rule::PeerAlreadyEnabled,
-            Reason::PeerNotEnabled { .. } => Rule::PeerNotEnabled,
-            Reason::PeerUnreachable { .. } => Rule::PeerUnreachable,
-            Reason::PeerLimit { .. } => Rule::PeerLimit,
-            Reason::IpcMemoryKind { .. } => Rule::IpcMemoryKind,
-            Reason::IpcPointerUnknown { .. } => Rule::IpcPointerUnknown,
-            Reason::IpcReexport { .. } => Rule::IpcReexport,
-            Reason::IpcInteriorPointer { .. } => Rule::IpcInteriorPointer,
-            Reason::IpcEventFlags { .. } => Rule::IpcEventFlags,
-            Reason::IpcFlags { .. } => Rule::IpcFlags,
-            Reason::IpcOpenInExportingProcess { .. } => Rule::IpcOpenInExportingProcess,
-            Reason::IpcEqualPids { .. } => Rule::IpcEqualPids,
-            Reason::IpcHandleKind { .. } => Rule::IpcHandleKind,
-            Reason::IpcOpenAfterFree { .. } => Rule::IpcOpenAfterFree,
-            Reason::IpcExporterGone { .. } => Rule::IpcExporterGone,
-            Reason::IpcSecondContext { .. } => Rule::IpcSecondContext,
-            Reason::IpcAlreadyMapped { .. } => Rule::IpcAlreadyMapped,
-            Reason::IpcSecondLibrary { .. } => Rule::IpcSecondLibrary,
-            Reason::IpcDeviceHidden { .. } => Rule::IpcDeviceHidden,
-            Reason::IpcDevicesApart { .. } => Rule::IpcDevicesApart,
-            Reason::IpcDamagedHandle { .. } => Rule::IpcDamagedHandle,
-            Reason::IpcUnknownHandle { .. } => Rule::IpcUnknownHandle,
-            Reason::IpcOffsetNotAdded { .. } => Rule::IpcOffsetNotAdded,
-            Reason::IpcDeviceOrder { .. } => Rule::IpcDeviceOrder,
-            Reason::IpcClosedTwice { .. } => Rule::IpcClosedTwice,
-            Reason::IpcCloseAddress { .. } => Rule::IpcCloseAddress,
-            Reason::IpcFreeImport { .. } => Rule::IpcFreeImport,
-            Reason::IpcFreedWhileOpen { .. } => Rule::IpcFreedWhileOpen,
-            Reason::IpcContextEndedWhileOpen { .. } => Rule::IpcContextEndedWhileOpen,
-            Reason::IpcEventDestroyedWhileOpen { .. } => Rule::IpcEventDestroyedWhileOpen,
-            Reason::IpcNeverClosed { .. } => Rule::IpcNeverClosed,
-            Reason::IpcFallback { .. } => Rule::IpcFallback,
-            Reason::RanksDiffer { .. } => Rule::RanksDiffer,
-            Reason::DriverContradictsEnable { .. } | Reason::DriverContradictsClose { .. } => {
-                Rule::DriverContradicts
-            }
-        }
-    }
-
     /// What to do: the rule's hint, or one for these values.
     pub fn hint(&self) -> &'static str {
         match self {
@@ -137,7 +102,7 @@ impl Reason<'_> {
             Reason::IpcUnknownHandle { is_zero: true, .. } => {
                 "Check the exporter: its export failed or was skipped, and nobody checked the result; or the bytes never arrived."
             }
-            Reason::IpcDevicesApart { is_asked: false, .. } => {
+            Reason::IpcDevicesApart { is_asked: false, to: Device { ordinal: ..0, .. }, .. } => {
                 "Let each process see both devices (CUDA_VISIBLE_DEVICES) and ask cuDeviceCanAccessPeer before exchanging handles; if it says 0, go through host memory (NCCL_P2P_DISABLE=1)."
             }
             Reason::IpcFlags { is_taken: true, .. } => {
@@ -238,6 +203,9 @@ impl Display for Reason<'_> {
             Reason::PeerUnreachable { from, to } => {
                 write!(f, "cuDeviceCanAccessPeer is 0 from {from} to {to}")
             }
+            Reason::PeerLimit { device, known: 0, .. } => {
+                write!(f, "{device} has as many peers as it has room for")
+            }
             Reason::PeerLimit { device, known, processes } => write!(
                 f,
                 "{device} has as many peers as it has room for; this job has enabled {} of them, in {}",
@@ -333,10 +301,10 @@ impl Display for Reason<'_> {
             ),
             Reason::IpcDevicesApart { from, to, is_asked } => {
                 write!(f, "the memory lies on {to}, which {from}, current here, cannot reach")?;
-                f.write_str(if is_asked {
-                    " (cuDeviceCanAccessPeer is 0)"
-                } else {
-                    "; this process does not see that device, so it cannot ask cuDeviceCanAccessPeer"
+                f.write_str(match is_asked {
+                    true => " (cuDeviceCanAccessPeer is 0)",
+                    false if to.ordinal >= 0 => "",
+                    false => "; this process does not see that device, so it cannot ask cuDeviceCanAccessPeer",
                 })
             }
             Reason::IpcDamagedHandle { handle, original, owner, is_opened } => write!(

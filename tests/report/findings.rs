@@ -257,7 +257,8 @@ fn why_a_handle_could_not_be_opened() {
     };
     let freed_first = row("ipc-open-after-free error certain", memory);
     assert_eq!(explained(Result::NOT_PERMITTED, memory, freed), freed_first);
-    assert_eq!(explained(Result::PEER_ACCESS_UNSUPPORTED, memory, freed), [""; 0], "that is not why");
+    let apart = row("ipc-devices-apart error inferred", memory);
+    assert_eq!(explained(Result::PEER_ACCESS_UNSUPPORTED, memory, freed), apart, "the free is not why");
     let event = |exporter: &mut Actor| {
         exporter.export_event(100, 0x11, 0xe0);
     };
@@ -433,7 +434,7 @@ fn a_pair_that_went_without_ipc_is_a_note_where_no_rule_says_why() {
         call.details.findings = vec![found(rule, severity, "so it is")];
         importer.add(&call);
         if goes_on {
-            importer.ask(300, 0);
+            importer.ask(300, 1);
         }
         importer.ends();
         let rows = found_in(&scene, &[]);
@@ -454,6 +455,42 @@ fn an_explanation_gives_way_to_the_rule_that_the_whole_record_shows_broken() {
     call.details.findings = vec![found("call-failed", Severity::Note, "nobody knows")];
     importer.add(&call).ends();
     assert_eq!(found_in(&scene, &[]), ["ipc-open-after-free error certain cuIpcOpenMemHandle_v2 1"]);
+}
+
+#[test]
+fn what_was_inferred_gives_way_to_what_the_record_knows() {
+    let inferred = |rule| {
+        let mut finding = found(rule, Severity::Error, "as far as I know");
+        finding.confidence = finding::Confidence::Inferred;
+        vec![finding]
+    };
+    let scene = Scene::new();
+    let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));
+    exporter.export(100, 0x11, 0x7000).free(150, 0x7000).export(160, 0x12, 0x8000);
+    importer.open(170, 0x12, 0x9000).close(180, 0x9000);
+    // It had forgotten that.
+    let mut call = importer.opening(200, (0x11, checked(0x11)), 0);
+    call.outcome = Outcome::Returned(Result::NOT_PERMITTED as i32);
+    call.details.findings = inferred("ipc-unknown-handle");
+    importer.add(&call);
+    // Of this nobody knows more.
+    let mut call = importer.opening(220, (0x13, checked(0x13)), 0);
+    call.outcome = Outcome::Returned(Result::INVALID_VALUE as i32);
+    call.details.findings = inferred("ipc-unknown-handle");
+    importer.add(&call).ends();
+    // It could not see that the importer had closed.
+    let mut free = exporter.makes(FnId::cuMemFree_v2, 240);
+    writer::set(&mut free, "dptr", &0x8000u64.to_le_bytes());
+    free.details.findings = inferred("ipc-freed-while-open");
+    exporter.add(&free).ends();
+    assert_eq!(
+        found_in(&scene, &[]),
+        [
+            "ipc-open-after-free error certain cuIpcOpenMemHandle_v2 1",
+            "ipc-unknown-handle error inferred cuIpcOpenMemHandle_v2 1",
+        ]
+    );
+    assert!(of(&scene, &[]).contains("as far as I know"));
 }
 
 #[test]

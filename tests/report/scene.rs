@@ -233,7 +233,7 @@ impl Actor {
     pub fn exporting(&self, at: u64, fingerprint: u64, base: u64) -> Call {
         let mut call = self.makes(FnId::cuIpcGetMemHandle, at);
         writer::set(&mut call, "pHandle", &handle(fingerprint, checked(fingerprint)));
-        writer::set(&mut call, "dptr", &(base + 512).to_le_bytes());
+        writer::set(&mut call, "dptr", &base.to_le_bytes());
         call.details.memory = Some((base, 2 << 20));
         call.details.owner = Some((0xc0, self.about.pid as i32 % 2));
         call

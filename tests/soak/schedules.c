@@ -134,7 +134,7 @@ static CUresult plant(const struct order *order, Handle *handle) {
     void *host;
     Handle given_handle = order->handle;
     switch ((enum plant)order->form) {
-    case OPEN_DAMAGED: given_handle.bytes[is_event ? 40 : 10] ^= 0x5a; break;
+    case OPEN_DAMAGED: given_handle.bytes[10] ^= 0x5a; break;
     case OPEN_UNKNOWN: memset(&given_handle, order->slot & 1 ? 0 : 0x77, sizeof given_handle); break;
     default: break;
     }
@@ -414,6 +414,9 @@ static void plant_one(int actor, int context) {
         what.handle = handles[some].handle;
         what.is_event = handles[some].is_event;
         if (form == OPEN_FLAGS && what.is_event) return;
+        /* A damaged copy of what is open is the same mapping by another name. */
+        for (int i = 0; i < OPENINGS && form == OPEN_DAMAGED; i++)
+            if (openings[actor][i].is_there) return;
     } else if (form < PLANTS_OF_OPENINGS) {
         if (!mine->is_there || (mine->is_event && form != EXPORT_OPENED)) return;
         for (int i = 0; i < OPENINGS; i++)

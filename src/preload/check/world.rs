@@ -130,8 +130,8 @@ impl World for Call<'_> {
     fn initialized_before_fork(&self) -> Option<(Option<u32>, Confidence)> {
         questions::was_initialized_before_fork()
     }
-    fn is_forked(&self) -> bool {
-        elf::is_forked()
+    fn is_forked(&self) -> (bool, bool) {
+        (elf::is_forked(), true)
     }
     fn current(&self) -> Option<(i32, u64)> {
         Some(questions::current())
@@ -139,8 +139,8 @@ impl World for Call<'_> {
     fn device(&self) -> i32 {
         questions::device()
     }
-    fn is_current_destroyed(&self) -> bool {
-        questions::is_current_destroyed()
+    fn is_current_destroyed(&self) -> Option<bool> {
+        Some(questions::is_current_destroyed())
     }
     fn has_contexts_elsewhere(&self) -> bool {
         questions::has_described()

@@ -2,16 +2,14 @@
 //! without creating a context or changing anything.
 
 use crate::resolve::driver;
-use crate::settings;
 use crate::sys::aside::aside;
 use crate::sys::elf::is_forked;
-use crate::sys::every_call::EVERY_CALL;
-use crate::sys::every_call::epoch;
+use crate::sys::every_call::{DESCRIBED_BY, EVERY_CALL, described_before_fork, epoch};
 use crate::sys::files::each_name;
 use crate::sys::line::Short;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{
-    AtomicU32, AtomicU64, AtomicUsize,
+    AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_rules::decide::Pointer;
@@ -132,16 +130,10 @@ pub fn can_access(device: i32, peer: i32) -> Option<bool> {
     (known && cuDeviceCanAccessPeer(&mut can, device, peer) == Some(0)).then_some(can != 0)
 }
 
-/// The process that described the devices.
-static DESCRIBED_BY: AtomicU32 = AtomicU32::new(0);
-
 /// Whether this process was forked from one that had initialised the driver: which one, where that is known, and how
 /// sure it is.
 pub fn was_initialized_before_fork() -> Option<(Option<u32>, Confidence)> {
-    // What a process has described, its children have in their memory.
-    let described = EVERY_CALL.described.load(Relaxed);
-    if described != 0 && described != epoch() {
-        let parent = DESCRIBED_BY.load(Relaxed);
+    if let Some(parent) = described_before_fork(epoch()) {
         return Some(((parent != 0).then_some(parent), Confidence::Certain));
     }
     // NVML opens these as well.
@@ -407,11 +399,12 @@ pub enum Description<'a> {
     Device { ordinal: i32, uuid: &'a [u8; 16], pci: &'a [u8], name: &'a [u8] },
 }
 
-/// Whether the driver can be asked about devices after a call: it has succeeded, or a context is current. A failing call
-/// of a program that checks its rules is told with its devices.
+/// Whether the driver can be asked about devices after a call: it has succeeded, or has failed although the driver is
+/// initialised.
 pub fn is_ready(id: FnId, result: i32) -> bool {
     let is_asked = id.spec().library == Library::Cuda && !id.spec().is_in(Group::Lookup);
-    is_asked && (result == 0 || settings::get().check.is_some() && current().0 == 0)
+    let is_off = || [Result::NOT_INITIALIZED, Result::DEINITIALIZED].iter().any(|off| *off as i32 == result);
+    is_asked && (result == 0 || !is_off() && !has_described() && current().0 == 0)
 }
 
 /// Describes the devices of the process, once: after a call has succeeded, the driver is initialised.

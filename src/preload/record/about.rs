@@ -6,7 +6,9 @@ use crate::driver::questions::Description;
 use crate::log::message;
 use crate::sys::caller;
 use crate::sys::environment;
+use crate::sys::every_call::described_before_fork;
 use crate::sys::files;
+use crate::sys::line::Short;
 use crate::sys::lock::Lock;
 use crate::sys::object::Object;
 use crate::sys::program_memory;
@@ -45,6 +47,10 @@ pub fn begin(file: &File) {
     // SAFETY: writes at most that many bytes, with a NUL where it succeeds.
     if !unsafe { libc::getcwd(directory.as_mut_ptr().cast(), directory.len()) }.is_null() {
         text(file, "directory", until_nul(&directory));
+    }
+    if let Some(parent) = described_before_fork(file.epoch) {
+        let pid = Short::<16>::new(format_args!("{parent}"));
+        text(file, "initialized-by", pid.text().as_bytes());
     }
     for id in FnId::all() {
         let (number, size) = (id as u16, id.spec().stored() as u16);
@@ -112,10 +118,7 @@ pub fn describe(description: Description) {
     let Some(file) = process::current() else { return };
     match description {
         Description::Driver(version) => {
-            let mut number = [0; 16];
-            let mut rest = &mut number[..];
-            let _ = std::io::Write::write_fmt(&mut rest, format_args!("{version}"));
-            text(file, "driver", until_nul(&number));
+            text(file, "driver", Short::<16>::new(format_args!("{version}")).text().as_bytes());
         }
         Description::Device { ordinal, uuid, pci, name } => {
             let pieces: [&[u8]; 5] = [&ordinal.to_le_bytes(), uuid, until_nul(pci), b"\0", until_nul(name)];

@@ -56,6 +56,16 @@ pub fn has_record() -> bool {
     !matches!(epoch(), 0 | GIVEN_UP)
 }
 
+/// The process that described its devices, by its pid; 0 where none has.
+pub static DESCRIBED_BY: AtomicU32 = AtomicU32::new(0);
+
+/// The process that had initialised the driver before the one with this record was forked from it. What a process has
+/// described, its children have in their memory.
+pub fn described_before_fork(epoch: u64) -> Option<u32> {
+    let described = EVERY_CALL.described.load(Relaxed);
+    (described != 0 && described != epoch).then(|| DESCRIBED_BY.load(Relaxed))
+}
+
 /// Changes when what is known of libraries may be wrong, because one was unloaded.
 #[inline(always)]
 pub fn libraries_generation() -> u32 {

@@ -1,49 +1,54 @@
 //! What the ledger shows about handles: freed while open elsewhere, opened too late or in the wrong place, never
 //! closed.
 //!
-//! What belongs here: rules across processes, for calls in which the processes themselves have found nothing. What
-//! rests on the order of times rests on one host: handles of two hosts have nothing in common.
+//! What belongs here: rules across processes, for calls in which the processes themselves have found nothing, or were not
+//! sure. What rests on the order of times rests on one host: handles of two hosts have nothing in common.
 
-use super::super::ledger::settle::Fate;
-use super::super::ledger::{Ended, Entry, Export, Failing, Import, Kind, Realm, Time};
-use super::super::model::Fingerprint;
+use super::super::ledger::{Again, Current, Ended, Entry, Export, Failing, Import, Time};
+use super::super::model::Object;
 use super::super::places::{Places, Stack};
 use super::objects::{Objects, in_words};
-use super::rows::{Context, Draft};
-use cupeer_rules::Rule;
-use cupeer_rules::reason::{Ago, Handle, Reason};
-use cupeer_spec::effect::Object;
+use super::rows::{Context, Draft, Sentence};
+use super::world::{Afterwards, Thing, Whole};
+use super::{About, Key};
+use cupeer_rules::decide::{Ending, Importers};
+use cupeer_rules::reason::Reason;
+use cupeer_rules::{Confidence, Rule};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::finding::Confidence;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 
-/// How long a process is taken to live after it was last seen: one that waits makes no calls.
-const UNSEEN: u64 = 2_000_000_000;
-
-/// All that is found.
-pub fn drafts<'a>(context: &Context<'a>, objects: &Objects, places: &mut Places) -> Vec<Draft<'a>> {
-    let mut handles =
-        Handles { context, objects, places, originals: context.all.ledger.originals(), drafts: Vec::new() };
+/// All that is found, and what processes have inferred that is not so, or is known better.
+pub fn drafts<'a>(
+    context: &Context<'a>,
+    objects: &Objects,
+    places: &mut Places,
+) -> (Vec<Draft<'a>>, HashSet<Key>) {
+    let (drafts, revised) = (Vec::new(), HashSet::new());
+    let mut handles = Handles { context, whole: &Whole::new(context), objects, places, drafts, revised };
     let mut contexts = BTreeMap::new();
     let mut unclosed = BTreeMap::new();
     let ledger = &context.all.ledger;
     for entry in ledger.handles().iter().filter(|entry| !ledger.damage.is_of(entry)) {
         handles.ended(entry, &mut contexts);
-        handles.failed(entry);
-        handles.damaged(entry);
+        for import in &entry.imports {
+            handles.failed(entry, import);
+            handles.opened(entry, import);
+        }
         never_closed(context, entry, &mut unclosed);
     }
     contexts.into_values().for_each(|ended| handles.context_ended(&ended));
     unclosed.into_iter().for_each(|(key, open)| handles.unclosed(key, &open));
-    handles.drafts
+    (handles.drafts, handles.revised)
 }
 
 struct Handles<'a, 'c, 'p, 'n> {
     context: &'c Context<'a>,
+    whole: &'c Whole<'a, 'c>,
     objects: &'c Objects<'c>,
     places: &'p mut Places<'n>,
-    originals: HashMap<(Realm, &'static str, u64), Fingerprint>,
     drafts: Vec<Draft<'a>>,
+    /// What was inferred and does not stand.
+    revised: HashSet<Key>,
 }
 
 /// What ended while others had it open.
@@ -66,36 +71,28 @@ type Contexts<'a> = BTreeMap<(u32, u64), Vec<EndedOpen<'a>>>;
 type Unclosed<'a> = BTreeMap<(u32, Stack), Vec<(&'a Entry, &'a Time)>>;
 
 impl<'a> Handles<'a, '_, '_, '_> {
-    fn fate(&self, process: u32) -> &'a Fate {
-        &self.context.all.fates[process as usize]
-    }
-
     /// What was freed or destroyed while others had it open.
     fn ended(&mut self, entry: &'a Entry, contexts: &mut Contexts<'a>) {
         let Some(export) = entry.export.as_deref() else { return };
         let sure = export.ended_before.iter().chain(&export.ended).map(|ended| (ended, true));
         for (ended, is_sure) in sure.chain(export.perhaps_ended.iter().map(|ended| (ended, false))) {
             let (Some(at), Some(by), Some(site)) = (ended.at, ended.by, ended.site) else { continue };
+            if site.is_judged {
+                continue;
+            }
             let open = self.open_at(entry, export, at);
-            if site.is_judged || open.is_empty() {
+            if open.is_empty() {
+                if was_closed(entry, export, at) {
+                    self.revise(export.process, by, 0, site.stack, About::Call(site.tid, site.seq));
+                }
                 continue;
             }
             let ended = EndedOpen { entry, export, ended, by, at, is_sure, open };
-            if Rule::IpcContextEndedWhileOpen.spec().functions.contains(&by) {
+            if by.spec().ends_context().is_some() {
                 contexts.entry((export.process, at)).or_default().push(ended);
-                continue;
+            } else {
+                self.while_open(&ended, 1, ended.open.len() as u64);
             }
-            let (handle, importers, first) =
-                (Handle(entry.fingerprint), ended.importers(), self.opener(&ended));
-            let address = export.address;
-            let reason = match entry.kind {
-                Kind::Memory => {
-                    let bytes = export.bytes.unwrap_or(0);
-                    Reason::IpcFreedWhileOpen { address, bytes, handle, importers, first }
-                }
-                _ => Reason::IpcEventDestroyedWhileOpen { event: address, handle, importers, first },
-            };
-            self.while_open(reason, &ended);
         }
     }
 
@@ -104,12 +101,13 @@ impl<'a> Handles<'a, '_, '_, '_> {
         let others = entry.imports.iter().filter(|import| import.process != export.process);
         let open = others.filter_map(|import| {
             // Of what has an end that nobody saw it is not known how long it was open.
+            let fate = &self.context.all.fates[import.process as usize];
             let until = |time: &Time| match time.ended {
                 // What a fault plan keeps open the importer has given up.
                 _ if time.kept.is_some() => time.kept.unwrap_or(0),
                 Some(ended) => ended.at.unwrap_or(0),
-                None if self.fate(import.process).alive == Some(true) => u64::MAX,
-                None => self.fate(import.process).last_seen,
+                None if fate.alive == Some(true) => u64::MAX,
+                None => fate.last_seen,
             };
             Some((import, import.times.iter().find(|time| time.opened < at && at < until(time))?))
         });
@@ -118,206 +116,172 @@ impl<'a> Handles<'a, '_, '_, '_> {
         open
     }
 
-    fn opener(&self, ended: &EndedOpen) -> cupeer_rules::reason::Process {
-        in_words(self.context.job, ended.open.first().map_or(0, |(import, _)| import.process))
-    }
-
     /// A context that took handles with it which others had open.
     fn context_ended(&mut self, all: &[EndedOpen<'a>]) {
         // If some have ended, only these are listed.
         let any_sure = all.iter().any(|ended| ended.is_sure);
         let all: Vec<&EndedOpen> = all.iter().filter(|ended| ended.is_sure == any_sure).collect();
         let Some(first) = all.first() else { return };
-        let mut importers: Vec<u32> =
+        let importers: HashSet<u32> =
             all.iter().flat_map(|ended| ended.open.iter().map(|(import, _)| import.process)).collect();
-        importers.sort_unstable();
-        importers.dedup();
-        let reason = Reason::IpcContextEndedWhileOpen {
-            what: first.by.spec().name,
-            handles: all.len() as u64,
-            importers: importers.len() as u64,
-            first: self.opener(first),
-        };
-        self.while_open(reason, first);
+        self.while_open(first, all.len() as u64, importers.len() as u64);
     }
 
-    fn while_open(&mut self, reason: Reason<'a>, ended: &EndedOpen<'a>) {
-        let Some(site) = ended.ended.site else { return };
-        let EndedOpen { entry, export, .. } = ended;
+    fn while_open(&mut self, ended: &EndedOpen<'a>, handles: u64, importers: u64) {
+        let (Some(site), Some((import, time))) = (ended.ended.site, ended.open.first()) else { return };
+        let &EndedOpen { entry, export, by, at, is_sure, .. } = ended;
+        let mut world = self.world(entry, export.process, at, Current::default());
+        let first = (in_words(self.context.job, import.process), Thing::Opened(entry, import.process, time));
+        world.ending = Some(Ending {
+            export: world.export_of(entry, export),
+            bytes: export.bytes.unwrap_or(0),
+            handles,
+            importers: Importers { running: importers, unknown: 0, first },
+            is_sure,
+        });
+        let Some((sentence, _)) = decided(&world, by, 0).pop() else { return };
+        self.revise(export.process, by, 0, site.stack, About::Call(site.tid, site.seq));
         let mut objects = vec![self.objects.export(entry, export, self.places)];
         for (import, time) in ended.open.iter().take(MOST_OBJECTS) {
             objects.push(self.objects.opening(entry, import.process, time, self.places));
         }
         self.drafts.push(Draft {
-            reason,
-            note: None,
-            confidence: if ended.is_sure { Confidence::Certain } else { Confidence::Inferred },
-            function: ended.by,
+            sentence,
+            function: by,
             result: Some(0),
-            argument: match ended.by.spec().ends().map(|end| end.object) {
-                Some(Object::Memory | Object::Event) => Some(ended.by.spec().args[0].name),
-                _ => None,
-            },
             processes: vec![export.process as usize],
             site: (site.tid, site.seq),
             stack: site.stack,
-            at: ended.at,
-            last: ended.at,
+            at,
+            last: at,
             count: 1,
             driver_message: None,
             objects,
         });
     }
 
+    /// Takes back what a process had inferred.
+    fn revise(&mut self, process: u32, function: FnId, result: i32, stack: Stack, about: About) {
+        let inferred = self.context.all.findings.inferred(process as usize, function, result, stack, about);
+        self.revised.extend(inferred);
+    }
+
+    /// The world of a call on a handle.
+    fn world<'w>(&self, entry: &'a Entry, process: u32, at: u64, current: Current) -> Afterwards<'a, 'w>
+    where
+        Self: 'w,
+    {
+        Afterwards { whole: self.whole, entry, process, at, current, again: None, ending: None }
+    }
+
     /// Why a handle could not be opened.
-    fn failed(&mut self, entry: &'a Entry) {
-        for import in &entry.imports {
-            for failing in import.failing.iter().filter(|f| !f.site.is_judged && !f.is_injected) {
-                let Some((reason, confidence)) = self.why(entry, import, failing) else { continue };
-                let export = self.exported(entry);
-                let mut objects = Vec::new();
-                if let Some((entry, export)) = export {
-                    objects.push(self.objects.export(entry, export, self.places));
-                    if let Some(ended) = export.ended.as_ref().filter(|ended| ended.site.is_some()) {
-                        objects.push(self.objects.freeing(entry, export, ended, self.places));
-                    }
+    fn failed(&mut self, entry: &'a Entry, import: &'a Import) {
+        for failing in import.failing.iter().filter(|f| !f.site.is_judged && !f.is_injected) {
+            let (process, Failing { function, result, site, .. }) = (import.process, failing);
+            let world = self.world(entry, process, failing.at, failing.current);
+            let found = decided(&world, *function, *result).pop();
+            // Who was checked has looked at it, and knew what the driver says.
+            let is_guess = |found: &Decided| found.0.confidence == Confidence::Inferred;
+            let was_checked = self.context.all.findings.was_checked(process as usize);
+            let found = found.filter(|found| !(was_checked && is_guess(found)));
+            let findings = &self.context.all.findings;
+            let about = About::Handle(entry.fingerprint);
+            let inferred = findings.inferred(process as usize, *function, *result, site.stack, about);
+            if !inferred.is_empty() {
+                let is_known = found.as_ref().is_some_and(|(it, _)| it.confidence != Confidence::Inferred);
+                let denies = |key: &Key| findings.rule(key).is_some_and(|rule| NOT_EXPORTED.contains(&rule));
+                let is_denied = entry.export.is_some() && inferred.iter().any(denies);
+                if !is_known && !is_denied {
+                    continue;
                 }
-                self.drafts.push(Draft {
-                    reason,
-                    note: None,
-                    confidence,
-                    function: failing.function,
-                    result: Some(failing.result),
-                    argument: Some("handle"),
-                    processes: vec![import.process as usize],
-                    site: (failing.site.tid, failing.site.seq),
-                    stack: failing.site.stack,
-                    at: failing.at,
-                    last: failing.last,
-                    count: failing.count,
-                    driver_message: failing.message.as_deref(),
-                    objects,
+                self.revised.extend(inferred);
+            }
+            let Some((sentence, things)) = found else { continue };
+            let mut objects: Vec<_> = things.iter().map(|thing| self.object(*thing)).collect();
+            if let Some(export) = entry.export.as_deref()
+                && let Some(ended) = export.ended.as_ref().filter(|ended| ended.site.is_some())
+            {
+                objects.push(self.objects.freeing(entry, export, ended, self.places));
+            }
+            self.drafts.push(Draft {
+                sentence,
+                function: *function,
+                result: Some(*result),
+                processes: vec![process as usize],
+                site: (site.tid, site.seq),
+                stack: site.stack,
+                at: failing.at,
+                last: failing.last,
+                count: failing.count,
+                driver_message: failing.message.as_deref(),
+                objects,
+            });
+        }
+    }
+
+    /// What is worth knowing of a handle that was opened.
+    fn opened(&mut self, entry: &'a Entry, import: &'a Import) {
+        for time in &import.times {
+            let process = import.process;
+            if !time.is_judged {
+                let found = decided(&self.world(entry, process, time.opened, time.current), time.function, 0);
+                let site = (time.tid, time.seq);
+                self.opening(
+                    process,
+                    time.function,
+                    found,
+                    (site, time.stack),
+                    (time.opened, time.opened, 1),
+                );
+            }
+            for again in time.again.iter().filter(|again| !again.site.is_judged) {
+                let Again { site, first, last, count, open } = again;
+                let libraries = [time.stack, site.stack].map(|stack| {
+                    let (place, _) = self.places.stack(&self.context.all.stacks, stack);
+                    place.file_name().unwrap_or("?").to_owned()
                 });
+                let found = {
+                    let mut world = self.world(entry, process, *first, time.current);
+                    world.again = Some((&libraries[0], &libraries[1], *open, time));
+                    decided(&world, time.function, 0)
+                };
+                let place = ((site.tid, site.seq), site.stack);
+                self.opening(process, time.function, found, place, (*first, *last, *count));
             }
         }
     }
 
-    /// The first reason that explains a failure, in the order of the rules.
-    fn why(&self, entry: &Entry, import: &Import, failing: &Failing) -> Option<(Reason<'a>, Confidence)> {
-        let job = self.context.job;
-        let (handle, is_event) = (Handle(entry.fingerprint), entry.kind == Kind::Event);
-        let mut reasons = Vec::new();
-        match entry.export.as_deref() {
-            Some(export) if export.process == import.process => {
-                let (pid, address) = (in_words(job, export.process).pid, export.address);
-                let ago = failing.at.checked_sub(export.last.1).map(Ago);
-                let reason = Reason::IpcOpenInExportingProcess { handle, pid, address, ago, is_event };
-                reasons.push((reason, Confidence::Certain));
-            }
-            Some(export) => {
-                let owner = in_words(job, export.process);
-                if let Some(at) = export.ended.and_then(|ended| ended.at).filter(|at| *at < failing.at) {
-                    let ago = Some(Ago(failing.at - at));
-                    let reason =
-                        Reason::IpcOpenAfterFree { handle, owner, ago, is_event, with_context: false };
-                    reasons.push((reason, Confidence::Certain));
-                }
-                let fate = self.fate(export.process);
-                let is_gone = fate.alive != Some(true) && !fate.is_ended_on_purpose;
-                // One that has ended since may have waited until then; that it was gone is the likeliest all the same, but
-                // where the importer has looked.
-                let is_late = failing.at > fate.last_seen.saturating_add(UNSEEN);
-                let is_likely = fate.alive.is_some()
-                    && failing.at > fate.last_seen
-                    && !self.context.all.findings.was_checked(import.process as usize);
-                if is_gone && (is_late || is_likely) {
-                    let is_known = is_late && fate.alive.is_some();
-                    let how = if is_known { Confidence::Stale } else { Confidence::Inferred };
-                    reasons.push((Reason::IpcExporterGone { handle, owner }, how));
-                }
-            }
-            None if self.of_other_kind(entry).is_some() => {
-                let reason = Reason::IpcHandleKind { handle, is_memory: is_event };
-                reasons.push((reason, Confidence::Certain));
-            }
-            None => match self.exported(entry) {
-                Some((original, export)) => {
-                    let (original, owner) = (Handle(original.fingerprint), in_words(job, export.process));
-                    let reason = Reason::IpcDamagedHandle { handle, original, owner, is_opened: false };
-                    reasons.push((reason, Confidence::Certain));
-                }
-                None if self.knows_all() => {
-                    // What its bytes name stands in no record, of memory as of events.
-                    let reason = Reason::IpcUnknownHandle {
-                        handle,
-                        is_zero: false,
-                        named: None,
-                        runs: None,
-                        is_event: true,
-                    };
-                    reasons.push((reason, Confidence::Inferred));
-                }
-                None => {}
-            },
+    /// What was found of an opening.
+    fn opening(
+        &mut self,
+        process: u32,
+        function: FnId,
+        found: Vec<Decided<'a>>,
+        (site, stack): ((u32, u64), Stack),
+        (at, last, count): (u64, u64, u64),
+    ) {
+        for (sentence, things) in found {
+            let objects = things.iter().map(|thing| self.object(*thing)).collect();
+            self.drafts.push(Draft {
+                sentence,
+                function,
+                result: Some(0),
+                processes: vec![process as usize],
+                site,
+                stack,
+                at,
+                last,
+                count,
+                driver_message: None,
+                objects,
+            });
         }
-        let explains =
-            |(reason, _): &(Reason, _)| reason.rule().spec().explains(failing.function, failing.result);
-        reasons.into_iter().find(explains)
     }
 
-    /// Whether the record has all that its processes exported.
-    fn knows_all(&self) -> bool {
-        self.context.all.fates.iter().all(|fate| fate.is_full && !fate.has_lost)
-    }
-
-    /// The same bytes, exported as the other kind.
-    fn of_other_kind(&self, entry: &Entry) -> Option<(&'a Entry, &'a Export)> {
-        let other = if entry.kind == Kind::Memory { Kind::Event } else { Kind::Memory };
-        let found = self.context.all.ledger.handle(entry.realm, other, entry.fingerprint)?;
-        Some((found, found.export.as_deref()?))
-    }
-
-    /// What was exported: the handle itself, as the other kind, or the one that it is a damaged copy of.
-    fn exported(&self, entry: &'a Entry) -> Option<(&'a Entry, &'a Export)> {
-        if let Some(export) = entry.export.as_deref() {
-            return Some((entry, export));
-        }
-        self.of_other_kind(entry).or_else(|| {
-            let original = self.originals.get(&(entry.realm, entry.kind.word(), entry.checked))?;
-            let found = self.context.all.ledger.handle(entry.realm, entry.kind, original.0)?;
-            Some((found, found.export.as_deref()?))
-        })
-    }
-
-    /// A damaged handle that the driver took for what it is a copy of.
-    fn damaged(&mut self, entry: &'a Entry) {
-        if entry.export.is_some() || self.of_other_kind(entry).is_some() {
-            return;
-        }
-        let Some((original, export)) = self.exported(entry) else { return };
-        let (handle, original_name) = (Handle(entry.fingerprint), Handle(original.fingerprint));
-        let owner = in_words(self.context.job, export.process);
-        for import in &entry.imports {
-            for time in import.times.iter().filter(|time| !time.is_judged) {
-                let reason =
-                    Reason::IpcDamagedHandle { handle, original: original_name, owner, is_opened: true };
-                self.drafts.push(Draft {
-                    reason,
-                    note: None,
-                    confidence: Confidence::Certain,
-                    function: time.function,
-                    result: Some(0),
-                    argument: Some("handle"),
-                    processes: vec![import.process as usize],
-                    site: (time.tid, time.seq),
-                    stack: time.stack,
-                    at: time.opened,
-                    last: time.opened,
-                    count: time.times,
-                    driver_message: None,
-                    objects: vec![self.objects.export(original, export, self.places)],
-                });
-            }
+    fn object(&mut self, thing: Thing) -> Object {
+        match thing {
+            Thing::Exported(entry, export) => self.objects.export(entry, export, self.places),
+            Thing::Opened(entry, process, time) => self.objects.opening(entry, process, time, self.places),
         }
     }
 
@@ -331,12 +295,9 @@ impl<'a> Handles<'a, '_, '_, '_> {
         }
         let (handles, bytes) = (open.len() as u64, open.iter().filter_map(size).fold(0, u64::saturating_add));
         self.drafts.push(Draft {
-            reason: Reason::IpcNeverClosed { handles, bytes },
-            note: None,
-            confidence: Confidence::Certain,
+            sentence: Sentence::of(&Reason::IpcNeverClosed { handles, bytes }, Confidence::Certain, ""),
             function: time.function,
             result: Some(0),
-            argument: None,
             processes: vec![process as usize],
             site: (time.tid, time.seq),
             stack,
@@ -349,10 +310,29 @@ impl<'a> Handles<'a, '_, '_, '_> {
     }
 }
 
-impl EndedOpen<'_> {
-    fn importers(&self) -> u64 {
-        self.open.len() as u64
-    }
+/// Rules that say of a handle that nobody has exported it, as far as is known.
+const NOT_EXPORTED: [Rule; 3] = [Rule::IpcUnknownHandle, Rule::IpcDamagedHandle, Rule::IpcEqualPids];
+
+/// What was found, and what it is about.
+type Decided<'a> = (Sentence, Vec<Thing<'a>>);
+
+/// What is found of a call on a handle.
+fn decided<'a>(world: &Afterwards<'a, '_>, function: FnId, result: i32) -> Vec<Decided<'a>> {
+    let mut all = Vec::new();
+    world.look(function, result, &mut |found| {
+        let sentence = Sentence::of(&found.reason, found.confidence, found.argument);
+        all.push((sentence, found.objects.iter().map(|(_, thing)| *thing).collect()));
+    });
+    all
+}
+
+/// Whether all others are known to have closed a handle before a time.
+fn was_closed(entry: &Entry, export: &Export, at: u64) -> bool {
+    let others = entry.imports.iter().filter(|import| import.process != export.process);
+    let is_over = |time: &Time| {
+        time.opened >= at || time.ended.is_some_and(|ended| ended.at.is_some_and(|ended| ended <= at))
+    };
+    others.flat_map(|import| &import.times).all(is_over)
 }
 
 /// The most objects that are named.

@@ -1,8 +1,12 @@
 //! The findings: what rules have found in the processes, and what only the whole record tells.
 //!
-//! What belongs here: what calls carry, and what a call by itself shows ([`calls`]), while events are read; then what
+//! What belongs here: what calls carry, and what their process tells ([`calls`]), while events are read; then what
 //! follows from the ledger ([`handles`]) and from all ranks together ([`ranks`]), and the rows ([`mod@rows`]) of all these
-//! with their [`objects`]. What does not: what rules are, and their sentences (`src/rules`).
+//! with their [`objects`]. What does not: what rules are, their sentences, and how they are decided (`src/rules`): what
+//! the record knows for that is told by [`mod@world`].
+//!
+//! What a process could only infer, because it did not know enough, is judged again when the record knows more. What it
+//! was sure of stands.
 //!
 //! Findings are kept by process, rule, function, result and stack, each with its first one, however many there are.
 
@@ -11,18 +15,22 @@ mod handles;
 mod objects;
 mod ranks;
 mod rows;
+mod world;
 
 pub use rows::{Context, rows};
+pub use world::Sight;
 
 use super::functions::Number;
 use super::places::{Stack, Stacks};
 use cupeer_record::{Call, Finding, Outcome, Process};
-use cupeer_rules::{Rule, RuleSet, RuleSpec, Severity};
+use cupeer_rules::{Confidence, Rule, RuleSet, RuleSpec, Severity};
 use cupeer_spec::env;
 use cupeer_spec::function::FnId;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+/// The most findings that were inferred and are judged again, each by itself.
+const MOST_INFERRED: usize = 1 << 16;
 /// The most names of rules that this version does not know.
 const MOST_NAMES: usize = 256;
 
@@ -32,6 +40,8 @@ pub struct Findings {
     names: Names,
     /// What is asked for, by process.
     asked: Vec<Asked>,
+    /// How many were inferred that are judged again.
+    inferred: usize,
 }
 
 /// What findings have in common that are kept as one.
@@ -44,6 +54,17 @@ struct Key {
     /// `None` where the call has not returned.
     result: Option<i32>,
     stack: Stack,
+    /// Of what is inferred and judged again: what it is about.
+    about: Option<About>,
+}
+
+/// What a finding is about that is judged again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum About {
+    /// A handle that could not be opened, by its fingerprint.
+    Handle(u64),
+    /// A call that ended something, by its thread and number.
+    Call(u32, u64),
 }
 
 /// Findings that are alike.
@@ -86,10 +107,30 @@ pub struct Made<'a> {
     pub is_chosen: bool,
 }
 
+impl Made<'_> {
+    /// What it returned, if it has.
+    fn result(&self) -> Option<i32> {
+        if let Outcome::Returned(result) = self.call.outcome { Some(result) } else { None }
+    }
+
+    /// What it is about, where the ledger judges it again.
+    fn about(&self) -> Option<About> {
+        let spec = self.function.spec();
+        if self.call.succeeded() {
+            return spec.ends().map(|_| About::Call(self.call.tid, self.call.seq));
+        }
+        let handle = self.call.function?.spec().opens()?.handle;
+        let bytes = self.call.argument(handle)?.first_chunk()?;
+        Some(About::Handle(u64::from_le_bytes(*bytes)))
+    }
+}
+
 /// What of a process is checked.
 struct Asked {
     /// Whether it was checked while it ran: what a call by itself shows was found then.
     is_checked: bool,
+    /// Whether its record has findings of its own.
+    has_told: bool,
     /// Whether the driver has done what this process was told had failed, because a fault plan said so: what it says of
     /// the state of things is then news to the process.
     driver_knows_more: bool,
@@ -102,7 +143,7 @@ struct Asked {
 /// Whether there may be something to find in a call: it failed, carries findings, or breaks a rule although it succeeds.
 #[inline]
 pub fn concerns(function: FnId, call: &Call) -> bool {
-    !call.succeeded() || !call.details.findings.is_empty() || calls::odd_flags(function, call).is_some()
+    !call.succeeded() || !call.details.findings.is_empty() || calls::may_break(function, call)
 }
 
 /// Whether a rule explains a failure without being broken: its findings are said at every level.
@@ -114,21 +155,54 @@ impl Findings {
     /// None yet, of these processes.
     pub fn new(processes: &[Process]) -> Self {
         let asked = processes.iter().map(|process| Asked::of(process, processes)).collect();
-        Findings { kept: HashMap::default(), names: Names::default(), asked }
+        Findings { kept: HashMap::default(), names: Names::default(), asked, inferred: 0 }
     }
 
-    /// Notes what was found in a call. Returns whether there is more than an explanation of its failure.
-    pub fn call(&mut self, made: &Made, stacks: &mut Stacks) -> bool {
+    /// Notes what was found in a call. Returns whether there is more than an explanation of its failure, or what
+    /// was only inferred and is judged again.
+    pub fn call(&mut self, made: &Made, sight: Option<Sight>, stacks: &mut Stacks) -> bool {
         let recorded = &made.call.details.findings;
         if recorded.is_empty() && !self.asked[made.index].is_checked {
             let Asked { is_forked, driver_knows_more, .. } = self.asked[made.index];
-            let Some(judged) = calls::judge(made, is_forked, driver_knows_more) else { return false };
-            let rule = judged.reason.rule().spec().name;
-            self.add(made, rule, || judged.finding(made.function), stacks, true);
-            return true;
+            let Some(sight) = sight else { return false };
+            let is_found = calls::look(made, sight, is_forked, driver_knows_more, &mut |found| {
+                let rule = found.reason.rule().spec().name;
+                self.add(made, rule, || calls::finding(made.function, found), stacks, None, true);
+            });
+            // What a success means to others is judged with them.
+            return is_found && !made.call.succeeded();
         }
-        recorded.iter().for_each(|finding| self.add(made, &finding.rule, || finding.clone(), stacks, false));
-        recorded.iter().any(|finding| !is_explanation(&finding.rule))
+        self.asked[made.index].has_told |= !recorded.is_empty();
+        let mut is_judged = false;
+        for finding in recorded {
+            let about = made.about().filter(|_| finding.confidence == Confidence::Inferred);
+            let about = about.filter(|_| !is_explanation(&finding.rule) && self.inferred < MOST_INFERRED);
+            self.inferred += usize::from(about.is_some());
+            is_judged |= about.is_none() && !is_explanation(&finding.rule);
+            self.add(made, &finding.rule, || finding.clone(), stacks, about, false);
+        }
+        is_judged
+    }
+
+    /// The rule of what is kept under a key.
+    fn rule(&self, key: &Key) -> Option<Rule> {
+        Rule::of(&self.names.all[usize::from(key.rule)])
+    }
+
+    /// What a process has only inferred of something.
+    fn inferred(&self, process: usize, function: FnId, result: i32, stack: Stack, about: About) -> Vec<Key> {
+        let key = |rule| Key {
+            process,
+            rule,
+            function: function as Number,
+            result: Some(result),
+            stack,
+            about: Some(about),
+        };
+        if self.inferred == 0 {
+            return Vec::new();
+        }
+        (0..self.names.all.len() as u16).map(key).filter(|key| self.kept.contains_key(key)).collect()
     }
 
     /// The driver has done what a process was told had failed.
@@ -138,7 +212,7 @@ impl Findings {
 
     /// Whether a process was checked while it ran.
     fn was_checked(&self, process: usize) -> bool {
-        self.asked[process].is_checked
+        self.asked[process].is_checked || self.asked[process].has_told
     }
 
     /// Whether a process has said that a rule was broken.
@@ -154,13 +228,14 @@ impl Findings {
         rule: &str,
         finding: impl FnOnce() -> Finding,
         stacks: &mut Stacks,
+        about: Option<About>,
         by_report: bool,
     ) {
         let Some(rule) = self.names.number(rule).filter(|_| made.is_chosen) else { return };
         let Made { index, call, at, .. } = *made;
-        let result = if let Outcome::Returned(result) = call.outcome { Some(result) } else { None };
+        let result = made.result();
         let (function, stack) = (made.function as Number, stacks.of(index, call));
-        let kept = self.kept.entry(Key { process: index, rule, function, result, stack });
+        let kept = self.kept.entry(Key { process: index, rule, function, result, stack, about });
         let kept = kept.or_insert_with(|| Kept {
             count: 0,
             last: at,
@@ -208,6 +283,7 @@ impl Asked {
         let set = |name| RuleSet::parse(value(name)?).ok();
         Asked {
             is_checked: value(env::CHECK).is_some(),
+            has_told: false,
             driver_knows_more: false,
             is_forked: all.iter().any(|other| is_parent(&other)),
             ignore: set(env::IGNORE).unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use super::super::ledger::Failing;
 use super::super::model::Uuid;
-use super::rows::{Context, Draft};
+use super::rows::{Context, Draft, Sentence};
 use cupeer_record::Process;
 use cupeer_rules::Rule;
 use cupeer_rules::reason::{Device, Reason};
@@ -58,12 +58,9 @@ fn differs<'a>(context: &Context<'a>, function: FnId) -> Option<Draft<'a>> {
         others: others as u64,
     };
     Some(Draft {
-        reason,
-        note,
-        confidence: Confidence::Inferred,
+        sentence: sentence(&reason, note),
         function,
         result: Some(first.result),
-        argument: None,
         processes,
         site: first.site,
         stack: first.stack,
@@ -105,13 +102,11 @@ fn fallback<'a>(
     let failed = failing.iter().map(|failing| failing.count).sum();
     let of = &context.job.processes[process];
     let (from, to, code) = (device(of, from), device(of, to), name_of(first.result));
+    let note = (context.all.tallies[process].injected > 0).then_some(CHANGED);
     Some(Draft {
-        reason: Reason::IpcFallback { from, to, failed, code },
-        note: (context.all.tallies[process].injected > 0).then_some(CHANGED),
-        confidence: Confidence::Inferred,
+        sentence: sentence(&Reason::IpcFallback { from, to, failed, code }, note),
         function: first.function,
         result: Some(first.result),
-        argument: None,
         processes: vec![process],
         site: (first.site.tid, first.site.seq),
         stack: first.site.stack,
@@ -121,6 +116,13 @@ fn fallback<'a>(
         driver_message: first.message.as_deref(),
         objects: Vec::new(),
     })
+}
+
+/// What all together tell is the likeliest explanation.
+fn sentence(reason: &Reason, note: Option<&str>) -> Sentence {
+    let mut sentence = Sentence::of(reason, Confidence::Inferred, "");
+    sentence.message.push_str(note.unwrap_or_default());
+    sentence
 }
 
 fn device(process: &Process, uuid: Uuid) -> Device {

@@ -43,17 +43,11 @@ pub struct Row {
 /// Something that the report has found, before its place has a name.
 pub struct Draft<'a> {
     /// What.
-    pub reason: Reason<'a>,
-    /// What the sentence does not say, and is to be said behind it.
-    pub note: Option<&'static str>,
-    /// How sure it is.
-    pub confidence: Confidence,
+    pub sentence: Sentence,
     /// The function.
     pub function: FnId,
     /// What it returned.
     pub result: Option<i32>,
-    /// The argument that it is about.
-    pub argument: Option<&'static str>,
     /// The process of the first, and then all others.
     pub processes: Vec<usize>,
     /// Thread and number of the first call.
@@ -72,16 +66,40 @@ pub struct Draft<'a> {
     pub objects: Vec<Object>,
 }
 
+/// What was found, in words.
+pub struct Sentence {
+    /// The rule that is broken.
+    pub rule: Rule,
+    /// The sentence with its values.
+    pub message: String,
+    /// What to do.
+    pub hint: &'static str,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// The argument that it is about.
+    pub argument: Option<&'static str>,
+}
+
+impl Sentence {
+    /// Says a reason.
+    pub fn of(reason: &Reason, confidence: Confidence, argument: &'static str) -> Self {
+        let (message, hint) = (reason.to_string(), reason.hint());
+        let argument = Some(argument).filter(|argument| !argument.is_empty());
+        Sentence { rule: reason.rule(), message, hint, confidence, argument }
+    }
+}
+
 /// All rows: the worst first, then in the order of time.
 pub fn rows(context: &Context, places: &mut Places) -> Vec<Row> {
     let objects = Objects::new(context.job, &context.all.stacks);
     let mut joined = Joined::default();
-    for (key, kept) in &context.all.findings.kept {
+    let (drafts, revised) = handles::drafts(context, &objects, places);
+    for (key, kept) in context.all.findings.kept.iter().filter(|(key, _)| !revised.contains(key)) {
         if let Some(row) = context.kept(key, kept, &objects, places) {
             joined.add(row);
         }
     }
-    for draft in handles::drafts(context, &objects, places) {
+    for draft in drafts {
         joined.extend(context.drafted(draft, places));
     }
     // Where a rule is broken, that is said, and who goes another way is not the news.
@@ -142,7 +160,7 @@ impl Context<'_> {
 
     /// A row of what the report has found; `None` where nobody asks for it.
     fn drafted(&self, draft: Draft, places: &mut Places) -> Option<Row> {
-        let Draft { reason, function, at, .. } = draft;
+        let Draft { sentence, function, at, .. } = draft;
         let all = self.all;
         let processes: Vec<usize> = draft.processes.into_iter().filter(|p| self.filter.process(*p)).collect();
         let process = *processes.first()?;
@@ -150,14 +168,14 @@ impl Context<'_> {
             return None;
         }
         let (caller, _) = places.stack(&all.stacks, draft.stack);
-        let rule = reason.rule().spec();
+        let rule = sentence.rule.spec();
         let severity = all.findings.asked[process].severity(rule, library(&caller))?;
         let finding = Finding {
             rule: rule.name.into(),
             severity: severity.word(),
-            confidence: draft.confidence.word(),
+            confidence: sentence.confidence.word(),
             function: function.spec().name.into(),
-            argument: draft.argument,
+            argument: sentence.argument,
             result: draft.result.map(|result| results::name(Some(function), result)),
             proc: all.fates[process].proc.clone(),
             tid: draft.site.0,
@@ -168,10 +186,10 @@ impl Context<'_> {
             procs: Vec::new(),
             procs_more: 0,
             ranks: Vec::new(),
-            message: format!("{reason}{}", draft.note.unwrap_or_default()),
+            message: sentence.message,
             sentence: Some(rule.basis_at(Some(function)).sentence()),
             source: Some(rule.basis_at(Some(function)).source()),
-            hint: reason.hint().into(),
+            hint: sentence.hint.into(),
             driver_message: draft.driver_message.map(text),
             caller,
             objects: draft.objects,

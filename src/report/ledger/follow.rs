@@ -11,7 +11,7 @@ use super::super::model::Uuid;
 use super::super::places::Stack;
 use super::super::values::{self, Ending};
 use super::take::Taken;
-use super::{Ended, Failing, Import, Kind, Ledger, Realm, Site};
+use super::{Current, Ended, Failing, Import, Kind, Ledger, Realm, Site};
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::effect::Shared;
 use cupeer_spec::function::{FnId, Group};
@@ -24,7 +24,7 @@ pub struct Follower {
     pub(super) realm: Realm,
     pub(super) waiting: Vec<(u64, Taken)>,
     /// What it has opened, by address or event.
-    pub(super) opened: HashMap<(Kind, u64), Held, foldhash::fast::RandomState>,
+    pub opened: HashMap<(Kind, u64), Held, foldhash::fast::RandomState>,
     /// What it has exported: the handles by the start of the allocation, or by event.
     pub(super) exported: HashMap<(Kind, u64), Vec<Held>, foldhash::fast::RandomState>,
     /// Addresses and events that a fault plan made up, or closed although the program was told otherwise.
@@ -44,6 +44,8 @@ pub struct Held {
     pub device: Option<i32>,
     /// Whether it does belong to that context, and was not only exported while it was current.
     pub is_sure: bool,
+    /// The size of the memory; 0 where it is not known.
+    pub bytes: u64,
 }
 
 impl Held {
@@ -203,6 +205,7 @@ impl Follower {
                     count: 1,
                     is_injected,
                     message: call.details.message.as_deref().map(Box::from),
+                    current: Current { context: call.details.context, device: call.details.devices.0 },
                 });
                 import.fail(seen.at, result, is_injected, seen.uuid, failing);
             }
@@ -239,6 +242,7 @@ impl Follower {
             is_sure: !exported || !kind.is_memory() || owner.is_some(),
             uuid: seen.uuid,
             stack: seen.stack,
+            inside: if exported { inside(call) } else { 0 },
         };
         self.waiting.push((call.end, taken));
     }
@@ -283,6 +287,13 @@ impl Follower {
         }
         self.exported.retain(|_, all| !all.is_empty());
     }
+}
+
+/// How far inside of its allocation the pointer lies that a call exports.
+pub fn inside(call: &Call) -> u64 {
+    let by = call.function.and_then(|function| function.spec().exports()).map(|shared| shared.by);
+    let given = by.and_then(|by| values::number(call, by));
+    given.zip(call.details.memory).map_or(0, |(given, (base, _))| given.wrapping_sub(base))
 }
 
 /// What a call closes by its address or event.

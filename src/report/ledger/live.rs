@@ -7,7 +7,7 @@
 
 use super::super::model::Uuid;
 use super::super::places::Stack;
-use super::{Ended, Export, Kind, Ledger, Realm, Time};
+use super::{Current, Ended, Export, Kind, Ledger, Realm, Time};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::{Entry, ended, kind};
 
@@ -68,6 +68,8 @@ impl Ledger {
                     stack: Some(live.stack),
                     bytes: (live.entry.bytes > 0).then_some(live.entry.bytes),
                     device: uuid(live.entry.uuid),
+                    ordinal: Some(live.entry.device),
+                    inside: live.entry.inside,
                     ..Export::default()
                 }));
             }
@@ -95,6 +97,9 @@ impl Ledger {
                 count,
                 device: import.device,
                 stack: live.stack,
+                address: live.entry.address,
+                current: Current { context: Some(live.entry.peer), device: Some(live.entry.device) },
+                again: Vec::new(),
             });
         }
     }

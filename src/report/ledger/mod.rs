@@ -8,6 +8,7 @@
 
 pub mod follow;
 pub mod live;
+pub mod own;
 pub mod settle;
 mod take;
 
@@ -94,6 +95,10 @@ pub struct Export {
     pub perhaps_ended: Vec<Ended>,
     /// Of an exporter whose events were not all kept: the recorder saw that it was freed while others had it open.
     pub freed_while_open: bool,
+    /// The device, as the exporter numbers it.
+    pub ordinal: Option<i32>,
+    /// How far inside of the allocation the last exported pointer lay.
+    pub inside: u64,
 }
 
 /// What ended something, and when that is known.
@@ -154,6 +159,15 @@ pub struct Failing {
     pub is_injected: bool,
     /// What the driver said.
     pub message: Option<Box<[u8]>>,
+    /// The current context and its device, of the first.
+    pub current: Current,
+}
+
+/// The current context of a call, and its device as the process numbers it.
+#[derive(Clone, Copy, Default)]
+pub struct Current {
+    pub context: Option<u64>,
+    pub device: Option<i32>,
 }
 
 /// From where it was opened to where it had been closed as often.
@@ -174,6 +188,24 @@ pub struct Time {
     pub count: u64,
     pub device: Option<Uuid>,
     pub stack: Stack,
+    /// Where it is mapped.
+    pub address: u64,
+    /// Where it was opened.
+    pub current: Current,
+    /// The same opened once more from elsewhere, by place; at most [`MOST_TIMES`].
+    pub again: Vec<Again>,
+}
+
+/// Openings of what is open already, from one other place.
+pub struct Again {
+    /// The first of them.
+    pub site: Site,
+    /// When that was, and when the last was.
+    pub first: u64,
+    pub last: u64,
+    pub count: u64,
+    /// How often it was open then.
+    pub open: u64,
 }
 
 impl Ledger {
@@ -262,6 +294,24 @@ fn reserve_one<T>(list: &mut Vec<T>) {
     }
 }
 
+impl Time {
+    /// It was opened once more.
+    fn again(&mut self, taken: &Taken, stack: Stack) {
+        if stack == self.stack {
+            return;
+        }
+        if let Some(known) = self.again.iter_mut().find(|again| again.site.stack == stack) {
+            known.count += 1;
+            known.last = taken.at;
+        } else if self.again.len() < MOST_TIMES {
+            reserve_one(&mut self.again);
+            let Taken { seq, tid, is_judged, at, .. } = *taken;
+            let site = Site { seq, tid, stack, is_judged };
+            self.again.push(Again { site, first: at, last: at, count: 1, open: self.count });
+        }
+    }
+}
+
 impl Import {
     /// It was opened, for the first time or once more.
     fn open(&mut self, taken: &Taken, stack: Stack) {
@@ -272,6 +322,7 @@ impl Import {
             Some(time) if time.ended.is_none() => {
                 time.times += 1;
                 time.count += 1;
+                time.again(taken, stack);
             }
             _ => {
                 if self.times.len() == MOST_TIMES {
@@ -291,6 +342,9 @@ impl Import {
                     count: 1,
                     device,
                     stack,
+                    address: taken.address,
+                    current: Current { context: taken.context, device: taken.device },
+                    again: Vec::new(),
                 });
             }
         }

@@ -25,6 +25,8 @@ pub struct Taken {
     pub is_sure: bool,
     pub uuid: Option<Uuid>,
     pub stack: Option<Stack>,
+    /// Of what is exported: how far inside of the allocation the pointer lay.
+    pub inside: u64,
 }
 
 impl Follower {
@@ -42,7 +44,8 @@ impl Follower {
         let number = ledger.number(self.realm, taken.kind, taken.handle);
         let place = (taken.kind, taken.address);
         let Taken { context, device, is_sure, .. } = taken;
-        let mut held = Held { handle: number, import: 0, context, device, is_sure };
+        let bytes = taken.bytes.unwrap_or(0);
+        let mut held = Held { handle: number, import: 0, context, device, is_sure, bytes };
         if taken.exported {
             let all = self.exported.entry(place).or_insert_with(|| Vec::with_capacity(1));
             match all.iter_mut().find(|known| known.handle == number) {
@@ -70,6 +73,7 @@ impl Entry {
                 export.last = (taken.tid, taken.at);
                 export.times += 1;
                 export.stack = taken.stack;
+                export.inside = taken.inside;
                 // The same bytes once more after a free: the allocation is there again.
                 if let Some(ended) = export.ended.take() {
                     if export.ended_before.len() == MOST_TIMES {
@@ -88,6 +92,8 @@ impl Entry {
                     bytes: taken.bytes,
                     stack: taken.stack,
                     device: taken.uuid,
+                    ordinal: taken.device,
+                    inside: taken.inside,
                     ..Export::default()
                 }));
             }

@@ -18,7 +18,12 @@ impl<W: World> Judge<'_, W> {
     /// cuInit was not called.
     pub(super) fn not_initialized(&mut self) -> Verdict {
         let is_so = self.world.current().is_some_and(|(result, _)| result == Result::NOT_INITIALIZED as i32);
-        self.when(is_so, "", Reason::NotInitialized { is_forked: self.world.is_forked() })
+        let (is_forked, is_known) = self.world.is_forked();
+        let confidence = if is_forked && !is_known { Confidence::Inferred } else { Confidence::Certain };
+        if !is_so {
+            return Verdict::Held;
+        }
+        self.broken(Reason::NotInitialized { is_forked }, confidence, "", &[])
     }
 
     /// The current context has been destroyed.
@@ -28,7 +33,8 @@ impl<W: World> Judge<'_, W> {
         let is_only = spec.enables().is_none() && spec.disables().is_none();
         match self.world.current() {
             Some((0, context)) if context != 0 => {
-                let is_gone = is_only || self.world.is_current_destroyed();
+                let is_gone = if is_only { Some(true) } else { self.world.is_current_destroyed() };
+                let Some(is_gone) = is_gone else { return Verdict::Unknown };
                 self.when(is_gone, "", Reason::ContextDestroyed { context })
             }
             Some(_) => Verdict::Held,

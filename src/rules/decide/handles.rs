@@ -93,6 +93,10 @@ impl<W: World> Judge<'_, W> {
         let confidence = match self.world.life(&export) {
             Life::Runs => return Verdict::Held,
             Life::Unknown => return Verdict::Unknown,
+            // What is known for sure explains more.
+            Life::Silent if Judge { report: &mut |_| {}, ..*self }.second_context() == Verdict::Broken => {
+                return Verdict::Unknown;
+            }
             Life::Silent => Confidence::Inferred,
             Life::Gone => Confidence::Stale,
         };
@@ -168,9 +172,7 @@ impl<W: World> Judge<'_, W> {
             Some(true) => return Verdict::Held,
             Some(false) => (true, to, Confidence::Certain),
             // With one visible device a process cannot ask; a refusal for just this reason says it.
-            None if self.call.is(Result::PEER_ACCESS_UNSUPPORTED) => {
-                (false, Device { ordinal: -1, ..to }, Confidence::Inferred)
-            }
+            None if self.call.is(Result::PEER_ACCESS_UNSUPPORTED) => (false, to, Confidence::Inferred),
             None => return Verdict::Unknown,
         };
         self.with_export(&export, Reason::IpcDevicesApart { from, to, is_asked }, confidence)

@@ -46,8 +46,10 @@ impl<W: World> Judge<'_, W> {
     /// The peer context is none, or has been destroyed.
     pub(super) fn peer_context_invalid(&mut self) -> Verdict {
         let (_, context) = self.contexts();
-        // Asking about a pointer that is no context crashes.
-        let is_known = context == 0 || self.call.is(Result::CONTEXT_IS_DESTROYED);
+        // Asking about a pointer that is no context crashes. Where one of two contexts has been destroyed, it is the peer
+        // if it is not the current one.
+        let is_living = || self.world.is_current_destroyed() == Some(false);
+        let is_known = context == 0 || self.call.is(Result::CONTEXT_IS_DESTROYED) && is_living();
         if is_known {
             self.when(true, PEER, Reason::PeerContextInvalid { context })
         } else {

@@ -12,24 +12,26 @@ pub trait World {
     /// The pid of the calling process, as it knows itself, and its pid namespace.
     fn process(&self) -> (u32, u64);
     /// The thread.
-    fn thread(&self) -> u32;
+    fn thread(&self) -> u32 {
+        0
+    }
 
     /// Whether the process was forked from one that had initialised the driver: which one, where that is known, and
     /// how sure it is.
     fn initialized_before_fork(&self) -> Option<(Option<u32>, Confidence)> {
         None
     }
-    /// Whether the process was forked.
-    fn is_forked(&self) -> bool {
-        false
+    /// Whether the process was forked, and whether it is known then what its parent had done.
+    fn is_forked(&self) -> (bool, bool) {
+        (false, true)
     }
     /// What the driver says about the current context, and that context: 0 where none is current.
     fn current(&self) -> Option<(i32, u64)>;
     /// The device of the current context; -1 where there is none, or it is not known.
     fn device(&self) -> i32;
     /// Whether the current context has been destroyed.
-    fn is_current_destroyed(&self) -> bool {
-        false
+    fn is_current_destroyed(&self) -> Option<bool> {
+        None
     }
     /// Whether another thread of the process had a current context.
     fn has_contexts_elsewhere(&self) -> bool {
@@ -42,7 +44,9 @@ pub trait World {
     /// The number that the process has for a device; -1 where it does not see it.
     fn ordinal(&self, uuid: [u8; 16]) -> i32;
     /// The device of a peer context, which the driver took for one; -1 where it is not known.
-    fn device_of(&self, context: u64) -> i32;
+    fn device_of(&self, _context: u64) -> i32 {
+        -1
+    }
     /// Whether a device can reach another one.
     fn can_access(&self, _from: i32, _to: i32) -> Option<bool> {
         None
@@ -63,16 +67,22 @@ pub trait World {
     /// Whether it would know an export of any process of the job.
     fn knows_all(&self) -> bool;
     /// The export of a handle.
-    fn export(&self, object: Object, fingerprint: u64) -> Option<Export<Self::Object>>;
+    fn export(&self, _object: Object, _fingerprint: u64) -> Option<Export<Self::Object>> {
+        None
+    }
     /// The export of which the opened bytes are a damaged copy, and whether those that the driver checks are the same.
     fn original(
         &self,
-        object: Object,
-        fingerprint: u64,
-        checked: u64,
-    ) -> Option<(Export<Self::Object>, bool)>;
+        _object: Object,
+        _fingerprint: u64,
+        _checked: u64,
+    ) -> Option<(Export<Self::Object>, bool)> {
+        None
+    }
     /// Whether the exporter runs.
-    fn life(&self, export: &Export<Self::Object>) -> Life;
+    fn life(&self, _export: &Export<Self::Object>) -> Life {
+        Life::Unknown
+    }
     /// How sure it is what an exporter did: as sure as it is that it runs.
     fn trust(&self, export: &Export<Self::Object>) -> Confidence {
         match self.life(export) {
@@ -94,22 +104,34 @@ pub trait World {
         None
     }
     /// What this process has open at an address, or of memory around it.
-    fn opening(&self, object: Object, address: u64) -> Option<Opening<Self::Object>>;
+    fn opening(&self, _object: Object, _address: u64) -> Option<Opening<Self::Object>> {
+        None
+    }
     /// What of an object this process has open.
-    fn each_opening(&self, object: Object, work: &mut dyn FnMut(&Opening<Self::Object>));
+    fn each_opening(&self, _object: Object, _work: &mut dyn FnMut(&Opening<Self::Object>)) {}
     /// What this process had open at an address, and has closed.
-    fn closed(&self, address: u64) -> Option<Closed>;
+    fn closed(&self, _address: u64) -> Option<Closed> {
+        None
+    }
     /// Where access from one context to another was switched on: how long ago, where that is known.
-    fn enabled(&self, from: u64, to: u64) -> Option<(Option<Ago>, Self::Object)>;
+    fn enabled(&self, _from: u64, _to: u64) -> Option<(Option<Ago>, Self::Object)> {
+        None
+    }
     /// Who of the job has access from a device switched on.
-    fn peers(&self, device: &Device) -> Peers<Self::Object>;
+    fn peers(&self, _device: &Device) -> Peers<Self::Object> {
+        Peers { known: 0, processes: 0, is_certain: true, first: None }
+    }
 
     /// The allocation that the call is about, and its size.
-    fn memory(&self) -> Option<(u64, u64)>;
+    fn memory(&self) -> Option<(u64, u64)> {
+        None
+    }
     /// Hands over which two libraries have open what the call has opened, where they differ.
     fn with_openers(&self, _work: &mut dyn FnMut(Openers<Self::Object>)) {}
     /// Whether the call opened something that the process had open already.
-    fn is_open_already(&self) -> bool;
+    fn is_open_already(&self) -> bool {
+        false
+    }
     /// Whether the call closed something that was open, as far as is known.
     fn closed_something(&self) -> bool {
         true

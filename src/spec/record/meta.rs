@@ -22,7 +22,8 @@ pub struct Head {
 }
 
 /// A text: `name`, NUL, value. Names in use: `cupeer` (its version), `program`, `host`, `driver` (its version as
-/// a number), `trace` (the recorded functions), `directory` (the working directory).
+/// a number), `trace` (the recorded functions), `directory` (the working directory),
+/// `initialized-by` (the pid of the process that had initialised the driver before this one was forked from it; 0 unknown).
 pub const TEXT: u16 = 1;
 /// An argument of the program, in order.
 pub const ARGUMENT: u16 = 2;

@@ -1,0 +1,401 @@
+//! What a record knows of the world around a call: its answers to the questions of [`cupeer_rules::decide`].
+//!
+//! What belongs here: what is known while the events of a process are read ([`AtCall`]): its own doing; and what is known
+//! when all processes have been read ([`Afterwards`]): what others did. What only the driver could have told at the call is
+//! not known.
+
+use super::super::ledger::follow::Follower;
+use super::super::ledger::own::Own;
+use super::super::ledger::{self, Current, Entry, Import, Ledger, Realm, Time};
+use super::super::model::{Fingerprint, Uuid};
+use super::super::values;
+use super::Made;
+use super::objects::in_words;
+use super::rows::Context;
+use cupeer_record::Process;
+use cupeer_rules::Confidence;
+use cupeer_rules::decide::{Call, Closed, Ended, Ending, Export, Life, Openers, Opening, World};
+use cupeer_rules::reason::{Ago, Device};
+use cupeer_spec::effect::Object;
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::mode;
+use cupeer_spec::record::slot::ARGS;
+use cupeer_spec::results::Result;
+use std::collections::HashMap;
+
+/// How long a process is taken to live after it was last seen: one that waits makes no calls.
+const UNSEEN: u64 = 2_000_000_000;
+
+/// What the record says of a process and its devices.
+trait OfProcess {
+    fn ordinal(&self, uuid: [u8; 16]) -> i32;
+    fn uuid(&self, ordinal: i32) -> [u8; 16];
+    fn count(&self) -> Option<i32>;
+    fn with_variable(&self, name: &str, work: &mut dyn FnMut(Option<&str>));
+}
+
+impl OfProcess for Process {
+    fn ordinal(&self, uuid: [u8; 16]) -> i32 {
+        self.devices.iter().find(|device| device.uuid == uuid).map_or(-1, |device| device.ordinal)
+    }
+    fn uuid(&self, ordinal: i32) -> [u8; 16] {
+        self.device(ordinal).map_or([0; 16], |device| device.uuid)
+    }
+    fn count(&self) -> Option<i32> {
+        self.devices.iter().map(|device| device.ordinal + 1).max()
+    }
+    fn with_variable(&self, name: &str, work: &mut dyn FnMut(Option<&str>)) {
+        let known = self.variables.iter().find(|(known, _)| known == name);
+        work(known.map(|(_, value)| value.as_str()));
+    }
+}
+
+/// What is known of a process when one of its calls is read.
+#[derive(Clone, Copy)]
+pub struct Sight<'a> {
+    /// What it has open, and has exported.
+    pub follower: &'a Follower,
+    /// What else it has done.
+    pub own: &'a Own,
+    /// The handles.
+    pub ledger: &'a Ledger,
+}
+
+/// The world of a call that is read.
+pub struct AtCall<'a, 'b> {
+    pub made: &'a Made<'b>,
+    pub sight: Sight<'a>,
+    /// Whether the process looks like a child of fork.
+    pub is_forked: bool,
+}
+
+impl AtCall<'_, '_> {
+    fn opening_of(&self, address: u64, held: &ledger::follow::Held) -> Opening<()> {
+        Opening {
+            fingerprint: self.sight.ledger.handles()[held.handle as usize].fingerprint,
+            address,
+            context: held.context.unwrap_or(0),
+            device: held.device.unwrap_or(-1),
+            object: (),
+        }
+    }
+
+    /// How long before the call something was.
+    fn ago(&self, at: u64) -> Option<Ago> {
+        Some(Ago(self.made.at.saturating_sub(at)))
+    }
+}
+
+impl World for AtCall<'_, '_> {
+    type Object = ();
+
+    fn process(&self) -> (u32, u64) {
+        (self.made.process.header.pid, self.made.process.header.pid_ns)
+    }
+    fn thread(&self) -> u32 {
+        self.made.call.tid
+    }
+    fn initialized_before_fork(&self) -> Option<(Option<u32>, Confidence)> {
+        let parent: u32 = self.made.process.text("initialized-by")?.parse().ok()?;
+        Some(((parent != 0).then_some(parent), Confidence::Certain))
+    }
+    fn is_forked(&self) -> (bool, bool) {
+        (self.is_forked, false)
+    }
+    fn current(&self) -> Option<(i32, u64)> {
+        match self.made.call.details.context {
+            _ if self.made.result() == Some(Result::NOT_INITIALIZED as i32) => {
+                Some((Result::NOT_INITIALIZED as i32, 0))
+            }
+            context => context.map(|context| (0, context)),
+        }
+    }
+    fn device(&self) -> i32 {
+        self.made.call.details.devices.0.unwrap_or(-1)
+    }
+    fn is_current_destroyed(&self) -> Option<bool> {
+        let spec = self.made.function.spec();
+        let peer = spec.enables().or(spec.disables())?;
+        let peer = values::number(self.made.call, peer.by)?;
+        let has_ended = |context| self.sight.own.has_ended(context);
+        let current = has_ended(self.made.call.details.context?);
+        (current != has_ended(peer)).then_some(current)
+    }
+    fn has_contexts_elsewhere(&self) -> bool {
+        !self.made.process.devices.is_empty()
+    }
+    fn device_count(&self) -> Option<i32> {
+        self.made.process.count()
+    }
+    fn uuid(&self, ordinal: i32) -> [u8; 16] {
+        OfProcess::uuid(self.made.process, ordinal)
+    }
+    fn ordinal(&self, uuid: [u8; 16]) -> i32 {
+        OfProcess::ordinal(self.made.process, uuid)
+    }
+    fn device_of(&self, _context: u64) -> i32 {
+        self.made.call.details.devices.1.unwrap_or(-1)
+    }
+    fn driver_message(&self) -> &str {
+        let message = self.made.call.details.message.as_deref().unwrap_or_default();
+        message.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+    }
+    fn with_variable(&self, name: &str, work: &mut dyn FnMut(Option<&str>)) {
+        OfProcess::with_variable(self.made.process, name, work);
+    }
+
+    fn knows_all(&self) -> bool {
+        let header = &self.made.process.header;
+        // Of what is opened, others know.
+        header.mode == mode::FULL && header.lost == 0 && self.made.function.spec().opens().is_none()
+    }
+    fn opening(&self, object: Object, address: u64) -> Option<Opening<()>> {
+        let opened = &self.sight.follower.opened;
+        if let Some(held) = opened.get(&(object, address)) {
+            return Some(self.opening_of(address, held));
+        }
+        let is_inside = |(place, held): &(&(Object, u64), &ledger::follow::Held)| {
+            place.0 == object && address.wrapping_sub(place.1) < held.bytes
+        };
+        let ((_, begin), held) = opened.iter().find(is_inside)?;
+        Some(self.opening_of(*begin, held))
+    }
+    fn each_opening(&self, object: Object, work: &mut dyn FnMut(&Opening<()>)) {
+        for ((_, address), held) in self.sight.follower.opened.iter().filter(|(at, _)| at.0 == object) {
+            work(&self.opening_of(*address, held));
+        }
+    }
+    fn closed(&self, address: u64) -> Option<Closed> {
+        let ledger::own::Closed { fingerprint, at, with_context, .. } = self.sight.own.closed(address)?;
+        Some(Closed { fingerprint, ago: self.ago(at), with_context })
+    }
+    fn enabled(&self, from: u64, to: u64) -> Option<(Option<Ago>, ())> {
+        Some((self.ago(self.sight.own.enabled(from, to)?), ()))
+    }
+
+    fn memory(&self) -> Option<(u64, u64)> {
+        self.made.call.details.memory
+    }
+    fn closed_something(&self) -> bool {
+        let closes = self.made.function.spec().closes();
+        let place = closes.and_then(|one| Some((one.object, values::number(self.made.call, one.by)?)));
+        place.is_none_or(|place| self.sight.follower.opened.contains_key(&place)) || !self.knows_all()
+    }
+}
+
+/// Something that a finding is about.
+#[derive(Clone, Copy)]
+pub enum Thing<'a> {
+    /// A handle, as it was exported.
+    Exported(&'a Entry, &'a ledger::Export),
+    /// The opening of one by a process.
+    Opened(&'a Entry, u32, &'a Time),
+}
+
+/// What follows from the whole record for all calls.
+pub struct Whole<'a, 'c> {
+    context: &'c Context<'a>,
+    originals: HashMap<(Realm, &'static str, u64), Fingerprint>,
+    /// What each process has opened: the handle, and which of its imports.
+    imports: HashMap<u32, Vec<(u32, u32)>>,
+}
+
+impl<'a, 'c> Whole<'a, 'c> {
+    pub fn new(context: &'c Context<'a>) -> Self {
+        let mut imports: HashMap<u32, Vec<(u32, u32)>> = HashMap::new();
+        for (number, entry) in context.all.ledger.handles().iter().enumerate() {
+            for (index, import) in entry.imports.iter().enumerate().filter(|(_, i)| !i.times.is_empty()) {
+                imports.entry(import.process).or_default().push((number as u32, index as u32));
+            }
+        }
+        Whole { context, originals: context.all.ledger.originals(), imports }
+    }
+
+    /// Whether the record has all that its processes exported.
+    fn knows_all(&self) -> bool {
+        self.context.all.fates.iter().all(|fate| fate.is_full && !fate.has_lost)
+    }
+}
+
+/// The world of a call on a handle, afterwards.
+pub struct Afterwards<'a, 'c> {
+    pub whole: &'c Whole<'a, 'c>,
+    /// The handle.
+    pub entry: &'a Entry,
+    /// The process that called.
+    pub process: u32,
+    /// When.
+    pub at: u64,
+    /// Its current context.
+    pub current: Current,
+    /// Of an opening of what is open already: the libraries of both, how often it is open, and the first.
+    pub again: Option<(&'c str, &'c str, u64, &'a Time)>,
+    /// What the call has ended.
+    pub ending: Option<Ending<Thing<'a>>>,
+}
+
+impl<'a> Afterwards<'a, '_> {
+    fn caller(&self) -> &'a Process {
+        &self.whole.context.job.processes[self.process as usize]
+    }
+
+    pub fn export_of(&self, entry: &'a Entry, export: &'a ledger::Export) -> Export<Thing<'a>> {
+        let job = self.whole.context.job;
+        // Where it was exported anew, it is as it was before that.
+        let ended = match export.last.1 <= self.at {
+            true => export.ended.as_ref(),
+            false => export.ended_before.iter().rev().find(|ended| ended.at.is_some_and(|at| at < self.at)),
+        };
+        let ended = ended.map(|ended| Ended {
+            is_before: ended.at.is_some_and(|at| at < self.at),
+            ago: ended.at.and_then(|at| self.at.checked_sub(at)).map(Ago),
+            with_context: ended.by.is_some_and(|by| by.spec().ends_context().is_some()),
+        });
+        Export {
+            fingerprint: entry.fingerprint,
+            owner: in_words(job, export.process),
+            who: export.process.into(),
+            pid_ns: job.processes[export.process as usize].header.pid_ns,
+            is_own: export.process == self.process,
+            address: export.address,
+            device: Device {
+                ordinal: export.ordinal.unwrap_or(-1),
+                uuid: export.device.map_or([0; 16], |uuid| uuid.0),
+            },
+            inside: export.inside,
+            ago: self.at.checked_sub(export.last.1).map(Ago),
+            ended,
+            object: Thing::Exported(entry, export),
+        }
+    }
+
+    /// Decides about the call: what is opened, or the address of what ended.
+    pub fn look(
+        &self,
+        function: FnId,
+        result: i32,
+        report: &mut dyn FnMut(&cupeer_rules::decide::Found<Thing<'a>>),
+    ) {
+        let (spec, mut args) = (function.spec(), [0; ARGS]);
+        let mut put = |index: usize, bytes: &[u8]| {
+            let place = args.get_mut(spec.place(index)).unwrap_or_default();
+            place.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        };
+        if let Some(shared) = spec.opens() {
+            let words = [self.entry.fingerprint, self.entry.checked].map(u64::to_le_bytes);
+            put(shared.handle, words.as_flattened());
+        }
+        // What is wrong with the arguments was found when the call was read.
+        if let Some((index, _)) = spec.argument("Flags") {
+            put(index, &1u32.to_le_bytes());
+        }
+        cupeer_rules::decide::look(
+            &Call { function, result, args: &args, shape: 0, operation: None },
+            self,
+            report,
+        );
+    }
+}
+
+impl<'a> World for Afterwards<'a, '_> {
+    type Object = Thing<'a>;
+
+    fn process(&self) -> (u32, u64) {
+        (self.caller().header.pid, self.caller().header.pid_ns)
+    }
+    fn current(&self) -> Option<(i32, u64)> {
+        self.current.context.map(|context| (0, context))
+    }
+    fn device(&self) -> i32 {
+        self.current.device.unwrap_or(-1)
+    }
+    fn device_count(&self) -> Option<i32> {
+        self.caller().count()
+    }
+    fn uuid(&self, ordinal: i32) -> [u8; 16] {
+        OfProcess::uuid(self.caller(), ordinal)
+    }
+    fn ordinal(&self, uuid: [u8; 16]) -> i32 {
+        OfProcess::ordinal(self.caller(), uuid)
+    }
+    fn can_access(&self, from: i32, to: i32) -> Option<bool> {
+        let [from, to] = [from, to].map(|ordinal| Uuid(World::uuid(self, ordinal)));
+        self.whole.context.all.peers.can_access(self.process as usize, from, to)
+    }
+    fn with_variable(&self, name: &str, work: &mut dyn FnMut(Option<&str>)) {
+        OfProcess::with_variable(self.caller(), name, work);
+    }
+
+    fn knows_all(&self) -> bool {
+        self.whole.knows_all()
+    }
+    fn export(&self, object: Object, fingerprint: u64) -> Option<Export<Thing<'a>>> {
+        let ledger = &self.whole.context.all.ledger;
+        let entry = if (object, fingerprint) == (self.entry.kind, self.entry.fingerprint) {
+            self.entry
+        } else {
+            ledger.handle(self.entry.realm, object, fingerprint)?
+        };
+        Some(self.export_of(entry, entry.export.as_deref()?))
+    }
+    fn original(&self, object: Object, _: u64, checked: u64) -> Option<(Export<Thing<'a>>, bool)> {
+        let key = (self.entry.realm, object.word(), checked);
+        Some((self.export(object, self.whole.originals.get(&key)?.0)?, true))
+    }
+    fn life(&self, export: &Export<Thing<'a>>) -> Life {
+        let all = self.whole.context.all;
+        let fate = &all.fates[export.who as usize];
+        if fate.alive == Some(true) || self.at <= fate.last_seen {
+            return Life::Runs;
+        }
+        // One that has ended since may have waited until then; that it was gone is the likeliest all the same, but where
+        // the importer has looked.
+        let is_late = self.at > fate.last_seen.saturating_add(UNSEEN);
+        match fate.alive {
+            _ if fate.is_ended_on_purpose => Life::Unknown,
+            Some(_) if is_late => Life::Gone,
+            Some(_) if !all.findings.was_checked(self.process as usize) => Life::Silent,
+            None if is_late => Life::Silent,
+            _ => Life::Unknown,
+        }
+    }
+    fn trust(&self, _: &Export<Thing<'a>>) -> Confidence {
+        Confidence::Certain
+    }
+    fn each_opening(&self, object: Object, work: &mut dyn FnMut(&Opening<Thing<'a>>)) {
+        let handles = self.whole.context.all.ledger.handles();
+        for (number, index) in self.whole.imports.get(&self.process).into_iter().flatten() {
+            let entry = &handles[*number as usize];
+            let import: &'a Import = &entry.imports[*index as usize];
+            if entry.kind != object {
+                continue;
+            }
+            let is_open = |time: &&Time| {
+                let end = time.ended.map(|ended| ended.at.unwrap_or(0));
+                time.opened < self.at && end.is_none_or(|end| self.at < end)
+            };
+            if let Some(time) = import.times.iter().find(is_open) {
+                work(&Opening {
+                    fingerprint: entry.fingerprint,
+                    address: time.address,
+                    context: time.current.context.unwrap_or(0),
+                    device: time.current.device.unwrap_or(-1),
+                    object: Thing::Opened(entry, self.process, time),
+                });
+            }
+        }
+    }
+
+    fn is_open_already(&self) -> bool {
+        self.again.is_some()
+    }
+    fn with_openers(&self, work: &mut dyn FnMut(Openers<Thing<'a>>)) {
+        if let Some((first, second, count, time)) = self.again.filter(|(first, second, ..)| first != second) {
+            let opening = Thing::Opened(self.entry, self.process, time);
+            work(Openers { first, second, count: count as u32, opening });
+        }
+    }
+    fn ending(&self) -> Option<Ending<Thing<'a>>> {
+        self.ending
+    }
+}

@@ -1,0 +1,146 @@
+//! What is found at the call, out of the live table and the driver, and what is found afterwards, out of the record, is the
+//! same of the same calls: in every scene, and in random schedules of processes that share rightly and wrongly.
+//!
+//! What belongs here: runs with a check and without it, and their packed records. What a single rule says is tested
+//! elsewhere.
+
+use super::scenes::{How, Scene, cannot, for_each, report, scenes};
+use crate::support::{compile_c, cupeer, done, stdout, temp_dir};
+use cupeer_rules::Rule;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+/// What only a call can tell, and what would have to be known for it. docs: CONTRIBUTING.md.
+const ONLY_AT_THE_CALL: [(Rule, &str); 13] = [
+    (Rule::IpcMemoryKind, "what the driver says of the pointer"),
+    (Rule::IpcPointerUnknown, "what the driver says of the pointer, but where it is NULL"),
+    (Rule::IpcDeviceHidden, "whether the process may use the device's node"),
+    (Rule::IpcFreeImport, "that free, which is only recorded where rules are checked"),
+    (Rule::IpcFreedWhileOpen, "whether an importer that makes no further call still runs"),
+    (Rule::IpcContextEndedWhileOpen, "the same"),
+    (Rule::IpcEventDestroyedWhileOpen, "the same"),
+    (Rule::IpcExporterGone, "whether an exporter that makes no further call still runs"),
+    (Rule::ContextDestroyed, "whether the current context is there, where another library destroyed it"),
+    (
+        Rule::PeerContextInvalid,
+        "which of two contexts has been destroyed, where nothing that was shared went with it",
+    ),
+    (
+        Rule::IpcDamagedHandle,
+        "which export the bytes resemble that the driver does not check: to the record nobody exported them",
+    ),
+    (Rule::CallFailed, "which causes the driver rules out"),
+    (Rule::DriverUndocumented, "the same"),
+];
+
+/// What is found of the calls of one place: how often, and by which ranks.
+type Findings = BTreeMap<(String, String, String, String), (u64, Vec<u64>)>;
+
+fn findings(report: &Value) -> Findings {
+    let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+    let rows = report["findings"].as_array().expect("findings").iter();
+    rows.map(|row| {
+        let place = row["caller"]["offset"].as_str().unwrap_or_default().to_owned();
+        let key = (text(row, "rule"), text(row, "function"), text(row, "result"), place);
+        let ranks = row["ranks"].as_array().expect("ranks").iter().filter_map(Value::as_u64).collect();
+        (key, (row["count"].as_u64().expect("a number"), ranks))
+    })
+    .collect()
+}
+
+/// Runs with a check and without it; what the record of the second says must be what that of the first says, and what it
+/// says when it is packed. Returns what is not so, and how many calls were found.
+fn compare(run: impl Fn(&[&str], &Path) -> Command) -> Option<(Vec<String>, u64)> {
+    let folder = temp_dir();
+    let [at_the_call, afterwards, packed] =
+        ["checked", "plain", "packed"].map(|name| folder.path().join(name));
+    for (options, record) in [("--check=notes", &at_the_call), ("--record=full", &afterwards)] {
+        let done = done(&mut run(&[options], record));
+        if cannot(&done) {
+            return None;
+        }
+        assert!(done.status.success(), "{options}: {}{}", done.stdout, done.stderr);
+    }
+    stdout(cupeer().arg("pack").arg(&afterwards).arg("-o").arg(&packed));
+    let checked = report(&at_the_call);
+    let mut said = contradictions(&checked);
+    let [checked, plain, packed] = [&checked, &report(&afterwards), &report(&packed)].map(findings);
+    let keys: BTreeSet<_> = checked.keys().chain(plain.keys()).collect();
+    let nothing = (0, Vec::new());
+    for key in keys {
+        let [(count, ranks), (known, knowing)] =
+            [&checked, &plain].map(|findings| findings.get(key).unwrap_or(&nothing));
+        let rule = Rule::of(&key.0).expect("a rule");
+        let is_listed = ONLY_AT_THE_CALL.iter().any(|(listed, _)| *listed == rule);
+        let is_less = known <= count && knowing.iter().all(|rank| ranks.contains(rank));
+        // A damaged handle that nobody recognises is an unknown one.
+        let damaged = |findings: &Findings| {
+            let key =
+                (Rule::IpcDamagedHandle.spec().name.to_owned(), key.1.clone(), key.2.clone(), key.3.clone());
+            findings.get(&key).map_or(0, |(count, _)| *count)
+        };
+        let is_unrecognised =
+            rule == Rule::IpcUnknownHandle && known + damaged(&plain) == count + damaged(&checked);
+        if !(is_listed && is_less) && !is_unrecognised && (known, knowing) != (count, ranks) {
+            said.push(format!(
+                "{key:?}: {count} in {ranks:?} at the call, {known} in {knowing:?} afterwards"
+            ));
+        }
+    }
+    if packed != plain {
+        said.push(format!("packed: {packed:#?}\nnot packed: {plain:#?}"));
+    }
+    Some((said, checked.values().map(|(count, _)| count).sum()))
+}
+
+/// Findings that say the opposite of what the same report says of their handle.
+fn contradictions(report: &Value) -> Vec<String> {
+    let handles = report["handles"].as_array().expect("handles");
+    let exported = |name: &str| {
+        handles.iter().any(|handle| handle["fingerprint"] == name && handle["exporter"].is_string())
+    };
+    let rows = report["findings"].as_array().expect("findings").iter();
+    let denies = |row: &&Value| {
+        let message = row["message"].as_str().unwrap_or_default();
+        let handle =
+            message.split(|c: char| c.is_whitespace() || c == ';').find(|word| word.starts_with("ipc:"));
+        let is_denied = ["ipc-unknown-handle", "ipc-damaged-handle"].iter().any(|rule| row["rule"] == *rule);
+        is_denied && handle.is_some_and(exported)
+    };
+    rows.filter(denies).map(|row| format!("the ledger contradicts {row:#}")).collect()
+}
+
+#[test]
+fn every_scene_is_judged_alike_at_the_call_and_afterwards() {
+    let scenes: Vec<Scene> = scenes();
+    for_each(&scenes, |scene| {
+        let compared = compare(|options, record| scene.under(How::Bad, options, record));
+        compared.map_or(Vec::new(), |(said, _)| said)
+    });
+    println!("what only a call can tell:");
+    ONLY_AT_THE_CALL.iter().for_each(|(rule, what)| println!("  {}: {what}", rule.spec().name));
+}
+
+#[test]
+fn random_schedules_are_judged_alike_at_the_call_and_afterwards() {
+    /// So many schedules are played in one job.
+    const IN_A_JOB: u32 = 20;
+    const JOBS: u32 = 10;
+    let program = compile_c("soak/schedules.c", &["-ldl"]);
+    let mut found = 0;
+    for job in 0..JOBS {
+        let seed = 1 + job * IN_A_JOB;
+        let run = |options: &[&str], record: &Path| {
+            let mut command = cupeer();
+            command.args(["run", "--sim=nvlink:2"]).args(options).arg("--out").arg(record).arg("--");
+            command.arg(&program).args([&seed.to_string(), "60", "planted", &IN_A_JOB.to_string()]);
+            command
+        };
+        let (said, count) = compare(run).expect("it needs no namespaces");
+        assert!(said.is_empty(), "seeds from {seed} on:\n{}", said.join("\n"));
+        found += count;
+    }
+    assert!(found > 1000, "{found}");
+}
