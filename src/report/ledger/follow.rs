@@ -11,9 +11,9 @@ use super::super::model::Uuid;
 use super::super::places::Stack;
 use super::super::values::{self, Ending};
 use super::take::Taken;
-use super::{Current, Ended, Failing, Import, Kind, Ledger, Realm, Site};
+use super::{Current, Ended, Failing, Import, Ledger, Realm, Site};
 use cupeer_record::{Call, Outcome};
-use cupeer_spec::effect::Shared;
+use cupeer_spec::effect::{Object, Shared};
 use cupeer_spec::function::{FnId, Group};
 use std::collections::hash_map::Entry::Occupied;
 use std::collections::{HashMap, HashSet};
@@ -24,11 +24,11 @@ pub struct Follower {
     pub(super) realm: Realm,
     pub(super) waiting: Vec<(u64, Taken)>,
     /// What it has opened, by address or event.
-    pub opened: HashMap<(Kind, u64), Held, foldhash::fast::RandomState>,
+    pub opened: HashMap<(Object, u64), Held, foldhash::fast::RandomState>,
     /// What it has exported: the handles by the start of the allocation, or by event.
-    pub(super) exported: HashMap<(Kind, u64), Vec<Held>, foldhash::fast::RandomState>,
+    pub(super) exported: HashMap<(Object, u64), Vec<Held>, foldhash::fast::RandomState>,
     /// Addresses and events that a fault plan made up, or closed although the program was told otherwise.
-    unreal: HashSet<(Kind, u64)>,
+    unreal: HashSet<(Object, u64)>,
 }
 
 /// Something that a process has.
@@ -149,7 +149,7 @@ impl Follower {
     fn keep(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, at: u64) {
         let one = closed(function, call);
         let ending = Ending::of(function, call);
-        let is_kept = |place: &(Kind, u64), held: &Held| {
+        let is_kept = |place: &(Object, u64), held: &Held| {
             one.as_ref() == Some(place)
                 || ending.as_ref().is_some_and(|ending| ending.takes(held.context, held.device))
         };
@@ -219,7 +219,7 @@ impl Follower {
         function: FnId,
         call: &Call,
         seen: Seen,
-        kind: Kind,
+        kind: Object,
         handle: (u64, u64),
         address: u64,
         exported: bool,
@@ -248,7 +248,7 @@ impl Follower {
     }
 
     /// An opened thing was closed.
-    fn close(&mut self, ledger: &mut Ledger, kind: Kind, address: u64, done: Ended, for_good: bool) {
+    fn close(&mut self, ledger: &mut Ledger, kind: Object, address: u64, done: Ended, for_good: bool) {
         if let Occupied(held) = self.opened.entry((kind, address))
             && held.get().import(ledger).close(done, for_good)
         {
@@ -257,7 +257,7 @@ impl Follower {
     }
 
     /// An exported thing has ended.
-    fn end(&mut self, ledger: &mut Ledger, kind: Kind, address: u64, done: Ended) {
+    fn end(&mut self, ledger: &mut Ledger, kind: Object, address: u64, done: Ended) {
         for held in self.exported.remove(&(kind, address)).into_iter().flatten() {
             ledger.handles[held.handle as usize].end(done);
         }
@@ -297,7 +297,7 @@ pub fn inside(call: &Call) -> u64 {
 }
 
 /// What a call closes by its address or event.
-fn closed(function: FnId, call: &Call) -> Option<(Kind, u64)> {
+fn closed(function: FnId, call: &Call) -> Option<(Object, u64)> {
     let closed = function.spec().closes()?;
     Some((closed.object, values::number(call, closed.by)?))
 }

@@ -7,7 +7,8 @@
 
 use super::super::model::Uuid;
 use super::super::places::Stack;
-use super::{Current, Ended, Export, Kind, Ledger, Realm, Time};
+use super::{Current, Ended, Export, Ledger, Realm, Time};
+use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::{Entry, ended, kind};
 
@@ -106,6 +107,6 @@ impl Ledger {
 }
 
 /// The function that programs call to open such a thing.
-fn opener(kind: Kind) -> Option<FnId> {
+fn opener(kind: Object) -> Option<FnId> {
     FnId::newest(|function| function.opens().is_some_and(|shared| shared.object == kind))
 }

@@ -15,6 +15,7 @@ mod take;
 use super::model::Uuid;
 use super::places::Stack;
 use super::results;
+use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 use std::collections::{HashMap, HashSet};
 use take::Taken;
@@ -22,16 +23,13 @@ use take::Taken;
 /// The most times that are kept of one process having one handle open: the first, and the last ones.
 const MOST_TIMES: usize = 4;
 
-/// What a handle is of.
-pub use cupeer_spec::effect::Object as Kind;
-
 /// Where fingerprints mean the same: one boot of one host, and one key.
 pub type Realm = u16;
 
 /// All handles.
 #[derive(Default)]
 pub struct Ledger {
-    numbers: HashMap<(Realm, Kind, u64), u32, foldhash::fast::RandomState>,
+    numbers: HashMap<(Realm, Object, u64), u32, foldhash::fast::RandomState>,
     handles: Vec<Entry>,
     /// Which of them fault plans have damaged.
     pub damage: Damage,
@@ -66,7 +64,7 @@ impl Damage {
 /// One handle.
 pub struct Entry {
     pub realm: Realm,
-    pub kind: Kind,
+    pub kind: Object,
     pub fingerprint: u64,
     /// The fingerprint of the bytes that the driver checks.
     pub checked: u64,
@@ -210,7 +208,7 @@ pub struct Again {
 
 impl Ledger {
     /// The handle of two fingerprints.
-    fn number(&mut self, realm: Realm, kind: Kind, (fingerprint, checked): (u64, u64)) -> u32 {
+    fn number(&mut self, realm: Realm, kind: Object, (fingerprint, checked): (u64, u64)) -> u32 {
         *self.numbers.entry((realm, kind, fingerprint)).or_insert_with(|| {
             let (export, imports) = (None, Vec::new());
             self.handles.push(Entry { realm, kind, fingerprint, checked, export, imports });
@@ -232,7 +230,7 @@ pub struct Exported {
 
 impl Ledger {
     /// The call that exported a handle before it was opened at a time: the last one that is kept.
-    pub fn exported(&self, realm: Realm, kind: Kind, fingerprint: u64, opened: u64) -> Option<Exported> {
+    pub fn exported(&self, realm: Realm, kind: Object, fingerprint: u64, opened: u64) -> Option<Exported> {
         let number = self.numbers.get(&(realm, kind, fingerprint))?;
         let export = self.handles[*number as usize].export.as_ref()?;
         let (tid, at) = if export.last.1 <= opened { export.last } else { export.first };
@@ -252,7 +250,7 @@ impl Ledger {
     }
 
     /// The handle of a fingerprint.
-    pub fn handle(&self, realm: Realm, kind: Kind, fingerprint: u64) -> Option<&Entry> {
+    pub fn handle(&self, realm: Realm, kind: Object, fingerprint: u64) -> Option<&Entry> {
         self.numbers.get(&(realm, kind, fingerprint)).map(|number| &self.handles[*number as usize])
     }
 }

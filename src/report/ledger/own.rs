@@ -2,9 +2,10 @@
 //! switched access on. For the rules about its next call.
 
 use super::super::values::{self, Ending};
+use super::Ledger;
 use super::follow::{Follower, Held};
-use super::{Kind, Ledger};
 use cupeer_record::{Call, Outcome};
+use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::results::Result;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -65,7 +66,7 @@ impl Own {
         if let Some(address) =
             spec.closes().filter(|_| spec.ends().is_none()).and_then(|by| values::number(call, by.by))
         {
-            let held = follower.opened.get(&(Kind::Memory, address));
+            let held = follower.opened.get(&(Object::Memory, address));
             if let Some(held) = held.filter(|held| held.is_last(ledger)) {
                 self.remember(address, held, ledger, at, false);
             }
@@ -74,7 +75,7 @@ impl Own {
             self.enabled
                 .retain(|(from, to), _| !ending.takes(Some(*from), None) && !ending.takes(Some(*to), None));
             for ((kind, address), held) in &follower.opened {
-                if *kind == Kind::Memory && ending.takes(held.context, held.device) {
+                if *kind == Object::Memory && ending.takes(held.context, held.device) {
                     self.remember(*address, held, ledger, at, true);
                 }
             }

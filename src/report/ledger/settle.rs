@@ -3,7 +3,8 @@
 use super::super::model::{self, FailedOpen, Fingerprint, Handle, Open, Proc, State, Unknown};
 use super::super::places::Stack;
 use super::super::results;
-use super::{Entry, Export, Failing, Import, Kind, Ledger, Realm, Time};
+use super::{Entry, Export, Failing, Import, Ledger, Realm, Time};
+use cupeer_spec::effect::Object;
 use std::collections::HashMap;
 
 /// What is known of a process at the end of its record.
@@ -240,7 +241,7 @@ pub struct StillOpen {
     /// The process.
     pub process: usize,
     /// What it is.
-    pub kind: Kind,
+    pub kind: Object,
     /// The size of the memory.
     pub bytes: Option<u64>,
     /// When it was opened.

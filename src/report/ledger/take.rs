@@ -3,7 +3,8 @@
 use super::super::model::Uuid;
 use super::super::places::Stack;
 use super::follow::{Follower, Held};
-use super::{Ended, Entry, Export, Kind, Ledger, MOST_TIMES};
+use super::{Ended, Entry, Export, Ledger, MOST_TIMES};
+use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 
 /// Something that a call has taken.
@@ -13,7 +14,7 @@ pub struct Taken {
     pub is_judged: bool,
     /// Whether the address is not the driver's.
     pub is_injected: bool,
-    pub kind: Kind,
+    pub kind: Object,
     pub handle: (u64, u64),
     pub address: u64,
     pub exported: bool,

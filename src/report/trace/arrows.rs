@@ -3,10 +3,10 @@
 //! Each opening has an arrow of its own, whose number comes from the fingerprint of the handle: the first opening of
 //! a handle has the fingerprint itself.
 
-use super::super::ledger::{Exported, Kind, Ledger, Realm};
+use super::super::ledger::{Exported, Ledger, Realm};
 use super::super::values;
 use cupeer_record::Call;
-use cupeer_spec::effect::Shared;
+use cupeer_spec::effect::{Object, Shared};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::mix;
 use std::collections::HashMap;
@@ -36,9 +36,9 @@ pub enum Point {
 #[derive(Default)]
 pub struct Arrows {
     /// How often each handle was opened.
-    opened: HashMap<(Realm, Kind, u64), u64, foldhash::fast::RandomState>,
+    opened: HashMap<(Realm, Object, u64), u64, foldhash::fast::RandomState>,
     /// The arrows of what the current process has open, by address or event.
-    open: HashMap<(Kind, u64), Vec<u64>, foldhash::fast::RandomState>,
+    open: HashMap<(Object, u64), Vec<u64>, foldhash::fast::RandomState>,
 }
 
 impl Arrows {
@@ -84,7 +84,7 @@ impl Arrows {
         ]
     }
 
-    fn closes(&mut self, kind: Kind, address: Option<u64>) -> Vec<Arrow> {
+    fn closes(&mut self, kind: Object, address: Option<u64>) -> Vec<Arrow> {
         let Some(place) = address.map(|address| (kind, address)) else { return Vec::new() };
         let Some(ids) = self.open.get_mut(&place) else { return Vec::new() };
         let id = ids.pop();
