@@ -44,7 +44,7 @@ impl Own {
         is_any || !self.ended.is_empty()
     }
 
-    /// Takes notice of a call, before the ledger does.
+    /// Notes a call, before the ledger does.
     pub fn call(&mut self, follower: &Follower, ledger: &Ledger, function: FnId, call: &Call, at: u64) {
         let spec = function.spec();
         let context = call.details.context;
