@@ -28,6 +28,11 @@ impl Numbered {
         self.numbers.get(name).copied()
     }
 
+    /// How many there are.
+    pub fn count(&self) -> u16 {
+        self.names.len() as u16
+    }
+
     /// The name of a number.
     pub fn name(&self, number: u16) -> Rc<str> {
         self.names[usize::from(number)].clone()

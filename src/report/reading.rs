@@ -6,11 +6,11 @@
 use super::collect::Collected;
 use super::faults;
 use super::filter::Filter;
-use super::findings::{self, Made, Sight};
+use super::findings::{self, MadeCall, Sight};
 use super::functions::{End, Number};
 use super::hits::At;
 use super::ledger::Realm;
-use super::ledger::follow::{self, Follower, Seen};
+use super::ledger::follow::{self, CallFacts, Follower};
 use super::ledger::own::Own;
 use super::model::Uuid;
 use super::peers;
@@ -223,7 +223,7 @@ impl<'a> Reading<'a> {
         // What a fault plan has changed is not the program's fault.
         let follower = follower.filter(|follower| !follower.follows_fault(ledger, function, call));
         let sight = follower.map(|follower| Sight { follower, own: &self.own, ledger: &*ledger });
-        let made = Made { index: self.index, process: self.process, function, call, at, is_chosen };
+        let made = MadeCall { index: self.index, process: self.process, function, call, at, is_chosen };
         findings.call(&made, sight, stacks)
     }
 
@@ -234,7 +234,7 @@ impl<'a> Reading<'a> {
         let stack = follow::keeps_stack(function, call).then(|| self.all.stacks.of(self.index, call));
         let Some(follower) = &mut self.follower else { return false };
         let follows_fault = follower.follows_fault(&self.all.ledger, function, call);
-        follower.call(&mut self.all.ledger, function, call, Seen { at, uuid, stack, is_judged });
+        follower.call(&mut self.all.ledger, function, call, CallFacts { at, uuid, stack, is_judged });
         follows_fault
     }
 

@@ -5,7 +5,7 @@
 
 use super::super::ledger::follow::inside;
 use super::super::values;
-use super::Made;
+use super::MadeCall;
 use super::world::{AtCall, Sight};
 use cupeer_record::{Call, Finding};
 use cupeer_rules::Rule;
@@ -25,7 +25,7 @@ pub fn may_break(function: FnId, call: &Call) -> bool {
 
 /// Decides about a call, by what its process did; hands over what is found.
 pub fn look(
-    made: &Made,
+    made: &MadeCall,
     sight: Sight,
     is_forked: bool,
     driver_knows_more: bool,

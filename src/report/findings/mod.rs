@@ -21,23 +21,23 @@ pub use rows::{Context, rows};
 pub use world::Sight;
 
 use super::functions::Number;
+use super::numbered::Numbered;
 use super::places::{Stack, Stacks};
 use cupeer_record::{Call, Finding, Outcome, Process};
 use cupeer_rules::{Confidence, Rule, RuleSet, RuleSpec, Severity};
 use cupeer_spec::env;
 use cupeer_spec::function::FnId;
 use std::collections::HashMap;
-use std::rc::Rc;
 
 /// The most findings that were inferred and are judged again, each by itself.
 const MOST_INFERRED: usize = 1 << 16;
-/// The most names of rules that this version does not know.
-const MOST_NAMES: usize = 256;
+/// The most names of rules, with 256 that this version does not know.
+const MOST_NAMES: usize = cupeer_rules::RULES.len() + 256;
 
 /// What has been found while events were read.
 pub struct Findings {
-    kept: HashMap<Key, Kept, foldhash::fast::RandomState>,
-    names: Names,
+    kept: HashMap<Key, FindingGroup, foldhash::fast::RandomState>,
+    names: Numbered,
     /// What is asked for, by process.
     asked: Vec<Asked>,
     /// How many were inferred that are judged again.
@@ -48,7 +48,7 @@ pub struct Findings {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     process: usize,
-    /// A number in [`Names`].
+    /// A number in [`Numbered`].
     rule: u16,
     function: Number,
     /// `None` where the call has not returned.
@@ -68,14 +68,14 @@ pub enum About {
 }
 
 /// Findings that are alike.
-struct Kept {
+struct FindingGroup {
     count: u64,
     last: u64,
-    first: Box<First>,
+    first: Box<FirstFinding>,
 }
 
 /// The first of them.
-struct First {
+struct FirstFinding {
     at: u64,
     tid: u32,
     seq: u64,
@@ -84,15 +84,8 @@ struct First {
     by_report: bool,
 }
 
-/// The names of rules.
-#[derive(Default)]
-struct Names {
-    numbers: HashMap<String, u16>,
-    all: Vec<Rc<str>>,
-}
-
 /// A call that is looked at.
-pub struct Made<'a> {
+pub struct MadeCall<'a> {
     /// The index of its process.
     pub index: usize,
     /// Its process.
@@ -107,7 +100,7 @@ pub struct Made<'a> {
     pub is_chosen: bool,
 }
 
-impl Made<'_> {
+impl MadeCall<'_> {
     /// What it returned, if it has.
     fn result(&self) -> Option<i32> {
         if let Outcome::Returned(result) = self.call.outcome { Some(result) } else { None }
@@ -155,12 +148,12 @@ impl Findings {
     /// None yet, of these processes.
     pub fn new(processes: &[Process]) -> Self {
         let asked = processes.iter().map(|process| Asked::of(process, processes)).collect();
-        Findings { kept: HashMap::default(), names: Names::default(), asked, inferred: 0 }
+        Findings { kept: HashMap::default(), names: Numbered::default(), asked, inferred: 0 }
     }
 
     /// Notes what was found in a call. Returns whether there is more than an explanation of its failure, or what
     /// was only inferred and is judged again.
-    pub fn call(&mut self, made: &Made, sight: Option<Sight>, stacks: &mut Stacks) -> bool {
+    pub fn call(&mut self, made: &MadeCall, sight: Option<Sight>, stacks: &mut Stacks) -> bool {
         let recorded = &made.call.details.findings;
         if recorded.is_empty() && !self.asked[made.index].is_checked {
             let Asked { is_forked, driver_knows_more, .. } = self.asked[made.index];
@@ -186,7 +179,7 @@ impl Findings {
 
     /// The rule of what is kept under a key.
     fn rule(&self, key: &Key) -> Option<Rule> {
-        Rule::of(&self.names.all[usize::from(key.rule)])
+        Rule::of(&self.names.name(key.rule))
     }
 
     /// What a process has only inferred of something.
@@ -202,7 +195,7 @@ impl Findings {
         if self.inferred == 0 {
             return Vec::new();
         }
-        (0..self.names.all.len() as u16).map(key).filter(|key| self.kept.contains_key(key)).collect()
+        (0..self.names.count()).map(key).filter(|key| self.kept.contains_key(key)).collect()
     }
 
     /// The driver has done what a process was told had failed.
@@ -217,29 +210,29 @@ impl Findings {
 
     /// Whether a process has said that a rule was broken.
     fn has(&self, rule: Rule, process: usize) -> bool {
-        let Some(number) = self.names.numbers.get(rule.spec().name) else { return false };
-        self.kept.keys().any(|key| (key.rule, key.process) == (*number, process))
+        let Some(number) = self.names.known(rule.spec().name) else { return false };
+        self.kept.keys().any(|key| (key.rule, key.process) == (number, process))
     }
 
     /// Counts a finding of a rule, and keeps it where it is the first of its kind.
     fn add(
         &mut self,
-        made: &Made,
+        made: &MadeCall,
         rule: &str,
         finding: impl FnOnce() -> Finding,
         stacks: &mut Stacks,
         about: Option<About>,
         by_report: bool,
     ) {
-        let Some(rule) = self.names.number(rule).filter(|_| made.is_chosen) else { return };
-        let Made { index, call, at, .. } = *made;
+        let Some(rule) = self.names.number(rule, MOST_NAMES).filter(|_| made.is_chosen) else { return };
+        let MadeCall { index, call, at, .. } = *made;
         let result = made.result();
         let (function, stack) = (made.function as Number, stacks.of(index, call));
         let kept = self.kept.entry(Key { process: index, rule, function, result, stack, about });
-        let kept = kept.or_insert_with(|| Kept {
+        let kept = kept.or_insert_with(|| FindingGroup {
             count: 0,
             last: at,
-            first: Box::new(First {
+            first: Box::new(FirstFinding {
                 at,
                 tid: call.tid,
                 seq: call.seq,
@@ -250,21 +243,6 @@ impl Findings {
         });
         kept.count += 1;
         kept.last = kept.last.max(at);
-    }
-}
-
-impl Names {
-    fn number(&mut self, name: &str) -> Option<u16> {
-        if let Some(number) = self.numbers.get(name) {
-            return Some(*number);
-        }
-        if self.all.len() >= MOST_NAMES + cupeer_rules::RULES.len() {
-            return None;
-        }
-        let number = self.all.len() as u16;
-        self.numbers.insert(name.to_owned(), number);
-        self.all.push(name.into());
-        Some(number)
     }
 }
 

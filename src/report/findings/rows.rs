@@ -7,7 +7,7 @@ use super::super::model::{Finding, MOST_PROCS, Object, Place};
 use super::super::places::{Places, Stack};
 use super::super::results;
 use super::objects::Objects;
-use super::{Kept, Key, handles, is_explanation, ranks};
+use super::{FindingGroup, Key, handles, is_explanation, ranks};
 use cupeer_record::Job;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Basis, Rule, Severity};
@@ -115,10 +115,10 @@ pub fn rows(context: &Context, places: &mut Places) -> Vec<Row> {
 
 impl Context<'_> {
     /// A row of what was found while events were read.
-    fn kept(&self, key: &Key, kept: &Kept, objects: &Objects, places: &mut Places) -> Option<Row> {
+    fn kept(&self, key: &Key, kept: &FindingGroup, objects: &Objects, places: &mut Places) -> Option<Row> {
         let (all, first) = (self.all, &kept.first);
         let (caller, _) = places.stack(&all.stacks, key.stack);
-        let rule = all.findings.names.all[usize::from(key.rule)].clone();
+        let rule = all.findings.names.name(key.rule);
         let spec = Rule::of(&rule).map(Rule::spec);
         let severity = match spec.filter(|_| first.by_report) {
             Some(spec) => all.findings.asked[key.process].severity(spec, library(&caller))?,

@@ -9,7 +9,7 @@ use super::super::ledger::own::Own;
 use super::super::ledger::{self, Current, Entry, Import, Ledger, Realm, Time};
 use super::super::model::{Fingerprint, Uuid};
 use super::super::values;
-use super::Made;
+use super::MadeCall;
 use super::objects::in_words;
 use super::rows::Context;
 use cupeer_record::Process;
@@ -63,14 +63,14 @@ pub struct Sight<'a> {
 
 /// The world of a call that is read.
 pub struct AtCall<'a, 'b> {
-    pub made: &'a Made<'b>,
+    pub made: &'a MadeCall<'b>,
     pub sight: Sight<'a>,
     /// Whether the process looks like a child of fork.
     pub is_forked: bool,
 }
 
 impl AtCall<'_, '_> {
-    fn opening_of(&self, address: u64, held: &ledger::follow::Held) -> Opening<()> {
+    fn opening_of(&self, address: u64, held: &ledger::follow::OwnHandle) -> Opening<()> {
         Opening {
             fingerprint: self.sight.ledger.handles()[held.handle as usize].fingerprint,
             address,
@@ -154,7 +154,7 @@ impl World for AtCall<'_, '_> {
         if let Some(held) = opened.get(&(object, address)) {
             return Some(self.opening_of(address, held));
         }
-        let is_inside = |(place, held): &(&(Object, u64), &ledger::follow::Held)| {
+        let is_inside = |(place, held): &(&(Object, u64), &ledger::follow::OwnHandle)| {
             place.0 == object && address.wrapping_sub(place.1) < held.bytes
         };
         let ((_, begin), held) = opened.iter().find(is_inside)?;

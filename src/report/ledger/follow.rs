@@ -24,16 +24,16 @@ pub struct Follower {
     pub(super) realm: Realm,
     pub(super) waiting: Vec<(u64, Taken)>,
     /// What it has opened, by address or event.
-    pub opened: HashMap<(Object, u64), Held, foldhash::fast::RandomState>,
+    pub opened: HashMap<(Object, u64), OwnHandle, foldhash::fast::RandomState>,
     /// What it has exported: the handles by the start of the allocation, or by event.
-    pub(super) exported: HashMap<(Object, u64), Vec<Held>, foldhash::fast::RandomState>,
+    pub(super) exported: HashMap<(Object, u64), Vec<OwnHandle>, foldhash::fast::RandomState>,
     /// Addresses and events that a fault plan made up, or closed although the program was told otherwise.
     unreal: HashSet<(Object, u64)>,
 }
 
 /// Something that a process has.
 #[derive(Clone, Copy)]
-pub struct Held {
+pub struct OwnHandle {
     /// The number of the handle.
     pub handle: u32,
     /// Which of the handle's imports, where it was opened.
@@ -48,7 +48,7 @@ pub struct Held {
     pub bytes: u64,
 }
 
-impl Held {
+impl OwnHandle {
     /// What the process did with the handle.
     pub(super) fn import(self, ledger: &mut Ledger) -> &mut Import {
         &mut ledger.handles[self.handle as usize].imports[self.import as usize]
@@ -56,7 +56,7 @@ impl Held {
 }
 
 /// What a follower needs to know of a call beside the call.
-pub struct Seen {
+pub struct CallFacts {
     /// When it began.
     pub at: u64,
     /// The device of its context.
@@ -96,7 +96,7 @@ impl Follower {
     }
 
     /// Notes a call that has ended.
-    pub fn call(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, seen: Seen) {
+    pub fn call(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, seen: CallFacts) {
         self.settle(ledger, call.start);
         // Where the program was told something else than the driver said, what follows is no fault of its.
         let is_done = call.succeeded() || is_done_all_the_same(call);
@@ -149,7 +149,7 @@ impl Follower {
     fn keep(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, at: u64) {
         let one = closed(function, call);
         let ending = Ending::of(function, call);
-        let is_kept = |place: &(Object, u64), held: &Held| {
+        let is_kept = |place: &(Object, u64), held: &OwnHandle| {
             one.as_ref() == Some(place)
                 || ending.as_ref().is_some_and(|ending| ending.takes(held.context, held.device))
         };
@@ -158,7 +158,7 @@ impl Follower {
         }
     }
 
-    fn exports(&mut self, ledger: &mut Ledger, function: FnId, shared: Shared, call: &Call, seen: Seen) {
+    fn exports(&mut self, ledger: &mut Ledger, function: FnId, shared: Shared, call: &Call, seen: CallFacts) {
         let Some(handle) = values::handle(call, shared.handle) else { return };
         if call.injected {
             // It is not what the driver exported.
@@ -178,7 +178,7 @@ impl Follower {
         function: FnId,
         Shared { object: kind, by, handle }: Shared,
         call: &Call,
-        seen: Seen,
+        seen: CallFacts,
     ) {
         let Some(handle) = values::handle(call, handle) else { return };
         match call.outcome {
@@ -218,7 +218,7 @@ impl Follower {
         &mut self,
         function: FnId,
         call: &Call,
-        seen: Seen,
+        seen: CallFacts,
         kind: Object,
         handle: (u64, u64),
         address: u64,
@@ -265,7 +265,7 @@ impl Follower {
 
     /// All that belongs to a context has ended.
     fn end_all(&mut self, ledger: &mut Ledger, done: Ended, ending: &Ending) {
-        let belongs = |held: &Held| ending.takes(held.context, held.device);
+        let belongs = |held: &OwnHandle| ending.takes(held.context, held.device);
         self.opened.retain(|_, held| {
             let ends = belongs(held);
             if ends {

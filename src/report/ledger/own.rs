@@ -3,7 +3,7 @@
 
 use super::super::values::{self, Ending};
 use super::Ledger;
-use super::follow::{Follower, Held};
+use super::follow::{Follower, OwnHandle};
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FnId, Group};
@@ -87,7 +87,7 @@ impl Own {
         }
     }
 
-    fn remember(&mut self, address: u64, held: &Held, ledger: &Ledger, at: u64, with_context: bool) {
+    fn remember(&mut self, address: u64, held: &OwnHandle, ledger: &Ledger, at: u64, with_context: bool) {
         if self.closed.len() == REMEMBERED {
             self.closed.pop_front();
         }
@@ -111,7 +111,7 @@ impl Own {
     }
 }
 
-impl Held {
+impl OwnHandle {
     /// Whether the next close is the last one.
     fn is_last(&self, ledger: &Ledger) -> bool {
         let import = &ledger.handles[self.handle as usize].imports[self.import as usize];

@@ -2,7 +2,7 @@
 
 use super::super::model::Uuid;
 use super::super::places::Stack;
-use super::follow::{Follower, Held};
+use super::follow::{Follower, OwnHandle};
 use super::{Ended, Entry, Export, Ledger, MOST_TIMES};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
@@ -46,7 +46,7 @@ impl Follower {
         let place = (taken.kind, taken.address);
         let Taken { context, device, is_sure, .. } = taken;
         let bytes = taken.bytes.unwrap_or(0);
-        let mut held = Held { handle: number, import: 0, context, device, is_sure, bytes };
+        let mut held = OwnHandle { handle: number, import: 0, context, device, is_sure, bytes };
         if taken.exported {
             let all = self.exported.entry(place).or_insert_with(|| Vec::with_capacity(1));
             match all.iter_mut().find(|known| known.handle == number) {
