@@ -83,7 +83,8 @@ fn compare(run: impl Fn(&[&str], &Path) -> Command) -> Option<(Vec<String>, u64)
         };
         let is_unrecognised =
             rule == Rule::IpcUnknownHandle && known + damaged(&plain) == count + damaged(&checked);
-        if !(is_listed && is_less) && !is_unrecognised && (known, knowing) != (count, ranks) {
+        let is_excused = is_listed && is_less || is_unrecognised;
+        if !is_excused && (known, knowing) != (count, ranks) {
             said.push(format!(
                 "{key:?}: {count} in {ranks:?} at the call, {known} in {knowing:?} afterwards"
             ));
@@ -129,18 +130,22 @@ fn random_schedules_are_judged_alike_at_the_call_and_afterwards() {
     const IN_A_JOB: u32 = 20;
     const JOBS: u32 = 10;
     let program = compile_c("soak/schedules.c", &["-ldl"]);
-    let mut found = 0;
-    for job in 0..JOBS {
+    let play = &|job: u32| {
         let seed = 1 + job * IN_A_JOB;
         let run = |options: &[&str], record: &Path| {
             let mut command = cupeer();
             command.args(["run", "--sim=nvlink:2"]).args(options).arg("--out").arg(record).arg("--");
-            command.arg(&program).args([&seed.to_string(), "60", "planted", &IN_A_JOB.to_string()]);
+            command.arg(&program).args([&seed.to_string(), "50", "planted", &IN_A_JOB.to_string()]);
             command
         };
         let (said, count) = compare(run).expect("it needs no namespaces");
         assert!(said.is_empty(), "seeds from {seed} on:\n{}", said.join("\n"));
-        found += count;
-    }
-    assert!(found > 1000, "{found}");
+        count
+    };
+    // The processes of a job take turns, so that several jobs take no longer than one.
+    let found: u64 = std::thread::scope(|scope| {
+        let jobs: Vec<_> = (0..JOBS).map(|job| scope.spawn(move || play(job))).collect();
+        jobs.into_iter().map(|job| job.join().expect("it is judged alike")).sum()
+    });
+    assert!(found > 800, "{found}");
 }
