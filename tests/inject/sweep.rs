@@ -60,6 +60,14 @@ impl Swept {
         self.json["runs"].as_array().expect("runs")
     }
 
+    /// The runs that have other rules or another verdict than those of the same number in another sweep.
+    fn differs_from<'a>(&'a self, other: &'a Swept) -> Vec<[&'a Value; 2]> {
+        assert_eq!(self.runs().len(), other.runs().len());
+        let said = |run: &Value| (run["faults"].to_string(), run["verdict"].to_string());
+        let pairs = self.runs().iter().zip(other.runs()).filter(|(one, two)| said(one) != said(two));
+        pairs.map(|(one, two)| [one, two]).collect()
+    }
+
     /// The rules of each run and its verdict, in their order.
     fn verdicts(&self) -> Vec<(String, &str)> {
         let rules = |run: &Value| {
@@ -211,7 +219,7 @@ fn a_sweep_is_the_same_each_time_and_however_many_run_at_once() {
         sweep(folder.path(), &[jobs], &demo, &[])
     });
     assert!(one.runs().len() >= 40 && one.json["left_out"] == 0, "{}", one.json);
-    assert_eq!(one.verdicts(), two.verdicts());
+    assert_eq!(one.differs_from(&two), [[&Value::Null; 2]; 0]);
     // Whoever fails leaves the other process waiting, or its memory exported: a demo is no library.
     assert_eq!((one.status, two.status), (Some(1), Some(1)));
 }
@@ -245,7 +253,8 @@ fn an_interrupted_sweep_goes_on() {
     let mut command = cupeer();
     let resumed = swept(command.args(["sweep", "--format", "json", "-j2", "--resume"]).arg(&directory));
     assert!(resumed.stderr.contains(&format!("{} are already done", had - 1)), "{}", resumed.stderr);
-    assert_eq!((resumed.status, resumed.verdicts()), (Some(0), whole.verdicts()));
+    assert_eq!(resumed.differs_from(&whole), [[&Value::Null; 2]; 0]);
+    assert_eq!(resumed.status, Some(0));
 }
 
 #[test]

@@ -34,6 +34,7 @@ use state::{Journal, JournalContent, Plan};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::RwLock;
 use std::time::{Duration, Instant};
 use trial::Bench;
 use verdict::judge_baseline;
@@ -126,7 +127,7 @@ fn sweep(args: &SweepArgs, mut journal: Journal, kept: JournalContent) -> Result
     let is_enough = args.fail_fast && outcome.own_finding().is_some();
     if matches!(baseline.end, End::Exited(_)) && !is_enough {
         let known = baseline.places.iter().map(|place| place.site.clone()).collect();
-        let bench = Bench { launcher, baseline, known };
+        let bench = Bench { launcher, baseline, known, beside: RwLock::new(()) };
         queue::runs(args, &bench, &mut journal, done, &mut outcome)?;
     }
     outcome.time = start.elapsed();

@@ -55,6 +55,13 @@ impl ShmNames {
     }
 }
 
+/// Keeps those names that are still there, and that no process has open or mapped.
+pub fn retain_left(names: &mut Vec<String>) {
+    let there = ShmNames::now();
+    let used = in_use(&there.directory);
+    names.retain(|name| there.names.contains_key(name) && !used.contains(name));
+}
+
 /// Takes away what runs have left, so that the next one finds none of it. What is no regular file or another user's
 /// stays, and what a process has open.
 pub fn remove(names: &[&String]) {

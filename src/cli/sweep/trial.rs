@@ -4,12 +4,14 @@ use super::baseline::counting;
 use super::compare;
 use super::count::{self, Counted, Site};
 use super::launch::{End, Launcher, Order, Ran};
+use super::shm;
 use super::state::{Baseline, Done};
 use super::trials::{Counts, Trial, places};
 use super::verdict::{Judged, Verdict, judge};
 use anyhow::Result;
 use std::collections::HashSet;
 use std::fs;
+use std::sync::RwLock;
 
 /// How often a run is begun that does not get to the call.
 const ATTEMPTS: u32 = 3;
@@ -22,6 +24,8 @@ pub struct Bench {
     pub baseline: Baseline,
     /// The places that the program calls from without faults.
     pub known: HashSet<Site>,
+    /// Held by each run; for writing by who waits until no other one is in progress.
+    pub beside: RwLock<()>,
 }
 
 /// A run, and what it says.
@@ -90,7 +94,17 @@ impl Bench {
         }
         rules.push(counting(plan));
         let order = Order { name, rules: &rules.join(";"), is_dry: false };
-        let Some(ran) = self.launcher.run(&order)? else { return Ok(None) };
+        let ran = {
+            // Nothing is behind the lock: one that a panic has poisoned holds as well.
+            let _beside = self.beside.read();
+            self.launcher.run(&order)?
+        };
+        let Some(mut ran) = ran else { return Ok(None) };
+        if ran.shm.len() > self.baseline.shm.len() {
+            // Some of the names may be those of runs beside this one, which take them away themselves.
+            let _by_itself = self.beside.write();
+            shm::retain_left(&mut ran.shm);
+        }
         let counted = count::read(&ran.record(), &|site| self.known.contains(site))?;
         let right = match &plan.compare {
             Some(command) if ran.end == self.baseline.end && ran.end == End::Exited(0) => {
