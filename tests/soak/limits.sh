@@ -1,20 +1,16 @@
 #!/usr/bin/env bash
 # Limits of random size at random moments: in every mode, a program ends as it does without cupeer.
-# limits.sh SECONDS, with LIBRARY, WORK and SEED.
+# limits.sh SECONDS, with LIBRARY, DRIVER, WORK and SEED.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 seconds=$1
-: "${LIBRARY:?}" "${WORK:?}" "${SEED:=$RANDOM}"
+: "${LIBRARY:?}" "${DRIVER:?}" "${WORK:?}" "${SEED:=$RANDOM}"
 RANDOM=$SEED
 programs=$here/../programs
 
-# The driver that does nothing, and a program that calls it under a limit of its own.
-mkdir -p "$WORK/driver"
-"${CC:-cc}" -O1 -shared -fPIC -fexceptions -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -I "$programs" \
-    -o "$WORK/driver/libcuda.so.1" "$programs/fake_driver.c" -ldl -pthread
-ln -sf libcuda.so.1 "$WORK/driver/libcuda.so"
-"${CC:-cc}" -O1 -DLINKED -I "$programs" -o "$WORK/program" "$programs/short_memory.c" "$WORK/driver/libcuda.so" -ldl -pthread
-export LD_LIBRARY_PATH=$WORK/driver
+# A program that calls the driver under a limit of its own.
+"${CC:-cc}" -O1 -DLINKED -I "$programs" -o "$WORK/program" "$programs/short_memory.c" "$DRIVER/libcuda.so" -ldl -pthread
+export LD_LIBRARY_PATH=$DRIVER
 
 plan='cuIpcOpen*:when=7:error=MAP_FAILED;@peer:per=thread:when=3:delay=1us'
 modes=(record ring check plan planned deny denied log everything)

@@ -5,11 +5,9 @@ end=$((SECONDS + $1))
 programs=$(realpath "$(dirname "$0")/../programs")
 RANDOM=$((SEED % 32768))
 cd "$WORK"
-mkdir -p driver
 cc=${CC:-cc}
-"$cc" -O1 -fPIC -shared -fexceptions -Wl,-Bsymbolic,-soname,libcuda.so.1 -o driver/libcuda.so.1 "$programs/fake_driver.c"
-"$cc" -O1 -DLINKED -o counted "$programs/counted.c" driver/libcuda.so.1 -ldl -lpthread
-export LD_LIBRARY_PATH=$WORK/driver
+"$cc" -O1 -DLINKED -o counted "$programs/counted.c" "$DRIVER/libcuda.so" -ldl -lpthread
+export LD_LIBRARY_PATH=$DRIVER
 fail() { echo "oracle: SEED=$SEED: $*"; exit 1; }
 threads=4
 # What the threads have counted: each has a page, with its number and then its calls.

@@ -1,19 +1,15 @@
 #!/usr/bin/env bash
 # One system call at a time is forbidden, with EPERM or ENOSYS: recorded, checked, logged or under a plan, a program gets the
-# same answers as without cupeer. seccomp.sh SECONDS, with LIBRARY, WORK and SEED.
+# same answers as without cupeer. seccomp.sh SECONDS, with LIBRARY, DRIVER, WORK and SEED.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 seconds=$1
-: "${LIBRARY:?}" "${WORK:?}" "${SEED:=$RANDOM}"
+: "${LIBRARY:?}" "${DRIVER:?}" "${WORK:?}" "${SEED:=$RANDOM}"
 RANDOM=$SEED
 programs=$here/../programs
 
-mkdir -p "$WORK/driver"
-"${CC:-cc}" -O1 -shared -fPIC -fexceptions -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -I "$programs" \
-    -o "$WORK/driver/libcuda.so.1" "$programs/fake_driver.c" -ldl -pthread
-ln -sf libcuda.so.1 "$WORK/driver/libcuda.so"
-"${CC:-cc}" -O1 -I "$programs" -o "$WORK/program" "$here/seccomp.c" "$WORK/driver/libcuda.so" -ldl -pthread
-export LD_LIBRARY_PATH=$WORK/driver
+"${CC:-cc}" -O1 -I "$programs" -o "$WORK/program" "$here/seccomp.c" "$DRIVER/libcuda.so" -ldl -pthread
+export LD_LIBRARY_PATH=$DRIVER
 
 run() {
     local status=0 said

@@ -5,11 +5,9 @@ end=$((SECONDS + $1))
 programs=$(realpath "$(dirname "$0")/../programs")
 RANDOM=$((SEED % 32768))
 cd "$WORK"
-mkdir -p driver
 cc=${CC:-cc}
-"$cc" -O1 -fPIC -shared -fexceptions -Wl,-Bsymbolic,-soname,libcuda.so.1 -o driver/libcuda.so.1 "$programs/fake_driver.c"
 for program in timers cancelled; do "$cc" -O1 -o "$program" "$programs/$program.c" -ldl -lpthread; done
-export LD_LIBRARY_PATH=$WORK/driver
+export LD_LIBRARY_PATH=$DRIVER
 fail() { echo "signals: SEED=$SEED: $*"; exit 1; }
 # The number of a field of the record, all processes together.
 sum() { "$CUPEER" report --format json record | grep -o "\"$1\": *[0-9]*" | head -n 1 | grep -o '[0-9]*$'; }

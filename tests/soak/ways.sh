@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Random ways to the driver, with random tools preloaded on both sides of cupeer: every call is seen or its library named.
 #
-# usage: ways.sh SECONDS, with LIBRARY, WORK and SEED. The oracle is what the fake driver of tests/programs wrote down.
+# usage: ways.sh SECONDS, with LIBRARY, DRIVER, WORK and SEED. The oracle is what the fake driver of tests/programs wrote down.
 # Whatever the program prints, and how it ends, must be as without cupeer, too.
 set -euo pipefail
 programs=$(cd "$(dirname "$0")/../programs" && pwd)
@@ -10,9 +10,7 @@ cd "$WORK"
 compile() { "${CC:-cc}" -g -O1 -pthread -I "$programs" "$@"; }
 shared() { compile -shared -fPIC "$@"; }
 
-mkdir driver
-shared -fexceptions -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 "$programs/fake_driver.c" -o driver/libcuda.so.1
-ln -s libcuda.so.1 driver/libcuda.so
+ln -s "$DRIVER" driver
 link=(-DLINKED -Wl,--no-as-needed "$PWD/driver/libcuda.so")
 compile "$programs/opened.c" -o opened
 compile "$programs/host.c" -o host
