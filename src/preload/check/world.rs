@@ -100,10 +100,10 @@ impl Call<'_> {
     }
 
     /// What this process has open where the call has opened something.
-    fn open_already(&self) -> Option<live::Place> {
+    fn place_of_opened(&self) -> Option<live::Place> {
         let call = self.judged();
         let (shared, fingerprint, _) = call.handle()?;
-        let key = own_key(live::own(), opened(shared.object), call.at(shared.by), 0);
+        let key = own_key(live::own(), kind::opened(shared.object), call.at(shared.by), 0);
         live::find_where(key, |place| place.origin().0 == fingerprint)
     }
 
@@ -192,13 +192,13 @@ impl World for Call<'_> {
         live::is_on()
     }
     fn export(&self, object: Object, fingerprint: u64) -> Option<Export<Entry>> {
-        live::read(handle_key(exported(object), fingerprint)).map(|entry| self.export_of(entry))
+        live::read(handle_key(kind::exported(object), fingerprint)).map(|entry| self.export_of(entry))
     }
     fn original(&self, object: Object, fingerprint: u64, checked: u64) -> Option<(Export<Entry>, bool)> {
         let head = self.head.map_or(0, |head| key::fingerprint(&head));
         let (mut same, mut alike) = (None, None);
         live::each(|place| {
-            if place.kind() == exported(object) {
+            if place.kind() == kind::exported(object) {
                 let Some(entry) = place.read() else { return };
                 if entry.checked == checked && entry.fingerprint != fingerprint {
                     same = Some(entry);
@@ -223,11 +223,11 @@ impl World for Call<'_> {
         Some(life::exists(pid))
     }
     fn opening(&self, object: Object, address: u64) -> Option<Opening<Entry>> {
-        if let Some(entry) = live::read(own_key(live::own(), opened(object), address, 0)) {
+        if let Some(entry) = live::read(own_key(live::own(), kind::opened(object), address, 0)) {
             return Some(opening_of(entry));
         }
         let mut found = None;
-        if object == Object::Memory {
+        if object.is_memory() {
             each_open(object, |entry| {
                 if address.wrapping_sub(entry.address) < entry.bytes {
                     found = Some(opening_of(entry));
@@ -280,29 +280,27 @@ impl World for Call<'_> {
     fn memory(&self) -> Option<(u64, u64)> {
         self.about.memory
     }
-    fn is_open_already(&self) -> bool {
-        self.open_already().is_some()
-    }
-    fn with_openers(&self, work: &mut dyn FnMut(Openers<Entry>)) {
-        let Some(place) = self.open_already() else { return };
+    fn open_already(&self, work: &mut dyn FnMut(Openers<Entry>)) -> bool {
+        let Some(place) = self.place_of_opened() else { return false };
         // One place in the runtime calls for everybody.
         if place.origin().1 == self.caller as u64 && !Caller::at(self.caller).is_runtime() {
-            return;
+            return true;
         }
         let (Some(before), file) = (place.read(), Caller::of(self.caller, self.id, true).file()) else {
-            return;
+            return true;
         };
         if file != before.library {
             let (first, second) = (text(&before.library), text(&file));
             work(Openers { first, second, count: before.count + 1, opening: before });
         }
+        true
     }
     fn closed_something(&self) -> bool {
         self.is_closing
     }
     fn ending(&self) -> Option<Ending<Entry>> {
         if !self.id.spec().ends()?.object.is_context() {
-            let key = handle_key(exported(self.judged().object()), self.taken?);
+            let key = handle_key(kind::exported(self.judged().object()), self.taken?);
             return self.ending_of(&live::find(key).filter(live::Place::is_own)?);
         }
         if self.about.ended == 0 {
@@ -311,7 +309,7 @@ impl World for Call<'_> {
         // Several handles may be open in the same processes: of these, no more are counted than one handle has.
         let mut all: Option<Ending<Entry>> = None;
         live::each_own(|place| {
-            let is_export = matches!(place.kind(), kind::EXPORTED_MEMORY | kind::EXPORTED_EVENT);
+            let is_export = kind::exported_object(place.kind()).is_some();
             if !is_export || place.uses().ended != 0 || place.context() != self.about.ended {
                 return;
             }
@@ -329,20 +327,10 @@ impl World for Call<'_> {
     }
 }
 
-/// The kind of entry that an export of an object has.
-fn exported(object: Object) -> u32 {
-    if object == Object::Event { kind::EXPORTED_EVENT } else { kind::EXPORTED_MEMORY }
-}
-
-/// The kind of entry that an opening of an object has.
-fn opened(object: Object) -> u32 {
-    if object == Object::Event { kind::OPENED_EVENT } else { kind::OPENED_MEMORY }
-}
-
 /// What this process has open.
 fn each_open(object: Object, mut work: impl FnMut(Entry)) {
     live::each_own(|place| {
-        if place.kind() == opened(object) {
+        if place.kind() == kind::opened(object) {
             place.read().into_iter().for_each(&mut work);
         }
     });

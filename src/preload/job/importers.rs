@@ -25,7 +25,7 @@ pub fn life_of(entry: &Entry) -> Life {
 /// Who beside this process has something open that was exported; `None` where nobody has. Goes through the whole table:
 /// for when somebody may have.
 pub fn importers(export_kind: u32, fingerprint: u64) -> Option<Importers<Entry>> {
-    let wanted = if export_kind == kind::EXPORTED_MEMORY { kind::OPENED_MEMORY } else { kind::OPENED_EVENT };
+    let wanted = kind::exported_object(export_kind).map(kind::opened)?;
     let (mut running, mut unknown, mut first) = (0, 0, None);
     live::each(|place| {
         if place.kind() != wanted || place.is_own() {

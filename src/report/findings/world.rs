@@ -386,14 +386,12 @@ impl<'a> World for Afterwards<'a, '_> {
         }
     }
 
-    fn is_open_already(&self) -> bool {
-        self.again.is_some()
-    }
-    fn with_openers(&self, work: &mut dyn FnMut(Openers<Thing<'a>>)) {
+    fn open_already(&self, work: &mut dyn FnMut(Openers<Thing<'a>>)) -> bool {
         if let Some((first, second, count, time)) = self.again.filter(|(first, second, ..)| first != second) {
             let opening = Thing::Opened(self.entry, self.process, time);
             work(Openers { first, second, count: count as u32, opening });
         }
+        self.again.is_some()
     }
     fn ending(&self) -> Option<Ending<Thing<'a>>> {
         self.ending

@@ -56,13 +56,13 @@ impl<W: World> Judge<'_, W> {
     fn opened(&mut self) -> Verdict {
         let mut verdict = self.flags(1, |flags| Reason::IpcFlags { flags, is_taken: true });
         // What was open already was looked at when it was opened first.
-        if self.world.is_open_already() {
-            let (world, handle) = (self.world, Handle(self.fingerprint()));
-            world.with_openers(&mut |Openers { first, second, count, opening }| {
-                let reason = Reason::IpcSecondLibrary { handle, first, second, count };
-                let objects = [(role::OPENING, opening)];
-                verdict = self.broken(reason, Confidence::Certain, "handle", &objects);
-            });
+        let (world, handle) = (self.world, Handle(self.fingerprint()));
+        let is_open_already = world.open_already(&mut |Openers { first, second, count, opening }| {
+            let reason = Reason::IpcSecondLibrary { handle, first, second, count };
+            let objects = [(role::OPENING, opening)];
+            verdict = self.broken(reason, Confidence::Certain, "handle", &objects);
+        });
+        if is_open_already {
             return verdict;
         }
         let is_event = self.call.is_event();

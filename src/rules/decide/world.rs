@@ -126,10 +126,9 @@ pub trait World {
     fn memory(&self) -> Option<(u64, u64)> {
         None
     }
-    /// Hands over which two libraries have open what the call has opened, where they differ.
-    fn with_openers(&self, _work: &mut dyn FnMut(Openers<Self::Object>)) {}
-    /// Whether the call opened something that the process had open already.
-    fn is_open_already(&self) -> bool {
+    /// Whether the call opened something that the process had open already. Hands over which two libraries have it open,
+    /// where they differ.
+    fn open_already(&self, _work: &mut dyn FnMut(Openers<Self::Object>)) -> bool {
         false
     }
     /// Whether the call closed something that was open, as far as is known.
