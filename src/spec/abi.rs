@@ -79,9 +79,12 @@ macro_rules! enumerations {
 mod attribute;
 #[allow(non_snake_case)]
 mod nvml;
+#[allow(non_snake_case)]
+mod vmm;
 
 pub use attribute::CUdevice_attribute;
 pub use nvml::*;
+pub use vmm::*;
 
 enumerations! {
     /// `CUdevice_P2PAttribute`: what to ask about the link between two devices.

@@ -262,10 +262,7 @@ mod tests {
 
     #[test]
     fn devices_are_written_in_many_ways() {
-        let uuid = super::uuid::parse(A).expect("a UUID");
-        assert_eq!((uuid[0], uuid[15]), (0xc0, 0x0a));
-        assert_eq!(Name::Uuid(uuid).to_string(), A);
-        assert_eq!(super::uuid::parse(&A[4..].to_ascii_uppercase()), Some(uuid));
+        assert_eq!(Name::parse(A).map(|name| name.to_string()).as_deref(), Some(A));
         let pci = Pci { domain: 0, bus: 0x1b, device: 0 };
         for text in ["1b:00.0", "0000:1B:00.0", "00000000:1b:00.0"] {
             assert_eq!(Name::parse(text), Some(Name::Pci(pci)), "{text}");

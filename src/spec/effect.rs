@@ -19,12 +19,26 @@ pub enum Object {
     Context,
     /// The primary context of a device. Named by the device.
     Primary,
+    /// Physical memory that can be mapped. Named by its handle in the process.
+    Allocation,
+    /// A range of addresses. Named by its start.
+    Reservation,
+    /// Physical memory at an address. Named by that.
+    Mapping,
 }
 
 impl Object {
     /// All kinds.
-    pub const ALL: [Object; 5] =
-        [Object::Memory, Object::Event, Object::Peer, Object::Context, Object::Primary];
+    pub const ALL: [Object; 8] = [
+        Object::Memory,
+        Object::Event,
+        Object::Peer,
+        Object::Context,
+        Object::Primary,
+        Object::Allocation,
+        Object::Reservation,
+        Object::Mapping,
+    ];
 
     /// The word for it.
     pub const fn word(self) -> &'static str {
@@ -34,6 +48,9 @@ impl Object {
             Object::Peer => "peer access",
             Object::Context => "context",
             Object::Primary => "primary context",
+            Object::Allocation => "allocation",
+            Object::Reservation => "reservation",
+            Object::Mapping => "mapping",
         }
     }
 
@@ -43,6 +60,7 @@ impl Object {
             Object::Memory => &[Group::Ipc, Group::IpcMem],
             Object::Event => &[Group::Ipc, Group::IpcEvent],
             Object::Peer => &[Group::Peer],
+            Object::Allocation | Object::Reservation | Object::Mapping => &[Group::Vmm],
             Object::Context | Object::Primary => &[],
         }
     }
@@ -59,6 +77,16 @@ impl Object {
     /// Whether it is device memory: it has a size, and whoever opens it reaches it over the way between two devices.
     pub const fn is_memory(self) -> bool {
         matches!(self, Object::Memory)
+    }
+
+    /// Whether it is a part of virtual memory management: calls about it are few and slow, and all of them are recorded.
+    pub const fn is_virtual(self) -> bool {
+        matches!(self, Object::Allocation | Object::Reservation | Object::Mapping)
+    }
+
+    /// Whether others may go on with it once the process that made it has given it up: they hold it themselves.
+    pub const fn outlives_its_maker(self) -> bool {
+        self.is_virtual()
     }
 
     /// Whether it holds all that was made in it, which ends with it.
@@ -96,6 +124,34 @@ pub struct End {
     pub by: usize,
     /// Whether the call gives up one reference, and only the last one ends it.
     pub is_counted: bool,
+    /// Where all objects in a range of addresses end: the argument that says how many bytes it has.
+    pub size: Option<usize>,
+}
+
+/// An object that is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Made {
+    /// What it is.
+    pub object: Object,
+    /// The argument that names it.
+    pub by: usize,
+    /// The argument that says how many bytes it has.
+    pub size: Option<usize>,
+    /// The argument that names what it is made of.
+    pub of: Option<usize>,
+}
+
+/// Access to addresses that is given to devices, or taken from them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grant {
+    /// What is at the addresses.
+    pub object: Object,
+    /// The argument that says where they begin.
+    pub by: usize,
+    /// The argument that says how many bytes there are.
+    pub size: usize,
+    /// The argument with the devices, and what each may do.
+    pub to: usize,
 }
 
 /// What a question is about.
@@ -107,6 +163,8 @@ pub enum Subject {
     Link,
     /// A device, or several.
     Device,
+    /// An allocation, or what is at an address.
+    Memory,
 }
 
 /// A question to the driver or to NVML.
@@ -133,6 +191,12 @@ pub enum Effect {
     Opens(Shared),
     /// Gives up what was opened.
     Closes(Named),
+    /// Makes an object of the process's own: allocates, reserves, maps it.
+    Makes(Made),
+    /// Takes one reference more to an object that the process has.
+    Retains(Named),
+    /// Sets what devices may do with memory.
+    Grants(Grant),
     /// Switches access on.
     Enables(Named),
     /// Switches it off.
@@ -192,7 +256,15 @@ impl Groups {
                 Effect::Closes(Named { object, .. }) | Effect::Disables(Named { object, .. }) => {
                     groups.with(&[Group::Release]).with(object.families())
                 }
+                Effect::Ends(End { object, .. }) if object.is_virtual() => {
+                    groups.with(&[Group::Lifetime]).with(object.families())
+                }
                 Effect::Ends(_) => groups.with(&[Group::Lifetime]),
+                Effect::Makes(Made { object, .. }) | Effect::Retains(Named { object, .. }) => {
+                    groups.with(object.families())
+                }
+                Effect::Grants(Grant { object, .. }) => groups.with(&[Group::Enable]).with(object.families()),
+                Effect::Asks(Question { subject: Subject::Memory, .. }) => groups.with(&[Group::Vmm]),
                 Effect::Asks(Question { subject: Subject::Device, .. }) => groups.with(&[Group::Query]),
                 Effect::Asks(_) => groups.with(&[Group::Peer]),
                 Effect::LooksUp(_) => groups.with(&[Group::Lookup]),
@@ -232,10 +304,12 @@ const fn ends(effects: &[Effect]) -> bool {
 macro_rules! effects {
     ($arguments:tt [$(
         $verb:ident $object:ident ($($by:ident),+)
-        $(as $made:ident)? $(from $handle:ident)? $(on $last:ident)? $(where $choice:ident is $value:literal)?
+        $(as $made:ident)? $(from $handle:ident)? $(sized $size:ident)? $(of $whose:ident)? $(to $whom:ident)?
+        $(on $last:ident)? $(where $choice:ident is $value:literal)?
     ),* $(,)?]) => {
         &[$($crate::effect::effect!($arguments $verb $object($($by),+)
-            $(as $made)? $(from $handle)? $(on $last)? $(where $choice is $value)?)),*]
+            $(as $made)? $(from $handle)? $(sized $size)? $(of $whose)? $(to $whom)?
+            $(on $last)? $(where $choice is $value)?)),*]
     };
 }
 
@@ -255,18 +329,28 @@ macro_rules! effect {
             handle: $crate::effect::index!($arguments $handle),
         })
     };
-    ($arguments:tt Ends $object:ident($by:ident)) => {
+    ($arguments:tt Ends $object:ident($by:ident) $(sized $size:ident)? $(on $last:ident)?) => {
         Effect::Ends(End {
             object: Object::$object,
             by: $crate::effect::index!($arguments $by),
-            is_counted: false,
+            is_counted: $crate::effect::is_there!($($last)?),
+            size: $crate::effect::optional!($($crate::effect::index!($arguments $size))?),
         })
     };
-    ($arguments:tt Ends $object:ident($by:ident) on LastReference) => {
-        Effect::Ends(End {
+    ($arguments:tt Makes $object:ident($by:ident) $(sized $size:ident)? $(of $whose:ident)?) => {
+        Effect::Makes(Made {
             object: Object::$object,
             by: $crate::effect::index!($arguments $by),
-            is_counted: true,
+            size: $crate::effect::optional!($($crate::effect::index!($arguments $size))?),
+            of: $crate::effect::optional!($($crate::effect::index!($arguments $whose))?),
+        })
+    };
+    ($arguments:tt Grants $object:ident($by:ident) sized $size:ident to $whom:ident) => {
+        Effect::Grants(Grant {
+            object: Object::$object,
+            by: $crate::effect::index!($arguments $by),
+            size: $crate::effect::index!($arguments $size),
+            to: $crate::effect::index!($arguments $whom),
         })
     };
     ($arguments:tt LooksUp Function($by:ident) as $found:ident) => {
@@ -287,6 +371,16 @@ macro_rules! effect {
     };
 }
 
+/// Whether `on LastReference` stands there.
+macro_rules! is_there {
+    () => {
+        false
+    };
+    (LastReference) => {
+        true
+    };
+}
+
 macro_rules! optional {
     () => {
         None
@@ -301,4 +395,4 @@ macro_rules! index {
         $crate::effect::argument(&[$(stringify!($argument)),*], stringify!($name))
     };
 }
-pub(crate) use {effect, effects, index, optional};
+pub(crate) use {effect, effects, index, is_there, optional};

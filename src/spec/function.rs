@@ -1,9 +1,9 @@
 //! What the table says about a function, as data: derived from [`crate::functions`], for everything that
 //! walks the table at run time.
 
-use crate::effect::{Effect, End, Groups, Named, Object, Question, Shared, Subject, effects};
+use crate::effect::{Effect, End, Grant, Groups, Made, Named, Object, Question, Shared, Subject, effects};
 use crate::results::{Result, ResultSpec};
-use crate::value::{Argument, Format, Value};
+use crate::value::{Argument, Format, Text, Value};
 use core::fmt::{self, Write};
 use core::ops::Range;
 
@@ -38,35 +38,27 @@ impl Library {
     }
 }
 
-/// A family of functions: `@peer` in a trace set.
+/// A family of functions: `@peer` in a trace set. [`Group::ALL`] says what each is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
 pub enum Group {
-    /// Peer access between devices.
     Peer,
-    /// Legacy IPC, memory and events.
     Ipc,
-    /// Legacy IPC of memory.
     IpcMem,
-    /// Legacy IPC of events.
     IpcEvent,
-    /// Look-ups of functions.
     Lookup,
-    /// Calls that give something away.
     Export,
-    /// Calls that take in something of another process.
     Open,
-    /// Calls that switch access on.
     Enable,
-    /// Calls that give something back.
     Release,
-    /// Calls after which what others may still use is gone.
     Lifetime,
-    /// Questions that programs ask all the time.
     Query,
+    /// Virtual memory management.
+    Vmm,
 }
 
 impl Group {
-    /// All groups, with the name that follows the `@`.
+    /// All groups, with the name that follows the `@`, and what is in them.
     pub const ALL: &'static [(Group, &'static str, &'static str)] = &[
         (Group::Peer, "peer", "peer access between devices"),
         (Group::Ipc, "ipc", "legacy IPC, memory and events"),
@@ -78,6 +70,7 @@ impl Group {
         (Group::Enable, "enable", "calls that enable access"),
         (Group::Release, "release", "calls that close or disable"),
         (Group::Lifetime, "lifetime", "calls that end what others may still use: free, destroy, reset"),
+        (Group::Vmm, "vmm", "virtual memory: allocations, mappings, access, and their sharing"),
         (Group::Query, "query", "queries that programs make all the time: device attributes, NVML"),
     ];
 
@@ -139,8 +132,12 @@ pub struct ArgSpec {
     pub type_name: &'static str,
     /// The argument that holds the number of elements, where this is an array.
     pub count: Option<&'static str>,
-    /// How many bytes it has in the slot of a record; arrays and texts stand elsewhere.
+    /// The argument that says which kind of handle it is, where it is a shareable handle.
+    pub kind: Option<&'static str>,
+    /// How many bytes it has among the arguments of a record; arrays and texts stand elsewhere.
     pub stored: usize,
+    /// How many bytes one element of an array has in a record; 0 of a text.
+    pub element: usize,
     /// How many bytes one value has in memory: what a pointer points to, an element of an array; 0 of a text.
     pub size: usize,
     /// The values that have a name in the header: [`Value::names`].
@@ -160,12 +157,7 @@ impl ArgSpec {
 
     /// Whether it is an IPC handle, or a pointer to one.
     pub fn is_handle(&self) -> bool {
-        self.type_word().starts_with("CUipc")
-    }
-
-    /// The bytes of what it points to, where it is an output; of an array, those of an element.
-    pub fn output_size(&self) -> usize {
-        self.size
+        matches!(self.type_word(), "CUipcMemHandle" | "CUipcEventHandle")
     }
 
     /// Its type as C spells it.
@@ -181,10 +173,20 @@ impl ArgSpec {
             "usize" => "size_t",
             "c_char" => "char",
             "FunctionPointer" => "void *",
+            "c_void" => "void",
             other => other,
         };
         format!("{constant}{plain}{pointer}").replace("* *", "**")
     }
+}
+
+/// What the function that undoes a call is given: arguments of that call, by their indexes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Given {
+    /// The one that names what the call has opened, enabled or made.
+    pub by: usize,
+    /// The one that says how large it is, where both are asked for.
+    pub size: Option<usize>,
 }
 
 /// One entry of the table.
@@ -258,9 +260,27 @@ impl FnSpec {
         self.ends().filter(|end| end.object.is_context())
     }
 
-    /// What is asked.
+    /// What of the process's own a success makes.
+    pub fn makes(&self) -> Option<Made> {
+        self.effect(|effect| if let Effect::Makes(made) = effect { Some(made) } else { None })
+    }
+
+    /// What a success takes one reference more to.
+    pub fn retains(&self) -> Option<Named> {
+        self.effect(|effect| if let Effect::Retains(named) = effect { Some(named) } else { None })
+    }
+
+    /// The access that a success sets.
+    pub fn grants(&self) -> Option<Grant> {
+        self.effect(|effect| if let Effect::Grants(grant) = effect { Some(grant) } else { None })
+    }
+
+    /// What is asked about devices.
     pub fn asks(&self) -> Option<Question> {
-        self.effect(|effect| if let Effect::Asks(question) = effect { Some(question) } else { None })
+        self.effect(|effect| match effect {
+            Effect::Asks(question) if question.subject != Subject::Memory => Some(question),
+            _ => None,
+        })
     }
 
     /// The output that holds a function pointer after a success.
@@ -272,18 +292,39 @@ impl FnSpec {
         self.effects.iter().copied().find_map(chosen)
     }
 
-    /// The function that undoes what a success did, in its newest form, and the argument of this one that it is given.
-    pub fn undone_by(&self) -> Option<(FnId, usize)> {
-        let (is_opened, object, by) = match (self.opens(), self.enables()) {
-            (Some(Shared { object, by, .. }), _) => (true, object, by),
-            (None, Some(Named { object, by })) => (false, object, by),
+    /// The argument that says of how many bytes a call is: what it makes, ends or gives access to.
+    pub fn sized_by(&self) -> Option<usize> {
+        self.effect(|effect| match effect {
+            Effect::Makes(Made { size, .. }) | Effect::Ends(End { size, .. }) => size,
+            Effect::Grants(Grant { size, .. }) => Some(size),
+            _ => None,
+        })
+    }
+
+    /// The function that undoes what a success did, in its newest form, and what it is given: the name, or where something
+    /// of a size was made, the name and the size.
+    pub fn undone_by(&self) -> Option<(FnId, Given)> {
+        let newest = |undoes: &dyn Fn(&FnSpec) -> bool| {
+            FnId::newest(|other| other.library == self.library && undoes(other))
+        };
+        if let Some(Shared { object, by, .. }) = self.opens() {
+            let inverse = newest(&|other| other.closes().is_some_and(|closed| closed.object == object))?;
+            return Some((inverse, Given { by, size: None }));
+        }
+        if let Some(Named { object, by }) = self.enables() {
+            let inverse = newest(&|other| other.disables().is_some_and(|access| access.object == object))?;
+            return Some((inverse, Given { by, size: None }));
+        }
+        let (object, by, size) = match (self.makes(), self.retains()) {
+            (Some(Made { object, by, size, .. }), _) => (object, by, size),
+            (None, Some(Named { object, by })) => (object, by, None),
             (None, None) => return None,
         };
-        let undoes = |other: &FnSpec| {
-            let undone = if is_opened { other.closes() } else { other.disables() };
-            other.library == self.library && undone.is_some_and(|undone| undone.object == object)
-        };
-        Some((FnId::newest(undoes)?, by))
+        let takes = |end: End| if end.size.is_some() { size.map_or(0, |_| 2) } else { 1 };
+        let ends = |other: &FnSpec| other.ends().filter(|end| end.object == object);
+        let inverse = newest(&|other| ends(other).is_some_and(|end| takes(end) == other.args.len()))?;
+        let is_sized = ends(inverse.spec()).is_some_and(|end| end.size.is_some());
+        Some((inverse, Given { by, size: size.filter(|_| is_sized) }))
     }
 
     /// The numbers of its documented results, success first.
@@ -303,19 +344,24 @@ impl FnSpec {
         self.is_in(Group::Export) || self.is_in(Group::Open) || self.is_in(Group::Enable)
     }
 
+    /// Whether a call changes what the process has: it is looked at more closely, before and after it.
+    pub const fn is_weighty(&self) -> bool {
+        self.shares() || self.gives_back() || self.is_virtual()
+    }
+
     /// Whether programs call it all the time, and nothing comes of it: a look-up, a question about a device.
     pub const fn is_frequent(&self) -> bool {
         self.is_in(Group::Lookup) || self.is_in(Group::Query)
     }
 
+    /// Whether it is about virtual memory: such calls are few and slow, and all of them are recorded.
+    pub const fn is_virtual(&self) -> bool {
+        self.is_in(Group::Vmm)
+    }
+
     /// Whether a success gives something back: closes, disables or ends it.
     pub const fn gives_back(&self) -> bool {
         self.is_in(Group::Release) || self.is_in(Group::Lifetime)
-    }
-
-    /// Whether this is the form whose stream 0 is the calling thread's own.
-    pub fn is_per_thread(&self) -> bool {
-        self.name.ends_with("_ptds") || self.name.ends_with("_ptsz")
     }
 
     /// What its library says of a result.
@@ -345,10 +391,31 @@ impl FnSpec {
         at..at + self.args.get(argument).map_or(0, |arg| arg.stored)
     }
 
-    /// How many bytes the arguments have in the slot of a record.
-    pub fn stored(&self) -> usize {
-        self.args.iter().map(|arg| arg.stored).sum()
+    /// How many bytes the arguments have in a record.
+    pub const fn stored(&self) -> usize {
+        let (mut bytes, mut index) = (0, 0);
+        while index < self.args.len() {
+            bytes += self.args[index].stored;
+            index += 1;
+        }
+        bytes
     }
+
+    /// Whether those are more than a slot has room for.
+    pub const fn is_wide(&self) -> bool {
+        self.stored() > crate::record::slot::ARGS
+    }
+}
+
+/// The name under which `cuGetProcAddress` finds a symbol from version `since` on: without its own version and form.
+pub const fn look_up_name(symbol: &str, since: u32) -> &str {
+    let name = match symbol.as_bytes() {
+        _ if since == 0 => &[],
+        [name @ .., b'_', b'p', b't', b'd', b's'] | [name @ .., b'_', b'p', b't', b's', b'z'] => name,
+        name => name,
+    };
+    let name = if let [name @ .., b'_', b'v', b'0'..=b'9'] = name { name } else { name };
+    symbol.split_at(name.len()).0
 }
 
 macro_rules! direction {
@@ -364,14 +431,41 @@ macro_rules! direction {
     (string) => {
         Direction::String
     };
+    (in_struct) => {
+        Direction::In
+    };
+    (in_handle) => {
+        Direction::In
+    };
+    (out_handle) => {
+        Direction::Out
+    };
 }
 
-macro_rules! optional {
-    () => {
+macro_rules! count {
+    ($dir:ident []) => {
         None
     };
-    ($name:ident) => {
+    (in_handle [$kind:ident]) => {
+        None
+    };
+    (out_handle [$kind:ident]) => {
+        None
+    };
+    ($dir:ident [$name:ident]) => {
         Some(stringify!($name))
+    };
+}
+
+macro_rules! kind {
+    (in_handle [$kind:ident]) => {
+        Some(stringify!($kind))
+    };
+    (out_handle [$kind:ident]) => {
+        Some(stringify!($kind))
+    };
+    ($dir:ident [$($count:ident)?]) => {
+        None
     };
 }
 
@@ -384,12 +478,25 @@ macro_rules! results {
     };
 }
 
+/// What a record keeps of an argument.
+macro_rules! kept {
+    (string $type:ty) => {
+        Text
+    };
+    ($dir:ident $type:ty) => {
+        <$type as Argument>::Kept
+    };
+}
+
 macro_rules! stored {
-    (string [] $type:ty) => {
-        0
+    (in_handle [$kind:ident] $type:ty) => {
+        <kept!(in_handle $type) as Value>::STORED
+    };
+    (out_handle [$kind:ident] $type:ty) => {
+        <kept!(out_handle $type) as Value>::STORED
     };
     ($dir:ident [] $type:ty) => {
-        <<$type as Argument>::Kept as Value>::STORED
+        <kept!($dir $type) as Value>::STORED
     };
     ($dir:ident [$count:ident] $type:ty) => {
         0
@@ -397,38 +504,15 @@ macro_rules! stored {
 }
 
 macro_rules! value_size {
-    (string $type:ty) => {
-        0
+    // Of a descriptor, which is a number; and the pointer or number that is passed.
+    (out_handle $type:ty) => {
+        4
+    };
+    (in_handle $type:ty) => {
+        8
     };
     ($dir:ident $type:ty) => {
-        size_of::<<$type as Argument>::Kept>()
-    };
-}
-
-macro_rules! names {
-    (string $type:ty) => {
-        Vec::new
-    };
-    ($dir:ident $type:ty) => {
-        <<$type as Argument>::Kept as Value>::names
-    };
-}
-
-macro_rules! is_named {
-    (string $type:ty) => {
-        |_| false
-    };
-    ($dir:ident $type:ty) => {
-        <<$type as Argument>::Kept as Value>::is_named
-    };
-}
-
-macro_rules! print_stored {
-    (string $type:ty) => {
-        |_, _, _| Err(fmt::Error)
-    };
-    ($dir:ident $type:ty) => {
-        <<$type as Argument>::Kept as Value>::print_stored
+        size_of::<kept!($dir $type)>()
     };
 }
 
@@ -438,10 +522,9 @@ macro_rules! derive_specs {
         fn $name:ident(
             $($dir:ident $([$count:ident])? $arg:ident: $type:ty,)*
         ) -> $ret:ty {
-            library: $library:ident, lookup: $lookup:literal since $since:literal,
+            library: $library:ident, since: $since:literal, simulated: $fidelity:ident,
             effects: [$($effect:tt)*],
             results: [$($result:ident),* $(,)?],
-            simulated: $fidelity:ident,
         }
     )*) => {
         /// The number of a function of the table; an index into [`FUNCTIONS`].
@@ -455,7 +538,7 @@ macro_rules! derive_specs {
             name: stringify!($name),
             doc: $doc.trim_ascii(),
             library: Library::$library,
-            lookup: $lookup,
+            lookup: look_up_name(stringify!($name), $since),
             since: $since,
             effects: effects!([$($arg)*] [$($effect)*]),
             groups: Groups::of(effects!([$($arg)*] [$($effect)*])),
@@ -463,12 +546,14 @@ macro_rules! derive_specs {
                 name: stringify!($arg),
                 direction: direction!($dir),
                 type_name: stringify!($type),
-                count: optional!($($count)?),
+                count: count!($dir [$($count)?]),
+                kind: kind!($dir [$($count)?]),
                 stored: stored!($dir [$($count)?] $type),
+                element: <kept!($dir $type)>::STORED,
                 size: value_size!($dir $type),
-                names: names!($dir $type),
-                is_named: is_named!($dir $type),
-                print_stored: print_stored!($dir $type),
+                names: <kept!($dir $type)>::names,
+                is_named: <kept!($dir $type)>::is_named,
+                print_stored: <kept!($dir $type)>::print_stored,
             },)*],
             results: results!($library $($result)*),
             simulated: Fidelity::$fidelity,
@@ -482,7 +567,7 @@ macro_rules! derive_specs {
 }
 crate::intercepted_functions!(derive_specs);
 
-// The arguments of each function have room in the slot of a record.
+// The arguments of each function have room in a record: its outputs in the slot, what goes in also behind it.
 const _: () = {
     let mut index = 0;
     while index < FUNCTION_COUNT {
@@ -490,11 +575,20 @@ const _: () = {
         let (mut bytes, mut arg) = (0, 0);
         while arg < args.len() {
             bytes += args[arg].stored;
+            assert!(
+                bytes <= crate::record::slot::ARGS || matches!(args[arg].direction, Direction::In),
+                "an output lies outside of the slot"
+            );
             arg += 1;
         }
+        let is_weighty = FUNCTIONS[index].is_weighty();
         assert!(
-            bytes <= crate::record::slot::ARGS && args.len() <= 8,
-            "a function has more arguments than a slot has room for"
+            bytes <= crate::record::slot::ARGS || is_weighty,
+            "only weighty calls have arguments elsewhere"
+        );
+        assert!(
+            bytes <= crate::record::slot::MOST_ARGS && args.len() <= 8,
+            "a function has more arguments than a record has room for"
         );
         index += 1;
     }
@@ -540,9 +634,8 @@ mod tests {
     #[test]
     fn versions_of_one_name_differ_and_rise() {
         for (i, f) in FUNCTIONS.iter().enumerate() {
-            let is_alike = |g: &&FnSpec| {
-                g.lookup == f.lookup && g.is_per_thread() == f.is_per_thread() && !f.lookup.is_empty()
-            };
+            let form = |f: &FnSpec| (f.lookup, f.name.contains("_pt"));
+            let is_alike = |g: &&FnSpec| form(g) == form(f) && !f.lookup.is_empty();
             for g in FUNCTIONS[i + 1..].iter().filter(is_alike) {
                 assert!(g.since > f.since, "{} and {} are looked up alike", f.name, g.name);
             }
@@ -608,6 +701,13 @@ mod tests {
                             && asked.into_iter().flatten().all(|index| is(index, Direction::In))
                     }
                     Effect::LooksUp(found) => is(found, Direction::Out),
+                    Effect::Makes(Made { by, size, of, .. }) => {
+                        is_name(by) && [size, of].into_iter().flatten().all(|index| is(index, Direction::In))
+                    }
+                    Effect::Retains(Named { by, .. }) => is_name(by) && is(by, Direction::Out),
+                    Effect::Grants(Grant { by, size, to, .. }) => {
+                        is_name(by) && [by, size, to].into_iter().all(|index| is(index, Direction::In))
+                    }
                 };
                 assert!(is_sound, "{}: {effect:?}", f.name);
             }
@@ -626,19 +726,32 @@ mod tests {
         }
     }
 
-    /// The library calls them with one word.
+    /// The library calls them with one word, or two.
     #[test]
-    fn what_undoes_a_call_takes_one_word_of_it() {
+    fn what_undoes_a_call_takes_words_of_it() {
         for f in FUNCTIONS {
-            let undone = f.opens().is_some() || f.enables().is_some();
-            assert_eq!(f.undone_by().is_some(), undone, "{}", f.name);
-            let Some((inverse, argument)) = f.undone_by() else { continue };
-            let taken: Vec<usize> = inverse.spec().args.iter().map(|arg| arg.stored).collect();
-            assert_eq!((taken.as_slice(), f.args[argument].stored), (&[8][..], 8), "{}", f.name);
+            let is_done = f.opens().is_some() || f.enables().is_some() || f.makes().is_some();
+            assert_eq!(f.undone_by().is_some(), is_done || f.retains().is_some(), "{}", f.name);
+            let Some((inverse, given)) = f.undone_by() else { continue };
+            let words: Vec<usize> = inverse.spec().args.iter().map(|arg| arg.stored).collect();
+            let taken = if given.size.is_some() { &[8, 8][..] } else { &[8] };
+            assert_eq!((words.as_slice(), f.args[given.by].stored), (taken, 8), "{}", f.name);
+            if let (Some(size), Some(end)) = (given.size, inverse.spec().ends()) {
+                assert_eq!((end.by, end.size, f.args[size].stored), (0, Some(1), 8), "{}", f.name);
+            }
         }
         let undone = |id: FnId| id.spec().undone_by().map(|(inverse, _)| inverse);
-        assert_eq!(undone(FnId::cuIpcOpenEventHandle), Some(FnId::cuEventDestroy_v2), "the newest form");
-        assert_eq!(undone(FnId::cuCtxEnablePeerAccess), Some(FnId::cuCtxDisablePeerAccess));
+        for (id, inverse) in [
+            (FnId::cuIpcOpenEventHandle, FnId::cuEventDestroy_v2),
+            (FnId::cuCtxEnablePeerAccess, FnId::cuCtxDisablePeerAccess),
+            (FnId::cuMemImportFromShareableHandle, FnId::cuMemRelease),
+            (FnId::cuMemRetainAllocationHandle, FnId::cuMemRelease),
+            (FnId::cuMemCreate, FnId::cuMemRelease),
+            (FnId::cuMemMap, FnId::cuMemUnmap),
+            (FnId::cuMemAddressReserve, FnId::cuMemAddressFree),
+        ] {
+            assert_eq!(undone(id), Some(inverse), "the newest form");
+        }
     }
 
     #[test]

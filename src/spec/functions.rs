@@ -4,33 +4,30 @@
 //! documentation and the tests need to know about a function. All of them derive from this macro; none of
 //! them may name a function a second time. What does not belong here: behaviour.
 //!
-//! # How to add a function
-//!
-//! 1. Write one entry below, with argument names and order as in cuda.h (nvml.h, cuda_runtime_api.h).
-//! 2. Build: the compiler asks for each argument type that [`crate::value`] cannot print yet, and for the
-//!    simulated driver's answer (`src/sim/api`).
-//! 3. Add its answers to the conformance cases in `tests/conformance`, and an entry in CHANGELOG.md.
-//!
 //! # The form of an entry
 //!
 //! - The doc comment is the sentence of `cupeer explain`.
 //! - `in`, `out` and `inout` say which way an argument goes. `out[count]` and `in[count]` are arrays with
-//!   as many elements as the argument `count` says; `string` is a NUL-terminated text.
-//! - `library` names where the real function lives; `lookup "cuX" since V` is the name under which
-//!   `cuGetProcAddress` finds it, and the first version (1000 * major + 10 * minor) for which it does: `"" since 0`
-//!   for a function that is not the driver's.
+//!   as many elements as the argument `count` says; `string` is a NUL-terminated text, `in_struct` a pointer to a
+//!   structure. `out_handle[type]` and `in_handle[type]` are shareable handles, of the kind that the argument `type` says.
+//! - `library` names where the real function lives; `since` is the first version (1000 * major + 10 * minor) for which
+//!   `cuGetProcAddress` finds it by its [`crate::function::look_up_name`]: 0 for a function that is not the driver's.
+//! - `simulated` says how far the simulated driver's answers are known: [`crate::function::Fidelity`].
 //! - `effects` says what a success does, to what, and which arguments name that: [`crate::effect`]. The groups, what is
 //!   recorded, counted, asked, denied, undone and reported follow from it.
 //!   - `Exports OBJECT(BY) as HANDLE`, `Opens OBJECT(BY) from HANDLE`, `Closes OBJECT(BY)`
 //!   - `Enables Peer(BY)`, `Disables Peer(BY)`
-//!   - `Ends OBJECT(BY)`, with `on LastReference` where the call gives up one reference, and only the last one ends it
-//!   - `Asks Reach(FROM, TO) as ANSWER`, or `Link`, or `Device(DEVICE)`. Where an argument chooses what is asked, `where
+//!   - `Makes OBJECT(BY)`, with `sized SIZE` where an argument says how large, and `of WHOSE` what it is made of
+//!   - `Retains OBJECT(BY)`: one reference more
+//!   - `Ends OBJECT(BY)`, with `sized SIZE` where all in so many bytes from there end, and `on LastReference` where the call
+//!     gives up one reference, and only the last one ends it
+//!   - `Grants OBJECT(BY) sized SIZE to WHOM`: sets what the devices in the array may do with so many bytes from there
+//!   - `Asks Reach(FROM, TO) as ANSWER`, or `Link`, `Device(DEVICE)`, `Memory(WHICH)`. Where an argument chooses what is asked, `where
 //!     ARGUMENT is VALUE` says for which of its values the answer is whether a device can reach others: of a link
 //!     `ACCESS_SUPPORTED`, of a device `MULTICAST_SUPPORTED`, which reaches them over NVLink without peer access
 //!   - `LooksUp Function(NAME) as FOUND`
 //! - `results` are the documented ones of its library, SUCCESS first. What a driver answers beyond them is recorded in
 //!   `tests/conformance`; keep both apart.
-//! - `simulated` says how far the simulated driver's answers are known: [`crate::function::Fidelity`].
 
 mod more;
 
@@ -45,10 +42,9 @@ fn cuDeviceCanAccessPeer(
     in dev: $crate::abi::CUdevice,
     in peerDev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuDeviceCanAccessPeer" since 4000,
+    library: Cuda, since: 4000, simulated: Recorded,
     effects: [Asks Reach(dev, peerDev) as canAccessPeer],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE],
-    simulated: Recorded,
 }
 
 /// Queries an attribute of the link between two devices.
@@ -58,10 +54,9 @@ fn cuDeviceGetP2PAttribute(
     in srcDevice: $crate::abi::CUdevice,
     in dstDevice: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuDeviceGetP2PAttribute" since 8000,
+    library: Cuda, since: 8000, simulated: Recorded,
     effects: [Asks Link(srcDevice, dstDevice) as value where attrib is 2],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_VALUE],
-    simulated: Recorded,
 }
 
 /// Queries which atomic operations the link between two devices supports natively.
@@ -72,10 +67,9 @@ fn cuDeviceGetP2PAtomicCapabilities(
     in srcDevice: $crate::abi::CUdevice,
     in dstDevice: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuDeviceGetP2PAtomicCapabilities" since 13000,
+    library: Cuda, since: 13000, simulated: Recorded,
     effects: [Asks Link(srcDevice, dstDevice) as capabilities],
     results: [SUCCESS, INVALID_DEVICE, INVALID_VALUE],
-    simulated: Recorded,
 }
 
 /// Lets the current context access all allocations of a peer context, in this direction only.
@@ -83,21 +77,19 @@ fn cuCtxEnablePeerAccess(
     in peerContext: $crate::abi::CUcontext,
     in Flags: u32,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuCtxEnablePeerAccess" since 4000,
+    library: Cuda, since: 4000, simulated: Recorded,
     effects: [Enables Peer(peerContext)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, PEER_ACCESS_ALREADY_ENABLED, TOO_MANY_PEERS,
               INVALID_CONTEXT, PEER_ACCESS_UNSUPPORTED, INVALID_VALUE],
-    simulated: Recorded,
 }
 
 /// Revokes the access that cuCtxEnablePeerAccess gave.
 fn cuCtxDisablePeerAccess(
     in peerContext: $crate::abi::CUcontext,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuCtxDisablePeerAccess" since 4000,
+    library: Cuda, since: 4000, simulated: Recorded,
     effects: [Disables Peer(peerContext)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, PEER_ACCESS_NOT_ENABLED, INVALID_CONTEXT],
-    simulated: Recorded,
 }
 
 /// Creates a handle of an allocation, for another process to open.
@@ -105,10 +97,9 @@ fn cuIpcGetMemHandle(
     out pHandle: *mut $crate::abi::CUipcMemHandle,
     in dptr: $crate::abi::CUdeviceptr,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuIpcGetMemHandle" since 4010,
+    library: Cuda, since: 4010, simulated: Recorded,
     effects: [Exports Memory(dptr) as pHandle],
     results: [SUCCESS, INVALID_HANDLE, INVALID_CONTEXT, OUT_OF_MEMORY, MAP_FAILED, INVALID_VALUE],
-    simulated: Recorded,
 }
 
 /// Maps an allocation of another process (the entry point of CUDA 4.1 to 10.2).
@@ -117,10 +108,9 @@ fn cuIpcOpenMemHandle(
     in handle: $crate::abi::CUipcMemHandle,
     in Flags: $crate::abi::IpcMemFlags,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuIpcOpenMemHandle" since 4010,
+    library: Cuda, since: 4010, simulated: Recorded,
     effects: [Opens Memory(pdptr) from handle],
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, TOO_MANY_PEERS, INVALID_VALUE],
-    simulated: Recorded,
 }
 
 /// Maps an allocation of another process.
@@ -129,20 +119,18 @@ fn cuIpcOpenMemHandle_v2(
     in handle: $crate::abi::CUipcMemHandle,
     in Flags: $crate::abi::IpcMemFlags,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuIpcOpenMemHandle" since 11000,
+    library: Cuda, since: 11000, simulated: Recorded,
     effects: [Opens Memory(pdptr) from handle],
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, TOO_MANY_PEERS, INVALID_VALUE],
-    simulated: Recorded,
 }
 
 /// Releases one reference to a mapping; the last one unmaps it.
 fn cuIpcCloseMemHandle(
     in dptr: $crate::abi::CUdeviceptr,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuIpcCloseMemHandle" since 4010,
+    library: Cuda, since: 4010, simulated: Recorded,
     effects: [Closes Memory(dptr)],
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, INVALID_HANDLE, INVALID_VALUE],
-    simulated: Recorded,
 }
 
 /// Creates a handle of an event, for another process to open.
@@ -150,10 +138,9 @@ fn cuIpcGetEventHandle(
     out pHandle: *mut $crate::abi::CUipcEventHandle,
     in event: $crate::abi::CUevent,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuIpcGetEventHandle" since 4010,
+    library: Cuda, since: 4010, simulated: Recorded,
     effects: [Exports Event(event) as pHandle],
     results: [SUCCESS, INVALID_HANDLE, OUT_OF_MEMORY, MAP_FAILED, INVALID_VALUE],
-    simulated: Recorded,
 }
 
 /// Opens an event of another process; cuEventDestroy closes it.
@@ -161,10 +148,9 @@ fn cuIpcOpenEventHandle(
     out phEvent: *mut $crate::abi::CUevent,
     in handle: $crate::abi::CUipcEventHandle,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuIpcOpenEventHandle" since 4010,
+    library: Cuda, since: 4010, simulated: Recorded,
     effects: [Opens Event(phEvent) from handle],
     results: [SUCCESS, INVALID_CONTEXT, MAP_FAILED, PEER_ACCESS_UNSUPPORTED, INVALID_HANDLE, INVALID_VALUE],
-    simulated: Recorded,
 }
 
 /// Finds a driver function by name and version (the form of CUDA 11.3 to 11.8).
@@ -174,10 +160,9 @@ fn cuGetProcAddress(
     in cudaVersion: i32,
     in flags: $crate::abi::ProcAddressFlags,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuGetProcAddress" since 11030,
+    library: Cuda, since: 11030, simulated: Recorded,
     effects: [LooksUp Function(symbol) as pfn],
     results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
-    simulated: Recorded,
 }
 
 /// Finds a driver function by name and version, or says why there is none.
@@ -188,30 +173,27 @@ fn cuGetProcAddress_v2(
     in flags: $crate::abi::ProcAddressFlags,
     out symbolStatus: *mut $crate::abi::CUdriverProcAddressQueryResult,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuGetProcAddress" since 12000,
+    library: Cuda, since: 12000, simulated: Recorded,
     effects: [LooksUp Function(symbol) as pfn],
     results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
-    simulated: Recorded,
 }
 
 /// Frees device memory (the entry point of CUDA 2.0 to 3.1, with 32-bit addresses).
 fn cuMemFree(
     in dptr: u32,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuMemFree" since 2000,
+    library: Cuda, since: 2000, simulated: Documented,
     effects: [Ends Memory(dptr)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    simulated: Documented,
 }
 
 /// Frees device memory, even if another process still has it open.
 fn cuMemFree_v2(
     in dptr: $crate::abi::CUdeviceptr,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuMemFree" since 3020,
+    library: Cuda, since: 3020, simulated: Recorded,
     effects: [Ends Memory(dptr)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    simulated: Recorded,
 }
 
 /// Frees device memory in stream order, including memory that cuMemAlloc gave.
@@ -219,10 +201,9 @@ fn cuMemFreeAsync(
     in dptr: $crate::abi::CUdeviceptr,
     in hStream: $crate::abi::CUstream,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuMemFreeAsync" since 11020,
+    library: Cuda, since: 11020, simulated: Recorded,
     effects: [Ends Memory(dptr)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED],
-    simulated: Recorded,
 }
 
 /// Frees device memory in the order of the thread's own default stream.
@@ -230,100 +211,249 @@ fn cuMemFreeAsync_ptsz(
     in dptr: $crate::abi::CUdeviceptr,
     in hStream: $crate::abi::CUstream,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuMemFreeAsync" since 11020,
+    library: Cuda, since: 11020, simulated: Documented,
     effects: [Ends Memory(dptr)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED],
-    simulated: Documented,
 }
 
 /// Destroys an event (the entry point of CUDA 2.0 to 3.2).
 fn cuEventDestroy(
     in hEvent: $crate::abi::CUevent,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuEventDestroy" since 2000,
+    library: Cuda, since: 2000, simulated: Documented,
     effects: [Ends Event(hEvent), Closes Event(hEvent)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE],
-    simulated: Documented,
 }
 
 /// Destroys an event, or closes one that cuIpcOpenEventHandle opened.
 fn cuEventDestroy_v2(
     in hEvent: $crate::abi::CUevent,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuEventDestroy" since 4000,
+    library: Cuda, since: 4000, simulated: Recorded,
     effects: [Ends Event(hEvent), Closes Event(hEvent)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE],
-    simulated: Recorded,
 }
 
 /// Destroys a context that was not attached (the entry point of CUDA 2.0 to 3.2).
 fn cuCtxDestroy(
     in ctx: $crate::abi::CUcontext,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuCtxDestroy" since 2000,
+    library: Cuda, since: 2000, simulated: Documented,
     effects: [Ends Context(ctx)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    simulated: Documented,
 }
 
 /// Destroys a context, with everything allocated in it.
 fn cuCtxDestroy_v2(
     in ctx: $crate::abi::CUcontext,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuCtxDestroy" since 4000,
+    library: Cuda, since: 4000, simulated: Recorded,
     effects: [Ends Context(ctx)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
-    simulated: Recorded,
 }
 
 /// Releases one reference to the current context; the last one destroys it.
 fn cuCtxDetach(
     in ctx: $crate::abi::CUcontext,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuCtxDetach" since 2000,
+    library: Cuda, since: 2000, simulated: Recorded,
     effects: [Ends Context(ctx) on LastReference],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT],
-    simulated: Recorded,
 }
 
 /// Releases one reference to the primary context of a device (the entry point of CUDA 7.0 to 10.2).
 fn cuDevicePrimaryCtxRelease(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuDevicePrimaryCtxRelease" since 7000,
+    library: Cuda, since: 7000, simulated: Documented,
     effects: [Ends Primary(dev) on LastReference],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_CONTEXT],
-    simulated: Documented,
 }
 
 /// Releases one reference to the primary context of a device; the last one resets it.
 fn cuDevicePrimaryCtxRelease_v2(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuDevicePrimaryCtxRelease" since 11000,
+    library: Cuda, since: 11000, simulated: Recorded,
     effects: [Ends Primary(dev) on LastReference],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, INVALID_CONTEXT],
-    simulated: Recorded,
 }
 
 /// Destroys everything in the primary context of a device (the entry point of CUDA 7.0 to 10.2).
 fn cuDevicePrimaryCtxReset(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuDevicePrimaryCtxReset" since 7000,
+    library: Cuda, since: 7000, simulated: Documented,
     effects: [Ends Primary(dev)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, PRIMARY_CONTEXT_ACTIVE],
-    simulated: Documented,
 }
 
 /// Destroys everything in the primary context of a device, whatever retains it.
 fn cuDevicePrimaryCtxReset_v2(
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuDevicePrimaryCtxReset" since 11000,
+    library: Cuda, since: 11000, simulated: Recorded,
     effects: [Ends Primary(dev)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_DEVICE, PRIMARY_CONTEXT_ACTIVE],
-    simulated: Recorded,
+}
+
+/// Reserves a range of addresses, to which memory can be mapped.
+fn cuMemAddressReserve(
+    out ptr: *mut $crate::abi::CUdeviceptr,
+    in size: usize,
+    in alignment: usize,
+    in addr: $crate::abi::CUdeviceptr,
+    in flags: u64,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 10020, simulated: Recorded,
+    effects: [Makes Reservation(ptr) sized size],
+    results: [SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
+}
+
+/// Gives a reserved range of addresses back.
+fn cuMemAddressFree(
+    in ptr: $crate::abi::CUdeviceptr,
+    in size: usize,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 10020, simulated: Recorded,
+    effects: [Ends Reservation(ptr) sized size],
+    results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
+}
+
+/// Allocates physical memory, which is used through a mapping.
+fn cuMemCreate(
+    out handle: *mut $crate::abi::CUmemGenericAllocationHandle,
+    in size: usize,
+    in_struct prop: *const $crate::abi::CUmemAllocationProp,
+    in flags: u64,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 10020, simulated: Recorded,
+    effects: [Makes Allocation(handle) sized size],
+    results: [SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED,
+              NOT_SUPPORTED],
+}
+
+/// Releases one reference to an allocation; the memory stays while it is mapped, shared or imported somewhere.
+fn cuMemRelease(
+    in handle: $crate::abi::CUmemGenericAllocationHandle,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 10020, simulated: Recorded,
+    effects: [Ends Allocation(handle) on LastReference, Closes Allocation(handle)],
+    results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
+}
+
+/// Maps an allocation to reserved addresses. Nobody has access before cuMemSetAccess.
+fn cuMemMap(
+    in ptr: $crate::abi::CUdeviceptr,
+    in size: usize,
+    in offset: usize,
+    in handle: $crate::abi::CUmemGenericAllocationHandle,
+    in flags: u64,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 10020, simulated: Recorded,
+    effects: [Makes Mapping(ptr) sized size of handle],
+    results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE, OUT_OF_MEMORY, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED,
+              NOT_SUPPORTED, ILLEGAL_STATE],
+}
+
+/// Unmaps all mappings in a range of addresses.
+fn cuMemUnmap(
+    in ptr: $crate::abi::CUdeviceptr,
+    in size: usize,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 10020, simulated: Recorded,
+    effects: [Ends Mapping(ptr) sized size],
+    results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
+}
+
+/// Sets what devices may do with the mappings in a range of addresses.
+fn cuMemSetAccess(
+    in ptr: $crate::abi::CUdeviceptr,
+    in size: usize,
+    in[count] desc: *const $crate::abi::CUmemAccessDesc,
+    in count: usize,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 10020, simulated: Recorded,
+    effects: [Grants Mapping(ptr) sized size to desc],
+    results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_SUPPORTED],
+}
+
+/// Queries what a device may do with the mapping at an address.
+fn cuMemGetAccess(
+    out flags: *mut u64,
+    in_struct location: *const $crate::abi::CUmemLocation,
+    in ptr: $crate::abi::CUdeviceptr,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 10020, simulated: Recorded,
+    effects: [Asks Memory(ptr) as flags],
+    results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
+}
+
+/// Makes a handle of an allocation, for another process to import: a file descriptor, or a fabric handle.
+fn cuMemExportToShareableHandle(
+    out_handle[handleType] shareableHandle: *mut core::ffi::c_void,
+    in handle: $crate::abi::CUmemGenericAllocationHandle,
+    in handleType: $crate::abi::CUmemAllocationHandleType,
+    in flags: u64,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 10020, simulated: Recorded,
+    effects: [Exports Allocation(handle) as shareableHandle],
+    results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
+}
+
+/// Imports an allocation of another process.
+fn cuMemImportFromShareableHandle(
+    out handle: *mut $crate::abi::CUmemGenericAllocationHandle,
+    in_handle[shHandleType] osHandle: *mut core::ffi::c_void,
+    in shHandleType: $crate::abi::CUmemAllocationHandleType,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 10020, simulated: Recorded,
+    effects: [Opens Allocation(handle) from osHandle],
+    results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
+}
+
+/// Gives the handle of the allocation that is mapped at an address, with one reference more.
+fn cuMemRetainAllocationHandle(
+    out handle: *mut $crate::abi::CUmemGenericAllocationHandle,
+    in addr: $crate::abi::CUdeviceptr,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 11000, simulated: Recorded,
+    effects: [Retains Allocation(handle)],
+    results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
+}
+
+/// Queries what an allocation is.
+fn cuMemGetAllocationPropertiesFromHandle(
+    out prop: *mut $crate::abi::CUmemAllocationProp,
+    in handle: $crate::abi::CUmemGenericAllocationHandle,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 10020, simulated: Recorded,
+    effects: [Asks Memory(handle) as prop],
+    results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
+}
+
+/// Queries of what sizes allocations can be.
+fn cuMemGetAllocationGranularity(
+    out granularity: *mut usize,
+    in_struct prop: *const $crate::abi::CUmemAllocationProp,
+    in option: $crate::abi::CUmemAllocationGranularity_flags,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 10020, simulated: Recorded,
+    effects: [Asks Memory(prop) as granularity],
+    results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
+}
+
+/// Makes a handle of a range of addresses for other drivers: a dma-buf descriptor.
+fn cuMemGetHandleForAddressRange(
+    out handle: *mut i32,
+    in dptr: $crate::abi::CUdeviceptr,
+    in size: usize,
+    in handleType: $crate::abi::CUmemRangeHandleType,
+    in flags: u64,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 11070, simulated: Documented,
+    effects: [Asks Memory(dptr) as handle],
+    results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
 }
 
 /// Queries an attribute of a device.
@@ -332,10 +462,9 @@ fn cuDeviceGetAttribute(
     in attrib: $crate::abi::CUdevice_attribute,
     in dev: $crate::abi::CUdevice,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuDeviceGetAttribute" since 2000,
+    library: Cuda, since: 2000, simulated: Recorded,
     effects: [Asks Device(dev) as pi where attrib is 132],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_DEVICE],
-    simulated: Recorded,
 }
 
 /// Queries whether two devices can use one kind of peer access.
@@ -345,10 +474,9 @@ fn nvmlDeviceGetP2PStatus(
     in p2pIndex: $crate::abi::nvmlGpuP2PCapsIndex_t,
     out p2pStatus: *mut $crate::abi::nvmlGpuP2PStatus_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0,
+    library: Nvml, since: 0, simulated: Absent,
     effects: [Asks Device(device1, device2) as p2pStatus],
     results: [SUCCESS, INVALID_ARGUMENT, UNKNOWN],
-    simulated: Absent,
 }
 
 /// Queries the common ancestor of two devices: a board, a switch, a CPU.
@@ -357,10 +485,9 @@ fn nvmlDeviceGetTopologyCommonAncestor(
     in device2: $crate::abi::nvmlDevice_t,
     out pathInfo: *mut $crate::abi::nvmlGpuTopologyLevel_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0,
+    library: Nvml, since: 0, simulated: Absent,
     effects: [Asks Device(device1, device2) as pathInfo],
     results: [SUCCESS, INVALID_ARGUMENT, NOT_SUPPORTED, UNKNOWN],
-    simulated: Absent,
 }
 
 /// Queries whether an NVLink of a device is up.
@@ -369,10 +496,9 @@ fn nvmlDeviceGetNvLinkState(
     in link: u32,
     out isActive: *mut $crate::abi::nvmlEnableState_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0,
+    library: Nvml, since: 0, simulated: Absent,
     effects: [Asks Device(device) as isActive],
     results: [SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, UNKNOWN],
-    simulated: Absent,
 }
 
 /// Queries what an NVLink of a device can do.
@@ -382,10 +508,9 @@ fn nvmlDeviceGetNvLinkCapability(
     in capability: $crate::abi::nvmlNvLinkCapability_t,
     out capResult: *mut u32,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0,
+    library: Nvml, since: 0, simulated: Absent,
     effects: [Asks Device(device) as capResult],
     results: [SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, UNKNOWN],
-    simulated: Absent,
 }
 
 /// Queries where the other end of an NVLink is on the PCI bus (the form with a short address).
@@ -394,10 +519,9 @@ fn nvmlDeviceGetNvLinkRemotePciInfo(
     in link: u32,
     out pci: *mut $crate::abi::nvmlPciInfo_v2_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0,
+    library: Nvml, since: 0, simulated: Absent,
     effects: [Asks Device(device) as pci],
     results: [SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, UNKNOWN],
-    simulated: Absent,
 }
 
 /// Queries where the other end of an NVLink is on the PCI bus.
@@ -406,10 +530,9 @@ fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
     in link: u32,
     out pci: *mut $crate::abi::nvmlPciInfo_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0,
+    library: Nvml, since: 0, simulated: Absent,
     effects: [Asks Device(device) as pci],
     results: [SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, UNKNOWN],
-    simulated: Absent,
 }
 
 /// Queries what is at the other end of an NVLink: a GPU, a switch.
@@ -418,10 +541,9 @@ fn nvmlDeviceGetNvLinkRemoteDeviceType(
     in link: u32,
     out pNvLinkDeviceType: *mut $crate::abi::nvmlIntNvLinkDeviceType_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0,
+    library: Nvml, since: 0, simulated: Absent,
     effects: [Asks Device(device) as pNvLinkDeviceType],
     results: [SUCCESS, NOT_SUPPORTED, INVALID_ARGUMENT, GPU_IS_LOST, UNKNOWN],
-    simulated: Absent,
 }
 
 /// Queries a device's part in a fabric of several machines (the first form).
@@ -429,10 +551,9 @@ fn nvmlDeviceGetGpuFabricInfo(
     in device: $crate::abi::nvmlDevice_t,
     out gpuFabricInfo: *mut $crate::abi::nvmlGpuFabricInfo_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0,
+    library: Nvml, since: 0, simulated: Absent,
     effects: [Asks Device(device) as gpuFabricInfo],
     results: [SUCCESS, NOT_SUPPORTED],
-    simulated: Absent,
 }
 
 /// Queries a device's part in a fabric of several machines.
@@ -440,10 +561,9 @@ fn nvmlDeviceGetGpuFabricInfoV(
     in device: $crate::abi::nvmlDevice_t,
     inout gpuFabricInfo: *mut $crate::abi::nvmlGpuFabricInfoV_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0,
+    library: Nvml, since: 0, simulated: Absent,
     effects: [Asks Device(device) as gpuFabricInfo],
     results: [SUCCESS, NOT_SUPPORTED],
-    simulated: Absent,
 }
 
 /// Queries many values of a device at once, including the state of its NVLinks.
@@ -452,10 +572,9 @@ fn nvmlDeviceGetFieldValues(
     in valuesCount: i32,
     inout[valuesCount] values: *mut $crate::abi::nvmlFieldValue_t,
 ) -> $crate::abi::nvmlReturn_t {
-    library: Nvml, lookup: "" since 0,
+    library: Nvml, since: 0, simulated: Absent,
     effects: [Asks Device(device) as values],
     results: [SUCCESS, INVALID_ARGUMENT],
-    simulated: Absent,
 }
 
     } };

@@ -17,6 +17,7 @@ pub mod proc;
 pub mod rank;
 pub mod record;
 pub mod results;
+pub mod runtime;
 pub mod selector;
 pub mod status;
 pub mod trust;

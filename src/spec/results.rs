@@ -96,6 +96,10 @@ impl Library {
         if let Ok(number) = text.parse() {
             return self.result(number);
         }
+        // The runtime's name has the driver's number.
+        if let Some(known) = crate::runtime::result(text).filter(|_| self == Library::Cuda) {
+            return Some(known);
+        }
         let upper = text.to_ascii_uppercase();
         let wanted = upper.strip_prefix(self.prefix()).unwrap_or(&upper);
         let wanted = wanted.strip_prefix("ERROR_").unwrap_or(wanted);
@@ -357,6 +361,8 @@ mod tests {
         for text in ["CUDA_ERROR_MAP_FAILED", "MAP_FAILED", "map_failed", "ERROR_MAP_FAILED", "205"] {
             assert_eq!(parse(text), Some(Result::MAP_FAILED.spec()), "{text}");
         }
+        assert_eq!(parse("cudaErrorMapBufferObjectFailed"), Some(Result::MAP_FAILED.spec()));
+        assert_eq!(Library::Nvml.parse_result("cudaErrorUnknown"), None);
         assert_eq!(parse("success").map(|r| r.number), Some(0));
         for text in ["", "CUDA_", "MAP_FAIL", "203", "-1", "99999999999", "NVML_ERROR_TIMEOUT"] {
             assert_eq!(parse(text), None, "{text:?}");

@@ -1,9 +1,11 @@
 //! The words that choose functions: `cuIpcOpenMemHandle*,@peer,^cuDeviceCanAccessPeer`.
 //!
-//! Read from left to right. A set that begins with a negation starts from all functions.
+//! Names of the runtime mean what they stand for: [`crate::runtime`]. Read from left to right. A set that begins with a negation starts from all functions.
 
 use crate::function::{FUNCTION_COUNT, FUNCTIONS, Group};
 use crate::names::nearest;
+use crate::runtime;
+use core::array::from_fn;
 use core::fmt;
 
 /// A set of functions of the table.
@@ -27,8 +29,8 @@ impl fmt::Display for SelectorError {
 
 impl FunctionSet {
     /// What is logged where nobody chose: all but the look-ups, of which a program that uses the CUDA
-    /// runtime makes several hundred at its start, and but what programs free, destroy and ask all the time.
-    pub const DEFAULT: &'static str = "^@lookup,^@lifetime,^@query";
+    /// runtime makes several hundred at its start, and but what programs free, destroy, map and ask all the time.
+    pub const DEFAULT: &'static str = "^@lookup,^@lifetime,^@query,^@vmm,@export,@open";
 
     /// All functions, or none.
     pub fn all(present: bool) -> Self {
@@ -70,7 +72,6 @@ impl FunctionSet {
 
 /// The functions that one item names.
 fn choose(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
-    let mut chosen = [false; FUNCTION_COUNT];
     if name.is_empty() {
         return Err("a function, a pattern or a @group is missing here".into());
     }
@@ -82,18 +83,17 @@ fn choose(name: &str) -> Result<[bool; FUNCTION_COUNT], String> {
             let names: Vec<String> = Group::ALL.iter().map(|(_, n, _)| format!("@{n}")).collect();
             return Err(format!("there is no group '@{group}'; the groups are {}", names.join(", ")));
         };
-        for (member, function) in chosen.iter_mut().zip(FUNCTIONS) {
-            *member = function.is_in(*group);
-        }
-        return Ok(chosen);
+        return Ok(from_fn(|i| FUNCTIONS[i].is_in(*group)));
     }
-    for (member, function) in chosen.iter_mut().zip(FUNCTIONS) {
-        *member = matches(name.as_bytes(), function.name.as_bytes());
-    }
+    let chosen = from_fn(|i| {
+        let is_named = matches(name.as_bytes(), FUNCTIONS[i].name.as_bytes());
+        is_named || runtime::matching(name).any(|known| known.is(&FUNCTIONS[i]))
+    });
     if chosen.contains(&true) {
         return Ok(chosen);
     }
-    let hint = match nearest(name, FUNCTIONS.iter().map(|f| f.name)) {
+    let names = FUNCTIONS.iter().map(|f| f.name).chain(runtime::RUNTIME.iter().map(|known| known.name));
+    let hint = match nearest(name, names) {
         Some(meant) => format!("did you mean '{meant}'?"),
         None => "'cupeer list functions' lists them all".into(),
     };
@@ -128,6 +128,7 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::function::FnSpec;
 
     fn names(text: &str) -> Vec<&'static str> {
         let set = FunctionSet::parse(text).unwrap();
@@ -145,16 +146,31 @@ mod tests {
     }
 
     #[test]
+    fn names_of_the_runtime_mean_what_they_stand_for() {
+        assert_eq!(names("cudaIpcOpenMemHandle"), ["cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"]);
+        assert_eq!(names("@ipc-event,^cudaIpcOpen*"), ["cuIpcGetEventHandle"]);
+        assert_eq!(names("cudaDeviceEnablePeerAccess"), ["cuCtxEnablePeerAccess"]);
+        assert!(!names("*Device*").contains(&"cuCtxEnablePeerAccess"), "no pattern means more than before");
+    }
+
+    #[test]
     fn a_negation_in_front_means_everything_but() {
         let but = |groups: &[Group]| {
             let kept = FUNCTIONS.iter().filter(|f| !groups.iter().any(|group| f.is_in(*group)));
             kept.map(|f| f.name).collect::<Vec<_>>()
         };
         assert_eq!(names("^@lookup"), but(&[Group::Lookup]));
-        assert_eq!(names(FunctionSet::DEFAULT), but(&[Group::Lookup, Group::Lifetime, Group::Query]));
-        assert!(names(FunctionSet::DEFAULT).contains(&"cuIpcCloseMemHandle"));
-        let but_two = but(&[Group::Lookup, Group::Query]);
-        assert_eq!(names(&format!("{},@lifetime", FunctionSet::DEFAULT)), but_two);
+        // Of virtual memory what is exported and opened is logged.
+        let default = names(FunctionSet::DEFAULT);
+        let usual = |f: &&FnSpec| !f.is_virtual() || f.exports().or(f.opens()).is_some();
+        let usual: Vec<_> = FUNCTIONS.iter().filter(usual).map(|f| f.name).collect();
+        let mut expected = but(&[Group::Lookup, Group::Lifetime, Group::Query]);
+        expected.retain(|name| usual.contains(name));
+        assert_eq!(default, expected);
+        assert!(
+            default.contains(&"cuIpcCloseMemHandle") && default.contains(&"cuMemImportFromShareableHandle")
+        );
+        assert!(names(&format!("{},@lifetime", FunctionSet::DEFAULT)).contains(&"cuMemUnmap"));
     }
 
     #[test]
@@ -183,6 +199,10 @@ mod tests {
             ("@ipc,^", "column 7: a function, a pattern or a @group is missing here"),
             ("cuIpcOpenMemHandel", "column 1: no function is named 'cuIpcOpenMemHandel'; did you mean"),
             ("@ipc,^@pier", "column 7: there is no group '@pier'; the groups are @peer, @ipc,"),
+            (
+                "cudaIpcOpenMemHandel",
+                "column 1: no function is named 'cudaIpcOpenMemHandel'; did you mean 'cudaIpcOpenMemHandle'?",
+            ),
             ("cuIpc Open", "column 1: no function is named 'cuIpc Open'; "),
         ] {
             let got = FunctionSet::parse(text).unwrap_err().to_string();

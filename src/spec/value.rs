@@ -4,6 +4,9 @@
 //! Nothing here allocates or locks, because it runs inside other people's programs.
 
 mod nvml;
+mod sharing;
+
+pub use sharing::Shareable;
 
 use crate::abi::*;
 use core::ffi::{CStr, c_char};
@@ -79,95 +82,79 @@ impl<T: Value> Argument for *const T {
     type Kept = T;
 }
 
+/// A text, which does not stand in the slot of a record but in a detail.
+#[derive(Clone, Copy)]
+pub struct Text;
+
+impl Value for Text {
+    const STORED: usize = 0;
+    fn store(self, _: &mut [u8], _: Fingerprint) {}
+    fn print(self, _: &mut dyn Write, _: Format) -> fmt::Result {
+        Err(fmt::Error)
+    }
+    fn print_stored(_: &[u8], _: &mut dyn Write, _: Format) -> fmt::Result {
+        Err(fmt::Error)
+    }
+}
+
+/// What is behind a plain pointer, another argument says: see `in_handle` in the table.
+impl Argument for *mut core::ffi::c_void {
+    type Kept = Shareable;
+}
+
 /// A quoted string in JSON, bare as text.
 fn word(out: &mut dyn Write, format: Format, word: fmt::Arguments) -> fmt::Result {
     if format.json { write!(out, "\"{word}\"") } else { out.write_fmt(word) }
 }
 
-macro_rules! values {
-    (plain: $($plain:ty)*; devices: $($device:ident)*; wide: $($wide:ty)*; handles: $($handle:ident)*;
-     names: $($named:ident: $int:ident)*; secrets: $($secret:ident)*;) => {
-        $(impl Value for $plain {
-            const STORED: usize = size_of::<Self>();
+/// A value that is one number, as which it is kept: how it becomes that and is made of it, and all else.
+macro_rules! number {
+    ($type:ident: $int:ident, $number:expr, $make:expr, $($rest:tt)*) => {
+        impl Value for $type {
+            const STORED: usize = size_of::<$int>();
             fn store(self, place: &mut [u8], _: Fingerprint) {
-                place.copy_from_slice(&(self).to_le_bytes());
+                let number: fn(Self) -> $int = $number;
+                place.copy_from_slice(&number(self).to_le_bytes());
             }
             fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
-                match bytes.try_into() {
-                    Ok(bytes) => <$plain>::from_le_bytes(bytes).print(out, format),
-                    Err(_) => Err(fmt::Error),
-                }
+                let make: fn($int) -> Self = $make;
+                make($int::from_le_bytes(bytes.try_into().map_err(|_| fmt::Error)?)).print(out, format)
             }
+            $($rest)*
+        }
+    };
+}
+macro_rules! values {
+    (plain: $($plain:ident)*; devices: $($device:ident)*; wide: $($wide:ident)*; handles: $($handle:ident)*;
+     names: $($named:ident: $int:ident)*; secrets: $($secret:ident)*;) => {
+        $(number! { $plain: $plain, |value| value, |number| number,
             fn print(self, out: &mut dyn Write, _: Format) -> fmt::Result {
                 write!(out, "{self}")
             }
         })*
-        $(impl Value for $device {
-            const STORED: usize = size_of::<Self>();
-            fn store(self, place: &mut [u8], _: Fingerprint) {
-                place.copy_from_slice(&(self.0).to_le_bytes());
-            }
-            fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
-                match bytes.try_into() {
-                    Ok(bytes) => $device(i32::from_le_bytes(bytes)).print(out, format),
-                    Err(_) => Err(fmt::Error),
-                }
-            }
+        $(number! { $device: i32, |value| value.0, $device,
             fn print(self, out: &mut dyn Write, _: Format) -> fmt::Result {
                 write!(out, "{}", self.0)
             }
         })*
-        $(impl Value for $wide {
-            const STORED: usize = size_of::<Self>();
-            fn store(self, place: &mut [u8], _: Fingerprint) {
-                place.copy_from_slice(&(self).to_le_bytes());
-            }
-            fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
-                match bytes.try_into() {
-                    Ok(bytes) => <$wide>::from_le_bytes(bytes).print(out, format),
-                    Err(_) => Err(fmt::Error),
-                }
-            }
+        $(number! { $wide: $wide, |value| value, |number| number,
             fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
                 word(out, format, format_args!("{self:#x}"))
             }
         })*
-        $(impl Value for $handle {
-            const STORED: usize = size_of::<Self>();
-            fn store(self, place: &mut [u8], _: Fingerprint) {
-                place.copy_from_slice(&(self.0 as u64).to_le_bytes());
-            }
-            fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
-                match bytes.try_into() {
-                    Ok(bytes) => $handle(u64::from_le_bytes(bytes) as _).print(out, format),
-                    Err(_) => Err(fmt::Error),
-                }
-            }
+        $(number! { $handle: u64, |value| value.0 as u64, |number| $handle(number as _),
             fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
                 word(out, format, format_args!("{:#x}", self.0 as usize))
             }
         })*
-        $(impl Value for $named {
-            const STORED: usize = size_of::<Self>();
+        $(number! { $named: $int, |value| value.0, $named,
             fn names() -> Vec<(u64, &'static str)> {
-                let pattern = |number: $int| {
-                    let mut bytes = [0; 8];
-                    bytes[..size_of::<$int>()].copy_from_slice(&number.to_le_bytes());
-                    u64::from_le_bytes(bytes)
-                };
-                Self::VALUES.iter().map(|(number, name)| (pattern(*number), *name)).collect()
+                // Widened without its sign.
+                let mask = u64::MAX >> (64 - $int::BITS);
+                Self::VALUES.iter().map(|(number, name)| (*number as u64 & mask, *name)).collect()
             }
             fn is_named(number: u64) -> bool {
                 Self::VALUES.iter().any(|(named, _)| *named == number as $int)
-            }
-            fn store(self, place: &mut [u8], _: Fingerprint) {
-                place.copy_from_slice(&(self.0).to_le_bytes());
-            }
-            fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
-                match bytes.try_into() {
-                    Ok(bytes) => $named($int::from_le_bytes(bytes)).print(out, format),
-                    Err(_) => Err(fmt::Error),
-                }
             }
             fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
                 match self.name() {
@@ -200,11 +187,14 @@ values! {
     plain: i32 u32;
     devices: CUdevice;
     wide: u64 usize;
-    handles: CUcontext CUevent CUstream FunctionPointer CUdeviceptr nvmlDevice_t;
+    handles: CUcontext CUevent CUstream FunctionPointer CUdeviceptr nvmlDevice_t
+             CUmemGenericAllocationHandle;
     names: CUdevice_P2PAttribute: i32 CUatomicOperation: i32 CUdriverProcAddressQueryResult: i32
            CUdevice_attribute: i32 IpcMemFlags: u32 ProcAddressFlags: u64
            nvmlGpuP2PCapsIndex_t: i32 nvmlGpuP2PStatus_t: i32 nvmlEnableState_t: i32 nvmlNvLinkCapability_t: i32
-           nvmlIntNvLinkDeviceType_t: i32 nvmlGpuTopologyLevel_t: i32;
+           nvmlIntNvLinkDeviceType_t: i32 nvmlGpuTopologyLevel_t: i32
+           CUmemAllocationType: i32 CUmemLocationType: i32 CUmemAllocationHandleType: i32 CUmemAccess_flags: i32
+           CUmemAllocationGranularity_flags: i32 CUmemRangeHandleType: i32;
     secrets: CUipcMemHandle CUipcEventHandle;
 }
 
@@ -319,6 +309,11 @@ pub fn quoted_inside(bytes: &[u8], most: usize, out: &mut dyn Write) -> fmt::Res
 
 fn null(out: &mut dyn Write, format: Format) -> fmt::Result {
     out.write_str(if format.json { "\"0x0\"" } else { "NULL" })
+}
+
+/// Prints a pointer, and not what it points to.
+pub fn print_pointer<T>(pointer: *const T, out: &mut dyn Write, format: Format) -> fmt::Result {
+    if pointer.is_null() { null(out, format) } else { unread(pointer.cast(), out, format) }
 }
 
 fn unread(pointer: *const u8, out: &mut dyn Write, format: Format) -> fmt::Result {

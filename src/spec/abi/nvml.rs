@@ -1,6 +1,7 @@
 //! NVML's C types, as far as the functions of the table use them: with the size and alignment that nvml.h gives them.
 
-#![allow(non_camel_case_types)]
+// Names are nvml.h's; those of fields without a comment say what they are.
+#![allow(non_camel_case_types, missing_docs)]
 
 use core::ffi::{c_char, c_void};
 
@@ -72,17 +73,11 @@ enumerations! {
 pub struct nvmlPciInfo_v2_t {
     /// The address as text, of which the domain has four digits.
     pub busId: [c_char; 16],
-    /// The domain.
     pub domain: u32,
-    /// The bus.
     pub bus: u32,
-    /// The device on the bus.
     pub device: u32,
-    /// What kind of device it is.
     pub pciDeviceId: u32,
-    /// The same of its board.
     pub pciSubSystemId: u32,
-    /// Nothing.
     pub reserved: [u32; 4],
 }
 
@@ -92,15 +87,10 @@ pub struct nvmlPciInfo_v2_t {
 pub struct nvmlPciInfo_t {
     /// The address as text, of which the domain has four digits.
     pub busIdLegacy: [c_char; 16],
-    /// The domain.
     pub domain: u32,
-    /// The bus.
     pub bus: u32,
-    /// The device on the bus.
     pub device: u32,
-    /// What kind of device it is.
     pub pciDeviceId: u32,
-    /// The same of its board.
     pub pciSubSystemId: u32,
     /// The address as text, of which the domain has eight digits.
     pub busId: [c_char; 32],
@@ -110,7 +100,6 @@ pub struct nvmlPciInfo_t {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct nvmlGpuFabricInfo_t {
-    /// The fabric.
     pub clusterUuid: [u8; 16],
     /// What the registration with it ended in.
     pub status: nvmlReturn_t,
@@ -126,7 +115,6 @@ pub struct nvmlGpuFabricInfo_t {
 pub struct nvmlGpuFabricInfoV_t {
     /// The size and version that the caller knows: [`nvmlGpuFabricInfoV_t::number`].
     pub version: u32,
-    /// The fabric.
     pub clusterUuid: [u8; 16],
     /// What the registration with it ended in.
     pub status: nvmlReturn_t,
@@ -134,7 +122,6 @@ pub struct nvmlGpuFabricInfoV_t {
     pub cliqueId: u32,
     /// How far the registration is: 0 where there is no fabric, 3 where it is complete.
     pub state: u8,
-    /// What is wrong with it.
     pub healthMask: u32,
 }
 

@@ -22,10 +22,9 @@ fn cuCupeerExport(
     in address: $crate::abi::CUdeviceptr,
     out shared: *mut $crate::abi::CUipcMemHandle,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuCupeerExport" since 13000,
+    library: Cuda, since: 13000, simulated: Inferred,
     effects: [Exports Memory(address) as shared],
     results: [SUCCESS, INVALID_HANDLE, INVALID_VALUE],
-    simulated: Inferred,
 }
 
 /// Maps an allocation of another process.
@@ -34,10 +33,9 @@ fn cuCupeerOpen(
     in flags: u32,
     out address: *mut $crate::abi::CUdeviceptr,
 ) -> $crate::abi::CUresult {
-    library: Cuda, lookup: "cuCupeerOpen" since 13000,
+    library: Cuda, since: 13000, simulated: Inferred,
     effects: [Opens Memory(address) from shared],
     results: [SUCCESS, MAP_FAILED, INVALID_HANDLE, INVALID_VALUE],
-    simulated: Inferred,
 }
 
     } };

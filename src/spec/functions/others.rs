@@ -5,674 +5,267 @@
 //! functions` need to know of a name. What does not: functions that are intercepted (the table in
 //! `src/spec/functions.rs`), and the debugger's names (`cudbg`), which no program looks up.
 //!
-//! # The form of a line
+//! # The form of the list
 //!
-//! `SYMBOL: "LOOKUP" since VERSION, FORM, FIDELITY [= IMPLEMENTATION];`
+//! `VERSION FIDELITY: SYMBOL [= IMPLEMENTATION], ...;`
 //!
-//! - `LOOKUP` is the name under which `cuGetProcAddress` finds it from `VERSION` (1000 * major + 10 *
-//!   minor) on; an empty one is not found by look-up.
-//! - `FORM` is `plain`, or `per_thread` for the form whose stream 0 is the calling thread's own: what
-//!   CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM finds, and with it alone.
+//! - `VERSION` (1000 * major + 10 * minor) is the first for which `cuGetProcAddress` finds these functions, by their
+//!   [`look_up_name`]; 0 where it never does.
 //! - `FIDELITY` is one of [`crate::function::Fidelity`]. A name that is not `Unsupported` has a function in
 //!   `src/sim/api`: of its own name, or of the one after the `=`.
 
-use crate::function::Fidelity;
+use crate::function::{Fidelity, look_up_name};
 
-/// Hands every line of the list to the macro `$callback`.
+/// Hands the list to the macro `$callback`.
 #[macro_export]
 macro_rules! driver_functions_beyond {
     ($callback:path) => { $callback! {
-    cuArray3DCreate: "cuArray3DCreate" since 2000, plain, Unsupported;
-    cuArray3DCreate_v2: "cuArray3DCreate" since 3020, plain, Documented;
-    cuArray3DGetDescriptor: "cuArray3DGetDescriptor" since 2000, plain, Unsupported;
-    cuArray3DGetDescriptor_v2: "cuArray3DGetDescriptor" since 3020, plain, Documented;
-    cuArrayCreate: "cuArrayCreate" since 2000, plain, Unsupported;
-    cuArrayCreate_v2: "cuArrayCreate" since 3020, plain, Documented;
-    cuArrayDestroy: "cuArrayDestroy" since 2000, plain, Documented;
-    cuArrayGetDescriptor: "cuArrayGetDescriptor" since 2000, plain, Unsupported;
-    cuArrayGetDescriptor_v2: "cuArrayGetDescriptor" since 3020, plain, Documented;
-    cuArrayGetMemoryRequirements: "cuArrayGetMemoryRequirements" since 11060, plain, Unsupported;
-    cuArrayGetPlane: "cuArrayGetPlane" since 11020, plain, Unsupported;
-    cuArrayGetSparseProperties: "cuArrayGetSparseProperties" since 11010, plain, Unsupported;
-    cuCheckpointProcessCheckpoint: "cuCheckpointProcessCheckpoint" since 12080, plain, Unsupported;
-    cuCheckpointProcessGetRestoreThreadId: "cuCheckpointProcessGetRestoreThreadId" since 12080, plain, Unsupported;
-    cuCheckpointProcessGetState: "cuCheckpointProcessGetState" since 12080, plain, Unsupported;
-    cuCheckpointProcessLock: "cuCheckpointProcessLock" since 12080, plain, Unsupported;
-    cuCheckpointProcessRestore: "cuCheckpointProcessRestore" since 12080, plain, Unsupported;
-    cuCheckpointProcessUnlock: "cuCheckpointProcessUnlock" since 12080, plain, Unsupported;
-    cuCoredumpGetAttribute: "cuCoredumpGetAttribute" since 12010, plain, Unsupported;
-    cuCoredumpGetAttributeGlobal: "cuCoredumpGetAttributeGlobal" since 12010, plain, Unsupported;
-    cuCoredumpSetAttribute: "cuCoredumpSetAttribute" since 12010, plain, Unsupported;
-    cuCoredumpSetAttributeGlobal: "cuCoredumpSetAttributeGlobal" since 12010, plain, Unsupported;
-    cuCtxAttach: "cuCtxAttach" since 2000, plain, Recorded;
-    cuCtxCreate: "cuCtxCreate" since 2000, plain, Documented = cuCtxCreate_v2;
-    cuCtxCreate_v2: "cuCtxCreate" since 3020, plain, Recorded;
-    cuCtxCreate_v3: "cuCtxCreate" since 11040, plain, Documented;
-    cuCtxCreate_v4: "cuCtxCreate" since 12050, plain, Recorded;
-    cuCtxFromGreenCtx: "cuCtxFromGreenCtx" since 12040, plain, Unsupported;
-    cuCtxGetApiVersion: "cuCtxGetApiVersion" since 3020, plain, Recorded;
-    cuCtxGetCacheConfig: "cuCtxGetCacheConfig" since 3020, plain, Recorded;
-    cuCtxGetCurrent: "cuCtxGetCurrent" since 4000, plain, Recorded;
-    cuCtxGetDevice: "cuCtxGetDevice" since 2000, plain, Recorded;
-    cuCtxGetDevice_v2: "cuCtxGetDevice" since 13000, plain, Documented;
-    cuCtxGetDevResource: "cuCtxGetDevResource" since 12040, plain, Unsupported;
-    cuCtxGetExecAffinity: "cuCtxGetExecAffinity" since 11040, plain, Documented;
-    cuCtxGetFlags: "cuCtxGetFlags" since 7000, plain, Recorded;
-    cuCtxGetId: "cuCtxGetId" since 12000, plain, Recorded;
-    cuCtxGetLimit: "cuCtxGetLimit" since 3010, plain, Recorded;
-    cuCtxGetSharedMemConfig: "cuCtxGetSharedMemConfig" since 4020, plain, Recorded;
-    cuCtxGetStreamPriorityRange: "cuCtxGetStreamPriorityRange" since 5050, plain, Recorded;
-    cuCtxPopCurrent: "cuCtxPopCurrent" since 2000, plain, Documented = cuCtxPopCurrent_v2;
-    cuCtxPopCurrent_v2: "cuCtxPopCurrent" since 4000, plain, Recorded;
-    cuCtxPushCurrent: "cuCtxPushCurrent" since 2000, plain, Documented = cuCtxPushCurrent_v2;
-    cuCtxPushCurrent_v2: "cuCtxPushCurrent" since 4000, plain, Recorded;
-    cuCtxRecordEvent: "cuCtxRecordEvent" since 12050, plain, Unsupported;
-    cuCtxResetPersistingL2Cache: "cuCtxResetPersistingL2Cache" since 11000, plain, Documented;
-    cuCtxSetCacheConfig: "cuCtxSetCacheConfig" since 3020, plain, Recorded;
-    cuCtxSetCurrent: "cuCtxSetCurrent" since 4000, plain, Recorded;
-    cuCtxSetFlags: "cuCtxSetFlags" since 12010, plain, Recorded;
-    cuCtxSetLimit: "cuCtxSetLimit" since 3010, plain, Recorded;
-    cuCtxSetSharedMemConfig: "cuCtxSetSharedMemConfig" since 4020, plain, Documented;
-    cuCtxSynchronize: "cuCtxSynchronize" since 2000, plain, Recorded;
-    cuCtxSynchronize_v2: "cuCtxSynchronize" since 13000, plain, Documented;
-    cuCtxWaitEvent: "cuCtxWaitEvent" since 12050, plain, Unsupported;
-    cuDestroyExternalMemory: "cuDestroyExternalMemory" since 10000, plain, Unsupported;
-    cuDestroyExternalSemaphore: "cuDestroyExternalSemaphore" since 10000, plain, Unsupported;
-    cuDeviceComputeCapability: "cuDeviceComputeCapability" since 2000, plain, Documented;
-    cuDeviceGet: "cuDeviceGet" since 2000, plain, Recorded;
-    cuDeviceGetByPCIBusId: "cuDeviceGetByPCIBusId" since 4010, plain, Recorded;
-    cuDeviceGetCount: "cuDeviceGetCount" since 2000, plain, Recorded;
-    cuDeviceGetDefaultMemPool: "cuDeviceGetDefaultMemPool" since 11020, plain, Recorded;
-    cuDeviceGetDevResource: "cuDeviceGetDevResource" since 12040, plain, Unsupported;
-    cuDeviceGetExecAffinitySupport: "cuDeviceGetExecAffinitySupport" since 11040, plain, Recorded;
-    cuDeviceGetGraphMemAttribute: "cuDeviceGetGraphMemAttribute" since 11040, plain, Unsupported;
-    cuDeviceGetHostAtomicCapabilities: "cuDeviceGetHostAtomicCapabilities" since 13000, plain, Unsupported;
-    cuDeviceGetLuid: "cuDeviceGetLuid" since 10000, plain, Recorded;
-    cuDeviceGetMemPool: "cuDeviceGetMemPool" since 11020, plain, Recorded;
-    cuDeviceGetName: "cuDeviceGetName" since 2000, plain, Recorded;
-    cuDeviceGetNvSciSyncAttributes: "cuDeviceGetNvSciSyncAttributes" since 10020, plain, Unsupported;
-    cuDeviceGetPCIBusId: "cuDeviceGetPCIBusId" since 4010, plain, Recorded;
-    cuDeviceGetProperties: "cuDeviceGetProperties" since 2000, plain, Documented;
-    cuDeviceGetTexture1DLinearMaxWidth: "cuDeviceGetTexture1DLinearMaxWidth" since 11010, plain, Documented;
-    cuDeviceGetUuid: "cuDeviceGetUuid" since 9020, plain, Documented = cuDeviceGetUuid_v2;
-    cuDeviceGetUuid_v2: "cuDeviceGetUuid" since 11040, plain, Recorded;
-    cuDeviceGraphMemTrim: "cuDeviceGraphMemTrim" since 11040, plain, Unsupported;
-    cuDevicePrimaryCtxGetState: "cuDevicePrimaryCtxGetState" since 7000, plain, Recorded;
-    cuDevicePrimaryCtxRetain: "cuDevicePrimaryCtxRetain" since 7000, plain, Recorded;
-    cuDevicePrimaryCtxSetFlags: "cuDevicePrimaryCtxSetFlags" since 7000, plain, Documented = cuDevicePrimaryCtxSetFlags_v2;
-    cuDevicePrimaryCtxSetFlags_v2: "cuDevicePrimaryCtxSetFlags" since 11000, plain, Recorded;
-    cuDeviceRegisterAsyncNotification: "cuDeviceRegisterAsyncNotification" since 12040, plain, Unsupported;
-    cuDeviceSetGraphMemAttribute: "cuDeviceSetGraphMemAttribute" since 11040, plain, Unsupported;
-    cuDeviceSetMemPool: "cuDeviceSetMemPool" since 11020, plain, Documented;
-    cuDeviceTotalMem: "cuDeviceTotalMem" since 2000, plain, Documented;
-    cuDeviceTotalMem_v2: "cuDeviceTotalMem" since 3020, plain, Recorded;
-    cuDeviceUnregisterAsyncNotification: "cuDeviceUnregisterAsyncNotification" since 12040, plain, Unsupported;
-    cuDevResourceGenerateDesc: "cuDevResourceGenerateDesc" since 12040, plain, Unsupported;
-    cuDevSmResourceSplitByCount: "cuDevSmResourceSplitByCount" since 12040, plain, Unsupported;
-    cuDriverGetVersion: "cuDriverGetVersion" since 2020, plain, Recorded;
-    cuEGLApiInit: "" since 0, plain, Unsupported;
-    cuEGLStreamConsumerAcquireFrame: "cuEGLStreamConsumerAcquireFrame" since 7000, plain, Unsupported;
-    cuEGLStreamConsumerConnect: "cuEGLStreamConsumerConnect" since 7000, plain, Unsupported;
-    cuEGLStreamConsumerConnectWithFlags: "cuEGLStreamConsumerConnectWithFlags" since 8000, plain, Unsupported;
-    cuEGLStreamConsumerDisconnect: "cuEGLStreamConsumerDisconnect" since 7000, plain, Unsupported;
-    cuEGLStreamConsumerReleaseFrame: "cuEGLStreamConsumerReleaseFrame" since 7000, plain, Unsupported;
-    cuEGLStreamProducerConnect: "cuEGLStreamProducerConnect" since 7000, plain, Unsupported;
-    cuEGLStreamProducerDisconnect: "cuEGLStreamProducerDisconnect" since 7000, plain, Unsupported;
-    cuEGLStreamProducerPresentFrame: "cuEGLStreamProducerPresentFrame" since 7000, plain, Unsupported;
-    cuEGLStreamProducerReturnFrame: "cuEGLStreamProducerReturnFrame" since 7000, plain, Unsupported;
-    cuEventCreate: "cuEventCreate" since 2000, plain, Recorded;
-    cuEventElapsedTime: "cuEventElapsedTime" since 2000, plain, Recorded;
-    cuEventElapsedTime_v2: "cuEventElapsedTime" since 12080, plain, Documented = cuEventElapsedTime;
-    cuEventQuery: "cuEventQuery" since 2000, plain, Recorded;
-    cuEventRecord: "cuEventRecord" since 2000, plain, Recorded;
-    cuEventRecord_ptsz: "cuEventRecord" since 7000, per_thread, Documented = cuEventRecord;
-    cuEventRecordWithFlags: "cuEventRecordWithFlags" since 11010, plain, Documented;
-    cuEventRecordWithFlags_ptsz: "cuEventRecordWithFlags" since 11010, per_thread, Documented = cuEventRecordWithFlags;
-    cuEventSynchronize: "cuEventSynchronize" since 2000, plain, Recorded;
-    cuExternalMemoryGetMappedBuffer: "cuExternalMemoryGetMappedBuffer" since 10000, plain, Unsupported;
-    cuExternalMemoryGetMappedMipmappedArray: "cuExternalMemoryGetMappedMipmappedArray" since 10000, plain, Unsupported;
-    cuFlushGPUDirectRDMAWrites: "cuFlushGPUDirectRDMAWrites" since 11030, plain, Documented;
-    cuFuncGetAttribute: "cuFuncGetAttribute" since 2020, plain, Inferred;
-    cuFuncGetModule: "cuFuncGetModule" since 11000, plain, Inferred;
-    cuFuncGetName: "cuFuncGetName" since 12030, plain, Inferred;
-    cuFuncGetParamInfo: "cuFuncGetParamInfo" since 12040, plain, Unsupported;
-    cuFuncIsLoaded: "cuFuncIsLoaded" since 12040, plain, Inferred;
-    cuFuncLoad: "cuFuncLoad" since 12040, plain, Inferred;
-    cuFuncSetAttribute: "cuFuncSetAttribute" since 9000, plain, Inferred;
-    cuFuncSetBlockShape: "cuFuncSetBlockShape" since 2000, plain, Unsupported;
-    cuFuncSetCacheConfig: "cuFuncSetCacheConfig" since 3000, plain, Inferred;
-    cuFuncSetSharedMemConfig: "cuFuncSetSharedMemConfig" since 4020, plain, Inferred;
-    cuFuncSetSharedSize: "cuFuncSetSharedSize" since 2000, plain, Unsupported;
-    cuGetErrorName: "cuGetErrorName" since 6000, plain, Recorded;
-    cuGetErrorString: "cuGetErrorString" since 6000, plain, Recorded;
-    cuGetExportTable: "cuGetExportTable" since 3000, plain, Recorded;
-    cuGLCtxCreate: "cuGLCtxCreate" since 2000, plain, Unsupported;
-    cuGLCtxCreate_v2: "cuGLCtxCreate" since 3020, plain, Unsupported;
-    cuGLGetDevices: "cuGLGetDevices" since 4010, plain, Unsupported;
-    cuGLGetDevices_v2: "cuGLGetDevices" since 6050, plain, Unsupported;
-    cuGLInit: "cuGLInit" since 2000, plain, Unsupported;
-    cuGLMapBufferObject: "cuGLMapBufferObject" since 2000, plain, Unsupported;
-    cuGLMapBufferObject_v2: "cuGLMapBufferObject" since 3020, plain, Unsupported;
-    cuGLMapBufferObject_v2_ptds: "cuGLMapBufferObject" since 7000, per_thread, Unsupported;
-    cuGLMapBufferObjectAsync: "cuGLMapBufferObjectAsync" since 2030, plain, Unsupported;
-    cuGLMapBufferObjectAsync_v2: "cuGLMapBufferObjectAsync" since 3020, plain, Unsupported;
-    cuGLMapBufferObjectAsync_v2_ptsz: "cuGLMapBufferObjectAsync" since 7000, per_thread, Unsupported;
-    cuGLRegisterBufferObject: "cuGLRegisterBufferObject" since 2000, plain, Unsupported;
-    cuGLSetBufferObjectMapFlags: "cuGLSetBufferObjectMapFlags" since 2030, plain, Unsupported;
-    cuGLUnmapBufferObject: "cuGLUnmapBufferObject" since 2000, plain, Unsupported;
-    cuGLUnmapBufferObjectAsync: "cuGLUnmapBufferObjectAsync" since 2030, plain, Unsupported;
-    cuGLUnregisterBufferObject: "cuGLUnregisterBufferObject" since 2000, plain, Unsupported;
-    cuGraphAddBatchMemOpNode: "cuGraphAddBatchMemOpNode" since 11070, plain, Unsupported;
-    cuGraphAddChildGraphNode: "cuGraphAddChildGraphNode" since 10000, plain, Unsupported;
-    cuGraphAddDependencies: "cuGraphAddDependencies" since 10000, plain, Unsupported;
-    cuGraphAddDependencies_v2: "cuGraphAddDependencies" since 12030, plain, Unsupported;
-    cuGraphAddEmptyNode: "cuGraphAddEmptyNode" since 10000, plain, Unsupported;
-    cuGraphAddEventRecordNode: "cuGraphAddEventRecordNode" since 11010, plain, Unsupported;
-    cuGraphAddEventWaitNode: "cuGraphAddEventWaitNode" since 11010, plain, Unsupported;
-    cuGraphAddExternalSemaphoresSignalNode: "cuGraphAddExternalSemaphoresSignalNode" since 11020, plain, Unsupported;
-    cuGraphAddExternalSemaphoresWaitNode: "cuGraphAddExternalSemaphoresWaitNode" since 11020, plain, Unsupported;
-    cuGraphAddHostNode: "cuGraphAddHostNode" since 10000, plain, Unsupported;
-    cuGraphAddKernelNode: "cuGraphAddKernelNode" since 10000, plain, Unsupported;
-    cuGraphAddKernelNode_v2: "cuGraphAddKernelNode" since 12000, plain, Unsupported;
-    cuGraphAddMemAllocNode: "cuGraphAddMemAllocNode" since 11040, plain, Unsupported;
-    cuGraphAddMemcpyNode: "cuGraphAddMemcpyNode" since 10000, plain, Unsupported;
-    cuGraphAddMemFreeNode: "cuGraphAddMemFreeNode" since 11040, plain, Unsupported;
-    cuGraphAddMemsetNode: "cuGraphAddMemsetNode" since 10000, plain, Unsupported;
-    cuGraphAddNode: "cuGraphAddNode" since 12020, plain, Unsupported;
-    cuGraphAddNode_v2: "cuGraphAddNode" since 12030, plain, Unsupported;
-    cuGraphBatchMemOpNodeGetParams: "cuGraphBatchMemOpNodeGetParams" since 11070, plain, Unsupported;
-    cuGraphBatchMemOpNodeSetParams: "cuGraphBatchMemOpNodeSetParams" since 11070, plain, Unsupported;
-    cuGraphChildGraphNodeGetGraph: "cuGraphChildGraphNodeGetGraph" since 10000, plain, Unsupported;
-    cuGraphClone: "cuGraphClone" since 10000, plain, Unsupported;
-    cuGraphConditionalHandleCreate: "cuGraphConditionalHandleCreate" since 12030, plain, Unsupported;
-    cuGraphCreate: "cuGraphCreate" since 10000, plain, Documented;
-    cuGraphDebugDotPrint: "cuGraphDebugDotPrint" since 11030, plain, Unsupported;
-    cuGraphDestroy: "cuGraphDestroy" since 10000, plain, Documented;
-    cuGraphDestroyNode: "cuGraphDestroyNode" since 10000, plain, Unsupported;
-    cuGraphEventRecordNodeGetEvent: "cuGraphEventRecordNodeGetEvent" since 11010, plain, Unsupported;
-    cuGraphEventRecordNodeSetEvent: "cuGraphEventRecordNodeSetEvent" since 11010, plain, Unsupported;
-    cuGraphEventWaitNodeGetEvent: "cuGraphEventWaitNodeGetEvent" since 11010, plain, Unsupported;
-    cuGraphEventWaitNodeSetEvent: "cuGraphEventWaitNodeSetEvent" since 11010, plain, Unsupported;
-    cuGraphExecBatchMemOpNodeSetParams: "cuGraphExecBatchMemOpNodeSetParams" since 11070, plain, Unsupported;
-    cuGraphExecChildGraphNodeSetParams: "cuGraphExecChildGraphNodeSetParams" since 11010, plain, Unsupported;
-    cuGraphExecDestroy: "cuGraphExecDestroy" since 10000, plain, Documented;
-    cuGraphExecEventRecordNodeSetEvent: "cuGraphExecEventRecordNodeSetEvent" since 11010, plain, Unsupported;
-    cuGraphExecEventWaitNodeSetEvent: "cuGraphExecEventWaitNodeSetEvent" since 11010, plain, Unsupported;
-    cuGraphExecExternalSemaphoresSignalNodeSetParams: "cuGraphExecExternalSemaphoresSignalNodeSetParams" since 11020, plain, Unsupported;
-    cuGraphExecExternalSemaphoresWaitNodeSetParams: "cuGraphExecExternalSemaphoresWaitNodeSetParams" since 11020, plain, Unsupported;
-    cuGraphExecGetFlags: "cuGraphExecGetFlags" since 12000, plain, Unsupported;
-    cuGraphExecHostNodeSetParams: "cuGraphExecHostNodeSetParams" since 10020, plain, Unsupported;
-    cuGraphExecKernelNodeSetParams: "cuGraphExecKernelNodeSetParams" since 10010, plain, Unsupported;
-    cuGraphExecKernelNodeSetParams_v2: "cuGraphExecKernelNodeSetParams" since 12000, plain, Unsupported;
-    cuGraphExecMemcpyNodeSetParams: "cuGraphExecMemcpyNodeSetParams" since 10020, plain, Unsupported;
-    cuGraphExecMemsetNodeSetParams: "cuGraphExecMemsetNodeSetParams" since 10020, plain, Unsupported;
-    cuGraphExecNodeSetParams: "cuGraphExecNodeSetParams" since 12020, plain, Unsupported;
-    cuGraphExecUpdate: "cuGraphExecUpdate" since 10020, plain, Unsupported;
-    cuGraphExecUpdate_v2: "cuGraphExecUpdate" since 12000, plain, Unsupported;
-    cuGraphExternalSemaphoresSignalNodeGetParams: "cuGraphExternalSemaphoresSignalNodeGetParams" since 11020, plain, Unsupported;
-    cuGraphExternalSemaphoresSignalNodeSetParams: "cuGraphExternalSemaphoresSignalNodeSetParams" since 11020, plain, Unsupported;
-    cuGraphExternalSemaphoresWaitNodeGetParams: "cuGraphExternalSemaphoresWaitNodeGetParams" since 11020, plain, Unsupported;
-    cuGraphExternalSemaphoresWaitNodeSetParams: "cuGraphExternalSemaphoresWaitNodeSetParams" since 11020, plain, Unsupported;
-    cuGraphGetEdges: "cuGraphGetEdges" since 10000, plain, Unsupported;
-    cuGraphGetEdges_v2: "cuGraphGetEdges" since 12030, plain, Unsupported;
-    cuGraphGetNodes: "cuGraphGetNodes" since 10000, plain, Unsupported;
-    cuGraphGetRootNodes: "cuGraphGetRootNodes" since 10000, plain, Unsupported;
-    cuGraphHostNodeGetParams: "cuGraphHostNodeGetParams" since 10000, plain, Unsupported;
-    cuGraphHostNodeSetParams: "cuGraphHostNodeSetParams" since 10000, plain, Unsupported;
-    cuGraphicsEGLRegisterImage: "cuGraphicsEGLRegisterImage" since 7000, plain, Unsupported;
-    cuGraphicsGLRegisterBuffer: "cuGraphicsGLRegisterBuffer" since 3000, plain, Unsupported;
-    cuGraphicsGLRegisterImage: "cuGraphicsGLRegisterImage" since 3000, plain, Unsupported;
-    cuGraphicsMapResources: "cuGraphicsMapResources" since 3000, plain, Unsupported;
-    cuGraphicsMapResources_ptsz: "cuGraphicsMapResources" since 7000, per_thread, Unsupported;
-    cuGraphicsResourceGetMappedEglFrame: "cuGraphicsResourceGetMappedEglFrame" since 7000, plain, Unsupported;
-    cuGraphicsResourceGetMappedMipmappedArray: "cuGraphicsResourceGetMappedMipmappedArray" since 5000, plain, Unsupported;
-    cuGraphicsResourceGetMappedPointer: "cuGraphicsResourceGetMappedPointer" since 3000, plain, Unsupported;
-    cuGraphicsResourceGetMappedPointer_v2: "cuGraphicsResourceGetMappedPointer" since 3020, plain, Unsupported;
-    cuGraphicsResourceSetMapFlags: "cuGraphicsResourceSetMapFlags" since 3000, plain, Unsupported;
-    cuGraphicsResourceSetMapFlags_v2: "cuGraphicsResourceSetMapFlags" since 6050, plain, Unsupported;
-    cuGraphicsSubResourceGetMappedArray: "cuGraphicsSubResourceGetMappedArray" since 3000, plain, Unsupported;
-    cuGraphicsUnmapResources: "cuGraphicsUnmapResources" since 3000, plain, Unsupported;
-    cuGraphicsUnmapResources_ptsz: "cuGraphicsUnmapResources" since 7000, per_thread, Unsupported;
-    cuGraphicsUnregisterResource: "cuGraphicsUnregisterResource" since 3000, plain, Unsupported;
-    cuGraphicsVDPAURegisterOutputSurface: "cuGraphicsVDPAURegisterOutputSurface" since 3010, plain, Unsupported;
-    cuGraphicsVDPAURegisterVideoSurface: "cuGraphicsVDPAURegisterVideoSurface" since 3010, plain, Unsupported;
-    cuGraphInstantiate: "cuGraphInstantiate" since 10000, plain, Unsupported;
-    cuGraphInstantiate_v2: "cuGraphInstantiate" since 11000, plain, Documented;
-    cuGraphInstantiateWithFlags: "cuGraphInstantiateWithFlags" since 11040, plain, Documented;
-    cuGraphInstantiateWithParams: "cuGraphInstantiateWithParams" since 12000, plain, Documented;
-    cuGraphInstantiateWithParams_ptsz: "cuGraphInstantiateWithParams" since 12000, per_thread, Documented = cuGraphInstantiateWithParams;
-    cuGraphKernelNodeCopyAttributes: "cuGraphKernelNodeCopyAttributes" since 11000, plain, Unsupported;
-    cuGraphKernelNodeGetAttribute: "cuGraphKernelNodeGetAttribute" since 11000, plain, Unsupported;
-    cuGraphKernelNodeGetParams: "cuGraphKernelNodeGetParams" since 10000, plain, Unsupported;
-    cuGraphKernelNodeGetParams_v2: "cuGraphKernelNodeGetParams" since 12000, plain, Unsupported;
-    cuGraphKernelNodeSetAttribute: "cuGraphKernelNodeSetAttribute" since 11000, plain, Unsupported;
-    cuGraphKernelNodeSetParams: "cuGraphKernelNodeSetParams" since 10000, plain, Unsupported;
-    cuGraphKernelNodeSetParams_v2: "cuGraphKernelNodeSetParams" since 12000, plain, Unsupported;
-    cuGraphLaunch: "cuGraphLaunch" since 10000, plain, Documented;
-    cuGraphLaunch_ptsz: "cuGraphLaunch" since 10000, per_thread, Documented = cuGraphLaunch;
-    cuGraphMemAllocNodeGetParams: "cuGraphMemAllocNodeGetParams" since 11040, plain, Unsupported;
-    cuGraphMemcpyNodeGetParams: "cuGraphMemcpyNodeGetParams" since 10000, plain, Unsupported;
-    cuGraphMemcpyNodeSetParams: "cuGraphMemcpyNodeSetParams" since 10000, plain, Unsupported;
-    cuGraphMemFreeNodeGetParams: "cuGraphMemFreeNodeGetParams" since 11040, plain, Unsupported;
-    cuGraphMemsetNodeGetParams: "cuGraphMemsetNodeGetParams" since 10000, plain, Unsupported;
-    cuGraphMemsetNodeSetParams: "cuGraphMemsetNodeSetParams" since 10000, plain, Unsupported;
-    cuGraphNodeFindInClone: "cuGraphNodeFindInClone" since 10000, plain, Unsupported;
-    cuGraphNodeGetDependencies: "cuGraphNodeGetDependencies" since 10000, plain, Unsupported;
-    cuGraphNodeGetDependencies_v2: "cuGraphNodeGetDependencies" since 12030, plain, Unsupported;
-    cuGraphNodeGetDependentNodes: "cuGraphNodeGetDependentNodes" since 10000, plain, Unsupported;
-    cuGraphNodeGetDependentNodes_v2: "cuGraphNodeGetDependentNodes" since 12030, plain, Unsupported;
-    cuGraphNodeGetEnabled: "cuGraphNodeGetEnabled" since 11060, plain, Unsupported;
-    cuGraphNodeGetType: "cuGraphNodeGetType" since 10000, plain, Unsupported;
-    cuGraphNodeSetEnabled: "cuGraphNodeSetEnabled" since 11060, plain, Unsupported;
-    cuGraphNodeSetParams: "cuGraphNodeSetParams" since 12020, plain, Unsupported;
-    cuGraphReleaseUserObject: "cuGraphReleaseUserObject" since 11030, plain, Unsupported;
-    cuGraphRemoveDependencies: "cuGraphRemoveDependencies" since 10000, plain, Unsupported;
-    cuGraphRemoveDependencies_v2: "cuGraphRemoveDependencies" since 12030, plain, Unsupported;
-    cuGraphRetainUserObject: "cuGraphRetainUserObject" since 11030, plain, Unsupported;
-    cuGraphUpload: "cuGraphUpload" since 11010, plain, Documented;
-    cuGraphUpload_ptsz: "cuGraphUpload" since 11010, per_thread, Documented = cuGraphUpload;
-    cuGreenCtxCreate: "cuGreenCtxCreate" since 12040, plain, Unsupported;
-    cuGreenCtxDestroy: "cuGreenCtxDestroy" since 12040, plain, Unsupported;
-    cuGreenCtxGetDevResource: "cuGreenCtxGetDevResource" since 12040, plain, Unsupported;
-    cuGreenCtxGetId: "cuGreenCtxGetId" since 12090, plain, Unsupported;
-    cuGreenCtxRecordEvent: "cuGreenCtxRecordEvent" since 12040, plain, Unsupported;
-    cuGreenCtxStreamCreate: "cuGreenCtxStreamCreate" since 12050, plain, Unsupported;
-    cuGreenCtxWaitEvent: "cuGreenCtxWaitEvent" since 12040, plain, Unsupported;
-    cuImportExternalMemory: "cuImportExternalMemory" since 10000, plain, Unsupported;
-    cuImportExternalSemaphore: "cuImportExternalSemaphore" since 10000, plain, Unsupported;
-    cuInit: "cuInit" since 2000, plain, Recorded;
-    cuKernelGetAttribute: "cuKernelGetAttribute" since 12000, plain, Inferred;
-    cuKernelGetFunction: "cuKernelGetFunction" since 12000, plain, Inferred;
-    cuKernelGetLibrary: "cuKernelGetLibrary" since 12050, plain, Inferred;
-    cuKernelGetName: "cuKernelGetName" since 12030, plain, Inferred;
-    cuKernelGetParamInfo: "cuKernelGetParamInfo" since 12040, plain, Unsupported;
-    cuKernelSetAttribute: "cuKernelSetAttribute" since 12000, plain, Inferred;
-    cuKernelSetCacheConfig: "cuKernelSetCacheConfig" since 12000, plain, Inferred;
-    cuLaunch: "cuLaunch" since 2000, plain, Unsupported;
-    cuLaunchCooperativeKernel: "cuLaunchCooperativeKernel" since 9000, plain, Inferred;
-    cuLaunchCooperativeKernel_ptsz: "cuLaunchCooperativeKernel" since 9000, per_thread, Inferred = cuLaunchCooperativeKernel;
-    cuLaunchCooperativeKernelMultiDevice: "cuLaunchCooperativeKernelMultiDevice" since 9000, plain, Unsupported;
-    cuLaunchGrid: "cuLaunchGrid" since 2000, plain, Unsupported;
-    cuLaunchGridAsync: "cuLaunchGridAsync" since 2000, plain, Unsupported;
-    cuLaunchHostFunc: "cuLaunchHostFunc" since 10000, plain, Recorded;
-    cuLaunchHostFunc_ptsz: "cuLaunchHostFunc" since 10000, per_thread, Documented = cuLaunchHostFunc;
-    cuLaunchKernel: "cuLaunchKernel" since 4000, plain, Inferred;
-    cuLaunchKernel_ptsz: "cuLaunchKernel" since 7000, per_thread, Inferred = cuLaunchKernel;
-    cuLaunchKernelEx: "cuLaunchKernelEx" since 11060, plain, Inferred;
-    cuLaunchKernelEx_ptsz: "cuLaunchKernelEx" since 11060, per_thread, Inferred = cuLaunchKernelEx;
-    cuLibraryEnumerateKernels: "cuLibraryEnumerateKernels" since 12040, plain, Inferred;
-    cuLibraryGetGlobal: "cuLibraryGetGlobal" since 12000, plain, Inferred;
-    cuLibraryGetKernel: "cuLibraryGetKernel" since 12000, plain, Inferred;
-    cuLibraryGetKernelCount: "cuLibraryGetKernelCount" since 12040, plain, Inferred;
-    cuLibraryGetManaged: "cuLibraryGetManaged" since 12000, plain, Unsupported;
-    cuLibraryGetModule: "cuLibraryGetModule" since 12000, plain, Inferred;
-    cuLibraryGetUnifiedFunction: "cuLibraryGetUnifiedFunction" since 12000, plain, Unsupported;
-    cuLibraryLoadData: "cuLibraryLoadData" since 12000, plain, Inferred;
-    cuLibraryLoadFromFile: "cuLibraryLoadFromFile" since 12000, plain, Inferred;
-    cuLibraryUnload: "cuLibraryUnload" since 12000, plain, Inferred;
-    cuLinkAddData: "cuLinkAddData" since 5050, plain, Inferred = cuLinkAddData_v2;
-    cuLinkAddData_v2: "cuLinkAddData" since 6050, plain, Inferred;
-    cuLinkAddFile: "cuLinkAddFile" since 5050, plain, Inferred = cuLinkAddFile_v2;
-    cuLinkAddFile_v2: "cuLinkAddFile" since 6050, plain, Inferred;
-    cuLinkComplete: "cuLinkComplete" since 5050, plain, Inferred;
-    cuLinkCreate: "cuLinkCreate" since 5050, plain, Inferred = cuLinkCreate_v2;
-    cuLinkCreate_v2: "cuLinkCreate" since 6050, plain, Inferred;
-    cuLinkDestroy: "cuLinkDestroy" since 5050, plain, Inferred;
-    cuLogsCurrent: "cuLogsCurrent" since 12090, plain, Recorded;
-    cuLogsDumpToFile: "cuLogsDumpToFile" since 12090, plain, Documented;
-    cuLogsDumpToMemory: "cuLogsDumpToMemory" since 12090, plain, Recorded;
-    cuLogsRegisterCallback: "cuLogsRegisterCallback" since 12090, plain, Recorded;
-    cuLogsUnregisterCallback: "cuLogsUnregisterCallback" since 12090, plain, Recorded;
-    cuMemAddressFree: "cuMemAddressFree" since 10020, plain, Unsupported;
-    cuMemAddressReserve: "cuMemAddressReserve" since 10020, plain, Unsupported;
-    cuMemAdvise: "cuMemAdvise" since 8000, plain, Documented;
-    cuMemAdvise_v2: "cuMemAdvise" since 12020, plain, Documented;
-    cuMemAlloc: "cuMemAlloc" since 2000, plain, Documented;
-    cuMemAlloc_v2: "cuMemAlloc" since 3020, plain, Recorded;
-    cuMemAllocAsync: "cuMemAllocAsync" since 11020, plain, Recorded;
-    cuMemAllocAsync_ptsz: "cuMemAllocAsync" since 11020, per_thread, Documented = cuMemAllocAsync;
-    cuMemAllocFromPoolAsync: "cuMemAllocFromPoolAsync" since 11020, plain, Documented;
-    cuMemAllocFromPoolAsync_ptsz: "cuMemAllocFromPoolAsync" since 11020, per_thread, Documented = cuMemAllocFromPoolAsync;
-    cuMemAllocHost: "cuMemAllocHost" since 2000, plain, Documented;
-    cuMemAllocHost_v2: "cuMemAllocHost" since 3020, plain, Documented;
-    cuMemAllocManaged: "cuMemAllocManaged" since 6000, plain, Recorded;
-    cuMemAllocPitch: "cuMemAllocPitch" since 2000, plain, Documented;
-    cuMemAllocPitch_v2: "cuMemAllocPitch" since 3020, plain, Recorded;
-    cuMemBatchDecompressAsync: "cuMemBatchDecompressAsync" since 12060, plain, Unsupported;
-    cuMemBatchDecompressAsync_ptsz: "cuMemBatchDecompressAsync" since 12060, per_thread, Unsupported;
-    cuMemcpy: "cuMemcpy" since 4000, plain, Recorded;
-    cuMemcpy2D: "cuMemcpy2D" since 2000, plain, Documented;
-    cuMemcpy2D_v2: "cuMemcpy2D" since 3020, plain, Recorded;
-    cuMemcpy2D_v2_ptds: "cuMemcpy2D" since 7000, per_thread, Documented = cuMemcpy2D_v2;
-    cuMemcpy2DAsync: "cuMemcpy2DAsync" since 2000, plain, Documented;
-    cuMemcpy2DAsync_v2: "cuMemcpy2DAsync" since 3020, plain, Documented;
-    cuMemcpy2DAsync_v2_ptsz: "cuMemcpy2DAsync" since 7000, per_thread, Documented = cuMemcpy2DAsync_v2;
-    cuMemcpy2DUnaligned: "cuMemcpy2DUnaligned" since 2000, plain, Documented = cuMemcpy2D;
-    cuMemcpy2DUnaligned_v2: "cuMemcpy2DUnaligned" since 3020, plain, Documented = cuMemcpy2D_v2;
-    cuMemcpy2DUnaligned_v2_ptds: "cuMemcpy2DUnaligned" since 7000, per_thread, Documented = cuMemcpy2D_v2;
-    cuMemcpy3D: "cuMemcpy3D" since 2000, plain, Documented;
-    cuMemcpy3D_v2: "cuMemcpy3D" since 3020, plain, Documented;
-    cuMemcpy3D_v2_ptds: "cuMemcpy3D" since 7000, per_thread, Documented = cuMemcpy3D_v2;
-    cuMemcpy3DAsync: "cuMemcpy3DAsync" since 2000, plain, Documented;
-    cuMemcpy3DAsync_v2: "cuMemcpy3DAsync" since 3020, plain, Documented;
-    cuMemcpy3DAsync_v2_ptsz: "cuMemcpy3DAsync" since 7000, per_thread, Documented = cuMemcpy3DAsync_v2;
-    cuMemcpy3DBatchAsync: "cuMemcpy3DBatchAsync" since 12080, plain, Unsupported;
-    cuMemcpy3DBatchAsync_ptsz: "cuMemcpy3DBatchAsync" since 12080, per_thread, Unsupported;
-    cuMemcpy3DBatchAsync_v2: "cuMemcpy3DBatchAsync" since 13000, plain, Unsupported;
-    cuMemcpy3DBatchAsync_v2_ptsz: "cuMemcpy3DBatchAsync" since 13000, per_thread, Unsupported;
-    cuMemcpy3DPeer: "cuMemcpy3DPeer" since 4000, plain, Documented;
-    cuMemcpy3DPeer_ptds: "cuMemcpy3DPeer" since 7000, per_thread, Documented = cuMemcpy3DPeer;
-    cuMemcpy3DPeerAsync: "cuMemcpy3DPeerAsync" since 4000, plain, Documented;
-    cuMemcpy3DPeerAsync_ptsz: "cuMemcpy3DPeerAsync" since 7000, per_thread, Documented = cuMemcpy3DPeerAsync;
-    cuMemcpy_ptds: "cuMemcpy" since 7000, per_thread, Documented = cuMemcpy;
-    cuMemcpyAsync: "cuMemcpyAsync" since 4000, plain, Documented;
-    cuMemcpyAsync_ptsz: "cuMemcpyAsync" since 7000, per_thread, Documented = cuMemcpyAsync;
-    cuMemcpyAtoA: "cuMemcpyAtoA" since 2000, plain, Unsupported;
-    cuMemcpyAtoA_v2: "cuMemcpyAtoA" since 3020, plain, Documented;
-    cuMemcpyAtoA_v2_ptds: "cuMemcpyAtoA" since 7000, per_thread, Documented = cuMemcpyAtoA_v2;
-    cuMemcpyAtoD: "cuMemcpyAtoD" since 2000, plain, Unsupported;
-    cuMemcpyAtoD_v2: "cuMemcpyAtoD" since 3020, plain, Documented;
-    cuMemcpyAtoD_v2_ptds: "cuMemcpyAtoD" since 7000, per_thread, Documented = cuMemcpyAtoD_v2;
-    cuMemcpyAtoH: "cuMemcpyAtoH" since 2000, plain, Unsupported;
-    cuMemcpyAtoH_v2: "cuMemcpyAtoH" since 3020, plain, Documented;
-    cuMemcpyAtoH_v2_ptds: "cuMemcpyAtoH" since 7000, per_thread, Documented = cuMemcpyAtoH_v2;
-    cuMemcpyAtoHAsync: "cuMemcpyAtoHAsync" since 2000, plain, Unsupported;
-    cuMemcpyAtoHAsync_v2: "cuMemcpyAtoHAsync" since 3020, plain, Documented;
-    cuMemcpyAtoHAsync_v2_ptsz: "cuMemcpyAtoHAsync" since 7000, per_thread, Documented = cuMemcpyAtoHAsync_v2;
-    cuMemcpyBatchAsync: "cuMemcpyBatchAsync" since 12080, plain, Unsupported;
-    cuMemcpyBatchAsync_ptsz: "cuMemcpyBatchAsync" since 12080, per_thread, Unsupported;
-    cuMemcpyBatchAsync_v2: "cuMemcpyBatchAsync" since 13000, plain, Unsupported;
-    cuMemcpyBatchAsync_v2_ptsz: "cuMemcpyBatchAsync" since 13000, per_thread, Unsupported;
-    cuMemcpyDtoA: "cuMemcpyDtoA" since 2000, plain, Unsupported;
-    cuMemcpyDtoA_v2: "cuMemcpyDtoA" since 3020, plain, Documented;
-    cuMemcpyDtoA_v2_ptds: "cuMemcpyDtoA" since 7000, per_thread, Documented = cuMemcpyDtoA_v2;
-    cuMemcpyDtoD: "cuMemcpyDtoD" since 2000, plain, Documented;
-    cuMemcpyDtoD_v2: "cuMemcpyDtoD" since 3020, plain, Recorded;
-    cuMemcpyDtoD_v2_ptds: "cuMemcpyDtoD" since 7000, per_thread, Documented = cuMemcpyDtoD_v2;
-    cuMemcpyDtoDAsync: "cuMemcpyDtoDAsync" since 3000, plain, Documented;
-    cuMemcpyDtoDAsync_v2: "cuMemcpyDtoDAsync" since 3020, plain, Documented;
-    cuMemcpyDtoDAsync_v2_ptsz: "cuMemcpyDtoDAsync" since 7000, per_thread, Documented = cuMemcpyDtoDAsync_v2;
-    cuMemcpyDtoH: "cuMemcpyDtoH" since 2000, plain, Documented;
-    cuMemcpyDtoH_v2: "cuMemcpyDtoH" since 3020, plain, Recorded;
-    cuMemcpyDtoH_v2_ptds: "cuMemcpyDtoH" since 7000, per_thread, Documented = cuMemcpyDtoH_v2;
-    cuMemcpyDtoHAsync: "cuMemcpyDtoHAsync" since 2000, plain, Documented;
-    cuMemcpyDtoHAsync_v2: "cuMemcpyDtoHAsync" since 3020, plain, Recorded;
-    cuMemcpyDtoHAsync_v2_ptsz: "cuMemcpyDtoHAsync" since 7000, per_thread, Documented = cuMemcpyDtoHAsync_v2;
-    cuMemcpyHtoA: "cuMemcpyHtoA" since 2000, plain, Unsupported;
-    cuMemcpyHtoA_v2: "cuMemcpyHtoA" since 3020, plain, Documented;
-    cuMemcpyHtoA_v2_ptds: "cuMemcpyHtoA" since 7000, per_thread, Documented = cuMemcpyHtoA_v2;
-    cuMemcpyHtoAAsync: "cuMemcpyHtoAAsync" since 2000, plain, Unsupported;
-    cuMemcpyHtoAAsync_v2: "cuMemcpyHtoAAsync" since 3020, plain, Documented;
-    cuMemcpyHtoAAsync_v2_ptsz: "cuMemcpyHtoAAsync" since 7000, per_thread, Documented = cuMemcpyHtoAAsync_v2;
-    cuMemcpyHtoD: "cuMemcpyHtoD" since 2000, plain, Documented;
-    cuMemcpyHtoD_v2: "cuMemcpyHtoD" since 3020, plain, Recorded;
-    cuMemcpyHtoD_v2_ptds: "cuMemcpyHtoD" since 7000, per_thread, Documented = cuMemcpyHtoD_v2;
-    cuMemcpyHtoDAsync: "cuMemcpyHtoDAsync" since 2000, plain, Documented;
-    cuMemcpyHtoDAsync_v2: "cuMemcpyHtoDAsync" since 3020, plain, Documented;
-    cuMemcpyHtoDAsync_v2_ptsz: "cuMemcpyHtoDAsync" since 7000, per_thread, Documented = cuMemcpyHtoDAsync_v2;
-    cuMemcpyPeer: "cuMemcpyPeer" since 4000, plain, Recorded;
-    cuMemcpyPeer_ptds: "cuMemcpyPeer" since 7000, per_thread, Documented = cuMemcpyPeer;
-    cuMemcpyPeerAsync: "cuMemcpyPeerAsync" since 4000, plain, Documented;
-    cuMemcpyPeerAsync_ptsz: "cuMemcpyPeerAsync" since 7000, per_thread, Documented = cuMemcpyPeerAsync;
-    cuMemCreate: "cuMemCreate" since 10020, plain, Unsupported;
-    cuMemDiscardAndPrefetchBatchAsync: "cuMemDiscardAndPrefetchBatchAsync" since 13000, plain, Unsupported;
-    cuMemDiscardAndPrefetchBatchAsync_ptsz: "cuMemDiscardAndPrefetchBatchAsync" since 13000, per_thread, Unsupported;
-    cuMemDiscardBatchAsync: "cuMemDiscardBatchAsync" since 13000, plain, Unsupported;
-    cuMemDiscardBatchAsync_ptsz: "cuMemDiscardBatchAsync" since 13000, per_thread, Unsupported;
-    cuMemExportToShareableHandle: "cuMemExportToShareableHandle" since 10020, plain, Unsupported;
-    cuMemFreeHost: "cuMemFreeHost" since 2000, plain, Recorded;
-    cuMemGetAccess: "cuMemGetAccess" since 10020, plain, Unsupported;
-    cuMemGetAddressRange: "cuMemGetAddressRange" since 2000, plain, Documented;
-    cuMemGetAddressRange_v2: "cuMemGetAddressRange" since 3020, plain, Recorded;
-    cuMemGetAllocationGranularity: "cuMemGetAllocationGranularity" since 10020, plain, Unsupported;
-    cuMemGetAllocationPropertiesFromHandle: "cuMemGetAllocationPropertiesFromHandle" since 10020, plain, Unsupported;
-    cuMemGetAttribute: "" since 0, plain, Unsupported;
-    cuMemGetAttribute_v2: "" since 0, plain, Unsupported;
-    cuMemGetDefaultMemPool: "cuMemGetDefaultMemPool" since 13000, plain, Documented;
-    cuMemGetHandleForAddressRange: "cuMemGetHandleForAddressRange" since 11070, plain, Unsupported;
-    cuMemGetInfo: "cuMemGetInfo" since 2000, plain, Documented;
-    cuMemGetInfo_v2: "cuMemGetInfo" since 3020, plain, Recorded;
-    cuMemGetMemPool: "cuMemGetMemPool" since 13000, plain, Documented;
-    cuMemHostAlloc: "cuMemHostAlloc" since 2020, plain, Recorded;
-    cuMemHostGetDevicePointer: "cuMemHostGetDevicePointer" since 2020, plain, Documented;
-    cuMemHostGetDevicePointer_v2: "cuMemHostGetDevicePointer" since 3020, plain, Recorded;
-    cuMemHostGetFlags: "cuMemHostGetFlags" since 2030, plain, Recorded;
-    cuMemHostRegister: "cuMemHostRegister" since 4000, plain, Documented = cuMemHostRegister_v2;
-    cuMemHostRegister_v2: "cuMemHostRegister" since 6050, plain, Recorded;
-    cuMemHostUnregister: "cuMemHostUnregister" since 4000, plain, Recorded;
-    cuMemImportFromShareableHandle: "cuMemImportFromShareableHandle" since 10020, plain, Unsupported;
-    cuMemMap: "cuMemMap" since 10020, plain, Unsupported;
-    cuMemMapArrayAsync: "cuMemMapArrayAsync" since 11010, plain, Unsupported;
-    cuMemMapArrayAsync_ptsz: "cuMemMapArrayAsync" since 11010, per_thread, Unsupported;
-    cuMemPoolCreate: "cuMemPoolCreate" since 11020, plain, Documented;
-    cuMemPoolDestroy: "cuMemPoolDestroy" since 11020, plain, Documented;
-    cuMemPoolExportPointer: "cuMemPoolExportPointer" since 11020, plain, Unsupported;
-    cuMemPoolExportToShareableHandle: "cuMemPoolExportToShareableHandle" since 11020, plain, Unsupported;
-    cuMemPoolGetAccess: "cuMemPoolGetAccess" since 11020, plain, Documented;
-    cuMemPoolGetAttribute: "cuMemPoolGetAttribute" since 11020, plain, Recorded;
-    cuMemPoolImportFromShareableHandle: "cuMemPoolImportFromShareableHandle" since 11020, plain, Unsupported;
-    cuMemPoolImportPointer: "cuMemPoolImportPointer" since 11020, plain, Unsupported;
-    cuMemPoolSetAccess: "cuMemPoolSetAccess" since 11020, plain, Documented;
-    cuMemPoolSetAttribute: "cuMemPoolSetAttribute" since 11020, plain, Documented;
-    cuMemPoolTrimTo: "cuMemPoolTrimTo" since 11020, plain, Documented;
-    cuMemPrefetchAsync: "cuMemPrefetchAsync" since 8000, plain, Documented;
-    cuMemPrefetchAsync_ptsz: "cuMemPrefetchAsync" since 8000, per_thread, Documented = cuMemPrefetchAsync;
-    cuMemPrefetchAsync_v2: "cuMemPrefetchAsync" since 12020, plain, Documented;
-    cuMemPrefetchAsync_v2_ptsz: "cuMemPrefetchAsync" since 12020, per_thread, Documented = cuMemPrefetchAsync_v2;
-    cuMemPrefetchBatchAsync: "cuMemPrefetchBatchAsync" since 13000, plain, Unsupported;
-    cuMemPrefetchBatchAsync_ptsz: "cuMemPrefetchBatchAsync" since 13000, per_thread, Unsupported;
-    cuMemRangeGetAttribute: "cuMemRangeGetAttribute" since 8000, plain, Documented;
-    cuMemRangeGetAttributes: "cuMemRangeGetAttributes" since 8000, plain, Documented;
-    cuMemRelease: "cuMemRelease" since 10020, plain, Unsupported;
-    cuMemRetainAllocationHandle: "cuMemRetainAllocationHandle" since 11000, plain, Unsupported;
-    cuMemSetAccess: "cuMemSetAccess" since 10020, plain, Unsupported;
-    cuMemsetD16: "cuMemsetD16" since 2000, plain, Documented;
-    cuMemsetD16_v2: "cuMemsetD16" since 3020, plain, Recorded;
-    cuMemsetD16_v2_ptds: "cuMemsetD16" since 7000, per_thread, Documented = cuMemsetD16_v2;
-    cuMemsetD16Async: "cuMemsetD16Async" since 3020, plain, Documented;
-    cuMemsetD16Async_ptsz: "cuMemsetD16Async" since 7000, per_thread, Documented = cuMemsetD16Async;
-    cuMemsetD2D16: "cuMemsetD2D16" since 2000, plain, Documented;
-    cuMemsetD2D16_v2: "cuMemsetD2D16" since 3020, plain, Documented;
-    cuMemsetD2D16_v2_ptds: "cuMemsetD2D16" since 7000, per_thread, Documented = cuMemsetD2D16_v2;
-    cuMemsetD2D16Async: "cuMemsetD2D16Async" since 3020, plain, Documented;
-    cuMemsetD2D16Async_ptsz: "cuMemsetD2D16Async" since 7000, per_thread, Documented = cuMemsetD2D16Async;
-    cuMemsetD2D32: "cuMemsetD2D32" since 2000, plain, Documented;
-    cuMemsetD2D32_v2: "cuMemsetD2D32" since 3020, plain, Documented;
-    cuMemsetD2D32_v2_ptds: "cuMemsetD2D32" since 7000, per_thread, Documented = cuMemsetD2D32_v2;
-    cuMemsetD2D32Async: "cuMemsetD2D32Async" since 3020, plain, Documented;
-    cuMemsetD2D32Async_ptsz: "cuMemsetD2D32Async" since 7000, per_thread, Documented = cuMemsetD2D32Async;
-    cuMemsetD2D8: "cuMemsetD2D8" since 2000, plain, Documented;
-    cuMemsetD2D8_v2: "cuMemsetD2D8" since 3020, plain, Recorded;
-    cuMemsetD2D8_v2_ptds: "cuMemsetD2D8" since 7000, per_thread, Documented = cuMemsetD2D8_v2;
-    cuMemsetD2D8Async: "cuMemsetD2D8Async" since 3020, plain, Documented;
-    cuMemsetD2D8Async_ptsz: "cuMemsetD2D8Async" since 7000, per_thread, Documented = cuMemsetD2D8Async;
-    cuMemsetD32: "cuMemsetD32" since 2000, plain, Documented;
-    cuMemsetD32_v2: "cuMemsetD32" since 3020, plain, Recorded;
-    cuMemsetD32_v2_ptds: "cuMemsetD32" since 7000, per_thread, Documented = cuMemsetD32_v2;
-    cuMemsetD32Async: "cuMemsetD32Async" since 3020, plain, Documented;
-    cuMemsetD32Async_ptsz: "cuMemsetD32Async" since 7000, per_thread, Documented = cuMemsetD32Async;
-    cuMemsetD8: "cuMemsetD8" since 2000, plain, Documented;
-    cuMemsetD8_v2: "cuMemsetD8" since 3020, plain, Recorded;
-    cuMemsetD8_v2_ptds: "cuMemsetD8" since 7000, per_thread, Documented = cuMemsetD8_v2;
-    cuMemsetD8Async: "cuMemsetD8Async" since 3020, plain, Documented;
-    cuMemsetD8Async_ptsz: "cuMemsetD8Async" since 7000, per_thread, Documented = cuMemsetD8Async;
-    cuMemSetMemPool: "cuMemSetMemPool" since 13000, plain, Unsupported;
-    cuMemUnmap: "cuMemUnmap" since 10020, plain, Unsupported;
-    cuMipmappedArrayCreate: "cuMipmappedArrayCreate" since 5000, plain, Documented;
-    cuMipmappedArrayDestroy: "cuMipmappedArrayDestroy" since 5000, plain, Documented;
-    cuMipmappedArrayGetLevel: "cuMipmappedArrayGetLevel" since 5000, plain, Documented;
-    cuMipmappedArrayGetMemoryRequirements: "cuMipmappedArrayGetMemoryRequirements" since 11060, plain, Unsupported;
-    cuMipmappedArrayGetSparseProperties: "cuMipmappedArrayGetSparseProperties" since 11010, plain, Unsupported;
-    cuModuleEnumerateFunctions: "cuModuleEnumerateFunctions" since 12040, plain, Inferred;
-    cuModuleGetFunction: "cuModuleGetFunction" since 2000, plain, Inferred;
-    cuModuleGetFunctionCount: "cuModuleGetFunctionCount" since 12040, plain, Inferred;
-    cuModuleGetGlobal: "cuModuleGetGlobal" since 2000, plain, Unsupported;
-    cuModuleGetGlobal_v2: "cuModuleGetGlobal" since 3020, plain, Inferred;
-    cuModuleGetLoadingMode: "cuModuleGetLoadingMode" since 11070, plain, Documented;
-    cuModuleGetSurfRef: "cuModuleGetSurfRef" since 3000, plain, Unsupported;
-    cuModuleGetTexRef: "cuModuleGetTexRef" since 2000, plain, Unsupported;
-    cuModuleLoad: "cuModuleLoad" since 2000, plain, Inferred;
-    cuModuleLoadData: "cuModuleLoadData" since 2000, plain, Inferred;
-    cuModuleLoadDataEx: "cuModuleLoadDataEx" since 2010, plain, Inferred;
-    cuModuleLoadFatBinary: "cuModuleLoadFatBinary" since 2000, plain, Inferred;
-    cuModuleUnload: "cuModuleUnload" since 2000, plain, Inferred;
-    cuMulticastAddDevice: "cuMulticastAddDevice" since 12010, plain, Unsupported;
-    cuMulticastBindAddr: "cuMulticastBindAddr" since 12010, plain, Unsupported;
-    cuMulticastBindMem: "cuMulticastBindMem" since 12010, plain, Unsupported;
-    cuMulticastCreate: "cuMulticastCreate" since 12010, plain, Unsupported;
-    cuMulticastGetGranularity: "cuMulticastGetGranularity" since 12010, plain, Unsupported;
-    cuMulticastUnbind: "cuMulticastUnbind" since 12010, plain, Unsupported;
-    cuOccupancyAvailableDynamicSMemPerBlock: "cuOccupancyAvailableDynamicSMemPerBlock" since 10020, plain, Inferred;
-    cuOccupancyMaxActiveBlocksPerMultiprocessor: "cuOccupancyMaxActiveBlocksPerMultiprocessor" since 6050, plain, Inferred;
-    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags: "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags" since 7000, plain, Inferred;
-    cuOccupancyMaxActiveClusters: "cuOccupancyMaxActiveClusters" since 11070, plain, Unsupported;
-    cuOccupancyMaxPotentialBlockSize: "cuOccupancyMaxPotentialBlockSize" since 6050, plain, Inferred;
-    cuOccupancyMaxPotentialBlockSizeWithFlags: "cuOccupancyMaxPotentialBlockSizeWithFlags" since 7000, plain, Inferred;
-    cuOccupancyMaxPotentialClusterSize: "cuOccupancyMaxPotentialClusterSize" since 11070, plain, Unsupported;
-    cuParamSetf: "cuParamSetf" since 2000, plain, Unsupported;
-    cuParamSeti: "cuParamSeti" since 2000, plain, Unsupported;
-    cuParamSetSize: "cuParamSetSize" since 2000, plain, Unsupported;
-    cuParamSetTexRef: "cuParamSetTexRef" since 2000, plain, Unsupported;
-    cuParamSetv: "cuParamSetv" since 2000, plain, Unsupported;
-    cuPointerGetAttribute: "cuPointerGetAttribute" since 4000, plain, Recorded;
-    cuPointerGetAttributes: "cuPointerGetAttributes" since 7000, plain, Recorded;
-    cuPointerSetAttribute: "cuPointerSetAttribute" since 6000, plain, Recorded;
-    cuProfilerInitialize: "cuProfilerInitialize" since 4000, plain, Documented;
-    cuProfilerStart: "cuProfilerStart" since 4000, plain, Documented;
-    cuProfilerStop: "cuProfilerStop" since 4000, plain, Documented;
-    cuSignalExternalSemaphoresAsync: "cuSignalExternalSemaphoresAsync" since 10000, plain, Unsupported;
-    cuSignalExternalSemaphoresAsync_ptsz: "cuSignalExternalSemaphoresAsync" since 10000, per_thread, Unsupported;
-    cuStreamAddCallback: "cuStreamAddCallback" since 5000, plain, Documented;
-    cuStreamAddCallback_ptsz: "cuStreamAddCallback" since 7000, per_thread, Documented = cuStreamAddCallback;
-    cuStreamAttachMemAsync: "cuStreamAttachMemAsync" since 6000, plain, Documented;
-    cuStreamAttachMemAsync_ptsz: "cuStreamAttachMemAsync" since 7000, per_thread, Documented = cuStreamAttachMemAsync;
-    cuStreamBatchMemOp: "cuStreamBatchMemOp" since 8000, plain, Unsupported;
-    cuStreamBatchMemOp_ptsz: "cuStreamBatchMemOp" since 8000, per_thread, Unsupported;
-    cuStreamBatchMemOp_v2: "cuStreamBatchMemOp" since 11070, plain, Unsupported;
-    cuStreamBatchMemOp_v2_ptsz: "cuStreamBatchMemOp" since 11070, per_thread, Unsupported;
-    cuStreamBeginCapture: "cuStreamBeginCapture" since 10000, plain, Unsupported;
-    cuStreamBeginCapture_ptsz: "cuStreamBeginCapture" since 10000, per_thread, Unsupported;
-    cuStreamBeginCapture_v2: "cuStreamBeginCapture" since 10010, plain, Documented;
-    cuStreamBeginCapture_v2_ptsz: "cuStreamBeginCapture" since 10010, per_thread, Documented = cuStreamBeginCapture_v2;
-    cuStreamBeginCaptureToGraph: "cuStreamBeginCaptureToGraph" since 12030, plain, Unsupported;
-    cuStreamBeginCaptureToGraph_ptsz: "cuStreamBeginCaptureToGraph" since 12030, per_thread, Unsupported;
-    cuStreamCopyAttributes: "cuStreamCopyAttributes" since 11000, plain, Documented;
-    cuStreamCopyAttributes_ptsz: "cuStreamCopyAttributes" since 11000, per_thread, Documented = cuStreamCopyAttributes;
-    cuStreamCreate: "cuStreamCreate" since 2000, plain, Recorded;
-    cuStreamCreateWithPriority: "cuStreamCreateWithPriority" since 5050, plain, Recorded;
-    cuStreamDestroy: "cuStreamDestroy" since 2000, plain, Documented = cuStreamDestroy_v2;
-    cuStreamDestroy_v2: "cuStreamDestroy" since 4000, plain, Recorded;
-    cuStreamEndCapture: "cuStreamEndCapture" since 10000, plain, Documented;
-    cuStreamEndCapture_ptsz: "cuStreamEndCapture" since 10000, per_thread, Documented = cuStreamEndCapture;
-    cuStreamGetAttribute: "cuStreamGetAttribute" since 11000, plain, Documented;
-    cuStreamGetAttribute_ptsz: "cuStreamGetAttribute" since 11000, per_thread, Documented = cuStreamGetAttribute;
-    cuStreamGetCaptureInfo: "cuStreamGetCaptureInfo" since 10010, plain, Documented;
-    cuStreamGetCaptureInfo_ptsz: "cuStreamGetCaptureInfo" since 10010, per_thread, Documented = cuStreamGetCaptureInfo;
-    cuStreamGetCaptureInfo_v2: "cuStreamGetCaptureInfo" since 11030, plain, Documented;
-    cuStreamGetCaptureInfo_v2_ptsz: "cuStreamGetCaptureInfo" since 11030, per_thread, Documented = cuStreamGetCaptureInfo_v2;
-    cuStreamGetCaptureInfo_v3: "cuStreamGetCaptureInfo" since 12030, plain, Documented;
-    cuStreamGetCaptureInfo_v3_ptsz: "cuStreamGetCaptureInfo" since 12030, per_thread, Documented = cuStreamGetCaptureInfo_v3;
-    cuStreamGetCtx: "cuStreamGetCtx" since 9020, plain, Documented;
-    cuStreamGetCtx_ptsz: "cuStreamGetCtx" since 9020, per_thread, Documented = cuStreamGetCtx;
-    cuStreamGetCtx_v2: "cuStreamGetCtx" since 12050, plain, Unsupported;
-    cuStreamGetCtx_v2_ptsz: "cuStreamGetCtx" since 12050, per_thread, Unsupported;
-    cuStreamGetDevice: "cuStreamGetDevice" since 12080, plain, Documented;
-    cuStreamGetDevice_ptsz: "cuStreamGetDevice" since 12080, per_thread, Documented = cuStreamGetDevice;
-    cuStreamGetFlags: "cuStreamGetFlags" since 5050, plain, Recorded;
-    cuStreamGetFlags_ptsz: "cuStreamGetFlags" since 7000, per_thread, Documented = cuStreamGetFlags;
-    cuStreamGetGreenCtx: "cuStreamGetGreenCtx" since 12040, plain, Unsupported;
-    cuStreamGetId: "cuStreamGetId" since 12000, plain, Recorded;
-    cuStreamGetId_ptsz: "cuStreamGetId" since 12000, per_thread, Documented = cuStreamGetId;
-    cuStreamGetPriority: "cuStreamGetPriority" since 5050, plain, Recorded;
-    cuStreamGetPriority_ptsz: "cuStreamGetPriority" since 7000, per_thread, Documented = cuStreamGetPriority;
-    cuStreamIsCapturing: "cuStreamIsCapturing" since 10000, plain, Recorded;
-    cuStreamIsCapturing_ptsz: "cuStreamIsCapturing" since 10000, per_thread, Documented = cuStreamIsCapturing;
-    cuStreamQuery: "cuStreamQuery" since 2000, plain, Recorded;
-    cuStreamQuery_ptsz: "cuStreamQuery" since 7000, per_thread, Documented = cuStreamQuery;
-    cuStreamSetAttribute: "cuStreamSetAttribute" since 11000, plain, Documented;
-    cuStreamSetAttribute_ptsz: "cuStreamSetAttribute" since 11000, per_thread, Documented = cuStreamSetAttribute;
-    cuStreamSynchronize: "cuStreamSynchronize" since 2000, plain, Recorded;
-    cuStreamSynchronize_ptsz: "cuStreamSynchronize" since 7000, per_thread, Documented = cuStreamSynchronize;
-    cuStreamUpdateCaptureDependencies: "cuStreamUpdateCaptureDependencies" since 11030, plain, Unsupported;
-    cuStreamUpdateCaptureDependencies_ptsz: "cuStreamUpdateCaptureDependencies" since 11030, per_thread, Unsupported;
-    cuStreamUpdateCaptureDependencies_v2: "cuStreamUpdateCaptureDependencies" since 12030, plain, Unsupported;
-    cuStreamUpdateCaptureDependencies_v2_ptsz: "cuStreamUpdateCaptureDependencies" since 12030, per_thread, Unsupported;
-    cuStreamWaitEvent: "cuStreamWaitEvent" since 3020, plain, Recorded;
-    cuStreamWaitEvent_ptsz: "cuStreamWaitEvent" since 7000, per_thread, Documented = cuStreamWaitEvent;
-    cuStreamWaitValue32: "cuStreamWaitValue32" since 8000, plain, Unsupported;
-    cuStreamWaitValue32_ptsz: "cuStreamWaitValue32" since 8000, per_thread, Unsupported;
-    cuStreamWaitValue32_v2: "cuStreamWaitValue32" since 11070, plain, Unsupported;
-    cuStreamWaitValue32_v2_ptsz: "cuStreamWaitValue32" since 11070, per_thread, Unsupported;
-    cuStreamWaitValue64: "cuStreamWaitValue64" since 9000, plain, Unsupported;
-    cuStreamWaitValue64_ptsz: "cuStreamWaitValue64" since 9000, per_thread, Unsupported;
-    cuStreamWaitValue64_v2: "cuStreamWaitValue64" since 11070, plain, Unsupported;
-    cuStreamWaitValue64_v2_ptsz: "cuStreamWaitValue64" since 11070, per_thread, Unsupported;
-    cuStreamWriteValue32: "cuStreamWriteValue32" since 8000, plain, Unsupported;
-    cuStreamWriteValue32_ptsz: "cuStreamWriteValue32" since 8000, per_thread, Unsupported;
-    cuStreamWriteValue32_v2: "cuStreamWriteValue32" since 11070, plain, Unsupported;
-    cuStreamWriteValue32_v2_ptsz: "cuStreamWriteValue32" since 11070, per_thread, Unsupported;
-    cuStreamWriteValue64: "cuStreamWriteValue64" since 9000, plain, Unsupported;
-    cuStreamWriteValue64_ptsz: "cuStreamWriteValue64" since 9000, per_thread, Unsupported;
-    cuStreamWriteValue64_v2: "cuStreamWriteValue64" since 11070, plain, Unsupported;
-    cuStreamWriteValue64_v2_ptsz: "cuStreamWriteValue64" since 11070, per_thread, Unsupported;
-    cuSurfObjectCreate: "cuSurfObjectCreate" since 5000, plain, Unsupported;
-    cuSurfObjectDestroy: "cuSurfObjectDestroy" since 5000, plain, Unsupported;
-    cuSurfObjectGetResourceDesc: "cuSurfObjectGetResourceDesc" since 5000, plain, Unsupported;
-    cuSurfRefGetArray: "cuSurfRefGetArray" since 3000, plain, Unsupported;
-    cuSurfRefSetArray: "cuSurfRefSetArray" since 3000, plain, Unsupported;
-    cuTensorMapEncodeIm2col: "cuTensorMapEncodeIm2col" since 12000, plain, Unsupported;
-    cuTensorMapEncodeIm2colWide: "cuTensorMapEncodeIm2colWide" since 12080, plain, Unsupported;
-    cuTensorMapEncodeTiled: "cuTensorMapEncodeTiled" since 12000, plain, Unsupported;
-    cuTensorMapReplaceAddress: "cuTensorMapReplaceAddress" since 12000, plain, Unsupported;
-    cuTexObjectCreate: "cuTexObjectCreate" since 5000, plain, Unsupported;
-    cuTexObjectDestroy: "cuTexObjectDestroy" since 5000, plain, Unsupported;
-    cuTexObjectGetResourceDesc: "cuTexObjectGetResourceDesc" since 5000, plain, Unsupported;
-    cuTexObjectGetResourceViewDesc: "cuTexObjectGetResourceViewDesc" since 5000, plain, Unsupported;
-    cuTexObjectGetTextureDesc: "cuTexObjectGetTextureDesc" since 5000, plain, Unsupported;
-    cuTexRefCreate: "cuTexRefCreate" since 2000, plain, Unsupported;
-    cuTexRefDestroy: "cuTexRefDestroy" since 2000, plain, Unsupported;
-    cuTexRefGetAddress: "cuTexRefGetAddress" since 2000, plain, Unsupported;
-    cuTexRefGetAddress_v2: "cuTexRefGetAddress" since 3020, plain, Unsupported;
-    cuTexRefGetAddressMode: "cuTexRefGetAddressMode" since 2000, plain, Unsupported;
-    cuTexRefGetArray: "cuTexRefGetArray" since 2000, plain, Unsupported;
-    cuTexRefGetBorderColor: "cuTexRefGetBorderColor" since 8000, plain, Unsupported;
-    cuTexRefGetFilterMode: "cuTexRefGetFilterMode" since 2000, plain, Unsupported;
-    cuTexRefGetFlags: "cuTexRefGetFlags" since 2000, plain, Unsupported;
-    cuTexRefGetFormat: "cuTexRefGetFormat" since 2000, plain, Unsupported;
-    cuTexRefGetMaxAnisotropy: "cuTexRefGetMaxAnisotropy" since 5000, plain, Unsupported;
-    cuTexRefGetMipmapFilterMode: "cuTexRefGetMipmapFilterMode" since 5000, plain, Unsupported;
-    cuTexRefGetMipmapLevelBias: "cuTexRefGetMipmapLevelBias" since 5000, plain, Unsupported;
-    cuTexRefGetMipmapLevelClamp: "cuTexRefGetMipmapLevelClamp" since 5000, plain, Unsupported;
-    cuTexRefGetMipmappedArray: "cuTexRefGetMipmappedArray" since 5000, plain, Unsupported;
-    cuTexRefSetAddress: "cuTexRefSetAddress" since 2000, plain, Unsupported;
-    cuTexRefSetAddress2D: "cuTexRefSetAddress2D" since 2020, plain, Unsupported;
-    cuTexRefSetAddress2D_v2: "cuTexRefSetAddress2D" since 3020, plain, Unsupported;
-    cuTexRefSetAddress2D_v3: "cuTexRefSetAddress2D" since 4010, plain, Unsupported;
-    cuTexRefSetAddress_v2: "cuTexRefSetAddress" since 3020, plain, Unsupported;
-    cuTexRefSetAddressMode: "cuTexRefSetAddressMode" since 2000, plain, Unsupported;
-    cuTexRefSetArray: "cuTexRefSetArray" since 2000, plain, Unsupported;
-    cuTexRefSetBorderColor: "cuTexRefSetBorderColor" since 8000, plain, Unsupported;
-    cuTexRefSetFilterMode: "cuTexRefSetFilterMode" since 2000, plain, Unsupported;
-    cuTexRefSetFlags: "cuTexRefSetFlags" since 2000, plain, Unsupported;
-    cuTexRefSetFormat: "cuTexRefSetFormat" since 2000, plain, Unsupported;
-    cuTexRefSetMaxAnisotropy: "cuTexRefSetMaxAnisotropy" since 5000, plain, Unsupported;
-    cuTexRefSetMipmapFilterMode: "cuTexRefSetMipmapFilterMode" since 5000, plain, Unsupported;
-    cuTexRefSetMipmapLevelBias: "cuTexRefSetMipmapLevelBias" since 5000, plain, Unsupported;
-    cuTexRefSetMipmapLevelClamp: "cuTexRefSetMipmapLevelClamp" since 5000, plain, Unsupported;
-    cuTexRefSetMipmappedArray: "cuTexRefSetMipmappedArray" since 5000, plain, Unsupported;
-    cuThreadExchangeStreamCaptureMode: "cuThreadExchangeStreamCaptureMode" since 10010, plain, Documented;
-    cuUserObjectCreate: "cuUserObjectCreate" since 11030, plain, Unsupported;
-    cuUserObjectRelease: "cuUserObjectRelease" since 11030, plain, Unsupported;
-    cuUserObjectRetain: "cuUserObjectRetain" since 11030, plain, Unsupported;
-    cuVDPAUCtxCreate: "cuVDPAUCtxCreate" since 3010, plain, Unsupported;
-    cuVDPAUCtxCreate_v2: "cuVDPAUCtxCreate" since 3020, plain, Unsupported;
-    cuVDPAUGetDevice: "cuVDPAUGetDevice" since 3010, plain, Unsupported;
-    cuWaitExternalSemaphoresAsync: "cuWaitExternalSemaphoresAsync" since 10000, plain, Unsupported;
-    cuWaitExternalSemaphoresAsync_ptsz: "cuWaitExternalSemaphoresAsync" since 10000, per_thread, Unsupported;
+    0 Unsupported: cuEGLApiInit, cuMemGetAttribute, cuMemGetAttribute_v2;
+    2000 Recorded: cuCtxAttach, cuCtxGetDevice, cuCtxSynchronize, cuDeviceGet, cuDeviceGetCount,
+        cuDeviceGetName, cuEventCreate, cuEventElapsedTime, cuEventQuery, cuEventRecord, cuEventSynchronize,
+        cuInit, cuMemFreeHost, cuStreamCreate, cuStreamQuery, cuStreamSynchronize;
+    2000 Documented: cuArrayDestroy, cuCtxCreate = cuCtxCreate_v2, cuCtxPopCurrent = cuCtxPopCurrent_v2,
+        cuCtxPushCurrent = cuCtxPushCurrent_v2, cuDeviceComputeCapability, cuDeviceGetProperties,
+        cuDeviceTotalMem, cuMemAlloc, cuMemAllocHost, cuMemAllocPitch, cuMemcpy2D, cuMemcpy2DAsync,
+        cuMemcpy2DUnaligned = cuMemcpy2D, cuMemcpy3D, cuMemcpy3DAsync, cuMemcpyDtoD, cuMemcpyDtoH,
+        cuMemcpyDtoHAsync, cuMemcpyHtoD, cuMemcpyHtoDAsync, cuMemGetAddressRange, cuMemGetInfo, cuMemsetD16,
+        cuMemsetD2D16, cuMemsetD2D32, cuMemsetD2D8, cuMemsetD32, cuMemsetD8,
+        cuStreamDestroy = cuStreamDestroy_v2;
+    2000 Inferred: cuModuleGetFunction, cuModuleLoad, cuModuleLoadData, cuModuleLoadFatBinary, cuModuleUnload;
+    2000 Unsupported: cuArray3DCreate, cuArray3DGetDescriptor, cuArrayCreate, cuArrayGetDescriptor,
+        cuFuncSetBlockShape, cuFuncSetSharedSize, cuGLCtxCreate, cuGLInit, cuGLMapBufferObject,
+        cuGLRegisterBufferObject, cuGLUnmapBufferObject, cuGLUnregisterBufferObject, cuLaunch, cuLaunchGrid,
+        cuLaunchGridAsync, cuMemcpyAtoA, cuMemcpyAtoD, cuMemcpyAtoH, cuMemcpyAtoHAsync, cuMemcpyDtoA,
+        cuMemcpyHtoA, cuMemcpyHtoAAsync, cuModuleGetGlobal, cuModuleGetTexRef, cuParamSetf, cuParamSeti,
+        cuParamSetSize, cuParamSetTexRef, cuParamSetv, cuTexRefCreate, cuTexRefDestroy, cuTexRefGetAddress,
+        cuTexRefGetAddressMode, cuTexRefGetArray, cuTexRefGetFilterMode, cuTexRefGetFlags, cuTexRefGetFormat,
+        cuTexRefSetAddress, cuTexRefSetAddressMode, cuTexRefSetArray, cuTexRefSetFilterMode, cuTexRefSetFlags,
+        cuTexRefSetFormat;
+    2010 Inferred: cuModuleLoadDataEx;
+    2020 Recorded: cuDriverGetVersion, cuMemHostAlloc;
+    2020 Documented: cuMemHostGetDevicePointer;
+    2020 Inferred: cuFuncGetAttribute;
+    2020 Unsupported: cuTexRefSetAddress2D;
+    2030 Recorded: cuMemHostGetFlags;
+    2030 Unsupported: cuGLMapBufferObjectAsync, cuGLSetBufferObjectMapFlags, cuGLUnmapBufferObjectAsync;
+    3000 Recorded: cuGetExportTable;
+    3000 Documented: cuMemcpyDtoDAsync;
+    3000 Inferred: cuFuncSetCacheConfig;
+    3000 Unsupported: cuGraphicsGLRegisterBuffer, cuGraphicsGLRegisterImage, cuGraphicsMapResources,
+        cuGraphicsResourceGetMappedPointer, cuGraphicsResourceSetMapFlags,
+        cuGraphicsSubResourceGetMappedArray, cuGraphicsUnmapResources, cuGraphicsUnregisterResource,
+        cuModuleGetSurfRef, cuSurfRefGetArray, cuSurfRefSetArray;
+    3010 Recorded: cuCtxGetLimit, cuCtxSetLimit;
+    3010 Unsupported: cuGraphicsVDPAURegisterOutputSurface, cuGraphicsVDPAURegisterVideoSurface,
+        cuVDPAUCtxCreate, cuVDPAUGetDevice;
+    3020 Recorded: cuCtxCreate_v2, cuCtxGetApiVersion, cuCtxGetCacheConfig, cuCtxSetCacheConfig,
+        cuDeviceTotalMem_v2, cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemcpy2D_v2, cuMemcpyDtoD_v2,
+        cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoD_v2, cuMemGetAddressRange_v2, cuMemGetInfo_v2,
+        cuMemHostGetDevicePointer_v2, cuMemsetD16_v2, cuMemsetD2D8_v2, cuMemsetD32_v2, cuMemsetD8_v2,
+        cuStreamWaitEvent;
+    3020 Documented: cuArray3DCreate_v2, cuArray3DGetDescriptor_v2, cuArrayCreate_v2, cuArrayGetDescriptor_v2,
+        cuMemAllocHost_v2, cuMemcpy2DAsync_v2, cuMemcpy2DUnaligned_v2 = cuMemcpy2D_v2, cuMemcpy3D_v2,
+        cuMemcpy3DAsync_v2, cuMemcpyAtoA_v2, cuMemcpyAtoD_v2, cuMemcpyAtoH_v2, cuMemcpyAtoHAsync_v2,
+        cuMemcpyDtoA_v2, cuMemcpyDtoDAsync_v2, cuMemcpyHtoA_v2, cuMemcpyHtoAAsync_v2, cuMemcpyHtoDAsync_v2,
+        cuMemsetD16Async, cuMemsetD2D16_v2, cuMemsetD2D16Async, cuMemsetD2D32_v2, cuMemsetD2D32Async,
+        cuMemsetD2D8Async, cuMemsetD32Async, cuMemsetD8Async;
+    3020 Inferred: cuModuleGetGlobal_v2;
+    3020 Unsupported: cuGLCtxCreate_v2, cuGLMapBufferObject_v2, cuGLMapBufferObjectAsync_v2,
+        cuGraphicsResourceGetMappedPointer_v2, cuTexRefGetAddress_v2, cuTexRefSetAddress2D_v2,
+        cuTexRefSetAddress_v2, cuVDPAUCtxCreate_v2;
+    4000 Recorded: cuCtxGetCurrent, cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuCtxSetCurrent, cuMemcpy,
+        cuMemcpyPeer, cuMemHostUnregister, cuPointerGetAttribute, cuStreamDestroy_v2;
+    4000 Documented: cuMemcpy3DPeer, cuMemcpy3DPeerAsync, cuMemcpyAsync, cuMemcpyPeerAsync,
+        cuMemHostRegister = cuMemHostRegister_v2, cuProfilerInitialize, cuProfilerStart, cuProfilerStop;
+    4000 Inferred: cuLaunchKernel;
+    4010 Recorded: cuDeviceGetByPCIBusId, cuDeviceGetPCIBusId;
+    4010 Unsupported: cuGLGetDevices, cuTexRefSetAddress2D_v3;
+    4020 Recorded: cuCtxGetSharedMemConfig;
+    4020 Documented: cuCtxSetSharedMemConfig;
+    4020 Inferred: cuFuncSetSharedMemConfig;
+    5000 Documented: cuMipmappedArrayCreate, cuMipmappedArrayDestroy, cuMipmappedArrayGetLevel,
+        cuStreamAddCallback;
+    5000 Unsupported: cuGraphicsResourceGetMappedMipmappedArray, cuSurfObjectCreate, cuSurfObjectDestroy,
+        cuSurfObjectGetResourceDesc, cuTexObjectCreate, cuTexObjectDestroy, cuTexObjectGetResourceDesc,
+        cuTexObjectGetResourceViewDesc, cuTexObjectGetTextureDesc, cuTexRefGetMaxAnisotropy,
+        cuTexRefGetMipmapFilterMode, cuTexRefGetMipmapLevelBias, cuTexRefGetMipmapLevelClamp,
+        cuTexRefGetMipmappedArray, cuTexRefSetMaxAnisotropy, cuTexRefSetMipmapFilterMode,
+        cuTexRefSetMipmapLevelBias, cuTexRefSetMipmapLevelClamp, cuTexRefSetMipmappedArray;
+    5050 Recorded: cuCtxGetStreamPriorityRange, cuStreamCreateWithPriority, cuStreamGetFlags,
+        cuStreamGetPriority;
+    5050 Inferred: cuLinkAddData = cuLinkAddData_v2, cuLinkAddFile = cuLinkAddFile_v2, cuLinkComplete,
+        cuLinkCreate = cuLinkCreate_v2, cuLinkDestroy;
+    6000 Recorded: cuGetErrorName, cuGetErrorString, cuMemAllocManaged, cuPointerSetAttribute;
+    6000 Documented: cuStreamAttachMemAsync;
+    6050 Recorded: cuMemHostRegister_v2;
+    6050 Inferred: cuLinkAddData_v2, cuLinkAddFile_v2, cuLinkCreate_v2,
+        cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxPotentialBlockSize;
+    6050 Unsupported: cuGLGetDevices_v2, cuGraphicsResourceSetMapFlags_v2;
+    7000 Recorded: cuCtxGetFlags, cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxRetain,
+        cuPointerGetAttributes;
+    7000 Documented: cuDevicePrimaryCtxSetFlags = cuDevicePrimaryCtxSetFlags_v2,
+        cuEventRecord_ptsz = cuEventRecord, cuMemcpy2D_v2_ptds = cuMemcpy2D_v2,
+        cuMemcpy2DAsync_v2_ptsz = cuMemcpy2DAsync_v2, cuMemcpy2DUnaligned_v2_ptds = cuMemcpy2D_v2,
+        cuMemcpy3D_v2_ptds = cuMemcpy3D_v2, cuMemcpy3DAsync_v2_ptsz = cuMemcpy3DAsync_v2,
+        cuMemcpy3DPeer_ptds = cuMemcpy3DPeer, cuMemcpy3DPeerAsync_ptsz = cuMemcpy3DPeerAsync,
+        cuMemcpy_ptds = cuMemcpy, cuMemcpyAsync_ptsz = cuMemcpyAsync, cuMemcpyAtoA_v2_ptds = cuMemcpyAtoA_v2,
+        cuMemcpyAtoD_v2_ptds = cuMemcpyAtoD_v2, cuMemcpyAtoH_v2_ptds = cuMemcpyAtoH_v2,
+        cuMemcpyAtoHAsync_v2_ptsz = cuMemcpyAtoHAsync_v2, cuMemcpyDtoA_v2_ptds = cuMemcpyDtoA_v2,
+        cuMemcpyDtoD_v2_ptds = cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2_ptsz = cuMemcpyDtoDAsync_v2,
+        cuMemcpyDtoH_v2_ptds = cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2_ptsz = cuMemcpyDtoHAsync_v2,
+        cuMemcpyHtoA_v2_ptds = cuMemcpyHtoA_v2, cuMemcpyHtoAAsync_v2_ptsz = cuMemcpyHtoAAsync_v2,
+        cuMemcpyHtoD_v2_ptds = cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2_ptsz = cuMemcpyHtoDAsync_v2,
+        cuMemcpyPeer_ptds = cuMemcpyPeer, cuMemcpyPeerAsync_ptsz = cuMemcpyPeerAsync,
+        cuMemsetD16_v2_ptds = cuMemsetD16_v2, cuMemsetD16Async_ptsz = cuMemsetD16Async,
+        cuMemsetD2D16_v2_ptds = cuMemsetD2D16_v2, cuMemsetD2D16Async_ptsz = cuMemsetD2D16Async,
+        cuMemsetD2D32_v2_ptds = cuMemsetD2D32_v2, cuMemsetD2D32Async_ptsz = cuMemsetD2D32Async,
+        cuMemsetD2D8_v2_ptds = cuMemsetD2D8_v2, cuMemsetD2D8Async_ptsz = cuMemsetD2D8Async,
+        cuMemsetD32_v2_ptds = cuMemsetD32_v2, cuMemsetD32Async_ptsz = cuMemsetD32Async,
+        cuMemsetD8_v2_ptds = cuMemsetD8_v2, cuMemsetD8Async_ptsz = cuMemsetD8Async,
+        cuStreamAddCallback_ptsz = cuStreamAddCallback, cuStreamAttachMemAsync_ptsz = cuStreamAttachMemAsync,
+        cuStreamGetFlags_ptsz = cuStreamGetFlags, cuStreamGetPriority_ptsz = cuStreamGetPriority,
+        cuStreamQuery_ptsz = cuStreamQuery, cuStreamSynchronize_ptsz = cuStreamSynchronize,
+        cuStreamWaitEvent_ptsz = cuStreamWaitEvent;
+    7000 Inferred: cuLaunchKernel_ptsz = cuLaunchKernel, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+        cuOccupancyMaxPotentialBlockSizeWithFlags;
+    7000 Unsupported: cuEGLStreamConsumerAcquireFrame, cuEGLStreamConsumerConnect,
+        cuEGLStreamConsumerDisconnect, cuEGLStreamConsumerReleaseFrame, cuEGLStreamProducerConnect,
+        cuEGLStreamProducerDisconnect, cuEGLStreamProducerPresentFrame, cuEGLStreamProducerReturnFrame,
+        cuGLMapBufferObject_v2_ptds, cuGLMapBufferObjectAsync_v2_ptsz, cuGraphicsEGLRegisterImage,
+        cuGraphicsMapResources_ptsz, cuGraphicsResourceGetMappedEglFrame, cuGraphicsUnmapResources_ptsz;
+    8000 Documented: cuMemAdvise, cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz = cuMemPrefetchAsync,
+        cuMemRangeGetAttribute, cuMemRangeGetAttributes;
+    8000 Unsupported: cuEGLStreamConsumerConnectWithFlags, cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz,
+        cuStreamWaitValue32, cuStreamWaitValue32_ptsz, cuStreamWriteValue32, cuStreamWriteValue32_ptsz,
+        cuTexRefGetBorderColor, cuTexRefSetBorderColor;
+    9000 Inferred: cuFuncSetAttribute, cuLaunchCooperativeKernel,
+        cuLaunchCooperativeKernel_ptsz = cuLaunchCooperativeKernel;
+    9000 Unsupported: cuLaunchCooperativeKernelMultiDevice, cuStreamWaitValue64, cuStreamWaitValue64_ptsz,
+        cuStreamWriteValue64, cuStreamWriteValue64_ptsz;
+    9020 Documented: cuDeviceGetUuid = cuDeviceGetUuid_v2, cuStreamGetCtx,
+        cuStreamGetCtx_ptsz = cuStreamGetCtx;
+    10000 Recorded: cuDeviceGetLuid, cuLaunchHostFunc, cuStreamIsCapturing;
+    10000 Documented: cuGraphCreate, cuGraphDestroy, cuGraphExecDestroy, cuGraphLaunch,
+        cuGraphLaunch_ptsz = cuGraphLaunch, cuLaunchHostFunc_ptsz = cuLaunchHostFunc, cuStreamEndCapture,
+        cuStreamEndCapture_ptsz = cuStreamEndCapture, cuStreamIsCapturing_ptsz = cuStreamIsCapturing;
+    10000 Unsupported: cuDestroyExternalMemory, cuDestroyExternalSemaphore, cuExternalMemoryGetMappedBuffer,
+        cuExternalMemoryGetMappedMipmappedArray, cuGraphAddChildGraphNode, cuGraphAddDependencies,
+        cuGraphAddEmptyNode, cuGraphAddHostNode, cuGraphAddKernelNode, cuGraphAddMemcpyNode,
+        cuGraphAddMemsetNode, cuGraphChildGraphNodeGetGraph, cuGraphClone, cuGraphDestroyNode,
+        cuGraphGetEdges, cuGraphGetNodes, cuGraphGetRootNodes, cuGraphHostNodeGetParams,
+        cuGraphHostNodeSetParams, cuGraphInstantiate, cuGraphKernelNodeGetParams, cuGraphKernelNodeSetParams,
+        cuGraphMemcpyNodeGetParams, cuGraphMemcpyNodeSetParams, cuGraphMemsetNodeGetParams,
+        cuGraphMemsetNodeSetParams, cuGraphNodeFindInClone, cuGraphNodeGetDependencies,
+        cuGraphNodeGetDependentNodes, cuGraphNodeGetType, cuGraphRemoveDependencies, cuImportExternalMemory,
+        cuImportExternalSemaphore, cuSignalExternalSemaphoresAsync, cuSignalExternalSemaphoresAsync_ptsz,
+        cuStreamBeginCapture, cuStreamBeginCapture_ptsz, cuWaitExternalSemaphoresAsync,
+        cuWaitExternalSemaphoresAsync_ptsz;
+    10010 Documented: cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz = cuStreamBeginCapture_v2,
+        cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_ptsz = cuStreamGetCaptureInfo,
+        cuThreadExchangeStreamCaptureMode;
+    10010 Unsupported: cuGraphExecKernelNodeSetParams;
+    10020 Inferred: cuOccupancyAvailableDynamicSMemPerBlock;
+    10020 Unsupported: cuDeviceGetNvSciSyncAttributes, cuGraphExecHostNodeSetParams,
+        cuGraphExecMemcpyNodeSetParams, cuGraphExecMemsetNodeSetParams, cuGraphExecUpdate;
+    11000 Recorded: cuDevicePrimaryCtxSetFlags_v2;
+    11000 Documented: cuCtxResetPersistingL2Cache, cuGraphInstantiate_v2, cuStreamCopyAttributes,
+        cuStreamCopyAttributes_ptsz = cuStreamCopyAttributes, cuStreamGetAttribute,
+        cuStreamGetAttribute_ptsz = cuStreamGetAttribute, cuStreamSetAttribute,
+        cuStreamSetAttribute_ptsz = cuStreamSetAttribute;
+    11000 Inferred: cuFuncGetModule;
+    11000 Unsupported: cuGraphKernelNodeCopyAttributes, cuGraphKernelNodeGetAttribute,
+        cuGraphKernelNodeSetAttribute;
+    11010 Documented: cuDeviceGetTexture1DLinearMaxWidth, cuEventRecordWithFlags,
+        cuEventRecordWithFlags_ptsz = cuEventRecordWithFlags, cuGraphUpload,
+        cuGraphUpload_ptsz = cuGraphUpload;
+    11010 Unsupported: cuArrayGetSparseProperties, cuGraphAddEventRecordNode, cuGraphAddEventWaitNode,
+        cuGraphEventRecordNodeGetEvent, cuGraphEventRecordNodeSetEvent, cuGraphEventWaitNodeGetEvent,
+        cuGraphEventWaitNodeSetEvent, cuGraphExecChildGraphNodeSetParams, cuGraphExecEventRecordNodeSetEvent,
+        cuGraphExecEventWaitNodeSetEvent, cuMemMapArrayAsync, cuMemMapArrayAsync_ptsz,
+        cuMipmappedArrayGetSparseProperties;
+    11020 Recorded: cuDeviceGetDefaultMemPool, cuDeviceGetMemPool, cuMemAllocAsync, cuMemPoolGetAttribute;
+    11020 Documented: cuDeviceSetMemPool, cuMemAllocAsync_ptsz = cuMemAllocAsync, cuMemAllocFromPoolAsync,
+        cuMemAllocFromPoolAsync_ptsz = cuMemAllocFromPoolAsync, cuMemPoolCreate, cuMemPoolDestroy,
+        cuMemPoolGetAccess, cuMemPoolSetAccess, cuMemPoolSetAttribute, cuMemPoolTrimTo;
+    11020 Unsupported: cuArrayGetPlane, cuGraphAddExternalSemaphoresSignalNode,
+        cuGraphAddExternalSemaphoresWaitNode, cuGraphExecExternalSemaphoresSignalNodeSetParams,
+        cuGraphExecExternalSemaphoresWaitNodeSetParams, cuGraphExternalSemaphoresSignalNodeGetParams,
+        cuGraphExternalSemaphoresSignalNodeSetParams, cuGraphExternalSemaphoresWaitNodeGetParams,
+        cuGraphExternalSemaphoresWaitNodeSetParams, cuMemPoolExportPointer, cuMemPoolExportToShareableHandle,
+        cuMemPoolImportFromShareableHandle, cuMemPoolImportPointer;
+    11030 Documented: cuFlushGPUDirectRDMAWrites, cuStreamGetCaptureInfo_v2,
+        cuStreamGetCaptureInfo_v2_ptsz = cuStreamGetCaptureInfo_v2;
+    11030 Unsupported: cuGraphDebugDotPrint, cuGraphReleaseUserObject, cuGraphRetainUserObject,
+        cuStreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies_ptsz, cuUserObjectCreate,
+        cuUserObjectRelease, cuUserObjectRetain;
+    11040 Recorded: cuDeviceGetExecAffinitySupport, cuDeviceGetUuid_v2;
+    11040 Documented: cuCtxCreate_v3, cuCtxGetExecAffinity, cuGraphInstantiateWithFlags;
+    11040 Unsupported: cuDeviceGetGraphMemAttribute, cuDeviceGraphMemTrim, cuDeviceSetGraphMemAttribute,
+        cuGraphAddMemAllocNode, cuGraphAddMemFreeNode, cuGraphMemAllocNodeGetParams,
+        cuGraphMemFreeNodeGetParams;
+    11060 Inferred: cuLaunchKernelEx, cuLaunchKernelEx_ptsz = cuLaunchKernelEx;
+    11060 Unsupported: cuArrayGetMemoryRequirements, cuGraphNodeGetEnabled, cuGraphNodeSetEnabled,
+        cuMipmappedArrayGetMemoryRequirements;
+    11070 Documented: cuModuleGetLoadingMode;
+    11070 Unsupported: cuGraphAddBatchMemOpNode, cuGraphBatchMemOpNodeGetParams,
+        cuGraphBatchMemOpNodeSetParams, cuGraphExecBatchMemOpNodeSetParams,
+        cuOccupancyMaxActiveClusters, cuOccupancyMaxPotentialClusterSize, cuStreamBatchMemOp_v2,
+        cuStreamBatchMemOp_v2_ptsz, cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz,
+        cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz, cuStreamWriteValue32_v2,
+        cuStreamWriteValue32_v2_ptsz, cuStreamWriteValue64_v2, cuStreamWriteValue64_v2_ptsz;
+    12000 Recorded: cuCtxGetId, cuStreamGetId;
+    12000 Documented: cuGraphInstantiateWithParams,
+        cuGraphInstantiateWithParams_ptsz = cuGraphInstantiateWithParams, cuStreamGetId_ptsz = cuStreamGetId;
+    12000 Inferred: cuKernelGetAttribute, cuKernelGetFunction, cuKernelSetAttribute, cuKernelSetCacheConfig,
+        cuLibraryGetGlobal, cuLibraryGetKernel, cuLibraryGetModule, cuLibraryLoadData, cuLibraryLoadFromFile,
+        cuLibraryUnload;
+    12000 Unsupported: cuGraphAddKernelNode_v2, cuGraphExecGetFlags, cuGraphExecKernelNodeSetParams_v2,
+        cuGraphExecUpdate_v2, cuGraphKernelNodeGetParams_v2, cuGraphKernelNodeSetParams_v2,
+        cuLibraryGetManaged, cuLibraryGetUnifiedFunction, cuTensorMapEncodeIm2col, cuTensorMapEncodeTiled,
+        cuTensorMapReplaceAddress;
+    12010 Recorded: cuCtxSetFlags;
+    12010 Unsupported: cuCoredumpGetAttribute, cuCoredumpGetAttributeGlobal, cuCoredumpSetAttribute,
+        cuCoredumpSetAttributeGlobal, cuMulticastAddDevice, cuMulticastBindAddr, cuMulticastBindMem,
+        cuMulticastCreate, cuMulticastGetGranularity, cuMulticastUnbind;
+    12020 Documented: cuMemAdvise_v2, cuMemPrefetchAsync_v2,
+        cuMemPrefetchAsync_v2_ptsz = cuMemPrefetchAsync_v2;
+    12020 Unsupported: cuGraphAddNode, cuGraphExecNodeSetParams, cuGraphNodeSetParams;
+    12030 Documented: cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz = cuStreamGetCaptureInfo_v3;
+    12030 Inferred: cuFuncGetName, cuKernelGetName;
+    12030 Unsupported: cuGraphAddDependencies_v2, cuGraphAddNode_v2, cuGraphConditionalHandleCreate,
+        cuGraphGetEdges_v2, cuGraphNodeGetDependencies_v2, cuGraphNodeGetDependentNodes_v2,
+        cuGraphRemoveDependencies_v2, cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz,
+        cuStreamUpdateCaptureDependencies_v2, cuStreamUpdateCaptureDependencies_v2_ptsz;
+    12040 Inferred: cuFuncIsLoaded, cuFuncLoad, cuLibraryEnumerateKernels, cuLibraryGetKernelCount,
+        cuModuleEnumerateFunctions, cuModuleGetFunctionCount;
+    12040 Unsupported: cuCtxFromGreenCtx, cuCtxGetDevResource, cuDeviceGetDevResource,
+        cuDeviceRegisterAsyncNotification, cuDeviceUnregisterAsyncNotification, cuDevResourceGenerateDesc,
+        cuDevSmResourceSplitByCount, cuFuncGetParamInfo, cuGreenCtxCreate, cuGreenCtxDestroy,
+        cuGreenCtxGetDevResource, cuGreenCtxRecordEvent, cuGreenCtxWaitEvent, cuKernelGetParamInfo,
+        cuStreamGetGreenCtx;
+    12050 Recorded: cuCtxCreate_v4;
+    12050 Inferred: cuKernelGetLibrary;
+    12050 Unsupported: cuCtxRecordEvent, cuCtxWaitEvent, cuGreenCtxStreamCreate, cuStreamGetCtx_v2,
+        cuStreamGetCtx_v2_ptsz;
+    12060 Unsupported: cuMemBatchDecompressAsync, cuMemBatchDecompressAsync_ptsz;
+    12080 Documented: cuEventElapsedTime_v2 = cuEventElapsedTime, cuStreamGetDevice,
+        cuStreamGetDevice_ptsz = cuStreamGetDevice;
+    12080 Unsupported: cuCheckpointProcessCheckpoint, cuCheckpointProcessGetRestoreThreadId,
+        cuCheckpointProcessGetState, cuCheckpointProcessLock, cuCheckpointProcessRestore,
+        cuCheckpointProcessUnlock, cuMemcpy3DBatchAsync, cuMemcpy3DBatchAsync_ptsz, cuMemcpyBatchAsync,
+        cuMemcpyBatchAsync_ptsz, cuTensorMapEncodeIm2colWide;
+    12090 Recorded: cuLogsCurrent, cuLogsDumpToMemory, cuLogsRegisterCallback, cuLogsUnregisterCallback;
+    12090 Documented: cuLogsDumpToFile;
+    12090 Unsupported: cuGreenCtxGetId;
+    13000 Documented: cuCtxGetDevice_v2, cuCtxSynchronize_v2, cuMemGetDefaultMemPool, cuMemGetMemPool;
+    13000 Unsupported: cuDeviceGetHostAtomicCapabilities, cuMemcpy3DBatchAsync_v2,
+        cuMemcpy3DBatchAsync_v2_ptsz, cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz,
+        cuMemDiscardAndPrefetchBatchAsync, cuMemDiscardAndPrefetchBatchAsync_ptsz, cuMemDiscardBatchAsync,
+        cuMemDiscardBatchAsync_ptsz, cuMemPrefetchBatchAsync, cuMemPrefetchBatchAsync_ptsz, cuMemSetMemPool;
     } };
 }
 
-/// One line of the list.
+/// A function of the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OtherFn {
     /// The exported name.
@@ -681,25 +274,37 @@ pub struct OtherFn {
     pub lookup: &'static str,
     /// The first version for which it does.
     pub since: u32,
-    /// Whether this is the form whose stream 0 is the calling thread's own.
-    pub per_thread: bool,
     /// How far the simulated driver is known to answer as a real one.
     pub simulated: Fidelity,
 }
 
+impl OtherFn {
+    /// Whether this is the form whose stream 0 is the calling thread's own: what
+    /// CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM finds, and with it alone.
+    pub fn is_per_thread(&self) -> bool {
+        self.symbol.ends_with("_ptds") || self.symbol.ends_with("_ptsz")
+    }
+}
+
 macro_rules! derive_others {
-    ($($symbol:ident: $lookup:literal since $since:literal, $form:ident, $fidelity:ident $(= $same:ident)?;)*) => {
-        /// The list as data, sorted by name without regard to case.
-        pub static OTHERS: &[OtherFn] = &[$(OtherFn {
+    ($($since:literal $fidelity:ident: $($symbol:ident $(= $same:ident)?),+;)+) => {
+        /// The list as data, in its order.
+        pub static OTHERS: &[OtherFn] = &[$($(OtherFn {
             symbol: stringify!($symbol),
-            lookup: $lookup,
+            lookup: look_up_name(stringify!($symbol), $since),
             since: $since,
-            per_thread: matches!(stringify!($form).as_bytes(), b"per_thread"),
             simulated: Fidelity::$fidelity,
-        },)*];
+        },)+)+];
     };
 }
 driver_functions_beyond!(derive_others);
+
+/// The list by name, without regard to case.
+pub fn by_name() -> Vec<OtherFn> {
+    let mut others = OTHERS.to_vec();
+    others.sort_by_key(|f| f.symbol.to_ascii_lowercase());
+    others
+}
 
 #[cfg(test)]
 mod tests {
@@ -708,29 +313,27 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn the_list_is_sorted_and_has_nothing_twice() {
-        for pair in OTHERS.windows(2) {
-            let key = |f: &OtherFn| f.symbol.to_ascii_lowercase();
-            assert!(key(&pair[0]) < key(&pair[1]), "{} {}", pair[0].symbol, pair[1].symbol);
-        }
-        assert!(FUNCTIONS.iter().all(|f| OTHERS.iter().all(|o| o.symbol != f.name)));
-    }
-
-    #[test]
-    fn a_name_and_version_lead_to_one_function() {
-        let mut seen = HashSet::new();
-        for f in OTHERS.iter().filter(|f| !f.lookup.is_empty()) {
-            assert!(seen.insert((f.lookup, f.since, f.per_thread)), "{}", f.symbol);
-        }
-    }
-
-    #[test]
-    fn forms_follow_the_names() {
+    fn a_symbol_is_listed_once_and_a_name_and_version_lead_to_one() {
+        let mut symbols: HashSet<&str> = FUNCTIONS.iter().map(|f| f.name).collect();
+        let mut found = HashSet::new();
         for f in OTHERS {
-            let suffix = f.symbol.ends_with("_ptds") || f.symbol.ends_with("_ptsz");
-            assert_eq!(f.per_thread, suffix, "{}", f.symbol);
-            assert!(f.symbol.starts_with(f.lookup), "{}", f.symbol);
+            assert!(symbols.insert(f.symbol), "{}", f.symbol);
+            let is_new = found.insert((f.lookup, f.since, f.is_per_thread()));
+            assert!(is_new || f.lookup.is_empty(), "{}", f.symbol);
             assert!(f.since <= 13000, "{} is newer than the driver", f.symbol);
+        }
+    }
+
+    #[test]
+    fn a_name_is_looked_up_without_its_version_and_form() {
+        for (symbol, since, wanted) in [
+            ("cuInit", 2000, "cuInit"),
+            ("cuMemcpy2D_v2", 3020, "cuMemcpy2D"),
+            ("cuMemcpy2D_v2_ptds", 7000, "cuMemcpy2D"),
+            ("cuMemFreeAsync_ptsz", 11020, "cuMemFreeAsync"),
+            ("cuMemGetAttribute_v2", 0, ""),
+        ] {
+            assert_eq!(look_up_name(symbol, since), wanted, "{symbol}");
         }
     }
 }

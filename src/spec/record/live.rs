@@ -135,12 +135,18 @@ pub mod kind {
     /// and address.
     pub const OWNED: u32 = 6;
 
+    /// An allocation of virtual memory that a process exported. Key: its fingerprint.
+    pub const EXPORTED_ALLOCATION: u32 = 7;
+    /// One that a process imported. Key: process and handle.
+    pub const OPENED_ALLOCATION: u32 = 8;
+
     /// The kinds of entries about an object of the table: of those who exported it, and of those who opened it or switched
     /// it on; 0 where there is none.
-    const OBJECTS: [(Object, u32, u32); 3] = [
+    const OBJECTS: [(Object, u32, u32); 4] = [
         (Object::Memory, EXPORTED_MEMORY, OPENED_MEMORY),
         (Object::Event, EXPORTED_EVENT, OPENED_EVENT),
         (Object::Peer, 0, PEER),
+        (Object::Allocation, EXPORTED_ALLOCATION, OPENED_ALLOCATION),
     ];
 
     const fn kinds(object: Object) -> (u32, u32) {
@@ -303,8 +309,14 @@ pub struct Entry {
     pub library: [u8; LIBRARY],
     /// Of memory that was exported by a pointer inside of it: how far inside, the last time.
     pub inside: u64,
-    /// Of what was exported: the fingerprint of the bytes that the driver does not check.
+    /// Of what was exported: the fingerprint of the bytes that the driver does not check; of a descriptor,
+    /// [`descriptor_head`].
     pub head: u64,
+}
+
+/// What tells a descriptor by the number that it has in the exporting process: never 0.
+pub const fn descriptor_head(fd: i32) -> u64 {
+    fd as u32 as u64 + 1
 }
 
 /// The file name of a library, in the bytes that are kept of it.

@@ -23,8 +23,11 @@ pub struct Head {
 
 /// A text: `name`, NUL, value. Names in use: `cupeer` (its version), `program`, `host`, `driver` (its version as
 /// a number), `trace` (the recorded functions), `directory` (the working directory),
-/// `initialized-by` (the pid of the process that had initialised the driver before this one was forked from it; 0 unknown).
+/// `initialized-by` (the pid of the process that had initialised the driver before this one was forked from it; 0 unknown),
+/// [`MISSING`].
 pub const TEXT: u16 = 1;
+/// The name of a sentence: what of the process could not be recorded, and why.
+pub const MISSING: &str = "missing";
 /// An argument of the program, in order.
 pub const ARGUMENT: u16 = 2;
 /// A variable of the environment, `NAME=value`: those that decide what CUDA programs do.

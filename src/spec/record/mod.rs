@@ -240,6 +240,8 @@ unsafe impl Plain for live::Entry {}
 // SAFETY: as above.
 unsafe impl Plain for slot::finding::Object {}
 // SAFETY: as above.
+unsafe impl Plain for slot::hit::Hit {}
+// SAFETY: as above.
 unsafe impl Plain for faults::Header {}
 
 /// Reads a value from the start of bytes, where there are enough of them.

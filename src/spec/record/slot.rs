@@ -21,8 +21,10 @@ pub const MARK: u8 = 7;
 /// Added to the state: the result was not the driver's but a fault of our making.
 pub const INJECTED: u8 = 0x80;
 
-/// The bytes that the arguments of a call have.
+/// The bytes that the arguments of a call have in its slot.
 pub const ARGS: usize = 28;
+/// The bytes that they have at the most. What does not fit into the slot is a [`detail::ARGUMENTS`].
+pub const MOST_ARGS: usize = 64;
 
 /// A slot, as the calls have it.
 #[repr(C)]
@@ -115,7 +117,7 @@ pub mod detail {
     pub const END: u8 = 0;
     /// Return addresses, 8 bytes each, the caller's first.
     pub const FRAMES: u8 = 1;
-    /// The elements of an array, 4 bytes each; at most [`crate::value::MOST_ELEMENTS`].
+    /// The elements of an array, as the table's types store them; at most [`crate::value::MOST_ELEMENTS`].
     pub const ELEMENTS: u8 = 2;
     /// The bytes of a text.
     pub const TEXT: u8 = 3;
@@ -137,6 +139,9 @@ pub mod detail {
     pub const HIT: u8 = 10;
     /// Of memory that was exported: the context that it belongs to, 8 bytes, and the ordinal of its device, 8 bytes.
     pub const OWNER: u8 = 11;
+
+    /// Where the slot has no room for all arguments: all of them, as they were before the call.
+    pub const ARGUMENTS: u8 = 12;
 
     /// The most return addresses.
     pub const MOST_FRAMES: usize = 12;
@@ -229,31 +234,10 @@ pub mod hit {
     }
 
     impl Hit {
-        /// Its bytes.
-        pub fn bytes(&self) -> [u8; 32] {
-            let mut bytes = [0; 32];
-            bytes[..2].copy_from_slice(&self.did.to_le_bytes());
-            bytes[2..4].copy_from_slice(&self.process.to_le_bytes());
-            bytes[4..8].copy_from_slice(&self.driver_result.to_le_bytes());
-            for (place, word) in bytes[8..].chunks_exact_mut(8).zip([self.count, self.stack, self.waited]) {
-                place.copy_from_slice(&word.to_le_bytes());
-            }
-            bytes
-        }
-
         /// Reads an item: the hit and the name of its rule. `None` where it is none.
         pub fn read(bytes: &[u8]) -> Option<(Hit, &str)> {
-            let (hit, name) = bytes.split_at_checked(32)?;
-            let word = |at: usize| hit[at..at + 8].try_into().map(u64::from_le_bytes).unwrap_or(0);
-            let hit = Hit {
-                did: u16::from_le_bytes([hit[0], hit[1]]),
-                process: u16::from_le_bytes([hit[2], hit[3]]),
-                driver_result: i32::from_le_bytes([hit[4], hit[5], hit[6], hit[7]]),
-                count: word(8),
-                stack: word(16),
-                waited: word(24),
-            };
-            Some((hit, core::str::from_utf8(name).ok()?))
+            let hit = crate::record::read(bytes)?;
+            Some((hit, core::str::from_utf8(&bytes[size_of::<Hit>()..]).ok()?))
         }
     }
 }

@@ -17,68 +17,56 @@ fn put<const N: usize>(place: &mut [u8], numbers: [u32; N]) {
         .for_each(|(place, number)| place.copy_from_slice(&number.to_le_bytes()));
 }
 
-/// Prints a PCI address as NVML does. A switch that a device cannot see has all bits set.
-fn address(numbers: [u32; 3], out: &mut dyn Write, format: Format) -> fmt::Result {
-    let [domain, bus, device] = numbers;
-    word(out, format, format_args!("{domain:08X}:{bus:02X}:{device:02X}.0"))
-}
-
-macro_rules! addresses {
-    ($($name:ident)*) => {$(
-        impl Value for $name {
-            const STORED: usize = 12;
-            fn store(self, place: &mut [u8], _: Fingerprint) {
-                put(place, [self.domain, self.bus, self.device]);
-            }
-            fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
-                address([self.domain, self.bus, self.device], out, format)
-            }
-            fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
-                address([number(bytes, 0)?, number(bytes, 1)?, number(bytes, 2)?], out, format)
-            }
-        }
-    )*};
-}
-addresses! { nvmlPciInfo_v2_t nvmlPciInfo_t }
-
 /// Prints names and numbers: `{state=3, cliqueId=0}`.
 fn fields(fields: &[(&str, u64)], out: &mut dyn Write, format: Format) -> fmt::Result {
     out.write_str("{")?;
     for (i, (name, value)) in fields.iter().enumerate() {
-        let separator = match (i, format.json) {
-            (0, _) => "",
-            (_, true) => ",",
-            (_, false) => ", ",
-        };
-        if format.json {
-            write!(out, "{separator}\"{name}\":{value}")?;
-        } else {
-            write!(out, "{separator}{name}={value}")?;
+        match (i, format.json) {
+            (0, _) => {}
+            (_, true) => out.write_str(",")?,
+            (_, false) => out.write_str(", ")?,
         }
+        if format.json { write!(out, "\"{name}\":{value}")? } else { write!(out, "{name}={value}")? }
     }
     out.write_str("}")
 }
 
-macro_rules! fabrics {
-    ($($name:ident)*) => {$(
+/// Structures of which three numbers are kept, and printed.
+macro_rules! three {
+    ($($name:ident: $numbers:expr, $print:ident;)*) => {$(
         impl Value for $name {
             const STORED: usize = 12;
             fn store(self, place: &mut [u8], _: Fingerprint) {
-                put(place, [self.state.into(), self.status.0 as u32, self.cliqueId]);
+                let numbers: fn(Self) -> [u32; 3] = $numbers;
+                put(place, numbers(self));
             }
             fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
-                let mut bytes = [0; 12];
+                let mut bytes = [0; Self::STORED];
                 self.store(&mut bytes, format.fingerprint);
                 Self::print_stored(&bytes, out, format)
             }
             fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
-                let field = |index| number(bytes, index).map(u64::from);
-                fields(&[("state", field(0)?), ("status", field(1)?), ("cliqueId", field(2)?)], out, format)
+                $print([number(bytes, 0)?, number(bytes, 1)?, number(bytes, 2)?], out, format)
             }
         }
     )*};
 }
-fabrics! { nvmlGpuFabricInfo_t nvmlGpuFabricInfoV_t }
+three! {
+    nvmlPciInfo_v2_t: |pci| [pci.domain, pci.bus, pci.device], address;
+    nvmlPciInfo_t: |pci| [pci.domain, pci.bus, pci.device], address;
+    nvmlGpuFabricInfo_t: |info| [info.state.into(), info.status.0 as u32, info.cliqueId], fabric;
+    nvmlGpuFabricInfoV_t: |info| [info.state.into(), info.status.0 as u32, info.cliqueId], fabric;
+}
+
+/// Prints a PCI address as NVML does. A switch that a device cannot see has all bits set.
+fn address([domain, bus, device]: [u32; 3], out: &mut dyn Write, format: Format) -> fmt::Result {
+    word(out, format, format_args!("{domain:08X}:{bus:02X}:{device:02X}.0"))
+}
+
+fn fabric([state, status, clique]: [u32; 3], out: &mut dyn Write, format: Format) -> fmt::Result {
+    let numbers = [("state", state), ("status", status), ("cliqueId", clique)];
+    fields(&numbers.map(|(name, number)| (name, number.into())), out, format)
+}
 
 impl nvmlFieldValue_t {
     /// The bits of the answer; 0 where there is none.

@@ -3,7 +3,6 @@
 use super::PlanError;
 use super::clauses::Draft;
 use super::conditions::argument_value;
-use super::signals;
 use super::span::{Span, either};
 use super::values::{duration, number, one_of};
 use crate::fault::{Delay, Out, OutValue, Stage};
@@ -22,19 +21,8 @@ pub fn error<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<()> {
     Ok(())
 }
 
-/// `delay=5ms~1ms`
-pub fn delay(draft: &mut Draft, value: Span) -> Result<()> {
-    draft.rule.action.delay = Some(wait(value)?);
-    Ok(())
-}
-
-/// `delay-after=5ms`
-pub fn delay_after(draft: &mut Draft, value: Span) -> Result<()> {
-    draft.rule.action.delay_after = Some(wait(value)?);
-    Ok(())
-}
-
-fn wait(value: Span) -> Result<Delay> {
+/// A time, or one `~` another.
+pub fn wait(value: Span) -> Result<Delay> {
     let Some((time, jitter)) = value.split_once("~") else {
         return Ok(Delay { time: duration(value)?, jitter: 0 });
     };
@@ -64,18 +52,6 @@ pub fn hang(draft: &mut Draft, value: Option<Span>) -> Result<()> {
         return Err(wrong.error(message));
     }
     draft.rule.action.hang = Some(value.map_or("hang", |value| value.text).into());
-    Ok(())
-}
-
-/// `signal=SEGV`
-pub fn signal(draft: &mut Draft, value: Span) -> Result<()> {
-    draft.rule.action.signal = Some(signals::parse(value)?);
-    Ok(())
-}
-
-/// `exit=3`
-pub fn exit(draft: &mut Draft, value: Span) -> Result<()> {
-    draft.rule.action.exit = Some(number(value, 0, 255, "3")? as i32);
     Ok(())
 }
 

@@ -125,11 +125,11 @@ fn clause<'a>(draft: &mut Draft<'a>, clause: Span<'a>) -> Result<String> {
         (Reads::Flag(read), None) => read(draft),
         (Reads::Optional(read), value) => read(draft, value)?,
         (Reads::Value(read), Some(value)) => read(draft, value)?,
-        (Reads::Kept(read), Some(value)) => read(draft, value)?,
+        (Reads::Compared(key, read), Some(value)) => conditions::add(draft, key.clone(), read(value)?)?,
         (Reads::Flag(_), Some(value)) => {
             return Err(value.error(format!("'{}' takes no value", spec.name)));
         }
-        (Reads::Value(_) | Reads::Kept(_), None) => {
+        (Reads::Value(_) | Reads::Compared(..), None) => {
             let message = format!("'{}' needs a value, such as {}", spec.name, spec.example());
             return Err(clause.end().error(message));
         }

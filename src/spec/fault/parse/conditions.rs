@@ -10,27 +10,33 @@ use crate::names::nearest;
 
 type Result<T> = core::result::Result<T, PlanError>;
 
-fn add(draft: &mut Draft, key: Key, (not, values): (bool, Values)) -> Result<()> {
+/// Adds a condition.
+pub fn add(draft: &mut Draft, key: Key, (not, values): (bool, Values)) -> Result<()> {
     draft.rule.conditions.push(Condition { key, not, values });
     Ok(())
 }
 
-/// `dev=0`
-pub fn dev(draft: &mut Draft, value: Span) -> Result<()> {
-    add(draft, Key::Dev, ranges(value, &|text| word(text, 4, "0"))?)
+/// Devices.
+pub fn devices(value: Span) -> Result<(bool, Values)> {
+    ranges(value, &|text| word(text, 4, "0"))
+}
+
+/// Ranks.
+pub fn ranks(value: Span) -> Result<(bool, Values)> {
+    ranges(value, &|text| number(text, 0, u32::MAX.into(), "0"))
+}
+
+/// Pids and tids.
+pub fn pids(value: Span) -> Result<(bool, Values)> {
+    ranges(value, &|text| number(text, 1, i32::MAX as u64, "4711"))
 }
 
 /// `peer=1`
 pub fn peer(draft: &mut Draft, value: Span) -> Result<()> {
     some_can(draft, value, "peer=", "is about two devices", |function| {
-        function.is_in(Group::Peer) || function.is_in(Group::Open)
+        function.is_in(Group::Peer) || function.is_in(Group::Open) || function.grants().is_some()
     })?;
     add(draft, Key::Peer, ranges(value, &|text| word(text, 4, "1"))?)
-}
-
-/// `ctx=0x..`
-pub fn ctx(draft: &mut Draft, value: Span) -> Result<()> {
-    add(draft, Key::Ctx, ranges(value, &|text| number(text, 0, u64::MAX, "0x55d0c0de"))?)
 }
 
 /// `size=1M..`
@@ -38,59 +44,39 @@ pub fn size(draft: &mut Draft, value: Span) -> Result<()> {
     some_can(draft, value, "size=", "is about an allocation", |function| {
         let is_address =
             |arg: &ArgSpec| arg.type_word() == "CUdeviceptr" && matches!(arg.direction, Direction::In);
-        function.args.iter().any(is_address) || function.is_in(Group::IpcMem) && function.is_in(Group::Open)
+        let opens_memory = function.is_in(Group::IpcMem) && function.is_in(Group::Open);
+        function.args.iter().any(is_address) || opens_memory || function.sized_by().is_some()
     })?;
     add(draft, Key::Size, ranges(value, &values::size)?)
 }
 
 /// `handle=FINGERPRINT`
 pub fn handle(draft: &mut Draft, value: Span) -> Result<()> {
-    some_can(draft, value, "handle=", "takes a handle", |function| {
+    let takes = |function: &FnSpec| {
         function.args.iter().any(|arg| arg.is_handle() && matches!(arg.direction, Direction::In))
-    })?;
+    };
+    let named =
+        |function: &&'static FnSpec| Some(function.argument("handle")?.1).filter(|arg| is_comparable(arg));
+    // In virtual memory it is an argument of this name: a number.
+    if !draft.functions.iter().any(|function| takes(function))
+        && let Some(arg) = draft.functions.iter().find_map(named)
+    {
+        let values = ranges(value, &|text| argument_value(text, &[arg]))?;
+        return add(draft, Key::Argument(arg.name), values);
+    }
+    some_can(draft, value, "handle=", "takes a handle", takes)?;
     add(draft, Key::Handle, fingerprints(value)?)
 }
 
 /// Fingerprints and hashes: no ranges, because they have no order that means anything.
-fn fingerprints(value: Span) -> Result<(bool, Values)> {
+pub fn fingerprints(value: Span) -> Result<(bool, Values)> {
     let (not, items) = values::list(value)?;
     let numbers = items.into_iter().map(|item| fingerprint(item).map(|number| (number, number)));
     Ok((not, Values::Numbers(numbers.collect::<Result<_>>()?)))
 }
 
-/// `rank=0..3`
-pub fn rank(draft: &mut Draft, value: Span) -> Result<()> {
-    add(draft, Key::Rank, ranges(value, &|text| number(text, 0, u32::MAX.into(), "0"))?)
-}
-
-/// `local-rank=0`
-pub fn local_rank(draft: &mut Draft, value: Span) -> Result<()> {
-    add(draft, Key::LocalRank, ranges(value, &|text| number(text, 0, u32::MAX.into(), "0"))?)
-}
-
-/// `pid=4711`
-pub fn pid(draft: &mut Draft, value: Span) -> Result<()> {
-    add(draft, Key::Pid, ranges(value, &|text| number(text, 1, i32::MAX as u64, "4711"))?)
-}
-
-/// `process=2`
-pub fn process(draft: &mut Draft, value: Span) -> Result<()> {
-    add(draft, Key::Process, ranges(value, &|text| number(text, 1, u64::MAX, "2"))?)
-}
-
-/// `program=GLOB`
-pub fn program(draft: &mut Draft, value: Span) -> Result<()> {
-    let patterns = file_names(value)?;
-    add(draft, Key::Program, patterns)
-}
-
-/// `caller=GLOB`
-pub fn caller(draft: &mut Draft, value: Span) -> Result<()> {
-    let patterns = file_names(value)?;
-    add(draft, Key::Caller, patterns)
-}
-
-fn file_names(value: Span) -> Result<(bool, Values)> {
+/// Patterns of names of files.
+pub fn file_names(value: Span) -> Result<(bool, Values)> {
     let (_, items) = values::list(value)?;
     if let Some(path) = items.iter().find(|item| item.text.contains('/')) {
         let file = path.text.rsplit('/').next().unwrap_or_default();
@@ -112,8 +98,7 @@ pub fn thread(draft: &mut Draft, value: Span) -> Result<()> {
     let is_number = |item: &Span| item.text.split("..").all(is_end);
     let numbers = items.iter().filter(|item| is_number(item)).count();
     if numbers == items.len() {
-        let tids = ranges(value, &|text| number(text, 1, i32::MAX as u64, "4711"))?;
-        return add(draft, Key::Thread, tids);
+        return add(draft, Key::Thread, pids(value)?);
     }
     if let Some(tid) = items.iter().find(|item| numbers > 0 && is_number(item)) {
         return Err(tid.error(format!(
@@ -122,11 +107,6 @@ pub fn thread(draft: &mut Draft, value: Span) -> Result<()> {
         )));
     }
     add(draft, Key::Thread, patterns(value)?)
-}
-
-/// `stack=DIGITS`
-pub fn stack(draft: &mut Draft, value: Span) -> Result<()> {
-    add(draft, Key::Stack, fingerprints(value)?)
 }
 
 /// `prev=RESULT`
@@ -161,11 +141,6 @@ pub fn until<'a>(draft: &mut Draft<'a>, value: Span<'a>) -> Result<()> {
     let time = values::duration(value)?;
     draft.until = Some(value);
     add(draft, Key::Time, (false, Values::Numbers(vec![(0, time)])))
-}
-
-/// `mark=GLOB`
-pub fn mark(draft: &mut Draft, value: Span) -> Result<()> {
-    add(draft, Key::Mark, patterns(value)?)
 }
 
 /// `site=new`, `site=25%`
@@ -211,6 +186,7 @@ pub fn argument(draft: &mut Draft, key: Span, value: Span) -> Result<String> {
 fn not_comparable(function: &FnSpec, arg: &ArgSpec) -> String {
     let why = match arg.direction {
         Direction::In if arg.is_handle() => "is a handle, which is compared only by its fingerprint: handle=",
+        Direction::In if arg.count.is_none() => "is a structure, which is not compared",
         Direction::In => "is an array, which is not compared",
         _ => "is an output, which is unknown before the call",
     };
@@ -275,7 +251,11 @@ fn common_prefix(names: &[(u64, &'static str)]) -> usize {
 /// Whether an argument can be compared before the call, by its name as a key.
 pub fn is_comparable(arg: &ArgSpec) -> bool {
     match arg.direction {
-        Direction::In => arg.count.is_none() && !arg.is_handle() && arg.size <= 8,
+        // A pointer is compared where a number is passed in its place: a descriptor.
+        Direction::In => {
+            let is_number = !arg.type_name.starts_with('*') || arg.kind.is_some();
+            arg.count.is_none() && !arg.is_handle() && is_number
+        }
         Direction::String => true,
         Direction::Out | Direction::InOut => false,
     }

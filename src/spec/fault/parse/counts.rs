@@ -1,9 +1,9 @@
-//! Which of the calls that match: their number, chance, and what counts them.
+//! Which of the calls that match: their number, and what counts them.
 
 use super::PlanError;
 use super::clauses::Draft;
 use super::span::Span;
-use super::values::{number, one_of, share};
+use super::values::{number, one_of};
 use crate::fault::{Per, When};
 
 type Result<T> = core::result::Result<T, PlanError>;
@@ -39,24 +39,6 @@ pub fn when(draft: &mut Draft, value: Span) -> Result<()> {
         return Err(range.error(message));
     }
     draft.rule.when = When { first, last, step: step.unwrap_or(1) };
-    Ok(())
-}
-
-/// `p=10%`
-pub fn p(draft: &mut Draft, value: Span) -> Result<()> {
-    draft.rule.probability = share(value)?;
-    Ok(())
-}
-
-/// `seed=7`
-pub fn seed(draft: &mut Draft, value: Span) -> Result<()> {
-    draft.rule.seed = number(value, 0, u64::MAX, "7")?;
-    Ok(())
-}
-
-/// `times=3`
-pub fn times(draft: &mut Draft, value: Span) -> Result<()> {
-    draft.rule.times = Some(number(value, 1, u64::MAX, "3")?);
     Ok(())
 }
 

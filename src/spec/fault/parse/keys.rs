@@ -3,9 +3,12 @@
 //! What belongs here: a line or two about each key, from which the list, the page and the explanations are made. How values
 //! are read is in `conditions`, `counts` and `actions`.
 
+use super::actions::{self, wait};
 use super::clauses::{self, Draft};
 use super::span::Span;
-use super::{PlanError, actions, conditions, counts};
+use super::values::{number, patterns, ranges, share};
+use super::{PlanError, conditions, counts, signals};
+use crate::fault::{Key, Values};
 
 type Result<T> = core::result::Result<T, PlanError>;
 
@@ -37,9 +40,9 @@ impl KeyKind {
 /// How a key reads its value.
 pub(super) enum Reads {
     /// There must be one.
-    Value(fn(&mut Draft<'_>, Span) -> Result<()>),
-    /// There must be one, of which the place is kept.
-    Kept(for<'a> fn(&mut Draft<'a>, Span<'a>) -> Result<()>),
+    Value(for<'a> fn(&mut Draft<'a>, Span<'a>) -> Result<()>),
+    /// There must be one, which makes a condition.
+    Compared(Key, fn(Span) -> Result<(bool, Values)>),
     /// There may be one.
     Optional(fn(&mut Draft<'_>, Option<Span>) -> Result<()>),
     /// There is none.
@@ -98,48 +101,54 @@ macro_rules! keys {
         },)*)*];
     };
 }
-use Reads::{Flag, Kept, Optional, Value};
+use Reads::{Compared, Flag, Optional, Value};
+
+/// Sets what a clause has no more to say of than its value.
+fn set<T>(place: &mut T, value: Result<T>) -> Result<()> {
+    value.map(|value| *place = value)
+}
+
 // Each with its form, how it is read, what it means and a rule. The kind of those that follow, and whether they act by
 // themselves, stand above.
 keys! {
     Calls false {
-        "dev" "NUMBERS" Value(conditions::dev),
-            "The device that the call is about, as the process numbers devices: the first device among the arguments, or else that of the current context.",
+        "dev" "NUMBERS" Compared(Key::Dev, conditions::devices),
+            "The device that the call is about, as the process numbers devices: the first device among the arguments, the one in a structure that is passed (of an array, any of them), or else that of the current context.",
             "cuIpcGetMemHandle:dev=0:error=OUT_OF_MEMORY";
         "peer" "NUMBERS" Value(conditions::peer),
-            "The other device: the second device among the arguments, that of the peer context, or that of the memory or event being opened, if its exporter is in the same record.",
+            "The other device: the second device among the arguments, that of the peer context, that of the memory to which access is granted, or that of the memory or event being opened, if its exporter is in the same record.",
             "cuCtxEnablePeerAccess:peer=1:error=PEER_ACCESS_UNSUPPORTED";
-        "ctx" "NUMBERS" Value(conditions::ctx),
+        "ctx" "NUMBERS" Compared(Key::Ctx, |value| ranges(value, &|text| number(text, 0, u64::MAX, "0x55d0c0de"))),
             "The current context.",
             "cuIpcOpenMemHandle*:ctx=0x55d0c0de:delay=5ms";
         "size" "SIZES" Value(conditions::size),
-            "The size of the allocation that contains the address passed, or of what is opened, if its exporter is in the same record.",
+            "The size passed, of what is made, mapped, granted or ended in virtual memory; else that of the allocation that contains the address passed, or of what is opened, if its exporter is in the same record.",
             "cuIpcGetMemHandle:size=1M..:error=MAP_FAILED";
         "handle" "FINGERPRINTS" Value(conditions::handle),
-            "The IPC handle passed, by its fingerprint in this job; fingerprints of another record never match.",
+            "The IPC handle passed, by its fingerprint in this job; fingerprints of another record never match; of virtual memory, the number that is passed.",
             "cuIpcOpenMemHandle*:handle=3f2a5c6b7d8e9f01:error=INVALID_HANDLE";
-        "rank" "NUMBERS" Value(conditions::rank),
+        "rank" "NUMBERS" Compared(Key::Rank, conditions::ranks),
             "The rank of the process, as its launcher set it in the environment: RANK, SLURM_PROCID and the like.",
             "@open:rank=0..3:delay=20ms";
-        "local-rank" "NUMBERS" Value(conditions::local_rank),
+        "local-rank" "NUMBERS" Compared(Key::LocalRank, conditions::ranks),
             "The rank of the process on its host.",
             "cuIpcGetMemHandle:local-rank=0:error=any";
-        "pid" "NUMBERS" Value(conditions::pid),
+        "pid" "NUMBERS" Compared(Key::Pid, conditions::pids),
             "The pid of the process.",
             "@ipc:pid=4711:delay=5ms";
-        "process" "NUMBERS" Value(conditions::process),
+        "process" "NUMBERS" Compared(Key::Process, |value| ranges(value, &|text| number(text, 1, u64::MAX, "2"))),
             "The position of the process, from 1, in the order in which the job's processes on this host made their first call; look-ups and queries (@lookup, @query) do not count.",
             "cuIpcOpenMemHandle*:process=2:error=MAP_FAILED";
-        "program" "GLOBS" Value(conditions::program),
+        "program" "GLOBS" Compared(Key::Program, conditions::file_names),
             "The file name of the program.",
             "@ipc:program=python*:delay=5ms";
         "thread" "NUMBERS|GLOBS" Value(conditions::thread),
             "The calling thread: its tid, its name, or main for the first thread of the process.",
             "cuIpcOpenMemHandle*:thread=main:error=MAP_FAILED";
-        "caller" "GLOBS" Value(conditions::caller),
+        "caller" "GLOBS" Compared(Key::Caller, conditions::file_names),
             "The file name of the library or program that makes the call.",
             "cuCtxEnablePeerAccess:caller=libnccl*:error=TOO_MANY_PEERS";
-        "stack" "FINGERPRINTS" Value(conditions::stack),
+        "stack" "FINGERPRINTS" Compared(Key::Stack, conditions::fingerprints),
             "The call stack, by its digits in a record; they are the same in every run of a program.",
             "cuIpcOpenMemHandle*:stack=3f2a5c6b7d8e9f01:error=MAP_FAILED";
         "prev" "RESULTS" Value(conditions::prev),
@@ -148,10 +157,10 @@ keys! {
         "after" "TIME" Value(conditions::after),
             "The process began at least this long ago.",
             "cuIpcOpenMemHandle*:after=2s:error=MAP_FAILED";
-        "until" "TIME" Kept(conditions::until),
+        "until" "TIME" Value(conditions::until),
             "The process began at most this long ago.",
             "cuIpcOpenMemHandle*:until=1m:delay=50ms";
-        "mark" "GLOBS" Value(conditions::mark),
+        "mark" "GLOBS" Compared(Key::Mark, patterns),
             "The process has set a mark with a matching text (`cupeer_mark`); holds from then on.",
             "cuIpcGetMemHandle:mark=epoch?2:error=OUT_OF_MEMORY";
         "site" "new|SHARE" Value(conditions::site),
@@ -162,50 +171,50 @@ keys! {
         "when" "F[..L][+[S]]" Value(counts::when),
             "As in strace: F is the F-th matching call; F..L the F-th to the L-th; F+ all from the F-th on; F+S every S-th from the F-th on.",
             "cuIpcOpenMemHandle*:when=3..5:error=MAP_FAILED";
-        "p" "SHARE" Value(counts::p),
+        "p" "SHARE" Value(|draft, value| set(&mut draft.rule.probability, share(value))),
             "Each of these calls with this probability; the same calls in every run with the same seed.",
             "@ipc,^@release:p=10%:error=any";
-        "seed" "N" Value(counts::seed),
+        "seed" "N" Value(|draft, value| set(&mut draft.rule.seed, number(value, 0, u64::MAX, "7"))),
             "Decides everything that the rule leaves to chance, in place of the run's seed.",
             "@open:p=10%:seed=7:error=any";
-        "times" "N" Value(counts::times),
+        "times" "N" Value(|draft, value| set(&mut draft.rule.times, number(value, 1, u64::MAX, "3").map(Some))),
             "At most N times.",
             "cuIpcOpenMemHandle*:times=3:error=MAP_FAILED";
         "per" "process|thread|ctx|rank|job[/rule]" Value(counts::per),
             "What calls are counted for: each process (the default), thread or current context of a process, or all processes of one rank or of the job on a host; each function by itself, or with /rule all functions of the rule together.",
-            "@open:when=1:per=job/rule:error=MAP_FAILED";
+            "cuIpcOpen*:when=1:per=job/rule:error=MAP_FAILED";
     }
     Happens true {
-        "error" "RESULT|any" Kept(actions::error),
+        "error" "RESULT|any" Value(actions::error),
             "The call fails with this result, or with one that is documented for the function, chosen by the seed.",
             "cuIpcOpenMemHandle*:error=MAP_FAILED";
         "out" "ARGUMENT=VALUE,.." Value(actions::out),
-            "Outputs get these values if the call succeeds: a number, zero or null; a handle zero, flip/BYTE (all bits of this byte inverted) or other (another handle of its kind that the process has made or was given; if there is none it stays).",
+            "Outputs get these values if the call succeeds: a number, zero or null; a handle zero, flip/BYTE (all bits of this byte inverted) or other (another handle of its kind that the process has made or was given; if there is none it stays); of shareable handles, only descriptors change.",
             "cuIpcOpenMemHandle*:out=pdptr=null";
-        "delay" "TIME[~TIME]" Value(actions::delay),
+        "delay" "TIME[~TIME]" Value(|draft, value| set(&mut draft.rule.action.delay, wait(value).map(Some))),
             "Waits before the call; after ~, how much longer or shorter the wait may be, chosen by the seed.",
             "@ipc:delay=5ms~1ms";
-        "delay-after" "TIME[~TIME]" Value(actions::delay_after),
+        "delay-after" "TIME[~TIME]" Value(|draft, value| set(&mut draft.rule.action.delay_after, wait(value).map(Some))),
             "Waits after the call, whether it failed or not.",
             "cuIpcGetMemHandle:delay-after=5ms";
         "hang" "[LABEL]" Optional(actions::hang),
             "Waits before the call until `cupeer release DIR LABEL` or `cupeer_release`; without LABEL the label is hang.",
             "cuIpcCloseMemHandle:hang=here";
-        "signal" "SIGNAL" Value(actions::signal),
+        "signal" "SIGNAL" Value(|draft, value| set(&mut draft.rule.action.signal, signals::parse(value).map(Some))),
             "Sends the thread this signal before the call; the call goes on if the program survives it.",
             "cuIpcOpenMemHandle*:when=2:signal=SEGV";
-        "exit" "N" Value(actions::exit),
+        "exit" "N" Value(|draft, value| set(&mut draft.rule.action.exit, number(value, 0, 255, "3").map(|n| Some(n as i32)))),
             "Ends the process with this status in place of the call, at once, without running anything of its own.",
             "cuIpcOpenMemHandle*:rank=1:exit=3";
     }
     Happens false {
-        "stage" "instead|after|undo" Kept(actions::stage),
+        "stage" "instead|after|undo" Value(actions::stage),
             "What becomes of the real call when there is an error=: instead (the default), it is not made; after, it is made, and its success replaced; undo, it is made, and its effect undone.",
             "cuIpcOpenMemHandle*:stage=undo:error=MAP_FAILED";
         "force" "" Flag(|draft| draft.force = true),
             "Allows an error= that is not documented for the function, and one for a function that gives something back (@release, @lifetime).",
             "cuMemFree_v2:force:error=INVALID_VALUE";
-        "name" "NAME" Kept(clauses::name),
+        "name" "NAME" Value(clauses::name),
             "Names the rule in log, record and report, in place of its number.",
             "cuIpcOpenMemHandle*:name=first-open:when=1:error=MAP_FAILED";
     }

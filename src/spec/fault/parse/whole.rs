@@ -3,6 +3,7 @@
 use super::PlanError;
 use super::actions::no_result;
 use super::clauses::Draft;
+use super::keys::keys;
 use super::span::{Span, either};
 use crate::fault::{Error, Key, Stage, Values};
 use crate::function::{FUNCTIONS, FnSpec};
@@ -12,9 +13,10 @@ type Result<T> = core::result::Result<T, PlanError>;
 /// Checks a rule of which all clauses are read.
 pub fn check(draft: &mut Draft, text: Span) -> Result<()> {
     if draft.actions.is_empty() {
-        return Err(text.end().error(
-            "the rule says which calls, but not what happens; add error=, out=, delay=, delay-after=, hang, signal= or exit=",
-        ));
+        let acts = keys().filter(|key| key.acts);
+        let words = acts.map(|key| key.name.to_owned() + if key.value.starts_with('[') { "" } else { "=" });
+        let message = format!("the rule says which calls, but not what happens; add {}", either(words));
+        return Err(text.end().error(message));
     }
     together(draft)?;
     if let Some(value) = draft.error {

@@ -2,7 +2,7 @@
 
 use super::rule;
 use crate::fault::*;
-use crate::function::FUNCTIONS;
+use crate::function::{Direction, FUNCTIONS, FnSpec};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
@@ -243,8 +243,12 @@ pub fn rules() -> BoxedStrategy<String> {
         let all = choices();
         which.into_iter().map(|at| all[at].clone()).collect::<Vec<_>>()
     });
-    let functions =
-        select(vec!["cuIpcOpenMemHandle", "cuIpcOpenMemHandle*", "cuIpcOpenMem*", "@open,^@ipc-event"]);
+    let functions = select(vec![
+        "cuIpcOpenMemHandle",
+        "cuIpcOpenMemHandle*",
+        "cuIpcOpenMem*",
+        "@ipc-mem,^@export,^@release",
+    ]);
     (functions, chosen, effects())
         .prop_map(|(functions, chosen, effects)| (functions, [chosen, effects].concat()))
         .prop_flat_map(|(functions, clauses)| (Just(functions), Just(clauses).prop_shuffle()))
@@ -252,7 +256,35 @@ pub fn rules() -> BoxedStrategy<String> {
         .boxed()
 }
 
+/// A rule about any function of the table: some of its arguments are compared, it fails, is undone, or gives something
+/// else in its outputs.
+fn rules_of_the_table() -> impl Strategy<Value = String> {
+    let all: Vec<&'static FnSpec> = FUNCTIONS.iter().collect();
+    let numbers = || proptest::collection::vec(any::<u32>(), 8);
+    (select(all), any::<u8>(), numbers(), 0..4).prop_map(|(function, chosen, numbers, action)| {
+        let mut text = function.name.to_owned();
+        for (index, (arg, number)) in function.args.iter().zip(&numbers).enumerate() {
+            if chosen >> index & 1 != 0 && is_comparable(arg) && arg.direction == Direction::In {
+                text += &format!(":{}={number:#x}", arg.name);
+            }
+        }
+        let out =
+            function.args.iter().zip(&numbers).find(|(arg, _)| output_values(arg).starts_with("a number"));
+        text + &match (action, out) {
+            (0, Some((arg, number))) => format!(":out={}={number}", arg.name),
+            (1, _) if function.undone_by().is_some() => ":stage=undo:error=any:force".to_owned(),
+            (2, _) => ":error=any:force".to_owned(),
+            _ => ":delay=1ms".to_owned(),
+        }
+    })
+}
+
 proptest! {
+    #[test]
+    fn a_rule_about_any_function_is_read_and_means_what_it_says(text in rules_of_the_table()) {
+        proven(&text);
+    }
+
     #[test]
     fn a_rule_by_the_grammar_is_read_and_means_what_it_says(text in rules()) {
         proven(&text);

@@ -1,0 +1,213 @@
+//! Names of the CUDA runtime, which users know, and what of the driver each stands for: functions and results.
+//!
+//! The one list of them. A function stands for all versions of the driver's that its calls end in; a result has the
+//! driver's number, from CUDA 10.1 on. What belongs here: names. The runtime's functions themselves are not in the table.
+
+use crate::function::{FUNCTIONS, FnId, FnSpec};
+use crate::results::{Result, ResultSpec};
+
+/// A function of the runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct RuntimeFn {
+    /// Its name.
+    pub name: &'static str,
+    /// The driver's function that does its work, in one of its versions.
+    calls: FnId,
+}
+
+macro_rules! functions {
+    ($($name:ident: $calls:ident,)*) => {
+        /// The functions.
+        pub static RUNTIME: &[RuntimeFn] = &[$(RuntimeFn { name: stringify!($name), calls: FnId::$calls },)*];
+    };
+}
+functions! {
+    cudaDeviceCanAccessPeer: cuDeviceCanAccessPeer,
+    cudaDeviceGetP2PAttribute: cuDeviceGetP2PAttribute,
+    cudaDeviceGetP2PAtomicCapabilities: cuDeviceGetP2PAtomicCapabilities,
+    cudaDeviceEnablePeerAccess: cuCtxEnablePeerAccess,
+    cudaDeviceDisablePeerAccess: cuCtxDisablePeerAccess,
+    cudaIpcGetMemHandle: cuIpcGetMemHandle,
+    cudaIpcOpenMemHandle: cuIpcOpenMemHandle,
+    cudaIpcCloseMemHandle: cuIpcCloseMemHandle,
+    cudaIpcGetEventHandle: cuIpcGetEventHandle,
+    cudaIpcOpenEventHandle: cuIpcOpenEventHandle,
+    cudaFree: cuMemFree,
+    cudaFreeAsync: cuMemFreeAsync,
+    cudaEventDestroy: cuEventDestroy,
+    cudaDeviceReset: cuDevicePrimaryCtxReset,
+    cudaDeviceGetAttribute: cuDeviceGetAttribute,
+}
+
+macro_rules! results {
+    ($($name:ident: $result:ident,)*) => {
+        /// The results about sharing and what may befall it, with the driver's.
+        static RESULTS: &[(&str, Result)] = &[$((stringify!($name), Result::$result),)*];
+    };
+}
+results! {
+    cudaSuccess: SUCCESS,
+    cudaErrorInvalidValue: INVALID_VALUE,
+    cudaErrorMemoryAllocation: OUT_OF_MEMORY,
+    cudaErrorInitializationError: NOT_INITIALIZED,
+    cudaErrorCudartUnloading: DEINITIALIZED,
+    cudaErrorNoDevice: NO_DEVICE,
+    cudaErrorInvalidDevice: INVALID_DEVICE,
+    cudaErrorDeviceUninitialized: INVALID_CONTEXT,
+    cudaErrorMapBufferObjectFailed: MAP_FAILED,
+    cudaErrorUnmapBufferObjectFailed: UNMAP_FAILED,
+    cudaErrorAlreadyMapped: ALREADY_MAPPED,
+    cudaErrorPeerAccessUnsupported: PEER_ACCESS_UNSUPPORTED,
+    cudaErrorNvlinkUncorrectable: NVLINK_UNCORRECTABLE,
+    cudaErrorOperatingSystem: OPERATING_SYSTEM,
+    cudaErrorInvalidResourceHandle: INVALID_HANDLE,
+    cudaErrorIllegalState: ILLEGAL_STATE,
+    cudaErrorSymbolNotFound: NOT_FOUND,
+    cudaErrorNotReady: NOT_READY,
+    cudaErrorIllegalAddress: ILLEGAL_ADDRESS,
+    cudaErrorPeerAccessAlreadyEnabled: PEER_ACCESS_ALREADY_ENABLED,
+    cudaErrorPeerAccessNotEnabled: PEER_ACCESS_NOT_ENABLED,
+    cudaErrorContextIsDestroyed: CONTEXT_IS_DESTROYED,
+    cudaErrorTooManyPeers: TOO_MANY_PEERS,
+    cudaErrorLaunchFailure: LAUNCH_FAILED,
+    cudaErrorNotPermitted: NOT_PERMITTED,
+    cudaErrorNotSupported: NOT_SUPPORTED,
+    cudaErrorSystemDriverMismatch: SYSTEM_DRIVER_MISMATCH,
+    cudaErrorTimeout: TIMEOUT,
+    cudaErrorUnknown: UNKNOWN,
+}
+
+/// What all names of the runtime begin with, and none of the driver's.
+const PREFIX: &str = "cuda";
+
+impl RuntimeFn {
+    /// Whether it stands for a function of the table: its calls end in that, in whatever version.
+    pub fn is(&self, function: &FnSpec) -> bool {
+        function.lookup == self.calls.spec().lookup
+    }
+
+    /// The functions of the table that it stands for.
+    pub fn functions(&self) -> impl Iterator<Item = &'static FnSpec> {
+        FUNCTIONS.iter().filter(|function| self.is(function))
+    }
+
+    /// What it stands for, in one line.
+    pub fn sentence(&self) -> String {
+        let names: Vec<&str> = self.functions().map(|function| function.name).collect();
+        let names = match names.split_last() {
+            Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+            _ => names.concat(),
+        };
+        format!("{} is a function of the runtime, and stands for {names} of the driver", self.name)
+    }
+}
+
+/// The runtime's name of a function of the table, where it has one.
+pub fn name_of(function: &FnSpec) -> Option<&'static str> {
+    RUNTIME.iter().find(|known| known.is(function)).map(|known| known.name)
+}
+
+/// The function of the runtime that a name means, in whatever case.
+pub fn function(name: &str) -> Option<&'static RuntimeFn> {
+    RUNTIME.iter().find(|known| known.name.eq_ignore_ascii_case(name))
+}
+
+/// Those that a pattern means. Only what begins as all of them do is one: `*Device*` means the driver's functions.
+pub fn matching(pattern: &str) -> impl Iterator<Item = &'static RuntimeFn> {
+    let pattern = if pattern.starts_with(PREFIX) { pattern } else { "" };
+    RUNTIME.iter().filter(move |known| crate::selector::matches(pattern.as_bytes(), known.name.as_bytes()))
+}
+
+/// The result that a name of the runtime's means, in whatever case.
+pub fn result(name: &str) -> Option<&'static ResultSpec> {
+    RESULTS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, result)| result.spec())
+}
+
+/// The runtime's name of a result of the driver's, where it has one here.
+pub fn result_name(result: &ResultSpec) -> Option<&'static str> {
+    RESULTS.iter().find(|(_, known)| known.spec() == result).map(|(name, _)| *name)
+}
+
+/// All its names, for hints.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    RUNTIME.iter().map(|known| known.name).chain(RESULTS.iter().map(|(name, _)| *name))
+}
+
+/// What the names of the runtime in a text of the user's stand for, a line each: in a set of functions, a plan.
+pub fn meant(text: &str) -> Vec<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_*?".contains(c);
+    let mut said = Vec::new();
+    for word in text.split(|c| !is_part(c)).filter(|word| word.starts_with(PREFIX)) {
+        said.extend(matching(word).map(RuntimeFn::sentence));
+        said.extend(result(word).map(result_sentence));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    said.retain(|line| seen.insert(line.clone()));
+    said
+}
+
+/// What a result's name of the runtime stands for, in one line.
+pub fn result_sentence(result: &ResultSpec) -> String {
+    let name = result_name(result).unwrap_or_default();
+    format!("{name} is the runtime's name of {} ({}), as of CUDA 10.1", result.name(), result.number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::function::Library;
+
+    #[test]
+    fn each_function_stands_for_all_versions_of_one_of_the_drivers() {
+        for known in RUNTIME {
+            assert!(known.name.starts_with(PREFIX) && known.functions().count() > 0, "{}", known.name);
+            assert!(known.functions().all(|function| function.library == Library::Cuda), "{}", known.name);
+            assert!(
+                known.functions().all(|function| name_of(function) == Some(known.name)),
+                "{}",
+                known.name
+            );
+        }
+        let open = function("CUDAIPCOPENMEMHANDLE").expect("it is known");
+        assert_eq!(
+            open.sentence(),
+            "cudaIpcOpenMemHandle is a function of the runtime, and stands for cuIpcOpenMemHandle and \
+             cuIpcOpenMemHandle_v2 of the driver"
+        );
+    }
+
+    #[test]
+    fn names_are_unique_and_no_names_of_the_driver() {
+        let mut all: Vec<&str> = names().collect();
+        all.sort_unstable();
+        assert!(all.windows(2).all(|pair| pair[0] != pair[1]));
+        assert!(FUNCTIONS.iter().all(|function| !function.name.starts_with(PREFIX)));
+    }
+
+    #[test]
+    fn results_have_the_drivers_numbers() {
+        for (name, number) in [
+            ("cudaErrorPeerAccessUnsupported", 217),
+            ("cudaerrorinvalidresourcehandle", 400),
+            ("cudaErrorMapBufferObjectFailed", 205),
+            ("cudaErrorTooManyPeers", 711),
+        ] {
+            assert_eq!(result(name).map(|result| result.number), Some(number), "{name}");
+        }
+        assert_eq!(result("cudaErrorMapFailed"), None);
+    }
+
+    #[test]
+    fn what_a_text_names_is_said_once() {
+        assert_eq!(meant("@ipc,cuIpcOpenMemHandle:error=MAP_FAILED"), Vec::<String>::new());
+        let said = meant("cudaIpcCloseMemHandle,^cudaIpcCloseMemHandle:force:error=cudaErrorInvalidValue");
+        assert_eq!(
+            said,
+            [
+                "cudaIpcCloseMemHandle is a function of the runtime, and stands for cuIpcCloseMemHandle of the driver",
+                "cudaErrorInvalidValue is the runtime's name of CUDA_ERROR_INVALID_VALUE (1), as of CUDA 10.1",
+            ]
+        );
+        assert_eq!(meant("cudaIpcOpen*").len(), 2);
+    }
+}

@@ -1,0 +1,219 @@
+//! How the structures of virtual memory and pools are printed, and how a handle is that a pointer leads to.
+
+use super::*;
+use crate::abi::*;
+
+/// Structures print as `{field=value, field=value}`, and are kept field by field.
+macro_rules! structures {
+    ($($name:ident { $($field:ident $shown:literal: $type:ty,)* })*) => {$(
+        impl Value for $name {
+            const STORED: usize = 0 $(+ <$type as Value>::STORED)*;
+            fn store(self, place: &mut [u8], fingerprint: Fingerprint) {
+                let mut rest = place;
+                $(
+                    let (own, after) = rest.split_at_mut(<$type as Value>::STORED);
+                    self.$field.store(own, fingerprint);
+                    rest = after;
+                )*
+                debug_assert!(rest.is_empty());
+            }
+            fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
+                let mut fields = Fields::begin(out, format)?;
+                let mut rest = bytes;
+                $(
+                    let (own, after) = rest.split_at_checked(<$type as Value>::STORED).ok_or(fmt::Error)?;
+                    fields.field($shown, |out| <$type as Value>::print_stored(own, out, format))?;
+                    rest = after;
+                )*
+                fields.end(rest)
+            }
+            fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
+                let mut fields = Fields::begin(out, format)?;
+                $(fields.field($shown, |out| self.$field.print(out, format))?;)*
+                fields.end(&[])
+            }
+        }
+    )*};
+}
+structures! {
+    CUmemLocation { kind "type": CUmemLocationType, id "id": i32, }
+    CUmemAccessDesc { location "location": CUmemLocation, flags "flags": CUmemAccess_flags, }
+    CUmemAllocationProp {
+        kind "type": CUmemAllocationType,
+        requestedHandleTypes "requestedHandleTypes": CUmemAllocationHandleType,
+        location "location": CUmemLocation,
+    }
+}
+
+/// A structure that is being printed.
+struct Fields<'a> {
+    out: &'a mut dyn Write,
+    format: Format,
+    separator: &'static str,
+}
+
+impl<'a> Fields<'a> {
+    fn begin(out: &'a mut dyn Write, format: Format) -> Result<Self, fmt::Error> {
+        out.write_str("{")?;
+        Ok(Fields { out, format, separator: "" })
+    }
+
+    fn field(&mut self, name: &str, print: impl FnOnce(&mut dyn Write) -> fmt::Result) -> fmt::Result {
+        let (separator, format) = (self.separator, self.format);
+        let out = &mut *self.out;
+        if format.json {
+            write!(out, "{separator}\"{name}\":")?
+        } else {
+            write!(out, "{separator}{name}=")?
+        }
+        self.separator = if format.json { "," } else { ", " };
+        print(out)
+    }
+
+    fn end(self, rest: &[u8]) -> fmt::Result {
+        if rest.is_empty() { self.out.write_str("}") } else { Err(fmt::Error) }
+    }
+}
+
+/// What a pointer to a shareable handle leads to. What it is, another argument says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Shareable {
+    /// A descriptor: its number, and the number by which its open file description is known in all processes; 0 where it
+    /// has none.
+    Descriptor(i32, u64),
+    /// The bytes of a fabric handle, which are never printed.
+    Fabric([u8; 64]),
+}
+
+impl Shareable {
+    /// The type by which descriptors are shared: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.
+    pub const DESCRIPTOR: i32 = 1;
+    /// The type of fabric handles: CU_MEM_HANDLE_TYPE_FABRIC.
+    pub const FABRIC: i32 = 8;
+
+    /// The highest byte of the numbers by which open file descriptions are known, which have one lower bit set at least.
+    const KNOWN: u64 = 0x2c;
+    /// The highest byte of the fingerprints of fabric handles.
+    const FABRICS: u64 = 0x2f;
+
+    /// A number for an open file description, from 56 bits.
+    pub const fn known(bits: u64) -> u64 {
+        Self::KNOWN << 56 | bits & ((1 << 56) - 1) | 1
+    }
+
+    /// Whether a number is one of those.
+    pub const fn is_known(number: u64) -> bool {
+        number >> 56 == Self::KNOWN
+    }
+
+    /// The word before the digits of a fingerprint: of a descriptor, a fabric handle, or an IPC handle.
+    pub const fn prefix(fingerprint: u64) -> &'static str {
+        match fingerprint >> 56 {
+            Self::KNOWN => "fd",
+            Self::FABRICS => "fabric",
+            _ => "ipc",
+        }
+    }
+
+    /// A hash as the fingerprint of an IPC handle: none of the others'.
+    pub const fn of_ipc(hash: u64) -> u64 {
+        if matches!(hash >> 56, Self::KNOWN | Self::FABRICS) { hash ^ 1 << 63 } else { hash }
+    }
+
+    fn number(&self, fingerprint: Fingerprint) -> u64 {
+        match self {
+            Shareable::Descriptor(_, known) => *known,
+            Shareable::Fabric(bytes) => Self::FABRICS << 56 | fingerprint(bytes) >> 8,
+        }
+    }
+
+    fn print_number(fd: i32, number: u64, out: &mut dyn Write, format: Format) -> fmt::Result {
+        let prefix = Self::prefix(number);
+        match (format.json, fd < 0, number) {
+            (true, true, _) => write!(out, "\"{prefix}:{number:016x}\""),
+            (false, true, _) => write!(out, "{prefix}:{number:016x}"),
+            (true, false, 0) => write!(out, "{{\"fd\":{fd}}}"),
+            (false, false, 0) => write!(out, "{fd}"),
+            (true, false, _) => write!(out, "{{\"fd\":{fd},\"handle\":\"{prefix}:{number:016x}\"}}"),
+            (false, false, _) => write!(out, "{fd} ({prefix}:{number:016x})"),
+        }
+    }
+}
+
+impl Value for Shareable {
+    /// As an IPC handle: two fingerprints, which are one here; then the number of the descriptor, or -1.
+    const STORED: usize = 20;
+
+    fn store(self, place: &mut [u8], fingerprint: Fingerprint) {
+        let number = self.number(fingerprint).to_le_bytes();
+        let fd = if let Shareable::Descriptor(fd, _) = self { fd } else { -1 };
+        place[..8].copy_from_slice(&number);
+        place[8..16].copy_from_slice(&number);
+        place[16..20].copy_from_slice(&fd.to_le_bytes());
+    }
+
+    fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
+        let fd = if let Shareable::Descriptor(fd, _) = self { fd } else { -1 };
+        Self::print_number(fd, self.number(format.fingerprint), out, format)
+    }
+
+    fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
+        let (Some(number), Some(fd)) = (bytes.first_chunk(), bytes.last_chunk()) else {
+            return Err(fmt::Error);
+        };
+        Self::print_number(i32::from_le_bytes(*fd), u64::from_le_bytes(*number), out, format)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: Format = Format { json: false, fingerprint: |_| 0x1234 };
+    const JSON: Format = Format { json: true, fingerprint: |_| 0x1234 };
+
+    fn printed<T: Value>(value: T, format: Format) -> String {
+        let (mut now, mut later) = (String::new(), String::new());
+        value.print(&mut now, format).expect("it prints");
+        let mut stored = vec![0; T::STORED];
+        value.store(&mut stored, format.fingerprint);
+        T::print_stored(&stored, &mut later, format).expect("it prints from a record");
+        assert_eq!(now, later);
+        assert!(T::print_stored(&stored[1..], &mut String::new(), format).is_err() || T::STORED == 20);
+        now
+    }
+
+    fn access(id: i32) -> CUmemAccessDesc {
+        CUmemAccessDesc {
+            location: CUmemLocation { kind: CUmemLocationType(1), id },
+            flags: CUmemAccess_flags(3),
+        }
+    }
+
+    #[test]
+    fn structures_have_the_names_of_the_header() {
+        assert_eq!(
+            printed(access(2), TEXT),
+            "{location={type=CU_MEM_LOCATION_TYPE_DEVICE, id=2}, flags=CU_MEM_ACCESS_FLAGS_PROT_READWRITE}"
+        );
+        assert_eq!(
+            printed(access(2), JSON),
+            r#"{"location":{"type":"CU_MEM_LOCATION_TYPE_DEVICE","id":2},"flags":"CU_MEM_ACCESS_FLAGS_PROT_READWRITE"}"#
+        );
+    }
+
+    #[test]
+    fn a_descriptor_shows_its_number_and_a_fabric_handle_no_byte() {
+        let known = Shareable::known(0x77);
+        assert!(Shareable::is_known(known) && !Shareable::is_known(0x77));
+        assert_eq!(printed(Shareable::Descriptor(57, known), TEXT), "57 (fd:2c00000000000077)");
+        assert_eq!(printed(Shareable::Descriptor(57, 0), TEXT), "57");
+        assert_eq!(
+            printed(Shareable::Descriptor(57, known), JSON),
+            r#"{"fd":57,"handle":"fd:2c00000000000077"}"#
+        );
+        assert_eq!(printed(Shareable::Fabric([7; 64]), TEXT), "fabric:2f00000000000012");
+        assert_eq!(printed(Shareable::Fabric([7; 64]), JSON), r#""fabric:2f00000000000012""#);
+        assert_eq!((Shareable::prefix(known), Shareable::prefix(Shareable::of_ipc(known))), ("fd", "ipc"));
+    }
+}
