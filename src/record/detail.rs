@@ -3,7 +3,7 @@
 use crate::event::Details;
 use crate::finding::{self, Finding};
 use crate::hit::{self, Hit};
-use cupeer_spec::record::slot::{detail, hit::did};
+use cupeer_spec::record::slot::{self, detail, hit::did};
 
 /// The most items that a call keeps of one kind. Calls have one or two; a broken record may have any number.
 const MOST: usize = 16;
@@ -24,6 +24,9 @@ impl Details {
                 }
                 detail::TEXT if self.texts.len() < MOST => {
                     self.texts.push((item.argument, item.bytes.to_vec()));
+                }
+                detail::ARGUMENTS => {
+                    self.arguments = item.bytes.iter().copied().take(slot::MOST_ARGS).collect();
                 }
                 detail::MEMORY => self.memory = first_two(item.bytes).or(self.memory),
                 detail::DEVICES => {
@@ -62,6 +65,9 @@ impl Details {
         }
         self.elements.extend(later.elements);
         self.texts.extend(later.texts);
+        if !later.arguments.is_empty() {
+            self.arguments = later.arguments;
+        }
         self.memory = later.memory.or(self.memory);
         if later.devices != (None, None) {
             self.devices = later.devices;

@@ -3,7 +3,7 @@
 use crate::finding::Finding;
 use crate::hit::Hit;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::{self, Slot, hit::did};
+use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, hit::did};
 
 /// How a call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,10 +46,25 @@ pub struct Call {
 }
 
 impl Call {
-    /// The bytes of an argument in the slot, by its index; `None` where its value is not known.
+    /// The bytes of an argument, by its index; `None` where its value is not known.
     pub fn argument(&self, index: usize) -> Option<&[u8]> {
-        let bytes = self.slot.args.get(self.function?.spec().place(index))?;
+        let place = self.function?.spec().place(index);
+        // Outputs lie in the slot: elsewhere is what was known before the call.
+        let bytes = self.slot.args.get(place.clone()).or_else(|| self.details.arguments.get(place))?;
         (!bytes.is_empty() && self.slot.shape(index) == slot::shape::VALUE).then_some(bytes)
+    }
+
+    /// The bytes of all arguments.
+    pub fn arguments(&self) -> [u8; MOST_ARGS] {
+        let mut bytes = [0; MOST_ARGS];
+        bytes.iter_mut().zip(&self.details.arguments).for_each(|(place, byte)| *place = *byte);
+        // One that has no room in the slot is not there, not even in part.
+        let spec = self.function.map(|function| function.spec());
+        let ends =
+            (0..spec.map_or(0, |spec| spec.args.len())).filter_map(|index| Some(spec?.place(index).end));
+        let kept = ends.filter(|end| *end <= ARGS).max().unwrap_or(0);
+        bytes[..kept].copy_from_slice(&self.slot.args[..kept]);
+        bytes
     }
 
     /// The same by its name.
@@ -84,6 +99,7 @@ static NONE: Details = Details {
     frames: Vec::new(),
     elements: Vec::new(),
     texts: Vec::new(),
+    arguments: Vec::new(),
     memory: None,
     devices: (None, None),
     context: None,
@@ -125,10 +141,12 @@ impl PartialEq<Details> for CallDetails {
 pub struct Details {
     /// Return addresses, the caller's first.
     pub frames: Vec<u64>,
-    /// The elements of arrays: the number of the argument, and 4 bytes an element.
+    /// The elements of arrays: the number of the argument, and their bytes.
     pub elements: Vec<(u8, Vec<u8>)>,
     /// Texts: the number of the argument, and the bytes.
     pub texts: Vec<(u8, Vec<u8>)>,
+    /// All arguments as they were before the call, where the slot has no room for them.
+    pub arguments: Vec<u8>,
     /// The allocation: its first address and size.
     pub memory: Option<(u64, u64)>,
     /// The ordinals of the current context's device and of the peer context's.

@@ -150,23 +150,11 @@ impl Job {
             return false;
         }
         let read = if is_process {
-            Process::open(&path).map(|process| {
-                let problem = process.problem.clone();
-                self.processes.push(process);
-                problem
-            })
+            keep(&mut self.processes, Process::open(&path), |process| &process.problem)
         } else if is_table {
-            LiveTable::open(&path).map(|table| {
-                let problem = table.problem.clone();
-                self.tables.push(table);
-                problem
-            })
+            keep(&mut self.tables, LiveTable::open(&path), |table| &table.problem)
         } else if is_faults {
-            FaultFile::open(&path).map(|file| {
-                let problem = file.problem.clone();
-                self.faults.push(file);
-                problem
-            })
+            keep(&mut self.faults, FaultFile::open(&path), |file| &file.problem)
         } else {
             match check_job(&path) {
                 Some(answer) => answer,
@@ -228,6 +216,16 @@ impl Job {
             self.report(&dir, text);
         }
     }
+}
+
+/// Keeps what could be read, and says what is wrong with it all the same.
+fn keep<T>(
+    all: &mut Vec<T>,
+    read: Result<T, String>,
+    problem: fn(&T) -> &Option<String>,
+) -> Result<Option<String>, String> {
+    all.push(read?);
+    Ok(all.last().and_then(|one| problem(one).clone()))
 }
 
 /// What names a process, whatever it executes.

@@ -40,4 +40,5 @@ pub use hit::{Hit, deeds};
 pub use job::{Error, Job, Problem};
 pub use live::LiveTable;
 pub use process::{Clock, Device, Library, Process};
+pub use read::library;
 pub use source::Source;

@@ -180,7 +180,8 @@ fn function(bytes: &[u8]) -> Option<(usize, u16, String)> {
     Some((usize::from(u16::from_le_bytes(*number)), u16::from_le_bytes(*stored), text(name)))
 }
 
-fn library(bytes: &[u8]) -> Option<Library> {
+/// What an entry [`meta::LIBRARY`] says.
+pub fn library(bytes: &[u8]) -> Option<Library> {
     let mut rest = bytes;
     let mut number = || {
         let (number, after) = rest.split_first_chunk()?;

@@ -225,12 +225,9 @@ impl Reader {
         let mut i = 0;
         while let (Some(word), Some(bytes)) = (words.get(i), self.buffer.get_mut(i * SLOT..i * SLOT + 8)) {
             let seq = (base + (self.from + i) as u64) as u32;
-            let now = u64::from_le_bytes([
-                bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
-            ]);
-            let word = settled(*word, now, seq);
-            bytes.copy_from_slice(&word.to_le_bytes());
-            i += usize::from((word >> 8) as u8).max(1);
+            let settled = settled(*word, self::word(bytes), seq);
+            bytes.copy_from_slice(&settled.to_le_bytes());
+            i += usize::from((settled >> 8) as u8).max(1);
         }
     }
 }

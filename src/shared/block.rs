@@ -119,6 +119,7 @@ mod models {
     }
 
     /// A block of one slot as it lies in a file.
+    #[derive(Default)]
     struct InFile {
         owner: AtomicU32,
         kind: AtomicU16,
@@ -129,17 +130,6 @@ mod models {
     }
 
     impl InFile {
-        fn new() -> Arc<InFile> {
-            Arc::new(InFile {
-                owner: AtomicU32::new(1),
-                kind: AtomicU16::new(block::RING),
-                stream: AtomicU32::new(1),
-                base: AtomicU64::new(0),
-                word: AtomicU64::new(0),
-                rest: AtomicU64::new(0),
-            })
-        }
-
         /// As a call of a stream writes its slot.
         fn put(&self, stream: u32, number: u64) {
             self.rest.store(u64::from(stream) * 100 + number, Relaxed);
@@ -175,7 +165,8 @@ mod models {
     fn a_reader_takes_no_slot_of_another_lap() {
         for is_ring in [true, false] {
             try_all(move || {
-                let file = InFile::new();
+                let (kind, stream) = (AtomicU16::new(block::RING), AtomicU32::new(1));
+                let file = Arc::new(InFile { kind, stream, ..InFile::default() });
                 let writer = file.clone();
                 let thread = thread::spawn(move || {
                     writer.put(1, 0);

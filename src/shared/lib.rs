@@ -9,6 +9,7 @@
 pub mod block;
 pub mod entry;
 pub mod route;
+pub mod users;
 pub mod window;
 
 /// The atomics: the processor's, or loom's.

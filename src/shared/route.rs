@@ -9,6 +9,7 @@ use crate::atomic::{
 
 /// The closings of libraries: while one is under way, another library may come to lie in the place of one that is gone
 /// already.
+#[derive(Default)]
 pub struct Closings {
     /// How many steps they have made.
     steps: AtomicU64,
@@ -19,7 +20,7 @@ impl Closings {
     /// None so far.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Closings { steps: AtomicU64::new(1), under_way: AtomicUsize::new(0) }
+        Closings { steps: AtomicU64::new(0), under_way: AtomicUsize::new(0) }
     }
 
     /// What to give to [`Closings::holds`] about what is found from here on.
@@ -54,13 +55,6 @@ impl Closings {
     }
 }
 
-#[cfg(not(loom))]
-impl Default for Closings {
-    fn default() -> Self {
-        Closings::new()
-    }
-}
-
 /// Writes where calls of a function go: to our entry, or straight on. Plans come and go meanwhile in other threads, which
 /// do the same: who writes last looks again, and sees what the others have armed before they wrote. Called after the
 /// target was published, and after a plan was armed or taken back.
@@ -86,6 +80,7 @@ mod models {
 
     #[test]
     fn no_route_leads_to_a_library_that_is_gone() {
+        #[derive(Default)]
         struct Process {
             closings: Closings,
             route: AtomicUsize,
@@ -104,12 +99,7 @@ mod models {
             process.is_done.store(true, Release);
         }
         try_all(|| {
-            let process = Arc::new(Process {
-                closings: Closings { steps: AtomicU64::new(1), under_way: AtomicUsize::new(0) },
-                route: AtomicUsize::new(0),
-                is_loaded: AtomicBool::new(true),
-                is_done: AtomicBool::new(false),
-            });
+            let process = Arc::new(Process { is_loaded: AtomicBool::new(true), ..Process::default() });
             let others = process.clone();
             let caller = thread::spawn(move || call(&others));
             let forget = || process.route.store(0, Release);

@@ -88,10 +88,8 @@ pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
     }
     let mut machine = Topology::uniform(count, kind);
     if let Some(value) = find(top, "kernels") {
-        if string(value)? != SKIP {
-            return mistake(value.span(), format!("'kernels' must be '{SKIP}', or left out"));
-        }
-        machine.skips_kernels = true;
+        let wanted = format!("'kernels' must be '{SKIP}', or left out");
+        machine.skips_kernels = expect(value, (string(value)? == SKIP).then_some(true), &wanted)?;
     }
     for (i, (_, table)) in tables.iter().enumerate() {
         read_device(table, &mut machine.devices[i])?;
@@ -106,32 +104,30 @@ pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
 
 fn read_device(table: &DeTable, device: &mut Device) -> Result<(), Mistake> {
     check_keys(table, DEVICE)?;
-    if let Some(value) = find(table, "name") {
-        let name = string(value)?;
-        if name.is_empty() || name.len() > 255 || name.contains('\0') {
-            return mistake(value.span(), "a name must have 1 to 255 bytes and no NUL");
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "name" => {
+                let is_name = |name: &&str| !name.is_empty() && name.len() <= 255 && !name.contains('\0');
+                let name = Some(string(value)?).filter(is_name);
+                device.name = expect(value, name, "a name must have 1 to 255 bytes and no NUL")?.into();
+            }
+            "uuid" => {
+                let wanted = "a UUID must be 'GPU-' and 8-4-4-4-12 hexadecimal digits";
+                device.uuid = expect(value, read_uuid(string(value)?), wanted)?;
+            }
+            "pci" => {
+                let wanted = "a PCI address must be DOMAIN:BUS:DEVICE.0, as in '0000:1B:00.0'";
+                device.pci = expect(value, read_pci(string(value)?), wanted)?;
+            }
+            "memory" => {
+                let wanted = "memory must be a number of bytes, or as in '139GiB', from 1 MiB to 1 PiB";
+                device.memory = expect(value, read_memory(value.get_ref()), wanted)?;
+            }
+            _ => {
+                let wanted = "a compute capability must be MAJOR.MINOR, as in '9.0'";
+                device.compute_capability = expect(value, read_capability(string(value)?), wanted)?;
+            }
         }
-        device.name = name.into();
-    }
-    if let Some(value) = find(table, "uuid") {
-        device.uuid = read_uuid(string(value)?)
-            .ok_or(())
-            .or_else(|()| mistake(value.span(), "a UUID must be 'GPU-' and 8-4-4-4-12 hexadecimal digits"))?;
-    }
-    if let Some(value) = find(table, "pci") {
-        device.pci = read_pci(string(value)?).ok_or(()).or_else(|()| {
-            mistake(value.span(), "a PCI address must be DOMAIN:BUS:DEVICE.0, as in '0000:1B:00.0'")
-        })?;
-    }
-    if let Some(value) = find(table, "memory") {
-        device.memory = read_memory(value.get_ref()).ok_or(()).or_else(|()| {
-            mistake(value.span(), "memory must be a number of bytes, or as in '139GiB', from 1 MiB to 1 PiB")
-        })?;
-    }
-    if let Some(value) = find(table, "compute_capability") {
-        device.compute_capability = read_capability(string(value)?)
-            .ok_or(())
-            .or_else(|()| mistake(value.span(), "a compute capability must be MAJOR.MINOR, as in '9.0'"))?;
     }
     Ok(())
 }
@@ -230,46 +226,34 @@ fn tables<'a>(value: Value<'a>, key: &str) -> Result<Vec<(Range<usize>, &'a DeTa
         .collect()
 }
 
+/// What was read of a value, or what it must be.
+fn expect<T>(value: Value, read: Option<T>, wanted: &str) -> Result<T, Mistake> {
+    read.map_or_else(|| mistake(value.span(), wanted), Ok)
+}
+
 fn string<'a>(value: Value<'a>) -> Result<&'a str, Mistake> {
-    match value.get_ref() {
-        DeValue::String(text) => Ok(text.as_ref()),
-        _ => mistake(value.span(), "must be a text in quotes"),
-    }
+    expect(value, value.get_ref().as_str(), "must be a text in quotes")
 }
 
 fn boolean(value: Value) -> Result<bool, Mistake> {
-    match value.get_ref() {
-        DeValue::Boolean(truth) => Ok(*truth),
-        _ => mistake(value.span(), "must be true or false"),
-    }
+    expect(value, value.get_ref().as_bool(), "must be true or false")
 }
 
 fn index(value: Value, range: Range<usize>) -> Result<usize, Mistake> {
-    integer(value.get_ref())
-        .and_then(|number| usize::try_from(number).ok())
-        .filter(|number| range.contains(number))
-        .ok_or(())
-        .or_else(|()| {
-            mistake(value.span(), format!("must be a number from {} to {}", range.start, range.end - 1))
-        })
+    let number = integer(value.get_ref()).and_then(|number| usize::try_from(number).ok());
+    let wanted = format!("must be a number from {} to {}", range.start, range.end - 1);
+    expect(value, number.filter(|number| range.contains(number)), &wanted)
 }
 
 fn integer(value: &DeValue) -> Option<u64> {
-    match value {
-        DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
-        _ => None,
-    }
+    let number = value.as_integer()?;
+    u64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
 fn link_kind(value: Value) -> Result<LinkKind, Mistake> {
     let name = string(value)?;
-    match LinkKind::ALL.iter().find(|(_, known)| *known == name) {
-        Some((kind, _)) => Ok(*kind),
-        None => mistake(
-            value.span(),
-            format!("there is no kind of link '{name}'; the kinds are nvlink, pcie and none"),
-        ),
-    }
+    let wanted = format!("there is no kind of link '{name}'; the kinds are nvlink, pcie and none");
+    expect(value, LinkKind::ALL.iter().find(|(_, known)| *known == name), &wanted).map(|(kind, _)| *kind)
 }
 
 fn read_uuid(text: &str) -> Option<[u8; 16]> {
@@ -344,18 +328,13 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_skipped_where_the_file_says_so() {
+    fn both_directions_counts_and_kernels() {
         assert!(read("count = 1\nkernels = 'skip'\n").skips_kernels());
-        assert!(!read("count = 1\n").skips_kernels());
-    }
-
-    #[test]
-    fn both_directions_and_counts() {
         let machine =
             read("count = 3\nlinks = 'pcie'\n[[link]]\nfrom = 2\nto = 0\nkind = 'none'\nboth = true\n");
         assert_eq!(machine.devices().len(), 3);
         assert!(!machine.link(2, 0).unwrap().can_access && !machine.link(0, 2).unwrap().can_access);
-        assert!(machine.link(1, 2).unwrap().can_access);
+        assert!(machine.link(1, 2).unwrap().can_access && !machine.skips_kernels());
     }
 
     #[test]
@@ -377,6 +356,11 @@ mod tests {
             ("count = 2\n[[link]]\nfrom = 1\nto = 1\n", 2, "this [[link]] leads from device 1 to itself"),
             ("count = 1\nkernels = 'run'\n", 2, "'kernels' must be 'skip', or left out"),
             (
+                "[[device]]\npci = '0000:01:00.0'\n[[device]]\npci = '0000:01:00.0'\n",
+                3,
+                "devices 0 and 1 have the same PCI address: give each its own",
+            ),
+            (
                 "links = 'sli'\ncount = 1\n",
                 1,
                 "there is no kind of link 'sli'; the kinds are nvlink, pcie and none",
@@ -386,11 +370,5 @@ mod tests {
         }
         let (line, message) = wrong("count = 1\nlinks = \n");
         assert!(line == 2 && !message.is_empty());
-    }
-
-    #[test]
-    fn two_devices_cannot_share_an_identity() {
-        let text = "[[device]]\npci = '0000:01:00.0'\n[[device]]\npci = '0000:01:00.0'\n";
-        assert_eq!(wrong(text), (3, "devices 0 and 1 have the same PCI address: give each its own".into()));
     }
 }

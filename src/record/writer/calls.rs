@@ -2,7 +2,7 @@
 
 use crate::event::{Call, CallDetails, Outcome};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::{self, ARGS, Slot, shape};
+use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, shape};
 
 /// A call that succeeded, of which all arguments are zero.
 pub fn call(function: FnId, start: u64, end: u64) -> Call {
@@ -31,7 +31,11 @@ pub fn call(function: FnId, start: u64, end: u64) -> Call {
 /// Where the function has no such argument, or keeps it in another number of bytes.
 pub fn set(call: &mut Call, name: &str, bytes: &[u8]) {
     let (at, size, _) = place(call, name);
-    call.slot.args[at..at + size].copy_from_slice(bytes);
+    if let Some(place) = call.slot.args.get_mut(at..at + size) {
+        return place.copy_from_slice(bytes);
+    }
+    call.details.arguments.resize(MOST_ARGS, 0);
+    call.details.arguments[at..at + size].copy_from_slice(bytes);
 }
 
 /// Sets what is known of an argument: see [`shape`].

@@ -16,6 +16,9 @@ pub fn items(details: &Details) -> Vec<u8> {
     }
     details.elements.iter().for_each(|(argument, body)| add(detail::ELEMENTS, *argument, body));
     details.texts.iter().for_each(|(argument, body)| add(detail::TEXT, *argument, body));
+    if !details.arguments.is_empty() {
+        add(detail::ARGUMENTS, 0, &details.arguments);
+    }
     if let Some((address, size)) = details.memory {
         add(detail::MEMORY, 0, &[address.to_le_bytes(), size.to_le_bytes()].concat());
     }
@@ -36,10 +39,9 @@ pub fn items(details: &Details) -> Vec<u8> {
         add(detail::FINDING, 0, &of_finding(finding));
         finding.objects.iter().for_each(|object| add(detail::OBJECT, 0, &of_object(object)));
     }
-    details
-        .hits
-        .iter()
-        .for_each(|hit| add(detail::HIT, 0, &[&hit.what.bytes()[..], hit.rule.as_bytes()].concat()));
+    for hit in &details.hits {
+        add(detail::HIT, 0, &[record::bytes(&hit.what), hit.rule.as_bytes()].concat());
+    }
     bytes
 }
 

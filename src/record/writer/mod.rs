@@ -21,27 +21,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use calls::{call, set, set_shape};
+pub use items::item;
 
 /// A process to make a record of. The default is process 1000 of one boot, that counts time in nanoseconds.
+///
+/// Fields without a comment are those of [`Header`].
 #[derive(Clone, Debug)]
+#[allow(missing_docs)]
 pub struct About {
-    /// See [`Header`].
     pub boot_id: [u8; 16],
-    /// See [`Header`].
     pub pid_ns: u64,
-    /// See [`Header`].
     pub pid: u32,
-    /// See [`Header`].
     pub parent: u32,
-    /// See [`Header`].
     pub started: u64,
-    /// See [`Header`].
     pub image: u32,
-    /// See [`Header`].
     pub uid: u32,
-    /// See [`Header`].
     pub key_check: u64,
-    /// See [`Header`].
     pub clock: u32,
     /// When the file is made.
     pub first: Moment,
@@ -77,10 +72,9 @@ impl Default for About {
 impl About {
     /// The name of the file without its suffix.
     pub fn proc(&self) -> String {
-        let [a, b, c, d, ..] = self.boot_id;
-        let boot = u32::from_be_bytes([a, b, c, d]);
+        let (boot, pid_ns, pid, started) = (boot(self.boot_id), self.pid_ns, self.pid, self.started);
         let image = if self.image == 0 { String::new() } else { format!("-{}", self.image) };
-        format!("{boot:08x}-{}-{}-{}{image}", self.pid_ns, self.pid, self.started)
+        format!("{boot}-{pid_ns}-{pid}-{started}{image}")
     }
 
     /// A moment as all clocks of this process have it.
@@ -227,6 +221,11 @@ impl Writer {
     }
 }
 
+/// The digits that stand for a boot in the names of files.
+fn boot([a, b, c, d, ..]: [u8; 16]) -> String {
+    format!("{:08x}", u32::from_be_bytes([a, b, c, d]))
+}
+
 /// Writes the file that makes a directory a job.
 pub fn job(dir: &Path) -> io::Result<()> {
     fs::write(
@@ -242,8 +241,7 @@ pub fn live_table(
     entries: &[live::Entry],
     refused: u64,
 ) -> io::Result<PathBuf> {
-    let [a, b, c, d, ..] = boot_id;
-    let path = dir.join(format!("{}{:08x}", live::PREFIX, u32::from_be_bytes([a, b, c, d])));
+    let path = dir.join(format!("{}{}", live::PREFIX, boot(boot_id)));
     let table = LiveTable { path: path.clone(), boot_id, entries: entries.to_vec(), refused, problem: None };
     fs::write(&path, table.bytes())?;
     Ok(path)
@@ -258,9 +256,7 @@ pub fn faults(
     processes: u64,
     damaged: &[u64],
 ) -> io::Result<PathBuf> {
-    let [a, b, c, d, ..] = boot_id;
-    let boot = u32::from_be_bytes([a, b, c, d]);
-    let path = dir.join(format!("{}{boot:08x}-{plan:08x}", record::faults::PREFIX));
+    let path = dir.join(format!("{}{}-{plan:08x}", record::faults::PREFIX, boot(boot_id)));
     let file = FaultFile {
         path: path.clone(),
         boot_id,

@@ -39,6 +39,7 @@ struct Block {
 }
 
 /// A thread with its windows, and the moments at which a handler makes calls.
+#[derive(Default)]
 struct Machine<'a> {
     words: [Cell<usize>; 5],
     blocks: RefCell<Vec<Block>>,
@@ -81,21 +82,7 @@ impl Word for Traced<'_> {
 
 impl Machine<'_> {
     fn new(is_ring: bool, interrupts: &[(usize, u32)]) -> Machine<'_> {
-        let machine = Machine {
-            words: [const { Cell::new(0) }; 5],
-            blocks: RefCell::default(),
-            places: RefCell::default(),
-            copies: RefCell::default(),
-            current: Cell::new(0),
-            kept: Cell::new(None),
-            is_ring,
-            steps: Cell::new(0),
-            interrupts,
-            is_masked: Cell::new(true),
-            depth: Cell::new(0),
-            calls: Cell::new(0),
-            returned: RefCell::default(),
-        };
+        let machine = Machine { is_ring, interrupts, is_masked: Cell::new(true), ..Machine::default() };
         let first = machine.new_block(None);
         machine.enter(first, 0);
         machine.is_masked.set(false);
@@ -212,14 +199,15 @@ impl Machine<'_> {
     /// Writes a word of a slot.
     fn write(&self, place: usize, write: impl FnOnce(&mut Slot)) {
         self.step();
-        let block = self
-            .places
-            .borrow()
-            .iter()
-            .position(|start| *start != 0 && (*start..*start + SLOTS * SLOT).contains(&place));
-        let block = block.expect("a window");
-        let index = (place - self.places.borrow()[block]) / SLOT;
+        let (block, index) = self.slot_at(place).expect("a window");
         write(&mut self.blocks.borrow_mut()[block].slots[index]);
+    }
+
+    /// The block that lies at a place, and which of its slots.
+    fn slot_at(&self, place: usize) -> Option<(usize, usize)> {
+        let places = self.places.borrow();
+        let is_there = |start: &usize| *start != 0 && (*start..*start + SLOTS * SLOT).contains(&place);
+        places.iter().position(is_there).map(|block| (block, (place - places[block]) / SLOT))
     }
 
     fn put(&self, what: What, call: u32) -> Taken {
@@ -232,12 +220,9 @@ impl Machine<'_> {
 
     /// Whether a slot in a block of the ring that the thread has left still holds this number.
     fn is_in_ring(&self, place: usize, number: u64) -> bool {
-        let places = self.places.borrow();
-        let block = places.iter().position(|start| (*start..*start + SLOTS * SLOT).contains(&place));
-        self.is_ring
-            && block.is_some_and(|block| {
-                self.blocks.borrow()[block].base + ((place - places[block]) / SLOT) as u64 == number
-            })
+        let is_it =
+            |(block, index): (usize, usize)| self.blocks.borrow()[block].base + index as u64 == number;
+        self.is_ring && self.slot_at(place).is_some_and(is_it)
     }
 
     /// A call from its start to its end.

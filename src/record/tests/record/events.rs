@@ -1,6 +1,6 @@
 //! Which slots count, and what belongs to which call.
 
-use super::{call, calls, events, one_stream, read, which};
+use super::{all_calls, call, calls, events, fill, one_stream, read, which};
 use cupeer_record::{Details, Event, Outcome, writer};
 use cupeer_spec::record::slot::{self, detail};
 use cupeer_spec::record::{self, BLOCK, BlockHeader, SLOTS};
@@ -11,40 +11,9 @@ fn slot_place(block: usize, i: usize) -> usize {
 }
 
 #[test]
-fn calls_come_back_in_order_over_blocks() {
-    let (mut writer, stream) = one_stream();
-    let count = 3 * SLOTS as u64 + 7;
-    for i in 0..count {
-        assert_eq!(writer.call(stream, &call(10 * i, i)).unwrap(), i);
-    }
-    let events = events(writer.into_bytes());
-    let calls = calls(&events);
-    assert_eq!(calls.len() as u64, count);
-    for (i, call) in (0..).zip(&calls) {
-        assert_eq!((call.seq, which(call), call.start, call.end), (i, i, 10 * i, 10 * i + 1));
-        assert_eq!((call.stream, call.tid, call.outcome), (stream, 11, Outcome::Returned(0)));
-    }
-}
-
-#[test]
-fn streams_are_merged_by_time() {
-    let (mut writer, first) = one_stream();
-    let second = writer.stream(12).unwrap();
-    for i in 0..5000 {
-        let stream = if i % 3 == 0 { first } else { second };
-        writer.call(stream, &call(10 * i, i)).unwrap();
-    }
-    let events = events(writer.into_bytes());
-    let order: Vec<u64> = calls(&events).into_iter().map(which).collect();
-    assert!(order.iter().copied().eq(0..5000));
-}
-
-#[test]
 fn a_torn_chunk_does_not_count_and_its_window_does() {
     let (mut writer, stream) = one_stream();
-    for i in 0..2 * SLOTS as u64 {
-        writer.call(stream, &call(i, i)).unwrap();
-    }
+    fill(&mut writer, stream, 0..2 * SLOTS as u64);
     // The window is full and not emptied; make the record of a process that died while it emptied it.
     let mut bytes = writer.into_bytes();
     let mut chunk = bytes[BLOCK..2 * BLOCK].to_vec();
@@ -67,9 +36,7 @@ fn a_torn_chunk_does_not_count_and_its_window_does() {
 #[test]
 fn slots_that_stand_in_window_and_chunk_are_taken_once() {
     let (mut writer, stream) = one_stream();
-    for i in 0..SLOTS as u64 + 5 {
-        writer.call(stream, &call(i, i)).unwrap();
-    }
+    fill(&mut writer, stream, 0..SLOTS as u64 + 5);
     // As if the process had died after the copy and before the window began anew: the window is what the chunk is.
     let mut bytes = writer.into_bytes();
     let mut chunk = bytes[2 * BLOCK..3 * BLOCK].to_vec();
@@ -77,50 +44,30 @@ fn slots_that_stand_in_window_and_chunk_are_taken_once() {
     header.kind = record::block::WINDOW;
     chunk[..64].copy_from_slice(record::bytes(&header));
     bytes[BLOCK..2 * BLOCK].copy_from_slice(&chunk);
-    let events = events(bytes);
-    assert!(calls(&events).into_iter().map(which).eq(0..SLOTS as u64));
-}
-
-#[test]
-fn a_chunk_that_is_not_full_is_followed_by_what_comes_next() {
-    let (mut writer, stream) = one_stream();
-    for i in 0..100 {
-        writer.call(stream, &call(i, i)).unwrap();
-        if i % 7 == 0 {
-            writer.empty(stream).unwrap();
-        }
-    }
-    let events = events(writer.into_bytes());
-    assert!(calls(&events).into_iter().map(|call| (call.seq, which(call))).eq((0..100).map(|i| (i, i))));
+    assert!(all_calls(bytes).iter().map(which).eq(0..SLOTS as u64));
 }
 
 #[test]
 fn chunks_that_lie_in_disorder_are_brought_into_order() {
     let (mut writer, stream) = one_stream();
-    for i in 0..4 * SLOTS as u64 {
-        writer.call(stream, &call(i, i)).unwrap();
-    }
+    fill(&mut writer, stream, 0..4 * SLOTS as u64);
     let mut bytes = writer.into_bytes();
     let (before, after) = bytes.split_at_mut(4 * BLOCK);
     before[2 * BLOCK..3 * BLOCK].swap_with_slice(&mut after[..BLOCK]);
-    let events = events(bytes);
-    assert!(calls(&events).into_iter().map(which).eq(0..4 * SLOTS as u64));
+    assert!(all_calls(bytes).iter().map(which).eq(0..4 * SLOTS as u64));
 }
 
 #[test]
 fn stale_and_empty_slots_are_skipped() {
     let (mut writer, stream) = one_stream();
-    for i in 0..SLOTS as u64 {
-        writer.call(stream, &call(i, i)).unwrap();
-    }
+    fill(&mut writer, stream, 0..SLOTS as u64);
     // The window begins anew here, and keeps what it held.
     for i in 0..10 {
         writer.call(stream, &call(1000 + i, 1000 + i)).unwrap();
         writer.skip(stream).unwrap();
     }
-    let events = events(writer.into_bytes());
     let expected = (0..SLOTS as u64).chain(1000..1010);
-    assert!(calls(&events).into_iter().map(which).eq(expected));
+    assert!(all_calls(writer.into_bytes()).iter().map(which).eq(expected));
 }
 
 #[test]
@@ -139,6 +86,7 @@ fn what_looks_like_a_call_in_the_middle_of_an_old_detail_is_none() {
 fn details_belong_to_their_call() {
     let (mut writer, stream) = one_stream();
     let details = Details {
+        arguments: (0..40).collect(),
         frames: (0..12).map(|i| 0x7f00_0000_0000 + i).collect(),
         elements: vec![(1, vec![1, 0, 0, 0, 2, 0, 0, 0])],
         texts: vec![(0, b"cuInit".to_vec())],
@@ -165,8 +113,7 @@ fn details_belong_to_their_call() {
     // Of one that was handed out long ago, and of none.
     writer.details(stream, number, &late).unwrap();
     writer.details(stream, 1 << 40, &late).unwrap();
-    let events = events(writer.into_bytes());
-    let calls = calls(&events);
+    let calls = all_calls(writer.into_bytes());
     assert_eq!(calls.len(), 10);
     let mut expected = details;
     expected.texts.extend(late.texts);
@@ -175,11 +122,19 @@ fn details_belong_to_their_call() {
 }
 
 #[test]
+fn an_argument_for_which_the_slot_has_no_room_is_whole() {
+    let mut call = writer::call(cupeer_spec::function::FnId::cuMemMap, 5, 9);
+    call.slot.args = [0xff; slot::ARGS];
+    call.details = Details { arguments: (0..40).collect(), ..Details::default() }.into();
+    // Three words fit; of the fourth there would be a half.
+    let all = call.arguments();
+    assert!(all[..24].iter().all(|byte| *byte == 0xff) && (24..40).all(|at| all[at] == at as u8), "{all:?}");
+}
+
+#[test]
 fn a_detail_whose_slots_leave_the_block_says_nothing() {
     let (mut writer, stream) = one_stream();
-    for i in 0..SLOTS as u64 - 1 {
-        writer.call(stream, &call(i, i)).unwrap();
-    }
+    fill(&mut writer, stream, 0..SLOTS as u64 - 1);
     let mut bytes = writer.into_bytes();
     let last = SLOTS - 1;
     let word = slot::word(slot::DETAIL, 2, 0, last as u32);
@@ -188,9 +143,9 @@ fn a_detail_whose_slots_leave_the_block_says_nothing() {
     bytes[place + 8..place + 16].copy_from_slice(&(last as u64 - 1).to_le_bytes());
     bytes[place + 16] = detail::CONTEXT;
     bytes[place + 18] = 8;
-    let events = events(bytes);
-    assert_eq!(calls(&events).len(), last);
-    assert!(calls(&events).iter().all(|call| call.details == Details::default()));
+    let calls = all_calls(bytes);
+    assert_eq!(calls.len(), last);
+    assert!(calls.iter().all(|call| call.details == Details::default()));
 }
 
 #[test]
@@ -246,22 +201,6 @@ fn an_end_that_comes_late_finds_its_call_or_comes_alone() {
 }
 
 #[test]
-fn another_thread_goes_on() {
-    let (mut writer, stream) = one_stream();
-    writer.call(stream, &call(1, 1)).unwrap();
-    writer.thread(stream, 2, 99).unwrap();
-    writer.mark(stream, 3, b"epoch 3").unwrap();
-    for i in 0..SLOTS as u64 {
-        writer.call(stream, &call(4 + i, i)).unwrap();
-    }
-    let events = events(writer.into_bytes());
-    assert_eq!(calls(&events).iter().map(|call| call.tid).filter(|tid| *tid == 11).count(), 1);
-    assert!(calls(&events)[1..].iter().all(|call| call.tid == 99));
-    let Event::Mark { tid, time, text } = &events[1] else { panic!("{:?}", events[1]) };
-    assert_eq!((*tid, *time, &text[..]), (99, 3, &b"epoch 3"[..]));
-}
-
-#[test]
 fn unknown_kinds_are_skipped_with_all_their_slots() {
     let (mut writer, stream) = one_stream();
     writer.call(stream, &call(1, 1)).unwrap();
@@ -271,8 +210,7 @@ fn unknown_kinds_are_skipped_with_all_their_slots() {
     items.extend(inner.to_le_bytes());
     writer.items(stream, 77, 5, &items).unwrap();
     writer.call(stream, &call(6, 6)).unwrap();
-    let events = events(writer.into_bytes());
-    assert!(calls(&events).into_iter().map(which).eq([1, 6]));
+    assert!(all_calls(writer.into_bytes()).iter().map(which).eq([1, 6]));
 }
 
 #[test]
@@ -282,8 +220,7 @@ fn an_unwound_call_says_so() {
     writer.call(stream, &unwound).unwrap();
     let number = writer.begin(stream, &call(3, 3)).unwrap();
     writer.end(stream, number, &call(3, 3)).unwrap();
-    let events = events(writer.into_bytes());
-    let outcomes: Vec<Outcome> = calls(&events).into_iter().map(|call| call.outcome).collect();
+    let outcomes: Vec<Outcome> = all_calls(writer.into_bytes()).iter().map(|call| call.outcome).collect();
     assert_eq!(outcomes, [Outcome::Unwound, Outcome::Returned(0)]);
 }
 

@@ -1,6 +1,6 @@
 //! What fault plans did: hits belong to their calls, and files of counters come back, whatever their bytes.
 
-use super::{call, calls, events, one_stream};
+use super::{all_calls, call, one_stream};
 use cupeer_record::writer::{self, About, Writer};
 use cupeer_record::{Details, FaultFile, FaultRule, Hit, Job, Outcome, faults};
 use cupeer_spec::record::faults as spec;
@@ -43,8 +43,7 @@ fn hits_belong_to_their_call() {
     writer.items(stream, slot::DETAIL, number, &odd).unwrap();
     writer.items(stream, slot::DETAIL, number, &[detail::HIT, 0, 3, 0, 1, 2, 3, 0]).unwrap();
     writer.call(stream, &call(30, 3)).unwrap();
-    let events = events(writer.into_bytes());
-    let calls = calls(&events);
+    let calls = all_calls(writer.into_bytes());
     assert_eq!(calls[0].details.hits, failed.details.hits);
     assert_eq!(calls[0].injected_by(), Some("inject/2"));
     assert_eq!(calls[0].details.hits[1].words().collect::<Vec<_>>(), ["error", "not-called"]);
@@ -71,8 +70,7 @@ fn what_came_of_a_call_that_hung_takes_the_place_of_what_was_said_before() {
     let mut twice = call(20, 2);
     twice.details.hits = vec![hit(did::DELAY, "armed/1"), hit(did::DELAY | did::ERROR, "armed/1")];
     writer.call(stream, &twice).unwrap();
-    let events = events(writer.into_bytes());
-    let calls = calls(&events);
+    let calls = all_calls(writer.into_bytes());
     let wanted = [hit(did::DELAY_AFTER, "inject/late"), hit(did::HANG | did::ERROR, "inject/gate")];
     assert_eq!(calls[0].details.hits, wanted);
     assert_eq!(calls[0].injected_by(), Some("inject/gate"));

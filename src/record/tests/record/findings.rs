@@ -1,7 +1,7 @@
 //! What rules have found belongs to its call, and objects to their finding.
 
-use super::{call, calls, events, one_stream};
-use cupeer_record::{Details, Finding, Object};
+use super::{all_calls, call, one_stream};
+use cupeer_record::{Details, Finding, Object, writer};
 use cupeer_spec::record;
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::{self, detail, finding::Confidence};
@@ -24,28 +24,16 @@ fn finding(message: &str, objects: Vec<Object>) -> Finding {
     }
 }
 
-/// The bytes of items: tag and body each.
-fn items(items: &[(u8, Vec<u8>)]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (tag, body) in items {
-        bytes.extend([*tag, 0]);
-        bytes.extend((body.len() as u16).to_le_bytes());
-        bytes.extend(body);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-    }
-    bytes
-}
-
 /// The findings of a call that has these items, each list in a detail of its own.
 fn read_back(details: &[&[(u8, Vec<u8>)]]) -> Vec<Finding> {
     let (mut writer, stream) = one_stream();
     let number = writer.call(stream, &call(10, 1)).unwrap();
     for list in details {
-        writer.items(stream, slot::DETAIL, number, &items(list)).unwrap();
+        let items: Vec<u8> = list.iter().flat_map(|(tag, body)| writer::item(*tag, 0, body)).collect();
+        writer.items(stream, slot::DETAIL, number, &items).unwrap();
     }
     writer.call(stream, &call(20, 2)).unwrap();
-    let events = events(writer.into_bytes());
-    let calls = calls(&events);
+    let calls = all_calls(writer.into_bytes());
     assert!(calls[1].details.findings.is_empty());
     calls[0].details.findings.clone()
 }
@@ -78,7 +66,7 @@ fn what_a_writer_writes_is_what_the_format_says() {
     let details = Details { findings: findings.clone(), ..Details::default() };
     let number = writer.call(stream, &call(10, 1)).unwrap();
     writer.details(stream, number, &details).unwrap();
-    assert_eq!(calls(&events(writer.into_bytes()))[0].details.findings, findings);
+    assert_eq!(all_calls(writer.into_bytes())[0].details.findings, findings);
     assert_eq!(read_back(&[&[finding_item("a"), object_item(1)]]), findings[..1]);
 }
 

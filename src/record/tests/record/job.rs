@@ -3,7 +3,7 @@
 use super::{call, read};
 use cupeer_record::writer::{self, About, Writer};
 use cupeer_record::{Device, Error, Job, Library, LiveTable};
-use cupeer_spec::record::{BLOCK, Header, Moment, clock, live, slot};
+use cupeer_spec::record::{BLOCK, Header, Moment, clock, live};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -227,37 +227,10 @@ fn whether_a_process_runs_is_known_on_its_host() {
 
 /// An entry of a table that is told from others by its key.
 fn entry(key: u64) -> live::Entry {
-    live::Entry {
-        word: 0,
-        key,
-        kind: live::kind::OPENED_MEMORY,
-        device: 1,
-        pid: 1000,
-        image: 0,
-        pid_ns: 1,
-        started: 2,
-        fingerprint: key,
-        checked: key,
-        address: key,
-        peer: 0,
-        bytes: 1 << 21,
-        since: 1,
-        monotonic: 2,
-        count: 1,
-        ended: 0,
-        tid: 1000,
-        frame_count: 0,
-        uuid: [0; 16],
-        peer_uuid: [0; 16],
-        rank: u32::MAX,
-        stack: 0,
-        frames: [0; slot::detail::MOST_FRAMES],
-        ended_at: 0,
-        offset: 0,
-        library: [0; live::LIBRARY],
-        inside: 0,
-        head: 0,
-    }
+    let (kind, pid) = (live::kind::OPENED_MEMORY, 1000);
+    let (fingerprint, checked, address) = (key, key, key);
+    let nothing = live::Entry::from_words([0; live::WORDS]);
+    live::Entry { key, kind, pid, pid_ns: 1, started: 2, fingerprint, checked, address, count: 1, ..nothing }
 }
 
 #[test]

@@ -41,6 +41,18 @@ fn calls(events: &[Event]) -> Vec<&Call> {
     events.iter().filter_map(|event| if let Event::Call(call) = event { Some(call) } else { None }).collect()
 }
 
+/// All calls of a record in memory.
+fn all_calls(bytes: Vec<u8>) -> Vec<Call> {
+    calls(&events(bytes)).into_iter().cloned().collect()
+}
+
+/// Adds calls at these times, which also tell them apart.
+fn fill(writer: &mut Writer, stream: u32, times: std::ops::Range<u64>) {
+    for time in times {
+        writer.call(stream, &call(time, time)).expect("memory can be written to");
+    }
+}
+
 /// A record in memory, with one stream.
 fn one_stream() -> (Writer, u32) {
     let mut writer = Writer::in_memory(About::default());

@@ -38,6 +38,7 @@ fn details() -> impl Strategy<Value = Details> {
     )
         .prop_map(
             |(frames, elements, texts, memory, devices, (context, owner), message, findings, hits)| Details {
+                arguments: Vec::new(),
                 frames,
                 elements,
                 texts,
@@ -111,6 +112,12 @@ struct Known {
     details: Details,
 }
 
+fn known(call: &Call, tid: u32) -> Known {
+    let end = if call.outcome == Outcome::Pending { call.start } else { call.end };
+    let details = (*call.details).clone();
+    Known { which: which(call), tid, start: call.start, end, outcome: call.outcome, details }
+}
+
 /// What is to come back.
 #[derive(Default)]
 struct Expected {
@@ -129,14 +136,6 @@ fn write(writer: &mut Writer, streams: u32, ops: &[(u32, Op)]) -> Expected {
         let stream = stream % streams;
         let tid = &mut tids[stream as usize];
         time += 10;
-        let known = |call: &Call, tid: u32| Known {
-            which: which(call),
-            tid,
-            start: call.start,
-            end: if call.outcome == Outcome::Pending { call.start } else { call.end },
-            outcome: call.outcome,
-            details: (*call.details).clone(),
-        };
         match op {
             Op::Calls(count) => {
                 for _ in 0..*count {
@@ -204,15 +203,7 @@ fn read_back(bytes: Vec<u8>) -> Expected {
             }
         }
     }
-    let known = |call: &Call| Known {
-        which: which(call),
-        tid: call.tid,
-        start: call.start,
-        end: call.end,
-        outcome: call.outcome,
-        details: (*call.details).clone(),
-    };
-    back.calls = calls.iter().map(|(key, call)| (*key, known(call))).collect();
+    back.calls = calls.iter().map(|(key, call)| (*key, known(call, call.tid))).collect();
     back
 }
 

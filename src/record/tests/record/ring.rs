@@ -1,6 +1,6 @@
 //! Rings: the last blocks of all streams.
 
-use super::{call, calls, events, which};
+use super::{all_calls, call, calls, events, fill, which};
 use cupeer_record::writer::{About, Writer};
 use cupeer_record::{Details, Event, Outcome};
 use cupeer_spec::record::{BLOCK, SLOTS};
@@ -14,13 +14,10 @@ fn the_last_blocks_are_there_in_order() {
     for count in [1, SLOTS - 1, SLOTS, SLOTS + 1, 7 * SLOTS, 7 * SLOTS + 1, 20 * SLOTS + 5] {
         let mut writer = ring(8);
         let stream = writer.stream(11).unwrap();
-        for i in 0..count as u64 {
-            writer.call(stream, &call(i, i)).unwrap();
-        }
+        fill(&mut writer, stream, 0..count as u64);
         let bytes = writer.into_bytes();
         assert_eq!(bytes.len(), 8 * BLOCK);
-        let events = events(bytes);
-        let calls = calls(&events);
+        let calls = all_calls(bytes);
         // Six full blocks, and the one that is written to.
         let last = (count - 1) / SLOTS;
         let first = last.saturating_sub(6) * SLOTS;
@@ -37,8 +34,7 @@ fn streams_share_the_ring() {
     for i in 0..30_000u64 {
         writer.call(streams[i as usize % 7 % 3], &call(i, i)).unwrap();
     }
-    let events = events(writer.into_bytes());
-    let calls = calls(&events);
+    let calls = all_calls(writer.into_bytes());
     assert!(calls.is_sorted_by_key(|call| call.start));
     assert!(calls.len() > 8 * SLOTS, "{}", calls.len());
     for stream in streams {

@@ -1,0 +1,117 @@
+//! What threads use while another one takes it back: it is given away only when nobody uses it any more.
+
+use crate::atomic::{
+    AtomicPtr, AtomicU32,
+    Ordering::{AcqRel, Acquire, Release},
+};
+
+/// How many threads use something.
+#[derive(Default, Debug)]
+pub struct Users(AtomicU32);
+
+impl Users {
+    /// None so far.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Users(AtomicU32::new(0))
+    }
+
+    /// Whether nobody uses it, nor will: asked after it was taken back from where users find it.
+    pub fn are_gone(&self) -> bool {
+        // Not a load, which may miss a user; and who comes after this sees that it was taken back.
+        self.0.fetch_add(0, AcqRel) == 0
+    }
+}
+
+/// Makes the caller a user of all that is published under a pointer, where it still is. Says whether it is one.
+pub fn begin<'a, T>(
+    published: &AtomicPtr<T>,
+    pointer: *mut T,
+    all: impl Iterator<Item = &'a Users> + Clone,
+) -> bool {
+    all.clone().for_each(|users| _ = users.0.fetch_add(1, AcqRel));
+    let is_there = published.load(Acquire) == pointer;
+    if !is_there {
+        end(all);
+    }
+    is_there
+}
+
+/// The caller uses none of it any more.
+pub fn end<'a>(all: impl Iterator<Item = &'a Users>) {
+    all.for_each(|users| _ = users.0.fetch_sub(1, Release));
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::atomic::{AtomicBool, Ordering::Relaxed};
+    use crate::model::try_all;
+    use core::ptr;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// A plan with what it has mapped, and where it is published.
+    struct Armed {
+        published: AtomicPtr<u32>,
+        users: Users,
+        is_over: AtomicBool,
+        mapped: UnsafeCell<bool>,
+    }
+    // SAFETY: what is mapped is written by who gives it back, when nobody uses it; loom checks that.
+    unsafe impl Sync for Armed {}
+    // SAFETY: as above.
+    unsafe impl Send for Armed {}
+
+    impl Armed {
+        /// Looks at the plan, as a call does, if it is armed. Says whether it was.
+        fn look(&self) -> bool {
+            let pointer = self.published.load(Acquire);
+            if pointer.is_null() || !begin(&self.published, pointer, [&self.users].into_iter()) {
+                return false;
+            }
+            let is_armed = !self.is_over.load(Relaxed);
+            if is_armed {
+                // SAFETY: nobody gives it back meanwhile.
+                assert!(self.mapped.with(|mapped| unsafe { *mapped }), "given back");
+            }
+            end([&self.users].into_iter());
+            is_armed
+        }
+
+        /// Disarms it: takes it back, or where there is no memory for that, says that it is over.
+        fn disarm(&self, is_taken: bool) {
+            if is_taken {
+                self.published.store(ptr::null_mut(), Release);
+            } else {
+                self.is_over.store(true, Relaxed);
+            }
+            if self.users.are_gone() {
+                // SAFETY: nobody uses it any more.
+                self.mapped.with_mut(|mapped| unsafe { *mapped = false });
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_used_is_not_given_back() {
+        for is_taken in [true, false] {
+            try_all(move || {
+                let armed = Arc::new(Armed {
+                    published: AtomicPtr::new(ptr::dangling_mut()),
+                    users: Users::default(),
+                    is_over: AtomicBool::new(false),
+                    mapped: UnsafeCell::new(true),
+                });
+                let callers = [(); 2].map(|()| {
+                    let armed = armed.clone();
+                    thread::spawn(move || armed.look())
+                });
+                armed.disarm(is_taken);
+                callers.into_iter().for_each(|caller| _ = caller.join().unwrap());
+                assert!(!armed.look());
+            });
+        }
+    }
+}
