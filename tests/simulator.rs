@@ -7,6 +7,8 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+mod vmm;
+
 /// The answers of a real driver.
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance/h200-580.159.04.jsonl");
 
@@ -135,11 +137,18 @@ fn a_machine_that_cannot_be_read_is_named_once() {
 /// nothing.
 #[track_caller]
 fn holds(name: &str, machine: &str) {
+    holds_with(name, machine, &[]);
+}
+
+/// The same with arguments.
+#[track_caller]
+fn holds_with(name: &str, machine: &str, arguments: &[&str]) {
     let source = format!("conformance/programs/{name}.c");
     let search = format!("-L{}", sim_dir().display());
     let program = compile_c(&source, &[&search, "-lcuda"]);
-    let said = stdout(plain(program).env("LD_LIBRARY_PATH", sim_dir()).env("CUPEER_SIM", machine));
-    support::assert_lines(&said, "");
+    let mut command = plain(program);
+    command.args(arguments).env("LD_LIBRARY_PATH", sim_dir()).env("CUPEER_SIM", machine);
+    support::assert_lines(&stdout(&mut command), "");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 #![allow(non_camel_case_types, non_snake_case)]
 
 use core::ffi::{c_char, c_void};
-use cupeer_spec::abi::CUcontext;
+use cupeer_spec::abi::{CUcontext, CUmemLocation};
 
 /// `CUuuid`.
 #[derive(Clone, Copy)]
@@ -15,21 +15,11 @@ pub(crate) struct CUuuid {
     pub bytes: [u8; 16],
 }
 
-/// `CUdevprop`: what `cuDeviceGetProperties` fills.
+/// `CUdevprop`, which `cuDeviceGetProperties` fills: the device attributes 1 to 14, from the threads of a block to the
+/// alignment of textures.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct CUdevprop {
-    pub maxThreadsPerBlock: i32,
-    pub maxThreadsDim: [i32; 3],
-    pub maxGridSize: [i32; 3],
-    pub sharedMemPerBlock: i32,
-    pub totalConstantMemory: i32,
-    pub SIMDWidth: i32,
-    pub memPitch: i32,
-    pub regsPerBlock: i32,
-    pub clockRate: i32,
-    pub textureAlign: i32,
-}
+pub(crate) struct CUdevprop(pub [i32; 14]);
 
 /// `CUctxCreateParams`.
 #[derive(Clone, Copy)]
@@ -46,22 +36,6 @@ pub(crate) struct CUctxCreateParams {
 pub(crate) struct CUexecAffinityParam {
     pub kind: i32,
     pub smCount: u32,
-}
-
-/// `CUmemLocation`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct CUmemLocation {
-    pub kind: i32,
-    pub id: i32,
-}
-
-/// `CUmemAccessDesc`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct CUmemAccessDesc {
-    pub location: CUmemLocation,
-    pub flags: i32,
 }
 
 /// `CUmemPoolProps`.
@@ -88,23 +62,13 @@ pub(crate) struct CUstreamAttrValue {
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct CUDA_ARRAY_DESCRIPTOR {
-    pub Width: usize,
-    pub Height: usize,
+    pub Width: u64,
+    pub Height: u64,
     pub Format: i32,
     pub NumChannels: u32,
 }
 
-/// `CUDA_ARRAY3D_DESCRIPTOR`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct CUDA_ARRAY3D_DESCRIPTOR {
-    pub Width: usize,
-    pub Height: usize,
-    pub Depth: usize,
-    pub Format: i32,
-    pub NumChannels: u32,
-    pub Flags: u32,
-}
+pub(crate) use crate::engine::arrays::Descriptor as CUDA_ARRAY3D_DESCRIPTOR;
 
 /// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
 #[derive(Clone, Copy)]
@@ -142,52 +106,55 @@ pub(crate) type CUhostFn = Option<unsafe extern "C-unwind" fn(*mut c_void)>;
 /// `CUlogsCallback`.
 pub(crate) type CUlogsCallback = Option<unsafe extern "C" fn(*mut c_void, i32, *mut c_char, usize)>;
 
-/// Declares a copy structure twice: in the form of CUDA 3.2, with 64-bit sizes and device addresses, and in
-/// the form before it, with 32-bit ones.
-macro_rules! copy_structures {
-    ($(#[$doc:meta])* $new:ident, $old:ident { $($field:ident: $kind:ident,)* }) => {
-        copy_structures!(@one u64, $(#[$doc])* $new { $($field: $kind,)* });
-        copy_structures!(@one u32, $(#[$doc])* $old { $($field: $kind,)* });
+/// `CUDA_MEMCPY2D`, in the form of CUDA 3.2, whose sizes and device addresses have 64 bits, and in the one before it,
+/// where they have 32. Pointers are numbers here: nobody follows them before they are checked.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CUDA_MEMCPY2D<W> {
+    pub srcXInBytes: W,
+    pub srcY: W,
+    pub srcMemoryType: i32,
+    pub srcHost: u64,
+    pub srcDevice: W,
+    pub srcArray: u64,
+    pub srcPitch: W,
+    pub dstXInBytes: W,
+    pub dstY: W,
+    pub dstMemoryType: i32,
+    pub dstHost: u64,
+    pub dstDevice: W,
+    pub dstArray: u64,
+    pub dstPitch: W,
+    pub WidthInBytes: W,
+    pub Height: W,
+}
 
-        impl From<$old> for $new {
-            // Some fields are as wide in both.
-            #[allow(clippy::useless_conversion)]
-            fn from(old: $old) -> $new {
-                $new { $($field: old.$field.into(),)* }
-            }
-        }
-    };
-    (@one $word:ident, $(#[$doc:meta])* $name:ident { $($field:ident: $kind:ident,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy)]
-        #[repr(C)]
-        pub(crate) struct $name { $(pub $field: copy_structures!(@type $word $kind),)* }
-    };
-    (@type $word:ident word) => { $word };
-    (@type $word:ident kind) => { i32 };
-    (@type $word:ident pointer) => { u64 };
+/// `CUDA_MEMCPY3D` in the same two forms, and `CUDA_MEMCPY3D_PEER`, in which the reserved fields are the contexts.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CUDA_MEMCPY3D<W> {
+    pub src: Side3D<W>,
+    pub dst: Side3D<W>,
+    pub WidthInBytes: W,
+    pub Height: W,
+    pub Depth: W,
 }
-copy_structures! {
-    /// `CUDA_MEMCPY2D`. Pointers are numbers here: nobody follows them before they are checked.
-    CUDA_MEMCPY2D_v2, CUDA_MEMCPY2D_v1 {
-        srcXInBytes: word, srcY: word,
-        srcMemoryType: kind, srcHost: pointer, srcDevice: word, srcArray: pointer, srcPitch: word,
-        dstXInBytes: word, dstY: word,
-        dstMemoryType: kind, dstHost: pointer, dstDevice: word, dstArray: pointer, dstPitch: word,
-        WidthInBytes: word, Height: word,
-    }
-}
-copy_structures! {
-    /// `CUDA_MEMCPY3D`, and `CUDA_MEMCPY3D_PEER`, in which the reserved fields are the contexts.
-    CUDA_MEMCPY3D_v2, CUDA_MEMCPY3D_v1 {
-        srcXInBytes: word, srcY: word, srcZ: word, srcLOD: word,
-        srcMemoryType: kind, srcHost: pointer, srcDevice: word, srcArray: pointer, srcContext: pointer,
-        srcPitch: word, srcHeight: word,
-        dstXInBytes: word, dstY: word, dstZ: word, dstLOD: word,
-        dstMemoryType: kind, dstHost: pointer, dstDevice: word, dstArray: pointer, dstContext: pointer,
-        dstPitch: word, dstHeight: word,
-        WidthInBytes: word, Height: word, Depth: word,
-    }
+
+/// What [`CUDA_MEMCPY3D`] has once with the prefix `src` and once with `dst`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Side3D<W> {
+    pub XInBytes: W,
+    pub Y: W,
+    pub Z: W,
+    pub LOD: W,
+    pub MemoryType: i32,
+    pub Host: u64,
+    pub Device: W,
+    pub Array: u64,
+    pub Context: u64,
+    pub Pitch: W,
+    pub Height: W,
 }
 
 const _: () = {
@@ -195,7 +162,7 @@ const _: () = {
     assert!(size_of::<CUlaunchConfig>() == 56);
     assert!(size_of::<CUmemPoolProps>() == 88 && size_of::<CUstreamAttrValue>() == 64);
     assert!(size_of::<CUdevprop>() == 56 && size_of::<CUctxCreateParams>() == 24);
-    assert!(size_of::<CUDA_MEMCPY2D_v2>() == 128 && size_of::<CUDA_MEMCPY2D_v1>() == 96);
-    assert!(size_of::<CUDA_MEMCPY3D_v2>() == 200 && size_of::<CUDA_MEMCPY3D_v1>() == 144);
-    assert!(size_of::<CUcontext>() == 8 && size_of::<CUmemAccessDesc>() == 12);
+    assert!(size_of::<CUDA_MEMCPY2D<u64>>() == 128 && size_of::<CUDA_MEMCPY2D<u32>>() == 96);
+    assert!(size_of::<CUDA_MEMCPY3D<u64>>() == 200 && size_of::<CUDA_MEMCPY3D<u32>>() == 144);
+    assert!(size_of::<CUcontext>() == 8);
 };

@@ -88,10 +88,10 @@ macro_rules! export_other {
     };
 }
 macro_rules! export_others {
-    ($($symbol:ident: $lookup:literal since $since:literal, $form:ident, $fidelity:ident $(= $same:ident)?;)*) => {
-        $(export_other!($symbol, $fidelity $(, $same)?);)*
+    ($($since:literal $fidelity:ident: $($symbol:ident $(= $same:ident)?),+;)+) => {
+        $($(export_other!($symbol, $fidelity $(, $same)?);)+)+
         /// The functions of the list, in its order.
-        static OTHERS: &[Address] = &[$(Address($symbol),)*];
+        static OTHERS: &[Address] = &[$($(Address($symbol),)+)+];
     };
 }
 cupeer_spec::driver_functions_beyond!(export_others);
@@ -102,7 +102,6 @@ pub(crate) fn all() -> impl Iterator<Item = (OtherFn, Address)> {
         symbol: f.name,
         lookup: f.lookup,
         since: f.since,
-        per_thread: f.is_per_thread(),
         simulated: f.simulated,
     });
     table

@@ -29,6 +29,19 @@ typedef struct {
     size_t dstPitch, width, height;
 } Copy2D;
 
+// A place in memory (CUmemLocation), who may do what (CUmemAccessDesc), and what an allocation is to be (CUmemAllocationProp).
+typedef struct { int type, id; } Location;
+typedef struct { Location location; int flags; } Access;
+typedef struct {
+    int type, handleTypes;
+    Location location;
+    void *security;
+    unsigned char compression, rdma;
+    unsigned short usage;
+    unsigned char reserved[4];
+} Properties;
+typedef unsigned long long Allocation; // CUmemGenericAllocationHandle
+
 // Every function that a case calls: name, and arguments.
 #define FUNCTIONS(F)                                                                                         \
     F(cuInit, (unsigned))                                                                                    \
@@ -134,10 +147,19 @@ typedef struct {
     F(cuEventSynchronize, (CUevent))                                                                         \
     F(cuEventElapsedTime, (float *, CUevent, CUevent))                                                       \
     F(cuMemGetAllocationGranularity, (size_t *, const void *, int))                                          \
-    F(cuMemCreate, (unsigned long long *, size_t, const void *, unsigned long long))                         \
+    F(cuMemCreate, (Allocation *, size_t, const void *, unsigned long long))                                 \
+    F(cuMemRelease, (Allocation))                                                                            \
     F(cuMemAddressReserve, (CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long))                 \
-    F(cuMemMap, (CUdeviceptr, size_t, size_t, unsigned long long, unsigned long long))                       \
+    F(cuMemAddressFree, (CUdeviceptr, size_t))                                                               \
+    F(cuMemMap, (CUdeviceptr, size_t, size_t, Allocation, unsigned long long))                               \
+    F(cuMemUnmap, (CUdeviceptr, size_t))                                                                     \
     F(cuMemSetAccess, (CUdeviceptr, size_t, const void *, size_t))                                           \
+    F(cuMemGetAccess, (unsigned long long *, const Location *, CUdeviceptr))                                 \
+    F(cuMemExportToShareableHandle, (void *, Allocation, int, unsigned long long))                           \
+    F(cuMemImportFromShareableHandle, (Allocation *, void *, int))                                           \
+    F(cuMemRetainAllocationHandle, (Allocation *, void *))                                                   \
+    F(cuMemGetAllocationPropertiesFromHandle, (Properties *, Allocation))                                    \
+    F(cuMemGetHandleForAddressRange, (void *, CUdeviceptr, size_t, int, unsigned long long))                 \
     F(cuLogsRegisterCallback, (void (*)(void *, int, char *, size_t), void *, void **))                      \
     F(cuLogsUnregisterCallback, (void *))                                                                    \
     F(cuLogsCurrent, (unsigned *, unsigned))                                                                 \
@@ -192,4 +214,5 @@ void context_groups(void);
 void memory_groups(void);
 void work_groups(void);
 void sharing_groups(void);
+void virtual_groups(void);
 #endif

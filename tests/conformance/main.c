@@ -137,6 +137,7 @@ static void all_groups(void) {
     work_groups();
     ipc_groups();
     sharing_groups();
+    virtual_groups();
 }
 
 // A file of lines, by the id of their case.

@@ -2,10 +2,12 @@
 
 use crate::engine::answer::{Answer, Failure};
 use crate::engine::log;
+use crate::engine::process::{self, Driver};
 use core::ffi::{CStr, c_char, c_void};
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How many calls reached the driver.
@@ -29,20 +31,34 @@ pub(crate) fn answer(function: &str, body: impl FnOnce() -> Answer) -> CUresult 
 }
 
 /// Defines entries: functions in the C calling convention whose bodies get their arguments as
-/// [`Argument::Received`] and answer an [`Answer`].
+/// [`Argument::Received`] and answer an [`Answer`]. Names that are joined by `|` do the same.
 macro_rules! entry {
-    ($(
-        $(#[$doc:meta])*
-        fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block
-    )*) => {$(
-        $(#[$doc])*
+    ($($(#[$doc:meta])* fn $name:ident $(| $same:ident)* ($($args:tt)*) $body:block)*) => {
+        $(entry! { @each [$name $($same)*] ($($args)*) $body })*
+    };
+    (@each [$($name:ident)*] $args:tt $body:block) => {
+        $(entry! { @one $name $args $body })*
+    };
+    (@one $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block) => {
         pub(crate) unsafe extern "C" fn $name($($arg: $type),*) -> cupeer_spec::abi::CUresult {
             // SAFETY: the caller of the C function promises what its documentation asks of pointers: null,
             // or valid for what they are for.
             $(let $arg = unsafe { $crate::api::boundary::Argument::receive($arg) };)*
             $crate::api::boundary::answer(stringify!($name), move || $body)
         }
-    )*};
+    };
+}
+
+/// Answers what one look at the driver tells.
+pub(crate) fn get<T: Form<V>, V>(out: Out<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
+    out.fill(process::enter()?, value)
+}
+
+/// Answers what is made in the current context, without which nothing else is looked at.
+pub(crate) fn make<T: Form<V>, V>(out: Out<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
+    let driver = process::enter()?;
+    driver.current()?;
+    out.fill(driver, value)
 }
 
 /// An argument of a C function.
@@ -107,16 +123,35 @@ impl<T> Out<T> {
         self.required().map_err(|failure| Failure { messages: vec![message.into()], ..failure })
     }
 
+    /// Writes what is found in the driver; it is not looked for where the pointer is null.
+    pub(crate) fn fill<V>(
+        self,
+        mut driver: MutexGuard<'_, Driver>,
+        value: impl FnOnce(&mut Driver) -> Answer<V>,
+    ) -> Answer
+    where
+        T: Form<V>,
+    {
+        self.required()?.put(value(&mut driver)?);
+        Ok(())
+    }
+
     /// Writes what it points to, where it is not null.
-    pub(crate) fn put(self, value: T) {
+    pub(crate) fn put<V>(self, value: V)
+    where
+        T: Form<V>,
+    {
         self.put_at(0, value);
     }
 
     /// Writes one of the elements to which it points, where it is not null.
-    pub(crate) fn put_at(self, index: usize, value: T) {
+    pub(crate) fn put_at<V>(self, index: usize, value: V)
+    where
+        T: Form<V>,
+    {
         if !self.0.is_null() {
             // SAFETY: only `Argument::receive` makes one, whose caller promises that it is null or valid.
-            unsafe { self.0.add(index).write_unaligned(value) };
+            unsafe { self.0.add(index).write_unaligned(T::of(value)) };
         }
     }
 
@@ -146,22 +181,15 @@ impl Out<c_void> {
             start.put_at(i, *byte);
         }
     }
-}
 
-impl Out<c_void> {
     /// Reads this many bytes; it must not be null.
     pub(crate) fn bytes(self, count: usize) -> Vec<u8> {
         Out(self.0.cast::<u8>()).list(count)
     }
 
-    /// Reads a 32-bit value behind an untyped pointer.
-    pub(crate) fn read_word(self) -> u32 {
-        Out(self.0.cast::<u32>()).get().unwrap_or(0)
-    }
-
-    /// Reads a 64-bit value behind an untyped pointer.
-    pub(crate) fn read_wide(self) -> u64 {
-        Out(self.0.cast::<u64>()).get().unwrap_or(0)
+    /// Reads what lies behind an untyped pointer: zero where it is null.
+    pub(crate) fn read_as<T: Copy + Default>(self) -> T {
+        Out(self.0.cast::<T>()).get().unwrap_or_default()
     }
 }
 
@@ -176,6 +204,11 @@ impl<T: Copy> In<T> {
     /// What it points to, or INVALID_VALUE where it is null.
     pub(crate) fn required(self) -> Answer<T> {
         self.elements(1).map(|elements| elements[0])
+    }
+
+    /// What it points to, or INVALID_VALUE with a message where it is null.
+    pub(crate) fn or_say(self, message: &'static str) -> Answer<T> {
+        self.required().map_err(|failure| Failure { messages: vec![message.into()], ..failure })
     }
 
     /// The elements to which it points, or INVALID_VALUE where it is null.
@@ -225,11 +258,12 @@ macro_rules! plain {
 }
 plain! {
     u8 u16 i32 u32 u64 usize CUdevice CUdevice_P2PAttribute CUdevice_attribute IpcMemFlags ProcAddressFlags
-    CUipcMemHandle CUipcEventHandle crate::abi::CUmemLocation
+    CUipcMemHandle CUipcEventHandle CUmemLocation CUmemAllocationHandleType CUmemAllocationGranularity_flags
+    CUmemRangeHandleType
     crate::abi::CUhostFn crate::abi::CUstreamCallback crate::abi::CUlogsCallback
 }
 
-/// Handles and device addresses become numbers.
+/// Handles and device addresses become numbers, and numbers these.
 macro_rules! numbers {
     ($($type:ident)*) => {$(
         impl Argument for $type {
@@ -238,17 +272,42 @@ macro_rules! numbers {
                 self.0 as u64
             }
         }
-    )*};
-}
-use crate::abi::CUmemoryPool;
-numbers! { CUcontext CUevent CUstream CUdeviceptr CUmemoryPool }
 
-/// A number as the handle that it is.
-macro_rules! handles {
-    ($($name:ident $type:ident)*) => {$(
-        pub(crate) fn $name(handle: u64) -> $type {
-            $type(handle as *mut c_void)
+        impl Form<u64> for $type {
+            fn of(value: u64) -> $type {
+                $type(value as _)
+            }
         }
     )*};
 }
-handles! { context_handle CUcontext event_handle CUevent stream_handle CUstream pool_handle CUmemoryPool }
+use crate::abi::CUmemoryPool;
+numbers! { CUcontext CUevent CUstream CUdeviceptr CUmemoryPool CUmemGenericAllocationHandle }
+
+/// What a value of the engine is in C.
+pub(crate) trait Form<V> {
+    fn of(value: V) -> Self;
+}
+
+impl<T> Form<T> for T {
+    fn of(value: T) -> T {
+        value
+    }
+}
+
+impl<T> Form<u64> for *mut T {
+    fn of(value: u64) -> *mut T {
+        value as *mut T
+    }
+}
+
+impl Form<u64> for usize {
+    fn of(value: u64) -> usize {
+        value as usize
+    }
+}
+
+impl Form<usize> for CUdevice {
+    fn of(ordinal: usize) -> CUdevice {
+        CUdevice(ordinal as i32)
+    }
+}

@@ -1,8 +1,9 @@
 //! Contexts.
 
-use super::boundary::{Out, context_handle};
+use super::boundary::{Out, get};
 use crate::abi::{CUctxCreateParams, CUexecAffinityParam};
 use crate::engine::answer::{Answer, fail, no_context};
+use crate::engine::contexts::{Context, check_flags};
 use crate::engine::process::{self, Driver};
 use crate::engine::{queue, stack, streams};
 use cupeer_spec::abi::*;
@@ -13,34 +14,32 @@ use std::sync::MutexGuard;
 const API_VERSION: u32 = 3020;
 
 fn create(out: Out<CUcontext>, flags: u32, dev: CUdevice) -> Answer {
-    let mut driver = process::enter()?;
-    let out = out.required()?;
-    let ordinal = driver.ordinal(dev.0)?;
-    out.put(context_handle(driver.create_context(ordinal, flags)?));
-    Ok(())
+    get(out, |driver| driver.create_context(driver.ordinal(dev.0)?, flags))
 }
 
 /// The driver, once all work of a context is done.
 fn settled(context: impl Fn(&mut Driver) -> Answer<u64>) -> Answer<MutexGuard<'static, Driver>> {
+    queue::settled(|driver| {
+        let context = context(driver)?;
+        Ok(driver.pending_in(context))
+    })
+}
+
+/// The same for the primary context of a device, with its ordinal.
+fn settled_primary(dev: CUdevice) -> Answer<(MutexGuard<'static, Driver>, usize)> {
+    let ordinal = process::enter()?.ordinal(dev.0)?;
+    Ok((settled(|driver| Ok(driver.contexts.primary(ordinal).handle))?, ordinal))
+}
+
+/// Changes a setting of the current context, of whose values `last` is the last one.
+fn set(value: u32, last: u32, setting: impl Fn(&mut Context) -> &mut u32) -> Answer {
     let mut driver = process::enter()?;
-    let context = context(&mut driver)?;
-    let number = driver.pending_in(context);
-    Ok(queue::wait(driver, number))
-}
-
-/// The same for the primary context of a device.
-fn settled_primary(device: usize) -> Answer<MutexGuard<'static, Driver>> {
-    settled(|driver| Ok(driver.contexts.primary(device).handle))
-}
-
-fn release(dev: CUdevice) -> Answer {
-    let ordinal = process::enter()?.ordinal(dev.0)?;
-    settled_primary(ordinal)?.release_primary(ordinal)
-}
-
-fn reset(dev: CUdevice) -> Answer {
-    let ordinal = process::enter()?.ordinal(dev.0)?;
-    settled_primary(ordinal)?.reset_primary(ordinal)
+    let current = driver.current()?;
+    if value > last {
+        return fail(Code::INVALID_VALUE);
+    }
+    *setting(driver.context_mut(current)?) = value;
+    Ok(())
 }
 
 entry! {
@@ -105,15 +104,14 @@ entry! {
     }
 
     fn cuCtxAttach(pctx: *mut CUcontext, flags: u32) {
-        let mut driver = process::enter()?;
-        let out = pctx.required()?;
-        if flags != 0 {
-            return fail(Code::INVALID_VALUE);
-        }
-        let current = driver.current()?;
-        driver.context_mut(current)?.attached += 1;
-        out.put(context_handle(current));
-        Ok(())
+        get(pctx, |driver| {
+            if flags != 0 {
+                return fail(Code::INVALID_VALUE);
+            }
+            let current = driver.current()?;
+            driver.context_mut(current)?.attached += 1;
+            Ok(current)
+        })
     }
 
     fn cuCtxDetach(ctx: CUcontext) {
@@ -133,7 +131,7 @@ entry! {
     fn cuCtxPopCurrent_v2(pctx: *mut CUcontext) {
         let _driver = process::enter()?;
         match stack::pop() {
-            Some(top) => pctx.put(context_handle(top)),
+            Some(top) => pctx.put(top),
             None => return no_context(),
         }
         Ok(())
@@ -150,55 +148,35 @@ entry! {
     }
 
     fn cuCtxGetCurrent(pctx: *mut CUcontext) {
-        process::check()?;
-        pctx.required()?.put(context_handle(stack::current()));
-        Ok(())
+        get(pctx, |_| Ok(stack::current()))
     }
 
     fn cuCtxGetDevice(device: *mut CUdevice) {
-        let driver = process::enter()?;
-        let out = device.required()?;
-        out.put(CUdevice(driver.current_ordinal()? as i32));
-        Ok(())
+        get(device, |driver| driver.current_ordinal())
     }
 
     fn cuCtxGetDevice_v2(device: *mut CUdevice, ctx: CUcontext) {
-        let driver = process::enter()?;
-        let out = device.required()?;
-        let context = driver.context_or_current(ctx)?;
-        out.put(CUdevice(driver.context(context)?.device as i32));
-        Ok(())
+        get(device, |driver| Ok(driver.context(driver.context_or_current(ctx)?)?.device))
     }
 
     fn cuCtxGetFlags(flags: *mut u32) {
-        let driver = process::enter()?;
-        let out = flags.required()?;
-        out.put(driver.context(driver.current()?)?.all_flags());
-        Ok(())
+        get(flags, |driver| Ok(driver.current_context()?.all_flags()))
     }
 
     fn cuCtxSetFlags(flags: u32) {
         let mut driver = process::enter()?;
-        crate::engine::contexts::check_flags(flags)?;
+        check_flags(flags)?;
         let current = driver.current()?;
         driver.context_mut(current)?.flags = flags;
         Ok(())
     }
 
     fn cuCtxGetId(ctx: CUcontext, ctxId: *mut u64) {
-        let driver = process::enter()?;
-        let out = ctxId.required()?;
-        let context = driver.context_or_current(ctx)?;
-        out.put(driver.context(context)?.id);
-        Ok(())
+        get(ctxId, |driver| Ok(driver.context(driver.context_or_current(ctx)?)?.id))
     }
 
     fn cuCtxGetApiVersion(ctx: CUcontext, version: *mut u32) {
-        let driver = process::enter()?;
-        let out = version.required()?;
-        driver.context_or_current(ctx)?;
-        out.put(API_VERSION);
-        Ok(())
+        get(version, |driver| driver.context_or_current(ctx).map(|_| API_VERSION))
     }
 
     fn cuCtxSynchronize() {
@@ -210,11 +188,7 @@ entry! {
     }
 
     fn cuCtxGetLimit(pvalue: *mut usize, limit: i32) {
-        let driver = process::enter()?;
-        let out = pvalue.required()?;
-        let context = driver.context(driver.current()?)?;
-        out.put(context.limit(limit)? as usize);
-        Ok(())
+        get(pvalue, |driver| driver.current_context()?.limit(limit))
     }
 
     fn cuCtxSetLimit(limit: i32, value: usize) {
@@ -224,37 +198,19 @@ entry! {
     }
 
     fn cuCtxGetCacheConfig(pconfig: *mut u32) {
-        let driver = process::enter()?;
-        let out = pconfig.required()?;
-        out.put(driver.context(driver.current()?)?.cache_config);
-        Ok(())
+        get(pconfig, |driver| Ok(driver.current_context()?.cache_config))
     }
 
     fn cuCtxSetCacheConfig(config: u32) {
-        let mut driver = process::enter()?;
-        let current = driver.current()?;
-        if config > 3 {
-            return fail(Code::INVALID_VALUE);
-        }
-        driver.context_mut(current)?.cache_config = config;
-        Ok(())
+        set(config, 3, |context| &mut context.cache_config)
     }
 
     fn cuCtxGetSharedMemConfig(pConfig: *mut u32) {
-        let driver = process::enter()?;
-        let out = pConfig.required()?;
-        out.put(driver.context(driver.current()?)?.shared_config);
-        Ok(())
+        get(pConfig, |driver| Ok(driver.current_context()?.shared_config))
     }
 
     fn cuCtxSetSharedMemConfig(config: u32) {
-        let mut driver = process::enter()?;
-        let current = driver.current()?;
-        if config > 2 {
-            return fail(Code::INVALID_VALUE);
-        }
-        driver.context_mut(current)?.shared_config = config;
-        Ok(())
+        set(config, 2, |context| &mut context.shared_config)
     }
 
     fn cuCtxGetStreamPriorityRange(leastPriority: *mut i32, greatestPriority: *mut i32) {
@@ -264,44 +220,30 @@ entry! {
         Ok(())
     }
 
-    fn cuCtxResetPersistingL2Cache() {
-        process::enter()?.current().map(|_| ())
-    }
-
     fn cuCtxGetExecAffinity(pExecAffinity: *mut CUexecAffinityParam, kind: i32) {
-        let driver = process::enter()?;
-        let out = pExecAffinity.required()?;
-        let device = driver.current_device()?;
-        if kind != 0 {
-            return fail(Code::UNSUPPORTED_EXEC_AFFINITY);
-        }
-        // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: all of them.
-        out.put(CUexecAffinityParam { kind, smCount: driver.device_attribute(16, device)? as u32 });
-        Ok(())
+        get(pExecAffinity, |driver| {
+            let device = driver.current_device()?;
+            if kind != 0 {
+                return fail(Code::UNSUPPORTED_EXEC_AFFINITY);
+            }
+            // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: all of them.
+            Ok(CUexecAffinityParam { kind, smCount: driver.device_attribute(16, device)? as u32 })
+        })
     }
 
     fn cuDevicePrimaryCtxRetain(pctx: *mut CUcontext, dev: CUdevice) {
-        let mut driver = process::enter()?;
-        let out = pctx.required()?;
-        let ordinal = driver.ordinal(dev.0)?;
-        out.put(context_handle(driver.retain_primary(ordinal)?));
+        get(pctx, |driver| driver.retain_primary(driver.ordinal(dev.0)?))
+    }
+
+    fn cuDevicePrimaryCtxRelease | cuDevicePrimaryCtxRelease_v2(dev: CUdevice) {
+        let (mut driver, ordinal) = settled_primary(dev)?;
+        driver.release_primary(ordinal)
+    }
+
+    fn cuDevicePrimaryCtxReset | cuDevicePrimaryCtxReset_v2(dev: CUdevice) {
+        let (mut driver, ordinal) = settled_primary(dev)?;
+        driver.reset_primary(ordinal);
         Ok(())
-    }
-
-    fn cuDevicePrimaryCtxRelease(dev: CUdevice) {
-        release(dev)
-    }
-
-    fn cuDevicePrimaryCtxRelease_v2(dev: CUdevice) {
-        release(dev)
-    }
-
-    fn cuDevicePrimaryCtxReset(dev: CUdevice) {
-        reset(dev)
-    }
-
-    fn cuDevicePrimaryCtxReset_v2(dev: CUdevice) {
-        reset(dev)
     }
 
     fn cuDevicePrimaryCtxSetFlags_v2(dev: CUdevice, flags: u32) {

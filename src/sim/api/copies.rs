@@ -1,6 +1,6 @@
 //! Copies. The asynchronous forms are done when they return, where nothing in their stream waits.
 
-use super::boundary::In;
+use super::boundary::{In, Out};
 use crate::abi::*;
 use crate::engine::answer::{Answer, Failure, fail, refuse};
 use crate::engine::copies::{Role, Shape, Side, Transfer};
@@ -19,10 +19,79 @@ const DEVICE: i32 = 2;
 const ARRAY: i32 = 3;
 const UNIFIED: i32 = 4;
 
+/// An address, or a number of bytes, however it came.
+pub(super) trait Number {
+    fn number(self) -> u64;
+}
+impl Number for u32 {
+    fn number(self) -> u64 {
+        self.into()
+    }
+}
+impl Number for u64 {
+    fn number(self) -> u64 {
+        self
+    }
+}
+impl Number for usize {
+    fn number(self) -> u64 {
+        self as u64
+    }
+}
+impl<T> Number for In<T> {
+    fn number(self) -> u64 {
+        self.address()
+    }
+}
+impl<T> Number for Out<T> {
+    fn number(self) -> u64 {
+        self.address()
+    }
+}
+
+/// One end of a copy of one row.
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    At(u64, Role),
+    /// Memory as a context sees it.
+    In(u64, u64),
+    Array(u64, u64),
+}
+
+pub(super) fn device(address: impl Number) -> End {
+    End::At(address.number(), Role::Device)
+}
+
+/// Host memory, or any other that the driver knows.
+pub(super) fn host(address: impl Number) -> End {
+    End::At(address.number(), Role::Any)
+}
+
+impl End {
+    /// So far from the start of an array.
+    pub(super) fn array(array: Out<c_void>, offset: usize) -> End {
+        End::Array(array.address(), offset as u64)
+    }
+
+    fn side(self, driver: &Driver, length: u64) -> Answer<Side> {
+        let (array, offset) = match self {
+            End::At(address, role) => return Ok(Side::flat(address, role)),
+            End::In(address, context) => return Ok(Side::flat(address, Role::Device).of(context)),
+            End::Array(array, offset) => (array, offset),
+        };
+        let (row, rows, slices) = driver.arrays.get(array)?.descriptor.shape().ok_or(Code::INVALID_VALUE)?;
+        if offset.checked_add(length).is_none_or(|end| end > row * rows * slices) {
+            return fail(Code::INVALID_VALUE);
+        }
+        Ok(Side::flat(offset, Role::Array(array)))
+    }
+}
+
 /// Copies one row, in the order of a stream; `None` is for the forms without one.
-fn flat(to: (u64, Role), from: (u64, Role), length: u64, stream: Option<u64>) -> Answer {
+pub(super) fn flat(to: End, from: End, length: impl Number, stream: Option<u64>) -> Answer {
+    let length = length.number();
     transfer(stream, move |driver| {
-        driver.copy(Side::flat(to.0, to.1), Side::flat(from.0, from.1), Shape::flat(length))
+        driver.copy(to.side(driver, length)?, from.side(driver, length)?, Shape::flat(length))
     })
 }
 
@@ -61,6 +130,8 @@ struct Corner {
     x: u64,
     y: u64,
     z: u64,
+    /// That of the memory, 0 for the current one.
+    context: u64,
 }
 
 impl Corner {
@@ -77,7 +148,7 @@ impl Corner {
         }
         let slice = row * rows;
         let address = self.z * slice + self.y * row + self.x;
-        Ok(Side { address, role: Role::Array(self.array), pitch: row, slice })
+        Ok(Side { address, role: Role::Array(self.array), pitch: row, slice, context: 0 })
     }
 
     /// As a side.
@@ -113,170 +184,138 @@ impl Corner {
             .and_then(|sum| sum.checked_add(self.x))
             .ok_or(Code::INVALID_VALUE)?;
         let address = start.checked_add(distance).ok_or(Code::INVALID_VALUE)?;
-        Ok(Side { address, role, pitch, slice })
+        Ok(Side { address, role, pitch, slice, context: self.context })
     }
 }
 
-fn rows(copy: CUDA_MEMCPY3D_v2, stream: Option<u64>) -> Answer {
-    let shape = Shape { width: copy.WidthInBytes, height: copy.Height, depth: copy.Depth };
-    let to = Corner {
-        kind: copy.dstMemoryType,
-        host: copy.dstHost,
-        device: copy.dstDevice,
-        array: copy.dstArray,
-        pitch: copy.dstPitch,
-        height: copy.dstHeight,
-        x: copy.dstXInBytes,
-        y: copy.dstY,
-        z: copy.dstZ,
-    };
-    let from = Corner {
-        kind: copy.srcMemoryType,
-        host: copy.srcHost,
-        device: copy.srcDevice,
-        array: copy.srcArray,
-        pitch: copy.srcPitch,
-        height: copy.srcHeight,
-        x: copy.srcXInBytes,
-        y: copy.srcY,
-        z: copy.srcZ,
-    };
+impl<W: Into<u64>> From<Side3D<W>> for Corner {
+    fn from(side: Side3D<W>) -> Corner {
+        Corner {
+            kind: side.MemoryType,
+            host: side.Host,
+            device: side.Device.into(),
+            array: side.Array,
+            pitch: side.Pitch.into(),
+            height: side.Height.into(),
+            x: side.XInBytes.into(),
+            y: side.Y.into(),
+            z: side.Z.into(),
+            context: side.Context,
+        }
+    }
+}
+
+/// A structure that asks for a copy of rows.
+trait Rows: Copy {
+    /// Where to, where from, and how much.
+    fn read(self) -> (Corner, Corner, Shape);
+}
+
+impl<W: Copy + Into<u64>> Rows for CUDA_MEMCPY2D<W> {
+    fn read(self) -> (Corner, Corner, Shape) {
+        let to = Corner {
+            kind: self.dstMemoryType,
+            host: self.dstHost,
+            device: self.dstDevice.into(),
+            array: self.dstArray,
+            pitch: self.dstPitch.into(),
+            height: 0,
+            x: self.dstXInBytes.into(),
+            y: self.dstY.into(),
+            z: 0,
+            context: 0,
+        };
+        let from = Corner {
+            kind: self.srcMemoryType,
+            host: self.srcHost,
+            device: self.srcDevice.into(),
+            array: self.srcArray,
+            pitch: self.srcPitch.into(),
+            x: self.srcXInBytes.into(),
+            y: self.srcY.into(),
+            ..to
+        };
+        (to, from, Shape { width: self.WidthInBytes.into(), height: self.Height.into(), depth: 1 })
+    }
+}
+
+impl<W: Copy + Into<u64>> Rows for CUDA_MEMCPY3D<W> {
+    fn read(self) -> (Corner, Corner, Shape) {
+        let (width, height, depth) = (self.WidthInBytes.into(), self.Height.into(), self.Depth.into());
+        (self.dst.into(), self.src.into(), Shape { width, height, depth })
+    }
+}
+
+/// Without peers, the current context has to have access: the fields for others are reserved.
+fn rows(copy: In<impl Rows>, stream: Option<u64>) -> Answer {
+    process::check()?;
+    let (to, from, shape) = copy.required()?.read();
+    between(Corner { context: 0, ..to }, Corner { context: 0, ..from }, shape, stream)
+}
+
+fn between(to: Corner, from: Corner, shape: Shape, stream: Option<u64>) -> Answer {
     transfer(stream, move |driver| {
         driver.copy(to.side(driver, &shape, "destination")?, from.side(driver, &shape, "source")?, shape)
     })
 }
 
-impl From<CUDA_MEMCPY2D_v2> for CUDA_MEMCPY3D_v2 {
-    fn from(c: CUDA_MEMCPY2D_v2) -> Self {
-        CUDA_MEMCPY3D_v2 {
-            srcXInBytes: c.srcXInBytes,
-            srcY: c.srcY,
-            srcZ: 0,
-            srcLOD: 0,
-            srcMemoryType: c.srcMemoryType,
-            srcHost: c.srcHost,
-            srcDevice: c.srcDevice,
-            srcArray: c.srcArray,
-            srcContext: 0,
-            srcPitch: c.srcPitch,
-            srcHeight: 0,
-            dstXInBytes: c.dstXInBytes,
-            dstY: c.dstY,
-            dstZ: 0,
-            dstLOD: 0,
-            dstMemoryType: c.dstMemoryType,
-            dstHost: c.dstHost,
-            dstDevice: c.dstDevice,
-            dstArray: c.dstArray,
-            dstContext: 0,
-            dstPitch: c.dstPitch,
-            dstHeight: 0,
-            WidthInBytes: c.WidthInBytes,
-            Height: c.Height,
-            Depth: 1,
-        }
-    }
-}
-
-fn rows_2d<T: Copy + Into<CUDA_MEMCPY2D_v2>>(copy: In<T>, stream: Option<u64>) -> Answer {
-    process::check()?;
-    let copy: CUDA_MEMCPY2D_v2 = copy.required()?.into();
-    rows(copy.into(), stream)
-}
-
-fn rows_3d<T: Copy + Into<CUDA_MEMCPY3D_v2>>(copy: In<T>, stream: Option<u64>) -> Answer {
-    process::check()?;
-    rows(copy.required()?.into(), stream)
-}
-
 /// The two contexts of a copy between peers have to exist; null is the current one.
-fn rows_peer(copy: In<CUDA_MEMCPY3D_v2>, stream: Option<u64>) -> Answer {
-    let copy = copy.required()?;
-    check_contexts(copy.dstContext, copy.srcContext)?;
-    rows(copy, stream)
+fn rows_peer(copy: In<CUDA_MEMCPY3D<u64>>, stream: Option<u64>) -> Answer {
+    let (to, from, shape) = copy.required()?.read();
+    check_contexts(to.context, from.context)?;
+    between(to, from, shape, stream)
 }
 
 fn check_contexts(to: u64, from: u64) -> Answer {
     let driver = process::enter()?;
     driver.context_or_current(to)?;
-    driver.context_or_current(from).map(|_| ())
+    driver.context_or_current(from).map(drop)
 }
 
 /// Writes the entries of one kind of copy: the forms of CUDA 3.2 and before, each also asynchronous.
 macro_rules! one_way {
     ($old:ident $old_async:ident $new:ident $new_async:ident
-     ($to:ident: $to_old:ty | $to_new:ty, $to_role:ident),
-     ($from:ident: $from_old:ty | $from_new:ty, $from_role:ident)) => {
+     ($to:ident: $to_old:ty | $to_new:ty, $to_end:ident),
+     ($from:ident: $from_old:ty | $from_new:ty, $from_end:ident)) => {
         entry! {
             fn $old($to: $to_old, $from: $from_old, ByteCount: u32) {
-                flat((number($to), Role::$to_role), (number($from), Role::$from_role), ByteCount.into(), None)
+                flat($to_end($to), $from_end($from), ByteCount, None)
             }
 
             fn $old_async($to: $to_old, $from: $from_old, ByteCount: u32, hStream: CUstream) {
-                let to = (number($to), Role::$to_role);
-                flat(to, (number($from), Role::$from_role), ByteCount.into(), Some(hStream))
+                flat($to_end($to), $from_end($from), ByteCount, Some(hStream))
             }
 
             fn $new($to: $to_new, $from: $from_new, ByteCount: usize) {
-                flat((number($to), Role::$to_role), (number($from), Role::$from_role), ByteCount as u64, None)
+                flat($to_end($to), $from_end($from), ByteCount, None)
             }
 
             fn $new_async($to: $to_new, $from: $from_new, ByteCount: usize, hStream: CUstream) {
-                let to = (number($to), Role::$to_role);
-                flat(to, (number($from), Role::$from_role), ByteCount as u64, Some(hStream))
+                flat($to_end($to), $from_end($from), ByteCount, Some(hStream))
             }
         }
     };
 }
-
-/// An address, however it came.
-pub(super) trait Address {
-    fn number(self) -> u64;
-}
-impl Address for u32 {
-    fn number(self) -> u64 {
-        self.into()
-    }
-}
-impl Address for u64 {
-    fn number(self) -> u64 {
-        self
-    }
-}
-impl<T> Address for In<T> {
-    fn number(self) -> u64 {
-        self.address()
-    }
-}
-impl<T> Address for super::boundary::Out<T> {
-    fn number(self) -> u64 {
-        self.address()
-    }
-}
-pub(super) fn number(address: impl Address) -> u64 {
-    address.number()
-}
-
 one_way! {
     cuMemcpyHtoD cuMemcpyHtoDAsync cuMemcpyHtoD_v2 cuMemcpyHtoDAsync_v2
-    (dstDevice: u32 | CUdeviceptr, Device), (srcHost: *const c_void | *const c_void, Any)
+    (dstDevice: u32 | CUdeviceptr, device), (srcHost: *const c_void | *const c_void, host)
 }
 one_way! {
     cuMemcpyDtoH cuMemcpyDtoHAsync cuMemcpyDtoH_v2 cuMemcpyDtoHAsync_v2
-    (dstHost: *mut c_void | *mut c_void, Any), (srcDevice: u32 | CUdeviceptr, Device)
+    (dstHost: *mut c_void | *mut c_void, host), (srcDevice: u32 | CUdeviceptr, device)
 }
 one_way! {
     cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoD_v2 cuMemcpyDtoDAsync_v2
-    (dstDevice: u32 | CUdeviceptr, Device), (srcDevice: u32 | CUdeviceptr, Device)
+    (dstDevice: u32 | CUdeviceptr, device), (srcDevice: u32 | CUdeviceptr, device)
 }
 
 entry! {
     fn cuMemcpy(dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize) {
-        flat((dst, Role::Any), (src, Role::Any), ByteCount as u64, None)
+        flat(host(dst), host(src), ByteCount, None)
     }
 
     fn cuMemcpyAsync(dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize, hStream: CUstream) {
-        flat((dst, Role::Any), (src, Role::Any), ByteCount as u64, Some(hStream))
+        flat(host(dst), host(src), ByteCount, Some(hStream))
     }
 
     /// No access need be enabled: without it, the driver takes the bytes through the host.
@@ -288,7 +327,7 @@ entry! {
         ByteCount: usize,
     ) {
         check_contexts(dstContext, srcContext)?;
-        flat((dstDevice, Role::Device), (srcDevice, Role::Device), ByteCount as u64, None)
+        flat(End::In(dstDevice, dstContext), End::In(srcDevice, srcContext), ByteCount, None)
     }
 
     fn cuMemcpyPeerAsync(
@@ -300,46 +339,46 @@ entry! {
         hStream: CUstream,
     ) {
         check_contexts(dstContext, srcContext)?;
-        flat((dstDevice, Role::Device), (srcDevice, Role::Device), ByteCount as u64, Some(hStream))
+        flat(End::In(dstDevice, dstContext), End::In(srcDevice, srcContext), ByteCount, Some(hStream))
     }
 
-    fn cuMemcpy2D(pCopy: *const CUDA_MEMCPY2D_v1) {
-        rows_2d(pCopy, None)
+    fn cuMemcpy2D(pCopy: *const CUDA_MEMCPY2D<u32>) {
+        rows(pCopy, None)
     }
 
-    fn cuMemcpy2D_v2(pCopy: *const CUDA_MEMCPY2D_v2) {
-        rows_2d(pCopy, None)
+    fn cuMemcpy2D_v2(pCopy: *const CUDA_MEMCPY2D<u64>) {
+        rows(pCopy, None)
     }
 
-    fn cuMemcpy2DAsync(pCopy: *const CUDA_MEMCPY2D_v1, hStream: CUstream) {
-        rows_2d(pCopy, Some(hStream))
+    fn cuMemcpy2DAsync(pCopy: *const CUDA_MEMCPY2D<u32>, hStream: CUstream) {
+        rows(pCopy, Some(hStream))
     }
 
-    fn cuMemcpy2DAsync_v2(pCopy: *const CUDA_MEMCPY2D_v2, hStream: CUstream) {
-        rows_2d(pCopy, Some(hStream))
+    fn cuMemcpy2DAsync_v2(pCopy: *const CUDA_MEMCPY2D<u64>, hStream: CUstream) {
+        rows(pCopy, Some(hStream))
     }
 
-    fn cuMemcpy3D(pCopy: *const CUDA_MEMCPY3D_v1) {
-        rows_3d(pCopy, None)
+    fn cuMemcpy3D(pCopy: *const CUDA_MEMCPY3D<u32>) {
+        rows(pCopy, None)
     }
 
-    fn cuMemcpy3D_v2(pCopy: *const CUDA_MEMCPY3D_v2) {
-        rows_3d(pCopy, None)
+    fn cuMemcpy3D_v2(pCopy: *const CUDA_MEMCPY3D<u64>) {
+        rows(pCopy, None)
     }
 
-    fn cuMemcpy3DAsync(pCopy: *const CUDA_MEMCPY3D_v1, hStream: CUstream) {
-        rows_3d(pCopy, Some(hStream))
+    fn cuMemcpy3DAsync(pCopy: *const CUDA_MEMCPY3D<u32>, hStream: CUstream) {
+        rows(pCopy, Some(hStream))
     }
 
-    fn cuMemcpy3DAsync_v2(pCopy: *const CUDA_MEMCPY3D_v2, hStream: CUstream) {
-        rows_3d(pCopy, Some(hStream))
+    fn cuMemcpy3DAsync_v2(pCopy: *const CUDA_MEMCPY3D<u64>, hStream: CUstream) {
+        rows(pCopy, Some(hStream))
     }
 
-    fn cuMemcpy3DPeer(pCopy: *const CUDA_MEMCPY3D_v2) {
+    fn cuMemcpy3DPeer(pCopy: *const CUDA_MEMCPY3D<u64>) {
         rows_peer(pCopy, None)
     }
 
-    fn cuMemcpy3DPeerAsync(pCopy: *const CUDA_MEMCPY3D_v2, hStream: CUstream) {
+    fn cuMemcpy3DPeerAsync(pCopy: *const CUDA_MEMCPY3D<u64>, hStream: CUstream) {
         rows_peer(pCopy, Some(hStream))
     }
 }

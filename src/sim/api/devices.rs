@@ -1,6 +1,6 @@
 //! Devices and their properties.
 
-use super::boundary::Out;
+use super::boundary::{Out, get};
 use crate::abi::{CUdevprop, CUuuid};
 use crate::engine::answer::{Answer, fail};
 use crate::engine::process::{self, Driver};
@@ -42,16 +42,11 @@ fn find_by_pci(driver: &Driver, wanted: (u32, u32, u32)) -> Option<usize> {
 
 entry! {
     fn cuDeviceGetCount(count: *mut i32) {
-        let driver = process::enter()?;
-        count.required()?.put(driver.visible.len() as i32);
-        Ok(())
+        get(count, |driver| Ok(driver.visible.len() as i32))
     }
 
     fn cuDeviceGet(device: *mut CUdevice, ordinal: i32) {
-        let driver = process::enter()?;
-        let out = device.required()?;
-        out.put(CUdevice(driver.named_ordinal("ordinal", ordinal)? as i32));
-        Ok(())
+        get(device, |driver| driver.named_ordinal("ordinal", ordinal))
     }
 
     fn cuDeviceGetName(name: *mut c_char, len: i32, dev: CUdevice) {
@@ -67,11 +62,7 @@ entry! {
     }
 
     fn cuDeviceGetUuid_v2(uuid: *mut CUuuid, dev: CUdevice) {
-        let driver = process::enter()?;
-        let out = uuid.required()?;
-        let ordinal = driver.ordinal(dev.0)?;
-        out.put(CUuuid { bytes: driver.device(ordinal).uuid });
-        Ok(())
+        get(uuid, |driver| Ok(CUuuid { bytes: driver.device(driver.ordinal(dev.0)?).uuid }))
     }
 
     /// Locally unique identifiers are a matter of Windows.
@@ -88,36 +79,22 @@ entry! {
 
     fn cuDeviceTotalMem_v2(bytes: *mut usize, dev: CUdevice) {
         let total = total_memory(dev)?;
-        bytes.required()?.put(total as usize);
+        bytes.required()?.put(total);
         Ok(())
     }
 
     fn cuDeviceGetAttribute(pi: *mut i32, attrib: CUdevice_attribute, dev: CUdevice) {
-        let driver = process::enter()?;
-        let out = pi.required()?;
-        let ordinal = driver.ordinal(dev.0)?;
-        out.put(driver.device_attribute(attrib.0, ordinal)?);
-        Ok(())
+        get(pi, |driver| driver.device_attribute(attrib.0, driver.ordinal(dev.0)?))
     }
 
     fn cuDeviceGetProperties(prop: *mut CUdevprop, dev: CUdevice) {
-        let driver = process::enter()?;
-        let out = prop.required()?;
-        let ordinal = driver.ordinal(dev.0)?;
-        let get = |attribute| driver.device_attribute(attribute, ordinal);
-        out.put(CUdevprop {
-            maxThreadsPerBlock: get(1)?,
-            maxThreadsDim: [get(2)?, get(3)?, get(4)?],
-            maxGridSize: [get(5)?, get(6)?, get(7)?],
-            sharedMemPerBlock: get(8)?,
-            totalConstantMemory: get(9)?,
-            SIMDWidth: get(10)?,
-            memPitch: get(11)?,
-            regsPerBlock: get(12)?,
-            clockRate: get(13)?,
-            textureAlign: get(14)?,
-        });
-        Ok(())
+        // The first attributes, in their order.
+        get(prop, |driver| {
+            let ordinal = driver.ordinal(dev.0)?;
+            let attributes: Answer<Vec<i32>> =
+                (1..=14).map(|attribute| driver.device_attribute(attribute, ordinal)).collect();
+            attributes?.try_into().map(CUdevprop).map_err(|_| Code::UNKNOWN.into())
+        })
     }
 
     fn cuDeviceComputeCapability(major: *mut i32, minor: *mut i32, dev: CUdevice) {
@@ -159,21 +136,13 @@ entry! {
         _numChannels: u32,
         dev: CUdevice,
     ) {
-        let driver = process::enter()?;
-        let out = maxWidthInElements.required()?;
-        let ordinal = driver.ordinal(dev.0)?;
         // CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH.
-        out.put(driver.device_attribute(69, ordinal)? as usize);
-        Ok(())
+        get(maxWidthInElements, |driver| Ok(driver.device_attribute(69, driver.ordinal(dev.0)?)? as usize))
     }
 
     /// CU_EXEC_AFFINITY_TYPE_SM_COUNT needs MPS, which is not simulated.
     fn cuDeviceGetExecAffinitySupport(pi: *mut i32, _kind: i32, dev: CUdevice) {
-        let driver = process::enter()?;
-        let out = pi.required()?;
-        driver.ordinal(dev.0)?;
-        out.put(0);
-        Ok(())
+        get(pi, |driver| driver.ordinal(dev.0).map(|_| 0))
     }
 }
 

@@ -70,7 +70,7 @@ entry! {
     fn cuGetExportTable(ppExportTable: *mut *const c_void, pExportTableId: *const CUuuid) {
         let out = ppExportTable.required()?;
         let id = pExportTableId.required()?;
-        out.put(core::ptr::null());
+        out.put(core::ptr::null::<c_void>());
         if id.bytes == RUNTIME_TABLE {
             tell_launcher();
         }
@@ -84,11 +84,11 @@ entry! {
         flags: ProcAddressFlags,
     ) {
         let (name, out) = (symbol.text()?, pfn.required()?);
-        let found = lookup::find(name, cudaVersion, flags)?;
-        if !matches!(found, lookup::Found::Function(_)) {
+        let (found, pointer) = lookup::find(name, cudaVersion, flags)?;
+        if found != lookup::FOUND {
             return fail(Code::NOT_FOUND);
         }
-        out.put(FunctionPointer(found.pointer()));
+        out.put(FunctionPointer(pointer));
         Ok(())
     }
 
@@ -100,19 +100,15 @@ entry! {
         symbolStatus: *mut CUdriverProcAddressQueryResult,
     ) {
         let (name, out) = (symbol.text()?, pfn.required()?);
-        let found = lookup::find(name, cudaVersion, flags)?;
-        out.put(FunctionPointer(found.pointer()));
-        symbolStatus.put(found.status());
+        let (found, pointer) = lookup::find(name, cudaVersion, flags)?;
+        out.put(FunctionPointer(pointer));
+        symbolStatus.put(found);
         Ok(())
     }
 
-    /// There is nothing to profile, so that it can be switched on and off.
-    fn cuProfilerStart() {
-        process::enter()?.current().map(|_| ())
-    }
-
-    fn cuProfilerStop() {
-        process::enter()?.current().map(|_| ())
+    /// There is nothing to profile, and no cache.
+    fn cuProfilerStart | cuProfilerStop | cuCtxResetPersistingL2Cache() {
+        process::enter()?.current().map(drop)
     }
 
     fn cuProfilerInitialize(_configFile: *const c_char, _outputFile: *const c_char, _outputMode: i32) {
@@ -127,7 +123,7 @@ entry! {
     }
 
     fn cuFlushGPUDirectRDMAWrites(_target: i32, _scope: i32) {
-        process::enter()?.current().map(|_| ())
+        process::enter()?.current().map(drop)
     }
 
     fn cuThreadExchangeStreamCaptureMode(mode: *mut i32) {

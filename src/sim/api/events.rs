@@ -1,6 +1,6 @@
 //! Events.
 
-use super::boundary::event_handle;
+use super::boundary::make;
 use crate::engine::answer::fail;
 use crate::engine::{process, queue};
 use cupeer_spec::abi::*;
@@ -8,18 +8,10 @@ use cupeer_spec::results::Result as Code;
 
 entry! {
     fn cuEventCreate(phEvent: *mut CUevent, Flags: u32) {
-        let mut driver = process::enter()?;
-        driver.current()?;
-        let out = phEvent.required()?;
-        out.put(event_handle(driver.create_event(Flags)?));
-        Ok(())
+        make(phEvent, |driver| driver.create_event(Flags))
     }
 
-    fn cuEventDestroy(hEvent: CUevent) {
-        process::enter()?.destroy_event(hEvent)
-    }
-
-    fn cuEventDestroy_v2(hEvent: CUevent) {
+    fn cuEventDestroy | cuEventDestroy_v2(hEvent: CUevent) {
         process::enter()?.destroy_event(hEvent)
     }
 
@@ -41,10 +33,7 @@ entry! {
     }
 
     fn cuEventSynchronize(hEvent: CUevent) {
-        let mut driver = process::enter()?;
-        let number = driver.event_pending(hEvent)?;
-        drop(queue::wait(driver, number));
-        Ok(())
+        queue::settled(|driver| driver.event_pending(hEvent)).map(drop)
     }
 
     fn cuEventElapsedTime(pMilliseconds: *mut f32, hStart: CUevent, hEnd: CUevent) {

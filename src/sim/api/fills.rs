@@ -1,21 +1,18 @@
 //! Setting memory. The asynchronous forms are done when they return, where nothing in their stream waits.
 
-use super::copies::transfer;
+use super::copies::{Number, transfer};
 use crate::engine::answer::Answer;
 use cupeer_spec::abi::*;
 
-/// What to set: elements of a size, in rows.
-struct What {
-    element: u64,
-    value: u32,
-    width: u64,
-    height: u64,
-}
-
-fn fill(address: u64, pitch: u64, what: What, stream: Option<u64>) -> Answer {
-    transfer(stream, move |driver| {
-        driver.fill(address, pitch, what.element, what.value, what.width, what.height)
-    })
+/// Sets rows, whose width and height count elements.
+fn fill(
+    (address, pitch): (impl Number, impl Number),
+    (element, value): (u64, u32),
+    (width, height): (impl Number, impl Number),
+    stream: Option<u64>,
+) -> Answer {
+    let (address, pitch, width, height) = (address.number(), pitch.number(), width.number(), height.number());
+    transfer(stream, move |driver| driver.fill(address, pitch, element, value, width, height))
 }
 
 /// Writes the entries for one size of element.
@@ -23,30 +20,23 @@ macro_rules! sizes {
     ($($type:ident $element:literal: $old:ident $new:ident $later:ident $old_2d:ident $new_2d:ident $later_2d:ident)*) => {
         entry! {$(
             fn $old(dstDevice: u32, value: $type, N: u32) {
-                let what = What { element: $element, value: value.into(), width: N.into(), height: 1 };
-                fill(dstDevice.into(), 0, what, None)
+                fill((dstDevice, 0u32), ($element, value.into()), (N, 1u32), None)
             }
 
             fn $new(dstDevice: CUdeviceptr, value: $type, N: usize) {
-                let what = What { element: $element, value: value.into(), width: N as u64, height: 1 };
-                fill(dstDevice, 0, what, None)
+                fill((dstDevice, 0u32), ($element, value.into()), (N, 1u32), None)
             }
 
             fn $later(dstDevice: CUdeviceptr, value: $type, N: usize, hStream: CUstream) {
-                let what = What { element: $element, value: value.into(), width: N as u64, height: 1 };
-                fill(dstDevice, 0, what, Some(hStream))
+                fill((dstDevice, 0u32), ($element, value.into()), (N, 1u32), Some(hStream))
             }
 
             fn $old_2d(dstDevice: u32, dstPitch: u32, value: $type, Width: u32, Height: u32) {
-                let (width, height) = (Width.into(), Height.into());
-                let what = What { element: $element, value: value.into(), width, height };
-                fill(dstDevice.into(), dstPitch.into(), what, None)
+                fill((dstDevice, dstPitch), ($element, value.into()), (Width, Height), None)
             }
 
             fn $new_2d(dstDevice: CUdeviceptr, dstPitch: usize, value: $type, Width: usize, Height: usize) {
-                let (width, height) = (Width as u64, Height as u64);
-                let what = What { element: $element, value: value.into(), width, height };
-                fill(dstDevice, dstPitch as u64, what, None)
+                fill((dstDevice, dstPitch), ($element, value.into()), (Width, Height), None)
             }
 
             fn $later_2d(
@@ -57,9 +47,7 @@ macro_rules! sizes {
                 Height: usize,
                 hStream: CUstream,
             ) {
-                let (width, height) = (Width as u64, Height as u64);
-                let what = What { element: $element, value: value.into(), width, height };
-                fill(dstDevice, dstPitch as u64, what, Some(hStream))
+                fill((dstDevice, dstPitch), ($element, value.into()), (Width, Height), Some(hStream))
             }
         )*}
     };

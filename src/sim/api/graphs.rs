@@ -1,6 +1,6 @@
 //! Capturing streams, and launching what they captured.
 
-use super::boundary::Out;
+use super::boundary::{Out, get};
 use super::copies::transfer;
 use crate::abi::CUDA_GRAPH_INSTANTIATE_PARAMS;
 use crate::engine::answer::{Answer, fail};
@@ -11,10 +11,7 @@ use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 
 fn instantiate(out: Out<*mut c_void>, graph: u64, flags: u64) -> Answer {
-    let mut driver = process::enter()?;
-    let out = out.required()?;
-    out.put(driver.instantiate(graph, flags)? as *mut c_void);
-    Ok(())
+    get(out, |driver| driver.instantiate(graph, flags))
 }
 
 entry! {
@@ -29,23 +26,17 @@ entry! {
         let mut driver = process::enter()?;
         let out = phGraph.required()?;
         let stream = driver.stream(hStream)?;
-        out.put(core::ptr::null_mut());
+        out.put(0);
         let nodes = driver.graphs.end(&stream)?;
-        out.put(driver.add_graph(nodes)? as *mut c_void);
+        out.put(driver.add_graph(nodes)?);
         Ok(())
     }
 
     fn cuGraphCreate(phGraph: *mut *mut c_void, flags: u32) {
-        let mut driver = process::enter()?;
-        let out = phGraph.required()?;
-        if flags != 0 {
-            return fail(Code::INVALID_VALUE);
-        }
-        out.put(driver.add_graph(Vec::new())? as *mut c_void);
-        Ok(())
+        get(phGraph, |driver| if flags == 0 { driver.add_graph(Vec::new()) } else { fail(Code::INVALID_VALUE) })
     }
 
-    fn cuGraphDestroy(hGraph: *mut c_void) {
+    fn cuGraphDestroy | cuGraphExecDestroy(hGraph: *mut c_void) {
         process::enter()?.graphs.destroy(hGraph.address())
     }
 
@@ -99,9 +90,5 @@ entry! {
             }
         }
         Ok(())
-    }
-
-    fn cuGraphExecDestroy(hGraphExec: *mut c_void) {
-        process::enter()?.graphs.destroy(hGraphExec.address())
     }
 }

@@ -1,29 +1,14 @@
 //! Memory and events of other processes. Pointers and flags are checked before anything else, also before
 //! `cuInit`, as recorded.
 
-use super::boundary::event_handle;
 use super::memory::settled;
-use crate::engine::answer::{Answer, fail, refuse};
+use crate::engine::answer::{fail, refuse};
 use crate::engine::process;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 
 /// CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS: other bits are not looked at, as recorded.
 const LAZY_ENABLE: u32 = 1;
-
-fn open_memory(
-    out: super::boundary::Out<CUdeviceptr>,
-    handle: &CUipcMemHandle,
-    flags: IpcMemFlags,
-) -> Answer {
-    if flags.0 & LAZY_ENABLE == 0 {
-        let text = "cuIpcOpenMemHandle must be called with Flags CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS set";
-        return refuse(Code::INVALID_VALUE, text);
-    }
-    let out = out.or_say("pdptr cannot be NULL")?;
-    out.put(CUdeviceptr(process::enter()?.import_memory(&handle.reserved)?));
-    Ok(())
-}
 
 entry! {
     fn cuIpcGetMemHandle(pHandle: *mut CUipcMemHandle, dptr: CUdeviceptr) {
@@ -35,12 +20,18 @@ entry! {
         Ok(())
     }
 
-    fn cuIpcOpenMemHandle(pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, Flags: IpcMemFlags) {
-        open_memory(pdptr, &handle, Flags)
-    }
-
-    fn cuIpcOpenMemHandle_v2(pdptr: *mut CUdeviceptr, handle: CUipcMemHandle, Flags: IpcMemFlags) {
-        open_memory(pdptr, &handle, Flags)
+    fn cuIpcOpenMemHandle | cuIpcOpenMemHandle_v2(
+        pdptr: *mut CUdeviceptr,
+        handle: CUipcMemHandle,
+        Flags: IpcMemFlags,
+    ) {
+        if Flags.0 & LAZY_ENABLE == 0 {
+            let text = "cuIpcOpenMemHandle must be called with Flags CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS set";
+            return refuse(Code::INVALID_VALUE, text);
+        }
+        let out = pdptr.or_say("pdptr cannot be NULL")?;
+        out.put(process::enter()?.import_memory(&handle.reserved)?);
+        Ok(())
     }
 
     fn cuIpcCloseMemHandle(dptr: CUdeviceptr) {
@@ -58,7 +49,7 @@ entry! {
 
     fn cuIpcOpenEventHandle(phEvent: *mut CUevent, handle: CUipcEventHandle) {
         let out = phEvent.required()?;
-        out.put(event_handle(process::enter()?.import_event(&handle.reserved)?));
+        out.put(process::enter()?.import_event(&handle.reserved)?);
         Ok(())
     }
 }

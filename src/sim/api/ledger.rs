@@ -7,7 +7,8 @@ use std::panic::catch_unwind;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How much of something this process has: `calls` that reached the driver since it was loaded, `memory` and `events` of
-/// other processes that are open, `peers` that contexts were given access to. -1 for anything else, and before `cuInit`.
+/// other processes that are open by handles of legacy IPC, `peers` that contexts were given access to, `allocations` that
+/// must still be released, `mappings` of them. -1 for anything else, and before `cuInit`.
 ///
 /// # Safety
 ///
@@ -26,6 +27,8 @@ pub unsafe extern "C" fn cupeer_sim_ledger(what: *const c_char) -> c_int {
             b"memory" => Some(driver.imports.held()),
             b"events" => Some(driver.events.imported()),
             b"peers" => Some(driver.contexts.peers()),
+            b"allocations" => Some(driver.vmm.allocations()),
+            b"mappings" => Some(driver.vmm.mappings()),
             _ => None,
         }
     });

@@ -6,7 +6,6 @@ use crate::engine::answer::{Answer, refuse};
 use crate::engine::log;
 use core::ffi::{c_char, c_void};
 use cupeer_spec::results::Result as Code;
-use std::io::Write;
 
 /// The pointer that the program gave for its function. It only goes back to that function.
 struct UserData(u64);
@@ -36,7 +35,7 @@ entry! {
             // through the call.
             unsafe { callback(data as *mut c_void, level, text.as_mut_ptr().cast(), line.len()) };
         }));
-        callback_out.put(number as *mut c_void);
+        callback_out.put(number);
         Ok(())
     }
 
@@ -53,12 +52,7 @@ entry! {
         use std::os::unix::ffi::OsStrExt;
         let path = std::ffi::OsStr::from_bytes(pathToFile.text()?);
         let text: String = lines(iterator)?.iter().map(|line| format!("{line}\n")).collect();
-        std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)
-            .and_then(|mut file| file.write_all(text.as_bytes()))
-            .map_err(|_| Code::INVALID_VALUE.into())
+        log::append(path, &text).map_err(|_| Code::INVALID_VALUE.into())
     }
 
     /// The newest lines for which there is room, with a NUL at the end; `size` becomes their length.
@@ -73,7 +67,7 @@ entry! {
         });
         let skipped = lines.len() - fitting.count();
         if room == 0 || skipped == lines.len() && !lines.is_empty() {
-            out_size.put(0);
+            out_size.put(0usize);
             return refuse(Code::INVALID_VALUE, "Provided buffer is not large enough to write any logs to");
         }
         let text: String = lines[skipped..].iter().map(|line| format!("{line}\n")).collect();

@@ -1,9 +1,8 @@
 //! Device memory, host memory, managed memory.
 
-use super::boundary::{Argument, Out};
-use crate::abi::CUmemLocation;
+use super::boundary::{Argument, Out, get, make};
 use crate::engine::answer::{Answer, fail, refuse};
-use crate::engine::managed::Location;
+use crate::engine::managed::place_of;
 use crate::engine::process::{self, Driver};
 use crate::engine::queue;
 use core::ffi::c_void;
@@ -14,8 +13,13 @@ use std::sync::MutexGuard;
 /// A pitch is a multiple of this.
 const PITCH: usize = 512;
 
-/// The width of a row rounded up, and what all rows take.
-fn pitched(width: usize, height: usize, element: u32) -> Answer<(usize, u64)> {
+/// Allocates rows of a width and height: their address, and the width rounded up.
+fn pitched(
+    driver: &mut Driver,
+    (width, height): (usize, usize),
+    element: u32,
+    low: bool,
+) -> Answer<(u64, usize)> {
     if !matches!(element, 4 | 8 | 16) {
         return refuse(Code::INVALID_VALUE, "Parameter ElementSizeBytes is invalid");
     }
@@ -27,23 +31,24 @@ fn pitched(width: usize, height: usize, element: u32) -> Answer<(usize, u64)> {
     }
     let pitch = width.checked_next_multiple_of(PITCH).ok_or(Code::OUT_OF_MEMORY)?;
     let size = pitch.checked_mul(height).ok_or(Code::OUT_OF_MEMORY)?;
-    Ok((pitch, size as u64))
+    Ok((driver.allocate(size as u64, low)?, pitch))
 }
 
 fn host(out: Out<*mut c_void>, size: usize, flags: u32) -> Answer {
-    let mut driver = process::enter()?;
+    make(out, |driver| driver.allocate_host(size as u64, flags))
+}
+
+/// The address at which a device sees host memory: the same.
+fn device_pointer(driver: &Driver, host: u64, flags: u32) -> Answer<u64> {
+    if flags != 0 {
+        return fail(Code::INVALID_VALUE);
+    }
     driver.current()?;
-    let out = out.required()?;
-    out.put(driver.allocate_host(size as u64, flags)? as *mut c_void);
-    Ok(())
+    driver.host_flags(host).map(|_| host)
 }
 
 fn low(address: u64) -> Answer<u32> {
     u32::try_from(address).map_err(|_| Code::INVALID_VALUE.into())
-}
-
-fn place(location: CUmemLocation) -> Location {
-    Location { kind: location.kind, id: location.id }
 }
 
 /// Writes attributes of a range of managed memory, each to a place of its size.
@@ -68,37 +73,31 @@ fn range_attributes(
 
 /// The driver, once no work that waits can use what is at an address.
 pub(super) fn settled(address: u64) -> Answer<MutexGuard<'static, Driver>> {
-    let driver = process::enter()?;
-    let number = driver.pending_at(address);
-    Ok(queue::wait(driver, number))
+    queue::settled(|driver| Ok(driver.pending_at(address)))
 }
 
 entry! {
     /// The form before CUDA 3.2: its addresses have 32 bits.
     fn cuMemAlloc(dptr: *mut u32, bytesize: u32) {
-        let mut driver = process::enter()?;
-        driver.current()?;
-        let out = dptr.required()?;
-        out.put(low(driver.allocate(bytesize.into(), true)?)?);
-        Ok(())
+        make(dptr, |driver| low(driver.allocate(bytesize.into(), true)?))
     }
 
     fn cuMemAlloc_v2(dptr: *mut CUdeviceptr, bytesize: usize) {
         let mut driver = process::enter()?;
         driver.current()?;
         let out = dptr.or_say("NULL return value pointer")?;
-        out.put(CUdeviceptr(driver.allocate(bytesize as u64, false)?));
+        out.put(driver.allocate(bytesize as u64, false)?);
         Ok(())
     }
 
     fn cuMemAllocPitch(dptr: *mut u32, pPitch: *mut u32, WidthInBytes: u32, Height: u32, ElementSizeBytes: u32) {
-        let mut driver = process::enter()?;
-        driver.current()?;
-        let (out, out_pitch) = (dptr.required()?, pPitch.required()?);
-        let (pitch, size) = pitched(WidthInBytes as usize, Height as usize, ElementSizeBytes)?;
-        out.put(low(driver.allocate(size, true)?)?);
-        out_pitch.put(pitch as u32);
-        Ok(())
+        make(dptr, |driver| {
+            let out = pPitch.required()?;
+            let rows = (WidthInBytes as usize, Height as usize);
+            let (address, pitch) = pitched(driver, rows, ElementSizeBytes, true)?;
+            out.put(pitch as u32);
+            low(address)
+        })
     }
 
     fn cuMemAllocPitch_v2(
@@ -108,13 +107,12 @@ entry! {
         Height: usize,
         ElementSizeBytes: u32,
     ) {
-        let mut driver = process::enter()?;
-        driver.current()?;
-        let (out, out_pitch) = (dptr.required()?, pPitch.required()?);
-        let (pitch, size) = pitched(WidthInBytes, Height, ElementSizeBytes)?;
-        out.put(CUdeviceptr(driver.allocate(size, false)?));
-        out_pitch.put(pitch);
-        Ok(())
+        make(dptr, |driver| {
+            let out = pPitch.required()?;
+            let (address, pitch) = pitched(driver, (WidthInBytes, Height), ElementSizeBytes, false)?;
+            out.put(pitch);
+            Ok(address)
+        })
     }
 
     fn cuMemFree(dptr: u32) {
@@ -127,8 +125,9 @@ entry! {
 
     /// Either pointer may be null.
     fn cuMemGetInfo(free: *mut u32, total: *mut u32) {
-        let driver = process::enter()?;
-        let info = driver.memory_info(driver.current_device()?);
+        let mut driver = process::enter()?;
+        let device = driver.current_device()?;
+        let info = driver.memory_info(device);
         free.put(u32::try_from(info.0).unwrap_or(u32::MAX));
         total.put(u32::try_from(info.1).unwrap_or(u32::MAX));
         Ok(())
@@ -136,10 +135,11 @@ entry! {
 
     /// Either pointer may be null.
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
-        let driver = process::enter()?;
-        let info = driver.memory_info(driver.current_device()?);
-        free.put(info.0 as usize);
-        total.put(info.1 as usize);
+        let mut driver = process::enter()?;
+        let device = driver.current_device()?;
+        let info = driver.memory_info(device);
+        free.put(info.0);
+        total.put(info.1);
         Ok(())
     }
 
@@ -153,8 +153,8 @@ entry! {
     /// Either pointer may be null.
     fn cuMemGetAddressRange_v2(pbase: *mut CUdeviceptr, psize: *mut usize, dptr: CUdeviceptr) {
         let (base, size) = process::enter()?.address_range(dptr)?;
-        pbase.put(CUdeviceptr(base));
-        psize.put(size as usize);
+        pbase.put(base);
+        psize.put(size);
         Ok(())
     }
 
@@ -183,57 +183,36 @@ entry! {
     }
 
     fn cuMemHostGetDevicePointer(pdptr: *mut u32, p: *mut c_void, Flags: u32) {
-        let driver = process::enter()?;
-        let out = pdptr.required()?;
-        if Flags != 0 {
-            return fail(Code::INVALID_VALUE);
-        }
-        driver.current()?;
-        driver.host_flags(p.address())?;
-        out.put(low(p.address())?);
-        Ok(())
+        get(pdptr, |driver| low(device_pointer(driver, p.address(), Flags)?))
     }
 
     fn cuMemHostGetDevicePointer_v2(pdptr: *mut CUdeviceptr, p: *mut c_void, Flags: u32) {
-        let driver = process::enter()?;
-        let out = pdptr.required()?;
-        if Flags != 0 {
-            return fail(Code::INVALID_VALUE);
-        }
-        driver.current()?;
-        driver.host_flags(p.address())?;
-        out.put(CUdeviceptr(p.address()));
-        Ok(())
+        get(pdptr, |driver| device_pointer(driver, p.address(), Flags))
     }
 
     fn cuMemHostGetFlags(pFlags: *mut u32, p: *mut c_void) {
-        let driver = process::enter()?;
-        let out = pFlags.required()?;
-        driver.current()?;
-        out.put(driver.host_flags(p.address())?);
-        Ok(())
+        get(pFlags, |driver| {
+            driver.current()?;
+            driver.host_flags(p.address())
+        })
     }
 
     fn cuMemAllocManaged(dptr: *mut CUdeviceptr, bytesize: usize, flags: u32) {
-        let mut driver = process::enter()?;
-        driver.current()?;
-        let out = dptr.required()?;
-        out.put(CUdeviceptr(driver.allocate_managed(bytesize as u64, flags)?));
-        Ok(())
+        make(dptr, |driver| driver.allocate_managed(bytesize as u64, flags))
     }
 
     fn cuMemAdvise(devPtr: CUdeviceptr, count: usize, advice: i32, device: i32) {
-        process::enter()?.advise(devPtr, count as u64, advice, Location::of(device))
+        process::enter()?.advise(devPtr, count as u64, advice, place_of(device))
     }
 
     fn cuMemAdvise_v2(devPtr: CUdeviceptr, count: usize, advice: i32, location: CUmemLocation) {
-        process::enter()?.advise(devPtr, count as u64, advice, place(location))
+        process::enter()?.advise(devPtr, count as u64, advice, location)
     }
 
     fn cuMemPrefetchAsync(devPtr: CUdeviceptr, count: usize, dstDevice: i32, hStream: CUstream) {
         let mut driver = process::enter()?;
         driver.stream(hStream)?;
-        driver.prefetch(devPtr, count as u64, Location::of(dstDevice))
+        driver.prefetch(devPtr, count as u64, place_of(dstDevice))
     }
 
     fn cuMemPrefetchAsync_v2(
@@ -248,7 +227,7 @@ entry! {
         if flags != 0 {
             return fail(Code::INVALID_VALUE);
         }
-        driver.prefetch(devPtr, count as u64, place(location))
+        driver.prefetch(devPtr, count as u64, location)
     }
 
     fn cuMemRangeGetAttribute(

@@ -31,6 +31,7 @@ mod peers;
 mod pointers;
 mod pools;
 mod streams;
+mod vmm;
 
 pub(crate) use arrays::*;
 pub(crate) use async_work::*;
@@ -51,3 +52,4 @@ pub(crate) use peers::*;
 pub(crate) use pointers::*;
 pub(crate) use pools::*;
 pub(crate) use streams::*;
+pub(crate) use vmm::*;

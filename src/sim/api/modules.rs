@@ -1,6 +1,6 @@
 //! Modules, libraries, functions and launches, where the machine skips kernels; elsewhere, none is supported.
 
-use super::boundary::{In, Out};
+use super::boundary::{Form, In, Out};
 use crate::abi::CUlaunchConfig;
 use crate::engine::answer::{Answer, fail};
 use crate::engine::images::{self, Image};
@@ -23,6 +23,11 @@ fn enter() -> Answer<MutexGuard<'static, Driver>> {
     let driver = process::enter()?;
     driver.check_kernels()?;
     Ok(driver)
+}
+
+/// Answers what one look at it tells.
+fn get<T: Form<V>, V>(out: Out<T>, value: impl FnOnce(&mut Driver) -> Answer<V>) -> Answer {
+    out.fill(enter()?, value)
 }
 
 /// The bytes of an image in the program's memory.
@@ -60,18 +65,18 @@ fn file(name: In<c_char>) -> Answer<Vec<u8>> {
 /// Loads a module into the current context.
 fn load(out: Out<*mut c_void>, image: impl FnOnce() -> Answer<Vec<u8>>) -> Answer {
     let context = enter()?.current()?;
-    let out = out.required()?;
-    let image = Arc::new(Image::read(&image()?)?);
-    put(out, enter()?.add_module(Owner::Context(context), image)?);
-    Ok(())
+    load_for(Owner::Context(context), out, image)
 }
 
 fn load_library(out: Out<*mut c_void>, image: impl FnOnce() -> Answer<Vec<u8>>) -> Answer {
     drop(enter()?);
+    load_for(Owner::Library, out, image)
+}
+
+fn load_for(owner: Owner, out: Out<*mut c_void>, image: impl FnOnce() -> Answer<Vec<u8>>) -> Answer {
     let out = out.required()?;
     let image = Arc::new(Image::read(&image()?)?);
-    put(out, enter()?.add_module(Owner::Library, image)?);
-    Ok(())
+    get(out, |driver| driver.add_module(owner, image))
 }
 
 /// Nothing is compiled, and so nothing said: the sizes of the logs become zero.
@@ -86,55 +91,8 @@ fn clear_logs(count: u32, options: Out<u32>, values: Out<*mut c_void>) {
     }
 }
 
-fn put(out: Out<*mut c_void>, handle: u64) {
-    out.put(handle as *mut c_void);
-}
-
-fn find(out: Out<*mut c_void>, module: u64, name: In<c_char>) -> Answer {
-    let mut driver = enter()?;
-    let (out, name) = (out.required()?, name.text()?);
-    put(out, driver.function_of(module, name)?);
-    Ok(())
-}
-
-/// Either pointer may be null.
-fn find_global(address: Out<CUdeviceptr>, size: Out<usize>, module: u64, name: In<c_char>) -> Answer {
-    let (at, bytes) = enter()?.global_of(module, name.text()?)?;
-    address.put(CUdeviceptr(at));
-    size.put(bytes as usize);
-    Ok(())
-}
-
-fn count(out: Out<u32>, module: u64) -> Answer {
-    let driver = enter()?;
-    let out = out.required()?;
-    out.put(driver.modules.image(module)?.functions().len() as u32);
-    Ok(())
-}
-
-fn enumerate(out: Out<*mut c_void>, most: u32, module: u64) -> Answer {
-    let mut driver = enter()?;
-    let out = out.required()?;
-    let names = driver.modules.image(module)?.functions().to_vec();
-    for (index, name) in names.iter().take(most as usize).enumerate() {
-        out.put_at(index, driver.function_of(module, name.as_bytes())? as *mut c_void);
-    }
-    Ok(())
-}
-
-fn name_of(out: Out<*const c_char>, function: u64) -> Answer {
-    let driver = enter()?;
-    let out = out.required()?;
-    // As long as the module stays loaded, as documented.
-    out.put(driver.modules.function(function)?.name.as_ptr());
-    Ok(())
-}
-
 fn get_attribute(out: Out<i32>, attribute: i32, function: u64) -> Answer {
-    let driver = enter()?;
-    let out = out.required()?;
-    out.put(driver.modules.function(function)?.attribute(attribute)?);
-    Ok(())
+    get(out, |driver| driver.modules.function(function)?.attribute(attribute))
 }
 
 /// Launches a function in the order of a stream, where it does nothing.
@@ -153,24 +111,24 @@ fn resident(block: i32, shared: usize) -> Answer<i32> {
 }
 
 fn occupancy(out: Out<i32>, function: u64, block: i32, shared: usize) -> Answer {
-    let driver = enter()?;
-    let out = out.required()?;
-    driver.modules.function(function)?;
-    out.put(resident(block, shared)?);
-    Ok(())
+    get(out, |driver| {
+        driver.modules.function(function)?;
+        resident(block, shared)
+    })
 }
 
 /// A size of blocks that fills a device, and how many of them do.
 fn best(grid: Out<i32>, block: Out<i32>, function: u64, most: i32) -> Answer {
-    let driver = enter()?;
-    let (grid, block) = (grid.required()?, block.required()?);
-    driver.modules.function(function)?;
-    let size = if most > 0 { most.min(1024) } else { 1024 };
-    // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT.
-    let multiprocessors = driver.device_attribute(16, driver.current_device()?)?;
-    grid.put(multiprocessors * resident(size, 0)?);
-    block.put(size);
-    Ok(())
+    get(grid, |driver| {
+        let block = block.required()?;
+        driver.modules.function(function)?;
+        let size = if most > 0 { most.min(1024) } else { 1024 };
+        // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT.
+        let multiprocessors = driver.device_attribute(16, driver.current_device()?)?;
+        let blocks = multiprocessors * resident(size, 0)?;
+        block.put(size);
+        Ok(blocks)
+    })
 }
 
 fn add_to_link(state: u64, input: impl FnOnce() -> Answer<Vec<u8>>) -> Answer {
@@ -187,7 +145,7 @@ entry! {
         load(module, || file(fname))
     }
 
-    fn cuModuleLoadData(module: *mut *mut c_void, image: *const c_void) {
+    fn cuModuleLoadData | cuModuleLoadFatBinary(module: *mut *mut c_void, image: *const c_void) {
         load(module, || image_at(image.address()))
     }
 
@@ -203,33 +161,43 @@ entry! {
         Ok(())
     }
 
-    fn cuModuleLoadFatBinary(module: *mut *mut c_void, fatCubin: *const c_void) {
-        load(module, || image_at(fatCubin.address()))
-    }
-
     fn cuModuleUnload(hmod: *mut c_void) {
         enter()?.unload_module(hmod.address())
     }
 
-    fn cuModuleGetFunction(hfunc: *mut *mut c_void, hmod: *mut c_void, name: *const c_char) {
-        find(hfunc, hmod.address(), name)
+    fn cuModuleGetFunction | cuLibraryGetKernel(hfunc: *mut *mut c_void, hmod: *mut c_void, name: *const c_char) {
+        get(hfunc, |driver| driver.function_of(hmod.address(), name.text()?))
     }
 
-    fn cuModuleGetFunctionCount(count: *mut u32, module: *mut c_void) {
-        self::count(count, module.address())
+    fn cuModuleGetFunctionCount | cuLibraryGetKernelCount(count: *mut u32, module: *mut c_void) {
+        get(count, |driver| Ok(driver.modules.image(module.address())?.functions().len() as u32))
     }
 
-    fn cuModuleEnumerateFunctions(functions: *mut *mut c_void, numFunctions: u32, module: *mut c_void) {
-        enumerate(functions, numFunctions, module.address())
+    fn cuModuleEnumerateFunctions | cuLibraryEnumerateKernels(
+        functions: *mut *mut c_void,
+        numFunctions: u32,
+        module: *mut c_void,
+    ) {
+        let mut driver = enter()?;
+        let out = functions.required()?;
+        let names = driver.modules.image(module.address())?.functions().to_vec();
+        for (index, name) in names.iter().take(numFunctions as usize).enumerate() {
+            out.put_at(index, driver.function_of(module.address(), name.as_bytes())?);
+        }
+        Ok(())
     }
 
-    fn cuModuleGetGlobal_v2(
+    /// Either pointer may be null.
+    fn cuModuleGetGlobal_v2 | cuLibraryGetGlobal(
         dptr: *mut CUdeviceptr,
         bytes: *mut usize,
         hmod: *mut c_void,
         name: *const c_char,
     ) {
-        find_global(dptr, bytes, hmod.address(), name)
+        let (address, size) = enter()?.global_of(hmod.address(), name.text()?)?;
+        dptr.put(address);
+        bytes.put(size);
+        Ok(())
     }
 
     fn cuLibraryLoadData(
@@ -267,52 +235,16 @@ entry! {
     }
 
     fn cuLibraryGetModule(pMod: *mut *mut c_void, library: *mut c_void) {
-        let mut driver = enter()?;
-        let out = pMod.required()?;
-        put(out, driver.module_of(library.address())?);
-        Ok(())
-    }
-
-    fn cuLibraryGetKernel(pKernel: *mut *mut c_void, library: *mut c_void, name: *const c_char) {
-        find(pKernel, library.address(), name)
-    }
-
-    fn cuLibraryGetKernelCount(count: *mut u32, lib: *mut c_void) {
-        self::count(count, lib.address())
-    }
-
-    fn cuLibraryEnumerateKernels(kernels: *mut *mut c_void, numKernels: u32, lib: *mut c_void) {
-        enumerate(kernels, numKernels, lib.address())
-    }
-
-    fn cuLibraryGetGlobal(
-        dptr: *mut CUdeviceptr,
-        bytes: *mut usize,
-        library: *mut c_void,
-        name: *const c_char,
-    ) {
-        find_global(dptr, bytes, library.address(), name)
+        get(pMod, |driver| driver.module_of(library.address()))
     }
 
     fn cuKernelGetFunction(pFunc: *mut *mut c_void, kernel: *mut c_void) {
-        let mut driver = enter()?;
-        let out = pFunc.required()?;
-        let kernel = driver.modules.function(kernel.address())?;
-        let (library, name) = (kernel.module, kernel.name.clone());
-        let module = driver.module_of(library)?;
-        put(out, driver.function_of(module, name.to_bytes())?);
-        Ok(())
-    }
-
-    fn cuKernelGetLibrary(pLib: *mut *mut c_void, kernel: *mut c_void) {
-        let driver = enter()?;
-        let out = pLib.required()?;
-        put(out, driver.modules.function(kernel.address())?.module);
-        Ok(())
-    }
-
-    fn cuKernelGetName(name: *mut *const c_char, hfunc: *mut c_void) {
-        name_of(name, hfunc.address())
+        get(pFunc, |driver| {
+            let kernel = driver.modules.function(kernel.address())?;
+            let (library, name) = (kernel.module, kernel.name.clone());
+            let module = driver.module_of(library)?;
+            driver.function_of(module, name.to_bytes())
+        })
     }
 
     fn cuKernelGetAttribute(pi: *mut i32, attrib: i32, kernel: *mut c_void, dev: CUdevice) {
@@ -350,28 +282,22 @@ entry! {
         if config > 2 { fail(Code::INVALID_VALUE) } else { Ok(()) }
     }
 
-    fn cuFuncGetModule(hmod: *mut *mut c_void, hfunc: *mut c_void) {
-        let driver = enter()?;
-        let out = hmod.required()?;
-        put(out, driver.modules.function(hfunc.address())?.module);
-        Ok(())
+    fn cuFuncGetModule | cuKernelGetLibrary(hmod: *mut *mut c_void, hfunc: *mut c_void) {
+        get(hmod, |driver| Ok(driver.modules.function(hfunc.address())?.module))
     }
 
-    fn cuFuncGetName(name: *mut *const c_char, hfunc: *mut c_void) {
-        name_of(name, hfunc.address())
+    /// The name lives as long as the module stays loaded, as documented.
+    fn cuFuncGetName | cuKernelGetName(name: *mut *const c_char, hfunc: *mut c_void) {
+        get(name, |driver| Ok(driver.modules.function(hfunc.address())?.name.as_ptr()))
     }
 
     fn cuFuncIsLoaded(state: *mut i32, function: *mut c_void) {
-        let driver = enter()?;
-        let out = state.required()?;
-        driver.modules.function(function.address())?;
         // CU_FUNCTION_LOADING_STATE_LOADED.
-        out.put(1);
-        Ok(())
+        get(state, |driver| driver.modules.function(function.address()).map(|_| 1))
     }
 
     fn cuFuncLoad(function: *mut c_void) {
-        enter()?.modules.function(function.address()).map(|_| ())
+        enter()?.modules.function(function.address()).map(drop)
     }
 
     /// The arguments are not looked at: nothing runs that takes them.
@@ -466,15 +392,14 @@ entry! {
         numBlocks: i32,
         blockSize: i32,
     ) {
-        let driver = enter()?;
-        let out = dynamicSmemSize.required()?;
-        driver.modules.function(func.address())?;
-        if !(1..=resident(blockSize, 0)?).contains(&numBlocks) {
-            return fail(Code::INVALID_VALUE);
-        }
-        // Each block takes 1 KiB for itself.
-        out.put((233_472 / numBlocks as usize - 1024).min(232_448));
-        Ok(())
+        get(dynamicSmemSize, |driver| {
+            driver.modules.function(func.address())?;
+            if !(1..=resident(blockSize, 0)?).contains(&numBlocks) {
+                return fail(Code::INVALID_VALUE);
+            }
+            // Each block takes 1 KiB for itself.
+            Ok((233_472 / numBlocks as usize - 1024).min(232_448))
+        })
     }
 
     fn cuLinkCreate_v2(
@@ -486,10 +411,10 @@ entry! {
         let mut driver = enter()?;
         driver.current()?;
         let out = stateOut.required()?;
-        let handle = driver.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
+        let handle = driver.space.handle()?;
         driver.modules.links.insert(handle, Link::default());
         clear_logs(numOptions, options, optionValues);
-        put(out, handle);
+        out.put(handle);
         Ok(())
     }
 
@@ -538,7 +463,7 @@ entry! {
             _ => [&0xba55_ed50u32.to_le_bytes()[..], &[1, 0, 16, 0], &[0; 8]].concat(),
         };
         link.output.push(0);
-        out.put(link.output.as_mut_ptr().cast());
+        out.put(link.output.as_mut_ptr().cast::<c_void>());
         sizeOut.put(link.output.len());
         Ok(())
     }

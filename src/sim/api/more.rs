@@ -10,7 +10,7 @@ entry! {
     }
 
     fn cuCupeerOpen(shared: CUipcMemHandle, _flags: u32, address: *mut CUdeviceptr) {
-        address.required()?.put(CUdeviceptr(process::enter()?.import_memory(&shared.reserved)?));
+        address.required()?.put(process::enter()?.import_memory(&shared.reserved)?);
         Ok(())
     }
 }

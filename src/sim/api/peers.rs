@@ -1,5 +1,6 @@
 //! Peer access.
 
+use super::boundary::get;
 use crate::engine::answer::refuse;
 use crate::engine::peers::check_operations;
 use crate::engine::process;
@@ -8,10 +9,7 @@ use cupeer_spec::results::Result as Code;
 
 entry! {
     fn cuDeviceCanAccessPeer(canAccessPeer: *mut i32, dev: CUdevice, peerDev: CUdevice) {
-        let driver = process::enter()?;
-        let out = canAccessPeer.required()?;
-        out.put(driver.can_access_peer(dev.0, peerDev.0)?.into());
-        Ok(())
+        get(canAccessPeer, |driver| driver.can_access_peer(dev.0, peerDev.0).map(i32::from))
     }
 
     fn cuDeviceGetP2PAttribute(
@@ -20,10 +18,7 @@ entry! {
         srcDevice: CUdevice,
         dstDevice: CUdevice,
     ) {
-        let driver = process::enter()?;
-        let out = value.required()?;
-        out.put(driver.p2p_attribute(attrib.0, srcDevice.0, dstDevice.0)?);
-        Ok(())
+        get(value, |driver| driver.p2p_attribute(attrib.0, srcDevice.0, dstDevice.0))
     }
 
     /// The capabilities are zeroed before the operations are looked at, as recorded.

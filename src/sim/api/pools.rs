@@ -1,7 +1,7 @@
 //! Memory pools, and allocation in the order of a stream.
 
-use super::boundary::pool_handle;
-use crate::abi::{CUmemAccessDesc, CUmemLocation, CUmemPoolProps, CUmemoryPool};
+use super::boundary::get;
+use crate::abi::{CUmemPoolProps, CUmemoryPool};
 use crate::engine::answer::{Answer, fail};
 use crate::engine::process::{self, Driver};
 use core::ffi::c_void;
@@ -12,45 +12,25 @@ use cupeer_spec::results::Result as Code;
 const ON_DEVICE: i32 = 1;
 /// CU_MEM_ACCESS_FLAGS_PROT_READWRITE.
 const READ_WRITE: i32 = 3;
-
 /// CU_MEM_ALLOCATION_TYPE_PINNED.
 const PINNED: i32 = 1;
 
 /// The device of a place in memory.
 fn device_at(driver: &Driver, location: Option<CUmemLocation>) -> Answer<usize> {
     match location {
-        Some(location) if location.kind == ON_DEVICE => driver.ordinal(location.id),
+        Some(location) if location.kind.0 == ON_DEVICE => driver.ordinal(location.id),
         Some(_) => fail(Code::NOT_SUPPORTED),
         None => fail(Code::INVALID_VALUE),
     }
 }
 
-fn free(dptr: u64, stream: u64) -> Answer {
-    let mut driver = process::enter()?;
-    let stream = driver.stream(stream)?;
-    if driver.pending(&stream).is_none() {
-        return driver.free(dptr);
-    }
-    driver.check_free(dptr)?;
-    driver.in_order(&stream, move |driver| drop(driver.free(dptr)));
-    Ok(())
-}
-
 entry! {
     fn cuDeviceGetDefaultMemPool(pool_out: *mut CUmemoryPool, dev: CUdevice) {
-        let driver = process::enter()?;
-        let out = pool_out.required()?;
-        let ordinal = driver.ordinal(dev.0)?;
-        out.put(pool_handle(driver.memory.pools.handle(ordinal)));
-        Ok(())
+        get(pool_out, |driver| Ok(driver.memory.pools.handle(driver.ordinal(dev.0)?)))
     }
 
     fn cuDeviceGetMemPool(pool: *mut CUmemoryPool, dev: CUdevice) {
-        let driver = process::enter()?;
-        let out = pool.required()?;
-        let pools = &driver.memory.pools;
-        out.put(pool_handle(pools.handle(pools.current(driver.ordinal(dev.0)?))));
-        Ok(())
+        get(pool, |driver| Ok(driver.memory.pools.current_handle(driver.ordinal(dev.0)?)))
     }
 
     fn cuDeviceSetMemPool(dev: CUdevice, pool: CUmemoryPool) {
@@ -62,21 +42,20 @@ entry! {
 
     /// Pools of device memory that no other process can open, as the device's attributes say.
     fn cuMemPoolCreate(pool: *mut CUmemoryPool, poolProps: *const CUmemPoolProps) {
-        let mut driver = process::enter()?;
-        let out = pool.required()?;
-        let props = poolProps.required()?;
-        let device = device_at(&driver, Some(props.location))?;
-        if props.handleTypes != 0 {
-            return fail(Code::NOT_SUPPORTED);
-        }
-        if props.allocType != PINNED {
-            return fail(Code::INVALID_VALUE);
-        }
-        let handle = driver.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
-        let most = if props.maxSize == 0 { u64::MAX } else { props.maxSize as u64 };
-        driver.memory.pools.add(handle, device, most);
-        out.put(pool_handle(handle));
-        Ok(())
+        get(pool, |driver| {
+            let props = poolProps.required()?;
+            let device = device_at(driver, Some(props.location))?;
+            if props.handleTypes != 0 {
+                return fail(Code::NOT_SUPPORTED);
+            }
+            if props.allocType != PINNED {
+                return fail(Code::INVALID_VALUE);
+            }
+            let handle = driver.space.handle()?;
+            let most = if props.maxSize == 0 { u64::MAX } else { props.maxSize as u64 };
+            driver.memory.pools.add(handle, device, most);
+            Ok(handle)
+        })
     }
 
     fn cuMemPoolDestroy(pool: CUmemoryPool) {
@@ -86,22 +65,15 @@ entry! {
     }
 
     fn cuMemGetDefaultMemPool(pool_out: *mut CUmemoryPool, location: *mut CUmemLocation, _kind: i32) {
-        let driver = process::enter()?;
-        let out = pool_out.required()?;
-        out.put(pool_handle(driver.memory.pools.handle(device_at(&driver, location.get())?)));
-        Ok(())
+        get(pool_out, |driver| Ok(driver.memory.pools.handle(device_at(driver, location.get())?)))
     }
 
     fn cuMemGetMemPool(pool_out: *mut CUmemoryPool, location: *mut CUmemLocation, _kind: i32) {
-        let driver = process::enter()?;
-        let out = pool_out.required()?;
-        let pools = &driver.memory.pools;
-        out.put(pool_handle(pools.handle(pools.current(device_at(&driver, location.get())?))));
-        Ok(())
+        get(pool_out, |driver| Ok(driver.memory.pools.current_handle(device_at(driver, location.get())?)))
     }
 
     fn cuMemPoolTrimTo(pool: CUmemoryPool, _minBytesToKeep: usize) {
-        process::enter()?.memory.pools.find(pool).map(|_| ())
+        process::enter()?.memory.pools.find(pool).map(drop)
     }
 
     fn cuMemPoolGetAttribute(pool: CUmemoryPool, attr: i32, value: *mut c_void) {
@@ -117,61 +89,58 @@ entry! {
         let mut driver = process::enter()?;
         let bytes = value.required()?;
         let pool = driver.memory.pools.find(pool)?;
-        driver.memory.pools.set_attribute(pool, attr, || bytes.read_word(), || bytes.read_wide())
+        driver.memory.pools.set_attribute(pool, attr, || bytes.read_as(), || bytes.read_as())
     }
 
     /// A device reaches its own pool, and those of devices to which it has a link after
     /// `cuMemPoolSetAccess`.
     fn cuMemPoolGetAccess(flags: *mut i32, memPool: CUmemoryPool, location: *mut CUmemLocation) {
-        let driver = process::enter()?;
-        let out = flags.required()?;
-        let location = location.get().ok_or(Code::INVALID_VALUE)?;
-        let pool = driver.memory.pools.find(memPool)?;
-        if location.kind != ON_DEVICE {
-            return fail(Code::INVALID_VALUE);
-        }
-        let reached = driver.memory.pools.is_shared(pool, driver.ordinal(location.id)?);
-        out.put(if reached { READ_WRITE } else { 0 });
-        Ok(())
+        get(flags, |driver| {
+            let location = location.get().ok_or(Code::INVALID_VALUE)?;
+            let pool = driver.memory.pools.find(memPool)?;
+            if location.kind.0 != ON_DEVICE {
+                return fail(Code::INVALID_VALUE);
+            }
+            let reached = driver.memory.pools.is_shared(pool, driver.ordinal(location.id)?);
+            Ok(if reached { READ_WRITE } else { 0 })
+        })
     }
 
     fn cuMemPoolSetAccess(pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize) {
         let mut driver = process::enter()?;
         let pool = driver.memory.pools.find(pool)?;
         for entry in map.elements(count)? {
-            if entry.location.kind != ON_DEVICE || !matches!(entry.flags, 0 | READ_WRITE) {
+            if entry.location.kind.0 != ON_DEVICE || !matches!(entry.flags.0, 0 | READ_WRITE) {
                 return fail(Code::INVALID_VALUE);
             }
             let other = driver.ordinal(entry.location.id)?;
-            driver.share_pool(pool, other, entry.flags == READ_WRITE)?;
+            driver.share_pool(pool, other, entry.flags.0 == READ_WRITE)?;
         }
         Ok(())
     }
 
     fn cuMemAllocAsync(dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) {
-        let mut driver = process::enter()?;
-        let out = dptr.required()?;
-        let stream = driver.stream(hStream)?;
-        let device = driver.context(stream.context)?.device;
-        let pool = driver.memory.pools.current(device);
-        out.put(CUdeviceptr(driver.allocate_from_pool(pool, bytesize as u64)?));
-        Ok(())
+        get(dptr, |driver| {
+            let device = driver.context(driver.stream(hStream)?.context)?.device;
+            driver.allocate_from_pool(driver.memory.pools.current(device), bytesize as u64)
+        })
     }
 
     fn cuMemAllocFromPoolAsync(dptr: *mut CUdeviceptr, bytesize: usize, pool: CUmemoryPool, hStream: CUstream) {
+        get(dptr, |driver| {
+            driver.stream(hStream)?;
+            driver.allocate_from_pool(driver.memory.pools.find(pool)?, bytesize as u64)
+        })
+    }
+
+    fn cuMemFreeAsync | cuMemFreeAsync_ptsz(dptr: CUdeviceptr, hStream: CUstream) {
         let mut driver = process::enter()?;
-        let out = dptr.required()?;
-        driver.stream(hStream)?;
-        let pool = driver.memory.pools.find(pool)?;
-        out.put(CUdeviceptr(driver.allocate_from_pool(pool, bytesize as u64)?));
+        let stream = driver.stream(hStream)?;
+        if driver.pending(&stream).is_none() {
+            return driver.free(dptr);
+        }
+        driver.check_free(dptr)?;
+        driver.in_order(&stream, move |driver| drop(driver.free(dptr)));
         Ok(())
-    }
-
-    fn cuMemFreeAsync(dptr: CUdeviceptr, hStream: CUstream) {
-        free(dptr, hStream)
-    }
-
-    fn cuMemFreeAsync_ptsz(dptr: CUdeviceptr, hStream: CUstream) {
-        free(dptr, hStream)
     }
 }

@@ -1,38 +1,32 @@
 //! Streams.
 
-use super::boundary::{Out, context_handle, stream_handle};
+use super::boundary::{Out, get, make};
 use crate::abi::CUstreamAttrValue;
 use crate::engine::answer::{Answer, fail};
-use crate::engine::{process, queue};
+use crate::engine::process::{self, Driver};
+use crate::engine::queue;
 use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 
 /// What a stream captures: without it, CU_STREAM_CAPTURE_STATUS_NONE.
-fn capture(stream: u64, status: Out<i32>, id: Out<u64>) -> Answer {
-    let driver = process::enter()?;
-    let status = status.required()?;
-    let found = driver.graphs.of(&driver.stream(stream)?).unwrap_or((0, 0));
-    status.put(found.0);
-    id.put(found.1);
-    Ok(())
+fn capture(stream: u64, status: Out<i32>, id: Option<Out<u64>>) -> Answer {
+    get(status, |driver| {
+        let (status, number) = driver.graphs.of(&driver.stream(stream)?).unwrap_or((0, 0));
+        if let Some(id) = id {
+            id.put(number);
+        }
+        Ok(status)
+    })
 }
 
 entry! {
     fn cuStreamCreate(phStream: *mut CUstream, Flags: u32) {
-        let mut driver = process::enter()?;
-        driver.current()?;
-        let out = phStream.required()?;
-        out.put(stream_handle(driver.create_stream(Flags, 0)?));
-        Ok(())
+        make(phStream, |driver| driver.create_stream(Flags, 0))
     }
 
     fn cuStreamCreateWithPriority(phStream: *mut CUstream, flags: u32, priority: i32) {
-        let mut driver = process::enter()?;
-        driver.current()?;
-        let out = phStream.required()?;
-        out.put(stream_handle(driver.create_stream(flags, priority)?));
-        Ok(())
+        make(phStream, |driver| driver.create_stream(flags, priority))
     }
 
     fn cuStreamDestroy_v2(hStream: CUstream) {
@@ -47,12 +41,12 @@ entry! {
     }
 
     fn cuStreamSynchronize(hStream: CUstream) {
-        let mut driver = process::enter()?;
-        let stream = driver.stream(hStream)?;
-        driver.graphs.check_stream(&stream)?;
-        let number = driver.pending(&stream);
-        drop(queue::wait(driver, number));
-        Ok(())
+        let first = |driver: &mut Driver| {
+            let stream = driver.stream(hStream)?;
+            driver.graphs.check_stream(&stream)?;
+            Ok(driver.pending(&stream))
+        };
+        queue::settled(first).map(drop)
     }
 
     fn cuStreamWaitEvent(hStream: CUstream, hEvent: CUevent, Flags: u32) {
@@ -72,50 +66,31 @@ entry! {
     }
 
     fn cuStreamGetPriority(hStream: CUstream, priority: *mut i32) {
-        let driver = process::enter()?;
-        let out = priority.required()?;
-        out.put(driver.stream(hStream)?.priority);
-        Ok(())
+        get(priority, |driver| Ok(driver.stream(hStream)?.priority))
     }
 
     fn cuStreamGetFlags(hStream: CUstream, flags: *mut u32) {
-        let driver = process::enter()?;
-        let out = flags.required()?;
-        out.put(driver.stream(hStream)?.flags);
-        Ok(())
+        get(flags, |driver| Ok(driver.stream(hStream)?.flags))
     }
 
     fn cuStreamGetId(hStream: CUstream, streamId: *mut u64) {
-        let driver = process::enter()?;
-        let out = streamId.required()?;
-        out.put(driver.stream(hStream)?.id);
-        Ok(())
+        get(streamId, |driver| Ok(driver.stream(hStream)?.id))
     }
 
     fn cuStreamGetCtx(hStream: CUstream, pctx: *mut CUcontext) {
-        let driver = process::enter()?;
-        let out = pctx.required()?;
-        out.put(context_handle(driver.stream(hStream)?.context));
-        Ok(())
+        get(pctx, |driver| Ok(driver.stream(hStream)?.context))
     }
 
     fn cuStreamGetDevice(hStream: CUstream, device: *mut CUdevice) {
-        let driver = process::enter()?;
-        let out = device.required()?;
-        let context = driver.stream(hStream)?.context;
-        out.put(CUdevice(driver.context(context)?.device as i32));
-        Ok(())
+        get(device, |driver| Ok(driver.context(driver.stream(hStream)?.context)?.device))
     }
 
     fn cuStreamIsCapturing(hStream: CUstream, captureStatus: *mut i32) {
-        let driver = process::enter()?;
-        let out = captureStatus.required()?;
-        out.put(driver.graphs.of(&driver.stream(hStream)?).unwrap_or((0, 0)).0);
-        Ok(())
+        capture(hStream, captureStatus, None)
     }
 
     fn cuStreamGetCaptureInfo(hStream: CUstream, captureStatus_out: *mut i32, id_out: *mut u64) {
-        capture(hStream, captureStatus_out, id_out)
+        capture(hStream, captureStatus_out, Some(id_out))
     }
 
     fn cuStreamGetCaptureInfo_v2(
@@ -126,7 +101,7 @@ entry! {
         _dependencies_out: *mut c_void,
         _numDependencies_out: *mut usize,
     ) {
-        capture(hStream, captureStatus_out, id_out)
+        capture(hStream, captureStatus_out, Some(id_out))
     }
 
     fn cuStreamGetCaptureInfo_v3(
@@ -138,14 +113,11 @@ entry! {
         _edgeData_out: *mut c_void,
         _numDependencies_out: *mut usize,
     ) {
-        capture(hStream, captureStatus_out, id_out)
+        capture(hStream, captureStatus_out, Some(id_out))
     }
 
     fn cuStreamGetAttribute(hStream: CUstream, attr: i32, value_out: *mut CUstreamAttrValue) {
-        let driver = process::enter()?;
-        let out = value_out.required()?;
-        out.put(CUstreamAttrValue { bytes: driver.stream_attribute(hStream, attr)? });
-        Ok(())
+        get(value_out, |driver| Ok(CUstreamAttrValue { bytes: driver.stream_attribute(hStream, attr)? }))
     }
 
     fn cuStreamSetAttribute(hStream: CUstream, attr: i32, value: *const CUstreamAttrValue) {
@@ -158,11 +130,11 @@ entry! {
     }
 
     fn cuStreamAttachMemAsync(hStream: CUstream, dptr: CUdeviceptr, length: usize, _flags: u32) {
-        let driver = process::enter()?;
+        let mut driver = process::enter()?;
         driver.stream(hStream)?;
         let (base, size) = driver.address_range(dptr)?;
         // 0 stands for all of it.
         let count = if length == 0 { size - (dptr - base) } else { length as u64 };
-        driver.check_managed(dptr, count, true)
+        driver.advice(dptr, count).map(drop)
     }
 }

@@ -1,11 +1,10 @@
 //! CUDA arrays: opaque memory with a shape, here row by row in a device's memory.
 
 use super::answer::{Answer, fail};
-use super::backing::Backing;
 use super::process::Driver;
+use super::store::Stored;
 use cupeer_spec::results::Result as Code;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 const LAYERED: u32 = 1;
 const CUBEMAP: u32 = 4;
@@ -15,6 +14,7 @@ const KNOWN: u32 = 0xff;
 
 /// `CUDA_ARRAY3D_DESCRIPTOR`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
 pub(crate) struct Descriptor {
     pub width: u64,
     pub height: u64,
@@ -70,9 +70,9 @@ impl Descriptor {
 #[derive(Clone, Debug)]
 pub(crate) struct Array {
     pub descriptor: Descriptor,
-    pub backing: Arc<Backing>,
-    pub offset: u64,
-    size: u64,
+    pub stored: Stored,
+    /// How much of its device's memory it takes.
+    taken: u64,
     context: u64,
     device: usize,
     /// Whether it is a level of a mipmapped array, and ends with it.
@@ -109,9 +109,10 @@ impl Driver {
         let context = self.current()?;
         let device = self.context(context)?.device;
         let size = descriptor.check()?;
-        let handle = self.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
-        let (backing, offset, size) = self.take_array(device, size)?;
-        let array = Array { descriptor, backing, offset, size, context, device, is_level };
+        let handle = self.space.handle()?;
+        let (stored, taken) = self.take_store(device, size)?;
+        stored.backing.punch(stored.offset, taken);
+        let array = Array { descriptor, stored, taken, context, device, is_level };
         self.arrays.map.insert(handle, array);
         Ok(handle)
     }
@@ -127,7 +128,7 @@ impl Driver {
 
     fn remove_array(&mut self, handle: u64) {
         if let Some(array) = self.arrays.map.remove(&handle) {
-            self.give_store(array.device, array.offset, array.size);
+            self.give_store(array.device, array.stored.offset, array.taken);
         }
     }
 
@@ -139,7 +140,7 @@ impl Driver {
         if levels == 0 {
             return fail(Code::INVALID_VALUE);
         }
-        let handle = self.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
+        let handle = self.space.handle()?;
         self.arrays.mipmapped.insert(handle, Vec::new());
         for level in 0..levels {
             match self.add_array(descriptor.level(level), true) {
@@ -175,7 +176,6 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cupeer_topology::Topology;
 
     fn descriptor(width: u64, height: u64, depth: u64, flags: u32) -> Descriptor {
         Descriptor { width, height, depth, format: 0x20, channels: 1, flags }
@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn shapes_are_checked_and_memory_comes_back() {
-        let mut driver = Driver::new(Topology::default(), vec![0, 1]);
-        let context = driver.create_context(0, 0).unwrap();
+        let mut driver = Driver::in_context();
+        let context = driver.current().unwrap();
         let free = driver.memory_info(0).0;
         for (width, height, depth, flags) in [
             (0, 1, 1, 0),
@@ -208,8 +208,7 @@ mod tests {
 
     #[test]
     fn levels_are_halved_and_end_together() {
-        let mut driver = Driver::new(Topology::default(), vec![0, 1]);
-        driver.create_context(0, 0).unwrap();
+        let mut driver = Driver::in_context();
         let mipmapped = driver.create_mipmapped(descriptor(8, 4, 0, 0), 99).unwrap();
         let last = driver.arrays.level(mipmapped, 3).unwrap();
         let shape = driver.arrays.get(last).unwrap().descriptor;

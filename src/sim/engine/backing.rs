@@ -31,7 +31,35 @@ impl Backing {
 
     /// Opens a descriptor of another process, which must be a memory file of that name.
     pub(crate) fn open(pid: u32, descriptor: u32, name: &CStr) -> Option<Backing> {
-        let path = format!("/proc/{pid}/fd/{descriptor}");
+        Backing::open_path(format!("/proc/{pid}/fd/{descriptor}"), name)
+    }
+
+    /// Opens a descriptor of this process anew, which must be a memory file of that name.
+    pub(crate) fn open_own(descriptor: i32, name: &CStr) -> Option<Backing> {
+        Backing::open_path(format!("/proc/self/fd/{descriptor}"), name)
+    }
+
+    /// Opens the same file anew: what is held through it, and its position, are its own.
+    pub(crate) fn reopen(&self) -> Option<Backing> {
+        self.check().ok()?;
+        let path = CString::new(format!("/proc/self/fd/{}", self.descriptor)).ok()?;
+        // SAFETY: `path` is NUL-terminated, and the call reads nothing else.
+        let descriptor = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+        if descriptor < 0 { None } else { Backing::adopt(descriptor) }
+    }
+
+    /// Moves the position of the open file, which reading and writing do not use.
+    pub(crate) fn seek(&self, position: i64) -> bool {
+        // SAFETY: the call takes only numbers; the descriptor is ours.
+        unsafe { libc::lseek(self.descriptor, position, libc::SEEK_SET) == position }
+    }
+
+    /// The descriptor, for somebody who will close it.
+    pub(crate) fn give_away(self) -> i32 {
+        core::mem::ManuallyDrop::new(self).descriptor
+    }
+
+    fn open_path(path: String, name: &CStr) -> Option<Backing> {
         let target = std::fs::read_link(&path).ok()?;
         let expected = format!("/memfd:{} (deleted)", name.to_str().ok()?);
         if target.as_os_str() != expected.as_str() {

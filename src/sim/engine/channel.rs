@@ -15,7 +15,9 @@ const NAME: &CStr = c"cupeer-sim channel";
 pub(crate) const MEMORY_NAME: &CStr = c"cupeer-sim memory";
 /// The first bytes.
 const MAGIC: u64 = 0x6e61_6863_7570_7563;
-const SLOT: u64 = 64;
+/// What a slot is in the file, as the header before them is.
+type Words = [u64; 8];
+const SLOT: u64 = size_of::<Words>() as u64;
 /// How many exports there can be at a time.
 pub(crate) const SLOTS: u32 = 1 << 16;
 /// Where the bytes are that are held, one for each slot: beyond the end of the file.
@@ -60,7 +62,7 @@ impl Channel {
     /// Creates the channel of this process; `nonce` tells it from others of the same pid.
     pub(crate) fn create(nonce: u16) -> Option<Channel> {
         let channel = Channel(Backing::create(NAME, SLOT * u64::from(SLOTS + 1))?);
-        channel.put(0, &header(nonce)).ok()?;
+        channel.put(0, header(nonce)).ok()?;
         Some(channel)
     }
 
@@ -82,39 +84,34 @@ impl Channel {
 
     /// Writes a slot.
     pub(crate) fn write(&self, slot: u16, content: &Slot) -> Answer {
-        let mut bytes = [0; SLOT as usize];
-        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
-        put(0, &(content.state as u32).to_le_bytes());
-        put(4, &content.token.to_le_bytes());
-        put(8, &content.descriptor.to_le_bytes());
-        put(16, &content.inode.to_le_bytes());
-        put(24, &content.offset.to_le_bytes());
-        put(32, &content.size.to_le_bytes());
-        put(40, &content.uuid);
-        self.put(SLOT * (1 + u64::from(slot)), &bytes)
+        let uuid = u128::from_le_bytes(content.uuid);
+        self.put(
+            1 + u64::from(slot),
+            [
+                content.state as u64 | u64::from(content.token) << 32,
+                content.descriptor.into(),
+                content.inode,
+                content.offset,
+                content.size,
+                uuid as u64,
+                (uuid >> 64) as u64,
+                0,
+            ],
+        )
     }
 
     /// Reads a slot.
     pub(crate) fn read(&self, slot: u16) -> Answer<Slot> {
-        let bytes = self.get(SLOT * (1 + u64::from(slot)))?;
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let wide = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-        let mut uuid = [0; 16];
-        uuid.copy_from_slice(&bytes[40..56]);
-        Ok(Slot {
-            state: match word(0) {
-                1 => State::Memory,
-                2 => State::Event,
-                3 => State::Ended,
-                _ => State::Free,
-            },
-            token: word(4),
-            descriptor: word(8),
-            inode: wide(16),
-            offset: wide(24),
-            size: wide(32),
-            uuid,
-        })
+        let [first, descriptor, inode, offset, size, low, high, _] = self.get(1 + u64::from(slot))?;
+        let state = match first as u32 {
+            1 => State::Memory,
+            2 => State::Event,
+            3 => State::Ended,
+            _ => State::Free,
+        };
+        let (token, descriptor) = ((first >> 32) as u32, descriptor as u32);
+        let uuid = (u128::from(low) | u128::from(high) << 64).to_le_bytes();
+        Ok(Slot { state, token, descriptor, inode, offset, size, uuid })
     }
 
     /// Holds a slot of another process.
@@ -132,24 +129,21 @@ impl Channel {
         self.0.is_held(HOLDS + u64::from(slot))
     }
 
-    fn put(&self, at: u64, bytes: &[u8; SLOT as usize]) -> Answer {
+    fn put(&self, place: u64, words: Words) -> Answer {
         self.0.check()?;
-        self.0.write(at, bytes.as_ptr() as u64, SLOT)
+        self.0.write(place * SLOT, words.as_ptr() as u64, SLOT)
     }
 
-    fn get(&self, at: u64) -> Answer<[u8; SLOT as usize]> {
+    fn get(&self, place: u64) -> Answer<Words> {
         self.0.check()?;
-        let mut bytes = [0; SLOT as usize];
-        self.0.read(at, bytes.as_mut_ptr() as u64, SLOT)?;
-        Ok(bytes)
+        let mut words = [0; 8];
+        self.0.read(place * SLOT, words.as_mut_ptr() as u64, SLOT)?;
+        Ok(words)
     }
 }
 
-fn header(nonce: u16) -> [u8; SLOT as usize] {
-    let mut bytes = [0; SLOT as usize];
-    bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
-    bytes[8..10].copy_from_slice(&nonce.to_le_bytes());
-    bytes
+fn header(nonce: u16) -> Words {
+    [MAGIC, nonce.into(), 0, 0, 0, 0, 0, 0]
 }
 
 #[cfg(test)]

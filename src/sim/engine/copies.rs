@@ -9,6 +9,8 @@ use super::backing::Backing;
 use super::limits;
 use super::memory::{Allocation, Kind};
 use super::process::Driver;
+use super::store::Stored;
+use super::vmm::Pieces;
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
 
@@ -36,12 +38,19 @@ pub(crate) struct Side {
     pub pitch: u64,
     /// From one slice to the next.
     pub slice: u64,
+    /// The context that has to have access to it; 0 is the current one.
+    pub context: u64,
 }
 
 impl Side {
     /// Bytes in one row.
     pub(crate) fn flat(address: u64, role: Role) -> Side {
-        Side { address, role, pitch: 0, slice: 0 }
+        Side { address, role, pitch: 0, slice: 0, context: 0 }
+    }
+
+    /// The same for a context.
+    pub(crate) fn of(self, context: u64) -> Side {
+        Side { context, ..self }
     }
 }
 
@@ -73,15 +82,18 @@ impl Shape {
 
 /// Where bytes lie.
 #[derive(Clone, Debug)]
-enum Place {
+pub(crate) enum Place {
     Host(u64),
     File(Arc<Backing>, u64),
+    /// A distance from the start of several pieces.
+    Pieces(Arc<Pieces>, u64),
 }
 
 impl Place {
     fn check(&self) -> Answer {
         match self {
             Place::File(file, _) => file.check(),
+            Place::Pieces(pieces, _) => pieces.check(),
             Place::Host(_) => Ok(()),
         }
     }
@@ -90,6 +102,7 @@ impl Place {
         match self {
             Place::Host(address) => Place::Host(address + distance),
             Place::File(file, offset) => Place::File(file.clone(), offset + distance),
+            Place::Pieces(pieces, start) => Place::Pieces(pieces.clone(), start + distance),
         }
     }
 
@@ -97,6 +110,10 @@ impl Place {
         match self {
             Place::Host(address) => read_host(*address, bytes),
             Place::File(file, offset) => file.read(*offset, bytes.as_mut_ptr() as u64, bytes.len() as u64),
+            Place::Pieces(pieces, start) => pieces.each(*start, bytes.len() as u64, |file, offset, part| {
+                let part = &mut bytes[part];
+                file.read(offset, part.as_mut_ptr() as u64, part.len() as u64)
+            }),
         }
     }
 
@@ -104,30 +121,64 @@ impl Place {
         match self {
             Place::Host(address) => write_host(*address, bytes),
             Place::File(file, offset) => file.write(*offset, bytes.as_ptr() as u64, bytes.len() as u64),
+            Place::Pieces(pieces, start) => pieces.each(*start, bytes.len() as u64, |file, offset, part| {
+                let part = &bytes[part];
+                file.write(offset, part.as_ptr() as u64, part.len() as u64)
+            }),
+        }
+    }
+
+    /// Lets what lies there read as zeros, where that can be done without writing them.
+    fn punch(&self, length: u64) -> bool {
+        match self {
+            Place::Host(_) => false,
+            Place::File(file, offset) => file.punch(*offset, length),
+            Place::Pieces(pieces, start) => {
+                let mut done = true;
+                let each = pieces.each(*start, length, |file, offset, part| {
+                    done &= file.punch(offset, part.len() as u64);
+                    Ok(())
+                });
+                each.is_ok() && done
+            }
         }
     }
 }
 
-/// A copy whose addresses have been looked up.
+/// What is written.
 #[derive(Debug)]
-pub(crate) struct Copy {
+enum Source {
+    Memory(Place, Side),
+    /// An element of 1, 2 or 4 bytes, repeated to 4.
+    Pattern([u8; 4]),
+}
+
+/// A copy or a memset whose addresses have been looked up.
+#[derive(Debug)]
+pub(crate) struct Transfer {
     to: (Place, Side),
-    from: (Place, Side),
+    from: Source,
     shape: Shape,
 }
 
-impl Copy {
-    /// Moves the bytes. The driver's lock must not be held.
-    fn run(self) -> Answer {
+impl Transfer {
+    /// Does it. The driver's lock must not be held.
+    pub(crate) fn run(self) -> Answer {
         if self.shape.is_empty() {
             return Ok(());
         }
         self.to.0.check()?;
-        self.from.0.check()?;
+        if let Source::Memory(place, _) = &self.from {
+            place.check()?;
+        }
         for z in 0..self.shape.depth {
             for y in 0..self.shape.height {
-                let row = |(place, side): &(Place, Side)| place.at(z * side.slice + y * side.pitch);
-                move_row(&row(&self.to), &row(&self.from), self.shape.width)?;
+                let row = |place: &Place, side: &Side| place.at(z * side.slice + y * side.pitch);
+                let to = row(&self.to.0, &self.to.1);
+                match &self.from {
+                    Source::Memory(place, side) => move_row(&to, &row(place, side), self.shape.width)?,
+                    Source::Pattern(pattern) => fill_row(&to, *pattern, &self.shape)?,
+                }
             }
         }
         Ok(())
@@ -141,114 +192,84 @@ fn move_row(to: &Place, from: &Place, width: u64) -> Answer {
         _ => {}
     }
     let mut buffer = vec![0; CHUNK.min(width as usize)];
-    let mut done = 0;
-    while done < width {
+    in_chunks(width, |done, length| {
+        let bytes = &mut buffer[..length];
+        from.at(done).read(bytes)?;
+        to.at(done).write(bytes)
+    })
+}
+
+fn fill_row(to: &Place, pattern: [u8; 4], shape: &Shape) -> Answer {
+    // Pages of zeros need not exist.
+    if pattern == [0; 4] && shape.height == 1 && shape.width >= CHUNK as u64 && to.punch(shape.width) {
+        return Ok(());
+    }
+    // A chunk is a multiple of every element.
+    let buffer = pattern.repeat(CHUNK.min(shape.width as usize).div_ceil(4));
+    in_chunks(shape.width, |done, length| to.at(done).write(&buffer[..length]))
+}
+
+/// Goes through a row: how much is done, and how long the next chunk is.
+fn in_chunks(width: u64, mut step: impl FnMut(u64, usize) -> Answer) -> Answer {
+    for done in (0..width).step_by(CHUNK) {
         if width >= limits::LARGE && done % limits::LARGE == 0 {
             limits::check_room()?;
         }
-        let step = (width - done).min(CHUNK as u64);
-        let bytes = &mut buffer[..step as usize];
-        from.at(done).read(bytes)?;
-        to.at(done).write(bytes)?;
-        done += step;
+        step(done, (width - done).min(CHUNK as u64) as usize)?;
     }
     Ok(())
 }
 
-/// A memset whose address has been looked up.
-#[derive(Debug)]
-pub(crate) struct Fill {
-    to: (Place, Side),
-    shape: Shape,
-    pattern: [u8; 4],
-}
-
-impl Fill {
-    /// Sets the bytes. The driver's lock must not be held.
-    fn run(self) -> Answer {
-        if self.shape.is_empty() {
-            return Ok(());
-        }
-        self.to.0.check()?;
-        // The pattern has 1, 2 or 4 bytes, repeated to 4: a chunk is a multiple of all of them.
-        let length = CHUNK.min((self.shape.width as usize).next_multiple_of(4));
-        let buffer = self.pattern.repeat(length / 4);
-        // Pages of zeros need not exist.
-        if let Place::File(file, offset) = &self.to.0
-            && self.pattern == [0; 4]
-            && self.shape.height == 1
-            && self.shape.width >= CHUNK as u64
-            && file.punch(*offset, self.shape.width)
-        {
-            return Ok(());
-        }
-        for y in 0..self.shape.height {
-            let row = self.to.0.at(y * self.to.1.pitch);
-            let mut done = 0;
-            while done < self.shape.width {
-                if self.shape.width >= limits::LARGE && done % limits::LARGE == 0 {
-                    limits::check_room()?;
-                }
-                let step = (self.shape.width - done).min(buffer.len() as u64);
-                row.at(done).write(&buffer[..step as usize])?;
-                done += step;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Bytes to be moved or set, whose addresses have been looked up.
-#[derive(Debug)]
-pub(crate) enum Transfer {
-    Copy(Copy),
-    Fill(Fill),
-}
-
-impl Transfer {
-    /// Does it. The driver's lock must not be held.
-    pub(crate) fn run(self) -> Answer {
-        match self {
-            Transfer::Copy(copy) => copy.run(),
-            Transfer::Fill(fill) => fill.run(),
-        }
-    }
-}
-
 /// What the driver says about a range that is wrong.
-struct Words {
+pub(crate) struct Words {
     unknown: &'static str,
     too_long: &'static str,
+    /// Of a range that begins in a mapping and goes on where nothing is mapped.
+    pub torn: &'static str,
+    /// Of one that goes on in a mapping to which the context has no access.
+    pub crossed: &'static str,
+    /// Of one that begins there, where the driver does not name the address.
+    pub inaccessible: Option<&'static str>,
+    /// Of a mapping that is written and must not be; `None` where it is read.
+    pub read_only: Option<&'static str>,
 }
 
 const SOURCE: Words = Words {
     unknown: "Allocation not found",
     too_long: "Copy is larger than memobj size, for source operand",
+    torn: "Copy range not fully allocated",
+    crossed: "Copy range not fully allocated",
+    inaccessible: None,
+    read_only: None,
 };
 const DESTINATION: Words = Words {
-    unknown: "Allocation not found",
     too_long: "Copy is larger than memobj size, for destination operand",
+    read_only: Some("Requested write on read-only memory, for destination operand"),
+    ..SOURCE
 };
 const FILLED: Words = Words {
-    unknown: "invalid memset range - no allocation found and cudaDevAttrPageableMemoryAccess is false",
+    unknown: NOT_FILLED,
     too_long: "Memset extends beyond allocation range",
+    torn: "Memset extends beyond allocation range",
+    crossed: "Memset crosses out of VMM bounds",
+    inaccessible: Some(NOT_FILLED),
+    read_only: Some("memset of a read-only allocation is not allowed"),
 };
+const NOT_FILLED: &str =
+    "invalid memset range - no allocation found and cudaDevAttrPageableMemoryAccess is false";
 
 impl Driver {
     /// Whether a transfer is done when its call returns, whatever stream it is in: host memory that the driver
     /// does not know is read and written by it, not by a device.
     pub(crate) fn is_synchronous(&self, transfer: &Transfer) -> bool {
         let unknown = |place: &Place| matches!(place, Place::Host(address) if self.memory.containing(*address).is_none());
-        match transfer {
-            Transfer::Copy(copy) => unknown(&copy.to.0) || unknown(&copy.from.0),
-            Transfer::Fill(fill) => unknown(&fill.to.0),
-        }
+        unknown(&transfer.to.0) || matches!(&transfer.from, Source::Memory(place, _) if unknown(place))
     }
 
     fn place(&self, side: &Side, shape: &Shape, words: &Words) -> Answer<Place> {
         if let Role::Array(handle) = side.role {
-            let array = self.arrays.get(handle)?;
-            return Ok(Place::File(array.backing.clone(), array.offset + side.address));
+            let Stored { backing, offset } = &self.arrays.get(handle)?.stored;
+            return Ok(Place::File(backing.clone(), offset + side.address));
         }
         let extent = shape.extent(side).ok_or(Code::INVALID_VALUE)?;
         let Some((base, allocation)) = self.memory.containing(side.address) else {
@@ -263,6 +284,10 @@ impl Driver {
             }
             return Ok(Place::Host(side.address));
         };
+        if let Kind::Mapped(_) = allocation.kind {
+            let context = if side.context == 0 { self.current()? } else { side.context };
+            return self.mapped_place(side.address, extent, context, words);
+        }
         let within = side.address - base;
         if extent > allocation.size - within {
             // Registered memory is the program's own, and may go on beyond what is registered.
@@ -271,22 +296,20 @@ impl Driver {
             }
             return refuse(Code::INVALID_VALUE, words.too_long);
         }
-        Ok(match &allocation.kind {
-            Kind::Device { backing, offset, .. }
-            | Kind::Pool { backing, offset, .. }
-            | Kind::Import { backing, offset, .. } => Place::File(backing.clone(), offset + within),
-            _ => Place::Host(side.address),
+        Ok(match &allocation.stored {
+            Some(stored) => Place::File(stored.backing.clone(), stored.offset + within),
+            None => Place::Host(side.address),
         })
     }
 
     /// Looks a copy up.
     pub(crate) fn copy(&self, to: Side, from: Side, shape: Shape) -> Answer<Transfer> {
         if shape.is_empty() {
-            let nowhere = |side| (Place::Host(0), side);
-            return Ok(Transfer::Copy(Copy { to: nowhere(to), from: nowhere(from), shape }));
+            let from = Source::Memory(Place::Host(0), from);
+            return Ok(Transfer { to: (Place::Host(0), to), from, shape });
         }
-        let (to_place, from_place) =
-            (self.place(&to, &shape, &DESTINATION)?, self.place(&from, &shape, &SOURCE)?);
+        let to_place = self.place(&to, &shape, &DESTINATION)?;
+        let from_place = self.place(&from, &shape, &SOURCE)?;
         let packed = |side: &Side| {
             (shape.height == 1 || side.pitch == shape.width)
                 && (shape.depth == 1 || side.slice == shape.width * shape.height)
@@ -295,13 +318,13 @@ impl Driver {
             true => Shape::flat(shape.width * shape.height * shape.depth),
             false => shape,
         };
-        Ok(Transfer::Copy(Copy { to: (to_place, to), from: (from_place, from), shape }))
+        Ok(Transfer { to: (to_place, to), from: Source::Memory(from_place, from), shape })
     }
 
     /// Writes what memory holds at first. The driver's lock is held: it is little, and nobody else has it yet.
     pub(crate) fn initialize(&self, address: u64, bytes: &[u8]) -> Answer {
         match self.memory.containing(address) {
-            Some((_, Allocation { kind: Kind::Device { backing, offset, .. }, size, .. })) => {
+            Some((_, Allocation { stored: Some(Stored { backing, offset }), size, .. })) => {
                 backing.punch(*offset, *size);
                 backing.write(*offset, bytes.as_ptr() as u64, bytes.len() as u64)
             }
@@ -321,7 +344,7 @@ impl Driver {
     ) -> Answer<Transfer> {
         let width = width.checked_mul(element).ok_or(Code::INVALID_VALUE)?;
         let shape = Shape { width, height, depth: 1 };
-        let side = Side { address, role: Role::Device, pitch, slice: 0 };
+        let side = Side { address, role: Role::Device, pitch, slice: 0, context: 0 };
         if !address.is_multiple_of(element) {
             let text = format!("Device pointer must be {element}-byte aligned to match elementSize");
             return refuse(Code::INVALID_VALUE, text);
@@ -338,42 +361,50 @@ impl Driver {
             2 => u32::from(value as u16) * 0x0001_0001,
             _ => value,
         };
-        Ok(Transfer::Fill(Fill { to: (place, side), shape, pattern: pattern.to_le_bytes() }))
+        Ok(Transfer { to: (place, side), from: Source::Pattern(pattern.to_le_bytes()), shape })
     }
 }
 
 /// Reads memory of this process that may not exist.
 fn read_host(address: u64, bytes: &mut [u8]) -> Answer {
-    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let remote = libc::iovec { iov_base: address as *mut _, iov_len: bytes.len() };
+    let (local, length) = (bytes.as_mut_ptr() as u64, bytes.len() as u64);
     // SAFETY: the local side is a slice of ours; the kernel checks the other.
-    let done = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-    match done {
-        done if done == bytes.len() as isize => Ok(()),
-        done if done < 0 && is_forbidden() => {
-            let file = Backing::create(c"cupeer-sim copy", bytes.len() as u64).ok_or(Code::OUT_OF_MEMORY)?;
-            file.write(0, address, bytes.len() as u64)?;
-            file.read(0, bytes.as_mut_ptr() as u64, bytes.len() as u64)
-        }
-        _ => fail(Code::INVALID_VALUE),
-    }
+    let done = across(local, address, length, |ours, other| unsafe {
+        libc::process_vm_readv(libc::getpid(), ours, 1, other, 1, 0)
+    })?;
+    if done { Ok(()) } else { through_file(address, local, length) }
 }
 
 /// Writes memory of this process that may not exist.
 fn write_host(address: u64, bytes: &[u8]) -> Answer {
-    let local = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
-    let remote = libc::iovec { iov_base: address as *mut _, iov_len: bytes.len() };
+    let (local, length) = (bytes.as_ptr() as u64, bytes.len() as u64);
     // SAFETY: the local side is a slice of ours, which is only read; the kernel checks the other.
-    let done = unsafe { libc::process_vm_writev(libc::getpid(), &local, 1, &remote, 1, 0) };
-    match done {
-        done if done == bytes.len() as isize => Ok(()),
-        done if done < 0 && is_forbidden() => {
-            let file = Backing::create(c"cupeer-sim copy", bytes.len() as u64).ok_or(Code::OUT_OF_MEMORY)?;
-            file.write(0, bytes.as_ptr() as u64, bytes.len() as u64)?;
-            file.read(0, address, bytes.len() as u64)
-        }
+    let done = across(local, address, length, |ours, other| unsafe {
+        libc::process_vm_writev(libc::getpid(), ours, 1, other, 1, 0)
+    })?;
+    if done { Ok(()) } else { through_file(local, address, length) }
+}
+
+/// Moves bytes by a call that takes both sides; `false` where a sandbox forbids it.
+fn across(
+    local: u64,
+    other: u64,
+    length: u64,
+    call: impl Fn(*const libc::iovec, *const libc::iovec) -> isize,
+) -> Answer<bool> {
+    let vector = |address: u64| libc::iovec { iov_base: address as *mut _, iov_len: length as usize };
+    match call(&vector(local), &vector(other)) {
+        done if done == length as isize => Ok(true),
+        done if done < 0 && is_forbidden() => Ok(false),
         _ => fail(Code::INVALID_VALUE),
     }
+}
+
+/// Moves bytes by way of a file, which no sandbox forbids.
+fn through_file(from: u64, to: u64, length: u64) -> Answer {
+    let file = Backing::create(c"cupeer-sim copy", length).ok_or(Code::OUT_OF_MEMORY)?;
+    file.write(0, from, length)?;
+    file.read(0, to, length)
 }
 
 /// Whether a sandbox forbids the calls above.
@@ -384,16 +415,9 @@ fn is_forbidden() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cupeer_topology::Topology;
-
-    fn driver() -> Driver {
-        let mut driver = Driver::new(Topology::default(), vec![0, 1]);
-        driver.create_context(0, 0).unwrap();
-        driver
-    }
 
     fn side(address: u64, pitch: u64, slice: u64) -> Side {
-        Side { address, role: Role::Any, pitch, slice }
+        Side { address, role: Role::Any, pitch, slice, context: 0 }
     }
 
     fn upload(driver: &Driver, to: u64, bytes: &[u8]) {
@@ -411,7 +435,7 @@ mod tests {
 
     #[test]
     fn bytes_go_around() {
-        let mut driver = driver();
+        let mut driver = Driver::in_context();
         let (a, b) = (driver.allocate(100, false).unwrap(), driver.allocate(3 << 20, false).unwrap());
         let host = driver.allocate_host(100, 0).unwrap();
         upload(&driver, a, b"0123456789");
@@ -425,7 +449,7 @@ mod tests {
 
     #[test]
     fn rows_and_slices_follow_their_pitches() {
-        let mut driver = driver();
+        let mut driver = Driver::in_context();
         let a = driver.allocate(1000, false).unwrap();
         let source: Vec<u8> = (0..24).collect();
         let shape = Shape { width: 3, height: 2, depth: 2 };
@@ -438,7 +462,7 @@ mod tests {
 
     #[test]
     fn nothing_beyond_an_allocation_moves() {
-        let mut driver = driver();
+        let mut driver = Driver::in_context();
         let a = driver.allocate(100, false).unwrap();
         let local = [0u8; 200];
         let host = Side::flat(local.as_ptr() as u64, Role::Any);
@@ -453,7 +477,7 @@ mod tests {
 
     #[test]
     fn bad_host_memory_is_an_error() {
-        let mut driver = driver();
+        let mut driver = Driver::in_context();
         let a = driver.allocate(100, false).unwrap();
         let (device, wild) = (Side::flat(a, Role::Device), Side::flat(0x1000, Role::Any));
         for (to, from) in [(device, wild), (wild, device), (wild, wild)] {
@@ -464,7 +488,7 @@ mod tests {
 
     #[test]
     fn fills_repeat_their_element() {
-        let mut driver = driver();
+        let mut driver = Driver::in_context();
         let a = driver.allocate(64, false).unwrap();
         driver.fill(a, 0, 1, 0xee, 64, 1).unwrap().run().unwrap();
         driver.fill(a + 2, 8, 2, 0x1234, 2, 2).unwrap().run().unwrap();

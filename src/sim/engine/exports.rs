@@ -96,21 +96,21 @@ impl Driver {
         let Some((base, allocation)) = self.memory.containing(address) else {
             return refuse(Code::INVALID_VALUE, "User passed invalid device pointer");
         };
-        let MemoryKind::Device { ref backing, offset, export, .. } = allocation.kind else {
+        let (MemoryKind::Device { export, .. }, Some(stored)) = (&allocation.kind, &allocation.stored) else {
             let text = "Cannot get mem handle because allocation not created from malloc API function";
             return refuse(Code::INVALID_VALUE, text);
         };
         let size = allocation.size;
         let pci = self.device(allocation.device).pci;
-        let slot = match export {
+        let slot = match *export {
             Some(slot) => slot,
             None => {
                 let content = Slot {
                     state: State::Memory,
                     token: 0,
-                    descriptor: backing.number() as u32,
-                    inode: backing.inode(),
-                    offset,
+                    descriptor: stored.backing.number() as u32,
+                    inode: stored.backing.inode(),
+                    offset: stored.offset,
                     size,
                     uuid: self.device(allocation.device).uuid,
                 };

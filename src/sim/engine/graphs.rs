@@ -162,7 +162,7 @@ impl Graphs {
 impl Driver {
     /// A graph that does this.
     pub(crate) fn add_graph(&mut self, nodes: Vec<Node>) -> Answer<u64> {
-        let handle = self.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
+        let handle = self.space.handle()?;
         self.graphs.graphs.insert(handle, nodes);
         Ok(handle)
     }

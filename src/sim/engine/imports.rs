@@ -6,6 +6,7 @@ use super::channel::{Channel, MEMORY_NAME, Slot, State};
 use super::handle::{self, Kind, Locator};
 use super::memory::{Allocation, Kind as MemoryKind};
 use super::process::Driver;
+use super::store::Stored;
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
 
@@ -137,9 +138,9 @@ impl Driver {
             return fail(Code::PEER_ACCESS_UNSUPPORTED);
         }
         let address = self.space.take(slot.size, false).ok_or(Code::OUT_OF_MEMORY)?;
-        let kind =
-            MemoryKind::Import { backing, offset: slot.offset, locator: *locator, channel, references: 1 };
-        self.memory.insert(address, Allocation::new(slot.size, kind, context, device));
+        let kind = MemoryKind::Import { locator: *locator, channel, references: 1 };
+        let stored = Stored { backing, offset: slot.offset };
+        self.memory.insert(address, Allocation::new(slot.size, kind, context, device).stored(stored));
         Ok(address)
     }
 

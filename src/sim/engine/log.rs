@@ -132,10 +132,11 @@ fn to_file(line: &str) {
     } else if path == "stderr" {
         std::io::stderr().write_all(text.as_bytes())
     } else {
-        std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)
-            .and_then(|mut file| file.write_all(text.as_bytes()))
+        append(path, &text)
     };
+}
+
+/// Writes at the end of a file, which is made where there is none.
+pub(crate) fn append(path: &OsStr, text: &str) -> std::io::Result<()> {
+    std::fs::OpenOptions::new().append(true).create(true).open(path)?.write_all(text.as_bytes())
 }

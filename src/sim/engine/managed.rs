@@ -3,6 +3,7 @@
 use super::answer::{Answer, fail};
 use super::memory::{Allocation, Kind};
 use super::process::Driver;
+use cupeer_spec::abi::{CUmemLocation, CUmemLocationType};
 use cupeer_spec::results::Result as Code;
 
 /// `CU_MEM_RANGE_ATTRIBUTE_*`.
@@ -18,46 +19,39 @@ const LAST_PREFETCH_LOCATION_ID: i32 = 8;
 const CPU: i32 = -1;
 const NOWHERE: i32 = -2;
 
-/// A place in memory, as `CUmemLocation` says it: the kind and the number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Location {
-    pub kind: i32,
-    pub id: i32,
+/// CU_MEM_LOCATION_TYPE_DEVICE and CU_MEM_LOCATION_TYPE_HOST.
+const DEVICE: CUmemLocationType = CUmemLocationType(1);
+const HOST: CUmemLocationType = CUmemLocationType(2);
+/// From CU_MEM_LOCATION_TYPE_HOST to CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT.
+const HOSTS: std::ops::RangeInclusive<i32> = 2..=4;
+
+/// The place of a device's ordinal, or of -1 for the host.
+pub(crate) fn place_of(device: i32) -> CUmemLocation {
+    match device {
+        CPU => CUmemLocation { kind: HOST, id: 0 },
+        id => CUmemLocation { kind: DEVICE, id },
+    }
 }
 
-impl Location {
-    const DEVICE: i32 = 1;
-    const HOST: i32 = 2;
-    const HOST_NUMA_CURRENT: i32 = 4;
-
-    /// From a device's ordinal, or -1 for the host.
-    pub(crate) fn of(device: i32) -> Location {
-        match device {
-            CPU => Location { kind: Location::HOST, id: 0 },
-            id => Location { kind: Location::DEVICE, id },
-        }
-    }
-
-    /// Back again.
-    fn device(self) -> i32 {
-        if self.kind == Location::DEVICE { self.id } else { CPU }
-    }
+/// Back again.
+fn device_of(place: CUmemLocation) -> i32 {
+    if place.kind == DEVICE { place.id } else { CPU }
 }
 
 /// What was advised about an allocation.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Advice {
     read_mostly: bool,
-    preferred: Option<Location>,
+    preferred: Option<CUmemLocation>,
     accessed_by: Vec<i32>,
-    prefetched: Option<Location>,
+    prefetched: Option<CUmemLocation>,
 }
 
 impl Advice {
     fn attribute(&self, attribute: i32, room: usize) -> Answer<Vec<i32>> {
-        let kind = |place: Option<Location>| place.map_or(0, |place| place.kind);
-        let id = |place: Option<Location>| place.map_or(0, |place| place.id);
-        let device = |place: Option<Location>| place.map_or(NOWHERE, Location::device);
+        let kind = |place: Option<CUmemLocation>| place.map_or(0, |place| place.kind.0);
+        let id = |place: Option<CUmemLocation>| place.map_or(0, |place| place.id);
+        let device = |place: Option<CUmemLocation>| place.map_or(NOWHERE, device_of);
         let one = match attribute {
             READ_MOSTLY => self.read_mostly.into(),
             PREFERRED_LOCATION => device(self.preferred),
@@ -77,16 +71,16 @@ impl Advice {
 }
 
 impl Driver {
-    fn check_location(&self, place: Location) -> Answer {
+    fn check_location(&self, place: CUmemLocation) -> Answer {
         match place.kind {
-            Location::DEVICE => self.ordinal(place.id).map(|_| ()),
-            Location::HOST..=Location::HOST_NUMA_CURRENT => Ok(()),
+            DEVICE => self.ordinal(place.id).map(|_| ()),
+            CUmemLocationType(kind) if HOSTS.contains(&kind) => Ok(()),
             _ => fail(Code::INVALID_VALUE),
         }
     }
 
     /// The advice about a range of managed memory.
-    fn advice(&mut self, address: u64, count: u64) -> Answer<&mut Advice> {
+    pub(crate) fn advice(&mut self, address: u64, count: u64) -> Answer<&mut Advice> {
         self.current()?;
         match self.memory.containing_mut(address) {
             Some((base, Allocation { kind: Kind::Managed(advice), size, .. }))
@@ -99,7 +93,7 @@ impl Driver {
     }
 
     /// `cuMemAdvise`.
-    pub(crate) fn advise(&mut self, address: u64, count: u64, what: i32, place: Location) -> Answer {
+    pub(crate) fn advise(&mut self, address: u64, count: u64, what: i32, place: CUmemLocation) -> Answer {
         if matches!(what, 3 | 5 | 6) {
             self.check_location(place)?;
         }
@@ -110,7 +104,7 @@ impl Driver {
             3 => advice.preferred = Some(place),
             4 => advice.preferred = None,
             5 | 6 => {
-                let device = place.device();
+                let device = device_of(place);
                 advice.accessed_by.retain(|other| *other != device);
                 if what == 5 {
                     advice.accessed_by.push(device);
@@ -122,7 +116,7 @@ impl Driver {
     }
 
     /// `cuMemPrefetchAsync`.
-    pub(crate) fn prefetch(&mut self, address: u64, count: u64, place: Location) -> Answer {
+    pub(crate) fn prefetch(&mut self, address: u64, count: u64, place: CUmemLocation) -> Answer {
         self.check_location(place)?;
         self.advice(address, count)?.prefetched = Some(place);
         Ok(())

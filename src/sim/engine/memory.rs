@@ -1,18 +1,16 @@
 //! Allocations: device memory, host memory, managed memory, and what is open of other processes.
 
 use super::answer::{Answer, fail, refuse};
-use super::backing::Backing;
-use super::channel::{MEMORY_NAME, State};
+use super::channel::State;
 use super::handle::Locator;
-use super::holes::Holes;
 use super::limits;
 use super::managed::Advice;
 use super::pools::Pools;
 use super::process::Driver;
-use super::space::{GRANULE, LARGE};
+use super::store::{Ghost, Stored, padded};
+use super::vmm::Mapping;
 use cupeer_spec::results::Result as Code;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// The flags of `cuMemHostAlloc`, and of `cuMemHostRegister`, that concern us.
 pub(crate) const HOST_PORTABLE: u32 = 1;
@@ -23,17 +21,19 @@ pub(crate) const HOST_DEVICE_MAP: u32 = 2;
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// Device memory of `cuMemAlloc`. `low` says that its address has 32 bits.
-    Device { backing: Arc<Backing>, offset: u64, low: bool, export: Option<u16> },
+    Device { low: bool, export: Option<u16> },
     /// Device memory of `cuMemAllocAsync`.
-    Pool { backing: Arc<Backing>, offset: u64, pool: usize },
+    Pool { pool: usize },
     /// Host memory of `cuMemHostAlloc`.
     Host { flags: u32 },
     /// Host memory of the program, registered by `cuMemHostRegister`.
     Registered { flags: u32 },
     /// Memory of `cuMemAllocManaged`.
     Managed(Advice),
+    /// An allocation that has a handle, mapped at addresses that were reserved.
+    Mapped(Mapping),
     /// Memory of another process.
-    Import { backing: Arc<Backing>, offset: u64, locator: Locator, channel: u64, references: u32 },
+    Import { locator: Locator, channel: u64, references: u32 },
 }
 
 /// An allocation.
@@ -42,6 +42,8 @@ pub(crate) struct Allocation {
     /// As many bytes as were asked for.
     pub size: u64,
     pub kind: Kind,
+    /// Where its bytes are, where host code cannot touch them.
+    pub stored: Option<Stored>,
     /// The context to which it belongs.
     pub context: u64,
     /// The ordinal of that context's device.
@@ -55,7 +57,12 @@ pub(crate) struct Allocation {
 impl Allocation {
     pub(crate) fn new(size: u64, kind: Kind, context: u64, device: usize) -> Allocation {
         let sync_memops = !matches!(kind, Kind::Host { .. } | Kind::Registered { .. });
-        Allocation { size, kind, context, device, id: 0, sync_memops }
+        Allocation { size, kind, stored: None, context, device, id: 0, sync_memops }
+    }
+
+    /// The same, with bytes in a device's memory.
+    pub(crate) fn stored(self, stored: Stored) -> Allocation {
+        Allocation { stored: Some(stored), ..self }
     }
 
     /// Changes the number of references to an import: what it is then.
@@ -71,39 +78,14 @@ impl Allocation {
 
     /// Whether host code can touch it.
     pub(crate) fn is_host(&self) -> bool {
-        matches!(self.kind, Kind::Host { .. } | Kind::Registered { .. } | Kind::Managed(_))
+        self.stored.is_none()
     }
-
-    /// Whether host code cannot touch it.
-    pub(crate) fn is_device(&self) -> bool {
-        !self.is_host()
-    }
-}
-
-/// The memory of a device, as far as this process uses it.
-#[derive(Debug)]
-struct Store {
-    backing: Arc<Backing>,
-    holes: Holes,
-}
-
-/// Device memory that is freed here and open elsewhere.
-#[derive(Debug)]
-struct Ghost {
-    device: usize,
-    offset: u64,
-    size: u64,
-    slot: u16,
 }
 
 /// All allocations of a process.
 #[derive(Debug)]
 pub(crate) struct Memory {
     by_address: BTreeMap<u64, Allocation>,
-    stores: Vec<Option<Store>>,
-    /// Bytes in use, by device.
-    used: Vec<u64>,
-    ghosts: Vec<Ghost>,
     /// Bytes of pinned and managed memory.
     mapped: u64,
     pub pools: Pools,
@@ -112,15 +94,7 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(devices: usize) -> Memory {
-        Memory {
-            by_address: BTreeMap::new(),
-            stores: (0..devices).map(|_| None).collect(),
-            used: vec![0; devices],
-            ghosts: Vec::new(),
-            mapped: 0,
-            pools: Pools::new(devices),
-            next_id: 1,
-        }
+        Memory { by_address: BTreeMap::new(), mapped: 0, pools: Pools::new(devices), next_id: 1 }
     }
 
     /// The allocation in which an address lies, with its base.
@@ -140,10 +114,16 @@ impl Memory {
         self.by_address.get_mut(&base)
     }
 
+    /// The allocations that have a part in a range, by their bases.
+    pub(crate) fn touching(&self, start: u64, size: u64) -> impl Iterator<Item = (u64, &Allocation)> {
+        let first = self.containing(start).map_or(start, |(base, _)| base);
+        let end = start.saturating_add(size).max(first);
+        self.by_address.range(first..end).map(|(base, allocation)| (*base, allocation))
+    }
+
     /// Whether a range touches any allocation.
-    fn touches(&self, start: u64, size: u64) -> bool {
-        let end = start.saturating_add(size);
-        self.by_address.range(..end).next_back().is_some_and(|(base, a)| base + a.size > start)
+    pub(crate) fn touches(&self, start: u64, size: u64) -> bool {
+        self.touching(start, size).next().is_some()
     }
 
     /// Adds an allocation.
@@ -162,74 +142,13 @@ impl Memory {
     }
 }
 
-/// How much of a device's memory an allocation takes.
-fn padded(size: u64) -> Option<u64> {
-    size.checked_next_multiple_of(if size < LARGE { GRANULE } else { 4096 })
-}
-
 impl Driver {
-    /// The bytes that are free on a device, and those that it has.
-    pub(crate) fn memory_info(&self, device: usize) -> (u64, u64) {
-        let total = self.device(device).memory;
-        (total.saturating_sub(self.memory.used[device]), total)
-    }
-
-    /// Takes memory of a device: its file, and where it lies there.
-    fn take_store(&mut self, device: usize, size: u64) -> Answer<(Arc<Backing>, u64)> {
-        self.lay_ghosts();
-        let total = self.device(device).memory;
-        let store = match &mut self.memory.stores[device] {
-            Some(store) => store,
-            none => {
-                let length = total.min(file_size_limit());
-                let backing = Backing::create(MEMORY_NAME, length).ok_or(Code::OUT_OF_MEMORY)?;
-                none.insert(Store { backing: Arc::new(backing), holes: Holes::of(0, length) })
-            }
-        };
-        let align = if size < LARGE { GRANULE } else { 4096 };
-        let offset = store.holes.take(size, align).ok_or(Code::OUT_OF_MEMORY)?;
-        self.memory.used[device] += size;
-        Ok((store.backing.clone(), offset))
-    }
-
-    /// Takes memory for an array, zeroed: its file, where it lies there, and how much it is.
-    pub(crate) fn take_array(&mut self, device: usize, size: u64) -> Answer<(Arc<Backing>, u64, u64)> {
-        let taken = padded(size).ok_or(Code::OUT_OF_MEMORY)?;
-        let (backing, offset) = self.take_store(device, taken)?;
-        backing.punch(offset, taken);
-        Ok((backing, offset, taken))
-    }
-
-    /// Gives memory of a device back.
-    pub(crate) fn give_store(&mut self, device: usize, offset: u64, size: u64) {
-        self.memory.used[device] -= size;
-        if let Some(store) = &mut self.memory.stores[device] {
-            if size >= LARGE {
-                store.backing.punch(offset, size);
-            }
-            store.holes.give(offset, size);
-        }
-    }
-
-    /// Gives back what was freed here and is no longer open elsewhere.
-    fn lay_ghosts(&mut self) {
-        let (held, gone): (Vec<Ghost>, Vec<Ghost>) =
-            std::mem::take(&mut self.memory.ghosts).into_iter().partition(|g| self.exports.is_held(g.slot));
-        self.memory.ghosts = held;
-        for ghost in gone {
-            self.exports.recycle(ghost.slot);
-            self.give_store(ghost.device, ghost.offset, ghost.size);
-        }
-    }
-
     /// `cuMemAlloc`. `low` asks for an address of 32 bits.
     pub(crate) fn allocate(&mut self, size: u64, low: bool) -> Answer<u64> {
         let context = self.current()?;
         let device = self.context(context)?.device;
-        let (backing, offset, address) = self.allocate_on(device, size, low)?;
-        let kind = Kind::Device { backing, offset, low, export: None };
-        self.memory.insert(address, Allocation::new(size, kind, context, device));
-        Ok(address)
+        let kind = Kind::Device { low, export: None };
+        self.allocate_on(device, low, Allocation::new(size, kind, context, device))
     }
 
     /// `cuMemAllocFromPoolAsync`.
@@ -241,26 +160,25 @@ impl Driver {
         let taken = padded(size).ok_or(Code::OUT_OF_MEMORY)?;
         self.memory.pools.check_room(pool, taken)?;
         let device = self.memory.pools.device(pool);
-        let (backing, offset, address) = self.allocate_on(device, size, false)?;
+        let address =
+            self.allocate_on(device, false, Allocation::new(size, Kind::Pool { pool }, context, device))?;
         self.memory.pools.take(pool, taken);
-        let kind = Kind::Pool { backing, offset, pool };
-        self.memory.insert(address, Allocation::new(size, kind, context, device));
         Ok(address)
     }
 
-    fn allocate_on(&mut self, device: usize, size: u64, low: bool) -> Answer<(Arc<Backing>, u64, u64)> {
+    /// Takes memory of a device and an address for an allocation.
+    fn allocate_on(&mut self, device: usize, low: bool, allocation: Allocation) -> Answer<u64> {
+        let size = allocation.size;
         if size == 0 {
             return refuse(Code::INVALID_VALUE, "Requested 0 byte allocation");
         }
-        let taken = padded(size).ok_or(Code::OUT_OF_MEMORY)?;
-        let (backing, offset) = self.take_store(device, taken)?;
-        match self.space.take(size, low) {
-            Some(address) => Ok((backing, offset, address)),
-            None => {
-                self.give_store(device, offset, taken);
-                fail(Code::OUT_OF_MEMORY)
-            }
-        }
+        let (stored, taken) = self.take_store(device, size)?;
+        let Some(address) = self.space.take(size, low) else {
+            self.give_store(device, stored.offset, taken);
+            return fail(Code::OUT_OF_MEMORY);
+        };
+        self.memory.insert(address, allocation.stored(stored));
+        Ok(address)
     }
 
     /// `cuMemFree`: not for host memory, and not for what is open of others. No context need be current.
@@ -329,10 +247,12 @@ impl Driver {
             return Ok(());
         }
         match self.memory.by_address.get(&address).map(|a| &a.kind) {
-            Some(Kind::Host { .. }) => self.remove(address),
-            _ => return fail(Code::INVALID_VALUE),
+            Some(Kind::Host { .. }) => {
+                self.remove(address);
+                Ok(())
+            }
+            _ => fail(Code::INVALID_VALUE),
         }
-        Ok(())
     }
 
     /// `cuMemHostRegister`.
@@ -370,7 +290,6 @@ impl Driver {
                 self.remove(address);
                 Ok(())
             }
-            Some((base, _)) if base != address => fail(Code::INVALID_VALUE),
             Some(_) => fail(Code::INVALID_VALUE),
             None => fail(Code::HOST_MEMORY_NOT_REGISTERED),
         }
@@ -395,19 +314,6 @@ impl Driver {
         }
     }
 
-    /// Checks a range of managed memory that somebody advises about.
-    pub(crate) fn check_managed(&self, address: u64, count: u64, valid: bool) -> Answer {
-        self.current()?;
-        match self.memory.containing(address) {
-            Some((base, Allocation { kind: Kind::Managed(_), size, .. }))
-                if valid && count > 0 && count <= size - (address - base) =>
-            {
-                Ok(())
-            }
-            _ => fail(Code::INVALID_VALUE),
-        }
-    }
-
     /// Takes an allocation away, whatever it is.
     pub(crate) fn remove(&mut self, base: u64) {
         self.remove_as(base, State::Free);
@@ -418,12 +324,14 @@ impl Driver {
         let Some(allocation) = self.memory.by_address.remove(&base) else { return };
         let (size, device) = (allocation.size, allocation.device);
         let taken = padded(size).unwrap_or(size);
+        // An import's file is closed here, before its exporter is let go of.
+        let offset = allocation.stored.map_or(0, |stored| stored.offset);
         match allocation.kind {
-            Kind::Device { offset, low, export, .. } => {
+            Kind::Device { low, export } => {
                 self.space.give(base, size, low);
                 match export {
                     Some(slot) if self.exports.withdraw(slot, state) => {
-                        self.memory.ghosts.push(Ghost { device, offset, size: taken, slot });
+                        self.stores.keep(Ghost { device, offset, size: taken, slot: Some(slot) });
                     }
                     Some(slot) => {
                         self.exports.recycle(slot);
@@ -432,21 +340,20 @@ impl Driver {
                     None => self.give_store(device, offset, taken),
                 }
             }
-            Kind::Pool { offset, pool, .. } => {
+            Kind::Pool { pool } => {
                 self.space.give(base, size, false);
                 self.memory.pools.give(pool, taken);
                 self.give_store(device, offset, taken);
             }
-            Kind::Import { backing, locator, channel, .. } => {
+            Kind::Import { locator, channel, .. } => {
                 self.space.give(base, size, false);
-                drop(backing);
                 self.imports.let_go(channel, locator.slot);
             }
             Kind::Host { .. } | Kind::Managed(_) => {
                 self.memory.mapped -= size;
                 unmap_pages(base, size);
             }
-            Kind::Registered { .. } => {}
+            Kind::Registered { .. } | Kind::Mapped(_) => {}
         }
     }
 
@@ -464,15 +371,6 @@ impl Driver {
             self.remove_as(base, State::Ended);
         }
     }
-}
-
-/// How long a file may be: a process that exceeds it is killed, so that nobody may try.
-fn file_size_limit() -> u64 {
-    // SAFETY: all-zero is a value of this plain structure.
-    let mut limit: libc::rlimit = unsafe { core::mem::zeroed() };
-    // SAFETY: `limit` is a structure of the kind that the call fills.
-    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
-    limit.rlim_cur / GRANULE * GRANULE
 }
 
 fn map_pages(size: u64) -> Option<u64> {
@@ -508,17 +406,10 @@ fn is_mapped(address: u64, size: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cupeer_topology::Topology;
-
-    fn driver() -> Driver {
-        let mut driver = Driver::new(Topology::default(), vec![0, 1]);
-        driver.create_context(0, 0).unwrap();
-        driver
-    }
 
     #[test]
     fn sizes_are_exact_and_freed_memory_comes_back() {
-        let mut driver = driver();
+        let mut driver = Driver::in_context();
         let (free, total) = driver.memory_info(0);
         assert_eq!(free, total);
         let a = driver.allocate(300, false).unwrap();
@@ -533,7 +424,7 @@ mod tests {
 
     #[test]
     fn too_much_is_refused_and_leaves_nothing() {
-        let mut driver = driver();
+        let mut driver = Driver::in_context();
         let (free, total) = driver.memory_info(0);
         for size in [total + 1, u64::MAX, u64::MAX - 4096] {
             assert_eq!(driver.allocate(size, false), fail(Code::OUT_OF_MEMORY));
@@ -544,7 +435,7 @@ mod tests {
 
     #[test]
     fn a_context_takes_its_memory_with_it() {
-        let mut driver = driver();
+        let mut driver = Driver::in_context();
         let context = driver.current().unwrap();
         driver.allocate(4 << 20, false).unwrap();
         let shared = driver.allocate_host(100, HOST_PORTABLE).unwrap();
@@ -556,7 +447,7 @@ mod tests {
 
     #[test]
     fn host_memory_is_registered_once() {
-        let mut driver = driver();
+        let mut driver = Driver::in_context();
         let pages = map_pages(8192).unwrap();
         driver.register_host(pages, 8192, 0).unwrap();
         assert_eq!(driver.register_host(pages + 4096, 10, 0), fail(Code::HOST_MEMORY_ALREADY_REGISTERED));

@@ -34,5 +34,8 @@ pub(crate) mod process;
 pub(crate) mod queue;
 pub(crate) mod space;
 pub(crate) mod stack;
+pub(crate) mod store;
 pub(crate) mod streams;
+pub(crate) mod tickets;
 pub(crate) mod visible;
+pub(crate) mod vmm;

@@ -136,7 +136,7 @@ impl Driver {
 
     /// Adds a module or a library.
     pub(crate) fn add_module(&mut self, owner: Owner, image: Arc<Image>) -> Answer<u64> {
-        let handle = self.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
+        let handle = self.space.handle()?;
         let module = Module { owner, image, functions: HashMap::new(), globals: HashMap::new() };
         self.modules.map.insert(handle, module);
         Ok(handle)
@@ -199,7 +199,7 @@ impl Driver {
         }
         let capability = self.machine.devices()[0].compute_capability;
         let function = Function::new(handle, name, (10 * capability.0 + capability.1) as i32)?;
-        let new = self.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
+        let new = self.space.handle()?;
         self.modules.functions.insert(new, function);
         if let Some(module) = self.modules.map.get_mut(&handle) {
             module.functions.insert(name.into(), new);

@@ -3,14 +3,13 @@
 use super::answer::{Answer, fail};
 use super::memory::{Allocation, Kind};
 use super::process::Driver;
+use super::vmm::{Rights, may_access};
 use cupeer_spec::results::Result as Code;
 
 /// An attribute of a pointer, with the width that it has in C.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Value {
-    /// A truth, which the driver writes as an `int`.
-    Flag(bool),
-    /// `int`, `unsigned int` or an enumeration.
+    /// `int`, `unsigned int`, an enumeration, or a truth, which the driver writes as an `int`.
     Word(u32),
     /// A pointer, a handle, a size or a 64-bit number.
     Wide(u64),
@@ -22,7 +21,6 @@ impl Value {
     /// As it lies in memory.
     pub(crate) fn bytes(self) -> Vec<u8> {
         match self {
-            Value::Flag(value) => u32::from(value).to_ne_bytes().into(),
             Value::Word(value) => value.to_ne_bytes().into(),
             Value::Wide(value) => value.to_ne_bytes().into(),
             Value::Tokens(a, b) => [a.to_ne_bytes(), b.to_ne_bytes()].concat(),
@@ -33,11 +31,11 @@ impl Value {
 /// What an attribute is where the pointer does not have it.
 pub(crate) fn nothing(attribute: i32) -> Value {
     match attribute {
-        SYNC_MEMOPS | IS_MANAGED | MAPPED | IS_GPU_DIRECT_RDMA_CAPABLE | IS_HW_DECOMPRESS_CAPABLE => {
-            Value::Flag(false)
-        }
         // CU_DEVICE_INVALID.
         DEVICE_ORDINAL => Value::Word(-2i32 as u32),
+        SYNC_MEMOPS | IS_MANAGED | MAPPED | IS_GPU_DIRECT_RDMA_CAPABLE | IS_HW_DECOMPRESS_CAPABLE => {
+            Value::Word(0)
+        }
         MEMORY_TYPE | IS_LEGACY_CUDA_IPC_CAPABLE | ACCESS_FLAGS => Value::Word(0),
         P2P_TOKENS => Value::Tokens(0, 0),
         _ => Value::Wide(0),
@@ -88,30 +86,39 @@ impl Driver {
         let managed = matches!(a.kind, Kind::Managed(_));
         let malloced = matches!(a.kind, Kind::Device { .. });
         let pooled = matches!(a.kind, Kind::Pool { .. });
+        let mapping = match &a.kind {
+            Kind::Mapped(mapping) => Some(mapping),
+            _ => None,
+        };
         Ok(match attribute {
             CONTEXT if pooled => Value::Wide(0),
             CONTEXT => Value::Wide(a.context),
             MEMORY_TYPE => Value::Word(if a.is_host() && !managed { HOST } else { DEVICE }),
             DEVICE_POINTER if self.reaches(a) => Value::Wide(address),
             HOST_POINTER if a.is_host() => Value::Wide(address),
-            P2P_TOKENS if a.is_device() || managed => Value::Tokens(0, 0),
-            SYNC_MEMOPS => Value::Flag(a.sync_memops),
+            P2P_TOKENS if !a.is_host() || managed => Value::Tokens(0, 0),
+            SYNC_MEMOPS => Value::Word(a.sync_memops.into()),
             BUFFER_ID | MEMORY_BLOCK_ID => Value::Wide(a.id),
-            IS_MANAGED => Value::Flag(managed),
+            IS_MANAGED => Value::Word(managed.into()),
             DEVICE_ORDINAL => Value::Word(a.device as u32),
-            IS_LEGACY_CUDA_IPC_CAPABLE => Value::Word(malloced.into()),
-            RANGE_START_ADDR | MAPPING_BASE_ADDR => Value::Wide(base),
-            RANGE_SIZE | MAPPING_SIZE => Value::Wide(a.size),
-            MAPPED => Value::Flag(true),
-            ALLOWED_HANDLE_TYPES => Value::Wide(0),
-            IS_GPU_DIRECT_RDMA_CAPABLE => Value::Flag(malloced),
-            // CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE.
-            ACCESS_FLAGS => Value::Word(3),
+            IS_LEGACY_CUDA_IPC_CAPABLE | IS_GPU_DIRECT_RDMA_CAPABLE | IS_HW_DECOMPRESS_CAPABLE => {
+                Value::Word(malloced.into())
+            }
+            // What is mapped lies in a reservation, which may be larger.
+            RANGE_START_ADDR => Value::Wide(self.reservation_of(address).map_or(base, |(start, _)| start)),
+            RANGE_SIZE => Value::Wide(self.reservation_of(address).map_or(a.size, |(_, size)| size)),
+            MAPPING_BASE_ADDR => Value::Wide(base),
+            MAPPING_SIZE => Value::Wide(a.size),
+            MAPPED => Value::Word(1),
+            ALLOWED_HANDLE_TYPES => Value::Wide(mapping.map_or(0, |mapping| self.mapped_types(mapping))),
+            ACCESS_FLAGS => Value::Word(match mapping {
+                Some(mapping) => may_access(mapping, self.current_device()?) as u32,
+                None => Rights::ReadWrite as u32,
+            }),
             MEMPOOL_HANDLE => Value::Wide(match a.kind {
                 Kind::Pool { pool, .. } => self.memory.pools.handle(pool),
                 _ => 0,
             }),
-            IS_HW_DECOMPRESS_CAPABLE => Value::Flag(malloced),
             _ => return fail(Code::INVALID_VALUE),
         })
     }
@@ -123,6 +130,9 @@ impl Driver {
         }
         let Ok(current) = self.current() else { return true };
         self.context(current).is_ok_and(|context| {
+            if let Kind::Mapped(mapping) = &allocation.kind {
+                return may_access(mapping, context.device) > Rights::Nothing;
+            }
             context.device == allocation.device
                 || context.peers.contains(&allocation.context)
                 || matches!(allocation.kind, Kind::Pool { pool, .. }
@@ -141,6 +151,9 @@ impl Driver {
     /// `cuPointerSetAttribute`, which knows only CU_POINTER_ATTRIBUTE_SYNC_MEMOPS.
     pub(crate) fn set_pointer_attribute(&mut self, value: bool, attribute: i32, address: u64) -> Answer {
         match self.memory.containing_mut(address) {
+            Some((_, Allocation { kind: Kind::Mapped(_), .. })) if attribute == SYNC_MEMOPS => {
+                fail(Code::NOT_SUPPORTED)
+            }
             Some((_, allocation)) if attribute == SYNC_MEMOPS => {
                 allocation.sync_memops = value;
                 Ok(())
@@ -153,29 +166,16 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cupeer_topology::Topology;
 
     #[test]
-    fn attributes_of_device_and_host_memory() {
-        let mut driver = Driver::new(Topology::default(), vec![0, 1]);
-        let context = driver.create_context(1, 0).unwrap();
-        let device = driver.allocate(1000, false).unwrap();
-        let host = driver.allocate_host(1000, 0).unwrap();
-        let get = |attribute, address| driver.pointer_attribute(attribute, address);
-        assert_eq!(get(CONTEXT, device + 5), Ok(Value::Wide(context)));
-        assert_eq!((get(2, device), get(2, host)), (Ok(Value::Word(DEVICE)), Ok(Value::Word(HOST))));
-        assert_eq!((get(4, device), get(4, host)), (fail(Code::INVALID_VALUE), Ok(Value::Wide(host))));
-        assert_eq!(get(9, device), Ok(Value::Word(1)));
+    fn an_inner_address_has_what_its_allocation_has() {
+        let mut driver = Driver::in_context();
+        let base = driver.allocate(1000, false).unwrap();
+        let get = |attribute| driver.pointer_attribute(attribute, base + 5);
+        assert_eq!((get(RANGE_START_ADDR), get(RANGE_SIZE)), (Ok(Value::Wide(base)), Ok(Value::Wide(1000))));
         assert_eq!(
-            (get(11, device + 5), get(12, device + 5)),
-            (Ok(Value::Wide(device)), Ok(Value::Wide(1000)))
+            (get(CONTEXT), get(DEVICE_POINTER)),
+            (driver.current().map(Value::Wide), Ok(Value::Wide(base + 5)))
         );
-        assert_eq!(get(2, 0x1234), fail(Code::INVALID_VALUE));
-        let stack = 0u8;
-        let several = driver.pointer_attributes(&[2, 8], &raw const stack as u64).unwrap();
-        assert_eq!(several, [None, None]);
-        driver.set_pointer_attribute(true, SYNC_MEMOPS, device).unwrap();
-        assert_eq!(driver.pointer_attribute(SYNC_MEMOPS, device), Ok(Value::Flag(true)));
-        assert_eq!(driver.set_pointer_attribute(true, 2, device), fail(Code::INVALID_VALUE));
     }
 }

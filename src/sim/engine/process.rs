@@ -11,8 +11,10 @@ use super::memory::Memory;
 use super::modules::Modules;
 use super::queue::{self, Queue};
 use super::space::Space;
+use super::store::Stores;
 use super::streams::Streams;
 use super::visible::visible;
+use super::vmm::Vmm;
 use cupeer_spec::env;
 use cupeer_spec::results::Result as Code;
 use cupeer_topology::{Device, Link, Topology};
@@ -27,7 +29,9 @@ pub(crate) struct Driver {
     pub visible: Vec<usize>,
     pub contexts: Contexts,
     pub space: Space,
+    pub stores: Stores,
     pub memory: Memory,
+    pub vmm: Vmm,
     pub arrays: Arrays,
     pub streams: Streams,
     pub queue: Queue,
@@ -44,7 +48,9 @@ impl Driver {
         Driver {
             contexts: Contexts::new(visible.len()),
             space: Space::default(),
+            stores: Stores::new(visible.len()),
             memory: Memory::new(visible.len()),
+            vmm: Vmm::default(),
             arrays: Arrays::default(),
             streams: Streams::default(),
             queue: Queue::default(),
@@ -83,6 +89,16 @@ impl Driver {
     /// The link from one ordinal to another; `None` for a device with itself.
     pub(crate) fn link(&self, from: usize, to: usize) -> Option<&Link> {
         self.machine.link(self.visible[from], self.visible[to])
+    }
+}
+
+#[cfg(test)]
+impl Driver {
+    /// One with two devices that reach each other, and with a context of the first one current.
+    pub(crate) fn in_context() -> Driver {
+        let mut driver = Driver::new(Topology::default(), vec![0, 1]);
+        driver.create_context(0, 0).expect("a context");
+        driver
     }
 }
 

@@ -135,6 +135,11 @@ impl Driver {
         self.queue.pending(|lane, _| lane.context == context)
     }
 
+    /// The same for all streams of all contexts.
+    pub(crate) fn pending_anywhere(&self) -> Option<u64> {
+        self.queue.pending(|_, _| true)
+    }
+
     /// The same for what may use the memory at an address: work of its context, and of the current one.
     pub(crate) fn pending_at(&self, address: u64) -> Option<u64> {
         let owner = self.memory.containing(address).map_or(0, |(_, allocation)| allocation.context);
@@ -192,6 +197,15 @@ pub(crate) fn wait(
         driver = DONE.wait(driver).unwrap_or_else(PoisonError::into_inner);
     }
     driver
+}
+
+/// The driver, once the task is done that is found to come first.
+pub(crate) fn settled(
+    first: impl FnOnce(&mut Driver) -> Answer<Option<u64>>,
+) -> Answer<MutexGuard<'static, Driver>> {
+    let mut driver = process::enter()?;
+    let number = first(&mut driver)?;
+    Ok(wait(driver, number))
 }
 
 /// Starts the thread. No signal is delivered to it: signals are for threads that know of them.

@@ -4,7 +4,9 @@
 //! would with a GPU, and no two mappings of the process collide. Contexts, streams and events get theirs
 //! once: a handle that was destroyed stays unknown for ever.
 
+use super::answer::Answer;
 use super::holes::Holes;
+use cupeer_spec::results::Result as Code;
 
 /// From this size on, an allocation has pages of its own.
 pub(crate) const LARGE: u64 = 1 << 20;
@@ -58,16 +60,16 @@ impl Space {
     }
 
     /// A new handle.
-    pub(crate) fn handle(&mut self) -> Option<u64> {
+    pub(crate) fn handle(&mut self) -> Answer<u64> {
         let (next, end) = match self.handles {
             Some((next, end)) if next < end => (next, end),
             _ => {
-                let (start, length) = reserve(HANDLE_CHUNK, false)?;
+                let (start, length) = reserve(HANDLE_CHUNK, false).ok_or(Code::OUT_OF_MEMORY)?;
                 (start, start + length)
             }
         };
         self.handles = Some((next + HANDLE_STEP, end));
-        Some(next)
+        Ok(next)
     }
 }
 

@@ -64,7 +64,7 @@ impl Driver {
         if flags & !NON_BLOCKING != 0 {
             return fail(Code::INVALID_VALUE);
         }
-        let handle = self.space.handle().ok_or(Code::OUT_OF_MEMORY)?;
+        let handle = self.space.handle()?;
         let id = FIRST_ID + self.streams.created;
         self.streams.created += 1;
         let priority = priority.clamp(PRIORITIES.1, PRIORITIES.0);

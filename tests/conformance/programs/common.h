@@ -26,6 +26,18 @@ int cuStreamCreate(void **, unsigned), cuStreamQuery(void *), cuStreamDestroy_v2
 int cuEventCreate(void **, unsigned), cuEventRecord(void *, void *), cuEventQuery(void *), cuEventDestroy_v2(void *);
 int cuPointerGetAttribute(void *, int, CUdeviceptr), cuMemHostRegister_v2(void *, size_t, unsigned);
 
+// Virtual memory: a place, what it may do, and what an allocation is to be.
+typedef struct { int type, id; } Location;
+typedef struct { Location location; int flags; } Access;
+typedef struct { int type, handleTypes; Location location; void *security; unsigned char flags[8]; } Properties;
+typedef unsigned long long Allocation;
+int cuMemCreate(Allocation *, size_t, const Properties *, unsigned long long), cuMemRelease(Allocation);
+int cuMemAddressReserve(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long), cuMemAddressFree(CUdeviceptr, size_t);
+int cuMemMap(CUdeviceptr, size_t, size_t, Allocation, unsigned long long), cuMemUnmap(CUdeviceptr, size_t);
+int cuMemSetAccess(CUdeviceptr, size_t, const Access *, size_t), cuMemGetAccess(unsigned long long *, const Location *, CUdeviceptr);
+int cuMemExportToShareableHandle(void *, Allocation, int, unsigned long long);
+int cuMemImportFromShareableHandle(Allocation *, void *, int);
+
 // Says where an answer is not the one that is expected, and ends the program.
 #define IS(call, expected)                                                                                   \
     do {                                                                                                     \

@@ -1,0 +1,155 @@
+//! The memory of devices: of each a file, as far as this process uses it, and which parts of it are taken. An address
+//! leads here by way of an allocation (`super::memory`), an array by itself.
+
+use super::answer::Answer;
+use super::backing::Backing;
+use super::channel::MEMORY_NAME;
+use super::holes::Holes;
+use super::process::Driver;
+use super::space::{GRANULE, LARGE};
+use cupeer_spec::results::Result as Code;
+use std::sync::Arc;
+
+/// Where bytes of a device's memory are: of this process's, or of one that exported them.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub backing: Arc<Backing>,
+    pub offset: u64,
+}
+
+#[derive(Debug)]
+struct Store {
+    backing: Arc<Backing>,
+    holes: Holes,
+}
+
+/// Device memory that is freed here and open elsewhere.
+#[derive(Debug)]
+pub(super) struct Ghost {
+    pub device: usize,
+    pub offset: u64,
+    pub size: u64,
+    /// Of an export by handle. Those by descriptor hold the first byte of their memory.
+    pub slot: Option<u16>,
+}
+
+/// The memory of all devices that this process sees.
+#[derive(Debug)]
+pub(crate) struct Stores {
+    files: Vec<Option<Store>>,
+    /// Bytes in use, by device.
+    used: Vec<u64>,
+    ghosts: Vec<Ghost>,
+}
+
+impl Stores {
+    pub(crate) fn new(devices: usize) -> Stores {
+        Stores { files: (0..devices).map(|_| None).collect(), used: vec![0; devices], ghosts: Vec::new() }
+    }
+
+    /// Whether another open file holds a byte of a device's memory.
+    fn is_held(&self, device: usize, offset: u64) -> bool {
+        self.files[device].as_ref().is_some_and(|store| store.backing.is_held(offset))
+    }
+
+    /// Keeps what others have open until they close it.
+    pub(super) fn keep(&mut self, ghost: Ghost) {
+        self.ghosts.push(ghost);
+    }
+}
+
+/// How much of a device's memory an allocation takes.
+pub(super) fn padded(size: u64) -> Option<u64> {
+    size.checked_next_multiple_of(if size < LARGE { GRANULE } else { 4096 })
+}
+
+impl Driver {
+    /// The bytes that are free on a device, and those that it has.
+    pub(crate) fn memory_info(&mut self, device: usize) -> (u64, u64) {
+        self.lay_ghosts();
+        let total = self.device(device).memory;
+        (total.saturating_sub(self.stores.used[device]), total)
+    }
+
+    /// Takes memory of a device: where it lies, and how much it is.
+    pub(super) fn take_store(&mut self, device: usize, size: u64) -> Answer<(Stored, u64)> {
+        let taken = padded(size).ok_or(Code::OUT_OF_MEMORY)?;
+        let align = if taken < LARGE { GRANULE } else { 4096 };
+        Ok((self.take_aligned(device, taken, align)?, taken))
+    }
+
+    /// The same of just this size, at a multiple of something.
+    pub(super) fn take_aligned(&mut self, device: usize, size: u64, align: u64) -> Answer<Stored> {
+        self.lay_ghosts();
+        let total = self.device(device).memory;
+        let store = match &mut self.stores.files[device] {
+            Some(store) => store,
+            none => {
+                let length = total.min(file_size_limit());
+                let backing = Backing::create(MEMORY_NAME, length).ok_or(Code::OUT_OF_MEMORY)?;
+                none.insert(Store { backing: Arc::new(backing), holes: Holes::of(0, length) })
+            }
+        };
+        let offset = store.holes.take(size, align).ok_or(Code::OUT_OF_MEMORY)?;
+        self.stores.used[device] += size;
+        Ok(Stored { backing: store.backing.clone(), offset })
+    }
+
+    /// The ordinal of the device whose memory a file is, where it is this process's own.
+    pub(super) fn own_memory(&self, file: &Backing) -> Option<(usize, Arc<Backing>)> {
+        self.stores.files.iter().enumerate().find_map(|(device, store)| {
+            let own = &store.as_ref()?.backing;
+            (own.inode() == file.inode()).then(|| (device, own.clone()))
+        })
+    }
+
+    /// Gives memory back whose first byte others may hold: once nobody does.
+    pub(super) fn retire(&mut self, device: usize, offset: u64, size: u64) {
+        if self.stores.is_held(device, offset) {
+            self.stores.keep(Ghost { device, offset, size, slot: None });
+        } else {
+            self.give_store(device, offset, size);
+        }
+    }
+
+    /// Takes memory again that was given back and is held.
+    pub(super) fn revive(&mut self, device: usize, offset: u64) {
+        self.stores.ghosts.retain(|ghost| (ghost.device, ghost.offset) != (device, offset));
+    }
+
+    /// Gives memory of a device back.
+    pub(super) fn give_store(&mut self, device: usize, offset: u64, size: u64) {
+        self.stores.used[device] -= size;
+        if let Some(store) = &mut self.stores.files[device] {
+            if size >= LARGE {
+                store.backing.punch(offset, size);
+            }
+            store.holes.give(offset, size);
+        }
+    }
+
+    /// Gives back what was freed here and is no longer open elsewhere.
+    fn lay_ghosts(&mut self) {
+        let ghosts = std::mem::take(&mut self.stores.ghosts);
+        let (held, gone): (Vec<Ghost>, Vec<Ghost>) = ghosts.into_iter().partition(|ghost| match ghost.slot {
+            Some(slot) => self.exports.is_held(slot),
+            None => self.stores.is_held(ghost.device, ghost.offset),
+        });
+        self.stores.ghosts = held;
+        for ghost in gone {
+            if let Some(slot) = ghost.slot {
+                self.exports.recycle(slot);
+            }
+            self.give_store(ghost.device, ghost.offset, ghost.size);
+        }
+    }
+}
+
+/// How long a file may be: a process that exceeds it is killed, so that nobody may try.
+fn file_size_limit() -> u64 {
+    // SAFETY: all-zero is a value of this plain structure.
+    let mut limit: libc::rlimit = unsafe { core::mem::zeroed() };
+    // SAFETY: `limit` is a structure of the kind that the call fills.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    limit.rlim_cur / GRANULE * GRANULE
+}

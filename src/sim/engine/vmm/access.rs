@@ -1,0 +1,187 @@
+//! What devices may do with what is mapped.
+
+use super::super::answer::{Answer, fail, refuse};
+use super::super::memory::Kind;
+use super::super::process::Driver;
+use super::super::tickets::GRANULARITY;
+use super::handles::DEVICE;
+use super::mappings::{Mapping, check_start};
+use cupeer_spec::abi::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation};
+use cupeer_spec::results::Result as Code;
+
+/// CU_MEM_LOCATION_TYPE_HOST to CU_MEM_LOCATION_TYPE_HOST_NUMA, and to CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT.
+const HOSTS: std::ops::RangeInclusive<i32> = 2..=3;
+const ALL_HOSTS: std::ops::RangeInclusive<i32> = 2..=4;
+
+/// What a device may do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Rights {
+    Nothing = 0,
+    Read = 1,
+    ReadWrite = 3,
+}
+
+impl Rights {
+    fn of(flags: CUmemAccess_flags) -> Option<Rights> {
+        [Rights::Nothing, Rights::Read, Rights::ReadWrite]
+            .into_iter()
+            .find(|rights| *rights as i32 == flags.0)
+    }
+}
+
+/// What a device may do with what is mapped.
+pub(crate) fn may_access(mapping: &Mapping, device: usize) -> Rights {
+    let granted = mapping.rights.iter().find(|(known, _)| *known == device);
+    granted.map_or(Rights::Nothing, |(_, rights)| *rights)
+}
+
+impl Driver {
+    /// `cuMemSetAccess`, after its null check. Nothing changes where one of the wishes is wrong.
+    pub(crate) fn set_access(&mut self, start: u64, size: u64, wishes: &[CUmemAccessDesc]) -> Answer {
+        for (index, wish) in wishes.iter().enumerate() {
+            if Rights::of(wish.flags).is_none() {
+                let text = format!("Index {index}: Invalid flag specified ({:#x})", wish.flags.0);
+                return refuse(Code::INVALID_VALUE, text);
+            }
+            let kind = wish.location.kind.0;
+            if kind != DEVICE && !HOSTS.contains(&kind) {
+                let text = format!(
+                    "Index {index}: Invalid location type ({kind:#x}), only DEVICE, HOST_NUMA, and HOST are valid types"
+                );
+                return refuse(Code::INVALID_VALUE, text);
+            }
+        }
+        check_start(start)?;
+        if !size.is_multiple_of(GRANULARITY) {
+            let text = format!("Size not aligned to minimum granularity ({GRANULARITY:#x} bytes)");
+            return refuse(Code::INVALID_VALUE, text);
+        }
+        let mappings = self.whole_mappings(start, size)?;
+        let mut granted = Vec::new();
+        for wish in wishes {
+            if wish.location.kind.0 != DEVICE {
+                return fail(Code::NOT_SUPPORTED);
+            }
+            let device = self.ordinal(wish.location.id).or(fail(Code::INVALID_VALUE))?;
+            let rights = Rights::of(wish.flags).unwrap_or(Rights::Nothing);
+            if rights > Rights::Nothing && !mappings.iter().all(|base| self.has_path(device, *base)) {
+                return fail(Code::INVALID_DEVICE);
+            }
+            granted.push((device, rights));
+        }
+        for base in mappings {
+            if let Some((_, allocation)) = self.memory.containing_mut(base)
+                && let Kind::Mapped(mapping) = &mut allocation.kind
+            {
+                for (device, rights) in &granted {
+                    mapping.rights.retain(|(known, _)| known != device);
+                    mapping.rights.push((*device, *rights));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The mappings in a range that begins with one and ends with one. What lies between need not be mapped, as
+    /// recorded: then only those before the first hole count.
+    fn whole_mappings(&self, start: u64, size: u64) -> Answer<Vec<u64>> {
+        if let Some((_, allocation)) = self.memory.containing(start)
+            && !matches!(allocation.kind, Kind::Mapped(_))
+        {
+            return refuse(Code::INVALID_VALUE, "Address range not fully mapped with cuMemMap or equivalent");
+        }
+        let found: Vec<(u64, u64)> = self.mappings_in(start, size).collect();
+        let ends = found.last().is_some_and(|(base, length)| start.checked_add(size) == Some(base + length));
+        if !ends || found[0].0 != start {
+            return fail(Code::INVALID_VALUE);
+        }
+        let mut end = start;
+        let joined = found.into_iter().take_while(|(base, length)| {
+            let follows = *base == end;
+            end = base + length;
+            follows
+        });
+        Ok(joined.map(|(base, _)| base).collect())
+    }
+
+    /// Whether a device can reach the memory behind a mapping.
+    fn has_path(&self, device: usize, base: u64) -> bool {
+        let here = self.visible[device];
+        self.mapping_at(base).is_some_and(|(_, mapping)| {
+            let home = mapping.block.ticket.device;
+            here == home || self.machine.link(here, home).is_some_and(|link| link.can_access)
+        })
+    }
+
+    /// `cuMemGetAccess`, for a place that [`Driver::check_place`] knows; `None` where nothing is.
+    pub(crate) fn access(&self, place: &CUmemLocation, address: u64) -> Option<u64> {
+        let (_, allocation) = self.memory.containing(address)?;
+        let Kind::Mapped(mapping) = &allocation.kind else { return Some(0) };
+        let ordinal = usize::try_from(place.id).ok().filter(|_| place.kind.0 == DEVICE);
+        Some(ordinal.map_or(Rights::Nothing, |ordinal| may_access(mapping, ordinal)) as u64)
+    }
+
+    /// Checks the place of `cuMemGetAccess`.
+    pub(crate) fn check_place(&self, place: &CUmemLocation) -> Answer {
+        match place.kind.0 {
+            DEVICE => self.ordinal(place.id).map(|_| ()).or(fail(Code::INVALID_DEVICE)),
+            kind if ALL_HOSTS.contains(&kind) => Ok(()),
+            _ => fail(Code::INVALID_DEVICE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{GRANULE, allocation, driver, grant};
+    use super::*;
+    use cupeer_spec::abi::CUmemLocationType;
+    use cupeer_topology::Topology;
+
+    const FIRST: CUmemLocation = CUmemLocation { kind: CUmemLocationType(1), id: 0 };
+    const SECOND: CUmemLocation = CUmemLocation { kind: CUmemLocationType(1), id: 1 };
+
+    #[test]
+    fn access_is_of_whole_mappings_up_to_the_first_hole() {
+        let mut driver = driver();
+        let at = driver.reserve_addresses(6 * GRANULE, 0, 0).unwrap();
+        for (granule, granules) in [(0, 1), (1, 2), (5, 1)] {
+            let handle = allocation(&mut driver, 0, granules);
+            driver.map(at + granule * GRANULE, granules * GRANULE, 0, handle).unwrap();
+        }
+        for (from, granules) in [(0, 2), (0, 4), (1, 1), (2, 1), (3, 1), (4, 2), (5, 2)] {
+            let answer = grant(&mut driver, at + from * GRANULE, granules, 0, 3);
+            assert_eq!(answer, fail(Code::INVALID_VALUE), "{from} {granules}");
+        }
+        grant(&mut driver, at, 6, 0, 3).unwrap();
+        let of = |granule: u64| driver.access(&FIRST, at + granule * GRANULE);
+        assert_eq!([of(0), of(2), of(3), of(5)], [Some(3), Some(3), None, Some(0)]);
+        assert_eq!(driver.access(&SECOND, at), Some(0));
+    }
+
+    #[test]
+    fn all_wishes_are_granted_or_none() {
+        let mut driver = driver();
+        let at = driver.reserve_addresses(GRANULE, 0, 0).unwrap();
+        let handle = allocation(&mut driver, 1, 1);
+        driver.map(at, GRANULE, 0, handle).unwrap();
+        let wish = |location, flags| CUmemAccessDesc { location, flags: CUmemAccess_flags(flags) };
+        let nowhere = CUmemLocation { id: 99, ..FIRST };
+        assert!(driver.set_access(at, GRANULE, &[wish(FIRST, 3), wish(nowhere, 3)]).is_err());
+        assert_eq!(driver.access(&FIRST, at), Some(0));
+        driver.set_access(at, GRANULE, &[wish(FIRST, 3), wish(SECOND, 1), wish(FIRST, 1)]).unwrap();
+        assert_eq!((driver.access(&FIRST, at), driver.access(&SECOND, at)), (Some(1), Some(1)));
+        assert_eq!(driver.set_access(at, GRANULE, &[wish(FIRST, 2)]).unwrap_err().messages.len(), 1);
+    }
+
+    #[test]
+    fn without_a_link_there_is_no_access() {
+        let mut driver = Driver::new(Topology::parse("none:2").unwrap(), vec![0, 1]);
+        let at = driver.reserve_addresses(GRANULE, 0, 0).unwrap();
+        let handle = allocation(&mut driver, 0, 1);
+        driver.map(at, GRANULE, 0, handle).unwrap();
+        assert_eq!(grant(&mut driver, at, 1, 1, 3), fail(Code::INVALID_DEVICE));
+        grant(&mut driver, at, 1, 1, 0).unwrap();
+        grant(&mut driver, at, 1, 0, 3).unwrap();
+    }
+}

@@ -1,0 +1,80 @@
+//! The memory behind handles: a part of the file of a device's memory, this process's or another's.
+//!
+//! What several handles of the process mean is there once, and given back with the last of them. Own memory
+//! for which there are descriptors, or which other processes have imported, stays where it is until they are
+//! gone.
+
+use super::super::answer::Answer;
+use super::super::backing::Backing;
+use super::super::process::Driver;
+use super::super::store::Stored;
+use super::super::tickets::{GRANULARITY, Ticket};
+use cupeer_spec::results::Result as Code;
+use std::sync::Arc;
+
+/// A part of a device's memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    pub backing: Arc<Backing>,
+    /// Which part, of which device.
+    pub ticket: Ticket,
+    /// The ordinal of the device whose memory it is, if this process created it.
+    own: Option<usize>,
+}
+
+impl Block {
+    fn is(&self, other: &Block) -> bool {
+        Arc::ptr_eq(&self.backing, &other.backing) && self.ticket == other.ticket
+    }
+}
+
+impl Driver {
+    /// New memory, zeroed.
+    pub(super) fn create_block(&mut self, device: usize, size: u64) -> Answer<Block> {
+        let Stored { backing, offset } = self.take_aligned(device, size, GRANULARITY)?;
+        backing.punch(offset, size);
+        let ticket = Ticket { device: self.visible[device], offset, size };
+        Ok(Block { backing, ticket, own: Some(device) })
+    }
+
+    /// The memory that a descriptor means, as its file.
+    pub(super) fn import_block(&mut self, ticket: Ticket, file: Backing) -> Answer<Block> {
+        if let Some((device, backing)) = self.own_memory(&file) {
+            let block = Block { backing, ticket, own: Some(device) };
+            if !self.has_block(&block) {
+                self.revive(device, ticket.offset);
+            }
+            return Ok(block);
+        }
+        let known = self.vmm.foreign.iter().find(|known| known.inode() == file.inode()).cloned();
+        let backing = known.unwrap_or_else(|| {
+            self.vmm.foreign.push(Arc::new(file));
+            self.vmm.foreign[self.vmm.foreign.len() - 1].clone()
+        });
+        let block = Block { backing, ticket, own: None };
+        if !self.has_block(&block) && !block.backing.hold(ticket.offset) {
+            return Err(Code::OPERATING_SYSTEM.into());
+        }
+        Ok(block)
+    }
+
+    fn has_block(&self, block: &Block) -> bool {
+        self.vmm.handles.values().any(|handle| handle.block.is(block))
+    }
+
+    /// Gives memory back, once no handle means it.
+    pub(super) fn drop_block(&mut self, block: Block) {
+        if self.has_block(&block) {
+            return;
+        }
+        let Ticket { offset, size, .. } = block.ticket;
+        match block.own {
+            Some(device) => self.retire(device, offset, size),
+            None => {
+                block.backing.let_go(offset);
+                drop(block);
+                self.vmm.foreign.retain(|backing| Arc::strong_count(backing) > 1);
+            }
+        }
+    }
+}

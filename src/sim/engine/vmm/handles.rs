@@ -1,0 +1,241 @@
+//! Handles of allocations.
+//!
+//! A handle counts how often it must be released, and what is mapped with it: as recorded, it remains usable
+//! after its last release until nothing is mapped with it.
+
+use super::super::answer::{Answer, Failure, fail, refuse};
+use super::super::process::Driver;
+use super::super::tickets::GRANULARITY;
+use super::Vmm;
+use super::blocks::Block;
+use cupeer_spec::abi::{
+    CUmemAllocationFlags, CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemLocation,
+    CUmemLocationType,
+};
+use cupeer_spec::results::Result as Code;
+
+/// `CU_MEM_LOCATION_TYPE_*`.
+pub(super) const DEVICE: i32 = 1;
+const HOST: i32 = 2;
+const HOST_NUMA: i32 = 3;
+/// CU_MEM_ALLOCATION_TYPE_PINNED.
+const PINNED: i32 = 1;
+/// `CU_MEM_HANDLE_TYPE_*`: those of Windows, and FABRIC.
+const WINDOWS: i32 = 2 | 4;
+pub(super) const FABRIC: i32 = 8;
+/// CU_MEM_ALLOCATION_COMP_GENERIC.
+const COMPRESSED: u8 = 1;
+/// CU_DEVICE_INVALID.
+const NOWHERE: i32 = -2;
+
+/// An allocation as the program knows it.
+#[derive(Debug)]
+pub(super) struct Handle {
+    pub block: Block,
+    /// As what it may leave the process: nothing for an import.
+    pub types: i32,
+    flags: CUmemAllocationFlags,
+    references: u32,
+    /// How many mappings were made with it.
+    pub mappings: u32,
+}
+
+impl Handle {
+    /// A handle that has to be released once.
+    pub(super) fn new(block: Block, types: i32, flags: CUmemAllocationFlags) -> Handle {
+        Handle { block, types, flags, references: 1, mappings: 0 }
+    }
+}
+
+impl Vmm {
+    /// How many releases are outstanding.
+    pub(crate) fn allocations(&self) -> usize {
+        self.handles.values().map(|handle| handle.references as usize).sum()
+    }
+
+    /// How many mappings there are.
+    pub(crate) fn mappings(&self) -> usize {
+        self.handles.values().map(|handle| handle.mappings as usize).sum()
+    }
+}
+
+/// What the driver says of something that was never a handle.
+pub(super) fn unknown() -> Failure {
+    Failure {
+        code: Code::INVALID_VALUE,
+        messages: vec!["Parameter handle is not a valid CUmemGenericAllocationHandle".into()],
+    }
+}
+
+/// Checks what does not depend on a device.
+fn check(wanted: &CUmemAllocationProp) -> Answer {
+    let types = wanted.requestedHandleTypes.0;
+    match wanted.location.kind.0 {
+        DEVICE => {}
+        HOST if types != 0 => {
+            return refuse(Code::INVALID_VALUE, "Value of requestedHandleTypes for HOST memory must be 0");
+        }
+        // What the attributes of the device say.
+        HOST | HOST_NUMA => return fail(Code::NOT_SUPPORTED),
+        _ => {
+            let text = "Value of prop->location.type is not valid: must be DEVICE, HOST_NUMA, or HOST";
+            return refuse(Code::INVALID_VALUE, text);
+        }
+    }
+    let flags = &wanted.allocFlags;
+    if wanted.kind.0 != PINNED
+        || !wanted.win32HandleMetaData.is_null()
+        || flags.reserved != [0; 4]
+        || flags.compressionType > COMPRESSED
+        || types & WINDOWS != 0
+    {
+        return fail(Code::INVALID_VALUE);
+    }
+    Ok(())
+}
+
+impl Driver {
+    /// `cuMemCreate`, after its null checks.
+    pub(crate) fn create_allocation(&mut self, size: u64, wanted: &CUmemAllocationProp) -> Answer<u64> {
+        if size == 0 {
+            return refuse(Code::INVALID_VALUE, "Parameter size cannot be 0");
+        }
+        check(wanted)?;
+        // The driver has no words about the ordinal.
+        let device = self.ordinal(wanted.location.id).or(fail(Code::INVALID_DEVICE))?;
+        if !size.is_multiple_of(GRANULARITY) {
+            let text = format!("Requested size not aligned to minimum granularity ({GRANULARITY:#x} bytes)");
+            return refuse(Code::INVALID_VALUE, text);
+        }
+        let types = wanted.requestedHandleTypes.0;
+        if types & FABRIC != 0 {
+            // The machine has no IMEX channel.
+            return refuse(Code::NOT_PERMITTED, "Failed to allocate physical memory");
+        }
+        let block = self.create_block(device, size)?;
+        // Memory is not compressed, as the attributes of the device say.
+        let flags = CUmemAllocationFlags { compressionType: 0, ..wanted.allocFlags };
+        self.add_handle(Handle::new(block, types, flags))
+    }
+
+    /// Gives a handle its number.
+    pub(super) fn add_handle(&mut self, handle: Handle) -> Answer<u64> {
+        let number = self.space.handle();
+        match &number {
+            Ok(number) => drop(self.vmm.handles.insert(*number, handle)),
+            Err(_) => self.drop_block(handle.block),
+        }
+        number
+    }
+
+    pub(super) fn handle(&self, number: u64) -> Answer<&Handle> {
+        self.vmm.handles.get(&number).ok_or_else(unknown)
+    }
+
+    /// `cuMemRelease`.
+    pub(crate) fn release_allocation(&mut self, number: u64) -> Answer {
+        let handle = self.vmm.handles.get_mut(&number).ok_or_else(unknown)?;
+        handle.references = handle.references.checked_sub(1).ok_or(Code::INVALID_VALUE)?;
+        self.drop_unused(number);
+        Ok(())
+    }
+
+    /// Has one more or one fewer mapping of a handle counted.
+    pub(super) fn count_mapping(&mut self, number: u64, by: i32) {
+        if let Some(handle) = self.vmm.handles.get_mut(&number) {
+            handle.mappings = handle.mappings.saturating_add_signed(by);
+        }
+        self.drop_unused(number);
+    }
+
+    fn drop_unused(&mut self, number: u64) {
+        if self.vmm.handles.get(&number).is_some_and(|handle| handle.references == 0 && handle.mappings == 0)
+            && let Some(handle) = self.vmm.handles.remove(&number)
+        {
+            self.drop_block(handle.block);
+        }
+    }
+
+    /// `cuMemRetainAllocationHandle`, after its null checks.
+    pub(crate) fn retain_allocation(&mut self, address: u64) -> Answer<u64> {
+        let Some((_, mapping)) = self.mapping_at(address) else {
+            let what = match self.reservation_of(address) {
+                Some(_) => "have a valid mapping created with a call to cuMemMap()",
+                None => "belong to a range reserved previously by cuMemAddressReserve()",
+            };
+            return refuse(Code::INVALID_VALUE, format!("Address specified(addr: {address:#x}) must {what}"));
+        };
+        let number = mapping.handle;
+        let handle = self.vmm.handles.get_mut(&number).ok_or(Code::INVALID_VALUE)?;
+        handle.references += 1;
+        Ok(number)
+    }
+
+    /// `cuMemGetAllocationPropertiesFromHandle`, after its null checks.
+    pub(crate) fn allocation_properties(&self, number: u64) -> Answer<CUmemAllocationProp> {
+        let handle = self.handle(number)?;
+        let ordinal = self.ordinal_of(handle.block.ticket.device);
+        Ok(CUmemAllocationProp {
+            kind: CUmemAllocationType(PINNED),
+            requestedHandleTypes: CUmemAllocationHandleType(handle.types),
+            location: CUmemLocation {
+                kind: CUmemLocationType(DEVICE),
+                id: ordinal.map_or(NOWHERE, |ordinal| ordinal as i32),
+            },
+            win32HandleMetaData: core::ptr::null_mut(),
+            allocFlags: handle.flags,
+        })
+    }
+
+    /// The ordinal of a device of the machine; `None` where the process does not see it.
+    pub(super) fn ordinal_of(&self, device: usize) -> Option<usize> {
+        self.visible.iter().position(|visible| *visible == device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{GRANULE, allocation, driver, on};
+    use super::*;
+
+    #[test]
+    fn properties_are_checked_before_the_device() {
+        let mut driver = driver();
+        let mut code =
+            |wanted: CUmemAllocationProp| driver.create_allocation(GRANULE, &wanted).unwrap_err().code;
+        assert_eq!(code(on(99, 1)), Code::INVALID_DEVICE);
+        assert_eq!(code(on(99, 2)), Code::INVALID_VALUE);
+        assert_eq!(code(on(0, FABRIC)), Code::NOT_PERMITTED);
+        let mut wanted = on(0, 0);
+        wanted.location.kind.0 = HOST_NUMA;
+        assert_eq!(code(wanted), Code::NOT_SUPPORTED);
+        let mut wanted = on(0, 0);
+        wanted.allocFlags.reserved[3] = 1;
+        assert_eq!(code(wanted), Code::INVALID_VALUE);
+        assert_eq!(
+            driver.create_allocation(GRANULE + 4096, &on(0, 0)).unwrap_err().code,
+            Code::INVALID_VALUE
+        );
+        let total = driver.memory_info(0).1;
+        let more = (total + GRANULE).next_multiple_of(GRANULE);
+        assert_eq!(driver.create_allocation(more, &on(0, 0)), fail(Code::OUT_OF_MEMORY));
+    }
+
+    #[test]
+    fn a_handle_lives_until_it_is_released_and_unmapped() {
+        let mut driver = driver();
+        let (free, _) = driver.memory_info(0);
+        let handle = allocation(&mut driver, 0, 1);
+        let at = driver.reserve_addresses(GRANULE, 0, 0).unwrap();
+        driver.map(at, GRANULE, 0, handle).unwrap();
+        assert_eq!(driver.retain_allocation(at + 5), Ok(handle));
+        driver.release_allocation(handle).unwrap();
+        driver.release_allocation(handle).unwrap();
+        assert_eq!(driver.release_allocation(handle), fail(Code::INVALID_VALUE));
+        assert_eq!(driver.allocation_properties(handle).unwrap().requestedHandleTypes.0, 1);
+        assert_eq!(driver.memory_info(0).0, free - GRANULE);
+        driver.unmap(at, GRANULE).unwrap();
+        assert_eq!(driver.memory_info(0).0, free);
+        assert_eq!(driver.allocation_properties(handle), Err(unknown()));
+    }
+}

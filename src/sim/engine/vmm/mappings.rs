@@ -1,0 +1,170 @@
+//! Mappings: an allocation at addresses that are reserved.
+
+use super::super::answer::{Answer, refuse};
+use super::super::memory::{Allocation, Kind};
+use super::super::process::Driver;
+use super::super::store::Stored;
+use super::super::tickets::GRANULARITY;
+use super::access::Rights;
+use super::blocks::Block;
+use cupeer_spec::results::Result as Code;
+
+/// What is mapped somewhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Mapping {
+    /// The handle that it was mapped with.
+    pub handle: u64,
+    pub(super) block: Block,
+    /// What devices may do, by their ordinals; the others may do nothing.
+    pub(super) rights: Vec<(usize, Rights)>,
+}
+
+impl Driver {
+    /// `cuMemMap`: always the whole allocation, as recorded.
+    pub(crate) fn map(&mut self, start: u64, size: u64, offset: u64, handle: u64) -> Answer {
+        if start == 0 {
+            return refuse(Code::INVALID_VALUE, "Parameter ptr cannot be NULL");
+        }
+        if size == 0 {
+            return refuse(Code::INVALID_VALUE, "Parameter size cannot be 0");
+        }
+        let block = self.handle(handle)?.block.clone();
+        check_start(start)?;
+        if offset != 0 {
+            return refuse(Code::NOT_SUPPORTED, "Specifying an offset is not supported");
+        }
+        let whole = block.ticket.size;
+        if size != whole {
+            let (word, sign) = if size < whole { ("smaller", '<') } else { ("bigger", '>') };
+            let text = format!("Requested mapping {word} than handle, ({size:#x} {sign} {whole:#x})");
+            return refuse(Code::NOT_SUPPORTED, text);
+        }
+        if self.memory.touches(start, size) {
+            return refuse(Code::INVALID_VALUE, "Specified range overlaps with another allocation");
+        }
+        if !self.is_reserved(start, size) {
+            let text =
+                "Address range specified must belong to a range reserved previously by cuMemAddressReserve()";
+            return refuse(Code::INVALID_VALUE, text);
+        }
+        let home = self.ordinal_of(block.ticket.device).unwrap_or(0);
+        let stored = Stored { backing: block.backing.clone(), offset: block.ticket.offset };
+        let mapping = Mapping { handle, block, rights: Vec::new() };
+        let allocation =
+            Allocation { sync_memops: false, ..Allocation::new(size, Kind::Mapped(mapping), 0, home) };
+        let allocation = allocation.stored(stored);
+        self.memory.insert(start, allocation);
+        self.count_mapping(handle, 1);
+        Ok(())
+    }
+
+    /// `cuMemUnmap`: all mappings in a range, which may have none.
+    pub(crate) fn unmap(&mut self, start: u64, size: u64) -> Answer {
+        if start == 0 {
+            return refuse(Code::INVALID_VALUE, "Parameter ptr cannot be NULL");
+        }
+        if size == 0 {
+            return refuse(Code::INVALID_VALUE, "Parameter size cannot be 0");
+        }
+        if self.reservation_of(start).is_none() {
+            let text = "Specified ptr must belong to a previous cuMemAddressRange() call";
+            return refuse(Code::INVALID_VALUE, text);
+        }
+        // As recorded, the range may go on beyond the reservation.
+        let mappings: Vec<(u64, u64)> = self.mappings_in(start, size).collect();
+        if mappings.iter().any(|(base, length)| *base < start || *length > size - (base - start)) {
+            return refuse(
+                Code::INVALID_VALUE,
+                "Partially unmapping a previous cuMemMap mapping is not supported",
+            );
+        }
+        for (base, _) in mappings {
+            let handle = self.mapping_at(base).map(|(_, mapping)| mapping.handle);
+            self.remove(base);
+            if let Some(handle) = handle {
+                self.count_mapping(handle, -1);
+            }
+        }
+        Ok(())
+    }
+
+    /// The mapping in which an address lies, with its start.
+    pub(crate) fn mapping_at(&self, address: u64) -> Option<(u64, &Mapping)> {
+        match self.memory.containing(address) {
+            Some((base, Allocation { kind: Kind::Mapped(mapping), .. })) => Some((base, mapping)),
+            _ => None,
+        }
+    }
+
+    /// The mappings that have a part in a range: their starts and sizes.
+    pub(super) fn mappings_in(&self, start: u64, size: u64) -> impl Iterator<Item = (u64, u64)> {
+        let all = self.memory.touching(start, size);
+        all.filter(|(_, allocation)| matches!(allocation.kind, Kind::Mapped(_)))
+            .map(|(base, a)| (base, a.size))
+    }
+
+    /// Whether a range lies in one reservation. A real driver was seen to map beyond the end of one, to addresses that
+    /// are not the program's to use.
+    fn is_reserved(&self, start: u64, size: u64) -> bool {
+        self.reservation_of(start).is_some_and(|(from, length)| size <= length - (start - from))
+    }
+
+    /// What an export of a mapping would be allowed to be: bits of `CUmemAllocationHandleType`.
+    pub(crate) fn mapped_types(&self, mapping: &Mapping) -> u64 {
+        self.handle(mapping.handle).map_or(0, |handle| handle.types as u64)
+    }
+}
+
+/// Checks the alignment of an address.
+pub(super) fn check_start(start: u64) -> Answer {
+    if start.is_multiple_of(GRANULARITY) {
+        return Ok(());
+    }
+    let text = format!("Pointer not aligned to minimum granularity ({GRANULARITY:#x} bytes)");
+    refuse(Code::INVALID_VALUE, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{GRANULE, allocation, driver};
+    use super::*;
+
+    #[test]
+    fn what_is_mapped_is_whole_and_overlaps_nothing() {
+        let mut driver = driver();
+        let (one, two) = (allocation(&mut driver, 0, 1), allocation(&mut driver, 0, 2));
+        let at = driver.reserve_addresses(4 * GRANULE, 0, 0).unwrap();
+        let mut code =
+            |start, size, offset, handle| driver.map(start, size, offset, handle).unwrap_err().code;
+        assert_eq!(code(at, GRANULE, 0, two), Code::NOT_SUPPORTED);
+        assert_eq!(code(at, GRANULE, GRANULE, two), Code::NOT_SUPPORTED);
+        assert_eq!(code(at, 2 * GRANULE, 0, one), Code::NOT_SUPPORTED);
+        assert_eq!(code(at + 4096, GRANULE, 0, one), Code::INVALID_VALUE);
+        assert_eq!(code(at + 3 * GRANULE, 2 * GRANULE, 0, two), Code::INVALID_VALUE);
+        assert_eq!(code(at, GRANULE, 0, 0x1234), Code::INVALID_VALUE);
+        driver.map(at + GRANULE, 2 * GRANULE, 0, two).unwrap();
+        for granule in [1, 2] {
+            let taken = driver.map(at + granule * GRANULE, GRANULE, 0, one).unwrap_err();
+            assert_eq!(taken.messages, ["Specified range overlaps with another allocation"]);
+        }
+        driver.map(at, GRANULE, 0, one).unwrap();
+        assert_eq!(driver.address_range(at + 2 * GRANULE), Ok((at + GRANULE, 2 * GRANULE)));
+    }
+
+    #[test]
+    fn a_range_is_unmapped_with_whole_mappings() {
+        let mut driver = driver();
+        let (one, two) = (allocation(&mut driver, 0, 1), allocation(&mut driver, 0, 2));
+        let at = driver.reserve_addresses(8 * GRANULE, 0, 0).unwrap();
+        driver.map(at, GRANULE, 0, one).unwrap();
+        driver.map(at + 2 * GRANULE, 2 * GRANULE, 0, two).unwrap();
+        for (from, granules) in [(0, 3), (3, 1), (2, 1)] {
+            assert!(driver.unmap(at + from * GRANULE, granules * GRANULE).is_err(), "{from} {granules}");
+        }
+        driver.unmap(at + GRANULE, GRANULE).unwrap();
+        driver.unmap(at, 8 * GRANULE).unwrap();
+        assert!(driver.mapping_at(at).is_none() && driver.mapping_at(at + 2 * GRANULE).is_none());
+        driver.unmap(at, 8 * GRANULE).unwrap();
+        driver.map(at + 6 * GRANULE, 2 * GRANULE, 0, two).unwrap();
+    }
+}

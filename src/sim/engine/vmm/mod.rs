@@ -1,0 +1,82 @@
+//! Virtual memory management: allocations that have handles, addresses that are reserved, and what is mapped
+//! there for whom.
+//!
+//! Nothing of it belongs to a context. What is mapped is an allocation of [`super::memory`] like any other,
+//! so that copies, pointer attributes and address ranges find it there.
+
+mod access;
+mod blocks;
+mod handles;
+mod mappings;
+mod places;
+mod reservations;
+mod sharing;
+
+use super::backing::Backing;
+use handles::Handle;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(crate) use access::{Rights, may_access};
+pub(crate) use mappings::Mapping;
+pub(crate) use places::Pieces;
+pub(crate) use sharing::NO_HANDLE;
+
+/// What a process has of it, but for what is mapped.
+#[derive(Default, Debug)]
+pub(crate) struct Vmm {
+    handles: BTreeMap<u64, Handle>,
+    /// The sizes of the reservations, by their start.
+    reservations: BTreeMap<u64, u64>,
+    /// The memory of other processes' devices of which something is imported.
+    foreign: Vec<Arc<Backing>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::process::Driver;
+    use cupeer_spec::abi::*;
+    use cupeer_topology::Topology;
+
+    pub(super) const GRANULE: u64 = super::super::tickets::GRANULARITY;
+
+    /// Two devices, and a context of each: that of the first is current.
+    pub(super) fn driver() -> Driver {
+        let mut driver = Driver::new(Topology::default(), vec![0, 1]);
+        driver.create_context(1, 0).unwrap();
+        driver.create_context(0, 0).unwrap();
+        driver
+    }
+
+    /// What an allocation of device memory is to be.
+    pub(super) fn on(device: i32, types: i32) -> CUmemAllocationProp {
+        CUmemAllocationProp {
+            kind: CUmemAllocationType(1),
+            requestedHandleTypes: CUmemAllocationHandleType(types),
+            location: CUmemLocation { kind: CUmemLocationType(1), id: device },
+            win32HandleMetaData: core::ptr::null_mut(),
+            allocFlags: CUmemAllocationFlags::default(),
+        }
+    }
+
+    /// An allocation of so many granules on device 0, or on another, that can be exported.
+    pub(super) fn allocation(driver: &mut Driver, device: i32, granules: u64) -> u64 {
+        driver.create_allocation(granules * GRANULE, &on(device, 1)).unwrap()
+    }
+
+    /// Read and write access of a device, or less.
+    pub(super) fn grant(
+        driver: &mut Driver,
+        at: u64,
+        granules: u64,
+        device: i32,
+        flags: i32,
+    ) -> super::super::answer::Answer {
+        let location = CUmemLocation { kind: CUmemLocationType(1), id: device };
+        driver.set_access(
+            at,
+            granules * GRANULE,
+            &[CUmemAccessDesc { location, flags: CUmemAccess_flags(flags) }],
+        )
+    }
+}

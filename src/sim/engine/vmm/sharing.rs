@@ -1,0 +1,116 @@
+//! Allocations that leave the process, and that come in.
+
+use super::super::answer::{Answer, fail, refuse};
+use super::super::process::Driver;
+use super::super::tickets;
+use super::handles::{FABRIC, Handle};
+use cupeer_spec::abi::CUmemAllocationFlags;
+use cupeer_spec::results::Result as Code;
+
+/// `CU_MEM_HANDLE_TYPE_*`.
+const DESCRIPTOR: i32 = 1;
+const WINDOWS: i32 = 2;
+const WINDOWS_KMT: i32 = 4;
+/// What the driver says where it was given no shareable handle.
+pub(crate) const NO_HANDLE: &str = "Parameter shareableHandle cannot be NULL";
+
+impl Driver {
+    /// `cuMemExportToShareableHandle`, after its null checks: a descriptor.
+    pub(crate) fn export_allocation(&mut self, number: u64, kind: i32, flags: u64) -> Answer<i32> {
+        let handle = self.handle(number)?;
+        if flags != 0 {
+            return refuse(Code::INVALID_VALUE, "Parameter flags must be 0");
+        }
+        if !matches!(kind, DESCRIPTOR | WINDOWS | WINDOWS_KMT | FABRIC) {
+            return refuse(Code::INVALID_VALUE, "Invalid export handleType");
+        }
+        // Only descriptors can be asked for at creation.
+        if handle.types & kind == 0 {
+            let text = "Allocation not configured for sharing with requested handleType";
+            return refuse(Code::INVALID_VALUE, text);
+        }
+        handle.block.backing.check()?;
+        let issued = tickets::issue(&handle.block.backing, handle.block.ticket);
+        issued.ok_or_else(|| Code::OPERATING_SYSTEM.into())
+    }
+
+    /// `cuMemImportFromShareableHandle`, after its null check; `shared` is a descriptor or an address.
+    pub(crate) fn import_allocation(&mut self, shared: u64, kind: i32) -> Answer<u64> {
+        match kind {
+            DESCRIPTOR => {}
+            WINDOWS | WINDOWS_KMT => return fail(Code::NOT_SUPPORTED),
+            FABRIC if shared == 0 => return refuse(Code::INVALID_VALUE, NO_HANDLE),
+            // The machine has no IMEX channel.
+            FABRIC => return fail(Code::NOT_PERMITTED),
+            _ => return refuse(Code::INVALID_VALUE, "Parameter shHandleType is not valid"),
+        }
+        let (ticket, file) = tickets::read(shared as i32).ok_or(Code::UNKNOWN)?;
+        if ticket.device >= self.machine.devices().len() {
+            return fail(Code::UNKNOWN);
+        }
+        let block = self.import_block(ticket, file)?;
+        self.add_handle(Handle::new(block, 0, CUmemAllocationFlags::default()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{GRANULE, allocation, driver, on};
+    use super::*;
+
+    fn close(descriptor: i32) {
+        // SAFETY: the descriptor is the test's own.
+        unsafe { libc::close(descriptor) };
+    }
+
+    #[test]
+    fn what_is_released_is_imported_again_as_long_as_there_is_a_descriptor() {
+        let mut driver = driver();
+        let (free, _) = driver.memory_info(0);
+        let handle = allocation(&mut driver, 0, 1);
+        let descriptor = driver.export_allocation(handle, DESCRIPTOR, 0).unwrap();
+        driver.release_allocation(handle).unwrap();
+        assert_eq!(driver.memory_info(0).0, free - GRANULE);
+        let again = driver.import_allocation(descriptor as u64, DESCRIPTOR).unwrap();
+        close(descriptor);
+        assert_ne!(again, handle);
+        assert_eq!(driver.memory_info(0).0, free - GRANULE);
+        assert_eq!(driver.allocation_properties(again).unwrap().requestedHandleTypes.0, 0);
+        assert_eq!(driver.export_allocation(again, DESCRIPTOR, 0).unwrap_err().code, Code::INVALID_VALUE);
+        driver.release_allocation(again).unwrap();
+        assert_eq!(driver.memory_info(0).0, free);
+    }
+
+    #[test]
+    fn another_driver_holds_what_it_imports() {
+        // Two drivers of one process know nothing of each other: they share as two processes do.
+        let (mut exporter, mut importer) = (driver(), driver());
+        let (free, _) = exporter.memory_info(1);
+        let handle = allocation(&mut exporter, 1, 2);
+        let descriptor = exporter.export_allocation(handle, DESCRIPTOR, 0).unwrap();
+        let a = importer.import_allocation(descriptor as u64, DESCRIPTOR).unwrap();
+        let b = importer.import_allocation(descriptor as u64, DESCRIPTOR).unwrap();
+        close(descriptor);
+        exporter.release_allocation(handle).unwrap();
+        assert_eq!(importer.allocation_properties(a).unwrap().location.id, 1);
+        importer.release_allocation(a).unwrap();
+        assert_eq!(exporter.memory_info(1).0, free - 2 * GRANULE);
+        importer.release_allocation(b).unwrap();
+        assert_eq!(exporter.memory_info(1).0, free);
+        assert!(importer.vmm.foreign.is_empty());
+    }
+
+    #[test]
+    fn only_what_was_asked_for_can_be_exported() {
+        let mut driver = driver();
+        let handle = driver.create_allocation(GRANULE, &on(0, 0)).unwrap();
+        let mut said = |kind, flags| driver.export_allocation(handle, kind, flags).unwrap_err().messages;
+        assert_eq!(said(3, 0), ["Invalid export handleType"]);
+        assert_eq!(said(3, 1), ["Parameter flags must be 0"]);
+        for kind in [DESCRIPTOR, FABRIC] {
+            assert_eq!(said(kind, 0), ["Allocation not configured for sharing with requested handleType"]);
+        }
+        assert_eq!(driver.import_allocation(1, FABRIC), fail(Code::NOT_PERMITTED));
+        assert_eq!(driver.import_allocation(0, DESCRIPTOR), fail(Code::UNKNOWN));
+    }
+}
