@@ -27,3 +27,6 @@ mod memcheck;
 
 // Who is told, and how.
 mod told;
+
+// What is said of virtual memory.
+mod vmm;

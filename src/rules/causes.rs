@@ -26,91 +26,83 @@ pub fn causes(function: FnId, result: i32) -> impl Iterator<Item = &'static Caus
 const OPEN: &[FnId] = &[cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2];
 const OPEN_ANY: &[FnId] = &[cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle];
 
+const fn cause(functions: &'static [FnId], results: &'static [Result], text: &'static str) -> Cause {
+    Cause { functions, results, text, is_of_strangers: false }
+}
+
 static CAUSES: &[Cause] = &[
+    cause(
+        OPEN_ANY,
+        &[INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED],
+        "the platform has no legacy IPC (WSL2, Tegra, MIG, a vGPU, gVisor): see CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED",
+    ),
     Cause {
-        functions: OPEN_ANY,
-        results: &[INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED],
-        text: "the platform has no legacy IPC (WSL2, Tegra, MIG, a vGPU, gVisor): see CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED",
-        is_of_strangers: false,
-    },
-    Cause {
-        functions: OPEN,
-        results: &[INVALID_VALUE, INVALID_HANDLE, NOT_PERMITTED, MAP_FAILED],
-        text: "the exporter, which does not run under cupeer, has exited or freed the memory",
         is_of_strangers: true,
+        ..cause(
+            OPEN,
+            &[INVALID_VALUE, INVALID_HANDLE, NOT_PERMITTED, MAP_FAILED],
+            "the exporter, which does not run under cupeer, has exited or freed the memory",
+        )
     },
+    cause(
+        OPEN,
+        &[MAP_FAILED, OUT_OF_MEMORY],
+        "the address space or the BAR of the device has no room for the mapping",
+    ),
+    cause(
+        OPEN,
+        &[INVALID_DEVICE, PEER_ACCESS_UNSUPPORTED],
+        "the exporter's device has no peer path to this one (PCIe without P2P, an IOMMU in the way)",
+    ),
     Cause {
-        functions: OPEN,
-        results: &[MAP_FAILED, OUT_OF_MEMORY],
-        text: "the address space or the BAR of the device has no room for the mapping",
-        is_of_strangers: false,
-    },
-    Cause {
-        functions: OPEN,
-        results: &[INVALID_DEVICE, PEER_ACCESS_UNSUPPORTED],
-        text: "the exporter's device has no peer path to this one (PCIe without P2P, an IOMMU in the way)",
-        is_of_strangers: false,
-    },
-    Cause {
-        functions: OPEN,
-        results: &[INVALID_CONTEXT],
-        text: "the exporter runs in another pid namespace under the same pid, and not under cupeer",
         is_of_strangers: true,
+        ..cause(
+            OPEN,
+            &[INVALID_CONTEXT],
+            "the exporter runs in another pid namespace under the same pid, and not under cupeer",
+        )
     },
-    Cause {
-        functions: &[cuIpcOpenEventHandle],
-        results: &[MAP_FAILED],
-        text: "the exporter's shared file of events cannot be opened: it has exited, or runs as another user or in another mount namespace",
-        is_of_strangers: false,
-    },
-    Cause {
-        functions: &[cuIpcOpenEventHandle],
-        results: &[PEER_ACCESS_UNSUPPORTED],
-        text: "the devices of the two processes cannot reach each other",
-        is_of_strangers: false,
-    },
-    Cause {
-        functions: &[cuIpcGetEventHandle],
-        results: &[INVALID_HANDLE],
-        text: "the event is not one of the driver's, or was destroyed",
-        is_of_strangers: false,
-    },
-    Cause {
-        functions: &[cuIpcGetEventHandle],
-        results: &[OUT_OF_MEMORY, MAP_FAILED],
-        text: "the process has exported as many events as the driver has room for (about 30,000 were seen)",
-        is_of_strangers: false,
-    },
-    Cause {
-        functions: &[cuIpcGetMemHandle],
-        results: &[OUT_OF_MEMORY, MAP_FAILED],
-        text: "the driver has no resources left for exports",
-        is_of_strangers: false,
-    },
-    Cause {
-        functions: &[cuIpcGetMemHandle, cuIpcGetEventHandle],
-        results: &[NOT_SUPPORTED, INVALID_VALUE],
-        text: "the platform has no legacy IPC (WSL2, Tegra, MIG, a vGPU): see CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED",
-        is_of_strangers: false,
-    },
-    Cause {
-        functions: &[cuIpcCloseMemHandle],
-        results: &[INVALID_HANDLE, MAP_FAILED],
-        text: "the mapping is in use or damaged: the driver could not remove it (see its own log, and dmesg)",
-        is_of_strangers: false,
-    },
-    Cause {
-        functions: &[cuIpcGetMemHandle],
-        results: &[INVALID_HANDLE],
-        text: "the allocation has no handle: see its kind with cuPointerGetAttributes",
-        is_of_strangers: false,
-    },
-    Cause {
-        functions: &[cuCtxEnablePeerAccess],
-        results: &[MAP_FAILED],
-        text: "the device's BAR cannot be mapped: a display on the GPU, a patched driver, or a BAR that is too small (nvidia-smi -q -d MEMORY)",
-        is_of_strangers: false,
-    },
+    cause(
+        &[cuIpcOpenEventHandle],
+        &[MAP_FAILED],
+        "the exporter's shared file of events cannot be opened: it has exited, or runs as another user or in another mount namespace",
+    ),
+    cause(
+        &[cuIpcOpenEventHandle],
+        &[PEER_ACCESS_UNSUPPORTED],
+        "the devices of the two processes cannot reach each other",
+    ),
+    cause(
+        &[cuIpcGetEventHandle],
+        &[INVALID_HANDLE],
+        "the event is not one of the driver's, or was destroyed",
+    ),
+    cause(
+        &[cuIpcGetEventHandle],
+        &[OUT_OF_MEMORY, MAP_FAILED],
+        "the process has exported as many events as the driver has room for (about 30,000 were seen)",
+    ),
+    cause(&[cuIpcGetMemHandle], &[OUT_OF_MEMORY, MAP_FAILED], "the driver has no resources left for exports"),
+    cause(
+        &[cuIpcGetMemHandle, cuIpcGetEventHandle],
+        &[NOT_SUPPORTED, INVALID_VALUE],
+        "the platform has no legacy IPC (WSL2, Tegra, MIG, a vGPU): see CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED",
+    ),
+    cause(
+        &[cuIpcCloseMemHandle],
+        &[INVALID_HANDLE, MAP_FAILED],
+        "the mapping is in use or damaged: the driver could not remove it (see its own log, and dmesg)",
+    ),
+    cause(
+        &[cuIpcGetMemHandle],
+        &[INVALID_HANDLE],
+        "the allocation has no handle: see its kind with cuPointerGetAttributes",
+    ),
+    cause(
+        &[cuCtxEnablePeerAccess],
+        &[MAP_FAILED],
+        "the device's BAR cannot be mapped: a display on the GPU, a patched driver, or a BAR that is too small (nvidia-smi -q -d MEMORY)",
+    ),
 ];
 
 #[cfg(test)]

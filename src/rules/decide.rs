@@ -6,24 +6,27 @@
 //! What does not: where the answers come from, and what becomes of a finding. Nothing here allocates, because it runs
 //! inside other people's programs.
 //!
-//! Calls that failed are asked about in `arguments`, `handles`, `pointers` and `peers`, in the order of the rules:
+//! Calls that failed are asked about in `arguments`, `handles`, `pointers`, `peers` and `vmm`, in the order of the rules:
 //! the first one that is broken explains the failure. Calls that succeeded are looked at in `succeeded`.
 
 mod arguments;
 mod handles;
 mod peers;
 mod pointers;
+mod space;
 mod succeeded;
+mod vmm;
 mod world;
 
+pub use space::{Allocation, Mapping, Places, Space};
 pub use succeeded::Ending;
-pub use world::{Closed, Ended, Export, Importers, Life, Openers, Opening, Peers, Pointer, World};
+pub use world::{Closed, Ended, Export, Importers, Life, Openers, Opening, Peers, Pointer, Ptrace, World};
 
 use crate::reason::Reason;
 use crate::{Confidence, RULES, Rule};
 use cupeer_spec::effect::{self, Shared};
 use cupeer_spec::function::{Direction, FnId};
-use cupeer_spec::record::slot::{ARGS, shape};
+use cupeer_spec::record::slot::{MOST_ARGS, shape};
 use cupeer_spec::results::Result;
 
 /// A call that has returned, as its slot in the record has it.
@@ -34,11 +37,11 @@ pub struct Call<'a> {
     /// What it returned.
     pub result: i32,
     /// Its arguments.
-    pub args: &'a [u8; ARGS],
+    pub args: &'a [u8; MOST_ARGS],
     /// What is known of each: [`shape`].
     pub shape: u64,
-    /// An element of its array argument that is no CUatomicOperation.
-    pub operation: Option<i32>,
+    /// The first elements of its array argument, as a record has them.
+    pub elements: &'a [u8],
 }
 
 impl Call<'_> {
@@ -171,8 +174,8 @@ impl<W: World> Judge<'_, W> {
         self.when(flags as u32 != wanted, "Flags", reason(flags as u32))
     }
 
-    /// Asks a rule that may explain why the call failed. Those that say nothing about such a call have no results, and
-    /// are not asked.
+    /// Asks a rule that may explain why the call failed, by the function that is named after it; what the rule demands is
+    /// in its entry. Those that say nothing about such a call have no results, and are not asked.
     fn decide(&mut self, rule: Rule) -> Verdict {
         match rule {
             Rule::UsedAfterFork => self.used_after_fork(),
@@ -210,6 +213,16 @@ impl<W: World> Judge<'_, W> {
             Rule::IpcDevicesApart => self.devices_apart(),
             Rule::IpcDamagedHandle => self.damaged(),
             Rule::IpcUnknownHandle => self.unknown_handle(),
+            Rule::VmmHandleType => self.vmm_handle_type(),
+            Rule::VmmUnreachableDevice => self.vmm_unreachable_device(),
+            Rule::VmmFabricWithoutChannel => self.vmm_fabric_without_channel(),
+            Rule::VmmDescriptor => self.vmm_descriptor(),
+            Rule::VmmGranularity => self.vmm_granularity(),
+            Rule::VmmPartialMapping => self.vmm_partial_mapping(),
+            Rule::VmmMappedTwice => self.vmm_mapped_twice(),
+            Rule::VmmReservationInUse => self.vmm_reservation_in_use(),
+            Rule::VmmPartOfMapping => self.vmm_part_of_mapping(),
+            Rule::VmmReleasedTwice => self.vmm_released_twice(),
             _ => Verdict::Unknown,
         }
     }

@@ -1,30 +1,9 @@
 //! **The rules**: what `cupeer run --check` and `cupeer report` look for, once.
 //!
-//! What belongs here: what a rule says, what it rests on, what breaking it costs and what to do. `cupeer list
-//! rules`, `cupeer explain RULE`, `docs/rules.md`, the messages and the tests derive from it. How a rule is decided is in
-//! [`decide`], and the sentence that names the values in [`crate::reason`]. What does not: what is known of the world, which
-//! the library (`src/preload/check/world.rs`) and the report (`src/report/findings`) tell.
-//!
-//! # How to add a rule
-//!
-//! 1. Write an entry in the file of its kind below. Its name is short, stable, and says what is wrong.
-//! 2. Write how it is decided in [`decide`], and the sentence in [`reason`]. What it needs to know and [`decide::World`] does
-//!    not ask for yet is a new question there, which the library and the report answer.
-//! 3. Add the program that breaks it, and the one nearest to it that is right, to `tests/programs/rules`; a test
-//!    fails for a checked rule that lacks one of them.
-//! 4. Run `scripts/docs`, and add an entry to CHANGELOG.md.
-//!
-//! # The form of an entry
-//!
-//! - `says` is what a program has to do, as a sentence.
-//! - `functions` are those at which it can be broken; of a rule that has `results`, breaking it makes them return one
-//!   of these. Such a rule is asked where a call failed so, and is named among the causes that were ruled out.
-//! - `cause` is the rule as the cause of a failure, and `ruled_out` is how it is known that it was not.
-//! - `rests_on` is `Documented` with the function and its sentence, `Observed` with what real drivers were seen to do,
-//!   or `Practice`.
-//! - `usual` names libraries that break it on purpose or without harm, with the reason: a finding in a call of theirs
-//!   is a note.
-//! - `status` is `Checked`, or `Unchecked` with the reason.
+//! What belongs here: what a rule says, what it rests on, what breaking it costs and what to do, as entries in the form of
+//! [`RuleSpec`]. `cupeer list rules`, `cupeer explain RULE`, `docs/rules.md`, the messages and the tests derive from it.
+//! How a rule is decided is in [`decide`], and the sentence that names the values in [`crate::reason`]. What does not: what
+//! is known of the world, which the library (`src/preload/check/world.rs`) and the report (`src/report/findings`) tell.
 
 mod causes;
 mod entries {
@@ -33,6 +12,7 @@ mod entries {
     pub mod jobs;
     pub mod peer;
     pub mod unchecked;
+    pub mod vmm;
 }
 pub mod decide;
 pub mod reason;
@@ -118,18 +98,19 @@ pub struct Usual {
     pub why: &'static str,
 }
 
-/// One rule.
+/// One rule. An entry leaves out what is empty.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleSpec {
     /// The rule as a constant.
     pub id: Rule,
-    /// Its name.
+    /// Its name: short, stable, and saying what is wrong.
     pub name: &'static str,
-    /// What it demands, or what it is about.
+    /// What a program has to do, as a sentence.
     pub says: &'static str,
     /// The functions at which it can be broken.
     pub functions: &'static [FnId],
-    /// What they return where it is broken; empty where they succeed, or where that does not matter.
+    /// What they return where it is broken; empty where they succeed, or where that does not matter. A rule that has some
+    /// is asked where a call failed so, and is named among the causes that were ruled out.
     pub results: &'static [Result],
     /// How bad it is.
     pub severity: Severity,
@@ -137,15 +118,15 @@ pub struct RuleSpec {
     pub scope: Scope,
     /// What it rests on.
     pub basis: Basis,
-    /// What breaking it costs the program.
+    /// What breaking it costs the program; left out where that is only that the call fails with its one result.
     pub costs: &'static str,
-    /// The rule as a cause of a failure.
+    /// The rule as the cause of a failure.
     pub cause: &'static str,
     /// How it is known that it was not the cause.
     pub ruled_out: &'static str,
     /// What to do.
     pub hint: &'static str,
-    /// Who breaks it without harm.
+    /// Who breaks it on purpose or without harm: a finding in a call of theirs is a note.
     pub usual: &'static [Usual],
     /// Where users have met it.
     pub seen: &'static str,
@@ -199,16 +180,17 @@ macro_rules! declare {
     (; $(
         rule $id:ident $name:literal {
             says: $says:literal,
-            functions: [$($function:ident),* $(,)?], results: [$($result:ident),* $(,)?],
+            $(functions: [$($function:ident),* $(,)?],)?
+            $(results: [$($result:ident),* $(,)?],)?
             severity: $severity:ident, scope: $scope:ident,
             rests_on: $basis:ident($($basis_text:literal),+ $(,)?),
-            costs: $costs:literal,
-            cause: $cause:literal,
-            ruled_out: $ruled_out:literal,
-            hint: $hint:literal,
-            usual: [$(($library:literal, $why:literal)),* $(,)?],
-            seen: $seen:literal,
-            status: $status:expr,
+            $(costs: $costs:literal,)?
+            $(cause: $cause:literal,
+            ruled_out: $ruled_out:literal,)?
+            $(hint: $hint:literal,)?
+            $(usual: [$(($library:literal, $why:literal)),* $(,)?],)?
+            $(seen: $seen:literal,)?
+            $(unchecked: $reason:literal,)?
         }
     )*) => {
         /// A rule.
@@ -223,27 +205,31 @@ macro_rules! declare {
             id: Rule::$id,
             name: $name,
             says: $says,
-            functions: &[$(FnId::$function),*],
-            results: &[$(Result::$result),*],
+            functions: &[$($(FnId::$function),*)?],
+            results: &[$($(Result::$result),*)?],
             severity: Severity::$severity,
             scope: Scope::$scope,
             basis: Basis::$basis($($basis_text),+),
-            costs: $costs,
-            cause: $cause,
-            ruled_out: $ruled_out,
-            hint: $hint,
-            usual: &[$(Usual { library: $library, why: $why }),*],
-            seen: $seen,
-            status: $status,
+            costs: declare!(@costs [$($($result)*)?] $($costs)?),
+            cause: concat!($($cause)?),
+            ruled_out: concat!($($ruled_out)?),
+            hint: concat!($($hint)?),
+            usual: &[$($(Usual { library: $library, why: $why }),*)?],
+            seen: concat!($($seen)?),
+            status: declare!(@status $($reason)?),
         }),*];
     };
+    (@costs [$result:ident]) => { concat!("The call fails with CUDA_ERROR_", stringify!($result), ".") };
+    (@costs [$($result:ident)*] $costs:literal) => { $costs };
+    (@status) => { Status::Checked };
+    (@status $reason:literal) => { Status::Unchecked($reason) };
 }
-use Status::{Checked, Unchecked};
 // Each file hands its entries on to the next, behind those that it was given; the last one hands all to `declare`.
 use entries::{
     driver::driver_rules, ipc::ipc_rules, jobs::job_rules, peer::peer_rules, unchecked::unchecked_rules,
+    vmm::vmm_rules,
 };
-peer_rules! { ipc_rules job_rules driver_rules unchecked_rules declare }
+peer_rules! { ipc_rules vmm_rules job_rules driver_rules unchecked_rules declare }
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,7 @@ mod values;
 pub use values::{Ago, Bytes, Device, Handle, MemoryKind, Process, short_uuid};
 
 use crate::Rule;
+use crate::decide::Ptrace;
 use core::fmt::{self, Display, Formatter};
 use values::{Count, HandleTypes};
 
@@ -78,6 +79,18 @@ reasons! {
     IpcEventDestroyedWhileOpen { event: u64, handle: Handle, importers: u64, first: Process },
     IpcNeverClosed { handles: u64, bytes: u64 },
     IpcFallback { from: Device, to: Device, failed: u64, code: &'a str },
+    VmmHandleType { wanted: u64, types: Option<u64> },
+    VmmNoSuchDevice { device: i32, count: i32 } of VmmUnreachableDevice,
+    VmmUnreachableDevice { from: Device, to: Option<Device> },
+    VmmFabricWithoutChannel { is_known: bool },
+    VmmDescriptor { fd: i32, is_open: Option<bool>, owner: Option<Process>, ptrace: Option<Ptrace> },
+    VmmGranularity { name: &'a str, value: u64, granularity: u64 },
+    VmmPartialMapping { offset: u64, size: u64, whole: Option<u64> },
+    VmmMappedTwice { start: u64, size: u64, mapped: u64, bytes: u64 },
+    VmmReservationInUse { start: u64, size: u64, mapped: u64, bytes: u64 },
+    VmmPartOfMapping { start: u64, size: u64, mapped: u64, bytes: u64 },
+    VmmReleasedTwice { handle: u64, is_imported: bool },
+    VmmNoAccess { mappings: u64, bytes: u64, start: u64 },
     RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
     DriverContradictsEnable { from: Device, to: Device } of DriverContradicts,
     DriverContradictsClose { address: u64 } of DriverContradicts,
@@ -401,6 +414,96 @@ impl Display for Reason<'_> {
                 "{} from {from} to {to} failed ({code}), and the program went on without a mapping between the two",
                 Count(failed, "open")
             ),
+            Reason::VmmHandleType { wanted, types: Some(types) } => write!(
+                f,
+                "handleType is {}, but the allocation was created with handle types {}",
+                HandleTypes(wanted),
+                HandleTypes(types)
+            ),
+            Reason::VmmHandleType { wanted, types: None } => write!(
+                f,
+                "handleType is {}, but the allocation was imported, and what was imported cannot be exported again",
+                HandleTypes(wanted)
+            ),
+            Reason::VmmNoSuchDevice { device, count: 1 } => {
+                write!(f, "desc names device {device}, but this process sees only device 0")
+            }
+            Reason::VmmNoSuchDevice { device, count } => {
+                write!(f, "desc names device {device}, but this process sees devices 0 to {}", count - 1)
+            }
+            Reason::VmmUnreachableDevice { from, to: Some(to) } => {
+                write!(f, "{from} cannot reach {to}, where the memory lies")
+            }
+            Reason::VmmUnreachableDevice { from, to: None } => {
+                write!(f, "{from} cannot reach the device where the memory lies")
+            }
+            Reason::VmmFabricWithoutChannel { is_known: true } => f.write_str(
+                "requestedHandleTypes has FABRIC, and this process can read no /dev/nvidia-caps-imex-channels/channel*; what the device's attribute says does not tell that",
+            ),
+            Reason::VmmFabricWithoutChannel { is_known: false } => f.write_str(
+                "requestedHandleTypes has FABRIC, which fails so where the process can read no /dev/nvidia-caps-imex-channels/channel*",
+            ),
+            Reason::VmmDescriptor { fd, ptrace, .. } if fd < 0 => {
+                write!(f, "osHandle is {fd}, which is no descriptor: the call that was to get one failed")?;
+                match ptrace {
+                    Some(Ptrace { scope: 1.., is_capable: false, .. }) => write!(
+                        f,
+                        "; if that was pidfd_getfd, kernel.yama.ptrace_scope={} forbids it to this process, which lacks CAP_SYS_PTRACE",
+                        ptrace.map_or(0, |it| it.scope)
+                    ),
+                    _ => Ok(()),
+                }
+            }
+            Reason::VmmDescriptor { fd, is_open, owner, .. } => {
+                match is_open {
+                    Some(false) => write!(f, "osHandle is {fd}, and this process has no descriptor {fd}")?,
+                    Some(true) => write!(f, "descriptor {fd} of this process is no exported memory")?,
+                    None => write!(f, "osHandle is {fd}, which is no descriptor of exported memory in this process")?,
+                }
+                owner.map_or(Ok(()), |owner| {
+                    write!(f, "; {owner} exported memory as its descriptor {fd}, a number that means nothing in another process")
+                })
+            }
+            Reason::VmmGranularity { name: "size", value, granularity } => {
+                write!(f, "size is {value}, which is no multiple of the granularity ({})", Bytes(granularity))
+            }
+            Reason::VmmGranularity { name, value, granularity } => {
+                write!(f, "{name} is {value:#x}, which is no multiple of the granularity ({})", Bytes(granularity))
+            }
+            Reason::VmmPartialMapping { offset: 0, size, whole } => {
+                write!(f, "size is {}", Bytes(size))?;
+                whole.map_or(Ok(()), |whole| {
+                    write!(f, ", but the allocation has {}, and is mapped as a whole or not at all", Bytes(whole))
+                })
+            }
+            Reason::VmmPartialMapping { offset, .. } => write!(f, "offset is {offset}, and must be 0"),
+            Reason::VmmMappedTwice { start, size, mapped, bytes } => {
+                write!(f, "{} at {start:#x} overlap what is mapped there: {} at {mapped:#x}", Bytes(size), Bytes(bytes))
+            }
+            Reason::VmmReservationInUse { start, size, mapped, bytes } => write!(
+                f,
+                "in the {} at {start:#x}, {} are still mapped at {mapped:#x}",
+                Bytes(size),
+                Bytes(bytes)
+            ),
+            Reason::VmmPartOfMapping { start, size, mapped, bytes } => write!(
+                f,
+                "{} at {start:#x} are only a part of the mapping of {} at {mapped:#x}",
+                Bytes(size),
+                Bytes(bytes)
+            ),
+            Reason::VmmReleasedTwice { handle, is_imported } => write!(
+                f,
+                "{handle:#x} was released as often as it was {} or retained",
+                if is_imported { "imported" } else { "created" }
+            ),
+            Reason::VmmNoAccess { mappings, bytes, start } => {
+                match mappings {
+                    1 => write!(f, "{} mapped at {start:#x} were", Bytes(bytes))?,
+                    _ => write!(f, "{}, {} in all, the first at {start:#x}, were", Count(mappings, "mapping"), Bytes(bytes))?,
+                }
+                f.write_str(" never accessible to any device: cuMemSetAccess was not called for them")
+            }
             Reason::RanksDiffer { function, code, failing, others } => write!(
                 f,
                 "{function} returned {code} in {}, but succeeded in {others} others that called it",

@@ -46,21 +46,19 @@ impl RuleSet {
                 return error(column, "a rule or a pattern of rules is missing here".into());
             }
             if library == Some("") {
-                return error(
-                    column + item.len(),
-                    "the name of a library is missing here, such as libnccl*".into(),
-                );
+                let message = "the name of a library is missing here, such as libnccl*";
+                return error(column + item.len(), message.into());
             }
-            if !RULES.iter().any(|known| matches(rule.as_bytes(), known.name.as_bytes())) {
+            let mut meant = RULES.iter().filter(|known| matches(rule.as_bytes(), known.name.as_bytes()));
+            let Some(first) = meant.next() else {
                 let hint = match nearest(rule, RULES.iter().map(|known| known.name)) {
                     Some(meant) => format!("did you mean '{meant}'?"),
                     None => "'cupeer list rules' lists them all".into(),
                 };
                 return error(column, format!("no rule is named '{rule}'; {hint}"));
-            }
-            let meant = || RULES.iter().filter(|known| matches(rule.as_bytes(), known.name.as_bytes()));
-            if let (Some(Status::Unchecked(why)), true) =
-                (meant().next().map(|known| known.status), meant().all(|known| !known.is_checked()))
+            };
+            if let Status::Unchecked(why) = first.status
+                && meant.all(|known| !known.is_checked())
             {
                 return error(column, format!("'{rule}' is not checked: {why}"));
             }

@@ -3,19 +3,17 @@
 use super::{Judge, Verdict, World};
 use crate::Confidence;
 use crate::reason::Reason;
-use cupeer_spec::abi::CUdevice_P2PAttribute;
+use cupeer_spec::abi::{CUatomicOperation, CUdevice_P2PAttribute};
 use cupeer_spec::effect::Subject;
 use cupeer_spec::results::Result;
 
 impl<W: World> Judge<'_, W> {
-    /// The process was forked from one that had initialised the driver.
     pub(super) fn used_after_fork(&mut self) -> Verdict {
         let Some((parent, confidence)) = self.world.initialized_before_fork() else { return Verdict::Held };
         let (pid, _) = self.world.process();
         self.broken(Reason::UsedAfterFork { pid, parent }, confidence, "", &[])
     }
 
-    /// cuInit was not called.
     pub(super) fn not_initialized(&mut self) -> Verdict {
         let is_so = self.world.current().is_some_and(|(result, _)| result == Result::NOT_INITIALIZED as i32);
         let (is_forked, is_known) = self.world.is_forked();
@@ -26,7 +24,6 @@ impl<W: World> Judge<'_, W> {
         self.broken(Reason::NotInitialized { is_forked }, confidence, "", &[])
     }
 
-    /// The current context has been destroyed.
     pub(super) fn context_destroyed(&mut self) -> Verdict {
         let spec = self.call.function.spec();
         // Where no other context is named, the driver can only mean this one.
@@ -42,7 +39,6 @@ impl<W: World> Judge<'_, W> {
         }
     }
 
-    /// No context is current.
     pub(super) fn no_current_context(&mut self) -> Verdict {
         let Some(current) = self.world.current() else { return Verdict::Unknown };
         let (tid, others) = (self.world.thread(), self.world.has_contexts_elsewhere());
@@ -58,7 +54,6 @@ impl<W: World> Judge<'_, W> {
         }
     }
 
-    /// A device is not one that the process sees.
     pub(super) fn device_out_of_range(&mut self) -> Verdict {
         let Some(count) = self.world.device_count() else { return Verdict::Unknown };
         let Some((from, to)) = self.asked() else { return Verdict::Held };
@@ -82,7 +77,6 @@ impl<W: World> Judge<'_, W> {
         Some((question.device, question.peer?))
     }
 
-    /// The attribute is not one that the documentation lists.
     pub(super) fn attribute_unknown(&mut self) -> Verdict {
         let Some(attribute) = self.call.argument("attrib") else { return Verdict::Unknown };
         let attribute = attribute as i32;
@@ -90,10 +84,12 @@ impl<W: World> Judge<'_, W> {
         self.when(is_unknown, "attrib", Reason::PeerAttributeUnknown { attribute })
     }
 
-    /// No operations, or one that is invalid.
     pub(super) fn atomic_operations(&mut self) -> Verdict {
         let Some(count) = self.call.argument("count") else { return Verdict::Unknown };
-        let (count, operation) = (count as u32, self.call.operation);
+        let numbers = self.call.elements.chunks_exact(4).filter_map(|bytes| bytes.first_chunk());
+        let mut numbers = numbers.map(|bytes| i32::from_le_bytes(*bytes));
+        let operation = numbers.find(|number| CUatomicOperation(*number).name().is_none());
+        let count = count as u32;
         let is_said = self.world.driver_message().contains("CUatomicOperation");
         let argument = if count == 0 { "count" } else { "operations" };
         let reason = Reason::AtomicOperations { count, operation };

@@ -18,6 +18,12 @@ impl<W: World> Judge<'_, W> {
         self.world.export(self.call.object(), self.fingerprint())
     }
 
+    /// The export of which the handle that is opened is a damaged copy, and whether it is for sure.
+    pub(super) fn original(&self) -> Option<(Export<W::Object>, bool)> {
+        let (shared, fingerprint, checked) = self.call.handle()?;
+        self.world.original(shared.object, fingerprint, checked)
+    }
+
     /// What rests on an export.
     pub(super) fn with_export(
         &mut self,
@@ -28,7 +34,6 @@ impl<W: World> Judge<'_, W> {
         self.broken(reason, confidence, "handle", &[(role::EXPORT, export.object)])
     }
 
-    /// This process exported it.
     pub(super) fn exported_here(&mut self) -> Verdict {
         let Some(export) = self.export().filter(|export| export.is_own) else { return Verdict::Held };
         let reason = Reason::IpcOpenInExportingProcess {
@@ -41,7 +46,6 @@ impl<W: World> Judge<'_, W> {
         self.with_export(&export, reason, Confidence::Certain)
     }
 
-    /// Another process with our pid exported it.
     pub(super) fn equal_pids(&mut self) -> Verdict {
         let ((pid, own_ns), export) = (self.world.process(), self.export());
         // A handle of memory has the pid that its exporter knows itself by.
@@ -58,7 +62,6 @@ impl<W: World> Judge<'_, W> {
         }
     }
 
-    /// It is of the other kind.
     pub(super) fn other_kind(&mut self) -> Verdict {
         let is_event = self.call.is_event();
         let other = if is_event { Object::Memory } else { Object::Event };
@@ -67,27 +70,23 @@ impl<W: World> Judge<'_, W> {
         self.with_export(&export, reason, self.world.trust(&export))
     }
 
-    /// Its exporter had freed or destroyed it.
     pub(super) fn after_free(&mut self) -> Verdict {
         let Some(export) = self.export() else { return Verdict::Unknown };
-        match export.ended {
+        let Some(ended) = export.ended else { return Verdict::Held };
+        if !ended.is_before {
             // Perhaps too late to be the cause.
-            Some(ended) if !ended.is_before => Verdict::Unknown,
-            Some(ended) => {
-                let reason = Reason::IpcOpenAfterFree {
-                    handle: Handle(export.fingerprint),
-                    owner: export.owner,
-                    ago: ended.ago,
-                    is_event: self.call.is_event(),
-                    with_context: ended.with_context,
-                };
-                self.with_export(&export, reason, self.world.trust(&export))
-            }
-            None => Verdict::Held,
+            return Verdict::Unknown;
         }
+        let reason = Reason::IpcOpenAfterFree {
+            handle: Handle(export.fingerprint),
+            owner: export.owner,
+            ago: ended.ago,
+            is_event: self.call.is_event(),
+            with_context: ended.with_context,
+        };
+        self.with_export(&export, reason, self.world.trust(&export))
     }
 
-    /// Its exporter has exited.
     pub(super) fn exporter_gone(&mut self) -> Verdict {
         let Some(export) = self.export() else { return Verdict::Unknown };
         let confidence = match self.world.life(&export) {
@@ -129,7 +128,6 @@ impl<W: World> Judge<'_, W> {
         self.broken(reason, Confidence::Certain, "handle", &objects)
     }
 
-    /// It is open here already.
     pub(super) fn already_mapped(&mut self) -> Verdict {
         let fingerprint = self.fingerprint();
         let mut known = None;
@@ -143,7 +141,6 @@ impl<W: World> Judge<'_, W> {
         self.broken(reason, confidence, "handle", object.as_slice())
     }
 
-    /// This process may not use the exporter's device.
     pub(super) fn device_hidden(&mut self) -> Verdict {
         let Some(export) = self.export() else { return Verdict::Unknown };
         let (world, to) = (self.world, self.seen(&export.device));
@@ -161,7 +158,6 @@ impl<W: World> Judge<'_, W> {
         verdict
     }
 
-    /// The current device cannot reach the exporter's.
     pub(super) fn devices_apart(&mut self) -> Verdict {
         let Some(export) = self.export() else { return Verdict::Unknown };
         let (from, to) = (self.device(self.world.device()), self.seen(&export.device));
@@ -178,16 +174,13 @@ impl<W: World> Judge<'_, W> {
         self.with_export(&export, Reason::IpcDevicesApart { from, to, is_asked }, confidence)
     }
 
-    /// Its bytes were changed.
     pub(super) fn damaged(&mut self) -> Verdict {
         if self.export().is_some() {
             return Verdict::Held;
         }
-        let Some((_, fingerprint, checked)) = self.call.handle() else { return Verdict::Unknown };
-        let original = self.world.original(self.call.object(), fingerprint, checked);
-        let Some((export, is_exact)) = original else { return Verdict::Unknown };
+        let Some((export, is_exact)) = self.original() else { return Verdict::Unknown };
         let reason = Reason::IpcDamagedHandle {
-            handle: Handle(fingerprint),
+            handle: Handle(self.fingerprint()),
             original: Handle(export.fingerprint),
             owner: export.owner,
             is_opened: self.call.result == 0,
@@ -196,7 +189,6 @@ impl<W: World> Judge<'_, W> {
         self.with_export(&export, reason, confidence)
     }
 
-    /// Nobody exported it.
     pub(super) fn unknown_handle(&mut self) -> Verdict {
         if self.export().is_some() {
             return Verdict::Held;

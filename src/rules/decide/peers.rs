@@ -22,7 +22,6 @@ impl<W: World> Judge<'_, W> {
         (self.device(self.world.device()), self.device(peer))
     }
 
-    /// Both sides are one device.
     pub(super) fn same_device(&mut self) -> Verdict {
         if let Some((from, to)) = self.asked() {
             let (device, other) = (self.call.at(from) as i32, self.call.at(to) as i32);
@@ -57,7 +56,6 @@ impl<W: World> Judge<'_, W> {
         }
     }
 
-    /// Access is there already.
     pub(super) fn already_enabled(&mut self) -> Verdict {
         let ((from, to), (context, peer)) = (self.both(), self.contexts());
         let known = self.world.enabled(context, peer);
@@ -67,14 +65,12 @@ impl<W: World> Judge<'_, W> {
         self.broken(reason, Confidence::Certain, PEER, object.as_slice())
     }
 
-    /// There is no access to take back.
     pub(super) fn not_enabled(&mut self) -> Verdict {
         let ((from, to), (context, peer)) = (self.both(), self.contexts());
         let reverse = self.world.enabled(peer, context).is_some();
         self.when(true, PEER, Reason::PeerNotEnabled { from, to, reverse })
     }
 
-    /// The devices cannot reach each other.
     pub(super) fn unreachable(&mut self) -> Verdict {
         let (from, to) = self.both();
         let reason = Reason::PeerUnreachable { from, to };

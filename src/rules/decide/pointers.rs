@@ -1,6 +1,6 @@
 //! Rules about what is exported, closed and freed, for calls that failed.
 
-use super::{Judge, Opening, Pointer, Verdict, World};
+use super::{Closed, Judge, Opening, Pointer, Verdict, World};
 use crate::Confidence;
 use crate::reason::{Handle, MemoryKind, Process, Reason};
 use cupeer_spec::effect::Object;
@@ -24,25 +24,17 @@ impl Pointer {
     }
 }
 
-/// The settings of allocators that make memory be of a kind, by their variables.
-fn settings(kind: MemoryKind) -> &'static [(&'static str, &'static str, &'static str)] {
+/// The settings of allocators that make memory be of a kind, with their variables.
+fn settings(kind: MemoryKind) -> &'static [&'static str] {
     match kind {
         MemoryKind::Virtual => &[
-            (
-                "PYTORCH_CUDA_ALLOC_CONF",
-                "expandable_segments:True",
-                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-            ),
-            ("PYTORCH_ALLOC_CONF", "expandable_segments:True", "PYTORCH_ALLOC_CONF=expandable_segments:True"),
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            "PYTORCH_ALLOC_CONF=expandable_segments:True",
         ],
         MemoryKind::Pool => &[
-            (
-                "PYTORCH_CUDA_ALLOC_CONF",
-                "backend:cudaMallocAsync",
-                "PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync",
-            ),
-            ("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync", "PYTORCH_ALLOC_CONF=backend:cudaMallocAsync"),
-            ("JULIA_CUDA_MEMORY_POOL", "cuda", "JULIA_CUDA_MEMORY_POOL=cuda"),
+            "PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync",
+            "PYTORCH_ALLOC_CONF=backend:cudaMallocAsync",
+            "JULIA_CUDA_MEMORY_POOL=cuda",
         ],
         _ => &[],
     }
@@ -63,7 +55,6 @@ impl<W: World> Judge<'_, W> {
         (address, self.call.name(index), self.world.opening(self.call.object(), address))
     }
 
-    /// The memory is of a kind that has no legacy handle.
     pub(super) fn memory_kind(&mut self) -> Verdict {
         let (address, argument, opening) = self.opening();
         let Some(pointer) = self.world.pointer(address) else { return Verdict::Unknown };
@@ -71,7 +62,8 @@ impl<W: World> Judge<'_, W> {
             return Verdict::Held;
         }
         let (kind, world, mut because) = (pointer.kind(), self.world, None);
-        for (name, setting, text) in settings(kind) {
+        for text in settings(kind) {
+            let Some((name, setting)) = text.split_once('=') else { continue };
             world.with_variable(name, &mut |value| {
                 because = because.or(value.filter(|value| has(value, setting)).map(|_| *text));
             });
@@ -80,7 +72,6 @@ impl<W: World> Judge<'_, W> {
         self.when(true, argument, reason)
     }
 
-    /// The pointer lies in nothing that the driver knows.
     pub(super) fn pointer_unknown(&mut self) -> Verdict {
         let (address, argument, _) = self.opening();
         let is_unknown = match self.world.pointer(address) {
@@ -97,7 +88,6 @@ impl<W: World> Judge<'_, W> {
         Some((export.owner, export.object))
     }
 
-    /// It came from another process.
     pub(super) fn reexport(&mut self) -> Verdict {
         let ((address, argument, opening), is_event) = (self.opening(), self.call.is_event());
         let is_import = || self.world.pointer(address).is_some_and(|pointer| pointer.is_import());
@@ -115,7 +105,6 @@ impl<W: World> Judge<'_, W> {
         }
     }
 
-    /// The event is not for other processes.
     pub(super) fn event_flags(&mut self) -> Verdict {
         let (event, argument, _) = self.opening();
         // The driver's explanation tells this from an event that is not one.
@@ -128,22 +117,15 @@ impl<W: World> Judge<'_, W> {
         self.broken(Reason::IpcEventFlags { event }, confidence, argument, &[])
     }
 
-    /// It was closed before.
     pub(super) fn closed_twice(&mut self) -> Verdict {
         let (address, argument, opening) = self.opening();
         let is_open = opening.is_some_and(|opening| opening.address == address);
-        match self.world.closed(address).filter(|_| !is_open) {
-            Some(closed) => {
-                let (ago, with_context) = (closed.ago, closed.with_context);
-                let handle = Handle(closed.fingerprint);
-                let reason = Reason::IpcClosedTwice { address, ago, handle, with_context };
-                self.when(true, argument, reason)
-            }
-            None => Verdict::Held,
-        }
+        let Some(closed) = self.world.closed(address).filter(|_| !is_open) else { return Verdict::Held };
+        let Closed { fingerprint, ago, with_context } = closed;
+        let reason = Reason::IpcClosedTwice { address, ago, handle: Handle(fingerprint), with_context };
+        self.when(true, argument, reason)
     }
 
-    /// It is not what an open returned.
     pub(super) fn close_address(&mut self) -> Verdict {
         let (address, argument, opening) = self.opening();
         if !self.world.knows_all() {
@@ -160,7 +142,6 @@ impl<W: World> Judge<'_, W> {
         self.broken(reason, Confidence::Certain, argument, object.as_slice())
     }
 
-    /// It belongs to another process.
     pub(super) fn free_import(&mut self) -> Verdict {
         let (address, argument, opening) = self.opening();
         let Some(opening) = opening.filter(|_| self.call.object() == Object::Memory) else {

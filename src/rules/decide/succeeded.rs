@@ -24,33 +24,29 @@ impl<W: World> Judge<'_, W> {
     /// Looks at a call that succeeded, before the world learns of it.
     pub(super) fn succeeded(&mut self) -> Verdict {
         let spec = self.call.function.spec();
-        if spec.ends().is_some() {
-            return self.ended();
+        if self.call.object().outlives_its_maker() {
+            // Whoever has it holds it, and may have it as often as it likes, in the process that made it as well.
+            Verdict::Held
+        } else if spec.ends().is_some() {
+            self.ended()
+        } else if let Some(shared) = spec.exports() {
+            self.exported(shared.by)
+        } else if spec.opens().is_some() {
+            self.opened()
+        } else if spec.enables().is_some() {
+            self.enabled()
+        } else if let Some(closed) = spec.closes() {
+            self.closed(closed.by)
+        } else {
+            Verdict::Held
         }
-        if spec.exports().is_some() {
-            return self.exported();
-        }
-        if spec.opens().is_some() {
-            return self.opened();
-        }
-        if spec.enables().is_some() {
-            return self.enabled();
-        }
-        if spec.closes().is_some() { self.closed() } else { Verdict::Held }
     }
 
-    fn exported(&mut self) -> Verdict {
-        let Some(by) = self.call.function.spec().exports().map(|shared| shared.by) else {
-            return Verdict::Held;
-        };
+    fn exported(&mut self, by: usize) -> Verdict {
         let address = self.call.at(by);
-        match self.world.memory().filter(|(base, _)| *base != address) {
-            Some((base, bytes)) if !self.call.is_event() => {
-                let reason = Reason::IpcInteriorPointer { address, base, bytes };
-                self.when(true, self.call.name(by), reason)
-            }
-            _ => Verdict::Held,
-        }
+        let memory = self.world.memory().filter(|(base, _)| *base != address && !self.call.is_event());
+        let Some((base, bytes)) = memory else { return Verdict::Held };
+        self.when(true, self.call.name(by), Reason::IpcInteriorPointer { address, base, bytes })
     }
 
     fn opened(&mut self) -> Verdict {
@@ -65,21 +61,14 @@ impl<W: World> Judge<'_, W> {
         if is_open_already {
             return verdict;
         }
-        let is_event = self.call.is_event();
         match self.export() {
-            Some(export) if !is_event => self.opened_memory(&export, verdict),
+            Some(export) if !self.call.is_event() => self.opened_memory(&export, verdict),
             Some(_) => verdict,
             // The driver opened bytes that nobody exported: those that it does not look at were changed.
-            None => {
-                let handle = self.call.handle();
-                let original = handle.and_then(|(shared, fingerprint, checked)| {
-                    self.world.original(shared.object, fingerprint, checked)
-                });
-                match original {
-                    Some((_, true)) => self.damaged(),
-                    _ => verdict,
-                }
-            }
+            None => match self.original() {
+                Some((_, true)) => self.damaged(),
+                _ => verdict,
+            },
         }
     }
 
@@ -101,8 +90,7 @@ impl<W: World> Judge<'_, W> {
         verdict
     }
 
-    fn closed(&mut self) -> Verdict {
-        let by = self.call.function.spec().closes().map_or(0, |named| named.by);
+    fn closed(&mut self, by: usize) -> Verdict {
         let (address, argument) = (self.call.at(by), self.call.name(by));
         if self.world.closed_something() || self.world.closed(address).is_none() {
             return Verdict::Held;
@@ -124,19 +112,16 @@ impl<W: World> Judge<'_, W> {
             return Verdict::Held;
         };
         let Ending { export, bytes, handles, importers, is_sure } = ending;
-        let (handle, first, all) =
-            (Handle(export.fingerprint), importers.first.0, importers.running + importers.unknown);
-        let address = export.address;
+        let (handle, (first, _)) = (Handle(export.fingerprint), importers.first);
+        let (address, importing) = (export.address, importers.running + importers.unknown);
+        let (what, argument) = (self.call.function.spec().name, self.call.name(end.by));
         let (reason, argument) = if end.object.is_context() {
-            let what = self.call.function.spec().name;
-            (Reason::IpcContextEndedWhileOpen { what, handles, importers: all, first }, "")
+            (Reason::IpcContextEndedWhileOpen { what, handles, importers: importing, first }, "")
         } else if self.call.is_event() {
             let event = address;
-            let reason = Reason::IpcEventDestroyedWhileOpen { event, handle, importers: all, first };
-            (reason, self.call.name(end.by))
+            (Reason::IpcEventDestroyedWhileOpen { event, handle, importers: importing, first }, argument)
         } else {
-            let reason = Reason::IpcFreedWhileOpen { address, bytes, handle, importers: all, first };
-            (reason, self.call.name(end.by))
+            (Reason::IpcFreedWhileOpen { address, bytes, handle, importers: importing, first }, argument)
         };
         let is_certain = is_sure && importers.running > 0;
         let confidence = if is_certain { Confidence::Certain } else { Confidence::Inferred };

@@ -1,5 +1,6 @@
 //! What is known of the world around a call: told by whoever asks for a decision.
 
+use super::{Allocation, Mapping};
 use crate::Confidence;
 use crate::reason::{Ago, Device, Process};
 use cupeer_spec::effect::Object;
@@ -16,8 +17,7 @@ pub trait World {
         0
     }
 
-    /// Whether the process was forked from one that had initialised the driver: which one, where that is known, and
-    /// how sure it is.
+    /// The process that had initialised the driver before this one was forked, where it is known, and how sure that is.
     fn initialized_before_fork(&self) -> Option<(Option<u32>, Confidence)> {
         None
     }
@@ -122,12 +122,42 @@ pub trait World {
         Peers { known: 0, processes: 0, is_certain: true, first: None }
     }
 
+    /// What the process knows of an allocation by its handle.
+    fn allocation(&self, _handle: u64) -> Option<Allocation> {
+        None
+    }
+    /// Hands over what the process has mapped.
+    fn each_mapping(&self, _work: &mut dyn FnMut(&Mapping)) {}
+    /// What sizes and addresses of virtual memory have to be multiples of, where the process has asked.
+    fn granularity(&self) -> Option<u64> {
+        None
+    }
+    /// Whether all is known that the process has done with virtual memory.
+    fn knows_space(&self) -> bool {
+        false
+    }
+    /// Whether the process may read an IMEX channel.
+    fn has_fabric_channel(&self) -> Option<bool> {
+        None
+    }
+    /// Whether a number is a descriptor of the process.
+    fn is_descriptor(&self, _fd: i32) -> Option<bool> {
+        None
+    }
+    /// Another process of the job that exported memory as a descriptor of this number.
+    fn exporter_of_descriptor(&self, _fd: i32) -> Option<(Process, Self::Object)> {
+        None
+    }
+    /// Who may take a descriptor from another process.
+    fn ptrace(&self) -> Option<Ptrace> {
+        None
+    }
+
     /// The allocation that the call is about, and its size.
     fn memory(&self) -> Option<(u64, u64)> {
         None
     }
-    /// Whether the call opened something that the process had open already. Hands over which two libraries have it open,
-    /// where they differ.
+    /// Whether the call opened what was open already. Hands over which two libraries have it open, where they differ.
     fn open_already(&self, _work: &mut dyn FnMut(Openers<Self::Object>)) -> bool {
         false
     }
@@ -229,6 +259,15 @@ pub enum Life {
     Silent,
     /// Nobody tells.
     Unknown,
+}
+
+/// What decides whether this process may take descriptors of another one, by pidfd_getfd.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ptrace {
+    /// /proc/sys/kernel/yama/ptrace_scope; 0 where there is none.
+    pub scope: u8,
+    /// Whether the process has CAP_SYS_PTRACE.
+    pub is_capable: bool,
 }
 
 /// What the driver knows of a pointer.

@@ -15,20 +15,15 @@ rule IpcMemoryKind "ipc-memory-kind" {
     usual: [("libuct_cuda", "UCX tries to export whatever it is given, and uses another transport if that fails"),
             ("libnccl", "NCCL tries one export to find out whether legacy handles work, and goes on without them")],
     seen: "vllm#42609, UCX#7110, sglang#27593, cudarc#521, ompi#6799, tesseract-core#727",
-    status: Checked,
 }
 rule IpcPointerUnknown "ipc-pointer-unknown" {
     says: "An exported pointer must lie in an allocation that the driver knows.",
     functions: [cuIpcGetMemHandle], results: [INVALID_VALUE],
     severity: Error, scope: Call,
     rests_on: Documented("cuIpcGetMemHandle", "dptr - Base pointer to previously allocated device memory"),
-    costs: "The call fails with CUDA_ERROR_INVALID_VALUE.",
     cause: "the pointer lies in no allocation",
     ruled_out: "the pointer lies in an allocation that the driver knows",
     hint: "The memory was freed, or was never device memory: check what became of this pointer before the call (host memory of malloc has no handle).",
-    usual: [],
-    seen: "",
-    status: Checked,
 }
 rule IpcReexport "ipc-reexport" {
     says: "Only the process that allocated memory, or created an event, can export it.",
@@ -39,36 +34,27 @@ rule IpcReexport "ipc-reexport" {
     cause: "it belongs to another process and cannot be exported again",
     ruled_out: "it does not belong to another process",
     hint: "Pass on the 64 bytes that the first process exported: any number of processes may open them.",
-    usual: [],
-    seen: "",
-    status: Checked,
 }
 rule IpcInteriorPointer "ipc-interior-pointer" {
     says: "An exported pointer should be the start of its allocation.",
-    functions: [cuIpcGetMemHandle], results: [],
+    functions: [cuIpcGetMemHandle],
     severity: Warning, scope: Call,
     rests_on: Documented("cuIpcGetMemHandle", "dptr - Base pointer to previously allocated device memory"),
     costs: "The call succeeds, but the importer gets the start of the allocation: without the offset it reads and writes other data.",
-    cause: "",
-    ruled_out: "",
     hint: "Export the allocation's start (see cuMemGetAddressRange), send the offset with the handle, and add it to what the importer's cuIpcOpenMemHandle returns.",
     usual: [("libuct_cuda", "UCX sends the start of the allocation along, and its importers add the offset"),
             ("libnccl", "NCCL sends the offset along")],
     seen: "Mooncake#1622, tensorpipe#248, Fuser#3799, UCX#11724, cutorch#580, cupy#9436",
-    status: Checked,
 }
 rule IpcEventFlags "ipc-event-flags" {
     says: "An exported event must be created with CU_EVENT_INTERPROCESS and CU_EVENT_DISABLE_TIMING.",
     functions: [cuIpcGetEventHandle], results: [INVALID_HANDLE],
     severity: Error, scope: Call,
     rests_on: Documented("cuIpcGetEventHandle", "This event must have been created with the CU_EVENT_INTERPROCESS and CU_EVENT_DISABLE_TIMING flags set."),
-    costs: "The call fails with CUDA_ERROR_INVALID_HANDLE.",
     cause: "the event was not created for other processes",
     ruled_out: "the driver does not reject the event for its flags",
     hint: "Create it with cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING); torch.cuda.Event takes interprocess=True.",
-    usual: [],
     seen: "cuda-python#1145",
-    status: Checked,
 }
 rule IpcFlags "ipc-flags" {
     says: "The Flags of cuIpcOpenMemHandle must be CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, which is 1.",
@@ -79,35 +65,26 @@ rule IpcFlags "ipc-flags" {
     cause: "Flags is not 1",
     ruled_out: "Flags is 1",
     hint: "Pass CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS (cudaIpcMemLazyEnablePeerAccess), also between processes on one device.",
-    usual: [],
-    seen: "",
-    status: Checked,
 }
 rule IpcOpenInExportingProcess "ipc-open-in-exporting-process" {
     says: "A handle must be opened in another process than the one that exported it.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle], results: [INVALID_CONTEXT],
     severity: Error, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "Opens an interprocess memory handle exported from another process and returns a device pointer usable in the local process."),
-    costs: "The call fails with CUDA_ERROR_INVALID_CONTEXT.",
     cause: "this process exported the handle itself",
     ruled_out: "this process has not exported these bytes",
     hint: "Within one process, use the pointer or the event itself; between devices, with cuCtxEnablePeerAccess.",
-    usual: [],
     seen: "UCX#11226, UCX#11603, pytorch#15974, hip#2880",
-    status: Checked,
 }
 rule IpcEqualPids "ipc-equal-pids" {
     says: "An exporter and an importer in different pid namespaces must have different pids.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [INVALID_CONTEXT],
     severity: Error, scope: Processes,
     rests_on: Observed("Processes of different pid namespaces can share memory as long as their pids are different numbers; with equal pids the opening returns CUDA_ERROR_INVALID_CONTEXT, as in the exporting process."),
-    costs: "The call fails with CUDA_ERROR_INVALID_CONTEXT.",
     cause: "the exporter, in another pid namespace, has the pid of this process",
     ruled_out: "the pid in the handle is not that of this process",
     hint: "Containers start their program as pid 1: share one pid namespace (docker run --pid=container:NAME or --pid=host, hostPID or shareProcessNamespace in Kubernetes), so that the pids differ. An init in each container (docker run --init) does not help: the programs then have equal pids again.",
-    usual: [],
     seen: "vllm#55906, UCX#11512, NCCL#360",
-    status: Checked,
 }
 rule IpcHandleKind "ipc-handle-kind" {
     says: "Memory handles must be opened as memory, event handles as events.",
@@ -118,9 +95,6 @@ rule IpcHandleKind "ipc-handle-kind" {
     cause: "the handle is of the other kind",
     ruled_out: "nobody under cupeer exported these bytes as the other kind",
     hint: "Both kinds are 64 bytes: check the order in which exporter and importer write and read them.",
-    usual: [],
-    seen: "",
-    status: Checked,
 }
 rule IpcOpenAfterFree "ipc-open-after-free" {
     says: "A handle must be opened before its exporter frees or destroys what it names.",
@@ -132,9 +106,7 @@ rule IpcOpenAfterFree "ipc-open-after-free" {
     cause: "the exporter had freed or destroyed it",
     ruled_out: "no process under cupeer has freed what these bytes name",
     hint: "Keep the allocation until the importer has opened, used and closed it: wait for the importer before cudaFree. A handle is not valid for new memory at the same address.",
-    usual: [],
     seen: "UCX#2738, mscclpp#764",
-    status: Checked,
 }
 rule IpcExporterGone "ipc-exporter-gone" {
     says: "The exporter must live as long as somebody opens or uses its memory.",
@@ -146,9 +118,7 @@ rule IpcExporterGone "ipc-exporter-gone" {
     cause: "the exporter has exited",
     ruled_out: "the exporter runs",
     hint: "Make the exporter wait until its importers have closed; find out why it ended: its output may have an error.",
-    usual: [],
     seen: "Vox-Fusion#6, vllm#5528, vllm#49238",
-    status: Checked,
 }
 rule IpcSecondContext "ipc-second-context" {
     says: "An importing process must open all handles from one device of an exporter with one context per device.",
@@ -159,9 +129,7 @@ rule IpcSecondContext "ipc-second-context" {
     cause: "another context of this device has memory of that exporter open",
     ruled_out: "no other context of this process has memory of that exporter open",
     hint: "Open in the primary context (cudaSetDevice, cuDevicePrimaryCtxRetain), as the CUDA runtime and most libraries do, not in a second one made by cuCtxCreate.",
-    usual: [],
     seen: "UCX#3192, UCX#6560, mscclpp#165, quda#1114",
-    status: Checked,
 }
 rule IpcAlreadyMapped "ipc-already-mapped" {
     says: "All users of a handle in a process should share one mapping.",
@@ -172,22 +140,16 @@ rule IpcAlreadyMapped "ipc-already-mapped" {
     cause: "this process already has the same memory open, or opens it in two threads at once",
     ruled_out: "this process does not have it open",
     hint: "Let all users in a process share one pointer and close it when the last is done; if two threads may open at once, put a lock around the opening.",
-    usual: [],
     seen: "UCX#3192, UCX#4599, UCX#11216, mscclpp#165, quda#1114",
-    status: Checked,
 }
 rule IpcSecondLibrary "ipc-second-library" {
     says: "Only one library of a process should have a handle open.",
-    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [],
+    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
     severity: Note, scope: Process,
     rests_on: Documented("cuIpcOpenMemHandle", "If the memory handle has already been opened by the current context, the reference count on the handle is incremented by 1 and the existing device pointer is returned."),
     costs: "Both get the same pointer; the memory stays mapped until both have closed it.",
-    cause: "",
-    ruled_out: "",
     hint: "Nothing to do as long as each closes as often as it opened; before CUDA 11.2 the second opening failed.",
-    usual: [],
     seen: "quda#1114, mscclpp#165",
-    status: Checked,
 }
 rule IpcDeviceHidden "ipc-device-hidden" {
     says: "The importer must be allowed to use the exporter's device.",
@@ -199,9 +161,7 @@ rule IpcDeviceHidden "ipc-device-hidden" {
     cause: "this process may not use the exporter's device",
     ruled_out: "this process sees the exporter's device, or may use it",
     hint: "Give every rank all GPUs of the node (srun --gpus-per-node with --gpu-bind=none, docker run --gpus all), and choose with CUDA_VISIBLE_DEVICES.",
-    usual: [],
     seen: "ompi#11949, triton#6872, NCCL#1647",
-    status: Checked,
 }
 rule IpcDevicesApart "ipc-devices-apart" {
     says: "The importer's device must be able to reach the exporter's.",
@@ -213,9 +173,7 @@ rule IpcDevicesApart "ipc-devices-apart" {
     cause: "the current device cannot reach the exporter's device",
     ruled_out: "the current device can reach the exporter's device",
     hint: "Ask cuDeviceCanAccessPeer about the two devices before exchanging handles, and go through host memory if it says 0 (NCCL_P2P_DISABLE=1); or open with the exporter's own device current.",
-    usual: [],
     seen: "dask-cuda#639, ray_lightning#24, TensorRT-LLM#1498, TensorRT-LLM#16899, vllm#4233",
-    status: Checked,
 }
 rule IpcDamagedHandle "ipc-damaged-handle" {
     says: "The 64 bytes of a handle must arrive as they were exported.",
@@ -227,9 +185,7 @@ rule IpcDamagedHandle "ipc-damaged-handle" {
     cause: "the bytes were changed on their way",
     ruled_out: "the bytes are as they were exported",
     hint: "Send all 64 bytes as they are: a text, a NUL-terminated copy (strcpy, c_char_p) or a structure of another size loses some.",
-    usual: [],
     seen: "vllm's ctypes declaration of 128 bytes",
-    status: Checked,
 }
 rule IpcUnknownHandle "ipc-unknown-handle" {
     says: "The bytes that are opened must be a handle that somebody exported.",
@@ -241,35 +197,25 @@ rule IpcUnknownHandle "ipc-unknown-handle" {
     cause: "nobody exported these bytes",
     ruled_out: "a process under cupeer exported these bytes",
     hint: "Check the result of cuIpcGetMemHandle in the exporter, and how the bytes travel. If the exporter does not run under cupeer, start it with the same --out directory.",
-    usual: [],
     seen: "NCCL#842",
-    status: Checked,
 }
 rule IpcOffsetNotAdded "ipc-offset-not-added" {
     says: "If the exported pointer was inside its allocation, the importer must add its offset.",
-    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [],
+    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
     severity: Note, scope: Processes,
     rests_on: Observed("cuIpcGetMemHandle of a pointer inside an allocation returns the handle of the allocation; cuIpcOpenMemHandle returns its start."),
     costs: "Without the offset the importer reads and writes other data, and nothing fails.",
-    cause: "",
-    ruled_out: "",
     hint: "Add the exporter's offset to the pointer that this call returned. Which addresses the importer uses is not seen: if it adds the offset, all is well.",
-    usual: [],
     seen: "Mooncake#1622, tensorpipe#248, Fuser#3799",
-    status: Checked,
 }
 rule IpcDeviceOrder "ipc-device-order" {
     says: "Processes should name a device by its UUID, because its number means another device where CUDA_VISIBLE_DEVICES differs.",
-    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [],
+    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2],
     severity: Note, scope: Processes,
     rests_on: Documented("cuIpcOpenMemHandle", "For contexts on different devices cuIpcOpenMemHandle can attempt to enable peer access between the devices as if the user called cuCtxEnablePeerAccess."),
     costs: "Nothing if the importer meant to use another device; otherwise every access goes over the link between two GPUs.",
-    cause: "",
-    ruled_out: "",
     hint: "If the importer chose its device by the exporter's number, exchange UUIDs (cuDeviceGetUuid) instead.",
-    usual: [],
     seen: "Mooncake#3678, tensorpipe#266, UCX#3588, vllm#4233, ray#57927, triton#3647",
-    status: Checked,
 }
 rule IpcClosedTwice "ipc-closed-twice" {
     says: "What was opened must be closed as often as it was opened, and no more.",
@@ -280,9 +226,7 @@ rule IpcClosedTwice "ipc-closed-twice" {
     cause: "this process had already closed it",
     ruled_out: "this process has not closed such an address",
     hint: "Close once per successful opening; a cache of mappings with several users needs a count of its own.",
-    usual: [],
     seen: "UCX#4410, UCX#4431, ucx-py#315",
-    status: Checked,
 }
 rule IpcCloseAddress "ipc-close-address" {
     says: "A pointer passed to cuIpcCloseMemHandle must be one that cuIpcOpenMemHandle returned.",
@@ -293,9 +237,6 @@ rule IpcCloseAddress "ipc-close-address" {
     cause: "cuIpcOpenMemHandle did not return this pointer",
     ruled_out: "cuIpcOpenMemHandle returned this pointer",
     hint: "Keep the pointer that cuIpcOpenMemHandle returned, and close that, without an offset; free this process's own memory with cuMemFree.",
-    usual: [],
-    seen: "",
-    status: Checked,
 }
 rule IpcFreeImport "ipc-free-import" {
     says: "Memory of another process must be closed, not freed.",
@@ -306,9 +247,6 @@ rule IpcFreeImport "ipc-free-import" {
     cause: "the memory belongs to another process",
     ruled_out: "it does not belong to another process",
     hint: "Call cuIpcCloseMemHandle (cudaIpcCloseMemHandle).",
-    usual: [],
-    seen: "",
-    status: Checked,
 }
     } };
 }

@@ -15,9 +15,7 @@ rule UsedAfterFork "used-after-fork" {
     cause: "the process was forked from one that had initialised the driver",
     ruled_out: "its parent had not initialised the driver before it forked",
     hint: "Start the child before the first CUDA call, or with spawn (multiprocessing.set_start_method(\"spawn\")) or exec.",
-    usual: [],
     seen: "pytorch#40403, pytorch#1494",
-    status: Checked,
 }
 rule NotInitialized "not-initialized" {
     says: "cuInit must be called before any other function of the driver.",
@@ -27,13 +25,9 @@ rule NotInitialized "not-initialized" {
     results: [NOT_INITIALIZED],
     severity: Error, scope: Call,
     rests_on: Documented("cuInit", "Initializes the driver API and must be called before any other function from the driver API in the current process."),
-    costs: "The call fails with CUDA_ERROR_NOT_INITIALIZED.",
     cause: "cuInit was not called, or failed",
     ruled_out: "the driver is initialised",
     hint: "Call cuInit(0) first, and check its result; the CUDA runtime does so at its first call.",
-    usual: [],
-    seen: "",
-    status: Checked,
 }
 rule DriverShuttingDown "driver-shutting-down" {
     says: "Close what you opened before the driver shuts down.",
@@ -47,9 +41,7 @@ rule DriverShuttingDown "driver-shutting-down" {
     cause: "the process is ending, and the driver has shut down before this call",
     ruled_out: "the driver is running",
     hint: "Harmless at exit: a destructor of a static object ran after the driver's own. Close before main returns, or ignore this result there.",
-    usual: [],
     seen: "ompi#3244, UCX#11275",
-    status: Checked,
 }
 rule ContextDestroyed "context-destroyed" {
     says: "The current context must not have been destroyed.",
@@ -58,13 +50,9 @@ rule ContextDestroyed "context-destroyed" {
     results: [CONTEXT_IS_DESTROYED],
     severity: Error, scope: Call,
     rests_on: Documented("CUDA_ERROR_CONTEXT_IS_DESTROYED", "This error indicates that the context current to the calling thread has been destroyed using cuCtxDestroy, or is a primary context which has not yet been initialized."),
-    costs: "The call fails with CUDA_ERROR_CONTEXT_IS_DESTROYED.",
     cause: "the current context has been destroyed or reset",
     ruled_out: "the driver answers questions about the current context",
     hint: "Another thread destroyed or reset it: make a living context current (cuDevicePrimaryCtxRetain, cuCtxSetCurrent) before the call.",
-    usual: [],
-    seen: "",
-    status: Checked,
 }
 rule NoCurrentContext "no-current-context" {
     says: "The calling thread must have a current context.",
@@ -73,13 +61,10 @@ rule NoCurrentContext "no-current-context" {
     results: [INVALID_CONTEXT],
     severity: Error, scope: Call,
     rests_on: Documented("CUDA_ERROR_INVALID_CONTEXT", "This most frequently indicates that there is no context bound to the current thread."),
-    costs: "The call fails with CUDA_ERROR_INVALID_CONTEXT.",
     cause: "no context is current in this thread",
     ruled_out: "a context is current in this thread",
     hint: "The current context is per thread: in this thread, call cuDevicePrimaryCtxRetain and cuCtxSetCurrent (or cudaSetDevice, from CUDA 12 on) before the call.",
-    usual: [],
     seen: "DALI#4817, UCX#10618, LMCache#5169, cuda-python#1145",
-    status: Checked,
 }
 rule NullArgument "null-argument" {
     says: "Pointers that a function writes to, or must read, must not be NULL.",
@@ -88,13 +73,9 @@ rule NullArgument "null-argument" {
     results: [INVALID_VALUE],
     severity: Error, scope: Call,
     rests_on: Documented("CUDA_ERROR_INVALID_VALUE", "This indicates that one or more of the parameters passed to the API call is not within an acceptable range of values."),
-    costs: "The call fails with CUDA_ERROR_INVALID_VALUE.",
     cause: "a pointer argument is NULL",
     ruled_out: "no pointer argument is NULL",
     hint: "Pass the address of a variable; an event or allocation that is NULL was never created: check the result of the call that should have created it.",
-    usual: [],
-    seen: "",
-    status: Checked,
 }
 rule DeviceOutOfRange "device-out-of-range" {
     says: "A device must be a number from 0 to one less than cuDeviceGetCount returns.",
@@ -102,13 +83,10 @@ rule DeviceOutOfRange "device-out-of-range" {
     results: [INVALID_DEVICE],
     severity: Error, scope: Call,
     rests_on: Documented("CUDA_ERROR_INVALID_DEVICE", "This indicates that the device ordinal supplied by the user does not correspond to a valid CUDA device or that the action requested is invalid for the specified device."),
-    costs: "The call fails with CUDA_ERROR_INVALID_DEVICE.",
     cause: "this process does not see one of the devices",
     ruled_out: "this process sees both devices",
     hint: "CUDA_VISIBLE_DEVICES renumbers the devices of each process from 0: an index of nvidia-smi, or of another process, is not one of this process. Exchange UUIDs.",
-    usual: [],
     seen: "vllm#4233, tensorpipe#412, Mooncake#3678",
-    status: Checked,
 }
 rule PeerSameDevice "peer-same-device" {
     says: "The two devices or contexts of a peer call must belong to different devices.",
@@ -120,48 +98,34 @@ rule PeerSameDevice "peer-same-device" {
     cause: "both sides are the same device",
     ruled_out: "the two sides are different devices",
     hint: "Make the context that should gain access current first (cudaSetDevice, cuCtxSetCurrent), and pass the other device's context; skip the pair of a device with itself.",
-    usual: [],
     seen: "pycuda#71",
-    status: Checked,
 }
 rule PeerAttributeUnknown "peer-attribute-unknown" {
     says: "attrib must be a CUdevice_P2PAttribute that the driver knows.",
     functions: [cuDeviceGetP2PAttribute], results: [INVALID_VALUE],
     severity: Error, scope: Call,
     rests_on: Documented("cuDeviceGetP2PAttribute", "Returns CUDA_ERROR_INVALID_VALUE if attrib is not valid or if value is a null pointer."),
-    costs: "The call fails with CUDA_ERROR_INVALID_VALUE.",
     cause: "the documentation does not list this attrib",
     ruled_out: "the documentation lists this attrib",
     hint: "Check the order of the arguments: value, attrib, srcDevice, dstDevice. An older driver does not know newer attributes.",
-    usual: [],
-    seen: "",
-    status: Checked,
 }
 rule AtomicOperations "atomic-operations-invalid" {
     says: "count must not be 0, and every operation must be a CUatomicOperation.",
     functions: [cuDeviceGetP2PAtomicCapabilities], results: [INVALID_VALUE],
     severity: Error, scope: Call,
     rests_on: Documented("cuDeviceGetP2PAtomicCapabilities", "Returns CUDA_ERROR_INVALID_VALUE if *capabilities or *operations is NULL, if count is 0, or if any of *operations is not valid."),
-    costs: "The call fails with CUDA_ERROR_INVALID_VALUE.",
     cause: "count is 0, or an operation is invalid",
     ruled_out: "count is not 0, and the operations are those of cuda.h",
     hint: "Pass count operations from CU_ATOMIC_OPERATION_INTEGER_ADD to CU_ATOMIC_OPERATION_FLOAT_MAX.",
-    usual: [],
-    seen: "",
-    status: Checked,
 }
 rule PeerFlags "peer-flags" {
     says: "The Flags of cuCtxEnablePeerAccess must be 0.",
     functions: [cuCtxEnablePeerAccess], results: [INVALID_VALUE],
     severity: Error, scope: Call,
     rests_on: Documented("cuCtxEnablePeerAccess", "Returns CUDA_ERROR_INVALID_VALUE if Flags is not 0."),
-    costs: "The call fails with CUDA_ERROR_INVALID_VALUE.",
     cause: "Flags is not 0",
     ruled_out: "Flags is 0",
     hint: "Pass 0. CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS belongs to cuIpcOpenMemHandle.",
-    usual: [],
-    seen: "",
-    status: Checked,
 }
 rule PeerContextInvalid "peer-context-invalid" {
     says: "peerContext must be a context that has not been destroyed.",
@@ -172,9 +136,6 @@ rule PeerContextInvalid "peer-context-invalid" {
     cause: "peerContext is not a context, or has been destroyed",
     ruled_out: "peerContext is a living context",
     hint: "Retain the peer's primary context (cuDevicePrimaryCtxRetain), and keep it, before passing it; a reset or the last release destroys it.",
-    usual: [],
-    seen: "",
-    status: Checked,
 }
 rule PeerAlreadyEnabled "peer-already-enabled" {
     says: "Enable access to a peer context once.",
@@ -185,9 +146,7 @@ rule PeerAlreadyEnabled "peer-already-enabled" {
     cause: "access to this context was enabled before",
     ruled_out: "access to this context had not been enabled",
     hint: "Treat it as success; with the CUDA runtime, call cudaGetLastError() once afterwards. Libraries enable access in each other's contexts: NCCL, PyTorch and UCX all expect this result.",
-    usual: [],
     seen: "cutorch#112, llama.cpp#5347, owl#184, CUDA.jl#2457, torchcomms#2399",
-    status: Checked,
 }
 rule PeerNotEnabled "peer-not-enabled" {
     says: "Access must be disabled in the context and the direction in which it was enabled.",
@@ -198,9 +157,7 @@ rule PeerNotEnabled "peer-not-enabled" {
     cause: "access from the current context to peerContext is not enabled",
     ruled_out: "access from the current context to peerContext is enabled",
     hint: "Access is one-way, and belongs to the current context: disable it once, with the same context current as when it was enabled.",
-    usual: [],
     seen: "llama.cpp#10152",
-    status: Checked,
 }
 rule PeerUnreachable "peer-unreachable" {
     says: "cuDeviceCanAccessPeer must be 1 for the devices between which access is enabled.",
@@ -211,22 +168,17 @@ rule PeerUnreachable "peer-unreachable" {
     cause: "the driver says that the device of the current context cannot reach that of peerContext",
     ruled_out: "cuDeviceCanAccessPeer is 1 for the two devices",
     hint: "Ask cuDeviceCanAccessPeer in this direction first, and copy through the host if it says 0; `nvidia-smi topo -p2p r` shows all pairs.",
-    usual: [],
     seen: "horovod#785, ray#17909, llama.cpp#3230",
-    status: Checked,
 }
 rule PeerLimit "peer-limit" {
     says: "A device cannot have more peers than its hardware has room for, counted over all processes.",
     functions: [cuCtxEnablePeerAccess, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2], results: [TOO_MANY_PEERS],
     severity: Error, scope: Processes,
     rests_on: Documented("cuCtxEnablePeerAccess", "Returns CUDA_ERROR_TOO_MANY_PEERS if direct peer access is not possible because hardware resources required for peer access have been exhausted."),
-    costs: "The call fails with CUDA_ERROR_TOO_MANY_PEERS.",
     cause: "the device has as many peers as it can have",
     ruled_out: "the driver does not say so",
     hint: "Without NVSwitch a device has at most eight peers, over all processes and libraries: give each process fewer devices with CUDA_VISIBLE_DEVICES, or enable access only for the pairs that are used.",
-    usual: [],
     seen: "llama.cpp#21883, NCCL#51, pytorch#25019, tensorflow#42039",
-    status: Checked,
 }
     } };
 }

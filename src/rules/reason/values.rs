@@ -3,6 +3,7 @@
 
 use crate::Rule;
 use core::fmt::{self, Display, Formatter};
+use cupeer_spec::value::Shareable;
 
 /// A device as people know it: the number that the process has for it, and its UUID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +58,7 @@ pub struct Handle(pub u64);
 
 impl Display for Handle {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
-        write!(f, "ipc:{:016x}", self.0)
+        write!(f, "{}:{:016x}", Shareable::prefix(self.0), self.0)
     }
 }
 

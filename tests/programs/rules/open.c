@@ -189,6 +189,22 @@ static void damaged_unseen_in(struct link parent) {
 }
 static void damaged_unseen(void) { export_for(damaged_unseen_in); }
 
+/* A damaged copy of what is open is the same mapping by another name, whichever was opened first. */
+static void damaged_again_in(struct link parent) {
+    CUdeviceptr p, q;
+    start(0);
+    Handle handle = get_handle(parent), copy = handle;
+    if (bad) copy.bytes[3] ^= 0xff;
+    OK(cuIpcOpenMemHandle_v2(&p, handle, LAZY));
+    CALL(cuIpcOpenMemHandle_v2, (&q, copy, LAZY));
+    CHECK(p == q);
+    for (int i = 0; i < 2; i++) OK(cuIpcCloseMemHandle(p));
+    OK(cuIpcOpenMemHandle_v2(&p, copy, LAZY));
+    OK(cuIpcOpenMemHandle_v2(&q, handle, LAZY));
+    for (int i = 0; i < 2; i++) OK(cuIpcCloseMemHandle(i ? p : q));
+}
+static void damaged_again(void) { export_for(damaged_again_in); }
+
 /* The export failed or was left out, and what is opened are zeros. */
 static void unknown_in(struct link parent) {
     CUdeviceptr p;
@@ -274,6 +290,7 @@ SCENES({"ipc-flags", flags}, {"ipc-open-in-exporting-process", in_exporting_proc
        {"ipc-exporter-gone", exporter_gone}, {"ipc-second-context", second_context},
        {"ipc-already-mapped", already_mapped}, {"ipc-second-library", second_library},
        {"ipc-devices-apart", devices_apart}, {"ipc-damaged-handle", damaged_handle},
-       {"ipc-damaged-handle/unseen", damaged_unseen}, {"ipc-unknown-handle", unknown_handle},
-       {"ipc-offset-not-added", offset_not_added}, {"ipc-device-order", device_order},
+       {"ipc-damaged-handle/unseen", damaged_unseen}, {"ipc-damaged-handle/again", damaged_again},
+       {"ipc-unknown-handle", unknown_handle}, {"ipc-offset-not-added", offset_not_added},
+       {"ipc-device-order", device_order},
        {"driver-undocumented-result", undocumented}, {"call-failed", failed})

@@ -23,6 +23,11 @@ typedef struct context *CUcontext;
 typedef struct event *CUevent;
 typedef struct { unsigned char bytes[64]; } Handle; /* of memory or of an event */
 typedef struct { unsigned char bytes[16]; } CUuuid;
+/* Virtual memory: CUmemGenericAllocationHandle, CUmemLocation, CUmemAllocationProp, CUmemAccessDesc. */
+typedef unsigned long long Allocation;
+typedef struct { int type, id; } Location;
+typedef struct { int type, handle_types; Location location; void *windows; unsigned char flags[8]; } Properties;
+typedef struct { Location location; int flags; } Access;
 
 enum { LAZY = 1, DISABLE_TIMING = 2, INTERPROCESS = 4, ACCESS_SUPPORTED = 2, ATTACH_GLOBAL = 1 };
 /* Smaller allocations share a block on a real driver. */
@@ -63,6 +68,16 @@ enum { SIZE = 4 << 20, OFFSET = 4096 };
     F(cuMemFree_v2, (CUdeviceptr))                                                                                     \
     F(cuMemcpyHtoD_v2, (CUdeviceptr, const void *, size_t))                                                            \
     F(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t))                                                                  \
+    F(cuMemCreate, (Allocation *, size_t, const Properties *, unsigned long long))                                     \
+    F(cuMemRelease, (Allocation))                                                                                      \
+    F(cuMemRetainAllocationHandle, (Allocation *, CUdeviceptr))                                                        \
+    F(cuMemAddressReserve, (CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long))                           \
+    F(cuMemAddressFree, (CUdeviceptr, size_t))                                                                         \
+    F(cuMemMap, (CUdeviceptr, size_t, size_t, Allocation, unsigned long long))                                         \
+    F(cuMemUnmap, (CUdeviceptr, size_t))                                                                               \
+    F(cuMemSetAccess, (CUdeviceptr, size_t, const Access *, size_t))                                                   \
+    F(cuMemExportToShareableHandle, (void *, Allocation, int, unsigned long long))                                     \
+    F(cuMemImportFromShareableHandle, (Allocation *, void *, int))                                                     \
     F(cuEventCreate, (CUevent *, unsigned))                                                                            \
     F(cuEventDestroy, (CUevent))                                                                                       \
     F(cuEventDestroy_v2, (CUevent))

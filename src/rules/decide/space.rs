@@ -1,0 +1,290 @@
+//! What a process has of virtual memory: its allocations and its mappings, as its own calls tell.
+//!
+//! What belongs here: what each call makes of them, for the library, which keeps as many as it has room for, and for the
+//! report. What does not: what follows from that for a call ([`super::vmm`]), and what other processes have.
+
+use super::Call;
+use cupeer_spec::effect::{Effect, End, Grant, Made, Named, Object, Shared};
+use cupeer_spec::function::FnId;
+
+/// An allocation of the process, or one that it has imported.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Allocation {
+    /// Its handle in the process; 0 where there is none.
+    pub handle: u64,
+    /// Its size; 0 where that is not known.
+    pub bytes: u64,
+    /// The handle types that it was created with, where that is known.
+    pub types: Option<i32>,
+    /// The device that it is on, as the process numbers it; `None` where that is not known, or it is on none.
+    pub device: Option<i32>,
+    /// Whether it was imported.
+    pub is_imported: bool,
+    /// How often it is to be released.
+    pub references: u32,
+    /// Whether that is known for sure.
+    pub is_counted: bool,
+}
+
+/// What is mapped somewhere.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Mapping {
+    /// Where.
+    pub start: u64,
+    /// How much; 0 where there is none.
+    pub bytes: u64,
+    /// The handle that it was mapped with.
+    pub handle: u64,
+    /// Whether somebody was to get access to it.
+    pub is_granted: bool,
+}
+
+impl Mapping {
+    /// Whether a part of it lies in a range.
+    pub fn touches(&self, start: u64, bytes: u64) -> bool {
+        self.bytes != 0
+            && bytes != 0
+            && self.start < start.saturating_add(bytes)
+            && start < self.start.saturating_add(self.bytes)
+    }
+
+    /// Whether all of it lies in a range.
+    pub fn is_within(&self, start: u64, bytes: u64) -> bool {
+        self.start >= start && self.start.saturating_add(self.bytes) <= start.saturating_add(bytes)
+    }
+}
+
+/// Places for allocations or mappings.
+pub trait Places<T>: AsRef<[T]> + AsMut<[T]> {
+    /// Makes one more, where it can. Says whether it did.
+    fn grow(&mut self) -> bool;
+}
+
+impl<T, const N: usize> Places<T> for [T; N] {
+    fn grow(&mut self) -> bool {
+        false
+    }
+}
+
+/// As many as a report follows.
+const MOST: usize = 1 << 16;
+
+impl<T: Default> Places<T> for Vec<T> {
+    fn grow(&mut self) -> bool {
+        let has_room = self.len() < MOST;
+        if has_room {
+            self.push(T::default());
+        }
+        has_room
+    }
+}
+
+/// What a process has.
+pub struct Space<A, M> {
+    allocations: A,
+    mappings: M,
+    granularity: Option<u64>,
+    has_lost: bool,
+}
+
+impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
+    /// Nothing yet, with these places for more.
+    pub const fn new(allocations: A, mappings: M) -> Self {
+        Space { allocations, mappings, granularity: None, has_lost: false }
+    }
+
+    /// The allocation of a handle; also one that is released, as long as nothing else was seen to have its handle.
+    pub fn allocation(&self, handle: u64) -> Option<Allocation> {
+        let is_it = |known: &&Allocation| known.handle == handle && handle != 0;
+        self.allocations.as_ref().iter().find(is_it).copied()
+    }
+
+    /// All that is mapped.
+    pub fn mappings(&self) -> impl Iterator<Item = &Mapping> {
+        self.mappings.as_ref().iter().filter(|mapping| mapping.bytes != 0)
+    }
+
+    /// What sizes and addresses have to be multiples of for memory of devices, where the process has asked.
+    pub fn granularity(&self) -> Option<u64> {
+        self.granularity
+    }
+
+    /// Whether it is known that something is missing.
+    pub fn has_lost(&self) -> bool {
+        self.has_lost
+    }
+
+    /// Notes that something has happened of which is not known what.
+    pub fn lose(&mut self) {
+        self.has_lost = true;
+    }
+
+    /// Notes a call that has returned.
+    pub fn note(&mut self, call: &Call) {
+        for effect in call.function.spec().effects {
+            match *effect {
+                // Also where it failed: somebody has thought of it.
+                Effect::Grants(Grant { by, size, .. }) => self.granted(call.at(by), call.at(size)),
+                _ if call.result != 0 => {}
+                Effect::Makes(Made { object: Object::Allocation, by, size, .. }) => {
+                    let wanted = call.wanted();
+                    let size = size.map_or(0, |size| call.at(size));
+                    let (types, device) = (wanted.map(|it| it.types), wanted.and_then(|it| it.device));
+                    self.put(Allocation { bytes: size, types, device, ..new(call.at(by)) });
+                }
+                Effect::Opens(Shared { object: Object::Allocation, by, .. }) => {
+                    self.put(Allocation { is_imported: true, ..new(call.at(by)) });
+                }
+                Effect::Retains(Named { object: Object::Allocation, by }) => self.retained(call.at(by)),
+                Effect::Ends(End { object: Object::Allocation, by, .. }) => self.released(call.at(by)),
+                Effect::Makes(Made { object: Object::Mapping, by, size: Some(size), of }) => {
+                    let handle = of.map_or(0, |of| call.at(of));
+                    self.mapped(Mapping {
+                        handle,
+                        start: call.at(by),
+                        bytes: call.at(size),
+                        is_granted: false,
+                    });
+                }
+                Effect::Ends(End { object: Object::Mapping, by, size: Some(size), .. }) => {
+                    self.unmapped(call.at(by), call.at(size));
+                }
+                _ => {}
+            }
+        }
+        let is_asked = call.function == FnId::cuMemGetAllocationGranularity && call.result == 0;
+        let is_least = call.argument("option") == Some(0);
+        if is_asked && is_least && call.wanted().is_some_and(|wanted| wanted.device.is_some()) {
+            self.granularity = call.argument("granularity").filter(|bytes| bytes.is_power_of_two());
+        }
+    }
+
+    fn put(&mut self, allocation: Allocation) {
+        let has_none = |known: &Allocation| known.handle == 0;
+        let all = self.allocations.as_ref();
+        let place =
+            all.iter().position(|known| known.handle == allocation.handle).or(all.iter().position(has_none));
+        let count = all.len();
+        let place = match place {
+            Some(place) => Some(place),
+            None if self.allocations.grow() => Some(count),
+            // What is released is only remembered.
+            None => self.allocations.as_ref().iter().position(|known| known.references == 0),
+        };
+        match place.and_then(|place| self.allocations.as_mut().get_mut(place)) {
+            Some(place) => *place = allocation,
+            None => self.has_lost = true,
+        }
+    }
+
+    fn known(&mut self, handle: u64) -> Option<&mut Allocation> {
+        self.allocations.as_mut().iter_mut().find(|known| known.handle == handle && handle != 0)
+    }
+
+    fn retained(&mut self, handle: u64) {
+        match self.known(handle) {
+            Some(known) => known.references = known.references.saturating_add(1),
+            None => self.put(Allocation { is_counted: false, ..new(handle) }),
+        }
+    }
+
+    fn released(&mut self, handle: u64) {
+        let Some(known) = self.known(handle) else { return };
+        // The driver knows of references that were not seen.
+        known.is_counted &= known.references != 0;
+        known.references = known.references.saturating_sub(1);
+    }
+
+    fn mapped(&mut self, mapping: Mapping) {
+        // The driver maps nothing over what is mapped: what was there has gone unseen.
+        for known in
+            self.mappings.as_mut().iter_mut().filter(|known| known.touches(mapping.start, mapping.bytes))
+        {
+            *known = Mapping::default();
+        }
+        let all = self.mappings.as_ref();
+        let (count, free) = (all.len(), all.iter().position(|known| known.bytes == 0));
+        let place = free.or_else(|| self.mappings.grow().then_some(count));
+        match place.and_then(|place| self.mappings.as_mut().get_mut(place)) {
+            Some(place) => *place = mapping,
+            None => self.has_lost = true,
+        }
+    }
+
+    fn unmapped(&mut self, start: u64, bytes: u64) {
+        for known in self.mappings.as_mut().iter_mut().filter(|known| known.touches(start, bytes)) {
+            *known = Mapping::default();
+        }
+    }
+
+    fn granted(&mut self, start: u64, bytes: u64) {
+        for known in self.mappings.as_mut().iter_mut().filter(|known| known.touches(start, bytes)) {
+            known.is_granted = true;
+        }
+    }
+}
+
+/// One that is to be released once, of which nothing else is known.
+fn new(handle: u64) -> Allocation {
+    Allocation { handle, references: 1, is_counted: true, ..Allocation::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::record::slot::MOST_ARGS;
+
+    const GRANULE: u64 = 2 << 20;
+
+    fn noted<A: Places<Allocation>, M: Places<Mapping>>(
+        space: &mut Space<A, M>,
+        function: FnId,
+        values: &[(&str, u64)],
+    ) {
+        let mut args = [0; MOST_ARGS];
+        for (name, value) in values {
+            let (index, _) = function.spec().argument(name).expect("an argument");
+            let place = &mut args[function.spec().place(index)];
+            place.iter_mut().zip(value.to_le_bytes()).for_each(|(place, byte)| *place = byte);
+        }
+        space.note(&Call { function, result: 0, args: &args, shape: !0, elements: &[] });
+    }
+
+    #[test]
+    fn an_allocation_is_counted_and_remembered_until_its_handle_is_anothers() {
+        let mut space = Space::new([Allocation::default(); 2], [Mapping::default(); 2]);
+        for (handle, bytes) in [(1, GRANULE), (2, 2 * GRANULE)] {
+            noted(&mut space, FnId::cuMemCreate, &[("handle", handle), ("size", bytes)]);
+        }
+        noted(&mut space, FnId::cuMemRetainAllocationHandle, &[("handle", 1)]);
+        for left in [1, 0] {
+            noted(&mut space, FnId::cuMemRelease, &[("handle", 1)]);
+            assert_eq!(space.allocation(1).map(|it| (it.references, it.is_counted)), Some((left, true)));
+        }
+        noted(&mut space, FnId::cuMemImportFromShareableHandle, &[("handle", 3)]);
+        assert!(space.allocation(1).is_none() && space.allocation(3).is_some_and(|it| it.is_imported));
+        assert!(!space.has_lost());
+        noted(&mut space, FnId::cuMemCreate, &[("handle", 4)]);
+        assert!(space.has_lost() && space.allocation(4).is_none() && space.allocation(0).is_none());
+        noted(&mut space, FnId::cuMemRelease, &[("handle", 2)]);
+        noted(&mut space, FnId::cuMemRelease, &[("handle", 2)]);
+        assert_eq!(space.allocation(2).map(|it| it.is_counted), Some(false), "the driver knew better");
+    }
+
+    #[test]
+    fn mappings_come_and_go_by_ranges() {
+        let mut space = Space::new(Vec::new(), Vec::new());
+        for (start, bytes) in [(GRANULE, GRANULE), (3 * GRANULE, 2 * GRANULE)] {
+            noted(&mut space, FnId::cuMemMap, &[("ptr", start), ("size", bytes), ("handle", start)]);
+        }
+        noted(&mut space, FnId::cuMemSetAccess, &[("ptr", GRANULE), ("size", GRANULE)]);
+        let granted: Vec<bool> = space.mappings().map(|mapping| mapping.is_granted).collect();
+        assert_eq!(granted, [true, false]);
+        noted(&mut space, FnId::cuMemUnmap, &[("ptr", 0), ("size", 3 * GRANULE)]);
+        let left: Vec<u64> = space.mappings().map(|mapping| mapping.start).collect();
+        assert_eq!(left, [3 * GRANULE]);
+        let mapping = space.mappings().next().expect("it is there");
+        assert!(mapping.touches(4 * GRANULE, 1) && !mapping.touches(5 * GRANULE, GRANULE));
+        assert!(mapping.is_within(0, 5 * GRANULE) && !mapping.is_within(4 * GRANULE, GRANULE));
+    }
+}

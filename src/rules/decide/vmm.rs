@@ -1,0 +1,256 @@
+//! Rules about virtual memory, for calls that failed.
+
+use super::{Judge, Mapping, Verdict, World};
+use crate::Confidence;
+use crate::reason::Reason;
+use cupeer_spec::abi::CUmemAllocationHandleType;
+use cupeer_spec::results::Result;
+use cupeer_spec::value::Shareable;
+
+/// What sizes and addresses of today's devices are multiples of.
+const GRANULARITY: u64 = 2 << 20;
+/// CU_MEM_LOCATION_TYPE_DEVICE.
+const DEVICE: i32 = 1;
+
+/// What is asked of an allocation when it is created.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    /// The handle types.
+    pub types: i32,
+    /// The device that it is to be on, where it is one.
+    pub device: Option<i32>,
+}
+
+/// A number of 4 bytes.
+fn number(bytes: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+impl super::Call<'_> {
+    /// The properties of an allocation that it is to create.
+    pub(super) fn wanted(&self) -> Option<Wanted> {
+        let (index, _) = self.function.spec().argument("prop")?;
+        let bytes = self.bytes(index);
+        let (types, kind, id) = (number(bytes, 4)?, number(bytes, 8)?, number(bytes, 12)?);
+        Some(Wanted { types, device: (kind == DEVICE).then_some(id) })
+    }
+
+    /// The devices of its array argument that get access.
+    fn devices(&self) -> impl Iterator<Item = i32> {
+        let all = self.elements.chunks_exact(12).filter_map(|one| Some((number(one, 0)?, number(one, 4)?)));
+        all.filter(|(kind, _)| *kind == DEVICE).map(|(_, id)| id)
+    }
+
+    /// A range of addresses.
+    fn range(&self) -> (u64, u64) {
+        (self.argument("ptr").unwrap_or(0), self.argument("size").unwrap_or(0))
+    }
+}
+
+impl<W: World> Judge<'_, W> {
+    /// How sure it is what follows from what the process has of virtual memory.
+    fn space_trust(&self) -> Confidence {
+        if self.world.knows_space() { Confidence::Certain } else { Confidence::Inferred }
+    }
+
+    /// The first mapping in a range of which something is true.
+    fn mapping(&self, (start, bytes): (u64, u64), is_it: impl Fn(&Mapping) -> bool) -> Option<Mapping> {
+        let mut first: Option<Mapping> = None;
+        self.world.each_mapping(&mut |known| {
+            let is_earlier = first.is_none_or(|first| known.start < first.start);
+            if is_earlier && known.touches(start, bytes) && is_it(known) {
+                first = Some(*known);
+            }
+        });
+        first
+    }
+
+    pub(super) fn vmm_handle_type(&mut self) -> Verdict {
+        let (Some(handle), Some(wanted)) = (self.call.argument("handle"), self.call.argument("handleType"))
+        else {
+            return Verdict::Unknown;
+        };
+        let wanted = wanted as i32;
+        let is_a_type = wanted != 0 && CUmemAllocationHandleType(wanted).name().is_some();
+        let Some(known) = self.world.allocation(handle).filter(|_| is_a_type) else {
+            return Verdict::Unknown;
+        };
+        let types = match known.types {
+            _ if known.is_imported => None,
+            None => return Verdict::Unknown,
+            Some(types) if types & wanted != 0 => return Verdict::Held,
+            types => types,
+        };
+        let reason = Reason::VmmHandleType { wanted: wanted as u64, types: types.map(|types| types as u64) };
+        let confidence = self.space_trust();
+        self.broken(reason, confidence, "handleType", &[])
+    }
+
+    pub(super) fn vmm_unreachable_device(&mut self) -> Verdict {
+        let (start, bytes) = self.call.range();
+        let count = self.world.device_count();
+        let is_none = |device: &i32| count.is_some_and(|count| !(0..count).contains(device));
+        if let Some(device) = self.call.devices().find(is_none) {
+            let count = count.unwrap_or(0);
+            let reason = Reason::VmmNoSuchDevice { device, count };
+            return self.broken(reason, Confidence::Certain, "desc", &[]);
+        }
+        if !self.call.is(Result::INVALID_DEVICE) {
+            return Verdict::Held;
+        }
+        // What is mapped in the range may lie on several devices.
+        let (world, mut homes) = (self.world, [None; 16]);
+        let mut known = 0;
+        world.each_mapping(&mut |mapping| {
+            if mapping.touches(start, bytes)
+                && let Some(place) = homes.get_mut(known)
+            {
+                *place = Some(mapping.handle);
+                known += 1;
+            }
+        });
+        let devices = homes.iter().flatten().filter_map(|handle| world.allocation(*handle)?.device);
+        for home in devices {
+            for device in self.call.devices().filter(|device| *device != home) {
+                if world.can_access(device, home) == Some(false) {
+                    let (from, to) = (self.device(device), Some(self.device(home)));
+                    return self.broken(
+                        Reason::VmmUnreachableDevice { from, to },
+                        Confidence::Certain,
+                        "desc",
+                        &[],
+                    );
+                }
+            }
+        }
+        // The result says it; of which of the devices it does not.
+        let homes = || homes.iter().flatten().filter_map(|handle| world.allocation(*handle)?.device);
+        let is_whole =
+            self.call.argument("count").is_some_and(|count| count == self.call.devices().count() as u64);
+        let mut others = self.call.devices().filter(|device| !homes().any(|home| home == *device));
+        let Some(device) = others.next().filter(|_| is_whole && others.next().is_none()) else {
+            return Verdict::Unknown;
+        };
+        let (from, to) = (self.device(device), homes().next().map(|home| self.device(home)));
+        self.broken(Reason::VmmUnreachableDevice { from, to }, Confidence::Inferred, "desc", &[])
+    }
+
+    pub(super) fn vmm_fabric_without_channel(&mut self) -> Verdict {
+        let Some(wanted) = self.call.wanted() else { return Verdict::Unknown };
+        if wanted.types & Shareable::FABRIC == 0 {
+            return Verdict::Held;
+        }
+        let has_channel = self.world.has_fabric_channel();
+        let confidence = match has_channel {
+            Some(true) => return Verdict::Held,
+            // The device may have no fabric handles at all.
+            Some(false) if self.call.is(Result::NOT_PERMITTED) => Confidence::Certain,
+            Some(false) => Confidence::Inferred,
+            None if self.call.is(Result::NOT_PERMITTED) => Confidence::Inferred,
+            None => return Verdict::Unknown,
+        };
+        let reason = Reason::VmmFabricWithoutChannel { is_known: has_channel.is_some() };
+        self.broken(reason, confidence, "prop", &[])
+    }
+
+    pub(super) fn vmm_descriptor(&mut self) -> Verdict {
+        let Some((index, _)) = self.call.function.spec().argument("osHandle") else {
+            return Verdict::Unknown;
+        };
+        let (Some((_, number, _)), Some(fd)) = (self.call.handle(), self::number(self.call.bytes(index), 16))
+        else {
+            return Verdict::Unknown;
+        };
+        // What has a number was exported in this job, and is what the driver wants.
+        if self.call.argument("shHandleType") != Some(Shareable::DESCRIPTOR as u64) || number != 0 {
+            return Verdict::Held;
+        }
+        let ptrace = if fd < 0 { self.world.ptrace() } else { None };
+        let is_open = if fd < 0 { Some(false) } else { self.world.is_descriptor(fd) };
+        let owner = if fd < 0 { None } else { self.world.exporter_of_descriptor(fd) };
+        let confidence = if is_open == Some(false) { Confidence::Certain } else { Confidence::Inferred };
+        let reason = Reason::VmmDescriptor { fd, is_open, owner: owner.map(|(owner, _)| owner), ptrace };
+        let object = owner.map(|(_, object)| (cupeer_spec::record::slot::finding::role::EXPORT, object));
+        self.broken(reason, confidence, "osHandle", object.as_slice())
+    }
+
+    pub(super) fn vmm_granularity(&mut self) -> Verdict {
+        // Other memory than a device's has another one.
+        if self.call.wanted().is_some_and(|wanted| wanted.device.is_none()) {
+            return Verdict::Unknown;
+        }
+        let known = self.world.granularity();
+        let granularity = known.unwrap_or(GRANULARITY);
+        let is_said = self.world.driver_message().contains("minimum granularity");
+        for name in ["ptr", "addr", "size"] {
+            // The range that is to be reserved has no address yet.
+            let is_output = name == "ptr" && self.call.argument("addr").is_some();
+            let Some(value) = self.call.argument(name).filter(|_| !is_output) else { continue };
+            if !value.is_multiple_of(granularity) {
+                let reason = Reason::VmmGranularity { name, value, granularity };
+                let is_sure = known.is_some() || is_said;
+                let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
+                return self.broken(reason, confidence, name, &[]);
+            }
+        }
+        Verdict::Held
+    }
+
+    pub(super) fn vmm_partial_mapping(&mut self) -> Verdict {
+        let (Some(offset), (_, size)) = (self.call.argument("offset"), self.call.range()) else {
+            return Verdict::Unknown;
+        };
+        let handle = self.call.argument("handle").unwrap_or(0);
+        let whole = self.world.allocation(handle).map(|known| known.bytes).filter(|bytes| *bytes != 0);
+        let reason = Reason::VmmPartialMapping { offset, size, whole };
+        match whole {
+            _ if offset != 0 => self.when(true, "offset", reason),
+            Some(whole) if whole != size => {
+                let confidence = self.space_trust();
+                self.broken(reason, confidence, "size", &[])
+            }
+            Some(_) => Verdict::Held,
+            None => Verdict::Unknown,
+        }
+    }
+
+    pub(super) fn vmm_mapped_twice(&mut self) -> Verdict {
+        let (start, size) = self.call.range();
+        let Some(Mapping { start: mapped, bytes, .. }) = self.mapping((start, size), |_| true) else {
+            return Verdict::Held;
+        };
+        let confidence = self.space_trust();
+        self.broken(Reason::VmmMappedTwice { start, size, mapped, bytes }, confidence, "ptr", &[])
+    }
+
+    pub(super) fn vmm_reservation_in_use(&mut self) -> Verdict {
+        let (start, size) = self.call.range();
+        let Some(Mapping { start: mapped, bytes, .. }) = self.mapping((start, size), |_| true) else {
+            return Verdict::Held;
+        };
+        let confidence = self.space_trust();
+        self.broken(Reason::VmmReservationInUse { start, size, mapped, bytes }, confidence, "ptr", &[])
+    }
+
+    pub(super) fn vmm_part_of_mapping(&mut self) -> Verdict {
+        let (start, size) = self.call.range();
+        let is_cut = |mapping: &Mapping| !mapping.is_within(start, size);
+        let Some(Mapping { start: mapped, bytes, .. }) = self.mapping((start, size), is_cut) else {
+            return Verdict::Held;
+        };
+        let confidence = self.space_trust();
+        self.broken(Reason::VmmPartOfMapping { start, size, mapped, bytes }, confidence, "size", &[])
+    }
+
+    pub(super) fn vmm_released_twice(&mut self) -> Verdict {
+        let handle = self.call.argument("handle").unwrap_or(0);
+        let Some(known) = self.world.allocation(handle) else { return Verdict::Unknown };
+        if known.references != 0 {
+            return Verdict::Held;
+        }
+        let is_sure = known.is_counted && self.world.knows_space();
+        let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
+        let reason = Reason::VmmReleasedTwice { handle, is_imported: known.is_imported };
+        self.broken(reason, confidence, "handle", &[])
+    }
+}

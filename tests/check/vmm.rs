@@ -1,0 +1,92 @@
+//! What is said of virtual memory: the values that its rules name, at the call and afterwards.
+
+use super::scenes::{How, report, scenes};
+use crate::support::{done, temp_dir};
+use serde_json::Value;
+
+/// What is said of the wrong program of a scene, where rules are checked and where they are not: each message, and how
+/// sure it is.
+fn said(name: &str) -> [(String, String); 2] {
+    let scenes = scenes();
+    let scene = scenes.iter().find(|scene| scene.name == name).expect("a scene");
+    ["--check=notes", "--record=full"].map(|option| {
+        let folder = temp_dir();
+        let record = folder.path().join("record");
+        assert!(done(&mut scene.under(How::Bad, &[option], &record)).status.success());
+        let report = report(&record);
+        let text = |row: &Value, key: &str| row[key].as_str().expect("a text").to_owned();
+        let rows = report["findings"].as_array().expect("findings");
+        let row = rows.iter().find(|row| row["rule"] == scene.rule.spec().name).expect("the finding");
+        (text(row, "message"), text(row, "confidence"))
+    })
+}
+
+fn both(name: &str) -> String {
+    // Addresses differ from run to run.
+    let [(now, sure), (later, also)] = said(name).map(|(text, sure)| (without_addresses(&text), sure));
+    assert_eq!((&now, sure.as_str()), (&later, also.as_str()), "{name}");
+    assert_eq!(sure, "certain", "{name}");
+    now
+}
+
+/// A text with `0x` for each address.
+fn without_addresses(text: &str) -> String {
+    let mut parts = text.split("0x");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        text + "0x" + part.trim_start_matches(|digit: char| digit.is_ascii_hexdigit())
+    })
+}
+
+#[test]
+fn the_sentences_have_the_values_of_the_process() {
+    assert_eq!(
+        both("vmm-handle-type"),
+        "handleType is POSIX_FILE_DESCRIPTOR, but the allocation was created with handle types NONE"
+    );
+    assert_eq!(
+        both("vmm-handle-type/imported"),
+        "handleType is POSIX_FILE_DESCRIPTOR, but the allocation was imported, and what was imported cannot be exported again"
+    );
+    assert_eq!(
+        both("vmm-unreachable-device/none"),
+        "desc names device 99, but this process sees devices 0 to 1"
+    );
+    assert_eq!(
+        both("vmm-partial-mapping"),
+        "size is 2 MiB, but the allocation has 4 MiB, and is mapped as a whole or not at all"
+    );
+    assert_eq!(both("vmm-partial-mapping/offset"), "offset is 2097152, and must be 0");
+    assert!(both("vmm-mapped-twice").contains(" overlap what is mapped there: 4 MiB at 0x"));
+    assert!(both("vmm-reservation-in-use").contains(", 4 MiB are still mapped at 0x"));
+    assert!(both("vmm-part-of-mapping").starts_with("2 MiB at 0x"));
+    assert!(both("vmm-released-twice").ends_with(" was released as often as it was created or retained"));
+    assert!(both("vmm-no-access").starts_with("4 MiB mapped at 0x"));
+}
+
+#[test]
+fn what_only_a_call_can_tell_is_inferred_afterwards() {
+    let [(now, sure), (later, guessed)] = said("vmm-unreachable-device");
+    assert!(now.starts_with("device 1 (GPU-") && now.ends_with("), where the memory lies"), "{now}");
+    assert_eq!((&now, sure.as_str(), guessed.as_str()), (&later, "certain", "inferred"));
+    let [(now, sure), (later, guessed)] = said("vmm-fabric-without-channel");
+    assert!(now.contains("can read no /dev/nvidia-caps-imex-channels/channel*"), "{now}");
+    assert!(later.starts_with("requestedHandleTypes has FABRIC, which fails so where"), "{later}");
+    assert_eq!((sure.as_str(), guessed.as_str()), ("certain", "inferred"));
+}
+
+#[test]
+fn a_number_in_place_of_a_descriptor_is_traced_to_its_exporter() {
+    let [(now, sure), (later, guessed)] = said("vmm-descriptor");
+    let number = now.strip_prefix("osHandle is ").and_then(|rest| rest.split_once(',')).expect("a number").0;
+    let ending = format!(
+        " exported memory as its descriptor {number}, a number that means nothing in another process"
+    );
+    assert!(now.contains(&format!("this process has no descriptor {number}; process ")), "{now}");
+    assert!(now.ends_with(&ending), "{now}");
+    assert!(later.starts_with(&format!("osHandle is {number}, which is no descriptor of exported memory")));
+    assert_eq!((sure.as_str(), guessed.as_str()), ("certain", "inferred"));
+    assert!(
+        said("vmm-descriptor/refused")[0].0.starts_with("osHandle is -1, which is no descriptor: the call")
+    );
+}

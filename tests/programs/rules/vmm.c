@@ -1,0 +1,347 @@
+/* vmm RULE bad|good: rules about virtual memory. */
+#include "rules.h"
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum { NONE = 0, DESCRIPTOR = 1, FABRIC = 8, DEVICE = 1, PINNED = 1, READ_WRITE = 3, HALF = SIZE / 2 };
+
+static Properties properties(int types) {
+    return (Properties){.type = PINNED, .handle_types = types, .location = {DEVICE, 0}};
+}
+
+static Allocation create(int types) {
+    Allocation allocation;
+    Properties wanted = properties(types);
+    OK(cuMemCreate(&allocation, SIZE, &wanted, 0));
+    return allocation;
+}
+
+static CUdeviceptr reserve(size_t size) {
+    CUdeviceptr at;
+    OK(cuMemAddressReserve(&at, size, 0, 0, 0));
+    return at;
+}
+
+static Access access_of(int device) { return (Access){{DEVICE, device}, READ_WRITE}; }
+
+/* Maps and gives access, where the handle may go. */
+static CUdeviceptr map(Allocation allocation) {
+    Access access = access_of(0);
+    CUdeviceptr at = reserve(SIZE);
+    OK(cuMemMap(at, SIZE, 0, allocation, 0));
+    OK(cuMemSetAccess(at, SIZE, &access, 1));
+    return at;
+}
+
+static void unmap(CUdeviceptr at) {
+    OK(cuMemUnmap(at, SIZE));
+    OK(cuMemAddressFree(at, SIZE));
+}
+
+static int exported(Allocation allocation) {
+    int fd;
+    OK(cuMemExportToShareableHandle(&fd, allocation, DESCRIPTOR, 0));
+    return fd;
+}
+
+static void *as_pointer(int fd) { return (void *)(intptr_t)fd; }
+
+static void handle_type(void) {
+    int fd = -1;
+    start(0);
+    Allocation allocation = create(bad ? NONE : DESCRIPTOR);
+    CALL(cuMemExportToShareableHandle, (&fd, allocation, DESCRIPTOR, 0));
+    if (!bad) close(fd);
+    OK(cuMemRelease(allocation));
+}
+
+/* Two processes with a socket between them, over which descriptors go. */
+static int ours, theirs;
+
+static void employ_with_socket(struct link *link, void (*work)(struct link)) {
+    int both[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) == 0);
+    ours = both[0], theirs = both[1];
+    *link = employ(work);
+}
+
+static void send_descriptor(int fd) {
+    char byte = 'x', control[CMSG_SPACE(sizeof fd)] = {0};
+    struct iovec io = {&byte, 1};
+    struct msghdr message = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(head), &fd, sizeof fd);
+    CHECK(sendmsg(ours, &message, 0) == 1);
+}
+
+static int receive_descriptor(void) {
+    char byte, control[CMSG_SPACE(sizeof(int))];
+    struct iovec io = {&byte, 1};
+    struct msghdr message = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    CHECK(recvmsg(theirs, &message, 0) == 1);
+    int fd = -1;
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
+    return fd;
+}
+
+static Allocation imported(int fd) {
+    Allocation allocation;
+    OK(cuMemImportFromShareableHandle(&allocation, as_pointer(fd), DESCRIPTOR));
+    return allocation;
+}
+
+/* Exports again what it has imported; in the right program, something of its own. */
+static void export_again(struct link parent) {
+    start(0);
+    int fd = receive_descriptor(), again = -1;
+    Allocation allocation = imported(fd), own = create(DESCRIPTOR);
+    CALL(cuMemExportToShareableHandle, (&again, bad ? allocation : own, DESCRIPTOR, 0));
+    OK(cuMemRelease(allocation));
+    OK(cuMemRelease(own));
+    tell(parent);
+}
+
+static void share_with(void (*work)(struct link)) {
+    struct link link;
+    employ_with_socket(&link, work);
+    start(0);
+    Allocation allocation = create(DESCRIPTOR);
+    int fd = exported(allocation);
+    send_descriptor(fd);
+    close(fd);
+    wait_for(link);
+    ended(link);
+    OK(cuMemRelease(allocation));
+}
+
+static void reexport(void) { share_with(export_again); }
+
+static void unreachable(void) {
+    start(0);
+    Allocation allocation = create(NONE);
+    CUdeviceptr at = map(allocation);
+    Access access = access_of(bad);
+    CALL(cuMemSetAccess, (at, SIZE, &access, 1));
+    unmap(at);
+    OK(cuMemRelease(allocation));
+}
+
+static void unreachable_import(struct link parent) {
+    start(1);
+    Allocation allocation = imported(receive_descriptor());
+    CUdeviceptr at = reserve(SIZE);
+    OK(cuMemMap(at, SIZE, 0, allocation, 0));
+    Access access = access_of(bad);
+    CALL(cuMemSetAccess, (at, SIZE, &access, 1));
+    unmap(at);
+    OK(cuMemRelease(allocation));
+    tell(parent);
+}
+static void unreachable_imported(void) { share_with(unreachable_import); }
+
+static void no_such_device(void) {
+    start(0);
+    Allocation allocation = create(NONE);
+    CUdeviceptr at = map(allocation);
+    Access both[] = {access_of(0), access_of(bad ? 99 : 0)};
+    CALL(cuMemSetAccess, (at, SIZE, both, 2));
+    unmap(at);
+    OK(cuMemRelease(allocation));
+}
+
+static void fabric(void) {
+    Allocation allocation;
+    Properties wanted = properties(bad ? FABRIC : DESCRIPTOR);
+    start(0);
+    if (CALL(cuMemCreate, (&allocation, SIZE, &wanted, 0)) == 0) OK(cuMemRelease(allocation));
+}
+
+/* Imports what it was sent: in the wrong program only a number. In the right one the owner has released the memory by
+ * then, and it is imported twice, with two contexts. */
+static void import_number(struct link parent) {
+    Allocation allocation;
+    start(0);
+    int number, fd = receive_descriptor();
+    get(parent, &number, sizeof number);
+    wait_for(parent);
+    CALL(cuMemImportFromShareableHandle, (&allocation, as_pointer(bad ? number : fd), DESCRIPTOR));
+    if (!bad) {
+        CUdeviceptr at = map(allocation);
+        OK(cuCtxSetCurrent(retain(1)));
+        Allocation again = imported(fd);
+        CUdeviceptr other = map(again);
+        OK(cuMemRelease(again));
+        unmap(other);
+        unmap(at);
+        OK(cuMemRelease(allocation));
+    }
+    close(fd);
+}
+
+/* Descriptors up to 63 are taken in the exporter, so that its export has a number that the importer has not. */
+static void descriptor(void) {
+    struct link link;
+    int taken[64], count = 0;
+    employ_with_socket(&link, import_number);
+    start(0);
+    do CHECK((taken[count] = dup(ours)) >= 0);
+    while (taken[count++] < 63);
+    Allocation allocation = create(DESCRIPTOR);
+    int fd = exported(allocation);
+    /* Its own process may import it, too. */
+    OK(cuMemRelease(imported(fd)));
+    send_descriptor(fd);
+    put(link, &fd, sizeof fd);
+    close(fd);
+    OK(cuMemRelease(allocation));
+    tell(link);
+    ended(link);
+    while (count > 0) close(taken[--count]);
+}
+
+static void closed(void) {
+    Allocation allocation;
+    start(0);
+    Allocation own = create(DESCRIPTOR);
+    int fd = exported(own);
+    if (bad) close(fd);
+    if (CALL(cuMemImportFromShareableHandle, (&allocation, as_pointer(fd), DESCRIPTOR)) == 0) OK(cuMemRelease(allocation));
+    if (!bad) close(fd);
+    OK(cuMemRelease(own));
+}
+
+static void refused(void) {
+    Allocation allocation;
+    start(0);
+    Allocation own = create(DESCRIPTOR);
+    int fd = exported(own);
+    if (CALL(cuMemImportFromShareableHandle, (&allocation, as_pointer(bad ? -1 : fd), DESCRIPTOR)) == 0)
+        OK(cuMemRelease(allocation));
+    close(fd);
+    OK(cuMemRelease(own));
+}
+
+static void granularity(void) {
+    Allocation allocation;
+    Properties wanted = properties(NONE);
+    start(0);
+    if (CALL(cuMemCreate, (&allocation, bad ? SIZE + 512 : SIZE, &wanted, 0)) == 0) OK(cuMemRelease(allocation));
+}
+
+static void granularity_reserve(void) {
+    CUdeviceptr at;
+    start(0);
+    if (CALL(cuMemAddressReserve, (&at, bad ? 65536 : SIZE, 0, 0, 0)) == 0) OK(cuMemAddressFree(at, SIZE));
+}
+
+/* Maps where the wrong program must not, and takes it away again. */
+static void map_at(size_t inside, size_t size, size_t offset) {
+    Access access = access_of(0);
+    start(0);
+    Allocation allocation = create(NONE);
+    CUdeviceptr at = reserve(2 * SIZE);
+    if (CALL(cuMemMap, (at + (bad ? inside : 0), bad ? size : SIZE, bad ? offset : 0, allocation, 0)) == 0) {
+        OK(cuMemSetAccess(at, SIZE, &access, 1));
+        OK(cuMemUnmap(at, SIZE));
+    }
+    OK(cuMemAddressFree(at, 2 * SIZE));
+    OK(cuMemRelease(allocation));
+}
+static void granularity_map(void) { map_at(OFFSET, SIZE, 0); }
+static void part(void) { map_at(0, HALF, 0); }
+static void part_offset(void) { map_at(0, SIZE, HALF); }
+
+static void mapped_twice(void) {
+    Access access = access_of(0);
+    start(0);
+    Allocation first = create(NONE), second = create(NONE);
+    CUdeviceptr at = reserve(2 * SIZE);
+    OK(cuMemMap(at, SIZE, 0, first, 0));
+    OK(cuMemSetAccess(at, SIZE, &access, 1));
+    if (CALL(cuMemMap, (bad ? at + HALF : at + SIZE, SIZE, 0, second, 0)) == 0)
+        OK(cuMemSetAccess(at, 2 * SIZE, &access, 1));
+    OK(cuMemUnmap(at, 2 * SIZE));
+    OK(cuMemAddressFree(at, 2 * SIZE));
+    OK(cuMemRelease(first));
+    OK(cuMemRelease(second));
+}
+
+static void in_use(void) {
+    start(0);
+    Allocation allocation = create(NONE);
+    CUdeviceptr at = map(allocation);
+    if (!bad) OK(cuMemUnmap(at, SIZE));
+    CALL(cuMemAddressFree, (at, SIZE));
+    if (bad) unmap(at);
+    OK(cuMemRelease(allocation));
+}
+
+static void part_unmapped(void) {
+    start(0);
+    Allocation allocation = create(NONE);
+    CUdeviceptr at = map(allocation);
+    CALL(cuMemUnmap, (at, bad ? HALF : SIZE));
+    if (bad) OK(cuMemUnmap(at, SIZE));
+    OK(cuMemAddressFree(at, SIZE));
+    OK(cuMemRelease(allocation));
+}
+
+static void part_accessible(void) {
+    Access access = access_of(0);
+    start(0);
+    Allocation allocation = create(NONE);
+    CUdeviceptr at = map(allocation);
+    CALL(cuMemSetAccess, (at, bad ? HALF : SIZE, &access, 1));
+    unmap(at);
+    OK(cuMemRelease(allocation));
+}
+
+/* The handle is the driver's as long as it is mapped. */
+static void released_twice(void) {
+    Allocation again;
+    start(0);
+    Allocation allocation = create(NONE);
+    CUdeviceptr at = map(allocation);
+    OK(cuMemRelease(allocation));
+    if (!bad) {
+        OK(cuMemRetainAllocationHandle(&again, at));
+        CHECK(again == allocation);
+    }
+    CALL(cuMemRelease, (allocation));
+    unmap(at);
+}
+
+static void no_access(void) {
+    Access access = access_of(0);
+    start(0);
+    Allocation allocation = create(NONE);
+    CUdeviceptr at = reserve(SIZE);
+    CALL(cuMemMap, (at, SIZE, 0, allocation, 0));
+    if (!bad) OK(cuMemSetAccess(at, SIZE, &access, 1));
+    unmap(at);
+    OK(cuMemRelease(allocation));
+}
+
+/* The process ends with what it has mapped. */
+static void no_access_left(void) {
+    Access access = access_of(0);
+    start(0);
+    Allocation allocation = create(NONE);
+    CUdeviceptr at = reserve(SIZE);
+    CALL(cuMemMap, (at, SIZE, 0, allocation, 0));
+    if (!bad) OK(cuMemSetAccess(at, SIZE, &access, 1));
+}
+
+SCENES({"vmm-handle-type", handle_type}, {"vmm-handle-type/imported", reexport},
+       {"vmm-unreachable-device", unreachable}, {"vmm-unreachable-device/imported", unreachable_imported},
+       {"vmm-unreachable-device/none", no_such_device}, {"vmm-fabric-without-channel", fabric},
+       {"vmm-descriptor", descriptor}, {"vmm-descriptor/closed", closed}, {"vmm-descriptor/refused", refused},
+       {"vmm-granularity", granularity}, {"vmm-granularity/reserve", granularity_reserve},
+       {"vmm-granularity/map", granularity_map}, {"vmm-partial-mapping", part},
+       {"vmm-partial-mapping/offset", part_offset}, {"vmm-mapped-twice", mapped_twice},
+       {"vmm-reservation-in-use", in_use}, {"vmm-part-of-mapping", part_unmapped},
+       {"vmm-part-of-mapping/access", part_accessible}, {"vmm-released-twice", released_twice},
+       {"vmm-no-access", no_access}, {"vmm-no-access/left", no_access_left})
