@@ -2,6 +2,7 @@
 //!
 //! What belongs here: how a program of `tests/programs` is run so that it records, and how its record is read.
 
+mod descriptors;
 mod odd;
 mod open;
 mod processes;

@@ -209,6 +209,77 @@ fn handles_of_a_denied_device_cannot_be_opened() {
     }
 }
 
+/// What `granted` prints of access to memory of a device, for each of these: 0 or 101, and what the device may do then.
+fn access(machine: &Machine, visible: &[usize], of: usize) -> String {
+    let each = visible.iter().enumerate().map(|(i, device)| match (machine.denied)(*device, of) {
+        true => format!(" {i}:101,0"),
+        false => format!(" {i}:0,3"),
+    });
+    each.collect::<String>() + "\n"
+}
+
+fn granted(machine: &Machine, args: &[&str]) -> Command {
+    let driver = support::sim_dir().join("libcuda.so");
+    let mut command = machine.command(args);
+    let mut granted = support::plain(program("granted.c", &[driver.to_str().unwrap()]));
+    granted.args(args);
+    for (name, value) in command.env("LD_LIBRARY_PATH", support::sim_dir()).get_envs() {
+        granted.env(name, value.unwrap_or_default());
+    }
+    granted
+}
+
+#[test]
+fn a_denied_device_gets_no_access_to_virtual_memory() {
+    let all = |from, to| from != to;
+    let oneway = |from, to| (from, to) == (1, 0);
+    let pair = format!("{}/{}:oneway", uuid(1), uuid(0));
+    for (deny, denied, last) in [
+        ("", (&|_, _| false) as &dyn Fn(usize, usize) -> bool, "both=0 first=3 taken=0 two=0,0"),
+        ("all", &all, "both=101 first=0 taken=0 two=101,101"),
+        (&pair, &oneway, "both=101 first=0 taken=0 two=0,101"),
+        (&format!("{}/{}", pci(0), pci(1)), &is_pair(0, 1), "both=101 first=0 taken=0 two=101,101"),
+    ] {
+        let machine = Machine { gpus: 3, deny, denied };
+        let of = |device| format!("of {device}:{}", access(&machine, &[0, 1, 2], device));
+        let wrong = " half=1 null=1 flags=1 device=1 nowhere=1\n";
+        let wanted = (0..3).map(of).collect::<String>() + last + wrong;
+        assert_lines(&stdout(&mut granted(&machine, &[])), &wanted);
+    }
+}
+
+/// Imports succeed; whose memory they are, the driver says, or where this process does not see the device, the record.
+#[test]
+fn a_denied_device_gets_no_access_to_what_was_imported() {
+    let pair = format!("{}/{}", uuid(0), uuid(1));
+    for (deny, denied, visible, order, exporter, alone, record) in [
+        ("", (&|_, _| false) as &dyn Fn(usize, usize) -> bool, "0,1", &[0, 1][..], 1, false, false),
+        ("all", &|a, b| a != b, "0,1,2", &[0, 1, 2], 1, false, false),
+        ("all", &|a, b| a != b, "2,1", &[2, 1], 1, true, false),
+        (&pair, &is_pair(0, 1), "1,0,2", &[1, 0, 2], 0, false, false),
+        (&format!("{pair}:oneway"), &|a, b| (a, b) == (0, 1), "0,1", &[0, 1], 1, false, false),
+        (&format!("{pair}:oneway"), &|a, b| (a, b) == (0, 1), "0,1", &[0, 1], 0, false, false),
+        (&pair, &is_pair(0, 1), "0", &[0], 1, false, true),
+        (&pair, &is_pair(0, 1), "0", &[0], 2, false, true),
+        ("all", &|a, b| a != b, "0", &[0], 1, false, true),
+        // Nobody knows.
+        (&pair, &|_, _| false, "0", &[0], 1, false, false),
+        (&pair, &|_, _| false, "0", &[0], 1, true, true),
+    ] {
+        let machine = Machine { gpus: 3, deny, denied };
+        let exporting = exporter.to_string();
+        let args: &[&str] = if alone { &[&exporting, "alone"] } else { &[&exporting] };
+        let directory = support::temp_dir();
+        let mut command = granted(&machine, args);
+        command.env("CUDA_VISIBLE_DEVICES", visible);
+        if record {
+            command.env(env::OUT, directory.path()).env(env::RECORD, "full");
+        }
+        println!("{deny} {visible} {exporter} {alone} {record}");
+        assert_lines(&stdout(&mut command), &format!("import=0{}", access(&machine, order, exporter)));
+    }
+}
+
 /// Where nothing is known of the exporter, the handle of its memory says which GPU it is of; that of an event does not.
 #[test]
 fn memory_of_a_stranger_is_known_by_its_handle() {

@@ -53,16 +53,30 @@ fn instead_of_the_call_leaves_the_driver_untouched() {
 fn after_and_undone_leaves_no_mapping() {
     let plain = one("", "eowl");
     assert_eq!([plain.value("memory"), plain.value("events"), plain.value("peers")], ["1", "1", "1"]);
-    let undone = one("cuIpcOpen*,@enable:stage=undo:error=any:seed=2", "eowpl");
+    let undone = one("cuIpcOpen*,cuCtxEnable*:stage=undo:error=any:seed=2", "eowpl");
     assert_eq!([undone.value("memory"), undone.value("events"), undone.value("peers")], ["0", "0", "0"]);
     assert!(undone.first()[..3].iter().all(|result| *result != "0"), "{:?}", undone.first());
     assert_eq!((undone.value("opened"), undone.value("event")), ("untouched", "untouched"));
     // Three calls that were made, and three that undid them.
     let calls = |ran: &Ran| ran.value("calls").parse::<u64>().unwrap();
     assert_eq!(calls(&undone) - calls(&plain), 3);
-    let after = one("cuIpcOpen*,@enable:stage=after:error=any:seed=2", "eowpl");
+    let after = one("cuIpcOpen*,cuCtxEnable*:stage=after:error=any:seed=2", "eowpl");
     assert_eq!([after.value("memory"), after.value("events"), after.value("peers")], ["1", "1", "1"]);
     assert_eq!((after.value("opened"), after.value("event")), ("set", "set"));
+}
+
+/// Nothing stays of what is undone; what is only said to have failed stays.
+#[test]
+fn virtual_memory_that_is_undone_is_given_back() {
+    for (plan, allocations, mappings) in [
+        ("", "2", "1"),
+        ("cuMemCreate,cuMemImport*:stage=undo:error=INVALID_VALUE", "0", "0"),
+        ("cuMemImport*,cuMemMap:stage=undo:error=INVALID_VALUE", "1", "0"),
+        ("cuMemImport*,cuMemMap:stage=after:error=INVALID_VALUE", "2", "1"),
+    ] {
+        let ran = one(plan, "nktijl");
+        assert_eq!((ran.value("allocations"), ran.value("mappings")), (allocations, mappings), "{plan}");
+    }
 }
 
 /// The table of `tests/programs/faults.txt`: a plan, what is called, and what the program sees. The same on a GPU:

@@ -131,6 +131,30 @@ fn each_way_to_fail_has_its_verdict() {
     }
 }
 
+/// What a program does not give back of virtual memory when something fails, but gives back without faults.
+#[test]
+fn virtual_memory_that_is_left_is_a_leak() {
+    let importer = support::compile_c("programs/sweep/importer.c", &["-ldl"]);
+    for (how, on_map, on_access) in [
+        ("good", "clean", "clean"),
+        ("import", "leak: left open: allocation of another process (importer-", "clean"),
+        ("mapping", "clean", "leak: left open: mapping (importer-"),
+        ("reservation", "leak: left open: reservation (importer-", "leak: left open: reservation (importer-"),
+        ("allocation", "leak: left open: allocation (importer-", "leak: left open: allocation (importer-"),
+    ] {
+        let folder = temp_dir();
+        let swept = sweep(folder.path(), &["--codes", "one", "-j1"], &importer, &[how]);
+        assert_eq!(swept.json["baseline"]["verdict"], "same", "{how}: {:#}", swept.json);
+        for (function, wanted) in [("cuMemMap", on_map), ("cuMemSetAccess", on_access)] {
+            let is_about = |run: &&Value| run["faults"][0]["rule"].as_str().unwrap().starts_with(function);
+            let run = swept.runs().iter().find(is_about).expect(function);
+            let said = format!("{}: {}", run["verdict"].as_str().unwrap(), run["seen"].as_str().unwrap());
+            let (verdict, left) = wanted.split_once(": ").unwrap_or((wanted, ""));
+            assert!(said.starts_with(verdict) && said.contains(left), "{how} {function}: {said}");
+        }
+    }
+}
+
 #[test]
 fn what_is_called_only_after_a_failure_fails_as_well() {
     let folder = temp_dir();

@@ -5,32 +5,28 @@ use crate::check;
 use crate::driver::questions::{self, DriverFacts};
 use crate::fault::inject::{self, Fault};
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
-use crate::record::{self, Arguments, Detail, Recorded};
+use crate::record::{self, Arguments, Detail, Elements, Recorded};
 use crate::settings::{self, key};
 use core::cell::Cell;
 use core::fmt::{self, Write};
-use cupeer_spec::abi::CUatomicOperation;
+use cupeer_rules::decide;
 use cupeer_spec::function::{FnId, Library};
-use cupeer_spec::record::slot::detail;
+use cupeer_spec::record::live;
+use cupeer_spec::record::slot::{MOST_ARGS, detail};
 use cupeer_spec::value::Format;
 
 /// A call that the driver has answered, or a rule of faults in its place.
 pub struct Answered<'a> {
-    /// The function.
     pub id: FnId,
     /// Its return address.
     pub caller: usize,
     /// What the program gets.
     pub result: i32,
-    /// What the driver's log says of it.
     pub driver_messages: &'a str,
-    /// Prints its arguments.
     pub print: &'a dyn Fn(&mut dyn Write, Format) -> fmt::Result,
     /// Adds what of its arguments does not fit into its slot.
     pub more: &'a dyn Fn(&mut Detail),
-    /// What rules of faults have done to it.
     pub fault: Option<&'a Fault<'a>>,
-    /// What was known before it.
     pub before: BeforeCall,
 }
 
@@ -57,13 +53,13 @@ pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered
     if questions::is_ready(id, asked) {
         record::describe_devices();
     }
-    let (mut operation, mut about) = (None, DriverFacts::default());
+    let (mut elements, mut about) = (Elements::default(), DriverFacts::default());
     record.add(|detail| {
         if result != 0 {
             record.add_frames(caller, detail);
         }
         (call.more)(detail);
-        operation = detail.find_element(|number| CUatomicOperation(number).name().is_none());
+        elements = detail.array();
         let note = &mut |tag, bytes: &[u8]| detail.item(tag, 0, bytes);
         about = questions::ask(id, &args.bytes, asked, before.context, note);
         if !call.driver_messages.is_empty() {
@@ -74,7 +70,7 @@ pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered
     let is_judged = settings::get().check.is_some()
         && id.spec().library == Library::Cuda
         && (result != 0 || record::is_weighty(id))
-        && !fault.is_some_and(|fault| fault.is_altered())
+        && !fault.is_some_and(|fault| fault.is_altered)
         && !inject::is_excused(id, &args.bytes);
     if is_judged {
         check::look(&check::Call {
@@ -89,15 +85,26 @@ pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered
             is_closing: before.is_closing(),
             begun: before.begun,
             head: args.head,
-            operation,
+            elements: elements.bytes(),
             about,
             driver_messages: call.driver_messages,
             print: call.print,
         });
     }
-    if record::is_weighty(id) && !fault.is_some_and(|fault| fault.has_other_output()) {
-        let is_kept = is_judged && id.spec().exports().is_some();
-        let head = args.head.filter(|_| is_kept).map_or(0, |head| key::fingerprint(&head));
+    let has_other_output = fault.is_some_and(|fault| fault.has_other_output);
+    if settings::get().check.is_some() && id.spec().is_virtual() {
+        let elements = elements.bytes();
+        let done =
+            decide::Call { function: id, result: effect, args: &args.bytes, shape: args.shape, elements };
+        check::note(&done, !has_other_output);
+    }
+    if record::is_weighty(id) && !has_other_output {
+        let exported = id.spec().exports().filter(|_| is_judged);
+        let head = match exported {
+            Some(shared) if shared.object.is_virtual() => descriptor(id, shared.handle, &args.bytes),
+            Some(_) => args.head.map_or(0, |head| key::fingerprint(&head)),
+            None => 0,
+        };
         ledger::after(
             id,
             &args.bytes,
@@ -107,4 +114,11 @@ pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered
         );
     }
     record::note_time();
+}
+
+/// What tells an exported descriptor by its number; 0 where it is none.
+fn descriptor(id: FnId, handle: usize, args: &[u8; MOST_ARGS]) -> u64 {
+    let bytes = args.get(id.spec().place(handle)).and_then(|bytes| bytes.last_chunk());
+    let fd = bytes.map_or(-1, |bytes| i32::from_le_bytes(*bytes));
+    if fd < 0 { 0 } else { live::descriptor_head(fd) }
 }

@@ -41,10 +41,8 @@ pub struct Entered {
 
 /// A type of results, of which one says that there is no such library.
 pub trait ResultCode: Copy {
-    /// The code as a number.
     fn number(self) -> i32;
 
-    /// The code of a number.
     fn of(number: i32) -> Self;
 }
 
@@ -55,16 +53,6 @@ impl ResultCode for CUresult {
 
     fn of(number: i32) -> Self {
         CUresult(number)
-    }
-}
-
-impl ResultCode for i32 {
-    fn number(self) -> i32 {
-        self
-    }
-
-    fn of(number: i32) -> Self {
-        number
     }
 }
 
@@ -151,7 +139,6 @@ impl Drop for Inside {
 
 /// What is done with the arguments of a call.
 pub struct Arguments<P, S, M, W> {
-    /// Prints them.
     pub print: P,
     /// Puts them into the record; is told whether the call has succeeded.
     pub store: S,
@@ -179,17 +166,18 @@ pub fn run<R: ResultCode>(
     if entered.again {
         return forward();
     }
+    let forward = || forward().number();
     if inject::may_concern(id, &arguments.words) {
         let Arguments { print, store, more, words } = &arguments;
         let arguments: DynArguments = Arguments { print, store, more, words };
-        return R::of(concerned(id, entered, &|| forward().number(), &arguments, pointer));
+        return R::of(concerned(id, entered, &forward, &arguments, pointer));
     }
     let settings = settings::get();
     if !settings.is_logged(id) && !settings.is_recorded(id) && pointer.is_none() {
         // It came here because a rule of faults names the function, and that was all.
-        return forward();
+        return R::of(forward());
     }
-    steps(id, entered, forward, &arguments, pointer, None)
+    R::of(steps(id, entered, forward, &arguments, pointer, None))
 }
 
 /// The arguments of a call that rules of faults look at.
@@ -220,10 +208,10 @@ fn concerned(
 
 /// The steps of a call, in their order. What a rule of faults makes of it is decided already.
 #[inline(always)]
-fn steps<R: ResultCode>(
+fn steps(
     id: FnId,
     entered: Entered,
-    forward: impl Fn() -> R,
+    forward: impl Fn() -> i32,
     arguments: &Arguments<
         impl Fn(bool, &mut dyn Write, Format) -> fmt::Result,
         impl Fn(&mut record::Arguments, bool),
@@ -232,7 +220,7 @@ fn steps<R: ResultCode>(
     >,
     pointer: Option<*mut FunctionPointer>,
     mut fault: Option<&mut Fault>,
-) -> R {
+) -> i32 {
     let Entered { caller, .. } = entered;
     let settings = settings::get();
     let is_hit = fault.as_ref().is_some_and(|fault| fault.is_hit());
@@ -248,23 +236,22 @@ fn steps<R: ResultCode>(
     let started = if logged { clock::now() } else { 0 };
     let instead = fault.as_mut().and_then(|fault| act_before(fault, &|fault| tell(fault, &record)));
     let mut result = match instead {
-        Some(instead) => R::of(instead),
+        Some(instead) => instead,
         None => {
             let _inside = Inside::enter(id, entered.real, driver_log.messages());
             forward()
         }
     };
     if let Some(fault) = &mut fault {
-        let (given, is_altered) = act_after(fault, result.number());
-        result = R::of(given);
+        result = act_after(fault, result);
         logged |= fault.is_hit() && settings.log.is_some();
-        if is_altered {
+        if fault.is_hit() && fault.is_altered {
             record.mark_injected();
         }
     }
     let duration = if logged { clock::now().saturating_sub(started) } else { 0 };
-    let succeeded = result.number() == 0;
-    let has_more = record.finish(result.number(), succeeded);
+    let succeeded = result == 0;
+    let has_more = record.finish(result, succeeded);
     let fault = fault.map(|fault| &*fault);
     if !logged && !has_more && pointer.is_none() && fault.is_none() {
         return result;
@@ -282,7 +269,7 @@ fn steps<R: ResultCode>(
             let answered = Answered {
                 id,
                 caller,
-                result: result.number(),
+                result,
                 driver_messages: driver_log.text(),
                 print: &|out, format| (arguments.print)(succeeded, out, format),
                 more: &|detail| (arguments.more)(detail, succeeded),
@@ -292,18 +279,18 @@ fn steps<R: ResultCode>(
             after::follow(&record, &answered);
         }
         if logged {
-            let hit = fault.filter(|fault| fault.is_hit()).map(|fault| (fault, fault.names()));
+            let hit = fault.filter(|fault| fault.is_hit());
             log::call(&Call {
                 id,
                 caller: Caller::of(caller, id, succeeded),
                 started: if started == 0 { clock::now() } else { started },
                 duration,
-                result: result.number(),
+                result,
                 print: &|out, format| (arguments.print)(succeeded, out, format),
-                fault: hit.as_ref().map(|(fault, names)| FaultSummary {
-                    is_altered: fault.is_altered(),
+                fault: hit.map(|fault| FaultSummary {
+                    is_altered: fault.is_altered,
                     deed: fault.deed(),
-                    names,
+                    names: fault,
                 }),
             });
         }
@@ -325,19 +312,18 @@ fn weigh<F: Fn(&mut record::Arguments, bool)>(record: &mut Recorded<F>, caller: 
 #[inline(never)]
 fn act_before(fault: &mut Fault, tell: &dyn Fn(&Fault)) -> Option<i32> {
     guarded_waiting(|cancelling| fault.before(cancelling, tell));
-    fault.instead()
+    fault.instead
 }
 
-/// What they do after it: the result that the program gets, and whether that or an output is another than the driver's.
+/// What they do after it: the result that the program gets.
 #[cold]
 #[inline(never)]
-fn act_after(fault: &mut Fault, result: i32) -> (i32, bool) {
+fn act_after(fault: &mut Fault, result: i32) -> i32 {
     let mut given = result;
     guarded_waiting(|cancelling| given = fault.after(cancelling, result));
-    (given, fault.is_hit() && fault.is_altered())
+    given
 }
 
-/// Prints the name of an argument.
 pub fn print_name(separator: &str, name: &str, out: &mut dyn Write, format: Format) -> fmt::Result {
     if format.json { write!(out, "{separator}\"{name}\":") } else { write!(out, "{separator}{name}=") }
 }

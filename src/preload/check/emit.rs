@@ -65,7 +65,7 @@ pub fn explanation(call: &Call, rule: Rule, words: &dyn fmt::Display) {
 }
 
 /// Whether the rule says why a call failed without being broken: said whatever the level, and once for each result.
-fn is_explanation(rule: Rule) -> bool {
+pub fn is_explanation(rule: Rule) -> bool {
     matches!(rule, Rule::CallFailed | Rule::DriverUndocumented)
 }
 
@@ -104,10 +104,7 @@ fn told(
     let head = [confidence as u8, severity as u8, number.map_or(NO_ARGUMENT, |number| number as u8), 0];
     if before >= most {
         let mut line = [0u8; 64];
-        let length = head.len() + spec.name.len();
-        line[..4].copy_from_slice(&head);
-        line[4..length].copy_from_slice(spec.name.as_bytes());
-        item_of(call.slot, detail::FINDING, &line[..length]);
+        item_of(call.slot, detail::FINDING, filled(&mut line, &[&head, spec.name.as_bytes()]));
         return stop(check, rule, &caller, None);
     }
     Scratch::with(|scratch| {
@@ -141,17 +138,21 @@ fn told(
     });
 }
 
+/// Bytes one behind the other, as far as there is room.
+fn filled<'a>(place: &'a mut [u8], parts: &[&[u8]]) -> &'a [u8] {
+    let mut length = 0;
+    for (place, byte) in place.iter_mut().zip(parts.iter().copied().flatten()) {
+        *place = *byte;
+        length += 1;
+    }
+    &place[..length]
+}
+
 /// Puts a finding into the record.
 fn keep(said: &FindingText, head: &[u8; 4], item: &mut [u8]) {
     let parts =
         [&head[..], said.rule.name.as_bytes(), b"\0", said.message.as_bytes(), b"\0", said.hint.as_bytes()];
-    let mut length = 0;
-    for byte in parts.iter().flat_map(|part| part.iter()) {
-        let Some(place) = item.get_mut(length) else { break };
-        *place = *byte;
-        length += 1;
-    }
-    item_of(said.call.slot, detail::FINDING, &item[..length]);
+    item_of(said.call.slot, detail::FINDING, filled(item, &parts));
     for (role, entry) in said.objects {
         let frames = &entry.frames[..(entry.frame_count as usize).min(entry.frames.len())];
         item[..size_of::<Object>()].copy_from_slice(record::bytes(&object(*role, entry)));
@@ -197,10 +198,9 @@ fn count(rule: Rule, key: u64) -> u32 {
     let key = record::live::mix(key ^ u64::from(rule as u8 + 1) << 56) | 1;
     for i in 0..16 {
         let place = (key as usize).wrapping_add(i) % PLACES;
-        match KEYS[place].compare_exchange(0, key, AcqRel, Acquire) {
-            Ok(_) => return COUNTS[place].fetch_add(1, Relaxed),
-            Err(known) if known == key => return COUNTS[place].fetch_add(1, Relaxed),
-            Err(_) => {}
+        let known = KEYS[place].compare_exchange(0, key, AcqRel, Acquire);
+        if known.is_ok() || known == Err(key) {
+            return COUNTS[place].fetch_add(1, Relaxed);
         }
     }
     // No room: too many to be told.
@@ -246,34 +246,20 @@ fn call_back(said: &FindingText, json: &[u8]) {
         return;
     };
     Scratch::with(|texts| {
-        let words = [
-            said.rule.name,
-            said.severity.word(),
-            said.confidence.word(),
-            said.call.id.spec().name,
-            said.hint,
-        ];
-        let mut places = [0; 6];
-        let mut at = 0;
-        for (place, word) in places.iter_mut().zip(words.iter().copied().chain([said.message])) {
-            *place = at;
-            let _ = texts.text.push(word.as_bytes());
-            let _ = texts.text.push(b"\0");
-            at = texts.text.bytes().len();
-        }
-        let all = texts.text.bytes();
-        let text = |i: usize| {
-            CStr::from_bytes_until_nul(&all[places[i].min(all.len())..]).unwrap_or_default().as_ptr()
+        let mut text = |word: &str| {
+            let at = texts.text.bytes().len();
+            let _ = texts.text.push(word.as_bytes()).and_then(|()| texts.text.push(b"\0"));
+            CStr::from_bytes_until_nul(&texts.text.bytes()[at..]).unwrap_or_default().as_ptr()
         };
         let finding = cupeer_finding {
             size: size_of::<cupeer_finding>(),
-            rule: text(0),
-            severity: text(1),
-            confidence: text(2),
-            function: text(3),
+            rule: text(said.rule.name),
+            severity: text(said.severity.word()),
+            confidence: text(said.confidence.word()),
+            function: text(said.call.id.spec().name),
             result: said.call.result,
-            message: text(5),
-            hint: text(4),
+            hint: text(said.hint),
+            message: text(said.message),
             json: CStr::from_bytes_until_nul(json).unwrap_or_default().as_ptr(),
         };
         // SAFETY: the program gave the function for this, with this data; the texts live through the call.

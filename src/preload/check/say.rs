@@ -1,5 +1,6 @@
 //! A finding as a paragraph for people, and as JSON with all of its keys.
 
+use super::emit::is_explanation;
 use super::world::{Call, device_of};
 use crate::job::importers::process_of;
 use crate::settings::key;
@@ -8,41 +9,33 @@ use crate::sys::environment;
 use crate::sys::line::Line;
 use core::fmt::{self, Write};
 use cupeer_rules::reason::{Bytes, Handle};
-use cupeer_rules::{Basis, Rule, RuleSpec, Severity, meaning};
+use cupeer_rules::{Basis, RuleSpec, Severity, meaning};
 use cupeer_spec::record::live::{Entry, library_name};
 use cupeer_spec::record::slot::finding::{Confidence, role};
 use cupeer_spec::value::{Format, quoted, quoted_inside};
 
 /// All that is said of a finding.
 pub struct FindingText<'a> {
-    /// The call.
     pub call: &'a Call<'a>,
-    /// The rule.
     pub rule: &'static RuleSpec,
-    /// How bad it is here.
+    /// How bad it is in this library.
     pub severity: Severity,
-    /// How sure it is.
     pub confidence: Confidence,
     /// The argument that it is about; empty for none.
     pub argument: &'static str,
-    /// What was found.
     pub message: &'a str,
-    /// What to do.
     pub hint: &'static str,
-    /// What it is about.
+    /// What it is about, each with its role.
     pub objects: &'a [(u32, Entry)],
-    /// Who called.
     pub caller: &'a Caller,
     /// Whether further findings of this rule and caller are only counted.
     pub is_last: bool,
 }
 
-/// The word for a role.
 fn role_word(role: u32) -> &'static str {
     role::WORDS.get((role as usize).wrapping_sub(1)).copied().unwrap_or("object")
 }
 
-/// The words for the result of a call.
 fn result(call: &Call, out: &mut Line) -> fmt::Result {
     match call.id.spec().result_name(call.result) {
         Some(name) => out.write_str(name),
@@ -55,8 +48,7 @@ pub fn paragraph(said: &FindingText, out: &mut Line) -> fmt::Result {
     // SAFETY: neither has preconditions.
     let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
     let call = said.call;
-    let is_explained = said.rule.id != Rule::CallFailed && said.rule.id != Rule::DriverUndocumented;
-    let probably = said.confidence == Confidence::Inferred && is_explained;
+    let probably = said.confidence == Confidence::Inferred && !is_explanation(said.rule.id);
     write!(out, "cupeer: {} {}: ", said.severity.word(), said.rule.name)?;
     write!(out, "{}{}", if probably { "probably, " } else { "" }, said.message)?;
     write!(out, "\n    hint: {}", said.hint)?;
@@ -123,7 +115,6 @@ fn describe(call: &Call, entry: &Entry, out: &mut Line) -> fmt::Result {
     Ok(())
 }
 
-/// One object.
 pub fn json(said: &FindingText, out: &mut Line) -> fmt::Result {
     let call = said.call;
     write!(out, "{{\"rule\":\"{}\",\"severity\":\"{}\",", said.rule.name, said.severity.word())?;
@@ -160,13 +151,8 @@ pub fn json(said: &FindingText, out: &mut Line) -> fmt::Result {
     write!(out, "+{:#x}\",\"objects\":[", said.caller.offset)?;
     for (i, (role, entry)) in said.objects.iter().enumerate() {
         let comma = if i > 0 { "," } else { "" };
-        write!(
-            out,
-            "{comma}{{\"role\":\"{}\",\"pid\":{},\"tid\":{},",
-            role_word(*role),
-            entry.pid,
-            entry.tid
-        )?;
+        let (role, pid, tid) = (role_word(*role), entry.pid, entry.tid);
+        write!(out, "{comma}{{\"role\":\"{role}\",\"pid\":{pid},\"tid\":{tid},")?;
         match process_of(entry).rank {
             Some(rank) => write!(out, "\"rank\":{rank},")?,
             None => out.write_str("\"rank\":null,")?,

@@ -1,6 +1,7 @@
 //! What is known of a call and of the processes that share with it: from the call itself, the driver, the live table
 //! and the system.
 
+use super::space;
 use crate::driver::nodes;
 use crate::driver::questions::{self, DriverFacts};
 use crate::job::importers::{importers, is_own, life_of, process_of};
@@ -14,25 +15,26 @@ use crate::sys::{elf, environment};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::decide::{
-    self, Closed, Ended, Ending, Export, Life, Openers, Opening, Peers, Pointer, World,
+    self, Allocation, Closed, Ended, Ending, Export, Life, Mapping, Openers, Opening, Peers, Pointer, Ptrace,
+    World,
 };
-use cupeer_rules::reason::{Ago, Device};
+use cupeer_rules::reason::{Ago, Device, Process};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::live::{Entry, LIBRARY, ended, handle_key, kind, library_name, own_key, owner};
-use cupeer_spec::record::slot::ARGS;
+use cupeer_spec::record::live::{
+    Entry, LIBRARY, descriptor_head, ended, handle_key, kind, library_name, own_key, owner,
+};
+use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::value::{CHECKED, Format};
 
 /// A call that has returned.
 pub struct Call<'a> {
-    /// The function.
     pub id: FnId,
     /// Its arguments as the record has them.
-    pub args: &'a [u8; ARGS],
+    pub args: &'a [u8; MOST_ARGS],
     /// What is known of each: [`cupeer_spec::record::slot::shape`].
     pub shape: u64,
-    /// What it returned.
     pub result: i32,
     /// When it was first asked how long ago something was, in nanoseconds of CLOCK_MONOTONIC; 0 before that.
     pub now: Cell<u64>,
@@ -48,13 +50,11 @@ pub struct Call<'a> {
     pub begun: u64,
     /// The bytes of its handle that the driver does not check.
     pub head: Option<[u8; CHECKED.start]>,
-    /// An element of its array argument that is no CUatomicOperation.
-    pub operation: Option<i32>,
-    /// What the driver says of that which it is about.
+    /// The first elements of its array argument, as the record has them.
+    pub elements: &'a [u8],
     pub about: DriverFacts,
-    /// What the driver said.
+    /// What the driver's log says of it.
     pub driver_messages: &'a str,
-    /// Prints its arguments.
     pub print: &'a dyn Fn(&mut dyn Write, Format) -> fmt::Result,
 }
 
@@ -66,8 +66,8 @@ impl Call<'_> {
 
     /// The call as it is decided about.
     pub fn judged(&self) -> decide::Call<'_> {
-        let &Call { id, args, shape, result, operation, .. } = self;
-        decide::Call { function: id, result, args, shape, operation }
+        let &Call { id, args, shape, result, elements, .. } = self;
+        decide::Call { function: id, result, args, shape, elements }
     }
 
     /// How long before it came back something was; `None` where that is not known.
@@ -228,16 +228,20 @@ impl World for Call<'_> {
         }
         let mut found = None;
         if object.is_memory() {
-            each_open(object, |entry| {
-                if address.wrapping_sub(entry.address) < entry.bytes {
-                    found = Some(opening_of(entry));
+            self.each_opening(object, &mut |opening| {
+                if address.wrapping_sub(opening.address) < opening.object.bytes {
+                    found = Some(opening_of(opening.object));
                 }
             });
         }
         found
     }
     fn each_opening(&self, object: Object, work: &mut dyn FnMut(&Opening<Entry>)) {
-        each_open(object, |entry| work(&opening_of(entry)));
+        live::each_own(|place| {
+            if place.kind() == kind::opened(object) {
+                place.read().into_iter().for_each(|entry| work(&opening_of(entry)));
+            }
+        });
     }
     fn closed(&self, address: u64) -> Option<Closed> {
         let last = closed::find(address)?;
@@ -275,6 +279,43 @@ impl World for Call<'_> {
             }
         });
         peers
+    }
+
+    fn allocation(&self, handle: u64) -> Option<Allocation> {
+        space::allocation(handle)
+    }
+    fn each_mapping(&self, work: &mut dyn FnMut(&Mapping)) {
+        space::each_mapping(work);
+    }
+    fn granularity(&self) -> Option<u64> {
+        space::granularity()
+    }
+    fn knows_space(&self) -> bool {
+        space::is_whole()
+    }
+    fn has_fabric_channel(&self) -> Option<bool> {
+        Some(space::has_fabric_channel())
+    }
+    fn is_descriptor(&self, fd: i32) -> Option<bool> {
+        Some(space::is_descriptor(fd))
+    }
+    fn exporter_of_descriptor(&self, fd: i32) -> Option<(Process, Entry)> {
+        let mut found: Option<Entry> = None;
+        live::each(|place| {
+            if place.kind() == kind::exported(Object::Allocation)
+                && let Some(entry) = place.read()
+                && entry.head == descriptor_head(fd)
+                && !is_own(&entry)
+                // The last of several is the likeliest.
+                && found.is_none_or(|found| found.monotonic < entry.monotonic)
+            {
+                found = Some(entry);
+            }
+        });
+        found.map(|entry| (process_of(&entry), entry))
+    }
+    fn ptrace(&self) -> Option<Ptrace> {
+        space::ptrace()
     }
 
     fn memory(&self) -> Option<(u64, u64)> {
@@ -325,15 +366,6 @@ impl World for Call<'_> {
         });
         all
     }
-}
-
-/// What this process has open.
-fn each_open(object: Object, mut work: impl FnMut(Entry)) {
-    live::each_own(|place| {
-        if place.kind() == kind::opened(object) {
-            place.read().into_iter().for_each(&mut work);
-        }
-    });
 }
 
 fn opening_of(entry: Entry) -> Opening<Entry> {

@@ -6,10 +6,9 @@ use crate::sys::arch::{Thread, thread};
 use crate::sys::guard::guarded;
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_void};
-use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{
-    AtomicBool, AtomicU32,
+    AtomicBool,
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_spec::function::Library;
@@ -17,22 +16,19 @@ use cupeer_spec::function::Library;
 /// The most that is kept of what is said about one call.
 const ROOM: usize = 240;
 
-/// What was said about one call.
 struct Messages {
-    bytes: [MaybeUninit<u8>; ROOM],
+    bytes: [u8; ROOM],
     length: usize,
 }
 
 impl Messages {
     const fn new() -> Self {
-        Messages { bytes: [const { MaybeUninit::uninit() }; ROOM], length: 0 }
+        Messages { bytes: [0; ROOM], length: 0 }
     }
 
     /// What was said, messages separated by semicolons.
     fn text(&self) -> &str {
-        // SAFETY: the first `length` bytes were written by `add`.
-        let bytes = unsafe { core::slice::from_raw_parts(self.bytes.as_ptr().cast::<u8>(), self.length) };
-        bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+        self.bytes[..self.length].utf8_chunks().next().map_or("", |chunk| chunk.valid())
     }
 
     fn add(&mut self, message: &[u8]) {
@@ -40,7 +36,7 @@ impl Messages {
         for byte in separator.iter().chain(message) {
             let Some(place) = self.bytes.get_mut(self.length) else { return };
             // Lines and control characters would break ours.
-            place.write(if byte.is_ascii_control() { b' ' } else { *byte });
+            *place = if byte.is_ascii_control() { b' ' } else { *byte };
             self.length += 1;
         }
     }
@@ -60,13 +56,13 @@ struct Shelf {
 unsafe impl Sync for Shelf {}
 
 /// Keeps what the driver logs about one call.
-pub struct DriverLog(*const Shelf);
+pub struct DriverLog(Option<&'static Shelf>);
 
 impl DriverLog {
     /// One that keeps nothing.
     #[inline(always)]
     pub fn disabled() -> Self {
-        DriverLog(ptr::null())
+        DriverLog(None)
     }
 
     /// One that keeps what it can, where one is free.
@@ -79,60 +75,48 @@ impl DriverLog {
         let free = (0..SHELVES).map(|i| &ALL[first.wrapping_add(i) % SHELVES]).find(|shelf| {
             !shelf.taken.load(Relaxed) && shelf.taken.compare_exchange(false, true, Acquire, Relaxed).is_ok()
         });
-        let Some(shelf) = free else { return DriverLog::disabled() };
-        // SAFETY: taken above.
-        unsafe { (*shelf.messages.get()).length = 0 };
-        DriverLog(shelf)
+        if let Some(shelf) = free {
+            // SAFETY: taken above.
+            unsafe { (*shelf.messages.get()).length = 0 };
+        }
+        DriverLog(free)
     }
 
     /// Where [`Thread::driver_messages`] points to meanwhile; null where nothing is kept.
     #[inline(always)]
     pub fn messages(&self) -> *mut c_void {
-        self.place().cast()
-    }
-
-    #[inline(always)]
-    fn place(&self) -> *mut Messages {
-        // SAFETY: null or a shelf, which stays.
-        unsafe { self.0.as_ref() }.map_or(ptr::null_mut(), |shelf| shelf.messages.get())
+        self.0.map_or(ptr::null_mut(), |shelf| shelf.messages.get().cast())
     }
 
     /// What was said. For when the call has returned.
     pub fn text(&self) -> &str {
-        // SAFETY: null, or messages that nobody else adds to.
-        unsafe { self.place().as_ref() }.map_or("", Messages::text)
+        // SAFETY: messages of the shelf that this log has taken, to which nobody adds any more.
+        self.0.map_or("", |shelf| unsafe { (*shelf.messages.get()).text() })
     }
 }
 
 impl Drop for DriverLog {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: null or a shelf, which stays, and which this log has taken.
-        if let Some(shelf) = unsafe { self.0.as_ref() } {
+        if let Some(shelf) = self.0 {
             shelf.taken.store(false, Release);
         }
     }
 }
 
-/// 0: not tried yet; 1: done, or there is nothing to register with.
-static REGISTERED: AtomicU32 = AtomicU32::new(0);
-
 /// Asks the driver to explain errors, once a process.
 fn register() {
-    if REGISTERED.load(Relaxed) == 0 {
-        register_slowly();
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn register_slowly() {
+    /// Whether that is done, or there is nothing to register with.
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
     type Callback = unsafe extern "C" fn(*mut c_void, c_int, *mut c_char, usize);
     type Register = unsafe extern "C" fn(Callback, *mut c_void, *mut *mut c_void) -> c_int;
+    if REGISTERED.load(Relaxed) {
+        return;
+    }
     guarded(|| {
         // Not while no driver is there.
         let Some(address) = driver::function(Library::Cuda, c"cuLogsRegisterCallback") else { return };
-        if REGISTERED.swap(1, Relaxed) == 0 && address != 0 {
+        if !REGISTERED.swap(true, Relaxed) && address != 0 {
             let mut handle = ptr::null_mut();
             // SAFETY: the driver's function of this name has this type; what it registers stays as long as this
             // library, which is never unloaded. Where it refuses, nothing is said.

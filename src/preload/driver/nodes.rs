@@ -4,6 +4,7 @@ use crate::sys::files::{self, each_name};
 use crate::sys::line::Short;
 use core::ffi::CStr;
 use cupeer_spec::deny::{Pci, pci};
+use cupeer_spec::uuid;
 
 /// Where the kernel module lists the GPUs: a directory for each PCI address.
 const GPUS: &CStr = c"/proc/driver/nvidia/gpus";
@@ -53,15 +54,8 @@ fn minor_in(information: &[u8], uuid: &[u8; 16]) -> Option<u32> {
     if uuid_in(information)? == *uuid { minor() } else { None }
 }
 
-/// The UUID in it.
 fn uuid_in(information: &[u8]) -> Option<[u8; 16]> {
-    let digits = value(information, b"GPU UUID")?.strip_prefix(b"GPU-")?;
-    let mut digits = digits.iter().filter_map(|byte| (*byte as char).to_digit(16));
-    let mut uuid = [0; 16];
-    for byte in &mut uuid {
-        *byte = (digits.next()? << 4 | digits.next()?) as u8;
-    }
-    Some(uuid)
+    uuid::parse(core::str::from_utf8(value(information, b"GPU UUID")?).ok()?)
 }
 
 /// What stands in it behind a name and a colon.

@@ -8,40 +8,31 @@ use crate::sys::every_call::{DESCRIBED_BY, EVERY_CALL, described_before_fork, ep
 use crate::sys::files::each_name;
 use crate::sys::line::Short;
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::MaybeUninit;
+use core::ops::Range;
 use core::sync::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_rules::decide::Pointer;
+use cupeer_spec::abi::CUmemAllocationProp;
 use cupeer_spec::effect::{End, Named, Object, Shared};
 use cupeer_spec::function::{FnId, Group, Library};
 use cupeer_spec::record::slot::finding::Confidence;
-use cupeer_spec::record::slot::{ARGS, detail};
+use cupeer_spec::record::slot::{MOST_ARGS, detail};
 use cupeer_spec::results::Result;
 
-/// The questions, each with the place where its function is kept: 0 not looked for, 1 not there.
-struct Question {
-    name: &'static CStr,
-    address: AtomicUsize,
-}
-
-impl Question {
-    const fn new(name: &'static CStr) -> Self {
-        Question { name, address: AtomicUsize::new(0) }
+/// The driver's function of a name, and the place where its address is kept: 0 not looked for, 1 not there.
+fn find(name: &CStr, place: &AtomicUsize) -> Option<usize> {
+    let mut address = place.load(Relaxed);
+    if address == 0 {
+        let mut found = None;
+        // The program's stack may be too small for reading the driver's symbols.
+        aside(|| found = driver::function(Library::Cuda, name));
+        address = found?.max(1);
+        place.store(address, Relaxed);
     }
-
-    /// The driver's function.
-    fn find(&self) -> Option<usize> {
-        let mut address = self.address.load(Relaxed);
-        if address == 0 {
-            let mut found = None;
-            // The program's stack may be too small for reading the driver's symbols.
-            aside(|| found = driver::function(Library::Cuda, self.name));
-            address = found?.max(1);
-            self.address.store(address, Relaxed);
-        }
-        (address != 1).then_some(address)
-    }
+    (address != 1).then_some(address)
 }
 
 /// Declares a function that calls the driver's of that name, where it has one.
@@ -49,13 +40,9 @@ macro_rules! questions {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {$(
         #[allow(non_snake_case)]
         fn $name($($argument: $type),*) -> Option<c_int> {
-            static QUESTION: Question = Question::new(
-                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => panic!("a NUL in a name"),
-                },
-            );
-            let address = QUESTION.find()?;
+            static ADDRESS: AtomicUsize = AtomicUsize::new(0);
+            let name = const { CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) };
+            let address = find(name.ok()?, &ADDRESS)?;
             // SAFETY: the address of the driver's function of this name, which has this type.
             let function = unsafe {
                 core::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(address)
@@ -84,12 +71,13 @@ questions! {
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int);
     cuPointerGetAttributes(count: u32, attributes: *const c_int, data: *const *mut c_void, address: u64);
+    cuMemRetainAllocationHandle(handle: *mut u64, address: u64);
+    cuMemGetAllocationPropertiesFromHandle(properties: *mut CUmemAllocationProp, handle: u64);
+    cuMemRelease(handle: u64);
 }
 
-/// The current context.
 pub fn context() -> u64 {
-    let mut context = core::ptr::null_mut();
-    if cuCtxGetCurrent(&mut context) == Some(0) { context as u64 } else { 0 }
+    current().1
 }
 
 /// What the driver says about the current context, and the context.
@@ -155,21 +143,26 @@ fn has_device_open() -> bool {
     found
 }
 
+/// Attributes of a pointer. Each is written in its own width, of which the rest stays zero.
+fn attributes<const N: usize>(wanted: [c_int; N], address: u64) -> Option<[u64; N]> {
+    let mut values = [0u64; N];
+    let places = values.each_mut().map(|value| core::ptr::from_mut(value).cast::<c_void>());
+    let result = cuPointerGetAttributes(N as u32, wanted.as_ptr(), places.as_ptr(), address)?;
+    (result == 0).then_some(values)
+}
+
+/// CU_MEMORYTYPE_DEVICE.
+const DEVICE_MEMORY: u64 = 2;
+
 /// Asks about a pointer, which may be none. `None` where the driver does not say.
 pub fn pointer(address: u64) -> Option<Pointer> {
     // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, IS_MANAGED, IS_LEGACY_CUDA_IPC_CAPABLE, MEMPOOL_HANDLE, CONTEXT and
-    // ALLOWED_HANDLE_TYPES, in the order of the fields above.
-    const ATTRIBUTES: [c_int; 6] = [2, 8, 10, 17, 1, 14];
-    // Each is written in its own width, of which the rest stays zero.
-    let mut values = [0u64; 6];
-    let places = values.each_mut().map(|value| core::ptr::from_mut(value).cast::<c_void>());
-    let result = cuPointerGetAttributes(6, ATTRIBUTES.as_ptr(), places.as_ptr(), address)?;
-    let [memory_type, managed, exportable, pool, context, handle_types] = values;
-    /// CU_MEMORYTYPE_DEVICE.
-    const DEVICE: u64 = 2;
-    (result == 0).then_some(Pointer {
+    // ALLOWED_HANDLE_TYPES.
+    let [memory_type, managed, exportable, pool, context, handle_types] =
+        attributes([2, 8, 10, 17, 1, 14], address)?;
+    Some(Pointer {
         is_known: memory_type != 0,
-        is_device: memory_type == DEVICE,
+        is_device: memory_type == DEVICE_MEMORY,
         is_managed: managed & 0xff != 0,
         is_exportable: exportable & 0xff != 0,
         pool,
@@ -221,7 +214,7 @@ fn primary(device: i32) -> Option<u64> {
 
 /// The context that a call is about to end, if it ends one; 0 where that is not known. Asked before the call: nothing
 /// may be asked about a context that is gone, drivers crash.
-pub fn to_be_ended(id: FnId, args: &[u8; ARGS]) -> u64 {
+pub fn to_be_ended(id: FnId, args: &[u8; MOST_ARGS]) -> u64 {
     match id.spec().ends_context() {
         Some(end) if end.object == Object::Primary => primary(number(id, args, end.by) as i32).unwrap_or(0),
         Some(end) => number(id, args, end.by),
@@ -256,16 +249,43 @@ struct Allocation {
 fn allocation(address: u64) -> Option<Allocation> {
     // CU_POINTER_ATTRIBUTE_ RANGE_START_ADDR, RANGE_SIZE, CONTEXT and DEVICE_ORDINAL. For an address that lies nowhere
     // the range stays as it is.
-    const ATTRIBUTES: [c_int; 4] = [11, 12, 1, 9];
-    let mut values = [0u64; 4];
-    let places = values.each_mut().map(|value| core::ptr::from_mut(value).cast::<c_void>());
-    let result = cuPointerGetAttributes(4, ATTRIBUTES.as_ptr(), places.as_ptr(), address)?;
-    let [base, size, context, device] = values;
-    (result == 0 && size != 0).then_some(Allocation { range: (base, size), context, device: device as i32 })
+    let [base, size, context, device] = attributes([11, 12, 1, 9], address)?;
+    (size != 0).then_some(Allocation { range: (base, size), context, device: device as i32 })
+}
+
+/// Where the memory that is mapped at an address begins and ends; `None` where that is nothing, or not device memory.
+pub fn mapping(address: u64) -> Option<Range<u64>> {
+    // CU_POINTER_ATTRIBUTE_ MAPPING_SIZE, MAPPING_BASE_ADDR and MEMORY_TYPE.
+    let [size, start, memory_type] = attributes([18, 19, 2], address)?;
+    let is_mapped = memory_type == DEVICE_MEMORY && size != 0;
+    is_mapped.then(|| start..start.saturating_add(size))
+}
+
+/// The allocation that cuMemMap has mapped at an address: its handle, and its device, which is negative where this
+/// process does not see it. The handle is retained and released again, which changes nothing there.
+pub fn mapped_allocation(address: u64) -> Option<(u64, i32)> {
+    let mut handle = 0;
+    if cuMemRetainAllocationHandle(&mut handle, address) != Some(0) {
+        return None;
+    }
+    let device = device_of_allocation(handle);
+    cuMemRelease(handle);
+    Some((handle, device?))
+}
+
+/// The device of an allocation of virtual memory; `None` where that lies elsewhere.
+fn device_of_allocation(handle: u64) -> Option<i32> {
+    /// CU_MEM_LOCATION_TYPE_DEVICE.
+    const DEVICE: i32 = 1;
+    let mut properties = MaybeUninit::<CUmemAllocationProp>::zeroed();
+    let result = cuMemGetAllocationPropertiesFromHandle(properties.as_mut_ptr(), handle);
+    // SAFETY: numbers and a pointer that nobody follows, for which zeros are valid.
+    let place = unsafe { properties.assume_init() }.location;
+    (result == Some(0) && place.kind.0 == DEVICE).then_some(place.id)
 }
 
 /// A word among the arguments of a call.
-pub fn word(args: &[u8; ARGS], at: usize) -> u64 {
+pub fn word(args: &[u8; MOST_ARGS], at: usize) -> u64 {
     args.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
@@ -275,7 +295,7 @@ pub fn size_of(address: u64) -> Option<u64> {
 }
 
 /// An argument of a call that is a number.
-pub fn number(id: FnId, args: &[u8; ARGS], argument: usize) -> u64 {
+pub fn number(id: FnId, args: &[u8; MOST_ARGS], argument: usize) -> u64 {
     let bytes = args.get(id.spec().place(argument)).filter(|bytes| bytes.len() <= 8).unwrap_or_default();
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
@@ -287,7 +307,6 @@ pub struct DriverFacts {
     pub memory: Option<(u64, u64)>,
     /// The context that it belongs to, with its device; or else the current one.
     pub context: u64,
-    /// See above.
     pub device: i32,
     /// The context that the call has ended; 0 where it has ended none.
     pub ended: u64,
@@ -296,40 +315,42 @@ pub struct DriverFacts {
 /// Takes what the driver says of a call: which detail it is, and its bytes.
 pub type Note<'a> = &'a mut dyn FnMut(u8, &[u8]);
 
-/// Two words as bytes.
-fn words(words: [u64; 2]) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&words[0].to_le_bytes());
-    bytes[8..].copy_from_slice(&words[1].to_le_bytes());
-    bytes
-}
-
 /// Asks what the driver says of a call that has returned, and gives it to `note`. `context` is what it would end.
-pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, context: u64, note: Note) -> DriverFacts {
+pub fn ask(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64, note: Note) -> DriverFacts {
     if id.spec().library != Library::Cuda {
         return DriverFacts::default();
     }
-    let is_there = |results: &[Result]| results.iter().any(|known| *known as i32 == result);
     let mut about = DriverFacts::default();
     let function = id.spec();
     if let Some(Shared { object, by, .. }) = function.exports().or(function.opens()) {
         // Drivers take events of the current context only.
-        let allocation = if object.is_memory() { memory(note, result, number(id, args, by)) } else { None };
+        // A question that fails would stand in the driver's log.
+        let is_asked = result == 0 && object.is_memory();
+        let allocation = if is_asked { allocation(number(id, args, by)) } else { None };
+        if let Some(Allocation { range: (base, size), .. }) = allocation {
+            note(detail::MEMORY, [base, size].map(u64::to_le_bytes).as_flattened());
+        }
         devices(note, -1, result, &mut about);
         about.memory = allocation.map(|known| known.range);
+        // It need not lie on the device of the context.
+        if result == 0 && object == Object::Allocation && function.exports().is_some() {
+            let own = device_of_allocation(number(id, args, by)).filter(|device| *device >= 0);
+            about.device = own.unwrap_or(about.device);
+        }
         if let Some(known) = allocation.filter(|_| function.exports().is_some()) {
             (about.context, about.device) = (known.context, known.device);
-            note(detail::OWNER, &words([known.context, known.device as u64]));
+            note(detail::OWNER, [known.context, known.device as u64].map(u64::to_le_bytes).as_flattened());
         }
     } else if let Some(Named { by, .. }) = function.enables().or(function.disables()) {
         // With any other result the context may be none.
-        let is_context = is_there(&[
+        const WITH_CONTEXT: [Result; 5] = [
             Result::SUCCESS,
             Result::PEER_ACCESS_ALREADY_ENABLED,
             Result::PEER_ACCESS_NOT_ENABLED,
             Result::PEER_ACCESS_UNSUPPORTED,
             Result::TOO_MANY_PEERS,
-        ]);
+        ];
+        let is_context = WITH_CONTEXT.iter().any(|known| *known as i32 == result);
         let peer = if is_context { device_of(number(id, args, by)) } else { -1 };
         devices(note, peer, result, &mut about);
     } else if let Some(end) = function.ends_context() {
@@ -339,9 +360,7 @@ pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, context: u64, note: Note) -
         about.ended = if is_gone { context } else { 0 };
         // Of a release this says that it was the last.
         if end.object == Object::Primary && (result != 0 || about.ended != 0) {
-            let mut bytes = [0xff; 8];
-            bytes[..4].copy_from_slice(&device.to_le_bytes());
-            note(detail::DEVICES, &bytes);
+            note(detail::DEVICES, [device, -1].map(i32::to_le_bytes).as_flattened());
         }
         if about.ended != 0 || result != 0 && context != 0 {
             note(detail::CONTEXT, &context.to_le_bytes());
@@ -350,21 +369,11 @@ pub fn ask(id: FnId, args: &[u8; ARGS], result: i32, context: u64, note: Note) -
     about
 }
 
-/// The allocation of a call that succeeded. A question that fails would stand in the driver's log.
-fn memory(note: Note, result: i32, address: u64) -> Option<Allocation> {
-    let known = if result == 0 { allocation(address) } else { None }?;
-    note(detail::MEMORY, &words(known.range.into()));
-    Some(known)
-}
-
 fn devices(note: Note, peer: i32, result: i32, about: &mut DriverFacts) {
-    let mut bytes = [0; 8];
     // The same: of a context that is gone nothing is asked.
     about.device = if result == Result::CONTEXT_IS_DESTROYED as i32 { -1 } else { device() };
     about.context = context();
-    bytes[..4].copy_from_slice(&about.device.to_le_bytes());
-    bytes[4..].copy_from_slice(&peer.to_le_bytes());
-    note(detail::DEVICES, &bytes);
+    note(detail::DEVICES, [about.device, peer].map(i32::to_le_bytes).as_flattened());
     note(detail::CONTEXT, &about.context.to_le_bytes());
 }
 
@@ -377,12 +386,10 @@ pub const MOST_DEVICES: i32 = 64;
 
 /// The UUID of a device; zero where it is unknown.
 pub fn uuid(ordinal: i32) -> [u8; 16] {
-    let mut uuid = [0; 16];
-    if let Some(words) = usize::try_from(ordinal).ok().and_then(|ordinal| UUIDS.get(ordinal)) {
-        uuid[..8].copy_from_slice(&words[0].load(Relaxed).to_le_bytes());
-        uuid[8..].copy_from_slice(&words[1].load(Relaxed).to_le_bytes());
-    }
-    uuid
+    let Some([low, high]) = usize::try_from(ordinal).ok().and_then(|ordinal| UUIDS.get(ordinal)) else {
+        return [0; 16];
+    };
+    (u128::from(high.load(Relaxed)) << 64 | u128::from(low.load(Relaxed))).to_le_bytes()
 }
 
 /// Whether the devices of this process are described.
@@ -393,9 +400,7 @@ pub fn has_described() -> bool {
 
 /// What receives a process's driver and devices; texts end in NUL.
 pub enum Description<'a> {
-    /// The version of the driver.
     Driver(i32),
-    /// A device.
     Device { ordinal: i32, uuid: &'a [u8; 16], pci: &'a [u8], name: &'a [u8] },
 }
 
@@ -423,20 +428,17 @@ pub fn describe_devices(tell: fn(Description)) {
         return;
     }
     for ordinal in 0..count.min(1024) {
-        let (mut device, mut uuid) = (0, [0; 16]);
-        let (mut pci, mut name) = ([0u8; 32], [0u8; 128]);
+        let (mut device, mut name) = (0, [0u8; 128]);
         if cuDeviceGet(&mut device, ordinal) != Some(0) {
             continue;
         }
-        if cuDeviceGetUuid_v2(&mut uuid, device) != Some(0) {
-            cuDeviceGetUuid(&mut uuid, device);
-        }
-        cuDeviceGetPCIBusId(pci.as_mut_ptr().cast(), pci.len() as c_int - 1, device);
+        let (uuid, pci) = identity(device);
+        let uuid = uuid.unwrap_or_default();
         cuDeviceGetName(name.as_mut_ptr().cast(), name.len() as c_int - 1, device);
-        if let Some(words) = UUIDS.get(ordinal as usize) {
-            for (word, bytes) in words.iter().zip(uuid.chunks(8)) {
-                word.store(u64::from_le_bytes(bytes.try_into().unwrap_or_default()), Relaxed);
-            }
+        if let Some([low, high]) = UUIDS.get(ordinal as usize) {
+            let both = u128::from_le_bytes(uuid);
+            low.store(both as u64, Relaxed);
+            high.store((both >> 64) as u64, Relaxed);
         }
         tell(Description::Device { ordinal, uuid: &uuid, pci: &pci, name: &name });
     }

@@ -10,16 +10,17 @@ use crate::call::{self, Arguments};
 use crate::fault::inject;
 use crate::record;
 use crate::sys::program_memory;
+use crate::sys::shareable::{self, Known};
 use core::fmt::Write;
 use cupeer_spec::function::FnId;
 use cupeer_spec::value::{self, Format, Value};
 
 /// Prints one argument by its direction.
 macro_rules! print_argument {
-    (in $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
+    (in $value:ident, $succeeded:ident, $out:ident, $format:ident, $known:ident) => {
         Value::print($value, $out, $format)
     };
-    (string $value:ident, $succeeded:ident, $out:ident, $format:ident) => {{
+    (string $value:ident, $succeeded:ident, $out:ident, $format:ident, $known:ident) => {{
         // A driver may have refused the call without looking at the text.
         let copy = (!$succeeded && !$value.is_null()).then(|| program_memory::copy_text($value));
         match &copy {
@@ -30,20 +31,38 @@ macro_rules! print_argument {
             None => unsafe { value::print_string($value, $out, $format) },
         }
     }};
-    (out $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
+    (out $value:ident, $succeeded:ident, $out:ident, $format:ident, $known:ident) => {
         // SAFETY: after success the driver has written there.
         unsafe { value::print_output($value, $succeeded, $out, $format) }
     };
-    (in [$count:ident] $value:ident, $succeeded:ident, $out:ident, $format:ident) => {{
+    (in [$count:ident] $value:ident, $succeeded:ident, $out:ident, $format:ident, $known:ident) => {{
         let count = $count as usize;
         // A driver may have refused the call without looking at the array.
         let readable = $succeeded || program_memory::is_readable($value, count.min(value::MOST_ELEMENTS));
         // SAFETY: the driver has read that many elements, or as many as are printed are readable.
         unsafe { value::print_array($value, count, readable, $out, $format) }
     }};
-    (out [$count:ident] $value:ident, $succeeded:ident, $out:ident, $format:ident) => {
+    (out [$count:ident] $value:ident, $succeeded:ident, $out:ident, $format:ident, $known:ident) => {
         // SAFETY: after success the driver has written that many elements.
         unsafe { value::print_array($value, $count as usize, $succeeded, $out, $format) }
+    };
+    (in_struct $value:ident, $succeeded:ident, $out:ident, $format:ident, $known:ident) => {{
+        let copy = program_memory::copy_value($value);
+        let pointer = copy.as_ref().map_or($value, core::ptr::from_ref);
+        // SAFETY: a copy of ours, null, or not looked at.
+        unsafe { value::print_output(pointer, copy.is_some(), $out, $format) }
+    }};
+    (@handle $dir:ident [$kind:ident] $value:ident, $succeeded:ident, $out:ident, $format:ident, $known:ident) => {
+        match shareable!($dir [$kind] $value, $succeeded, $known) {
+            Some(handle) => handle.print($out, $format),
+            None => value::print_pointer($value.cast_const(), $out, $format),
+        }
+    };
+    (in_handle $($rest:tt)*) => {
+        print_argument!(@handle in_handle $($rest)*)
+    };
+    (out_handle $($rest:tt)*) => {
+        print_argument!(@handle out_handle $($rest)*)
     };
     // What went in is not looked at: a library may have refused it unread.
     (inout $($rest:tt)*) => {
@@ -51,28 +70,50 @@ macro_rules! print_argument {
     };
 }
 
+/// A shareable handle, by its direction, where it can be read.
+macro_rules! shareable {
+    (in_handle [$kind:ident] $value:ident, $succeeded:ident, $known:ident) => {
+        shareable::taken($value, $kind.0, &$known)
+    };
+    (out_handle [$kind:ident] $value:ident, $succeeded:ident, $known:ident) => {
+        // SAFETY: after success the driver has written there.
+        $succeeded.then(|| unsafe { shareable::given($value, $kind.0, &$known) }).flatten()
+    };
+}
+
 /// Puts one argument into the record by its direction.
 macro_rules! store_argument {
-    (in $value:ident, $succeeded:ident, $arguments:ident) => {
+    (in $value:ident, $succeeded:ident, $arguments:ident, $known:ident) => {
         $arguments.input($value)
     };
-    (out $value:ident, $succeeded:ident, $arguments:ident) => {
+    (out $value:ident, $succeeded:ident, $arguments:ident, $known:ident) => {
         // SAFETY: after success the driver has written there.
         unsafe { $arguments.output($value, $succeeded) }
     };
-    (inout $value:ident, $succeeded:ident, $arguments:ident) => {
-        store_argument!(out $value, $succeeded, $arguments)
+    (inout $value:ident, $succeeded:ident, $arguments:ident, $known:ident) => {
+        store_argument!(out $value, $succeeded, $arguments, $known)
     };
-    (string $value:ident, $succeeded:ident, $arguments:ident) => {
+    (in_struct $value:ident, $succeeded:ident, $arguments:ident, $known:ident) => {
+        $arguments.structure($value)
+    };
+    (in_handle [$kind:ident] $value:ident, $succeeded:ident, $arguments:ident, $known:ident) => {
+        $arguments.shareable(shareable!(in_handle [$kind] $value, $succeeded, $known))
+    };
+    (out_handle [$kind:ident] $value:ident, $succeeded:ident, $arguments:ident, $known:ident) => {
+        $arguments.shareable(shareable!(out_handle [$kind] $value, $succeeded, $known))
+    };
+    (string $value:ident, $succeeded:ident, $arguments:ident, $known:ident) => {
         $arguments.elsewhere($value)
     };
-    ($dir:ident [$count:ident] $value:ident, $succeeded:ident, $arguments:ident) => {
+    ($dir:ident [$count:ident] $value:ident, $succeeded:ident, $arguments:ident, $known:ident) => {
         $arguments.elsewhere($value)
     };
 }
 
 /// Adds what of an argument does not fit into a slot.
 macro_rules! add_argument {
+    (in_handle [$kind:ident] $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {};
+    (out_handle [$kind:ident] $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {};
     (string $value:ident, $index:ident, $succeeded:ident, $detail:ident) => {
         $detail.text($index, $value)
     };
@@ -105,10 +146,9 @@ macro_rules! entries {
         fn $name:ident(
             $($dir:ident $([$count:ident])? $arg:ident: $type:ty,)*
         ) -> $ret:ty {
-            library: $library:ident, lookup: $lookup:literal since $since:literal,
+            library: $library:ident, since: $since:literal, simulated: $fidelity:ident,
             effects: [$($effect:tt)*],
             results: [$($result:ident),* $(,)?],
-            simulated: $fidelity:ident,
         }
     )*) => {
         $(
@@ -129,6 +169,8 @@ macro_rules! entries {
                 unsafe extern "C-unwind" fn traced<const EXPORT: bool>($($arg: $type),*) -> $ret {
                     type Real = unsafe extern "C-unwind" fn($($type),*) -> $ret;
                     let entered = call::enter::<EXPORT>(FnId::$name);
+                    #[allow(unused_variables)]
+                    let known = Known::default();
                     // SAFETY: `enter` gives the address of a function of this name that the program
                     // would have called without us, or of what passes everything on to it, and this is its type.
                     let real = unsafe { core::mem::transmute::<usize, Real>(entered.through) };
@@ -139,14 +181,14 @@ macro_rules! entries {
                         let mut separator = "";
                         $(
                             call::print_name(separator, stringify!($arg), out, format)?;
-                            print_argument!($dir $([$count])? $arg, succeeded, out, format)?;
+                            print_argument!($dir $([$count])? $arg, succeeded, out, format, known)?;
                             separator = if format.json { "," } else { ", " };
                         )*
                         Ok(())
                     };
                     #[allow(unused_variables)]
                     let store = |arguments: &mut record::Arguments, succeeded: bool| {
-                        $(store_argument!($dir $([$count])? $arg, succeeded, arguments);)*
+                        $(store_argument!($dir $([$count])? $arg, succeeded, arguments, known);)*
                     };
                     #[allow(unused_variables, unused_mut, unused_assignments)]
                     let more = |detail: &mut record::Detail, succeeded: bool| {

@@ -1,6 +1,7 @@
 //! The directory of the job, made if it does not exist, with the key of its fingerprints.
 
 use crate::settings::{self, key};
+use crate::sys::allocate::allocate;
 use crate::sys::clock;
 use crate::sys::files::{self, PATH_MAX, errno};
 use crate::sys::line::{Line, Short};
@@ -30,6 +31,12 @@ impl Directory {
         place[1..=name.len()].copy_from_slice(name.as_bytes());
         place[name.len() + 1] = 0;
         Ok(path)
+    }
+
+    /// Opens a file in it for reading and writing, if its owner may be trusted.
+    pub fn open(&self, path: &Path) -> Result<Opened, c_int> {
+        let file = Opened::open(c_path(path), libc::O_RDWR)?;
+        if self.trusts(file.about().found.owner) { Ok(file) } else { Err(libc::EPERM) }
     }
 
     /// Whether a file in it that belongs to this user is one of ours, or of somebody who may take part. What another user
@@ -87,9 +94,9 @@ pub fn directory() -> Result<Directory, c_int> {
     Ok(directory)
 }
 
-/// Whether the directory of a file lies on a file system of which several hosts, or caches of one, may show different
+/// Whether a directory lies on a file system of which several hosts, or caches of one, may show different
 /// content: a shared mapping is not one memory there.
-pub fn is_remote(file: &Path) -> bool {
+pub fn is_remote(directory: &Path) -> bool {
     /// What statfs calls them: NFS, SMB (three of them), AFS, Ceph, GPFS, Lustre, BeeGFS, 9P and Coda.
     const REMOTE: &[i64] = &[
         0x6969,
@@ -104,13 +111,10 @@ pub fn is_remote(file: &Path) -> bool {
         0x0102_1997,
         0x7375_7245,
     ];
-    let mut directory = *file;
-    let end = c_path(file).to_bytes().iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-    directory[end] = 0;
     // SAFETY: all-zero bytes are a statfs; the path ends in NUL, and the call writes to a variable of ours.
     unsafe {
         let mut about: libc::statfs = core::mem::zeroed();
-        libc::statfs(c_path(&directory).as_ptr(), &mut about) == 0
+        libc::statfs(c_path(directory).as_ptr(), &mut about) == 0
             && REMOTE.contains(&(about.f_type & 0xffff_ffff))
     }
 }
@@ -132,12 +136,7 @@ fn share_key(directory: &Directory) -> Result<(), c_int> {
         unsafe { libc::getrandom(key.as_mut_ptr().cast(), key.len(), 0) };
     }
     let mut line = Line::new();
-    let _ = writeln!(line, "{}", job::FIRST_LINE);
-    let _ = write!(line, "{}=", job::KEY);
-    for byte in key {
-        let _ = write!(line, "{byte:02x}");
-    }
-    let _ = writeln!(line);
+    let _ = writeln!(line, "{}\n{}={:032x}", job::FIRST_LINE, job::KEY, u128::from_be_bytes(key));
     publish(directory, &file, ".job", |new| files::write(new.descriptor(), line.bytes()))?;
     let length = read_job(directory, &file, &mut text)?;
     take_key(&text[..length]);
@@ -187,4 +186,22 @@ pub fn publish(
         libc::unlink(from);
     }
     made
+}
+
+/// The same of a file of so many zeros, which `fill` finds mapped.
+pub fn publish_mapped(
+    directory: &Directory,
+    path: &Path,
+    prefix: &str,
+    size: usize,
+    fill: impl FnOnce(*mut u8),
+) -> Result<(), c_int> {
+    publish(directory, path, prefix, |file| {
+        allocate(file.descriptor(), 0, size as u64)?;
+        let mapped = file.map(0, size)?;
+        fill(mapped);
+        // SAFETY: mapped above with this size.
+        unsafe { libc::munmap(mapped.cast(), size) };
+        Ok(())
+    })
 }

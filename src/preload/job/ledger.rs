@@ -13,8 +13,8 @@ use crate::sys::unwind::each_frame;
 use core::cell::Cell;
 use cupeer_spec::effect::{Effect, Named, Object, Shared};
 use cupeer_spec::function::{FnId, FnSpec};
-use cupeer_spec::record::live::{self as spec, Entry, Uses, handle_key, kind, own_key};
-use cupeer_spec::record::slot::ARGS;
+use cupeer_spec::record::live::{self as spec, Entry, Uses, WORDS, handle_key, kind, own_key};
+use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::results::Result;
 
@@ -43,8 +43,6 @@ impl BeforeCall {
 #[derive(Clone, Copy)]
 struct Closing {
     place: live::Place,
-    /// The fingerprint of what it opened.
-    fingerprint: u64,
     /// Whether it was the last: the entry is this call's to give up.
     is_last: bool,
 }
@@ -58,14 +56,13 @@ pub struct CallOrigin {
     pub start: u64,
     /// The fingerprint of the first bytes of its handle.
     pub head: u64,
-    /// What the driver says of it.
     pub about: DriverFacts,
 }
 
 /// Whether a call that frees or destroys ends something that was shared, or may do so.
-pub fn matters(id: FnId, args: &[u8; ARGS]) -> bool {
+pub fn matters(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
     let function = id.spec();
-    let Some(end) = function.ends() else { return true };
+    let Some(end) = function.ends().filter(|end| !end.object.is_virtual()) else { return true };
     if !has_record() {
         // Nothing was exported or opened yet.
         return end.object.is_context();
@@ -85,7 +82,7 @@ fn is_checked() -> bool {
 }
 
 /// Looks at a call that is about to be forwarded.
-pub fn before(id: FnId, args: &[u8; ARGS]) -> BeforeCall {
+pub fn before(id: FnId, args: &[u8; MOST_ARGS]) -> BeforeCall {
     let function = id.spec();
     let taken = function.ends().filter(|end| !end.object.is_context()).and_then(|end| {
         let place = live::find(own_key(live::own(), kind::OWNED, number(id, args, end.by), 0))?;
@@ -116,28 +113,21 @@ fn begin_to_close(function: &FnSpec, kind: u32, a: u64, b: u64) -> Option<Closin
     /// What is open may be counted elsewhere while one looks.
     const ATTEMPTS: u32 = 16;
     let key = own_key(live::own(), kind, a, b);
+    // What is destroyed is closed, however often it was opened.
+    let closes_all = function.ends().is_some();
     for _ in 0..ATTEMPTS {
         let is_there = Cell::new(false);
-        let place = live::find_where(key, |place| {
+        let closing = live::find_map(key, |place| {
             is_there.set(true);
-            place.is_open()
+            let before = place.change(|uses| match uses.count {
+                0 => None,
+                _ if closes_all => Some(Uses { count: 0, ..uses }),
+                count => Some(Uses { count: count - 1, ..uses }),
+            })?;
+            Some(Closing { place, is_last: closes_all || before.count == 1 })
         });
-        let Some(place) = place else {
-            if is_there.get() {
-                continue;
-            }
-            return None;
-        };
-        // What is destroyed is closed, however often it was opened.
-        let closes_all = function.ends().is_some();
-        let fingerprint = place.origin().0;
-        let before = place.change(|uses| match uses.count {
-            0 => None,
-            _ if closes_all => Some(Uses { count: 0, ..uses }),
-            count => Some(Uses { count: count - 1, ..uses }),
-        });
-        if let Some(before) = before {
-            return Some(Closing { place, fingerprint, is_last: closes_all || before.count == 1 });
+        if closing.is_some() || !is_there.get() {
+            return closing;
         }
     }
     None
@@ -149,30 +139,26 @@ impl Closing {
         if self.is_last {
             self.place.change(|uses| Some(Uses { count: uses.count + 1, ..uses }));
         } else {
-            count_in(&self.place, self.fingerprint);
+            count_in(&self.place);
         }
     }
 
     /// The call has succeeded.
     fn finish(&self) {
         // Reading all of an entry costs more than all else here.
-        let Some(entry) = self.is_last.then(|| self.place.read()).flatten() else { return };
-        let (true, Some(export)) = (self.place.free(), kind::export_of(entry.kind)) else { return };
-        if is_checked() {
-            closed::note(&entry, false);
+        if self.is_last {
+            give_up(&self.place, false);
         }
-        let_go(export, self.fingerprint);
     }
 }
 
 /// Counts one opening more, unless the last one is being closed. Says whether it did.
-fn count_in(place: &live::Place, fingerprint: u64) -> bool {
-    let more = |uses: Uses| (uses.count > 0).then(|| Uses { count: uses.count + 1, ..uses });
-    place.origin().0 == fingerprint && place.change(more).is_some()
+fn count_in(place: &live::Place) -> bool {
+    place.change(|uses| (uses.count > 0).then(|| Uses { count: uses.count + 1, ..uses })).is_some()
 }
 
 /// Looks at a call that has returned.
-pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: &BeforeCall, made: &CallOrigin) {
+pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, made: &CallOrigin) {
     if !live::is_on() {
         return;
     }
@@ -190,8 +176,12 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: &BeforeCall, made:
         return;
     }
     noted.closing.iter().for_each(Closing::finish);
+    // A descriptor of which it is not known what it refers to is not told from others.
+    let is_known = |handle| fingerprints(id, args, handle).0 != 0;
     for effect in function.effects {
         match *effect {
+            Effect::Exports(Shared { handle, .. }) | Effect::Opens(Shared { handle, .. })
+                if !is_known(handle) => {}
             Effect::Exports(Shared { object, by, handle }) => {
                 exported(kind::exported(object), fingerprints(id, args, handle), number(id, args, by), made);
             }
@@ -199,23 +189,23 @@ pub fn after(id: FnId, args: &[u8; ARGS], result: i32, noted: &BeforeCall, made:
                 opened(kind::opened(object), fingerprints(id, args, handle), number(id, args, by), made);
             }
             Effect::Enables(Named { object, by }) => enabled(object, number(id, args, by), made),
-            Effect::Ends(end) if end.object.is_context() => {
-                if made.about.ended != 0 {
-                    all_ended(made.about.ended);
-                }
-            }
+            Effect::Ends(_) if made.about.ended != 0 => all_ended(made.about.ended),
             Effect::Ends(end) => {
-                if let Some(fingerprint) = noted.taken {
-                    ended(kind::exported(end.object), fingerprint, 0);
-                }
+                noted.taken.iter().for_each(|fingerprint| ended(kind::exported(end.object), *fingerprint, 0));
             }
-            Effect::Closes(_) | Effect::Disables(_) | Effect::Asks(_) | Effect::LooksUp(_) => {}
+            Effect::Closes(_)
+            | Effect::Disables(_)
+            | Effect::Asks(_)
+            | Effect::LooksUp(_)
+            | Effect::Makes(_)
+            | Effect::Retains(_)
+            | Effect::Grants(_) => {}
         }
     }
 }
 
 /// The two fingerprints of the handle of a call.
-fn fingerprints(id: FnId, args: &[u8; ARGS], handle: usize) -> (u64, u64) {
+fn fingerprints(id: FnId, args: &[u8; MOST_ARGS], handle: usize) -> (u64, u64) {
     let at = id.spec().place(handle).start;
     (word(args, at), word(args, at + 8))
 }
@@ -238,7 +228,6 @@ fn entry(kind: u32, key: u64, made: &CallOrigin) -> Entry {
     };
     let caller = if count > 0 { Caller::outside(&frames[..count]) } else { Caller::default() };
     Entry {
-        word: 0,
         key,
         kind,
         device,
@@ -246,29 +235,21 @@ fn entry(kind: u32, key: u64, made: &CallOrigin) -> Entry {
         image,
         pid_ns,
         started,
-        fingerprint: 0,
-        checked: 0,
-        address: 0,
         peer: context,
-        bytes: 0,
         // As in the call's own slot, so that both are known for the same.
         since: made.start,
         monotonic: clock::now(),
-        count: 0,
-        ended: 0,
         // SAFETY: gettid has no preconditions.
         tid: unsafe { libc::syscall(libc::SYS_gettid) as u32 },
         frame_count: count as u32,
         uuid: questions::uuid(device),
-        peer_uuid: [0; 16],
         rank: crate::sys::environment::rank(),
         stack: process::stack(),
-        ended_at: 0,
         offset: caller.offset as u64,
         library: caller.file(),
-        inside: 0,
         head: made.head,
         frames,
+        ..Entry::from_words([0; WORDS])
     }
 }
 
@@ -305,11 +286,7 @@ fn owned(address: u64, fingerprint: u64, made: &CallOrigin) {
         Some(old) => drop(old.free()),
         None => {}
     }
-    let mut entry = entry(
-        kind::OWNED,
-        key,
-        &CallOrigin { about: made.about, start: made.start, ..CallOrigin::default() },
-    );
+    let mut entry = entry(kind::OWNED, key, &CallOrigin { caller: 0, head: 0, ..*made });
     (entry.fingerprint, entry.address) = (fingerprint, address);
     live::insert(entry);
 }
@@ -317,12 +294,13 @@ fn owned(address: u64, fingerprint: u64, made: &CallOrigin) {
 /// Something of another process was opened.
 fn opened(kind: u32, (fingerprint, checked): (u64, u64), address: u64, made: &CallOrigin) {
     let key = own_key(live::own(), kind, address, 0);
-    if live::find_where(key, |place| count_in(place, fingerprint)).is_some() {
+    // A damaged copy of a handle is the same mapping by another name where the driver checks the same bytes.
+    if live::find_where(key, |place| place.checked() == checked && count_in(place)).is_some() {
         return;
     }
     // What else is open there has ended without our seeing how; what is being closed, its closer gives up.
     while let Some(place) = live::find_where(key, live::Place::is_open)
-        && place.origin().0 != fingerprint
+        && place.checked() != checked
     {
         give_up(&place, false);
     }
@@ -339,13 +317,13 @@ fn opened(kind: u32, (fingerprint, checked): (u64, u64), address: u64, made: &Ca
 /// Something that was opened is open no more.
 fn give_up(place: &live::Place, with_context: bool) {
     let Some(entry) = place.read() else { return };
-    if place.free() {
+    if place.free()
+        && let Some(export) = kind::export_of(entry.kind)
+    {
         if is_checked() {
             closed::note(&entry, with_context);
         }
-        if let Some(export) = kind::export_of(entry.kind) {
-            let_go(export, entry.fingerprint);
-        }
+        let_go(export, entry.fingerprint);
     }
 }
 
@@ -400,10 +378,8 @@ fn all_ended(context: u64) {
             if entry.ended == 0 {
                 ended(entry.kind, entry.fingerprint, spec::ended::WITH_CONTEXT);
             }
-        } else if kind::export_of(entry.kind).is_some() {
-            give_up(&place, true);
         } else {
-            place.free();
+            give_up(&place, true);
         }
     });
 }

@@ -9,11 +9,11 @@ use super::reclaim::{self, Effort};
 use crate::log::message;
 use crate::settings;
 use crate::sys::allocate::allocate;
-use crate::sys::line::Line;
+use crate::sys::line::Short;
 use crate::sys::lock::Lock;
 use crate::sys::opened::Opened;
 use core::ffi::c_int;
-use core::fmt::{self, Write};
+use core::fmt;
 use core::mem::offset_of;
 use core::ptr;
 use core::sync::atomic::{
@@ -61,14 +61,9 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
     WHO.store(who(header.pid_ns, header.pid, header.started, header.image), Relaxed);
     CLAIMANT.store(claimant(header.pid_ns, header.pid), Relaxed);
     let boot = u32::from_be_bytes([0, 1, 2, 3].map(|i| boot_id[i]));
-    let mut name = Line::new();
-    let _ = write!(name, "{PREFIX}{boot:08x}");
-    let Ok(path) =
-        core::str::from_utf8(name.bytes()).map_err(|_| ()).and_then(|n| directory.file(n).map_err(|_| ()))
-    else {
-        return;
-    };
-    if settings::get().check.is_some() && directory::is_remote(&path) {
+    let name = Short::<32>::new(format_args!("{PREFIX}{boot:08x}"));
+    let Ok(path) = directory.file(name.text()) else { return };
+    if settings::get().check.is_some() && directory::is_remote(&directory.path) {
         message::once(format_args!(
             "the record lies on a network file system, where processes cannot share memory: rules across \
              processes are checked by 'cupeer report' afterwards, not here"
@@ -79,7 +74,12 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
     unsafe { PATH.0.get().write(path) };
     let open = || open(directory, &path);
     let table = match open() {
-        Err(libc::ENOENT) => create(directory, &path, boot_id).and_then(|()| open()),
+        Err(libc::ENOENT) => {
+            // SAFETY: mapped with this size, which is larger than a header.
+            let write = |base: *mut u8| unsafe { base.cast::<Header>().write(new_header(boot_id)) };
+            directory::publish_mapped(directory, &path, ".live", segment_start(1), write)
+                .and_then(|()| open())
+        }
         other => other,
     };
     match table {
@@ -87,59 +87,33 @@ pub fn attach(header: &FileHeader, directory: &directory::Directory) {
             HEADER.store(mapped, Release);
             reclaim::forget_earlier_images(header);
         }
-        Err(error) if settings::get().check.is_some() => message::once(format_args!(
-            "{} cannot be used ({}): rules across processes are checked by 'cupeer report' afterwards, not here",
-            message::Text(c_path(&path).to_bytes()),
-            Refusal(error),
-        )),
+        Err(error) if settings::get().check.is_some() => {
+            let why: &dyn fmt::Display = match error {
+                libc::EPERM => {
+                    &"it belongs to another user; several users record together with --share group"
+                }
+                _ => &message::Reason(error),
+            };
+            let path = message::Text(c_path(&path).to_bytes());
+            message::once(format_args!(
+                "{path} cannot be used ({why}): rules across processes are checked by 'cupeer report' \
+                 afterwards, not here"
+            ));
+        }
         Err(_) => {}
     }
 }
 
-/// Why the table cannot be used.
-struct Refusal(c_int);
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self.0 {
-            libc::EPERM => {
-                f.write_str("it belongs to another user; several users record together with --share group")
-            }
-            error => message::Reason(error).fmt(f),
-        }
-    }
-}
-
-/// Makes the file, with its first segment.
-fn create(directory: &directory::Directory, path: &Path, boot_id: [u8; 16]) -> Result<(), c_int> {
-    let header = Header {
-        magic: MAGIC,
-        version: VERSION,
-        entry: size_of::<Entry>() as u32,
-        boot_id,
-        segments: 1,
-        reserved: 0,
-        refused: 0,
-    };
-    directory::publish(directory, path, ".live", |file| {
-        allocate(file.descriptor(), 0, segment_start(1) as u64)?;
-        let mapped = file.map(0, START)?;
-        // SAFETY: mapped above, and long enough.
-        unsafe {
-            mapped.cast::<Header>().write(header);
-            libc::munmap(mapped.cast(), START);
-        }
-        Ok(())
-    })
+/// The header of a table with one segment.
+fn new_header(boot_id: [u8; 16]) -> Header {
+    let entry = size_of::<Entry>() as u32;
+    Header { magic: MAGIC, version: VERSION, entry, boot_id, segments: 1, reserved: 0, refused: 0 }
 }
 
 /// Opens the file and maps its header.
 fn open(directory: &directory::Directory, path: &Path) -> Result<*mut Header, c_int> {
-    let file = Opened::open(c_path(path), libc::O_RDWR)?;
+    let file = directory.open(path)?;
     let about = file.about();
-    if !directory.trusts(about.found.owner) {
-        return Err(libc::EPERM);
-    }
     // A file that is too short is not touched.
     if about.size < segment_start(1) as u64 {
         return Err(libc::EPROTO);
@@ -189,14 +163,15 @@ pub fn own() -> u64 {
     WHO.load(Relaxed)
 }
 
-fn segment_count() -> usize {
+/// How many segments the file has, where there is a table.
+fn segments() -> Option<&'static AtomicU32> {
     let header = HEADER.load(Acquire);
-    if header.is_null() {
-        return 0;
-    }
     // SAFETY: mapped for good; an aligned number that is changed only in this way.
-    let count = unsafe { AtomicU32::from_ptr(&raw mut (*header).segments) }.load(Acquire);
-    (count as usize).min(MOST_SEGMENTS)
+    (!header.is_null()).then(|| unsafe { AtomicU32::from_ptr(&raw mut (*header).segments) })
+}
+
+fn segment_count() -> usize {
+    segments().map_or(0, |count| count.load(Acquire) as usize).min(MOST_SEGMENTS)
 }
 
 /// The mapped segment: the address at which the file would begin.
@@ -232,10 +207,7 @@ fn grow(count: usize) -> bool {
         let (at, end) = (segment_start(count), segment_start(count + 1));
         // Several processes may do this at once: it changes nothing that is there.
         grown = allocate(file.descriptor(), at as u64, (end - at) as u64).is_ok();
-        if grown {
-            let header = HEADER.load(Acquire);
-            // SAFETY: mapped for good; an aligned number that is changed only in this way.
-            let segments = unsafe { AtomicU32::from_ptr(&raw mut (*header).segments) };
+        if let Some(segments) = segments().filter(|_| grown) {
             // Where it fails, another process was faster.
             let _ = segments.compare_exchange(count as u32, count as u32 + 1, AcqRel, Acquire);
         }
@@ -307,6 +279,11 @@ impl Place {
         (self.peek(offset_of!(Entry, fingerprint)), self.peek(offset_of!(Entry, frames)))
     }
 
+    /// The fingerprint of the bytes of its handle that the driver checks: what tells one thing from another there.
+    pub fn checked(&self) -> u64 {
+        self.peek(offset_of!(Entry, checked))
+    }
+
     /// What it is.
     pub fn kind(&self) -> u32 {
         const { assert!(offset_of!(Entry, kind).is_multiple_of(8)) };
@@ -367,45 +344,39 @@ impl Place {
     }
 }
 
-/// The live entries with a key, until `found` returns true.
-fn each_with(key: u64, mut found: impl FnMut(Place) -> bool) {
+/// Where an entry with a key can be in a segment.
+fn rooms(segment: usize, k: usize, key: u64) -> impl Iterator<Item = Room> {
+    let first = bucket(key, segment_entries(k) / BUCKET) * BUCKET;
+    (first..first + BUCKET).map(move |i| Room::at(segment, k, i))
+}
+
+/// What `look` finds in the live entries with a key, until it finds anything.
+#[inline(always)]
+pub fn find_map<T>(key: u64, look: impl Fn(Place) -> Option<T>) -> Option<T> {
     for k in 0..segment_count() {
-        let Some(segment) = segment(k) else { return };
-        let buckets = segment_entries(k) / BUCKET;
-        let first = bucket(key, buckets) * BUCKET;
-        for i in first..first + BUCKET {
-            let at = Room::at(segment, k, i).0;
-            let place = at.live_with(key).map(|word| Place { at, word });
-            if place.is_some_and(&mut found) {
-                return;
+        for Room(at) in rooms(segment(k)?, k, key) {
+            let found = at.live_with(key).and_then(|word| look(Place { at, word }));
+            if found.is_some() {
+                return found;
             }
         }
     }
+    None
 }
 
 /// The entry with a key.
 pub fn find(key: u64) -> Option<Place> {
-    find_where(key, |_| true)
+    find_map(key, Some)
 }
 
 /// A copy of the entry with a key.
 pub fn read(key: u64) -> Option<Entry> {
-    let mut entry = None;
-    each_with(key, |place| {
-        entry = place.read();
-        entry.is_some()
-    });
-    entry
+    find_map(key, |place| place.read())
 }
 
 /// The entry with a key of which something is true.
 pub fn find_where(key: u64, is_it: impl Fn(&Place) -> bool) -> Option<Place> {
-    let mut found = None;
-    each_with(key, |place| {
-        found = is_it(&place).then_some(place);
-        found.is_some()
-    });
-    found
+    find_map(key, |place| is_it(&place).then_some(place))
 }
 
 /// Calls `found` with each entry of this process.
@@ -439,16 +410,13 @@ pub fn each_room(mut found: impl FnMut(Room)) {
 
 /// Adds an entry, whose word is filled in here. Says whether there was room.
 pub fn insert(entry: Entry) -> bool {
-    // What is of use to nobody makes room before the table grows.
-    let (mut effort, own_pid_ns) = (Effort::Free, pid_namespace());
+    let own_pid_ns = pid_namespace();
     loop {
         let count = segment_count();
-        for k in 0..count {
+        // What is of use to nobody makes room before the table grows.
+        for (effort, k) in Effort::ALL.into_iter().flat_map(|effort| (0..count).map(move |k| (effort, k))) {
             let Some(segment) = segment(k) else { return false };
-            let buckets = segment_entries(k) / BUCKET;
-            let first = bucket(entry.key, buckets) * BUCKET;
-            for i in first..first + BUCKET {
-                let room = Room::at(segment, k, i);
+            for room in rooms(segment, k, entry.key) {
                 effort.make(room, own_pid_ns);
                 let Some(claimed) = room.0.claim(CLAIMANT.load(Relaxed)) else { continue };
                 let uses = Uses { count: entry.count, ended: entry.ended as u16 };
@@ -457,11 +425,6 @@ pub fn insert(entry: Entry) -> bool {
                 return true;
             }
         }
-        if let Some(more) = effort.more().filter(|_| count > 0) {
-            effort = more;
-            continue;
-        }
-        effort = Effort::Free;
         if !grow(count) {
             let header = HEADER.load(Acquire);
             if !header.is_null() {
@@ -501,9 +464,7 @@ mod tests {
     }
 
     fn entry(key: u64, pid: u32) -> Entry {
-        let mut words = [0; WORDS];
-        words[offset_of!(Entry, key) / 8] = key;
-        Entry { kind: kind::PEER, pid, pid_ns: 1, count: 1, ..Entry::from_words(words) }
+        Entry { key, kind: kind::PEER, pid, pid_ns: 1, count: 1, ..Entry::from_words([0; WORDS]) }
     }
 
     #[test]
@@ -539,10 +500,8 @@ mod tests {
         {
             with_table(|| {
                 let segment = SEGMENTS[0].load(Relaxed);
-                let buckets = segment_entries(0) / BUCKET;
-                let first = bucket(7, buckets) * BUCKET;
-                for i in first..first + BUCKET {
-                    Room::at(segment, 0, i).0.claim(claimant(pid_ns, pid)).expect("the place");
+                for room in rooms(segment, 0, 7) {
+                    room.0.claim(claimant(pid_ns, pid)).expect("the place");
                 }
                 assert_eq!(insert(entry(7, 1000)), is_room, "{pid_ns} {pid}");
                 assert_eq!(find(7).is_some(), is_room);

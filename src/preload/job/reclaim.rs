@@ -6,7 +6,6 @@
 use super::live::{Place, Room};
 use super::{ledger, live};
 use crate::sys::life::{self, Life};
-use core::cell::Cell;
 use cupeer_spec::record::Header;
 use cupeer_spec::record::live::{claimant, kind, owner, pid_in};
 
@@ -27,16 +26,9 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// What else may be given up; `None` where nothing is left.
-    pub fn more(self) -> Option<Effort> {
-        match self {
-            Effort::Free => Some(Effort::Tombstones),
-            Effort::Tombstones => Some(Effort::Openings),
-            Effort::Openings => Some(Effort::Exports),
-            Effort::Exports => Some(Effort::Looked),
-            Effort::Looked => None,
-        }
-    }
+    /// All of these.
+    pub const ALL: [Effort; 5] =
+        [Effort::Free, Effort::Tombstones, Effort::Openings, Effort::Exports, Effort::Looked];
 
     /// Gives up what is in a place, if that may be.
     pub fn make(self, room: Room, own_pid_ns: u64) {
@@ -93,17 +85,17 @@ fn give_up(place: &Place) {
 /// Whether anybody who may run has an export open.
 fn has_importer(export: &Place, own_pid_ns: u64) -> bool {
     let (export_kind, fingerprint) = (export.kind(), export.origin().0);
-    let found = Cell::new(false);
+    let mut found = false;
     live::each(|place| {
         let is_opening = kind::export_of(place.kind()) == Some(export_kind);
-        if !found.get() && is_opening && place.origin().0 == fingerprint {
+        if !found && is_opening && place.origin().0 == fingerprint {
             let entry = place.read().filter(|entry| {
                 kind::export_of(entry.kind) == Some(export_kind) && entry.fingerprint == fingerprint
             });
-            found.set(entry.is_some_and(|entry| life::of(&entry, own_pid_ns) != Life::Gone));
+            found = entry.is_some_and(|entry| life::of(&entry, own_pid_ns) != Life::Gone);
         }
     });
-    found.get()
+    found
 }
 
 /// Gives up what programs had open that this process executed before this one, and what they were filling or giving up

@@ -16,15 +16,11 @@ use core::sync::atomic::{
 #[cold]
 #[inline(never)]
 pub fn line(text: fmt::Arguments) {
-    let stderr = settings::get().stderr;
-    if stderr.is_none() || files::identity(libc::STDERR_FILENO) != stderr {
-        return;
-    }
     let mut line = Tame(Cut(Line::new()));
     let _ = write!(line, "cupeer: {text}");
     let Tame(Cut(mut line)) = line;
     let _ = line.push(b"\n");
-    let _ = files::write(libc::STDERR_FILENO, line.bytes());
+    paragraph(line.bytes());
 }
 
 /// A line of which the end is left out where it is too long: better than no end of the line.

@@ -26,7 +26,6 @@ use cupeer_spec::way::Way;
 
 /// A call that is to be logged.
 pub struct Call<'a> {
-    /// The function.
     pub id: FnId,
     /// Who called.
     pub caller: Caller,
@@ -34,9 +33,7 @@ pub struct Call<'a> {
     pub started: u64,
     /// How long the real function took, in nanoseconds.
     pub duration: u64,
-    /// What it returned.
     pub result: i32,
-    /// Prints the arguments.
     pub print: &'a dyn Fn(&mut dyn Write, Format) -> fmt::Result,
     /// What rules of faults have done to it, where one fired.
     pub fault: Option<FaultSummary<'a>>,
@@ -46,9 +43,7 @@ pub struct Call<'a> {
 pub struct FaultSummary<'a> {
     /// Whether the program sees something else than the driver gave.
     pub is_altered: bool,
-    /// In words.
     pub deed: &'static str,
-    /// Their names.
     pub names: &'a dyn Display,
 }
 
@@ -90,8 +85,11 @@ impl Display for Printed<'_> {
 }
 
 /// Sends a line about what happened `ago` nanoseconds ago: when and who, and then what `write` adds, fields in JSON and
-/// words in text.
+/// words in text. Does nothing where there is no log.
 fn send(ago: u64, write: &dyn Fn(&mut fmt::Formatter, Format) -> fmt::Result) {
+    if !is_on() {
+        return;
+    }
     let format = Format { json: settings::get().log == Some(LogForm::Json), fingerprint: key::fingerprint };
     // SAFETY: only this thread uses the block, and the field is atomic, because a signal handler of the
     // thread may log as well.
@@ -117,7 +115,7 @@ fn send(ago: u64, write: &dyn Fn(&mut fmt::Formatter, Format) -> fmt::Result) {
 pub fn call(call: &Call) {
     let settings = settings::get();
     let fault = call.fault.as_ref();
-    if settings.failed && call.result == 0 && fault.is_none() || !is_on() {
+    if settings.failed && call.result == 0 && fault.is_none() {
         return;
     }
     let number = Short::<24>::new(format_args!("{}", call.result));
@@ -140,9 +138,6 @@ pub fn call(call: &Call) {
 
 /// Logs a text of the program's. Says whether the line was written.
 pub fn mark(text: &[u8]) -> bool {
-    if !is_on() {
-        return false;
-    }
     // SAFETY: only this thread uses the block.
     let written = || unsafe { (*crate::sys::arch::thread()).written };
     let before = written();
@@ -159,16 +154,11 @@ pub fn acts(text: fmt::Arguments) {
         true => write!(f, "\"acts\":\"{text}\""),
         false => write!(f, "fault {text}"),
     };
-    if is_on() {
-        with_room(&mut || send(0, acting));
-    }
+    with_room(&mut || send(0, acting));
 }
 
 /// Logs that a library's calls go past us.
 pub fn escaped(library: &[u8], way: Way) {
-    if !is_on() {
-        return;
-    }
     send(0, &|f, format| {
         f.write_str(if format.json { "\"escaped\":{\"library\":" } else { "escaped " })?;
         quoted(library, 2048, f)?;
@@ -182,12 +172,10 @@ pub fn escaped(library: &[u8], way: Way) {
 
 /// Logs what a rule has found: an object in JSON, a paragraph in text.
 pub fn finding(finding: &str) {
-    if is_on() {
-        send(0, &|f, format| {
-            f.write_str(if format.json { "\"finding\":" } else { "" })?;
-            f.write_str(finding.trim_end())
-        });
-    }
+    send(0, &|f, format| {
+        f.write_str(if format.json { "\"finding\":" } else { "" })?;
+        f.write_str(finding.trim_end())
+    });
 }
 
 /// `library+0xoffset`.

@@ -19,8 +19,8 @@ use core::sync::atomic::{
 /// An open log.
 struct Sink {
     file: c_int,
-    device: u64,
-    inode: u64,
+    /// What file that is: device and inode.
+    identity: (u64, u64),
     /// The process that opened it; 0 where children go on with it.
     pid: u32,
 }
@@ -38,27 +38,22 @@ pub fn write(line: &[u8]) -> bool {
     if GIVEN_UP.load(Relaxed) == pid {
         return false;
     }
-    let error = match current(pid) {
-        Ok(Some(sink)) => match files::write(sink.file, line) {
-            Ok(()) => return true,
-            Err(error) => error,
-        },
-        Ok(None) => {
+    let written = current(pid).and_then(|sink| match sink {
+        Some(sink) => files::write(sink.file, line).map(|()| true),
+        None => {
             // stderr was closed, or is somebody else's file now: nobody is left to talk to.
             GIVEN_UP.store(pid, Relaxed);
-            return false;
+            Ok(false)
         }
-        Err(error) => error,
-    };
-    give_up(pid, error);
-    false
+    });
+    written.unwrap_or_else(|error| give_up(pid, error))
 }
 
 #[cold]
 #[inline(never)]
-fn give_up(pid: u32, error: c_int) {
+fn give_up(pid: u32, error: c_int) -> bool {
     if GIVEN_UP.swap(pid, Relaxed) == pid {
-        return;
+        return false;
     }
     status::log_lost();
     let reason = message::Reason(error);
@@ -71,6 +66,7 @@ fn give_up(pid: u32, error: c_int) {
             message::line(format_args!("cannot log to stderr: {reason}; this process goes on without a log"))
         }
     }
+    false
 }
 
 /// The sink for this process, opened where there is none or the old one is not ours any more.
@@ -78,7 +74,8 @@ fn current(pid: u32) -> Result<Option<&'static Sink>, c_int> {
     let old = SINK.load(Acquire);
     // SAFETY: sinks are never freed.
     let sink = unsafe { old.as_ref() };
-    if let Some(sink) = sink.filter(|sink| (sink.pid == 0 || sink.pid == pid) && sink.is_unchanged()) {
+    let is_ours = |sink: &&Sink| [0, pid].contains(&sink.pid) && identity(sink.file) == Some(sink.identity);
+    if let Some(sink) = sink.filter(is_ours) {
         return Ok(Some(sink));
     }
     let Some(sink) = open(pid)? else { return Ok(None) };
@@ -93,12 +90,6 @@ fn current(pid: u32) -> Result<Option<&'static Sink>, c_int> {
                 Ok(first.as_ref())
             }
         }
-    }
-}
-
-impl Sink {
-    fn is_unchanged(&self) -> bool {
-        identity(self.file) == Some((self.device, self.inode))
     }
 }
 
@@ -126,6 +117,5 @@ fn open(pid: u32) -> Result<Option<Sink>, c_int> {
     if file < 0 {
         return if error == libc::EBADF { Ok(None) } else { Err(error) };
     }
-    let (device, inode) = identity(file).unwrap_or_default();
-    Ok(Some(Sink { file, device, inode, pid: owner }))
+    Ok(Some(Sink { file, identity: identity(file).unwrap_or_default(), pid: owner }))
 }

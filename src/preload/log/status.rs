@@ -17,18 +17,13 @@ pub fn reached() {
     // SAFETY: getpid has no preconditions.
     let pid = unsafe { libc::getpid() } as u32;
     if PID.swap(pid, Relaxed) != pid {
-        with(|status| {
-            status.reached.fetch_add(1, Relaxed);
-        });
+        count(|status| &status.reached);
     }
 }
 
 /// Counts a library whose calls go past us, or a process of which no call was seen.
 pub fn escaped(way: Way) {
-    with(|status| {
-        let count = if way == Way::Unseen { &status.unseen } else { &status.escaped };
-        count.fetch_add(1, Relaxed);
-    });
+    count(|status| if way == Way::Unseen { &status.unseen } else { &status.escaped });
 }
 
 /// Tells the launcher that we are in the process that it started, and who in front of us takes LD_PRELOAD away from what
@@ -103,29 +98,27 @@ fn put_name(place: &[AtomicU8; NAME]) {
 
 /// Counts a process that had to give up its log.
 pub fn log_lost() {
-    with(|status| {
-        status.log_lost.fetch_add(1, Relaxed);
-    });
+    count(|status| &status.log_lost);
 }
 
 /// Counts a process that lost its record, or a part of it.
 pub fn record_lost() {
-    with(|status| {
-        status.record_lost.fetch_add(1, Relaxed);
-    });
+    count(|status| &status.record_lost);
 }
 
 /// Counts a finding that is a warning or an error. Not on the way of a call that is right: it costs some system
 /// calls.
 pub fn found() {
-    with(|status| {
-        status.findings.fetch_add(1, Relaxed);
-    });
+    count(|status| &status.findings);
 }
 
 /// The page; null before it was needed. Mapped for good, because there may be no memory later. No descriptor is kept:
 /// programs close what they do not know.
 static PAGE: AtomicPtr<Status> = AtomicPtr::new(ptr::null_mut());
+
+fn count(which: impl FnOnce(&Status) -> &AtomicU32) {
+    with(|status| _ = which(status).fetch_add(1, Relaxed));
+}
 
 fn with(work: impl FnOnce(&Status)) {
     let mut page = PAGE.load(Acquire);

@@ -7,7 +7,7 @@ use crate::log::message;
 use crate::sys::caller;
 use crate::sys::environment;
 use crate::sys::every_call::described_before_fork;
-use crate::sys::files;
+use crate::sys::files::{self, until_nul};
 use crate::sys::line::Short;
 use crate::sys::lock::Lock;
 use crate::sys::object::Object;
@@ -28,7 +28,6 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 static ROOM: AtomicUsize = AtomicUsize::new(0);
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 
-/// Held while an entry is appended.
 static LOCK: Lock = Lock::new();
 
 /// Writes what is known when the file is made.
@@ -39,10 +38,7 @@ pub fn begin(file: &File) {
     EPOCH.store(file.epoch, Release);
     text(file, "cupeer", env!("CARGO_PKG_VERSION").as_bytes());
     text(file, "program", caller::program());
-    let mut name = [0u8; 65];
-    // SAFETY: writes at most 64 bytes into 65, so that a NUL stays.
-    unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) };
-    text(file, "host", until_nul(&name));
+    text(file, "host", files::host(&mut [0; 65]));
     let mut directory = [0u8; 2048];
     // SAFETY: writes at most that many bytes, with a NUL where it succeeds.
     if !unsafe { libc::getcwd(directory.as_mut_ptr().cast(), directory.len()) }.is_null() {
@@ -57,14 +53,20 @@ pub fn begin(file: &File) {
         let name = id.spec().name.as_bytes();
         entry(file, meta::FUNCTION, &[&number.to_le_bytes(), &size.to_le_bytes(), name]);
     }
-    arguments(file);
+    let mut line = [0u8; 4096];
+    let length = files::read(c"/proc/self/cmdline", &mut line).unwrap_or(0);
+    for argument in line[..length].split_inclusive(|byte| *byte == 0) {
+        entry(file, meta::ARGUMENT, &[until_nul(argument)]);
+    }
     if let Some((by_call, by_file)) = program_memory::refusal() {
-        message::line(format_args!(
+        let missing = Short::<512>::new(format_args!(
             "the system refuses to read this process's memory (process_vm_readv: {}; /proc/self/mem: {}): its variables, \
              its rank, and the stacks, arrays and texts of its calls are missing from the record",
             message::Reason(by_call),
             message::Reason(by_file),
         ));
+        message::line(format_args!("{}", missing.text()));
+        text(file, meta::MISSING, missing.text().as_bytes());
     }
     environment::each(|variable| {
         let name = variable.split(|byte| *byte == b'=').next().unwrap_or(variable);
@@ -74,29 +76,15 @@ pub fn begin(file: &File) {
     });
 }
 
-fn arguments(file: &File) {
-    let mut text = [0u8; 4096];
-    let length = files::read(c"/proc/self/cmdline", &mut text).unwrap_or(0);
-    for argument in text[..length].split_inclusive(|byte| *byte == 0) {
-        entry(file, meta::ARGUMENT, &[argument.strip_suffix(b"\0").unwrap_or(argument)]);
-    }
-}
-
-fn until_nul(bytes: &[u8]) -> &[u8] {
-    bytes.split(|byte| *byte == 0).next().unwrap_or(&[])
-}
-
 fn text(file: &File, name: &str, value: &[u8]) {
     entry(file, meta::TEXT, &[name.as_bytes(), b"\0", value]);
 }
 
-/// Describes a library.
 pub fn library(object: &Object) {
     let Some(file) = process::current() else { return };
     let mut note = [0u8; 64];
     let build_id = object.build_id(&mut note);
-    let path = object.path().to_bytes();
-    let path = if path.is_empty() { caller::program() } else { path };
+    let path = caller::path(object);
     let number = |number: usize| (number as u64).to_le_bytes();
     entry(
         file,
@@ -113,7 +101,6 @@ pub fn library(object: &Object) {
     );
 }
 
-/// Describes the driver and its devices.
 pub fn describe(description: Description) {
     let Some(file) = process::current() else { return };
     match description {

@@ -1,16 +1,18 @@
 //! The details of a call that do not fit into its slot: frames, arrays, texts, answers of the driver.
 
 use super::{clock, libraries, stream};
+use crate::settings::key::fingerprint;
 use crate::sys::program_memory;
 use crate::sys::unwind::each_frame;
 use core::ffi::c_char;
 use cupeer_spec::record::slot::{self, Slot, detail};
 use cupeer_spec::value::{MOST_ELEMENTS, Value};
 
-/// The most slots of a detail.
 const SLOTS: usize = 8;
-/// The bytes for items.
 const ROOM: usize = SLOTS * size_of::<Slot>() - detail::START;
+
+/// The most bytes of an element in a record.
+const MOST_ELEMENT: usize = 12;
 
 /// Items under construction.
 pub struct Detail {
@@ -79,30 +81,45 @@ impl Detail {
         }
     }
 
-    /// Adds the first elements of an array of the program; of structures their first four bytes.
+    /// Adds the first elements of an array of the program, where all of those can be read.
     pub fn elements<T: Value>(&mut self, argument: usize, elements: *const T, count: usize) {
-        const { assert!(T::STORED == 4 && size_of::<T>() >= 4) };
-        let mut bytes = [0; 4 * MOST_ELEMENTS];
-        let wanted = 4 * count.min(MOST_ELEMENTS);
-        let read = match size_of::<T>() {
-            _ if elements.is_null() => 0,
-            4 => program_memory::copy(elements as usize, &mut bytes[..wanted]),
-            _ => {
-                let places = bytes[..wanted].chunks_exact_mut(4).enumerate();
-                places.map(|(i, place)| program_memory::copy(elements.wrapping_add(i) as usize, place)).sum()
-            }
-        };
-        if read == wanted {
-            self.item(detail::ELEMENTS, argument, &bytes[..wanted]);
+        let mut bytes = [0; MOST_ELEMENT * MOST_ELEMENTS];
+        let count = if elements.is_null() { 0 } else { count.min(MOST_ELEMENTS) };
+        for (i, place) in bytes.chunks_exact_mut(T::STORED).take(count).enumerate() {
+            let Some(element) = program_memory::copy_value(elements.wrapping_add(i)) else { return };
+            element.store(place, fingerprint);
+        }
+        if count > 0 {
+            self.item(detail::ELEMENTS, argument, &bytes[..T::STORED * count]);
         }
     }
 
-    /// The first element, of the first array that was added, of which something is true.
-    pub fn find_element(&self, is_it: impl Fn(i32) -> bool) -> Option<i32> {
-        let array = detail::items(&self.bytes[..self.length]).find(|item| item.tag == detail::ELEMENTS)?;
-        let mut numbers =
-            array.bytes.chunks_exact(4).filter_map(|word| Some(i32::from_le_bytes(word.try_into().ok()?)));
-        numbers.find(|number| is_it(*number))
+    /// The elements of the first array that was added.
+    pub fn array(&self) -> Elements {
+        let array = detail::items(&self.bytes[..self.length]).find(|item| item.tag == detail::ELEMENTS);
+        let from = array.map_or(&[][..], |array| array.bytes);
+        let mut all = Elements::default();
+        all.length = from.len().min(all.bytes.len());
+        all.bytes[..all.length].copy_from_slice(&from[..all.length]);
+        all
+    }
+}
+
+/// Elements of an array, as a record has them.
+pub struct Elements {
+    bytes: [u8; MOST_ELEMENT * MOST_ELEMENTS],
+    length: usize,
+}
+
+impl Default for Elements {
+    fn default() -> Self {
+        Elements { bytes: [0; MOST_ELEMENT * MOST_ELEMENTS], length: 0 }
+    }
+}
+
+impl Elements {
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
     }
 }
 

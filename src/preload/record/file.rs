@@ -6,18 +6,15 @@
 use super::clock;
 use crate::job::directory::{Directory, Path, c_path};
 use crate::log::{message, status};
-use crate::settings;
-use crate::settings::key;
-use crate::sys::allocate::allocate;
-use crate::sys::allocate::write_all_at;
+use crate::settings::{self, key};
+use crate::sys::allocate::{allocate, write_all_at};
 use crate::sys::aside::aside;
 use crate::sys::clock as system_clock;
 use crate::sys::files::{self, identity};
 use crate::sys::line::{Line, Short};
 use crate::sys::opened::{self, Opened};
 use crate::sys::pages;
-use crate::sys::process::boot_id;
-use crate::sys::process::owner;
+use crate::sys::process::{boot_id, owner};
 use core::ffi::c_int;
 use core::fmt::Write;
 use core::ptr;
@@ -25,15 +22,15 @@ use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
+use cupeer_spec::proc::Stat;
 use cupeer_spec::record::{self, BLOCK, BlockHeader, Header, MAGIC, SUFFIX, VERSION, mode};
 
 /// The most windows whose threads are looked after, so that others can go on with them.
 const WINDOWS: usize = 4096;
 
-/// The nanoseconds between a failed attempt to find a window and the next.
-const REST: u64 = 100_000_000;
+/// The nanoseconds between a failed attempt to make a record, or to find a window, and the next.
+pub const REST: u64 = 100_000_000;
 
-/// An open record.
 pub struct File {
     /// Its number in this process and its ancestors.
     pub epoch: u64,
@@ -43,9 +40,7 @@ pub struct File {
     pub ring: *mut u8,
     /// How many blocks a ring has, the first one included.
     pub ring_blocks: u64,
-    /// The windows.
     pub windows: [AtomicPtr<BlockHeader>; WINDOWS],
-    /// How many windows there are.
     pub window_count: AtomicU32,
     descriptor: AtomicI32,
     device: u64,
@@ -65,46 +60,36 @@ pub struct Identity {
     pub boot_id: [u8; 16],
     /// The inode of the pid namespace.
     pub pid_ns: u64,
-    /// The process.
     pub pid: u32,
-    /// Its parent.
     parent: u32,
-    /// When it was started.
     pub started: u64,
 }
 
 impl Identity {
-    /// Of the process whose record it is.
     fn of_owner() -> Self {
         let mut text = [0u8; 1024];
-        let boot_id = boot_id();
         let pid = owner();
         // SAFETY: neither has preconditions.
-        let (own, mut parent) = unsafe { (libc::getpid() as u32, libc::getppid() as u32) };
-        let file = |name: &str| match pid == own {
-            true => Short::<48>::new(format_args!("/proc/self/{name}\0")),
-            false => Short::new(format_args!("/proc/{pid}/{name}\0")),
+        let (own, parent) = unsafe { (libc::getpid() as u32, libc::getppid() as u32) };
+        let directory = match pid == own {
+            true => Short::<32>::new(format_args!("/proc/self")),
+            false => Short::new(format_args!("/proc/{pid}")),
         };
-        let length = files::read(file("stat").c_text().unwrap_or_default(), &mut text).unwrap_or(0);
-        // After the name in parentheses, which may hold anything, the state is field 3.
-        let after_name = text[..length].rsplit(|byte| *byte == b')').next().unwrap_or(&[]);
-        let field = |index| after_name.split(|byte| *byte == b' ').nth(index).and_then(number);
-        let started = field(20).unwrap_or_else(system_clock::realtime);
-        if pid != own {
-            parent = field(2).unwrap_or(0) as u32;
+        let directory = directory.text();
+        let path = Short::<48>::new(format_args!("{directory}/stat\0"));
+        let length = files::read(path.c_text().unwrap_or_default(), &mut text).unwrap_or(0);
+        let stat = Stat::parse(&text[..length]);
+        let link = files::link(format_args!("{directory}/ns/pid\0"), &mut text);
+        let inode = link.split(|byte| b"[]".contains(byte)).nth(1);
+        let inode = inode.and_then(|digits| core::str::from_utf8(digits).ok()?.parse().ok());
+        Identity {
+            boot_id: boot_id(),
+            pid_ns: inode.unwrap_or(0),
+            pid,
+            parent: if pid == own { parent } else { stat.map_or(0, |stat| stat.parent as u32) },
+            started: stat.map_or_else(system_clock::realtime, |stat| stat.started),
         }
-        let link = file("ns/pid");
-        let link = link.c_text().unwrap_or_default().as_ptr();
-        // SAFETY: the path ends in NUL, and the buffer has the length that is given.
-        let length = unsafe { libc::readlink(link, text.as_mut_ptr().cast(), text.len()) };
-        let link = text.get(..length.max(0) as usize).unwrap_or(&[]);
-        let inode = link.split(|byte| b"[]".contains(byte)).nth(1).and_then(number);
-        Identity { boot_id, pid_ns: inode.unwrap_or(0), pid, parent, started }
     }
-}
-
-fn number(digits: &[u8]) -> Option<u64> {
-    core::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 impl File {
@@ -160,14 +145,14 @@ impl File {
     ) -> Result<&'static File, c_int> {
         let ring = settings::get().record.as_ref().and_then(|record| record.ring);
         let ring_blocks = ring.map_or(0, |size| size / BLOCK as u64);
-        let size = if ring.is_some() { ring_blocks * BLOCK as u64 } else { BLOCK as u64 };
         let descriptor = file.descriptor();
-        if ring.is_some() {
-            allocate(descriptor, 0, size)?;
+        let mapped = if ring.is_some() {
+            allocate(descriptor, 0, ring_blocks * BLOCK as u64)?;
+            file.map(0, ring_blocks as usize * BLOCK)?
         } else {
             allocate_begin(descriptor, 0)?;
-        }
-        let mapped = file.map(0, size as usize)?;
+            file.map(0, BLOCK)?
+        };
         let header = mapped.cast::<Header>();
         let mut source = [0; 32];
         let path_of_source = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -220,40 +205,40 @@ impl File {
         }
     }
 
-    /// A number of the header that several threads change.
-    fn shared(&self, place: *mut u64) -> &AtomicU64 {
-        // SAFETY: a field of the mapped header, aligned, and changed only in this way.
-        unsafe { AtomicU64::from_ptr(place) }
+    fn blocks(&self) -> &AtomicU64 {
+        // SAFETY: a field of the header, which is mapped for good, aligned, and used only as an atomic.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.header).next_block) }
+    }
+
+    fn streams(&self) -> &AtomicU32 {
+        // SAFETY: as above.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.header).next_stream) }
     }
 
     /// The number of the next free block.
     pub fn next_block(&self) -> u64 {
-        // SAFETY: the header is mapped for good.
-        self.shared(unsafe { &raw mut (*self.header).next_block }).fetch_add(1, Relaxed)
+        self.blocks().fetch_add(1, Relaxed)
     }
 
     /// The number of the block that was taken last.
     pub fn last_block(&self) -> u64 {
-        // SAFETY: the header is mapped for good.
-        self.shared(unsafe { &raw mut (*self.header).next_block }).load(Relaxed) - 1
+        self.blocks().load(Relaxed) - 1
     }
 
     /// Whether no thread has an event in it.
     pub fn has_no_stream(&self) -> bool {
-        // SAFETY: the header is mapped for good.
-        unsafe { AtomicU32::from_ptr(&raw mut (*self.header).next_stream) }.load(Relaxed) == 0
+        self.streams().load(Relaxed) == 0
     }
 
     /// The number of the next free stream.
     pub fn next_stream(&self) -> u32 {
-        // SAFETY: a field of the mapped header, aligned, and changed only in this way.
-        unsafe { AtomicU32::from_ptr(&raw mut (*self.header).next_stream) }.fetch_add(1, Relaxed)
+        self.streams().fetch_add(1, Relaxed)
     }
 
     /// Counts events that could not be kept.
     pub fn lose(&self, events: u64) {
-        // SAFETY: the header is mapped for good.
-        self.shared(unsafe { &raw mut (*self.header).lost }).fetch_add(events, Relaxed);
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.header).lost) }.fetch_add(events, Relaxed);
     }
 
     /// Maps a new block at the end of the file.
@@ -263,38 +248,35 @@ impl File {
 
     /// The same in place of what lies at an address, where that is not null.
     pub fn new_block_at(&self, place: *mut u8) -> Result<*mut u8, c_int> {
-        let number = self.next_block();
-        let at = number * BLOCK as u64;
-        let made = self.with_descriptor(|descriptor| {
+        self.append(|descriptor, number| {
+            let at = number * BLOCK as u64;
             allocate(descriptor, at, BLOCK as u64)?;
             opened::map(place, descriptor, (self.device, self.inode), at, BLOCK)
-        });
-        if made.is_err() {
-            self.give_back(number);
-        }
-        made
+        })
     }
 
     /// Maps a new block at the end of the file, with room only for its first slots: most processes are small.
     pub fn new_window(&self) -> Result<*mut BlockHeader, c_int> {
-        let number = self.next_block();
-        let at = number * BLOCK as u64;
-        let made = self.with_descriptor(|descriptor| {
+        self.append(|descriptor, number| {
+            let at = number * BLOCK as u64;
             allocate_begin(descriptor, at)?;
-            opened::map(ptr::null_mut(), descriptor, (self.device, self.inode), at, BLOCK)
-        });
-        match made {
-            Ok(window) => {
-                let window = window.cast::<BlockHeader>();
-                // SAFETY: mapped above, with room for its header, and nobody else's yet.
-                unsafe { ((*window).number, (*window).room) = (number as u32, (FIRST_ROOM / 64 - 1) as u32) };
-                Ok(window)
-            }
-            Err(error) => {
-                self.give_back(number);
-                Err(error)
-            }
+            let window = opened::map(ptr::null_mut(), descriptor, (self.device, self.inode), at, BLOCK)?;
+            let window = window.cast::<BlockHeader>();
+            // SAFETY: mapped above, with room for its header, and nobody else's yet.
+            unsafe { ((*window).number, (*window).room) = (number as u32, (FIRST_ROOM / 64 - 1) as u32) };
+            Ok(window)
+        })
+    }
+
+    /// Makes a block at the end of the file. The number of one that could not be had is given back, where it is still the
+    /// last: otherwise the file would grow with each attempt.
+    fn append<T>(&self, mut make: impl FnMut(c_int, u64) -> Result<T, c_int>) -> Result<T, c_int> {
+        let number = self.next_block();
+        let made = self.with_descriptor(|descriptor| make(descriptor, number));
+        if made.is_err() {
+            let _ = self.blocks().compare_exchange(number + 1, number, Relaxed, Relaxed);
         }
+        made
     }
 
     /// Makes room in a block that has some up to `from`: the fourfold, as far as the block goes. Gives up to where.
@@ -304,14 +286,6 @@ impl File {
             allocate(descriptor, u64::from(number) * BLOCK as u64 + from as u64, (to - from) as u64)?;
             if self.is_under(descriptor) { Ok(to) } else { Err(libc::ESTALE) }
         })
-    }
-
-    /// Gives back the number of a block that could not be had, where it is still the last one: otherwise the file
-    /// would grow with each attempt.
-    fn give_back(&self, number: u64) {
-        // SAFETY: the header is mapped for good.
-        let next = self.shared(unsafe { &raw mut (*self.header).next_block });
-        let _ = next.compare_exchange(number + 1, number, Relaxed, Relaxed);
     }
 
     /// No window is looked for until some time has passed: each attempt that fails costs the program a hundred
@@ -328,17 +302,11 @@ impl File {
 
     /// Writes a block at the end of the file, in pieces.
     pub fn append_block(&self, pieces: [libc::iovec; 3]) -> Result<(), c_int> {
-        let number = self.next_block();
-        let at = (number * BLOCK as u64) as i64;
-        let written = self.with_descriptor(|descriptor| {
-            let mut left = pieces;
+        self.append(|descriptor, number| {
+            let (mut left, at) = (pieces, (number * BLOCK as u64) as i64);
             files::without_signals(|| write_all_at(descriptor, &mut left, at))?;
             if self.is_under(descriptor) { Ok(()) } else { Err(libc::ESTALE) }
-        });
-        if written.is_err() {
-            self.give_back(number);
-        }
-        written
+        })
     }
 
     /// Does something with the descriptor, again where another thread of the program has put something else under it

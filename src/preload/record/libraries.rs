@@ -33,7 +33,6 @@ static KNOWN: [KnownLibrary; MOST] = [const {
     }
 }; MOST];
 
-/// How many places are taken.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The record that these are of.

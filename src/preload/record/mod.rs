@@ -17,22 +17,24 @@ mod libraries;
 pub mod process;
 mod stream;
 
-use crate::sys::every_call::{epoch, libraries_generation};
-pub use detail::{Detail, item_of};
+pub use detail::{Detail, Elements, item_of};
 pub use process::attach;
 
 use crate::driver::questions;
 use crate::job::{ledger, live};
-use crate::sys::guard::guarded;
-
 use crate::resolve::{driver, escapes};
 use crate::settings;
 use crate::sys::arch::{Thread, thread};
+use crate::sys::every_call::{epoch, libraries_generation};
+use crate::sys::guard::guarded;
+use crate::sys::program_memory;
+use core::ptr;
+use cupeer_spec::effect::Object;
 use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group, Library};
-use cupeer_spec::record::live::{Entry, handle_key};
+use cupeer_spec::record::live::{Entry, handle_key, kind, own_key};
 use cupeer_spec::record::slot::hit::Hit;
-use cupeer_spec::record::slot::{self, ARGS, Slot, shape, word};
-use cupeer_spec::value::{CHECKED, Fingerprint, Value};
+use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, shape, word};
+use cupeer_spec::value::{CHECKED, Fingerprint, Shareable, Value};
 use cupeer_spec::way::Way;
 
 /// The longest name of a rule of faults: longer ones are cut.
@@ -41,9 +43,9 @@ const MOST_NAME: usize = 160;
 /// The low 48 bits of a word: an address.
 const ADDRESS: u64 = (1 << 48) - 1;
 
-/// Where the arguments of a call are put: their bytes, and what is known of each.
+/// Where the arguments of a call are put: their bytes, as many as there is room for, and what is known of each.
 pub struct Arguments<'a> {
-    bytes: &'a mut [u8; ARGS],
+    bytes: &'a mut [u8],
     at: usize,
     index: usize,
     shape: u64,
@@ -52,7 +54,7 @@ pub struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    fn new(bytes: &'a mut [u8; ARGS]) -> Self {
+    fn new(bytes: &'a mut [u8]) -> Self {
         Arguments { bytes, at: 0, index: 0, shape: 0, head: None }
     }
 
@@ -97,6 +99,19 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// A structure that the function reads.
+    #[inline(always)]
+    pub fn structure<T: Value>(&mut self, pointer: *const T) {
+        let value = program_memory::copy_value(pointer);
+        let unknown = if pointer.is_null() { shape::NULL } else { shape::UNREAD };
+        self.put(value, if value.is_some() { shape::VALUE } else { unknown });
+    }
+
+    /// A shareable handle, where it can be read.
+    pub fn shareable(&mut self, handle: Option<Shareable>) {
+        self.put(handle, if handle.is_some() { shape::VALUE } else { shape::UNREAD });
+    }
+
     /// An array or a text: its bytes are a detail.
     #[inline(always)]
     pub fn elsewhere<T>(&mut self, pointer: *const T) {
@@ -133,18 +148,22 @@ struct Weight {
     rarely: bool,
     /// It has arrays or texts.
     more: bool,
+    /// The slot has no room for all of its arguments.
+    wide: bool,
 }
 
 /// In the order of the table.
 static WEIGHTS: [Weight; FUNCTION_COUNT] = {
-    let mut weights = [Weight { frames: false, counts: false, rarely: false, more: false }; FUNCTION_COUNT];
+    let mut weights =
+        [Weight { frames: false, counts: false, rarely: false, more: false, wide: false }; FUNCTION_COUNT];
     let mut i = 0;
     while i < FUNCTION_COUNT {
         let (function, args) = (&FUNCTIONS[i], FUNCTIONS[i].args);
         let ends = function.is_in(Group::Lifetime);
-        weights[i].frames = ends || function.shares();
-        weights[i].counts = function.shares() || function.gives_back();
-        weights[i].rarely = ends || !matches!(function.library, Library::Cuda);
+        weights[i].counts = function.is_weighty();
+        weights[i].frames = ends || function.shares() || function.is_virtual();
+        weights[i].wide = function.is_wide();
+        weights[i].rarely = ends && !function.is_virtual() || !matches!(function.library, Library::Cuda);
         let mut j = 0;
         while j < args.len() {
             weights[i].more |= args[j].count.is_some() || matches!(args[j].direction, Direction::String);
@@ -155,7 +174,7 @@ static WEIGHTS: [Weight; FUNCTION_COUNT] = {
     weights
 };
 
-/// Whether a function opens or ends something: then its calls are looked at more closely.
+/// Whether a function opens or ends something.
 #[inline(always)]
 pub fn is_weighty(id: FnId) -> bool {
     WEIGHTS[id as usize].counts
@@ -182,7 +201,7 @@ fn matters<F: Fn(&mut Arguments, bool)>(id: FnId, store: &F) -> bool {
     if id.spec().library != Library::Cuda {
         return driver::is_any_followed(Library::Cuda);
     }
-    let mut args = [0; ARGS];
+    let mut args = [0; MOST_ARGS];
     store(&mut Arguments::new(&mut args), false);
     let mut matters = true;
     guarded(|| matters = ledger::matters(id, &args));
@@ -193,16 +212,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     /// A call that is not in the record. `store` puts its arguments; it is told whether the call has succeeded.
     #[inline(always)]
     pub fn new(id: FnId, store: &'a F) -> Self {
-        Recorded {
-            id,
-            store,
-            slot: core::ptr::null_mut(),
-            word: 0,
-            number: 0,
-            epoch: 0,
-            start: 0,
-            injected: 0,
-        }
+        Recorded { id, store, slot: ptr::null_mut(), word: 0, number: 0, epoch: 0, start: 0, injected: 0 }
     }
 
     /// Whether it is in the record, and has not returned.
@@ -225,7 +235,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     pub fn hit(&self, hit: &Hit, name: &str) {
         let mut bytes = [0; 32 + MOST_NAME];
         let length = name.len().min(MOST_NAME);
-        bytes[..32].copy_from_slice(&hit.bytes());
+        bytes[..32].copy_from_slice(cupeer_spec::record::bytes(hit));
         bytes[32..32 + length].copy_from_slice(&name.as_bytes()[..length]);
         item_of(self.number, slot::detail::HIT, &bytes[..32 + length]);
     }
@@ -247,7 +257,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             return;
         }
         know(caller);
-        let Some(taken) = stream::take(thread) else { return };
+        let Some(taken) = stream::take(thread, 1) else { return };
         let (slot, number) = (taken.place as *mut Slot, taken.number);
         // SAFETY: as above.
         let epoch = unsafe { (*thread).epoch };
@@ -267,12 +277,26 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     }
 
     /// Looks at a weighty call before it is forwarded: adds its frames, and gives its arguments to `note`.
-    pub fn weigh(&mut self, caller: usize, note: impl FnOnce(FnId, &[u8; ARGS])) {
-        // SAFETY: the slot is this call's.
-        let args = unsafe { (*self.slot).args };
+    pub fn weigh(&mut self, caller: usize, note: impl FnOnce(FnId, &[u8; MOST_ARGS])) {
+        let weight = WEIGHTS[self.id as usize];
+        let mut args = [0; MOST_ARGS];
+        if weight.wide {
+            (self.store)(&mut Arguments::new(&mut args), false);
+        } else {
+            // To store a handle takes two fingerprints, which the slot has.
+            // SAFETY: the slot is this call's.
+            args[..ARGS].copy_from_slice(&unsafe { (*self.slot).args });
+        }
         guarded(|| {
-            if WEIGHTS[self.id as usize].frames {
-                Detail::about(self.number, |detail| detail.frames(caller));
+            if weight.frames || weight.wide {
+                Detail::about(self.number, |detail| {
+                    if weight.wide {
+                        detail.item(slot::detail::ARGUMENTS, 0, &args[..self.id.spec().stored()]);
+                    }
+                    if weight.frames {
+                        detail.frames(caller);
+                    }
+                });
             }
             note(self.id, &args);
         });
@@ -301,7 +325,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         let end = clock::now();
         // A child that was forked in the call has another record.
         if self.epoch != epoch() {
-            self.slot = core::ptr::null_mut();
+            self.slot = ptr::null_mut();
             return false;
         }
         let weight = WEIGHTS[self.id as usize];
@@ -326,7 +350,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             stream::publish(slot, self.word & !0xff | u64::from(slot::RETURNED | self.injected));
         }
         stream::filled(thread, before);
-        self.slot = core::ptr::null_mut();
+        self.slot = ptr::null_mut();
         has_more
     }
 
@@ -358,7 +382,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
     #[cold]
     #[inline(never)]
     fn finish_late(&mut self, result: i32, succeeded: bool, end: u64) {
-        self.slot = core::ptr::null_mut();
+        self.slot = ptr::null_mut();
         let mut args = [0; ARGS];
         let mut arguments = Arguments::new(&mut args);
         (self.store)(&mut arguments, succeeded);
@@ -382,14 +406,13 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         self.start
     }
 
-    /// The number of its slot.
     pub fn number(&self) -> u64 {
         self.number
     }
 
     /// Its arguments, as they are after it.
     pub fn arguments(&self, succeeded: bool) -> Stored {
-        let mut stored = Stored { bytes: [0; ARGS], shape: 0, head: None };
+        let mut stored = Stored { bytes: [0; MOST_ARGS], shape: 0, head: None };
         let mut arguments = Arguments::new(&mut stored.bytes);
         (self.store)(&mut arguments, succeeded);
         (stored.shape, stored.head) = (arguments.shape, arguments.head);
@@ -411,7 +434,7 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
 
 /// The arguments of a call as they are stored.
 pub struct Stored {
-    pub bytes: [u8; ARGS],
+    pub bytes: [u8; MOST_ARGS],
     /// What is known of each.
     pub shape: u64,
     /// The first bytes of a handle.
@@ -422,7 +445,7 @@ impl<F: Fn(&mut Arguments, bool)> Drop for Recorded<'_, F> {
     /// An exception or a cancellation goes through the call.
     #[inline(always)]
     fn drop(&mut self) {
-        if !self.slot.is_null() {
+        if self.has_begun() {
             self.unwound();
         }
     }
@@ -476,6 +499,16 @@ pub fn export_of(kind: u32, handle: &[u8; 64]) -> Option<Entry> {
     let place = live::find(handle_key(kind, FINGERPRINT(handle))).filter(|place| !place.is_own())?;
     // Of what is gone the driver says that it is.
     place.read().filter(|export| export.ended == 0)
+}
+
+/// What a process of the job has exported and this one has opened under a name, and not closed since; `None` where that is
+/// not known.
+pub fn imported(object: Object, name: u64) -> Option<Entry> {
+    if settings::get().record.is_none() || !attach() {
+        return None;
+    }
+    let opened = live::read(own_key(live::own(), kind::opened(object), name, 0))?;
+    live::read(handle_key(kind::exported(object), opened.fingerprint))
 }
 
 /// Whether this process has a record, which is made where it has met a driver.

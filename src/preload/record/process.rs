@@ -5,7 +5,7 @@
 //! counts as us.
 
 use super::about;
-use super::file::File;
+use super::file::{File, REST};
 use crate::job::{directory, live};
 use crate::log::{message, status};
 use crate::settings;
@@ -90,9 +90,6 @@ pub fn attach() -> bool {
     without(libc::ETIMEDOUT)
 }
 
-/// The nanoseconds between two attempts.
-const REST: u64 = 100_000_000;
-
 /// So often a thread looks whether another one has made the record, a millisecond each: longer than a file system
 /// takes that works.
 const ATTEMPTS: u32 = 10_000;
@@ -133,38 +130,28 @@ fn make() {
     if current().is_some() || epoch() == GIVEN_UP {
         return;
     }
-    let page = match page() {
-        Ok(page) => page,
+    let made = || {
         // Where there is no page, children go without as well.
-        Err(error) => {
-            without(error);
-            return;
-        }
-    };
-    // SAFETY: files are never freed.
-    let parents = unsafe { FILE.load(Acquire).as_ref() };
-    let next = EPOCHS.fetch_add(1, Relaxed) + 1;
-    let made = directory::directory().and_then(|directory| {
+        let page = page()?;
+        let next = EPOCHS.fetch_add(1, Relaxed) + 1;
+        let directory = directory::directory()?;
         let file = File::create(&directory, next)?;
         // SAFETY: the header is mapped for good.
         let header = unsafe { &*file.header };
         crate::job::process::introduce(header);
         live::attach(header, &directory);
-        Ok(file)
-    });
-    match made {
-        Ok(file) => {
-            if let Some(parents) = parents {
-                parents.leave_to_parent();
-            }
-            about::begin(file);
-            FILE.store(ptr::from_ref(file).cast_mut(), Release);
-            page.store(next, Release);
-            tell_missed(file);
+        // SAFETY: files are never freed.
+        if let Some(parents) = unsafe { FILE.load(Acquire).as_ref() } {
+            parents.leave_to_parent();
         }
-        Err(error) => {
-            without(error);
-        }
+        about::begin(file);
+        FILE.store(ptr::from_ref(file).cast_mut(), Release);
+        page.store(next, Release);
+        tell_missed(file);
+        Ok(())
+    };
+    if let Err(error) = made() {
+        without(error);
     }
 }
 

@@ -13,6 +13,10 @@
 //! - The rest of a header and the slots: the thread that owns the block, and processes that read the file, whose reads
 //!   are the kernel's. They are plain memory, of which nobody holds a reference while another thread may own it; a slot's first
 //!   word is an atomic that is stored last (*release*, a plain `mov`), because whoever sees it must see the rest.
+//!
+//! # Safety
+//!
+//! What is unsafe here works on this thread's own block, and on windows that it owns, if nothing else is said.
 
 use super::file::File;
 use super::{clock, process};
@@ -73,26 +77,21 @@ pub fn window(thread: *mut Thread) -> Window<Own, SLOTS> {
     }
 }
 
-/// Says that this thread's window is being written to. Gives what must be put back by [`filled`].
+/// See [`Window::fill`].
 #[inline(always)]
 pub fn fill(thread: *mut Thread) -> usize {
     window(thread).fill(stack_height()).0
 }
 
-/// It is written.
+/// See [`Window::filled`].
 #[inline(always)]
 pub fn filled(thread: *mut Thread, before: usize) {
     window(thread).filled(before);
 }
 
-/// Takes a slot of this thread's stream.
+/// Takes slots of this thread's stream.
 #[inline(always)]
-pub fn take(thread: *mut Thread) -> Option<Taken> {
-    take_several(thread, 1)
-}
-
-#[inline(always)]
-fn take_several(thread: *mut Thread, slots: usize) -> Option<Taken> {
+pub fn take(thread: *mut Thread, slots: usize) -> Option<Taken> {
     let window = window(thread);
     let (before, end) = window.fill(stack_height());
     match window.take(slots, end) {
@@ -183,10 +182,6 @@ fn renew(slots: usize) -> Option<Taken> {
 }
 
 /// Gives this thread an empty window, or one with what room there is in it.
-///
-/// # Safety
-///
-/// The block is this thread's.
 unsafe fn make_room(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     // SAFETY: as promised; windows are mapped for good.
     unsafe {
@@ -225,10 +220,6 @@ unsafe fn make_room(file: &File, thread: *mut Thread) -> Result<(), c_int> {
 }
 
 /// How many slots of a window can be written to.
-///
-/// # Safety
-///
-/// The window is this thread's.
 unsafe fn room(window: Mapped) -> usize {
     // SAFETY: as promised.
     match unsafe { (*window.0).room } as usize {
@@ -239,10 +230,6 @@ unsafe fn room(window: Mapped) -> usize {
 
 /// Goes on in the same window, where more of it can be written to. Says whether that is so. What was taken of it, and what
 /// its slots are numbered by, stays as it is.
-///
-/// # Safety
-///
-/// The block is this thread's, and has a window.
 unsafe fn extend(file: &File, thread: *mut Thread) -> Result<bool, c_int> {
     // SAFETY: windows are mapped for good, and this one is this thread's.
     unsafe {
@@ -277,10 +264,6 @@ unsafe fn touch(window: Mapped, bytes: core::ops::Range<usize>) {
 }
 
 /// Goes on in another window. What the full one holds is a chunk from here on, where it is.
-///
-/// # Safety
-///
-/// The block is this thread's, and has a window that is full.
 unsafe fn leave(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     // SAFETY: windows are mapped for good, and both are this thread's.
     unsafe {
@@ -335,10 +318,6 @@ fn own_tid(file: &File) -> u32 {
 }
 
 /// Gives this thread its first window.
-///
-/// # Safety
-///
-/// The block is this thread's.
 unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
     // SAFETY: windows are mapped for good.
     unsafe {
@@ -382,10 +361,6 @@ unsafe fn begin(file: &File, thread: *mut Thread) -> Result<(), c_int> {
 }
 
 /// Begins a block for this thread, from slot `number` of a stream on.
-///
-/// # Safety
-///
-/// The block is this thread's, and the window too.
 unsafe fn enter(file: &File, thread: *mut Thread, window: Mapped, stream: u32, number: u64, kind: u16) {
     // SAFETY: mapped, and only ours.
     unsafe {
@@ -402,10 +377,6 @@ unsafe fn enter(file: &File, thread: *mut Thread, window: Mapped, stream: u32, n
 }
 
 /// Lets this thread go on at slot `next` of a window.
-///
-/// # Safety
-///
-/// As for [`enter`].
 unsafe fn place_in(thread: *mut Thread, window: Mapped, next: usize) {
     let first = window.0 as usize + size_of::<BlockHeader>();
     // SAFETY: as promised.
@@ -416,10 +387,6 @@ unsafe fn place_in(thread: *mut Thread, window: Mapped, next: usize) {
 }
 
 /// How many slots of a window are written.
-///
-/// # Safety
-///
-/// The window is this thread's.
 unsafe fn written(window: Mapped) -> usize {
     let (slots, base) = (window.0.wrapping_add(1).cast::<Slot>(), window.base().load(Relaxed));
     // SAFETY: as promised, and inside of it.
@@ -503,10 +470,6 @@ pub fn take_ring_block(file: &File) -> Result<*mut BlockHeader, c_int> {
 
 /// Copies a full window to the end of the file, and begins it anew. Where that fails, what it held is lost, and so it is
 /// where there is no room for more of it.
-///
-/// # Safety
-///
-/// The block is this thread's, and has a window.
 unsafe fn empty(file: &File, thread: *mut Thread, has_no_room: Option<c_int>) -> Result<(), c_int> {
     // SAFETY: the window is mapped for good, and this thread's.
     unsafe {
@@ -573,7 +536,7 @@ pub fn append_slots(state: u8, function: u16, slots: usize, fill: impl FnOnce(*m
     if unsafe { (*thread).epoch } != epoch() {
         return false;
     }
-    let Some(taken) = take_several(thread, slots) else { return false };
+    let Some(taken) = take(thread, slots) else { return false };
     // SAFETY: the slots lie in this thread's window, and nobody else was given them.
     unsafe {
         let first = taken.place as *mut Slot;

@@ -19,11 +19,8 @@ static LOOKED_AT: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 /// Called by our constructor.
 pub fn begin() {
     let settings = settings::get();
-    let is_on = settings.log.is_some()
-        || settings.record.is_some()
-        || settings.inject.is_some()
-        || settings.deny.is_some();
-    IS_ON.store(is_on, Relaxed);
+    let is_on = settings.log.is_some() || settings.record.is_some();
+    IS_ON.store(is_on || settings.inject.is_some() || settings.deny.is_some(), Relaxed);
 }
 
 /// Looks at the library of a handle, once.

@@ -1,28 +1,23 @@
 //! `dlclose`: libc's own, after which no route leads to a library that is gone.
 
-use super::{dlsym, driver, linked};
+use super::{dlsym, driver, linked, loader};
 use crate::sys::elf;
 use crate::sys::guard::guarded;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::AtomicUsize;
 
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// The libc function, interposed. It does not ask who calls it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
-    // SAFETY: the caller's handle is one that `dlopen` gave.
-    unsafe { close(handle) }
-}
-
-unsafe fn close(handle: *mut c_void) -> c_int {
     guarded(|| {
-        // SAFETY: as promised; null is refused by libc below.
+        // SAFETY: the caller's handle is one that `dlopen` gave; null is refused by libc below.
         let closing = (!handle.is_null()).then(|| unsafe { elf::base_of_handle(handle) });
         driver::hold_pending(closing);
     });
     linked::closing();
-    // SAFETY: as promised.
+    // SAFETY: as above.
     let result = unsafe { call(handle) };
     linked::closed();
     guarded(elf::closed);
@@ -31,14 +26,7 @@ unsafe fn close(handle: *mut c_void) -> c_int {
 
 /// Finds the next dlclose, once. The finding itself clears the loader's last message.
 pub fn find() -> usize {
-    match NEXT.load(Relaxed) {
-        0 => {
-            let next = dlsym::real(libc::RTLD_NEXT, c"dlclose");
-            NEXT.store(next, Relaxed);
-            next
-        }
-        next => next,
-    }
+    loader::once(&NEXT, || dlsym::real(libc::RTLD_NEXT, c"dlclose"))
 }
 
 /// The next dlclose itself: of the program's library, or for a use of our own by which nothing is unloaded.
@@ -51,9 +39,7 @@ pub unsafe fn call(handle: *mut c_void) -> c_int {
     if next == 0 {
         return -1;
     }
-    // SAFETY: the address of a dlclose, which has this type.
-    let next =
-        unsafe { core::mem::transmute::<usize, unsafe extern "C-unwind" fn(*mut c_void) -> c_int>(next) };
-    // SAFETY: as promised.
-    unsafe { next(handle) }
+    type Dlclose = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
+    // SAFETY: the address of a dlclose, which has this type; all else as promised.
+    unsafe { core::mem::transmute::<usize, Dlclose>(next)(handle) }
 }

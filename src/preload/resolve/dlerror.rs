@@ -79,49 +79,41 @@ pub unsafe fn real() -> impl fmt::Display {
 
 /// Runs work that calls the loader, and leaves the program's pending message as it was.
 pub fn preserving<T>(work: impl FnOnce() -> T) -> T {
-    let mut pending = Buffer::empty();
-    let message = call_real();
-    if !message.is_null() && !is_marker(message) {
-        // SAFETY: a message of libc ends in NUL.
-        pending.fill(unsafe { CStr::from_ptr(message) }.to_bytes());
-    } else if is_marker(message) {
-        // SAFETY: only this thread uses the block, and its text ends in NUL.
-        pending.fill(unsafe { CStr::from_ptr((&raw const (*thread()).dlerror).cast()) }.to_bytes());
+    let mut pending = [0; LONGEST];
+    let mut message = call_real().cast_const();
+    if is_marker(message) {
+        // SAFETY: only this thread uses the block.
+        message = unsafe { (&raw const (*thread()).dlerror).cast() };
+    }
+    if !message.is_null() {
+        // SAFETY: a message of libc ends in NUL, and so does the text of the block.
+        fill(&mut pending, &[unsafe { CStr::from_ptr(message) }.to_bytes()]);
     }
     let result = work();
-    if pending.length > 0 {
-        pretend(|out| out.fill(&pending.bytes[..pending.length]));
-    } else {
+    if pending[0] == 0 {
         call_real();
+    } else {
+        pretend_text(&pending);
     }
     result
 }
 
-/// Makes `dlerror` say a text, as if the loader had just failed with it.
-pub fn pretend(text: impl FnOnce(&mut Buffer)) {
-    let mut buffer = Buffer::empty();
-    text(&mut buffer);
+/// Makes `dlerror` say a text of several pieces, as if the loader had just failed with it.
+pub fn pretend(pieces: &[&[u8]]) {
+    let mut text = [0; LONGEST];
+    fill(&mut text, pieces);
+    pretend_text(&text);
+}
+
+fn pretend_text(text: &[c_char; LONGEST]) {
     find();
     dlsym::real(libc::RTLD_NEXT, MARKER);
-    // SAFETY: only this thread uses the block, and `bytes` is as long as its text.
-    unsafe { (*thread()).dlerror = buffer.bytes.map(|byte| byte as c_char) };
+    // SAFETY: only this thread uses the block.
+    unsafe { (*thread()).dlerror = *text };
 }
 
-/// A text of bounded length that ends in NUL.
-pub struct Buffer {
-    bytes: [u8; LONGEST],
-    length: usize,
-}
-
-impl Buffer {
-    fn empty() -> Self {
-        Buffer { bytes: [0; LONGEST], length: 0 }
-    }
-
-    /// Appends what fits.
-    pub fn fill(&mut self, bytes: &[u8]) {
-        let most = bytes.len().min(self.bytes.len() - 1 - self.length);
-        self.bytes[self.length..][..most].copy_from_slice(&bytes[..most]);
-        self.length += most;
-    }
+/// Puts there what fits, so that a NUL stays.
+fn fill(text: &mut [c_char; LONGEST], pieces: &[&[u8]]) {
+    let bytes = pieces.iter().copied().flatten();
+    text[..LONGEST - 1].iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte as c_char);
 }

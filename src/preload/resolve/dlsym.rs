@@ -8,11 +8,12 @@ use super::{deep, dlclose, dlerror, dlvsym, driver, entries, escapes, linked, lo
 use crate::sys::arch::{Decision, deciding_entry};
 use crate::sys::elf;
 use crate::sys::guard::guarded;
+use crate::sys::object::is_text;
 use core::ffi::{CStr, c_char, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::ptr;
+use core::sync::atomic::AtomicUsize;
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnSpec};
 
-/// libc's own function.
 static REAL: AtomicUsize = AtomicUsize::new(0);
 
 /// The next function in the order of search.
@@ -38,17 +39,7 @@ pub fn find_real() -> usize {
 
 /// Finds the next dlsym, once: libc's, or that of another tool which is preloaded behind us.
 pub fn find_next() -> usize {
-    match NEXT.load(Relaxed) {
-        0 => {
-            let next = match find_real() {
-                0 => 0,
-                libcs => call(libcs, libc::RTLD_NEXT, c"dlsym"),
-            };
-            NEXT.store(next, Relaxed);
-            next
-        }
-        next => next,
-    }
+    loader::once(&NEXT, || call(find_real(), libc::RTLD_NEXT, c"dlsym"))
 }
 
 /// Looks a name up with libc's own dlsym, with ourselves as the caller.
@@ -60,12 +51,9 @@ fn call(real: usize, handle: *mut c_void, name: &CStr) -> usize {
     if real == 0 {
         return 0;
     }
-    // SAFETY: the address of a dlsym, which has this type.
-    let real = unsafe {
-        core::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void, *const c_char) -> usize>(real)
-    };
-    // SAFETY: the name ends in NUL, and the handle is one that the loader gave.
-    unsafe { real(handle, name.as_ptr()) }
+    type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> usize;
+    // SAFETY: the address of a dlsym, which has this type. The name ends in NUL, and the handle is one that the loader gave.
+    unsafe { core::mem::transmute::<usize, Dlsym>(real)(handle, name.as_ptr()) }
 }
 
 /// The first bytes of each function's name. Most look-ups are of other names, and these tell them apart.
@@ -111,14 +99,6 @@ fn index_of(name: *const c_char) -> Option<usize> {
     (0..FUNCTION_COUNT).find(|index| HEADS[*index] == head && is_rest(&FUNCTIONS[*index]))
 }
 
-/// Whether a name, of which each byte is read where the one before was not NUL, is this one.
-fn is(name: *const c_char, wanted: &CStr) -> bool {
-    wanted.to_bytes_with_nul().iter().enumerate().all(|(i, wanted)| {
-        // SAFETY: the name ends in NUL, and no byte after that is read.
-        unsafe { name.add(i).cast::<u8>().read_volatile() == *wanted }
-    })
-}
-
 /// The functions of the loader in front of which we stand: its name, libc's own or the next one, and ours.
 pub fn function_of_loader(name: *const c_char) -> Option<(&'static CStr, usize, usize)> {
     if name.is_null() {
@@ -131,7 +111,9 @@ pub fn function_of_loader(name: *const c_char) -> Option<(&'static CStr, usize, 
         (c"dlclose", dlclose::find, dlclose::dlclose as *const () as usize),
         (c"dlerror", dlerror::find, dlerror::dlerror as *const () as usize),
     ];
-    let (wanted, find, ours) = functions.into_iter().find(|(wanted, ..)| is(name, wanted))?;
+    // SAFETY: the name ends in NUL.
+    let is_it = |(wanted, ..): &Function| unsafe { is_text(name, wanted) };
+    let (wanted, find, ours) = functions.into_iter().find(is_it)?;
     Some((wanted, find(), ours))
 }
 
@@ -167,20 +149,15 @@ fn decide_before(next: usize, handle: *mut c_void, name: *const c_char, caller: 
             }
         };
     };
-    let mut decision = go_on;
+    let mut answer = None;
     guarded(|| {
-        let answer = if handle == libc::RTLD_NEXT {
-            by_next(next, index, caller)
-        } else if handle == libc::RTLD_DEFAULT {
-            by_default(next, index, caller)
-        } else {
-            by_handle(next, handle, index)
+        answer = match handle {
+            libc::RTLD_NEXT => by_next(next, index, caller),
+            libc::RTLD_DEFAULT => by_default(next, index, caller),
+            _ => by_handle(next, handle, index),
         };
-        if let Some(value) = answer {
-            decision = Decision { jump: 0, value };
-        }
     });
-    decision
+    answer.map_or(go_on, |value| Decision { jump: 0, value })
 }
 
 /// What RTLD_NEXT gives; `None` where libc shall answer, which is always but where it would find our
@@ -224,11 +201,7 @@ fn by_default(next: usize, index: usize, caller: usize) -> Option<usize> {
         return Some(ours);
     }
     let Some(object) = elf::containing(caller) else { return Some(not_found(name, c"")) };
-    if elf::is_of_start(&object) {
-        return Some(not_found(name, object.path()));
-    }
-    // SAFETY: the path is the loader's own; RTLD_NOLOAD loads nothing.
-    let handle = unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    let handle = if elf::is_of_start(&object) { ptr::null_mut() } else { driver::open_again(&object) };
     if handle.is_null() {
         return Some(not_found(name, object.path()));
     }
@@ -287,15 +260,11 @@ fn not_found(name: &CStr, object: &CStr) -> usize {
     unsafe extern "C" {
         static program_invocation_name: *const c_char;
     }
-    dlerror::pretend(|out| {
-        let object = match object {
-            // SAFETY: libc sets it before any constructor runs, to a text that stays.
-            path if path.is_empty() => unsafe { CStr::from_ptr(program_invocation_name) },
-            path => path,
-        };
-        out.fill(object.to_bytes());
-        out.fill(b": undefined symbol: ");
-        out.fill(name.to_bytes());
-    });
+    let object = match object {
+        // SAFETY: libc sets it before any constructor runs, to a text that stays.
+        path if path.is_empty() => unsafe { CStr::from_ptr(program_invocation_name) },
+        path => path,
+    };
+    dlerror::pretend(&[object.to_bytes(), b": undefined symbol: ", name.to_bytes()]);
     0
 }

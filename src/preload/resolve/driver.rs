@@ -6,11 +6,11 @@
 //! have nothing to do with CUDA.
 
 use super::{dlerror, dlsym, entries, escapes, linked, traced};
-use crate::log::message;
-use crate::log::status;
+use crate::log::{message, status};
 use crate::settings;
 use crate::sys::elf;
 use crate::sys::object::Object;
+use core::ffi::{CStr, c_void};
 use core::sync::atomic::{
     AtomicBool, AtomicU8, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -18,40 +18,27 @@ use core::sync::atomic::{
 use cupeer_shared::route::aim;
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
 
-/// One library that we follow.
 struct Followed {
     /// Its base address, plus 1; 0 while there is none.
     base: AtomicUsize,
-    /// [`HeldBy`].
+    /// What keeps it loaded: 0 while nothing does that we know of, [`OF_START`] or [`BY_US`].
     held: AtomicU8,
     /// Whether the tables below are filled.
     ready: AtomicBool,
 }
 
+const OF_START: u8 = 1;
+const BY_US: u8 = 2;
+
 /// The libraries that have functions in the table.
 const LIBRARIES: [Library; 2] = [Library::Cuda, Library::Nvml];
 
-static FOLLOWED: [Followed; LIBRARIES.len()] = [const {
-    Followed {
-        base: AtomicUsize::new(0),
-        held: AtomicU8::new(HeldBy::NotYet as u8),
-        ready: AtomicBool::new(false),
-    }
-}; LIBRARIES.len()];
+static FOLLOWED: [Followed; LIBRARIES.len()] =
+    [const { Followed { base: AtomicUsize::new(0), held: AtomicU8::new(0), ready: AtomicBool::new(false) } };
+        LIBRARIES.len()];
 
 fn followed(library: Library) -> &'static Followed {
     &FOLLOWED[usize::from(library == Library::Nvml)]
-}
-
-/// What keeps a library loaded.
-#[derive(Clone, Copy)]
-enum HeldBy {
-    /// Nothing yet that we know of.
-    NotYet,
-    /// It came with the program.
-    OfStart,
-    /// We do.
-    ByUs,
 }
 
 /// The libraries' own functions, in the order of the table; 0 where one is lacking.
@@ -65,7 +52,6 @@ static HANDED_OUT: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) 
 /// Where the entry for look-ups goes. Set before any is handed out.
 pub static TARGETS: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
 
-/// The library's own function.
 #[inline]
 pub fn real(id: FnId) -> usize {
     REAL[id as usize].load(Relaxed)
@@ -138,16 +124,15 @@ impl Followed {
         // that is there counts as being of the start.
         let is_closing = mark != 0 && closing.is_some_and(|base| base + 1 == mark);
         let held = self.held.load(Relaxed);
-        if mark == 0 || held == HeldBy::ByUs as u8 || (held == HeldBy::OfStart as u8 && !is_closing) {
+        if mark == 0 || held == BY_US || (held == OF_START && !is_closing) {
             return;
         }
         let Some(object) = self.object() else { return };
-        if is_closing || !elf::is_of_start(&object) {
+        let is_ours = is_closing || !elf::is_of_start(&object);
+        if is_ours {
             open_again(&object);
-            self.held.store(HeldBy::ByUs as u8, Relaxed);
-        } else {
-            self.held.store(HeldBy::OfStart as u8, Relaxed);
         }
+        self.held.store(if is_ours { BY_US } else { OF_START }, Relaxed);
     }
 }
 
@@ -159,18 +144,19 @@ pub fn hold(object: &Object) {
     }
 }
 
-fn open_again(object: &Object) {
-    // SAFETY: the path is the loader's own; RTLD_NOLOAD only counts one more user, who never leaves.
-    unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+/// Counts one more user of an object that is there. Gives its handle; null where it is not.
+pub fn open_again(object: &Object) -> *mut c_void {
+    // SAFETY: the path is the loader's own; RTLD_NOLOAD loads nothing.
+    unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }
 }
 
 /// A function of a library, in the table or not: `Some(0)` where it lacks it, `None` while it is not loaded.
-pub fn function(library: Library, name: &core::ffi::CStr) -> Option<usize> {
+pub fn function(library: Library, name: &CStr) -> Option<usize> {
     if !find_loaded(library) {
         return None;
     }
     let object = followed(library).object()?;
-    Some(object.symbol(name).filter(|symbol| !symbol.is_data).map_or(0, |symbol| symbol.address))
+    Some(object.function(name).unwrap_or(0))
 }
 
 /// The driver that we follow, where there is one.
@@ -191,30 +177,16 @@ pub fn is_any_followed(library: Library) -> bool {
 /// Whether any driver, or other library of which calls shall not go past us, is loaded, in any namespace, seen or not
 /// seen by us.
 pub fn is_anywhere() -> bool {
-    let mut found = is_any_followed(Library::Cuda);
-    if !found {
-        elf::each(|object| {
-            found = escapes::is_missed(object);
-            found
-        });
-    }
+    let mut found = is_any_followed(Library::Cuda)
+        || elf::find(|object| escapes::is_missed(object).then_some(())).is_some();
     elf::each_in_other_namespaces(|object| found |= escapes::is_missed(object));
     found
 }
 
 /// Registers a driver, or an NVML, that is loaded already, where nobody has reached one yet.
 pub fn find_loaded(library: Library) -> bool {
-    if is_any_followed(library) {
-        return true;
-    }
-    let mut found = None;
-    elf::each(|object| {
-        if library_of(object) == Some(library) {
-            found = Some(*object);
-        }
-        found.is_some()
-    });
-    found.is_some_and(|object| register(&object))
+    let find = || elf::find(|object| (library_of(object) == Some(library)).then_some(*object));
+    is_any_followed(library) || find().is_some_and(|object| register(&object))
 }
 
 /// Loads the driver that the environment names, for calls behind which there is none.
@@ -225,17 +197,17 @@ pub fn load_named() -> bool {
     if handle.is_null() {
         // SAFETY: dlerror gives this thread's message, or null.
         let reason = unsafe { dlerror::real() };
-        crate::log::message::once(format_args!("cannot load the driver of CUPEER_DRIVER: {reason}"));
+        message::once(format_args!("cannot load the driver of CUPEER_DRIVER: {reason}"));
         return false;
     }
     let init = dlsym::real(handle, c"cuInit");
     match elf::containing(init) {
         Some(object) if init != 0 && is_driver(&object) => register(&object),
         _ => {
-            crate::log::message::once(format_args!(
+            message::once(format_args!(
                 "CUPEER_DRIVER is not a CUDA driver (no cuInit, or another soname than {}): {}",
                 Library::Cuda.soname(),
-                crate::log::message::Text(path.to_bytes()),
+                message::Text(path.to_bytes()),
             ));
             false
         }

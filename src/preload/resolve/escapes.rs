@@ -7,9 +7,8 @@
 //! back, because it would write into our code.
 
 use super::{dlsym, driver, entries, linked, traced};
-use crate::log;
-use crate::log::status;
-use crate::sys::caller;
+use crate::log::{self, status};
+use crate::sys::caller::path;
 use crate::sys::elf;
 use crate::sys::object::{Object, Symbol};
 use core::ffi::{CStr, c_void};
@@ -21,7 +20,6 @@ use core::sync::atomic::{
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, Library};
 use cupeer_spec::way::Way;
 
-/// What was named already.
 static NAMED: [NamedObject; 64] =
     [const { NamedObject { hash: AtomicU64::new(0), base: AtomicUsize::new(0), way: AtomicU8::new(0) } }; 64];
 
@@ -49,15 +47,6 @@ pub fn tell(listener: Listener) {
     }
 }
 
-/// The path of an object.
-fn path(object: &Object) -> &[u8] {
-    match object.path().to_bytes() {
-        b"" => caller::program(),
-        path => path,
-    }
-}
-
-/// Names a library once.
 fn name(object: &Object, way: Way) {
     let hash = (object.path_hash() ^ (way as u64 + 1)) | 1;
     for named in &NAMED {
@@ -127,33 +116,21 @@ fn index_of(wanted: &CStr) -> Option<usize> {
     (0..FUNCTION_COUNT).find(|index| entries::name(*index) == wanted)
 }
 
-/// Whether a name is that of a function whose calls shall not go past us.
-fn is_wanted(name: &CStr) -> bool {
-    index_of(name).is_some_and(|index| traced::is_missed(FUNCTIONS[index].library))
-}
-
-/// Objects that were found, to be named when the walk through them, and with it the loader's lock, is over.
-struct FoundObjects {
-    /// Of our namespace, by their bases: the stack may be small.
-    bases: [(usize, Option<Way>); 32],
-    count: usize,
-}
+/// Objects of our namespace that were found, to be named when the walk through them, and with it the loader's lock, is
+/// over: by their bases, because the stack may be small.
+#[derive(Default)]
+struct FoundObjects([Option<(usize, Way)>; 32]);
 
 impl FoundObjects {
-    fn new() -> Self {
-        FoundObjects { bases: [(0, None); 32], count: 0 }
-    }
-
     fn add(&mut self, object: &Object, way: Way) {
-        if let Some(place) = self.bases.get_mut(self.count) {
-            *place = (object.base, Some(way));
-            self.count += 1;
+        if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
+            *place = Some((object.base, way));
         }
     }
 
     fn name_all(&self) {
-        for (base, way) in &self.bases[..self.count] {
-            if let (Some(object), Some(way)) = (elf::at_base(*base), way) {
+        for (base, way) in self.0.iter().flatten() {
+            if let Some(object) = elf::at_base(*base) {
                 name(&object, *way);
             }
         }
@@ -166,7 +143,7 @@ pub fn look_for_data_symbols() {
     static LOOKED: AtomicU64 = AtomicU64::new(0);
     let loads = elf::changes().0;
     if LOOKED.swap(loads, Relaxed) != loads {
-        let mut found = FoundObjects::new();
+        let mut found = FoundObjects::default();
         each_with_data_symbols(|object| found.add(object, Way::DataSymbol));
         found.name_all();
     }
@@ -186,8 +163,8 @@ pub fn mend_data_symbols() {
                 // SAFETY: both are variables of that size at least, which nobody uses yet.
                 unsafe {
                     let size = own.size.min(origin.size);
-                    core::ptr::write_bytes(slot.place.cast::<u8>(), 0, own.size);
-                    core::ptr::copy_nonoverlapping(origin.address as *const u8, slot.place.cast(), size);
+                    ptr::write_bytes(slot.place.cast::<u8>(), 0, own.size);
+                    ptr::copy_nonoverlapping(origin.address as *const u8, slot.place.cast(), size);
                 }
             }
         });
@@ -197,13 +174,11 @@ pub fn mend_data_symbols() {
 
 /// The first variable of a name behind the program itself.
 fn data_behind_us(name: &CStr) -> Option<Symbol> {
-    let (mut behind, mut found) = (false, None);
-    elf::each(|object| {
-        behind |= elf::is_ours(object);
-        found = object.symbol(name).filter(|symbol| behind && symbol.is_data);
-        found.is_some()
-    });
-    found
+    let mut is_behind = false;
+    elf::find(|object| {
+        is_behind |= elf::is_ours(object);
+        object.symbol(name).filter(|symbol| is_behind && symbol.is_data)
+    })
 }
 
 /// Mends each object that defines data under one of our names, and calls `found` with it.
@@ -231,7 +206,7 @@ fn each_with_data_symbols(mut found: impl FnMut(&Object)) {
 /// Writes to a place in which the loader keeps an address.
 pub fn write(object: &Object, place: *mut usize, value: usize) {
     const PAGE: usize = 4096;
-    let page = (place as usize & !(PAGE - 1)) as *mut core::ffi::c_void;
+    let page = (place as usize & !(PAGE - 1)) as *mut c_void;
     let read_only = object.is_read_only(place);
     // SAFETY: the page belongs to an object's table of addresses, and is made read-only again where the
     // loader had made it so.
@@ -263,8 +238,9 @@ fn look_through_other_namespaces() -> Option<Object> {
             IS_ELSEWHERE.fetch_or(driver::is_driver(object), Relaxed);
             return;
         }
+        let is_wanted = |index: usize| traced::is_missed(FUNCTIONS[index].library);
         let mut refers = false;
-        object.each_slot(|slot| refers |= is_wanted(slot.name));
+        object.each_slot(|slot| refers |= index_of(slot.name).is_some_and(is_wanted));
         if refers {
             name(object, Way::Dlmopen);
             named = true;
@@ -287,7 +263,7 @@ pub fn look_through_all(is_empty: bool) {
     let is_silent = !linked::was_called() && (!was_followed || is_empty);
     driver::find_loaded(Library::Cuda);
     look_for_data_symbols();
-    let (mut drivers, mut found) = (0, FoundObjects::new());
+    let (mut drivers, mut found) = (0, FoundObjects::default());
     elf::each(|object| {
         drivers += usize::from(is_missed(object));
         false

@@ -11,18 +11,11 @@ use cupeer_spec::function::Library;
 ///
 /// `pointer` is null or points to a pointer that the driver has just written.
 pub unsafe fn substitute(pointer: *mut FunctionPointer) {
-    if pointer.is_null() {
-        return;
-    }
-    // SAFETY: not null, and the driver wrote there.
-    let given = unsafe { (*pointer).0 };
-    if given.is_null() {
-        return;
-    }
+    // SAFETY: as promised.
+    let Some(given) = (unsafe { pointer.as_mut() }).filter(|given| !given.0.is_null()) else { return };
+    let address = given.0 as usize;
     // A tool that is preloaded behind us may have given its own.
-    let ours = driver::handed_out(Library::Cuda, given as usize);
-    if let Some(ours) = ours.or_else(|| linked::in_place_of(given as usize)) {
-        // SAFETY: as above.
-        unsafe { (*pointer).0 = ours as *mut _ };
+    if let Some(ours) = driver::handed_out(Library::Cuda, address).or_else(|| linked::in_place_of(address)) {
+        given.0 = ours as *mut _;
     }
 }

@@ -31,13 +31,11 @@ pub const ROUTE_SHIFT: usize = 16;
 /// Where calls from a range of addresses go. Never freed: a thread may be reading it.
 #[repr(C)]
 pub struct Route {
-    /// The first address of the range.
     low: usize,
     /// Its length; `usize::MAX` for every caller.
     length: usize,
     /// Where the export jumps to: the next function, or our traced entry. Laid out as a usize.
     target: AtomicUsize,
-    /// The next function.
     real: usize,
 }
 
@@ -255,16 +253,12 @@ fn next(id: FnId, object: Option<&Object>) -> Option<(usize, bool)> {
 
 /// The next definition behind ours among the objects of the start, in their order.
 pub fn at_start(name: &CStr) -> Option<usize> {
-    let (mut behind_us, mut found) = (false, None);
-    elf::each_of_start(|object| {
-        if elf::is_ours(object) {
-            behind_us = true;
-        } else if behind_us {
-            found = object.symbol(name).filter(|symbol| !symbol.is_data).map(|symbol| symbol.address);
-        }
-        found.is_some()
-    });
-    found
+    let mut is_behind_us = false;
+    elf::find_of_start(|object| {
+        let is_ours = elf::is_ours(object);
+        is_behind_us |= is_ours;
+        if is_behind_us && !is_ours { object.function(name) } else { None }
+    })
 }
 
 /// Whether a linked call has come to us that was not a library's own.
@@ -290,8 +284,8 @@ pub fn in_scope_of(object: &Object, name: &CStr) -> Option<usize> {
     while looked < count {
         let current = elf::at_base(scope[looked])?;
         looked += 1;
-        if let Some(symbol) = current.symbol(name).filter(|symbol| !symbol.is_data) {
-            return Some(symbol.address);
+        if let found @ Some(_) = current.function(name) {
+            return found;
         }
         current.each_needed(|needed| {
             elf::each(|other| {
@@ -310,13 +304,8 @@ pub fn in_scope_of(object: &Object, name: &CStr) -> Option<usize> {
 
 /// Whether another object than the one that was found defines a name, so that the order of search matters.
 fn is_defined_elsewhere(name: &CStr, own: Option<usize>) -> bool {
-    let mut elsewhere = false;
-    elf::each(|object| {
-        let symbol = object.symbol(name).filter(|symbol| !symbol.is_data && !elf::is_ours(object));
-        elsewhere = symbol.is_some_and(|symbol| Some(symbol.address) != own);
-        elsewhere
-    });
-    elsewhere
+    let other = |object: &Object| object.function(name).filter(|found| Some(*found) != own);
+    elf::find(|object| other(object).filter(|_| !elf::is_ours(object))).is_some()
 }
 
 /// What the loader finds behind us in the global scope, or else what the caller's own scope has. The definer
@@ -338,10 +327,5 @@ fn by_the_loader(name: &CStr, own: Option<usize>) -> Option<usize> {
 /// The first object that defines a name: a compiler may have made the caller's call its last, so that the
 /// return address lies in somebody else.
 fn anywhere(name: &CStr) -> Option<usize> {
-    let mut found = None;
-    elf::each(|object| {
-        found = object.symbol(name).filter(|symbol| !elf::is_ours(object) && !symbol.is_data);
-        found.is_some()
-    });
-    found.map(|symbol| symbol.address)
+    elf::find(|object| object.function(name).filter(|_| !elf::is_ours(object)))
 }

@@ -5,26 +5,28 @@ use crate::sys::elf;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// libc's function of a name; 0 where there is none. `kept` is where the caller keeps it.
-pub fn own(name: &CStr, kept: &AtomicUsize) -> usize {
-    match kept.load(Relaxed) {
-        0 => {
-            let mut found = 0;
-            elf::each_without_lock(|object| {
-                // Others that define `dlsym` are tools in front of it, as we are; they leave this one alone.
-                if object.symbol(c"dladdr1").is_some() {
-                    found = object.symbol(name).map_or(0, |symbol| symbol.address);
-                }
-                found != 0
-            });
-            kept.store(found, Relaxed);
-            found
-        }
-        found => found,
+/// A function's address, which is kept once it is found; 0 where there is none.
+pub fn once(kept: &AtomicUsize, find: impl FnOnce() -> usize) -> usize {
+    let mut address = kept.load(Relaxed);
+    if address == 0 {
+        address = find();
+        kept.store(address, Relaxed);
     }
+    address
 }
 
-/// libc's dlvsym.
+/// libc's function of a name; 0 where there is none. `kept` is where the caller keeps it.
+pub fn own(name: &CStr, kept: &AtomicUsize) -> usize {
+    once(kept, || {
+        let address = elf::find_without_lock(|object| {
+            // Others that define `dlsym` are tools in front of it, as we are; they leave this one alone.
+            object.symbol(c"dladdr1")?;
+            Some(object.symbol(name)?.address)
+        });
+        address.unwrap_or(0)
+    })
+}
+
 pub fn dlvsym() -> usize {
     static OWN: AtomicUsize = AtomicUsize::new(0);
     own(c"dlvsym", &OWN)
@@ -40,12 +42,7 @@ pub unsafe fn of_version(handle: *mut c_void, name: *const c_char, version: *con
     if dlvsym == 0 {
         return 0;
     }
-    // SAFETY: the address of a dlvsym, which has this type.
-    let dlvsym = unsafe {
-        core::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> usize>(
-            dlvsym,
-        )
-    };
-    // SAFETY: as promised.
-    unsafe { dlvsym(handle, name, version) }
+    type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> usize;
+    // SAFETY: the address of a dlvsym, which has this type; all else as promised.
+    unsafe { core::mem::transmute::<usize, Dlvsym>(dlvsym)(handle, name, version) }
 }

@@ -1,11 +1,9 @@
 //! What the environment asks of the checks: which rules, what is reported, and what stops the program.
 
-use super::{refusal, value};
-use core::ffi::CStr;
+use super::{read, read_text, value};
 use cupeer_rules::{RuleSet, Severity};
 use cupeer_spec::env;
 
-/// What is checked.
 #[derive(Debug)]
 pub struct Check {
     /// The least severity of what is said; all that is found is recorded.
@@ -24,23 +22,17 @@ impl Check {
     /// Reads the variables. Findings, and what processes know of each other, stand in the record: without one,
     /// nothing is checked.
     pub(super) fn from_environment(has_record: bool, complaints: &mut Vec<String>) -> Option<Check> {
-        let level = value(env::CHECK)?;
+        value(env::CHECK)?;
         if !has_record {
             complaints.push(without_record(value(env::OUT).is_some()));
             return None;
         }
-        let known = level.to_str().ok().and_then(env::level);
-        if known.is_none() {
-            let why = "must be errors, warnings or notes; using warnings";
-            complaints.push(refusal(env::CHECK, level, why));
-        }
-        let mut set = |name, otherwise| {
-            let value = value(name)?;
-            let set = read_set(value);
-            set.map_err(|error| complaints.push(refusal(name, value, &format!("{error}; {otherwise}")))).ok()
-        };
+        let level = read(complaints, env::CHECK, "using warnings", |level| {
+            level.to_str().ok().and_then(env::level).ok_or("must be errors, warnings or notes")
+        });
+        let mut set = |name, otherwise| read_text(complaints, name, otherwise, RuleSet::parse);
         Some(Check {
-            level: known.unwrap_or(Severity::Warning),
+            level: level.unwrap_or(Severity::Warning),
             ignore: set(env::IGNORE, "nothing is ignored").unwrap_or_default(),
             only: set(env::ONLY, "all rules are checked"),
             abort_on: set(env::ABORT_ON, "nothing aborts the program").unwrap_or_default(),
@@ -57,9 +49,4 @@ fn without_record(has_directory: bool) -> String {
         "it names the record that findings go into".to_owned()
     };
     format!("{check} needs {out}: {why}; nothing is checked")
-}
-
-fn read_set(value: &CStr) -> Result<RuleSet, String> {
-    let text = value.to_str().map_err(|_| "it is not UTF-8".to_owned())?;
-    RuleSet::parse(text).map_err(|error| error.to_string())
 }

@@ -1,6 +1,6 @@
 //! What the environment asks of faults: a plan, and whether it is only tried.
 
-use super::{refusal, value};
+use super::{read_flag, read_text};
 use cupeer_spec::env;
 use cupeer_spec::fault::Plan;
 use cupeer_spec::function::FnId;
@@ -8,23 +8,9 @@ use cupeer_spec::selector::FunctionSet;
 
 /// Reads the variables. A plan that is not understood is none: better no fault than one that nobody asked for.
 pub(super) fn from_environment(complaints: &mut Vec<String>) -> (Option<Plan>, bool) {
-    let plan = value(env::INJECT).and_then(|text| {
-        let read = text.to_str().map_err(|_| "it is not UTF-8".to_owned());
-        let read = read.and_then(|text| Plan::parse("inject", text).map_err(|error| error.to_string()));
-        read.map_err(|why| {
-            complaints.push(refusal(env::INJECT, text, &format!("{why}; nothing is injected")))
-        })
-        .ok()
-    });
-    let is_dry = value(env::DRY_RUN).is_some_and(|value| match value.to_bytes() {
-        b"1" => true,
-        b"0" => false,
-        _ => {
-            // Whoever has set it wants no faults.
-            complaints.push(refusal(env::DRY_RUN, value, "must be 0 or 1; using 1"));
-            true
-        }
-    });
+    let plan = read_text(complaints, env::INJECT, "nothing is injected", |text| Plan::parse("inject", text));
+    // Whoever has set it wants no faults.
+    let is_dry = read_flag(complaints, env::DRY_RUN, true);
     (plan.filter(|plan| !plan.rules.is_empty()), is_dry)
 }
 

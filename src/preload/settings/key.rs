@@ -1,6 +1,7 @@
 //! The key of the job's fingerprints: the environment's, or that of the job's directory.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use cupeer_spec::value::Shareable;
 
 /// The key of the fingerprints, where the job's directory has another than the environment.
 static KEY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
@@ -12,7 +13,6 @@ pub fn adopt(key: [u8; 16]) {
     }
 }
 
-/// The key of the fingerprints.
 pub fn get() -> [u8; 16] {
     let words = [KEY[0].load(Relaxed), KEY[1].load(Relaxed)];
     if words == [0, 0] {
@@ -26,5 +26,5 @@ pub fn get() -> [u8; 16] {
 
 /// Stands for the bytes of an IPC handle.
 pub fn fingerprint(handle: &[u8]) -> u64 {
-    siphasher::sip::SipHasher24::new_with_key(&get()).hash(handle)
+    Shareable::of_ipc(siphasher::sip::SipHasher24::new_with_key(&get()).hash(handle))
 }

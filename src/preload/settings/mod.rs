@@ -11,6 +11,7 @@ use crate::sys::elf;
 use crate::sys::every_call::EVERY_CALL;
 use crate::sys::{files, memory};
 use core::ffi::{CStr, c_char};
+use core::fmt::Display;
 use core::ptr;
 use core::sync::atomic::{
     AtomicPtr, AtomicUsize,
@@ -26,19 +27,16 @@ use std::ffi::CString;
 pub use check::Check;
 pub use deny::Deny;
 
-/// The settings of this process.
 pub struct Settings {
     /// The form of the log, where there is one.
     pub log: Option<LogForm>,
     /// The file of the log, as it was named; stderr where there is none.
     pub log_file: Option<CString>,
-    /// Whether only failing calls are logged.
     pub failed: bool,
     /// The key of the fingerprints.
     pub job: [u8; 16],
     /// The driver for calls behind which there is none.
     pub driver: Option<CString>,
-    /// The record, where there is one.
     pub record: Option<Record>,
     /// What is checked, where anything is; never without a record.
     pub check: Option<Check>,
@@ -74,7 +72,6 @@ pub struct Record {
     pub shared: bool,
 }
 
-/// The form of the log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum LogForm {
     /// Lines for people.
@@ -88,14 +85,14 @@ pub enum LogForm {
 pub fn get() -> &'static Settings {
     let settings = EVERY_CALL.settings.load(Acquire).cast::<Settings>();
     if settings.is_null() {
-        return read();
+        return read_all();
     }
     // SAFETY: settings that were published are never freed.
     unsafe { &*settings }
 }
 
 #[cold]
-fn read() -> &'static Settings {
+fn read_all() -> &'static Settings {
     let settings = make();
     match EVERY_CALL.settings.compare_exchange(ptr::null_mut(), settings.cast(), Release, Acquire) {
         // SAFETY: published, and never freed.
@@ -136,55 +133,25 @@ impl Settings {
         for name in env::VARIABLES.iter().map(|variable| variable.name).filter(left_out) {
             complaints.push(format!("out of memory for {name}: it counts as not set"));
         }
-        let log = value(env::LOG).and_then(|value| match value.to_bytes() {
-            b"text" => Some(LogForm::Text),
-            b"json" => Some(LogForm::Json),
-            _ => {
-                complaints.push(refusal(env::LOG, value, "must be text or json; there is no log"));
-                None
-            }
+        let log = read(&mut complaints, env::LOG, "there is no log", |value| match value.to_bytes() {
+            b"text" => Ok(LogForm::Text),
+            b"json" => Ok(LogForm::Json),
+            _ => Err("must be text or json"),
         });
-        let failed = value(env::FAILED).is_some_and(|value| match value.to_bytes() {
-            b"1" => true,
-            b"0" => false,
-            _ => {
-                complaints.push(refusal(env::FAILED, value, "must be 0 or 1; using 0"));
-                false
-            }
+        let failed = read_flag(&mut complaints, env::FAILED, false);
+        let job = read(&mut complaints, env::JOB, "the key is zero", |value| {
+            job::key(value.to_bytes()).ok_or("must be 32 hexadecimal digits")
         });
-        let job = value(env::JOB).and_then(|value| {
-            let key = job::key(value.to_bytes());
-            if key.is_none() {
-                complaints.push(refusal(env::JOB, value, "must be 32 hexadecimal digits; the key is zero"));
-            }
-            key
+        let otherwise = format!("logging the default set, {}", FunctionSet::DEFAULT);
+        let trace = read_text(&mut complaints, env::TRACE, &otherwise, FunctionSet::parse);
+        let mode = read_text(&mut complaints, env::RECORD, "everything is kept", RecordMode::parse);
+        let shared = read(&mut complaints, env::SHARE, "the record is only for the user", |value| {
+            (value.to_bytes() == b"group").then_some(true).ok_or("must be group")
         });
-        let trace = value(env::TRACE).and_then(|value| {
-            let set = value.to_str().map_err(|_| "it is not UTF-8".to_string());
-            let set = set.and_then(|set| FunctionSet::parse(set).map_err(|error| error.to_string()));
-            set.map_err(|error| {
-                let error = format!("{error}; logging the default set, {}", FunctionSet::DEFAULT);
-                complaints.push(refusal(env::TRACE, value, &error));
-            })
-            .ok()
-        });
-        let mode = value(env::RECORD).map_or(RecordMode::Full, |value| {
-            let mode = value.to_str().map_err(|_| "it is not UTF-8").and_then(RecordMode::parse);
-            mode.unwrap_or_else(|why| {
-                complaints.push(refusal(env::RECORD, value, &format!("{why}; everything is kept")));
-                RecordMode::Full
-            })
-        });
-        let shared = value(env::SHARE).is_some_and(|value| {
-            if value.to_bytes() != b"group" {
-                let why = "must be group; the record is only for the user";
-                complaints.push(refusal(env::SHARE, value, why));
-            }
-            value.to_bytes() == b"group"
-        });
+        let shared = shared.unwrap_or(false);
         let record = value(env::OUT).and_then(|directory| {
             let directory = directory.to_owned();
-            match mode {
+            match mode.unwrap_or(RecordMode::Full) {
                 RecordMode::Off => None,
                 RecordMode::Full => Some(Record { directory, ring: None, shared }),
                 RecordMode::Ring(size) => Some(Record { directory, ring: Some(size), shared }),
@@ -203,8 +170,7 @@ impl Settings {
         // Another copy of us is loaded before, and sees everything.
         let is_first = !elf::is_second_copy();
         let (log, record) = (log.filter(|_| is_first), record.filter(|_| is_first));
-        let check = check.filter(|_| is_first);
-        let inject = inject.filter(|_| is_first);
+        let (check, inject) = (check.filter(|_| is_first), inject.filter(|_| is_first));
         let deny = deny.filter(|_| is_first);
         // The record has all but the look-ups, of which there are hundreds at the start of a program, and what is
         // asked all the time, unless somebody wants to trace them.
@@ -265,8 +231,40 @@ impl Settings {
     }
 }
 
-fn refusal(name: &str, value: &CStr, why: &str) -> String {
-    format!("{name}={} is not valid: {why}", value.to_string_lossy())
+/// What a variable asks for, where it is set. What is not understood is complained of, and `otherwise` is done.
+fn read<T, E: Display>(
+    complaints: &mut Vec<String>,
+    name: &str,
+    otherwise: &str,
+    parse: impl FnOnce(&'static CStr) -> Result<T, E>,
+) -> Option<T> {
+    let value = value(name)?;
+    let refuse = |why| format!("{name}={} is not valid: {why}; {otherwise}", value.to_string_lossy());
+    parse(value).map_err(|why| complaints.push(refuse(why))).ok()
+}
+
+/// The same of one that must be text.
+fn read_text<T, E: Display>(
+    complaints: &mut Vec<String>,
+    name: &str,
+    otherwise: &str,
+    parse: impl FnOnce(&'static str) -> Result<T, E>,
+) -> Option<T> {
+    read(complaints, name, otherwise, |value| {
+        let text = value.to_str().map_err(|_| "it is not UTF-8".to_owned());
+        text.and_then(|text| parse(text).map_err(|error| error.to_string()))
+    })
+}
+
+/// Whether a variable says yes; `otherwise` where it says neither that nor no.
+fn read_flag(complaints: &mut Vec<String>, name: &str, otherwise: bool) -> bool {
+    let using = if otherwise { "using 1" } else { "using 0" };
+    let flag = read(complaints, name, using, |value| match value.to_bytes() {
+        b"1" => Ok(true),
+        b"0" => Ok(false),
+        _ => Err("must be 0 or 1"),
+    });
+    flag.unwrap_or(otherwise && value(name).is_some())
 }
 
 /// A variable of the environment that is not empty, and not too long for the memory that there is.

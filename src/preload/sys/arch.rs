@@ -31,13 +31,11 @@ pub struct Thread {
     pub logged: AtomicU64,
     /// Where the next slot of its stream lies; at or behind `window_end` where there is no room. See `record`.
     pub next_slot: usize,
-    /// Where its window ends.
     pub window_end: usize,
     /// The number of the slot at address A in its stream is A / 64 plus this.
     pub slot_bias: usize,
     /// The process's record that the window belongs to.
     pub epoch: u64,
-    /// The window.
     pub window: *mut BlockHeader,
     /// The library that the last recorded call came from, which the record knows.
     pub known: (usize, usize),
@@ -138,13 +136,62 @@ pub unsafe fn add(place: *mut usize, more: usize) -> usize {
     before
 }
 
-/// The time stamp counter.
 #[inline(always)]
 pub fn ticks() -> u64 {
     // SAFETY: reads a register that user programs may read, unless somebody has forbidden that for the process,
     // in which case the record does not use it.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
+
+/// What several entries have in common, as text for the assembler.
+macro_rules! common_asm {
+    (begin_frame) => {
+        concat!(
+            "push rbp\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            ".cfi_rel_offset rbp, 0\n",
+            "mov rbp, rsp\n",
+            ".cfi_def_cfa_register rbp",
+        )
+    };
+    (end_frame) => {
+        "leave\n.cfi_def_cfa rsp, 8\nret\n.cfi_endproc"
+    };
+    // The argument registers, from rbp - 8 down to rbp - 48.
+    (push_arguments) => {
+        ".irp register, rdi, rsi, rdx, rcx, r8, r9\npush \\register\n.endr"
+    };
+    (load_arguments) => {
+        concat!(
+            "mov rdi, qword ptr [rbp - 8]\n",
+            "mov rsi, qword ptr [rbp - 16]\n",
+            "mov rdx, qword ptr [rbp - 24]\n",
+            "mov rcx, qword ptr [rbp - 32]\n",
+            "mov r8, qword ptr [rbp - 40]\n",
+            "mov r9, qword ptr [rbp - 48]",
+        )
+    };
+    // Calls what was pushed last with the arguments of the caller, those on the stack as well.
+    (call_pushed) => {
+        concat!(
+            "lea rsi, [rbp + 16]\n",
+            "mov rdi, rsp\n",
+            "mov ecx, {stacked} / 8\n",
+            "rep movsq\n",
+            $crate::sys::arch::common_asm!(load_arguments),
+            "\ncall qword ptr [rbp - 56]",
+        )
+    };
+    // Whether this thread can be cancelled at any instruction is changed to edi.
+    (set_cancel_type) => {
+        "xor esi, esi\ncall qword ptr [rip + {set_type}@GOTPCREL]"
+    };
+    // As above, and what it was goes to where rsi points.
+    (swap_cancel_type) => {
+        "mov edi, {deferred}\ncall qword ptr [rip + {set_type}@GOTPCREL]"
+    };
+}
+pub(crate) use common_asm;
 
 /// Calls `work(argument)` on another stack, whose end is `top`, a multiple of 16.
 ///
@@ -155,19 +202,11 @@ pub fn ticks() -> u64 {
 pub unsafe extern "C" fn on_stack(top: usize, work: extern "C" fn(*mut c_void), argument: *mut c_void) {
     core::arch::naked_asm!(
         ".cfi_startproc",
-        "push rbp",
-        ".cfi_adjust_cfa_offset 8",
-        ".cfi_rel_offset rbp, 0",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
+        common_asm!(begin_frame),
         "mov rsp, rdi",
         "mov rdi, rdx",
         "call rsi",
-        "mov rsp, rbp",
-        "pop rbp",
-        ".cfi_def_cfa rsp, 8",
-        "ret",
-        ".cfi_endproc",
+        common_asm!(end_frame),
     )
 }
 
@@ -216,9 +255,7 @@ pub fn find_cancel_type() {
     /// What lies behind the thread pointer is longer in every C library.
     const END: usize = 1024;
     const FROM: usize = 64;
-    let own: usize;
-    // SAFETY: reads the thread pointer.
-    unsafe { asm!("mov {own}, qword ptr fs:[0]", own = out(reg) own, options(nostack, pure, readonly)) };
+    let own = thread_pointer();
     // SAFETY: these bytes are the C library's, of this thread, and readable.
     let bytes =
         || core::array::from_fn::<u8, END, _>(|i| unsafe { (own as *const u8).add(i).read_volatile() });
@@ -253,50 +290,26 @@ const STACKED: usize = 128;
 pub unsafe extern "C" fn asynchronous() {
     core::arch::naked_asm!(
         ".cfi_startproc",
-        "push rbp",
-        ".cfi_adjust_cfa_offset 8",
-        ".cfi_rel_offset rbp, 0",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
+        common_asm!(begin_frame),
+        common_asm!(push_arguments),
         "push rax",
         "sub rsp, 24 + {stacked}",
-        "mov edi, {deferred}",
         "lea rsi, [rbp - 64]",
-        "call qword ptr [rip + {set_type}@GOTPCREL]",
+        common_asm!(swap_cancel_type),
         "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]",
         // The code that a signal handler has interrupted may be about to forward.
         "mov rax, qword ptr fs:[r10 + {target}]",
         "mov qword ptr [rbp - 72], rax",
         "or dword ptr fs:[r10 + {field}], {asynchronous}",
-        "lea rsi, [rbp + 16]",
-        "mov rdi, rsp",
-        "mov ecx, {stacked} / 8",
-        "rep movsq",
-        "mov rdi, qword ptr [rbp - 8]",
-        "mov rsi, qword ptr [rbp - 16]",
-        "mov rdx, qword ptr [rbp - 24]",
-        "mov rcx, qword ptr [rbp - 32]",
-        "mov r8, qword ptr [rbp - 40]",
-        "mov r9, qword ptr [rbp - 48]",
-        "call qword ptr [rbp - 56]",
+        common_asm!(call_pushed),
         "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]",
         "mov rcx, qword ptr [rbp - 72]",
         "mov qword ptr fs:[r10 + {target}], rcx",
         "mov qword ptr [rbp - 56], rax",
         "mov edi, dword ptr [rbp - 64]",
-        "xor esi, esi",
-        "call qword ptr [rip + {set_type}@GOTPCREL]",
+        common_asm!(set_cancel_type),
         "mov rax, qword ptr [rbp - 56]",
-        "leave",
-        ".cfi_def_cfa rsp, 8",
-        "ret",
-        ".cfi_endproc",
+        common_asm!(end_frame),
         stacked = const STACKED,
         deferred = const DEFERRED,
         field = const ENTERED_OFFSET,
@@ -312,43 +325,19 @@ pub unsafe extern "C" fn asynchronous() {
 pub unsafe extern "C" fn forward_asynchronously() {
     core::arch::naked_asm!(
         ".cfi_startproc",
-        "push rbp",
-        ".cfi_adjust_cfa_offset 8",
-        ".cfi_rel_offset rbp, 0",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
+        common_asm!(begin_frame),
+        common_asm!(push_arguments),
         "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]",
         "push qword ptr fs:[r10 + {target}]",
         "sub rsp, 8 + {stacked}",
         "mov edi, {at_any}",
-        "xor esi, esi",
-        "call qword ptr [rip + {set_type}@GOTPCREL]",
-        "lea rsi, [rbp + 16]",
-        "mov rdi, rsp",
-        "mov ecx, {stacked} / 8",
-        "rep movsq",
-        "mov rdi, qword ptr [rbp - 8]",
-        "mov rsi, qword ptr [rbp - 16]",
-        "mov rdx, qword ptr [rbp - 24]",
-        "mov rcx, qword ptr [rbp - 32]",
-        "mov r8, qword ptr [rbp - 40]",
-        "mov r9, qword ptr [rbp - 48]",
-        "call qword ptr [rbp - 56]",
+        common_asm!(set_cancel_type),
+        common_asm!(call_pushed),
         "mov qword ptr [rbp - 56], rax",
         "mov edi, {deferred}",
-        "xor esi, esi",
-        "call qword ptr [rip + {set_type}@GOTPCREL]",
+        common_asm!(set_cancel_type),
         "mov rax, qword ptr [rbp - 56]",
-        "leave",
-        ".cfi_def_cfa rsp, 8",
-        "ret",
-        ".cfi_endproc",
+        common_asm!(end_frame),
         stacked = const STACKED,
         target = const core::mem::offset_of!(Thread, target),
         deferred = const DEFERRED,
@@ -364,11 +353,7 @@ macro_rules! deciding_entry {
     ($decide:path) => {
         core::arch::naked_asm!(
             ".cfi_startproc",
-            "push rbp",
-            ".cfi_adjust_cfa_offset 8",
-            ".cfi_rel_offset rbp, 0",
-            "mov rbp, rsp",
-            ".cfi_def_cfa_register rbp",
+            $crate::sys::arch::common_asm!(begin_frame),
             "push rdi",
             "push rsi",
             "push rdx",
@@ -395,9 +380,8 @@ macro_rules! deciding_entry {
             "ret",
             ".cfi_restore_state",
             "3:",
-            "mov edi, {deferred}",
             "lea rsi, [rbp - 32]",
-            "call qword ptr [rip + {set_type}@GOTPCREL]",
+            $crate::sys::arch::common_asm!(swap_cancel_type),
             "mov rdi, qword ptr [rbp - 8]",
             "mov rsi, qword ptr [rbp - 16]",
             "mov rcx, qword ptr [rbp - 24]",
@@ -406,8 +390,7 @@ macro_rules! deciding_entry {
             "mov qword ptr [rbp - 40], rax",
             "mov qword ptr [rbp - 48], rdx",
             "mov edi, dword ptr [rbp - 32]",
-            "xor esi, esi",
-            "call qword ptr [rip + {set_type}@GOTPCREL]",
+            $crate::sys::arch::common_asm!(set_cancel_type),
             "mov rax, qword ptr [rbp - 40]",
             "mov rdx, qword ptr [rbp - 48]",
             "jmp 2b",

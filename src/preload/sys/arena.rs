@@ -11,7 +11,6 @@ use core::sync::atomic::{
 
 const CHUNK: usize = 64 * 1024;
 
-/// The start of a chunk.
 #[repr(C, align(16))]
 struct Chunk {
     /// How many of the bytes behind it are taken.

@@ -21,7 +21,6 @@ const GUARD: usize = 4096;
 /// As much as any work of ours needs, also in a library that was not optimized.
 const ROOM: usize = 64 * 1024;
 
-/// A stack that is kept.
 struct SpareStack {
     is_taken: AtomicBool,
     /// 0 while it was never needed.
@@ -113,8 +112,9 @@ fn elsewhere(mut work: &mut dyn FnMut()) -> bool {
             // SAFETY: only this thread uses the block and the stack.
             unsafe {
                 let before = core::mem::replace(&mut (*thread()).aside, (start, height()));
-                let _known = valgrind::Stack::new(start, start + SIZE);
-                arch::on_stack(start + SIZE, run, (&raw mut work).cast());
+                valgrind::with_stack(start, start + SIZE, || {
+                    arch::on_stack(start + SIZE, run, (&raw mut work).cast());
+                });
                 (*thread()).aside = before;
             }
         }

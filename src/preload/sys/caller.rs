@@ -4,6 +4,7 @@
 //! first frame outside of the runtime is the caller, because the runtime calls for everybody.
 
 use super::elf;
+use super::object::Object;
 use super::unwind::each_frame;
 use core::sync::atomic::{
     AtomicU8, AtomicUsize,
@@ -13,12 +14,10 @@ use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::LIBRARY;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
 
-/// A place in a library.
 #[derive(Clone, Copy, Default)]
 pub struct Caller {
     /// Its path; empty where it is unknown.
     pub library: &'static [u8],
-    /// The offset in it.
     pub offset: usize,
 }
 
@@ -40,29 +39,35 @@ impl Caller {
 
     /// The file name of the library, as much of it as the live table keeps.
     pub fn file(&self) -> [u8; LIBRARY] {
-        let name = self.library.rsplit(|byte| *byte == b'/').next().unwrap_or(self.library);
         let mut file = [0; LIBRARY];
-        file.iter_mut().zip(name).for_each(|(place, byte)| *place = *byte);
+        file.iter_mut().zip(self.name()).for_each(|(place, byte)| *place = *byte);
         file
     }
 
     /// The library and the offset of a return address.
     pub fn at(address: usize) -> Self {
-        match elf::containing(address) {
-            Some(object) => {
-                let path = object.path().to_bytes();
-                let library = if path.is_empty() { program() } else { path };
-                Caller { library, offset: address.wrapping_sub(object.base) }
-            }
-            None => Caller { library: b"", offset: address },
-        }
+        elf::containing(address).map_or(Caller { library: b"", offset: address }, |object| Caller {
+            library: path(&object),
+            offset: address.wrapping_sub(object.base),
+        })
     }
 
     /// Whether this is the CUDA runtime as a shared library.
     pub fn is_runtime(&self) -> bool {
-        let name = self.library.rsplit(|byte| *byte == b'/').next().unwrap_or(self.library);
-        let runtime = b"libcudart";
+        let (name, runtime) = (self.name(), b"libcudart");
         name.len() >= runtime.len() && name.iter().zip(runtime).all(|(byte, wanted)| byte == wanted)
+    }
+
+    fn name(&self) -> &'static [u8] {
+        self.library.rsplit(|byte| *byte == b'/').next().unwrap_or(self.library)
+    }
+}
+
+/// The path of an object.
+pub fn path(object: &Object) -> &'static [u8] {
+    match object.path().to_bytes() {
+        b"" => program(),
+        path => path,
     }
 }
 

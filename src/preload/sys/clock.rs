@@ -1,11 +1,9 @@
 //! The clocks of the system, in nanoseconds.
 
-/// The time of the monotonic clock.
 pub fn now() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// The time of the realtime clock.
 pub fn realtime() -> u64 {
     read(libc::CLOCK_REALTIME)
 }

@@ -9,6 +9,7 @@ use super::aside;
 use super::every_call::EVERY_CALL;
 use super::object::Object;
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::iter::successors;
 use core::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Relaxed, Release, SeqCst},
@@ -17,42 +18,35 @@ use libc::dl_phdr_info;
 
 /// Calls `found` with each object of our namespace, in load order, until it returns true.
 pub fn each(mut found: impl FnMut(&Object) -> bool) {
-    unsafe extern "C" fn one<F: FnMut(&Object) -> bool>(
-        info: *mut dl_phdr_info,
-        _: usize,
-        found: *mut c_void,
-    ) -> c_int {
-        // SAFETY: `found` is the closure that `each` passed, and `info` is valid for this callback.
-        let (info, found) = unsafe { (&*info, &mut *found.cast::<F>()) };
-        // SAFETY: glibc describes a loaded object.
-        let object = unsafe { Object::read(info) };
-        c_int::from(found(&object))
+    unsafe extern "C" fn one(info: *mut dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
+        // SAFETY: `found` is what `each` passed, and `info` describes a loaded object for this callback.
+        unsafe { c_int::from((*found.cast::<&mut dyn FnMut(&Object) -> bool>())(&Object::read(&*info))) }
     }
-    fn callback<F: FnMut(&Object) -> bool>(
-        _: &F,
-    ) -> unsafe extern "C" fn(*mut dl_phdr_info, usize, *mut c_void) -> c_int {
-        one::<F>
-    }
-    let callback = callback(&found);
-    // SAFETY: the callback gets the closure that it was made for, which outlives the iteration.
-    while_nobody_forks(|| unsafe { libc::dl_iterate_phdr(Some(callback), (&raw mut found).cast()) });
+    let mut found: &mut dyn FnMut(&Object) -> bool = &mut found;
+    // SAFETY: the callback gets what it expects, which outlives the iteration.
+    while_nobody_forks(|| unsafe { libc::dl_iterate_phdr(Some(one), (&raw mut found).cast()) });
+}
+
+/// What is found first among the objects of our namespace, in load order.
+pub fn find<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T> {
+    let mut found = None;
+    each(|object| {
+        found = look(object);
+        found.is_some()
+    });
+    found
 }
 
 /// The same without the loader's lock, and without calling anything: for those of the start, which stay.
-pub fn each_without_lock(mut found: impl FnMut(&Object) -> bool) {
+pub fn find_without_lock<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T> {
     unsafe extern "C" {
         static _r_debug: Debug;
     }
     // SAFETY: the loader filled it before any code ran. Its list begins with the objects of the start, which are
     // never removed.
-    let mut map = unsafe { _r_debug.map };
-    // SAFETY: as above.
-    while let Some(object) = unsafe { map.as_ref() } {
-        // SAFETY: the map is that of a loaded object.
-        if found(&unsafe { Object::of_link_map(object, 0, 0) }) {
-            return;
-        }
-        map = object.next;
+    unsafe {
+        successors(_r_debug.map.as_ref(), |map| map.next.as_ref())
+            .find_map(|map| look(&Object::of_link_map(map, 0, 0)))
     }
 }
 
@@ -81,7 +75,6 @@ pub fn closed() {
 /// How many threads are going through the objects.
 static ITERATING: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a thread is forking.
 static FORKING: AtomicBool = AtomicBool::new(false);
 
 /// So often a fork and those who go through the objects wait for each other: it may be a fork in a constructor,
@@ -116,7 +109,6 @@ fn while_nobody_forks(work: impl FnOnce() -> c_int) {
 /// Whether this process was forked, and has executed no program since.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// See [`FORKED`].
 pub fn is_forked() -> bool {
     FORKED.load(SeqCst)
 }
@@ -151,43 +143,31 @@ pub fn own_address() -> usize {
     own_address as *const () as usize
 }
 
-/// Whether an object is ours.
 pub fn is_ours(object: &Object) -> bool {
     (object.low..object.high).contains(&own_address())
 }
 
 /// Whether another copy of our library is loaded before us.
 pub fn is_second_copy() -> bool {
-    let mut second = false;
-    each(|object| {
-        second |= !is_ours(object) && object.symbol(c"cupeer_version").is_some();
-        second || is_ours(object)
-    });
-    second
+    find(|object| (is_ours(object) || object.symbol(c"cupeer_version").is_some()).then(|| !is_ours(object)))
+        == Some(true)
 }
 
 /// Whether an object was loaded before us: the program, and what is preloaded before us.
 pub fn is_before_us(object: &Object) -> bool {
-    let mut before = false;
-    each(|other| {
-        before = other.base == object.base;
-        before || is_ours(other)
-    });
-    before && !is_ours(object)
+    let is_it = |other: &Object| other.base == object.base;
+    find(|other| (is_it(other) || is_ours(other)).then(|| !is_ours(other))) == Some(true)
 }
 
 /// The object in which the next definition of a name is found, as an object that came before us asks for it: the first
 /// behind that in the order of the start.
 pub fn next_definer(object: &Object, name: &CStr) -> Option<Object> {
-    let (mut is_behind, mut found) = (false, None);
-    each_of_start(|other| {
-        if is_behind && other.symbol(name).is_some() {
-            found = Some(*other);
-        }
+    let mut is_behind = false;
+    find_of_start(|other| {
+        let is_it = is_behind && other.symbol(name).is_some();
         is_behind |= other.base == object.base;
-        found.is_some()
-    });
-    found
+        is_it.then_some(*other)
+    })
 }
 
 /// How many objects there were when our constructor ran: those of the start of the program.
@@ -203,25 +183,19 @@ pub fn count_start() {
     OF_START.store(count, Relaxed);
 }
 
-/// Calls `found` with each object of the start, in load order, until it returns true.
-pub fn each_of_start(mut found: impl FnMut(&Object) -> bool) {
-    let count = OF_START.load(Relaxed);
-    let mut index = 0;
-    each(|object| {
-        index += 1;
-        index > count || found(object)
-    });
+/// What is found first among the objects of the start, in load order.
+pub fn find_of_start<T>(mut look: impl FnMut(&Object) -> Option<T>) -> Option<T> {
+    let mut left = OF_START.load(Relaxed);
+    find(|object| {
+        let Some(less) = left.checked_sub(1) else { return Some(None) };
+        left = less;
+        look(object).map(Some)
+    })?
 }
 
 /// Whether an object was loaded with the program. It is never unloaded, and its scope is the global one.
 pub fn is_of_start(object: &Object) -> bool {
-    let (count, mut index, mut found) = (OF_START.load(Relaxed), 0, false);
-    each(|other| {
-        found = other.base == object.base;
-        index += 1;
-        found || index >= count
-    });
-    found
+    find_of_start(|other| (other.base == object.base).then_some(())).is_some()
 }
 
 /// The handle of an object, by which the loader's functions know it: its link map.
@@ -266,13 +240,12 @@ struct DlFindObject {
 }
 
 /// What `_dl_find_object` says of an address; `Err` where there is no such function.
-fn find(address: usize) -> Result<Option<DlFindObject>, ()> {
+fn dl_find_object(address: usize) -> Result<Option<DlFindObject>, ()> {
     let find_object = FIND_OBJECT.load(Relaxed);
     if find_object == 0 {
         return Err(());
     }
-    // SAFETY: the address of `_dl_find_object`, which has this type and fills a structure that is shorter than
-    // `Found`.
+    // SAFETY: the address of `_dl_find_object`, which has this type and fills no more than this structure.
     unsafe {
         let find_object: unsafe extern "C" fn(usize, *mut DlFindObject) -> c_int =
             core::mem::transmute(find_object);
@@ -281,21 +254,20 @@ fn find(address: usize) -> Result<Option<DlFindObject>, ()> {
     }
 }
 
-/// The object that holds an address.
 pub fn containing(address: usize) -> Option<Object> {
-    match find(address) {
+    match dl_find_object(address) {
         Ok(found) => {
             let DlFindObject { start, end, link_map, .. } = found?;
             // SAFETY: the link map is that of a loaded object.
             unsafe { Some(Object::of_link_map(link_map.as_ref()?, start, end)) }
         }
-        Err(()) => first(|object| (object.low..object.high).contains(&address)),
+        Err(()) => find(|object| (object.low..object.high).contains(&address).then_some(*object)),
     }
 }
 
 /// Where the unwind information (.eh_frame_hdr) of the object that holds an address begins; nothing of it is read here.
 pub fn unwind_table(address: usize) -> Option<usize> {
-    let table = match find(address) {
+    let table = match dl_find_object(address) {
         Ok(found) => found?.unwind,
         Err(()) => containing(address)?.unwind,
     };
@@ -304,17 +276,7 @@ pub fn unwind_table(address: usize) -> Option<usize> {
 
 /// The object of our namespace with a base.
 pub fn at_base(base: usize) -> Option<Object> {
-    first(|object| object.base == base)
-}
-
-/// The first object of our namespace of which something is true.
-fn first(is_it: impl Fn(&Object) -> bool) -> Option<Object> {
-    let mut found = None;
-    each(|object| {
-        found = is_it(object).then_some(*object);
-        found.is_some()
-    });
-    found
+    find(|object| (object.base == base).then_some(*object))
 }
 
 /// Whether two addresses lie in one object.
@@ -327,9 +289,7 @@ pub fn is_same_object(a: usize, b: usize) -> bool {
 pub struct LinkMap {
     /// What is added to the object's addresses.
     pub base: usize,
-    /// Its path.
     pub name: *const c_char,
-    /// Its dynamic section.
     pub dynamic: usize,
     next: *const LinkMap,
 }
@@ -348,26 +308,14 @@ struct Debug {
 /// Calls `found` with each object of the other namespaces, which `dlmopen` makes. Finds none before glibc
 /// 2.35.
 pub fn each_in_other_namespaces(mut found: impl FnMut(&Object)) {
-    let mut debug = 0;
-    each(|program| {
-        debug = program.debug();
-        true
-    });
-    let debug = debug as *const Debug;
+    let debug = find(|program| Some(program.debug())).unwrap_or(0) as *const Debug;
     // SAFETY: DT_DEBUG of the program points to the loader's r_debug, from version 2 on in its extended
     // form. Called at exit, when nobody loads any more.
     unsafe {
-        if debug.is_null() || (*debug).version < 2 {
-            return;
-        }
-        let mut namespace = (*debug).next;
-        while let Some(debug) = namespace.as_ref() {
-            let mut map = debug.map;
-            while let Some(object) = map.as_ref() {
-                found(&Object::of_link_map(object, 0, 0));
-                map = object.next;
-            }
-            namespace = debug.next;
+        let first = debug.as_ref().filter(|debug| debug.version >= 2);
+        for debug in successors(first.and_then(|debug| debug.next.as_ref()), |debug| debug.next.as_ref()) {
+            successors(debug.map.as_ref(), |map| map.next.as_ref())
+                .for_each(|map| found(&Object::of_link_map(map, 0, 0)));
         }
     }
 }

@@ -7,7 +7,6 @@ use cupeer_spec::rank::Ranks;
 
 /// The longest entry that is looked at.
 const LONGEST: usize = 2048;
-/// The most entries.
 const MOST: usize = 4096;
 
 static RANK: AtomicU32 = AtomicU32::new(u32::MAX);
@@ -23,13 +22,11 @@ pub fn local_rank() -> u32 {
     LOCAL_RANK.load(Relaxed)
 }
 
-/// Finds the ranks of this process.
 pub fn find_ranks() {
     let mut ranks = Ranks::default();
     each(|variable| {
-        let mut parts = variable.splitn(2, |byte| *byte == b'=');
-        if let (Some(name), Some(value)) = (parts.next(), parts.next()) {
-            ranks.see(name, value);
+        if let Some(at) = variable.iter().position(|byte| *byte == b'=') {
+            ranks.see(&variable[..at], &variable[at + 1..]);
         }
     });
     RANK.store(ranks.job().unwrap_or(u32::MAX), Relaxed);

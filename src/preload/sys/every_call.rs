@@ -51,7 +51,6 @@ pub fn epoch() -> u64 {
 /// The epoch of a process that has given its record up: not that of any thread.
 pub const GIVEN_UP: u64 = u64::MAX;
 
-/// Whether this process has a record.
 pub fn has_record() -> bool {
     !matches!(epoch(), 0 | GIVEN_UP)
 }
@@ -66,7 +65,7 @@ pub fn described_before_fork(epoch: u64) -> Option<u32> {
     (described != 0 && described != epoch).then(|| DESCRIBED_BY.load(Relaxed))
 }
 
-/// Changes when what is known of libraries may be wrong, because one was unloaded.
+/// See [`EveryCall::libraries`].
 #[inline(always)]
 pub fn libraries_generation() -> u32 {
     EVERY_CALL.libraries.load(Relaxed)

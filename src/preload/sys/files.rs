@@ -2,11 +2,11 @@
 //!
 //! What belongs here: what the log and the record both need of files. What does not: what they write.
 
-use super::line::Line;
+use super::line::{Line, Short};
 use super::opened::{FileInfo, Opened};
+use super::signals::{bit, change_mask};
 use core::ffi::{CStr, c_int};
-use core::fmt::Write;
-use core::mem::MaybeUninit;
+use core::fmt::{self, Write};
 use core::ptr;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use cupeer_spec::placeholders::{Piece, pieces};
@@ -67,12 +67,7 @@ pub fn expand<'a>(path: &CStr, pid: u32, place: &'a mut [u8; PATH_MAX]) -> Optio
         match piece {
             Piece::Text(text) => out.push(text).ok()?,
             Piece::Pid => write!(out, "{pid}").ok()?,
-            Piece::Host => {
-                let mut name = [0u8; 65];
-                // SAFETY: writes at most 64 bytes into 65, so that a NUL stays.
-                unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) };
-                out.push(CStr::from_bytes_until_nul(&name).ok()?.to_bytes()).ok()?;
-            }
+            Piece::Host => out.push(host(&mut [0; 65])).ok()?,
             Piece::Variable(variable) => {
                 let mut name = [0u8; 256];
                 name[..255].get_mut(..variable.len())?.copy_from_slice(variable);
@@ -86,10 +81,29 @@ pub fn expand<'a>(path: &CStr, pid: u32, place: &'a mut [u8; PATH_MAX]) -> Optio
             Piece::Stray => out.push(b"%").ok()?,
         }
     }
-    let bytes = out.bytes();
-    place.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    *place.get_mut(bytes.len())? = 0;
+    out.push(b"\0").ok()?;
+    place[..out.bytes().len()].copy_from_slice(out.bytes());
     CStr::from_bytes_until_nul(place).ok()
+}
+
+pub fn host(place: &mut [u8; 65]) -> &[u8] {
+    // SAFETY: writes no more than that, so that a NUL stays.
+    unsafe { libc::gethostname(place.as_mut_ptr().cast(), 64) };
+    until_nul(place)
+}
+
+/// What stands before the first NUL.
+pub fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or(&[])
+}
+
+/// Where a link leads, as much of it as there is room for; empty where that is not known. The path ends in NUL.
+pub fn link<'a>(path: fmt::Arguments, place: &'a mut [u8]) -> &'a [u8] {
+    let path = Short::<48>::new(path);
+    let path = path.c_text().unwrap_or_default().as_ptr();
+    // SAFETY: the path ends in NUL, and the place has that many bytes.
+    let length = unsafe { libc::readlink(path, place.as_mut_ptr().cast(), place.len()) };
+    &place[..length.max(0) as usize]
 }
 
 /// What the last failing call of libc's said.
@@ -101,31 +115,30 @@ pub fn errno() -> c_int {
 /// Does something with files during which SIGPIPE and SIGXFSZ, which a closed pipe and a size limit raise in the
 /// calling thread, are held back and taken away again; those that were pending before stay.
 pub fn without_signals<T>(work: impl FnOnce() -> Result<T, c_int>) -> Result<T, c_int> {
-    // SAFETY: the sets are initialised before they are used, and the mask is put back.
-    unsafe {
-        let mut ours = MaybeUninit::<libc::sigset_t>::uninit();
-        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        let mut pending = MaybeUninit::<libc::sigset_t>::uninit();
-        libc::sigemptyset(ours.as_mut_ptr());
-        libc::sigaddset(ours.as_mut_ptr(), libc::SIGPIPE);
-        libc::sigaddset(ours.as_mut_ptr(), libc::SIGXFSZ);
-        libc::pthread_sigmask(libc::SIG_BLOCK, ours.as_ptr(), before.as_mut_ptr());
-        libc::sigemptyset(pending.as_mut_ptr());
-        libc::sigpending(pending.as_mut_ptr());
-        let result = work();
-        if let Err(error @ (libc::EPIPE | libc::EFBIG)) = result {
-            let raised = if error == libc::EPIPE { libc::SIGPIPE } else { libc::SIGXFSZ };
-            if libc::sigismember(pending.as_ptr(), raised) == 0 {
-                let mut one = MaybeUninit::<libc::sigset_t>::uninit();
-                libc::sigemptyset(one.as_mut_ptr());
-                libc::sigaddset(one.as_mut_ptr(), raised);
-                let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-                libc::sigtimedwait(one.as_ptr(), ptr::null_mut(), &no_time);
-            }
+    let before = change_mask(libc::SIG_BLOCK, bit(libc::SIGPIPE) | bit(libc::SIGXFSZ));
+    let mut pending = 0;
+    // SAFETY: the mask is writable, and as long as is said.
+    unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut pending, size_of::<u64>()) };
+    let result = work();
+    if let Err(error @ (libc::EPIPE | libc::EFBIG)) = result {
+        let raised = bit(if error == libc::EPIPE { libc::SIGPIPE } else { libc::SIGXFSZ });
+        if pending & raised == 0 {
+            let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            let no_info = ptr::null_mut::<libc::siginfo_t>();
+            // SAFETY: the mask is as long as is said, and nobody asks about the signal.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_rt_sigtimedwait,
+                    &raw const raised,
+                    no_info,
+                    &raw const no_time,
+                    size_of::<u64>(),
+                )
+            };
         }
-        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
-        result
     }
+    change_mask(libc::SIG_SETMASK, before);
+    result
 }
 
 /// Writes all bytes, without a signal.

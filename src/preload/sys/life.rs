@@ -30,9 +30,7 @@ fn shows_ours() -> bool {
     // SAFETY: getpid has no preconditions.
     let pid = unsafe { libc::getpid() } as u32;
     let mut name = [0u8; 16];
-    // SAFETY: the path ends in NUL, and the kernel writes at most that many bytes.
-    let length = unsafe { libc::readlink(c"/proc/self".as_ptr(), name.as_mut_ptr().cast(), name.len()) };
-    let name = core::str::from_utf8(&name[..length.max(0) as usize]).unwrap_or("");
+    let name = core::str::from_utf8(files::link(format_args!("/proc/self\0"), &mut name)).unwrap_or("");
     if name.parse() != Ok(pid) {
         return false;
     }
@@ -50,17 +48,10 @@ fn shows_ours() -> bool {
 
 /// Whether a process has the clock that we have: in another time namespace, it was started at another time.
 fn has_our_clock(pid: u32) -> bool {
-    let clock = |path: fmt::Arguments| {
-        let mut target = [0u8; 32];
-        let path = Short::<48>::new(path);
-        let path = path.c_text().unwrap_or_default();
-        // SAFETY: the path ends in NUL, and the kernel writes at most that many bytes.
-        let length = unsafe { libc::readlink(path.as_ptr(), target.as_mut_ptr().cast(), target.len()) };
-        (length > 0).then_some(target)
-    };
+    let (mut ours, mut theirs) = ([0u8; 32], [0u8; 32]);
+    let ours = files::link(format_args!("/proc/self/ns/time\0"), &mut ours);
     // Kernels before 5.6 have one clock.
-    clock(format_args!("/proc/self/ns/time\0"))
-        .is_none_or(|ours| clock(format_args!("/proc/{pid}/ns/time\0")) == Some(ours))
+    ours.is_empty() || ours == files::link(format_args!("/proc/{pid}/ns/time\0"), &mut theirs)
 }
 
 /// Looks at a process of our pid namespace. `None` where there is none, or the system does not show it.
@@ -96,8 +87,7 @@ pub fn of(entry: &Entry, own_pid_ns: u64) -> Life {
     if entry.pid_ns != own_pid_ns || own_pid_ns == 0 {
         return Life::Unknown;
     }
-    let seen = if shows_ours() { look(entry.pid) } else { None };
-    let Some(seen) = seen else {
+    let Some(seen) = shows_ours().then(|| look(entry.pid)).flatten() else {
         return if exists(entry.pid) { Life::Unknown } else { Life::Gone };
     };
     if seen.started != entry.started {
@@ -110,7 +100,7 @@ pub fn of(entry: &Entry, own_pid_ns: u64) -> Life {
 /// Whether there is a process of this pid, whoever's it is.
 pub fn exists(pid: u32) -> bool {
     // SAFETY: signal 0 is none; the kernel only looks.
-    pid != 0 && unsafe { libc::kill(pid as i32, 0) == 0 || crate::sys::files::errno() == libc::EPERM }
+    pid != 0 && unsafe { libc::kill(pid as i32, 0) == 0 || files::errno() == libc::EPERM }
 }
 
 #[cfg(test)]

@@ -3,21 +3,21 @@
 
 use core::ffi::CStr;
 use core::fmt;
+use core::mem::MaybeUninit;
 
 /// The longest line: as long as a pipe takes in one piece, so that lines of several processes do not mix.
 pub const LONGEST: usize = 4096;
 
 /// Bytes up to a limit; what does not fit is refused.
 pub struct Line {
-    bytes: [core::mem::MaybeUninit<u8>; LONGEST],
+    bytes: [MaybeUninit<u8>; LONGEST],
     length: usize,
     overflowed: bool,
 }
 
 impl Line {
-    /// An empty line.
     pub fn new() -> Self {
-        Line { bytes: [const { core::mem::MaybeUninit::uninit() }; LONGEST], length: 0, overflowed: false }
+        Line { bytes: [const { MaybeUninit::uninit() }; LONGEST], length: 0, overflowed: false }
     }
 
     /// What was written so far.
@@ -37,9 +37,7 @@ impl Line {
             self.overflowed = true;
             return Err(fmt::Error);
         };
-        for (place, byte) in room.iter_mut().zip(bytes) {
-            place.write(*byte);
-        }
+        room.write_copy_of_slice(bytes);
         self.length += bytes.len();
         Ok(())
     }
@@ -59,7 +57,6 @@ impl<const N: usize> Short<N> {
         short
     }
 
-    /// The text.
     pub fn text(&self) -> &str {
         core::str::from_utf8(&self.bytes[..self.length]).unwrap_or("")
     }

@@ -12,7 +12,6 @@ use core::sync::atomic::{
 /// The process that holds it; else 0.
 pub struct Lock(AtomicU32);
 
-/// Lets it go when dropped.
 struct LockGuard<'a>(&'a AtomicU32);
 
 impl Drop for LockGuard<'_> {
@@ -22,7 +21,6 @@ impl Drop for LockGuard<'_> {
 }
 
 impl Lock {
-    /// One that nobody holds.
     pub const fn new() -> Self {
         Lock(AtomicU32::new(0))
     }

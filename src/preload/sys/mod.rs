@@ -22,6 +22,7 @@ pub mod opened;
 pub mod pages;
 pub mod process;
 pub mod program_memory;
+pub mod shareable;
 pub mod signals;
 pub mod stack;
 pub mod unwind;

@@ -6,10 +6,11 @@
 use super::elf::LinkMap;
 use core::ffi::{CStr, c_char};
 use core::ops::Range;
-use libc::{Elf64_Phdr, Elf64_Sym, dl_phdr_info};
+use libc::{
+    Elf64_Ehdr, Elf64_Phdr, Elf64_Rela, Elf64_Sym, PT_DYNAMIC, PT_GNU_EH_FRAME, PT_GNU_RELRO, PT_LOAD,
+    PT_NOTE, dl_phdr_info,
+};
 
-const PT_LOAD: u32 = 1;
-const PT_DYNAMIC: u32 = 2;
 const DT_PLTRELSZ: u64 = 2;
 const DT_NEEDED: u64 = 1;
 const DT_HASH: u64 = 4;
@@ -21,12 +22,9 @@ const DT_SONAME: u64 = 14;
 const DT_DEBUG: u64 = 21;
 const DT_JMPREL: u64 = 23;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
-const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-const PT_GNU_RELRO: u32 = 0x6474_e552;
 const STT_OBJECT: u8 = 1;
 const STT_GNU_IFUNC: u8 = 10;
 
-/// One loaded object.
 #[derive(Clone, Copy)]
 pub struct Object {
     /// What is added to its addresses.
@@ -58,32 +56,20 @@ struct Dynamic {
     debug: usize,
 }
 
-/// A definition in an object.
 #[derive(Clone, Copy)]
 pub struct Symbol {
-    /// Where it is.
     pub address: usize,
-    /// Whether it is data, not code.
     pub is_data: bool,
-    /// How many bytes it has.
     pub size: usize,
 }
 
 /// A place where an object keeps the address of a name.
 pub struct Slot {
-    /// The name.
     pub name: &'static CStr,
     /// Where the address is kept; or, for a copy, the bytes.
     pub place: *mut usize,
     /// Whether this is not an address but a copy of another object's data.
     pub is_copy: bool,
-}
-
-#[repr(C)]
-struct Rela {
-    offset: u64,
-    info: u64,
-    addend: i64,
 }
 
 impl Object {
@@ -141,20 +127,14 @@ impl Object {
 
     /// Calls `found` with the name of each object that this one depends on.
     pub fn each_needed(&self, mut found: impl FnMut(&'static CStr)) {
-        let mut entry = self.dynamic.start as *const [u64; 2];
-        if entry.is_null() || self.dynamic.strtab == 0 {
+        if self.dynamic.start == 0 || self.dynamic.strtab == 0 {
             return;
         }
-        loop {
-            // SAFETY: the section ends with a zero tag, at which the loop ends.
-            match unsafe { *entry } {
-                [0, _] => return,
-                // SAFETY: an offset into the object's string table.
-                [DT_NEEDED, offset] => found(unsafe { self.string(offset as usize) }),
-                _ => {}
-            }
-            // SAFETY: not the last entry.
-            entry = unsafe { entry.add(1) };
+        // SAFETY: the object's own section, with offsets into its string table.
+        unsafe {
+            Dynamic::entries(self.dynamic.start)
+                .filter(|[tag, _]| *tag == DT_NEEDED)
+                .for_each(|[_, offset]| found(self.string(offset as usize)));
         }
     }
 
@@ -167,26 +147,22 @@ impl Object {
 
     /// Its build id, found by its program headers, which lie where its first bytes are mapped.
     pub fn build_id<'a>(&self, place: &'a mut [u8; 64]) -> &'a [u8] {
-        const PT_NOTE: u32 = 4;
         const NT_GNU_BUILD_ID: u32 = 3;
-        let start = self.low as *const libc::Elf64_Ehdr;
         let size = self.high - self.low;
-        if size < size_of::<libc::Elf64_Ehdr>() {
+        if size < size_of::<Elf64_Ehdr>() {
             return &[];
         }
         // SAFETY: the first page of a loaded object is mapped.
-        let header = unsafe { start.read_unaligned() };
-        let headers = header.e_phoff as usize;
-        let count = usize::from(header.e_phnum);
-        if !header.e_ident.starts_with(b"\x7fELF")
-            || headers + count * size_of::<Elf64_Phdr>() > size.min(4096)
-        {
+        let header = unsafe { (self.low as *const Elf64_Ehdr).read_unaligned() };
+        let (start, count) = (header.e_phoff as usize, usize::from(header.e_phnum));
+        let is_there = start.saturating_add(count * size_of::<Elf64_Phdr>()) <= size.min(4096);
+        if !header.e_ident.starts_with(b"\x7fELF") || !is_there {
             return &[];
         }
+        let headers = (self.low + start) as *const Elf64_Phdr;
         for i in 0..count {
-            let place_of = self.low + headers + i * size_of::<Elf64_Phdr>();
             // SAFETY: within the first page, as was checked.
-            let segment = unsafe { (place_of as *const Elf64_Phdr).read_unaligned() };
+            let segment = unsafe { headers.add(i).read_unaligned() };
             let from = self.base.wrapping_add(segment.p_vaddr as usize);
             let to = from.wrapping_add(segment.p_memsz as usize);
             if segment.p_type != PT_NOTE || from < self.low || to > self.high || from > to {
@@ -223,7 +199,6 @@ impl Object {
         unsafe { CStr::from_ptr(self.name) }
     }
 
-    /// A hash of its path.
     pub fn path_hash(&self) -> u64 {
         self.path().to_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -245,18 +220,20 @@ impl Object {
         unsafe { CStr::from_ptr((self.dynamic.strtab + offset) as *const c_char) }
     }
 
-    /// Whether a text of its string table is this one. Byte by byte, so that no compiler makes a call of strlen or memcmp of
-    /// it: see `loader`.
+    /// An entry of its symbol table.
     ///
     /// # Safety
     ///
-    /// `offset` is one that the object's own tables hold.
-    unsafe fn is_string(&self, offset: usize, wanted: &CStr) -> bool {
-        let text = (self.dynamic.strtab + offset) as *const u8;
-        wanted.to_bytes_with_nul().iter().enumerate().all(|(i, wanted)| {
-            // SAFETY: as promised; the text ends in NUL, and no byte after that is read.
-            unsafe { text.add(i).read_volatile() == *wanted }
-        })
+    /// It has so many.
+    unsafe fn entry(&self, index: usize) -> &Elf64_Sym {
+        // SAFETY: as promised.
+        unsafe { &*(self.dynamic.symtab as *const Elf64_Sym).add(index) }
+    }
+
+    /// Whether an entry of its symbol table has this name.
+    fn is_named(&self, entry: &Elf64_Sym, wanted: &CStr) -> bool {
+        // SAFETY: an offset into the object's string table, whose texts end in NUL.
+        unsafe { is_text((self.dynamic.strtab + entry.st_name as usize) as *const c_char, wanted) }
     }
 
     /// Where the loader's `r_debug` is, for the program itself; else 0.
@@ -274,6 +251,11 @@ impl Object {
             (0, table) => self.symbol_by_hash(table, name),
             (table, _) => self.symbol_by_gnu_hash(table, name),
         }
+    }
+
+    /// Where the function is that the object itself defines under a name.
+    pub fn function(&self, name: &CStr) -> Option<usize> {
+        self.symbol(name).filter(|symbol| !symbol.is_data).map(|symbol| symbol.address)
     }
 
     fn symbol_by_gnu_hash(&self, table: usize, name: &CStr) -> Option<Symbol> {
@@ -325,10 +307,8 @@ impl Object {
     /// The index is one of the object's symbol table.
     unsafe fn definition(&self, index: u32, name: &CStr) -> Option<Symbol> {
         // SAFETY: as promised.
-        let symbol = unsafe { &*(self.dynamic.symtab as *const Elf64_Sym).add(index as usize) };
-        // SAFETY: an offset into the object's string table.
-        let is_it = || unsafe { self.is_string(symbol.st_name as usize, name) };
-        if symbol.st_shndx == 0 || symbol.st_value == 0 || !is_it() {
+        let symbol = unsafe { self.entry(index as usize) };
+        if symbol.st_shndx == 0 || symbol.st_value == 0 || !self.is_named(symbol, name) {
             return None;
         }
         let mut address = self.base.wrapping_add(symbol.st_value as usize);
@@ -351,9 +331,8 @@ impl Object {
         let first = unsafe { *(self.dynamic.gnu_hash as *const u32).add(1) };
         (1..first).any(|index| {
             // SAFETY: below the number of symbols.
-            let symbol = unsafe { &*(self.dynamic.symtab as *const Elf64_Sym).add(index as usize) };
-            // SAFETY: an offset into the object's string table.
-            symbol.st_shndx == 0 && unsafe { self.is_string(symbol.st_name as usize, name) }
+            let symbol = unsafe { self.entry(index as usize) };
+            symbol.st_shndx == 0 && self.is_named(symbol, name)
         })
     }
 
@@ -367,21 +346,19 @@ impl Object {
                 continue;
             }
             // SAFETY: the relocation table of a loaded object stays mapped.
-            let relocations =
-                unsafe { core::slice::from_raw_parts(start as *const Rela, size / size_of::<Rela>()) };
+            let relocations = unsafe {
+                core::slice::from_raw_parts(start as *const Elf64_Rela, size / size_of::<Elf64_Rela>())
+            };
             for relocation in relocations {
-                let (symbol, kind) = ((relocation.info >> 32) as usize, relocation.info as u32);
+                let (symbol, kind) = ((relocation.r_info >> 32) as usize, relocation.r_info as u32);
                 // R_X86_64_64, R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT hold the symbol's address,
                 // R_X86_64_COPY what was there.
-                if symbol == 0 || !matches!(kind, 1 | 5 | 6 | 7) || relocation.addend != 0 {
+                if symbol == 0 || !matches!(kind, 1 | 5 | 6 | 7) || relocation.r_addend != 0 {
                     continue;
                 }
                 // SAFETY: the index is of the object's own symbol table, the name of its string table.
-                let name = unsafe {
-                    let entry = &*(self.dynamic.symtab as *const Elf64_Sym).add(symbol);
-                    self.string(entry.st_name as usize)
-                };
-                let place = self.base.wrapping_add(relocation.offset as usize) as *mut usize;
+                let name = unsafe { self.string(self.entry(symbol).st_name as usize) };
+                let place = self.base.wrapping_add(relocation.r_offset as usize) as *mut usize;
                 found(Slot { name, place, is_copy: kind == 5 });
             }
         }
@@ -394,35 +371,52 @@ impl Dynamic {
     /// A loaded object's dynamic section lies at `start`, and the object in `range`, where that is known.
     unsafe fn read(start: usize, base: usize, range: Range<usize>) -> Self {
         let mut dynamic = Dynamic { start, ..Dynamic::default() };
-        let mut entry = start as *const [u64; 2];
         // glibc has added the base to the addresses, except where the section is read-only.
-        let address = |value: u64| {
-            let value = value as usize;
+        let address = |value: usize| {
             let absolute = if range.is_empty() { value >= base } else { range.contains(&value) };
             if absolute { value } else { value.wrapping_add(base) }
         };
-        loop {
-            // SAFETY: the section ends with a zero tag, at which the loop ends.
-            let [tag, value] = unsafe { *entry };
+        // SAFETY: as promised.
+        for [tag, value] in unsafe { Dynamic::entries(start) } {
+            let value = value as usize;
             match tag {
-                0 => break,
                 DT_STRTAB => dynamic.strtab = address(value),
                 DT_SYMTAB => dynamic.symtab = address(value),
                 DT_GNU_HASH => dynamic.gnu_hash = address(value),
                 DT_HASH => dynamic.hash = address(value),
-                DT_SONAME => dynamic.soname = Some(value as usize),
+                DT_SONAME => dynamic.soname = Some(value),
                 DT_RELA => dynamic.rela.0 = address(value),
-                DT_RELASZ => dynamic.rela.1 = value as usize,
+                DT_RELASZ => dynamic.rela.1 = value,
                 DT_JMPREL => dynamic.jmprel.0 = address(value),
-                DT_PLTRELSZ => dynamic.jmprel.1 = value as usize,
-                DT_DEBUG => dynamic.debug = value as usize,
+                DT_PLTRELSZ => dynamic.jmprel.1 = value,
+                DT_DEBUG => dynamic.debug = value,
                 _ => {}
             }
-            // SAFETY: not the last entry.
-            entry = unsafe { entry.add(1) };
         }
         dynamic
     }
+
+    /// # Safety
+    ///
+    /// A loaded object's dynamic section lies at `start`.
+    unsafe fn entries(start: usize) -> impl Iterator<Item = [u64; 2]> {
+        // SAFETY: as promised: it ends with a zero tag, at which the iteration ends.
+        let entry = move |i| unsafe { *(start as *const [u64; 2]).add(i) };
+        (0..).map(entry).take_while(|[tag, _]| *tag != 0)
+    }
+}
+
+/// Whether a text is this one. Byte by byte, so that no compiler makes a call of strlen or memcmp of it: see
+/// `resolve::loader`.
+///
+/// # Safety
+///
+/// The text ends in NUL.
+pub unsafe fn is_text(text: *const c_char, wanted: &CStr) -> bool {
+    wanted.to_bytes_with_nul().iter().enumerate().all(|(i, wanted)| {
+        // SAFETY: as promised; no byte after the NUL is read.
+        unsafe { text.add(i).cast::<u8>().read_volatile() == *wanted }
+    })
 }
 
 fn gnu_hash(name: &[u8]) -> u32 {

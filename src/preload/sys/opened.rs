@@ -11,12 +11,10 @@ use core::mem::MaybeUninit;
 use core::ptr;
 use cupeer_spec::trust::{self, Found};
 
-/// What is known of a file.
 #[derive(Clone, Copy)]
 pub struct FileInfo {
     /// What file it is: device and inode.
     pub identity: (u64, u64),
-    /// Its length.
     pub size: u64,
     /// Whose it is.
     pub found: Found,
@@ -105,7 +103,6 @@ impl Opened {
         Err(libc::ESTALE)
     }
 
-    /// What was opened.
     pub fn about(&self) -> FileInfo {
         self.about
     }

@@ -2,6 +2,7 @@
 
 use super::files;
 use core::ffi::c_long;
+use cupeer_spec::uuid;
 
 /// The process whose record this is: where our memory is our parent's, as in a child of vfork, we count as that one. Where
 /// the system does not tell, it is not.
@@ -23,11 +24,7 @@ pub fn shares_memory_with(pid: u32) -> bool {
 /// The boot id of the host; zero where it is not known.
 pub fn boot_id() -> [u8; 16] {
     let mut text = [0u8; 64];
-    let mut boot_id = [0; 16];
     let length = files::read(c"/proc/sys/kernel/random/boot_id", &mut text).unwrap_or(0);
-    let mut digits = text[..length].iter().filter_map(|byte| (*byte as char).to_digit(16));
-    for byte in &mut boot_id {
-        *byte = (digits.next().unwrap_or(0) << 4 | digits.next().unwrap_or(0)) as u8;
-    }
-    boot_id
+    let text = core::str::from_utf8(&text[..length]).unwrap_or_default();
+    uuid::parse(text.trim_end()).unwrap_or_default()
 }

@@ -2,9 +2,10 @@
 
 use super::files::errno;
 use core::ffi::{c_char, c_int, c_void};
+use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
-use cupeer_spec::value::MOST_TEXT;
+use cupeer_spec::value::{MOST_TEXT, Value};
 
 /// Why the system refuses process_vm_readv, an errno, as filters of containers do; 0 where it does not.
 static REFUSED: AtomicI32 = AtomicI32::new(0);
@@ -71,6 +72,19 @@ pub fn is_readable<T>(pointer: *const T, count: usize) -> bool {
         Some(place) if !pointer.is_null() => copy(pointer as usize, place) == size,
         _ => false,
     }
+}
+
+/// A copy of a value of the program. `None` where it cannot be read.
+pub fn copy_value<T: Value>(pointer: *const T) -> Option<T> {
+    let mut value = MaybeUninit::<T>::uninit();
+    // SAFETY: the bytes are the value's own; what is written there is read by nobody before it is whole.
+    let place = unsafe {
+        ptr::write_bytes(value.as_mut_ptr(), 0, 1);
+        core::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>())
+    };
+    let is_whole = !pointer.is_null() && copy(pointer as usize, place) == size_of::<T>();
+    // SAFETY: all bytes were written, and values are plain data of C, for which any bytes do.
+    is_whole.then(|| unsafe { value.assume_init() })
 }
 
 /// A copy of a text of the program, as much of it as is printed. `None` where it cannot be read.

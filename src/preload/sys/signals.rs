@@ -9,15 +9,14 @@ use core::ptr;
 /// for those that work may raise by itself: who handles these, as a sandbox does with forbidden system calls, does so now,
 /// because the system ends a process in which one of them waits.
 const HELD: u64 = {
-    let others =
-        [32, 33, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
-    let (mut held, mut i) = (u64::MAX, 0);
-    while i < others.len() {
-        held &= !(1 << (others[i] - 1));
-        i += 1;
-    }
-    held
+    let of_work = bit(libc::SIGSEGV) | bit(libc::SIGBUS) | bit(libc::SIGFPE) | bit(libc::SIGILL);
+    !(bit(32) | bit(33) | of_work | bit(libc::SIGTRAP) | bit(libc::SIGSYS))
 };
+
+/// The bit of a signal in a mask.
+pub const fn bit(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
 
 /// The signals that were held back before; lets go of the others when dropped, also where work of ours has panicked.
 struct HeldBack(u64);
@@ -29,7 +28,7 @@ impl Drop for HeldBack {
 }
 
 /// By the system call itself: the C library's sets are sixteen times as large, and the stack may be small.
-fn change_mask(how: c_int, mask: u64) -> u64 {
+pub fn change_mask(how: c_int, mask: u64) -> u64 {
     let mut before = 0;
     // SAFETY: both are as long as is said, and the second is writable.
     unsafe {

@@ -1,9 +1,8 @@
 //! Where a thread's own stack lies: how much of it is left, and what of it is surely there.
 //!
-//! libc's `pthread_getattr_np` allocates and locks, which nobody may do in a signal handler; and it opens a file for the
-//! first thread. So the first thread's stack is where the kernel put it, and another one's where libc's description of
-//! the thread says, which begins at the thread pointer: its start and its size stand there side by side, known by that they
-//! end just behind the description itself. On another stack, and where that is not found, nothing is known.
+//! libc's `pthread_getattr_np` allocates and locks, and opens a file for the first thread. So the first thread's stack is
+//! where the kernel put it, and another one's where libc's description of the thread says, at the thread pointer: its start
+//! and its size stand there side by side, known by that they end just behind the description itself.
 
 use super::arch::{self, thread, thread_pointer};
 use core::ops::Range;

@@ -4,23 +4,13 @@
 
 use core::arch::asm;
 
-const STACK_REGISTER: usize = 0x1501;
-const STACK_DEREGISTER: usize = 0x1502;
-
-/// A stack that valgrind knows until this is dropped.
-pub struct Stack(usize);
-
-impl Stack {
-    /// The memory from `start` up to `end`.
-    pub fn new(start: usize, end: usize) -> Self {
-        Stack(request(STACK_REGISTER, start, end))
-    }
-}
-
-impl Drop for Stack {
-    fn drop(&mut self) {
-        request(STACK_DEREGISTER, self.0, 0);
-    }
+/// Does work that goes on in the memory from `start` up to `end` as on a stack.
+pub fn with_stack(start: usize, end: usize, work: impl FnOnce()) {
+    const STACK_REGISTER: usize = 0x1501;
+    const STACK_DEREGISTER: usize = 0x1502;
+    let stack = request(STACK_REGISTER, start, end);
+    work();
+    request(STACK_DEREGISTER, stack, 0);
 }
 
 /// What valgrind answers; 0 without it.

@@ -26,11 +26,8 @@ pub fn hidden(device: u64, link: u32) -> Option<usize> {
 /// What a value is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum LinkValue {
-    /// This link.
     Link(u32),
-    /// All links.
     AllLinks,
-    /// The number of links.
     Count,
 }
 

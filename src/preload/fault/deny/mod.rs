@@ -2,13 +2,14 @@
 //! that can have only a number of peers.
 //!
 //! What belongs here: which calls are examined, and what becomes of each. `devices` finds out which devices they are
-//! about; `opens` is about handles of other processes, `peers` counts the peers of contexts, `nvml` and `links` are
-//! what NVML says.
+//! about; `opens` is about handles of other processes, `grants` about access to virtual memory, `peers` counts the peers of
+//! contexts, `nvml` and `links` are what NVML says.
 //!
 //! An unknown device is not denied anything: the driver answers. Nothing is asked of a library that the program has not
 //! called, and only what never changes is kept about a device, so that a forked child can go on with it.
 
 mod devices;
+mod grants;
 mod links;
 mod nvml;
 mod opens;
@@ -18,7 +19,7 @@ use super::inject::Forward;
 use crate::driver::questions;
 use crate::settings::{self, Deny};
 use cupeer_spec::deny::Denied as Pairs;
-use cupeer_spec::effect::{Effect, End, Named, Object, Question};
+use cupeer_spec::effect::{Effect, End, Named, Object, Question, Subject};
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::results::Result;
 
@@ -31,7 +32,6 @@ pub struct Denied {
     pub which: usize,
 }
 
-/// In place of the call.
 fn refused(result: Result, which: usize) -> Denied {
     Denied { result: result as i32, which }
 }
@@ -40,7 +40,6 @@ fn settings() -> Option<&'static Deny> {
     settings::get().deny.as_ref()
 }
 
-/// The pairs that are denied.
 fn pairs() -> Option<&'static Pairs> {
     settings()?.pairs.as_ref()
 }
@@ -76,6 +75,9 @@ pub fn before(call: &Forward) -> Option<Denied> {
     if let Some(access) = function.enables() {
         return enable(call, access);
     }
+    if let Some(grant) = function.grants() {
+        return grants::before(call, grant);
+    }
     match function.opens() {
         Some(shared) => opens::before(call, shared),
         None if function.library == Library::Nvml => nvml::before(call),
@@ -91,15 +93,16 @@ pub fn after(call: &Forward) -> Option<usize> {
     }
     for effect in function.effects {
         match *effect {
+            Effect::Asks(Question { subject: Subject::Memory, .. }) => {}
             Effect::Asks(question) => return answer(call, question),
             Effect::Enables(Named { by, .. }) => {
-                let peer = questions::device_of(call.words[by]);
-                peers::add(questions::context(), questions::device(), peer);
+                let peer = devices::of_ordinal(questions::device_of(call.words[by]));
+                peers::add(questions::context(), questions::device(), &peer);
             }
             Effect::Disables(Named { by, .. }) => {
                 peers::remove(questions::context(), questions::device_of(call.words[by]));
             }
-            Effect::Ends(End { object: Object::Context, by, is_counted }) => {
+            Effect::Ends(End { object: Object::Context, by, is_counted, .. }) => {
                 // A context that others hold stays current.
                 if !is_counted || questions::context() != call.words[by] {
                     peers::forget_context(call.words[by]);
@@ -111,7 +114,13 @@ pub fn after(call: &Forward) -> Option<usize> {
                 }
             }
             Effect::Opens(shared) => opens::after(call, shared),
-            Effect::Exports(_) | Effect::Closes(_) | Effect::Ends(_) | Effect::LooksUp(_) => {}
+            Effect::Exports(_)
+            | Effect::Closes(_)
+            | Effect::Ends(_)
+            | Effect::LooksUp(_)
+            | Effect::Makes(_)
+            | Effect::Retains(_)
+            | Effect::Grants(_) => {}
         }
     }
     None

@@ -34,7 +34,7 @@ pub fn after(call: &Forward) -> Option<usize> {
     const NO_PEERS: nvmlGpuP2PStatus_t = nvmlGpuP2PStatus_t(5);
     /// NVML_TOPOLOGY_SYSTEM.
     const FAR_APART: nvmlGpuTopologyLevel_t = nvmlGpuTopologyLevel_t(50);
-    // SAFETY: NVML has written to the outputs, which have these types.
+    // SAFETY: NVML has written to the outputs, which have these types, numbers of which zeros are valid.
     unsafe {
         match call.id {
             FnId::nvmlDeviceGetP2PStatus => change(pair, fourth as *mut nvmlGpuP2PStatus_t, NO_PEERS),
@@ -45,7 +45,9 @@ pub fn after(call: &Forward) -> Option<usize> {
                 change(hidden, third as *mut nvmlEnableState_t, nvmlEnableState_t(0))
             }
             FnId::nvmlDeviceGetNvLinkCapability => change(hidden, fourth as *mut u32, 0),
-            FnId::nvmlDeviceGetGpuFabricInfo => leave_fabric(touched, second as *mut nvmlGpuFabricInfo_t),
+            FnId::nvmlDeviceGetGpuFabricInfo => {
+                change(touched, second as *mut nvmlGpuFabricInfo_t, core::mem::zeroed())
+            }
             FnId::nvmlDeviceGetGpuFabricInfoV => leave_fabric_v(touched, second as *mut nvmlGpuFabricInfoV_t),
             FnId::nvmlDeviceGetFieldValues => {
                 links::hide_fields(first, third as *mut nvmlFieldValue_t, second as i32)
@@ -55,6 +57,8 @@ pub fn after(call: &Forward) -> Option<usize> {
     }
 }
 
+/// Puts another value into an output. Says which pair was denied, where it was another.
+///
 /// # Safety
 ///
 /// `place` is null, or points to what NVML has written.
@@ -65,24 +69,17 @@ unsafe fn change<T: Copy + PartialEq>(
 ) -> Option<usize> {
     let which = which()?;
     // SAFETY: the caller's promise.
-    unsafe { devices::replace(place, value) }.then_some(which)
+    unsafe {
+        let differs = !place.is_null() && place.read_unaligned() != value;
+        if differs {
+            place.write_unaligned(value);
+        }
+        differs.then_some(which)
+    }
 }
 
 /// A device that is in no fabric.
 ///
-/// # Safety
-///
-/// As of [`change`].
-unsafe fn leave_fabric(
-    which: impl FnOnce() -> Option<usize>,
-    place: *mut nvmlGpuFabricInfo_t,
-) -> Option<usize> {
-    let nowhere =
-        nvmlGpuFabricInfo_t { clusterUuid: [0; 16], status: nvmlReturn_t(0), cliqueId: 0, state: 0 };
-    // SAFETY: as of this function.
-    unsafe { change(which, place, nowhere) }
-}
-
 /// # Safety
 ///
 /// As of [`change`].
@@ -99,16 +96,9 @@ unsafe fn leave_fabric_v(
     if !matches!(version >> 24, 2..=3) {
         return None;
     }
-    let nowhere = nvmlGpuFabricInfoV_t {
-        version,
-        clusterUuid: [0; 16],
-        status: nvmlReturn_t(0),
-        cliqueId: 0,
-        state: 0,
-        healthMask: 0,
-    };
-    // SAFETY: as of this function; from the third version on a byte follows, which says how well it is.
+    // SAFETY: as of this function; it is numbers, and from the third version on a byte follows, which says how well it is.
     unsafe {
+        let nowhere = nvmlGpuFabricInfoV_t { version, ..core::mem::zeroed() };
         let changed = change(which, place, nowhere)?;
         if version >> 24 >= 3 {
             place.cast::<u8>().add(size_of::<nvmlGpuFabricInfoV_t>()).write(0);
@@ -126,7 +116,6 @@ pub mod ask {
     use cupeer_spec::deny::{self, Identity};
     use cupeer_spec::function::Library;
 
-    /// A function of NVML's.
     fn find(name: &CStr) -> Option<usize> {
         driver::function(Library::Nvml, name).filter(|address| *address != 0)
     }
@@ -187,5 +176,24 @@ pub mod ask {
         let result =
             unsafe { core::mem::transmute::<usize, GetHandle>(function)(pci.busId.as_ptr(), &mut device) };
         (result == 0).then_some(device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_is_changed_once() {
+        let (mut value, which) = (5, || Some(7));
+        // SAFETY: null, or a variable.
+        let changed = unsafe {
+            [
+                change(which, core::ptr::null_mut(), 0),
+                change(which, &mut value, 0),
+                change(which, &mut value, 0),
+            ]
+        };
+        assert_eq!((changed, value), ([None, Some(7), None], 0));
     }
 }

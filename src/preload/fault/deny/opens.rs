@@ -24,7 +24,6 @@ fn exported(call: &Forward, shared: Shared) -> Option<Identity> {
 pub fn before(call: &Forward, shared: Shared) -> Option<Denied> {
     /// CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.
     const LAZY: u64 = 1;
-    let is_memory = shared.object.is_memory();
     let mut args = call.id.spec().args.iter().zip(call.words);
     let is_odd = args.any(|(arg, word)| arg.type_word() == "IpcMemFlags" && word & LAZY == 0);
     if call.words[shared.by] == 0 || is_odd {
@@ -38,12 +37,12 @@ pub fn before(call: &Forward, shared: Shared) -> Option<Denied> {
     if let Some(which) = pairs().and_then(|pairs| pairs.denies(&devices::of_ordinal(device), &to)) {
         return Some(refused(Result::PEER_ACCESS_UNSUPPORTED, which));
     }
-    if is_memory { peers::refuse(questions::context(), device, &to) } else { None }
+    if shared.object.is_memory() { peers::refuse(questions::context(), device, &to) } else { None }
 }
 
 /// Counts the device of what was opened as a peer.
 pub fn after(call: &Forward, shared: Shared) {
     if let Some(to) = exported(call, shared).filter(|_| shared.object.is_memory()) {
-        peers::add_device(questions::context(), questions::device(), &to);
+        peers::add(questions::context(), questions::device(), &to);
     }
 }

@@ -46,13 +46,8 @@ pub fn refuse(context: u64, device: i32, peer: &Identity) -> Option<Denied> {
     (is_other && is_new && is_full).then(|| refused(Result::TOO_MANY_PEERS, which))
 }
 
-/// A context on `device` was given access to all of a peer device.
-pub fn add(context: u64, device: i32, peer: i32) {
-    add_device(context, device, &devices::of_ordinal(peer));
-}
-
-/// The same, of whatever process the device is.
-pub fn add_device(context: u64, device: i32, peer: &Identity) {
+/// A context on `device` was given access to a peer device, of whatever process that is.
+pub fn add(context: u64, device: i32, peer: &Identity) {
     let is_other = devices::of_ordinal(device).is(peer) == Some(false);
     let key = key(peer);
     if limit().is_none() || !is_other || key == 0 || context == 0 {
@@ -75,7 +70,6 @@ pub fn remove(context: u64, peer: i32) {
     forget(|known| known.context.load(Acquire) == context && known.peer.load(Relaxed) == key);
 }
 
-/// A context is gone.
 pub fn forget_context(context: u64) {
     forget(|known| known.context.load(Acquire) == context);
 }

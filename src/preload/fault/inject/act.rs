@@ -11,6 +11,7 @@ use crate::sys::files::errno;
 use crate::sys::guard::{Cancelling, with_cancellation_restored};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use cupeer_spec::fault::{Delay, Stage, purpose};
+use cupeer_spec::function::Direction;
 use cupeer_spec::record::slot::hit::did;
 
 impl Fault<'_> {
@@ -20,10 +21,7 @@ impl Fault<'_> {
         if needs_outputs && self.call.id.spec().undone_by().is_some() {
             self.save_outputs();
         }
-        let is_lasting = |fired: &Fired| {
-            let action = &fired.rule.rule.action;
-            action.hang.is_some() || action.signal.is_some() || action.exit.is_some()
-        };
+        let mut is_lasting = false;
         for index in 0..MOST {
             let Some(mut fired) = self.acting_at(index) else { continue };
             let action = &fired.rule.rule.action;
@@ -36,14 +34,19 @@ impl Fault<'_> {
                 (action.signal.is_some(), did::SIGNAL),
                 (action.exit.is_some(), did::EXIT),
             ];
-            fired.did |= acts.into_iter().filter(|(acts, _)| *acts).fold(0, |all, (_, bit)| all | bit);
+            for (_, bit) in acts.into_iter().filter(|(acts, _)| *acts) {
+                fired.did |= bit;
+                is_lasting = true;
+            }
             self.fired[index] = Some(fired);
         }
-        if !self.acting().any(is_lasting) {
+        if !is_lasting {
             return;
         }
         // It may not come back to say so. What it will return is known where the call is not made.
-        self.note_error();
+        if self.denied.is_none() && self.instead.is_some() {
+            self.mark_error(did::ERROR | did::NOT_CALLED);
+        }
         with_room(&mut || tell(self));
         for index in 0..MOST {
             let Some(fired) = self.acting_at(index) else { continue };
@@ -70,12 +73,6 @@ impl Fault<'_> {
     }
 
     /// Marks the rule whose result the program gets.
-    fn note_error(&mut self) {
-        if self.denied.is_none() && self.instead.is_some() {
-            self.mark_error(did::ERROR | did::NOT_CALLED);
-        }
-    }
-
     fn mark_error(&mut self, bits: u16) {
         let is_first =
             |fired: &&mut Fired| fired.did & did::DRY == 0 && fired.rule.rule.action.error.is_some();
@@ -97,11 +94,11 @@ impl Fault<'_> {
     /// What happens after the call, which has returned `result`, or was not made. Gives what the program gets.
     pub fn after(&mut self, cancelling: Cancelling, result: i32) -> i32 {
         let mut given = result;
-        if self.instead.is_some() {
+        if let Some(instead) = self.instead {
             self.is_altered = true;
-            self.note_error();
             if self.denied.is_none() {
-                excuses::failed(self.call.id, self.instead.unwrap_or(0), false);
+                self.mark_error(did::ERROR | did::NOT_CALLED);
+                excuses::failed(self.call.id, instead, false);
             }
         } else {
             self.driver_result = Some(result);
@@ -121,14 +118,13 @@ impl Fault<'_> {
             }
         }
         if given == 0 {
-            with_room(&mut || handles::made(self.call));
+            with_room(&mut || handles::remember(self.call, Direction::Out));
         }
         // SAFETY: only this thread uses the block.
         unsafe { (*crate::sys::arch::thread()).result = 1 << 32 | u64::from(given as u32) };
         given
     }
 
-    /// The real call has succeeded.
     fn after_success(&mut self) -> i32 {
         if self.may_be_denied
             && let Some(which) = deny::after(self.call)

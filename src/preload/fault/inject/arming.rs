@@ -4,6 +4,7 @@
 //! call says so in the plans that it looks at, so that what a plan has mapped is given back only when nobody uses it.
 
 use super::counts::Scopes;
+use super::facts::is_like;
 use super::index::Armed;
 use super::{private, shared};
 use crate::fault::deny;
@@ -18,16 +19,16 @@ use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
-use cupeer_spec::fault::{Key, Per, Plan, Rule, Values};
+use cupeer_shared::users::{self, Users};
+use cupeer_spec::fault::{Key, Per, Plan, Rule};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::faults::Counter;
-use cupeer_spec::selector::{FunctionSet, matches};
+use cupeer_spec::selector::FunctionSet;
 
 /// A plan that is or was armed.
 pub struct LoadedPlan {
     /// 0 for that of the environment.
     pub id: u32,
-    /// Its rules.
     pub rules: Vec<LoadedRule>,
     /// Whether it is only tried.
     pub is_dry: bool,
@@ -42,16 +43,14 @@ pub struct LoadedPlan {
     /// What rules of a plan of the program's own have done; shared with forked children.
     totals: AtomicPtr<Counter>,
     /// Threads that are looking at it.
-    users: AtomicU32,
+    users: Users,
     /// Whether it was taken back, though it may still be among those that are armed.
     is_over: AtomicBool,
 }
 
 /// A rule of it.
 pub struct LoadedRule {
-    /// What it says.
     pub rule: &'static Rule,
-    /// Its number in the plan.
     pub number: u32,
     /// Whether a mark was set that it waits for.
     pub has_mark: AtomicBool,
@@ -61,14 +60,9 @@ pub struct LoadedRule {
     pub hanging: AtomicU32,
 }
 
-/// Why a plan was not armed.
-pub struct Refusal(pub String);
-
 impl LoadedPlan {
     /// A plan that nobody has counted for yet.
     pub fn new(id: u32, plan: &'static Plan, is_dry: bool) -> LoadedPlan {
-        let (follows, keeps_handles) = (plan.follows(), plan.keeps_handles());
-        let scopes = Scopes::of(&plan.rules);
         let rules = plan.rules.iter().zip(0..).map(|(rule, number)| LoadedRule {
             rule,
             number,
@@ -80,12 +74,12 @@ impl LoadedPlan {
             id,
             rules: rules.collect(),
             is_dry,
-            follows,
-            keeps_handles,
+            follows: plan.follows(),
+            keeps_handles: plan.keeps_handles(),
             functions: functions(plan),
-            scopes,
+            scopes: Scopes::of(&plan.rules),
             totals: AtomicPtr::new(ptr::null_mut()),
-            users: AtomicU32::new(0),
+            users: Users::new(),
             is_over: AtomicBool::new(false),
         }
     }
@@ -105,6 +99,14 @@ impl LoadedPlan {
         unsafe { totals.add(rule.number as usize).as_ref() }
     }
 
+    /// How many calls its rules have matched, and at how many they fired.
+    fn sum(&self) -> (u64, u64) {
+        let totals = self.rules.iter().filter_map(|rule| self.totals(rule));
+        totals.fold((0, 0), |(matched, fired), totals| {
+            (matched + totals.matched.load(Relaxed), fired + totals.fired.load(Relaxed))
+        })
+    }
+
     fn totals_size(&self) -> usize {
         self.rules.len() * size_of::<Counter>()
     }
@@ -122,13 +124,8 @@ impl Using {
                 continue;
             }
             let armed = published(pointer)?;
-            let using = Using(armed);
-            armed.plans.iter().for_each(|plan| {
-                plan.users.fetch_add(1, SeqCst);
-            });
-            // Whoever disarms a plan from here on sees its user.
-            if EVERY_CALL.armed.load(SeqCst) == pointer {
-                return Some(using);
+            if users::begin(&EVERY_CALL.armed, pointer, armed.users()) {
+                return Some(Using(armed));
             }
         }
     }
@@ -143,9 +140,13 @@ impl core::ops::Deref for Using {
 
 impl Drop for Using {
     fn drop(&mut self) {
-        self.0.plans.iter().for_each(|plan| {
-            plan.users.fetch_sub(1, SeqCst);
-        });
+        users::end(self.0.users());
+    }
+}
+
+impl Armed {
+    fn users(&self) -> impl Iterator<Item = &Users> + Clone {
+        self.plans.iter().map(|plan| &plan.users)
     }
 }
 
@@ -209,19 +210,19 @@ fn replace(change: impl Fn(&[&'static LoadedPlan]) -> Option<Vec<&'static Loaded
     }
 }
 
-/// Arms a plan of the program's own. Gives its number.
-pub fn arm(text: &str) -> Result<u32, Refusal> {
+/// Arms a plan of the program's own. Gives its number, or why it was not armed.
+pub fn arm(text: &str) -> Result<u32, String> {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let plan = Plan::parse("armed", text).map_err(|error| {
         let line = if text.contains('\n') { format!("line {}, ", error.line) } else { String::new() };
-        Refusal(format!("{line}{error}"))
+        format!("{line}{error}")
     })?;
     if plan.rules.is_empty() {
-        return Err(Refusal("the plan contains no rule".into()));
+        return Err("the plan contains no rule".into());
     }
     if let Some(rule) = plan.rules.iter().find(|rule| matches!(rule.per, Per::Job | Per::Rank)) {
         let why = "per=job and per=rank work only in plans of cupeer run, which all processes share";
-        return Err(Refusal(format!("rule {}: {why}", rule.name)));
+        return Err(format!("rule {}: {why}", rule.name));
     }
     let id = NEXT.fetch_add(1, Relaxed);
     let armed = armed_with(Some(Box::leak(Box::new(plan))), &|plan| {
@@ -231,7 +232,7 @@ pub fn arm(text: &str) -> Result<u32, Refusal> {
         replace(|plans| Some(plans.iter().copied().chain([loaded]).collect()));
         Some(loaded)
     });
-    let armed = armed.flatten().ok_or_else(|| Refusal(NO_MEMORY.into()))?;
+    let armed = armed.flatten().ok_or(NO_MEMORY)?;
     traced::add(&armed.functions);
     Ok(id)
 }
@@ -239,17 +240,14 @@ pub fn arm(text: &str) -> Result<u32, Refusal> {
 /// Why no plan can be armed.
 pub const NO_MEMORY: &str = "out of memory";
 
-fn find(id: u32) -> Option<&'static LoadedPlan> {
-    if id == 0 {
-        return None;
-    }
-    Using::now()?.plans.iter().copied().find(|plan| plan.id == id && plan.is_armed())
+fn find(using: &Using, id: u32) -> Option<&'static LoadedPlan> {
+    using.plans.iter().copied().find(|plan| id != 0 && plan.id == id && plan.is_armed())
 }
 
 /// Takes a plan of the program's own back, and lets go what hangs by it. Gives how many calls its rules have matched and
 /// at how many they fired; `None` where no such plan is armed.
 pub fn disarm(id: u32) -> Option<(u64, u64)> {
-    let plan = find(id)?;
+    let plan = find(&Using::now()?, id)?;
     let is_other = |other: &&&'static LoadedPlan| other.id != id;
     let without = |plans: &[&'static LoadedPlan]| {
         plans.iter().any(|plan| plan.id == id).then(|| plans.iter().filter(is_other).copied().collect())
@@ -264,7 +262,7 @@ pub fn disarm(id: u32) -> Option<(u64, u64)> {
     plan.rules.iter().for_each(|rule| rule.is_released.store(true, Release));
     let done = plan.sum();
     // Nobody begins to look at it from here on. A call that is still under way keeps its memory.
-    if plan.users.load(SeqCst) == 0 {
+    if plan.users.are_gone() {
         plan.scopes.give_back();
         let totals = plan.totals.swap(ptr::null_mut(), SeqCst);
         if !totals.is_null() {
@@ -278,29 +276,14 @@ pub fn disarm(id: u32) -> Option<(u64, u64)> {
 /// How many calls the rules of a plan of the program's own have matched, and at how many they fired.
 pub fn counts(id: u32) -> Option<(u64, u64)> {
     let using = Using::now()?;
-    using.plans.iter().find(|plan| plan.id == id && id != 0 && plan.is_armed()).map(|plan| plan.sum())
-}
-
-impl LoadedPlan {
-    fn sum(&self) -> (u64, u64) {
-        let totals = self.rules.iter().filter_map(|rule| self.totals(rule));
-        totals.fold((0, 0), |(matched, fired), totals| {
-            (matched + totals.matched.load(Relaxed), fired + totals.fired.load(Relaxed))
-        })
-    }
+    find(&using, id).map(LoadedPlan::sum)
 }
 
 /// Takes note of a mark that the program has set.
 pub fn marked(text: &[u8]) {
     let Some(using) = Using::now() else { return };
     for rule in using.plans.iter().flat_map(|plan| &plan.rules) {
-        let is_it = rule.rule.conditions.iter().any(|condition| match &condition.values {
-            Values::Patterns(patterns) if condition.key == Key::Mark => {
-                patterns.iter().any(|pattern| matches(pattern.as_bytes(), text)) != condition.not
-            }
-            _ => false,
-        });
-        if is_it {
+        if rule.rule.conditions.iter().any(|one| one.key == Key::Mark && is_like(one, text)) {
             rule.has_mark.store(true, Release);
         }
     }

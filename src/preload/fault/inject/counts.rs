@@ -5,7 +5,7 @@ use super::{private, shared};
 use crate::log::message;
 use core::ptr;
 use core::sync::atomic::{
-    AtomicPtr, AtomicU64,
+    AtomicPtr,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use cupeer_spec::fault::{Per, Rule, happens, purpose};
@@ -45,10 +45,14 @@ impl Scopes {
         table(&self.direct, self.direct_count)?.get(place)
     }
 
+    /// The hash tables, each with how many scopes it has.
+    fn tables(&self) -> impl Iterator<Item = (&AtomicPtr<Scope>, usize)> {
+        self.hashed.iter().zip(0..).map(|(memory, number)| (memory, HASHED << (2 * number)))
+    }
+
     fn hashed(&self, key: u64) -> Option<(&Scope, bool)> {
-        let tables = self.hashed.iter().zip(0..);
-        for (memory, number) in tables {
-            let found = claim(table(memory, HASHED << (2 * number))?, key, PROBES);
+        for (memory, count) in self.tables() {
+            let found = claim(table(memory, count)?, key, PROBES);
             if found.is_some() {
                 return found;
             }
@@ -63,8 +67,7 @@ impl Scopes {
 
     /// Gives the memory back. Nobody may be looking at the plan.
     pub fn give_back(&self) {
-        let tables = self.hashed.iter().zip(0..).map(|(memory, number)| (memory, HASHED << (2 * number)));
-        for (memory, count) in tables.chain([(&self.direct, self.direct_count)]) {
+        for (memory, count) in self.tables().chain([(&self.direct, self.direct_count)]) {
             let memory = memory.swap(ptr::null_mut(), AcqRel);
             if !memory.is_null() {
                 // SAFETY: mapped with this size.
@@ -103,7 +106,6 @@ fn claim(table: &[Scope], key: u64, probes: usize) -> Option<(&Scope, bool)> {
 
 /// Who is counted for.
 pub struct Whose {
-    /// The function.
     pub id: FnId,
     /// The rank of the process; `u32::MAX` for none.
     pub rank: u32,
@@ -141,7 +143,11 @@ pub fn fires<'a>(plan: &'a LoadedPlan, rule: &LoadedRule, whose: &Whose) -> Opti
         return None;
     };
     let count = scope.count.fetch_add(1, Relaxed) + 1;
-    if !is_chosen(rule.rule, whose, count) || !is_within(rule.rule, &scope.fired) {
+    let Rule { when, probability, times, .. } = rule.rule;
+    let thrown = || rule.rule.thrown(whose.rank, whose.id.spec().name, count, purpose::FIRE);
+    let is_chosen = when.has(count) && (*probability >= 1.0 || happens(*probability, thrown()));
+    let once_more = |fired: u64| (fired < times.unwrap_or(u64::MAX)).then_some(fired.saturating_add(1));
+    if !is_chosen || scope.fired.fetch_update(Relaxed, Relaxed, once_more).is_err() {
         return None;
     }
     if let Some(totals) = totals {
@@ -150,37 +156,21 @@ pub fn fires<'a>(plan: &'a LoadedPlan, rule: &LoadedRule, whose: &Whose) -> Opti
     Some(Firing { count, scope, totals })
 }
 
-/// Whether a rule fires at the `count`-th call, but for how often it did already.
-fn is_chosen(rule: &Rule, whose: &Whose, count: u64) -> bool {
-    let thrown = || rule.thrown(whose.rank, whose.id.spec().name, count, purpose::FIRE);
-    rule.when.has(count) && (rule.probability >= 1.0 || happens(rule.probability, thrown()))
-}
-
-/// Counts one time more, where that is not too often.
-fn is_within(rule: &Rule, fired: &AtomicU64) -> bool {
-    let most = rule.times.unwrap_or(u64::MAX);
-    fired.fetch_update(Relaxed, Relaxed, |fired| (fired < most).then_some(fired.saturating_add(1))).is_ok()
-}
-
-/// A scope of the job.
-fn joint(key: u64) -> Option<&'static Scope> {
-    let scopes = shared::scopes()?;
-    claim(scopes, key, scopes.len()).map(|(scope, _)| scope)
-}
-
 fn scope<'a>(plan: &'a LoadedPlan, rule: &LoadedRule, whose: &Whose) -> Option<&'a Scope> {
     let function = if rule.rule.together { TOGETHER } else { whose.id as usize };
     let key = |whose: u64| {
         let function = if rule.rule.together { u32::MAX } else { function as u32 };
         scope_key(rule.number, function, whose)
     };
-    match rule.rule.per {
-        Per::Process => plan.scopes.direct(rule.number, function),
-        Per::Thread => plan.scopes.hashed(key(private::thread_number())).map(|(scope, _)| scope),
-        Per::Ctx => plan.scopes.hashed(key(whose.context)).map(|(scope, _)| scope),
+    let joint = |key| shared::scopes().and_then(|scopes| claim(scopes, key, scopes.len()));
+    let claimed = match rule.rule.per {
+        Per::Process => return plan.scopes.direct(rule.number, function),
+        Per::Thread => plan.scopes.hashed(key(private::thread_number())),
+        Per::Ctx => plan.scopes.hashed(key(whose.context)),
         Per::Rank => joint(key(u64::from(whose.rank))),
         Per::Job => joint(key(u64::MAX)),
-    }
+    };
+    claimed.map(|(scope, _)| scope)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::fault::deny;
 use crate::sys::environment;
 use core::cell::Cell;
 use cupeer_spec::fault::{Error, Per, Stage, purpose};
+use cupeer_spec::function::Direction;
 use cupeer_spec::record::slot::hit::did;
 
 /// The most rules that act at one call.
@@ -19,9 +20,7 @@ const NEVER: u16 = u16::MAX;
 /// A rule that fired.
 #[derive(Clone, Copy)]
 pub struct Fired {
-    /// The rule.
     pub rule: &'static LoadedRule,
-    /// That it did.
     pub firing: Firing<'static>,
     /// What it did: [`did`].
     pub did: u16,
@@ -39,19 +38,18 @@ pub struct Fault<'a> {
     pub(super) may_be_denied: bool,
     /// The number of the process in the job.
     pub(super) process: u16,
-    /// The call stack.
     pub(super) stack: u64,
     pub(super) rank: u32,
     /// The result in place of the call.
-    pub(super) instead: Option<i32>,
+    pub instead: Option<i32>,
     /// What the real call returned, where it was made.
     pub(super) driver_result: Option<i32>,
     /// Whether the program sees another result or output than the driver's.
-    pub(super) is_altered: bool,
+    pub is_altered: bool,
     /// Whether it gets a failure in place of the driver's success.
     pub(super) has_other_result: bool,
-    /// Whether an output is not the driver's.
-    pub(super) has_other_output: bool,
+    /// Whether an output is not the driver's, so that the live table cannot take it for what is open.
+    pub has_other_output: bool,
     /// Whether what the real call did was undone.
     pub(super) is_undone: bool,
     /// What stood where the outputs go, for a call that may be undone.
@@ -67,7 +65,7 @@ impl<'a> Fault<'a> {
     pub fn of(call: &'a Forward<'a>) -> Option<Fault<'a>> {
         let using = Using::now()?;
         facts::prepare(&using);
-        handles::given(call);
+        handles::remember(call, Direction::In);
         let facts = Facts::of(call);
         let rank = environment::rank();
         let mut fired = [None; MOST];
@@ -109,22 +107,19 @@ impl<'a> Fault<'a> {
             told: Cell::new([NEVER; 1 + MOST]),
             _using: using,
         };
-        fault.decide();
-        Some(fault)
-    }
-
-    /// Which of the results stands in place of the call: that of a denied pair, or of the first rule that has one.
-    fn decide(&mut self) {
-        let Some((fired, error)) = self.first_error() else { return };
-        if self.denied.is_none() && fired.rule.rule.action.stage == Stage::Instead {
-            self.instead = Some(self.code(&fired, error));
+        // That of a denied pair comes before that of a rule.
+        if let Some((fired, error)) = fault.first_error()
+            && fault.denied.is_none()
+            && fired.rule.rule.action.stage == Stage::Instead
+        {
+            fault.instead = Some(fault.code(&fired, error));
         }
+        Some(fault)
     }
 
     /// The first rule that has a result.
     pub(super) fn first_error(&self) -> Option<(Fired, Error)> {
-        let acting = self.acting().filter_map(|fired| Some((*fired, fired.rule.rule.action.error?)));
-        acting.into_iter().next()
+        self.acting().find_map(|fired| Some((*fired, fired.rule.rule.action.error?)))
     }
 
     /// A rule that fired and is not only tried.
@@ -157,10 +152,5 @@ impl<'a> Fault<'a> {
     /// Whether anything fired, or was denied so far.
     pub fn is_hit(&self) -> bool {
         self.denied.is_some() || self.fired[0].is_some()
-    }
-
-    /// The result in place of the call.
-    pub fn instead(&self) -> Option<i32> {
-        self.instead
     }
 }

@@ -14,9 +14,11 @@ use crate::sys::environment;
 use crate::sys::line::Short;
 use crate::sys::program_memory;
 use crate::sys::unwind::each_frame;
-use core::cell::Cell;
+use core::cell::OnceCell;
 use core::ffi::c_char;
+use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use cupeer_spec::abi::{CUmemAccessDesc, CUmemAllocationProp};
 use cupeer_spec::fault::{Condition, Key, Values, stack_hash};
 use cupeer_spec::function::{ArgSpec, Direction};
 use cupeer_spec::record::live::mix;
@@ -67,33 +69,20 @@ fn file_name(path: &[u8]) -> &[u8] {
 }
 
 /// Whether a text matches one of a condition's patterns.
-fn is_like(condition: &Condition, text: &[u8]) -> bool {
+pub fn is_like(condition: &Condition, text: &[u8]) -> bool {
     let Values::Patterns(patterns) = &condition.values else { return false };
     patterns.iter().any(|pattern| matches(pattern.as_bytes(), text)) != condition.not
 }
 
 /// What is known of a call, as far as it was asked for.
 pub struct Facts<'a> {
-    /// The call.
-    pub call: &'a Forward<'a>,
-    context: Cell<Option<u64>>,
-    device: Cell<Option<i32>>,
-    peer: Cell<Option<i32>>,
-    stack: Cell<Option<u64>>,
+    call: &'a Forward<'a>,
+    context: OnceCell<u64>,
+    device: OnceCell<i32>,
+    peer: OnceCell<i32>,
+    stack: OnceCell<u64>,
     /// What the call before returned in this thread; 0 where there was none.
     previous: u64,
-}
-
-/// A value that is asked for once.
-fn once<T: Copy>(place: &Cell<Option<T>>, ask: impl FnOnce() -> T) -> T {
-    match place.get() {
-        Some(value) => value,
-        None => {
-            let value = ask();
-            place.set(Some(value));
-            value
-        }
-    }
 }
 
 impl<'a> Facts<'a> {
@@ -101,18 +90,18 @@ impl<'a> Facts<'a> {
     pub fn of(call: &'a Forward<'a>) -> Self {
         // SAFETY: only this thread uses the block.
         let previous = unsafe { (*crate::sys::arch::thread()).result };
-        let none = (Cell::new(None), Cell::new(None), Cell::new(None), Cell::new(None));
-        Facts { call, context: none.0, device: none.1, peer: none.2, stack: none.3, previous }
+        let (context, stack) = (OnceCell::new(), OnceCell::new());
+        Facts { call, context, device: OnceCell::new(), peer: OnceCell::new(), stack, previous }
     }
 
     /// The current context.
     pub fn context(&self) -> u64 {
-        once(&self.context, questions::context)
+        *self.context.get_or_init(questions::context)
     }
 
     /// The call stack; 0 where it cannot be known.
     pub fn stack(&self) -> u64 {
-        once(&self.stack, || {
+        *self.stack.get_or_init(|| {
             let mut frames = [0; MOST_FRAMES];
             let mut count = 0;
             each_frame(self.call.caller, MOST_FRAMES, |address| {
@@ -145,8 +134,35 @@ impl<'a> Facts<'a> {
             && conditions.iter().filter(is_last).all(|one| self.meets(plan, rule, one))
     }
 
-    /// The device of a peer context, or that of what is opened; -1 where it is not known.
+    /// Whether a condition holds for the devices in a structure among the arguments; `None` where the function takes none.
+    fn names_device(&self, condition: &Condition) -> Option<bool> {
+        /// CU_MEM_LOCATION_TYPE_DEVICE.
+        const DEVICE: i32 = 1;
+        let function = self.call.id.spec();
+        let mut args = function.args.iter().zip(self.call.words);
+        let (arg, word, offset) = args.find_map(|(arg, word)| Some((arg, *word, location_in(arg)?)))?;
+        let count = arg.count.and_then(|count| function.argument(count));
+        let count = count.map_or(1, |(index, _)| self.call.words[index]);
+        let device = |index: u64| {
+            let mut bytes = [0; 8];
+            let at = index.checked_mul(arg.size as u64)?.checked_add(word)?.checked_add(offset as u64)?;
+            let is_read = program_memory::copy(at as usize, &mut bytes) == bytes.len();
+            let [kind, id] = [0, 4].map(|at| i32::from_le_bytes([0, 1, 2, 3].map(|byte| bytes[at + byte])));
+            is_read.then_some(if kind == DEVICE { id } else { -1 })
+        };
+        let devices = || (0..count).map_while(device).filter(|device| *device >= 0);
+        let has_one = devices().any(|device| holds(condition, device as u64) != condition.not);
+        Some(devices().next().is_some() && has_one != condition.not)
+    }
+
+    /// The device of a peer context, of the memory that is granted, or of what is opened; -1 where it is not known.
     fn peer_device(&self) -> i32 {
+        if let Some(grant) = self.call.id.spec().grants() {
+            let address = self.call.words[grant.by];
+            // A question that fails would stand in the driver's log.
+            let allocation = questions::mapping(address).and_then(|_| questions::mapped_allocation(address));
+            return allocation.map_or(-1, |(_, device)| device);
+        }
         let peer = self.argument(|arg| arg.type_word() == "CUcontext" && arg.name.starts_with("peer"));
         if let Some(peer) = peer {
             return if peer == 0 { -1 } else { questions::device_of(peer) };
@@ -176,8 +192,11 @@ impl<'a> Facts<'a> {
         }
         let device = |device: i32| device >= 0 && holds(condition, device as u64);
         match &condition.key {
-            Key::Dev => device(once(&self.device, questions::device)),
-            Key::Peer => device(once(&self.peer, || self.peer_device())),
+            Key::Dev => match self.names_device(condition) {
+                Some(is_met) => is_met,
+                None => device(*self.device.get_or_init(questions::device)),
+            },
+            Key::Peer => device(*self.peer.get_or_init(|| self.peer_device())),
             Key::Ctx => holds(condition, self.context()),
             Key::Size => self.size().is_some_and(|size| holds(condition, size)),
             Key::Handle => {
@@ -218,6 +237,17 @@ impl<'a> Facts<'a> {
             Direction::In if arg.is_handle() => holds(condition, unsafe { fingerprint_at(word) }),
             _ => false,
         }
+    }
+}
+
+/// Where a structure that an argument points to has a place in memory, in bytes; `None` where it has none.
+fn location_in(arg: &ArgSpec) -> Option<usize> {
+    match arg.type_word() {
+        _ if !matches!(arg.direction, Direction::In) => None,
+        "CUmemAllocationProp" => Some(offset_of!(CUmemAllocationProp, location)),
+        "CUmemAccessDesc" => Some(offset_of!(CUmemAccessDesc, location)),
+        "CUmemLocation" => Some(0),
+        _ => None,
     }
 }
 

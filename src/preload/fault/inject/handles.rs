@@ -48,22 +48,14 @@ fn read(kept: &[AtomicU64; 8]) -> [u8; 64] {
     bytes
 }
 
-fn each(call: &Forward, direction: impl Fn(Direction) -> bool) {
+/// Remembers the handles that a call was given (`In`), or has made (`Out`).
+pub fn remember(call: &Forward, direction: Direction) {
     let args = call.id.spec().args.iter().zip(call.words);
-    for (arg, word) in args.filter(|(arg, word)| arg.is_handle() && direction(arg.direction) && **word != 0) {
+    for (arg, word) in args.filter(|(arg, word)| arg.is_handle() && arg.direction == direction && **word != 0)
+    {
         // SAFETY: a handle by value, or one that the driver has just written: 64 bytes lie there.
         keep(arg, unsafe { &*(*word as *const [u8; 64]) });
     }
-}
-
-/// Remembers the handle that a call was given.
-pub fn given(call: &Forward) {
-    each(call, |direction| matches!(direction, Direction::In));
-}
-
-/// Remembers the handle that a call has made.
-pub fn made(call: &Forward) {
-    each(call, |direction| matches!(direction, Direction::Out));
 }
 
 /// Another handle than this one, of the kind of an argument.

@@ -21,12 +21,9 @@ pub struct Armed {
     pub plans: Vec<&'static LoadedPlan>,
 }
 
-/// A rule and its plan.
 #[derive(Clone, Copy)]
 pub struct Member {
-    /// The plan.
     pub plan: &'static LoadedPlan,
-    /// The rule.
     pub rule: &'static LoadedRule,
 }
 
@@ -131,6 +128,7 @@ pub fn argument_of(function: &FnSpec, condition: &Condition) -> Option<usize> {
     match (&condition.key, &condition.values) {
         (Key::Dev, Values::Numbers(_)) => is_device(0),
         (Key::Peer, Values::Numbers(_)) => is_device(1),
+        (Key::Size, Values::Numbers(_)) => function.sized_by(),
         (Key::Argument(name), Values::Numbers(_)) => {
             // An output says something after the call alone.
             let argument = function.argument(name)?;

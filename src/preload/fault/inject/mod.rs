@@ -41,9 +41,7 @@ pub type ArgumentWords = [u64; 8];
 
 /// A call as the steps see it that may change it.
 pub struct Forward<'a> {
-    /// The function.
     pub id: FnId,
-    /// Its arguments.
     pub words: &'a ArgumentWords,
     /// Its return address.
     pub caller: usize,

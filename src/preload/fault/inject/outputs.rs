@@ -1,11 +1,12 @@
 //! The outputs of a call: what rules put there, and how a call that succeeded is undone.
 
 use super::decide::Fault;
-use super::{excuses, facts, handles, shared};
+use super::{Forward, excuses, facts, handles, shared};
 use crate::resolve::driver;
 use crate::sys::program_memory;
 use cupeer_spec::fault::{Out, OutValue};
 use cupeer_spec::function::{ArgSpec, Direction, FnId};
+use cupeer_spec::value::Shareable;
 
 impl Fault<'_> {
     /// An output, where it goes, and how many bytes of it there are: see [`Out`].
@@ -17,14 +18,16 @@ impl Fault<'_> {
             Some(count) => *self.call.words.get(function.argument(count)?.0)? as usize,
             None => 1,
         };
+        let kind = arg.kind.and_then(|kind| self.call.words.get(function.argument(kind)?.0));
+        let has_size = kind.is_none_or(|kind| *kind as i32 == Shareable::DESCRIPTOR);
         let is_output = matches!(arg.direction, Direction::Out | Direction::InOut) && address != 0;
-        is_output.then_some((arg, address, arg.output_size() * count))
+        (is_output && has_size).then_some((arg, address, arg.size * count))
     }
 
     /// Puts a value into an output. Says whether there was one.
     pub(super) fn put(&self, out: &Out) -> bool {
         let Some((arg, address, size)) = self.place(out.argument) else { return false };
-        let (step, is_handle) = (arg.output_size(), arg.is_handle());
+        let (step, is_handle) = (arg.size, arg.is_handle());
         // SAFETY: after success the driver has written that many bytes there.
         let bytes = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, size) };
         match out.value {
@@ -61,12 +64,8 @@ impl Fault<'_> {
 
     /// Reads what stands where the outputs go. The program may have passed anything.
     pub(super) fn save_outputs(&mut self) {
-        let args = self.call.id.spec().args.iter().enumerate();
-        let outputs = args.filter(|(_, arg)| matches!(arg.direction, Direction::Out));
-        for (place, (index, arg)) in self.outputs.iter_mut().zip(outputs) {
+        for (place, (address, size)) in self.outputs.iter_mut().zip(outputs(self.call)) {
             let mut word = [0; 8];
-            let address = self.call.words.get(index).copied().unwrap_or(0) as usize;
-            let size = arg.output_size().min(8);
             if address != 0 && program_memory::copy(address, &mut word[..size]) == size {
                 *place = Some(u64::from_le_bytes(word));
             }
@@ -74,12 +73,8 @@ impl Fault<'_> {
     }
 
     pub(super) fn restore_outputs(&self) {
-        let args = self.call.id.spec().args.iter().enumerate();
-        let outputs = args.filter(|(_, arg)| matches!(arg.direction, Direction::Out));
-        for (saved, (index, arg)) in self.outputs.iter().zip(outputs) {
-            let address = self.call.words.get(index).copied().unwrap_or(0);
+        for (saved, (address, size)) in self.outputs.iter().zip(outputs(self.call)) {
             if let Some(saved) = saved {
-                let size = arg.output_size().min(8);
                 // SAFETY: the driver has just written that many bytes there.
                 unsafe {
                     core::ptr::copy_nonoverlapping(saved.to_le_bytes().as_ptr(), address as *mut u8, size)
@@ -91,9 +86,10 @@ impl Fault<'_> {
     /// Undoes what the real call did. Says whether that worked.
     pub(super) fn undo(&self) -> bool {
         let function = self.call.id.spec();
-        let Some((inverse, index)) = function.undone_by() else { return false };
-        let arg = &function.args[index];
-        let word = self.call.words.get(index).copied().unwrap_or(0);
+        let Some((inverse, given)) = function.undone_by() else { return false };
+        let arg = &function.args[given.by];
+        let word = |index: usize| self.call.words.get(index).copied().unwrap_or(0);
+        let (size, word) = (given.size.map(word), word(given.by));
         let value = if matches!(arg.direction, Direction::In) {
             word
         } else if word == 0 {
@@ -102,7 +98,7 @@ impl Fault<'_> {
             // SAFETY: after success the driver has written there; it is not null.
             unsafe { (word as *const u64).read_unaligned() }
         };
-        if !call_driver(inverse, value) {
+        if !call_driver(inverse, value, size) {
             return false;
         }
         self.restore_outputs();
@@ -110,14 +106,28 @@ impl Fault<'_> {
     }
 }
 
+/// Where the outputs of a call go, and how many bytes of each are looked at.
+fn outputs(call: &Forward) -> impl Iterator<Item = (usize, usize)> {
+    let args = call.id.spec().args.iter().zip(call.words);
+    let outputs = args.filter(|(arg, _)| matches!(arg.direction, Direction::Out));
+    outputs.map(|(arg, word)| (*word as usize, arg.size.min(8)))
+}
+
 /// Calls the driver's function that undoes something.
-fn call_driver(id: FnId, value: u64) -> bool {
+fn call_driver(id: FnId, value: u64, size: Option<u64>) -> bool {
     let address = driver::real(id);
     if address == 0 {
         return false;
     }
-    // SAFETY: the functions that undo something take one word and return a result: a test walks the table.
-    let function = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn(u64) -> i32>(address) };
-    // SAFETY: gives back what the driver has just handed out, which nobody has seen.
-    unsafe { function(value) == 0 }
+    // SAFETY: the functions that undo something take one word, or where a size is given two, and return a result: a test
+    // walks the table. They give back what the driver has just handed out, which nobody has seen.
+    let result = unsafe {
+        match size {
+            None => core::mem::transmute::<usize, unsafe extern "C" fn(u64) -> i32>(address)(value),
+            Some(size) => {
+                core::mem::transmute::<usize, unsafe extern "C" fn(u64, u64) -> i32>(address)(value, size)
+            }
+        }
+    };
+    result == 0
 }

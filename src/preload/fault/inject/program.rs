@@ -1,6 +1,6 @@
 //! What programs ask through `cupeer.h`: texts and numbers as C has them.
 
-use super::arming::{NO_MEMORY, Refusal, arm};
+use super::arming::{NO_MEMORY, arm};
 use crate::settings::inject::memory_of;
 use crate::sys::memory;
 use core::ffi::{CStr, c_char, c_int};
@@ -31,7 +31,7 @@ pub unsafe fn arm_c(plan: *const c_char, message: *mut c_char, size: usize) -> c
     };
     let armed = memory::within(memory_of(text.len()), || match arm(text) {
         Ok(number) => (number.try_into().unwrap_or(c_int::MAX), true),
-        Err(Refusal(reason)) => (refuse(&reason), false),
+        Err(reason) => (refuse(&reason), false),
     });
     armed.unwrap_or_else(|| refuse(NO_MEMORY))
 }

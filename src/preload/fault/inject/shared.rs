@@ -3,24 +3,23 @@
 
 use super::private;
 use crate::fault::deny;
-use crate::job::directory::{self, Directory, Path, c_path};
+use crate::job::directory::{self, Directory, Path};
 use crate::log::message;
-use crate::settings;
-use crate::settings::Settings;
-use crate::sys::allocate::allocate;
+use crate::settings::{self, Settings};
 use crate::sys::aside::aside;
 use crate::sys::files;
 use crate::sys::line::Short;
-use crate::sys::opened::Opened;
 use crate::sys::process;
 use core::ffi::c_int;
 use core::fmt::Write;
-use core::ptr;
+use core::mem::offset_of;
 use core::sync::atomic::{
     AtomicPtr, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use core::{ptr, slice};
 use cupeer_spec::fault::{Key, Per, Plan, Rule, fnv};
+use cupeer_spec::record::bytes;
 use cupeer_spec::record::faults::{
     Counter, DAMAGED, DAMAGED_COUNT, Header, MAGIC, PREFIX, RELEASE, SCOPES, Scope, TEXT, VERSION,
 };
@@ -31,44 +30,9 @@ static BASE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 /// The directory, where there is one: for releasing what hangs.
 static DIRECTORY: AtomicPtr<Directory> = AtomicPtr::new(ptr::null_mut());
 
-/// What of a header stays as it is; its last two numbers are changed by others at any moment, so that nobody makes a
+/// How much of a header stays as it is. The two numbers behind are changed by others at any moment, so that nobody makes a
 /// reference to all of it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Fixed {
-    magic: [u8; 8],
-    version: u32,
-    rules: u32,
-    text: u32,
-    counters: u32,
-    scopes: u32,
-    scope_count: u32,
-}
-
-impl Fixed {
-    /// # Safety
-    ///
-    /// A header can be read there.
-    unsafe fn read(header: *const Header) -> Fixed {
-        // SAFETY: as promised.
-        unsafe {
-            Fixed {
-                magic: (*header).magic,
-                version: (*header).version,
-                rules: (*header).rules,
-                text: (*header).text,
-                counters: (*header).counters,
-                scopes: (*header).scopes,
-                scope_count: (*header).scope_count,
-            }
-        }
-    }
-}
-
-fn header() -> Option<Fixed> {
-    let header = BASE.load(Acquire).cast::<Header>();
-    // SAFETY: mapped for good, and a valid header before it is published.
-    (!header.is_null()).then(|| unsafe { Fixed::read(header) })
-}
+const FIXED: usize = offset_of!(Header, processes);
 
 /// What the file says of the rules, known when the settings are read; null where there is none in the environment.
 static RULES: AtomicPtr<Rules> = AtomicPtr::new(ptr::null_mut());
@@ -108,8 +72,8 @@ fn attach_here(settings: &Settings) {
         keep(&directory);
         open_or_create(&directory, &layout)
     });
-    let (base, size) = match attached {
-        Ok(base) => (base, layout.size()),
+    let base = match attached {
+        Ok(base) => base,
         Err(error) => {
             let is_joint = |rule: &Rule| {
                 let mut conditions = rule.conditions.iter();
@@ -128,12 +92,12 @@ fn attach_here(settings: &Settings) {
             }
             // SAFETY: mapped above with this size, and nobody else's yet.
             unsafe { layout.write(base) };
-            (base, layout.size())
+            base
         }
     };
     if BASE.compare_exchange(ptr::null_mut(), base, AcqRel, Acquire).is_err() {
         // SAFETY: mapped above with this size and not published.
-        unsafe { libc::munmap(base.cast(), size) };
+        unsafe { libc::munmap(base.cast(), layout.size()) };
     }
 }
 
@@ -233,11 +197,8 @@ impl Layout {
         Short::new(format_args!("{PREFIX}{boot:08x}-{:08x}", (hash ^ hash >> 32) as u32))
     }
 
-    /// # Safety
-    ///
-    /// There are [`Layout::size`] zeros at `base` that nobody else writes to.
-    unsafe fn write(&self, base: *mut u8) {
-        let header = Header {
+    fn header(&self) -> Header {
+        Header {
             magic: MAGIC,
             version: VERSION,
             rules: self.rules,
@@ -248,36 +209,17 @@ impl Layout {
             scope_count: SCOPES as u32,
             processes: 0,
             damaged_more: 0,
-        };
-        // SAFETY: the caller's promise; the layout lies within its size.
-        unsafe {
-            base.cast::<Header>().write(header);
-            ptr::copy_nonoverlapping(self.text.as_ptr(), base.add(TEXT), self.text.len());
         }
     }
 
-    fn fixed(&self) -> Fixed {
-        Fixed {
-            magic: MAGIC,
-            version: VERSION,
-            rules: self.rules,
-            text: self.text.len() as u32,
-            counters: self.counters() as u32,
-            scopes: self.scopes() as u32,
-            scope_count: SCOPES as u32,
-        }
-    }
-
-    /// Whether a file is that of this plan.
-    ///
     /// # Safety
     ///
-    /// There are [`Layout::size`] readable bytes at `base`.
-    unsafe fn is_at(&self, base: *const u8) -> bool {
+    /// There are [`Layout::size`] zeros at `base` that nobody else writes to.
+    unsafe fn write(&self, base: *mut u8) {
         // SAFETY: the caller's promise; the layout lies within its size.
         unsafe {
-            let text = core::slice::from_raw_parts(base.add(TEXT), self.text.len());
-            Fixed::read(base.cast()) == self.fixed() && text == self.text.as_bytes()
+            base.cast::<Header>().write(self.header());
+            ptr::copy_nonoverlapping(self.text.as_ptr(), base.add(TEXT), self.text.len());
         }
     }
 }
@@ -291,47 +233,38 @@ fn open_or_create(directory: &Directory, layout: &Layout) -> Result<*mut u8, c_i
     let path = directory.file(layout.name().text())?;
     let open = || open(directory, &path, layout);
     match open() {
-        Err(libc::ENOENT) => create(directory, &path, layout).and_then(|()| open()),
+        Err(libc::ENOENT) => {
+            // SAFETY: mapped with this size, all zero.
+            let write = |base| unsafe { layout.write(base) };
+            directory::publish_mapped(directory, &path, ".faults", layout.size(), write)?;
+            open()
+        }
         other => other,
     }
 }
 
 fn open(directory: &Directory, path: &Path, layout: &Layout) -> Result<*mut u8, c_int> {
-    let file = Opened::open(c_path(path), libc::O_RDWR)?;
-    if !directory.trusts(file.about().found.owner) {
-        return Err(libc::EPERM);
+    let base = directory.open(path)?.map(0, layout.size())?;
+    // SAFETY: mapped above; the layout lies within its size.
+    let (fixed, text) = unsafe {
+        (slice::from_raw_parts(base, FIXED), slice::from_raw_parts(base.add(TEXT), layout.text.len()))
+    };
+    if fixed != &bytes(&layout.header())[..FIXED] || text != layout.text.as_bytes() {
+        // SAFETY: mapped above with this size; it is the file of another plan.
+        unsafe { libc::munmap(base.cast(), layout.size()) };
+        return Err(libc::EINVAL);
     }
-    let base = file.map(0, layout.size())?;
-    // SAFETY: mapped above, and a file of this size holds what is read of it.
-    unsafe {
-        if !layout.is_at(base) {
-            libc::munmap(base.cast(), layout.size());
-            return Err(libc::EINVAL);
-        }
-        Ok(base)
-    }
-}
-
-/// Makes the file.
-fn create(directory: &Directory, path: &Path, layout: &Layout) -> Result<(), c_int> {
-    directory::publish(directory, path, ".faults", |file| {
-        allocate(file.descriptor(), 0, layout.size() as u64)?;
-        let base = file.map(0, layout.size())?;
-        // SAFETY: mapped above with this size, all zero.
-        unsafe {
-            layout.write(base);
-            libc::munmap(base.cast(), layout.size());
-        }
-        Ok(())
-    })
+    Ok(base)
 }
 
 /// What is counted of a rule of the environment's plan, or behind these of a denied pair.
 pub fn counter(number: u32) -> Option<&'static Counter> {
-    let header = header().filter(|header| number < header.rules)?;
+    let base = BASE.load(Acquire);
+    let header = base.cast::<Header>();
     // SAFETY: mapped for good; the layout was compared, and has so many counters there.
     unsafe {
-        BASE.load(Relaxed).add(header.counters as usize).cast::<Counter>().add(number as usize).as_ref()
+        let is_there = !header.is_null() && number < (*header).rules;
+        is_there.then(|| &*base.add((*header).counters as usize).cast::<Counter>().add(number as usize))
     }
 }
 
@@ -346,12 +279,13 @@ pub fn denied(which: usize) {
 
 /// The scopes of the job.
 pub fn scopes() -> Option<&'static [Scope]> {
-    let header = header()?;
+    let base = BASE.load(Acquire);
+    let header = base.cast::<Header>();
     // SAFETY: mapped for good; the layout was compared, and has so many scopes there.
-    unsafe {
-        let first = BASE.load(Relaxed).add(header.scopes as usize).cast::<Scope>();
-        Some(core::slice::from_raw_parts(first, header.scope_count as usize))
-    }
+    (!header.is_null()).then(|| unsafe {
+        let first = base.add((*header).scopes as usize).cast::<Scope>();
+        slice::from_raw_parts(first, (*header).scope_count as usize)
+    })
 }
 
 /// The next number of a process.
@@ -370,7 +304,7 @@ fn damaged() -> &'static [AtomicU64] {
         return &[];
     }
     // SAFETY: within the first page of the mapping, aligned, and used only in this way.
-    unsafe { core::slice::from_raw_parts(base.add(DAMAGED).cast::<AtomicU64>(), DAMAGED_COUNT) }
+    unsafe { slice::from_raw_parts(base.add(DAMAGED).cast::<AtomicU64>(), DAMAGED_COUNT) }
 }
 
 /// Remembers the fingerprint of a handle that a rule has damaged.
@@ -393,9 +327,5 @@ pub fn has_damaged() -> bool {
 
 /// Whether a rule has damaged the handle of this fingerprint, in any process.
 pub fn is_damaged(fingerprint: u64) -> bool {
-    damaged()
-        .iter()
-        .map(|place| place.load(Acquire))
-        .take_while(|known| *known != 0)
-        .any(|known| known == fingerprint)
+    damaged().iter().any(|place| place.load(Acquire) == fingerprint)
 }

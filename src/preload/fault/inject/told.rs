@@ -5,14 +5,12 @@ use core::fmt;
 use cupeer_spec::function::Group;
 use cupeer_spec::record::slot::hit::{Hit, did};
 
-/// The names of the rules, separated by commas.
-pub struct RuleNames<'a>(pub &'a Fault<'a>);
-
-impl fmt::Display for RuleNames<'_> {
+/// The names of the rules that acted, separated by commas.
+impl fmt::Display for Fault<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let mut separator = "";
         let mut result = Ok(());
-        self.0.each_hit(|_, name| {
+        self.each(|_, _, name| {
             if result.is_ok() {
                 result = write!(f, "{separator}{name}");
             }
@@ -23,11 +21,6 @@ impl fmt::Display for RuleNames<'_> {
 }
 
 impl Fault<'_> {
-    /// Whether the program sees another result or output than the driver's.
-    pub fn is_altered(&self) -> bool {
-        self.is_altered
-    }
-
     /// What the call did to what is open, as a result: the driver's, unless it was undone, or the program was not told what
     /// was opened or exported: it cannot answer for that. A call that gives something back and was made to fail counts as
     /// one that did: the program has done its part.
@@ -47,18 +40,8 @@ impl Fault<'_> {
         if self.is_undone { -1 } else { self.driver_result.unwrap_or(-1) }
     }
 
-    /// Whether the live table can take the call's outputs for what is open.
-    pub fn has_other_output(&self) -> bool {
-        self.has_other_output
-    }
-
-    /// Goes through what was done: the hit and the name of the rule.
-    pub fn each_hit(&self, mut found: impl FnMut(&Hit, &str)) {
-        self.each(|_, hit, name| found(hit, name));
-    }
-
-    /// The same for what the record was not told. That of a call that hangs is told before, and again where more came of
-    /// it.
+    /// Goes through what was done that the record was not told: the hit and the name of the rule. That of a call that hangs
+    /// is told before, and again where more came of it.
     pub fn each_news(&self, mut found: impl FnMut(&Hit, &str)) {
         self.each(|place, hit, name| {
             let mut told = self.told.get();
@@ -112,10 +95,5 @@ impl Fault<'_> {
         } else {
             "would be hit by"
         }
-    }
-
-    /// The names of the rules that acted, separated by commas.
-    pub fn names(&self) -> RuleNames<'_> {
-        RuleNames(self)
     }
 }

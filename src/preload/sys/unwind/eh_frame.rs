@@ -5,7 +5,6 @@ use super::memory::{Cursor, PIECE, Window};
 use super::row::{Function, Row};
 use crate::sys::elf;
 
-/// The tables of an object.
 pub struct Tables {
     /// Where the sorted one begins.
     start: usize,

@@ -79,8 +79,8 @@ pub fn evaluate(
             0x21 => values.both(|a, b| a | b)?,
             0x22 => values.both(usize::wrapping_add)?,
             0x23 => {
-                let (value, more) = (values.pop()?, code.unsigned()?);
-                values.push(value.wrapping_add(more as usize))?;
+                values.push(code.unsigned()? as usize)?;
+                values.both(usize::wrapping_add)?;
             }
             0x24 => values.both(|a, b| a.checked_shl(b as u32).unwrap_or(0))?,
             0x25 => values.both(|a, b| a.checked_shr(b as u32).unwrap_or(0))?,
@@ -95,14 +95,8 @@ pub fn evaluate(
             0x2e => values.both(|a, b| usize::from(a != b))?,
             // DW_OP_lit*, DW_OP_breg* and DW_OP_nop.
             0x30..=0x4f => values.push(usize::from(operation - 0x30))?,
-            0x70..=0x8f => {
-                let register = usize::from(operation - 0x70);
-                values.push(relative(registers, register, code)?)?;
-            }
-            0x92 => {
-                let register = code.unsigned()? as usize;
-                values.push(relative(registers, register, code)?)?;
-            }
+            0x70..=0x8f => values.push(relative(registers, u64::from(operation - 0x70), code)?)?,
+            0x92 => values.push(relative(registers, code.unsigned()?, code)?)?,
             0x96 => {}
             _ => return None,
         }
@@ -110,6 +104,6 @@ pub fn evaluate(
     values.pop()
 }
 
-fn relative(registers: &Registers, register: usize, code: &mut Cursor) -> Option<usize> {
-    Some(registers.get(register)?.wrapping_add_signed(code.signed()? as isize))
+fn relative(registers: &Registers, register: u64, code: &mut Cursor) -> Option<usize> {
+    Some(registers.get(register as usize)?.wrapping_add_signed(code.signed()? as isize))
 }

@@ -13,7 +13,6 @@ pub struct Window<const N: usize> {
 }
 
 impl<const N: usize> Window<N> {
-    /// Nothing yet.
     pub fn new() -> Self {
         Window::beside(0..0)
     }
@@ -78,7 +77,6 @@ impl<'a> Cursor<'a> {
         Some(Cursor { bytes, at, end: at.checked_add(length)? })
     }
 
-    /// The next bytes.
     pub fn array<const COUNT: usize>(&mut self) -> Option<[u8; COUNT]> {
         let next = self.at.checked_add(COUNT).filter(|next| *next <= self.end)?;
         let array = *self.bytes.bytes(self.at, COUNT)?.first_chunk()?;

@@ -34,7 +34,6 @@ const MOST_OF_OURS: usize = 64;
 /// What is copied of a stack at once.
 const WINDOW: usize = 512;
 
-/// The registers of a frame.
 #[derive(Clone, Copy)]
 struct Registers {
     words: [usize; REGISTERS],
@@ -56,7 +55,6 @@ impl Registers {
     }
 }
 
-/// A walk up a stack.
 struct Walk {
     registers: Registers,
     /// Whether the frame was interrupted at its address, and not left by a call before it.

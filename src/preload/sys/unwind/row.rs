@@ -147,10 +147,7 @@ impl Machine<'_> {
             let low = usize::from(instruction & 0x3f);
             match instruction >> 6 {
                 1 => self.advance(low),
-                2 => {
-                    let offset = self.function.data_step.wrapping_mul(code.unsigned()? as i64);
-                    self.put(low, Place::At(offset));
-                }
+                2 => self.put(low, Place::At(self.function.data_step.wrapping_mul(code.unsigned()? as i64))),
                 3 => self.restore(low),
                 _ => self.other(instruction, code)?,
             }
@@ -171,36 +168,15 @@ impl Machine<'_> {
             0x03 => self.advance(usize::from(code.u16()?)),
             0x04 => self.advance(code.u32()? as usize),
             // DW_CFA_offset_extended, with a sign, and the GNU form with the other sign; DW_CFA_val_offset.
-            0x05 => {
-                let (register, offset) = (register(code)?, data(code.unsigned()? as i64));
-                self.put(register, Place::At(offset));
-            }
-            0x11 => {
-                let (register, offset) = (register(code)?, data(code.signed()?));
-                self.put(register, Place::At(offset));
-            }
-            0x2f => {
-                let (register, offset) = (register(code)?, data(code.unsigned()? as i64));
-                self.put(register, Place::At(offset.wrapping_neg()));
-            }
-            0x14 => {
-                let (register, offset) = (register(code)?, data(code.unsigned()? as i64));
-                self.put(register, Place::Is(offset));
-            }
-            0x15 => {
-                let (register, offset) = (register(code)?, data(code.signed()?));
-                self.put(register, Place::Is(offset));
-            }
-            0x06 => {
-                let register = register(code)?;
-                self.restore(register);
-            }
+            0x05 => self.put(register(code)?, Place::At(data(code.unsigned()? as i64))),
+            0x11 => self.put(register(code)?, Place::At(data(code.signed()?))),
+            0x2f => self.put(register(code)?, Place::At(data(code.unsigned()? as i64).wrapping_neg())),
+            0x14 => self.put(register(code)?, Place::Is(data(code.unsigned()? as i64))),
+            0x15 => self.put(register(code)?, Place::Is(data(code.signed()?))),
+            0x06 => self.restore(register(code)?),
             0x07 => self.put(register(code)?, Place::Lost),
             0x08 => self.put(register(code)?, Place::Same),
-            0x09 => {
-                let (register, other) = (register(code)?, register(code)?);
-                self.put(register, Place::Register(other));
-            }
+            0x09 => self.put(register(code)?, Place::Register(register(code)?)),
             // DW_CFA_remember_state and DW_CFA_restore_state.
             0x0a => {
                 *self.remembered.get_mut(self.depth)? = self.row;
@@ -224,14 +200,8 @@ impl Machine<'_> {
             }
             // DW_CFA_def_cfa_expression, DW_CFA_expression and DW_CFA_val_expression.
             0x0f => self.row.frame = Frame::Expression(block(code)?),
-            0x10 => {
-                let (register, block) = (register(code)?, block(code)?);
-                self.put(register, Place::AtExpression(block));
-            }
-            0x16 => {
-                let (register, block) = (register(code)?, block(code)?);
-                self.put(register, Place::IsExpression(block));
-            }
+            0x10 => self.put(register(code)?, Place::AtExpression(block(code)?)),
+            0x16 => self.put(register(code)?, Place::IsExpression(block(code)?)),
             _ => return None,
         }
         Some(())

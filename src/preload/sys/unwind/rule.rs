@@ -12,7 +12,6 @@ use crate::sys::every_call::libraries_generation;
 use crate::sys::program_memory;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What kind of rule it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// No object says anything about the address.
@@ -23,7 +22,6 @@ pub enum Kind {
     Signal,
     /// Something else: to be asked of the tables each time.
     Odd,
-    /// There is no next frame.
     Outermost,
 }
 
@@ -44,7 +42,6 @@ const EACH: u32 = 5;
 const OFFSET: u32 = SAVED + EACH * KEEPS.len() as u32;
 
 impl Rule {
-    /// The rule of an address.
     #[inline]
     pub fn at(address: usize) -> Rule {
         known(address).unwrap_or_else(|| look(address))
@@ -137,7 +134,6 @@ fn key(address: usize) -> u64 {
     address as u64 ^ u64::from(libraries_generation()) << 47
 }
 
-/// The two places of an entry.
 #[inline]
 fn places(key: u64) -> [&'static Entry; 2] {
     let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BITS)) as usize;

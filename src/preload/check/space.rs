@@ -1,0 +1,105 @@
+//! What this process has of virtual memory, for the rules about it: as much as there is room for, and only where rules are
+//! checked.
+
+use crate::sys::files::{self, each_name};
+use crate::sys::line::Short;
+use crate::sys::lock::Lock;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use cupeer_rules::decide::{self, Allocation, Mapping, Ptrace};
+
+/// So many allocations and mappings are known at once.
+const MOST: usize = 4096;
+
+type Space = decide::Space<[Allocation; MOST], [Mapping; MOST]>;
+
+struct Shared(UnsafeCell<Space>);
+// SAFETY: what is in it is used only with LOCK.
+unsafe impl Sync for Shared {}
+
+const NO_ALLOCATION: Allocation = Allocation {
+    handle: 0,
+    bytes: 0,
+    types: None,
+    device: None,
+    is_imported: false,
+    references: 0,
+    is_counted: false,
+};
+const NO_MAPPING: Mapping = Mapping { start: 0, bytes: 0, handle: 0, is_granted: false };
+
+static SPACE: Shared = Shared(UnsafeCell::new(Space::new([NO_ALLOCATION; MOST], [NO_MAPPING; MOST])));
+static LOCK: Lock = Lock::new();
+/// Whether something was not noted.
+static HAS_MISSED: AtomicBool = AtomicBool::new(false);
+
+/// Does something with what the process has; `None` where another thread has it for too long.
+fn with<T>(work: impl FnOnce(&mut Space) -> T) -> Option<T> {
+    let mut done = None;
+    LOCK.with(|| {
+        // SAFETY: nobody else uses it, because the lock is held.
+        done = Some(work(unsafe { &mut *SPACE.0.get() }));
+    });
+    done
+}
+
+/// Notes a call that has returned, as the driver answered it. `is_own` says that the program got just that.
+pub fn note(call: &decide::Call, is_own: bool) {
+    let noted = with(|space| if is_own { space.note(call) } else { space.lose() });
+    if noted.is_none() {
+        HAS_MISSED.store(true, Relaxed);
+    }
+}
+
+/// Whether all is known.
+pub fn is_whole() -> bool {
+    !HAS_MISSED.load(Relaxed) && with(|space| !space.has_lost()) == Some(true)
+}
+
+pub fn allocation(handle: u64) -> Option<Allocation> {
+    with(|space| space.allocation(handle)).flatten()
+}
+
+/// Hands over all that is mapped. `work` does nothing but look at it.
+pub fn each_mapping(work: &mut dyn FnMut(&Mapping)) {
+    with(|space| space.mappings().for_each(work));
+}
+
+pub fn granularity() -> Option<u64> {
+    with(|space| space.granularity()).flatten()
+}
+
+/// Whether this process may read a channel by which memory is shared between machines.
+pub fn has_fabric_channel() -> bool {
+    let mut has_one = false;
+    each_name(c"/dev/nvidia-caps-imex-channels", |name| {
+        let path = Short::<64>::new(format_args!("/dev/nvidia-caps-imex-channels/{name}\0"));
+        has_one = name.starts_with("channel")
+            && path.c_text().is_some_and(|path| {
+                // SAFETY: the path ends in NUL.
+                unsafe { libc::access(path.as_ptr(), libc::R_OK) == 0 }
+            });
+        has_one
+    });
+    has_one
+}
+
+/// Whether a number is an open descriptor of this process.
+pub fn is_descriptor(fd: i32) -> bool {
+    // SAFETY: asks about a number, whatever it is.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
+}
+
+/// What decides whether this process may take descriptors of another one.
+pub fn ptrace() -> Option<Ptrace> {
+    let mut text = [0; 4];
+    let length = files::read(c"/proc/sys/kernel/yama/ptrace_scope", &mut text).unwrap_or(0);
+    let scope = text[..length].first().filter(|digit| digit.is_ascii_digit()).map_or(0, |digit| digit - b'0');
+    /// _LINUX_CAPABILITY_VERSION_3, for this thread.
+    const HEADER: [u32; 2] = [0x2008_0522, 0];
+    const CAP_SYS_PTRACE: u32 = 19;
+    let (mut header, mut sets) = (HEADER, [0u32; 6]);
+    // SAFETY: the kernel writes three words for each half of the capabilities, of which there are two.
+    let result = unsafe { libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()) };
+    (result == 0).then_some(Ptrace { scope, is_capable: sets[0] & 1 << CAP_SYS_PTRACE != 0 })
+}

@@ -1,0 +1,162 @@
+//! Shareable handles as programs pass them: descriptors and fabric handles.
+//!
+//! A descriptor is what it refers to, not its number. All descriptors of the driver's look alike (one device file, nothing
+//! of their own in it), and programs close theirs soon after they have sent them. What stays the same in every process that
+//! gets it, by whatever way, is the open file description; so it is given a number there, when memory is exported: the
+//! place of an advisory lock of its own, as long as the number is high, far beyond what anyone locks. Whoever has the
+//! descriptor finds it in /proc/thread-self/fdinfo. It goes with the last descriptor, and changes nothing for the driver
+//! or the program (seen with driver 580: the answers and the memory's life stay as they are).
+
+use super::clock;
+use super::line::Short;
+use super::program_memory::copy;
+use core::cell::Cell;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use cupeer_spec::record::live::mix;
+use cupeer_spec::value::Shareable;
+
+/// The number of an open file description that was found in a call, so that it is looked for once.
+#[derive(Default)]
+pub struct Known(Cell<Option<u64>>);
+
+/// A handle that the program passes, by its type. `None` where it cannot be read.
+pub fn taken(handle: *mut c_void, kind: i32, known: &Known) -> Option<Shareable> {
+    match kind {
+        // The descriptor is passed in place of the pointer.
+        Shareable::DESCRIPTOR => {
+            let fd = handle as usize as c_int;
+            Some(Shareable::Descriptor(fd, known.or(|| number(fd))))
+        }
+        Shareable::FABRIC => copy_bytes(handle.cast_const().cast()).map(Shareable::Fabric),
+        _ => None,
+    }
+}
+
+/// A handle that the driver has given, by its type.
+///
+/// # Safety
+///
+/// The driver has written such a handle to `handle`, or it is null.
+pub unsafe fn given(handle: *mut c_void, kind: i32, known: &Known) -> Option<Shareable> {
+    if handle.is_null() {
+        return None;
+    }
+    match kind {
+        Shareable::DESCRIPTOR => {
+            // SAFETY: the driver has written a descriptor there.
+            let fd = unsafe { handle.cast::<c_int>().read_unaligned() };
+            Some(Shareable::Descriptor(fd, known.or(|| numbered(fd))))
+        }
+        // SAFETY: the driver has written 64 bytes there.
+        Shareable::FABRIC => Some(Shareable::Fabric(unsafe { handle.cast::<[u8; 64]>().read_unaligned() })),
+        _ => None,
+    }
+}
+
+fn copy_bytes(place: *const u8) -> Option<[u8; 64]> {
+    let mut bytes = [0; 64];
+    (!place.is_null() && copy(place as usize, &mut bytes) == bytes.len()).then_some(bytes)
+}
+
+impl Known {
+    fn or(&self, find: impl FnOnce() -> u64) -> u64 {
+        let number = self.0.get().unwrap_or_else(find);
+        self.0.set(Some(number));
+        number
+    }
+}
+
+/// Gives the open file description behind a descriptor a number, and gives that; 0 where it cannot have one.
+fn numbered(fd: c_int) -> u64 {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    // SAFETY: gettid has no preconditions.
+    let thread = unsafe { libc::syscall(libc::SYS_gettid) as u64 };
+    let number = Shareable::known(mix(clock::now() ^ mix(thread << 32 ^ COUNT.fetch_add(1, Relaxed))));
+    // SAFETY: a structure of integers.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    (lock.l_type, lock.l_whence) = (libc::F_RDLCK as _, libc::SEEK_SET as _);
+    (lock.l_start, lock.l_len) = (number as libc::off_t, 1);
+    // SAFETY: sets a lock on an open file, from a structure that lives through the call.
+    if unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw const lock) } == 0 { number } else { 0 }
+}
+
+/// The number of the open file description behind a descriptor; 0 where it has none, or that cannot be seen.
+fn number(fd: c_int) -> u64 {
+    let path = Short::<64>::new(format_args!("/proc/thread-self/fdinfo/{fd}\0"));
+    // SAFETY: the path ends in NUL.
+    let file = unsafe { libc::open(path.text().as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    if file < 0 {
+        return 0;
+    }
+    let mut bytes = [0u8; 1024];
+    // SAFETY: reads into the array, from the descriptor opened above.
+    let read = unsafe {
+        let read = libc::read(file, bytes.as_mut_ptr().cast::<c_void>(), bytes.len());
+        libc::close(file);
+        read
+    };
+    in_info(&bytes[..usize::try_from(read).unwrap_or(0)])
+}
+
+/// The number in what the system says of a descriptor: `lock:\t1: OFDLCK ADVISORY  READ -1 00:06:174 START END`.
+fn in_info(info: &[u8]) -> u64 {
+    let text = core::str::from_utf8(info).unwrap_or_default();
+    let locks = text.lines().filter(|line| line.starts_with("lock:") && line.contains("OFDLCK"));
+    let mut starts = locks.filter_map(|line| line.split_ascii_whitespace().rev().nth(1)?.parse().ok());
+    starts.find(|start| Shareable::is_known(*start)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{File, OpenOptions};
+    use std::os::fd::AsRawFd;
+
+    fn open() -> File {
+        // SAFETY: the name ends in NUL; the descriptor is closed with the path's file, opened anew below.
+        let memory = unsafe { libc::memfd_create(c"numbered".as_ptr(), libc::MFD_CLOEXEC) };
+        let path = format!("/proc/self/fd/{memory}");
+        let file = OpenOptions::new().read(true).write(true).open(path).expect("it opens");
+        // SAFETY: opened above.
+        unsafe { libc::close(memory) };
+        file
+    }
+
+    #[test]
+    fn a_number_belongs_to_the_open_file_description() {
+        let (file, other) = (open(), open());
+        let one = numbered(file.as_raw_fd());
+        assert!(Shareable::is_known(one));
+        assert_eq!((number(file.as_raw_fd()), number(other.as_raw_fd())), (one, 0));
+        let copy = file.try_clone().expect("a copy");
+        assert_eq!(number(copy.as_raw_fd()), one, "a duplicate");
+        // The same file, opened once more.
+        let again = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("it opens");
+        assert_eq!(number(again.as_raw_fd()), 0);
+        assert_ne!(numbered(other.as_raw_fd()), one);
+    }
+
+    #[test]
+    fn what_is_no_descriptor_has_none() {
+        assert_eq!((number(-1), number(987_654), numbered(987_654)), (0, 0, 0));
+        let known = Known::default();
+        assert!(taken((-1isize) as *mut c_void, 1, &known) == Some(Shareable::Descriptor(-1, 0)));
+        assert!(taken(core::ptr::null_mut(), 8, &known).is_none());
+        assert!(taken(16 as *mut c_void, 8, &known).is_none(), "unreadable");
+    }
+
+    #[test]
+    fn other_locks_are_not_taken_for_one() {
+        let number = Shareable::known(0x1234);
+        let info = format!(
+            "pos:\t0\nflags:\t02\nlock:\t1: POSIX  ADVISORY  WRITE 12 00:01:9 {number} {number}\n\
+             lock:\t2: OFDLCK ADVISORY  READ -1 00:01:9 4096 EOF\n\
+             lock:\t3: OFDLCK ADVISORY  READ -1 00:01:9 {number} {number}\n"
+        );
+        assert_eq!(in_info(info.as_bytes()), number);
+        let cut = info.rfind("lock:").expect("it is there");
+        assert_eq!(in_info(&info.as_bytes()[..cut]), 0);
+        assert_eq!(in_info(b"\xff\xfe"), 0);
+    }
+}
