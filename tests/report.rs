@@ -12,6 +12,10 @@ mod json;
 #[path = "report/ledger.rs"]
 mod ledger;
 
+// Virtual memory.
+#[path = "report/memory.rs"]
+mod memory;
+
 // Each effect of the table, in both.
 #[path = "report/effects.rs"]
 mod effects;

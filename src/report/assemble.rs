@@ -3,18 +3,18 @@
 
 use super::collect::Collected;
 use super::filter::Filter;
+use super::functions::Number;
 use super::model::{
     Device, Escaped, LastCall, Ordinal, Pending, Process, Record, Report, SCHEMA, Unknown, Uuid,
 };
 use super::places::{NameOf, Places};
 use super::reading::Tally;
 use super::{faults, findings, leaks, values};
-use cupeer_record::{self as record, Job};
+use cupeer_record::{self as record, Call, Job};
 use cupeer_spec::record::{meta, mode};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// Makes the report of a job.
 pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut NameOf) -> Report {
     let began = began(job);
     let ended = ended(&all, filter, began);
@@ -27,8 +27,9 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
     let groups = all.failures.groups(&all.functions, &all.fates, &all.stacks, &mut places);
     let Collected { failures, functions: names, fates, stacks, .. } = &mut all;
     let (failures, failures_more) = failures.rows(names, fates, stacks, &mut places);
-    let processes = processes(job, &mut all, &mut places, ended);
+    let processes = processes(job, &all, &mut places, ended);
     let leaks = leaks::rows(&all.ledger, &all.fates, &all.stacks, &mut places, ended);
+    let allocations = all.virtual_memory.rows(&all.fates, ended);
     let record = whole(job, &all, filter, began, ended);
     let fired = std::mem::take(&mut all.fired);
     let mut report = Report {
@@ -40,6 +41,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
         findings,
         faults: faults::rows(job, fired, &all.functions, &all.fates),
         handles: all.ledger.rows(&all.fates),
+        allocations,
         leaks,
         peers: all.peers.rows(&all.fates),
         failures,
@@ -103,6 +105,7 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
     for (process, tally) in job.processes.iter().zip(&all.tallies) {
         let path = process.path.display();
         problems.extend(tally.problem.iter().map(|problem| format!("{path} {problem}")));
+        problems.extend(process.text(meta::MISSING).map(|missing| format!("{path}: {missing}")));
         if process.header.ended_by != 0 {
             let error = std::io::Error::from_raw_os_error(process.header.ended_by as i32);
             problems.push(format!("{path} ends before its process did: {error}"));
@@ -128,52 +131,51 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
     }
 }
 
-/// The boot id as the kernel writes it.
 fn boot_text(id: &[u8; 16]) -> String {
     Uuid(*id).to_string().split_off(4)
 }
 
-fn processes(job: &Job, all: &mut Collected, places: &mut Places, ended: u64) -> Vec<Process> {
+fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec<Process> {
+    let ordinal = |device: &record::Device| Ordinal { ordinal: device.ordinal, uuid: Uuid(device.uuid) };
     let own_boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let tallies = std::mem::take(&mut all.tallies);
-    let rows = job.processes.iter().zip(&tallies).enumerate().map(|(index, (process, tally))| {
+    let rows = job.processes.iter().zip(&all.tallies).enumerate().map(|(index, (process, tally))| {
         let header = &process.header;
         let boot_id = boot_text(&header.boot_id);
         let mut unknown = Unknown::new();
         let exit = match all.fates[index].alive {
             Some(true) => "running",
             Some(false) => "gone",
-            None if own_boot.trim() == boot_id => {
-                unknown.insert("exit", "processes of its pid namespace or user cannot be seen from here");
-                "unknown"
-            }
-            None => {
-                unknown.insert("exit", "it ran on another host, or before this host was started");
-                "unknown"
+            None => "unknown",
+        };
+        let is_here = own_boot.trim() == boot_id;
+        let mut lacks = |name, is_unknown, why| {
+            if is_unknown {
+                unknown.insert(name, why);
             }
         };
-        if process.rank().is_none() {
-            unknown.insert("rank", "no variable of a launcher sets one");
-        }
-        if process.devices.is_empty() {
-            unknown.insert("devices", "the driver had not named any when events were recorded");
-        }
-        let or_unknown = |text: &str, name, reason, unknown: &mut Unknown| {
-            if text.is_empty() {
-                unknown.insert(name, reason);
-            }
-            text.to_owned()
+        lacks("rank", process.rank().is_none(), "no variable of a launcher sets one");
+        lacks("rank", process.text(meta::MISSING).is_some(), "its variables are missing");
+        lacks(
+            "devices",
+            process.devices.is_empty(),
+            "the driver had not named any when events were recorded",
+        );
+        lacks("host", process.host().is_empty(), "its record does not say");
+        lacks("program", process.program().is_empty(), "its record does not say");
+        let why = match is_here {
+            true => "processes of its pid namespace or user cannot be seen from here",
+            false => "it ran on another host, or before this host was started",
         };
-        let lacks = "its record does not say";
+        lacks("exit", exit == "unknown", why);
         Process {
             proc: all.fates[index].proc.clone(),
             pid: header.pid,
             ppid: header.parent,
-            host: or_unknown(process.host(), "host", lacks, &mut unknown),
+            host: process.host().to_owned(),
             boot_id,
             pid_ns: header.pid_ns,
             rank: process.rank(),
-            program: or_unknown(process.program(), "program", lacks, &mut unknown),
+            program: process.program().to_owned(),
             arguments: process.arguments.clone(),
             variables: variables(process),
             mode: mode_word(process),
@@ -188,17 +190,11 @@ fn processes(job: &Job, all: &mut Collected, places: &mut Places, ended: u64) ->
                 at_ns,
             }),
             pending: pending(job, index, tally, all, places, ended),
-            devices: process
-                .devices
-                .iter()
-                .map(|device| Ordinal { ordinal: device.ordinal, uuid: Uuid(device.uuid) })
-                .collect(),
+            devices: process.devices.iter().map(ordinal).collect(),
             unknown,
         }
     });
-    let rows = rows.collect();
-    all.tallies = tallies;
-    rows
+    rows.collect()
 }
 
 /// The variables that a record has. None that may be a secret, whoever wrote the record.
@@ -217,28 +213,23 @@ fn pending(
 ) -> Vec<Pending> {
     let clock = job.clock(&job.processes[index]);
     let rules = job.fault_rules();
-    tally
-        .pending
-        .iter()
-        .map(|(number, call)| {
-            let since_ns = clock.realtime(call.start);
-            let caller = [call.caller];
-            let frames = if call.details.frames.is_empty() { &caller[..] } else { &call.details.frames };
-            let (caller, stack) = places.named(index, call.start, frames);
-            Pending {
-                function: all.functions.name(*number),
-                tid: call.tid,
-                seq: call.seq,
-                since_ns,
-                age_ns: ended.saturating_sub(since_ns),
-                injected_by: call.stopped_by().map(|hit| hit.rule.clone()),
-                release: call.stopped_by().and_then(|hit| faults::label(hit, &rules)),
-                args: values::args(call),
-                caller,
-                stack,
-            }
-        })
-        .collect()
+    let row = |(number, call): &(Number, Call)| {
+        let since_ns = clock.realtime(call.start);
+        let (caller, stack) = places.of(index, call);
+        Pending {
+            function: all.functions.name(*number),
+            tid: call.tid,
+            seq: call.seq,
+            since_ns,
+            age_ns: ended.saturating_sub(since_ns),
+            injected_by: call.stopped_by().map(|hit| hit.rule.clone()),
+            release: call.stopped_by().and_then(|hit| faults::label(hit, &rules)),
+            args: values::args(call),
+            caller,
+            stack,
+        }
+    };
+    tally.pending.iter().map(row).collect()
 }
 
 /// The devices of all processes, by UUID.
@@ -254,14 +245,11 @@ fn devices(job: &Job) -> Vec<Device> {
 }
 
 fn escaped(job: &Job) -> Vec<Escaped> {
-    let of = |process: &record::Process| {
-        let proc: super::model::Proc = process.proc.as_str().into();
-        let row = |(way, library): &(String, String)| Escaped {
-            proc: proc.clone(),
-            library: library.clone(),
-            way: way.clone(),
-        };
-        process.escaped.iter().map(row).collect::<Vec<_>>()
-    };
-    job.processes.iter().flat_map(of).collect()
+    let all = job.processes.iter().flat_map(|process| process.escaped.iter().map(move |one| (process, one)));
+    all.map(|(process, (way, library))| Escaped {
+        proc: process.proc.as_str().into(),
+        library: library.clone(),
+        way: way.clone(),
+    })
+    .collect()
 }

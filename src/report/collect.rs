@@ -8,12 +8,13 @@ use super::faults::Fired;
 use super::filter::Filter;
 use super::findings::Findings;
 use super::functions::Functions;
-use super::ledger::live::{self, Live};
+use super::ledger::live;
 use super::ledger::settle::Fate;
 use super::ledger::{Damage, Ledger, Realm};
 use super::peers::Peers;
 use super::places::Stacks;
 use super::reading::{Reading, Tally};
+use super::virtual_memory::VirtualMemory;
 use anyhow::{Context, Result};
 use cupeer_record::{Job, Process};
 use cupeer_spec::record::live::kind;
@@ -22,20 +23,14 @@ use std::collections::HashMap;
 
 /// What has been read.
 pub struct Collected {
-    /// See [`super::functions`].
     pub functions: Functions,
-    /// See [`super::failures`].
     pub failures: Failures,
-    /// See [`super::findings`].
     pub findings: Findings,
-    /// See [`super::ledger`].
     pub ledger: Ledger,
-    /// See [`super::faults`].
     pub fired: Fired,
-    /// See [`super::peers`].
     pub peers: Peers,
-    /// See [`super::places`].
     pub stacks: Stacks,
+    pub virtual_memory: VirtualMemory,
     /// The processes, in the order of the job.
     pub tallies: Vec<Tally>,
     /// What is known of their ends.
@@ -53,6 +48,7 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
         fired: Fired::default(),
         peers: Peers::default(),
         stacks: Stacks::default(),
+        virtual_memory: VirtualMemory::default(),
         tallies: Vec::new(),
         fates: Vec::new(),
     };
@@ -83,8 +79,9 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
     if filter.until().is_none() {
         all.add_tables(job, &realms);
     }
-    let Collected { peers, ledger, .. } = &mut all;
+    let Collected { peers, ledger, virtual_memory, .. } = &mut all;
     peers.add_ipc(ledger);
+    virtual_memory.add_reach(peers);
     Ok(all)
 }
 
@@ -111,7 +108,6 @@ pub fn identities(job: &Job) -> HashMap<Identity, usize> {
 }
 
 impl Collected {
-    /// Adds what the tables of what is open say.
     fn add_tables(&mut self, job: &Job, realms: &[Realm]) {
         let processes = identities(job);
         for table in &job.tables {
@@ -135,7 +131,7 @@ impl Collected {
                 }
                 let frames = &entry.frames[..(entry.frame_count as usize).min(entry.frames.len())];
                 let stack = self.stacks.number(index, entry.since, frames);
-                self.ledger.live(&Live { entry, process: index, realm: realms[index], at, stack, is_full });
+                self.ledger.live(entry, index, realms[index], at, stack, is_full);
             }
         }
     }

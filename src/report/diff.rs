@@ -3,7 +3,7 @@
 //! What belongs here: what is counted in both. Processes and handles of different runs have nothing in common that
 //! could be compared one by one.
 
-use super::model::{Report, SEVERITIES, State};
+use super::model::{Fault, Finding, Function, Handle, Report, SEVERITIES, State};
 use super::moments::{bytes, duration, number};
 use super::text::names::clean;
 use crate::table::Table;
@@ -131,8 +131,8 @@ fn functions(both: [&Report; 2]) -> Vec<FunctionPair> {
     names.dedup();
     let row = |name: &Rc<str>| {
         let of = both.map(|report| report.functions.iter().find(|f| f.function == *name));
-        let number = |value: fn(&super::model::Function) -> u64| of.map(|f| f.map_or(0, value));
-        let time = |value: fn(&super::model::Function) -> Option<u64>| of.map(|f| f.and_then(value));
+        let number = |value: fn(&Function) -> u64| of.map(|f| f.map_or(0, value));
+        let time = |value: fn(&Function) -> Option<u64>| of.map(|f| f.and_then(value));
         let (calls, failed) = (number(|f| f.calls), number(|f| f.failed()));
         let (p50_ns, p99_ns) = (time(|f| f.p50_ns), time(|f| f.p99_ns));
         FunctionPair {
@@ -147,7 +147,7 @@ fn functions(both: [&Report; 2]) -> Vec<FunctionPair> {
         }
     };
     let mut rows: Vec<FunctionPair> = names.into_iter().map(row).collect();
-    rows.sort_by_key(|row| (!row.differs, std::cmp::Reverse(row.calls[0].abs_diff(row.calls[1]))));
+    rows.sort_by_key(|row| order(row.differs, row.calls));
     rows
 }
 
@@ -160,82 +160,67 @@ fn slower(times: [Option<u64>; 2]) -> bool {
 }
 
 fn failures(both: [&Report; 2]) -> Vec<FailurePair> {
-    let mut counts: BTreeMap<(Rc<str>, String), [u64; 2]> = BTreeMap::new();
-    for (i, report) in both.iter().enumerate() {
-        for function in &report.functions {
-            for (result, count) in &function.failures {
-                counts.entry((function.function.clone(), result.clone())).or_default()[i] += count;
-            }
-        }
-    }
-    let row = |((function, result), count): ((Rc<str>, String), [u64; 2])| FailurePair {
+    let results = |report: &Report| {
+        let of =
+            |f: &Function| f.failures.iter().map(|(r, n)| ((f.function.clone(), r.clone()), [*n])).collect();
+        report.functions.iter().flat_map::<Vec<_>, _>(of).collect()
+    };
+    let mut rows = summed(both, results, |(function, result), [count], differs| FailurePair {
         function,
         result,
         count,
-        differs: count[0] != count[1],
-    };
-    let mut rows: Vec<FailurePair> = counts.into_iter().map(row).collect();
-    rows.sort_by_key(|row| (!row.differs, std::cmp::Reverse(row.count[0].abs_diff(row.count[1]))));
+        differs,
+    });
+    rows.sort_by_key(|row| order(row.differs, row.count));
     rows
 }
 
 fn findings(both: [&Report; 2]) -> Vec<RulePair> {
-    let mut counts: BTreeMap<(Rc<str>, &'static str), [u64; 2]> = BTreeMap::new();
-    for (i, report) in both.iter().enumerate() {
-        for finding in &report.findings {
-            counts.entry((finding.rule.clone(), finding.severity)).or_default()[i] += finding.count;
-        }
-    }
-    let row = |((rule, severity), count): ((Rc<str>, &'static str), [u64; 2])| RulePair {
-        rule,
-        severity,
-        count,
-        differs: count[0] != count[1],
-    };
-    let mut rows: Vec<RulePair> = counts.into_iter().map(row).collect();
-    rows.sort_by_key(|row| (!row.differs, std::cmp::Reverse(row.count[0].abs_diff(row.count[1]))));
+    let of = |f: &Finding| ((f.rule.clone(), f.severity), [f.count]);
+    let row = |(rule, severity), [count]: [_; 1], differs| RulePair { rule, severity, count, differs };
+    let mut rows = summed(both, |report| report.findings.iter().map(of).collect(), row);
+    rows.sort_by_key(|row| order(row.differs, row.count));
     rows
 }
 
 fn faults(both: [&Report; 2]) -> Vec<FaultPair> {
-    let mut sums: BTreeMap<(&str, &str), [[u64; 2]; 2]> = BTreeMap::new();
-    for (i, report) in both.iter().enumerate() {
-        for fault in &report.faults {
-            let rule = fault.rule.as_deref().unwrap_or_default();
-            let [matched, fired] = sums.entry((&fault.name, rule)).or_default();
-            matched[i] = matched[i].saturating_add(fault.matched.unwrap_or(0));
-            fired[i] = fired[i].saturating_add(fault.fired);
-        }
-    }
-    let row = |((name, rule), [matched, fired]): ((&str, &str), [[u64; 2]; 2])| FaultPair {
-        name: name.to_owned(),
-        rule: rule.to_owned(),
-        matched,
-        fired,
-        differs: matched[0] != matched[1] || fired[0] != fired[1],
-    };
-    let mut rows: Vec<FaultPair> = sums.into_iter().map(row).collect();
-    rows.sort_by_key(|row| (!row.differs, std::cmp::Reverse(row.fired[0].abs_diff(row.fired[1]))));
+    let name = |f: &Fault| (f.name.clone(), f.rule.clone().unwrap_or_default());
+    let of = |f: &Fault| (name(f), [f.matched.unwrap_or(0), f.fired]);
+    let row =
+        |(name, rule), [matched, fired]: [_; 2], differs| FaultPair { name, rule, matched, fired, differs };
+    let mut rows = summed(both, |report| report.faults.iter().map(of).collect(), row);
+    rows.sort_by_key(|row| order(row.differs, row.fired));
     rows
 }
 
 fn handles(both: [&Report; 2]) -> Vec<HandlePair> {
-    let mut sums: BTreeMap<(&'static str, State), [(u64, u64); 2]> = BTreeMap::new();
-    for (i, report) in both.iter().enumerate() {
-        for handle in &report.handles {
-            let (count, bytes) = &mut sums.entry((handle.kind, handle.state)).or_default()[i];
-            *count += 1;
-            *bytes = bytes.saturating_add(handle.bytes.unwrap_or(0));
+    let of = |handle: &Handle| ((handle.kind, handle.state), [1, handle.bytes.unwrap_or(0)]);
+    let row =
+        |(kind, state), [count, bytes]: [_; 2], differs| HandlePair { kind, state, count, bytes, differs };
+    let mut rows = summed(both, |report| report.handles.iter().map(of).collect(), row);
+    rows.reverse();
+    rows
+}
+
+/// Rows of numbers, summed up in both reports by what they have in common.
+fn summed<K: Ord, R, const N: usize>(
+    both: [&Report; 2],
+    numbers: impl Fn(&Report) -> Vec<(K, [u64; N])>,
+    row: impl Fn(K, [[u64; 2]; N], bool) -> R,
+) -> Vec<R> {
+    let mut all: BTreeMap<K, [[u64; 2]; N]> = BTreeMap::new();
+    for (i, report) in both.into_iter().enumerate() {
+        for (key, numbers) in numbers(report) {
+            let sums = all.entry(key).or_insert([[0; 2]; N]);
+            sums.iter_mut().zip(numbers).for_each(|(sum, number)| sum[i] = sum[i].saturating_add(number));
         }
     }
-    let row = |((kind, state), sums): ((&'static str, State), [(u64, u64); 2])| HandlePair {
-        kind,
-        state,
-        count: sums.map(|(count, _)| count),
-        bytes: sums.map(|(_, bytes)| bytes),
-        differs: sums[0] != sums[1],
-    };
-    sums.into_iter().rev().map(row).collect()
+    all.into_iter().map(|(key, sums)| row(key, sums, sums.iter().any(|[a, b]| a != b))).collect()
+}
+
+/// What differs most comes first.
+fn order(differs: bool, [a, b]: [u64; 2]) -> impl Ord {
+    (!differs, std::cmp::Reverse(a.abs_diff(b)))
 }
 
 /// `48 -> 40`, or `48` where both are the same.
@@ -262,89 +247,85 @@ impl Diff {
     }
 
     fn show_functions(&self, width: usize) -> String {
-        let mut table = Table::new(&["FUNCTION", "CALLS", "FAILED", "P50", "P99", "MAX", "TOTAL"], 4, 18);
+        let table = Table::new(&["FUNCTION", "CALLS", "FAILED", "P50", "P99", "MAX", "TOTAL"], 4, 18);
         let time = |times: [Option<u64>; 2]| match times {
             [Some(a), Some(b)] if !slower(times) => duration(a.min(b)),
             _ => change(times, |ns| ns.map_or("-".into(), duration)),
         };
-        let rows = self.functions.iter().filter(|row| row.differs);
-        for row in rows {
-            table.row([
-                clean(&row.function),
-                change(row.calls, number),
-                change(row.failed, number),
-                time(row.p50_ns),
-                time(row.p99_ns),
-                time(row.max_ns),
-                time(row.total_ns.map(Some)),
-            ]);
-        }
-        let same = self.functions.iter().filter(|row| !row.differs).count() as u64;
-        section("Functions that differ", table, width, same, "function is alike", "functions are alike")
+        let cells = |row: &FunctionPair| {
+            row.differs.then(|| {
+                [
+                    clean(&row.function),
+                    change(row.calls, number),
+                    change(row.failed, number),
+                    time(row.p50_ns),
+                    time(row.p99_ns),
+                    time(row.max_ns),
+                    time(row.total_ns.map(Some)),
+                ]
+            })
+        };
+        let alike = ["function is alike", "functions are alike"];
+        section("Functions that differ", table, width, &self.functions, cells, alike)
     }
 
     fn show_failures(&self, width: usize) -> String {
-        let mut table = Table::new(&["FUNCTION", "FAILED", "RESULT"], 3, 20);
-        for row in self.failures.iter().filter(|row| row.differs) {
-            table.row([clean(&row.function), change(row.count, number), row.result.clone()]);
-        }
-        let same = self.failures.iter().filter(|row| !row.differs).count() as u64;
-        section(
-            "Failures that differ",
-            table,
-            width,
-            same,
-            "failure is as frequent",
-            "failures are as frequent",
-        )
+        let table = Table::new(&["FUNCTION", "FAILED", "RESULT"], 3, 20);
+        let cells = |row: &FailurePair| {
+            row.differs.then(|| [clean(&row.function), change(row.count, number), row.result.clone()])
+        };
+        let alike = ["failure is as frequent", "failures are as frequent"];
+        section("Failures that differ", table, width, &self.failures, cells, alike)
     }
 
     fn show_findings(&self, width: usize) -> String {
-        let mut table = Table::new(&["RULE", "SEVERITY", "COUNT"], 3, 10);
-        for row in self.findings.iter().filter(|row| row.differs) {
-            table.row([clean(&row.rule), row.severity.into(), change(row.count, number)]);
-        }
-        let same = self.findings.iter().filter(|row| !row.differs).count() as u64;
-        section("Findings that differ", table, width, same, "rule is as frequent", "rules are as frequent")
+        let table = Table::new(&["RULE", "SEVERITY", "COUNT"], 3, 10);
+        let cells = |row: &RulePair| {
+            row.differs.then(|| [clean(&row.rule), row.severity.into(), change(row.count, number)])
+        };
+        let alike = ["rule is as frequent", "rules are as frequent"];
+        section("Findings that differ", table, width, &self.findings, cells, alike)
     }
 
     fn show_faults(&self, width: usize) -> String {
-        let mut table = Table::new(&["FAULT", "MATCHED", "FIRED", "RULE"], 4, 20).or_below();
-        for row in self.faults.iter().filter(|row| row.differs) {
+        let table = Table::new(&["FAULT", "MATCHED", "FIRED", "RULE"], 4, 20).or_below();
+        let cells = |row: &FaultPair| {
             let (matched, fired) = (change(row.matched, number), change(row.fired, number));
-            table.row([clean(&row.name), matched, fired, clean(&row.rule)]);
-        }
-        let same = self.faults.iter().filter(|row| !row.differs).count() as u64;
-        section("Faults that differ", table, width, same, "fault is as frequent", "faults are as frequent")
+            row.differs.then(|| [clean(&row.name), matched, fired, clean(&row.rule)])
+        };
+        let alike = ["fault is as frequent", "faults are as frequent"];
+        section("Faults that differ", table, width, &self.faults, cells, alike)
     }
 
     fn show_handles(&self, width: usize) -> String {
-        let mut table = Table::new(&["HANDLES", "STATE", "COUNT", "SIZE"], 4, 10);
-        for row in self.handles.iter().filter(|row| row.differs) {
+        let table = Table::new(&["HANDLES", "STATE", "COUNT", "SIZE"], 4, 10);
+        let cells = |row: &HandlePair| {
             let (count, size) = (change(row.count, number), change(row.bytes, bytes));
-            table.row([row.kind.into(), row.state.word().into(), count, size]);
-        }
-        let same = self.handles.iter().filter(|row| !row.differs).count() as u64;
-        section(
-            "HandlePair that differ",
-            table,
-            width,
-            same,
-            "state is as frequent",
-            "states are as frequent",
-        )
+            row.differs.then(|| [row.kind.into(), row.state.to_string(), count, size])
+        };
+        let alike = ["state is as frequent", "states are as frequent"];
+        section("Handles that differ", table, width, &self.handles, cells, alike)
     }
 }
 
-/// A table under its title, and how much is left out because it is the same.
-fn section(title: &str, table: Table, width: usize, same: u64, one: &str, more: &str) -> String {
+/// A table of the rows that have cells under its title, and how many have none because they are alike, in the words for
+/// one and for more.
+fn section<R, const N: usize>(
+    title: &str,
+    mut table: Table,
+    width: usize,
+    rows: &[R],
+    cells: impl Fn(&R) -> Option<[String; N]>,
+    [one, more]: [&str; 2],
+) -> String {
+    rows.iter().filter_map(&cells).for_each(|cells| table.row(cells));
     if table.is_empty() {
         return String::new();
     }
-    let same = match same {
+    let same = match rows.iter().filter(|row| cells(row).is_none()).count() as u64 {
         0 => String::new(),
         1 => format!("1 {one} in both\n"),
-        _ => format!("{} {more} in both\n", number(same)),
+        same => format!("{} {more} in both\n", number(same)),
     };
     format!("\n{title}\n{}{same}", table.render(width))
 }

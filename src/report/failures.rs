@@ -4,6 +4,7 @@
 
 use super::faults::{Cause, MOST_NAMES};
 use super::functions::{Functions, Number};
+use super::ledger::Site;
 use super::ledger::settle::Fate;
 use super::model::{Failure, FailureGroup, MOST_PROCS};
 use super::numbered::Numbered;
@@ -12,7 +13,6 @@ use super::{results, values};
 use cupeer_record::{Call, Clock};
 use std::collections::{BTreeMap, HashMap};
 
-/// All failures.
 pub struct Failures {
     most: usize,
     first: BTreeMap<Order, SingleFailure>,
@@ -27,7 +27,6 @@ type Key = (usize, Number, i32, Stack, Cause);
 /// The order of single failures: when they began, their process, their stream and their number there.
 type Order = (u64, usize, u32, u64);
 
-/// One of the first failures.
 struct SingleFailure {
     duration: u64,
     number: Number,
@@ -37,33 +36,15 @@ struct SingleFailure {
     call: Box<Call>,
 }
 
-/// Failures of one process that are alike.
 #[derive(Clone, Copy)]
-struct Group {
-    count: u64,
-    first: u64,
-    last: u64,
-    usual: bool,
-    /// Thread and number of the first.
-    site: (u32, u64),
-}
-
-/// Failures of one process that are alike, from one place.
-pub struct OfProcess {
-    /// The process.
-    pub process: usize,
-    /// The result.
-    pub result: i32,
-    /// The place.
-    pub stack: Stack,
-    /// How many.
+pub struct Group {
     pub count: u64,
     /// When the first began, and the last.
     pub first: u64,
-    /// See `first`.
     pub last: u64,
-    /// Thread and number of the first.
-    pub site: (u32, u64),
+    usual: bool,
+    /// The first.
+    pub site: Site,
 }
 
 impl Failures {
@@ -96,11 +77,11 @@ impl Failures {
             true => Cause::Followed,
             false => Cause::Driver,
         };
-        let new = Group { count: 0, first: at, last: at, usual, site: (call.tid, call.seq) };
+        let new = Group { count: 0, first: at, last: at, usual, site: Site::of(call, stack, false) };
         let group = self.groups.entry((process, number, result, stack, cause)).or_insert(new);
         group.count += 1;
         if at < group.first {
-            group.site = (call.tid, call.seq);
+            group.site = new.site;
         }
         (group.first, group.last) = (group.first.min(at), group.last.max(at));
         if self.first.len() >= self.most {
@@ -148,19 +129,12 @@ impl Failures {
         (rows.collect(), more)
     }
 
-    /// The failures of a function that fault plans have nothing to do with, and that are no part of what programs do when all is well.
-    pub fn of(&self, number: Number) -> impl Iterator<Item = OfProcess> {
-        let is_one = move |((_, known, _, _, cause), group): &(&Key, &Group)| {
-            *known == number && *cause == Cause::Driver && !group.usual
-        };
-        self.groups.iter().filter(is_one).map(|((process, _, result, stack, _), group)| OfProcess {
-            process: *process,
-            result: *result,
-            stack: *stack,
-            count: group.count,
-            first: group.first,
-            last: group.last,
-            site: group.site,
+    /// The failures of a function that fault plans have nothing to do with, and that are no part of what programs do when
+    /// all is well, with process and result.
+    pub fn of(&self, number: Number) -> impl Iterator<Item = (usize, i32, &Group)> {
+        self.groups.iter().filter_map(move |((process, known, result, _, cause), group)| {
+            let is_one = *known == number && *cause == Cause::Driver && !group.usual;
+            is_one.then_some((*process, *result, group))
         })
     }
 
@@ -184,31 +158,26 @@ impl Failures {
                 None => drop(joined.insert((*number, *result, caller, *cause), (*group, vec![*process]))),
             }
         }
-        let mut rows: Vec<FailureGroup> = joined
-            .into_iter()
-            .map(|((number, result, caller, cause), (sum, mut processes))| {
-                processes.sort_unstable();
-                processes.dedup();
-                FailureGroup {
-                    function: functions.name(number),
-                    result: results::name(Functions::id(number), result),
-                    count: sum.count,
-                    injected: matches!(cause, Cause::Rule(_)),
-                    injected_by: if let Cause::Rule(rule) = cause {
-                        rule.map(|rule| self.rules.name(rule))
-                    } else {
-                        None
-                    },
-                    follows_fault: cause == Cause::Followed,
-                    first_ns: sum.first,
-                    last_ns: sum.last,
-                    procs: processes.iter().take(MOST_PROCS).map(|p| fates[*p].proc.clone()).collect(),
-                    procs_more: processes.len().saturating_sub(MOST_PROCS) as u64,
-                    caller,
-                    usual: sum.usual,
-                }
-            })
-            .collect();
+        let row = |((number, result, caller, cause), (sum, mut processes)): (_, (Group, Vec<usize>))| {
+            processes.sort_unstable();
+            processes.dedup();
+            let injected_by = if let Cause::Rule(rule) = cause { rule } else { None };
+            FailureGroup {
+                function: functions.name(number),
+                result: results::name(Functions::id(number), result),
+                count: sum.count,
+                injected: matches!(cause, Cause::Rule(_)),
+                injected_by: injected_by.map(|rule| self.rules.name(rule)),
+                follows_fault: cause == Cause::Followed,
+                first_ns: sum.first,
+                last_ns: sum.last,
+                procs: processes.iter().take(MOST_PROCS).map(|p| fates[*p].proc.clone()).collect(),
+                procs_more: processes.len().saturating_sub(MOST_PROCS) as u64,
+                caller,
+                usual: sum.usual,
+            }
+        };
+        let mut rows: Vec<FailureGroup> = joined.into_iter().map(row).collect();
         rows.sort_by(|a, b| (a.usual, b.count, a.first_ns).cmp(&(b.usual, a.count, b.first_ns)));
         rows
     }

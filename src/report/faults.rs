@@ -30,15 +30,12 @@ pub fn rows(job: &Job, fired: Fired, functions: &Functions, fates: &[Fate]) -> V
         .iter()
         .filter(|(name, _)| rows.iter().all(|row| row.name != ***name))
         .map(|(name, rule)| Fault {
-            plan: plan_of(name).to_owned(),
+            plan: name.split('/').next().unwrap_or_default().to_owned(),
             name: name.to_string(),
-            rule: None,
-            matched: None,
             fired: rule.times,
             processes: rule.processes,
             dry_run: rule.is_dry,
-            hits: Vec::new(),
-            hits_more: 0,
+            ..Fault::default()
         })
         .collect();
     rows.extend(others);
@@ -61,22 +58,15 @@ pub fn of_rules(rules: Vec<FaultRule>, dry_run: bool) -> Vec<Fault> {
         fired: rule.fired,
         processes: rule.processes,
         dry_run,
-        hits: Vec::new(),
-        hits_more: 0,
+        ..Fault::default()
     };
     rules.into_iter().map(row).collect()
-}
-
-/// The name of the plan of a rule.
-fn plan_of(name: &str) -> &str {
-    name.split_once('/').map_or(name, |(plan, _)| plan)
 }
 
 /// How often each rule fired, as calls say.
 #[derive(Default)]
 pub struct Fired(BTreeMap<Rc<str>, Times>);
 
-/// How often one rule did.
 #[derive(Default)]
 struct Times {
     times: u64,

@@ -3,10 +3,11 @@
 //! What a handle or a pair of devices is follows from calls of all processes, and from earlier ones. So all are
 //! read up to the end of the time that is asked for, and the filters choose what is counted and shown.
 
-use super::model::{Proc, Report};
+use super::model::{Allocations, Proc, Report};
 use super::{assemble, moments};
 use anyhow::{Result, anyhow, bail};
 use cupeer_record::{Call, Job, Outcome, Process};
+use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FUNCTIONS, FnId, Group};
 use cupeer_spec::selector::FunctionSet;
 use std::collections::HashSet;
@@ -53,43 +54,39 @@ impl Filter {
         let began = assemble::began(job);
         let mut filter = Filter { failed: asked.failed, ..Filter::all(job) };
         if let Some(text) = asked.process {
-            let chosen: Vec<bool> = job.processes.iter().map(|process| is_called(process, text)).collect();
-            if !chosen.contains(&true) {
+            filter.processes = job.processes.iter().map(|process| is_called(process, text)).collect();
+            if !filter.processes.contains(&true) {
                 bail!(
                     "no process of the record is called '{text}': --process takes a pid or a name as in --format json"
                 );
             }
-            filter.processes = chosen;
-            filter.given.push(format!("--process {text}"));
         }
         if let Some(text) = asked.rank {
             let ranks = ranks(text)?;
-            let is_chosen = |process: &Process| {
-                process.rank().is_some_and(|rank| ranks.iter().any(|r| r.contains(&rank)))
-            };
             for (chosen, process) in filter.processes.iter_mut().zip(&job.processes) {
-                *chosen &= is_chosen(process);
+                *chosen &= process.rank().is_some_and(|rank| ranks.iter().any(|r| r.contains(&rank)));
             }
             if !filter.processes.contains(&true) {
                 bail!("no process of the record has a rank in '{text}'");
             }
-            filter.given.push(format!("--rank {text}"));
         }
-        if let Some(text) = asked.function {
-            filter.functions = Some(functions(text)?);
-            filter.given.push(format!("--function {text}"));
-        }
-        if asked.failed {
-            filter.given.push("--failed".into());
-        }
-        if let Some(text) = asked.since {
-            filter.since = Some(moments::parse(text, began)?);
-            filter.given.push(format!("--since {text}"));
-        }
-        if let Some(text) = asked.until {
-            filter.until = Some(moments::parse(text, began)?);
-            filter.given.push(format!("--until {text}"));
-        }
+        filter.functions = asked.function.map(functions).transpose()?;
+        let moment = |text| moments::parse(text, began);
+        filter.since = asked.since.map(moment).transpose()?;
+        filter.until = asked.until.map(moment).transpose()?;
+        let given = |(option, text): (&str, Option<&str>)| match text? {
+            "" => Some(option.to_owned()),
+            text => Some(format!("{option} {text}")),
+        };
+        let options = [
+            ("--process", asked.process),
+            ("--rank", asked.rank),
+            ("--function", asked.function),
+            ("--failed", asked.failed.then_some("")),
+            ("--since", asked.since),
+            ("--until", asked.until),
+        ];
+        filter.given = options.into_iter().filter_map(given).collect();
         if let (Some(since), Some(until)) = (filter.since, filter.until)
             && since > until
         {
@@ -148,6 +145,7 @@ impl Filter {
                     || handle.failed.iter().any(|failed| chosen(&failed.proc))
             });
             report.peers.retain(|peer| chosen(&peer.proc));
+            report.allocations.retain(chosen);
             report.escaped.retain(|escaped| chosen(&escaped.proc));
             report.leaks.retain(|leak| leak.procs.iter().any(chosen));
         }
@@ -162,16 +160,20 @@ impl Filter {
         if self.failed {
             report.handles.retain(|handle| !handle.failed.is_empty());
             report.peers.retain(|peer| !peer.failed.is_empty() || !peer.open_failed.is_empty());
+            report.allocations = Allocations::default();
         }
         if let Some(set) = &self.functions {
             let has = |group: Group| {
                 FUNCTIONS.iter().enumerate().any(|(i, function)| set.contains(i) && function.is_in(group))
             };
-            if !has(Group::Ipc) {
-                report.handles.clear();
-                report.leaks.clear();
+            let shows =
+                |kind: &str| has(if kind == Object::Allocation.word() { Group::Vmm } else { Group::Ipc });
+            report.handles.retain(|handle| shows(handle.kind));
+            report.leaks.retain(|leak| shows(leak.kind));
+            if !has(Group::Vmm) {
+                report.allocations = Allocations::default();
             }
-            if !has(Group::Peer) && !has(Group::IpcMem) {
+            if ![Group::Peer, Group::IpcMem, Group::Vmm].into_iter().any(has) {
                 report.peers.clear();
             }
         }
@@ -243,7 +245,10 @@ mod tests {
             names("cuIpcOpenMemHandle_v2,cuMemFree"),
             ["cuIpcOpenMemHandle_v2", "cuMemFree", "cuMemFree_v2"]
         );
-        assert_eq!(names("@open,^cuIpcOpenMemHandle"), ["cuIpcOpenEventHandle"]);
+        assert_eq!(
+            names("@open,^cuIpcOpenMemHandle,^cuMemImportFromShareableHandle"),
+            ["cuIpcOpenEventHandle"]
+        );
         let error = functions("cuIpcOpenMemHandle,^cuIpc").unwrap_err().to_string();
         assert!(error.starts_with("--function: column 21: no function is named 'cuIpc'"), "{error}");
     }

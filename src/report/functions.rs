@@ -13,13 +13,11 @@ use std::rc::Rc;
 /// The number of a function in a report: its index in the table, and from there on what the table does not know.
 pub type Number = usize;
 
-/// All functions.
 pub struct Functions {
     names: Vec<Rc<str>>,
     sums: Vec<Option<Box<Sum>>>,
 }
 
-/// What is known of one function.
 struct Sum {
     calls: u64,
     failures: Vec<(i32, u64)>,
@@ -47,13 +45,11 @@ pub enum End {
 }
 
 impl Functions {
-    /// None yet.
     pub fn new() -> Self {
         let names: Vec<Rc<str>> = FUNCTIONS.iter().map(|f| f.name.into()).collect();
         Functions { names, sums: (0..FUNCTION_COUNT).map(|_| None).collect() }
     }
 
-    /// The number of a function that the table does not know.
     pub fn number(&mut self, name: &str) -> Number {
         self.names.iter().position(|known| **known == *name).unwrap_or_else(|| {
             self.names.push(name.into());
@@ -62,7 +58,6 @@ impl Functions {
         })
     }
 
-    /// The name of a function.
     pub fn name(&self, number: Number) -> Rc<str> {
         self.names[number].clone()
     }
@@ -72,7 +67,6 @@ impl Functions {
         (number < FUNCTION_COUNT).then(|| FnId::at(number))
     }
 
-    /// Counts a call.
     pub fn count(&mut self, number: Number, process: usize, end: End, injected: bool) {
         let sum = self.sums[number].get_or_insert_with(Sum::new);
         sum.calls += 1;

@@ -15,13 +15,9 @@ pub const MOST: usize = 100;
 
 /// A call that a rule fired at.
 pub struct At<'a> {
-    /// When it began.
     pub at: u64,
-    /// The process, by its index.
     pub process: usize,
-    /// The function.
     pub number: Number,
-    /// The call.
     pub call: &'a Call,
 }
 
@@ -48,7 +44,6 @@ struct FirstHit {
 }
 
 impl FirstHits {
-    /// Notes a call that the rule fired at.
     pub fn add(&mut self, At { at, process, number, call }: &At, hit: &Hit) {
         self.count += 1;
         self.first.push(FirstHit {

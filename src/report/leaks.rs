@@ -2,43 +2,36 @@
 
 use super::ledger::Ledger;
 use super::ledger::settle::Fate;
-use super::model::{Leak, Proc};
+use super::model::Leak;
 use super::places::{Places, Stacks};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The groups, those that hold most first. Stacks of different processes are one where they name the same places.
 pub fn rows(ledger: &Ledger, fates: &[Fate], stacks: &Stacks, places: &mut Places, now: u64) -> Vec<Leak> {
-    let mut by_stack = BTreeMap::new();
-    for open in ledger.each_open(fates) {
-        let sum: &mut Sum = by_stack.entry((open.kind.word(), open.stack)).or_default();
-        sum.add(open.bytes, open.times, now.saturating_sub(open.opened));
-        if sum.processes.last() != Some(&open.process) && !sum.processes.contains(&open.process) {
-            sum.processes.push(open.process);
-        }
+    let mut by_stack: BTreeMap<_, Sum> = BTreeMap::new();
+    for (entry, import, time) in ledger.each_open(fates) {
+        let bytes = entry.export.as_ref().and_then(|export| export.bytes).unwrap_or(0);
+        let age = now.saturating_sub(time.opened);
+        let (times, processes) = (time.count, BTreeSet::from([import.process]));
+        let one = Sum { handles: 1, times, bytes, oldest: age, youngest: age, processes };
+        by_stack.entry((entry.kind.word(), time.site.stack)).or_default().add(one);
     }
     let mut by_places: BTreeMap<_, Sum> = BTreeMap::new();
     for ((kind, stack), sum) in by_stack {
         let (_, frames) = places.stack(stacks, stack);
-        by_places.entry((kind, frames)).or_default().merge(sum);
+        by_places.entry((kind, frames)).or_default().add(sum);
     }
-    let mut rows: Vec<Leak> = by_places
-        .into_iter()
-        .map(|((kind, stack), sum)| {
-            let mut procs: Vec<Proc> =
-                sum.processes.iter().map(|process| fates[*process].proc.clone()).collect();
-            procs.dedup();
-            Leak {
-                kind,
-                handles: sum.handles,
-                times: sum.times,
-                bytes: sum.bytes,
-                oldest_ns: sum.oldest,
-                youngest_ns: sum.youngest,
-                procs,
-                stack,
-            }
-        })
-        .collect();
+    let row = |((kind, stack), sum): ((_, _), Sum)| Leak {
+        kind,
+        handles: sum.handles,
+        times: sum.times,
+        bytes: sum.bytes,
+        oldest_ns: sum.oldest,
+        youngest_ns: sum.youngest,
+        procs: sum.processes.iter().map(|process| fates[*process as usize].proc.clone()).collect(),
+        stack,
+    };
+    let mut rows: Vec<Leak> = by_places.into_iter().map(row).collect();
     rows.sort_by_key(|leak| std::cmp::Reverse((leak.bytes, leak.handles, leak.oldest_ns)));
     rows
 }
@@ -49,32 +42,22 @@ struct Sum {
     bytes: u64,
     oldest: u64,
     youngest: u64,
-    processes: Vec<usize>,
+    processes: BTreeSet<u32>,
 }
 
 impl Default for Sum {
     fn default() -> Self {
-        Sum { handles: 0, times: 0, bytes: 0, oldest: 0, youngest: u64::MAX, processes: Vec::new() }
+        Sum { handles: 0, times: 0, bytes: 0, oldest: 0, youngest: u64::MAX, processes: BTreeSet::new() }
     }
 }
 
 impl Sum {
-    fn add(&mut self, bytes: Option<u64>, times: u64, age: u64) {
-        self.handles += 1;
-        self.times += times;
-        self.bytes = self.bytes.saturating_add(bytes.unwrap_or(0));
-        self.oldest = self.oldest.max(age);
-        self.youngest = self.youngest.min(age);
-    }
-
-    fn merge(&mut self, other: Sum) {
+    fn add(&mut self, other: Sum) {
         self.handles += other.handles;
         self.times += other.times;
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.oldest = self.oldest.max(other.oldest);
         self.youngest = self.youngest.min(other.youngest);
         self.processes.extend(other.processes);
-        self.processes.sort_unstable();
-        self.processes.dedup();
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! What belongs here: everything that follows from a record. What does not: where a record comes from (a directory, a
 //! packed file), and arguments and output of a command. A report is made in three steps. [`collect`] reads the events
-//! and passes them to [`functions`], [`failures`], [`findings`], [`ledger`] and [`peers`]; nothing there grows with the
-//! number of events. [`assemble`] makes the rows of [`model`] from it, which are serialised as they are. [`text`] shows
-//! them, [`diff`] compares them, and [`trace`] reads the record a second time. [`symbols`] names addresses.
+//! and passes them to [`functions`], [`failures`], [`findings`], [`ledger`], [`virtual_memory`] and [`peers`]; nothing
+//! there grows with the number of events. [`assemble`] makes the rows of [`model`] from it, which are serialised as they
+//! are. [`text`] shows them, [`diff`] compares them, and [`trace`] reads the record a second time. [`symbols`] names
+//! addresses.
 
 mod assemble;
 mod collect;
@@ -33,6 +34,7 @@ pub mod terminal;
 pub mod text;
 pub mod trace;
 mod values;
+mod virtual_memory;
 
 use anyhow::Result;
 use cupeer_record::{Job, Library};

@@ -23,17 +23,14 @@ impl Numbered {
         Some(number)
     }
 
-    /// The number of a name that came before.
     pub fn known(&self, name: &str) -> Option<u16> {
         self.numbers.get(name).copied()
     }
 
-    /// How many there are.
     pub fn count(&self) -> u16 {
         self.names.len() as u16
     }
 
-    /// The name of a number.
     pub fn name(&self, number: u16) -> Rc<str> {
         self.names[usize::from(number)].clone()
     }

@@ -7,6 +7,7 @@ use super::ledger::settle::Fate;
 use super::model::{Peer, Unknown, Uuid};
 use super::results;
 use super::values::{self, Ending};
+use super::virtual_memory::Reach;
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::effect::{Question, Subject};
 use cupeer_spec::function::{FnId, Group};
@@ -16,7 +17,6 @@ use std::collections::{BTreeMap, HashMap};
 /// Two devices: who accesses whom. `None` where it is not known.
 type Devices = (Option<Uuid>, Option<Uuid>);
 
-/// The pairs of all processes.
 #[derive(Default)]
 pub struct Peers {
     sums: BTreeMap<(usize, Devices), usize>,
@@ -28,13 +28,14 @@ pub struct Peers {
 /// Two devices as a process numbers them.
 type Ordinals = (Option<i32>, Option<i32>);
 
-/// What a process did with a pair.
 #[derive(Default)]
 struct Sum {
     asked: u64,
     can_access: Option<bool>,
     enabled: Option<u64>,
     disabled: Option<u64>,
+    /// Mappings of the other device's memory to which access was granted.
+    granted: Reach,
     /// The contexts of the last time that access was switched on.
     contexts: (Option<u64>, Option<u64>),
     failed: Vec<(i32, u64)>,
@@ -48,6 +49,14 @@ struct Sum {
 }
 
 impl Sum {
+    /// When access was last given, by the one way or the other, and when both were over.
+    fn access(&self) -> (Option<u64>, Option<u64>) {
+        let granted = (self.granted.granted > 0).then_some(self.granted.last);
+        let is_on = self.enabled.is_some() && self.disabled.is_none() || self.granted.on > 0;
+        let over = self.disabled.max(self.granted.off);
+        (self.enabled.max(granted), over.filter(|_| !is_on))
+    }
+
     /// Whether opening failed, not because of a fault plan, and nothing has been open since.
     fn is_unmapped(&self) -> bool {
         self.last_failed.is_some_and(|last| self.open_until < last)
@@ -75,7 +84,12 @@ impl Peers {
         let ordinal = |argument| values::number(call, argument).map(|ordinal| ordinal as i32);
         let pair = match spec.asks() {
             Some(Question { device, peer: Some(peer), .. }) => (ordinal(device), ordinal(peer)),
-            _ if spec.ends_context().is_some() => return self.end(process, function, call, at, uuid),
+            _ if spec.ends_context().is_some() => {
+                if let Some(ending) = Ending::of(function, call).filter(|_| call.succeeded()) {
+                    self.end(process, &ending, at, uuid);
+                }
+                return;
+            }
             _ => call.details.devices,
         };
         let number = match self.by_ordinals.get(&(process, pair)) {
@@ -118,23 +132,12 @@ impl Peers {
     }
 
     /// A context has ended, and with it the access from and to it.
-    fn end(
-        &mut self,
-        process: usize,
-        function: FnId,
-        call: &Call,
-        at: u64,
-        uuid: impl Fn(Option<i32>) -> Option<Uuid>,
-    ) {
-        if !call.succeeded() {
-            return;
-        }
-        let Some(ending) = Ending::of(function, call) else { return };
-        let device = uuid(ending.device());
+    fn end(&mut self, process: usize, ending: &Ending, at: u64, uuid: impl Fn(Option<i32>) -> Option<Uuid>) {
+        let device = uuid(ending.device);
         let nothing = (None, None);
         for ((_, (from, to)), number) in self.sums.range((process, nothing)..(process + 1, nothing)) {
             let sum = &mut self.all[*number];
-            let ends = if ending.is_known() {
+            let ends = if ending.context.is_some() {
                 ending.takes(sum.contexts.0, None) || ending.takes(sum.contexts.1, None)
             } else {
                 device.is_some() && (*from == device || *to == device)
@@ -153,20 +156,26 @@ impl Peers {
         sum.disabled = None;
     }
 
-    /// Adds what the ledger knows of IPC.
     pub fn add_ipc(&mut self, ledger: &Ledger) {
-        for pair in ledger.each_pair() {
-            let number = self.number(pair.process, (pair.from, pair.to));
+        for (import, export) in ledger.each_pair() {
+            let to = export.and_then(|export| export.device);
+            let number = self.number(import.process as usize, (import.device, to));
             let sum = &mut self.all[number];
-            sum.opened += pair.opened;
-            for (result, count) in pair.failed {
+            sum.opened += import.opened;
+            for (result, count) in &import.failed {
                 results::count(&mut sum.open_failed, *result, *count);
             }
-            sum.injected += pair.injected;
-            sum.last_failed = sum.last_failed.max(pair.last_failed);
-            sum.open_until = sum.open_until.max(pair.open_until.unwrap_or(0));
-            sum.is_exported |= pair.is_exported;
+            sum.injected += import.injected;
+            sum.last_failed = sum.last_failed.max(import.last_unasked);
+            sum.open_until = sum.open_until.max(import.open_until());
+            sum.is_exported |= export.is_some();
         }
+    }
+
+    /// Adds access to mappings of another device's memory.
+    pub fn grant(&mut self, process: usize, from: Option<Uuid>, to: Option<Uuid>, reach: &Reach) {
+        let number = self.number(process, (from, to));
+        self.all[number].granted.add(reach);
     }
 
     /// What a process was told last about access from one device to another.
@@ -180,21 +189,22 @@ impl Peers {
         unmapped.filter_map(|((process, (from, to)), _)| Some((*process, (*from)?, (*to)?)))
     }
 
-    /// The rows, by process and device.
     pub fn rows(&self, fates: &[Fate]) -> Vec<Peer> {
         self.sums
             .iter()
             .map(|((process, (from, to)), number)| {
                 let sum = &self.all[*number];
                 let mut unknown = Unknown::new();
+                let (enabled, disabled) = sum.access();
+                let no_context = "the device of the context was not known";
                 if from.is_none() {
-                    unknown.insert("from", "the device of the context was not known");
+                    unknown.insert("from", no_context);
                 }
-                let tried_ipc = sum.opened > 0 || !sum.open_failed.is_empty();
-                if to.is_none() && tried_ipc && !sum.is_exported {
-                    unknown.insert("to", "no process of this record exported the handle");
-                } else if to.is_none() {
-                    unknown.insert("to", "the device of the context was not known");
+                if to.is_none() {
+                    let tried_ipc = sum.opened > 0 || !sum.open_failed.is_empty();
+                    let is_of_others = tried_ipc && !sum.is_exported;
+                    let no_export = "no process of this record exported the handle";
+                    unknown.insert("to", if is_of_others { no_export } else { no_context });
                 }
                 Peer {
                     proc: fates[*process].proc.clone(),
@@ -202,9 +212,11 @@ impl Peers {
                     to: *to,
                     asked: sum.asked,
                     can_access: sum.can_access,
-                    enabled: sum.enabled.is_some(),
-                    enabled_ns: sum.enabled,
-                    disabled_ns: sum.disabled,
+                    enabled: enabled.is_some(),
+                    enabled_ns: enabled,
+                    disabled_ns: disabled,
+                    mappings: sum.granted.granted,
+                    mappings_now: sum.granted.on,
                     failed: results::named(None, &sum.failed),
                     injected: sum.injected,
                     opened: sum.opened,

@@ -57,7 +57,6 @@ impl Stacks {
         }
     }
 
-    /// The number of a stack.
     pub fn number(&mut self, process: usize, ticks: u64, frames: &[u64]) -> Stack {
         let process = process as u32;
         let mut hash = self.hasher.hash_one((process, frames));
@@ -114,7 +113,7 @@ impl<'a> Places<'a> {
                     function: name.map(|name| self.text(&name)),
                 }
             }
-            None => Place { library: None, build_id: None, offset: address, function: None },
+            None => Place { offset: address, ..Place::default() },
         };
         self.known.insert(key, place.clone());
         place
@@ -134,8 +133,14 @@ impl<'a> Places<'a> {
         // A runtime within another library is entered by its public functions.
         let is_entry = outside > 0 && frames[outside].is_entry_of_runtime();
         let caller = frames.get(outside + usize::from(is_entry)).or_else(|| frames.get(outside));
-        let nowhere = Place { library: None, build_id: None, offset: 0, function: None };
-        (caller.cloned().unwrap_or(nowhere), frames)
+        (caller.cloned().unwrap_or_default(), frames)
+    }
+
+    /// Who made a call, and its stack; where no frames were kept, only its caller.
+    pub fn of(&mut self, process: usize, call: &Call) -> (Place, Vec<Place>) {
+        let caller = [call.caller];
+        let frames = if call.details.frames.is_empty() { &caller[..] } else { &call.details.frames };
+        self.named(process, call.start, frames)
     }
 
     fn text(&mut self, text: &str) -> Rc<str> {

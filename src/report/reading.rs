@@ -12,8 +12,10 @@ use super::hits::At;
 use super::ledger::Realm;
 use super::ledger::follow::{self, CallFacts, Follower};
 use super::ledger::own::Own;
+use super::ledger::space::Unused;
 use super::model::Uuid;
 use super::peers;
+use super::virtual_memory::{self, Space};
 use anyhow::Result;
 use cupeer_record::{Call, Clock, Event, Outcome, Process};
 use cupeer_spec::function::FnId;
@@ -23,13 +25,11 @@ use std::collections::HashMap;
 /// What is known of the events of one process.
 #[derive(Default)]
 pub struct Tally {
-    /// How many there are.
     pub events: u64,
     /// How many of them the filters choose.
     pub chosen: u64,
     /// Calls that a fault plan changed, held or ended.
     pub injected: u64,
-    /// Whether a fault plan ended it.
     pub is_ended_on_purpose: bool,
     /// The latest moment that its events tell of.
     pub last_seen: Option<u64>,
@@ -41,25 +41,10 @@ pub struct Tally {
     pub problem: Option<String>,
     /// Whether there are events after the end of the time that is asked for.
     pub goes_on: bool,
+    /// What it mapped, and no device could use.
+    pub unused: Vec<Unused>,
 }
 
-/// The devices of a process, by ordinal.
-pub struct Devices(Vec<(i32, Uuid)>);
-
-impl Devices {
-    /// Those that the record names.
-    pub fn of(process: &Process) -> Self {
-        Devices(process.devices.iter().rev().map(|device| (device.ordinal, Uuid(device.uuid))).collect())
-    }
-
-    /// The device of an ordinal.
-    pub fn uuid(&self, ordinal: Option<i32>) -> Option<Uuid> {
-        let ordinal = ordinal?;
-        self.0.iter().find(|(known, _)| *known == ordinal).map(|(_, uuid)| *uuid)
-    }
-}
-
-/// The reading of one process.
 pub struct Reading<'a> {
     all: &'a mut Collected,
     filter: &'a Filter,
@@ -68,24 +53,20 @@ pub struct Reading<'a> {
     index: usize,
     process: &'a Process,
     clock: Clock,
-    devices: Devices,
-    follower: Option<Follower>,
+    follower: Follower,
     own: Own,
+    space: Space,
     /// The functions that the table does not know, by their number in the record.
     others: HashMap<u16, Number>,
     /// Calls that have not returned, by stream and number.
     pending: HashMap<(u32, u64), Call>,
-    events: u64,
-    chosen: u64,
-    injected: u64,
     last_tick: u64,
+    /// The last call: function, thread, begin.
     last_call: Option<(Number, u32, u64)>,
-    problem: Option<String>,
-    goes_on: bool,
+    tally: Tally,
 }
 
 impl<'a> Reading<'a> {
-    /// Nothing has been read yet.
     pub fn new(
         all: &'a mut Collected,
         filter: &'a Filter,
@@ -102,22 +83,17 @@ impl<'a> Reading<'a> {
             index,
             process,
             clock,
-            devices: Devices::of(process),
-            follower: Some(Follower::new(index, realm)),
+            follower: Follower::new(index, realm),
             own: Own::default(),
+            space: Space::new(realm),
             others: HashMap::new(),
             pending: HashMap::new(),
-            events: 0,
-            chosen: 0,
-            injected: 0,
             last_tick: 0,
             last_call: None,
-            problem: None,
-            goes_on: false,
+            tally: Tally::default(),
         }
     }
 
-    /// Reads all events.
     pub fn run(&mut self) -> Result<()> {
         let ends = self.filter.until().is_some();
         let mut events = self.process.events()?;
@@ -127,8 +103,8 @@ impl<'a> Reading<'a> {
             let Some(event) = &next else { break };
             if ends && !self.filter.is_past(self.clock.realtime(event.start())) {
                 // From here on they are only counted.
-                self.goes_on = true;
-                self.events += u64::from(!matches!(event, Event::LateEnd { .. }));
+                self.tally.goes_on = true;
+                self.tally.events += u64::from(!matches!(event, Event::LateEnd { .. }));
                 continue;
             }
             match event {
@@ -148,24 +124,22 @@ impl<'a> Reading<'a> {
                     }
                 }
                 Event::Mark { time, .. } => {
-                    self.events += 1;
+                    self.tally.events += 1;
                     self.last_tick = self.last_tick.max(*time);
                 }
             }
         }
-        self.problem = events.error().map(|error| format!("cannot be read completely: {error}"));
+        self.tally.problem = events.error().map(|error| format!("cannot be read completely: {error}"));
         Ok(())
     }
 
-    /// A call has begun.
     #[inline]
     fn begin(&mut self, call: &Call) {
-        self.events += 1;
+        self.tally.events += 1;
         self.last_tick = self.last_tick.max(call.start);
         self.last_call = Some((self.number(call), call.tid, call.start));
     }
 
-    /// A call has ended.
     #[inline]
     fn end(&mut self, call: &Call) {
         self.last_tick = self.last_tick.max(call.end);
@@ -175,19 +149,29 @@ impl<'a> Reading<'a> {
         let mut follows_fault = false;
         if let Some(function) = call.function {
             let is_judged = self.judge(function, call);
-            if self.own.concerns(function)
-                && let Some(follower) = &self.follower
-            {
+            if self.own.concerns(function) {
                 let at = self.clock.realtime(call.start);
-                self.own.call(follower, &self.all.ledger, function, call, at);
+                self.own.call(&self.follower, &self.all.ledger, function, call, at);
             }
-            if follow::concerns(function) {
+            let is_virtual = virtual_memory::concerns(function);
+            if is_virtual {
+                let at = self.clock.realtime(call.start);
+                let stacks = &mut self.all.stacks;
+                self.own.space.call(function, call, at, || stacks.of(self.index, call));
+                self.space.settle(call.start);
+            }
+            if follow::concerns(function) && !(is_virtual && self.space.keeps_reference(function, call)) {
                 follows_fault = self.follow(function, call, is_judged);
+            }
+            if is_virtual {
+                let at = self.clock.realtime(call.start);
+                let uuid = |ordinal| uuid_of(self.process, ordinal);
+                self.space.call(function, call, at, uuid);
             }
             if peers::concerns(function) {
                 let at = self.clock.realtime(call.start);
-                let devices = &self.devices;
-                self.all.peers.call(self.index, function, call, at, |ordinal| devices.uuid(ordinal));
+                let uuid = |ordinal| uuid_of(self.process, ordinal);
+                self.all.peers.call(self.index, function, call, at, uuid);
             }
         }
         if self.chooses(call) {
@@ -197,7 +181,7 @@ impl<'a> Reading<'a> {
 
     /// A fault plan has done something to a call, or would have.
     fn touched(&mut self, call: &Call) {
-        self.injected += u64::from(faults::has_changed(call));
+        self.tally.injected += u64::from(faults::has_changed(call));
         let (at, number) = (self.clock.realtime(call.start), self.number(call));
         let is_chosen = self.chooses(call);
         self.all.fired.add(&At { at, process: self.index, number, call }, is_chosen);
@@ -216,13 +200,10 @@ impl<'a> Reading<'a> {
         let at = self.clock.realtime(call.start);
         let is_chosen = self.is_chosen && self.filter.call(call, at);
         let Collected { findings, stacks, ledger, .. } = &mut *self.all;
-        if let Some(follower) = &mut self.follower {
-            follower.settle(ledger, call.start);
-        }
-        let follower = self.follower.as_ref();
+        self.follower.settle(ledger, call.start);
         // What a fault plan has changed is not the program's fault.
-        let follower = follower.filter(|follower| !follower.follows_fault(ledger, function, call));
-        let sight = follower.map(|follower| Sight { follower, own: &self.own, ledger: &*ledger });
+        let is_own = !self.follower.follows_fault(ledger, function, call);
+        let sight = is_own.then_some(Sight { follower: &self.follower, own: &self.own, ledger });
         let made = MadeCall { index: self.index, process: self.process, function, call, at, is_chosen };
         findings.call(&made, sight, stacks)
     }
@@ -230,11 +211,18 @@ impl<'a> Reading<'a> {
     /// Tells the ledger of a call. Returns whether it failed because of what a fault plan had changed.
     fn follow(&mut self, function: FnId, call: &Call, is_judged: bool) -> bool {
         let at = self.clock.realtime(call.start);
-        let uuid = self.devices.uuid(follow::device_of(call));
+        let (bytes, uuid) = match self.space.exported(function, call) {
+            Some((bytes, location)) => (bytes, location.device()),
+            None => (None, uuid_of(self.process, follow::device_of(call))),
+        };
         let stack = follow::keeps_stack(function, call).then(|| self.all.stacks.of(self.index, call));
-        let Some(follower) = &mut self.follower else { return false };
-        let follows_fault = follower.follows_fault(&self.all.ledger, function, call);
-        follower.call(&mut self.all.ledger, function, call, CallFacts { at, uuid, stack, is_judged });
+        let follows_fault = self.follower.follows_fault(&self.all.ledger, function, call);
+        self.follower.call(
+            &mut self.all.ledger,
+            function,
+            call,
+            CallFacts { at, uuid, bytes, stack, is_judged },
+        );
         follows_fault
     }
 
@@ -245,7 +233,7 @@ impl<'a> Reading<'a> {
 
     #[inline]
     fn count(&mut self, call: &Call, follows_fault: bool) {
-        self.chosen += 1;
+        self.tally.chosen += 1;
         let number = self.number(call);
         let end = match call.outcome {
             Outcome::Pending => End::Pending,
@@ -272,16 +260,15 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// There are no more events.
     pub fn finish(mut self) -> Tally {
-        if let Some(follower) = self.follower.take() {
-            follower.finish(&mut self.all.ledger);
-        }
+        self.follower.settle(&mut self.all.ledger, u64::MAX);
+        self.space.settle(u64::MAX);
+        self.all.virtual_memory.add(std::mem::take(&mut self.space));
         let mut pending: Vec<Call> = std::mem::take(&mut self.pending).into_values().collect();
         pending.sort_by_key(|call| (call.start, call.stream, call.seq));
         pending.iter().filter(|call| faults::is_touched(call)).for_each(|call| self.touched(call));
         let mut stops = pending.iter().filter_map(Call::stopped_by);
-        let is_ended_on_purpose = stops.any(|hit| hit.has(did::SIGNAL | did::EXIT));
+        self.tally.is_ended_on_purpose = stops.any(|hit| hit.has(did::SIGNAL | did::EXIT));
         pending.retain(|call| {
             let chosen = self.chooses(call);
             if let Some(function) = call.function {
@@ -292,19 +279,16 @@ impl<'a> Reading<'a> {
             }
             chosen
         });
-        let pending = pending.into_iter().map(|call| (self.number(&call), call)).collect();
-        let last_call = self.last_call.map(|(number, tid, ticks)| (number, tid, self.clock.realtime(ticks)));
-        let last_seen = (self.last_tick > 0).then(|| self.clock.realtime(self.last_tick));
-        Tally {
-            events: self.events,
-            chosen: self.chosen,
-            injected: self.injected,
-            is_ended_on_purpose,
-            last_seen,
-            last_call,
-            pending,
-            problem: self.problem,
-            goes_on: self.goes_on,
-        }
+        self.tally.pending = pending.into_iter().map(|call| (self.number(&call), call)).collect();
+        self.tally.unused = self.own.space.finish();
+        let realtime = |ticks| self.clock.realtime(ticks);
+        self.tally.last_call = self.last_call.map(|(number, tid, ticks)| (number, tid, realtime(ticks)));
+        self.tally.last_seen = (self.last_tick > 0).then(|| realtime(self.last_tick));
+        self.tally
     }
+}
+
+/// The device of an ordinal, as a process numbers it.
+fn uuid_of(process: &Process, ordinal: Option<i32>) -> Option<Uuid> {
+    process.device(ordinal?).map(|device| Uuid(device.uuid))
 }

@@ -11,7 +11,6 @@ pub fn name(function: Option<FnId>, result: i32) -> String {
     library.result(result).map(ResultSpec::name).map_or_else(|| result.to_string(), str::to_owned)
 }
 
-/// Adds to a small list of counts.
 pub fn count(counts: &mut Vec<(i32, u64)>, result: i32, times: u64) {
     match counts.iter_mut().find(|(known, _)| *known == result) {
         Some((_, count)) => *count += times,

@@ -169,6 +169,12 @@ mod tests {
         lines(folder.path()).iter().map(|line| line.replace(&shown, "DIR")).collect()
     }
 
+    fn fail(writer: &mut Writer, stream: u32, function: FnId, at: u64, result: i32) {
+        let mut call = writer::call(function, at, at + 5);
+        call.outcome = Outcome::Returned(result);
+        writer.call(stream, &call).unwrap();
+    }
+
     #[test]
     fn handles_are_counted_and_not_openings() {
         let lines = record(None, |writer, stream| {
@@ -216,13 +222,9 @@ mod tests {
         let lines = record(None, |writer, stream| {
             let late = [cuDevicePrimaryCtxRelease, cuMemFree_v2, cuIpcCloseMemHandle, cuIpcGetMemHandle];
             for (i, function) in late.into_iter().enumerate() {
-                let mut call = writer::call(function, 10 * i as u64, 10 * i as u64 + 5);
-                call.outcome = Outcome::Returned(4);
-                writer.call(stream, &call).unwrap();
+                fail(writer, stream, function, 10 * i as u64, 4);
             }
-            let mut call = writer::call(cuIpcCloseMemHandle, 60, 61);
-            call.outcome = Outcome::Returned(1);
-            writer.call(stream, &call).unwrap();
+            fail(writer, stream, cuIpcCloseMemHandle, 60, 1);
         });
         let failed: Vec<&str> =
             lines.iter().filter(|line| line.contains(" call")).map(|line| line.trim()).collect();
@@ -237,17 +239,9 @@ mod tests {
     #[test]
     fn one_that_is_left_out_is_one() {
         let lines = record(None, |writer, stream| {
-            let functions: [FnId; 5] = [
-                cuIpcGetMemHandle,
-                cuIpcGetEventHandle,
-                cuIpcOpenEventHandle,
-                cuIpcCloseMemHandle,
-                cuCtxEnablePeerAccess,
-            ];
-            for (i, function) in functions.into_iter().enumerate() {
-                let mut call = writer::call(function, 10 * i as u64, 10 * i as u64 + 5);
-                call.outcome = Outcome::Returned(1);
-                writer.call(stream, &call).unwrap();
+            let ipc = [cuIpcGetMemHandle, cuIpcGetEventHandle, cuIpcOpenEventHandle, cuIpcCloseMemHandle];
+            for (i, function) in ipc.into_iter().chain([cuCtxEnablePeerAccess]).enumerate() {
+                fail(writer, stream, function, 10 * i as u64, 1);
             }
         });
         assert_eq!(lines.last().unwrap(), "  and 1 more function that failed");

@@ -2,8 +2,9 @@
 
 use crate::terminal::clean;
 use std::borrow::Cow;
+use textwrap::core::Word;
 pub use textwrap::core::display_width;
-use textwrap::{Options, WordSplitter};
+use textwrap::{Options, WordSeparator, WordSplitter};
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -132,9 +133,18 @@ impl Table {
     }
 }
 
-/// Breaks a text at spaces into lines of at most `width` columns; a longer word stands alone.
+/// The words of a text. A list without spaces that is longer than a column of a table is several.
+fn words<'a>(text: &'a str) -> Box<dyn Iterator<Item = Word<'a>> + 'a> {
+    const LONG: usize = 40;
+    let items = |word: &'a str| word.split_inclusive(if word.len() > LONG { ',' } else { ' ' });
+    Box::new(text.split_inclusive(' ').flat_map(items).map(Word::from))
+}
+
+/// Breaks a text at spaces, and long lists behind their commas, into lines of at most `width` columns; a longer word stands
+/// alone.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let options = Options::new(width).break_words(false).word_splitter(WordSplitter::NoHyphenation);
+    let options = options.word_separator(WordSeparator::Custom(words));
     textwrap::wrap(text, options).into_iter().map(Cow::into_owned).collect()
 }
 

@@ -32,7 +32,8 @@ fn arg(call: &Call, index: usize, spec: &ArgSpec) -> Value {
         let Some((_, bytes)) = call.details.elements.iter().find(|(i, _)| usize::from(*i) == index) else {
             return Value::Null;
         };
-        let elements = bytes.chunks_exact(4).take(MOST_ELEMENTS).map(|element| printed(element, spec));
+        let elements =
+            bytes.chunks_exact(spec.element.max(1)).take(MOST_ELEMENTS).map(|element| printed(element, spec));
         return elements.collect();
     } else if let Some(bytes) = call.argument(index) {
         return printed(bytes, spec);
@@ -53,10 +54,9 @@ fn read(text: &str) -> Value {
 
 /// The context that a call has ended, or would have.
 pub struct Ending {
-    /// Itself.
-    context: Option<u64>,
+    pub context: Option<u64>,
     /// Where only its device is known, of which it was the primary one: older records.
-    device: Option<i32>,
+    pub device: Option<i32>,
 }
 
 impl Ending {
@@ -81,21 +81,6 @@ impl Ending {
             Some(_) => self.context == context,
             None => self.device == device,
         }
-    }
-
-    /// The context itself.
-    pub fn context(&self) -> Option<u64> {
-        self.context
-    }
-
-    /// Whether the context itself is known.
-    pub fn is_known(&self) -> bool {
-        self.context.is_some()
-    }
-
-    /// The device, where nothing else is known.
-    pub fn device(&self) -> Option<i32> {
-        self.device
     }
 }
 
@@ -124,5 +109,6 @@ pub fn narrow(call: &Call, name: &str) -> Option<i32> {
 pub fn handle(call: &Call, argument: usize) -> Option<(u64, u64)> {
     let bytes = call.argument(argument)?;
     let half = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-    Some((half(0)?, half(8)?))
+    // A descriptor of which it is not known what it refers to is not told from others.
+    Some((half(0)?, half(8)?)).filter(|(whole, _)| *whole != 0)
 }

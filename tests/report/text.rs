@@ -86,7 +86,7 @@ fn long_tables_are_cut_and_say_how_to_see_the_rest() {
     let scene = Scene::new();
     let mut actor = scene.gone(0);
     for i in 0..50 {
-        actor.export(100 + 20 * i, i, 0x10_0000 * (i + 1));
+        actor.export(100 + 20 * i, i + 1, 0x10_0000 * (i + 1));
         actor.fail_to_open(5000 + 20 * i, (1000 + i, 1000 + i), 1);
     }
     actor.ends();
@@ -209,8 +209,10 @@ fn many_closed_handles_are_one_line() {
         let scene = Scene::new();
         let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));
         for i in 0..count {
-            exporter.export(100 + 20 * i, i, 0x10_0000 * (i + 1));
-            importer.open(5000 + 20 * i, i, 0x10_0000 * (i + 1)).close(9000 + 20 * i, 0x10_0000 * (i + 1));
+            exporter.export(100 + 20 * i, i + 1, 0x10_0000 * (i + 1));
+            importer
+                .open(5000 + 20 * i, i + 1, 0x10_0000 * (i + 1))
+                .close(9000 + 20 * i, 0x10_0000 * (i + 1));
         }
         exporter.export(9990, 0xff, 0x7).ends();
         importer.ends();

@@ -10,8 +10,8 @@ use super::world::{AtCall, Sight};
 use cupeer_record::{Call, Finding};
 use cupeer_rules::Rule;
 use cupeer_rules::decide::{self, Found};
-use cupeer_spec::abi::CUatomicOperation;
 use cupeer_spec::function::{FnId, Group};
+use cupeer_spec::record::slot::MOST_ARGS;
 
 /// Whether a call that succeeded may break a rule, as far as its process tells.
 #[inline]
@@ -32,22 +32,14 @@ pub fn look(
     report: &mut dyn FnMut(&Found<()>),
 ) -> bool {
     let Some(result) = made.result().filter(|_| !made.call.injected) else { return false };
-    let elements = made.call.details.elements.iter().flat_map(|(_, bytes)| bytes.chunks_exact(4));
-    let mut elements = elements.filter_map(|bytes| Some(i32::from_le_bytes(*bytes.first_chunk()?)));
-    let slot = &made.call.slot;
-    let call = decide::Call {
-        function: made.function,
-        result,
-        args: &slot.args,
-        shape: slot.caller,
-        operation: elements.find(|number| CUatomicOperation(*number).name().is_none()),
-    };
+    let args = made.call.arguments();
+    let call = judged(made.function, result, &args, made.call);
     let mut is_found = false;
     decide::look(&call, &AtCall { made, sight, is_forked }, &mut |found| {
         let rule = found.reason.rule();
         // What is said of a handle that could not be opened depends on what others did.
-        let is_early =
-            result != 0 && made.function.spec().opens().is_some() && rule >= Rule::IpcOpenInExportingProcess;
+        let opened = made.function.spec().opens().filter(|opened| !opened.object.is_virtual());
+        let is_early = result != 0 && opened.is_some() && rule >= Rule::IpcOpenInExportingProcess;
         // Where the driver did what the process was told had failed, the state of things is news to the process.
         let is_news = driver_knows_more
             && matches!(rule, Rule::PeerAlreadyEnabled | Rule::PeerNotEnabled | Rule::PeerUnreachable);
@@ -57,6 +49,17 @@ pub fn look(
         }
     });
     is_found
+}
+
+/// A call that has returned, as it is decided about.
+pub fn judged<'a>(
+    function: FnId,
+    result: i32,
+    args: &'a [u8; MOST_ARGS],
+    call: &'a Call,
+) -> decide::Call<'a> {
+    let elements = call.details.elements.first().map_or(&[][..], |(_, bytes)| bytes);
+    decide::Call { function, result, args, shape: call.slot.caller, elements }
 }
 
 /// A finding as a record has it; how bad it is depends on the caller, who is not known yet.

@@ -4,7 +4,7 @@
 //! What belongs here: rules across processes, for calls in which the processes themselves have found nothing, or were not
 //! sure. What rests on the order of times rests on one host: handles of two hosts have nothing in common.
 
-use super::super::ledger::{Again, Current, Ended, Entry, Export, Failing, Import, Time};
+use super::super::ledger::{Again, Current, Ended, Entry, Export, Failing, Import, Site, Time};
 use super::super::model::Object;
 use super::super::places::{Places, Stack};
 use super::objects::{Objects, in_words};
@@ -37,7 +37,7 @@ pub fn drafts<'a>(
         never_closed(context, entry, &mut unclosed);
     }
     contexts.into_values().for_each(|ended| handles.context_ended(&ended));
-    unclosed.into_iter().for_each(|(key, open)| handles.unclosed(key, &open));
+    unclosed.into_iter().for_each(|((process, _), open)| handles.unclosed(process, &open));
     (handles.drafts, handles.revised)
 }
 
@@ -51,14 +51,12 @@ struct Handles<'a, 'c, 'p, 'n> {
     revised: HashSet<Key>,
 }
 
-/// What ended while others had it open.
 struct EndedOpen<'a> {
     entry: &'a Entry,
     export: &'a Export,
     ended: &'a Ended,
     by: FnId,
     at: u64,
-    /// Whether it is known to have ended.
     is_sure: bool,
     /// Who had it open, the first one first.
     open: Vec<(&'a Import, &'a Time)>,
@@ -73,7 +71,9 @@ type Unclosed<'a> = BTreeMap<(u32, Stack), Vec<(&'a Entry, &'a Time)>>;
 impl<'a> Handles<'a, '_, '_, '_> {
     /// What was freed or destroyed while others had it open.
     fn ended(&mut self, entry: &'a Entry, contexts: &mut Contexts<'a>) {
-        let Some(export) = entry.export.as_deref() else { return };
+        let Some(export) = entry.export.as_deref().filter(|_| !entry.kind.outlives_its_maker()) else {
+            return;
+        };
         let sure = export.ended_before.iter().chain(&export.ended).map(|ended| (ended, true));
         for (ended, is_sure) in sure.chain(export.perhaps_ended.iter().map(|ended| (ended, false))) {
             let (Some(at), Some(by), Some(site)) = (ended.at, ended.by, ended.site) else { continue };
@@ -145,19 +145,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
         for (import, time) in ended.open.iter().take(MOST_OBJECTS) {
             objects.push(self.objects.opening(entry, import.process, time, self.places));
         }
-        self.drafts.push(Draft {
-            sentence,
-            function: by,
-            result: Some(0),
-            processes: vec![export.process as usize],
-            site: (site.tid, site.seq),
-            stack: site.stack,
-            at,
-            last: at,
-            count: 1,
-            driver_message: None,
-            objects,
-        });
+        self.drafts.push(Draft { objects, ..Draft::of(sentence, by, 0, export.process, site, at) });
     }
 
     /// Takes back what a process had inferred.
@@ -166,7 +154,6 @@ impl<'a> Handles<'a, '_, '_, '_> {
         self.revised.extend(inferred);
     }
 
-    /// The world of a call on a handle.
     fn world<'w>(&self, entry: &'a Entry, process: u32, at: u64, current: Current) -> Afterwards<'a, 'w>
     where
         Self: 'w,
@@ -174,7 +161,6 @@ impl<'a> Handles<'a, '_, '_, '_> {
         Afterwards { whole: self.whole, entry, process, at, current, again: None, ending: None }
     }
 
-    /// Why a handle could not be opened.
     fn failed(&mut self, entry: &'a Entry, import: &'a Import) {
         for failing in import.failing.iter().filter(|f| !f.site.is_judged && !f.is_injected) {
             let (process, Failing { function, result, site, .. }) = (import.process, failing);
@@ -204,77 +190,51 @@ impl<'a> Handles<'a, '_, '_, '_> {
                 objects.push(self.objects.freeing(entry, export, ended, self.places));
             }
             self.drafts.push(Draft {
-                sentence,
-                function: *function,
-                result: Some(*result),
-                processes: vec![process as usize],
-                site: (site.tid, site.seq),
-                stack: site.stack,
-                at: failing.at,
                 last: failing.last,
                 count: failing.count,
                 driver_message: failing.message.as_deref(),
                 objects,
+                ..Draft::of(sentence, *function, *result, process, *site, failing.at)
             });
         }
     }
 
     /// What is worth knowing of a handle that was opened.
     fn opened(&mut self, entry: &'a Entry, import: &'a Import) {
+        let process = import.process;
         for time in &import.times {
-            let process = import.process;
-            if !time.is_judged {
+            if !time.site.is_judged {
                 let found = decided(&self.world(entry, process, time.opened, time.current), time.function, 0);
-                let site = (time.tid, time.seq);
-                self.opening(
-                    process,
-                    time.function,
-                    found,
-                    (site, time.stack),
-                    (time.opened, time.opened, 1),
-                );
+                self.opening(process, time, time.site, found, (time.opened, time.opened, 1));
             }
             for again in time.again.iter().filter(|again| !again.site.is_judged) {
-                let Again { site, first, last, count, open } = again;
-                let libraries = [time.stack, site.stack].map(|stack| {
-                    let (place, _) = self.places.stack(&self.context.all.stacks, stack);
+                let Again { site, first, last, count, open } = *again;
+                let libraries = [time.site, site].map(|site| {
+                    let (place, _) = self.places.stack(&self.context.all.stacks, site.stack);
                     place.file_name().unwrap_or("?").to_owned()
                 });
                 let found = {
-                    let mut world = self.world(entry, process, *first, time.current);
-                    world.again = Some((&libraries[0], &libraries[1], *open, time));
+                    let mut world = self.world(entry, process, first, time.current);
+                    world.again = Some((&libraries[0], &libraries[1], open, time));
                     decided(&world, time.function, 0)
                 };
-                let place = ((site.tid, site.seq), site.stack);
-                self.opening(process, time.function, found, place, (*first, *last, *count));
+                self.opening(process, time, site, found, (first, last, count));
             }
         }
     }
 
-    /// What was found of an opening.
     fn opening(
         &mut self,
         process: u32,
-        function: FnId,
+        time: &Time,
+        site: Site,
         found: Vec<Decided<'a>>,
-        (site, stack): ((u32, u64), Stack),
         (at, last, count): (u64, u64, u64),
     ) {
         for (sentence, things) in found {
             let objects = things.iter().map(|thing| self.object(*thing)).collect();
-            self.drafts.push(Draft {
-                sentence,
-                function,
-                result: Some(0),
-                processes: vec![process as usize],
-                site,
-                stack,
-                at,
-                last,
-                count,
-                driver_message: None,
-                objects,
-            });
+            let draft = Draft::of(sentence, time.function, 0, process, site, at);
+            self.drafts.push(Draft { last, count, objects, ..draft });
         }
     }
 
@@ -286,7 +246,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
     }
 
     /// What a process had opened in one place, and had open when it ended.
-    fn unclosed(&mut self, (process, stack): (u32, Stack), open: &[(&'a Entry, &'a Time)]) {
+    fn unclosed(&mut self, process: u32, open: &[(&'a Entry, &'a Time)]) {
         let Some((entry, time)) = open.iter().min_by_key(|(_, time)| time.opened) else { return };
         let size = |(entry, _): &(&Entry, _)| entry.export.as_ref().and_then(|export| export.bytes);
         let mut objects = vec![self.objects.opening(entry, process, time, self.places)];
@@ -294,18 +254,12 @@ impl<'a> Handles<'a, '_, '_, '_> {
             objects.push(self.objects.export(entry, export, self.places));
         }
         let (handles, bytes) = (open.len() as u64, open.iter().filter_map(size).fold(0, u64::saturating_add));
+        let sentence = Sentence::of(&Reason::IpcNeverClosed { handles, bytes }, Confidence::Certain, "");
         self.drafts.push(Draft {
-            sentence: Sentence::of(&Reason::IpcNeverClosed { handles, bytes }, Confidence::Certain, ""),
-            function: time.function,
-            result: Some(0),
-            processes: vec![process as usize],
-            site: (time.tid, time.seq),
-            stack,
-            at: time.opened,
             last: open.iter().map(|(_, time)| time.opened).max().unwrap_or(time.opened),
             count: handles,
-            driver_message: None,
             objects,
+            ..Draft::of(sentence, time.function, 0, process, time.site, time.opened)
         });
     }
 }
@@ -316,7 +270,6 @@ const NOT_EXPORTED: [Rule; 3] = [Rule::IpcUnknownHandle, Rule::IpcDamagedHandle,
 /// What was found, and what it is about.
 type Decided<'a> = (Sentence, Vec<Thing<'a>>);
 
-/// What is found of a call on a handle.
 fn decided<'a>(world: &Afterwards<'a, '_>, function: FnId, result: i32) -> Vec<Decided<'a>> {
     let mut all = Vec::new();
     world.look(function, result, &mut |found| {
@@ -335,17 +288,19 @@ fn was_closed(entry: &Entry, export: &Export, at: u64) -> bool {
     others.flat_map(|import| &import.times).all(is_over)
 }
 
-/// The most objects that are named.
 const MOST_OBJECTS: usize = 16;
 
 /// Adds what ended processes have not closed of a handle, where they have not said so themselves.
 fn never_closed<'a>(context: &Context<'a>, entry: &'a Entry, unclosed: &mut Unclosed<'a>) {
+    if entry.kind.outlives_its_maker() {
+        return;
+    }
     for import in &entry.imports {
         let Some(time) = import.times.last().filter(|time| time.ended.is_none()) else { continue };
         let fate = &context.all.fates[import.process as usize];
         let is_left = fate.alive == Some(false) && !time.is_kept(fate);
         if is_left && !context.all.findings.has(Rule::IpcNeverClosed, import.process as usize) {
-            unclosed.entry((import.process, time.stack)).or_default().push((entry, time));
+            unclosed.entry((import.process, time.site.stack)).or_default().push((entry, time));
         }
     }
 }

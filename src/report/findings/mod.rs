@@ -1,7 +1,7 @@
 //! The findings: what rules have found in the processes, and what only the whole record tells.
 //!
 //! What belongs here: what calls carry, and what their process tells ([`calls`]), while events are read; then what
-//! follows from the ledger ([`handles`]) and from all ranks together ([`ranks`]), and the rows ([`mod@rows`]) of all these
+//! follows from the ledger ([`handles`]), from mappings ([`space`]) and from all ranks together ([`ranks`]), and the rows ([`mod@rows`]) of all these
 //! with their [`objects`]. What does not: what rules are, their sentences, and how they are decided (`src/rules`): what
 //! the record knows for that is told by [`mod@world`].
 //!
@@ -15,12 +15,15 @@ mod handles;
 mod objects;
 mod ranks;
 mod rows;
+mod space;
 mod world;
 
+pub use calls::judged;
 pub use rows::{Context, rows};
 pub use world::Sight;
 
 use super::functions::Number;
+use super::ledger::Site;
 use super::numbered::Numbered;
 use super::places::{Stack, Stacks};
 use cupeer_record::{Call, Finding, Outcome, Process};
@@ -34,9 +37,8 @@ const MOST_INFERRED: usize = 1 << 16;
 /// The most names of rules, with 256 that this version does not know.
 const MOST_NAMES: usize = cupeer_rules::RULES.len() + 256;
 
-/// What has been found while events were read.
 pub struct Findings {
-    kept: HashMap<Key, FindingGroup, foldhash::fast::RandomState>,
+    kept: HashMap<Key, Box<FindingGroup>, foldhash::fast::RandomState>,
     names: Numbered,
     /// What is asked for, by process.
     asked: Vec<Asked>,
@@ -67,41 +69,28 @@ pub enum About {
     Call(u32, u64),
 }
 
-/// Findings that are alike.
+/// Findings that are alike: how many, when the last was, and the first.
 struct FindingGroup {
     count: u64,
     last: u64,
-    first: Box<FirstFinding>,
-}
-
-/// The first of them.
-struct FirstFinding {
     at: u64,
-    tid: u32,
-    seq: u64,
+    site: Site,
     finding: Finding,
     driver_message: Option<Vec<u8>>,
     by_report: bool,
 }
 
-/// A call that is looked at.
 pub struct MadeCall<'a> {
-    /// The index of its process.
     pub index: usize,
-    /// Its process.
     pub process: &'a Process,
-    /// The function.
     pub function: FnId,
-    /// The call.
     pub call: &'a Call,
-    /// When it began.
     pub at: u64,
     /// Whether the filters choose it.
     pub is_chosen: bool,
 }
 
 impl MadeCall<'_> {
-    /// What it returned, if it has.
     fn result(&self) -> Option<i32> {
         if let Outcome::Returned(result) = self.call.outcome { Some(result) } else { None }
     }
@@ -145,7 +134,6 @@ pub fn is_explanation(rule: &str) -> bool {
 }
 
 impl Findings {
-    /// None yet, of these processes.
     pub fn new(processes: &[Process]) -> Self {
         let asked = processes.iter().map(|process| Asked::of(process, processes)).collect();
         Findings { kept: HashMap::default(), names: Numbered::default(), asked, inferred: 0 }
@@ -177,38 +165,28 @@ impl Findings {
         is_judged
     }
 
-    /// The rule of what is kept under a key.
     fn rule(&self, key: &Key) -> Option<Rule> {
         Rule::of(&self.names.name(key.rule))
     }
 
     /// What a process has only inferred of something.
     fn inferred(&self, process: usize, function: FnId, result: i32, stack: Stack, about: About) -> Vec<Key> {
-        let key = |rule| Key {
-            process,
-            rule,
-            function: function as Number,
-            result: Some(result),
-            stack,
-            about: Some(about),
-        };
+        let (function, result, about) = (function as Number, Some(result), Some(about));
+        let key = |rule| Key { process, rule, function, result, stack, about };
         if self.inferred == 0 {
             return Vec::new();
         }
         (0..self.names.count()).map(key).filter(|key| self.kept.contains_key(key)).collect()
     }
 
-    /// The driver has done what a process was told had failed.
     pub fn driver_knows_more(&mut self, process: usize) {
         self.asked[process].driver_knows_more = true;
     }
 
-    /// Whether a process was checked while it ran.
     fn was_checked(&self, process: usize) -> bool {
         self.asked[process].is_checked || self.asked[process].has_told
     }
 
-    /// Whether a process has said that a rule was broken.
     fn has(&self, rule: Rule, process: usize) -> bool {
         let Some(number) = self.names.known(rule.spec().name) else { return false };
         self.kept.keys().any(|key| (key.rule, key.process) == (number, process))
@@ -229,17 +207,10 @@ impl Findings {
         let result = made.result();
         let (function, stack) = (made.function as Number, stacks.of(index, call));
         let kept = self.kept.entry(Key { process: index, rule, function, result, stack, about });
-        let kept = kept.or_insert_with(|| FindingGroup {
-            count: 0,
-            last: at,
-            first: Box::new(FirstFinding {
-                at,
-                tid: call.tid,
-                seq: call.seq,
-                finding: finding(),
-                driver_message: call.details.message.clone(),
-                by_report,
-            }),
+        let kept = kept.or_insert_with(|| {
+            let (finding, driver_message) = (finding(), call.details.message.clone());
+            let site = Site::of(call, stack, true);
+            Box::new(FindingGroup { count: 0, last: at, at, site, finding, driver_message, by_report })
         });
         kept.count += 1;
         kept.last = kept.last.max(at);

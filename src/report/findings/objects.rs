@@ -10,7 +10,6 @@ use cupeer_rules::reason;
 use cupeer_spec::record::slot::finding::role;
 use std::collections::HashMap;
 
-/// Makes objects of one record.
 pub struct Objects<'a> {
     job: &'a Job,
     stacks: &'a Stacks,
@@ -34,7 +33,7 @@ impl<'a> Objects<'a> {
             Some(index) if !object.frames.is_empty() => {
                 places.named(index, ticks(&clock, what.monotonic), &object.frames)
             }
-            _ => (nowhere(), Vec::new()),
+            _ => Default::default(),
         };
         let known = |number: u64| (number != 0).then_some(number);
         let device = uuid(what.uuid).or_else(|| {
@@ -64,7 +63,6 @@ impl<'a> Objects<'a> {
         made
     }
 
-    /// Where a handle was exported.
     pub fn export(&self, entry: &Entry, export: &Export, places: &mut Places) -> Object {
         Object {
             tid: Some(export.last.0),
@@ -77,18 +75,16 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// Where a process opened it.
     pub fn opening(&self, entry: &Entry, process: u32, time: &Time, places: &mut Places) -> Object {
         Object {
-            tid: Some(time.tid),
+            tid: Some(time.site.tid),
             device: time.device,
             fingerprint: Some(Fingerprint(entry.fingerprint)),
             time_ns: Some(time.opened),
-            ..self.placed(role::OPENING, process as usize, Some(time.stack), places)
+            ..self.placed(role::OPENING, process as usize, Some(time.site.stack), places)
         }
     }
 
-    /// Where it ended.
     pub fn freeing(&self, entry: &Entry, export: &Export, ended: &Ended, places: &mut Places) -> Object {
         Object {
             tid: ended.site.map(|site| site.tid),
@@ -102,8 +98,8 @@ impl<'a> Objects<'a> {
     }
 
     fn placed(&self, role: u32, process: usize, stack: Option<Stack>, places: &mut Places) -> Object {
-        let stack = stack.map(|stack| places.stack(self.stacks, stack));
-        self.object(role, Some(process), stack.unwrap_or_else(|| (nowhere(), Vec::new())))
+        let stack = stack.map(|stack| places.stack(self.stacks, stack)).unwrap_or_default();
+        self.object(role, Some(process), stack)
     }
 
     /// Something of a process of which nothing else is known.
@@ -115,15 +111,10 @@ impl<'a> Objects<'a> {
             proc: process.map(|process| Proc::from(process.proc.as_str())),
             pid: process.map_or(0, |process| process.header.pid),
             rank: process.and_then(record::Process::rank),
-            tid: None,
-            device: None,
-            address: None,
-            bytes: None,
-            fingerprint: None,
-            time_ns: None,
             offset: library.is_some().then_some(caller.offset),
             library,
             stack,
+            ..Object::default()
         }
     }
 }
@@ -132,10 +123,6 @@ impl<'a> Objects<'a> {
 pub fn in_words(job: &Job, process: u32) -> reason::Process {
     let process = &job.processes[process as usize];
     reason::Process { pid: process.header.pid, rank: process.rank() }
-}
-
-fn nowhere() -> Place {
-    Place { library: None, build_id: None, offset: 0, function: None }
 }
 
 /// When that was on the clock of the record.

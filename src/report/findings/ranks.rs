@@ -3,6 +3,7 @@
 use super::super::ledger::Failing;
 use super::super::model::Uuid;
 use super::rows::{Context, Draft, Sentence};
+use super::world::ordinal;
 use cupeer_record::Process;
 use cupeer_rules::Rule;
 use cupeer_rules::reason::{Device, Reason};
@@ -29,9 +30,9 @@ fn differs<'a>(context: &Context<'a>, function: FnId) -> Option<Draft<'a>> {
     }
     let failures: Vec<_> = all.failures.of(function as usize).collect();
     let mut failed: BTreeMap<u32, u64> = BTreeMap::new();
-    for failure in &failures {
-        if let Some(rank) = rank_of(failure.process) {
-            *failed.entry(rank).or_default() += failure.count;
+    for (process, _, group) in &failures {
+        if let Some(rank) = rank_of(*process) {
+            *failed.entry(rank).or_default() += group.count;
         }
     }
     let failing: BTreeSet<u32> =
@@ -41,48 +42,38 @@ fn differs<'a>(context: &Context<'a>, function: FnId) -> Option<Draft<'a>> {
     if failing.is_empty() || calls.len() < 3 || others * 2 <= calls.len() {
         return None;
     }
-    let mut of_failing: Vec<_> = failures
-        .into_iter()
-        .filter(|f| rank_of(f.process).is_some_and(|rank| failing.contains(&rank)))
-        .collect();
-    of_failing.sort_by_key(|failure| (failure.first, failure.process));
-    let first = of_failing.first()?;
-    let processes: Vec<usize> = of_failing.iter().map(|f| f.process).collect();
+    let is_failing = |process| rank_of(process).is_some_and(|rank| failing.contains(&rank));
+    let mut of_failing: Vec<_> = failures.into_iter().filter(|(process, ..)| is_failing(*process)).collect();
+    of_failing.sort_by_key(|(process, _, group)| (group.first, *process));
+    let (first, result, group) = *of_failing.first()?;
+    let processes: Vec<usize> = of_failing.iter().map(|(process, ..)| *process).collect();
     let is_changed = |process: &usize| all.tallies[*process].injected > 0;
     let note = processes.iter().all(is_changed).then_some(CHANGED);
-    let code = name_of(first.result);
     let reason = Reason::RanksDiffer {
         function: function.spec().name,
-        code,
+        code: name_of(result),
         failing: failing.len() as u64,
         others: others as u64,
     };
+    let sentence = sentence(&reason, note);
     Some(Draft {
-        sentence: sentence(&reason, note),
-        function,
-        result: Some(first.result),
         processes,
-        site: first.site,
-        stack: first.stack,
-        at: first.first,
-        last: of_failing.iter().map(|failure| failure.last).max().unwrap_or(first.last),
-        count: of_failing.iter().map(|failure| failure.count).sum(),
-        driver_message: None,
-        objects: Vec::new(),
+        last: of_failing.iter().map(|(_, _, group)| group.last).max().unwrap_or(group.last),
+        count: of_failing.iter().map(|(_, _, group)| group.count).sum(),
+        ..Draft::of(sentence, function, result, first as u32, group.site, group.first)
     })
 }
 
 /// Pairs of devices over which IPC was tried, failed, and has had no mapping since.
 pub fn fallbacks<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
     let all = context.all;
-    let mut pairs: BTreeMap<(usize, Uuid, Uuid), Vec<&'a Failing>> = BTreeMap::new();
-    for peer in all.peers.unmapped() {
-        pairs.insert(peer, Vec::new());
-    }
-    for tried in all.ledger.each_pair() {
-        let key = tried.from.zip(tried.to).map(|(from, to)| (tried.process, from, to));
+    let mut pairs: BTreeMap<(usize, Uuid, Uuid), Vec<&'a Failing>> =
+        all.peers.unmapped().map(|pair| (pair, Vec::new())).collect();
+    for (import, export) in all.ledger.each_pair() {
+        let devices = import.device.zip(export.and_then(|export| export.device));
+        let key = devices.map(|(from, to)| (import.process as usize, from, to));
         if let Some(failing) = key.and_then(|key| pairs.get_mut(&key)) {
-            failing.extend(tried.failing.iter().filter(|failing| !failing.is_injected));
+            failing.extend(import.failing.iter().filter(|failing| !failing.is_injected));
         }
     }
     pairs.into_iter().filter_map(|(pair, failing)| fallback(context, pair, &failing)).collect()
@@ -103,18 +94,13 @@ fn fallback<'a>(
     let of = &context.job.processes[process];
     let (from, to, code) = (device(of, from), device(of, to), name_of(first.result));
     let note = (context.all.tallies[process].injected > 0).then_some(CHANGED);
+    let sentence = sentence(&Reason::IpcFallback { from, to, failed, code }, note);
+    let (function, site) = (first.function, first.site);
     Some(Draft {
-        sentence: sentence(&Reason::IpcFallback { from, to, failed, code }, note),
-        function: first.function,
-        result: Some(first.result),
-        processes: vec![process],
-        site: (first.site.tid, first.site.seq),
-        stack: first.site.stack,
-        at: first.at,
         last,
         count: failed,
         driver_message: first.message.as_deref(),
-        objects: Vec::new(),
+        ..Draft::of(sentence, function, first.result, process as u32, site, first.at)
     })
 }
 
@@ -126,11 +112,9 @@ fn sentence(reason: &Reason, note: Option<&str>) -> Sentence {
 }
 
 fn device(process: &Process, uuid: Uuid) -> Device {
-    let known = process.devices.iter().find(|device| device.uuid == uuid.0);
-    Device { ordinal: known.map_or(-1, |device| device.ordinal), uuid: uuid.0 }
+    Device { ordinal: ordinal(process, uuid.0), uuid: uuid.0 }
 }
 
-/// The name of a result, for sentences that need one.
 fn name_of(result: i32) -> &'static str {
     cupeer_spec::results::spec(result).map_or("an unknown result", |spec| spec.name())
 }

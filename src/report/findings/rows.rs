@@ -2,12 +2,13 @@
 
 use super::super::collect::Collected;
 use super::super::filter::Filter;
-use super::super::functions::Functions;
+use super::super::functions::{Functions, Number};
+use super::super::ledger::Site;
 use super::super::model::{Finding, MOST_PROCS, Object, Place};
-use super::super::places::{Places, Stack};
+use super::super::places::Places;
 use super::super::results;
 use super::objects::Objects;
-use super::{FindingGroup, Key, handles, is_explanation, ranks};
+use super::{FindingGroup, Key, handles, is_explanation, ranks, space};
 use cupeer_record::Job;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Basis, Rule, Severity};
@@ -18,9 +19,7 @@ use std::rc::Rc;
 
 /// What findings follow from.
 pub struct Context<'a> {
-    /// The record.
     pub job: &'a Job,
-    /// What was read of it.
     pub all: &'a Collected,
     /// What is asked for.
     pub filter: &'a Filter,
@@ -28,9 +27,7 @@ pub struct Context<'a> {
 
 /// A row, with what it takes to join it to others.
 pub struct Row {
-    /// The row of the report.
     pub finding: Finding,
-    /// How bad it is.
     pub severity: Severity,
     /// The process of the first.
     pub process: usize,
@@ -40,52 +37,56 @@ pub struct Row {
     processes: Vec<usize>,
 }
 
-/// Something that the report has found, before its place has a name.
+/// Something that was found, before its place has a name.
 pub struct Draft<'a> {
-    /// What.
     pub sentence: Sentence,
-    /// The function.
-    pub function: FnId,
-    /// What it returned.
+    pub function: Number,
+    /// `None` where the call has not returned.
     pub result: Option<i32>,
     /// The process of the first, and then all others.
     pub processes: Vec<usize>,
-    /// Thread and number of the first call.
-    pub site: (u32, u64),
-    /// Where it was made.
-    pub stack: Stack,
-    /// When it began.
+    /// The first call, when it began, and when the last one did.
+    pub site: Site,
     pub at: u64,
-    /// When the last one began.
     pub last: u64,
-    /// How many there are.
     pub count: u64,
-    /// What the driver said about the first.
     pub driver_message: Option<&'a [u8]>,
-    /// What it is about.
     pub objects: Vec<Object>,
+}
+
+impl Draft<'_> {
+    /// Of one call of a process that returned a result, and was made at a time.
+    pub fn of(sentence: Sentence, function: FnId, result: i32, process: u32, site: Site, at: u64) -> Self {
+        Draft {
+            sentence,
+            function: function as Number,
+            result: Some(result),
+            processes: vec![process as usize],
+            site,
+            at,
+            last: at,
+            count: 1,
+            driver_message: None,
+            objects: Vec::new(),
+        }
+    }
 }
 
 /// What was found, in words.
 pub struct Sentence {
-    /// The rule that is broken.
-    pub rule: Rule,
-    /// The sentence with its values.
+    /// The name of the rule that is broken.
+    pub rule: Rc<str>,
     pub message: String,
-    /// What to do.
-    pub hint: &'static str,
-    /// How sure it is.
+    pub hint: String,
     pub confidence: Confidence,
-    /// The argument that it is about.
     pub argument: Option<&'static str>,
 }
 
 impl Sentence {
-    /// Says a reason.
     pub fn of(reason: &Reason, confidence: Confidence, argument: &'static str) -> Self {
-        let (message, hint) = (reason.to_string(), reason.hint());
+        let (message, hint) = (reason.to_string(), reason.hint().into());
         let argument = Some(argument).filter(|argument| !argument.is_empty());
-        Sentence { rule: reason.rule(), message, hint, confidence, argument }
+        Sentence { rule: reason.rule().spec().name.into(), message, hint, confidence, argument }
     }
 }
 
@@ -99,7 +100,7 @@ pub fn rows(context: &Context, places: &mut Places) -> Vec<Row> {
             joined.add(row);
         }
     }
-    for draft in drafts {
+    for draft in drafts.into_iter().chain(space::unused(context)) {
         joined.extend(context.drafted(draft, places));
     }
     // Where a rule is broken, that is said, and who goes another way is not the news.
@@ -114,92 +115,82 @@ pub fn rows(context: &Context, places: &mut Places) -> Vec<Row> {
 }
 
 impl Context<'_> {
-    /// A row of what was found while events were read.
     fn kept(&self, key: &Key, kept: &FindingGroup, objects: &Objects, places: &mut Places) -> Option<Row> {
-        let (all, first) = (self.all, &kept.first);
-        let (caller, _) = places.stack(&all.stacks, key.stack);
-        let rule = all.findings.names.name(key.rule);
-        let spec = Rule::of(&rule).map(Rule::spec);
-        let severity = match spec.filter(|_| first.by_report) {
-            Some(spec) => all.findings.asked[key.process].severity(spec, library(&caller))?,
-            None => first.finding.severity,
-        };
-        let function = all.functions.name(key.function);
-        let id = Functions::id(key.function);
-        let args = id.map_or(&[][..], |function| function.spec().args);
-        let basis = spec.map(|spec| spec.basis_at(id));
-        let recorded = first.finding.objects.iter();
-        let recorded = recorded.map(|object| objects.recorded(object, key.process, places)).collect();
-        let finding = Finding {
-            rule,
-            severity: severity.word(),
-            confidence: first.finding.confidence.word(),
-            function,
-            argument: first.finding.argument.and_then(|i| Some(args.get(usize::from(i))?.name)),
-            result: key.result.map(|result| results::name(id, result)),
-            proc: all.fates[key.process].proc.clone(),
-            tid: first.tid,
-            seq: first.seq,
-            time_ns: first.at,
-            last_ns: kept.last,
+        let finding = &kept.finding;
+        let args = Functions::id(key.function).map_or(&[][..], |function| function.spec().args);
+        let recorded = finding.objects.iter();
+        let draft = Draft {
+            sentence: Sentence {
+                rule: self.all.findings.names.name(key.rule),
+                message: finding.message.clone(),
+                hint: finding.hint.clone(),
+                confidence: finding.confidence,
+                argument: finding.argument.and_then(|i| Some(args.get(usize::from(i))?.name)),
+            },
+            function: key.function,
+            result: key.result,
+            processes: vec![key.process],
+            site: kept.site,
+            at: kept.at,
+            last: kept.last,
             count: kept.count,
-            procs: Vec::new(),
-            procs_more: 0,
-            ranks: Vec::new(),
-            message: first.finding.message.clone(),
-            sentence: basis.map(Basis::sentence),
-            source: basis.map(Basis::source),
-            hint: first.finding.hint.clone(),
-            driver_message: first.driver_message.as_deref().map(text),
-            caller,
-            objects: recorded,
+            driver_message: kept.driver_message.as_deref(),
+            objects: recorded.map(|object| objects.recorded(object, key.process, places)).collect(),
         };
-        let by_report = first.by_report;
-        Some(Row { finding, severity, process: key.process, by_report, processes: vec![key.process] })
+        self.row(draft, (!kept.by_report).then_some(finding.severity), places)
     }
 
     /// A row of what the report has found; `None` where nobody asks for it.
-    fn drafted(&self, draft: Draft, places: &mut Places) -> Option<Row> {
-        let Draft { sentence, function, at, .. } = draft;
-        let all = self.all;
-        let processes: Vec<usize> = draft.processes.into_iter().filter(|p| self.filter.process(*p)).collect();
-        let process = *processes.first()?;
-        if !self.filter.shows(Some(function), draft.result.is_some_and(|result| result != 0), at) {
+    fn drafted(&self, mut draft: Draft, places: &mut Places) -> Option<Row> {
+        draft.processes.retain(|process| self.filter.process(*process));
+        let (function, has_failed) = (Functions::id(draft.function), draft.result != Some(0));
+        if !self.filter.shows(function, has_failed, draft.at) {
             return None;
         }
-        let (caller, _) = places.stack(&all.stacks, draft.stack);
-        let rule = sentence.rule.spec();
-        let severity = all.findings.asked[process].severity(rule, library(&caller))?;
+        self.row(draft, None, places)
+    }
+
+    /// A row with the severity that a process has said; where the report has found it, as bad as it is in a call of that
+    /// library.
+    fn row(&self, draft: Draft, said: Option<Severity>, places: &mut Places) -> Option<Row> {
+        let Draft { sentence, function, processes, site, .. } = draft;
+        let (all, process, id) = (self.all, *processes.first()?, Functions::id(function));
+        let (caller, _) = places.stack(&all.stacks, site.stack);
+        let spec = Rule::of(&sentence.rule).map(Rule::spec);
+        let severity = match said {
+            Some(severity) => severity,
+            None => all.findings.asked[process].severity(spec?, library(&caller))?,
+        };
+        let basis = spec.map(|spec| spec.basis_at(id));
         let finding = Finding {
-            rule: rule.name.into(),
+            rule: sentence.rule,
             severity: severity.word(),
             confidence: sentence.confidence.word(),
-            function: function.spec().name.into(),
+            function: all.functions.name(function),
             argument: sentence.argument,
-            result: draft.result.map(|result| results::name(Some(function), result)),
+            result: draft.result.map(|result| results::name(id, result)),
             proc: all.fates[process].proc.clone(),
-            tid: draft.site.0,
-            seq: draft.site.1,
-            time_ns: at,
+            tid: site.tid,
+            seq: site.seq,
+            time_ns: draft.at,
             last_ns: draft.last,
             count: draft.count,
             procs: Vec::new(),
             procs_more: 0,
             ranks: Vec::new(),
             message: sentence.message,
-            sentence: Some(rule.basis_at(Some(function)).sentence()),
-            source: Some(rule.basis_at(Some(function)).source()),
-            hint: sentence.hint.into(),
-            driver_message: draft.driver_message.map(text),
+            sentence: basis.map(Basis::sentence),
+            source: basis.map(Basis::source),
+            hint: sentence.hint,
+            driver_message: draft.driver_message.map(|text| String::from_utf8_lossy(text).into_owned()),
             caller,
             objects: draft.objects,
         };
-        Some(Row { finding, severity, process, by_report: true, processes })
+        Some(Row { finding, severity, process, by_report: said.is_none(), processes })
     }
 }
 
 impl Row {
-    /// Two rows of the same as one.
     fn and(self, other: Row) -> Row {
         // One that is only counted says nothing, whenever it was.
         let order = |row: &Row| (row.finding.message.is_empty(), row.finding.time_ns, row.process);
@@ -230,8 +221,10 @@ fn complete(rows: &mut [Row]) {
     }
 }
 
-/// The calls that a row is about: function, result and caller.
-fn place(row: &Row) -> (Rc<str>, Option<String>, Place) {
+/// Calls that are alike: function, result and caller.
+type Calls = (Rc<str>, Option<String>, Place);
+
+fn place(row: &Row) -> Calls {
     let Finding { function, result, caller, .. } = &row.finding;
     (function.clone(), result.clone(), caller.clone())
 }
@@ -240,16 +233,9 @@ fn library(caller: &Place) -> &str {
     caller.library.as_deref().unwrap_or_default()
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// The rows by what they have in common.
+/// The rows by what they have in common: the rule and the calls.
 #[derive(Default)]
-struct Joined(BTreeMap<Common, Row>);
-
-/// Rule, function, result and caller.
-type Common = (Rc<str>, Rc<str>, Option<String>, Place);
+struct Joined(BTreeMap<(Rc<str>, Calls), Row>);
 
 impl Extend<Row> for Joined {
     fn extend<I: IntoIterator<Item = Row>>(&mut self, rows: I) {
@@ -272,8 +258,7 @@ impl Joined {
     }
 
     fn add(&mut self, row: Row) {
-        let Finding { rule, function, result, caller, .. } = &row.finding;
-        let key = (rule.clone(), function.clone(), result.clone(), caller.clone());
+        let key = (row.finding.rule.clone(), place(&row));
         let row = match self.0.remove(&key) {
             Some(known) => known.and(row),
             None => row,

@@ -14,50 +14,40 @@ use super::objects::in_words;
 use super::rows::Context;
 use cupeer_record::Process;
 use cupeer_rules::Confidence;
-use cupeer_rules::decide::{Call, Closed, Ended, Ending, Export, Life, Openers, Opening, World};
+use cupeer_rules::decide::{
+    Allocation, Call, Closed, Ended, Ending, Export, Life, Mapping, Openers, Opening, World,
+};
 use cupeer_rules::reason::{Ago, Device};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::mode;
-use cupeer_spec::record::slot::ARGS;
+use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::results::Result;
 use std::collections::HashMap;
 
 /// How long a process is taken to live after it was last seen: one that waits makes no calls.
 const UNSEEN: u64 = 2_000_000_000;
 
-/// What the record says of a process and its devices.
-trait OfProcess {
-    fn ordinal(&self, uuid: [u8; 16]) -> i32;
-    fn uuid(&self, ordinal: i32) -> [u8; 16];
-    fn count(&self) -> Option<i32>;
-    fn with_variable(&self, name: &str, work: &mut dyn FnMut(Option<&str>));
+/// The number that a process has for a device; -1 where it does not see it.
+pub fn ordinal(process: &Process, uuid: [u8; 16]) -> i32 {
+    process.devices.iter().find(|device| device.uuid == uuid).map_or(-1, |device| device.ordinal)
 }
 
-impl OfProcess for Process {
-    fn ordinal(&self, uuid: [u8; 16]) -> i32 {
-        self.devices.iter().find(|device| device.uuid == uuid).map_or(-1, |device| device.ordinal)
-    }
-    fn uuid(&self, ordinal: i32) -> [u8; 16] {
-        self.device(ordinal).map_or([0; 16], |device| device.uuid)
-    }
-    fn count(&self) -> Option<i32> {
-        self.devices.iter().map(|device| device.ordinal + 1).max()
-    }
-    fn with_variable(&self, name: &str, work: &mut dyn FnMut(Option<&str>)) {
-        let known = self.variables.iter().find(|(known, _)| known == name);
-        work(known.map(|(_, value)| value.as_str()));
-    }
+/// The UUID of a device, as a process numbers it; zero where it is not known.
+fn uuid(process: &Process, ordinal: i32) -> [u8; 16] {
+    process.device(ordinal).map_or([0; 16], |device| device.uuid)
+}
+
+/// How many devices a process sees, as far as is known.
+fn device_count(process: &Process) -> Option<i32> {
+    process.devices.iter().map(|device| device.ordinal + 1).max()
 }
 
 /// What is known of a process when one of its calls is read.
 #[derive(Clone, Copy)]
 pub struct Sight<'a> {
-    /// What it has open, and has exported.
     pub follower: &'a Follower,
-    /// What else it has done.
     pub own: &'a Own,
-    /// The handles.
     pub ledger: &'a Ledger,
 }
 
@@ -125,13 +115,13 @@ impl World for AtCall<'_, '_> {
         !self.made.process.devices.is_empty()
     }
     fn device_count(&self) -> Option<i32> {
-        self.made.process.count()
+        device_count(self.made.process)
     }
     fn uuid(&self, ordinal: i32) -> [u8; 16] {
-        OfProcess::uuid(self.made.process, ordinal)
+        uuid(self.made.process, ordinal)
     }
     fn ordinal(&self, uuid: [u8; 16]) -> i32 {
-        OfProcess::ordinal(self.made.process, uuid)
+        ordinal(self.made.process, uuid)
     }
     fn device_of(&self, _context: u64) -> i32 {
         self.made.call.details.devices.1.unwrap_or(-1)
@@ -141,7 +131,7 @@ impl World for AtCall<'_, '_> {
         message.utf8_chunks().next().map_or("", |chunk| chunk.valid())
     }
     fn with_variable(&self, name: &str, work: &mut dyn FnMut(Option<&str>)) {
-        OfProcess::with_variable(self.made.process, name, work);
+        work(self.made.process.variable(name));
     }
 
     fn knows_all(&self) -> bool {
@@ -171,6 +161,20 @@ impl World for AtCall<'_, '_> {
     }
     fn enabled(&self, from: u64, to: u64) -> Option<(Option<Ago>, ())> {
         Some((self.ago(self.sight.own.enabled(from, to)?), ()))
+    }
+
+    fn allocation(&self, handle: u64) -> Option<Allocation> {
+        self.sight.own.space.known().allocation(handle)
+    }
+    fn each_mapping(&self, work: &mut dyn FnMut(&Mapping)) {
+        self.sight.own.space.known().mappings().for_each(work);
+    }
+    fn granularity(&self) -> Option<u64> {
+        self.sight.own.space.known().granularity()
+    }
+    fn knows_space(&self) -> bool {
+        let header = &self.made.process.header;
+        header.mode == mode::FULL && header.lost == 0 && !self.sight.own.space.known().has_lost()
     }
 
     fn memory(&self) -> Option<(u64, u64)> {
@@ -220,17 +224,12 @@ impl<'a, 'c> Whole<'a, 'c> {
 /// The world of a call on a handle, afterwards.
 pub struct Afterwards<'a, 'c> {
     pub whole: &'c Whole<'a, 'c>,
-    /// The handle.
     pub entry: &'a Entry,
-    /// The process that called.
     pub process: u32,
-    /// When.
     pub at: u64,
-    /// Its current context.
     pub current: Current,
     /// Of an opening of what is open already: the libraries of both, how often it is open, and the first.
     pub again: Option<(&'c str, &'c str, u64, &'a Time)>,
-    /// What the call has ended.
     pub ending: Option<Ending<Thing<'a>>>,
 }
 
@@ -276,7 +275,7 @@ impl<'a> Afterwards<'a, '_> {
         result: i32,
         report: &mut dyn FnMut(&cupeer_rules::decide::Found<Thing<'a>>),
     ) {
-        let (spec, mut args) = (function.spec(), [0; ARGS]);
+        let (spec, mut args) = (function.spec(), [0; MOST_ARGS]);
         let mut put = |index: usize, bytes: &[u8]| {
             let place = args.get_mut(spec.place(index)).unwrap_or_default();
             place.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
@@ -290,7 +289,7 @@ impl<'a> Afterwards<'a, '_> {
             put(index, &1u32.to_le_bytes());
         }
         cupeer_rules::decide::look(
-            &Call { function, result, args: &args, shape: 0, operation: None },
+            &Call { function, result, args: &args, shape: 0, elements: &[] },
             self,
             report,
         );
@@ -310,20 +309,20 @@ impl<'a> World for Afterwards<'a, '_> {
         self.current.device.unwrap_or(-1)
     }
     fn device_count(&self) -> Option<i32> {
-        self.caller().count()
+        device_count(self.caller())
     }
     fn uuid(&self, ordinal: i32) -> [u8; 16] {
-        OfProcess::uuid(self.caller(), ordinal)
+        uuid(self.caller(), ordinal)
     }
     fn ordinal(&self, uuid: [u8; 16]) -> i32 {
-        OfProcess::ordinal(self.caller(), uuid)
+        ordinal(self.caller(), uuid)
     }
     fn can_access(&self, from: i32, to: i32) -> Option<bool> {
-        let [from, to] = [from, to].map(|ordinal| Uuid(World::uuid(self, ordinal)));
+        let [from, to] = [from, to].map(|ordinal| Uuid(uuid(self.caller(), ordinal)));
         self.whole.context.all.peers.can_access(self.process as usize, from, to)
     }
     fn with_variable(&self, name: &str, work: &mut dyn FnMut(Option<&str>)) {
-        OfProcess::with_variable(self.caller(), name, work);
+        work(self.caller().variable(name));
     }
 
     fn knows_all(&self) -> bool {

@@ -34,13 +34,10 @@ pub struct Follower {
 /// Something that a process has.
 #[derive(Clone, Copy)]
 pub struct OwnHandle {
-    /// The number of the handle.
     pub handle: u32,
     /// Which of the handle's imports, where it was opened.
     pub import: u32,
-    /// The context that it belongs to.
     pub context: Option<u64>,
-    /// The device of that, as the process numbers it.
     pub device: Option<i32>,
     /// Whether it does belong to that context, and was not only exported while it was current.
     pub is_sure: bool,
@@ -49,7 +46,6 @@ pub struct OwnHandle {
 }
 
 impl OwnHandle {
-    /// What the process did with the handle.
     pub(super) fn import(self, ledger: &mut Ledger) -> &mut Import {
         &mut ledger.handles[self.handle as usize].imports[self.import as usize]
     }
@@ -57,10 +53,11 @@ impl OwnHandle {
 
 /// What a follower needs to know of a call beside the call.
 pub struct CallFacts {
-    /// When it began.
     pub at: u64,
     /// The device of its context.
     pub uuid: Option<Uuid>,
+    /// Of an allocation that is exported, its size; the device is the one on which it lies.
+    pub bytes: Option<u64>,
     /// Its stack, where [`keeps_stack`] says so.
     pub stack: Option<Stack>,
     /// Whether a rule has found something in it.
@@ -83,7 +80,6 @@ pub fn keeps_stack(function: FnId, call: &Call) -> bool {
 }
 
 impl Follower {
-    /// Of a process that has done nothing yet.
     pub fn new(process: usize, realm: Realm) -> Self {
         Follower {
             process: process as u32,
@@ -95,13 +91,12 @@ impl Follower {
         }
     }
 
-    /// Notes a call that has ended.
     pub fn call(&mut self, ledger: &mut Ledger, function: FnId, call: &Call, seen: CallFacts) {
         self.settle(ledger, call.start);
         // Where the program was told something else than the driver said, what follows is no fault of its.
         let is_done = call.succeeded() || is_done_all_the_same(call);
         let is_judged = seen.is_judged || is_done && call.injected;
-        let site = seen.stack.map(|stack| site(call, stack, is_judged));
+        let site = seen.stack.map(|stack| Site::of(call, stack, is_judged));
         let done = Ended { at: Some(seen.at), by: Some(function), site };
         if is_done && !call.succeeded() {
             self.unreal.extend(closed(function, call));
@@ -114,7 +109,8 @@ impl Follower {
             _ if !is_done => {}
             _ => {
                 if let Some((object, address)) = closed(function, call) {
-                    self.close(ledger, object, address, done, spec.ends().is_some());
+                    let is_counted = spec.ends().is_none_or(|end| end.is_counted);
+                    self.close(ledger, object, address, done, !is_counted);
                 }
                 if let Some(ending) = Ending::of(function, call) {
                     self.end_all(ledger, done, &ending);
@@ -125,11 +121,6 @@ impl Follower {
                 }
             }
         }
-    }
-
-    /// There are no more events.
-    pub fn finish(mut self, ledger: &mut Ledger) {
-        self.settle(ledger, u64::MAX);
     }
 
     /// Whether a call failed because of what a fault plan had changed before: a handle that it damaged, something that was
@@ -150,8 +141,10 @@ impl Follower {
         let one = closed(function, call);
         let ending = Ending::of(function, call);
         let is_kept = |place: &(Object, u64), held: &OwnHandle| {
-            one.as_ref() == Some(place)
-                || ending.as_ref().is_some_and(|ending| ending.takes(held.context, held.device))
+            let (kind, _) = place;
+            let ends =
+                |ending: &Ending| !kind.outlives_its_maker() && ending.takes(held.context, held.device);
+            one.as_ref() == Some(place) || ending.as_ref().is_some_and(ends)
         };
         for (_, held) in self.opened.iter().filter(|(place, held)| is_kept(place, held)) {
             held.import(ledger).keep(at);
@@ -169,7 +162,7 @@ impl Follower {
         let Some(address) = memory.map(|(base, _)| base).or_else(|| values::number(call, shared.by)) else {
             return;
         };
-        self.takes(function, call, seen, shared.object, handle, address, true);
+        self.takes(function, shared.object, call, seen, (handle, address, true));
     }
 
     fn opens(
@@ -190,93 +183,90 @@ impl Follower {
                 } else if !self.unreal.is_empty() {
                     self.unreal.remove(&(kind, address));
                 }
-                self.takes(function, call, seen, kind, handle, address, false);
+                self.takes(function, kind, call, seen, (handle, address, false));
             }
             Outcome::Returned(result) => {
-                let is_injected = call.injected || ledger.damage.has(handle.0);
-                let number = ledger.number(self.realm, kind, handle);
-                let import = ledger.handles[number as usize].import(self.process);
-                let failing = seen.stack.map(|stack| Failing {
+                let Some(stack) = seen.stack else { return };
+                let failing = Failing {
                     function,
-                    site: site(call, stack, seen.is_judged),
+                    site: Site::of(call, stack, seen.is_judged),
                     at: seen.at,
                     last: seen.at,
                     result,
                     count: 1,
-                    is_injected,
+                    is_injected: call.injected || ledger.damage.has(handle.0),
                     message: call.details.message.as_deref().map(Box::from),
                     current: Current { context: call.details.context, device: call.details.devices.0 },
-                });
-                import.fail(seen.at, result, is_injected, seen.uuid, failing);
+                };
+                let number = ledger.number(self.realm, kind, handle);
+                ledger.handles[number as usize].import(self.process).fail(failing, seen.uuid);
             }
             Outcome::Pending | Outcome::Unwound => {}
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// A call takes a handle with an address, by exporting or by opening it.
     fn takes(
         &mut self,
         function: FnId,
+        kind: Object,
         call: &Call,
         seen: CallFacts,
-        kind: Object,
-        handle: (u64, u64),
-        address: u64,
-        exported: bool,
+        (handle, address, exported): ((u64, u64), u64, bool),
     ) {
+        let Some(stack) = seen.stack else { return };
         let owner = call.details.owner.filter(|_| exported);
         let taken = Taken {
             function,
-            seq: call.seq,
-            is_judged: seen.is_judged,
+            site: Site::of(call, stack, seen.is_judged),
             is_injected: call.injected,
             kind,
             handle,
             address,
             exported,
-            bytes: call.details.memory.map(|(_, bytes)| bytes),
+            bytes: call.details.memory.map(|(_, bytes)| bytes).or(seen.bytes),
             at: seen.at,
-            tid: call.tid,
             context: owner.map(|(context, _)| context).or(call.details.context),
             device: device_of(call),
             is_sure: !exported || !kind.is_memory() || owner.is_some(),
             uuid: seen.uuid,
-            stack: seen.stack,
             inside: if exported { inside(call) } else { 0 },
         };
         self.waiting.push((call.end, taken));
     }
 
-    /// An opened thing was closed.
     fn close(&mut self, ledger: &mut Ledger, kind: Object, address: u64, done: Ended, for_good: bool) {
-        if let Occupied(held) = self.opened.entry((kind, address))
-            && held.get().import(ledger).close(done, for_good)
-        {
-            held.remove();
+        if let Occupied(held) = self.opened.entry((kind, address)) {
+            let is_over = held.get().import(ledger).close(done, for_good);
+            // Each import of an allocation has a handle of its own, and that is gone.
+            if is_over || kind.outlives_its_maker() {
+                held.remove();
+            }
         }
     }
 
-    /// An exported thing has ended.
     fn end(&mut self, ledger: &mut Ledger, kind: Object, address: u64, done: Ended) {
         for held in self.exported.remove(&(kind, address)).into_iter().flatten() {
             ledger.handles[held.handle as usize].end(done);
         }
     }
 
-    /// All that belongs to a context has ended.
     fn end_all(&mut self, ledger: &mut Ledger, done: Ended, ending: &Ending) {
-        let belongs = |held: &OwnHandle| ending.takes(held.context, held.device);
-        self.opened.retain(|_, held| {
-            let ends = belongs(held);
+        // What outlives its maker belongs to no context.
+        let belongs = |held: &OwnHandle, kind: Object| {
+            !kind.outlives_its_maker() && ending.takes(held.context, held.device)
+        };
+        self.opened.retain(|(kind, _), held| {
+            let ends = belongs(held, *kind);
             if ends {
                 held.import(ledger).close(done, true);
             }
             !ends
         });
-        for all in self.exported.values_mut() {
+        for ((kind, _), all) in &mut self.exported {
             all.retain(|held| {
-                let ends = belongs(held);
-                let is_sure = held.is_sure && ending.is_known();
+                let ends = belongs(held, *kind);
+                let is_sure = held.is_sure && ending.context.is_some();
                 if ends && is_sure {
                     ledger.handles[held.handle as usize].end(done);
                 } else if ends {
@@ -306,8 +296,4 @@ fn closed(function: FnId, call: &Call) -> Option<(Object, u64)> {
 pub fn device_of(call: &Call) -> Option<i32> {
     let owners = call.details.owner.map(|(_, device)| device).filter(|device| *device >= 0);
     owners.or(call.details.devices.0)
-}
-
-fn site(call: &Call, stack: Stack, is_judged: bool) -> Site {
-    Site { seq: call.seq, tid: call.tid, stack, is_judged }
 }

@@ -7,26 +7,11 @@
 
 use super::super::model::Uuid;
 use super::super::places::Stack;
-use super::{Current, Ended, Export, Ledger, Realm, Time};
+use super::take::Taken;
+use super::{Ended, Ledger, Realm, Site};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::{Entry, ended, kind};
-
-/// An entry of the table, with what is known of its process.
-pub struct Live<'a> {
-    /// The entry.
-    pub entry: &'a Entry,
-    /// Its process.
-    pub process: usize,
-    /// Where its fingerprint means something.
-    pub realm: Realm,
-    /// When it was opened or exported.
-    pub at: u64,
-    /// Where.
-    pub stack: Stack,
-    /// Whether all events of the process were kept.
-    pub is_full: bool,
-}
 
 /// A UUID of which zero says that it is unknown.
 pub fn uuid(bytes: [u8; 16]) -> Option<Uuid> {
@@ -43,65 +28,63 @@ impl Ledger {
         }
     }
 
-    /// Takes an entry of the table.
-    pub fn live(&mut self, live: &Live) {
-        let (kind, is_export) =
-            match (kind::exported_object(live.entry.kind), kind::opened_object(live.entry.kind)) {
-                (Some(object), _) => (object, true),
-                (None, Some(object)) => (object, false),
-                (None, None) => return,
-            };
+    /// Takes an entry of the table, which is of a process of a realm and began at a time; of one of which all events were
+    /// kept nothing but the handle.
+    pub fn live(
+        &mut self,
+        entry: &Entry,
+        process: usize,
+        realm: Realm,
+        at: u64,
+        stack: Stack,
+        is_full: bool,
+    ) {
+        let (kind, is_export) = match (kind::exported_object(entry.kind), kind::opened_object(entry.kind)) {
+            (Some(object), _) => (object, true),
+            (None, Some(object)) => (object, false),
+            (None, None) => return,
+        };
         // What has ended and nobody has open stays in the table as a memory of it.
-        let is_memory = live.entry.ended & ended::ENDED != 0 && live.entry.ended & ended::WHILE_OPEN == 0;
+        let is_memory = entry.ended & ended::ENDED != 0 && entry.ended & ended::WHILE_OPEN == 0;
         if is_export && is_memory {
             return;
         }
-        let number = self.number(live.realm, kind, (live.entry.fingerprint, live.entry.checked));
+        let number = self.number(realm, kind, (entry.fingerprint, entry.checked));
+        let Some(function) = opener(kind).filter(|_| !is_full) else { return };
+        let taken = Taken {
+            function,
+            site: Site { seq: 0, tid: entry.tid, stack, is_judged: false },
+            is_injected: false,
+            kind,
+            handle: (entry.fingerprint, entry.checked),
+            address: entry.address,
+            exported: is_export,
+            bytes: (entry.bytes > 0).then_some(entry.bytes),
+            at,
+            context: Some(entry.peer),
+            device: Some(entry.device),
+            is_sure: true,
+            uuid: uuid(entry.uuid),
+            inside: entry.inside,
+        };
         let handle = &mut self.handles[number as usize];
         if is_export {
-            if !live.is_full && handle.export.is_none() {
-                handle.export = Some(Box::new(Export {
-                    process: live.process as u32,
-                    first: (live.entry.tid, live.at),
-                    last: (live.entry.tid, live.at),
-                    times: 1,
-                    address: live.entry.address,
-                    stack: Some(live.stack),
-                    bytes: (live.entry.bytes > 0).then_some(live.entry.bytes),
-                    device: uuid(live.entry.uuid),
-                    ordinal: Some(live.entry.device),
-                    inside: live.entry.inside,
-                    ..Export::default()
-                }));
+            if handle.export.is_none() {
+                handle.exported(process as u32, &taken);
             }
-            if let Some(export) = handle.export.as_mut().filter(|_| !live.is_full) {
-                export.freed_while_open |= live.entry.ended & ended::WHILE_OPEN != 0;
+            if let Some(export) = &mut handle.export {
+                export.freed_while_open |= entry.ended & ended::WHILE_OPEN != 0;
             }
-        } else if let Some(function) = opener(kind).filter(|_| !live.is_full) {
-            let import = handle.import(live.process as u32);
-            let count = u64::from(live.entry.count.max(1));
+        } else {
+            let import = handle.import(process as u32);
+            let count = u64::from(entry.count.max(1));
             import.opened = import.opened.max(count);
-            import.device = uuid(live.entry.uuid);
+            import.device = taken.uuid;
             // Events of the time that the table knows, as far as there are any, say the same less exactly.
-            while import.times.last().is_some_and(|time| time.opened >= live.at) {
+            while import.times.last().is_some_and(|time| time.opened >= at) {
                 import.times.pop();
             }
-            import.times.push(Time {
-                opened: live.at,
-                ended: None,
-                kept: None,
-                function,
-                tid: live.entry.tid,
-                seq: 0,
-                is_judged: false,
-                times: count,
-                count,
-                device: import.device,
-                stack: live.stack,
-                address: live.entry.address,
-                current: Current { context: Some(live.entry.peer), device: Some(live.entry.device) },
-                again: Vec::new(),
-            });
+            import.times.push(taken.time(count));
         }
     }
 }

@@ -10,11 +10,13 @@ pub mod follow;
 pub mod live;
 pub mod own;
 pub mod settle;
+pub mod space;
 mod take;
 
 use super::model::Uuid;
 use super::places::Stack;
 use super::results;
+use cupeer_record::Call;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 use std::collections::{HashMap, HashSet};
@@ -26,7 +28,6 @@ const MOST_TIMES: usize = 4;
 /// Where fingerprints mean the same: one boot of one host, and one key.
 pub type Realm = u16;
 
-/// All handles.
 #[derive(Default)]
 pub struct Ledger {
     numbers: HashMap<(Realm, Object, u64), u32, foldhash::fast::RandomState>,
@@ -61,7 +62,6 @@ impl Damage {
     }
 }
 
-/// One handle.
 pub struct Entry {
     pub realm: Realm,
     pub kind: Object,
@@ -107,55 +107,51 @@ pub struct Ended {
     pub site: Option<Site>,
 }
 
-/// A call.
 #[derive(Clone, Copy)]
 pub struct Site {
-    /// Its number in its stream.
     pub seq: u64,
-    /// Its thread.
     pub tid: u32,
-    /// Where it was made.
     pub stack: Stack,
     /// Whether a rule has found something in it already.
     pub is_judged: bool,
 }
 
+impl Site {
+    pub fn of(call: &Call, stack: Stack, is_judged: bool) -> Site {
+        Site { seq: call.seq, tid: call.tid, stack, is_judged }
+    }
+}
+
 /// What one process did with it.
+#[derive(Default)]
 pub struct Import {
     pub process: u32,
     pub device: Option<Uuid>,
     pub times: Vec<Time>,
     /// Times that are left out, between the first and the second.
     left_out: u64,
-    /// How often it was opened.
     pub opened: u64,
-    failed: Vec<(i32, u64)>,
+    pub failed: Vec<(i32, u64)>,
     last_failed: u64,
     /// How often because a fault plan said so, or had damaged the handle.
-    injected: u64,
+    pub injected: u64,
     /// When it failed last for another reason.
-    last_unasked: Option<u64>,
+    pub last_unasked: Option<u64>,
     /// The failures by result and caller; at most [`MOST_TIMES`].
     pub failing: Vec<Failing>,
 }
 
 /// Failures of one process to open one handle, that are alike.
 pub struct Failing {
-    /// The function.
     pub function: FnId,
-    /// The first of them.
     pub site: Site,
-    /// When that was.
     pub at: u64,
     /// When the last was.
     pub last: u64,
-    /// What it returned.
     pub result: i32,
-    /// How many there are.
     pub count: u64,
     /// Whether a fault plan said so, or had damaged the handle.
     pub is_injected: bool,
-    /// What the driver said.
     pub message: Option<Box<[u8]>>,
     /// The current context and its device, of the first.
     pub current: Current,
@@ -176,16 +172,11 @@ pub struct Time {
     pub kept: Option<u64>,
     /// The function that opened it first; of what the live table says, the one that programs call.
     pub function: FnId,
-    pub tid: u32,
-    /// The number of that call in its stream.
-    pub seq: u64,
-    /// Whether a rule has found something in it.
-    pub is_judged: bool,
+    pub site: Site,
     pub times: u64,
     /// How often it is open.
     pub count: u64,
     pub device: Option<Uuid>,
-    pub stack: Stack,
     /// Where it is mapped.
     pub address: u64,
     /// Where it was opened.
@@ -196,7 +187,6 @@ pub struct Time {
 
 /// Openings of what is open already, from one other place.
 pub struct Again {
-    /// The first of them.
     pub site: Site,
     /// When that was, and when the last was.
     pub first: u64,
@@ -206,36 +196,12 @@ pub struct Again {
     pub open: u64,
 }
 
-impl Ledger {
-    /// The handle of two fingerprints.
-    fn number(&mut self, realm: Realm, kind: Object, (fingerprint, checked): (u64, u64)) -> u32 {
-        *self.numbers.entry((realm, kind, fingerprint)).or_insert_with(|| {
-            let (export, imports) = (None, Vec::new());
-            self.handles.push(Entry { realm, kind, fingerprint, checked, export, imports });
-            (self.handles.len() - 1) as u32
-        })
-    }
-}
-
 /// A call that exported a handle.
 #[derive(Clone, Copy)]
 pub struct Exported {
-    /// The process.
     pub process: usize,
-    /// The thread.
     pub tid: u32,
-    /// When it began.
     pub at: u64,
-}
-
-impl Ledger {
-    /// The call that exported a handle before it was opened at a time: the last one that is kept.
-    pub fn exported(&self, realm: Realm, kind: Object, fingerprint: u64, opened: u64) -> Option<Exported> {
-        let number = self.numbers.get(&(realm, kind, fingerprint))?;
-        let export = self.handles[*number as usize].export.as_ref()?;
-        let (tid, at) = if export.last.1 <= opened { export.last } else { export.first };
-        Some(Exported { process: export.process as usize, tid, at })
-    }
 }
 
 impl Ledger {
@@ -244,14 +210,28 @@ impl Ledger {
         Ledger { damage, ..Ledger::default() }
     }
 
-    /// All handles.
     pub fn handles(&self) -> &[Entry] {
         &self.handles
     }
 
-    /// The handle of a fingerprint.
     pub fn handle(&self, realm: Realm, kind: Object, fingerprint: u64) -> Option<&Entry> {
         self.numbers.get(&(realm, kind, fingerprint)).map(|number| &self.handles[*number as usize])
+    }
+
+    /// The handle of two fingerprints.
+    fn number(&mut self, realm: Realm, kind: Object, (fingerprint, checked): (u64, u64)) -> u32 {
+        *self.numbers.entry((realm, kind, fingerprint)).or_insert_with(|| {
+            let (export, imports) = (None, Vec::new());
+            self.handles.push(Entry { realm, kind, fingerprint, checked, export, imports });
+            (self.handles.len() - 1) as u32
+        })
+    }
+
+    /// The call that exported a handle before it was opened at a time: the last one that is kept.
+    pub fn exported(&self, realm: Realm, kind: Object, fingerprint: u64, opened: u64) -> Option<Exported> {
+        let export = self.handle(realm, kind, fingerprint)?.export.as_ref()?;
+        let (tid, at) = if export.last.1 <= opened { export.last } else { export.first };
+        Some(Exported { process: export.process as usize, tid, at })
     }
 }
 
@@ -268,18 +248,7 @@ impl Entry {
         known.unwrap_or_else(|| {
             // Most handles are opened by one process.
             reserve_one(&mut self.imports);
-            self.imports.push(Import {
-                process,
-                device: None,
-                times: Vec::new(),
-                left_out: 0,
-                opened: 0,
-                failed: Vec::new(),
-                last_failed: 0,
-                injected: 0,
-                last_unasked: None,
-                failing: Vec::new(),
-            });
+            self.imports.push(Import { process, ..Import::default() });
             self.imports.len() - 1
         })
     }
@@ -293,18 +262,16 @@ fn reserve_one<T>(list: &mut Vec<T>) {
 }
 
 impl Time {
-    /// It was opened once more.
-    fn again(&mut self, taken: &Taken, stack: Stack) {
-        if stack == self.stack {
+    fn again(&mut self, taken: &Taken) {
+        let (at, site) = (taken.at, taken.site);
+        if site.stack == self.site.stack {
             return;
         }
-        if let Some(known) = self.again.iter_mut().find(|again| again.site.stack == stack) {
+        if let Some(known) = self.again.iter_mut().find(|again| again.site.stack == site.stack) {
             known.count += 1;
-            known.last = taken.at;
+            known.last = at;
         } else if self.again.len() < MOST_TIMES {
             reserve_one(&mut self.again);
-            let Taken { seq, tid, is_judged, at, .. } = *taken;
-            let site = Site { seq, tid, stack, is_judged };
             self.again.push(Again { site, first: at, last: at, count: 1, open: self.count });
         }
     }
@@ -312,15 +279,14 @@ impl Time {
 
 impl Import {
     /// It was opened, for the first time or once more.
-    fn open(&mut self, taken: &Taken, stack: Stack) {
-        let (at, device) = (taken.at, taken.uuid);
+    fn open(&mut self, taken: &Taken) {
         self.opened += 1;
-        self.device = device;
+        self.device = taken.uuid;
         match self.times.last_mut() {
             Some(time) if time.ended.is_none() => {
                 time.times += 1;
                 time.count += 1;
-                time.again(taken, stack);
+                time.again(taken);
             }
             _ => {
                 if self.times.len() == MOST_TIMES {
@@ -328,24 +294,23 @@ impl Import {
                     self.left_out += 1;
                 }
                 reserve_one(&mut self.times);
-                self.times.push(Time {
-                    opened: at,
-                    ended: None,
-                    kept: taken.is_injected.then_some(at),
-                    function: taken.function,
-                    tid: taken.tid,
-                    seq: taken.seq,
-                    is_judged: taken.is_judged,
-                    times: 1,
-                    count: 1,
-                    device,
-                    stack,
-                    address: taken.address,
-                    current: Current { context: taken.context, device: taken.device },
-                    again: Vec::new(),
-                });
+                self.times.push(taken.time(1));
             }
         }
+    }
+
+    /// What it opened was opened once more, by another handle.
+    fn count_in(&mut self) {
+        if let Some(time) = self.times.last_mut() {
+            time.count += 1;
+        }
+    }
+
+    /// Until when it was open, as far as is known; 0 where it never was.
+    pub fn open_until(&self) -> u64 {
+        self.times
+            .last()
+            .map_or(0, |time| time.ended.map_or(u64::MAX, |ended| ended.at.unwrap_or(time.opened)))
     }
 
     /// It was closed once, or for good. Returns whether nothing of it is open any more.
@@ -358,29 +323,20 @@ impl Import {
         time.count == 0
     }
 
-    /// A fault plan kept it from being closed.
     fn keep(&mut self, at: u64) {
         if let Some(time) = self.times.last_mut().filter(|time| time.ended.is_none()) {
             time.kept.get_or_insert(at);
         }
     }
 
-    fn fail(
-        &mut self,
-        at: u64,
-        result: i32,
-        is_injected: bool,
-        device: Option<Uuid>,
-        failing: Option<Failing>,
-    ) {
+    fn fail(&mut self, failing: Failing, device: Option<Uuid>) {
         self.device = device;
-        self.last_failed = self.last_failed.max(at);
-        self.injected += u64::from(is_injected);
-        if !is_injected {
-            self.last_unasked = self.last_unasked.max(Some(at));
+        self.last_failed = self.last_failed.max(failing.at);
+        self.injected += u64::from(failing.is_injected);
+        if !failing.is_injected {
+            self.last_unasked = self.last_unasked.max(Some(failing.at));
         }
-        results::count(&mut self.failed, result, 1);
-        let Some(failing) = failing else { return };
+        results::count(&mut self.failed, failing.result, 1);
         let key = |failing: &Failing| {
             (failing.result, failing.site.stack, failing.site.is_judged, failing.is_injected)
         };

@@ -4,6 +4,7 @@
 use super::super::values::{self, Ending};
 use super::Ledger;
 use super::follow::{Follower, OwnHandle};
+use super::space::OwnSpace;
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FnId, Group};
@@ -13,30 +14,26 @@ use std::collections::{HashMap, HashSet, VecDeque};
 /// So many closed mappings are remembered, as many as the library remembers.
 const REMEMBERED: usize = 256;
 
-/// What one process has done.
 #[derive(Default)]
 pub struct Own {
     closed: VecDeque<Closed>,
     ended: HashSet<u64>,
     /// When access was switched on, by the two contexts.
     enabled: HashMap<(u64, u64), u64>,
+    /// What it has of virtual memory.
+    pub space: OwnSpace,
 }
 
-/// A mapping that was closed for good.
 #[derive(Clone, Copy)]
 pub struct Closed {
-    /// Where it was.
     pub address: u64,
-    /// The fingerprint of its handle.
     pub fingerprint: u64,
-    /// When.
     pub at: u64,
     /// Whether it went with its context.
     pub with_context: bool,
 }
 
 impl Own {
-    /// Whether a call of a function matters.
     #[inline]
     pub fn concerns(&self, function: FnId) -> bool {
         let spec = function.spec();
@@ -71,7 +68,7 @@ impl Own {
                 self.remember(address, held, ledger, at, false);
             }
         } else if let Some(ending) = Ending::of(function, call) {
-            self.ended.extend(ending.context());
+            self.ended.extend(ending.context);
             self.enabled
                 .retain(|(from, to), _| !ending.takes(Some(*from), None) && !ending.takes(Some(*to), None));
             for ((kind, address), held) in &follower.opened {

@@ -1,15 +1,12 @@
 //! What the entries of the ledger mean, once all processes have been read.
 
-use super::super::model::{self, FailedOpen, Fingerprint, Handle, Open, Proc, State, Unknown};
-use super::super::places::Stack;
+use super::super::model::{FailedOpen, Fingerprint, Handle, Open, Proc, State, Unknown};
 use super::super::results;
-use super::{Entry, Export, Failing, Import, Ledger, Realm, Time};
-use cupeer_spec::effect::Object;
+use super::{Entry, Export, Import, Ledger, Realm, Time};
 use std::collections::HashMap;
 
 /// What is known of a process at the end of its record.
 pub struct Fate {
-    /// Its name.
     pub proc: Proc,
     /// Whether it runs; `None` where that cannot be known.
     pub alive: Option<bool>,
@@ -19,12 +16,10 @@ pub struct Fate {
     pub is_full: bool,
     /// Whether some of those could not be.
     pub has_lost: bool,
-    /// Whether a fault plan ended it.
     pub is_ended_on_purpose: bool,
 }
 
 impl Ledger {
-    /// The rows of the report, the worst first.
     pub fn rows(self, fates: &[Fate]) -> Vec<Handle> {
         let originals = self.originals();
         drop(self.numbers);
@@ -68,7 +63,7 @@ fn row(
     for import in &entry.imports {
         let fate = &fates[import.process as usize];
         for (i, time) in import.times.iter().enumerate() {
-            opens.push(open(import, i, time, export, fates));
+            opens.push(open(import, i, time, entry, fates));
         }
         if !import.failed.is_empty() {
             let (proc, codes) = (fate.proc.clone(), results::named(None, &import.failed));
@@ -108,54 +103,61 @@ fn row(
     }
 }
 
-/// Why fields are unknown.
+/// Why nothing is known of an allocation.
+const NOT_MADE: &str = "the call that made it is not in the record";
+
 fn unknown(entry: &Entry, is_damaged: bool, fates: &[Fate]) -> Unknown {
     let mut unknown = Unknown::new();
     match entry.export.as_deref() {
-        None if is_damaged => {
-            unknown.insert("exporter", "its bytes were damaged where the driver does not check them");
-        }
-        None if fates.iter().all(|fate| fate.is_full && !fate.has_lost) => {
-            unknown.insert("exporter", "no process of this record exported it");
-        }
         None => {
-            unknown.insert("exporter", "no process of this record exported it, as far as events were kept");
+            let why = if is_damaged {
+                "its bytes were damaged where the driver does not check them"
+            } else if fates.iter().all(|fate| fate.is_full && !fate.has_lost) {
+                "no process of this record exported it"
+            } else {
+                "no process of this record exported it, as far as events were kept"
+            };
+            unknown.insert("exporter", why);
         }
         Some(export) => {
+            let is_allocation = entry.kind.outlives_its_maker();
             if export.bytes.is_none() && entry.kind.is_memory() {
                 unknown.insert("bytes", "the driver did not say");
             }
+            if export.bytes.is_none() && is_allocation {
+                unknown.insert("bytes", NOT_MADE);
+            }
             if export.device.is_none() {
-                unknown.insert("device", "the exporter's context was not known");
+                let why = if is_allocation { NOT_MADE } else { "the exporter's context was not known" };
+                unknown.insert("device", why);
             }
         }
     }
     unknown
 }
 
-/// One opening as it stands.
-fn open(import: &Import, index: usize, time: &Time, export: Option<&Export>, fates: &[Fate]) -> Open {
+fn open(import: &Import, index: usize, time: &Time, entry: &Entry, fates: &[Fate]) -> Open {
     let fate = &fates[import.process as usize];
     Open {
         proc: fate.proc.clone(),
-        state: state(time, export, fate, fates),
+        state: state(time, entry, fate, fates),
         opened_ns: time.opened,
         closed_ns: time.ended.and_then(|ended| ended.at),
         closed_by: time.ended.and_then(|ended| Some(ended.by?.spec().name)),
         device: time.device,
-        tid: time.tid,
+        tid: time.site.tid,
         times: time.times,
         earlier: if index == 1 { import.left_out } else { 0 },
     }
 }
 
-fn state(time: &Time, export: Option<&Export>, opener: &Fate, fates: &[Fate]) -> State {
-    let frees = || {
-        let ended = export.and_then(|export| export.ended?.at);
-        let before = export.iter().flat_map(|export| &export.ended_before).filter_map(|ended| ended.at);
-        before.chain(ended).collect::<Vec<_>>()
+fn state(time: &Time, entry: &Entry, opener: &Fate, fates: &[Fate]) -> State {
+    let export = entry.export.as_deref();
+    let is_freed_for_all = !entry.kind.outlives_its_maker();
+    let freed_between = |end: u64| {
+        let frees = export.iter().flat_map(|export| export.ended_before.iter().chain(&export.ended));
+        is_freed_for_all && frees.filter_map(|ended| ended.at).any(|at| time.opened < at && at < end)
     };
-    let freed_between = |end: u64| frees().iter().any(|at| time.opened < *at && *at < end);
     if let Some(ended) = time.ended {
         let freed = ended.at.is_some_and(freed_between);
         return if freed { State::FreedWhileOpen } else { State::Closed };
@@ -186,92 +188,24 @@ impl Time {
 
 impl Ledger {
     /// What was opened and not closed, and no fault plan is to blame for that.
-    pub fn each_open(&self, fates: &[Fate]) -> impl Iterator<Item = StillOpen> {
+    pub fn each_open(&self, fates: &[Fate]) -> impl Iterator<Item = (&Entry, &Import, &Time)> {
         self.handles.iter().flat_map(move |entry| {
-            let open = entry.imports.iter().filter_map(|import| Some((import, import.times.last()?)));
-            let open = open.filter(|(import, time)| {
+            let last = entry.imports.iter().filter_map(|import| Some((import, import.times.last()?)));
+            let open = last.filter(|(import, time)| {
                 time.ended.is_none() && !time.is_kept(&fates[import.process as usize])
             });
-            let bytes = entry.export.as_ref().and_then(|export| export.bytes);
-            open.map(move |(import, time)| StillOpen {
-                process: import.process as usize,
-                kind: entry.kind,
-                bytes,
-                opened: time.opened,
-                times: time.count,
-                stack: time.stack,
-            })
+            open.map(move |(import, time)| (entry, import, time))
         })
     }
 
-    /// Which pairs of devices IPC went over: the process, its device, the exporter's, and how that went.
-    pub fn each_pair(&self) -> impl Iterator<Item = Pair<'_>> {
+    /// Which pairs of devices IPC went over: each import of memory, and the export that it is of, where it is known.
+    pub fn each_pair(&self) -> impl Iterator<Item = (&Import, Option<&Export>)> {
         let originals = self.originals();
-        self.handles.iter().flat_map(move |entry| {
+        self.handles.iter().filter(|entry| entry.kind.is_memory()).flat_map(move |entry| {
             let original = originals.get(&(entry.realm, entry.kind.word(), entry.checked));
-            let original = original.filter(|_| entry.export.is_none()).and_then(|original| {
-                let number = self.numbers.get(&(entry.realm, entry.kind, original.0))?;
-                self.handles[*number as usize].export.as_ref()
-            });
-            let export = entry.export.as_ref().or(original);
-            let to = export.and_then(|export| export.device);
-            let memory = entry.kind.is_memory();
-            let imports = entry.imports.iter().filter(move |_| memory);
-            imports.map(move |import| Pair {
-                process: import.process as usize,
-                from: import.device,
-                to,
-                is_exported: export.is_some(),
-                opened: import.opened,
-                failed: &import.failed,
-                failing: &import.failing,
-                last_failed: import.last_unasked,
-                injected: import.injected,
-                open_until: import.times.last().map(|time| match time.ended {
-                    Some(ended) => ended.at.unwrap_or(time.opened),
-                    None => u64::MAX,
-                }),
-            })
+            let original = || self.handle(entry.realm, entry.kind, original?.0)?.export.as_deref();
+            let export = entry.export.as_deref().or_else(original);
+            entry.imports.iter().map(move |import| (import, export))
         })
     }
-}
-
-/// Something that was opened and not closed.
-pub struct StillOpen {
-    /// The process.
-    pub process: usize,
-    /// What it is.
-    pub kind: Object,
-    /// The size of the memory.
-    pub bytes: Option<u64>,
-    /// When it was opened.
-    pub opened: u64,
-    /// How often it is open.
-    pub times: u64,
-    /// Where.
-    pub stack: Stack,
-}
-
-/// One process's attempts to open one handle, over a pair of devices.
-pub struct Pair<'a> {
-    /// The process.
-    pub process: usize,
-    /// Its device.
-    pub from: Option<model::Uuid>,
-    /// The exporter's device.
-    pub to: Option<model::Uuid>,
-    /// Whether the exporter is known.
-    pub is_exported: bool,
-    /// How often it succeeded.
-    pub opened: u64,
-    /// What it failed with.
-    pub failed: &'a [(i32, u64)],
-    /// The same by result and caller.
-    pub failing: &'a [Failing],
-    /// When it failed last, and a fault plan had nothing to do with it.
-    pub last_failed: Option<u64>,
-    /// How often a fault plan had.
-    pub injected: u64,
-    /// Until when it was open.
-    pub open_until: Option<u64>,
 }

@@ -1,17 +1,14 @@
 //! What calls take (handles that they export, mappings that they open), once they have returned.
 
 use super::super::model::Uuid;
-use super::super::places::Stack;
 use super::follow::{Follower, OwnHandle};
-use super::{Ended, Entry, Export, Ledger, MOST_TIMES};
+use super::{Current, Ended, Entry, Export, Ledger, MOST_TIMES, Site, Time};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
 
-/// Something that a call has taken.
 pub struct Taken {
     pub function: FnId,
-    pub seq: u64,
-    pub is_judged: bool,
+    pub site: Site,
     /// Whether the address is not the driver's.
     pub is_injected: bool,
     pub kind: Object,
@@ -20,14 +17,31 @@ pub struct Taken {
     pub exported: bool,
     pub bytes: Option<u64>,
     pub at: u64,
-    pub tid: u32,
     pub context: Option<u64>,
     pub device: Option<i32>,
     pub is_sure: bool,
     pub uuid: Option<Uuid>,
-    pub stack: Option<Stack>,
     /// Of what is exported: how far inside of the allocation the pointer lay.
     pub inside: u64,
+}
+
+impl Taken {
+    /// The time that begins with it, in which it is open so often.
+    pub fn time(&self, count: u64) -> Time {
+        Time {
+            opened: self.at,
+            ended: None,
+            kept: self.is_injected.then_some(self.at),
+            function: self.function,
+            site: self.site,
+            times: count,
+            count,
+            device: self.uuid,
+            address: self.address,
+            current: Current { context: self.context, device: self.device },
+            again: Vec::new(),
+        }
+    }
 }
 
 impl Follower {
@@ -56,24 +70,34 @@ impl Follower {
             ledger.handles[number as usize].exported(self.process, &taken);
             return;
         }
-        let Some(stack) = taken.stack else { return };
         let handle = &mut ledger.handles[number as usize];
         held.import = handle.import_index(self.process) as u32;
-        handle.imports[held.import as usize].open(&taken, stack);
-        if let Some(other) = self.opened.insert(place, held).filter(|other| other.handle != number) {
+        handle.imports[held.import as usize].open(&taken);
+        let Some(other) = self.opened.insert(place, held).filter(|other| other.handle != number) else {
+            return;
+        };
+        let ended = Ended { at: Some(taken.at), by: None, site: None };
+        if ledger.handles[other.handle as usize].checked == taken.handle.1 {
+            // A damaged copy is the same mapping by another name: it counts under the first one.
+            held.import(ledger).close(ended, true);
+            other.import(ledger).count_in();
+            self.opened.insert(place, other);
+        } else {
             // What was there before has ended without our seeing how.
-            other.import(ledger).close(Ended { at: Some(taken.at), by: None, site: None }, true);
+            other.import(ledger).close(ended, true);
         }
     }
 }
 
 impl Entry {
-    fn exported(&mut self, process: u32, taken: &Taken) {
+    /// It was exported, for the first time or once more.
+    pub fn exported(&mut self, process: u32, taken: &Taken) {
+        let (at, stack) = ((taken.site.tid, taken.at), Some(taken.site.stack));
         match &mut self.export {
             Some(export) if export.process == process => {
-                export.last = (taken.tid, taken.at);
+                export.last = at;
                 export.times += 1;
-                export.stack = taken.stack;
+                export.stack = stack;
                 export.inside = taken.inside;
                 // The same bytes once more after a free: the allocation is there again.
                 if let Some(ended) = export.ended.take() {
@@ -86,12 +110,12 @@ impl Entry {
             _ => {
                 self.export = Some(Box::new(Export {
                     process,
-                    first: (taken.tid, taken.at),
-                    last: (taken.tid, taken.at),
+                    first: at,
+                    last: at,
                     times: 1,
                     address: taken.address,
                     bytes: taken.bytes,
-                    stack: taken.stack,
+                    stack,
                     device: taken.uuid,
                     ordinal: taken.device,
                     inside: taken.inside,
@@ -108,7 +132,6 @@ impl Entry {
         }
     }
 
-    /// It was freed or destroyed.
     pub fn end(&mut self, done: Ended) {
         if let Some(export) = &mut self.export {
             export.ended = Some(done);

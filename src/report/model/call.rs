@@ -148,7 +148,7 @@ impl FailureGroup {
 pub const MOST_PROCS: usize = 16;
 
 /// A place in a program.
-#[derive(Serialize, JsonSchema, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Serialize, JsonSchema, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Place {
     /// The path of the library.
     pub library: Option<Rc<str>>,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::rc::Rc;
 
 /// A rule of a fault plan, or a pair of devices that was denied (plan 'deny-peer'), over all processes and hosts.
-#[derive(Serialize, JsonSchema, Clone)]
+#[derive(Serialize, JsonSchema, Clone, Default)]
 pub struct Fault {
     /// The name of its plan.
     pub plan: String,

@@ -63,7 +63,7 @@ pub struct Finding {
 }
 
 /// Something that a finding is about: where it was made, and by whom.
-#[derive(Serialize, JsonSchema, Clone)]
+#[derive(Serialize, JsonSchema, Clone, Default)]
 pub struct Object {
     /// What it is.
     #[schemars(extend("enum" = [&role::WORDS[..], &["unknown"]].concat()))]

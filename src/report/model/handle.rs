@@ -2,6 +2,7 @@
 
 use super::{Codes, Place, Proc, Unknown, Uuid};
 use cupeer_spec::effect::Object;
+use cupeer_spec::value::Shareable;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
@@ -17,7 +18,7 @@ pub struct Handle {
     pub state: State,
     /// Who exported it.
     pub exporter: Option<Proc>,
-    /// The device of the exporter's context.
+    /// The device of the exporter's context; of an allocation, the one on which it lies.
     pub device: Option<Uuid>,
     /// The size of the allocation; null of an event.
     pub bytes: Option<u64>,
@@ -25,9 +26,9 @@ pub struct Handle {
     pub exported_ns: Option<u64>,
     /// How often it was exported.
     pub exports: u64,
-    /// When its allocation was freed, or the event destroyed.
+    /// When its allocation was freed or released, or the event destroyed.
     pub freed_ns: Option<u64>,
-    /// The function that freed or destroyed it.
+    /// The function that freed, released or destroyed it.
     pub freed_by: Option<&'static str>,
     /// Of a handle that nobody exported: the one that it is a damaged copy of. They differ in bytes that the driver
     /// does not check.
@@ -71,26 +72,14 @@ pub enum State {
     /// Its exporter ended, and somebody has it open.
     #[serde(rename = "exporter gone")]
     ExporterGone,
-    /// It was freed while somebody had it open.
+    /// It was freed while somebody had it open. An allocation stays for those who have imported it.
     #[serde(rename = "freed while open")]
     FreedWhileOpen,
 }
 
-impl State {
-    /// The word for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            State::Exported => "exported",
-            State::Closed => "closed",
-            State::OpenOnPurpose => "open on purpose",
-            State::DamagedOnPurpose => "damaged on purpose",
-            State::Open => "open",
-            State::OpenAtExit => "open at exit",
-            State::Unknown => "unknown",
-            State::Damaged => "damaged",
-            State::ExporterGone => "exporter gone",
-            State::FreedWhileOpen => "freed while open",
-        }
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        self.serialize(f)
     }
 }
 
@@ -159,14 +148,15 @@ pub struct Leak {
     pub stack: Vec<Place>,
 }
 
-/// What stands for the 64 bytes of an IPC handle, keyed by the job. The bytes themselves appear nowhere.
+/// What stands for a handle: for the 64 bytes of an IPC handle or a fabric handle, keyed by the job, which themselves
+/// appear nowhere; of a descriptor, what it refers to.
 #[derive(JsonSchema, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-#[schemars(extend("pattern" = "^ipc:[0-9a-f]{16}$"))]
+#[schemars(extend("pattern" = "^(ipc|fd|fabric):[0-9a-f]{16}$"))]
 pub struct Fingerprint(#[schemars(with = "String")] pub u64);
 
 impl std::fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(f, "ipc:{:016x}", self.0)
+        write!(f, "{}:{:016x}", Shareable::prefix(self.0), self.0)
     }
 }
 

@@ -3,6 +3,7 @@
 //! What belongs here: the rows, named as JSON has them (`docs/report.schema.json`), and where their values come
 //! from. What does not: how they are found (`collect` and what it calls), and how they look.
 
+mod allocation;
 mod call;
 mod fault;
 mod finding;
@@ -10,6 +11,7 @@ mod handle;
 mod peer;
 mod process;
 
+pub use allocation::{Access, AddressSpace, Allocation, Allocations, DeviceMemory, Kept, Mapping, Where};
 pub use call::{Deviation, Failure, FailureGroup, Function, MOST_PROCS, Place, Ranks};
 pub use fault::{Fault, FaultHit};
 pub use finding::{Finding, Object, SEVERITIES};
@@ -51,6 +53,8 @@ pub struct Report {
     pub faults: Vec<Fault>,
     /// The ledger, the worst first.
     pub handles: Vec<Handle>,
+    /// Virtual memory: what is allocated, mapped and kept alive.
+    pub allocations: Allocations,
     /// What is open, by where it was opened.
     pub leaks: Vec<Leak>,
     /// The peer matrix: a row for each process and pair of devices.
@@ -136,20 +140,5 @@ mod tests {
         uuid[15] = 0xab;
         assert_eq!(Uuid(uuid).to_string(), "GPU-11111111-1111-1111-1111-1111111111ab");
         assert_eq!(Fingerprint(0x2f).to_string(), "ipc:000000000000002f");
-    }
-
-    #[test]
-    fn states_are_the_same_words_everywhere() {
-        for state in [
-            State::Closed,
-            State::OpenOnPurpose,
-            State::DamagedOnPurpose,
-            State::Open,
-            State::OpenAtExit,
-            State::ExporterGone,
-            State::FreedWhileOpen,
-        ] {
-            assert_eq!(serde_json::to_value(state).unwrap(), state.word());
-        }
     }
 }

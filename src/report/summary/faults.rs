@@ -144,9 +144,7 @@ mod tests {
             matched: Some(matched),
             fired,
             processes: 1,
-            dry_run: false,
-            hits: Vec::new(),
-            hits_more: 0,
+            ..Fault::default()
         }
     }
 

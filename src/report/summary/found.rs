@@ -140,14 +140,8 @@ mod tests {
 
     #[test]
     fn there_are_four_lines_at_most() {
-        let rules = [
-            "ipc-flags",
-            "ipc-closed-twice",
-            "peer-flags",
-            "ipc-reexport",
-            "null-argument",
-            "ipc-equal-pids",
-        ];
+        let more = ["null-argument", "ipc-equal-pids"];
+        let rules = ["ipc-flags", "ipc-closed-twice", "peer-flags", "ipc-reexport", more[0], more[1]];
         let acts = rules.map(|rule| (None, cuIpcOpenMemHandle_v2, rule, Severity::Error, "broken"));
         let lines = lines("errors", &acts);
         assert_eq!(lines.iter().filter(|line| line.starts_with("  error ")).count(), 4);

@@ -139,8 +139,8 @@ impl Symbols {
         }
         let known = self.known.get_mut(key)?;
         known.used = time;
-        let found = known.table.as_ref()?.find(place.wrapping_sub(1))?;
-        Some(Symbol { function: demangle::readable(&found.name), offset: place.wrapping_sub(found.start) })
+        let (name, start) = known.table.as_ref()?.find(place.wrapping_sub(1))?;
+        Some(Symbol { function: demangle::readable(&name), offset: place.wrapping_sub(start) })
     }
 
     /// Gives up the table that was not used for the longest time, where there are too many.

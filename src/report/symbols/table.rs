@@ -64,7 +64,6 @@ pub struct Table {
     is_whole: bool,
 }
 
-/// A function.
 #[derive(Clone, Copy)]
 struct Symbol {
     start: u64,
@@ -78,19 +77,10 @@ struct Symbol {
     rank: u8,
 }
 
-/// The names of a symbol table.
 struct NameSection {
     file: File,
     start: u64,
     end: u64,
-}
-
-/// The function that an address lies in.
-pub struct Function {
-    /// Its name, as the linker has it.
-    pub name: Vec<u8>,
-    /// Where it begins.
-    pub start: u64,
 }
 
 impl Table {
@@ -148,12 +138,10 @@ impl Table {
         Ok(table)
     }
 
-    /// Whether the file was not stripped.
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// Adds the functions of another file of the same library.
     pub fn add(&mut self, other: Table) {
         let names = self.names.len() as u8;
         self.names.extend(other.names);
@@ -166,8 +154,9 @@ impl Table {
         self.symbols.sort_unstable_by_key(|symbol| (symbol.start, symbol.rank));
     }
 
-    /// The function that an address lies in; the innermost where there are several.
-    pub fn find(&self, address: u64) -> Option<Function> {
+    /// The function that an address lies in, the innermost where there are several: its name, as the linker has it, and
+    /// where it begins.
+    pub fn find(&self, address: u64) -> Option<(Vec<u8>, u64)> {
         let behind = self.symbols.partition_point(|symbol| symbol.start <= address);
         let before = self.symbols[..behind].iter().rev().take(MOST_NESTED);
         let mut best: Option<&Symbol> = None;
@@ -184,7 +173,7 @@ impl Table {
             }
         }
         let symbol = best?;
-        Some(Function { name: self.name(symbol)?.1, start: symbol.start })
+        Some((self.name(symbol)?.1, symbol.start))
     }
 
     /// The name of a function, so that the plainest of several is the least: fewer underscores at its start, then
@@ -230,24 +219,12 @@ fn build_id_of<'data>(
     header: &'data Elf,
     data: &'data ReadCache<File>,
 ) -> Result<Option<&'data [u8]>, Unusable> {
-    let is_it = |note: &object::read::elf::Note<'data, Elf>| {
-        note.name() == elf::ELF_NOTE_GNU && note.n_type(LE) == elf::NT_GNU_BUILD_ID
-    };
-    for section in header.section_headers(LE, data)? {
-        if let Ok(Some(mut notes)) = section.notes(LE, data) {
-            while let Ok(Some(note)) = notes.next() {
-                if is_it(&note) {
-                    return Ok(Some(note.desc()));
-                }
-            }
-        }
-    }
-    for segment in header.program_headers(LE, data)? {
-        if let Ok(Some(mut notes)) = segment.notes(LE, data) {
-            while let Ok(Some(note)) = notes.next() {
-                if is_it(&note) {
-                    return Ok(Some(note.desc()));
-                }
+    let sections = header.section_headers(LE, data)?.iter().map(|section| section.notes(LE, data));
+    let segments = header.program_headers(LE, data)?.iter().map(|segment| segment.notes(LE, data));
+    for mut notes in sections.chain(segments).filter_map(|notes| notes.ok()?) {
+        while let Ok(Some(note)) = notes.next() {
+            if note.name() == elf::ELF_NOTE_GNU && note.n_type(LE) == elf::NT_GNU_BUILD_ID {
+                return Ok(Some(note.desc()));
             }
         }
     }

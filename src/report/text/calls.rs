@@ -1,6 +1,6 @@
 //! Calls with their stacks: failures in order of time, and what was opened and not closed.
 
-use super::super::model::{Failure, FailureGroup, Leak, Place};
+use super::super::model::{Failure, FailureGroup, Leak, Place, Unnamed};
 use super::super::moments::{bytes, duration, number};
 use super::super::values;
 use super::View;
@@ -12,7 +12,6 @@ use std::collections::HashMap;
 const MOST_FRAMES: usize = 4;
 
 impl View<'_> {
-    /// The failures: how often which, and then one by one.
     pub fn failures(&self) -> String {
         let groups = &self.report.failure_groups;
         if groups.is_empty() {
@@ -24,10 +23,7 @@ impl View<'_> {
         let is_told_of = |group: &FailureGroup| !group.usual && !group.is_on_purpose();
         if groups.len() > super::wrong::MOST || !groups.iter().all(is_told_of) {
             text += &format!("\nFailures by caller: {} in all\n", number(total));
-            for group in groups.iter().take(self.most) {
-                text += &self.item("  ", &self.group(group));
-            }
-            text += &self.more(groups.len());
+            text += &self.listed(groups.iter(), |group| self.item("  ", &self.group(group)));
         }
         text += "\nFailures in order of time\n";
         let mut seen: HashMap<(&str, &str, &[Place]), u64> = HashMap::new();
@@ -55,14 +51,11 @@ impl View<'_> {
         if unnamed.is_empty() {
             return String::new();
         }
-        let mut text = "\nWithout names of functions\n".to_owned();
-        for library in unnamed.iter().take(self.most) {
-            text += &self.item("  ", &clean(&format!("{}: {}", library.library, library.reason)));
-        }
-        text + &self.more(unnamed.len())
+        let line = |library: &Unnamed| clean(&format!("{}: {}", library.library, library.reason));
+        let list = self.listed(unnamed.iter(), |library| self.item("  ", &line(library)));
+        format!("\nWithout names of functions\n{list}")
     }
 
-    /// Failures that are alike, in a line.
     pub fn group(&self, group: &FailureGroup) -> String {
         let procs = self.names.processes(group.procs.iter().map(|proc| &**proc));
         let more =
@@ -100,11 +93,9 @@ impl View<'_> {
     }
 
     fn stack(&self, stack: &[Place]) -> String {
-        let most = if self.all { usize::MAX } else { MOST_FRAMES };
-        let mut text = String::new();
-        for place in stack.iter().take(most) {
-            text += &self.item("      ", &clean(&place.long()));
-        }
+        let most = self.at_most(MOST_FRAMES);
+        let line = |place: &Place| self.item("      ", &clean(&place.long()));
+        let mut text: String = stack.iter().take(most).map(line).collect();
         if stack.len() > most {
             text += &format!("      ... {} more\n", stack.len() - most);
         }
@@ -117,12 +108,8 @@ impl View<'_> {
         if leaks.is_empty() {
             return "\nNothing is open.\n".to_owned();
         }
-        let mut text = "\nOpened and not closed, by the call stack that opened it\n".to_owned();
-        for leak in leaks.iter().take(self.most) {
-            text += &self.leak(leak);
-            text += &self.stack(&leak.stack);
-        }
-        text + &self.more(leaks.len())
+        let list = self.listed(leaks.iter(), |leak| self.leak(leak) + &self.stack(&leak.stack));
+        format!("\nOpened and not closed, by the call stack that opened it\n{list}")
     }
 
     fn leak(&self, leak: &Leak) -> String {

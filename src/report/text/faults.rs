@@ -42,15 +42,12 @@ impl View<'_> {
                 format!("{rule}{note}"),
             ]);
         }
-        if table.is_empty() {
-            return String::new();
-        }
-        table.render(self.width) + &self.more(faults.len())
+        if table.is_empty() { String::new() } else { table.render(self.width) + &self.more(faults.len()) }
     }
 
     /// The first calls at which each rule fired.
     fn hits(&self) -> String {
-        let most = if self.all { usize::MAX } else { MOST_HITS };
+        let most = self.at_most(MOST_HITS);
         let (mut text, mut more) = (String::new(), 0);
         for fault in self.report.faults.iter().take(self.most) {
             for hit in fault.hits.iter().take(most) {
@@ -91,10 +88,7 @@ impl View<'_> {
                 self.report.failure_groups.iter().filter(|group| is_one(group)).collect();
             let count: u64 = groups.iter().map(|group| group.count).sum();
             let items: Vec<String> = groups.iter().map(|group| self.group(group)).collect();
-            match count {
-                0 => String::new(),
-                _ => self.thing(&format!("{} {what}", counted(count, "call")), &items),
-            }
+            self.thing((count, "call"), what, &items)
         };
         thing("failed because a fault plan said so", |group| group.injected)
             + &thing("failed because of what a fault plan had changed", |group| group.follows_fault)
@@ -105,9 +99,6 @@ impl View<'_> {
         let all = self.report.processes.iter();
         let all = all.flat_map(|process| process.pending.iter().map(move |call| (process, call)));
         let stopped: Vec<(&Process, &Pending)> = all.filter(|(_, call)| call.injected_by.is_some()).collect();
-        if stopped.is_empty() {
-            return String::new();
-        }
         let item = |(process, call): &(&Process, &Pending)| {
             let by = clean(call.injected_by.as_deref().unwrap_or_default());
             let until = match &call.release {
@@ -121,7 +112,7 @@ impl View<'_> {
         let items: Vec<String> = stopped.iter().map(item).collect();
         let have = if items.len() == 1 { "has" } else { "have" };
         let what = format!("{have} not returned because a fault plan said so");
-        self.thing(&format!("{} {what}", counted(items.len() as u64, "call")), &items)
+        self.thing((items.len() as u64, "call"), &what, &items)
     }
 
     /// The handles that a plan damaged or kept open.
@@ -131,16 +122,11 @@ impl View<'_> {
             (State::DamagedOnPurpose, "damaged by a fault plan"),
         ];
         let thing = |(state, what): (State, &str)| {
-            let handles = || self.report.handles.iter().filter(|handle| handle.state == state);
-            let count = handles().count() as u64;
+            let handles = self.report.handles.iter().filter(|handle| handle.state == state);
             let item = |handle: &Handle| format!("{}: {}", handle.fingerprint, self.culprits(handle));
-            let items: Vec<String> = handles().map(item).collect();
-            let is = if count == 1 { "is" } else { "are" };
-            if count == 0 {
-                String::new()
-            } else {
-                self.thing(&format!("{} {is} {what}", counted(count, "handle")), &items)
-            }
+            let items: Vec<String> = handles.map(item).collect();
+            let is = if items.len() == 1 { "is" } else { "are" };
+            self.thing((items.len() as u64, "handle"), &format!("{is} {what}"), &items)
         };
         things.map(thing).concat()
     }

@@ -16,17 +16,15 @@ impl View<'_> {
     /// What is more than a note, and the failures that are explained.
     pub fn findings(&self) -> String {
         let told: Vec<&Finding> = self.report.findings.iter().filter(|finding| is_told(finding)).collect();
-        let text: String = told.iter().take(self.most).map(|finding| self.finding(finding)).collect();
-        text + &self.more(told.len())
+        self.listed(told.iter(), |finding| self.finding(finding))
     }
 
-    /// The notes, a line each.
     pub fn notes(&self) -> String {
         let notes: Vec<&Finding> = self.report.findings.iter().filter(|finding| !is_told(finding)).collect();
         if notes.is_empty() {
             return String::new();
         }
-        let most = if self.all { usize::MAX } else { super::wrong::MOST };
+        let most = self.at_most(super::wrong::MOST);
         let note = |finding: &&Finding| {
             let (rule, who) = (clean(&finding.rule), self.who_and_how_often(finding));
             self.item("- ", &format!("{rule}: {who}: {}", clean(&finding.message)))
@@ -133,7 +131,6 @@ pub fn times(count: u64) -> String {
     if count == 1 { "once".to_owned() } else { counted(count, "time") }
 }
 
-/// With a full stop.
 fn sentence(text: &str) -> String {
     let ends = text.ends_with(['.', '!', '?']);
     if ends { text.to_owned() } else { format!("{text}.") }

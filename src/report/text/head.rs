@@ -7,7 +7,6 @@ use super::names::{clean, counted, ranks};
 use std::collections::BTreeSet;
 
 impl View<'_> {
-    /// The head.
     pub fn head(&self) -> String {
         let record = &self.report.record;
         let ring = match record.mode {

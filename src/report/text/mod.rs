@@ -7,6 +7,7 @@ mod faults;
 pub mod findings;
 mod head;
 mod matrix;
+mod memory;
 pub mod names;
 mod tables;
 mod wrong;
@@ -53,6 +54,7 @@ pub fn show(report: &Report, options: &Options) -> String {
         view.processes(),
         view.devices(),
         view.handles(),
+        view.virtual_memory(),
         view.matrix(),
         view.peers(),
         view.failures(),
@@ -77,6 +79,17 @@ impl View<'_> {
             0 => String::new(),
             more => format!("... {} more; --all shows them\n", super::moments::number(more as u64)),
         }
+    }
+
+    /// The lines about the first of some things, and how many are left out.
+    fn listed<T>(&self, things: impl ExactSizeIterator<Item = T>, lines: impl Fn(T) -> String) -> String {
+        let more = self.more(things.len());
+        things.take(self.most).map(lines).collect::<String>() + &more
+    }
+
+    /// How many are shown of which there are `few` where not all are asked for.
+    fn at_most(&self, few: usize) -> usize {
+        if self.all { usize::MAX } else { few }
     }
 
     /// A text in lines that fit, the first behind `before`, the others as far in; two columns further, where `before`

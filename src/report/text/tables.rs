@@ -17,7 +17,6 @@ const MOST_CLOSED: usize = 20;
 const TOLD: [&str; 2] = ["NCCL_P2P_", "NCCL_CUMEM_"];
 
 impl View<'_> {
-    /// The functions.
     pub fn functions(&self) -> String {
         let mut table = Table::new(
             &["FUNCTION", "CALLS", "FAILED", "TOTAL", "P50", "P99", "MAX", "RANKS", "INJECTED", "RESULTS"],
@@ -46,7 +45,6 @@ impl View<'_> {
         self.section(title, table, self.report.functions.len())
     }
 
-    /// The processes.
     pub fn processes(&self) -> String {
         let hosts = self.report.record.hosts.len() > 1;
         let pid = if hosts { "HOST:PID" } else { "PID" };
@@ -93,15 +91,12 @@ impl View<'_> {
                 who.entry(set.join(" ")).or_default().push(&process.proc);
             }
         }
-        let mut text = String::new();
-        for (set, procs) in who.iter().take(self.most) {
+        self.listed(who.iter(), |(set, procs)| {
             let procs = self.names.processes(procs.iter().copied());
-            text += &self.item("variables: ", &format!("{} ({procs})", clean(set)));
-        }
-        text + &self.more(who.len())
+            self.item("variables: ", &format!("{} ({procs})", clean(set)))
+        })
     }
 
-    /// The devices.
     pub fn devices(&self) -> String {
         let mut table = Table::new(&["DEVICE", "PCI", "NAME", "SEEN BY"], 4, 10);
         for device in self.report.devices.iter().take(self.most) {
@@ -119,7 +114,6 @@ impl View<'_> {
         self.section("Devices", table, self.report.devices.len())
     }
 
-    /// The ledger.
     pub fn handles(&self) -> String {
         let handles = &self.report.handles;
         let mut table = Table::new(&["HANDLE", "SIZE", "STATE", "EXPORTER", "OPENED BY"], 5, 20)
@@ -142,7 +136,7 @@ impl View<'_> {
             table.row([
                 handle.fingerprint.to_string(),
                 size,
-                handle.state.word().to_owned(),
+                handle.state.to_string(),
                 of.exporter.as_ref().map_or("unknown".into(), |proc| self.names.process(proc)),
                 match handle.damaged_from {
                     Some(original) => format!("copy of {original}; {}", self.importers(handle)),
@@ -152,24 +146,19 @@ impl View<'_> {
         }
         let mut states: BTreeMap<State, u64> = BTreeMap::new();
         handles.iter().for_each(|handle| *states.entry(handle.state).or_default() += 1);
-        let states: Vec<String> = states
-            .iter()
-            .rev()
-            .map(|(state, count)| format!("{} {}", number(*count), state.word()))
-            .collect();
+        let states: Vec<String> =
+            states.iter().rev().map(|(state, count)| format!("{} {state}", number(*count))).collect();
         let title = format!("Handles: {}", states.join(", "));
         if is_told_of {
             return self.section(&title, table, rows.len());
         }
-        let size = closed().filter_map(|handle| handle.bytes).fold(0, u64::saturating_add);
-        let size = if size > 0 { format!(" ({})", bytes(size)) } else { String::new() };
+        let size = in_all(closed());
         let line = format!("{}{size}; --all shows them", counted(count as u64, "closed handle"));
         let table =
             if table.is_empty() { format!("\n{title}\n") } else { self.section(&title, table, rows.len()) };
         table + &self.item("", &line)
     }
 
-    /// The handle that a handle is a damaged copy of.
     fn original(&self, handle: &Handle) -> Option<&Handle> {
         let original = handle.damaged_from?;
         let is_it = |other: &&Handle| other.fingerprint == original && other.kind == handle.kind;
@@ -178,8 +167,8 @@ impl View<'_> {
 
     /// Who opened a handle, and when; who failed to.
     pub fn importers(&self, handle: &Handle) -> String {
-        let mut parts = self.openings(handle.opens.iter());
-        for failed in handle.failed.iter().take(self.most_importers()) {
+        let (mut parts, most) = (self.openings(handle.opens.iter()), self.at_most(MOST_IMPORTERS));
+        for failed in handle.failed.iter().take(most) {
             let injected = match failed.injected {
                 0 => String::new(),
                 _ if failed.is_on_purpose() => " (INJECTED)".into(),
@@ -188,9 +177,8 @@ impl View<'_> {
             let who = self.names.process(&failed.proc);
             parts.push(format!("{who} failed: {}{injected}", codes(&failed.codes)));
         }
-        if handle.failed.len() > self.most_importers() {
-            let more = handle.failed.len() - self.most_importers();
-            parts.push(format!("{} more failed", number(more as u64)));
+        if handle.failed.len() > most {
+            parts.push(format!("{} more failed", number((handle.failed.len() - most) as u64)));
         }
         if parts.is_empty() { "nobody".into() } else { parts.join("; ") }
     }
@@ -199,11 +187,6 @@ impl View<'_> {
     pub fn culprits(&self, handle: &Handle) -> String {
         let parts = self.openings(handle.opens.iter().filter(|open| open.state == handle.state));
         if parts.is_empty() { self.importers(handle) } else { parts.join("; ") }
-    }
-
-    /// How many importers of a handle are named.
-    fn most_importers(&self) -> usize {
-        if self.all { usize::MAX } else { MOST_IMPORTERS }
     }
 
     /// Who opened a handle, and when.
@@ -215,7 +198,7 @@ impl View<'_> {
                 None => by_proc.push((&open.proc, vec![open])),
             }
         }
-        let most = self.most_importers();
+        let most = self.at_most(MOST_IMPORTERS);
         let mut parts: Vec<String> = by_proc
             .iter()
             .take(most)
@@ -268,16 +251,21 @@ impl View<'_> {
     }
 
     fn enabled(&self, peers: &[&Peer]) -> String {
-        let on = peers.iter().filter(|peer| peer.enabled && peer.disabled_ns.is_none());
-        let off = peers.iter().filter(|peer| peer.enabled && peer.disabled_ns.is_some());
-        let on = self.names.processes(on.map(|peer| &*peer.proc));
-        let off = self.names.processes(off.map(|peer| &*peer.proc));
-        match (on.is_empty(), off.is_empty()) {
-            (true, true) => "-".into(),
-            (false, true) => on,
-            (true, false) => format!("{off} (off again)"),
-            (false, false) => format!("{on}, {off} (off again)"),
-        }
+        let are = |is_off: bool, is_mapped: bool| {
+            let alike =
+                move |peer: &&&Peer| peer.disabled_ns.is_some() == is_off && (peer.mappings > 0) == is_mapped;
+            let peers = peers.iter().filter(|peer| peer.enabled).filter(alike);
+            self.names.processes(peers.map(|peer| &*peer.proc))
+        };
+        let parts = [
+            (are(false, false), ""),
+            (are(false, true), " (mappings)"),
+            (are(true, false), " (off again)"),
+            (are(true, true), " (mappings, off again)"),
+        ];
+        let parts = parts.iter().filter(|(who, _)| !who.is_empty()).map(|(who, how)| format!("{who}{how}"));
+        let text = parts.collect::<Vec<_>>().join(", ");
+        if text.is_empty() { "-".into() } else { text }
     }
 
     /// Libraries whose calls went past us.
@@ -289,13 +277,20 @@ impl View<'_> {
         if who.is_empty() {
             return String::new();
         }
-        let mut text = format!("\nCalls of {} escaped cupeer\n", counted(who.len() as u64, "library"));
-        for ((library, way), procs) in who.iter().take(self.most) {
-            let procs = self.names.processes(procs.iter().copied());
-            text +=
-                &self.item("  ", &format!("{} ({}) in {procs}", clean(library), clean(&way::explained(way))));
-        }
-        text + &self.more(who.len())
+        let title = format!("\nCalls of {} escaped cupeer\n", counted(who.len() as u64, "library"));
+        title
+            + &self.listed(who.iter(), |((library, way), procs)| {
+                let (way, procs) = (way::explained(way), self.names.processes(procs.iter().copied()));
+                self.item("  ", &format!("{} ({}) in {procs}", clean(library), clean(&way)))
+            })
+    }
+}
+
+/// The size of handles in brackets, as far as it is known.
+pub fn in_all<'a>(handles: impl Iterator<Item = &'a Handle>) -> String {
+    match handles.filter_map(|handle| handle.bytes).fold(0, u64::saturating_add) {
+        0 => String::new(),
+        size => format!(" ({})", bytes(size)),
     }
 }
 
@@ -310,7 +305,6 @@ fn can(peers: &[&Peer]) -> &'static str {
     }
 }
 
-/// What failed over a pair.
 fn failed(peers: &[&Peer]) -> String {
     let sum = |of: fn(&Peer) -> &Codes| {
         let mut sum = Codes::new();
@@ -329,9 +323,9 @@ fn failed(peers: &[&Peer]) -> String {
         let since = peers.iter().any(|peer| peer.unmapped_since_failure);
         parts.push(format!("IPC: {}{}", codes(&open), if since { ", no mapping since" } else { "" }));
     }
-    match peers.iter().map(|peer| peer.injected).sum() {
-        0 => {}
-        injected => parts.push(format!("{} INJECTED", number(injected))),
+    let injected: u64 = peers.iter().map(|peer| peer.injected).sum();
+    if injected > 0 {
+        parts.push(format!("{} INJECTED", number(injected)));
     }
     if parts.is_empty() { "-".into() } else { parts.join("; ") }
 }

@@ -1,10 +1,11 @@
 //! What is wrong, worst first: a line or a few each, and where to look further.
 
 use super::super::model::{FailedOpen, FailureGroup, Finding, Handle, Peer, Pending, Proc, Process, State};
-use super::super::moments::{bytes, duration, number};
+use super::super::moments::{duration, number};
 use super::View;
 use super::findings::is_told;
-use super::names::{clean, counted, ranks};
+use super::names::{clean, codes, counted, ranks};
+use super::tables::in_all;
 use cupeer_rules::Rule;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const MOST: usize = 5;
 
 impl View<'_> {
-    /// All that is wrong, or that nothing is.
     pub fn wrong(&self) -> String {
         let parts = [
             self.findings(),
@@ -61,9 +61,18 @@ impl View<'_> {
         format!("\n{}", self.item("", &format!("{text}.")))
     }
 
+    /// So many of something of which something is wrong, with its items; nothing, where there are none.
+    pub fn thing(&self, (count, word): (u64, &str), what: &str, items: &[String]) -> String {
+        if count == 0 {
+            String::new()
+        } else {
+            self.items(&format!("{} {what}", counted(count, word)), items)
+        }
+    }
+
     /// One thing that is wrong, with its items.
-    pub fn thing(&self, what: &str, items: &[String]) -> String {
-        let most = if self.all { usize::MAX } else { MOST };
+    fn items(&self, what: &str, items: &[String]) -> String {
+        let most = self.at_most(MOST);
         let mut text = self.item("- ", what);
         for item in items.iter().take(most) {
             text += &self.item("  ", item);
@@ -82,16 +91,12 @@ impl View<'_> {
             .flat_map(|process| process.pending.iter().map(move |call| (process, call)))
             .filter(|(_, call)| call.injected_by.is_none())
             .collect();
-        if calls.is_empty() {
-            return String::new();
-        }
         calls.sort_by_key(|(_, call)| call.since_ns);
         let items: Vec<String> = calls.iter().map(|(process, call)| self.unreturned(process, call)).collect();
         let have = if items.len() == 1 { "has" } else { "have" };
-        self.thing(&format!("{} {have} not returned", counted(items.len() as u64, "call")), &items)
+        self.thing((items.len() as u64, "call"), &format!("{have} not returned"), &items)
     }
 
-    /// A call that has not returned, in a line.
     pub fn unreturned(&self, process: &Process, call: &Pending) -> String {
         let (who, function) = (self.names.process(&process.proc), clean(&call.function));
         let how = match process.exit {
@@ -105,13 +110,10 @@ impl View<'_> {
     fn failed(&self) -> String {
         let is_new = |group: &&FailureGroup| !group.usual && !group.is_on_purpose() && !self.is_found(group);
         let groups: Vec<&FailureGroup> = self.report.failure_groups.iter().filter(is_new).collect();
-        if groups.is_empty() {
-            return String::new();
-        }
         let count = groups.iter().map(|group| group.count).sum();
         let items: Vec<String> = groups.iter().map(|group| self.group(group)).collect();
         let other = if self.report.findings.iter().any(is_told) { "other " } else { "" };
-        self.thing(&format!("{} failed", counted(count, &format!("{other}call"))), &items)
+        self.thing((count, &format!("{other}call")), "failed", &items)
     }
 
     /// Whether failures are reported by what rules found in them.
@@ -123,7 +125,6 @@ impl View<'_> {
         self.report.findings.iter().filter(of_group).any(|finding| finding.count >= group.count)
     }
 
-    /// How often rules were broken.
     fn found(&self, rules: &[Rule]) -> u64 {
         let is_one = |finding: &&Finding| rules.iter().any(|rule| *finding.rule == *rule.spec().name);
         self.report.findings.iter().filter(is_one).map(|finding| finding.count).sum()
@@ -176,18 +177,16 @@ impl View<'_> {
                 continue;
             }
             let what = if handles.len() == 1 { one } else { more };
-            let size = handles.iter().filter_map(|handle| handle.bytes).fold(0, u64::saturating_add);
-            let size = if size > 0 { format!(" ({})", bytes(size)) } else { String::new() };
+            let size = in_all(handles.iter().copied());
             let items: Vec<String> = match state {
                 State::OpenAtExit => Vec::new(),
                 _ => handles.iter().map(|handle| self.handle(handle)).collect(),
             };
-            text += &self.thing(&format!("{}{size} {what}", counted(handles.len() as u64, "handle")), &items);
+            text += &self.items(&format!("{}{size} {what}", counted(handles.len() as u64, "handle")), &items);
         }
         text
     }
 
-    /// A handle in a line.
     fn handle(&self, handle: &Handle) -> String {
         let exporter = match (&handle.exporter, handle.damaged_from) {
             (Some(proc), _) => format!("of {}", self.names.process(proc)),
@@ -202,30 +201,23 @@ impl View<'_> {
     }
 
     fn unmapped(&self) -> String {
-        let mut items = Vec::new();
         let is_found = |proc: &Proc| {
             let is_it = |finding: &Finding| *finding.rule == *Rule::IpcFallback.spec().name;
             self.report.findings.iter().any(|finding| is_it(finding) && finding.procs.contains(proc))
         };
         let unmapped =
             |peer: &&Peer| peer.unmapped_since_failure && peer.to.is_some() && !is_found(&peer.proc);
-        for peer in self.report.peers.iter().filter(unmapped) {
+        let item = |peer: &Peer| {
+            let [from, to] = [peer.from, peer.to].map(|device| self.names.device(device));
+            let (who, codes) = (self.names.process(&peer.proc), codes(&peer.open_failed));
             let injected =
                 if peer.injected > 0 { format!(" ({} INJECTED)", peer.injected) } else { String::new() };
-            items.push(format!(
-                "{} from {} to {}: {}{injected}",
-                self.names.process(&peer.proc),
-                self.names.device(peer.from),
-                self.names.device(peer.to),
-                super::names::codes(&peer.open_failed),
-            ));
-        }
-        if items.is_empty() {
-            return String::new();
-        }
+            format!("{who} from {from} to {to}: {codes}{injected}")
+        };
+        let items: Vec<String> = self.report.peers.iter().filter(unmapped).map(item).collect();
         let have = if items.len() == 1 { "has" } else { "have" };
-        let what = format!("tried IPC, failed, and {have} had no mapping since");
-        self.thing(&format!("{} of devices {what}", counted(items.len() as u64, "pair")), &items)
+        let what = format!("of devices tried IPC, failed, and {have} had no mapping since");
+        self.thing((items.len() as u64, "pair"), &what, &items)
     }
 
     fn deviating(&self) -> String {
@@ -263,9 +255,7 @@ impl View<'_> {
             return String::new();
         }
         let verb = if who.len() == 1 { "deviates" } else { "deviate" };
-        self.thing(
-            &format!("{} {verb} from the others in how often they call", ranks(who.into_iter())),
-            &items,
-        )
+        let who = ranks(who.into_iter());
+        self.items(&format!("{who} {verb} from the others in how often they call"), &items)
     }
 }

@@ -11,28 +11,14 @@ use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::mix;
 use std::collections::HashMap;
 
-/// One point of an arrow.
 pub struct Arrow {
-    /// Where.
-    pub point: Point,
-    /// The function that is called there, where it is not the call at hand.
-    pub function: Option<FnId>,
+    /// The call that exported the handle, with its function; `None` at the call at hand.
+    pub export: Option<(Exported, Option<FnId>)>,
     /// `s`, `t` or `f`: it begins, goes through here, or ends.
     pub phase: char,
-    /// The number of the arrow.
     pub id: u64,
 }
 
-/// Where an arrow has a point.
-#[derive(Clone, Copy)]
-pub enum Point {
-    /// At the call at hand.
-    Here,
-    /// At the call that exported the handle.
-    Export(Exported),
-}
-
-/// What is needed to draw arrows.
 #[derive(Default)]
 pub struct Arrows {
     /// How often each handle was opened.
@@ -42,12 +28,10 @@ pub struct Arrows {
 }
 
 impl Arrows {
-    /// The next process begins.
     pub fn begin(&mut self) {
         self.open.clear();
     }
 
-    /// The points of arrows at a call.
     pub fn call(&mut self, call: &Call, realm: Realm, at: u64, ledger: &Ledger) -> Vec<Arrow> {
         let Some(function) = call.function.filter(|_| call.succeeded()).map(FnId::spec) else {
             return Vec::new();
@@ -79,8 +63,8 @@ impl Arrows {
         *times += 1;
         self.open.entry((kind, address)).or_default().push(id);
         vec![
-            Arrow { point: Point::Export(export), function: exports, phase: 's', id },
-            Arrow { point: Point::Here, function: None, phase: 't', id },
+            Arrow { export: Some((export, exports)), phase: 's', id },
+            Arrow { export: None, phase: 't', id },
         ]
     }
 
@@ -91,6 +75,6 @@ impl Arrows {
         if ids.is_empty() {
             self.open.remove(&place);
         }
-        id.into_iter().map(|id| Arrow { point: Point::Here, function: None, phase: 'f', id }).collect()
+        id.into_iter().map(|id| Arrow { export: None, phase: 'f', id }).collect()
     }
 }

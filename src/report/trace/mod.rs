@@ -14,15 +14,15 @@ use super::ledger::Realm;
 use super::places::Places;
 use super::symbols::Symbols;
 use super::terminal::Json;
-use super::{assemble, faults, findings, results, values};
+use super::{assemble, findings, results, values};
 use anyhow::{Context, Result};
-use arrows::{Arrows, Point};
+use arrows::Arrows;
 use cupeer_record::{Call, Clock, Event, Hit, Job, Library, Outcome, Process};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::io::Write;
 use tracks::Tracks;
-use writer::{Slice, Writer};
+use writer::Writer;
 
 /// Writes the trace.
 pub fn write(job: &Job, filter: &Filter, symbols: &mut Symbols, out: impl Write) -> Result<()> {
@@ -53,7 +53,6 @@ struct Trace<'a, W: Write> {
     out: Writer<Json<W>>,
 }
 
-/// The process whose events are being written.
 struct Current<'a> {
     index: usize,
     process: &'a Process,
@@ -96,7 +95,7 @@ impl<W: Write> Trace<'_, W> {
                     let at = current.clock.realtime(time);
                     if self.filter.shows(None, false, at) {
                         let track = self.tracks.thread(current.index, tid, &mut self.out)?;
-                        self.out.mark(track, at, &String::from_utf8_lossy(&text))?;
+                        self.out.mark(track, at, "mark", &String::from_utf8_lossy(&text), None)?;
                     }
                 }
             }
@@ -119,31 +118,23 @@ impl<W: Write> Trace<'_, W> {
             _ => current.clock.realtime(call.end),
         };
         let args = self.args(current, call);
-        let slice = Slice {
-            name,
-            function: call.function,
-            at,
-            until,
-            is_hung: call.outcome == Outcome::Pending,
-            is_on_purpose: faults::has_changed(call),
-        };
-        self.out.slice(track, &slice, &args)?;
+        self.out.slice(track, (name, call), (at, until), &args)?;
         for finding in &call.details.findings {
             let args = about(&finding.message, &finding.hint, finding.confidence.word());
-            self.out.finding(track, at, &finding.rule, finding.severity.word(), &args)?;
+            let name = format!("{} {}", finding.severity.word(), finding.rule);
+            self.out.mark(track, at, "finding", &name, Some(&args))?;
         }
         for arrow in self.arrows.call(call, current.realm, at, &self.all.ledger) {
-            let (track, at, function) = match arrow.point {
-                Point::Here => (track, at, None),
-                Point::Export(export) => (
-                    self.tracks.thread(export.process, export.tid, &mut self.out)?,
-                    export.at,
-                    arrow.function,
-                ),
+            let (track, at, process, function) = match arrow.export {
+                None => (track, at, current.index, None),
+                Some((export, function)) => {
+                    let track = self.tracks.thread(export.process, export.tid, &mut self.out)?;
+                    (track, export.at, export.process, function)
+                }
             };
             // An arrow needs a slice to begin at.
-            let from = if let Point::Export(export) = arrow.point { export.process } else { current.index };
-            if self.filter.process(from) && (function.is_none() || self.filter.shows(function, false, at)) {
+            let is_shown = function.is_none() || self.filter.shows(function, false, at);
+            if is_shown && self.filter.process(process) {
                 self.out.arrow(track, at, arrow.phase, arrow.id)?;
             }
         }
@@ -157,7 +148,8 @@ impl<W: Write> Trace<'_, W> {
             let track = self.tracks.thread(row.process, row.finding.tid, &mut self.out)?;
             let finding = &row.finding;
             let args = about(&finding.message, &finding.hint, finding.confidence);
-            self.out.finding(track, finding.time_ns, &finding.rule, finding.severity, &args)?;
+            let name = format!("{} {}", finding.severity, finding.rule);
+            self.out.mark(track, finding.time_ns, "finding", &name, Some(&args))?;
         }
         Ok(())
     }
@@ -184,9 +176,7 @@ impl<W: Write> Trace<'_, W> {
         if let Some(message) = &call.details.message {
             args.insert("driver_message".into(), String::from_utf8_lossy(message).into());
         }
-        let caller = [call.caller];
-        let frames = if call.details.frames.is_empty() { &caller[..] } else { &call.details.frames };
-        let (caller, stack) = self.places.named(current.index, call.start, frames);
+        let (caller, stack) = self.places.of(current.index, call);
         args.insert("caller".into(), caller.long().into());
         if stack.len() > 1 {
             args.insert("stack".into(), stack.iter().map(|place| place.long()).collect());
@@ -195,7 +185,6 @@ impl<W: Write> Trace<'_, W> {
     }
 }
 
-/// What stands beside a finding.
 fn about(message: &str, hint: &str, confidence: &str) -> Map<String, Value> {
     let texts = [("message", message), ("hint", hint), ("confidence", confidence)];
     texts.into_iter().map(|(name, text)| (name.to_owned(), text.into())).collect()

@@ -20,7 +20,6 @@ pub struct Tracks {
 const FIRST_THREAD: u32 = 1_000_000;
 
 impl Tracks {
-    /// For a record.
     pub fn new(job: &Job) -> Self {
         let pids: HashSet<u32> = job.processes.iter().map(|process| process.header.pid).collect();
         let realms: HashSet<_> =
@@ -33,7 +32,6 @@ impl Tracks {
         Tracks { pids, keeps_tids, threads: HashMap::new(), named: HashSet::new() }
     }
 
-    /// Names a process.
     pub fn process(
         &mut self,
         index: usize,

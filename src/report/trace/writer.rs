@@ -3,16 +3,15 @@
 //! Times are microseconds since the record began, with three digits for the nanoseconds: a viewer that reads them
 //! as floating-point numbers then loses none.
 
-use cupeer_spec::function::FnId;
+use super::super::faults;
+use cupeer_record::{Call, Outcome};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
 /// A process and a thread, as the trace numbers them.
 #[derive(Clone, Copy)]
 pub struct Track {
-    /// The process.
     pub pid: u32,
-    /// The thread.
     pub tid: u32,
 }
 
@@ -22,23 +21,6 @@ const SHORTEST: u64 = 2;
 /// The name of the colour of calls that a fault plan changed, in viewers that know it.
 const ON_PURPOSE: &str = "terrible";
 
-/// A call as a slice of its track.
-pub struct Slice<'a> {
-    /// The name of the function.
-    pub name: &'a str,
-    /// The function, where it is known.
-    pub function: Option<FnId>,
-    /// When it began.
-    pub at: u64,
-    /// When it returned.
-    pub until: u64,
-    /// Whether it has not.
-    pub is_hung: bool,
-    /// Whether a fault plan did something to it.
-    pub is_on_purpose: bool,
-}
-
-/// The stream.
 pub struct Writer<W> {
     out: W,
     began: u64,
@@ -46,24 +28,20 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Of a record that began at a time.
     pub fn new(out: W, began: u64) -> Self {
         Writer { out, began, is_first: true }
     }
 
-    /// Writes what comes before all events.
     pub fn begin(&mut self) -> io::Result<()> {
         let other = json!({"producer": "cupeer report", "began_ns": self.began.to_string()});
         write!(self.out, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{other},\"traceEvents\":[")
     }
 
-    /// Writes what comes after all events.
     pub fn end(&mut self) -> io::Result<()> {
         self.out.write_all(b"\n]}\n")?;
         self.out.flush()
     }
 
-    /// Says what a process or a thread is called.
     pub fn name(&mut self, track: Track, what: &str, name: &Value) -> io::Result<()> {
         self.next()?;
         let key = if name.is_number() { "sort_index" } else { "name" };
@@ -74,17 +52,24 @@ impl<W: Write> Writer<W> {
         )
     }
 
-    /// Writes a call.
-    pub fn slice(&mut self, track: Track, slice: &Slice, args: &Map<String, Value>) -> io::Result<()> {
-        let Slice { name, function, at, until, is_hung, is_on_purpose } = *slice;
+    /// Writes a call from when it began until it returned or, where it has not, the end.
+    pub fn slice(
+        &mut self,
+        track: Track,
+        (name, call): (&str, &Call),
+        (at, until): (u64, u64),
+        args: &Map<String, Value>,
+    ) -> io::Result<()> {
         self.next()?;
+        let is_hung = call.outcome == Outcome::Pending;
         let name = if is_hung { Value::from(format!("{name} (has not returned)")) } else { name.into() };
-        let groups = function
+        let groups = call
+            .function
             .map_or(Vec::new(), |function| function.spec().groups().map(|group| group.name()).collect());
         let groups = if groups.is_empty() { "unknown".to_owned() } else { groups.join(",") };
         let ns = until.saturating_sub(at).max(SHORTEST);
         write!(self.out, "{{\"ph\":\"X\",\"name\":{name},\"cat\":\"{groups}\",")?;
-        if is_on_purpose {
+        if faults::has_changed(call) {
             write!(self.out, "\"cname\":\"{ON_PURPOSE}\",")?;
         }
         self.place(track, at)?;
@@ -93,29 +78,23 @@ impl<W: Write> Writer<W> {
         self.out.write_all(b"}")
     }
 
-    /// Writes a mark of the program.
-    pub fn mark(&mut self, track: Track, at: u64, text: &str) -> io::Result<()> {
-        self.next()?;
-        write!(self.out, "{{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"mark\",\"name\":{},", Value::from(text))?;
-        self.place(track, at)?;
-        self.out.write_all(b"}")
-    }
-
-    /// Writes what a rule has found.
-    pub fn finding(
+    /// Writes something that a program or a rule says of a moment.
+    pub fn mark(
         &mut self,
         track: Track,
         at: u64,
-        rule: &str,
-        severity: &str,
-        args: &Map<String, Value>,
+        category: &str,
+        name: &str,
+        args: Option<&Map<String, Value>>,
     ) -> io::Result<()> {
         self.next()?;
-        let name = Value::from(format!("{severity} {rule}"));
-        write!(self.out, "{{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"finding\",\"name\":{name},")?;
+        let name = Value::from(name);
+        write!(self.out, "{{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"{category}\",\"name\":{name},")?;
         self.place(track, at)?;
-        self.out.write_all(b",\"args\":")?;
-        serde_json::to_writer(&mut self.out, args)?;
+        if let Some(args) = args {
+            self.out.write_all(b",\"args\":")?;
+            serde_json::to_writer(&mut self.out, args)?;
+        }
         self.out.write_all(b"}")
     }
 

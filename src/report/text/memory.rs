@@ -1,0 +1,144 @@
+//! Virtual memory: what each process has of each device, and what is kept alive for others.
+//!
+//! What belongs here: sums, and a sentence for each process that keeps something. Single allocations are in the JSON form,
+//! and here where all rows are asked for.
+
+use super::super::model::{Allocation, DeviceMemory, Kept, Where};
+use super::super::moments::{bytes, duration, number};
+use super::View;
+use super::names::counted;
+use crate::table::Table;
+
+/// What was kept for less time, and was given up by itself or at exit after its owner's, is part of an orderly end.
+const BRIEF: u64 = 1_000_000_000;
+
+impl View<'_> {
+    pub fn virtual_memory(&self) -> String {
+        let memory = &self.report.allocations;
+        let head = ["PROCESS", "DEVICE", "ALLOCATED", "AT MOST", "IMPORTED", "AT MOST", "MAPPED", "EXPORTS"];
+        let mut table = Table::new(&head, 8, 10).with_numbers(&[2, 3, 4, 5, 6]);
+        for row in memory.devices.iter().take(self.most) {
+            table.row([
+                self.names.process(&row.proc),
+                self.place(row.location, row.device),
+                bytes(row.bytes),
+                bytes(row.most_bytes),
+                bytes(row.imported_bytes),
+                bytes(row.imported_most_bytes),
+                bytes(row.mapped_bytes),
+                exports(row),
+            ]);
+        }
+        let devices = self.section("Virtual memory, by device", table, memory.devices.len());
+        let mut table = Table::new(&["PROCESS", "RESERVED", "AT MOST", "MAPPED", "AT MOST"], 5, 10)
+            .with_numbers(&[1, 2, 3, 4]);
+        for row in memory.spaces.iter().take(self.most) {
+            table.row([
+                self.names.process(&row.proc),
+                bytes(row.reserved_bytes),
+                bytes(row.reserved_most_bytes),
+                bytes(row.mapped_bytes),
+                bytes(row.mapped_most_bytes),
+            ]);
+        }
+        let spaces = self.section("Virtual memory, by addresses", table, memory.spaces.len());
+        devices + &self.kept() + &spaces + &self.single()
+    }
+
+    fn place(&self, place: Where, device: Option<super::super::model::Uuid>) -> String {
+        match place {
+            Where::Host => "host".into(),
+            Where::Device | Where::Unknown => self.names.device(device),
+        }
+    }
+
+    /// What processes keep alive for others, and what they kept for long.
+    fn kept(&self) -> String {
+        let kept = &self.report.allocations.kept;
+        let told: Vec<&Kept> = kept.iter().filter(|kept| self.all || !is_orderly(kept)).collect();
+        self.listed(told.iter(), |kept| self.item("- ", &self.keeps(kept)))
+    }
+
+    fn keeps(&self, kept: &Kept) -> String {
+        let (who, owner) = (self.names.process(&kept.proc), self.names.process(&kept.owner));
+        let what = format!("{} of {}", bytes(kept.bytes), self.place(kept.location, kept.device));
+        let (at, longest) = (self.at(kept.given_up_ns), duration(kept.longest_ns));
+        let one = kept.allocations == 1;
+        let (them, was) = if one { ("it", "was") } else { ("them", "were") };
+        let size = format!("{what} ({})", counted(kept.allocations, "allocation"));
+        let from = match kept.given_up_by {
+            "exit" => format!("which imported {them} from {owner}, which ended at {at}"),
+            _ => format!("which imported {them} from {owner}, released at {at}"),
+        };
+        match (kept.until, kept.until_ns) {
+            ("now", _) => format!("{size} {} held by {who}, {from}", if one { "is" } else { "are" }),
+            ("exit", Some(end)) => {
+                format!("{size} {was} held by {who}, {from}, until it ended at {}", self.at(end))
+            }
+            _ => format!("{size} {was} held by {who}, {from}, for {longest} at most"),
+        }
+    }
+
+    /// Single allocations, where all is asked for.
+    fn single(&self) -> String {
+        let memory = &self.report.allocations;
+        if !self.all {
+            return String::new();
+        }
+        let head = ["PROCESS", "DEVICE", "SIZE", "SINCE", "OWNER", "REFERENCES", "MAPPED AT", "ACCESS"];
+        let mut table = Table::new(&head, 8, 10).with_numbers(&[2, 5]).or_below();
+        for row in &memory.largest {
+            table.row([
+                self.names.process(&row.proc),
+                self.place(row.location, row.device),
+                row.bytes.map_or("unknown".into(), bytes),
+                self.at(row.since_ns),
+                row.owner.as_ref().map_or("unknown".into(), |owner| self.names.process(owner)),
+                number(row.references),
+                mapped_at(row),
+                self.access(row),
+            ]);
+        }
+        let more = match memory.largest_more {
+            0 => String::new(),
+            more => format!("... {} that are smaller\n", counted(more, "allocation")),
+        };
+        let table = self.section("The largest allocations", table, 0);
+        if table.is_empty() { table } else { table + &more }
+    }
+
+    /// The devices that have access to one of its mappings.
+    fn access(&self, row: &Allocation) -> String {
+        let all = row.mappings.iter().flat_map(|mapping| &mapping.access);
+        let mut devices: Vec<_> = all.map(|access| access.device).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        let names: Vec<String> = devices.iter().map(|device| self.names.device(Some(*device))).collect();
+        if names.is_empty() { "-".into() } else { names.join(", ") }
+    }
+}
+
+/// Whether it was kept only while the job ended.
+fn is_orderly(kept: &Kept) -> bool {
+    let is_held = kept.until == "now" || kept.until == "exit" && kept.given_up_by == "release";
+    !is_held && kept.longest_ns < BRIEF
+}
+
+fn exports(row: &DeviceMemory) -> String {
+    match row.exported {
+        0 => "-".into(),
+        exported => match row.never_imported {
+            0 => number(exported),
+            unused => format!("{}, {} never imported", number(exported), number(unused)),
+        },
+    }
+}
+
+fn mapped_at(row: &Allocation) -> String {
+    let addresses: Vec<&str> = row.mappings.iter().map(|mapping| mapping.address.as_str()).collect();
+    match row.mapped.saturating_sub(addresses.len() as u64) {
+        _ if addresses.is_empty() => "-".into(),
+        0 => addresses.join(", "),
+        more => format!("{}, {} more", addresses.join(", "), number(more)),
+    }
+}
