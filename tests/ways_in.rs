@@ -329,11 +329,14 @@ fn looked_up_in_every_form() {
 fn look_ups_ends_and_questions_are_not_logged_unless_asked_for() {
     let looks_up = |name: &str| name.starts_with("cuGetProcAddress");
     let shares = |name: &str| name.starts_with("cuIpc");
-    let ends =
-        |name: &str| ["Free", "Destroy", "Detach", "Release", "Reset"].iter().any(|word| name.contains(word));
+    let ends = |name: &str| {
+        ["Free", "Destroy", "Detach", "Release", "Reset", "Unmap"].iter().any(|word| name.contains(word))
+    };
+    let is_virtual = |name: &str| FUNCTIONS.iter().any(|f| f.name == name && f.is_virtual());
     let asks = |name: &str| name.ends_with("DeviceGetAttribute");
     let is_wanted = |set: &str, name: &str| match set {
         // An empty variable is as good as none.
+        "" if is_virtual(name) => name.contains("Shareable"),
         "" => !looks_up(name) && !ends(name) && !asks(name),
         "@query" => asks(name),
         "@ipc" => shares(name),

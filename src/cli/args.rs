@@ -22,12 +22,10 @@ pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
 #[derive(Parser)]
 #[command(name = "cupeer", version, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The subcommands.
 #[derive(Subcommand)]
 pub enum Command {
     /// Run a program under cupeer
@@ -65,13 +63,10 @@ pub struct Options {
     /// Let DIR's group take part in the record and read it
     #[arg(long, value_name = "WITH")]
     pub share: Option<Share>,
-    /// What is checked.
     #[command(flatten)]
     pub check: CheckArgs,
-    /// What fails on purpose.
     #[command(flatten)]
     pub inject: InjectArgs,
-    /// Which devices appear unreachable.
     #[command(flatten)]
     pub deny: DenyArgs,
     /// Write a line for each call, as text or as JSON
@@ -80,13 +75,12 @@ pub struct Options {
     /// Append the log to FILE instead of stderr; %p is the pid, %h the host, %q{VAR} a variable
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
-    /// Log only these functions: names, patterns, @groups, ^negations, separated by commas, or all [default: ^@lookup,^@lifetime,^@query]
+    /// Log only these functions: names, patterns, @groups, ^negations, separated by commas, or all [default: ^@lookup,^@lifetime,^@query,^@vmm,@export,@open]
     #[arg(long, value_name = "SET")]
     pub trace: Option<String>,
     /// Log only calls that did not return CUDA_SUCCESS
     #[arg(long)]
     pub failed: bool,
-    /// Which driver the program gets.
     #[command(flatten)]
     pub driver: DriverArgs,
     /// Explain on stderr what is decided, and why
@@ -105,14 +99,17 @@ pub struct DriverArgs {
     pub driver: Option<PathBuf>,
 }
 
-/// Who may take part in a record.
+/// The word of a value, as the command line has it.
+pub fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
     /// The group of the directory.
     Group,
 }
 
-/// The form of the log.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// `12:34:56.789012 [pid/tid] cuFn(a=1, out=[2]) = CUDA_SUCCESS <1.2us> /lib/x.so+0x12`
@@ -121,7 +118,6 @@ pub enum LogFormat {
     Json,
 }
 
-/// The form of a list.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub enum ListFormat {
     /// A table that fits the terminal.
@@ -133,7 +129,6 @@ pub enum ListFormat {
     Markdown,
 }
 
-/// `cupeer run`.
 #[derive(Args)]
 #[command(
     after_help = "Ends as the program ends: with its exit status, or killed by the same signal. 125 means \
@@ -142,7 +137,6 @@ replaces the program's status when a rule was broken, --unused-exitcode when a f
 what it should."
 )]
 pub struct RunArgs {
-    /// What happens to its calls.
     #[command(flatten)]
     pub options: Options,
     /// Exit with status N, 1 to 255, when a process of this run on this host broke a rule of severity warning or error, unless a signal killed the program
@@ -159,7 +153,6 @@ pub struct RunArgs {
     pub program: Vec<OsString>,
 }
 
-/// `cupeer env`.
 #[derive(Args)]
 #[command(after_help = "\
   Without --out nothing is recorded, because there is no program to name a directory after.
@@ -171,7 +164,6 @@ pub struct RunArgs {
   ray job submit --runtime-env-json=\"$(cupeer env --log text --format ray)\" -- PROGRAM
   k8s: the env list, volumes and volumeMounts of a pod; the libraries must be on the node")]
 pub struct EnvArgs {
-    /// What happens to the calls.
     #[command(flatten)]
     pub options: Options,
     /// What will read the environment
@@ -196,7 +188,6 @@ pub enum EnvFormat {
     Ray,
 }
 
-/// `cupeer list`.
 #[derive(Args)]
 pub struct ListArgs {
     /// What to list
@@ -209,7 +200,6 @@ pub struct ListArgs {
     pub all: bool,
 }
 
-/// What there is to list.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub enum Topic {
     /// The driver functions that are intercepted.
@@ -226,7 +216,6 @@ pub enum Topic {
     Faults,
 }
 
-/// `cupeer explain`.
 #[derive(Args)]
 pub struct ExplainArgs {
     /// A driver function, a rule, a key of fault plans, or a result code: a number, or its name with or without CUDA_ERROR_
@@ -234,7 +223,6 @@ pub struct ExplainArgs {
     pub name: String,
 }
 
-/// `cupeer report`.
 #[derive(Args)]
 #[command(after_help = "\
   cupeer report                                  # the newest record in this directory
@@ -278,7 +266,6 @@ pub struct ReportArgs {
     pub diff: Option<PathBuf>,
 }
 
-/// The form of a report.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub enum ReportFormat {
     /// Tables that fit the terminal.
@@ -289,7 +276,6 @@ pub enum ReportFormat {
     Trace,
 }
 
-/// `cupeer pack`.
 #[derive(Args)]
 #[command(after_help = "\
   cupeer pack DIR                       # DIR.cupeer.tar.gz, for `cupeer report`
@@ -312,7 +298,6 @@ pub struct PackArgs {
     pub force: bool,
 }
 
-/// What can be left out of a packed record.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
 pub enum Redact {
     /// The programs' arguments
@@ -327,11 +312,9 @@ pub enum Redact {
     All,
 }
 
-/// `cupeer doctor`.
 #[derive(Args)]
 #[command(after_help = "Exit status: 0 if all is well, 1 if something is wrong, 125 if cupeer failed.")]
 pub struct DoctorArgs {
-    /// Which driver to examine.
     #[command(flatten)]
     pub driver: DriverArgs,
     /// Explain on stderr what is decided, and why

@@ -6,27 +6,27 @@
 use crate::args::{DoctorArgs, DriverArgs, LogFormat, Options};
 use crate::driver::{self, Chosen};
 use crate::elf::Elf;
+use crate::job::temporary;
 use crate::list::version;
 use crate::output::terminal_width;
 use crate::probe::Fact;
 use crate::run::{self, End};
-use crate::settings::{LD_LIBRARY_PATH, LD_PRELOAD};
+use crate::settings::{LD_LIBRARY_PATH, LD_PRELOAD, inherited, with_directory};
 use crate::{libraries, output};
 use anyhow::{Context, Result};
 use cupeer_report::model::past;
 use cupeer_report::table::Table;
+use cupeer_report::text::names::counted;
 use cupeer_spec::abi::CUdriverProcAddressQueryResult;
 use cupeer_spec::way::Way;
 use cupeer_spec::{env, results};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-/// What was found, as it is printed.
 struct Report {
     facts: Table,
     functions: Option<Table>,
@@ -41,7 +41,6 @@ impl Report {
     }
 }
 
-/// Carries out the subcommand.
 pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
     output::be_verbose(args.verbose);
     let mut report = Report {
@@ -97,23 +96,15 @@ fn own_parts(report: &mut Report) {
     }
 }
 
-/// Loads the driver in a child, and reads what that says.
 fn look_at_driver(report: &mut Report, chosen: Option<&Chosen>) -> Result<()> {
     let mut command = Command::new(std::env::current_exe().context("failed to find /proc/self/exe")?);
     command.arg("probe-driver").stdin(Stdio::null()).stderr(Stdio::null());
-    if let Some(rest) = without_ours(std::env::var_os(LD_PRELOAD)) {
-        command.env(LD_PRELOAD, rest);
-    } else {
-        command.env_remove(LD_PRELOAD);
-    }
+    command
+        .env_remove(LD_PRELOAD)
+        .envs(without_ours(std::env::var_os(LD_PRELOAD)).map(|rest| (LD_PRELOAD, rest)));
     if let Some(chosen) = chosen {
-        let mut search = chosen.directory.clone().into_os_string();
-        if let Some(old) = std::env::var_os(LD_LIBRARY_PATH).filter(|old| !old.is_empty()) {
-            search.push(":");
-            search.push(old);
-        }
-        command.env(LD_LIBRARY_PATH, search);
-        command.envs(chosen.setting.clone());
+        let search = with_directory(inherited(LD_LIBRARY_PATH).as_ref(), &chosen.directory);
+        command.env(LD_LIBRARY_PATH, search).envs(chosen.setting.clone());
     }
     let found = command.output().context("failed to start the process that examines the driver")?;
     let mut functions = Table::new(&["FUNCTION", "EXPORTED", "LOOKED UP"], 3, 20);
@@ -127,9 +118,8 @@ fn look_at_driver(report: &mut Report, chosen: Option<&Chosen>) -> Result<()> {
             }
             Fact::Version(result, _) => {
                 report.fact("version", "unknown".to_owned());
-                report
-                    .wrong
-                    .push(format!("the driver's cuDriverGetVersion returned {}", result_name(result)));
+                let returned = result_name(result);
+                report.wrong.push(format!("the driver's cuDriverGetVersion returned {returned}"));
             }
             Fact::NoVersion => {
                 report.wrong.push("the library has no cuDriverGetVersion: it is not a CUDA driver".to_owned())
@@ -138,11 +128,8 @@ fn look_at_driver(report: &mut Report, chosen: Option<&Chosen>) -> Result<()> {
                 known += 1;
                 present += usize::from(exported);
                 let exported = if exported { "yes" } else { "no" };
-                functions.row([
-                    name,
-                    exported.to_owned(),
-                    lookup.map_or("no cuGetProcAddress".to_owned(), lookup_name),
-                ]);
+                let lookup = lookup.map_or("no cuGetProcAddress".to_owned(), lookup_name);
+                functions.row([name, exported.to_owned(), lookup]);
             }
         }
     }
@@ -153,10 +140,8 @@ fn look_at_driver(report: &mut Report, chosen: Option<&Chosen>) -> Result<()> {
     if let Some(signal) = found.status.signal() {
         report.wrong.push(format!("the driver crashed while being examined (signal {signal})"));
     } else if !found.status.success() {
-        report.wrong.push(format!(
-            "the driver ended the process that examined it, with status {}",
-            found.status.code().unwrap_or(-1)
-        ));
+        let status = found.status.code().unwrap_or(-1);
+        report.wrong.push(format!("the driver ended the process that examined it, with status {status}"));
     }
     Ok(())
 }
@@ -172,15 +157,9 @@ fn without_ours(value: Option<OsString>) -> Option<OsString> {
 
 fn no_driver(report: &mut Report, reason: &str) {
     report.fact("driver", "none".to_owned());
-    let mut tried: Vec<String> = Vec::new();
-    if let Some(path) = std::env::var_os(LD_LIBRARY_PATH) {
-        tried.extend(
-            path.as_bytes()
-                .split(|byte| b":;".contains(byte))
-                .map(|dir| String::from_utf8_lossy(dir).into_owned()),
-        );
-    }
-    tried.extend(["/etc/ld.so.cache".to_owned(), "the loader's own directories".to_owned()]);
+    let search = std::env::var_os(LD_LIBRARY_PATH).map(|path| path.to_string_lossy().into_owned());
+    let mut tried: Vec<&str> = search.iter().flat_map(|path| path.split([':', ';'])).collect();
+    tried.extend(["/etc/ld.so.cache", "the loader's own directories"]);
     report.wrong.push(format!(
         "no driver: {reason}; tried: {}; use --driver PATH, or 'cupeer run --sim', which needs none",
         tried.join(", ")
@@ -189,12 +168,8 @@ fn no_driver(report: &mut Report, reason: &str) {
 
 fn driver_path(report: &mut Report, path: &Path) {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let shown = if real == path {
-        path.display().to_string()
-    } else {
-        format!("{} -> {}", path.display(), real.display())
-    };
-    report.fact("driver", shown);
+    let leads_to = if real == path { String::new() } else { format!(" -> {}", real.display()) };
+    report.fact("driver", format!("{}{leads_to}", path.display()));
     if let Ok(Some(elf)) = Elf::open(&real)
         && driver::is_ours(&real, &elf)
     {
@@ -218,37 +193,32 @@ fn lookup_name((result, status): (i32, i32)) -> String {
 
 /// Runs a program, and reads from its log what went past us.
 fn look_at_program(report: &mut Report, driver: &DriverArgs, program: &[OsString]) -> Result<()> {
-    let log = PrivateFile::new().context("failed to make a private file for the log")?;
-    let folder = tempfile::tempdir().context("failed to make a private directory for a record")?;
+    let folder = temporary("cupeer-doctor-").context("failed to make a private directory for a record")?;
+    let log = folder.path().join("log");
     let options = Options {
         // Without one it would not be known whether a watched call came.
         record: Some("ring:1M".to_owned()),
         out: Some(folder.path().join("record")),
         log: Some(LogFormat::Json),
-        log_file: Some(log.0.clone()),
+        log_file: Some(log.clone()),
         trace: Some("none".to_owned()),
         driver: driver.clone(),
         ..Options::default()
     };
     let run = run::with_options(&options, &[(env::FAILED, OsStr::new("0"))], program)?;
-    report.fact(
-        "program",
-        match run.end {
-            End::Exited(code) => format!("{} ended with status {code}", program[0].display()),
-            End::Killed(signal) => format!("{} was killed by signal {signal}", program[0].display()),
-        },
-    );
-    report.fact(
-        "reached the driver",
-        match run.reached {
-            0 => "no process".to_owned(),
-            1 => "1 process".to_owned(),
-            n => format!("{n} processes"),
-        },
-    );
+    let ended = match run.end {
+        End::Exited(code) => format!("ended with status {code}"),
+        End::Killed(signal) => format!("was killed by signal {signal}"),
+    };
+    report.fact("program", format!("{} {ended}", program[0].display()));
+    let reached = match run.reached {
+        0 => "no process".to_owned(),
+        more => counted(more.into(), "process"),
+    };
+    report.fact("reached the driver", reached);
     let is_unseen = run.is_unseen();
     report.wrong.extend(run.notes);
-    let text = std::fs::read_to_string(&log.0).context("failed to read the log of the program")?;
+    let text = std::fs::read_to_string(&log).context("failed to read the log of the program")?;
     for ((library, way), processes) in escaped(&text) {
         let times = if processes == 1 { String::new() } else { format!(" in {processes} processes") };
         if way != Way::Unseen.name() {
@@ -273,33 +243,6 @@ fn escaped(log: &str) -> BTreeMap<(String, String), usize> {
         }
     }
     found
-}
-
-/// A file of the user's own that is gone afterwards.
-struct PrivateFile(std::path::PathBuf);
-
-impl PrivateFile {
-    fn new() -> std::io::Result<Self> {
-        let mut name =
-            std::env::temp_dir().join("cupeer-doctor-XXXXXX").into_os_string().into_encoded_bytes();
-        name.push(0);
-        // SAFETY: the name is NUL-terminated, ends in XXXXXX, and may be written.
-        let fd = unsafe { libc::mkstemp(name.as_mut_ptr().cast()) };
-        if fd == -1 {
-            return Err(std::io::Error::last_os_error());
-        }
-        // SAFETY: mkstemp has just opened it, and nobody else uses it.
-        unsafe { libc::close(fd) };
-        name.pop();
-        Ok(PrivateFile(OsStr::from_bytes(&name).into()))
-    }
-}
-
-impl Drop for PrivateFile {
-    fn drop(&mut self) {
-        // Somebody else may have cleaned up.
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 #[cfg(test)]

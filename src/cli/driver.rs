@@ -8,7 +8,8 @@ use crate::args::DriverArgs;
 use crate::elf::Elf;
 use crate::libraries;
 use crate::output;
-use anyhow::{Context, Result, bail};
+use crate::startup::user;
+use anyhow::{Context, Result, bail, ensure};
 use cupeer_spec::env;
 use cupeer_spec::function::Library;
 use std::ffi::{OsStr, OsString};
@@ -23,9 +24,7 @@ pub const NO_RUNTIME: &str = "the CUDA runtime (libcudart, linked or within the 
     driver for unnamed functions, which only a real driver has, so it does not run with --sim; programs of the \
     driver API do";
 
-/// A driver that the user chose.
 pub struct Chosen {
-    /// The library itself.
     pub library: PathBuf,
     /// The directory that holds the links to it.
     pub directory: PathBuf,
@@ -38,12 +37,9 @@ pub struct Chosen {
 /// Reads `--sim` and `--driver`; `None` is the machine's own driver.
 pub fn choose(args: &DriverArgs) -> Result<Option<Chosen>> {
     if let Some(topology) = &args.sim {
-        let mut file = None;
-        let mut setting = None;
-        if let Some(topology) = topology {
-            let (value, path) = topology_of(topology).context("--sim")?;
-            (setting, file) = (Some((env::SIM, value)), path);
-        }
+        let topology = topology.as_deref().map(topology_of).transpose().context("--sim")?;
+        let (setting, file) = topology.map(|(value, file)| ((env::SIM, value), file)).unzip();
+        let file = file.flatten();
         let library = libraries::find(libraries::SIM)?;
         let directory = sim_directory(&library)?;
         return Ok(Some(Chosen { library, directory, setting, file }));
@@ -57,16 +53,13 @@ pub fn choose(args: &DriverArgs) -> Result<Option<Chosen>> {
 
 /// Checks a topology; the path of a file becomes absolute, because programs change their directory.
 pub fn topology_of(text: &OsStr) -> Result<(OsString, Option<PathBuf>)> {
-    let path = Path::new(text);
     let text = text.to_str().context("the topology is not UTF-8")?;
-    if let Err(error) = cupeer_topology::Topology::parse(text) {
-        bail!("{error}");
-    }
+    cupeer_topology::Topology::parse(text).map_err(anyhow::Error::msg)?;
     // Whatever is no short name is a path: see `Topology::parse`.
     if !text.contains('/') && !text.ends_with(".toml") {
         return Ok((text.into(), None));
     }
-    let absolute = std::path::absolute(path).with_context(|| format!("'{text}'"))?;
+    let absolute = std::path::absolute(text).with_context(|| format!("'{text}'"))?;
     Ok((absolute.clone().into_os_string(), Some(absolute)))
 }
 
@@ -74,18 +67,17 @@ pub fn topology_of(text: &OsStr) -> Result<(OsString, Option<PathBuf>)> {
 fn check(path: &Path) -> Result<PathBuf> {
     let library = path.canonicalize()?;
     let elf = Elf::open(&library)?.context("not a shared library; a driver is an ELF file")?;
-    if !elf.is_native() {
-        bail!("the library is for another machine; a driver is a 64-bit {} library", std::env::consts::ARCH);
-    }
-    if !elf.is_shared() {
-        bail!("not a shared library; a driver is one, usually libcuda.so.1");
-    }
-    if is_ours(&library, &elf) {
-        bail!("this is cupeer's own preload library, which needs a driver behind it; name that driver");
-    }
-    if !elf.exports("cuInit")? {
-        bail!("the library has no cuInit, so it is not a CUDA driver; a driver is usually libcuda.so.1");
-    }
+    let arch = std::env::consts::ARCH;
+    ensure!(elf.is_native(), "the library is for another machine; a driver is a 64-bit {arch} library");
+    ensure!(elf.is_shared(), "not a shared library; a driver is one, usually libcuda.so.1");
+    ensure!(
+        !is_ours(&library, &elf),
+        "this is cupeer's own preload library, which needs a driver behind it; name that driver"
+    );
+    ensure!(
+        elf.exports("cuInit")?,
+        "the library has no cuInit, so it is not a CUDA driver; a driver is usually libcuda.so.1"
+    );
     Ok(library)
 }
 
@@ -121,13 +113,9 @@ fn sim_directory(library: &Path) -> Result<PathBuf> {
             link(&directory, &target)
         }
     };
-    match made {
-        Ok(()) => Ok(directory),
-        Err(error) => {
-            tracing::debug!("{}: {error}; using a directory of the user", directory.display());
-            link_directory(library)
-        }
-    }
+    let Err(error) = made else { return Ok(directory) };
+    tracing::debug!("{}: {error}; using a directory of the user", directory.display());
+    link_directory(library)
 }
 
 /// A directory of the user with links to a library.
@@ -141,7 +129,6 @@ fn link_directory(library: &Path) -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// A directory that only the user can write.
 fn private_directory() -> Result<PathBuf> {
     if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
         let directory = Path::new(&runtime).join("cupeer");
@@ -151,8 +138,7 @@ fn private_directory() -> Result<PathBuf> {
             Err(error) => tracing::debug!("{error:#}"),
         }
     }
-    // SAFETY: asks for a number; cannot fail.
-    let directory = PathBuf::from(format!("/tmp/cupeer-{}", unsafe { libc::geteuid() }));
+    let directory = PathBuf::from(format!("/tmp/cupeer-{}", user()));
     make_private(&directory)?;
     libraries::check(&directory)?;
     Ok(directory)
@@ -167,13 +153,11 @@ fn make_private(directory: &Path) -> Result<()> {
         _ => {}
     }
     let found = directory.symlink_metadata().with_context(|| format!("failed to inspect {shown}"))?;
-    // SAFETY: asks for a number; cannot fail.
-    let user = unsafe { libc::geteuid() };
-    if !found.is_dir() || found.uid() != user || found.mode() & 0o022 != 0 {
-        bail!(
-            "refused to use {shown}: it must be a directory that belongs to user {user} and that nobody else can write to"
-        );
-    }
+    let user = user();
+    ensure!(
+        found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0,
+        "refused to use {shown}: it must be a directory that belongs to user {user} and that nobody else can write to"
+    );
     Ok(())
 }
 

@@ -13,11 +13,9 @@ use std::path::Path;
 /// The machine of this build.
 #[cfg(target_arch = "x86_64")]
 const NATIVE: elf::Machine = elf::EM_X86_64;
-/// The machine of this build.
 #[cfg(target_arch = "aarch64")]
 const NATIVE: elf::Machine = elf::EM_AARCH64;
 
-/// An ELF file.
 pub struct Elf {
     data: ReadCache<File>,
     /// The machine that it is for; `None` of a file that is not one of 64 bits, the lowest byte first.
@@ -40,7 +38,6 @@ impl Elf {
         FileHeader64::parse(&self.data)
     }
 
-    /// Whether the file is for this machine.
     pub fn is_native(&self) -> bool {
         self.machine == Some(NATIVE)
     }
@@ -70,14 +67,12 @@ impl Elf {
         self.header().is_ok_and(is_dynamic)
     }
 
-    /// The name that the library goes by.
     pub fn soname(&self) -> Result<Option<String>> {
         let dynamic = self.header()?.sections(LE, &self.data)?.dynamic_table(LE, &self.data)?;
         let Some(name) = dynamic.iter().find(|entry| entry.tag == elf::DT_SONAME) else { return Ok(None) };
         dynamic.string(name).map(|name| Some(String::from_utf8_lossy(name).into_owned()))
     }
 
-    /// Whether the library defines a dynamic symbol of this name.
     pub fn exports(&self, name: &str) -> Result<bool> {
         let symbols = self.header()?.sections(LE, &self.data)?.symbols(LE, &self.data, elf::SHT_DYNSYM)?;
         let is_it = |symbol: &elf::Sym64<LE>| {

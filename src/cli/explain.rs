@@ -10,17 +10,23 @@ use cupeer_rules::RULES;
 use cupeer_spec::fault;
 use cupeer_spec::function::{FUNCTIONS, Fidelity, FnSpec, Library};
 use cupeer_spec::names::nearest;
-use cupeer_spec::others::{OTHERS, OtherFn};
+use cupeer_spec::others::{self, OtherFn};
 use cupeer_spec::results::{self, ResultSpec};
+use cupeer_spec::runtime;
 use std::process::ExitCode;
 
-/// Carries out the subcommand.
 pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     let name = args.name.trim();
     if let Some(found) = FUNCTIONS.iter().find(|f| f.name.eq_ignore_ascii_case(name)) {
         return output::print(&function(found));
     }
-    if let Some(found) = OTHERS.iter().find(|f| f.symbol.eq_ignore_ascii_case(name)) {
+    if let Some(found) = runtime::function(name) {
+        let newest = found.functions().max_by_key(|f| f.since).map_or(String::new(), function);
+        let meant = paragraph(&(found.sentence() + "."), terminal_width());
+        return output::print(&format!("{meant}\n{newest}"));
+    }
+    let others = others::by_name();
+    if let Some(found) = others.iter().find(|f| f.symbol.eq_ignore_ascii_case(name)) {
         return output::print(&other(found));
     }
     if let Some(found) = RULES.iter().find(|rule| rule.name.eq_ignore_ascii_case(name)) {
@@ -31,7 +37,11 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     let found = hexadecimal.and_then(results::spec).or_else(|| results::parse(name));
     let is_name = name.parse::<i64>().is_err();
     if let Some(found) = found.or_else(|| Library::Nvml.parse_result(name).filter(|_| is_name)) {
-        return output::print(&code(found));
+        // Asked for by its name there.
+        let meant = runtime::result(name).map_or(String::new(), |found| {
+            paragraph(&(runtime::result_sentence(found) + "."), terminal_width()) + "\n"
+        });
+        return output::print(&(meant + &code(found)));
     }
     if let Some(found) = fault::keys().find(|key| key.name.eq_ignore_ascii_case(name)) {
         return output::print(&faults::explain(found, terminal_width()));
@@ -41,8 +51,8 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     }
     let codes = || list::results();
     let short = codes().map(ResultSpec::short);
-    let names = FUNCTIONS.iter().map(|f| f.name).chain(OTHERS.iter().map(|f| f.symbol));
-    let names = names.chain(codes().map(ResultSpec::name)).chain(short);
+    let names = FUNCTIONS.iter().map(|f| f.name).chain(others.iter().map(|f| f.symbol));
+    let names = names.chain(codes().map(ResultSpec::name)).chain(short).chain(runtime::names());
     let names = names.chain(RULES.iter().map(|rule| rule.name)).chain(fault::keys().map(|key| key.name));
     let none = format!("no function, result code, rule or key of fault plans is named '{name}'");
     match nearest(name, names).filter(|_| !name.is_empty()) {
@@ -51,7 +61,6 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     }
 }
 
-/// What a word about the simulated driver means.
 fn fidelity(fidelity: Fidelity) -> &'static str {
     match fidelity {
         Fidelity::Recorded => "its answers are compared with those recorded on a real driver",

@@ -6,17 +6,15 @@ use crate::args::{EnvArgs, EnvFormat};
 use crate::output;
 use crate::settings::deny::Verdicts;
 use crate::settings::{LD_LIBRARY_PATH, LD_PRELOAD, Settings};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use cupeer_spec::env;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// A variable with its value.
 type Pair = (&'static str, String);
 
-/// Carries out the subcommand.
 pub fn command(args: &EnvArgs) -> Result<ExitCode> {
     output::be_verbose(args.options.verbose);
     let mut settings = Settings::new(&args.options, None)?;
@@ -100,7 +98,6 @@ fn log_directory(log: &Path) -> Result<Option<&Path>> {
     }
 }
 
-/// A path that a container has to see.
 struct Mount {
     path: String,
     is_written: bool,
@@ -134,12 +131,9 @@ fn sh(pairs: &[Pair], preload: &str, search: Option<&str>) -> String {
 }
 
 fn docker(pairs: &[Pair], mounts: &[Mount]) -> Result<String> {
-    let mut words: Vec<String> =
-        pairs.iter().map(|(name, value)| format!("-e {}", quoted(&format!("{name}={value}")))).collect();
+    let mut words = assigned("-e", pairs);
     for Mount { path, is_written } in mounts {
-        if path.contains(':') {
-            bail!("docker's -v cannot mount '{path}': a colon ends a path there");
-        }
+        ensure!(!path.contains(':'), "docker's -v cannot mount '{path}': a colon ends a path there");
         let mode = if *is_written { "" } else { ":ro" };
         words.push(format!("-v {}", quoted(&format!("{path}:{path}{mode}"))));
     }
@@ -164,9 +158,12 @@ fn k8s(pairs: &[Pair], mounts: &[Mount]) -> String {
 }
 
 fn mpirun(pairs: &[Pair]) -> String {
-    let words: Vec<String> =
-        pairs.iter().map(|(name, value)| format!("-x {}", quoted(&format!("{name}={value}")))).collect();
-    words.join(" ") + "\n"
+    assigned("-x", pairs).join(" ") + "\n"
+}
+
+/// Each variable with its value, after an option.
+fn assigned(option: &str, pairs: &[Pair]) -> Vec<String> {
+    pairs.iter().map(|(name, value)| format!("{option} {}", quoted(&format!("{name}={value}")))).collect()
 }
 
 /// Slurm separates by commas, and takes quotes away where they stand around the whole of an element.
@@ -174,11 +171,8 @@ fn srun(pairs: &[Pair]) -> Result<String> {
     let mut elements = vec!["ALL".to_owned()];
     for (name, value) in pairs {
         let element = format!("{name}={value}");
-        elements.push(match (element.contains(','), element.contains('"'), element.contains('\'')) {
-            (_, false, false) if !element.contains(',') => element,
-            (true, false, false) => format!("\"{element}\""),
-            _ => bail!("srun's --export cannot carry {name}: it contains quotes"),
-        });
+        ensure!(!element.contains(['"', '\'']), "srun's --export cannot carry {name}: it contains quotes");
+        elements.push(if element.contains(',') { format!("\"{element}\"") } else { element });
     }
     Ok(quoted(&format!("--export={}", elements.join(","))) + "\n")
 }

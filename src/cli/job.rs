@@ -5,9 +5,10 @@
 
 mod file;
 
-pub use file::{own_key, read};
+pub use file::{own_key, random, read};
 
 use crate::args::{Options, Share};
+use crate::settings::inherited;
 use anyhow::{Context, Result, anyhow, bail};
 use cupeer_record::plain::{self, Links};
 use cupeer_spec::env::{self, RecordMode};
@@ -21,6 +22,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 
 /// What the record keeps, where nobody says.
 const DEFAULT: &str = "full";
@@ -28,12 +30,10 @@ const DEFAULT: &str = "full";
 const OFF: &str = "off";
 /// A directory in that of a job, where vLLM keeps what it found out under faults: not to be believed later.
 pub const VLLM_CACHE: &str = "vllm-cache";
-/// How many directories are tried for a name.
 const MOST_TRIED: u32 = 100_000;
 
 /// The record that a run makes.
 pub struct Job {
-    /// Its directory.
     pub directory: PathBuf,
     /// The directory as the processes get it: they fill in placeholders.
     pattern: OsString,
@@ -43,7 +43,6 @@ pub struct Job {
     pub key: String,
     /// Whether the group may take part.
     pub shared: bool,
-    /// Whether we made it.
     is_new: bool,
 }
 
@@ -51,7 +50,6 @@ impl Job {
     /// The job that the options ask for; `None` where nothing is to be recorded. `program` is the one that a
     /// directory is named after where the options name none; without it, none is recorded then.
     pub fn choose(options: &Options, program: Option<&OsStr>) -> Result<Option<Job>> {
-        let inherited = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty());
         if let Some(kept) = &options.record {
             RecordMode::parse(kept).map_err(|why| anyhow!("--record {kept}: {why}"))?;
         }
@@ -84,14 +82,8 @@ impl Job {
             // An outer cupeer's job, as its library understands it.
             (None, Some(directory), _) => {
                 let (key, pattern) = (own_key()?, directory.clone());
-                return Ok(Some(Job {
-                    directory: directory.into(),
-                    pattern,
-                    kept,
-                    key,
-                    shared,
-                    is_new: false,
-                }));
+                let directory = directory.into();
+                return Ok(Some(Job { directory, pattern, kept, key, shared, is_new: false }));
             }
             (None, None, Some(program)) => return new_directory(program, kept, shared),
             (None, None, None) => return Ok(None),
@@ -142,7 +134,6 @@ impl Job {
         variables
     }
 
-    /// The directory for what vLLM finds out.
     pub fn vllm_cache(&self) -> Result<PathBuf> {
         let place = self.directory.join(VLLM_CACHE);
         let failed = || format!("failed to make '{}' for vLLM's cache", place.display());
@@ -195,25 +186,38 @@ pub fn literal(path: &Path) -> OsString {
 /// A new directory `cupeer-PROGRAM-N` in the working directory. Where that cannot be written to, the program runs
 /// without a record: nobody asked for one.
 fn new_directory(program: &OsStr, kept: OsString, shared: bool) -> Result<Option<Job>> {
-    let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
-    // A percent sign would be taken for a placeholder.
-    for number in 1..MOST_TRIED {
-        let directory = std::path::absolute(format!("cupeer-{name}-{number}"))?;
-        match make(&directory, shared) {
-            Ok(false) => continue,
-            Ok(true) => {
-                return Job::at(directory, kept, shared, true).map(Some);
-            }
-            Err(error) => {
-                crate::output::complain(&format!(
-                    "not recording: cannot make {}: {error}; use --out DIR for another place, or --record off for no record",
-                    directory.display()
-                ));
-                return Ok(None);
-            }
+    match numbered("cupeer", program, |directory| make(directory, shared))? {
+        (directory, Ok(_)) => Job::at(directory, kept, shared, true).map(Some),
+        (directory, Err(error)) => {
+            crate::output::complain(&format!(
+                "not recording: cannot make {}: {error}; use --out DIR for another place, or --record off for no record",
+                directory.display()
+            ));
+            Ok(None)
         }
     }
-    bail!("there are too many directories cupeer-{name}-N here; use --out DIR")
+}
+
+/// Makes the first directory PREFIX-PROGRAM-N that `make` does not say is there.
+pub fn numbered(
+    prefix: &str,
+    program: &OsStr,
+    make: impl Fn(&Path) -> io::Result<bool>,
+) -> Result<(PathBuf, io::Result<bool>)> {
+    let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
+    for number in 1..MOST_TRIED {
+        let directory = std::path::absolute(format!("{prefix}-{name}-{number}"))?;
+        match make(&directory) {
+            Ok(false) => {}
+            made => return Ok((directory, made)),
+        }
+    }
+    bail!("there are too many directories {prefix}-{name}-N here; use --out DIR")
+}
+
+/// A directory for temporary files that only we use, and that goes with the value.
+pub fn temporary(prefix: &str) -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix(prefix).permissions(fs::Permissions::from_mode(0o700)).tempdir()
 }
 
 /// Makes a directory, and says whether it is new.
@@ -267,11 +271,8 @@ fn expand(pattern: &Path) -> Result<PathBuf> {
 }
 
 fn host() -> OsString {
-    let mut name = [0u8; 65];
-    // SAFETY: writes at most 64 bytes into 65, so that a NUL stays.
-    unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) };
-    let length = name.iter().position(|byte| *byte == 0).unwrap_or(0);
-    OsString::from_vec(name[..length].to_vec())
+    let name = fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
+    OsString::from_vec(name.trim_ascii_end().to_vec())
 }
 
 #[cfg(test)]
@@ -279,19 +280,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_filled_in() {
-        let expanded = |pattern: &str| expand(Path::new(pattern)).map(|path| path.display().to_string());
-        assert_eq!(expanded("r/%p").unwrap(), format!("r/{}", std::process::id()));
-        assert_eq!(expanded("%q{CARGO_PKG_NAME}%%").unwrap(), "cupeer%");
-        for (wrong, sentence) in [
-            ("%x", "must be followed by"),
-            ("%", "must be followed by"),
-            ("%q{}", "must be followed by"),
-            ("%q{CUPEER_NOT_SET}", "CUPEER_NOT_SET is not set"),
-            ("", "empty"),
-        ] {
-            assert!(expanded(wrong).unwrap_err().to_string().contains(sentence), "{wrong}");
-        }
+    fn a_name_that_becomes_nothing_is_refused() {
+        assert!(expand(Path::new("")).unwrap_err().to_string().ends_with("the name is empty"));
     }
 
     #[test]

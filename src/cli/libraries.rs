@@ -5,16 +5,15 @@
 //! command. A group may write there if it may write where the command is, as in installations that a group maintains.
 //! Nobody else may, except in directories where each user has files of their own, such as /tmp.
 
-use anyhow::{Context, Result, bail};
+use crate::startup::user;
+use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The library that is preloaded.
 pub const PRELOAD: &str = "libcupeer.so";
-/// The simulated driver.
 pub const SIM: &str = "libcupeer_sim.so";
 
 fn command() -> Result<PathBuf> {
@@ -69,10 +68,8 @@ struct Mends {
 impl Mends {
     /// Why somebody else may have planted something, and what mends that.
     fn distrust(&self, found: &Metadata) -> Option<String> {
-        // SAFETY: asks for a number; cannot fail.
-        let user = unsafe { libc::geteuid() };
         let (owner, group, mode) = (found.uid(), found.gid(), found.mode());
-        if ![user, 0, self.command.uid()].contains(&owner) {
+        if ![user(), 0, self.command.uid()].contains(&owner) {
             return Some(format!("it belongs to user {owner}; remove it"));
         }
         // Whose a link is decides who can change it; and in some directories everybody keeps his own.
@@ -95,13 +92,11 @@ impl Mends {
 /// Finds the library that is preloaded, and refuses a path that the dynamic loader would cut apart.
 pub fn find_preload() -> Result<PathBuf> {
     let library = find(PRELOAD)?;
-    if library.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
-        bail!(
-            "failed to preload '{}': a space or colon ends a path in LD_PRELOAD; install cupeer where the path \
-             has none",
-            library.display()
-        );
-    }
+    ensure!(
+        !library.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)),
+        "failed to preload '{}': a space or colon ends a path in LD_PRELOAD; install cupeer where the path has none",
+        library.display()
+    );
     Ok(library)
 }
 

@@ -6,19 +6,19 @@ use crate::{faults, output, rules};
 use anyhow::{Result, bail};
 use cupeer_report::table::Table;
 use cupeer_spec::env::VARIABLES;
-use cupeer_spec::function::{Direction, FUNCTIONS, FnSpec, Library};
-use cupeer_spec::others::{OTHERS, OtherFn};
+use cupeer_spec::function::{ArgSpec, Direction, FUNCTIONS, FnSpec, Library};
+use cupeer_spec::others::{self, OtherFn};
 use cupeer_spec::results::ResultSpec;
+use cupeer_spec::runtime;
 use cupeer_topology::PRESETS;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// Carries out the subcommand.
 pub fn command(args: &ListArgs) -> Result<ExitCode> {
     if args.all && args.what != Topic::Functions {
         bail!("--all works only with 'functions'; the other lists are complete");
     }
-    let others = if args.all { OTHERS } else { &[] };
+    let others = if args.all { others::by_name() } else { Vec::new() };
     match (args.format, args.what) {
         (ListFormat::Markdown, Topic::Rules) => return output::print(&rules::page()),
         (ListFormat::Markdown, Topic::Faults) => return output::print(&faults::page()),
@@ -43,10 +43,20 @@ pub fn command(args: &ListArgs) -> Result<ExitCode> {
         });
     }
     let table = match args.what {
-        Topic::Functions => functions(others),
-        Topic::Errors => errors(),
-        Topic::Topologies => topologies(),
-        Topic::Environment => environment(),
+        Topic::Functions => functions(&others),
+        Topic::Errors => {
+            let row =
+                |r: &ResultSpec| [r.number.to_string(), r.name().into(), r.string().into(), r.meaning.into()];
+            table(["CODE", "NAME", "STRING", "MEANING"], 3, 60, results().map(row))
+        }
+        Topic::Topologies => {
+            let rows = PRESETS.iter().map(|p| [p.pattern.into(), p.doc.into()]);
+            table(["TOPOLOGY", "MACHINE"], 2, 40, rows)
+        }
+        Topic::Environment => {
+            let rows = VARIABLES.iter().map(|v| [v.name.into(), v.value.into(), v.doc.into()]);
+            table(["NAME", "VALUE", "MEANING"], 3, 40, rows)
+        }
         Topic::Rules => rules::table(),
         Topic::Faults => return output::print(&faults::list(terminal_width())),
     };
@@ -68,22 +78,17 @@ pub fn groups(function: &FnSpec) -> String {
     function.groups().map(|group| format!("@{}", group.name())).collect::<Vec<_>>().join(" ")
 }
 
-/// The function as C declares it.
 pub fn prototype(function: &FnSpec) -> String {
-    let args: Vec<String> = function
-        .args
-        .iter()
-        .map(|arg| {
-            let c_type = arg.c_type();
-            let space = if c_type.ends_with('*') { "" } else { " " };
-            format!("{c_type}{space}{}", arg.name)
-        })
-        .collect();
+    let declared = |arg: &ArgSpec| {
+        let c_type = arg.c_type();
+        let space = if c_type.ends_with('*') { "" } else { " " };
+        format!("{c_type}{space}{}", arg.name)
+    };
+    let args: Vec<String> = function.args.iter().map(declared).collect();
     let args = if args.is_empty() { "void".into() } else { args.join(", ") };
     format!("{} {}({args})", function.library.result_type(), function.name)
 }
 
-/// The word for a direction.
 pub fn direction(direction: Direction) -> &'static str {
     match direction {
         Direction::In => "in",
@@ -105,6 +110,7 @@ fn function_json(f: &FnSpec) -> Value {
         "library": f.library.soname(),
         "lookup": (!f.lookup.is_empty()).then_some(f.lookup),
         "since": (!f.lookup.is_empty()).then(|| version(f.since)),
+        "runtime": runtime::name_of(f),
         "groups": f.groups().map(|group| group.name()).collect::<Vec<_>>(),
         "prototype": prototype(f),
         "args": args,
@@ -136,12 +142,13 @@ fn error_json(r: &ResultSpec) -> Value {
         "string": r.string(),
         "meaning": r.meaning,
         "library": r.library.soname(),
+        "runtime": runtime::result_name(r),
     })
 }
 
 fn functions(others: &[OtherFn]) -> Table {
     let mut table = Table::new(
-        &["FUNCTION", "SINCE", "SIMULATED", "GROUPS", "LOOKED UP AS", "DOCUMENTED RESULTS"],
+        &["FUNCTION", "SINCE", "SIMULATED", "GROUPS", "LOOKED UP AS", "IN THE RUNTIME", "DOCUMENTED RESULTS"],
         if others.is_empty() { 4 } else { 3 },
         40,
     );
@@ -149,37 +156,25 @@ fn functions(others: &[OtherFn]) -> Table {
         let (lookup, since) = look_up(f.lookup, f.since);
         let results = f.documented().filter_map(|number| f.result(number)).map(ResultSpec::short);
         let results = results.collect::<Vec<_>>().join(" ");
-        table.row([f.name.into(), since, f.simulated.name().into(), groups(f), lookup, results]);
+        let runtime = runtime::name_of(f).unwrap_or("-").to_owned();
+        table.row([f.name.into(), since, f.simulated.name().into(), groups(f), lookup, runtime, results]);
     }
     for f in others {
         let (lookup, since) = look_up(f.lookup, f.since);
         let simulated = f.simulated.name().to_owned();
-        table.row([f.symbol.into(), since, simulated, "-".into(), lookup, String::new()]);
+        table.row([f.symbol.into(), since, simulated, "-".into(), lookup, "-".into(), String::new()]);
     }
     table
 }
 
-fn errors() -> Table {
-    let mut table = Table::new(&["CODE", "NAME", "STRING", "MEANING"], 3, 60);
-    for r in results() {
-        table.row([r.number.to_string(), r.name().into(), r.string().into(), r.meaning.into()]);
-    }
-    table
-}
-
-fn topologies() -> Table {
-    let mut table = Table::new(&["TOPOLOGY", "MACHINE"], 2, 40);
-    for p in PRESETS {
-        table.row([p.pattern.into(), p.doc.into()]);
-    }
-    table
-}
-
-fn environment() -> Table {
-    let mut table = Table::new(&["NAME", "VALUE", "MEANING"], 3, 40);
-    for v in VARIABLES {
-        table.row([v.name.into(), v.value.into(), v.doc.into()]);
-    }
+fn table<const N: usize>(
+    head: [&str; N],
+    needed: usize,
+    least: usize,
+    rows: impl Iterator<Item = [String; N]>,
+) -> Table {
+    let mut table = Table::new(&head, needed, least);
+    rows.for_each(|row| table.row(row));
     table
 }
 

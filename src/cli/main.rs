@@ -35,9 +35,7 @@ use std::process::ExitCode;
 mod status {
     /// cupeer failed, or was called wrongly.
     pub const OURS: u8 = 125;
-    /// The program was found and could not be executed.
     pub const NOT_EXECUTABLE: u8 = 126;
-    /// The program was not found.
     pub const NOT_FOUND: u8 = 127;
     /// A signal ended what was to go on: SIGINT, as a shell has it.
     pub const INTERRUPTED: u8 = 130;
@@ -62,13 +60,6 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(code) => code,
-        Err(error) => {
-            output::complain(&format!("{error:#}"));
-            if let Some(refused) = error.downcast_ref::<settings::inject::Refused>() {
-                output::illustrate(refused.excerpt());
-            }
-            let own = error.downcast_ref::<run::CannotRun>().map(run::CannotRun::status);
-            ExitCode::from(own.unwrap_or(status::OURS))
-        }
+        Err(error) => ExitCode::from(output::failed(&error)),
     }
 }

@@ -6,11 +6,8 @@ use cupeer_record::Job;
 use cupeer_report::symbols::Symbols;
 use std::path::Path;
 
-/// A record, open.
 pub struct Opened {
-    /// What it holds.
     pub job: Job,
-    /// The names of its functions.
     pub symbols: Symbols,
     /// Goes last: where it was packed, what is read lies there.
     _unpacked: Option<Unpacked>,

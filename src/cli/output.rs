@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::error::ErrorKind;
 use cupeer_report::terminal::{Json, clean, clean_lines};
 use serde::Serialize;
-use std::io::{self, BufWriter, ErrorKind::BrokenPipe, IsTerminal, Write};
+use std::io::{self, BufWriter, ErrorKind::BrokenPipe, Write};
 use std::process::ExitCode;
 
 /// Prints to stdout, for people.
@@ -40,20 +40,18 @@ pub fn printed(written: io::Result<()>) -> Result<ExitCode> {
 /// How many columns the terminal has: COLUMNS, what the terminal says, or 80.
 pub fn terminal_width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse::<usize>().ok());
-    columns.or_else(ask_terminal).filter(|width| *width >= 40).unwrap_or(80)
+    Some(columns.unwrap_or_else(ask_terminal)).filter(|width| *width >= 40).unwrap_or(80)
 }
 
-fn ask_terminal() -> Option<usize> {
-    if !std::io::stdout().is_terminal() {
-        return None;
-    }
+fn ask_terminal() -> usize {
     // SAFETY: all-zero bytes are a valid winsize, and TIOCGWINSZ writes one to where it is pointed.
     let size = unsafe {
         let mut size: libc::winsize = std::mem::zeroed();
         libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size);
         size
     };
-    Some(usize::from(size.ws_col))
+    // It stays zero where there is no terminal.
+    size.ws_col.into()
 }
 
 /// Says on stderr, in one line and one write, what is wrong.
@@ -63,22 +61,44 @@ pub fn complain(sentence: &str) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// Shows on stderr the lines that a complaint is about.
-pub fn illustrate(lines: &str) {
-    let _ = io::stderr().write_all(format!("{}\n", clean_lines(lines)).as_bytes());
+/// Says what the runtime's names in a set of functions or in a plan stand for, each once.
+pub fn explain_runtime(text: &str) {
+    cupeer_spec::runtime::meant(text).iter().for_each(|line| complain(line));
+}
+
+/// A failure with more to it than a sentence.
+#[derive(Debug)]
+pub struct Failure {
+    pub sentence: String,
+    /// The lines that it is about.
+    pub excerpt: Option<String>,
+    pub status: u8,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+impl std::error::Error for Failure {}
+
+/// Says on stderr what has failed; returns the exit status.
+pub fn failed(error: &anyhow::Error) -> u8 {
+    complain(&format!("{error:#}"));
+    let Some(failure) = error.downcast_ref::<Failure>() else { return status::OURS };
+    if let Some(lines) = &failure.excerpt {
+        let _ = io::stderr().write_all(format!("{}\n", clean_lines(lines)).as_bytes());
+    }
+    failure.status
 }
 
 /// Says what is wrong with the command line, or prints the help that it asks for; returns the status.
 pub fn usage(error: &clap::Error) -> u8 {
     let text = error.render().to_string();
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match print(&text) {
-            Ok(_) => 0,
-            Err(error) => {
-                complain(&format!("{error:#}"));
-                status::OURS
-            }
-        },
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            print(&text).map_or_else(|error| failed(&error), |_| 0)
+        }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             complain("a subcommand is missing; 'cupeer --help' lists them all");
             status::OURS
@@ -97,7 +117,6 @@ pub fn usage(error: &clap::Error) -> u8 {
     }
 }
 
-/// Turns on what `--verbose` shows.
 pub fn be_verbose(verbose: bool) {
     if verbose {
         let subscriber = tracing_subscriber::fmt()

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::process::ExitCode;
 
-/// One line of what was found out.
 #[derive(Serialize, Deserialize, Debug, PartialEq)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact {
@@ -21,11 +20,9 @@ pub enum Fact {
     Path(String),
     /// What cuDriverGetVersion returned and wrote.
     Version(i32, i32),
-    /// The library has no cuDriverGetVersion.
     NoVersion,
     /// A function of the table.
     Function {
-        /// Its name.
         name: String,
         /// Whether dlsym finds it.
         exported: bool,
@@ -38,12 +35,10 @@ type GetVersion = unsafe extern "C" fn(*mut c_int) -> i32;
 type GetProcAddress = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64) -> i32;
 type GetProcAddressV2 = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut i32) -> i32;
 
-/// Carries out the hidden subcommand.
 pub fn command() -> Result<ExitCode> {
-    // SAFETY: runs the driver's constructors, which any program that uses it does.
-    let driver = match unsafe { Handle::open(Some(Library::Cuda.soname()), RTLD_NOW | RTLD_LOCAL) } {
+    let driver = match load(Library::Cuda) {
         Ok(driver) => driver,
-        Err(error) => return tell(&Fact::NotLoaded(reason(&error))),
+        Err(reason) => return tell(&Fact::NotLoaded(reason)),
     };
     let init = find(&driver, "cuInit").or_else(|| find(&driver, FUNCTIONS[0].name));
     tell(&Fact::Path(init.and_then(file_of).unwrap_or_else(|| Library::Cuda.soname().to_owned())))?;
@@ -64,10 +59,13 @@ fn tell(fact: &Fact) -> Result<ExitCode> {
     output::print_as_is(&format!("{}\n", serde_json::to_string(fact)?))
 }
 
-/// What the dynamic loader said.
-fn reason(error: &libloading::Error) -> String {
-    let source = std::error::Error::source(error).map(ToString::to_string);
-    source.unwrap_or_else(|| error.to_string())
+/// Loads a library of NVIDIA's into this process, or gives what the dynamic loader said.
+pub fn load(library: Library) -> Result<Handle, String> {
+    // SAFETY: runs the library's constructors, as any program that uses it does.
+    unsafe { Handle::open(Some(library.soname()), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        source.unwrap_or_else(|| error.to_string())
+    })
 }
 
 fn find(driver: &Handle, name: &str) -> Option<*mut c_void> {
@@ -77,7 +75,6 @@ fn find(driver: &Handle, name: &str) -> Option<*mut c_void> {
     (!address.is_null()).then_some(address)
 }
 
-/// The file that an address was loaded from.
 fn file_of(address: *mut c_void) -> Option<String> {
     // SAFETY: all-zero bytes are a valid Dl_info, which dladdr fills; the name that it gives is a text of
     // the loader that lives as long as the library, which nobody unloads.

@@ -21,12 +21,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The longest label.
 const LONGEST: usize = 64;
 /// The label of rules that are known by their calls alone.
 const UNKNOWN: &str = "?";
 
-/// Carries out the subcommand.
 pub fn command(args: &ReleaseArgs) -> Result<ExitCode> {
     let record = Record::open(&args.directory)?;
     match &args.label {
@@ -35,14 +33,12 @@ pub fn command(args: &ReleaseArgs) -> Result<ExitCode> {
     }
 }
 
-/// A record in which something may hang.
 struct Record {
     directory: PathBuf,
     rules: Vec<FaultRule>,
     hanging: Vec<Hanging>,
 }
 
-/// A call that waits to be released.
 struct Hanging {
     /// The name of the rule that lets it.
     rule: String,
@@ -122,7 +118,6 @@ impl Record {
         output::print(&text)
     }
 
-    /// Prints the labels, and the calls that hang.
     fn list(&self) -> Result<ExitCode> {
         let labels = self.labels();
         if labels.is_empty() {
@@ -152,7 +147,6 @@ fn is_record(directory: &Path) -> io::Result<bool> {
     Ok(entries.any(|entry| is_ours(&entry.file_name().to_string_lossy(), &entry.path())))
 }
 
-/// Under which labels calls may hang.
 fn others(labels: &BTreeMap<String, Vec<&str>>) -> String {
     match labels.keys().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => "no known rule lets calls hang".to_owned(),

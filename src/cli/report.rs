@@ -17,7 +17,6 @@ use std::process::ExitCode;
 /// How many single failures are kept where not all are asked for.
 const MOST_FAILURES: usize = 1000;
 
-/// Carries out the subcommand.
 pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     let dir = match &args.dir {
         Some(dir) => dir.clone(),
@@ -48,7 +47,6 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     output::print(&text::show(&report, &options))
 }
 
-/// Opens a record, and reads the filters for it.
 fn open(args: &ReportArgs, dir: &Path) -> Result<(Opened, Filter)> {
     let opened = Opened::open(dir)?;
     let asked = Asked {
@@ -60,10 +58,10 @@ fn open(args: &ReportArgs, dir: &Path) -> Result<(Opened, Filter)> {
         until: args.until.as_deref(),
     };
     let filter = Filter::new(&asked, &opened.job)?;
+    args.function.iter().for_each(|set| output::explain_runtime(set));
     Ok((opened, filter))
 }
 
-/// Compares two records.
 fn compare(args: &ReportArgs, dir: &Path, other: &Path) -> Result<ExitCode> {
     if args.format == ReportFormat::Trace {
         bail!("--diff prints text or JSON; a trace shows one record");

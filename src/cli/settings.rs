@@ -6,11 +6,13 @@ pub mod check;
 pub mod deny;
 pub mod inject;
 
-use crate::args::{LogFormat, Options};
+use crate::args::{Options, word};
 use crate::driver::{self, Chosen};
 use crate::job::{self, Job};
 use crate::libraries;
-use anyhow::{Context, Result, bail};
+use crate::output;
+use crate::startup::user;
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use cupeer_spec::env;
 use cupeer_spec::placeholders::{self, AFTER, Piece};
 use cupeer_spec::selector::FunctionSet;
@@ -22,31 +24,25 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The variable of the dynamic loader that names libraries to load first.
 pub const LD_PRELOAD: &str = "LD_PRELOAD";
-/// The variable of the dynamic loader that names directories to search first.
 pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
 /// An environment, in the order in which it came: some programs show it.
 pub struct Environment(Vec<(OsString, OsString)>);
 
 impl Environment {
-    /// Our own.
     pub fn inherited() -> Self {
         Environment(std::env::vars_os().collect())
     }
 
-    /// The variables with their values.
     pub fn iter(&self) -> impl Iterator<Item = &(OsString, OsString)> {
         self.0.iter()
     }
 
-    /// The value of a variable.
     pub fn get(&self, name: &str) -> Option<&OsString> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
-    /// Sets a variable.
     pub fn set(&mut self, name: &str, value: impl Into<OsString>) {
         match self.0.iter_mut().find(|(known, _)| known == name) {
             Some(variable) => variable.1 = value.into(),
@@ -54,21 +50,20 @@ impl Environment {
         }
     }
 
-    /// Takes a variable out.
     pub fn remove(&mut self, name: &str) {
         self.0.retain(|(known, _)| known != name);
     }
 }
 
-/// What to set.
+/// The value of a variable of ours, unless it is empty.
+pub fn inherited(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
 pub struct Settings {
-    /// The library to preload.
     pub preload: PathBuf,
-    /// Our variables with their values.
     pub variables: Vec<(&'static str, OsString)>,
-    /// The driver that was chosen, where one was.
     pub driver: Option<Chosen>,
-    /// The record that is made.
     pub job: Option<Job>,
     /// The seed of what fault plans leave to chance, where it was drawn.
     drawn_seed: Option<u64>,
@@ -82,14 +77,11 @@ impl Settings {
     pub fn new(options: &Options, program: Option<&OsStr>) -> Result<Settings> {
         let mut variables = Vec::new();
         if let Some(format) = options.log {
-            let name = if format == LogFormat::Json { "json" } else { "text" };
-            variables.push((env::LOG, name.into()));
-        } else if std::env::var_os(env::LOG).is_none_or(|log| log.is_empty()) {
-            let pointless =
-                [("--log-file", options.log_file.is_some()), ("--trace", options.trace.is_some())];
-            let pointless =
-                pointless.into_iter().chain([("--failed", options.failed)]).find(|(_, given)| *given);
-            if let Some((option, _)) = pointless {
+            variables.push((env::LOG, word(format).into()));
+        } else if inherited(env::LOG).is_none() {
+            let (file, set) = (options.log_file.is_some(), options.trace.is_some());
+            let pointless = [("--log-file", file), ("--trace", set), ("--failed", options.failed)];
+            if let Some((option, _)) = pointless.iter().find(|(_, is_given)| *is_given) {
                 bail!("{option} chooses what is logged, but nothing is; add --log text or --log json");
             }
         }
@@ -97,9 +89,8 @@ impl Settings {
             variables.push((env::LOG_FILE, log_file(file)?.into_os_string()));
         }
         if let Some(set) = &options.trace {
-            if let Err(error) = FunctionSet::parse(set) {
-                bail!("--trace '{set}', {error}");
-            }
+            FunctionSet::parse(set).map_err(|error| anyhow!("--trace '{set}', {error}"))?;
+            output::explain_runtime(set);
             variables.push((env::TRACE, set.into()));
         }
         if options.failed {
@@ -139,7 +130,6 @@ impl Settings {
         Some(format!("the fault plans leave something to chance; --seed {seed} repeats this run's decisions"))
     }
 
-    /// The environment of the program.
     pub fn apply(&self, mut environment: Environment) -> Result<Environment> {
         for (name, value) in &self.variables {
             environment.set(name, value.clone());
@@ -185,20 +175,15 @@ fn with_preload(old: Option<&OsString>, library: &Path) -> Result<OsString> {
                 libraries::PRELOAD
             );
         } else if !is_there && before_driver.is_none() && driver::is_driver(element) {
-            let start = element.as_os_str().as_bytes().as_ptr() as usize;
-            before_driver = Some(start - old.as_bytes().as_ptr() as usize);
+            before_driver =
+                Some(element.as_os_str().as_bytes().as_ptr() as usize - old.as_bytes().as_ptr() as usize);
         }
     }
     if let Some(at) = before_driver {
         let (before, behind) = old.as_bytes().split_at(at);
         let others = libraries::preloaded(OsStr::from_bytes(behind)).filter(|element| !is_own(element));
-        let mut new = before.to_vec();
-        new.extend(library.as_os_str().as_bytes());
-        for other in others {
-            new.push(b':');
-            new.extend(other.as_os_str().as_bytes());
-        }
-        return Ok(OsString::from_vec(new));
+        let behind: Vec<&OsStr> = [library].into_iter().chain(others).map(Path::as_os_str).collect();
+        return Ok(OsString::from_vec([before, behind.join(OsStr::new(":")).as_bytes()].concat()));
     }
     if is_there {
         tracing::debug!("LD_PRELOAD already has {}", library.display());
@@ -213,18 +198,14 @@ fn with_preload(old: Option<&OsString>, library: &Path) -> Result<OsString> {
 }
 
 /// LD_LIBRARY_PATH with a directory at its start.
-fn with_directory(old: Option<&OsString>, directory: &Path) -> OsString {
-    let mut path = directory.as_os_str().to_owned();
+pub fn with_directory(old: Option<&OsString>, directory: &Path) -> OsString {
+    let directory = directory.as_os_str();
     match old {
-        Some(old) if old.as_bytes().split(|byte| *byte == b':').next() == Some(path.as_bytes()) => {
+        None => directory.to_owned(),
+        Some(old) if old.as_bytes().split(|byte| *byte == b':').next() == Some(directory.as_bytes()) => {
             old.clone()
         }
-        Some(old) => {
-            path.push(":");
-            path.push(old);
-            path
-        }
-        None => path,
+        Some(old) => [directory, old].join(OsStr::new(":")),
     }
 }
 
@@ -238,14 +219,12 @@ fn log_file(path: &Path) -> Result<PathBuf> {
         bail!("--log-file '{shown}': {AFTER}");
     }
     let is_pattern = |path: &Path| path.as_os_str().as_bytes().contains(&b'%');
-    let folder = absolute.parent().filter(|folder| is_pattern(&absolute) && !is_pattern(folder));
-    if let Some(folder) = folder {
+    if let Some(folder) = absolute.parent().filter(|folder| is_pattern(&absolute) && !is_pattern(folder)) {
         check_access(folder, libc::W_OK | libc::X_OK)
             .with_context(|| format!("failed to write into the directory of the log file '{shown}'"))?;
     }
     check_planted(&absolute).with_context(|| format!("failed to open the log file '{shown}'"))?;
-    let is_pipe = absolute.metadata().is_ok_and(|about| about.file_type().is_fifo());
-    if is_pipe {
+    if absolute.metadata().is_ok_and(|about| about.file_type().is_fifo()) {
         // Opening it would tell its reader, by closing it again, that all is over.
         check_access(&absolute, libc::W_OK)
             .with_context(|| format!("failed to write to the log file '{shown}'"))?;
@@ -269,26 +248,22 @@ fn check_planted(path: &Path) -> Result<()> {
     let Ok(there) = path.symlink_metadata() else { return Ok(()) };
     let found = |about: &Metadata| Found { owner: about.uid(), mode: about.mode(), names: about.nlink() };
     let directory = path.parent().unwrap_or(path).metadata()?;
-    // SAFETY: asks for a number; cannot fail.
-    let user = unsafe { libc::geteuid() };
-    let (is_right, what) = match there.is_symlink() {
-        true => (trust::may_follow(found(&there), found(&directory), user), "a link"),
-        false => (trust::may_append(found(&there), found(&directory), user), "a file"),
+    let (may_use, what): (fn(_, _, _) -> _, _) = match there.is_symlink() {
+        true => (trust::may_follow, "a link"),
+        false => (trust::may_append, "a file"),
     };
-    if !is_right {
-        bail!(
-            "it is {what} of user {}, in a directory where others can write; name another file",
-            there.uid()
-        );
-    }
+    let owner = there.uid();
+    ensure!(
+        may_use(found(&there), found(&directory), user()),
+        "it is {what} of user {owner}, in a directory where others can write; name another file"
+    );
     Ok(())
 }
 
-/// Whether we may do something with a file or directory.
-fn check_access(path: &Path, mode: i32) -> std::io::Result<()> {
+pub fn check_access(path: &Path, mode: i32) -> std::io::Result<()> {
     let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: the path ends in NUL.
-    match unsafe { libc::access(path.as_ptr(), mode) } {
+    match unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     }
@@ -313,16 +288,5 @@ mod tests {
         assert_eq!(with("libcuda.so.1:/x/libcupeer.so:/b.so").unwrap(), "/x/libcupeer.so:libcuda.so.1:/b.so");
         assert_eq!(with("/x/libcupeer.so:libcuda.so.1").unwrap(), "/x/libcupeer.so:libcuda.so.1");
         assert!(with("/y/libcupeer.so").unwrap_err().to_string().contains("/y/libcupeer.so"));
-    }
-
-    #[test]
-    fn the_log_file_keeps_what_a_process_fills_in() {
-        assert_eq!(log_file(Path::new("/tmp/%p.%h.%q{A}%%")).unwrap(), Path::new("/tmp/%p.%h.%q{A}%%"));
-        for wrong in ["/n/%", "/n/%x", "/n/%q", "/n/%q{", "/n/%q{}"] {
-            assert!(
-                log_file(Path::new(wrong)).unwrap_err().to_string().contains("must be followed by"),
-                "{wrong}"
-            );
-        }
     }
 }

@@ -16,7 +16,6 @@ extern "C" fn look() {
     SIGPIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Relaxed);
 }
 
-/// Whether a signal is ignored now.
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: all-zero bytes are a valid sigaction, and a null new action only asks for the old one.
     unsafe {
@@ -42,4 +41,10 @@ pub fn restore() {
         // SAFETY: the default action is a valid disposition of SIGPIPE.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     }
+}
+
+/// The user whose rights it has.
+pub fn user() -> u32 {
+    // SAFETY: asks for a number; cannot fail.
+    unsafe { libc::geteuid() }
 }

@@ -9,6 +9,10 @@
  *   g  cuIpcGetMemHandle of memory of this process      o  cuIpcOpenMemHandle_v2 of the parent's   x  cuIpcCloseMemHandle
  *   v  cuIpcGetEventHandle               w  cuIpcOpenEventHandle of the parent's                   y  cuEventDestroy
  *   f  cuMemFree and cuMemAlloc          1  makes the context of device 1 current                  0  that of device 0
+ *   n  cuMemCreate of 2 MiB on device 0, for descriptors       k  cuMemAddressReserve         j  cuMemMap
+ *   s  cuMemSetAccess for device 0       q  cuMemUnmap                       z  cuMemAddressFree
+ *   t  cuMemExportToShareableHandle, whose descriptor becomes 57             i  cuMemImportFromShareableHandle of that
+ *   u  cuMemRelease of the import        b  prints the outputs of these
  *   m  cupeer_mark("mark")               p  prints the last outputs      h  of the last handle     l  prints the ledger
  * For each process and thread a line "PROCESS.THREAD: RESULT RESULT ...". The parent exports and opens nothing itself. */
 #include <dlfcn.h>
@@ -23,6 +27,11 @@
 typedef unsigned long long CUdeviceptr;
 typedef void *CUcontext;
 typedef struct { unsigned char bytes[64]; } Handle;
+typedef unsigned long long Allocation;
+typedef struct { int type, id; } Location;
+typedef struct { Location location; int flags; } Access;
+typedef struct { int type, handleTypes; Location location; void *security; unsigned char flags[8]; } Properties;
+enum { GRANULE = 2 << 20, DESCRIPTOR = 57 };
 
 #define FUNCTIONS(F)                                                                                                   \
     F(cuInit, (unsigned))                                                                                              \
@@ -40,7 +49,16 @@ typedef struct { unsigned char bytes[64]; } Handle;
     F(cuIpcOpenMemHandle_v2, (CUdeviceptr *, Handle, unsigned))                                                        \
     F(cuIpcCloseMemHandle, (CUdeviceptr))                                                                              \
     F(cuIpcGetEventHandle, (Handle *, void *))                                                                         \
-    F(cuIpcOpenEventHandle, (void **, Handle))
+    F(cuIpcOpenEventHandle, (void **, Handle))                                                                         \
+    F(cuMemCreate, (Allocation *, size_t, const Properties *, unsigned long long))                                     \
+    F(cuMemRelease, (Allocation))                                                                                      \
+    F(cuMemAddressReserve, (CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long))                           \
+    F(cuMemAddressFree, (CUdeviceptr, size_t))                                                                         \
+    F(cuMemMap, (CUdeviceptr, size_t, size_t, Allocation, unsigned long long))                                         \
+    F(cuMemUnmap, (CUdeviceptr, size_t))                                                                               \
+    F(cuMemSetAccess, (CUdeviceptr, size_t, const Access *, size_t))                                                   \
+    F(cuMemExportToShareableHandle, (void *, Allocation, int, unsigned long long))                                     \
+    F(cuMemImportFromShareableHandle, (Allocation *, void *, int))
 #define DECLARE(name, args) static int(*name) args;
 FUNCTIONS(DECLARE)
 
@@ -55,6 +73,8 @@ static struct shared {
 
 static int held(const char *what) { return ledger ? ledger(what) : -1; }
 
+static const char *named(unsigned long long output) { return output == 77 ? "untouched" : output ? "set" : "null"; }
+
 struct thread {
     int process, number;
     pthread_t id;
@@ -66,7 +86,11 @@ static void *run(void *argument) {
     CUdeviceptr own = 0, opened = 0;
     void *event = NULL, *opened_event = NULL;
     Handle handle;
-    int value = -1;
+    int value = -1, fd = -7;
+    Allocation made = 0, imported = 0;
+    CUdeviceptr reserved = 0;
+    const Properties properties = {.type = 1, .handleTypes = 1, .location = {1, 0}};
+    const Access access = {{1, 0}, 3};
     size_t size = 1 << 16, length = 0;
     char *line = malloc(size);
     cuInit(0);
@@ -92,6 +116,18 @@ static void *run(void *argument) {
             case 'w': opened_event = (void *)77, result = cuIpcOpenEventHandle(&opened_event, shared->event); break;
             case 'y': result = cuEventDestroy_v2(opened_event); break;
             case 'f': result = cuMemFree_v2(own); if (!result) cuMemAlloc_v2(&own, 4096); break;
+            case 'n': made = 77, result = cuMemCreate(&made, GRANULE, &properties, 0); break;
+            case 'k': reserved = 77, result = cuMemAddressReserve(&reserved, GRANULE, 0, 0, 0); break;
+            case 'j': result = cuMemMap(reserved, GRANULE, 0, made, 0); break;
+            case 's': result = cuMemSetAccess(reserved, GRANULE, &access, 1); break;
+            case 'q': result = cuMemUnmap(reserved, GRANULE); break;
+            case 'z': result = cuMemAddressFree(reserved, GRANULE); break;
+            case 't':
+                fd = -7, result = cuMemExportToShareableHandle(&fd, made, 1, 0);
+                if (fd >= 0) dup2(fd, DESCRIPTOR), close(fd), fd = DESCRIPTOR;
+                break;
+            case 'i': imported = 77, result = cuMemImportFromShareableHandle(&imported, (void *)DESCRIPTOR, 1); break;
+            case 'u': result = cuMemRelease(imported); break;
             case '0': cuCtxSetCurrent(contexts[0]); continue;
             case '1': cuCtxSetCurrent(contexts[1]); continue;
             case 'm': if (mark) mark("mark"); continue;
@@ -99,11 +135,15 @@ static void *run(void *argument) {
                 SAY(" value=%d opened=%s event=%s", value, opened == 77 ? "untouched" : opened ? "set" : "null",
                     opened_event == (void *)77 ? "untouched" : opened_event ? "set" : "null");
                 continue;
+            case 'b':
+                SAY(" made=%s reserved=%s fd=%d imported=%s", named(made), named(reserved), fd, named(imported));
+                continue;
             case 'h':
                 SAY(" handle=%02x%02x%02x", handle.bytes[0], handle.bytes[31], handle.bytes[63]);
                 continue;
             case 'l':
-                SAY(" calls=%d memory=%d events=%d peers=%d", held("calls"), held("memory"), held("events"), held("peers"));
+                SAY(" calls=%d memory=%d events=%d peers=%d allocations=%d mappings=%d", held("calls"), held("memory"), held("events"),
+                    held("peers"), held("allocations"), held("mappings"));
                 continue;
             default: fprintf(stderr, "faults: no letter %c\n", *letter), exit(2);
             }

@@ -12,7 +12,7 @@ use cupeer_spec::{
     function::{FnId, Group},
 };
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -218,7 +218,7 @@ impl Scene {
             status,
             stdout,
             stderr,
-            driver: read("oracle").lines().map(Call::of_driver).collect(),
+            driver: without_questions(read("oracle").lines().map(Call::of_driver).collect()),
             log: Log::parse(&read("log")),
             log_exists: folder.path().join("log").exists(),
             record: read_record(&folder.path().join("record")),
@@ -335,6 +335,16 @@ fn read_all(file: &mut fs::File) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// The calls of the program: the library asks the driver on which device an allocation lies that was exported.
+fn without_questions(mut calls: Vec<Call>) -> Vec<Call> {
+    let exported =
+        calls.iter().filter(|call| call.function == FnId::cuMemExportToShareableHandle.spec().name);
+    let exported: BTreeSet<String> = exported.map(|call| call.mark.clone()).collect();
+    let asks = FnId::cuMemGetAllocationPropertiesFromHandle.spec().name;
+    calls.retain(|call| call.function != asks || !exported.contains(&call.mark));
+    calls
+}
+
 /// What a run left behind.
 #[derive(Debug)]
 pub struct Outcome {
@@ -349,7 +359,7 @@ pub struct Outcome {
 }
 
 /// Arguments that carry a mark. A call that failed has no outputs; a handle shows nothing but its fingerprint.
-const MARKED: [&str; 11] = [
+const MARKED: [&str; 16] = [
     "dev",
     "srcDevice",
     "peerContext",
@@ -361,6 +371,11 @@ const MARKED: [&str; 11] = [
     "ctx",
     "device1",
     "device",
+    "addr",
+    "ptr",
+    "size",
+    "option",
+    "handle",
 ];
 
 /// One call, as the driver, the log or the record has it.

@@ -9,14 +9,41 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 typedef int CUresult, CUdevice;
 typedef unsigned long long CUdeviceptr, object;
 typedef struct { char bytes[64]; } handle;
+typedef struct { int type, handles, location, device; void *windows; char rest[8]; } properties;
 
 static void *driver;
+static int descriptor = -1; /* where what is shared is one */
+
+/* The handle goes through a socket, and with it the descriptor. */
+static int pass(int to, handle *out) {
+    char control[CMSG_SPACE(sizeof descriptor)] = {0};
+    struct iovec io = {out, sizeof *out};
+    struct msghdr message = {.msg_iov = &io, .msg_iovlen = 1};
+    if (descriptor >= 0) {
+        message.msg_control = control, message.msg_controllen = sizeof control;
+        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET, head->cmsg_type = SCM_RIGHTS, head->cmsg_len = CMSG_LEN(sizeof descriptor);
+        memcpy(CMSG_DATA(head), &descriptor, sizeof descriptor);
+    }
+    return sendmsg(to, &message, 0) == sizeof *out;
+}
+
+static int receive(int from, handle *in) {
+    char control[CMSG_SPACE(sizeof descriptor)];
+    struct iovec io = {in, sizeof *in};
+    struct msghdr message = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    if (recvmsg(from, &message, 0) != sizeof *in) return 0;
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    if (head) memcpy(&descriptor, CMSG_DATA(head), sizeof descriptor);
+    return 1;
+}
 
 static void *find(const char *name) {
     void *found = dlsym(driver, name);
@@ -28,12 +55,17 @@ static void *find(const char *name) {
 /* What EXPORT makes a handle of. */
 static CUresult make(const char *export, object *made) {
     if (strstr(export, "Event")) return CALL("cuEventCreate", (object *, unsigned), made, 2 | 4);
+    properties wanted = {1, 1, 1, 0, 0, {0}};
+    if (strstr(export, "Shareable"))
+        return CALL("cuMemCreate", (object *, size_t, properties *, object), made, 2 << 20, &wanted, 0);
     return CALL("cuMemAlloc_v2", (object *, size_t), made, 1 << 20);
 }
 
 static CUresult share(const char *export, object made, handle *out) {
     if (!strcmp(export, "cuIpcGetMemHandle")) return CALL(export, (handle *, CUdeviceptr), out, made);
     if (!strcmp(export, "cuIpcGetEventHandle")) return CALL(export, (handle *, object), out, made);
+    if (!strcmp(export, "cuMemExportToShareableHandle"))
+        return CALL(export, (int *, object, int, object), &descriptor, made, 1, 0);
     if (!strcmp(export, "cuCupeerExport")) return CALL(export, (unsigned, CUdeviceptr, handle *), 0, made, out);
     fprintf(stderr, "sharing: how is %s called?\n", export), exit(4);
 }
@@ -41,11 +73,14 @@ static CUresult share(const char *export, object made, handle *out) {
 static inline __attribute__((always_inline)) CUresult take(const char *open, handle in, object *out) {
     if (!strncmp(open, "cuIpcOpenMemHandle", 18)) return CALL(open, (CUdeviceptr *, handle, unsigned), out, in, 1);
     if (!strcmp(open, "cuIpcOpenEventHandle")) return CALL(open, (object *, handle), out, in);
+    if (!strcmp(open, "cuMemImportFromShareableHandle"))
+        return CALL(open, (object *, void *, int), out, (void *)(long)descriptor, 1);
     if (!strcmp(open, "cuCupeerOpen")) return CALL(open, (handle, unsigned, CUdeviceptr *), in, 0, out);
     fprintf(stderr, "sharing: how is %s called?\n", open), exit(4);
 }
 
 static CUresult give_back(const char *open, object taken) {
+    if (strstr(open, "Shareable")) return CALL("cuMemRelease", (object), taken);
     return CALL(strstr(open, "Event") ? "cuEventDestroy_v2" : "cuIpcCloseMemHandle", (object), taken);
 }
 
@@ -59,7 +94,7 @@ static void use(CUdevice device) {
 static int importer(const char *open, int is_again, int from) {
     handle in;
     object first, second;
-    if (read(from, &in, sizeof in) != sizeof in) return 3;
+    if (!receive(from, &in)) return 3;
     use(1);
     CUresult result = take(open, in, &first);
     printf("%d\n", result);
@@ -79,7 +114,7 @@ static int importer(const char *open, int is_again, int from) {
 
 int main(int count, char **words) {
     int pipes[2], status;
-    if (count < 3 || pipe(pipes)) return 4;
+    if (count < 3 || socketpair(AF_UNIX, SOCK_STREAM, 0, pipes)) return 4;
     setvbuf(stdout, 0, _IONBF, 0);
     pid_t child = fork();
     if (!child) {
@@ -94,7 +129,7 @@ int main(int count, char **words) {
     handle out;
     int failed = make(words[1], &made) || share(words[1], made, &out);
     if (failed) fprintf(stderr, "sharing: the exporter has failed\n");
-    else if (write(pipes[1], &out, sizeof out) != sizeof out) failed = 1;
+    else if (!pass(pipes[1], &out)) failed = 1;
     close(pipes[1]);
     waitpid(child, &status, 0);
     return failed ? 3 : WEXITSTATUS(status);

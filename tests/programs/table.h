@@ -97,7 +97,32 @@ struct outputs {
     X(cuDevicePrimaryCtxRelease_v2, (CUdevice dev), (dev), ((int)m), dev)                                     \
     X(cuDevicePrimaryCtxReset, (CUdevice dev), (dev), ((int)m), dev)                                          \
     X(cuDevicePrimaryCtxReset_v2, (CUdevice dev), (dev), ((int)m), dev)                                       \
-    X(cuDeviceGetAttribute, (int *pi, int attrib, CUdevice dev), (pi, attrib, dev), (&o->number, 132, (int)m), dev)
+    X(cuDeviceGetAttribute, (int *pi, int attrib, CUdevice dev), (pi, attrib, dev), (&o->number, 132, (int)m), dev) \
+    X(cuMemAddressReserve, (CUdeviceptr * ptr, size_t size, size_t alignment, CUdeviceptr addr, uint64_t flags), \
+      (ptr, size, alignment, addr, flags), (&o->pointer, 1, 0, m, 0), addr)                                   \
+    X(cuMemAddressFree, (CUdeviceptr ptr, size_t size), (ptr, size), (m, 1), ptr)                             \
+    X(cuMemCreate, (CUdeviceptr * handle, size_t size, const void *prop, uint64_t flags),                     \
+      (handle, size, prop, flags), (&o->pointer, m, NULL, 0), size)                                           \
+    X(cuMemRelease, (CUdeviceptr handle), (handle), (m), handle)                                              \
+    X(cuMemMap, (CUdeviceptr ptr, size_t size, size_t offset, CUdeviceptr handle, uint64_t flags),            \
+      (ptr, size, offset, handle, flags), (m, 1, 0, 7, 0), ptr)                                               \
+    X(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size), (m, 1), ptr)                                   \
+    X(cuMemSetAccess, (CUdeviceptr ptr, size_t size, const void *desc, size_t count),                         \
+      (ptr, size, desc, count), (m, 1, NULL, 0), ptr)                                                         \
+    X(cuMemGetAccess, (unsigned long long *flags, const void *location, CUdeviceptr ptr),                     \
+      (flags, location, ptr), (&o->pointer, NULL, m), ptr)                                                    \
+    X(cuMemExportToShareableHandle, (void *shareableHandle, CUdeviceptr handle, int handleType, uint64_t flags), \
+      (shareableHandle, handle, handleType, flags), (&o->number, m, 1, 0), handle)                            \
+    X(cuMemImportFromShareableHandle, (CUdeviceptr * handle, void *osHandle, int shHandleType),               \
+      (handle, osHandle, shHandleType), (&o->pointer, (void *)(uintptr_t)m, 1), (uintptr_t)osHandle)          \
+    X(cuMemRetainAllocationHandle, (CUdeviceptr * handle, CUdeviceptr addr), (handle, addr),                  \
+      (&o->pointer, m), addr)                                                                                 \
+    X(cuMemGetAllocationPropertiesFromHandle, (void *prop, CUdeviceptr handle), (prop, handle), (NULL, m), handle) \
+    X(cuMemGetAllocationGranularity, (CUdeviceptr * granularity, const void *prop, int option),               \
+      (granularity, prop, option), (&o->pointer, NULL, (int)m), option)                                       \
+    X(cuMemGetHandleForAddressRange,                                                                          \
+      (int *handle, CUdeviceptr dptr, size_t size, int handleType, uint64_t flags),                           \
+      (handle, dptr, size, handleType, flags), (&o->number, m, 1, 1, 0), dptr)
 
 /* What a program is about. */
 #ifdef NVML
@@ -146,6 +171,20 @@ struct outputs {
 #define OUTPUT_cuDevicePrimaryCtxReset
 #define OUTPUT_cuDevicePrimaryCtxReset_v2
 #define OUTPUT_cuDeviceGetAttribute OUT(pi, 1);
+#define OUTPUT_cuMemAddressReserve OUT(ptr, size);
+#define OUTPUT_cuMemAddressFree
+#define OUTPUT_cuMemCreate OUT(handle, size);
+#define OUTPUT_cuMemRelease
+#define OUTPUT_cuMemMap
+#define OUTPUT_cuMemUnmap
+#define OUTPUT_cuMemSetAccess
+#define OUTPUT_cuMemGetAccess OUT(flags, 3);
+#define OUTPUT_cuMemExportToShareableHandle OUT((int *)shareableHandle, -1);
+#define OUTPUT_cuMemImportFromShareableHandle OUT(handle, (uintptr_t)osHandle);
+#define OUTPUT_cuMemRetainAllocationHandle OUT(handle, addr);
+#define OUTPUT_cuMemGetAllocationPropertiesFromHandle (void)prop;
+#define OUTPUT_cuMemGetAllocationGranularity OUT(granularity, 1 << 21);
+#define OUTPUT_cuMemGetHandleForAddressRange OUT(handle, -1);
 #define OUTPUT_nvmlDeviceGetP2PStatus OUT(p2pStatus, 0);
 #define OUTPUT_nvmlDeviceGetTopologyCommonAncestor OUT(pathInfo, 10);
 #define OUTPUT_nvmlDeviceGetNvLinkState OUT(isActive, 1);

@@ -414,9 +414,6 @@ static void plant_one(int actor, int context) {
         what.handle = handles[some].handle;
         what.is_event = handles[some].is_event;
         if (form == OPEN_FLAGS && what.is_event) return;
-        /* A damaged copy of what is open is the same mapping by another name. */
-        for (int i = 0; i < OPENINGS && form == OPEN_DAMAGED; i++)
-            if (openings[actor][i].is_there) return;
     } else if (form < PLANTS_OF_OPENINGS) {
         if (!mine->is_there || (mine->is_event && form != EXPORT_OPENED)) return;
         for (int i = 0; i < OPENINGS; i++)

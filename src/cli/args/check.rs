@@ -2,7 +2,6 @@
 
 use clap::{Args, ValueEnum};
 
-/// What is checked, and what is done about it.
 #[derive(Args, Default)]
 pub struct CheckArgs {
     /// Check the rules of 'cupeer list rules', and report violations of LEVEL or worse [default: warnings]
@@ -39,15 +38,9 @@ pub enum Level {
     Notes,
 }
 
-impl Level {
-    /// Its word.
-    pub fn word(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::word;
     use super::*;
     use cupeer_rules::Severity;
     use cupeer_spec::env;
@@ -55,7 +48,7 @@ mod tests {
     #[test]
     fn the_library_understands_every_level() {
         let understood: Vec<Severity> =
-            Level::value_variants().iter().filter_map(|level| env::level(&level.word())).collect();
+            Level::value_variants().iter().filter_map(|level| env::level(&word(*level))).collect();
         assert_eq!(understood, [Severity::Error, Severity::Warning, Severity::Note]);
     }
 }

@@ -2,7 +2,6 @@
 
 use clap::Args;
 
-/// Which devices appear unreachable.
 #[derive(Args, Default)]
 pub struct DenyArgs {
     /// Make pairs of devices appear unreachable, to CUDA and NVML: A/B,..., A/B:oneway for one direction, all, or a topology FILE.toml (the pairs without access). A device is an index of nvidia-smi, a UUID or the start of one, or a PCI address

@@ -3,7 +3,6 @@
 use clap::Args;
 use std::path::PathBuf;
 
-/// What fails on purpose.
 #[derive(Args, Default)]
 pub struct InjectArgs {
     /// Make calls fail or wait, or end the process, as PLAN says. 'cuIpcOpenMemHandle*:error=MAP_FAILED' fails every opening; '@ipc:dev=0:when=3+:delay=5ms' delays calls about device 0, from the third of each function on. May be repeated

@@ -3,7 +3,6 @@
 use clap::Args;
 use std::path::PathBuf;
 
-/// `cupeer release`.
 #[derive(Args)]
 #[command(after_help = "\
   cupeer run -o r --inject cuIpcCloseMemHandle:hang=gate PROGRAM &

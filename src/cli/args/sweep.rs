@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// `cupeer sweep`.
 #[derive(Args)]
 #[command(after_help = "\
   cupeer sweep --sim -- ./client                 # fail each call once, and from then on, with each code
@@ -69,7 +68,6 @@ pub struct SweepArgs {
     /// Print text, or one JSON object
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: SweepFormat,
-    /// Which driver the program gets.
     #[command(flatten)]
     pub driver: DriverArgs,
     /// Explain on stderr what is decided, and why
@@ -80,7 +78,6 @@ pub struct SweepArgs {
     pub program: Vec<OsString>,
 }
 
-/// Which codes a call fails with.
 #[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Codes {
@@ -93,7 +90,6 @@ pub enum Codes {
     One,
 }
 
-/// What becomes of the real call.
 #[derive(ValueEnum, Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum SweepStage {
@@ -104,7 +100,6 @@ pub enum SweepStage {
     Undo,
 }
 
-/// The form of the result.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SweepFormat {
     /// Tables.

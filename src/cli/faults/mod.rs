@@ -62,7 +62,6 @@ fn function_json(function: &FnSpec) -> Value {
     })
 }
 
-/// All that is known of one key.
 pub fn explain(key: &KeySpec, width: usize) -> String {
     let mut facts = Table::new(&["", ""], 2, 30).or_below();
     facts.row(["it says".into(), key.kind.words().into()]);

@@ -9,7 +9,6 @@ use cupeer_spec::function::{FUNCTIONS, FnSpec};
 /// What is not in any table.
 const INTRODUCTION: &str = include_str!("page.md");
 
-/// The page.
 pub fn page() -> String {
     let made =
         "<!-- Made by scripts/docs from src/cli/faults and src/spec/fault/parse/keys.rs. Do not edit. -->\n";
@@ -18,9 +17,8 @@ pub fn page() -> String {
 
 fn recipes() -> String {
     let mut text = String::from("\n## Recipes\n");
-    for recipe in RECIPES {
-        let (title, command) = (recipe.title, recipe.command);
-        text += &format!("\n### {title}\n\n```sh\n{command}\n```\n\n{}\n", escaped(recipe.text));
+    for (title, command, meaning) in RECIPES {
+        text += &format!("\n### {title}\n\n```sh\n{command}\n```\n\n{}\n", escaped(meaning));
     }
     text
 }

@@ -3,15 +3,16 @@
 //! What belongs here: whose file counts, and that all who come get the key of the first.
 
 use super::VLLM_CACHE;
-use anyhow::{Context, Result, bail};
+use crate::settings::inherited;
+use crate::startup::user;
+use anyhow::{Context, Result, bail, ensure};
 use cupeer_record::plain::{self, Links};
 use cupeer_spec::env;
 use cupeer_spec::record::faults::{self, RELEASE};
 use cupeer_spec::record::{SUFFIX, job, live};
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
@@ -28,26 +29,24 @@ pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
                 if !shared {
                     check_owner(&file, directory)?;
                 }
-                return read_key(&text)
-                    .with_context(|| format!("'{}' is not the file of a job", file.display()));
+                let failed = || format!("'{}' is not the file of a job", file.display());
+                return read_key(&text).with_context(failed);
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| format!("failed to read '{}'", file.display())),
         }
-        let is_foreign = |name: &OsStr| {
-            let name = name.as_bytes();
-            !name.starts_with(b".")
-                && name != job::FILE.as_bytes()
-                && name != VLLM_CACHE.as_bytes()
-                && !name.ends_with(SUFFIX.as_bytes())
-                && ![live::PREFIX, faults::PREFIX, RELEASE]
-                    .iter()
-                    .any(|prefix| name.starts_with(prefix.as_bytes()))
+        let is_own = |name: &OsStr| {
+            let name = name.to_string_lossy();
+            let begins =
+                [".", live::PREFIX, faults::PREFIX, RELEASE].iter().any(|prefix| name.starts_with(prefix));
+            begins || [job::FILE, VLLM_CACHE].contains(&&*name) || name.ends_with(SUFFIX)
         };
-        let entries = fs::read_dir(directory).with_context(|| format!("failed to read '{shown}'"))?;
-        if entries.flatten().any(|entry| is_foreign(&entry.file_name())) {
-            bail!("'{shown}' holds files that are not a record's; name a new or empty directory");
-        }
+        let mut entries =
+            fs::read_dir(directory).with_context(|| format!("failed to read '{shown}'"))?.flatten();
+        ensure!(
+            entries.all(|entry| is_own(&entry.file_name())),
+            "'{shown}' holds files that are not a record's; name a new or empty directory"
+        );
         write_key(directory, &file, shared)
             .with_context(|| format!("failed to write into the record's directory '{shown}'"))?;
     }
@@ -56,17 +55,14 @@ pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
 
 fn read_key(text: &str) -> Result<String> {
     let first = text.lines().next().unwrap_or_default();
-    if first != job::FIRST_LINE {
-        bail!(
-            "it begins with '{}' instead of '{}'",
-            first.chars().take(40).collect::<String>(),
-            job::FIRST_LINE
-        );
-    }
+    ensure!(
+        first == job::FIRST_LINE,
+        "it begins with '{}' instead of '{}'",
+        first.chars().take(40).collect::<String>(),
+        job::FIRST_LINE
+    );
     let key = job::key_in(text.as_bytes()).context("it has no key")?;
-    if job::key(key).is_none() {
-        bail!("its key is not 32 hexadecimal digits");
-    }
+    ensure!(job::key(key).is_some(), "its key is not 32 hexadecimal digits");
     Ok(String::from_utf8_lossy(key).into_owned())
 }
 
@@ -79,14 +75,12 @@ pub fn read(file: &Path) -> io::Result<String> {
 /// the directory decides what is in it, and containers often run as another user than who made it.
 pub fn check_owner(file: &Path, directory: &Path) -> Result<()> {
     let (uid, owner) = (file.symlink_metadata()?.uid(), directory.metadata()?.uid());
-    // SAFETY: asks for a number; cannot fail.
-    if ![unsafe { libc::geteuid() }, 0, owner].contains(&uid) {
-        bail!(
-            "'{}' belongs to user {uid}, but the directory to user {owner}; use another directory, or --share \
-             group if several users record together",
-            file.display()
-        );
-    }
+    ensure!(
+        [user(), 0, owner].contains(&uid),
+        "'{}' belongs to user {uid}, but the directory to user {owner}; use another directory, or --share \
+         group if several users record together",
+        file.display()
+    );
     Ok(())
 }
 
@@ -109,26 +103,21 @@ fn write_key(directory: &Path, file: &Path, shared: bool) -> Result<()> {
     Ok(())
 }
 
-/// The key that an outer cupeer drew.
-fn key_of_environment() -> Option<String> {
-    let key = std::env::var(env::JOB).ok()?;
-    job::key(key.as_bytes()).map(|_| key)
-}
-
-/// A new key.
-fn new_key() -> Result<String> {
-    let mut key = [0u8; 16];
-    // SAFETY: the buffer has the length that is given.
-    let read = unsafe { libc::getrandom(key.as_mut_ptr().cast(), key.len(), 0) };
-    if read != key.len() as isize {
-        return Err(io::Error::last_os_error()).context("failed to make the key of the job");
+/// The key that an outer cupeer drew, or a new one.
+pub fn own_key() -> Result<String> {
+    let outer = inherited(env::JOB).and_then(|key| key.into_string().ok());
+    if let Some(key) = outer.filter(|key| job::key(key.as_bytes()).is_some()) {
+        return Ok(key);
     }
+    let key: [u8; 16] = random().context("failed to make the key of the job")?;
     Ok(key.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The key that an outer cupeer drew, or a new one.
-pub fn own_key() -> Result<String> {
-    key_of_environment().map_or_else(new_key, Ok)
+/// Bytes that nobody can guess.
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -146,14 +135,6 @@ mod tests {
         assert_eq!(take_part(&directory, false).unwrap(), first);
         fs::write(directory.join(job::FILE), "something else\n").unwrap();
         assert!(format!("{:#}", take_part(&directory, false).unwrap_err()).contains("something else"));
-    }
-
-    #[test]
-    fn a_directory_with_other_things_in_it_is_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("thesis.tex"), "").unwrap();
-        assert!(take_part(folder.path(), false).unwrap_err().to_string().contains("not a record's"));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

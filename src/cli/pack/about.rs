@@ -10,26 +10,23 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
-/// What is said.
+#[derive(Default)]
 pub struct About {
     /// Files, and what is wrong with them.
     problems: Vec<(String, String)>,
     unnamed: Vec<(String, String)>,
     processes: usize,
     hosts: usize,
-    redacted: Vec<&'static str>,
+    redacted: Vec<String>,
     /// What there is that tells of persons.
     personal: Vec<String>,
 }
 
 impl About {
-    /// The name of the file.
     pub const FILE: &str = "pack.json";
 
-    /// With what is wrong already.
     pub fn new(problems: Vec<(String, String)>) -> About {
-        let (processes, hosts) = (0, 0);
-        About { problems, unnamed: Vec::new(), processes, hosts, redacted: Vec::new(), personal: Vec::new() }
+        About { problems, ..About::default() }
     }
 
     /// Adds something that is wrong with a file: a sentence without a subject.
@@ -44,11 +41,11 @@ impl About {
 
     /// Takes down what the archive has.
     pub fn count(&mut self, processes: &[Process], redaction: &Redaction) {
-        let hosts: BTreeSet<&str> =
-            processes.iter().map(Process::host).filter(|host| !host.is_empty()).collect();
+        let mut hosts: BTreeSet<&str> = processes.iter().map(Process::host).collect();
+        hosts.remove("");
         (self.processes, self.hosts) = (processes.len(), hosts.len());
         self.redacted = redaction.words();
-        let stays = |what| !self.redacted.contains(&what);
+        let stays = |what| self.redacted.iter().all(|word| word != what);
         let has = |what: fn(&Process) -> bool| processes.iter().any(what);
         let all = [
             (stays("hosts") && !hosts.is_empty(), plural(hosts.len(), "name of a host", "names of hosts")),
@@ -59,7 +56,6 @@ impl About {
         self.personal = all.into_iter().filter(|(is_there, _)| *is_there).map(|(_, what)| what).collect();
     }
 
-    /// Takes down why names are missing.
     pub fn missing_names<'a>(
         &mut self,
         notes: impl Iterator<Item = (&'a str, &'a str)>,
@@ -68,7 +64,6 @@ impl About {
         self.unnamed = notes.map(|(library, why)| (redaction.path(library), why.to_owned())).collect();
     }
 
-    /// As the file has it.
     pub fn to_json(&self) -> String {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let about = json!({
@@ -83,7 +78,6 @@ impl About {
         format!("{about:#}\n")
     }
 
-    /// What the archive has, in a line.
     pub fn summary(&self, size: u64) -> String {
         let what = format!("{} in {}", plural(self.processes, "process", "processes"), bytes(size));
         match self.personal.split_last() {

@@ -29,10 +29,8 @@ pub struct Addresses {
 /// A process: its namespace, pid, start and image.
 type Identity = (u64, u32, u64, u32);
 
-/// What one process has.
 #[derive(Default)]
 pub struct OfProcess {
-    /// Its libraries.
     pub libraries: Vec<Library>,
     addresses: HashSet<u64>,
     /// Those of other processes, that findings are about.
@@ -40,7 +38,6 @@ pub struct OfProcess {
 }
 
 impl OfProcess {
-    /// Adds the addresses of a block of slots.
     pub fn block(&mut self, bytes: &[u8]) {
         let Some(header) = reading::header(bytes) else { return };
         if ![block::WINDOW, block::CHUNK, block::RING].contains(&header.kind) {
@@ -97,7 +94,6 @@ impl OfProcess {
 }
 
 impl Addresses {
-    /// Adds what was found in the record of a process.
     pub fn add(&mut self, process: &Process, found: OfProcess) {
         for address in found.addresses {
             self.place(&found.libraries, address);
@@ -107,7 +103,6 @@ impl Addresses {
         self.libraries.entry((pid_ns, pid, started, image)).or_default().extend(found.libraries);
     }
 
-    /// Adds the addresses of what is open.
     pub fn table(&mut self, entries: &[live::Entry]) {
         let libraries = std::mem::take(&mut self.libraries);
         for entry in entries {

@@ -15,22 +15,17 @@ const BLOCK: u64 = 512;
 /// How hard it is compressed. From here on a record becomes slower to pack and no smaller.
 const LEVEL: u32 = 2;
 
-/// An archive.
 pub struct Archive {
     out: GzEncoder<BufWriter<NamedTempFile>>,
     /// What is missing of the file that was begun.
     left: u64,
-    /// How many bytes fill it up.
     padding: u64,
 }
 
 impl Archive {
     /// Begins an archive beside the place where it is to be.
     pub fn create(output: &Path) -> Result<Archive> {
-        let directory = match output.parent() {
-            Some(directory) if directory != Path::new("") => directory,
-            _ => Path::new("."),
-        };
+        let directory = output.parent().filter(|parent| *parent != "").unwrap_or(Path::new("."));
         let temporary = tempfile::Builder::new().prefix(".cupeer-pack-").tempfile_in(directory);
         let temporary = temporary.with_context(|| format!("failed to write to {}", directory.display()))?;
         let out = GzEncoder::new(BufWriter::with_capacity(1 << 16, temporary), Compression::new(LEVEL));
@@ -64,7 +59,6 @@ impl Archive {
         self.fill_up()
     }
 
-    /// Adds a whole file.
     pub fn add(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         self.begin(name, bytes.len() as u64, 0)?;
         if bytes.is_empty() { Ok(()) } else { self.write(bytes) }

@@ -11,12 +11,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// What the processes share.
     Job,
-    /// The record of a process.
     Process,
     /// What is open on a host.
     Table,
@@ -24,20 +22,15 @@ pub enum Kind {
     Faults,
 }
 
-/// A file of a record.
 pub struct Member {
-    /// Where it is.
     pub path: PathBuf,
     /// Its name in the archive, below its folder.
     pub name: String,
-    /// What it is.
     pub kind: Kind,
 }
 
-/// What is in a directory.
 #[derive(Default)]
 pub struct RecordFiles {
-    /// The files of the record, by their names.
     pub files: Vec<Member>,
     /// What was left out, and why.
     pub problems: Vec<(String, String)>,
@@ -46,7 +39,6 @@ pub struct RecordFiles {
 /// The longest name without its suffix: the header of an archive has room for 100 bytes in all.
 const LONGEST: usize = 64;
 
-/// What a file with this name is.
 pub fn kind(name: &str) -> Option<Kind> {
     let is_word = |word: &str| {
         !word.is_empty()
@@ -116,7 +108,6 @@ fn entries(directory: &Path) -> io::Result<Vec<(PathBuf, fs::FileType)>> {
     Ok(entries)
 }
 
-/// The key of the fingerprints.
 pub fn key(path: &Path) -> Option<String> {
     let text = crate::job::read(path).ok()?;
     job::key_in(text.as_bytes()).map(|key| String::from_utf8_lossy(key).into_owned())

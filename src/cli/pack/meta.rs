@@ -22,7 +22,7 @@ pub fn rewrite(
     let mut kept: Vec<(u16, Vec<u8>)> = Vec::new();
     for entry in meta::entries(block, start) {
         if entry.tag == meta::LIBRARY {
-            library(entry.bytes).map(&mut found);
+            cupeer_record::library(entry.bytes).map(&mut found);
         }
         kept.extend(redaction.entry(entry.tag, entry.bytes).map(|bytes| (entry.tag, bytes)));
     }
@@ -77,19 +77,6 @@ pub fn keep_announced(first: &[u8], second: &mut [u8], start: usize) {
 pub fn before_path(bytes: &[u8]) -> Option<usize> {
     let before = 33 + usize::from(*bytes.get(32)?);
     (bytes.len() >= before).then_some(before)
-}
-
-/// What an entry says of a library.
-fn library(bytes: &[u8]) -> Option<Library> {
-    let before = before_path(bytes)?;
-    let number = |i: usize| Some(u64::from_le_bytes(*bytes[8 * i..].first_chunk()?));
-    Some(Library {
-        base: number(0)?,
-        range: number(1)?..number(2)?,
-        since: number(3)?,
-        build_id: bytes[33..before].to_vec(),
-        path: String::from_utf8_lossy(&bytes[before..]).into_owned(),
-    })
 }
 
 #[cfg(test)]

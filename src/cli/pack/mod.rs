@@ -13,13 +13,12 @@
 mod about;
 mod addresses;
 mod archive;
-mod faults;
 mod files;
+mod host;
 mod meta;
 mod process;
 mod reading;
 mod redact;
-mod table;
 mod unpack;
 
 pub use unpack::{Unpacked, is_packed, unpacked};
@@ -39,10 +38,8 @@ use std::process::ExitCode;
 
 /// The directory in the archive.
 pub const FOLDER: &str = "cupeer-record";
-/// How the names of packed records end.
 pub const SUFFIX: &str = ".cupeer.tar.gz";
 
-/// `cupeer pack`.
 pub fn command(args: &PackArgs) -> Result<ExitCode> {
     let output = match &args.output {
         Some(output) => output.clone(),
@@ -81,13 +78,9 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
     let mut about = About::new(found.problems);
     let mut processes: Vec<Option<Process>> = Vec::new();
     for file in &found.files {
-        let process = match file.kind {
-            Kind::Process => {
-                Process::open(&file.path).map_err(|problem| about.problem(&file.name, problem)).ok()
-            }
-            _ => None,
-        };
-        processes.push(process);
+        let opened = (file.kind == Kind::Process).then(|| Process::open(&file.path));
+        let problem = |problem| about.problem(&file.name, problem);
+        processes.push(opened.and_then(|opened| opened.map_err(problem).ok()));
     }
     ensure!(
         processes.iter().any(Option::is_some),
@@ -111,8 +104,8 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
                 (Kind::Process, Some(process)) => {
                     process::add(file, process, &redaction, &mut addresses, &mut archive)
                 }
-                (Kind::Table, _) => table::add(file, &mut addresses, &mut archive),
-                (Kind::Faults, _) => faults::add(file, &redaction, &mut archive),
+                (Kind::Table, _) => host::add_table(file, &mut addresses, &mut archive),
+                (Kind::Faults, _) => host::add_faults(file, &redaction, &mut archive),
             };
             for problem in added.with_context(|| format!("failed to pack {}", file.path.display()))? {
                 about.problem(&file.name, problem);

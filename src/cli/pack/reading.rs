@@ -17,7 +17,6 @@ const MOST_KEPT: usize = (256 << 20) / BLOCK;
 /// The most bytes of holes: records have some where they were made longer ahead, and where a ring was not needed.
 const MOST_HOLES: u64 = 8 << 30;
 
-/// A file.
 pub struct Reading {
     file: File,
     /// Whether somebody may be writing to it.
@@ -31,7 +30,6 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Of a process's file.
     pub fn of(file: File, is_live: bool) -> io::Result<Reading> {
         let holes = plain::holes(&file)?;
         if holes > MOST_HOLES {
@@ -60,7 +58,6 @@ impl Reading {
         Ok(reading)
     }
 
-    /// Whether the file has nothing there.
     fn is_hole(&self, at: u64, length: usize) -> bool {
         plain::next_data(&self.file, at) >= at.saturating_add(length as u64)
     }

@@ -11,7 +11,8 @@
 //! archive, and in no other one.
 
 use super::meta::before_path;
-use crate::args::Redact;
+use crate::args::{Redact, word};
+use clap::ValueEnum;
 use cupeer_spec::rank;
 use cupeer_spec::record::meta;
 use std::collections::hash_map::RandomState;
@@ -57,12 +58,8 @@ const COMMON: &[&str] = &[
 /// How the names of files end that are kept where a directory could as well stand.
 const FILES: &[&str] = &[".py", ".sh", ".so", ".toml", ".json", ".jsonl", ".yaml", ".yml", ".log", ".txt"];
 
-/// What is redacted.
 pub struct Redaction {
-    arguments: bool,
-    environment: bool,
-    hosts: bool,
-    paths: bool,
+    what: Vec<Redact>,
     /// Names of hosts, and what stands for them; the longest first.
     names: Vec<(String, String)>,
     keys: Vec<String>,
@@ -76,7 +73,6 @@ impl Redaction {
         hosts: impl Iterator<Item = &'a str>,
         keys: impl Iterator<Item = String>,
     ) -> Redaction {
-        let has = |one| what.contains(&one) || what.contains(&Redact::All);
         let mut names: Vec<(String, String)> = Vec::new();
         let mut count = 0;
         for host in hosts.filter(|host| !host.is_empty()) {
@@ -98,10 +94,7 @@ impl Redaction {
         }
         names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
         Redaction {
-            arguments: has(Redact::Arguments),
-            environment: has(Redact::Environment),
-            hosts: has(Redact::Hosts),
-            paths: has(Redact::Paths),
+            what: what.to_vec(),
             names,
             // A shorter one would be found in texts that it has nothing to do with.
             keys: keys.filter(|key| key.len() >= 16).collect(),
@@ -109,15 +102,13 @@ impl Redaction {
         }
     }
 
-    /// What was asked for, in words.
-    pub fn words(&self) -> Vec<&'static str> {
-        let words = [
-            (self.arguments, "arguments"),
-            (self.environment, "environment"),
-            (self.hosts, "hosts"),
-            (self.paths, "paths"),
-        ];
-        words.into_iter().filter(|(is_asked, _)| *is_asked).map(|(_, word)| word).collect()
+    fn has(&self, one: Redact) -> bool {
+        self.what.contains(&one) || self.what.contains(&Redact::All)
+    }
+
+    pub fn words(&self) -> Vec<String> {
+        let asked = |one: &&Redact| **one != Redact::All && self.has(**one);
+        Redact::value_variants().iter().filter(asked).map(|one| word(*one)).collect()
     }
 
     /// What an entry becomes; `None` where nobody knows what it holds.
@@ -130,16 +121,16 @@ impl Redaction {
                     b"program" => self.replace(value, |text| self.file(text)),
                     b"host" => self.replace(value, |text| self.host(text)),
                     b"directory" => self.replace(value, |text| self.directory(text)),
-                    _ if !self.words().is_empty() => return None,
+                    _ if !self.what.is_empty() => return None,
                     _ => self.replace(value, |text| text.to_owned()),
                 };
                 Some([name, b"\0", &value].concat())
             }
-            meta::ARGUMENT if self.arguments => Some(GONE.into()),
+            meta::ARGUMENT if self.has(Redact::Arguments) => Some(GONE.into()),
             meta::ARGUMENT => Some(self.replace(bytes, |text| self.value(text))),
             meta::VARIABLE => {
                 let (name, value) = split(bytes, b'=')?;
-                let is_gone = meta::is_secret(name) || self.environment && !is_harmless(name);
+                let is_gone = meta::is_secret(name) || self.has(Redact::Environment) && !is_harmless(name);
                 let value = if is_gone { GONE.into() } else { self.replace(value, |text| self.value(text)) };
                 Some([name, b"=", &value].concat())
             }
@@ -152,7 +143,7 @@ impl Redaction {
                 Some([way, b"\0", &self.replace(path, |text| self.file(text))].concat())
             }
             meta::FUNCTION | meta::DEVICE => Some(bytes.to_vec()),
-            _ => self.words().is_empty().then(|| bytes.to_vec()),
+            _ => self.what.is_empty().then(|| bytes.to_vec()),
         }
     }
 
@@ -163,7 +154,7 @@ impl Redaction {
 
     /// A rule of a fault plan, in which names of programs and hosts may stand as in an argument.
     pub fn rule(&self, text: &str) -> String {
-        if self.arguments {
+        if self.has(Redact::Arguments) {
             return GONE.into();
         }
         String::from_utf8_lossy(&self.replace(text.as_bytes(), |text| self.value(text))).into_owned()
@@ -176,14 +167,14 @@ impl Redaction {
         for key in &self.keys {
             new = new.replace(key, GONE);
         }
-        if self.hosts {
+        if self.has(Redact::Hosts) {
             new = self.without_hosts(&new);
         }
         if new == text { bytes.to_vec() } else { new.into_bytes() }
     }
 
     fn host(&self, name: &str) -> String {
-        let known = self.names.iter().find(|(known, _)| self.hosts && known == name);
+        let known = self.names.iter().find(|(known, _)| self.has(Redact::Hosts) && known == name);
         known.map_or_else(|| name.to_owned(), |(_, alias)| alias.clone())
     }
 
@@ -219,13 +210,15 @@ impl Redaction {
     /// The path of a file: its name stays.
     fn file(&self, path: &str) -> String {
         match path.rsplit_once('/') {
-            Some((directory, name)) if self.paths => format!("{}/{name}", self.directory(directory)),
+            Some((directory, name)) if self.has(Redact::Paths) => {
+                format!("{}/{name}", self.directory(directory))
+            }
             _ => path.to_owned(),
         }
     }
 
     fn directory(&self, path: &str) -> String {
-        if !self.paths || COMMON.contains(&path) {
+        if !self.has(Redact::Paths) || COMMON.contains(&path) {
             return path.to_owned();
         }
         format!("/~{:08x}", self.salt.hash_one(path) as u32)
@@ -233,7 +226,7 @@ impl Redaction {
 
     /// An argument or the value of a variable, in which paths may stand: of files or of directories.
     fn value(&self, text: &str) -> String {
-        if !self.paths {
+        if !self.has(Redact::Paths) {
             return text.to_owned();
         }
         let pieces = text.split_inclusive(|character: char| ":=,;'\"".contains(character));

@@ -12,10 +12,9 @@ use cupeer_record::{Job, Problem};
 use cupeer_report::symbols::PackedSymbols;
 use flate2::read::GzDecoder;
 use serde_json::Value;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use tar::{Archive, Entry, EntryType};
 use tempfile::TempDir;
 
@@ -24,7 +23,6 @@ use tempfile::TempDir;
 const MOST_FOR_ONE: u64 = 200;
 /// How many bytes any archive may have.
 const ALWAYS: u64 = 64 << 20;
-/// The most files.
 const MOST_FILES: usize = 1 << 17;
 /// What is written at once, or left out where it is zero.
 const PAGE: usize = 4096;
@@ -32,14 +30,12 @@ const PAGE: usize = 4096;
 /// A packed record as a directory, which goes with the value.
 pub struct Unpacked {
     directory: TempDir,
-    /// The packed file.
     file: PathBuf,
     /// What was wrong when it was packed: the name of a file, and a sentence without a subject.
     problems: Vec<(String, String)>,
 }
 
 impl Unpacked {
-    /// The directory of the record.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -71,14 +67,11 @@ pub fn is_packed(path: &Path) -> bool {
                 .is_ok_and(|mut file| file.read_exact(&mut magic).is_ok() && magic == [0x1f, 0x8b]))
 }
 
-/// Unpacks a record into a new directory for temporary files.
 pub fn unpacked(path: &Path) -> Result<Unpacked> {
     let failed = || format!("failed to unpack {}", path.display());
     let file = plain::open(path, Links::Followed).with_context(failed)?;
     let size = file.metadata().with_context(failed)?.len();
-    let directory =
-        tempfile::Builder::new().prefix("cupeer-").permissions(Permissions::from_mode(0o700)).tempdir();
-    let directory = directory.with_context(failed)?;
+    let directory = crate::job::temporary("cupeer-").with_context(failed)?;
     let mut room = size.saturating_mul(MOST_FOR_ONE).max(ALWAYS);
     let mut archive = Archive::new(GzDecoder::new(BufReader::new(file)));
     let mut about = None;
@@ -120,25 +113,15 @@ fn damaged(error: impl std::fmt::Display) -> anyhow::Error {
 /// Where a file of the archive belongs, below its folder: a name that a record has, or that in a folder with a
 /// number for its name.
 fn name(entry: &Entry<impl Read>) -> Result<PathBuf> {
-    let path = entry.path().map_err(damaged)?.into_owned();
-    let foreign = || anyhow!("{:?} does not belong in a packed record", path.display().to_string());
+    let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+    let foreign = || anyhow!("{path:?} does not belong in a packed record");
     ensure!(entry.header().entry_type() == EntryType::Regular, foreign());
-    let parts: Option<Vec<&str>> = path
-        .components()
-        .map(|part| match part {
-            Component::Normal(part) => part.to_str(),
-            _ => None,
-        })
-        .collect();
-    match parts.as_deref() {
-        Some([FOLDER, name])
-            if files::kind(name).is_some() || [About::FILE, PackedSymbols::FILE].contains(name) =>
-        {
+    let is_own = |name| files::kind(name).is_some();
+    match path.split('/').collect::<Vec<_>>()[..] {
+        [FOLDER, name] if is_own(name) || [About::FILE, PackedSymbols::FILE].contains(&name) => {
             Ok(name.into())
         }
-        Some([FOLDER, folder, name])
-            if files::kind(name).is_some() && folder.bytes().all(|byte| byte.is_ascii_digit()) =>
-        {
+        [FOLDER, folder, name] if is_own(name) && folder.bytes().all(|byte| byte.is_ascii_digit()) => {
             Ok(Path::new(folder).join(name))
         }
         _ => Err(foreign()),

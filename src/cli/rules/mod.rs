@@ -14,7 +14,6 @@ use cupeer_rules::{Basis, RULES, RuleSpec, Scope, Severity, Status};
 use cupeer_spec::function::FnSpec;
 use serde_json::{Value, json};
 
-/// The list of all rules.
 pub fn table() -> Table {
     let mut table = Table::new(&["NAME", "SEVERITY", "SCOPE", "SAYS"], 4, 20).or_below();
     for rule in RULES {
@@ -33,7 +32,6 @@ pub fn of_function(function: &FnSpec) -> Table {
     table
 }
 
-/// What a rule says, and why it is not checked, where it is not.
 fn says(rule: &RuleSpec) -> String {
     match rule.status {
         Status::Checked => rule.says.to_owned(),
@@ -41,7 +39,6 @@ fn says(rule: &RuleSpec) -> String {
     }
 }
 
-/// All rules with all that is known of them.
 pub fn json() -> Value {
     RULES.iter().map(rule_json).collect()
 }
@@ -71,7 +68,6 @@ fn rule_json(rule: &RuleSpec) -> Value {
     })
 }
 
-/// All that is known of one rule.
 pub fn explain(rule: &RuleSpec, width: usize) -> String {
     let mut facts = Table::new(&["", ""], 2, 30).or_below();
     for (name, text) in facts_of(rule) {
@@ -118,7 +114,6 @@ fn seen(rule: &RuleSpec) -> impl Iterator<Item = &'static str> {
     rule.seen.split(", ").filter(|thread| !thread.is_empty())
 }
 
-/// What a severity means.
 fn severity(severity: Severity) -> &'static str {
     match severity {
         Severity::Note => "worth knowing; correct programs do this, too",
@@ -127,7 +122,6 @@ fn severity(severity: Severity) -> &'static str {
     }
 }
 
-/// What a scope means.
 fn scope(scope: Scope) -> &'static str {
     match scope {
         Scope::Call => "decided by the call, and by the driver's answers to questions about its arguments",

@@ -5,7 +5,6 @@ use crate::markdown::escaped;
 use cupeer_rules::{RULES, RuleSpec, Scope, Severity};
 use cupeer_spec::results::RESULTS;
 
-/// The page.
 pub fn page() -> String {
     let mut text = String::from(
         "<!-- Made by scripts/docs from src/rules. Do not edit. -->\n\
@@ -50,7 +49,6 @@ fn section(rule: &RuleSpec) -> String {
     text
 }
 
-/// For each result, the causes that are known.
 fn failures() -> String {
     let mut text = String::new();
     for result in RESULTS {

@@ -7,15 +7,12 @@ use cupeer_spec::results::{Result, ResultSpec};
 
 /// Why some functions return a result: for all of them, the same causes.
 pub struct Why {
-    /// The functions.
     pub functions: Vec<&'static str>,
-    /// Whether their documentation lists the result.
     pub is_documented: bool,
     /// The causes, with the rules that decide them; the likelier ones first.
     pub causes: Vec<(Option<&'static RuleSpec>, &'static str)>,
 }
 
-/// What is known about why functions return a result.
 pub fn why(result: &ResultSpec) -> Vec<Why> {
     let mut all: Vec<Why> = Vec::new();
     for id in FnId::all().filter(|id| id.spec().library == result.library) {
@@ -57,7 +54,6 @@ fn is_returned(function: FnId, result: i32) -> bool {
     is_listed || causes(function, result).next().is_some() || RULES.iter().any(tells)
 }
 
-/// The functions whose documentation lists a result.
 pub fn documented(result: &ResultSpec) -> impl Iterator<Item = &'static FnSpec> {
     let lists =
         |function: &&FnSpec| function.library == result.library && function.results.contains(&result.number);
@@ -77,7 +73,6 @@ impl Why {
         format!("{names} {verb} it{undocumented} where")
     }
 
-    /// As text for a terminal.
     pub fn render(&self, width: usize) -> String {
         let mut table = Table::new(&["RULE", "CAUSE"], 2, 20).or_below();
         for (rule, text) in &self.causes {

@@ -1,31 +1,28 @@
 //! The program's process: from fork to exec, and its end.
 
-use super::End;
 use super::page::Page;
 use super::signals::Before;
+use super::{End, cannot_run};
 use crate::settings::Environment;
 use crate::startup;
 use anyhow::{Context, Result};
 use std::cell::RefCell;
+use std::convert::Infallible;
 use std::ffi::{CString, OsString, c_char};
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 
-/// A started program.
 pub struct Child {
     pid: libc::pid_t,
     /// What the kernel called it in the end: as the last program that it was, or as it named itself.
     last_name: RefCell<String>,
 }
 
-/// What a program's process is doing.
 pub enum State {
-    /// It runs.
     Running,
     /// It was stopped by this signal, as a shell's job is.
     Stopped(i32),
-    /// It ended.
     Ended(End),
 }
 
@@ -62,7 +59,6 @@ impl Image {
         })
     }
 
-    /// Becomes the program; returns where that fails.
     fn exec(&self) -> io::Error {
         let arguments = self.arguments.pointers.as_ptr();
         // SAFETY: both arrays end in NULL and point to strings that `self` owns; there is a first
@@ -73,28 +69,21 @@ impl Image {
 }
 
 /// Becomes the program; returns why that failed.
-pub fn exec(program: &[OsString], environment: &Environment) -> Result<io::Error> {
+pub fn exec(program: &[OsString], environment: &Environment) -> Result<Infallible> {
     let image = Image::new(program, environment)?;
     startup::restore();
-    Ok(image.exec())
+    Err(cannot_run(&program[0], &image.exec()).into())
 }
 
 impl Child {
-    /// Starts the program. The inner error says why it could not be executed.
     pub fn start(
         program: &[OsString],
         environment: &Environment,
         before: &Before,
         page: Option<&Page>,
-    ) -> Result<io::Result<Child>> {
+    ) -> Result<Child> {
         let image = Image::new(program, environment)?;
-        let mut ends = [0; 2];
-        // SAFETY: the array has room for the two descriptors.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-            return Err(io::Error::last_os_error()).context("failed to make a pipe");
-        }
-        // SAFETY: pipe2 has just made both, and nobody else owns them.
-        let (reader, writer) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        let (mut reader, writer) = io::pipe().context("failed to make a pipe")?;
         // SAFETY: asks for a number; cannot fail.
         let parent = unsafe { libc::getpid() };
         // SAFETY: no other thread exists yet, and the child calls nothing that is not async-signal-safe.
@@ -106,27 +95,21 @@ impl Child {
         }
         drop(writer);
         let mut errno = [0; 4];
-        let read = loop {
-            // SAFETY: the buffer has the length that is given.
-            let read = unsafe { libc::read(reader.as_raw_fd(), errno.as_mut_ptr().cast(), errno.len()) };
-            if read != -1 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-                break read;
-            }
-        };
-        if read == errno.len() as isize {
+        // Where the program began, its end of the pipe is closed, and nothing comes.
+        if reader.read_exact(&mut errno).is_ok() {
             // SAFETY: the process is our child and has ended or is about to.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-            return Ok(Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))));
+            return Err(
+                cannot_run(&program[0], &io::Error::from_raw_os_error(i32::from_ne_bytes(errno))).into()
+            );
         }
-        Ok(Ok(Child { pid, last_name: RefCell::default() }))
+        Ok(Child { pid, last_name: RefCell::default() })
     }
 
-    /// Its process.
     pub fn pid(&self) -> libc::pid_t {
         self.pid
     }
 
-    /// What the kernel called it in the end.
     pub fn last_name(&self) -> String {
         self.last_name.borrow().clone()
     }
@@ -150,7 +133,6 @@ impl Child {
         }
     }
 
-    /// Passes a signal on.
     pub fn signal(&self, signal: i32) {
         // SAFETY: the process is our child that nobody has waited for, so the number is still its own.
         unsafe { libc::kill(self.pid, signal) };

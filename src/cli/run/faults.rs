@@ -8,18 +8,14 @@ use crate::settings::Environment;
 use anyhow::{Context, Result};
 use cupeer_record::{FaultFile, FaultRule, faults};
 use cupeer_report::faults::{DENY, Fault, of_rules};
-use cupeer_report::summary;
 use cupeer_spec::env;
 use cupeer_spec::fault::Plan;
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// What the library calls a plan that does not say its name.
 const UNNAMED: &str = "inject";
 
-/// The fault plans of a run.
 pub struct Faults {
     /// Where the processes count.
     directory: PathBuf,
@@ -54,10 +50,7 @@ impl Faults {
         if let Some(directory) = inherited.or_else(|| job.map(|job| job.directory.clone())) {
             return Ok(Some(Faults { directory, _temporary: None, is_inherited, rules, is_dry }));
         }
-        let temporary = tempfile::Builder::new()
-            .prefix("cupeer-faults-")
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir()
+        let temporary = job::temporary("cupeer-faults-")
             .context("failed to make a directory in which processes count what fault plans do")?;
         environment.set(env::FAULTS, job::literal(temporary.path()));
         let directory = temporary.path().to_path_buf();
@@ -65,7 +58,6 @@ impl Faults {
         Ok(Some(Faults { directory, _temporary: Some(temporary), is_inherited, rules, is_dry }))
     }
 
-    /// What each rule did.
     pub fn seen(&self) -> Vec<Fault> {
         let mut counted = faults::merged(&FaultFile::all_in(&self.directory));
         // Where no process came as far as to count, there is no file.
@@ -78,11 +70,6 @@ impl Faults {
     /// Whether nobody else says what was counted.
     pub fn is_ours(&self) -> bool {
         !self.is_inherited
-    }
-
-    /// What there is to say of that in the end: nothing where somebody else says it.
-    pub fn lines(&self, seen: &[Fault]) -> Vec<String> {
-        if self.is_inherited { Vec::new() } else { summary::faults::lines(seen) }
     }
 }
 

@@ -11,72 +11,50 @@ mod signals;
 mod watch;
 
 use crate::args::{Options, RunArgs};
+use crate::driver::{self, Chosen};
 use crate::job::Job;
+use crate::output::Failure;
 use crate::settings::deny::{self, Verdicts};
 use crate::settings::{Environment, Settings, check};
-use crate::{driver, libraries, output, status};
+use crate::{libraries, output, status};
 use anyhow::{Result, bail};
 use child::Child;
 use cupeer_report::faults::Fault;
 use cupeer_report::summary;
 use cupeer_report::text::names::counted;
 use cupeer_spec::env;
+use cupeer_spec::status::Status;
 use faults::Faults;
 use page::{Image, Page};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU32, Ordering::Acquire};
 use watch::{Sightings, Watch};
 
-/// The program could not be executed. Its words are those of `env`.
-#[derive(Debug)]
-pub struct CannotRun {
-    sentence: String,
-    status: u8,
-}
-
-impl CannotRun {
-    /// Why it could not.
-    pub fn new(program: &OsStr, error: &io::Error) -> Self {
-        let missing = error.raw_os_error() == Some(libc::ENOENT);
-        // "No such file or directory (os error 2)" without what is in parentheses.
-        let words = error.to_string();
-        let words = words.split(" (os error").next().unwrap_or_default();
-        let interpreter = program::missing_interpreter(program).filter(|_| missing);
-        let hint =
-            interpreter.map(|path| format!(" (its interpreter {path} is missing)")).unwrap_or_default();
-        CannotRun {
-            sentence: format!("'{}': {words}{hint}", program.display()),
-            status: if missing { status::NOT_FOUND } else { status::NOT_EXECUTABLE },
-        }
-    }
-
-    /// The exit status that `env` would have.
-    pub fn status(&self) -> u8 {
-        self.status
+/// Why a program could not be executed: with the words and the exit status of `env`.
+pub fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
+    let missing = error.raw_os_error() == Some(libc::ENOENT);
+    // "No such file or directory (os error 2)" without what is in parentheses.
+    let words = error.to_string();
+    let words = words.split(" (os error").next().unwrap_or_default();
+    let interpreter = program::missing_interpreter(program).filter(|_| missing);
+    let hint = interpreter.map(|path| format!(" (its interpreter {path} is missing)")).unwrap_or_default();
+    Failure {
+        sentence: format!("'{}': {words}{hint}", program.display()),
+        excerpt: None,
+        status: if missing { status::NOT_FOUND } else { status::NOT_EXECUTABLE },
     }
 }
 
-impl std::fmt::Display for CannotRun {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str(&self.sentence)
-    }
-}
-impl std::error::Error for CannotRun {}
-
-/// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// With this status.
     Exited(u8),
-    /// By this signal.
     Killed(i32),
 }
 
-/// What is known after a run.
 pub struct Run {
-    /// How the program ended.
     pub end: End,
     /// How many processes met the driver under cupeer.
     pub reached: u32,
@@ -110,7 +88,6 @@ impl Run {
     }
 }
 
-/// Carries out the subcommand.
 pub fn command(args: &RunArgs) -> Result<ExitCode> {
     output::be_verbose(args.options.verbose);
     if args.error_exitcode.is_some() {
@@ -125,34 +102,31 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
             output::complain(&note);
         }
         settings.seed_drawn().iter().for_each(|line| output::complain(line));
-        let error = child::exec(&args.program, &environment)?;
-        return Err(CannotRun::new(&args.program[0], &error).into());
+        match child::exec(&args.program, &environment)? {}
     }
-    let faults = faults(args, &settings, &mut environment)?;
+    let faults = Faults::new(&mut environment, settings.job.as_ref())?;
+    if faults.is_none() && args.unused_exitcode.is_some() {
+        settings.job.as_ref().map(Job::remove_if_empty);
+        bail!("--unused-exitcode is for fault plans, but there is none; add --inject or --deny-peer");
+    }
     let unmasked = deny::unmasked(&environment).filter(|_| faults.as_ref().is_some_and(Faults::is_ours));
-    let run =
-        watched(&args.program, environment, settings.driver.as_ref().map(|chosen| chosen.library.as_path()));
+    let run = watched(&args.program, environment, settings.driver.as_ref());
     let seen = faults.as_ref().map(Faults::seen).unwrap_or_default();
     let is_ours_to_tell = settings.job.as_ref().is_none_or(Job::is_ours_alone);
     let seed = settings.seed_drawn();
     let job = settings.job.filter(|job| !job.remove_if_empty());
     let run = run?;
-    match job {
-        Some(job) if job.is_ours_alone() => {
-            summary::lines(&job.directory).iter().for_each(|line| output::complain(line));
-        }
-        Some(_) => {}
-        None => run.blind().iter().for_each(|line| output::complain(line)),
+    let mut lines = match job {
+        Some(job) if job.is_ours_alone() => summary::lines(&job.directory),
+        Some(_) => Vec::new(),
+        None => run.blind(),
+    };
+    if is_ours_to_tell {
+        let told = faults.iter().filter(|faults| faults.is_ours());
+        lines.extend(told.flat_map(|_| summary::faults::lines(&seen)));
+        lines.extend(unmasked.map(str::to_owned));
     }
-    if let Some(faults) = faults.filter(|_| is_ours_to_tell) {
-        faults.lines(&seen).iter().for_each(|line| output::complain(line));
-    }
-    if let Some(line) = unmasked.filter(|_| is_ours_to_tell) {
-        output::complain(line);
-    }
-    for note in seed.iter().chain(&run.notes) {
-        output::complain(note);
-    }
+    lines.iter().chain(&seed).chain(&run.notes).for_each(|line| output::complain(line));
     Ok(end_as(replaced(args, &run, &seen)))
 }
 
@@ -179,16 +153,6 @@ fn replaced(args: &RunArgs, run: &Run, seen: &[Fault]) -> End {
     }
 }
 
-/// The fault plans of a run. Refuses what is only for them where there are none.
-fn faults(args: &RunArgs, settings: &Settings, environment: &mut Environment) -> Result<Option<Faults>> {
-    let faults = Faults::new(environment, settings.job.as_ref())?;
-    if faults.is_none() && args.unused_exitcode.is_some() {
-        settings.job.as_ref().map(Job::remove_if_empty);
-        bail!("--unused-exitcode is for fault plans, but there is none; add --inject or --deny-peer");
-    }
-    Ok(faults)
-}
-
 /// Starts a program with the options of `run`, for others than `run`.
 pub fn with_options(options: &Options, extra: &[(&str, &OsStr)], program: &[OsString]) -> Result<Run> {
     let settings = Settings::new(options, None)?;
@@ -196,42 +160,31 @@ pub fn with_options(options: &Options, extra: &[(&str, &OsStr)], program: &[OsSt
     for (name, value) in extra {
         environment.set(name, value);
     }
-    watched(program, environment, settings.driver.as_ref().map(|chosen| chosen.library.as_path()))
+    watched(program, environment, settings.driver.as_ref())
 }
 
 /// Starts a program in an environment, passes signals on to it, looks at its processes, and waits for it.
-fn watched(program: &[OsString], mut environment: Environment, driver: Option<&Path>) -> Result<Run> {
+fn watched(program: &[OsString], mut environment: Environment, driver: Option<&Chosen>) -> Result<Run> {
     let obstacle = program::obstacle(&program[0]);
-    let page = match Page::new() {
-        Ok(page) => {
-            environment.set(env::STATUS, page.path());
-            Some(page)
-        }
-        Err(error) => {
-            tracing::debug!("cannot share a page with the program: {error}");
-            environment.remove(env::STATUS);
-            None
-        }
-    };
+    let failed = |error: &io::Error| tracing::debug!("cannot share a page with the program: {error}");
+    let page = Page::new().inspect_err(failed).ok();
+    match &page {
+        Some(page) => environment.set(env::STATUS, page.path()),
+        None => environment.remove(env::STATUS),
+    }
     let for_debugger = environment.get(env::STOP_ON).is_some_and(|rules| !rules.is_empty());
     let before = signals::take_over();
-    let started = Child::start(program, &environment, &before, page.as_ref())?;
-    let child = match started {
-        Ok(child) => child,
-        Err(error) => {
-            before.restore();
-            return Err(CannotRun::new(&program[0], &error).into());
-        }
-    };
+    let started = Child::start(program, &environment, &before, page.as_ref());
+    let child = started.inspect_err(|_| before.restore())?;
     tracing::debug!("started process {}", child.pid());
-    let watch = Watch::start(child.pid(), driver);
+    let watch = Watch::start(child.pid(), driver.map(|chosen| chosen.library.clone()));
     let end = signals::wait(&child, for_debugger);
     let mut seen = watch.stop();
     if !is_watched(&environment) {
         // Nobody misses a call.
         seen.loaded.clear();
     }
-    let reached = page.as_ref().map(Page::reached);
+    let reached = page.as_ref().map(|page| page.status().reached.load(Acquire));
     tracing::debug!("processes that reached the driver: {reached:?}");
     let mut notes = notes(&program[0], obstacle, seen, reached);
     if let Some(page) = &page {
@@ -240,24 +193,21 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&P
             notes.extend(program::obstacles_in_shell(program));
         }
         notes.extend(page.dropped().map(|(count, name)| dropped(count, &name)));
-        if page.nameless() {
+        if page.status().nameless.load(Acquire) != 0 {
             notes.push(driver::NO_RUNTIME.to_owned());
         }
     }
-    match page.as_ref().map_or(0, Page::record_lost) {
-        0 => {}
-        1 => notes.push("1 process could not record everything".to_owned()),
-        more => notes.push(format!("{more} processes could not record everything")),
+    let told = |of: fn(&Status) -> &AtomicU32| page.as_ref().map(|page| of(page.status()).load(Acquire));
+    if let Some(lost @ 1..) = told(|status| &status.record_lost) {
+        notes.push(format!("{} could not record everything", counted(lost.into(), "process")));
     }
-    let count = |of: fn(&Page) -> u32| page.as_ref().map_or(0, of);
-    let (unseen, escaped) = (count(Page::unseen), count(Page::escaped));
     Ok(Run {
         end,
         reached: reached.unwrap_or(0),
-        findings: page.as_ref().map(Page::findings),
+        findings: told(|status| &status.findings),
         notes,
-        unseen,
-        escaped,
+        unseen: told(|status| &status.unseen).unwrap_or(0),
+        escaped: told(|status| &status.escaped).unwrap_or(0),
     })
 }
 
@@ -290,7 +240,6 @@ fn without_us(program: &OsStr, page: &Page, child: &Child, end: End) -> Option<S
     }
 }
 
-/// That what some processes start is without our library.
 fn dropped(count: u32, name: &str) -> String {
     let who = match count {
         1 => format!("'{name}'"),
@@ -302,7 +251,6 @@ fn dropped(count: u32, name: &str) -> String {
     )
 }
 
-/// What there is to say after a run.
 fn notes(program: &OsStr, obstacle: Option<String>, seen: Sightings, reached: Option<u32>) -> Vec<String> {
     let mut notes = seen.bypassed;
     if reached != Some(0) {
@@ -314,13 +262,12 @@ fn notes(program: &OsStr, obstacle: Option<String>, seen: Sightings, reached: Op
     let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
     let own = watch::crossing(&name);
     match (obstacle, own) {
-        (Some(obstacle), Some(crossing)) => notes.push(format!("{obstacle}; {}", crossing.hint())),
+        (Some(obstacle), Some(crossing)) => notes.push(format!("{obstacle}; {}", watch::hint(crossing))),
         (Some(obstacle), None) => notes.push(obstacle),
-        (None, Some(crossing)) => notes.push(crossing.note()),
+        (None, Some(crossing)) => notes.push(watch::note(crossing)),
         (None, None) => {}
     }
-    let others = seen.crossings.iter().filter(|crossing| own.is_none_or(|own| own.name != crossing.name));
-    notes.extend(others.map(|crossing| crossing.note()));
+    notes.extend(seen.crossings.into_iter().filter(|crossing| own != Some(*crossing)).map(watch::note));
     notes.extend(seen.loaded);
     if notes.is_empty() {
         notes.extend(seen.lost);
@@ -331,7 +278,6 @@ fn notes(program: &OsStr, obstacle: Option<String>, seen: Sightings, reached: Op
     notes
 }
 
-/// Ends this process as the program ended.
 fn end_as(end: End) -> ExitCode {
     match end {
         End::Exited(code) => ExitCode::from(code),

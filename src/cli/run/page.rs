@@ -16,7 +16,6 @@ pub struct Page {
 }
 
 impl Page {
-    /// Makes a page that nobody has counted on yet.
     pub fn new() -> io::Result<Page> {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: the name is a NUL-terminated text.
@@ -36,18 +35,10 @@ impl Page {
         if !sized {
             return Err(io::Error::last_os_error());
         }
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let (protection, place) = (libc::PROT_READ | libc::PROT_WRITE, std::ptr::null_mut());
+        let size = size_of::<Status>();
         // SAFETY: a new shared mapping of a file that has this size, at an address of the kernel's choice.
-        let memory = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size_of::<Status>(),
-                protection,
-                libc::MAP_SHARED,
-                fd.as_raw_fd(),
-                0,
-            )
-        };
+        let memory = unsafe { libc::mmap(place, size, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -57,7 +48,8 @@ impl Page {
         Ok(page)
     }
 
-    fn status(&self) -> &Status {
+    /// What the processes have said.
+    pub fn status(&self) -> &Status {
         // SAFETY: the mapping lives as long as `self`, is page-aligned, and holds only atomics, for
         // which any bytes are valid.
         unsafe { self.status.as_ref() }
@@ -66,31 +58,6 @@ impl Page {
     /// The path by which other processes open it.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd())
-    }
-
-    /// How many processes met the driver.
-    pub fn reached(&self) -> u32 {
-        self.status().reached.load(Acquire)
-    }
-
-    /// How many processes lost their record, or a part of it.
-    pub fn record_lost(&self) -> u32 {
-        self.status().record_lost.load(Acquire)
-    }
-
-    /// How many processes had a driver of which no watched call was seen.
-    pub fn unseen(&self) -> u32 {
-        self.status().unseen.load(Acquire)
-    }
-
-    /// How many libraries' calls went past us, counted once a process.
-    pub fn escaped(&self) -> u32 {
-        self.status().escaped.load(Acquire)
-    }
-
-    /// Whether the CUDA runtime asked the simulated driver for functions without names.
-    pub fn nameless(&self) -> bool {
-        self.status().nameless.load(Acquire) != 0
     }
 
     /// How many processes began with our library and without LD_PRELOAD, and the name of the last.
@@ -113,22 +80,15 @@ impl Page {
             _ => Image::ToTheEnd,
         }
     }
-
-    /// How many findings are warnings or errors.
-    pub fn findings(&self) -> u32 {
-        self.status().findings.load(Acquire)
-    }
 }
 
 /// Our library in the process that was started.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Image {
-    /// It was never in it.
     Never,
     /// The last program with it that this process was, by its name; it did not end there in an orderly way, or was another
     /// program afterwards.
     LastIn(String),
-    /// It was in it to the end.
     ToTheEnd,
 }
 
@@ -155,9 +115,10 @@ mod tests {
         let file = std::fs::OpenOptions::new().read(true).write(true).open(page.path()).unwrap();
         let mut magic = [0; 4];
         file.read_exact_at(&mut magic, 0).unwrap();
-        assert_eq!((u32::from_ne_bytes(magic), page.reached()), (MAGIC, 0));
+        let reached = || page.status().reached.load(Acquire);
+        assert_eq!((u32::from_ne_bytes(magic), reached()), (MAGIC, 0));
         file.write_all_at(&3u32.to_ne_bytes(), std::mem::offset_of!(Status, reached) as u64).unwrap();
-        assert_eq!(page.reached(), 3);
+        assert_eq!(reached(), 3);
         assert!(file.set_len(0).is_err());
     }
 }

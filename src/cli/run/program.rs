@@ -3,6 +3,7 @@
 
 use crate::elf::Elf;
 use crate::libraries;
+use crate::settings::check_access;
 use cupeer_record::plain::{self, Links};
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr, OsString};
@@ -23,15 +24,8 @@ pub fn find(program: &OsStr) -> Option<PathBuf> {
         return Some(program.into());
     }
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    std::env::split_paths(&path).map(|directory| directory.join(program)).find(|file| is_executable(file))
-}
-
-fn is_executable(file: &Path) -> bool {
-    let Ok(path) = CString::new(file.as_os_str().as_bytes()) else { return false };
-    // SAFETY: the path is a NUL-terminated text.
-    let allowed =
-        unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS) } == 0;
-    allowed && file.is_file()
+    let is_executable = |file: &PathBuf| file.is_file() && check_access(file, libc::X_OK).is_ok();
+    std::env::split_paths(&path).map(|directory| directory.join(program)).find(is_executable)
 }
 
 /// Why our library will not be loaded into a program, as a sentence; `None` where it will be, or where
@@ -88,7 +82,6 @@ fn follow_scripts(path: &Path) -> Option<(PathBuf, usize)> {
     None
 }
 
-/// The program in the first line of a script.
 fn script_interpreter(path: &Path) -> Option<PathBuf> {
     let mut start = Vec::new();
     plain::open(path, Links::Followed).ok()?.take(256).read_to_end(&mut start).ok()?;

@@ -131,7 +131,6 @@ fn look(child: &Child, for_debugger: bool) -> Option<End> {
     }
 }
 
-/// Whether a process is stopped now, from its state in /proc.
 fn still_stopped(pid: libc::pid_t) -> bool {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     Stat::parse(&stat).is_some_and(|stat| stat.state == b'T')

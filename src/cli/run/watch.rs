@@ -9,6 +9,7 @@ use crate::libraries;
 use crate::settings::LD_PRELOAD;
 use cupeer_spec::function::Library;
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -21,73 +22,54 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_s
 const SHARE: u32 = 20;
 /// How the C library's file is called: also before glibc 2.34.
 const LIBC: [&str; 2] = ["/libc.so.6", "/libc-2."];
+/// Why our library is not in a process.
+const LOST: &str = "because its environment has lost cupeer's LD_PRELOAD";
 /// How many processes are named; more are counted.
 const MOST_NAMED: usize = 5;
 
-/// A program beyond which the environment is another.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-pub struct Crossing {
-    /// Its name.
-    pub name: &'static str,
-    /// The `--format` of `cupeer env` that serves it.
-    pub format: &'static str,
-}
+/// A program beyond which the environment is another, and the `--format` of `cupeer env` that serves it.
+pub type Crossing = (&'static str, &'static str);
 
-/// All that we know of.
-static CROSSINGS: &[Crossing] = &[
-    Crossing { name: "docker", format: "docker" },
-    Crossing { name: "podman", format: "docker" },
-    Crossing { name: "nerdctl", format: "docker" },
-    Crossing { name: "kubectl", format: "k8s" },
-    Crossing { name: "mpirun", format: "mpirun" },
-    Crossing { name: "mpiexec", format: "mpirun" },
-    Crossing { name: "orterun", format: "mpirun" },
-    Crossing { name: "prterun", format: "mpirun" },
-    Crossing { name: "srun", format: "srun" },
-    Crossing { name: "sbatch", format: "srun" },
-    Crossing { name: "ray", format: "ray" },
-    Crossing { name: "raylet", format: "ray" },
-    Crossing { name: "ssh", format: "sh" },
-    Crossing { name: "sudo", format: "sh" },
-    Crossing { name: "su", format: "sh" },
-    Crossing { name: "doas", format: "sh" },
+static CROSSINGS: &[(&str, &[&str])] = &[
+    ("docker", &["docker", "podman", "nerdctl"]),
+    ("k8s", &["kubectl"]),
+    ("mpirun", &["mpirun", "mpiexec", "orterun", "prterun"]),
+    ("srun", &["srun", "sbatch"]),
+    ("ray", &["ray", "raylet"]),
+    ("sh", &["ssh", "sudo", "su", "doas"]),
 ];
 
-/// What is known of a program by its name.
-pub fn crossing(name: &str) -> Option<&'static Crossing> {
-    CROSSINGS.iter().find(|crossing| crossing.name == name)
+/// In the order in which they are spoken of.
+fn crossings() -> impl Iterator<Item = Crossing> {
+    CROSSINGS.iter().flat_map(|(format, names)| names.iter().map(|name| (*name, *format)))
 }
 
-impl Crossing {
-    /// What helps.
-    pub fn hint(&self) -> String {
-        format!("for what {} starts, 'cupeer env --format {}' prints the environment", self.name, self.format)
-    }
-
-    /// What to say where no process reached the driver.
-    pub fn note(&self) -> String {
-        format!(
-            "no process reached the driver under cupeer, and the environment may not cross {}; {}",
-            self.name,
-            self.hint()
-        )
-    }
+pub fn crossing(name: &str) -> Option<Crossing> {
+    crossings().find(|(known, _)| *known == name)
 }
 
-/// What was seen.
+/// What helps.
+pub fn hint((name, format): Crossing) -> String {
+    format!("for what {name} starts, 'cupeer env --format {format}' prints the environment")
+}
+
+/// What to say where no process reached the driver.
+pub fn note(crossing: Crossing) -> String {
+    let (name, hint) = (crossing.0, hint(crossing));
+    format!("no process reached the driver under cupeer, and the environment may not cross {name}; {hint}")
+}
+
 #[derive(Default)]
 pub struct Sightings {
     /// Processes that used a driver without our library, a sentence each.
     pub bypassed: Vec<String>,
-    /// Programs beyond which the environment is another.
-    pub crossings: Vec<&'static Crossing>,
+    pub crossings: Vec<Crossing>,
     /// Processes that had a driver and our library, a sentence each: something where none of them met the other.
     pub loaded: Vec<String>,
     /// Processes that lost our library without using a driver as long as they were looked at, a sentence each.
     pub lost: Vec<String>,
 }
 
-/// A thread that looks.
 pub struct Watch {
     stop: Sender<()>,
     thread: Option<JoinHandle<Look>>,
@@ -95,9 +77,9 @@ pub struct Watch {
 
 impl Watch {
     /// Begins to look at a process and its descendants. `driver` is the driver that was chosen for them.
-    pub fn start(pid: libc::pid_t, driver: Option<&Path>) -> Watch {
+    pub fn start(pid: libc::pid_t, driver: Option<PathBuf>) -> Watch {
         let (stop, stopped) = mpsc::channel();
-        let mut look = Look { driver: driver.map(Path::to_owned), ..Look::default() };
+        let mut look = Look { driver, ..Look::default() };
         let thread = std::thread::Builder::new().name("cupeer-watch".into()).spawn(move || {
             let mut pause = PAUSES.0;
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
@@ -113,7 +95,6 @@ impl Watch {
         Watch { stop, thread: thread.ok() }
     }
 
-    /// Ends the looking.
     pub fn stop(mut self) -> Sightings {
         // Fails only where the thread is gone already.
         let _ = self.stop.send(());
@@ -121,7 +102,6 @@ impl Watch {
     }
 }
 
-/// What has been seen so far.
 #[derive(Default)]
 struct Look {
     driver: Option<PathBuf>,
@@ -129,7 +109,7 @@ struct Look {
     loaded: BTreeMap<u32, String>,
     /// With how often each was seen so: one that is ending shows a part of its memory.
     lost: BTreeMap<u32, (String, u32)>,
-    crossings: HashSet<&'static str>,
+    crossings: HashSet<Crossing>,
 }
 
 impl Look {
@@ -139,14 +119,13 @@ impl Look {
         if more > 0 {
             bypassed.push(format!("{more} more processes used a driver without {}", libraries::PRELOAD));
         }
-        let crossings = CROSSINGS.iter().filter(|crossing| self.crossings.contains(crossing.name)).collect();
+        let crossings = crossings().filter(|crossing| self.crossings.contains(crossing)).collect();
         let lost = self.lost.into_values().filter(|(_, times)| *times > 1).map(|(sentence, _)| sentence);
         let lost = lost.take(MOST_NAMED).collect();
         let loaded = self.loaded.into_values().take(MOST_NAMED).collect();
         Sightings { bypassed, crossings, loaded, lost }
     }
 
-    /// Looks once at a process and all its descendants.
     fn at(&mut self, root: libc::pid_t) {
         let mut found = vec![root as u32];
         let mut next = 0;
@@ -162,11 +141,8 @@ impl Look {
     }
 
     fn process(&mut self, pid: u32) {
-        let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        let comm = comm.trim_end();
-        if let Some(crossing) = crossing(comm) {
-            self.crossings.insert(crossing.name);
-        }
+        let comm = comm(pid);
+        self.crossings.extend(crossing(&comm));
         if self.bypassed.contains_key(&pid) {
             return;
         }
@@ -176,10 +152,10 @@ impl Look {
             (Some(driver), true) => {
                 let driver = driver.display();
                 let sentence =
-                    || format!("process {pid} ({comm}) loaded {driver}, but no watched call was seen");
-                self.loaded.entry(pid).or_insert_with(sentence);
+                    format!("process {pid} ({comm}) loaded {driver}, but no watched call was seen");
+                self.loaded.entry(pid).or_insert(sentence);
             }
-            (None, false) if !maps.is_empty() => self.without(pid, comm, &maps),
+            (None, false) if !maps.is_empty() => self.without(pid, &comm, &maps),
             _ => {}
         }
         if let Some(driver) = driver.filter(|_| !is_ours) {
@@ -190,24 +166,16 @@ impl Look {
             if environment.is_empty() || driver_again.is_none() || is_ours {
                 return;
             }
-            let why = if names_preload(&environment) {
-                "although LD_PRELOAD names it there"
-            } else {
-                "because its environment has lost cupeer's LD_PRELOAD"
-            };
+            let why = if names_preload(&environment) { "although LD_PRELOAD names it there" } else { LOST };
             let library = libraries::PRELOAD;
             // It may have become this program only after it was asked for its name.
-            let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            let comm = comm.trim_end();
-            let sentence =
-                format!("process {pid} ({comm}) loaded {} without {library}, {why}", driver.display());
+            let (comm, driver) = (self::comm(pid), driver.display());
+            let sentence = format!("process {pid} ({comm}) loaded {driver} without {library}, {why}");
             tracing::debug!("{sentence}");
             self.bypassed.insert(pid, sentence);
         }
     }
-}
 
-impl Look {
     /// A process with neither library.
     fn without(&mut self, pid: u32, comm: &str, maps: &[u8]) {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -219,15 +187,16 @@ impl Look {
         if !is_musl && (names_preload(&environment) || !is_loaded) {
             return;
         }
-        let why = if is_musl {
-            "because musl's loader cannot load it"
-        } else {
-            "because its environment has lost cupeer's LD_PRELOAD"
-        };
+        let why = if is_musl { "because musl's loader cannot load it" } else { LOST };
         let sentence = format!("process {pid} ({comm}) ran without {}, {why}", libraries::PRELOAD);
         let entry = self.lost.entry(pid).or_insert((String::new(), 0));
         *entry = (sentence, entry.1 + 1);
     }
+}
+
+fn comm(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
 }
 
 /// The driver that a process has mapped, and whether it has mapped our library.
@@ -235,7 +204,7 @@ fn mapped(maps: &[u8], chosen: Option<&Path>) -> (Option<PathBuf>, bool) {
     let (mut driver, mut is_ours) = (None, false);
     for line in maps.split(|byte| *byte == b'\n') {
         let Some(start) = line.iter().position(|byte| *byte == b'/') else { continue };
-        let path = Path::new(std::ffi::OsStr::from_bytes(&line[start..]));
+        let path = Path::new(OsStr::from_bytes(&line[start..]));
         let name = path.file_name().unwrap_or_default().as_bytes();
         is_ours |= name.starts_with(libraries::PRELOAD.as_bytes());
         let is_driver = name.starts_with(Library::Cuda.soname().trim_end_matches(".1").as_bytes())
@@ -250,13 +219,10 @@ fn mapped(maps: &[u8], chosen: Option<&Path>) -> (Option<PathBuf>, bool) {
 
 /// Whether an environment still has our library in LD_PRELOAD.
 fn names_preload(environment: &[u8]) -> bool {
-    let value =
-        |entry: &'_ [u8]| entry.strip_prefix(LD_PRELOAD.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
-    let mut values = environment.split(|byte| *byte == 0).filter_map(value);
-    values.any(|value| {
-        libraries::preloaded(std::ffi::OsStr::from_bytes(&value))
-            .any(|path| path.file_name().is_some_and(|name| name == libraries::PRELOAD))
-    })
+    let variables = environment.split(|byte| *byte == 0);
+    let values = variables.filter_map(|entry| entry.strip_prefix(LD_PRELOAD.as_bytes())?.strip_prefix(b"="));
+    let is_ours = |path: &Path| path.file_name().is_some_and(|name| name == libraries::PRELOAD);
+    values.map(OsStr::from_bytes).flat_map(libraries::preloaded).any(is_ours)
 }
 
 #[cfg(test)]

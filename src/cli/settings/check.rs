@@ -1,12 +1,12 @@
 //! The variables of the checks, and which of their options are refused.
 
-use crate::args::{CheckArgs, Options};
-use anyhow::{Result, bail};
+use super::inherited;
+use crate::args::{CheckArgs, Options, word};
+use anyhow::{Result, anyhow, bail, ensure};
 use cupeer_rules::RuleSet;
 use cupeer_spec::env;
 use std::ffi::OsString;
 
-/// The variables that the options become.
 pub fn variables(options: &CheckArgs) -> Result<Vec<(&'static str, OsString)>> {
     let sets = [
         ("--ignore", env::IGNORE, &options.ignore),
@@ -16,14 +16,12 @@ pub fn variables(options: &CheckArgs) -> Result<Vec<(&'static str, OsString)>> {
     ];
     let mut variables = Vec::new();
     if let Some(level) = options.check {
-        variables.push((env::CHECK, level.word().into()));
+        variables.push((env::CHECK, word(level).into()));
     }
     for (option, variable, set) in sets {
         let Some(set) = set else { continue };
         needed_by(option, "chooses rules", options)?;
-        if let Err(error) = RuleSet::parse(set) {
-            bail!("{option} '{set}', {error}");
-        }
+        RuleSet::parse(set).map_err(|error| anyhow!("{option} '{set}', {error}"))?;
         variables.push((variable, set.into()));
     }
     Ok(variables)
@@ -31,14 +29,9 @@ pub fn variables(options: &CheckArgs) -> Result<Vec<(&'static str, OsString)>> {
 
 /// Refuses an option that does nothing without checks.
 pub fn needed_by(option: &str, does: &str, options: &CheckArgs) -> Result<()> {
-    if options.check.is_none() && !is_inherited() {
-        bail!("{option} {does}, but nothing is checked; add --check");
-    }
+    let is_checked = options.check.is_some() || inherited(env::CHECK).is_some();
+    ensure!(is_checked, "{option} {does}, but nothing is checked; add --check");
     Ok(())
-}
-
-fn is_inherited() -> bool {
-    std::env::var_os(env::CHECK).is_some_and(|level| !level.is_empty())
 }
 
 /// What holds where nothing is recorded: `--check` is refused. An inherited one gives way to `--record off`, or
@@ -50,6 +43,6 @@ pub fn without_record(options: &Options) -> Result<Option<(&'static str, OsStrin
             bail!("--check and --record off contradict each other: findings go into the record")
         }
         Some(_) => bail!("--check needs a record, but nothing is recorded; add --out DIR"),
-        None => Ok((is_off && is_inherited()).then(|| (env::CHECK, OsString::new()))),
+        None => Ok((is_off && inherited(env::CHECK).is_some()).then(|| (env::CHECK, OsString::new()))),
     }
 }

@@ -6,16 +6,14 @@
 mod machine;
 
 use crate::args::{DenyArgs, Options};
-use crate::job::Job;
-use crate::settings::Environment;
-use anyhow::{Context, Result, bail};
+use crate::job::{Job, temporary};
+use crate::settings::{Environment, inherited};
+use anyhow::{Context, Result, bail, ensure};
 use cupeer_spec::deny::{self, Denied, Name, Pair, Written};
 use cupeer_spec::env;
 use cupeer_topology::Topology;
 use machine::{Device, Machine};
 use std::ffi::OsString;
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -24,9 +22,8 @@ const VLLM_CACHE_ROOT: &str = "VLLM_CACHE_ROOT";
 
 /// What no mask of ours reaches.
 const UNMASKED: &str = "denied pairs: not masked are copies between devices (cuMemcpyPeer), which the driver \
-stages, cuMemSetAccess and memory pools, and what tools read from sysfs; links to a switch are hidden altogether";
+stages, memory pools, and what tools read from sysfs; links to a switch are hidden altogether";
 
-/// What is said of that after a run in which pairs were denied.
 pub fn unmasked(environment: &Environment) -> Option<&'static str> {
     environment.get(env::DENY_PEER).filter(|pairs| !pairs.is_empty()).map(|_| UNMASKED)
 }
@@ -36,7 +33,7 @@ pub fn variables(options: &Options, is_here: bool) -> Result<Vec<(&'static str, 
     let DenyArgs { deny_peer, peer_limit } = &options.deny;
     let mut variables = Vec::new();
     if let Some(text) = deny_peer {
-        let denied = denied(text, &Machine::of(&options.driver)?, is_here)
+        let denied = denied(text, &Machine::of(&options.driver), is_here)
             .with_context(|| format!("--deny-peer '{text}'"))?;
         variables.push((env::DENY_PEER, denied.to_string().into()));
     }
@@ -48,11 +45,8 @@ pub fn variables(options: &Options, is_here: bool) -> Result<Vec<(&'static str, 
 
 /// Where vLLM keeps its verdict on peers, which it would read in later runs, and those of earlier ones in this.
 pub enum Verdicts {
-    /// In the job.
     InJob(PathBuf),
-    /// In a directory of the run's own.
     Temporary(TempDir),
-    /// Where the user has chosen.
     Chosen(PathBuf),
 }
 
@@ -62,18 +56,15 @@ impl Verdicts {
         if variables.iter().all(|(name, _)| *name != env::DENY_PEER) {
             return Ok(None);
         }
-        if let Some(place) = std::env::var_os(VLLM_CACHE_ROOT).filter(|place| !place.is_empty()) {
+        if let Some(place) = inherited(VLLM_CACHE_ROOT) {
             return Ok(Some(Verdicts::Chosen(place.into())));
         }
         // One with placeholders is made by the processes.
         if let Some(job) = job.filter(|job| job.directory.is_dir()) {
             return Ok(Some(Verdicts::InJob(job.vllm_cache()?)));
         }
-        let temporary = tempfile::Builder::new()
-            .prefix("cupeer-vllm-")
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir();
-        Ok(Some(Verdicts::Temporary(temporary.context("failed to make a directory for vLLM's cache")?)))
+        let temporary = temporary("cupeer-vllm-").context("failed to make a directory for vLLM's cache")?;
+        Ok(Some(Verdicts::Temporary(temporary)))
     }
 
     /// The variable, where it is for us to set.
@@ -86,7 +77,6 @@ impl Verdicts {
         Some((VLLM_CACHE_ROOT, place.into()))
     }
 
-    /// What the user has to know.
     pub fn warning(&self) -> Option<String> {
         let Verdicts::Chosen(place) = self else { return None };
         Some(format!(
@@ -105,7 +95,6 @@ impl Verdicts {
     }
 }
 
-/// Reads the words of `--deny-peer`.
 fn denied(text: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
     if text == deny::ALL {
         return Ok(Denied::All);
@@ -170,12 +159,10 @@ fn of_file(path: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
     let by_uuid =
         |devices: &[Device]| own.iter().all(|device| devices.iter().any(|known| known.uuid == device.uuid));
     let names: Vec<Name> = match machine.devices() {
-        Ok(devices) if by_uuid(devices) => own.iter().map(|device| Name::Uuid(device.uuid)).collect(),
-        Ok(devices) if devices.len() >= own.len() && is_here => {
-            devices.iter().take(own.len()).map(|device| Name::Uuid(device.uuid)).collect()
-        }
-        Ok(devices) if is_here => {
-            bail!("it has {} devices, but here {}", own.len(), machine::shown(devices))
+        Ok(devices) if is_here && !by_uuid(devices) => {
+            let here = machine::shown(devices);
+            ensure!(devices.len() >= own.len(), "it has {} devices, but here {here}", own.len());
+            devices[..own.len()].iter().map(|device| Name::Uuid(device.uuid)).collect()
         }
         _ => own.iter().map(|device| Name::Uuid(device.uuid)).collect(),
     };
@@ -190,11 +177,10 @@ fn of_file(path: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
             }
         }
     }
-    if pairs.is_empty() {
-        bail!(
-            "it denies nothing: all its devices reach each other; a [[link]] of kind = \"none\" makes a pair that does not"
-        );
-    }
+    ensure!(
+        !pairs.is_empty(),
+        "it denies nothing: all its devices reach each other; a [[link]] of kind = \"none\" makes a pair that does not"
+    );
     Ok(Denied::Pairs(pairs))
 }
 

@@ -5,14 +5,17 @@
 
 mod files;
 
+use super::inherited;
 use crate::args::InjectArgs;
-use anyhow::{Context, Result, bail};
+use crate::job::random;
+use crate::output::{self, Failure};
+use crate::status;
+use anyhow::{Context, Result, bail, ensure};
 use cupeer_report::terminal::clean;
 use cupeer_spec::env;
 use cupeer_spec::fault::{LONGEST_NAME, Plan, PlanError, is_name};
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fmt;
 
 /// The name of the plan that `--inject` makes.
 const COMMAND_LINE: &str = "inject";
@@ -23,35 +26,12 @@ const LONGEST_TEXT: usize = 100 << 10;
 /// The most characters of a plan that a message repeats.
 const MOST_SHOWN: usize = 70;
 
-/// What the options become.
 #[derive(Default)]
 pub struct Faults {
-    /// The variables.
     pub variables: Vec<(&'static str, OsString)>,
     /// The seed of what the plans leave to chance, where it was drawn.
     pub drawn_seed: Option<u64>,
 }
-
-/// A plan that was refused, with the place where it is wrong.
-#[derive(Debug)]
-pub struct Refused {
-    sentence: String,
-    excerpt: String,
-}
-
-impl Refused {
-    /// The line that is wrong and a mark under the place.
-    pub fn excerpt(&self) -> &str {
-        &self.excerpt
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(&self.sentence)
-    }
-}
-impl std::error::Error for Refused {}
 
 /// All rules so far, and how many each plan has.
 #[derive(Default)]
@@ -61,7 +41,6 @@ struct Rules {
 }
 
 impl Rules {
-    /// Adds the rules of a text to a plan.
     fn add(&mut self, plan: &str, text: &str) -> Result<usize, PlanError> {
         let count = self.counts.entry(plan.to_owned()).or_default();
         let added = self.plan.add(plan, *count, text)?;
@@ -70,13 +49,12 @@ impl Rules {
     }
 }
 
-/// Reads the plans.
 pub fn faults(options: &InjectArgs) -> Result<Faults> {
     let mut rules = Rules::default();
     for text in &options.inject {
         match rules.add(COMMAND_LINE, text) {
             Ok(0) => bail!("--inject '{}': it contains no rule", shown(text)),
-            Ok(_) => {}
+            Ok(_) => output::explain_runtime(text),
             Err(error) => return Err(refusal(text, &error).into()),
         }
     }
@@ -94,15 +72,11 @@ pub fn faults(options: &InjectArgs) -> Result<Faults> {
     Ok(faults)
 }
 
-/// Refuses what does nothing without a plan.
 fn without_plan(options: &InjectArgs) -> Result<()> {
-    let is_inherited = std::env::var_os(env::INJECT).is_some_and(|plan| !plan.is_empty());
-    if options.dry_run && !is_inherited {
-        bail!("--dry-run tries fault plans, but there is none; add --inject or --inject-file");
-    }
-    if options.seed.is_some() {
-        bail!("--seed is for fault plans, but there is none; add --inject or --inject-file");
-    }
+    let add = "but there is none; add --inject or --inject-file";
+    let has_plan = inherited(env::INJECT).is_some();
+    ensure!(!options.dry_run || has_plan, "--dry-run tries fault plans, {add}");
+    ensure!(options.seed.is_none(), "--seed is for fault plans, {add}");
     Ok(())
 }
 
@@ -126,23 +100,17 @@ fn handed_on(plan: &Plan, seed: Option<u64>) -> Result<(String, Option<u64>)> {
 
 /// A seed, short enough to be typed.
 fn draw() -> Result<u64> {
-    let mut bytes = [0u8; 4];
-    // SAFETY: the buffer has the length that is given.
-    let read = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if read != bytes.len() as isize {
-        return Err(std::io::Error::last_os_error())
-            .context("failed to make a random seed; give one with --seed N");
-    }
+    let bytes = random().context("failed to make a random seed; give one with --seed N")?;
     Ok(u32::from_ne_bytes(bytes).into())
 }
 
-/// What is wrong with a plan of the command line.
-fn refusal(text: &str, error: &PlanError) -> Refused {
+fn refusal(text: &str, error: &PlanError) -> Failure {
     let line = text.split('\n').nth(error.line - 1).unwrap_or_default();
     let place = if text.contains('\n') { format!("line {}, ", error.line) } else { String::new() };
-    Refused {
+    Failure {
         sentence: format!("--inject '{}', {place}column {}: {}", shown(text), error.column, error.message),
-        excerpt: excerpt(line, error.column),
+        excerpt: Some(excerpt(line, error.column)),
+        status: status::OURS,
     }
 }
 
@@ -165,7 +133,6 @@ fn excerpt(line: &str, column: usize) -> String {
     format!("  {dots}{part}\n  {indent}^")
 }
 
-/// Whether a plan may have this name.
 fn is_plan_name(text: &str) -> bool {
     const { assert!(LONGEST_PLAN < LONGEST_NAME) };
     is_name(text) && !text.contains('/') && text.len() <= LONGEST_PLAN
@@ -183,14 +150,6 @@ mod tests {
     fn text(faults: &Faults) -> &str {
         let (_, text) = faults.variables.iter().find(|(name, _)| *name == env::INJECT).unwrap();
         text.to_str().unwrap()
-    }
-
-    #[test]
-    fn several_plans_of_the_command_line_are_one() {
-        let faults = of(&["@ipc:delay=1ms;@ipc:hang:name=x", "@peer:delay=2ms"], None).unwrap();
-        let wanted = "@ipc:delay=1ms:name=inject/1;@ipc:hang:name=inject/x;@peer:delay=2ms:name=inject/3";
-        assert_eq!(text(&faults), wanted);
-        assert_eq!(faults.drawn_seed, None);
     }
 
     #[test]
@@ -226,16 +185,5 @@ mod tests {
             let (line, mark) = excerpt.split_once('\n').unwrap();
             assert!(line.len() <= MOST_SHOWN + 5 && mark.len() <= line.len() + 1, "{column}: {excerpt}");
         }
-    }
-
-    #[test]
-    fn too_long_plans_are_refused() {
-        let many = vec!["cuIpcOpenMemHandle*:error=MAP_FAILED"; 3000];
-        let sentence = of(&many, None).err().unwrap().to_string();
-        assert!(
-            sentence.starts_with("the fault plans are 1") && sentence.contains("only 100 KiB can be"),
-            "{sentence}"
-        );
-        assert!(of(&many[..1500], None).is_ok());
     }
 }

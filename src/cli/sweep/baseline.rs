@@ -5,7 +5,7 @@ use super::launch::{End, Launcher, Order, Ran, own_lines};
 use super::state::{Baseline, Plan};
 use super::{compare, trials};
 use anyhow::{Result, bail};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -43,18 +43,17 @@ pub fn measure(launcher: &mut Launcher) -> Result<Option<Baseline>> {
         }
     }
     let cost = start.elapsed() / runs.len() as u32;
-    let Some(baseline) = of(launcher, &runs)? else { return Ok(None) };
-    let baseline = Baseline { cost, ..baseline };
-    if !launcher.keeps {
+    let baseline = of(launcher, &runs, cost)?;
+    if baseline.is_some() && !launcher.keeps {
         for (ran, _) in &runs {
             // What stays there is no harm.
             let _ = fs::remove_dir_all(&ran.directory);
         }
     }
-    Ok(Some(baseline))
+    Ok(baseline)
 }
 
-fn of(launcher: &Launcher, runs: &[(Ran, Counted)]) -> Result<Option<Baseline>> {
+fn of(launcher: &Launcher, runs: &[(Ran, Counted)], cost: Duration) -> Result<Option<Baseline>> {
     let (first, _) = &runs[0];
     let mut notes = Vec::new();
     if runs.iter().any(|(ran, _)| ran.end != first.end) {
@@ -75,38 +74,29 @@ fn of(launcher: &Launcher, runs: &[(Ran, Counted)]) -> Result<Option<Baseline>> 
                 .to_owned(),
         );
     }
-    let (_, counted) = &runs[runs.len() - 1];
-    let places = trials::places(counted);
+    let (_, last) = &runs[runs.len() - 1];
+    let places = trials::places(last);
     if runs.len() == 3 && !trials::is_same(&places, &trials::places(&runs[1].1)) {
         notes.push("its calls differ from run to run: verdicts may not be repeatable".to_owned());
     }
-    let mut open: BTreeMap<String, u64> = BTreeMap::new();
-    for (what, count) in runs.iter().flat_map(|(_, counted)| &counted.open) {
-        let most = open.entry(what.clone()).or_default();
-        *most = count.max(most).to_owned();
+    let (mut ran, mut counted) = (first.clone(), last.clone());
+    for (other, also) in runs {
+        ran.left_over = ran.left_over.max(other.left_over);
+        ran.time = ran.time.max(other.time);
+        if other.shm.len() < ran.shm.len() {
+            ran.shm.clone_from(&other.shm);
+        }
+        for (known, of_run) in [(&mut counted.open, &also.open), (&mut counted.held, &also.held)] {
+            for (what, count) in of_run {
+                let most = known.entry(what.clone()).or_default();
+                *most = *count.max(most);
+            }
+        }
+        counted.broken.extend(also.broken.iter().cloned());
     }
     let programs: BTreeSet<&str> = places.iter().map(|place| place.site.program.as_str()).collect();
-    Ok(Some(Baseline {
-        end: first.end,
-        output: first.output,
-        said: first.said.clone(),
-        is_comparable,
-        open,
-        shm: runs
-            .iter()
-            .map(|(ran, _)| &ran.shm)
-            .min_by_key(|names| names.len())
-            .cloned()
-            .unwrap_or_default(),
-        left_over: runs.iter().map(|(ran, _)| ran.left_over).max().unwrap_or(0),
-        broken: runs.iter().flat_map(|(_, counted)| counted.broken.iter().cloned()).collect(),
-        time: runs.iter().map(|(ran, _)| ran.time).max().unwrap_or(Duration::ZERO),
-        cost: Duration::ZERO,
-        processes: counted.processes,
-        has_programs: programs.len() > 1,
-        places,
-        notes,
-    }))
+    let has_programs = programs.len() > 1;
+    Ok(Some(Baseline { ran, counted, is_comparable, cost, has_programs, places, notes }))
 }
 
 #[cfg(test)]

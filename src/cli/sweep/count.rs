@@ -3,6 +3,7 @@
 //! What belongs here: reading. A rule that matches every call and does nothing but be recorded makes each call's stack
 //! and process known; it stands in the plan of every run.
 
+use super::held::Held;
 use anyhow::{Result, anyhow};
 use cupeer_record::{Event, Job, Outcome, Process};
 use cupeer_report::Places;
@@ -22,38 +23,25 @@ pub const FAIL: &str = "fail";
 pub struct Site {
     /// The file name of the program.
     pub program: String,
-    /// The rank of the process.
     pub rank: Option<u32>,
-    /// The function.
     pub function: String,
     /// The hash of the call stack; 0 where it is unknown.
     pub stack: u64,
 }
 
-/// A place of one process.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SiteOfProcess {
-    /// The order in which the process reached the driver.
-    pub process: u16,
-    /// The place.
-    pub site: Site,
-}
+/// The order in which a process reached the driver, and a place of it.
+pub type SiteOfProcess = (u16, Site);
 
-/// What is known of the calls of one place.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Calls {
-    /// How many there are.
     pub count: u64,
     /// Who made them, and the offset in that library.
     pub caller: Option<(String, u64)>,
 }
 
-/// What a record holds.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Counted {
-    /// How many processes there were.
     pub processes: usize,
-    /// The calls.
     pub calls: BTreeMap<SiteOfProcess, Calls>,
     /// Whether the call that the run is about was made to fail.
     pub fired: bool,
@@ -61,6 +49,8 @@ pub struct Counted {
     pub pending: Vec<String>,
     /// What is open at the end, and how often.
     pub open: BTreeMap<String, u64>,
+    /// The same of virtual memory of the processes' own, which many programs leave to the end of the process.
+    pub held: BTreeMap<String, u64>,
     /// The rules that were broken: the rule and the function.
     pub broken: BTreeSet<String>,
 }
@@ -92,9 +82,8 @@ pub fn read(directory: &Path, known: &dyn Fn(&Site) -> bool) -> Result<Counted> 
 type Frames = HashMap<SiteOfProcess, (usize, u64, Vec<u64>)>;
 
 impl Counted {
-    /// Reads the events of a process.
     fn follow(&mut self, index: usize, process: &Process, frames: &mut Frames) -> Result<()> {
-        let mut pending = BTreeMap::new();
+        let (mut pending, mut held) = (BTreeMap::new(), Held::default());
         let program = file_name(process.program());
         for event in process.events()? {
             let call = match event {
@@ -106,6 +95,7 @@ impl Counted {
                 Event::Mark { .. } => continue,
             };
             let name = process.function_name(call.number);
+            held.follow(&call);
             if call.outcome == Outcome::Pending {
                 pending.insert((call.stream, call.seq), name.to_owned());
             }
@@ -118,23 +108,36 @@ impl Counted {
                         function: name.to_owned(),
                         stack: hit.what.stack,
                     };
-                    let seen = SiteOfProcess { process: hit.what.process, site };
+                    let seen = (hit.what.process, site);
                     frames.entry(seen.clone()).or_insert_with(|| {
                         let own = &call.details.frames;
                         let frames = if own.is_empty() { vec![call.caller] } else { own.clone() };
                         (index, call.start, frames)
                     });
-                    self.calls.entry(seen).or_insert(Calls { count: 0, caller: None }).count += 1;
+                    self.calls.entry(seen).or_default().count += 1;
                 }
             }
         }
         self.pending.extend(pending.into_values());
+        for (object, holding) in held.left() {
+            let (caller, ticks) = holding.since;
+            let library = process.library_at(caller, ticks);
+            let offset = caller.wrapping_sub(library.map_or(0, |library| library.base));
+            let library = library.map_or("", |library| file_name(&library.path));
+            let by = by_whom(library, offset, process.rank());
+            if holding.is_foreign {
+                *self.open.entry(format!("{} of another process {by}", object.word())).or_default() +=
+                    holding.count;
+            } else {
+                *self.held.entry(format!("{} {by}", object.word())).or_default() += holding.count;
+            }
+        }
         Ok(())
     }
 
     /// Finds out who made the calls.
     fn name(&mut self, job: &Job, directory: &Path, frames: &Frames, known: &dyn Fn(&Site) -> bool) {
-        let new = self.calls.iter_mut().filter(|(seen, _)| !known(&seen.site));
+        let new = self.calls.iter_mut().filter(|((_, site), _)| !known(site));
         let mut new: Vec<(&SiteOfProcess, &mut Calls)> = new.collect();
         if new.is_empty() {
             return;
@@ -162,18 +165,29 @@ fn file_name(path: &str) -> &str {
 /// What an entry of the live table says was left open, and by whom; `None` where it was given back.
 fn left_open(entry: &Entry) -> Option<String> {
     let is_shared = kind::export_of(entry.kind).is_some();
+    let object = kind::exported_object(entry.kind).or(kind::opened_object(entry.kind))?;
+    // Followed from the calls.
+    if object.is_virtual() {
+        return None;
+    }
     // Access counts nothing.
     if entry.ended & ended::ENDED != 0 || entry.count == 0 && is_shared {
         return None;
     }
-    let what = match (kind::exported_object(entry.kind), kind::opened_object(entry.kind)) {
-        (Some(object), _) => format!("exported {}", object.word()),
-        (None, Some(object)) if is_shared => format!("{} of another process", object.word()),
-        (None, object) => object?.word().to_owned(),
+    let what = match kind::exported_object(entry.kind) {
+        Some(object) => format!("exported {}", object.word()),
+        None if is_shared => format!("{} of another process", object.word()),
+        None => object.word().to_owned(),
     };
-    let library = String::from_utf8_lossy(library_name(&entry.library)).into_owned();
-    let rank = if entry.rank == u32::MAX { String::new() } else { format!(", rank {}", entry.rank) };
-    Some(format!("{what} ({library}+{:#x}{rank})", entry.offset))
+    let library = String::from_utf8_lossy(library_name(&entry.library));
+    let rank = (entry.rank != u32::MAX).then_some(entry.rank);
+    Some(format!("{what} {}", by_whom(&library, entry.offset, rank)))
+}
+
+/// Who got something: the place of the call in its library, and the rank of the process.
+fn by_whom(library: &str, offset: u64, rank: Option<u32>) -> String {
+    let rank = rank.map_or(String::new(), |rank| format!(", rank {rank}"));
+    format!("({library}+{offset:#x}{rank})")
 }
 
 #[cfg(test)]

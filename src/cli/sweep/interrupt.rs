@@ -16,7 +16,6 @@ pub fn watch() -> io::Result<()> {
         .try_for_each(|signal| signal_hook::flag::register(signal, INTERRUPTED.clone()).map(drop))
 }
 
-/// Whether one came.
 pub fn is_set() -> bool {
     INTERRUPTED.load(Relaxed)
 }

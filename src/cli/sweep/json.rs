@@ -6,10 +6,8 @@ use super::trials::Fault;
 use super::verdict::Verdict;
 use serde_json::{Value, json};
 
-/// The version of the form.
 const SCHEMA: &str = "cupeer-sweep/1";
 
-/// The whole.
 pub fn value(outcome: &Outcome, is_interrupted: bool) -> Value {
     let calls: u64 = outcome.baseline.places.iter().map(super::trials::Counts::total).sum();
     json!({
@@ -19,9 +17,9 @@ pub fn value(outcome: &Outcome, is_interrupted: bool) -> Value {
         "calls": calls,
         "stacks": outcome.baseline.places.len(),
         "baseline": {
-            "end": outcome.baseline.end,
-            "seconds": outcome.baseline.time.as_secs_f64(),
-            "processes": outcome.baseline.processes,
+            "end": outcome.baseline.ran.end,
+            "seconds": outcome.baseline.ran.time.as_secs_f64(),
+            "processes": outcome.baseline.counted.processes,
             "notes": outcome.baseline.notes,
             "verdict": outcome.own.as_ref().map_or(Verdict::Same, |own| own.verdict),
             "seen": outcome.own.as_ref().map(|own| &own.seen),
@@ -45,7 +43,7 @@ fn run(done: &Done, outcome: &Outcome) -> Value {
         "finding": is_finding,
         "seen": done.judged.seen,
         "record": is_finding.then_some(record),
-        "command": outcome.command(Some(&done.trial), done.judged.verdict == Verdict::Misuse),
+        "command": outcome.command(Some(&done.trial), done.judged.verdict),
     })
 }
 

@@ -4,9 +4,9 @@ use super::processes::Processes;
 use super::state::Plan;
 use super::{interrupt, shm};
 use crate::args::{CheckArgs, Level, Options};
-use crate::run::CannotRun;
+use crate::run::cannot_run;
 use crate::settings::{Environment, Settings};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use cupeer_record::plain::{self, Links};
 use cupeer_spec::{env, fault};
 use serde::{Deserialize, Serialize};
@@ -28,44 +28,36 @@ const LONGEST: usize = 160;
 /// The most bytes of stderr that are looked at: the end of what was said matters, and there may be gigabytes.
 const MOST_SAID: u64 = 1 << 20;
 
-/// How a run ended.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum End {
-    /// With this status.
     Exited(u8),
-    /// By this signal.
     Killed(i32),
     /// It was killed, because it took too long.
     TimedOut,
 }
 
 /// What is seen of a run from outside.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Ran {
-    /// How it ended.
     pub end: End,
     /// A hash of its stdout, and its length.
     pub output: (u64, u64),
     /// The last line that it wrote to stderr and does not write without faults.
     pub said: Option<String>,
-    /// Processes that it left behind.
     pub left_over: usize,
     /// The names that it left in /dev/shm.
     pub shm: Vec<String>,
-    /// How long it took.
     pub time: Duration,
     /// The directory with its record, stdout and stderr.
     pub directory: PathBuf,
 }
 
 impl Ran {
-    /// Where its record is.
     pub fn record(&self) -> PathBuf {
         self.directory.join(RECORD)
     }
 
-    /// Where its stdout is.
     pub fn stdout(&self) -> PathBuf {
         self.directory.join(STDOUT)
     }
@@ -75,13 +67,9 @@ const RECORD: &str = "record";
 const STDOUT: &str = "stdout";
 const STDERR: &str = "stderr";
 
-/// Starts runs.
 pub struct Launcher {
-    /// What is run, and how.
     pub plan: Plan,
-    /// The directory of the sweep.
     pub directory: PathBuf,
-    /// How long a run may take.
     pub timeout: Duration,
     /// The lines that the program writes to stderr without faults.
     pub usual: BTreeSet<String>,
@@ -91,13 +79,9 @@ pub struct Launcher {
     pub stays: BTreeSet<String>,
 }
 
-/// What is asked of one run.
 pub struct Order<'a> {
-    /// The name of its directory.
     pub name: &'a str,
-    /// The fault rules.
     pub rules: &'a str,
-    /// Whether they are only tried.
     pub is_dry: bool,
 }
 
@@ -119,7 +103,7 @@ impl Launcher {
         let start = Instant::now();
         let program = &self.plan.program[0];
         let mut processes = Processes::start(self.command(&directory, &environment)?)
-            .map_err(|error| CannotRun::new(program.as_ref(), &error))?;
+            .map_err(|error| cannot_run(program.as_ref(), &error))?;
         let status = processes.wait(self.timeout)?;
         let left_over = processes.clear_away(status.map_or(Duration::ZERO, |_| GRACE))?;
         let time = start.elapsed();
@@ -153,9 +137,8 @@ impl Launcher {
             driver: self.plan.driver(),
             ..Options::default()
         };
-        if let Err(error) = fault::Plan::parse("sweep", order.rules) {
-            bail!("the plan '{}', {error}", order.rules);
-        }
+        fault::Plan::parse("sweep", order.rules)
+            .map_err(|error| anyhow!("the plan '{}', {error}", order.rules))?;
         let settings = Settings::new(&options, Some(&OsString::from(&self.plan.program[0])))?;
         let mut environment = settings.apply(Environment::inherited())?;
         environment.set(env::INJECT, order.rules);
@@ -214,7 +197,6 @@ fn lines(stderr: &Path) -> Vec<String> {
     lines
 }
 
-/// The last bytes of a file, [`MOST_SAID`] at most.
 fn last_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut file = plain::open(path, Links::Refused)?;
     let length = file.metadata()?.len();

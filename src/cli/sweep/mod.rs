@@ -1,7 +1,7 @@
 //! `cupeer sweep`: fails each call of a program in turn, and reports how the program copes.
 //!
 //! This file shows the order of a sweep; each step has a file. The program runs without faults first ([`baseline`]),
-//! with its calls counted ([`count`]). From the calls come runs ([`trials`]), which are done side by side ([`pool`]),
+//! with its calls counted ([`count`]), and what of virtual memory it keeps ([`held`]). From the calls come runs ([`trials`]), which are done side by side ([`pool`]),
 //! each started ([`launch`], [`processes`]) and compared ([`trial`], [`verdict`]). What a run calls that the program
 //! does not call without faults is made to fail next, until nothing new is left. A journal records all that is done
 //! ([`state`]); findings are shown at the end ([`table`], [`json`]).
@@ -9,6 +9,7 @@
 mod baseline;
 mod compare;
 mod count;
+mod held;
 mod interrupt;
 mod json;
 mod launch;
@@ -28,7 +29,7 @@ pub use verdict::Verdict;
 
 use crate::args::{SweepArgs, SweepFormat};
 use crate::{output, status};
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use launch::{End, Launcher};
 use state::{Journal, JournalContent, Plan};
 use std::collections::BTreeSet;
@@ -42,7 +43,6 @@ use verdict::judge_baseline;
 /// The shortest time after which a run hangs, and how many times as long as without faults it may take.
 const TIMEOUT: (Duration, u32) = (Duration::from_secs(10), 10);
 
-/// Carries out the subcommand.
 pub fn command(args: &SweepArgs) -> Result<ExitCode> {
     output::be_verbose(args.verbose);
     let (journal, kept) = match &args.resume {
@@ -98,16 +98,14 @@ fn sweep(args: &SweepArgs, mut journal: Journal, kept: JournalContent) -> Result
     };
     let Some(baseline) = baseline::measure(&mut launcher)? else { return Ok(None) };
     launcher.plan.names_programs = baseline.has_programs;
-    launcher.timeout = launcher.plan.timeout.unwrap_or((baseline.time * TIMEOUT.1).max(TIMEOUT.0));
+    launcher.timeout = launcher.plan.timeout.unwrap_or((baseline.ran.time * TIMEOUT.1).max(TIMEOUT.0));
     match &places {
-        Some(places) if !trials::is_same(places, &baseline.places) => {
-            bail!(
-                "'{}' makes other calls than when the sweep in {} began; begin a new one",
-                launcher.plan.program[0],
-                shortest(&journal.directory)
-            );
-        }
-        Some(_) => {}
+        Some(places) => ensure!(
+            trials::is_same(places, &baseline.places),
+            "'{}' makes other calls than when the sweep in {} began; begin a new one",
+            launcher.plan.program[0],
+            shortest(&journal.directory)
+        ),
         None => journal.places(&baseline.places)?,
     }
     baseline.notes.iter().for_each(|note| output::complain(&format!("note: {note}")));
@@ -125,7 +123,7 @@ fn sweep(args: &SweepArgs, mut journal: Journal, kept: JournalContent) -> Result
     };
     // Where it does not end by itself, there is nothing to compare with.
     let is_enough = args.fail_fast && outcome.own_finding().is_some();
-    if matches!(baseline.end, End::Exited(_)) && !is_enough {
+    if matches!(baseline.ran.end, End::Exited(_)) && !is_enough {
         let known = baseline.places.iter().map(|place| place.site.clone()).collect();
         let bench = Bench { launcher, baseline, known, beside: RwLock::new(()) };
         queue::runs(args, &bench, &mut journal, done, &mut outcome)?;
@@ -134,7 +132,6 @@ fn sweep(args: &SweepArgs, mut journal: Journal, kept: JournalContent) -> Result
     Ok(Some(outcome))
 }
 
-/// A time in words.
 pub fn time(time: Duration) -> String {
     match time.as_secs() {
         0 => format!("{} ms", time.as_millis().max(1)),

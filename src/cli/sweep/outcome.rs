@@ -3,35 +3,28 @@
 use super::count::Site;
 use super::state::{Baseline, Done, Plan, Sim};
 use super::trials::{Counts, Fault, Trial};
-use super::verdict::Judged;
+use super::verdict::{Judged, Verdict};
 use crate::formats::quoted;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The outcome of a sweep.
 pub struct Outcome {
-    /// What was run.
     pub plan: Plan,
-    /// Without faults.
     pub baseline: Baseline,
     /// What is wrong without faults.
     pub own: Option<Judged>,
     /// The runs that are done, in their order.
     pub done: Vec<Done>,
-    /// The runs that are not.
     pub left_out: Vec<Trial>,
     /// How many more runs there would be.
     pub unplanned: u64,
     /// Who calls, of all places.
     pub places: Vec<Counts>,
-    /// The directory of the sweep.
     pub directory: PathBuf,
-    /// How long it took this time.
     pub time: Duration,
 }
 
 impl Outcome {
-    /// The runs with findings.
     pub fn findings(&self) -> impl Iterator<Item = &Done> {
         self.done.iter().filter(|done| self.plan.is_finding(done.judged.verdict))
     }
@@ -53,7 +46,6 @@ impl Outcome {
         self.own.as_ref().filter(|own| self.plan.is_finding(own.verdict))
     }
 
-    /// Whether there is a finding.
     pub fn has_findings(&self) -> bool {
         self.own_finding().is_some() || self.findings().next().is_some()
     }
@@ -64,7 +56,7 @@ impl Outcome {
     }
 
     /// The command that repeats a run, or the program without faults.
-    pub fn command(&self, trial: Option<&Trial>, is_checked: bool) -> String {
+    pub fn command(&self, trial: Option<&Trial>, verdict: Verdict) -> String {
         let mut words = vec!["cupeer".to_owned(), "run".to_owned()];
         match &self.plan.sim {
             Sim::Topology(topology) => words.push(format!("--sim={topology}")),
@@ -74,7 +66,7 @@ impl Outcome {
         if let Some(driver) = &self.plan.driver {
             words.extend(["--driver".into(), driver.display().to_string()]);
         }
-        if is_checked {
+        if verdict == Verdict::Misuse {
             words.push("--check".into());
         }
         for rule in trial.into_iter().flat_map(|trial| trial.rules(&self.plan)) {
@@ -87,9 +79,7 @@ impl Outcome {
 }
 
 fn is_alike(a: &Done, b: &Done) -> bool {
-    let (last, before) = (a.trial.faults.last(), &a.trial.faults[..a.trial.faults.len() - 1]);
-    let call = |fault: Option<&Fault>| fault.map(|fault| fault.call.clone());
-    a.judged.verdict == b.judged.verdict
-        && call(last) == call(b.trial.fault())
-        && before == &b.trial.faults[..b.trial.faults.len() - 1]
+    let call = |(last, before): (&Fault, &[Fault])| (last.call.clone(), before.to_vec());
+    let about = |done: &Done| (done.judged.verdict, done.trial.faults.split_last().map(call));
+    about(a) == about(b)
 }

@@ -5,6 +5,7 @@
 
 use super::interrupt;
 use super::state::Done;
+use super::table::counted;
 use super::trials::Trial;
 use crate::output;
 use anyhow::Result;
@@ -17,7 +18,6 @@ use std::time::{Duration, Instant};
 /// How often a line is written where there is no terminal.
 const LINE: Duration = Duration::from_secs(30);
 
-/// What is shown of the progress.
 pub struct Progress {
     bar: Option<ProgressBar>,
     said: Mutex<Instant>,
@@ -27,7 +27,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar where stderr is a terminal.
     pub fn new() -> Progress {
         let style = ProgressStyle::with_template("{bar:24} {pos}/{len} runs, {msg}{eta_precise} left");
         let bar = std::io::stderr().is_terminal().then(|| {
@@ -39,7 +38,6 @@ impl Progress {
         Progress { bar, said: Mutex::new(Instant::now()), done, found, all }
     }
 
-    /// There are more runs to do.
     pub fn expect(&self, more: usize) {
         self.all.fetch_add(more, Relaxed);
         if let Some(bar) = &self.bar {
@@ -48,14 +46,12 @@ impl Progress {
         }
     }
 
-    /// A run is done.
     pub fn done(&self, is_finding: bool) {
         let done = self.done.fetch_add(1, Relaxed) + 1;
         let found = self.found.fetch_add(usize::from(is_finding), Relaxed) + usize::from(is_finding);
         let findings = match found {
             0 => "no findings".to_owned(),
-            1 => "1 finding".to_owned(),
-            more => format!("{more} findings"),
+            more => counted(more as u64, "finding"),
         };
         if let Some(bar) = &self.bar {
             bar.set_message(format!("{findings}, "));
@@ -69,7 +65,6 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -79,11 +74,8 @@ impl Progress {
 
 /// When no further run is begun.
 pub struct Limits {
-    /// How many run at once.
     pub jobs: usize,
-    /// By then.
     pub until: Option<Instant>,
-    /// Whether the first finding is the last.
     pub is_first_enough: bool,
 }
 

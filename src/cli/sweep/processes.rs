@@ -29,7 +29,6 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts a command.
     pub fn start(mut command: Command) -> io::Result<Processes> {
         let (status, writer) = io::pipe()?;
         let to = writer.as_raw_fd();
@@ -69,7 +68,6 @@ impl Processes {
         Ok(killed.len())
     }
 
-    /// Whether all processes end within a time.
     fn is_over_within(&mut self, time: Duration) -> Result<bool> {
         let until = Instant::now() + time;
         while self.is_readable_within(until.saturating_duration_since(Instant::now())) {
@@ -161,7 +159,6 @@ fn kill(pid: i32) -> bool {
     sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EPERM)
 }
 
-/// The children of a process, and theirs.
 fn descendants(ancestor: i32) -> Vec<i32> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {

@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 /// A sweep that takes longer wants a budget.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Does all runs.
 pub fn runs(
     args: &SweepArgs,
     bench: &Bench,
@@ -33,7 +32,7 @@ pub fn runs(
         // A name in /dev/shm does not tell which of several runs has made it.
         _ if plan.clean_shm => 1,
         Some(jobs) => jobs.into(),
-        None => (cpus / bench.baseline.processes.max(1)).max(1),
+        None => (cpus / bench.baseline.counted.processes.max(1)).max(1),
     };
     let all = distinct.len() + further.len() + more as usize;
     announce(args, bench, distinct.len(), all, jobs, done.len())?;
@@ -91,7 +90,6 @@ fn announce(
     Ok(())
 }
 
-/// The runs on their way.
 struct Queue<'a> {
     bench: &'a Bench,
     limits: Limits,

@@ -3,12 +3,12 @@
 //! What belongs here: whose a name is. It belongs to a run where it was not there when the sweep began, was made or
 //! changed during the run, and no process that lives has it open or mapped: all of the run have ended by then.
 
+use crate::startup::user;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where shared memory has names.
 const SHM: &str = "/dev/shm";
 
 /// A file, and when it was changed last: seconds and nanoseconds.
@@ -21,7 +21,6 @@ pub struct ShmNames {
 }
 
 impl ShmNames {
-    /// What is there now.
     pub fn now() -> ShmNames {
         // As the kernel names it to those that ask about open files.
         ShmNames::of(fs::canonicalize(SHM).unwrap_or_else(|_| SHM.into()))
@@ -38,7 +37,6 @@ impl ShmNames {
         ShmNames { names: names.collect(), directory }
     }
 
-    /// Only the names.
     pub fn names(self) -> BTreeSet<String> {
         self.names.into_keys().collect()
     }
@@ -74,9 +72,7 @@ fn remove_in(directory: &Path, names: &[&String]) {
     let used = in_use(directory);
     for name in names.iter().filter(|name| !used.contains(**name)) {
         let path = directory.join(name);
-        // SAFETY: asks for a number.
-        let user = unsafe { libc::geteuid() };
-        if fs::symlink_metadata(&path).is_ok_and(|status| status.is_file() && status.uid() == user) {
+        if fs::symlink_metadata(&path).is_ok_and(|status| status.is_file() && status.uid() == user()) {
             tracing::debug!("removing '{}', which a run left behind", path.display());
             // What stays there is seen by the next run.
             let _ = fs::remove_file(&path);

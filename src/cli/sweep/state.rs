@@ -3,59 +3,44 @@
 //! A file of JSON lines: the plan, the runs without faults, then one line for each run that is done. A line is written
 //! at once; the last one may be torn where the sweep was killed, and is done again.
 
-use super::launch::End;
+use super::count::Counted;
+use super::launch::Ran;
 use super::shm;
 use super::trials::{Counts, Trial};
 use super::verdict::{Judged, Verdict};
 use crate::args::{Codes, DriverArgs, SweepArgs, SweepStage};
-use crate::driver;
-use anyhow::{Context, Result, bail};
+use crate::startup::user;
+use crate::{driver, job};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use cupeer_record::plain::{self, Links};
 use cupeer_spec::selector::FunctionSet;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::Write;
+use std::io::{ErrorKind::AlreadyExists, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The file in the directory of a sweep.
 const FILE: &str = "sweep.jsonl";
-/// The largest journal that is read.
 const MOST_BYTES: u64 = 1 << 30;
-/// How many directories are tried for a name.
-const MOST_TRIED: u32 = 100_000;
 
-/// What is run, and how.
+/// What is run, and how: most of it is the options of these names.
 #[derive(Serialize, Deserialize, Clone, Default, Debug)]
 pub struct Plan {
-    /// The program and its arguments.
     pub program: Vec<String>,
-    /// Where it runs.
     pub directory: PathBuf,
-    /// `--sim`.
     pub sim: Sim,
-    /// `--driver`.
     pub driver: Option<PathBuf>,
-    /// `--codes`.
     pub codes: Codes,
-    /// `--calls`.
     pub calls: Option<String>,
-    /// `--stage`.
     pub stage: SweepStage,
-    /// `--depth`.
     pub depth: u8,
-    /// `--timeout`.
     pub timeout: Option<Duration>,
-    /// `--compare`.
     pub compare: Option<String>,
-    /// `--accept`.
     pub accept: BTreeSet<Verdict>,
-    /// Whether rules are checked.
     pub is_checked: bool,
-    /// `--clean-shm`.
     #[serde(default)]
     pub clean_shm: bool,
     /// Whether several programs reach the driver, so that rules name them.
@@ -68,22 +53,18 @@ pub struct Plan {
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Default, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Sim {
-    /// It does not.
     #[default]
     No,
     /// It does, with the usual topology.
     Usual,
-    /// It does, with this topology.
     Topology(String),
 }
 
 impl Plan {
-    /// What the options ask for.
     pub fn new(args: &SweepArgs) -> Result<Plan> {
-        if let Some(set) = &args.calls
-            && let Err(error) = FunctionSet::parse(set)
-        {
-            bail!("--calls '{set}', {error}");
+        if let Some(set) = &args.calls {
+            FunctionSet::parse(set).map_err(|error| anyhow!("--calls '{set}', {error}"))?;
+            crate::output::explain_runtime(set);
         }
         let text = |text: &OsStr| {
             let text = text.to_str().map(str::to_owned);
@@ -126,38 +107,21 @@ impl Plan {
         }
     }
 
-    /// Whether a verdict is a finding.
     pub fn is_finding(&self, verdict: Verdict) -> bool {
         verdict.is_bad() && !self.accept.contains(&verdict)
     }
 }
 
-/// The program without faults.
 #[derive(Clone, Debug)]
 pub struct Baseline {
-    /// How it ends.
-    pub end: End,
-    /// A hash of its stdout, and its length.
-    pub output: (u64, u64),
-    /// The last line that it writes to stderr.
-    pub said: Option<String>,
+    /// What is seen of it. Of what may differ from time to time it has the most, but the fewest names in /dev/shm:
+    /// others may make some, too.
+    pub ran: Ran,
+    pub counted: Counted,
     /// Whether its stdout is the same each time.
     pub is_comparable: bool,
-    /// What it leaves open, and how often.
-    pub open: BTreeMap<String, u64>,
-    /// The names that it leaves in /dev/shm: those of the run that left the fewest, since others may make some, too.
-    pub shm: Vec<String>,
-    /// How many processes it leaves behind.
-    pub left_over: usize,
-    /// The rules that it breaks.
-    pub broken: BTreeSet<String>,
-    /// How long it takes.
-    pub time: Duration,
     /// How long a run takes with all that belongs to it.
     pub cost: Duration,
-    /// How many of its processes reach the driver.
-    pub processes: usize,
-    /// The calls that can fail.
     pub places: Vec<Counts>,
     /// Whether several programs reach the driver.
     pub has_programs: bool,
@@ -165,50 +129,37 @@ pub struct Baseline {
     pub notes: Vec<String>,
 }
 
-/// A run that is done.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub struct Done {
-    /// Which.
     pub trial: Trial,
     /// Its number, from 1, which names its directory.
     pub number: usize,
-    /// Its verdict.
     pub judged: Judged,
     /// The places that it has called from, and the program does not without faults.
     pub new: Vec<Counts>,
 }
 
-/// A line of the journal.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Line {
-    /// The first.
     Sweep {
-        /// The version of cupeer.
         cupeer: String,
-        /// What is run.
         plan: Box<Plan>,
     },
     /// The second: written once the calls are counted.
     Places(Vec<Counts>),
-    /// One run.
     Done(Box<Done>),
 }
 
-/// The journal of a sweep.
 pub struct Journal {
-    /// The directory.
     pub directory: PathBuf,
     file: File,
 }
 
-/// What a journal holds.
 pub struct JournalContent {
-    /// What is run.
     pub plan: Plan,
     /// The calls, where they were counted.
     pub places: Option<Vec<Counts>>,
-    /// What is done.
     pub done: Vec<Done>,
 }
 
@@ -220,22 +171,31 @@ impl Journal {
             Some(named) => {
                 let shown = named.display();
                 match make(named) {
-                    Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                        if named.join(FILE).exists() {
-                            bail!(
-                                "'{shown}' already holds a sweep; 'cupeer sweep --resume {shown}' goes on with it"
-                            );
-                        }
+                    Err(error) if error.kind() == AlreadyExists => {
+                        ensure!(
+                            !named.join(FILE).exists(),
+                            "'{shown}' already holds a sweep; 'cupeer sweep --resume {shown}' goes on with it"
+                        );
                         let is_empty = fs::read_dir(named).is_ok_and(|mut entries| entries.next().is_none());
-                        if !is_empty {
-                            bail!("'{shown}' exists, and is not an empty directory; name a new one");
-                        }
+                        ensure!(is_empty, "'{shown}' exists, and is not an empty directory; name a new one");
                     }
                     made => made.with_context(|| format!("failed to make the directory '{shown}'"))?,
                 }
                 named.to_owned()
             }
-            None => new_directory(plan.program.first().map_or("", String::as_str), make)?,
+            None => {
+                let program = plan.program.first().map_or("", String::as_str);
+                let (directory, made) =
+                    job::numbered("cupeer-sweep", program.as_ref(), |new| match make(new) {
+                        Err(error) if error.kind() == AlreadyExists => Ok(false),
+                        made => made.map(|()| true),
+                    })?;
+                let shown = super::shortest(&directory);
+                made.with_context(|| {
+                    format!("failed to make the directory '{shown}'; use --out DIR for another")
+                })?;
+                directory
+            }
         };
         let directory = std::path::absolute(directory)?;
         let path = directory.join(FILE);
@@ -264,12 +224,10 @@ impl Journal {
         Ok((Journal { directory: std::path::absolute(directory)?, file }, kept))
     }
 
-    /// The calls are counted.
     pub fn places(&mut self, places: &[Counts]) -> Result<()> {
         self.write(&Line::Places(places.to_vec()))
     }
 
-    /// A run is done.
     pub fn done(&mut self, done: &Done) -> Result<()> {
         self.write(&Line::Done(Box::new(done.clone())))
     }
@@ -285,28 +243,22 @@ impl Journal {
 /// A journal names the program that is run: nobody else's counts.
 fn check_owner(journal: &File, directory: &Path) -> Result<()> {
     let owner = journal.metadata()?.uid();
-    // SAFETY: asks for a number; cannot fail.
-    if owner != 0 && owner != unsafe { libc::geteuid() } {
-        bail!(
-            "the sweep in '{}' belongs to user {owner}, and names the program to run; copy the directory to go \
-             on with it",
-            directory.display()
-        );
-    }
+    ensure!(
+        [0, user()].contains(&owner),
+        "the sweep in '{}' belongs to user {owner}, and names the program to run; copy the directory to go on with it",
+        directory.display()
+    );
     Ok(())
 }
 
 /// Holds the journal for this process only, until it ends. Where a file system has no locks, nobody is refused.
 fn take(journal: &File, directory: &Path) -> Result<()> {
-    match journal.try_lock() {
-        Err(TryLockError::WouldBlock) => {
-            bail!(
-                "the sweep in '{}' is in progress in another process; wait for it to end",
-                directory.display()
-            )
-        }
-        _ => Ok(()),
-    }
+    ensure!(
+        !matches!(journal.try_lock(), Err(TryLockError::WouldBlock)),
+        "the sweep in '{}' is in progress in another process; wait for it to end",
+        directory.display()
+    );
+    Ok(())
 }
 
 /// Reads a journal; how many of its bytes are whole lines.
@@ -339,25 +291,6 @@ pub fn has_runs(directory: &Path) -> bool {
     let bytes = plain::read(&directory.join(FILE), Links::Refused, MOST_BYTES);
     let kept = bytes.ok().and_then(|bytes| parse(&bytes).ok());
     kept.is_some_and(|(kept, _)| !kept.done.is_empty())
-}
-
-/// A new directory in the working directory.
-fn new_directory(program: &str, make: impl Fn(&Path) -> std::io::Result<()>) -> Result<PathBuf> {
-    let name = program.rsplit('/').next().unwrap_or(program);
-    for number in 1..MOST_TRIED {
-        let directory = PathBuf::from(format!("cupeer-sweep-{name}-{number}"));
-        match make(&directory) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            made => {
-                let shown = directory.display();
-                made.with_context(|| {
-                    format!("failed to make the directory '{shown}'; use --out DIR for another")
-                })?;
-                return Ok(directory);
-            }
-        }
-    }
-    bail!("there are too many directories cupeer-sweep-{name}-N here; use --out DIR")
 }
 
 #[cfg(test)]

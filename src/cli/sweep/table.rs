@@ -21,7 +21,6 @@ pub fn counted_on(calls: u64, stacks: usize) -> String {
     format!("{} on {}", counted(calls, "call"), counted(stacks as u64, "stack"))
 }
 
-/// The whole.
 pub fn show(outcome: &Outcome) -> String {
     let width = terminal_width();
     let mut text = verdicts(outcome).render(width);
@@ -29,10 +28,9 @@ pub fn show(outcome: &Outcome) -> String {
     let groups = outcome.distinct_findings();
     let all = groups.len() + usize::from(own.is_some());
     if let Some(own) = own {
-        text += &format!("\n1. {}: without any fault\n", own.verdict.word());
+        text += &format!("\n1. {}: without any fault\n", own.verdict.words());
         text += &field("seen", &own.seen, width);
-        let is_checked = own.verdict == Verdict::Misuse;
-        text += &format!("   again: {}\n", outcome.command(None, is_checked));
+        text += &format!("   again: {}\n", outcome.command(None, own.verdict));
     }
     for (number, group) in (1 + usize::from(own.is_some())..).zip(&groups) {
         text += &finding(number, group, outcome, width);
@@ -41,10 +39,9 @@ pub fn show(outcome: &Outcome) -> String {
     text
 }
 
-/// The verdicts by function.
 fn verdicts(outcome: &Outcome) -> Table {
     let shown = Verdict::value_variants();
-    let heads: Vec<String> = shown.iter().map(|verdict| verdict.word().to_uppercase()).collect();
+    let heads: Vec<String> = shown.iter().map(|verdict| verdict.words().to_uppercase()).collect();
     let mut head = vec!["FUNCTION", "STACKS", "CALLS", "RUNS"];
     head.extend(heads.iter().map(String::as_str));
     head.push("LEFT OUT");
@@ -76,7 +73,6 @@ fn verdicts(outcome: &Outcome) -> Table {
     table.without_empty()
 }
 
-/// A line of the table.
 #[derive(Default)]
 struct Row {
     stacks: u64,
@@ -101,41 +97,28 @@ fn finding(number: usize, group: &[&Done], outcome: &Outcome, width: usize) -> S
         (false, false) if once == lasting => format!("once or from then on, with {once}"),
         (false, false) => format!("once with {once}, from then on with {lasting}"),
     };
-    let head = format!("{}: {} fails {with}", first.judged.verdict.word(), fault.call.site.function);
+    let head = format!("{}: {} fails {with}", first.judged.verdict.words(), fault.call.site.function);
     let mut text = String::from("\n");
     for (i, line) in wrap(&head, width.saturating_sub(3)).iter().enumerate() {
         text += &if i == 0 { format!("{number}. {line}\n") } else { format!("   {line}\n") };
     }
     text += &field("call", &call(&fault.call, outcome), width);
     for fault in before {
-        let after = format!(
-            "{} failed with {}, {}",
-            fault.call.site.function,
-            fault.code,
-            call(&fault.call, outcome)
-        );
-        text += &field("after", &after, width);
+        let (function, call) = (&fault.call.site.function, call(&fault.call, outcome));
+        text += &field("after", &format!("{function} failed with {}, {call}", fault.code), width);
     }
     text += &field("seen", &first.judged.seen, width);
     let record = outcome.directory.join(format!("trial-{}", first.number));
     text += &format!("   record: {}\n", shortest(&record));
-    let is_checked = first.judged.verdict == Verdict::Misuse;
     // One line, so that it can be copied.
-    text += &format!("   again: {}\n", outcome.command(Some(&first.trial), is_checked));
-    text
+    text + &format!("   again: {}\n", outcome.command(Some(&first.trial), first.judged.verdict))
 }
 
-/// A call in words.
 fn call(call: &Call, outcome: &Outcome) -> String {
     let caller = outcome.caller(&call.site);
-    let mut text = format!("number {} from {caller} in {}", call.n, call.site.program);
-    if let Some(rank) = call.site.rank {
-        text += &format!(", rank {rank}");
-    }
-    if let Some(process) = call.process {
-        text += &format!(", process {process}");
-    }
-    text
+    let rank = call.site.rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
+    let process = call.process.map(|process| format!(", process {process}")).unwrap_or_default();
+    format!("number {} from {caller} in {}{rank}{process}", call.n, call.site.program)
 }
 
 fn field(name: &str, value: &str, width: usize) -> String {
@@ -146,7 +129,6 @@ fn field(name: &str, value: &str, width: usize) -> String {
     text
 }
 
-/// The last line.
 fn last(outcome: &Outcome, findings: usize) -> String {
     let runs = counted(outcome.done.len() as u64, "run");
     let mut text = format!("\n{} in {runs}, {}", counted(findings as u64, "finding"), time(outcome.time));

@@ -18,9 +18,7 @@ const ATTEMPTS: u32 = 3;
 
 /// What all runs of a sweep share.
 pub struct Bench {
-    /// Starts them.
     pub launcher: Launcher,
-    /// What they are compared with.
     pub baseline: Baseline,
     /// The places that the program calls from without faults.
     pub known: HashSet<Site>,
@@ -28,7 +26,6 @@ pub struct Bench {
     pub beside: RwLock<()>,
 }
 
-/// A run, and what it says.
 struct Tried {
     ran: Ran,
     counted: Counted,
@@ -47,7 +44,7 @@ impl Bench {
             if second.judged.verdict == judged.verdict {
                 self.remove(&again, false);
             } else {
-                let (verdict, other) = (judged.verdict.word(), second.judged.verdict.word());
+                let (verdict, other) = (judged.verdict.words(), second.judged.verdict.words());
                 let seen = format!("{verdict} ({}), then {other} ({})", judged.seen, second.judged.seen);
                 judged = Judged { verdict: Verdict::NotRepeatable, seen };
                 is_needed = self.launcher.plan.is_finding(Verdict::NotRepeatable);
@@ -57,11 +54,10 @@ impl Bench {
         self.remove(&name, is_needed);
         let new = places(&first.counted).into_iter().filter(|place| !self.known.contains(&place.site));
         let new: Vec<Counts> = new.collect();
-        tracing::debug!("run {number}: {}: {}", judged.verdict.word(), judged.seen);
+        tracing::debug!("run {number}: {}: {}", judged.verdict.words(), judged.seen);
         Ok(Some(Done { trial: trial.clone(), number, judged, new }))
     }
 
-    /// Removes what a run has left, unless it is needed.
     fn remove(&self, name: &str, is_needed: bool) {
         if !is_needed && !self.launcher.keeps {
             // What stays there is no harm.
@@ -71,17 +67,15 @@ impl Bench {
 
     /// Runs until the call is made.
     fn attempt(&self, name: &str, trial: &Trial) -> Result<Option<Tried>> {
-        let mut tried = None;
-        for _ in 0..ATTEMPTS {
-            tried = self.once(name, trial)?;
-            let Some(Tried { ran, .. }) = &tried else { return Ok(None) };
+        let mut attempts = 1..ATTEMPTS;
+        loop {
+            let Some(tried) = self.once(name, trial)? else { return Ok(None) };
             // No later run may come upon it.
-            self.launcher.remove_shm(&ran.shm);
-            if tried.as_ref().is_none_or(|tried| tried.counted.fired) {
-                break;
+            self.launcher.remove_shm(&tried.ran.shm);
+            if tried.counted.fired || attempts.next().is_none() {
+                return Ok(Some(tried));
             }
         }
-        Ok(tried)
     }
 
     fn once(&self, name: &str, trial: &Trial) -> Result<Option<Tried>> {
@@ -100,19 +94,18 @@ impl Bench {
             self.launcher.run(&order)?
         };
         let Some(mut ran) = ran else { return Ok(None) };
-        if ran.shm.len() > self.baseline.shm.len() {
+        if ran.shm.len() > self.baseline.ran.shm.len() {
             // Some of the names may be those of runs beside this one, which take them away themselves.
             let _by_itself = self.beside.write();
             shm::retain_left(&mut ran.shm);
         }
         let counted = count::read(&ran.record(), &|site| self.known.contains(site))?;
         let right = match &plan.compare {
-            Some(command) if ran.end == self.baseline.end && ran.end == End::Exited(0) => {
-                let right = compare::is_right(command, &plan.directory, &ran.stdout())?;
-                if right.is_none() {
-                    return Ok(None);
+            Some(command) if ran.end == self.baseline.ran.end && ran.end == End::Exited(0) => {
+                match compare::is_right(command, &plan.directory, &ran.stdout())? {
+                    None => return Ok(None),
+                    right => right,
                 }
-                right
             }
             Some(_) => Some(true),
             None => None,

@@ -5,7 +5,7 @@
 use super::count::{Counted, Site};
 use super::state::Plan;
 use crate::args::{Codes, SweepStage};
-use cupeer_spec::function::{FnId, FnSpec};
+use cupeer_spec::function::{FUNCTIONS, FnSpec};
 use cupeer_spec::results::Result;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,10 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The most runs that are planned: more take days.
 const MOST: usize = 100_000;
 
-/// A call that can fail.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Call {
-    /// The place.
     pub site: Site,
     /// Which of several processes that call from there: the order in which they reached the driver. `None` where one
     /// does.
@@ -25,10 +23,8 @@ pub struct Call {
     pub n: u64,
 }
 
-/// A call fails.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Fault {
-    /// The call.
     pub call: Call,
     /// With what, as rules have it.
     pub code: String,
@@ -39,14 +35,12 @@ pub struct Fault {
 /// One run: calls that fail in it. The last one is what it is about; those before lead there.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Trial {
-    /// The faults.
     pub faults: Vec<Fault>,
 }
 
 /// A place with the calls from there, in one process or in several.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub struct Counts {
-    /// The place.
     pub site: Site,
     /// Who calls: library, offset, and the function where it is known.
     pub caller: String,
@@ -59,10 +53,10 @@ pub struct Counts {
 /// The places of a run, in an order that is the same in every run.
 pub fn places(counted: &Counted) -> Vec<Counts> {
     let mut places: BTreeMap<&Site, Counts> = BTreeMap::new();
-    for (seen, calls) in &counted.calls {
+    for ((process, site), calls) in &counted.calls {
         let (caller, offset) = calls.caller.clone().unwrap_or_default();
-        let fresh = Counts { site: seen.site.clone(), caller, calls: Vec::new(), offset };
-        places.entry(&seen.site).or_insert(fresh).calls.push((seen.process, calls.count));
+        let fresh = Counts { site: site.clone(), caller, calls: Vec::new(), offset };
+        places.entry(site).or_insert(fresh).calls.push((*process, calls.count));
     }
     let mut places: Vec<Counts> = places.into_values().collect();
     let library = |place: &Counts| place.caller.split('+').next().unwrap_or_default().to_owned();
@@ -90,7 +84,6 @@ pub fn is_same(a: &[Counts], b: &[Counts]) -> bool {
 }
 
 impl Counts {
-    /// How many calls there are.
     pub fn total(&self) -> u64 {
         self.calls.iter().map(|(_, count)| count).sum()
     }
@@ -98,14 +91,10 @@ impl Counts {
     /// The calls: the first one, and all others.
     fn calls(&self) -> (Option<Call>, impl Iterator<Item = Call>) {
         let several = self.calls.len() > 1;
-        let all = self.calls.iter().flat_map(move |(process, count)| {
-            (1..=*count).map(move |n| Call {
-                site: self.site.clone(),
-                process: several.then_some(*process),
-                n,
-            })
+        let mut all = self.calls.iter().flat_map(move |(process, count)| {
+            let process = several.then_some(*process);
+            (1..=*count).map(move |n| Call { site: self.site.clone(), process, n })
         });
-        let mut all = all;
         (all.next(), all)
     }
 }
@@ -130,14 +119,10 @@ pub fn further(places: &[Counts], plan: &Plan) -> (Vec<Trial>, u64) {
 }
 
 fn of_call(call: Call, before: &[Fault], plan: &Plan) -> Vec<Trial> {
-    let mut trials = Vec::new();
-    for code in codes(&call.site.function, plan) {
-        for is_lasting in [false, true] {
-            let fault = Fault { call: call.clone(), code: code.clone(), is_lasting };
-            trials.push(Trial { faults: [before, &[fault]].concat() });
-        }
-    }
-    trials
+    let codes = codes(&call.site.function, plan).into_iter();
+    let faults = codes.flat_map(|code| [(code.clone(), false), (code, true)]);
+    let faults = faults.map(|(code, is_lasting)| Fault { call: call.clone(), code, is_lasting });
+    faults.map(|fault| Trial { faults: [before, &[fault]].concat() }).collect()
 }
 
 /// The first of each, then the second of each.
@@ -147,13 +132,12 @@ fn in_turn(lists: impl Iterator<Item = Vec<Trial>>) -> Vec<Trial> {
     (0..most).flat_map(|i| lists.iter().filter_map(move |list| list.get(i).cloned())).collect()
 }
 
-fn spec(function: &str) -> Option<(FnId, &'static FnSpec)> {
-    FnId::all().map(|id| (id, id.spec())).find(|(_, spec)| spec.name == function)
+fn spec(function: &str) -> Option<&'static FnSpec> {
+    FUNCTIONS.iter().find(|spec| spec.name == function)
 }
 
-/// What a function fails with.
 fn codes(function: &str, plan: &Plan) -> Vec<String> {
-    let Some((_, spec)) = spec(function) else { return Vec::new() };
+    let Some(spec) = spec(function) else { return Vec::new() };
     let mut codes: Vec<i32> = spec.documented().filter(|code| *code != 0).collect();
     // Whoever goes on after it is right: it says least about a program, and comes last.
     codes.sort_by_key(|code| *code == Result::PEER_ACCESS_ALREADY_ENABLED as i32);
@@ -171,7 +155,6 @@ impl Trial {
         self.faults.last()
     }
 
-    /// The rules, as `--inject` takes them.
     pub fn rules(&self, plan: &Plan) -> Vec<String> {
         self.faults.iter().map(|fault| fault.rule(plan)).collect()
     }
@@ -196,10 +179,10 @@ impl Fault {
         }
         rule += &format!(":when={n}{}:error={}", if self.is_lasting { "+" } else { "" }, self.code);
         let known = spec(&site.function);
-        if plan.stage == SweepStage::Undo && known.is_some_and(|(_, spec)| spec.undone_by().is_some()) {
+        if plan.stage == SweepStage::Undo && known.is_some_and(|spec| spec.undone_by().is_some()) {
             rule += ":stage=undo";
         }
-        if known.is_some_and(|(_, spec)| spec.gives_back()) {
+        if known.is_some_and(FnSpec::gives_back) {
             rule += ":force";
         }
         rule
@@ -214,9 +197,9 @@ fn pattern(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::count::{Calls, SiteOfProcess};
+    use super::super::count::Calls;
     use super::*;
-    use cupeer_spec::function::Group;
+    use cupeer_spec::function::{FnId, Group};
 
     fn counted(calls: &[(u16, &str, u64, u64)]) -> Counted {
         let mut counted = Counted::default();
@@ -224,7 +207,7 @@ mod tests {
             let site =
                 Site { program: "app".into(), rank: None, function: (*function).to_owned(), stack: *stack };
             let caller = Some((format!("app+{stack:#x}"), *stack));
-            counted.calls.insert(SiteOfProcess { process: *process, site }, Calls { count: *count, caller });
+            counted.calls.insert((*process, site), Calls { count: *count, caller });
         }
         counted
     }

@@ -5,6 +5,7 @@
 use super::count::Counted;
 use super::launch::{End, Ran};
 use super::state::Baseline;
+use crate::args::word;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -34,19 +35,8 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Its word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Verdict::Same => "same",
-            Verdict::Clean => "clean",
-            Verdict::NotReached => "not reached",
-            Verdict::Crash => "crash",
-            Verdict::Hang => "hang",
-            Verdict::Wrong => "wrong",
-            Verdict::Leak => "leak",
-            Verdict::Misuse => "misuse",
-            Verdict::NotRepeatable => "not repeatable",
-        }
+    pub fn words(self) -> String {
+        word(self).replace('-', " ")
     }
 
     /// Whether something is wrong with the program.
@@ -58,16 +48,9 @@ impl Verdict {
 /// A verdict, and what it rests on.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub struct Judged {
-    /// The verdict.
     pub verdict: Verdict,
     /// What was seen, without a full stop.
     pub seen: String,
-}
-
-impl Judged {
-    fn new(verdict: Verdict, seen: impl Into<String>) -> Judged {
-        Judged { verdict, seen: seen.into() }
-    }
 }
 
 /// Signals by which a shell or another parent says, in an exit status, that a child crashed.
@@ -75,75 +58,75 @@ const CRASHES: [i32; 5] = [libc::SIGSEGV, libc::SIGABRT, libc::SIGBUS, libc::SIG
 
 /// The verdict on a run. `right` is what the user's own command says of its output, where there is one.
 pub fn judge(baseline: &Baseline, ran: &Ran, counted: &Counted, right: Option<bool>) -> Judged {
-    let judged = judge_run(baseline, ran, counted, right);
-    match (counted.fired, judged.verdict) {
-        (false, Verdict::Same) => Judged::new(Verdict::NotReached, "the call was not made in this run"),
-        (false, _) => Judged::new(Verdict::NotRepeatable, format!("without the fault: {}", judged.seen)),
-        _ => judged,
-    }
+    let (verdict, seen) = judge_run(baseline, ran, counted, right);
+    let (verdict, seen) = match (counted.fired, verdict) {
+        (true, _) => (verdict, seen),
+        (false, Verdict::Same) => (Verdict::NotReached, "the call was not made in this run".into()),
+        (false, _) => (Verdict::NotRepeatable, format!("without the fault: {seen}")),
+    };
+    Judged { verdict, seen }
 }
 
-fn judge_run(baseline: &Baseline, ran: &Ran, counted: &Counted, right: Option<bool>) -> Judged {
+fn judge_run(
+    Baseline { ran: before, counted: usual, is_comparable, .. }: &Baseline,
+    ran: &Ran,
+    counted: &Counted,
+    right: Option<bool>,
+) -> (Verdict, String) {
+    let is_alike = ran.end == before.end;
     match ran.end {
         End::TimedOut => {
             let place = counted.pending.first();
             let place = place.map_or("outside recorded calls".to_owned(), |call| format!("in {call}"));
-            return Judged::new(Verdict::Hang, format!("did not end, {place}"));
+            return (Verdict::Hang, format!("did not end, {place}"));
         }
-        End::Killed(signal) if ran.end != baseline.end => {
-            return Judged::new(Verdict::Crash, format!("killed by {}", signal_name(signal)));
-        }
-        End::Exited(code) if ran.end != baseline.end => {
+        End::Killed(signal) if !is_alike => return killed(signal),
+        End::Exited(code) if !is_alike => {
             if let Some(signal) = CRASHES.into_iter().find(|signal| i32::from(code) == 128 + signal) {
                 let name = signal_name(signal);
-                return Judged::new(
-                    Verdict::Crash,
-                    format!("a process was killed by {name} (status {code})"),
-                );
+                return (Verdict::Crash, format!("a process was killed by {name} (status {code})"));
             }
         }
         _ => {}
     }
-    if ran.left_over > baseline.left_over {
-        let seen = format!("the program ended, but {} of its processes did not", ran.left_over);
-        return Judged::new(Verdict::Hang, seen);
+    if ran.left_over > before.left_over {
+        return outlived(ran);
     }
-    let ended = match ran.end {
-        End::Exited(0) if baseline.end != End::Exited(0) => {
-            return Judged::new(Verdict::Wrong, "exits 0, unlike the run without faults");
+    if ran.end == End::Exited(0) && !is_alike {
+        return (Verdict::Wrong, "exits 0, unlike the run without faults".into());
+    }
+    let ended = ended(ran);
+    match right {
+        Some(false) if is_alike => {
+            return (Verdict::Wrong, format!("{ended}, but --compare rejects the result"));
         }
-        end => ended(end, ran.said.as_deref()),
-    };
-    if ran.end == baseline.end {
-        match right {
-            Some(false) => {
-                return Judged::new(Verdict::Wrong, format!("{ended}, but --compare rejects the result"));
-            }
-            None if baseline.is_comparable && ran.output != baseline.output => {
-                return Judged::new(Verdict::Wrong, format!("{ended}, with different output"));
-            }
-            _ => {}
+        None if is_alike && *is_comparable && ran.output != before.output => {
+            return (Verdict::Wrong, format!("{ended}, with different output"));
         }
+        _ => {}
     }
-    if let Some(left) = more(&counted.open, &baseline.open) {
-        return Judged::new(Verdict::Leak, format!("{ended}; left open: {left}"));
+    if let Some(left) = more(&counted.open, &usual.open).or_else(|| more(&counted.held, &usual.held)) {
+        return (Verdict::Leak, format!("{ended}; left open: {left}"));
     }
-    if ran.shm.len() > baseline.shm.len() {
-        return Judged::new(Verdict::Leak, format!("{ended}; left in /dev/shm: {}", ran.shm.join(", ")));
+    if ran.shm.len() > before.shm.len() {
+        return (Verdict::Leak, format!("{ended}; left in /dev/shm: {}", ran.shm.join(", ")));
     }
-    if let Some(broken) = counted.broken.iter().find(|rule| !baseline.broken.contains(*rule)) {
-        return Judged::new(Verdict::Misuse, format!("{ended}; breaks {broken}"));
+    if let Some(broken) = counted.broken.difference(&usual.broken).next() {
+        return (Verdict::Misuse, format!("{ended}; breaks {broken}"));
     }
-    if ran.end == baseline.end {
-        Judged::new(Verdict::Same, ended)
-    } else {
-        Judged::new(Verdict::Clean, ended)
-    }
+    (if is_alike { Verdict::Same } else { Verdict::Clean }, ended)
 }
 
-/// How it ended, in words.
-fn ended(end: End, said: Option<&str>) -> String {
-    match (end, said) {
+fn killed(signal: i32) -> (Verdict, String) {
+    (Verdict::Crash, format!("killed by {}", signal_name(signal)))
+}
+
+fn outlived(ran: &Ran) -> (Verdict, String) {
+    (Verdict::Hang, format!("the program ended, but {} of its processes did not", ran.left_over))
+}
+
+fn ended(ran: &Ran) -> String {
+    match (ran.end, &ran.said) {
         (End::Exited(0), _) => "status 0".to_owned(),
         (End::Exited(code), Some(said)) => format!("status {code}: {said}"),
         (End::Exited(code), None) => format!("status {code}, without a message"),
@@ -159,28 +142,19 @@ fn more(open: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> Option<
 }
 
 /// The verdict on the runs without faults: something may be wrong already.
-pub fn judge_baseline(baseline: &Baseline) -> Option<Judged> {
-    match baseline.end {
-        End::TimedOut => return Some(Judged::new(Verdict::Hang, "does not end")),
-        End::Killed(signal) => {
-            return Some(Judged::new(Verdict::Crash, format!("killed by {}", signal_name(signal))));
-        }
-        End::Exited(1..) => {
-            return Some(Judged::new(Verdict::Wrong, ended(baseline.end, baseline.said.as_deref())));
-        }
-        End::Exited(0) => {}
-    }
-    if baseline.left_over > 0 {
-        let seen = format!("the program ended, but {} of its processes did not", baseline.left_over);
-        return Some(Judged::new(Verdict::Hang, seen));
-    }
-    if let Some(left) = more(&baseline.open, &BTreeMap::new()) {
-        return Some(Judged::new(Verdict::Leak, format!("left open: {left}")));
-    }
-    if !baseline.shm.is_empty() {
-        return Some(Judged::new(Verdict::Leak, format!("left in /dev/shm: {}", baseline.shm.join(", "))));
-    }
-    baseline.broken.first().map(|broken| Judged::new(Verdict::Misuse, format!("breaks {broken}")))
+pub fn judge_baseline(Baseline { ran, counted, .. }: &Baseline) -> Option<Judged> {
+    let (verdict, seen) = match ran.end {
+        End::TimedOut => (Verdict::Hang, "does not end".into()),
+        End::Killed(signal) => killed(signal),
+        End::Exited(1..) => (Verdict::Wrong, ended(ran)),
+        End::Exited(0) if ran.left_over > 0 => outlived(ran),
+        End::Exited(0) => match (more(&counted.open, &BTreeMap::new()), counted.broken.first()) {
+            (Some(left), _) => (Verdict::Leak, format!("left open: {left}")),
+            _ if !ran.shm.is_empty() => (Verdict::Leak, format!("left in /dev/shm: {}", ran.shm.join(", "))),
+            (None, broken) => (Verdict::Misuse, format!("breaks {}", broken?)),
+        },
+    };
+    Some(Judged { verdict, seen })
 }
 
 /// The name of a signal, as `kill -l` has it.
@@ -206,22 +180,16 @@ pub fn signal_name(signal: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
     use std::time::Duration;
 
     fn baseline() -> Baseline {
+        let open = BTreeMap::from([("peer access (app+0x1)".to_owned(), 1)]);
+        let broken = ["ipc-flags at f".to_owned()].into();
         Baseline {
-            end: End::Exited(0),
-            output: (1, 10),
-            said: None,
+            ran: ran(End::Exited(0)),
+            counted: Counted { processes: 1, open, broken, ..Counted::default() },
             is_comparable: true,
-            open: BTreeMap::from([("peer access (app+0x1)".to_owned(), 1)]),
-            shm: Vec::new(),
-            left_over: 0,
-            broken: ["ipc-flags at f".to_owned()].into(),
-            time: Duration::ZERO,
             cost: Duration::ZERO,
-            processes: 1,
             places: Vec::new(),
             has_programs: false,
             notes: Vec::new(),
@@ -229,21 +197,13 @@ mod tests {
     }
 
     fn ran(end: End) -> Ran {
-        Ran {
-            end,
-            output: (1, 10),
-            said: None,
-            left_over: 0,
-            shm: Vec::new(),
-            time: Duration::ZERO,
-            directory: "/nowhere".into(),
-        }
+        let (output, time, directory) = ((1, 10), Duration::ZERO, "/nowhere".into());
+        Ran { end, output, said: None, left_over: 0, shm: Vec::new(), time, directory }
     }
 
     /// A call failed, and what is open and broken without faults is so now.
     fn counted() -> Counted {
-        let Baseline { open, broken, .. } = baseline();
-        Counted { fired: true, open, broken, ..Counted::default() }
+        Counted { fired: true, ..baseline().counted }
     }
 
     #[track_caller]
@@ -266,7 +226,7 @@ mod tests {
         assert_judged(&ran(End::TimedOut), &pending, (Hang, "did not end, in cuIpcOpenMemHandle_v2"));
         let left = Ran { left_over: 2, ..ran(End::Exited(1)) };
         assert_judged(&left, &counted(), (Hang, "the program ended, but 2 of its processes did not"));
-        let always = Baseline { left_over: 2, ..baseline() };
+        let always = Baseline { ran: Ran { left_over: 2, ..ran(End::Exited(0)) }, ..baseline() };
         assert_eq!(judge(&always, &left, &counted(), None).verdict, Clean, "as without faults");
     }
 
@@ -281,6 +241,10 @@ mod tests {
         open.open.insert("memory of another process (app+0x2)".into(), 1);
         let left = "status 0; left open: memory of another process (app+0x2)";
         assert_judged(&ran(End::Exited(0)), &open, (Leak, left));
+        let mut held = counted();
+        held.held.insert("mapping (app+0x2)".into(), 1);
+        let left = "status 0; left open: mapping (app+0x2)";
+        assert_judged(&ran(End::Exited(0)), &held, (Leak, left));
         let shm = Ran { shm: vec!["x".into()], ..ran(End::Exited(1)) };
         assert_judged(&shm, &counted(), (Leak, "status 1, without a message; left in /dev/shm: x"));
         let mut broken = counted();
@@ -309,15 +273,32 @@ mod tests {
 
     #[test]
     fn the_program_itself_may_be_wrong() {
-        let clean = Baseline { open: BTreeMap::new(), broken: BTreeSet::new(), ..baseline() };
-        assert_eq!(judge_baseline(&clean), None);
-        let verdict = |baseline: Baseline| judge_baseline(&baseline).map(|judged| judged.verdict);
-        assert_eq!(verdict(Baseline { end: End::TimedOut, ..clean.clone() }), Some(Verdict::Hang));
-        assert_eq!(verdict(Baseline { end: End::Killed(11), ..clean.clone() }), Some(Verdict::Crash));
-        assert_eq!(verdict(Baseline { end: End::Exited(3), ..clean.clone() }), Some(Verdict::Wrong));
-        assert_eq!(verdict(Baseline { left_over: 1, ..clean.clone() }), Some(Verdict::Hang));
-        assert_eq!(verdict(Baseline { shm: vec!["x".into()], ..clean.clone() }), Some(Verdict::Leak));
-        assert_eq!(verdict(Baseline { broken: baseline().broken, ..clean }), Some(Verdict::Misuse));
-        assert_eq!(verdict(baseline()), Some(Verdict::Leak));
+        let verdict = |ran: Ran, counted: Counted| {
+            judge_baseline(&Baseline { ran, counted, ..baseline() }).map(|judged| judged.verdict)
+        };
+        let well = || ran(End::Exited(0));
+        for (ran, wanted) in [
+            (well(), None),
+            (ran(End::TimedOut), Some(Verdict::Hang)),
+            (ran(End::Killed(11)), Some(Verdict::Crash)),
+            (ran(End::Exited(3)), Some(Verdict::Wrong)),
+            (Ran { left_over: 1, ..well() }, Some(Verdict::Hang)),
+            (Ran { shm: vec!["x".into()], ..well() }, Some(Verdict::Leak)),
+        ] {
+            assert_eq!(verdict(ran, Counted::default()), wanted);
+        }
+        let counted = baseline().counted;
+        // Its own memory, many a program leaves to its end.
+        let held = Counted {
+            open: BTreeMap::new(),
+            broken: std::collections::BTreeSet::new(),
+            held: BTreeMap::from([("mapping".into(), 1)]),
+            ..counted.clone()
+        };
+        let baseline_held = Baseline { ran: well(), counted: held, ..baseline() };
+        assert_eq!(judge_baseline(&baseline_held).map(|judged| judged.verdict), None);
+        let broken = Counted { open: BTreeMap::new(), ..counted.clone() };
+        assert_eq!(verdict(well(), broken), Some(Verdict::Misuse));
+        assert_eq!(verdict(well(), counted), Some(Verdict::Leak));
     }
 }

@@ -1,34 +1,31 @@
 //! The devices of a machine, by their physical indices: of the simulated driver's topology, or as NVML has them.
 
 use crate::args::DriverArgs;
-use anyhow::Result;
+use crate::probe;
+use crate::settings::inherited;
 use cupeer_spec::abi::nvmlPciInfo_t;
 use cupeer_spec::deny::{Identity, Name, Pci};
 use cupeer_spec::env;
 use cupeer_spec::function::Library;
 use cupeer_spec::uuid;
 use cupeer_topology::Topology;
-use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
+use libloading::os::unix::Library as Handle;
 use std::ffi::{CStr, c_char, c_void};
 
-/// One device.
 #[derive(Clone, Debug)]
 pub struct Device {
-    /// Its UUID.
     pub uuid: [u8; 16],
     /// Its address, where it is known.
     pub pci: Option<Pci>,
 }
 
 impl Device {
-    /// A device of the simulated driver.
     pub fn of_topology(device: &cupeer_topology::Device) -> Self {
         let address = device.pci;
         let pci = Pci { domain: address.domain, bus: address.bus, device: address.device };
         Device { uuid: device.uuid, pci: Some(pci) }
     }
 
-    /// What names it.
     pub fn identity(&self) -> Identity {
         Identity { uuid: Some(self.uuid), pci: self.pci }
     }
@@ -57,27 +54,22 @@ pub fn shown(devices: &[Device]) -> String {
 
 /// The machine that a program will see.
 pub enum Machine {
-    /// The simulated driver's.
     Simulated(Vec<Device>),
-    /// This one.
     Real(Vec<Device>),
     /// One of which NVML does not tell, and why.
     Unknown(String),
 }
 
 impl Machine {
-    /// The machine that the options choose.
-    pub fn of(options: &DriverArgs) -> Result<Machine> {
+    pub fn of(options: &DriverArgs) -> Machine {
         let Some(topology) = &options.sim else {
-            return Ok(nvml().map_or_else(Machine::Unknown, Machine::Real));
+            return nvml().map_or_else(Machine::Unknown, Machine::Real);
         };
-        let inherited = || std::env::var_os(env::SIM).filter(|text| !text.is_empty());
-        let topology = match topology.clone().or_else(inherited) {
-            // What is wrong with it is said where it is chosen.
-            Some(text) => Topology::parse(&text.to_string_lossy()).unwrap_or_default(),
-            None => Topology::default(),
-        };
-        Ok(Machine::Simulated(topology.devices().iter().map(Device::of_topology).collect()))
+        let topology = topology.clone().or_else(|| inherited(env::SIM));
+        // What is wrong with it is said where it is chosen.
+        let topology =
+            topology.and_then(|text| Topology::parse(&text.to_string_lossy()).ok()).unwrap_or_default();
+        Machine::Simulated(topology.devices().iter().map(Device::of_topology).collect())
     }
 
     /// Its devices, or why they are not known.
@@ -88,27 +80,19 @@ impl Machine {
         }
     }
 
-    /// Whether it is the simulated driver's.
     pub fn is_simulated(&self) -> bool {
         matches!(self, Machine::Simulated(_))
     }
 }
 
-/// A function of NVML's.
 fn find<T: Copy>(nvml: &Handle, name: &str) -> Result<T, String> {
     // SAFETY: the callers name the type that the function has.
     let symbol = unsafe { nvml.get::<T>(name.as_bytes()) };
     symbol.map(|symbol| *symbol).map_err(|_| format!("{} has no {name}", Library::Nvml.soname()))
 }
 
-/// What NVML says of the devices of this machine, or why it does not.
 fn nvml() -> Result<Vec<Device>, String> {
-    // SAFETY: runs the constructors of NVML, as any program does that looks at its GPUs.
-    let nvml =
-        unsafe { Handle::open(Some(Library::Nvml.soname()), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
-            let source = std::error::Error::source(&error).map(ToString::to_string);
-            source.unwrap_or_else(|| error.to_string())
-        })?;
+    let nvml = probe::load(Library::Nvml)?;
     type Init = unsafe extern "C" fn() -> i32;
     type GetCount = unsafe extern "C" fn(*mut u32) -> i32;
     type GetDevice = unsafe extern "C" fn(u32, *mut *mut c_void) -> i32;
@@ -140,13 +124,10 @@ fn nvml() -> Result<Vec<Device>, String> {
             done("nvmlDeviceGetUUID", uuid(handle, text.as_mut_ptr(), 95))?;
             let text = CStr::from_ptr(text.as_ptr()).to_string_lossy();
             let has_address = address(handle, &mut pci) == 0;
+            let pci = Pci { domain: pci.domain, bus: pci.bus as u8, device: pci.device as u8 };
             devices.push(Device {
                 uuid: uuid::parse(&text).ok_or_else(|| format!("'{text}' is not a UUID"))?,
-                pci: has_address.then_some(Pci {
-                    domain: pci.domain,
-                    bus: pci.bus as u8,
-                    device: pci.device as u8,
-                }),
+                pci: has_address.then_some(pci),
             });
         }
         shutdown();

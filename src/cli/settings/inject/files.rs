@@ -1,7 +1,7 @@
 //! Files with fault plans: a rule per line, comments, names, and includes.
 
 use super::{LONGEST_PLAN, Rules, is_plan_name};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use cupeer_record::plain::{self, Links};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,6 @@ const DEEPEST: usize = 16;
 /// The most bytes of a file, with its comments.
 const LARGEST: u64 = 1 << 20;
 
-/// Reads files into rules.
 pub fn read(files: &[PathBuf], rules: &mut Rules) -> Result<()> {
     let mut reader = Reader { rules, seen: Vec::new(), chain: Vec::new() };
     for file in files {
@@ -36,12 +35,9 @@ impl Reader<'_> {
     fn file(&mut self, path: &Path, place: &str) -> Result<usize> {
         let text = contents(path).with_context(|| place.to_owned())?;
         let real = path.canonicalize().with_context(|| place.to_owned())?;
-        if self.chain.contains(&real) {
-            bail!("{place}: this file includes itself: {}", self.shown_chain(&real));
-        }
-        if self.chain.len() == DEEPEST {
-            bail!("{place}: more than {DEEPEST} files include each other: {}", self.shown_chain(&real));
-        }
+        let chain = self.shown_chain(&real);
+        ensure!(!self.chain.contains(&real), "{place}: this file includes itself: {chain}");
+        ensure!(self.chain.len() < DEEPEST, "{place}: more than {DEEPEST} files include each other: {chain}");
         if let Some((_, first)) = self.seen.iter().find(|(seen, _)| *seen == real) {
             bail!("{place}: this file has already been read, by {first}; its rules would count twice");
         }
@@ -74,19 +70,15 @@ impl Reader<'_> {
                     count += self.file(&other, &place(value_column))?;
                 }
                 "plan" => {
-                    if is_named {
-                        bail!("{}: the plan already has a name; a file has only one", place(begin + 1));
-                    }
-                    if count > 0 {
-                        bail!("{}: the name of the plan must come before its rules", place(begin + 1));
-                    }
-                    if !is_plan_name(value) {
-                        bail!(
-                            "{}: '{}' is not a plan name; a plan name has 1 to {LONGEST_PLAN} letters, digits, '.', '_' and '-'",
-                            place(value_column),
-                            super::shown(value)
-                        );
-                    }
+                    let here = place(begin + 1);
+                    ensure!(!is_named, "{here}: the plan already has a name; a file has only one");
+                    ensure!(count == 0, "{here}: the name of the plan must come before its rules");
+                    ensure!(
+                        is_plan_name(value),
+                        "{}: '{}' is not a plan name; a plan name has 1 to {LONGEST_PLAN} letters, digits, '.', '_' and '-'",
+                        place(value_column),
+                        super::shown(value)
+                    );
                     (plan, is_named) = (value.to_owned(), true);
                 }
                 _ => match self.rules.add(&plan, rule) {
