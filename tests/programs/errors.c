@@ -28,6 +28,13 @@ int main(void) {
     pthread_create(&t, NULL, thread, NULL);
     pthread_join(t, NULL);
     check("failing call", FAILS + 1);
+    /* Every function, whatever of its arguments cannot be read, or is a descriptor that is none. */
+#define X(name, ...)                                                                                          \
+    errno = 99;                                                                                               \
+    CALL_MARKED(name, 40000 + F_##name);                                                                      \
+    CHECK(errno == 99);
+    DRIVER_TABLE(X)
+#undef X
     void *driver = must_open("libcuda.so.1", RTLD_NOW);
     errno = 55;
     CHECK(dlsym(driver, "cuIpcGetMemHandle") && errno == 55);

@@ -100,9 +100,9 @@ impl<'a> Arguments<'a> {
     }
 
     /// A structure that the function reads.
-    #[inline(always)]
     pub fn structure<T: Value>(&mut self, pointer: *const T) {
-        let value = program_memory::copy_value(pointer);
+        let mut value = None;
+        guarded(|| value = program_memory::copy_value(pointer));
         let unknown = if pointer.is_null() { shape::NULL } else { shape::UNREAD };
         self.put(value, if value.is_some() { shape::VALUE } else { unknown });
     }

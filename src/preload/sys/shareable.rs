@@ -8,10 +8,12 @@
 //! or the program (seen with driver 580: the answers and the memory's life stay as they are).
 
 use super::clock;
+use super::files;
+use super::guard::guarded;
 use super::line::Short;
 use super::program_memory::copy;
 use core::cell::Cell;
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::record::live::mix;
 use cupeer_spec::value::Shareable;
@@ -56,12 +58,18 @@ pub unsafe fn given(handle: *mut c_void, kind: i32, known: &Known) -> Option<Sha
 
 fn copy_bytes(place: *const u8) -> Option<[u8; 64]> {
     let mut bytes = [0; 64];
-    (!place.is_null() && copy(place as usize, &mut bytes) == bytes.len()).then_some(bytes)
+    let mut length = 0;
+    guarded(|| length = copy(place as usize, &mut bytes));
+    (length == bytes.len()).then_some(bytes)
 }
 
 impl Known {
     fn or(&self, find: impl FnOnce() -> u64) -> u64 {
-        let number = self.0.get().unwrap_or_else(find);
+        if let Some(number) = self.0.get() {
+            return number;
+        }
+        let mut number = 0;
+        guarded(|| number = find());
         self.0.set(Some(number));
         number
     }
@@ -84,19 +92,9 @@ fn numbered(fd: c_int) -> u64 {
 /// The number of the open file description behind a descriptor; 0 where it has none, or that cannot be seen.
 fn number(fd: c_int) -> u64 {
     let path = Short::<64>::new(format_args!("/proc/thread-self/fdinfo/{fd}\0"));
-    // SAFETY: the path ends in NUL.
-    let file = unsafe { libc::open(path.text().as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
-    if file < 0 {
-        return 0;
-    }
     let mut bytes = [0u8; 1024];
-    // SAFETY: reads into the array, from the descriptor opened above.
-    let read = unsafe {
-        let read = libc::read(file, bytes.as_mut_ptr().cast::<c_void>(), bytes.len());
-        libc::close(file);
-        read
-    };
-    in_info(&bytes[..usize::try_from(read).unwrap_or(0)])
+    let read = CStr::from_bytes_until_nul(path.text().as_bytes()).map(|path| files::read(path, &mut bytes));
+    in_info(&bytes[..read.map_or(0, |read| read.unwrap_or(0))])
 }
 
 /// The number in what the system says of a descriptor: `lock:\t1: OFDLCK ADVISORY  READ -1 00:06:174 START END`.
