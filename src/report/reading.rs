@@ -9,10 +9,11 @@ use super::filter::Filter;
 use super::findings::{self, MadeCall, Sight};
 use super::functions::{End, Number};
 use super::hits::At;
-use super::ledger::Realm;
+use super::ledger::descriptors::{Descriptors, Made};
 use super::ledger::follow::{self, CallFacts, Follower};
 use super::ledger::own::Own;
 use super::ledger::space::Unused;
+use super::ledger::{Realm, Site};
 use super::model::Uuid;
 use super::peers;
 use super::virtual_memory::{self, Space};
@@ -43,6 +44,8 @@ pub struct Tally {
     pub goes_on: bool,
     /// What it mapped, and no device could use.
     pub unused: Vec<Unused>,
+    /// What it did with descriptors.
+    pub descriptors: Descriptors,
 }
 
 pub struct Reading<'a> {
@@ -167,6 +170,13 @@ impl<'a> Reading<'a> {
                 let at = self.clock.realtime(call.start);
                 let uuid = |ordinal| uuid_of(self.process, ordinal);
                 self.space.call(function, call, at, uuid);
+            }
+            if call.succeeded() && !call.injected && follow::concerns(function) {
+                let at = self.clock.realtime(call.start);
+                let stacks = &mut self.all.stacks;
+                let mut stack = || stacks.of(self.index, call);
+                let made = || Made { function, site: Site::of(call, stack(), false), at };
+                self.tally.descriptors.call(function, call, self.space.realm, made);
             }
             if peers::concerns(function) {
                 let at = self.clock.realtime(call.start);

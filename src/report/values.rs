@@ -4,7 +4,7 @@ use cupeer_record::Call;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{ArgSpec, Direction, FnId};
 use cupeer_spec::record::slot::shape;
-use cupeer_spec::value::{Format, MOST_ELEMENTS, MOST_TEXT, quoted};
+use cupeer_spec::value::{Format, MOST_ELEMENTS, MOST_TEXT, Shareable, Value as _, quoted};
 use serde_json::{Map, Value};
 
 /// JSON; in a record there are no bytes of handles, but fingerprints.
@@ -103,6 +103,13 @@ pub fn number(call: &Call, argument: usize) -> Option<u64> {
 /// A number of 4 bytes.
 pub fn narrow(call: &Call, name: &str) -> Option<i32> {
     Some(i32::from_le_bytes(call.argument_called(name)?.try_into().ok()?))
+}
+
+/// A descriptor that is shared: its number, and that by which it is known in all processes, or 0.
+pub fn descriptor(call: &Call, argument: usize) -> Option<(i32, u64)> {
+    let bytes: &[u8; Shareable::STORED] = call.argument(argument)?.try_into().ok()?;
+    let (known, fd) = (bytes.first_chunk()?, bytes.last_chunk()?);
+    Some((i32::from_le_bytes(*fd), u64::from_le_bytes(*known))).filter(|(fd, _)| *fd >= 0)
 }
 
 /// The two fingerprints of a handle: of all its bytes, and of those that the driver checks.

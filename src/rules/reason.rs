@@ -91,6 +91,8 @@ reasons! {
     VmmPartOfMapping { start: u64, size: u64, mapped: u64, bytes: u64 },
     VmmReleasedTwice { handle: u64, is_imported: bool },
     VmmNoAccess { mappings: u64, bytes: u64, start: u64 },
+    FdLeak { descriptors: u64, is_export: bool },
+    RanksWaitForDescriptor { waiting: u64, missing: u64, senders: &'a str, least: u64, most: u64 },
     RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
     DriverContradictsEnable { from: Device, to: Device } of DriverContradicts,
     DriverContradictsClose { address: u64 } of DriverContradicts,
@@ -503,6 +505,19 @@ impl Display for Reason<'_> {
                     _ => write!(f, "{}, {} in all, the first at {start:#x}, were", Count(mappings, "mapping"), Bytes(bytes))?,
                 }
                 f.write_str(" never accessible to any device: cuMemSetAccess was not called for them")
+            }
+            Reason::FdLeak { descriptors, is_export } => write!(
+                f,
+                "{descriptors} descriptors were {} under {descriptors} different numbers: the numbers of closed ones would have come back",
+                if is_export { "exported" } else { "imported" }
+            ),
+            Reason::RanksWaitForDescriptor { waiting, missing, senders, least, most } => {
+                let (verb, rank) = (if waiting == 1 { "has" } else { "have" }, if missing == 1 { "rank" } else { "ranks" });
+                write!(
+                    f,
+                    "{} {verb} made no call since an export that nobody imported, and {rank} {senders} exported fewer descriptors ({least} instead of {most})",
+                    Count(waiting, "rank")
+                )
             }
             Reason::RanksDiffer { function, code, failing, others } => write!(
                 f,

@@ -7,7 +7,14 @@ use std::collections::BTreeSet;
 use std::fs;
 
 /// Rules that the record tells: of a process that has ended, and of all together. No process says them.
-const OF_RECORDS: [Rule; 4] = [Rule::IpcNeverClosed, Rule::VmmNoAccess, Rule::IpcFallback, Rule::RanksDiffer];
+const OF_RECORDS: [Rule; 6] = [
+    Rule::IpcNeverClosed,
+    Rule::VmmNoAccess,
+    Rule::FdLeak,
+    Rule::RanksWaitForDescriptor,
+    Rule::IpcFallback,
+    Rule::RanksDiffer,
+];
 
 #[test]
 fn every_checked_rule_has_its_programs() {

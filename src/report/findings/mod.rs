@@ -1,8 +1,8 @@
 //! The findings: what rules have found in the processes, and what only the whole record tells.
 //!
 //! What belongs here: what calls carry, and what their process tells ([`calls`]), while events are read; then what
-//! follows from the ledger ([`handles`]), from mappings ([`space`]) and from all ranks together ([`ranks`]), and the rows ([`mod@rows`]) of all these
-//! with their [`objects`]. What does not: what rules are, their sentences, and how they are decided (`src/rules`): what
+//! follows from the ledger ([`handles`]), from mappings ([`space`]), from [`mod@descriptors`] and from all ranks together ([`ranks`]), and the rows ([`mod@rows`])
+//! of all these with their [`objects`]. What does not: what rules are, their sentences, and how they are decided (`src/rules`): what
 //! the record knows for that is told by [`mod@world`].
 //!
 //! What a process could only infer, because it did not know enough, is judged again when the record knows more. What it
@@ -11,6 +11,7 @@
 //! Findings are kept by process, rule, function, result and stack, each with its first one, however many there are.
 
 mod calls;
+mod descriptors;
 mod handles;
 mod objects;
 mod ranks;

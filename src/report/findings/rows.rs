@@ -8,7 +8,7 @@ use super::super::model::{Finding, MOST_PROCS, Object, Place};
 use super::super::places::Places;
 use super::super::results;
 use super::objects::Objects;
-use super::{FindingGroup, Key, handles, is_explanation, ranks, space};
+use super::{FindingGroup, Key, descriptors, handles, is_explanation, ranks, space};
 use cupeer_record::Job;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Basis, Rule, Severity};
@@ -100,7 +100,8 @@ pub fn rows(context: &Context, places: &mut Places) -> Vec<Row> {
             joined.add(row);
         }
     }
-    for draft in drafts.into_iter().chain(space::unused(context)) {
+    let of_records = space::unused(context).into_iter().chain(descriptors::kept(context));
+    for draft in drafts.into_iter().chain(of_records).chain(descriptors::awaited(context)) {
         joined.extend(context.drafted(draft, places));
     }
     // Where a rule is broken, that is said, and who goes another way is not the news.

@@ -2,10 +2,11 @@
 //!
 //! What belongs here: the entries, joined across processes by the fingerprint of the handle. How events become
 //! entries is in [`follow`], what the live table adds in [`live`], and what entries mean once all processes have
-//! been read in [`settle`].
+//! been read in [`settle`]. What each process did with descriptors is in [`mod@descriptors`].
 //!
 //! The ledger needs memory for each distinct handle and each process that opened it, however often it did.
 
+pub mod descriptors;
 pub mod follow;
 pub mod live;
 pub mod own;

@@ -50,10 +50,29 @@ rule IpcFallback "ipc-fallback" {
     hint: "Find out why the openings failed: see the findings and failures of the report.",
     seen: "vllm#55906, UCX#11548, nixl#1754",
 }
+rule FdLeak "fd-leak" {
+    says: "A process should close descriptors of shared memory when it has sent or imported them.",
+    functions: [cuMemExportToShareableHandle, cuMemImportFromShareableHandle],
+    severity: Note, scope: Process,
+    rests_on: Practice("Each descriptor is a reference to its memory."),
+    costs: "Each descriptor keeps its memory, and the process runs out of descriptors (EMFILE).",
+    hint: "Close the descriptor after sending it, and in the importer after cuMemImportFromShareableHandle: the handle that was imported keeps the memory.",
+    seen: "UCX#11753",
+}
+rule RanksWaitForDescriptor "ranks-wait-for-descriptor" {
+    says: "Each rank of a job should send the descriptors that the others wait for.",
+    functions: [cuMemExportToShareableHandle],
+    severity: Warning, scope: Processes,
+    rests_on: Practice("Ranks exchange descriptors over sockets without a limit of time: where one of them never sends its own, the others wait in recvmsg for good."),
+    costs: "A hang, in ranks that did nothing wrong.",
+    hint: "See what the rank that exported less did last, and whether it still runs; give the exchange a limit of time (SO_RCVTIMEO), and let ranks say that they failed.",
+    seen: "sglang#36943",
+}
 rule RanksDiffer "ranks-differ" {
     says: "The ranks of a job should decide alike.",
     functions: [cuCtxEnablePeerAccess, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcGetEventHandle,
-                cuIpcOpenEventHandle],
+                cuIpcOpenEventHandle, cuMemCreate, cuMemSetAccess, cuMemExportToShareableHandle,
+                cuMemImportFromShareableHandle],
     severity: Warning, scope: Processes,
     rests_on: Practice("One rank falls back because a call of its own failed, the others do not, and the job hangs or fails in another place."),
     costs: "A hang or a failure elsewhere, in a rank that did nothing wrong.",

@@ -77,14 +77,6 @@ rule FabricLifetime "fabric-lifetime" {
     seen: "mscclpp#764",
     unchecked: "who else holds the memory, by a mapping or a descriptor, other processes know, and a fabric handle that was imported too late has not been seen on a machine of ours",
 }
-rule FdLeak "fd-leak" {
-    says: "Exported and imported descriptors must be closed, and imported handles released.",
-    severity: Warning, scope: Process,
-    rests_on: Practice("Each descriptor holds its memory."),
-    costs: "Memory, and descriptors.",
-    seen: "UCX#11753",
-    unchecked: "a descriptor is closed, sent and duplicated by calls of the system, which are not seen",
-}
     } };
 }
 pub(crate) use unchecked_rules;

@@ -1,6 +1,7 @@
 /* vmm RULE bad|good: rules about virtual memory. */
 #include "rules.h"
 #include <stdint.h>
+#include <signal.h>
 #include <sys/socket.h>
 
 enum { NONE = 0, DESCRIPTOR = 1, FABRIC = 8, DEVICE = 1, PINNED = 1, READ_WRITE = 3, HALF = SIZE / 2 };
@@ -335,7 +336,88 @@ static void no_access_left(void) {
     if (!bad) OK(cuMemSetAccess(at, SIZE, &access, 1));
 }
 
-SCENES({"vmm-handle-type", handle_type}, {"vmm-handle-type/imported", reexport},
+/* Exports as a program does that sends each descriptor, and keeps it. */
+static void leak(void) {
+    start(0);
+    Allocation allocation = create(DESCRIPTOR);
+    for (int i = 0; i < 64; i++) {
+        int fd = -1;
+        if (i == 0) CALL(cuMemExportToShareableHandle, (&fd, allocation, DESCRIPTOR, 0));
+        else OK(cuMemExportToShareableHandle(&fd, allocation, DESCRIPTOR, 0));
+        if (!bad) close(fd);
+    }
+    OK(cuMemRelease(allocation));
+}
+
+/* Imports what it gets, and keeps the descriptors. */
+static void collect(struct link parent) {
+    start(0);
+    for (int i = 0; i < 64; i++) {
+        int fd = receive_descriptor();
+        Allocation allocation;
+        if (i == 0) CALL(cuMemImportFromShareableHandle, (&allocation, as_pointer(fd), DESCRIPTOR));
+        else allocation = imported(fd);
+        OK(cuMemRelease(allocation));
+        if (!bad) close(fd);
+    }
+    tell(parent);
+}
+static void leak_imported(void) {
+    struct link link;
+    employ_with_socket(&link, collect);
+    start(0);
+    Allocation allocation = create(DESCRIPTOR);
+    for (int i = 0; i < 64; i++) {
+        int fd = exported(allocation);
+        send_descriptor(fd);
+        close(fd);
+    }
+    wait_for(link);
+    ended(link);
+    OK(cuMemRelease(allocation));
+}
+
+/* Three ranks that send each other descriptors, and import them when they have got all; in the wrong job, the last one
+ * sends none, and the others wait. */
+enum { RANKS = 3 };
+static int rank, inbox[RANKS][2];
+static void exchange(struct link parent) {
+    char text[2] = {(char)('0' + rank), 0};
+    CHECK(setenv("RANK", text, 1) == 0);
+    start(0);
+    Allocation allocation = create(DESCRIPTOR);
+    if (bad && rank == RANKS - 1) return;
+    int fd = -1, got[RANKS - 1];
+    CUresult result = cuMemExportToShareableHandle(&fd, allocation, DESCRIPTOR, 0);
+    OK(rank == 0 ? printed("cuMemExportToShareableHandle", result) : result);
+    for (int i = 1; i < RANKS; i++) {
+        ours = inbox[(rank + i) % RANKS][1];
+        send_descriptor(fd);
+    }
+    close(fd);
+    tell(parent);
+    theirs = inbox[rank][0];
+    for (int i = 0; i < RANKS - 1; i++) got[i] = receive_descriptor();
+    for (int i = 0; i < RANKS - 1; i++) {
+        OK(cuMemRelease(imported(got[i])));
+        close(got[i]);
+    }
+    OK(cuMemRelease(allocation));
+}
+
+static void ranks_wait(void) {
+    struct link ranks[RANKS];
+    for (int i = 0; i < RANKS; i++) CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, inbox[i]) == 0);
+    for (rank = 0; rank < RANKS; rank++) ranks[rank] = employ(exchange);
+    for (int i = 0; i < RANKS; i++) {
+        int waits = bad && i < RANKS - 1;
+        if (waits) wait_for(ranks[i]);
+        if (waits) CHECK(kill(ranks[i].pid, SIGKILL) == 0 && waitpid(ranks[i].pid, NULL, 0) == ranks[i].pid);
+        else ended(ranks[i]);
+    }
+}
+
+SCENES({"ranks-wait-for-descriptor", ranks_wait}, {"fd-leak", leak}, {"fd-leak/imported", leak_imported}, {"vmm-handle-type", handle_type}, {"vmm-handle-type/imported", reexport},
        {"vmm-unreachable-device", unreachable}, {"vmm-unreachable-device/imported", unreachable_imported},
        {"vmm-unreachable-device/none", no_such_device}, {"vmm-fabric-without-channel", fabric},
        {"vmm-descriptor", descriptor}, {"vmm-descriptor/closed", closed}, {"vmm-descriptor/refused", refused},
