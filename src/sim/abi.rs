@@ -6,7 +6,7 @@
 #![allow(non_camel_case_types, non_snake_case)]
 
 use core::ffi::{c_char, c_void};
-use cupeer_spec::abi::{CUcontext, CUmemLocation};
+use cupeer_spec::abi::CUcontext;
 
 /// `CUuuid`.
 #[derive(Clone, Copy)]
@@ -36,19 +36,6 @@ pub(crate) struct CUctxCreateParams {
 pub(crate) struct CUexecAffinityParam {
     pub kind: i32,
     pub smCount: u32,
-}
-
-/// `CUmemPoolProps`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(crate) struct CUmemPoolProps {
-    pub allocType: i32,
-    pub handleTypes: i32,
-    pub location: CUmemLocation,
-    pub win32SecurityAttributes: *mut c_void,
-    pub maxSize: usize,
-    pub usage: u16,
-    pub reserved: [u8; 54],
 }
 
 /// `CUstreamAttrValue`: what it holds depends on the attribute.
@@ -91,11 +78,6 @@ pub(crate) struct CUlaunchConfig {
     pub attrs: *mut c_void,
     pub numAttrs: u32,
 }
-
-/// `CUmemoryPool`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(transparent)]
-pub(crate) struct CUmemoryPool(pub *mut c_void);
 
 /// `CUstreamCallback`, whose stream and result are a pointer and a number. It may end its thread, as below.
 pub(crate) type CUstreamCallback = Option<unsafe extern "C-unwind" fn(*mut c_void, i32, *mut c_void)>;
@@ -160,7 +142,7 @@ pub(crate) struct Side3D<W> {
 const _: () = {
     assert!(size_of::<CUDA_ARRAY_DESCRIPTOR>() == 24 && size_of::<CUDA_ARRAY3D_DESCRIPTOR>() == 40);
     assert!(size_of::<CUlaunchConfig>() == 56);
-    assert!(size_of::<CUmemPoolProps>() == 88 && size_of::<CUstreamAttrValue>() == 64);
+    assert!(size_of::<CUstreamAttrValue>() == 64);
     assert!(size_of::<CUdevprop>() == 56 && size_of::<CUctxCreateParams>() == 24);
     assert!(size_of::<CUDA_MEMCPY2D<u64>>() == 128 && size_of::<CUDA_MEMCPY2D<u32>>() == 96);
     assert!(size_of::<CUDA_MEMCPY3D<u64>>() == 200 && size_of::<CUDA_MEMCPY3D<u32>>() == 144);

@@ -46,11 +46,14 @@ macro_rules! jump {
 
 /// One entry of the table, where it is the driver's.
 macro_rules! export_one {
-    (Cuda $name:ident($($type:ty),*) -> $ret:ty) => {
+    (Cuda Unsupported $name:ident $($rest:tt)*) => {
+        jump!($name, crate::api::unsupported);
+    };
+    (Cuda $fidelity:ident $name:ident($($type:ty),*) -> $ret:ty) => {
         const _: unsafe extern "C" fn($($type),*) -> $ret = crate::api::$name;
         jump!($name, crate::api::$name);
     };
-    ($library:ident $name:ident $($rest:tt)*) => {};
+    ($library:ident $fidelity:ident $name:ident $($rest:tt)*) => {};
 }
 macro_rules! address_of {
     (Cuda $name:ident) => {
@@ -66,10 +69,10 @@ macro_rules! export_table {
         fn $name:ident(
             $($dir:ident $([$count:ident])? $arg:ident: $type:ty,)*
         ) -> $ret:ty {
-            library: $library:ident, $($rest:tt)*
+            library: $library:ident, since: $since:literal, simulated: $fidelity:ident, $($rest:tt)*
         }
     )*) => {
-        $(export_one!($library $name($($type),*) -> $ret);)*
+        $(export_one!($library $fidelity $name($($type),*) -> $ret);)*
         /// The functions of the table, in its order; `None` for another library's.
         static TABLE: &[Option<Address>] = &[$(address_of!($library $name),)*];
     };

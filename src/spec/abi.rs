@@ -80,10 +80,13 @@ mod attribute;
 #[allow(non_snake_case)]
 mod nvml;
 #[allow(non_snake_case)]
+mod pools;
+#[allow(non_snake_case)]
 mod vmm;
 
 pub use attribute::CUdevice_attribute;
 pub use nvml::*;
+pub use pools::*;
 pub use vmm::*;
 
 enumerations! {

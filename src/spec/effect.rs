@@ -25,11 +25,15 @@ pub enum Object {
     Reservation,
     /// Physical memory at an address. Named by that.
     Mapping,
+    /// A memory pool. Named by its handle in the process.
+    Pool,
+    /// Memory of a pool. Named by its address.
+    Pointer,
 }
 
 impl Object {
     /// All kinds.
-    pub const ALL: [Object; 8] = [
+    pub const ALL: [Object; 10] = [
         Object::Memory,
         Object::Event,
         Object::Peer,
@@ -38,6 +42,8 @@ impl Object {
         Object::Allocation,
         Object::Reservation,
         Object::Mapping,
+        Object::Pool,
+        Object::Pointer,
     ];
 
     /// The word for it.
@@ -51,6 +57,8 @@ impl Object {
             Object::Allocation => "allocation",
             Object::Reservation => "reservation",
             Object::Mapping => "mapping",
+            Object::Pool => "pool",
+            Object::Pointer => "pool pointer",
         }
     }
 
@@ -61,6 +69,7 @@ impl Object {
             Object::Event => &[Group::Ipc, Group::IpcEvent],
             Object::Peer => &[Group::Peer],
             Object::Allocation | Object::Reservation | Object::Mapping => &[Group::Vmm],
+            Object::Pool | Object::Pointer => &[Group::Pool],
             Object::Context | Object::Primary => &[],
         }
     }
@@ -76,12 +85,22 @@ impl Object {
 
     /// Whether it is device memory: it has a size, and whoever opens it reaches it over the way between two devices.
     pub const fn is_memory(self) -> bool {
-        matches!(self, Object::Memory)
+        matches!(self, Object::Memory | Object::Pointer)
     }
 
     /// Whether it is a part of virtual memory management: calls about it are few and slow, and all of them are recorded.
     pub const fn is_virtual(self) -> bool {
         matches!(self, Object::Allocation | Object::Reservation | Object::Mapping)
+    }
+
+    /// Whether a device reaches what was opened only once it is given access.
+    pub const fn is_granted(self) -> bool {
+        self.is_virtual() || matches!(self, Object::Pool | Object::Pointer)
+    }
+
+    /// Whether calls that end it are few, and mean it alone: all of them are recorded.
+    const fn is_ended_by_name(self) -> bool {
+        self.is_virtual() || matches!(self, Object::Pool)
     }
 
     /// Whether others may go on with it once the process that made it has given it up: they hold it themselves.
@@ -141,15 +160,15 @@ pub struct Made {
     pub of: Option<usize>,
 }
 
-/// Access to addresses that is given to devices, or taken from them.
+/// Access to addresses, or to a pool, that is given to devices, or taken from them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
-    /// What is at the addresses.
+    /// What is at the addresses, or the pool that they are of.
     pub object: Object,
-    /// The argument that says where they begin.
+    /// The argument that says where they begin, or names the pool.
     pub by: usize,
     /// The argument that says how many bytes there are.
-    pub size: usize,
+    pub size: Option<usize>,
     /// The argument with the devices, and what each may do.
     pub to: usize,
 }
@@ -165,6 +184,8 @@ pub enum Subject {
     Device,
     /// An allocation, or what is at an address.
     Memory,
+    /// A pool.
+    Pool,
 }
 
 /// A question to the driver or to NVML.
@@ -256,15 +277,19 @@ impl Groups {
                 Effect::Closes(Named { object, .. }) | Effect::Disables(Named { object, .. }) => {
                     groups.with(&[Group::Release]).with(object.families())
                 }
-                Effect::Ends(End { object, .. }) if object.is_virtual() => {
+                Effect::Ends(End { object, .. }) if object.is_ended_by_name() => {
                     groups.with(&[Group::Lifetime]).with(object.families())
                 }
                 Effect::Ends(_) => groups.with(&[Group::Lifetime]),
+                Effect::Makes(Made { object: Object::Pointer, .. }) => {
+                    groups.with(&[Group::Alloc]).with(Object::Pointer.families())
+                }
                 Effect::Makes(Made { object, .. }) | Effect::Retains(Named { object, .. }) => {
                     groups.with(object.families())
                 }
                 Effect::Grants(Grant { object, .. }) => groups.with(&[Group::Enable]).with(object.families()),
                 Effect::Asks(Question { subject: Subject::Memory, .. }) => groups.with(&[Group::Vmm]),
+                Effect::Asks(Question { subject: Subject::Pool, .. }) => groups.with(&[Group::Pool]),
                 Effect::Asks(Question { subject: Subject::Device, .. }) => groups.with(&[Group::Query]),
                 Effect::Asks(_) => groups.with(&[Group::Peer]),
                 Effect::LooksUp(_) => groups.with(&[Group::Lookup]),
@@ -345,11 +370,11 @@ macro_rules! effect {
             of: $crate::effect::optional!($($crate::effect::index!($arguments $whose))?),
         })
     };
-    ($arguments:tt Grants $object:ident($by:ident) sized $size:ident to $whom:ident) => {
+    ($arguments:tt Grants $object:ident($by:ident) $(sized $size:ident)? to $whom:ident) => {
         Effect::Grants(Grant {
             object: Object::$object,
             by: $crate::effect::index!($arguments $by),
-            size: $crate::effect::index!($arguments $size),
+            size: $crate::effect::optional!($($crate::effect::index!($arguments $size))?),
             to: $crate::effect::index!($arguments $whom),
         })
     };

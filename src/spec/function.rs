@@ -55,6 +55,8 @@ pub enum Group {
     Query,
     /// Virtual memory management.
     Vmm,
+    Pool,
+    Alloc,
 }
 
 impl Group {
@@ -71,6 +73,8 @@ impl Group {
         (Group::Release, "release", "calls that close or disable"),
         (Group::Lifetime, "lifetime", "calls that end what others may still use: free, destroy, reset"),
         (Group::Vmm, "vmm", "virtual memory: allocations, mappings, access, and their sharing"),
+        (Group::Pool, "pool", "memory pools: their sharing, their access, and allocations from them"),
+        (Group::Alloc, "alloc", "allocations from pools, which programs make all the time"),
         (Group::Query, "query", "queries that programs make all the time: device attributes, NVML"),
     ];
 
@@ -278,7 +282,9 @@ impl FnSpec {
     /// What is asked about devices.
     pub fn asks(&self) -> Option<Question> {
         self.effect(|effect| match effect {
-            Effect::Asks(question) if question.subject != Subject::Memory => Some(question),
+            Effect::Asks(question) if !matches!(question.subject, Subject::Memory | Subject::Pool) => {
+                Some(question)
+            }
             _ => None,
         })
     }
@@ -296,7 +302,7 @@ impl FnSpec {
     pub fn sized_by(&self) -> Option<usize> {
         self.effect(|effect| match effect {
             Effect::Makes(Made { size, .. }) | Effect::Ends(End { size, .. }) => size,
-            Effect::Grants(Grant { size, .. }) => Some(size),
+            Effect::Grants(Grant { size, .. }) => size,
             _ => None,
         })
     }
@@ -308,7 +314,8 @@ impl FnSpec {
             FnId::newest(|other| other.library == self.library && undoes(other))
         };
         if let Some(Shared { object, by, .. }) = self.opens() {
-            let inverse = newest(&|other| other.closes().is_some_and(|closed| closed.object == object))?;
+            let closes = |other: &FnSpec| other.closes().is_some_and(|closed| closed.object == object);
+            let inverse = newest(&|other| closes(other) && other.args.len() == 1)?;
             return Some((inverse, Given { by, size: None }));
         }
         if let Some(Named { object, by }) = self.enables() {
@@ -321,7 +328,12 @@ impl FnSpec {
             (None, None) => return None,
         };
         let takes = |end: End| if end.size.is_some() { size.map_or(0, |_| 2) } else { 1 };
-        let ends = |other: &FnSpec| other.ends().filter(|end| end.object == object);
+        let ends = |other: &FnSpec| {
+            other.effect(|effect| match effect {
+                Effect::Ends(end) if end.object == object => Some(end),
+                _ => None,
+            })
+        };
         let inverse = newest(&|other| ends(other).is_some_and(|end| takes(end) == other.args.len()))?;
         let is_sized = ends(inverse.spec()).is_some_and(|end| end.size.is_some());
         Some((inverse, Given { by, size: size.filter(|_| is_sized) }))
@@ -346,12 +358,27 @@ impl FnSpec {
 
     /// Whether a call changes what the process has: it is looked at more closely, before and after it.
     pub const fn is_weighty(&self) -> bool {
-        self.shares() || self.gives_back() || self.is_virtual()
+        self.shares() || self.gives_back() || self.is_virtual() || self.is_in(Group::Pool)
     }
 
     /// Whether programs call it all the time, and nothing comes of it: a look-up, a question about a device.
     pub const fn is_frequent(&self) -> bool {
         self.is_in(Group::Lookup) || self.is_in(Group::Query)
+    }
+
+    /// Whether programs call it so often that it is recorded only where somebody asks for it.
+    pub const fn is_plentiful(&self) -> bool {
+        self.is_frequent() || self.is_in(Group::Alloc)
+    }
+
+    /// Whether it is about pools, and not only takes memory from one: such calls are few, and all of them are recorded.
+    pub const fn is_of_pools(&self) -> bool {
+        self.is_in(Group::Pool) && !self.is_in(Group::Alloc)
+    }
+
+    /// Whether it ends what programs end all the time, and seldom share: it is recorded only where that is shared.
+    pub const fn ends_often(&self) -> bool {
+        self.is_in(Group::Lifetime) && !self.is_virtual() && !self.is_of_pools()
     }
 
     /// Whether it is about virtual memory: such calls are few and slow, and all of them are recorded.
@@ -706,7 +733,8 @@ mod tests {
                     }
                     Effect::Retains(Named { by, .. }) => is_name(by) && is(by, Direction::Out),
                     Effect::Grants(Grant { by, size, to, .. }) => {
-                        is_name(by) && [by, size, to].into_iter().all(|index| is(index, Direction::In))
+                        let all = [Some(by), size, Some(to)];
+                        is_name(by) && all.into_iter().flatten().all(|index| is(index, Direction::In))
                     }
                 };
                 assert!(is_sound, "{}: {effect:?}", f.name);
@@ -748,6 +776,10 @@ mod tests {
             (FnId::cuMemRetainAllocationHandle, FnId::cuMemRelease),
             (FnId::cuMemCreate, FnId::cuMemRelease),
             (FnId::cuMemMap, FnId::cuMemUnmap),
+            (FnId::cuMemPoolCreate, FnId::cuMemPoolDestroy),
+            (FnId::cuMemPoolImportFromShareableHandle, FnId::cuMemPoolDestroy),
+            (FnId::cuMemPoolImportPointer, FnId::cuMemFree_v2),
+            (FnId::cuMemAllocFromPoolAsync, FnId::cuMemFree_v2),
             (FnId::cuMemAddressReserve, FnId::cuMemAddressFree),
         ] {
             assert_eq!(undone(id), Some(inverse), "the newest form");

@@ -21,8 +21,9 @@
 //!   - `Retains OBJECT(BY)`: one reference more
 //!   - `Ends OBJECT(BY)`, with `sized SIZE` where all in so many bytes from there end, and `on LastReference` where the call
 //!     gives up one reference, and only the last one ends it
-//!   - `Grants OBJECT(BY) sized SIZE to WHOM`: sets what the devices in the array may do with so many bytes from there
-//!   - `Asks Reach(FROM, TO) as ANSWER`, or `Link`, `Device(DEVICE)`, `Memory(WHICH)`. Where an argument chooses what is asked, `where
+//!   - `Grants OBJECT(BY) to WHOM`, with `sized SIZE` where it is about so many bytes from there: sets what the devices in
+//!     the array may do
+//!   - `Asks Reach(FROM, TO) as ANSWER`, or `Link`, `Device(DEVICE)`, `Memory(WHICH)`, `Pool(WHICH)`. Where an argument chooses what is asked, `where
 //!     ARGUMENT is VALUE` says for which of its values the answer is whether a device can reach others: of a link
 //!     `ACCESS_SUPPORTED`, of a device `MULTICAST_SUPPORTED`, which reaches them over NVLink without peer access
 //!   - `LooksUp Function(NAME) as FOUND`
@@ -183,7 +184,7 @@ fn cuMemFree(
     in dptr: u32,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 2000, simulated: Documented,
-    effects: [Ends Memory(dptr)],
+    effects: [Ends Memory(dptr), Ends Pointer(dptr), Closes Pointer(dptr)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
 }
 
@@ -192,7 +193,7 @@ fn cuMemFree_v2(
     in dptr: $crate::abi::CUdeviceptr,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 3020, simulated: Recorded,
-    effects: [Ends Memory(dptr)],
+    effects: [Ends Memory(dptr), Ends Pointer(dptr), Closes Pointer(dptr)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
 }
 
@@ -202,7 +203,7 @@ fn cuMemFreeAsync(
     in hStream: $crate::abi::CUstream,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 11020, simulated: Recorded,
-    effects: [Ends Memory(dptr)],
+    effects: [Ends Memory(dptr), Ends Pointer(dptr), Closes Pointer(dptr)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED],
 }
 
@@ -212,7 +213,7 @@ fn cuMemFreeAsync_ptsz(
     in hStream: $crate::abi::CUstream,
 ) -> $crate::abi::CUresult {
     library: Cuda, since: 11020, simulated: Documented,
-    effects: [Ends Memory(dptr)],
+    effects: [Ends Memory(dptr), Ends Pointer(dptr), Closes Pointer(dptr)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED],
 }
 
@@ -454,6 +455,126 @@ fn cuMemGetHandleForAddressRange(
     library: Cuda, since: 11070, simulated: Documented,
     effects: [Asks Memory(dptr) as handle],
     results: [SUCCESS, INVALID_VALUE, NOT_SUPPORTED],
+}
+
+/// Queries the pool that a device allocates from unless it is told otherwise.
+fn cuDeviceGetDefaultMemPool(
+    out pool_out: *mut $crate::abi::CUmemoryPool,
+    in dev: $crate::abi::CUdevice,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 11020, simulated: Recorded,
+    effects: [Asks Pool(dev) as pool_out],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_VALUE, INVALID_DEVICE, NOT_SUPPORTED],
+}
+
+/// Makes a memory pool, from which memory is allocated in the order of a stream.
+fn cuMemPoolCreate(
+    out pool: *mut $crate::abi::CUmemoryPool,
+    in_struct poolProps: *const $crate::abi::CUmemPoolProps,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 11020, simulated: Documented,
+    effects: [Makes Pool(pool)],
+    results: [SUCCESS, NOT_INITIALIZED, INVALID_VALUE, OUT_OF_MEMORY, NOT_PERMITTED, NOT_SUPPORTED],
+}
+
+/// Destroys a pool, or gives up one that was imported; what is allocated of a pool stays until it is freed.
+fn cuMemPoolDestroy(
+    in pool: $crate::abi::CUmemoryPool,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 11020, simulated: Documented,
+    effects: [Ends Pool(pool), Closes Pool(pool)],
+    results: [SUCCESS, INVALID_VALUE],
+}
+
+/// Sets which devices reach the memory of a pool.
+fn cuMemPoolSetAccess(
+    in pool: $crate::abi::CUmemoryPool,
+    in[count] map: *const $crate::abi::CUmemAccessDesc,
+    in count: usize,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 11020, simulated: Documented,
+    effects: [Grants Pool(pool) to map],
+    results: [SUCCESS, NOT_INITIALIZED, INVALID_VALUE, NOT_SUPPORTED],
+}
+
+/// Queries what a device may do with the memory of a pool.
+fn cuMemPoolGetAccess(
+    out flags: *mut $crate::abi::CUmemAccess_flags,
+    in memPool: $crate::abi::CUmemoryPool,
+    in_struct location: *mut $crate::abi::CUmemLocation,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 11020, simulated: Documented,
+    effects: [Asks Pool(memPool) as flags],
+    results: [SUCCESS, NOT_INITIALIZED, INVALID_VALUE, NOT_SUPPORTED],
+}
+
+/// Makes a handle of a pool, for another process to import: a file descriptor, or a fabric handle.
+fn cuMemPoolExportToShareableHandle(
+    out_handle[handleType] handle_out: *mut core::ffi::c_void,
+    in pool: $crate::abi::CUmemoryPool,
+    in handleType: $crate::abi::CUmemAllocationHandleType,
+    in flags: u64,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 11020, simulated: Unsupported,
+    effects: [Exports Pool(pool) as handle_out],
+    results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, OUT_OF_MEMORY],
+}
+
+/// Imports a pool of another process. Nothing can be allocated of it; its memory is imported by cuMemPoolImportPointer.
+fn cuMemPoolImportFromShareableHandle(
+    out pool_out: *mut $crate::abi::CUmemoryPool,
+    in_handle[handleType] handle: *mut core::ffi::c_void,
+    in handleType: $crate::abi::CUmemAllocationHandleType,
+    in flags: u64,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 11020, simulated: Unsupported,
+    effects: [Opens Pool(pool_out) from handle],
+    results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, OUT_OF_MEMORY],
+}
+
+/// Names memory of a pool to those that have imported the pool.
+fn cuMemPoolExportPointer(
+    out shareData_out: *mut $crate::abi::CUmemPoolPtrExportData,
+    in ptr: $crate::abi::CUdeviceptr,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 11020, simulated: Unsupported,
+    effects: [Exports Pointer(ptr) as shareData_out],
+    results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, OUT_OF_MEMORY],
+}
+
+/// Imports memory of a pool that was imported; cuMemFree or cuMemFreeAsync gives it up.
+fn cuMemPoolImportPointer(
+    out ptr_out: *mut $crate::abi::CUdeviceptr,
+    in pool: $crate::abi::CUmemoryPool,
+    in_struct shareData: *mut $crate::abi::CUmemPoolPtrExportData,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 11020, simulated: Unsupported,
+    effects: [Opens Pointer(ptr_out) from shareData],
+    results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, OUT_OF_MEMORY],
+}
+
+/// Allocates memory of a pool in the order of a stream.
+fn cuMemAllocFromPoolAsync(
+    out dptr: *mut $crate::abi::CUdeviceptr,
+    in bytesize: usize,
+    in pool: $crate::abi::CUmemoryPool,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 11020, simulated: Documented,
+    effects: [Makes Pointer(dptr) sized bytesize of pool],
+    results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, INVALID_CONTEXT, NOT_SUPPORTED, OUT_OF_MEMORY],
+}
+
+/// Allocates memory of a pool in the order of the thread's own default stream.
+fn cuMemAllocFromPoolAsync_ptsz(
+    out dptr: *mut $crate::abi::CUdeviceptr,
+    in bytesize: usize,
+    in pool: $crate::abi::CUmemoryPool,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 11020, simulated: Documented,
+    effects: [Makes Pointer(dptr) sized bytesize of pool],
+    results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, INVALID_CONTEXT, NOT_SUPPORTED, OUT_OF_MEMORY],
 }
 
 /// Queries an attribute of a device.

@@ -37,6 +37,16 @@ functions! {
     cudaEventDestroy: cuEventDestroy,
     cudaDeviceReset: cuDevicePrimaryCtxReset,
     cudaDeviceGetAttribute: cuDeviceGetAttribute,
+    cudaDeviceGetDefaultMemPool: cuDeviceGetDefaultMemPool,
+    cudaMemPoolCreate: cuMemPoolCreate,
+    cudaMemPoolDestroy: cuMemPoolDestroy,
+    cudaMemPoolSetAccess: cuMemPoolSetAccess,
+    cudaMemPoolGetAccess: cuMemPoolGetAccess,
+    cudaMemPoolExportToShareableHandle: cuMemPoolExportToShareableHandle,
+    cudaMemPoolImportFromShareableHandle: cuMemPoolImportFromShareableHandle,
+    cudaMemPoolExportPointer: cuMemPoolExportPointer,
+    cudaMemPoolImportPointer: cuMemPoolImportPointer,
+    cudaMallocFromPoolAsync: cuMemAllocFromPoolAsync,
 }
 
 macro_rules! results {

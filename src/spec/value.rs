@@ -188,7 +188,7 @@ values! {
     devices: CUdevice;
     wide: u64 usize;
     handles: CUcontext CUevent CUstream FunctionPointer CUdeviceptr nvmlDevice_t
-             CUmemGenericAllocationHandle;
+             CUmemGenericAllocationHandle CUmemoryPool;
     names: CUdevice_P2PAttribute: i32 CUatomicOperation: i32 CUdriverProcAddressQueryResult: i32
            CUdevice_attribute: i32 IpcMemFlags: u32 ProcAddressFlags: u64
            nvmlGpuP2PCapsIndex_t: i32 nvmlGpuP2PStatus_t: i32 nvmlEnableState_t: i32 nvmlNvLinkCapability_t: i32

@@ -359,7 +359,7 @@ pub struct Outcome {
 }
 
 /// Arguments that carry a mark. A call that failed has no outputs; a handle shows nothing but its fingerprint.
-const MARKED: [&str; 16] = [
+const MARKED: [&str; 19] = [
     "dev",
     "srcDevice",
     "peerContext",
@@ -375,6 +375,9 @@ const MARKED: [&str; 16] = [
     "ptr",
     "size",
     "option",
+    "memPool",
+    "pool_out",
+    "pool",
     "handle",
 ];
 

@@ -42,6 +42,22 @@ static inline unsigned mark_of_handle(const unsigned char *b) {
     return m;
 }
 
+/* Properties of a pool that carry a mark, as the most bytes that it gives out. */
+struct pool_properties {
+    int type, handles, location, device;
+    void *windows;
+    size_t most;
+    unsigned char rest[56];
+};
+static inline const void *marked_properties(unsigned m) {
+    static __thread struct pool_properties properties;
+    properties.most = m;
+    return &properties;
+}
+static inline unsigned mark_of_properties(const void *properties) {
+    return properties ? (unsigned)((const struct pool_properties *)properties)->most : 99999;
+}
+
 /* What the marked calls write to: static, because threads and destructors call. */
 struct outputs {
     union {
@@ -57,6 +73,7 @@ struct outputs {
     CUevent event;
     CUipcMemHandle handle;
     CUipcEventHandle event_handle;
+    void *pool;
 };
 
 #define DRIVER_TABLE(X)                                                                                        \
@@ -122,7 +139,27 @@ struct outputs {
       (granularity, prop, option), (&o->pointer, NULL, (int)m), option)                                       \
     X(cuMemGetHandleForAddressRange,                                                                          \
       (int *handle, CUdeviceptr dptr, size_t size, int handleType, uint64_t flags),                           \
-      (handle, dptr, size, handleType, flags), (&o->number, m, 1, 1, 0), dptr)
+      (handle, dptr, size, handleType, flags), (&o->number, m, 1, 1, 0), dptr)                                \
+    X(cuDeviceGetDefaultMemPool, (void **pool_out, CUdevice dev), (pool_out, dev), (&o->pool, (int)m), dev)   \
+    X(cuMemPoolCreate, (void **pool, const void *poolProps), (pool, poolProps),                               \
+      (&o->pool, marked_properties(m)), mark_of_properties(poolProps))                                        \
+    X(cuMemPoolDestroy, (void *pool), (pool), ((void *)(uintptr_t)m), (uintptr_t)pool)                        \
+    X(cuMemPoolSetAccess, (void *pool, const void *map, size_t count), (pool, map, count),                    \
+      ((void *)(uintptr_t)m, NULL, 0), (uintptr_t)pool)                                                       \
+    X(cuMemPoolGetAccess, (int *flags, void *memPool, void *location), (flags, memPool, location),            \
+      (&o->number, (void *)(uintptr_t)m, NULL), (uintptr_t)memPool)                                           \
+    X(cuMemPoolExportToShareableHandle, (void *handle_out, void *pool, int handleType, uint64_t flags),       \
+      (handle_out, pool, handleType, flags), (&o->number, (void *)(uintptr_t)m, 1, 0), (uintptr_t)pool)       \
+    X(cuMemPoolImportFromShareableHandle, (void **pool_out, void *handle, int handleType, uint64_t flags),    \
+      (pool_out, handle, handleType, flags), (&o->pool, (void *)(uintptr_t)m, 1, 0), (uintptr_t)handle)       \
+    X(cuMemPoolExportPointer, (CUipcMemHandle * shareData_out, CUdeviceptr ptr), (shareData_out, ptr),        \
+      (&o->handle, m), ptr)                                                                                   \
+    X(cuMemPoolImportPointer, (CUdeviceptr * ptr_out, void *pool, CUipcMemHandle *shareData),                 \
+      (ptr_out, pool, shareData), (&o->pointer, (void *)(uintptr_t)m, NULL), (uintptr_t)pool)                 \
+    X(cuMemAllocFromPoolAsync, (CUdeviceptr * dptr, size_t bytesize, void *pool, CUstream hStream),           \
+      (dptr, bytesize, pool, hStream), (&o->pointer, m, NULL, NULL), bytesize)                                \
+    X(cuMemAllocFromPoolAsync_ptsz, (CUdeviceptr * dptr, size_t bytesize, void *pool, CUstream hStream),      \
+      (dptr, bytesize, pool, hStream), (&o->pointer, m, NULL, NULL), bytesize)
 
 /* What a program is about. */
 #ifdef NVML
@@ -185,6 +222,17 @@ struct outputs {
 #define OUTPUT_cuMemGetAllocationPropertiesFromHandle (void)prop;
 #define OUTPUT_cuMemGetAllocationGranularity OUT(granularity, 1 << 21);
 #define OUTPUT_cuMemGetHandleForAddressRange OUT(handle, -1);
+#define OUTPUT_cuDeviceGetDefaultMemPool OUT(pool_out, (void *)(uintptr_t)dev);
+#define OUTPUT_cuMemPoolCreate OUT(pool, (void *)(uintptr_t)mark_of_properties(poolProps));
+#define OUTPUT_cuMemPoolDestroy
+#define OUTPUT_cuMemPoolSetAccess
+#define OUTPUT_cuMemPoolGetAccess OUT(flags, 3);
+#define OUTPUT_cuMemPoolExportToShareableHandle OUT((int *)handle_out, -1);
+#define OUTPUT_cuMemPoolImportFromShareableHandle OUT(pool_out, handle);
+#define OUTPUT_cuMemPoolExportPointer OUT(shareData_out, marked_handle((unsigned)ptr));
+#define OUTPUT_cuMemPoolImportPointer OUT(ptr_out, (uintptr_t)pool);
+#define OUTPUT_cuMemAllocFromPoolAsync OUT(dptr, bytesize);
+#define OUTPUT_cuMemAllocFromPoolAsync_ptsz OUT(dptr, bytesize);
 #define OUTPUT_nvmlDeviceGetP2PStatus OUT(p2pStatus, 0);
 #define OUTPUT_nvmlDeviceGetTopologyCommonAncestor OUT(pathInfo, 10);
 #define OUTPUT_nvmlDeviceGetNvLinkState OUT(isActive, 1);

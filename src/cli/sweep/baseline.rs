@@ -114,7 +114,7 @@ mod tests {
                 .filter(|function| plan.rules[0].functions.contains(*function as usize))
                 .collect::<Vec<_>>()
         };
-        let is_usual = |function: &FnId| !function.spec().is_frequent() && !function.spec().gives_back();
+        let is_usual = |function: &FnId| !function.spec().is_plentiful() && !function.spec().gives_back();
         assert_eq!(functions(None), FnId::all().filter(is_usual).collect::<Vec<_>>());
         assert_eq!(functions(Some("all")), FnId::all().collect::<Vec<_>>());
     }

@@ -47,8 +47,9 @@ macro_rules! print_argument {
         unsafe { value::print_array($value, $count as usize, $succeeded, $out, $format) }
     };
     (in_struct $value:ident, $succeeded:ident, $out:ident, $format:ident, $known:ident) => {{
-        let copy = program_memory::copy_value($value);
-        let pointer = copy.as_ref().map_or($value, core::ptr::from_ref);
+        let pointer: *const _ = $value;
+        let copy = program_memory::copy_value(pointer);
+        let pointer = copy.as_ref().map_or(pointer, core::ptr::from_ref);
         // SAFETY: a copy of ours, null, or not looked at.
         unsafe { value::print_output(pointer, copy.is_some(), $out, $format) }
     }};

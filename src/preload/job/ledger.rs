@@ -62,7 +62,7 @@ pub struct CallOrigin {
 /// Whether a call that frees or destroys ends something that was shared, or may do so.
 pub fn matters(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
     let function = id.spec();
-    let Some(end) = function.ends().filter(|end| !end.object.is_virtual()) else { return true };
+    let Some(end) = function.ends().filter(|_| function.ends_often()) else { return true };
     if !has_record() {
         // Nothing was exported or opened yet.
         return end.object.is_context();
@@ -72,9 +72,12 @@ pub fn matters(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
     }
     let has = |kind| live::find(own_key(live::own(), kind, number(id, args, end.by), 0)).is_some();
     // Where freeing what was opened changes nothing, it is looked at all the same if rules are checked.
-    let closed = || function.closes().map(|closed| closed.object).or(is_checked().then_some(end.object));
-    live::has_exported() && has(kind::OWNED)
-        || live::has_others() && closed().is_some_and(|object| has(kind::opened(object)))
+    let closes = |effect: &Effect| match *effect {
+        Effect::Closes(closed) => has(kind::opened(closed.object)),
+        Effect::Ends(end) => is_checked() && has(kind::opened(end.object)),
+        _ => false,
+    };
+    live::has_exported() && has(kind::OWNED) || live::has_others() && function.effects.iter().any(closes)
 }
 
 fn is_checked() -> bool {

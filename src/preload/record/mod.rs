@@ -159,11 +159,13 @@ static WEIGHTS: [Weight; FUNCTION_COUNT] = {
     let mut i = 0;
     while i < FUNCTION_COUNT {
         let (function, args) = (&FUNCTIONS[i], FUNCTIONS[i].args);
-        let ends = function.is_in(Group::Lifetime);
         weights[i].counts = function.is_weighty();
-        weights[i].frames = ends || function.shares() || function.is_virtual();
+        weights[i].frames = function.is_in(Group::Lifetime)
+            || function.shares()
+            || function.is_virtual()
+            || function.is_of_pools();
         weights[i].wide = function.is_wide();
-        weights[i].rarely = ends && !function.is_virtual() || !matches!(function.library, Library::Cuda);
+        weights[i].rarely = function.ends_often() || !matches!(function.library, Library::Cuda);
         let mut j = 0;
         while j < args.len() {
             weights[i].more |= args[j].count.is_some() || matches!(args[j].direction, Direction::String);

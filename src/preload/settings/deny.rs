@@ -27,8 +27,8 @@ impl Deny {
     /// Whether calls of a function must be examined.
     pub fn concerns(&self, id: FnId) -> bool {
         let function = id.spec();
-        // What is imported as virtual memory is reached once access is granted.
-        let opens = function.opens().filter(|shared| !shared.object.is_virtual());
+        // What is imported as virtual memory, or with a pool, is reached once access is granted.
+        let opens = function.opens().filter(|shared| !shared.object.is_granted());
         let tries = opens.is_some() || function.enables().is_some() || function.grants().is_some();
         let counts = function.enables().or(function.disables()).is_some()
             || opens.is_some_and(|shared| shared.object.is_memory())

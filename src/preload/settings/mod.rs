@@ -175,7 +175,7 @@ impl Settings {
         // The record has all but the look-ups, of which there are hundreds at the start of a program, and what is
         // asked all the time, unless somebody wants to trace them.
         let mut recorded = FunctionSet::all(record.is_some());
-        for id in FnId::all().filter(|id| id.spec().is_frequent()) {
+        for id in FnId::all().filter(|id| id.spec().is_plentiful()) {
             let wanted = trace.as_ref().is_some_and(|trace| trace.contains(id as usize));
             recorded.set(id as usize, record.is_some() && wanted);
         }

@@ -13,7 +13,7 @@ use super::super::values::{self, Ending};
 use super::take::Taken;
 use super::{Current, Ended, Failing, Import, Ledger, Realm, Site};
 use cupeer_record::{Call, Outcome};
-use cupeer_spec::effect::{Object, Shared};
+use cupeer_spec::effect::{Effect, End, Object, Shared};
 use cupeer_spec::function::{FnId, Group};
 use std::collections::hash_map::Entry::Occupied;
 use std::collections::{HashMap, HashSet};
@@ -114,10 +114,14 @@ impl Follower {
                 }
                 if let Some(ending) = Ending::of(function, call) {
                     self.end_all(ledger, done, &ending);
-                } else if let Some(end) = spec.ends()
-                    && let Some(address) = values::number(call, end.by)
-                {
-                    self.end(ledger, end.object, address, done);
+                } else {
+                    for effect in spec.effects {
+                        if let Effect::Ends(End { object, by, .. }) = *effect
+                            && let Some(address) = values::number(call, by)
+                        {
+                            self.end(ledger, object, address, done);
+                        }
+                    }
                 }
             }
         }

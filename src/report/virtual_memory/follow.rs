@@ -104,7 +104,7 @@ impl Space {
                 let bytes = size.and_then(|size| values::number(call, size)).unwrap_or(1);
                 self.unmaps(name, bytes, at);
             }
-            Object::Memory | Object::Event | Object::Peer | Object::Context | Object::Primary => {}
+            _ => {}
         }
     }
 }
@@ -132,7 +132,7 @@ fn taken(function: FnId, call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>
             let [kind, ordinal, flags] = numbers(access)?;
             Some((uuid((kind == DEVICE).then_some(ordinal))?, flags))
         });
-        let (address, bytes) = (number(grant.by)?, number(grant.size)?);
+        let (address, bytes) = (number(grant.by)?, number(grant.size?)?);
         return Some(What::Access { address, bytes, devices: devices.collect() });
     }
     let Made { object, by, size, of } = spec.makes()?;
@@ -151,7 +151,7 @@ fn taken(function: FnId, call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>
         Object::Mapping => {
             Some(What::Mapping { address: number(by)?, bytes: bytes?, handle: of.and_then(number)? })
         }
-        Object::Memory | Object::Event | Object::Peer | Object::Context | Object::Primary => None,
+        _ => None,
     }
 }
 

@@ -124,7 +124,9 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
         for effect in call.function.spec().effects {
             match *effect {
                 // Also where it failed: somebody has thought of it.
-                Effect::Grants(Grant { by, size, .. }) => self.granted(call.at(by), call.at(size)),
+                Effect::Grants(Grant { by, size: Some(size), .. }) => {
+                    self.granted(call.at(by), call.at(size))
+                }
                 _ if call.result != 0 => {}
                 Effect::Makes(Made { object: Object::Allocation, by, size, .. }) => {
                     let wanted = call.wanted();

@@ -280,7 +280,6 @@ macro_rules! numbers {
         }
     )*};
 }
-use crate::abi::CUmemoryPool;
 numbers! { CUcontext CUevent CUstream CUdeviceptr CUmemoryPool CUmemGenericAllocationHandle }
 
 /// What a value of the engine is in C.

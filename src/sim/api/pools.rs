@@ -1,7 +1,6 @@
 //! Memory pools, and allocation in the order of a stream.
 
 use super::boundary::get;
-use crate::abi::{CUmemPoolProps, CUmemoryPool};
 use crate::engine::answer::{Answer, fail};
 use crate::engine::process::{self, Driver};
 use core::ffi::c_void;
@@ -45,10 +44,10 @@ entry! {
         get(pool, |driver| {
             let props = poolProps.required()?;
             let device = device_at(driver, Some(props.location))?;
-            if props.handleTypes != 0 {
+            if props.handleTypes.0 != 0 {
                 return fail(Code::NOT_SUPPORTED);
             }
-            if props.allocType != PINNED {
+            if props.allocType.0 != PINNED {
                 return fail(Code::INVALID_VALUE);
             }
             let handle = driver.space.handle()?;
@@ -94,7 +93,7 @@ entry! {
 
     /// A device reaches its own pool, and those of devices to which it has a link after
     /// `cuMemPoolSetAccess`.
-    fn cuMemPoolGetAccess(flags: *mut i32, memPool: CUmemoryPool, location: *mut CUmemLocation) {
+    fn cuMemPoolGetAccess(flags: *mut CUmemAccess_flags, memPool: CUmemoryPool, location: *mut CUmemLocation) {
         get(flags, |driver| {
             let location = location.get().ok_or(Code::INVALID_VALUE)?;
             let pool = driver.memory.pools.find(memPool)?;
@@ -102,7 +101,7 @@ entry! {
                 return fail(Code::INVALID_VALUE);
             }
             let reached = driver.memory.pools.is_shared(pool, driver.ordinal(location.id)?);
-            Ok(if reached { READ_WRITE } else { 0 })
+            Ok(CUmemAccess_flags(if reached { READ_WRITE } else { 0 }))
         })
     }
 
@@ -126,7 +125,7 @@ entry! {
         })
     }
 
-    fn cuMemAllocFromPoolAsync(dptr: *mut CUdeviceptr, bytesize: usize, pool: CUmemoryPool, hStream: CUstream) {
+    fn cuMemAllocFromPoolAsync | cuMemAllocFromPoolAsync_ptsz(dptr: *mut CUdeviceptr, bytesize: usize, pool: CUmemoryPool, hStream: CUstream) {
         get(dptr, |driver| {
             driver.stream(hStream)?;
             driver.allocate_from_pool(driver.memory.pools.find(pool)?, bytesize as u64)

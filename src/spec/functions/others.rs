@@ -183,16 +183,14 @@ macro_rules! driver_functions_beyond {
         cuGraphEventWaitNodeSetEvent, cuGraphExecChildGraphNodeSetParams, cuGraphExecEventRecordNodeSetEvent,
         cuGraphExecEventWaitNodeSetEvent, cuMemMapArrayAsync, cuMemMapArrayAsync_ptsz,
         cuMipmappedArrayGetSparseProperties;
-    11020 Recorded: cuDeviceGetDefaultMemPool, cuDeviceGetMemPool, cuMemAllocAsync, cuMemPoolGetAttribute;
-    11020 Documented: cuDeviceSetMemPool, cuMemAllocAsync_ptsz = cuMemAllocAsync, cuMemAllocFromPoolAsync,
-        cuMemAllocFromPoolAsync_ptsz = cuMemAllocFromPoolAsync, cuMemPoolCreate, cuMemPoolDestroy,
-        cuMemPoolGetAccess, cuMemPoolSetAccess, cuMemPoolSetAttribute, cuMemPoolTrimTo;
+    11020 Recorded: cuDeviceGetMemPool, cuMemAllocAsync, cuMemPoolGetAttribute;
+    11020 Documented: cuDeviceSetMemPool, cuMemAllocAsync_ptsz = cuMemAllocAsync, cuMemPoolSetAttribute,
+        cuMemPoolTrimTo;
     11020 Unsupported: cuArrayGetPlane, cuGraphAddExternalSemaphoresSignalNode,
         cuGraphAddExternalSemaphoresWaitNode, cuGraphExecExternalSemaphoresSignalNodeSetParams,
         cuGraphExecExternalSemaphoresWaitNodeSetParams, cuGraphExternalSemaphoresSignalNodeGetParams,
         cuGraphExternalSemaphoresSignalNodeSetParams, cuGraphExternalSemaphoresWaitNodeGetParams,
-        cuGraphExternalSemaphoresWaitNodeSetParams, cuMemPoolExportPointer, cuMemPoolExportToShareableHandle,
-        cuMemPoolImportFromShareableHandle, cuMemPoolImportPointer;
+        cuGraphExternalSemaphoresWaitNodeSetParams;
     11030 Documented: cuFlushGPUDirectRDMAWrites, cuStreamGetCaptureInfo_v2,
         cuStreamGetCaptureInfo_v2_ptsz = cuStreamGetCaptureInfo_v2;
     11030 Unsupported: cuGraphDebugDotPrint, cuGraphReleaseUserObject, cuGraphRetainUserObject,

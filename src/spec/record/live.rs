@@ -140,13 +140,24 @@ pub mod kind {
     /// One that a process imported. Key: process and handle.
     pub const OPENED_ALLOCATION: u32 = 8;
 
+    /// A pool that a process exported. Key: its fingerprint.
+    pub const EXPORTED_POOL: u32 = 9;
+    /// One that a process imported. Key: process and pool.
+    pub const OPENED_POOL: u32 = 10;
+    /// Memory of a pool that a process exported. Key: its fingerprint.
+    pub const EXPORTED_POINTER: u32 = 11;
+    /// Such memory that a process imported. Key: process and address.
+    pub const OPENED_POINTER: u32 = 12;
+
     /// The kinds of entries about an object of the table: of those who exported it, and of those who opened it or switched
     /// it on; 0 where there is none.
-    const OBJECTS: [(Object, u32, u32); 4] = [
+    const OBJECTS: [(Object, u32, u32); 6] = [
         (Object::Memory, EXPORTED_MEMORY, OPENED_MEMORY),
         (Object::Event, EXPORTED_EVENT, OPENED_EVENT),
         (Object::Peer, 0, PEER),
         (Object::Allocation, EXPORTED_ALLOCATION, OPENED_ALLOCATION),
+        (Object::Pool, EXPORTED_POOL, OPENED_POOL),
+        (Object::Pointer, EXPORTED_POINTER, OPENED_POINTER),
     ];
 
     const fn kinds(object: Object) -> (u32, u32) {

@@ -43,6 +43,12 @@ structures! {
         requestedHandleTypes "requestedHandleTypes": CUmemAllocationHandleType,
         location "location": CUmemLocation,
     }
+    CUmemPoolProps {
+        allocType "allocType": CUmemAllocationType,
+        handleTypes "handleTypes": CUmemAllocationHandleType,
+        location "location": CUmemLocation,
+        maxSize "maxSize": usize,
+    }
 }
 
 /// A structure that is being printed.
@@ -93,6 +99,8 @@ impl Shareable {
 
     /// The highest byte of the numbers by which open file descriptions are known, which have one lower bit set at least.
     const KNOWN: u64 = 0x2c;
+    /// The highest byte of the fingerprints of pointers of pools.
+    const POINTERS: u64 = 0x2e;
     /// The highest byte of the fingerprints of fabric handles.
     const FABRICS: u64 = 0x2f;
 
@@ -106,10 +114,12 @@ impl Shareable {
         number >> 56 == Self::KNOWN
     }
 
-    /// The word before the digits of a fingerprint: of a descriptor, a fabric handle, or an IPC handle.
+    /// The word before the digits of a fingerprint: of a descriptor, a fabric handle, a pointer of a pool, or an IPC
+    /// handle.
     pub const fn prefix(fingerprint: u64) -> &'static str {
         match fingerprint >> 56 {
             Self::KNOWN => "fd",
+            Self::POINTERS => "ptr",
             Self::FABRICS => "fabric",
             _ => "ipc",
         }
@@ -117,7 +127,7 @@ impl Shareable {
 
     /// A hash as the fingerprint of an IPC handle: none of the others'.
     pub const fn of_ipc(hash: u64) -> u64 {
-        if matches!(hash >> 56, Self::KNOWN | Self::FABRICS) { hash ^ 1 << 63 } else { hash }
+        if matches!(hash >> 56, Self::KNOWN | Self::POINTERS | Self::FABRICS) { hash ^ 1 << 63 } else { hash }
     }
 
     fn number(&self, fingerprint: Fingerprint) -> u64 {
@@ -162,6 +172,29 @@ impl Value for Shareable {
             return Err(fmt::Error);
         };
         Self::print_number(i32::from_le_bytes(*fd), u64::from_le_bytes(*number), out, format)
+    }
+}
+
+/// What names memory of a pool opens it, so it is kept and printed as an IPC handle is. Which of its bytes the driver checks
+/// is not known.
+impl Value for CUmemPoolPtrExportData {
+    const STORED: usize = 16;
+
+    fn store(self, place: &mut [u8], fingerprint: Fingerprint) {
+        let number = (Shareable::POINTERS << 56 | fingerprint(&self.reserved) >> 8).to_le_bytes();
+        place[..8].copy_from_slice(&number);
+        place[8..].copy_from_slice(&number);
+    }
+
+    fn print(self, out: &mut dyn Write, format: Format) -> fmt::Result {
+        let number = Shareable::POINTERS << 56 | (format.fingerprint)(&self.reserved) >> 8;
+        word(out, format, format_args!("ptr:{number:016x}"))
+    }
+
+    fn print_stored(bytes: &[u8], out: &mut dyn Write, format: Format) -> fmt::Result {
+        let [number, _] = bytes.as_chunks::<8>().0 else { return Err(fmt::Error) };
+        let number = u64::from_le_bytes(*number);
+        word(out, format, format_args!("ptr:{number:016x}"))
     }
 }
 
@@ -214,6 +247,9 @@ mod tests {
         );
         assert_eq!(printed(Shareable::Fabric([7; 64]), TEXT), "fabric:2f00000000000012");
         assert_eq!(printed(Shareable::Fabric([7; 64]), JSON), r#""fabric:2f00000000000012""#);
+        let pointer = CUmemPoolPtrExportData { reserved: [7; 64] };
+        assert_eq!(printed(pointer, TEXT), "ptr:2e00000000000012");
+        assert_eq!(printed(pointer, JSON), r#""ptr:2e00000000000012""#);
         assert_eq!((Shareable::prefix(known), Shareable::prefix(Shareable::of_ipc(known))), ("fd", "ipc"));
     }
 }

@@ -39,7 +39,7 @@ fn device_at(address: u64) -> Option<Identity> {
 /// mappings. Where there are holes, it looks at what lies before the first.
 pub fn before(call: &Forward, grant: Grant) -> Option<Denied> {
     let (pairs, function) = (pairs()?, call.id.spec());
-    let (start, size, array) = (call.words[grant.by], call.words[grant.size], call.words[grant.to]);
+    let (start, size, array) = (call.words[grant.by], call.words[grant.size?], call.words[grant.to]);
     let count = function.args[grant.to].count.and_then(|count| function.argument(count));
     let count = count.map_or(1, |(index, _)| call.words[index]);
     let end = start.checked_add(size).filter(|_| array != 0)?;

@@ -93,7 +93,7 @@ pub fn after(call: &Forward) -> Option<usize> {
     }
     for effect in function.effects {
         match *effect {
-            Effect::Asks(Question { subject: Subject::Memory, .. }) => {}
+            Effect::Asks(Question { subject: Subject::Memory | Subject::Pool, .. }) => {}
             Effect::Asks(question) => return answer(call, question),
             Effect::Enables(Named { by, .. }) => {
                 let peer = devices::of_ordinal(questions::device_of(call.words[by]));

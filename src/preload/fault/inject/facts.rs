@@ -18,7 +18,7 @@ use core::cell::OnceCell;
 use core::ffi::c_char;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use cupeer_spec::abi::{CUmemAccessDesc, CUmemAllocationProp};
+use cupeer_spec::abi::{CUmemAccessDesc, CUmemAllocationProp, CUmemPoolProps};
 use cupeer_spec::fault::{Condition, Key, Values, stack_hash};
 use cupeer_spec::function::{ArgSpec, Direction};
 use cupeer_spec::record::live::mix;
@@ -245,6 +245,7 @@ fn location_in(arg: &ArgSpec) -> Option<usize> {
     match arg.type_word() {
         _ if !matches!(arg.direction, Direction::In) => None,
         "CUmemAllocationProp" => Some(offset_of!(CUmemAllocationProp, location)),
+        "CUmemPoolProps" => Some(offset_of!(CUmemPoolProps, location)),
         "CUmemAccessDesc" => Some(offset_of!(CUmemAccessDesc, location)),
         "CUmemLocation" => Some(0),
         _ => None,
