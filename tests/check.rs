@@ -13,6 +13,9 @@ mod rules;
 // The same of the same calls, at the call and out of the record.
 mod differential;
 
+// What was planted in virtual memory is what is found.
+mod spaces;
+
 // What the options choose, and do about a finding.
 mod options;
 

@@ -99,6 +99,19 @@ static CAUSES: &[Cause] = &[
         "the allocation has no handle: see its kind with cuPointerGetAttributes",
     ),
     cause(
+        &[cuMemMap, cuMemExportToShareableHandle, cuMemGetAllocationPropertiesFromHandle],
+        &[INVALID_VALUE],
+        "the handle has been released, and nothing is mapped with it any more",
+    ),
+    cause(&[cuMemMap], &[INVALID_VALUE], "the range does not lie in one reservation (cuMemAddressReserve)"),
+    cause(
+        &[cuMemAddressFree],
+        &[INVALID_VALUE],
+        "the range is no reservation as it was made: it has been freed already, or its address or its size differ",
+    ),
+    cause(&[cuMemRetainAllocationHandle], &[INVALID_VALUE], "nothing is mapped at this address"),
+    cause(&[cuMemSetAccess], &[INVALID_VALUE], "nothing is mapped in a part of the range"),
+    cause(
         &[cuCtxEnablePeerAccess],
         &[MAP_FAILED],
         "the device's BAR cannot be mapped: a display on the GPU, a patched driver, or a BAR that is too small (nvidia-smi -q -d MEMORY)",

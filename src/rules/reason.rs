@@ -82,6 +82,7 @@ reasons! {
     VmmHandleType { wanted: u64, types: Option<u64> },
     VmmNoSuchDevice { device: i32, count: i32 } of VmmUnreachableDevice,
     VmmUnreachableDevice { from: Device, to: Option<Device> },
+    VmmSomeUnreachable { count: u64 } of VmmUnreachableDevice,
     VmmFabricWithoutChannel { is_known: bool },
     VmmDescriptor { fd: i32, is_open: Option<bool>, owner: Option<Process>, ptrace: Option<Ptrace> },
     VmmGranularity { name: &'a str, value: u64, granularity: u64 },
@@ -439,6 +440,9 @@ impl Display for Reason<'_> {
             Reason::VmmUnreachableDevice { from, to: None } => {
                 write!(f, "{from} cannot reach the device where the memory lies")
             }
+            Reason::VmmSomeUnreachable { count } => {
+                write!(f, "one of {} in desc cannot reach the device where the memory lies", Count(count, "device"))
+            }
             Reason::VmmFabricWithoutChannel { is_known: true } => f.write_str(
                 "requestedHandleTypes has FABRIC, and this process can read no /dev/nvidia-caps-imex-channels/channel*; what the device's attribute says does not tell that",
             ),
@@ -474,9 +478,11 @@ impl Display for Reason<'_> {
             }
             Reason::VmmPartialMapping { offset: 0, size, whole } => {
                 write!(f, "size is {}", Bytes(size))?;
-                whole.map_or(Ok(()), |whole| {
-                    write!(f, ", but the allocation has {}, and is mapped as a whole or not at all", Bytes(whole))
-                })
+                match whole {
+                    Some(whole) => write!(f, ", but the allocation has {}", Bytes(whole))?,
+                    None => f.write_str(", but the allocation has another size")?,
+                }
+                f.write_str(", and is mapped as a whole or not at all")
             }
             Reason::VmmPartialMapping { offset, .. } => write!(f, "offset is {offset}, and must be 0"),
             Reason::VmmMappedTwice { start, size, mapped, bytes } => {

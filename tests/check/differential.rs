@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// What only a call can tell, and what would have to be known for it. docs: CONTRIBUTING.md.
-const ONLY_AT_THE_CALL: [(Rule, &str); 14] = [
+const ONLY_AT_THE_CALL: [(Rule, &str); 13] = [
     (Rule::IpcMemoryKind, "what the driver says of the pointer"),
     (Rule::IpcPointerUnknown, "what the driver says of the pointer, but where it is NULL"),
     (Rule::IpcDeviceHidden, "whether the process may use the device's node"),
@@ -31,7 +31,6 @@ const ONLY_AT_THE_CALL: [(Rule, &str); 14] = [
         Rule::IpcDamagedHandle,
         "which export the bytes resemble that the driver does not check: to the record nobody exported them",
     ),
-    (Rule::VmmUnreachableDevice, "which of several devices the driver says has no path"),
     (Rule::CallFailed, "which causes the driver rules out"),
     (Rule::DriverUndocumented, "the same"),
 ];

@@ -76,6 +76,19 @@ fn what_only_a_call_can_tell_is_inferred_afterwards() {
 }
 
 #[test]
+fn what_an_importer_is_not_told_is_not_made_up() {
+    let [(now, sure), (later, _)] = said("vmm-partial-mapping/imported");
+    assert_eq!(
+        now,
+        "size is 2 MiB, but the allocation has another size, and is mapped as a whole or not at all"
+    );
+    assert_eq!((&now, sure.as_str()), (&later, "certain"));
+    let [(now, sure), (later, _)] = said("vmm-unreachable-device/several");
+    assert_eq!(now, "one of 2 devices in desc cannot reach the device where the memory lies");
+    assert_eq!((&now, sure.as_str()), (&later, "inferred"));
+}
+
+#[test]
 fn a_number_in_place_of_a_descriptor_is_traced_to_its_exporter() {
     let [(now, sure), (later, guessed)] = said("vmm-descriptor");
     let number = now.strip_prefix("osHandle is ").and_then(|rest| rest.split_once(',')).expect("a number").0;

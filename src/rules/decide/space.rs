@@ -198,6 +198,10 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
     }
 
     fn mapped(&mut self, mapping: Mapping) {
+        // Only a whole allocation can be mapped: so much has one of which that was not known.
+        if let Some(known) = self.known(mapping.handle).filter(|known| known.bytes == 0) {
+            known.bytes = mapping.bytes;
+        }
         // The driver maps nothing over what is mapped: what was there has gone unseen.
         for known in
             self.mappings.as_mut().iter_mut().filter(|known| known.touches(mapping.start, mapping.bytes))

@@ -65,6 +65,13 @@ impl<W: World> Judge<'_, W> {
         first
     }
 
+    /// Whether something is mapped with a handle, which then is still one when it has been released.
+    fn is_mapped(&self, handle: u64) -> bool {
+        let mut is_mapped = false;
+        self.world.each_mapping(&mut |known| is_mapped |= known.handle == handle);
+        is_mapped
+    }
+
     pub(super) fn vmm_handle_type(&mut self) -> Verdict {
         let (Some(handle), Some(wanted)) = (self.call.argument("handle"), self.call.argument("handleType"))
         else {
@@ -76,6 +83,8 @@ impl<W: World> Judge<'_, W> {
             return Verdict::Unknown;
         };
         let types = match known.types {
+            // It is nobody's handle any more, whatever it was created with.
+            _ if known.references == 0 && !self.is_mapped(handle) => return Verdict::Unknown,
             _ if known.is_imported => None,
             None => return Verdict::Unknown,
             Some(types) if types & wanted != 0 => return Verdict::Held,
@@ -129,7 +138,8 @@ impl<W: World> Judge<'_, W> {
             self.call.argument("count").is_some_and(|count| count == self.call.devices().count() as u64);
         let mut others = self.call.devices().filter(|device| !homes().any(|home| home == *device));
         let Some(device) = others.next().filter(|_| is_whole && others.next().is_none()) else {
-            return Verdict::Unknown;
+            let count = self.call.argument("count").unwrap_or(0);
+            return self.broken(Reason::VmmSomeUnreachable { count }, Confidence::Inferred, "desc", &[]);
         };
         let (from, to) = (self.device(device), homes().next().map(|home| self.device(home)));
         self.broken(Reason::VmmUnreachableDevice { from, to }, Confidence::Inferred, "desc", &[])
@@ -210,7 +220,12 @@ impl<W: World> Judge<'_, W> {
                 self.broken(reason, confidence, "size", &[])
             }
             Some(_) => Verdict::Held,
-            None => Verdict::Unknown,
+            // An importer is not told how large it is, but the driver knows.
+            None => {
+                let is_said = self.world.driver_message().contains("than handle");
+                let confidence = if is_said { Confidence::Certain } else { Confidence::Inferred };
+                self.broken(reason, confidence, "size", &[])
+            }
         }
     }
 

@@ -143,6 +143,36 @@ static void unreachable_import(struct link parent) {
 }
 static void unreachable_imported(void) { share_with(unreachable_import); }
 
+/* Gives access to both devices at once, and only one of them is the memory's. */
+static void unreachable_of_several(struct link parent) {
+    start(1);
+    Allocation allocation = imported(receive_descriptor());
+    CUdeviceptr at = reserve(SIZE);
+    OK(cuMemMap(at, SIZE, 0, allocation, 0));
+    Access both[] = {access_of(0), access_of(1)};
+    CALL(cuMemSetAccess, (at, SIZE, both, bad ? 2 : 1));
+    unmap(at);
+    OK(cuMemRelease(allocation));
+    tell(parent);
+}
+static void unreachable_several(void) { share_with(unreachable_of_several); }
+
+/* Maps what it has imported with a size of its own. */
+static void map_half(struct link parent) {
+    start(0);
+    Access access = access_of(0);
+    Allocation allocation = imported(receive_descriptor());
+    CUdeviceptr at = reserve(SIZE);
+    if (CALL(cuMemMap, (at, bad ? HALF : SIZE, 0, allocation, 0)) == 0) {
+        OK(cuMemSetAccess(at, SIZE, &access, 1));
+        OK(cuMemUnmap(at, SIZE));
+    }
+    OK(cuMemAddressFree(at, SIZE));
+    OK(cuMemRelease(allocation));
+    tell(parent);
+}
+static void part_imported(void) { share_with(map_half); }
+
 static void no_such_device(void) {
     start(0);
     Allocation allocation = create(NONE);
@@ -419,11 +449,13 @@ static void ranks_wait(void) {
 
 SCENES({"ranks-wait-for-descriptor", ranks_wait}, {"fd-leak", leak}, {"fd-leak/imported", leak_imported}, {"vmm-handle-type", handle_type}, {"vmm-handle-type/imported", reexport},
        {"vmm-unreachable-device", unreachable}, {"vmm-unreachable-device/imported", unreachable_imported},
+       {"vmm-unreachable-device/several", unreachable_several},
        {"vmm-unreachable-device/none", no_such_device}, {"vmm-fabric-without-channel", fabric},
        {"vmm-descriptor", descriptor}, {"vmm-descriptor/closed", closed}, {"vmm-descriptor/refused", refused},
        {"vmm-granularity", granularity}, {"vmm-granularity/reserve", granularity_reserve},
        {"vmm-granularity/map", granularity_map}, {"vmm-partial-mapping", part},
-       {"vmm-partial-mapping/offset", part_offset}, {"vmm-mapped-twice", mapped_twice},
+       {"vmm-partial-mapping/offset", part_offset}, {"vmm-partial-mapping/imported", part_imported},
+       {"vmm-mapped-twice", mapped_twice},
        {"vmm-reservation-in-use", in_use}, {"vmm-part-of-mapping", part_unmapped},
        {"vmm-part-of-mapping/access", part_accessible}, {"vmm-released-twice", released_twice},
        {"vmm-no-access", no_access}, {"vmm-no-access/left", no_access_left})
