@@ -1,12 +1,15 @@
 //! The simulated driver: against what a real one answered, and where programs put their weight on it.
 
-use crate::support::{self, compile_c, compile_text, done, plain, sim_dir, sim_library, stdout, temp_dir};
+use crate::support::{
+    self, Done, compile_c, compile_text, done, plain, sim_dir, sim_library, stdout, temp_dir,
+};
 use object::{Object, ObjectSymbol};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+mod processes;
 mod vmm;
 
 /// The answers of a real driver.
@@ -143,12 +146,18 @@ fn holds(name: &str, machine: &str) {
 /// The same with arguments.
 #[track_caller]
 fn holds_with(name: &str, machine: &str, arguments: &[&str]) {
+    let played = played(name, machine, arguments);
+    assert!(played.status.success(), "{}{}", played.stdout, played.stderr);
+    support::assert_lines(&played.stdout, "");
+}
+
+/// Runs a program of tests/conformance/programs, which is linked to the driver.
+fn played(name: &str, machine: &str, arguments: &[&str]) -> Done {
     let source = format!("conformance/programs/{name}.c");
     let search = format!("-L{}", sim_dir().display());
     let program = compile_c(&source, &[&search, "-lcuda"]);
     let mut command = plain(program);
-    command.args(arguments).env("LD_LIBRARY_PATH", sim_dir()).env("CUPEER_SIM", machine);
-    support::assert_lines(&stdout(&mut command), "");
+    done(command.args(arguments).env("LD_LIBRARY_PATH", sim_dir()).env("CUPEER_SIM", machine))
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! ```toml
 //! links = "pcie"            # between all devices where no [[link]] says otherwise; default "nvlink"
 //!
+//! peers = 8                 # how many peers a device has room for; default 8, and no limit where links are "nvlink"
 //! kernels = "skip"          # modules load, kernels launch and do nothing; without it, neither is supported
 //!
 //! [[device]]                # one for each device, or none at all and `count = 4`
@@ -46,7 +47,7 @@ fn mistake<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Mista
 
 type Value<'a> = &'a Spanned<DeValue<'a>>;
 
-const TOP: &[&str] = &["links", "count", "kernels", "device", "link"];
+const TOP: &[&str] = &["links", "count", "peers", "kernels", "device", "link"];
 const DEVICE: &[&str] = &["name", "uuid", "pci", "memory", "compute_capability"];
 const LINK: &[&str] = &[
     "from",
@@ -87,6 +88,9 @@ pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
         );
     }
     let mut machine = Topology::uniform(count, kind);
+    if let Some(value) = find(top, "peers") {
+        machine.most_peers = Some(index(value, 0..MOST_DEVICES)?);
+    }
     if let Some(value) = find(top, "kernels") {
         let wanted = format!("'kernels' must be '{SKIP}', or left out");
         machine.skips_kernels = expect(value, (string(value)? == SKIP).then_some(true), &wanted)?;

@@ -83,6 +83,12 @@ impl LinkKind {
             partial_atomics: false,
         }
     }
+
+    /// How many peers a device has room for on a machine of such links: only the switches of NVLink have no limit, as the
+    /// programming guide says.
+    fn most_peers(self) -> Option<usize> {
+        (self != LinkKind::Nvlink).then_some(8)
+    }
 }
 
 /// What one device can do with the memory of another: one direction.
@@ -107,6 +113,7 @@ pub struct Topology {
     /// Row `from`, column `to`; the diagonal is never asked for.
     links: Vec<Link>,
     skips_kernels: bool,
+    most_peers: Option<usize>,
 }
 
 /// Why a topology could not be read: one line that says what would be right.
@@ -164,6 +171,7 @@ impl Topology {
             devices: (0..count).map(preset::device).collect(),
             links: vec![kind.link(); count * count],
             skips_kernels: false,
+            most_peers: kind.most_peers(),
         }
     }
 
@@ -182,6 +190,11 @@ impl Topology {
     /// Whether modules load and their kernels launch and do nothing; without it, neither is supported.
     pub fn skips_kernels(&self) -> bool {
         self.skips_kernels
+    }
+
+    /// How many peers a device has room for; `None` where that has no limit.
+    pub fn most_peers(&self) -> Option<usize> {
+        self.most_peers
     }
 
     /// The physical index of the device with this UUID.

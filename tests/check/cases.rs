@@ -213,7 +213,7 @@ fn e1_one_gpu_for_each_rank() {
 #[test]
 fn e2_more_peers_than_there_is_room_for() {
     let wanted = ["has as many peers as it has room for", "enabled 8 of them"];
-    case("cases_alone", "E2", "answers pcie:10", &["peer-limit"], &wanted);
+    case("cases_alone", "E2", "pcie:10", &["peer-limit"], &wanted);
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn who_was_killed_has_nothing_open() {
 
 #[test]
 fn nobody_has_exited_whom_proc_only_does_not_show() {
-    let play = play("apart", "below-proc");
+    let play = Play { machine: "answers nvlink:2", ..play("apart", "below-proc") };
     for how in [How::Bad, How::Good] {
         let checked = play.checked(how, &[]);
         if cannot(&checked.done) {

@@ -103,6 +103,11 @@ impl Contexts {
         &mut self.primaries[device]
     }
 
+    /// The contexts of a device that exist.
+    pub(crate) fn of_device(&self, device: usize) -> impl Iterator<Item = &Context> {
+        self.map.values().filter(move |context| context.alive && context.device == device)
+    }
+
     /// All contexts, also destroyed ones.
     pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Context> {
         self.map.values_mut()

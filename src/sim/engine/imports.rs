@@ -5,6 +5,7 @@ use super::backing::Backing;
 use super::channel::{Channel, MEMORY_NAME, Slot, State};
 use super::handle::{self, Kind, Locator};
 use super::memory::{Allocation, Kind as MemoryKind};
+use super::namespaces;
 use super::process::Driver;
 use super::store::Stored;
 use cupeer_spec::results::Result as Code;
@@ -13,7 +14,8 @@ use std::sync::Arc;
 /// A process of which something is open.
 #[derive(Debug)]
 struct Exporter {
-    pid: u32,
+    /// By which number it is found in /proc.
+    number: u32,
     channel: Channel,
     /// Its devices' memory, as far as it is needed.
     memory: Vec<Arc<Backing>>,
@@ -29,12 +31,13 @@ impl Imports {
     /// The exporter of a handle: one that is known, or a new one.
     fn find(&mut self, locator: &Locator) -> Option<usize> {
         let nonce = (locator.token >> 16) as u16;
-        let channel = Channel::open(locator.pid, locator.channel, nonce)?;
-        let known = |e: &Exporter| e.pid == locator.pid && e.channel.inode() == channel.inode();
-        if let Some(at) = self.0.iter().position(known) {
+        let open = |number| Some((number, Channel::open(number, locator.channel, nonce)?));
+        let (number, channel) =
+            open(locator.pid).or_else(|| namespaces::numbers(locator.pid).find_map(open))?;
+        if let Some(at) = self.0.iter().position(|e| e.channel.inode() == channel.inode()) {
             return Some(at);
         }
-        self.0.push(Exporter { pid: locator.pid, channel, memory: Vec::new(), held: Vec::new() });
+        self.0.push(Exporter { number, channel, memory: Vec::new(), held: Vec::new() });
         Some(self.0.len() - 1)
     }
 
@@ -81,7 +84,7 @@ impl Exporter {
         if let Some(known) = self.memory.iter().find(|memory| memory.inode() == slot.inode) {
             return Some(known.clone());
         }
-        let memory = Backing::open(self.pid, slot.descriptor, MEMORY_NAME)?;
+        let memory = Backing::open(self.number, slot.descriptor, MEMORY_NAME)?;
         if memory.inode() != slot.inode {
             return None;
         }
@@ -134,11 +137,14 @@ impl Driver {
         let backing = exporter.memory(&slot).ok_or_else(|| no_memory(Code::INVALID_HANDLE))?;
         let home = self.machine.index_of(&slot.uuid).ok_or_else(|| no_memory(Code::INVALID_HANDLE))?;
         let here = self.visible[device];
-        if home != here && !self.machine.link(here, home).is_some_and(|link| link.can_access) {
-            return fail(Code::PEER_ACCESS_UNSUPPORTED);
+        if home != here {
+            if !self.machine.link(here, home).is_some_and(|link| link.can_access) {
+                return fail(Code::PEER_ACCESS_UNSUPPORTED);
+            }
+            self.check_room(device, home)?;
         }
         let address = self.space.take(slot.size, false).ok_or(Code::OUT_OF_MEMORY)?;
-        let kind = MemoryKind::Import { locator: *locator, channel, references: 1 };
+        let kind = MemoryKind::Import { locator: *locator, channel, references: 1, home };
         let stored = Stored { backing, offset: slot.offset };
         self.memory.insert(address, Allocation::new(slot.size, kind, context, device).stored(stored));
         Ok(address)

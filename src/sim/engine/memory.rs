@@ -33,7 +33,13 @@ pub(crate) enum Kind {
     /// An allocation that has a handle, mapped at addresses that were reserved.
     Mapped(Mapping),
     /// Memory of another process.
-    Import { locator: Locator, channel: u64, references: u32 },
+    Import {
+        locator: Locator,
+        channel: u64,
+        references: u32,
+        /// The index in the machine of the device where the memory lies.
+        home: usize,
+    },
 }
 
 /// An allocation.
@@ -139,6 +145,14 @@ impl Memory {
             a.device == device && matches!(&a.kind, Kind::Import { locator, .. } if locator == wanted)
         };
         self.by_address.iter_mut().find(|(_, a)| open(a)).map(|(base, a)| (*base, a))
+    }
+
+    /// The devices of the machine whose memory a device has open.
+    pub(crate) fn homes_of_imports(&self, device: usize) -> impl Iterator<Item = usize> {
+        self.by_address.values().filter(move |a| a.device == device).filter_map(|a| match a.kind {
+            Kind::Import { home, .. } => Some(home),
+            _ => None,
+        })
     }
 }
 

@@ -27,6 +27,7 @@ pub(crate) mod managed;
 pub(crate) mod memory;
 pub(crate) mod modules;
 pub(crate) mod names;
+mod namespaces;
 pub(crate) mod peers;
 pub(crate) mod pointers;
 pub(crate) mod pools;

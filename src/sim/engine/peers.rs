@@ -4,6 +4,7 @@ use super::answer::{Answer, fail, refuse};
 use super::process::Driver;
 use cupeer_spec::abi::CUatomicOperation;
 use cupeer_spec::results::Result as Code;
+use std::collections::BTreeSet;
 
 /// The last atomic operation that the driver knows: one more than it documents.
 const LAST_OPERATION: i32 = 12;
@@ -69,11 +70,29 @@ impl Driver {
         if !self.link(from, to).is_some_and(|link| link.can_access) {
             return fail(Code::PEER_ACCESS_UNSUPPORTED);
         }
-        if self.context_mut(current)?.peers.insert(peer) {
-            Ok(())
-        } else {
-            fail(Code::PEER_ACCESS_ALREADY_ENABLED)
+        if self.context(current)?.peers.contains(&peer) {
+            return fail(Code::PEER_ACCESS_ALREADY_ENABLED);
         }
+        self.check_room(from, self.visible[to])?;
+        self.context_mut(current)?.peers.insert(peer);
+        Ok(())
+    }
+
+    /// Fails where a device has as many peers as it has room for, and a device of the machine is none of them. Counted is
+    /// what its contexts have enabled and what they have opened, by this process alone.
+    pub(crate) fn check_room(&self, device: usize, other: usize) -> Answer {
+        let Some(most) = self.machine.most_peers() else { return Ok(()) };
+        let peers = self.peers_of(device);
+        if peers.len() < most || peers.contains(&other) { Ok(()) } else { fail(Code::TOO_MANY_PEERS) }
+    }
+
+    /// The devices of the machine that a device has as peers.
+    fn peers_of(&self, device: usize) -> BTreeSet<usize> {
+        let enabled = self.contexts.of_device(device).flat_map(|context| &context.peers);
+        let enabled =
+            enabled.filter_map(|peer| self.context(*peer).ok()).map(|peer| self.visible[peer.device]);
+        let here = self.visible[device];
+        enabled.chain(self.memory.homes_of_imports(device)).filter(|home| *home != here).collect()
     }
 
     /// `cuCtxDisablePeerAccess`.
@@ -92,6 +111,47 @@ impl Driver {
 mod tests {
     use super::*;
     use cupeer_topology::Topology;
+
+    /// A context of each device of a machine, the first of which is current.
+    fn contexts(machine: &str) -> (Driver, Vec<u64>) {
+        let machine = Topology::parse(machine).unwrap();
+        let count = machine.devices().len();
+        let mut driver = Driver::new(machine, (0..count).collect());
+        let contexts = (0..count).rev().map(|device| driver.create_context(device, 0).unwrap());
+        let mut contexts: Vec<u64> = contexts.collect();
+        contexts.reverse();
+        (driver, contexts)
+    }
+
+    #[test]
+    fn a_ninth_peer_has_no_room_until_another_has_gone() {
+        let (mut driver, contexts) = contexts("pcie:10");
+        for peer in &contexts[1..9] {
+            driver.enable_peer(*peer, 0).unwrap();
+        }
+        assert_eq!(driver.enable_peer(contexts[9], 0), fail(Code::TOO_MANY_PEERS));
+        assert_eq!(driver.enable_peer(contexts[8], 0), fail(Code::PEER_ACCESS_ALREADY_ENABLED));
+        driver.disable_peer(contexts[3]).unwrap();
+        driver.enable_peer(contexts[9], 0).unwrap();
+        assert_eq!(driver.enable_peer(contexts[3], 0), fail(Code::TOO_MANY_PEERS));
+        driver.destroy_context(contexts[5]).unwrap();
+        driver.enable_peer(contexts[3], 0).unwrap();
+    }
+
+    #[test]
+    fn another_context_of_a_peer_and_a_switch_need_no_room() {
+        let (mut driver, contexts) = contexts("pcie:10");
+        for peer in &contexts[1..9] {
+            driver.enable_peer(*peer, 0).unwrap();
+        }
+        let second = driver.create_context(8, 0).unwrap();
+        super::super::stack::pop();
+        driver.enable_peer(second, 0).unwrap();
+        let (mut driver, contexts) = self::contexts("nvlink:12");
+        for peer in &contexts[1..] {
+            driver.enable_peer(*peer, 0).unwrap();
+        }
+    }
 
     #[test]
     fn without_a_link_there_is_no_access() {

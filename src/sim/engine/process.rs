@@ -18,7 +18,7 @@ use super::vmm::Vmm;
 use cupeer_spec::env;
 use cupeer_spec::results::Result as Code;
 use cupeer_topology::{Device, Link, Topology};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Everything that a process has of the driver.
@@ -107,11 +107,21 @@ static DRIVER: OnceLock<Mutex<Driver>> = OnceLock::new();
 static MARK: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
 /// The process that called `cuInit`, where the kernel does not know such words.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// Whether the process exits, and has come to the handler that the driver has had since `cuInit`.
+static HAS_SHUT_DOWN: AtomicBool = AtomicBool::new(false);
+
+/// What handlers and destructors call that were there before `cuInit` comes too late, as the CUDA runtime's do.
+extern "C" fn shut_down() {
+    HAS_SHUT_DOWN.store(true, Ordering::Relaxed);
+}
 
 /// `cuInit`.
 pub(crate) fn initialize() -> Answer {
     if is_forked_child() {
         return fail(Code::NOT_INITIALIZED);
+    }
+    if HAS_SHUT_DOWN.load(Ordering::Relaxed) {
+        return fail(Code::DEINITIALIZED);
     }
     if DRIVER.get().is_some() {
         return Ok(());
@@ -130,7 +140,11 @@ pub(crate) fn initialize() -> Answer {
     let devices = visible(&machine, variable.as_ref().map(|v| v.to_str().unwrap_or("?")))?;
     MARK.get_or_init(mark);
     PROCESS.store(std::process::id(), Ordering::Relaxed);
-    DRIVER.get_or_init(|| Mutex::new(Driver::new(machine, devices)));
+    DRIVER.get_or_init(|| {
+        // SAFETY: the function takes nothing and only stores a word. Where there is no room for it, nothing is lost.
+        unsafe { libc::atexit(shut_down) };
+        Mutex::new(Driver::new(machine, devices))
+    });
     Ok(())
 }
 
@@ -170,12 +184,14 @@ pub(crate) fn is_forked_child() -> bool {
     }
 }
 
-/// The driver, locked; fails before `cuInit`, in a child of fork, and in a function that the driver calls.
+/// The driver, locked; fails before `cuInit`, when the process has shut it down, in a child of fork, and in a function that
+/// the driver calls.
 pub(crate) fn enter() -> Answer<MutexGuard<'static, Driver>> {
     if queue::in_call() {
         return fail(Code::NOT_PERMITTED);
     }
     match DRIVER.get() {
+        Some(_) if HAS_SHUT_DOWN.load(Ordering::Relaxed) && !is_forked_child() => fail(Code::DEINITIALIZED),
         Some(driver) if !is_forked_child() => Ok(driver.lock().unwrap_or_else(PoisonError::into_inner)),
         _ => fail(Code::NOT_INITIALIZED),
     }

@@ -113,7 +113,8 @@ static void device_hidden(void) {
 }
 
 /* Both in a pid namespace of their own, while /proc is still that of the one above, in which their pids are others'. The
- * exporter is killed before the open, or after it. No scene of the table: the simulated driver needs /proc to open. */
+ * exporter is killed before the open; or after it, and the open fails for another reason. No scene of the table: its names
+ * are no rule's. */
 static void export_and_wait(struct link parent) {
     start(0);
     put_handle(parent, export(allocate()));
@@ -127,7 +128,9 @@ static void open_below_proc(void) {
     start(0);
     Handle handle = get_handle(link);
     if (bad) CHECK(kill(link.pid, SIGKILL) == 0 && waitpid(link.pid, &status, 0) == link.pid);
+    else answer("cuIpcOpenMemHandle_v2", "400");
     CHECK(cuIpcOpenMemHandle_v2(&p, handle, LAZY) != 0);
+    answer("cuIpcOpenMemHandle_v2", NULL);
     if (!bad) CHECK(kill(link.pid, SIGKILL) == 0 && waitpid(link.pid, &status, 0) == link.pid);
 }
 

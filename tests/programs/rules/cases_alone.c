@@ -77,10 +77,8 @@ static void all_pairs(void) {
     OK(cuDeviceGetCount(&count));
     for (int device = 1; device < count; device++) {
         CUcontext peer = retain(device);
-        if (device > 8) answer("cuCtxEnablePeerAccess", "711");
         if (CALL(cuCtxEnablePeerAccess, (peer, 0)) != 0) break;
     }
-    answer("cuCtxEnablePeerAccess", NULL);
 }
 
 /* E3: two parts of a program that each enable what they need. */
