@@ -9,6 +9,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+mod pools;
 mod processes;
 mod vmm;
 

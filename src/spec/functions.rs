@@ -472,7 +472,7 @@ fn cuMemPoolCreate(
     out pool: *mut $crate::abi::CUmemoryPool,
     in_struct poolProps: *const $crate::abi::CUmemPoolProps,
 ) -> $crate::abi::CUresult {
-    library: Cuda, since: 11020, simulated: Documented,
+    library: Cuda, since: 11020, simulated: Recorded,
     effects: [Makes Pool(pool)],
     results: [SUCCESS, NOT_INITIALIZED, INVALID_VALUE, OUT_OF_MEMORY, NOT_PERMITTED, NOT_SUPPORTED],
 }
@@ -481,7 +481,7 @@ fn cuMemPoolCreate(
 fn cuMemPoolDestroy(
     in pool: $crate::abi::CUmemoryPool,
 ) -> $crate::abi::CUresult {
-    library: Cuda, since: 11020, simulated: Documented,
+    library: Cuda, since: 11020, simulated: Recorded,
     effects: [Ends Pool(pool), Closes Pool(pool)],
     results: [SUCCESS, INVALID_VALUE],
 }
@@ -492,7 +492,7 @@ fn cuMemPoolSetAccess(
     in[count] map: *const $crate::abi::CUmemAccessDesc,
     in count: usize,
 ) -> $crate::abi::CUresult {
-    library: Cuda, since: 11020, simulated: Documented,
+    library: Cuda, since: 11020, simulated: Recorded,
     effects: [Grants Pool(pool) to map],
     results: [SUCCESS, NOT_INITIALIZED, INVALID_VALUE, NOT_SUPPORTED],
 }
@@ -503,7 +503,7 @@ fn cuMemPoolGetAccess(
     in memPool: $crate::abi::CUmemoryPool,
     in_struct location: *mut $crate::abi::CUmemLocation,
 ) -> $crate::abi::CUresult {
-    library: Cuda, since: 11020, simulated: Documented,
+    library: Cuda, since: 11020, simulated: Recorded,
     effects: [Asks Pool(memPool) as flags],
     results: [SUCCESS, NOT_INITIALIZED, INVALID_VALUE, NOT_SUPPORTED],
 }
@@ -515,7 +515,7 @@ fn cuMemPoolExportToShareableHandle(
     in handleType: $crate::abi::CUmemAllocationHandleType,
     in flags: u64,
 ) -> $crate::abi::CUresult {
-    library: Cuda, since: 11020, simulated: Unsupported,
+    library: Cuda, since: 11020, simulated: Recorded,
     effects: [Exports Pool(pool) as handle_out],
     results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, OUT_OF_MEMORY],
 }
@@ -527,7 +527,7 @@ fn cuMemPoolImportFromShareableHandle(
     in handleType: $crate::abi::CUmemAllocationHandleType,
     in flags: u64,
 ) -> $crate::abi::CUresult {
-    library: Cuda, since: 11020, simulated: Unsupported,
+    library: Cuda, since: 11020, simulated: Recorded,
     effects: [Opens Pool(pool_out) from handle],
     results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, OUT_OF_MEMORY],
 }
@@ -537,7 +537,7 @@ fn cuMemPoolExportPointer(
     out shareData_out: *mut $crate::abi::CUmemPoolPtrExportData,
     in ptr: $crate::abi::CUdeviceptr,
 ) -> $crate::abi::CUresult {
-    library: Cuda, since: 11020, simulated: Unsupported,
+    library: Cuda, since: 11020, simulated: Recorded,
     effects: [Exports Pointer(ptr) as shareData_out],
     results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, OUT_OF_MEMORY],
 }
@@ -548,7 +548,7 @@ fn cuMemPoolImportPointer(
     in pool: $crate::abi::CUmemoryPool,
     in_struct shareData: *mut $crate::abi::CUmemPoolPtrExportData,
 ) -> $crate::abi::CUresult {
-    library: Cuda, since: 11020, simulated: Unsupported,
+    library: Cuda, since: 11020, simulated: Recorded,
     effects: [Opens Pointer(ptr_out) from shareData],
     results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, OUT_OF_MEMORY],
 }
@@ -560,7 +560,7 @@ fn cuMemAllocFromPoolAsync(
     in pool: $crate::abi::CUmemoryPool,
     in hStream: $crate::abi::CUstream,
 ) -> $crate::abi::CUresult {
-    library: Cuda, since: 11020, simulated: Documented,
+    library: Cuda, since: 11020, simulated: Recorded,
     effects: [Makes Pointer(dptr) sized bytesize of pool],
     results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, INVALID_CONTEXT, NOT_SUPPORTED, OUT_OF_MEMORY],
 }

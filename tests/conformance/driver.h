@@ -42,6 +42,17 @@ typedef struct {
 } Properties;
 typedef unsigned long long Allocation; // CUmemGenericAllocationHandle
 
+// What a pool is to be (CUmemPoolProps), and what names a pointer into one (CUmemPoolPtrExportData).
+typedef struct {
+    int type, handleTypes;
+    Location location;
+    void *security;
+    size_t most;
+    unsigned short usage;
+    unsigned char reserved[54];
+} PoolProperties;
+typedef struct { unsigned char bytes[64]; } PoolPointer;
+
 // Every function that a case calls: name, and arguments.
 #define FUNCTIONS(F)                                                                                         \
     F(cuInit, (unsigned))                                                                                    \
@@ -63,6 +74,7 @@ typedef unsigned long long Allocation; // CUmemGenericAllocationHandle
     F(cuDeviceGetExecAffinitySupport, (int *, int, CUdevice))                                                \
     F(cuDeviceGetDefaultMemPool, (CUmemoryPool *, CUdevice))                                                 \
     F(cuDeviceGetMemPool, (CUmemoryPool *, CUdevice))                                                        \
+    F(cuDeviceSetMemPool, (CUdevice, CUmemoryPool))                                                          \
     F(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                                                     \
     F(cuDevicePrimaryCtxRelease_v2, (CUdevice))                                                              \
     F(cuDevicePrimaryCtxReset_v2, (CUdevice))                                                                \
@@ -114,7 +126,16 @@ typedef unsigned long long Allocation; // CUmemGenericAllocationHandle
     F(cuMemHostUnregister, (void *))                                                                         \
     F(cuMemHostGetDevicePointer_v2, (CUdeviceptr *, void *, unsigned))                                       \
     F(cuMemHostGetFlags, (unsigned *, void *))                                                               \
+    F(cuMemPoolCreate, (CUmemoryPool *, const void *))                                                       \
+    F(cuMemPoolDestroy, (CUmemoryPool))                                                                      \
     F(cuMemPoolGetAttribute, (CUmemoryPool, int, void *))                                                    \
+    F(cuMemPoolSetAccess, (CUmemoryPool, const void *, size_t))                                              \
+    F(cuMemPoolGetAccess, (int *, CUmemoryPool, Location *))                                                 \
+    F(cuMemPoolExportToShareableHandle, (void *, CUmemoryPool, int, unsigned long long))                     \
+    F(cuMemPoolImportFromShareableHandle, (CUmemoryPool *, void *, int, unsigned long long))                 \
+    F(cuMemPoolExportPointer, (PoolPointer *, CUdeviceptr))                                                  \
+    F(cuMemPoolImportPointer, (CUdeviceptr *, CUmemoryPool, PoolPointer *))                                  \
+    F(cuMemAllocFromPoolAsync, (CUdeviceptr *, size_t, CUmemoryPool, CUstream))                              \
     F(cuMemcpy, (CUdeviceptr, CUdeviceptr, size_t))                                                          \
     F(cuMemcpyHtoD_v2, (CUdeviceptr, const void *, size_t))                                                  \
     F(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t))                                                        \
@@ -206,6 +227,14 @@ struct pair {
 void send_to(int fd, const void *bytes, size_t length);
 void receive(int fd, void *bytes, size_t length);
 
+// Two of them, with a socket each: the first exports descriptors, the second gets them.
+extern int sockets[2];
+void hand_in_hand(void (*exporter)(void), void (*importer)(void));
+void send_descriptor(int fd);
+int receive_descriptor(void);
+void answer(char byte); // from the second to the first
+void await(int socket);
+
 void peer_groups(void);
 void ipc_groups(void);
 void lookup_groups(void);
@@ -215,4 +244,5 @@ void memory_groups(void);
 void work_groups(void);
 void sharing_groups(void);
 void virtual_groups(void);
+void pool_groups(void);
 #endif

@@ -138,6 +138,7 @@ static void all_groups(void) {
     ipc_groups();
     sharing_groups();
     virtual_groups();
+    pool_groups();
 }
 
 // A file of lines, by the id of their case.

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// How much of something this process has: `calls` that reached the driver since it was loaded, `memory` and `events` of
 /// other processes that are open by handles of legacy IPC, `peers` that contexts were given access to, `allocations` that
-/// must still be released, `mappings` of them. -1 for anything else, and before `cuInit`.
+/// must still be released, `mappings` of them, `pools` that must still be destroyed, `pointers` that are imported into
+/// them. -1 for anything else, and before `cuInit`.
 ///
 /// # Safety
 ///
@@ -29,6 +30,8 @@ pub unsafe extern "C" fn cupeer_sim_ledger(what: *const c_char) -> c_int {
             b"peers" => Some(driver.contexts.peers()),
             b"allocations" => Some(driver.vmm.allocations()),
             b"mappings" => Some(driver.vmm.mappings()),
+            b"pools" => Some(driver.memory.pools.count()),
+            b"pointers" => Some(driver.memory.pool_imports()),
             _ => None,
         }
     });

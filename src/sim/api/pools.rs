@@ -1,23 +1,21 @@
 //! Memory pools, and allocation in the order of a stream.
 
 use super::boundary::get;
-use crate::engine::answer::{Answer, fail};
+use crate::engine::answer::{Answer, fail, refuse};
+use crate::engine::log;
 use crate::engine::process::{self, Driver};
+use crate::engine::vmm::DEVICE;
 use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
 
-/// CU_MEM_LOCATION_TYPE_DEVICE.
-const ON_DEVICE: i32 = 1;
-/// CU_MEM_ACCESS_FLAGS_PROT_READWRITE.
-const READ_WRITE: i32 = 3;
-/// CU_MEM_ALLOCATION_TYPE_PINNED.
-const PINNED: i32 = 1;
+/// What a real driver says for each place to which `cuMemPoolSetAccess` gives access, whatever place that is.
+const HOST_ACCESS: &str = "HOST/HOST_NUMA pools are always read-write accessible on the HOST";
 
 /// The device of a place in memory.
 fn device_at(driver: &Driver, location: Option<CUmemLocation>) -> Answer<usize> {
     match location {
-        Some(location) if location.kind.0 == ON_DEVICE => driver.ordinal(location.id),
+        Some(location) if location.kind.0 == DEVICE => driver.ordinal(location.id),
         Some(_) => fail(Code::NOT_SUPPORTED),
         None => fail(Code::INVALID_VALUE),
     }
@@ -39,28 +37,18 @@ entry! {
         driver.memory.pools.set_current(ordinal, pool)
     }
 
-    /// Pools of device memory that no other process can open, as the device's attributes say.
     fn cuMemPoolCreate(pool: *mut CUmemoryPool, poolProps: *const CUmemPoolProps) {
         get(pool, |driver| {
             let props = poolProps.required()?;
-            let device = device_at(driver, Some(props.location))?;
-            if props.handleTypes.0 != 0 {
-                return fail(Code::NOT_SUPPORTED);
-            }
-            if props.allocType.0 != PINNED {
+            if props.reserved != [0; 54] {
                 return fail(Code::INVALID_VALUE);
             }
-            let handle = driver.space.handle()?;
-            let most = if props.maxSize == 0 { u64::MAX } else { props.maxSize as u64 };
-            driver.memory.pools.add(handle, device, most);
-            Ok(handle)
+            driver.create_pool(props.allocType.0, props.handleTypes.0, props.location, props.maxSize as u64)
         })
     }
 
     fn cuMemPoolDestroy(pool: CUmemoryPool) {
-        let mut driver = process::enter()?;
-        let pool = driver.memory.pools.find(pool)?;
-        driver.memory.pools.destroy(pool)
+        process::enter()?.destroy_pool(pool)
     }
 
     fn cuMemGetDefaultMemPool(pool_out: *mut CUmemoryPool, location: *mut CUmemLocation, _kind: i32) {
@@ -91,31 +79,58 @@ entry! {
         driver.memory.pools.set_attribute(pool, attr, || bytes.read_as(), || bytes.read_as())
     }
 
-    /// A device reaches its own pool, and those of devices to which it has a link after
-    /// `cuMemPoolSetAccess`.
     fn cuMemPoolGetAccess(flags: *mut CUmemAccess_flags, memPool: CUmemoryPool, location: *mut CUmemLocation) {
-        get(flags, |driver| {
-            let location = location.get().ok_or(Code::INVALID_VALUE)?;
-            let pool = driver.memory.pools.find(memPool)?;
-            if location.kind.0 != ON_DEVICE {
-                return fail(Code::INVALID_VALUE);
-            }
-            let reached = driver.memory.pools.is_shared(pool, driver.ordinal(location.id)?);
-            Ok(CUmemAccess_flags(if reached { READ_WRITE } else { 0 }))
-        })
+        get(flags, |driver| driver.pool_access(memPool, location.get().ok_or(Code::INVALID_VALUE)?))
     }
 
     fn cuMemPoolSetAccess(pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize) {
         let mut driver = process::enter()?;
-        let pool = driver.memory.pools.find(pool)?;
-        for entry in map.elements(count)? {
-            if entry.location.kind.0 != ON_DEVICE || !matches!(entry.flags.0, 0 | READ_WRITE) {
-                return fail(Code::INVALID_VALUE);
-            }
-            let other = driver.ordinal(entry.location.id)?;
-            driver.share_pool(pool, other, entry.flags.0 == READ_WRITE)?;
+        if map.is_null() {
+            return refuse(Code::INVALID_VALUE, "Parameter map cannot be NULL");
         }
+        driver.set_pool_access(pool, &map.elements(count)?)?;
+        drop(driver);
+        (0..count).for_each(|_| log::write(HOST_ACCESS));
         Ok(())
+    }
+
+    fn cuMemPoolExportToShareableHandle(
+        handle_out: *mut c_void,
+        pool: CUmemoryPool,
+        handleType: CUmemAllocationHandleType,
+        flags: u64,
+    ) {
+        let mut driver = process::enter()?;
+        let out = handle_out.required()?;
+        out.put_bytes(&driver.export_pool(pool, handleType.0, flags)?.to_ne_bytes());
+        Ok(())
+    }
+
+    fn cuMemPoolImportFromShareableHandle(
+        pool_out: *mut CUmemoryPool,
+        handle: *mut c_void,
+        handleType: CUmemAllocationHandleType,
+        flags: u64,
+    ) {
+        get(pool_out, |driver| driver.import_pool(handle.address(), handleType.0, flags))
+    }
+
+    fn cuMemPoolExportPointer(shareData_out: *mut CUmemPoolPtrExportData, ptr: CUdeviceptr) {
+        let mut driver = process::enter()?;
+        let out = shareData_out.or_say("shareData_out cannot be NULL")?;
+        out.put(CUmemPoolPtrExportData { reserved: driver.export_pool_pointer(ptr)? });
+        Ok(())
+    }
+
+    fn cuMemPoolImportPointer(
+        ptr_out: *mut CUdeviceptr,
+        pool: CUmemoryPool,
+        shareData: *mut CUmemPoolPtrExportData,
+    ) {
+        get(ptr_out, |driver| {
+            let data = shareData.get().ok_or(Code::INVALID_VALUE)?;
+            driver.import_pool_pointer(pool, &data.reserved)
+        })
     }
 
     fn cuMemAllocAsync(dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) {

@@ -10,7 +10,7 @@ use super::limits;
 use super::memory::{Allocation, Kind};
 use super::process::Driver;
 use super::store::Stored;
-use super::vmm::Pieces;
+use super::vmm::{Pieces, Rights, inaccessible};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
 
@@ -284,9 +284,9 @@ impl Driver {
             }
             return Ok(Place::Host(side.address));
         };
+        let context = || if side.context == 0 { self.current() } else { Ok(side.context) };
         if let Kind::Mapped(_) = allocation.kind {
-            let context = if side.context == 0 { self.current()? } else { side.context };
-            return self.mapped_place(side.address, extent, context, words);
+            return self.mapped_place(side.address, extent, context()?, words);
         }
         let within = side.address - base;
         if extent > allocation.size - within {
@@ -295,6 +295,12 @@ impl Driver {
                 return Ok(Place::Host(side.address));
             }
             return refuse(Code::INVALID_VALUE, words.too_long);
+        }
+        if let Kind::Pool { pool, .. } = allocation.kind {
+            let context = self.context(context()?)?;
+            if self.memory.pools.rights(pool, context.device) == Rights::Nothing {
+                return Err(inaccessible(side.address, context.id, words));
+            }
         }
         Ok(match &allocation.stored {
             Some(stored) => Place::File(stored.backing.clone(), stored.offset + within),

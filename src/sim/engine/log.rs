@@ -75,20 +75,25 @@ pub(crate) fn say(function: &str, failure: &Failure) {
     let spec = failure.code.spec();
     let returning = format!("Returning {} ({}) from {function}", spec.number, spec.name());
     for message in failure.messages.iter().map(|m| m.as_ref()).chain([returning.as_str()]) {
-        let line = format!("{} {message}", prefix());
-        // A child of fork may find the lock taken for ever, by a thread that it does not have.
-        let Ok(mut log) = LOG.try_lock().or_else(|_| retry()) else { continue };
-        if log.lines.len() == KEPT {
-            log.lines.pop_front();
-        }
-        log.lines.push_back(line.clone());
-        log.written = log.written.wrapping_add(1);
-        let listeners: Vec<_> = log.listeners.iter().map(|(_, f)| f.clone()).collect();
-        drop(log);
-        to_file(&line);
-        for listener in listeners {
-            listener(ERROR, message);
-        }
+        write(message);
+    }
+}
+
+/// Says something, also about a call that succeeds. The driver's lock must not be held.
+pub(crate) fn write(message: &str) {
+    let line = format!("{} {message}", prefix());
+    // A child of fork may find the lock taken for ever, by a thread that it does not have.
+    let Ok(mut log) = LOG.try_lock().or_else(|_| retry()) else { return };
+    if log.lines.len() == KEPT {
+        log.lines.pop_front();
+    }
+    log.lines.push_back(line.clone());
+    log.written = log.written.wrapping_add(1);
+    let listeners: Vec<_> = log.listeners.iter().map(|(_, f)| f.clone()).collect();
+    drop(log);
+    to_file(&line);
+    for listener in listeners {
+        listener(ERROR, message);
     }
 }
 

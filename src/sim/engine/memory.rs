@@ -22,8 +22,8 @@ pub(crate) const HOST_DEVICE_MAP: u32 = 2;
 pub(crate) enum Kind {
     /// Device memory of `cuMemAlloc`. `low` says that its address has 32 bits.
     Device { low: bool, export: Option<u16> },
-    /// Device memory of `cuMemAllocAsync`.
-    Pool { pool: usize },
+    /// Device memory of a pool: of `cuMemAllocAsync`, or of another process.
+    Pool { pool: usize, shared: Shared },
     /// Host memory of `cuMemHostAlloc`.
     Host { flags: u32 },
     /// Host memory of the program, registered by `cuMemHostRegister`.
@@ -39,6 +39,20 @@ pub(crate) enum Kind {
         references: u32,
         /// The index in the machine of the device where the memory lies.
         home: usize,
+    },
+}
+
+/// How other processes come into an allocation of a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shared {
+    No,
+    /// They may open it: its place in the pool's table.
+    Exported {
+        slot: u16,
+    },
+    /// It is another's: what that one gave it as a name.
+    Imported {
+        token: u64,
     },
 }
 
@@ -139,6 +153,18 @@ impl Memory {
         self.by_address.insert(base, allocation);
     }
 
+    /// How many pointers are imported into pools.
+    pub(crate) fn pool_imports(&self) -> usize {
+        let is = |a: &&Allocation| matches!(a.kind, Kind::Pool { shared: Shared::Imported { .. }, .. });
+        self.by_address.values().filter(is).count()
+    }
+
+    /// Where something shared of a pool is.
+    pub(crate) fn shared_as(&self, pool: usize, as_what: Shared) -> Option<u64> {
+        let is = |a: &Allocation| matches!(a.kind, Kind::Pool { pool: of, shared } if (of, shared) == (pool, as_what));
+        self.by_address.iter().find(|(_, a)| is(a)).map(|(base, _)| *base)
+    }
+
     /// What is open of an export on a device.
     pub(crate) fn import_of(&mut self, wanted: &Locator, device: usize) -> Option<(u64, &mut Allocation)> {
         let open = |a: &Allocation| {
@@ -174,8 +200,8 @@ impl Driver {
         let taken = padded(size).ok_or(Code::OUT_OF_MEMORY)?;
         self.memory.pools.check_room(pool, taken)?;
         let device = self.memory.pools.device(pool);
-        let address =
-            self.allocate_on(device, false, Allocation::new(size, Kind::Pool { pool }, context, device))?;
+        let kind = Kind::Pool { pool, shared: Shared::No };
+        let address = self.allocate_on(device, false, Allocation::new(size, kind, context, device))?;
         self.memory.pools.take(pool, taken);
         Ok(address)
     }
@@ -354,10 +380,9 @@ impl Driver {
                     None => self.give_store(device, offset, taken),
                 }
             }
-            Kind::Pool { pool } => {
+            Kind::Pool { pool, shared } => {
                 self.space.give(base, size, false);
-                self.memory.pools.give(pool, taken);
-                self.give_store(device, offset, taken);
+                self.give_pooled(pool, shared, device, offset, taken);
             }
             Kind::Import { locator, channel, .. } => {
                 self.space.give(base, size, false);

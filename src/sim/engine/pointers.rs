@@ -85,13 +85,16 @@ impl Driver {
     fn attribute_of(&self, attribute: i32, address: u64, base: u64, a: &Allocation) -> Answer<Value> {
         let managed = matches!(a.kind, Kind::Managed(_));
         let malloced = matches!(a.kind, Kind::Device { .. });
-        let pooled = matches!(a.kind, Kind::Pool { .. });
+        let pool = match a.kind {
+            Kind::Pool { pool, .. } => Some(pool),
+            _ => None,
+        };
         let mapping = match &a.kind {
             Kind::Mapped(mapping) => Some(mapping),
             _ => None,
         };
         Ok(match attribute {
-            CONTEXT if pooled => Value::Wide(0),
+            CONTEXT if pool.is_some() => Value::Wide(0),
             CONTEXT => Value::Wide(a.context),
             MEMORY_TYPE => Value::Word(if a.is_host() && !managed { HOST } else { DEVICE }),
             DEVICE_POINTER if self.reaches(a) => Value::Wide(address),
@@ -110,15 +113,17 @@ impl Driver {
             MAPPING_BASE_ADDR => Value::Wide(base),
             MAPPING_SIZE => Value::Wide(a.size),
             MAPPED => Value::Word(1),
-            ALLOWED_HANDLE_TYPES => Value::Wide(mapping.map_or(0, |mapping| self.mapped_types(mapping))),
-            ACCESS_FLAGS => Value::Word(match mapping {
-                Some(mapping) => may_access(mapping, self.current_device()?) as u32,
-                None => Rights::ReadWrite as u32,
-            }),
-            MEMPOOL_HANDLE => Value::Wide(match a.kind {
-                Kind::Pool { pool, .. } => self.memory.pools.handle(pool),
+            ALLOWED_HANDLE_TYPES => Value::Wide(match (mapping, pool) {
+                (Some(mapping), _) => self.mapped_types(mapping),
+                (_, Some(pool)) => self.memory.pools.types(pool) as u64,
                 _ => 0,
             }),
+            ACCESS_FLAGS => Value::Word(match (mapping, pool) {
+                (Some(mapping), _) => may_access(mapping, self.current_device()?) as u32,
+                (_, Some(pool)) => self.memory.pools.rights(pool, self.current_device()?) as u32,
+                _ => Rights::ReadWrite as u32,
+            }),
+            MEMPOOL_HANDLE => Value::Wide(pool.map_or(0, |pool| self.memory.pools.handle(pool))),
             _ => return fail(Code::INVALID_VALUE),
         })
     }
@@ -129,14 +134,10 @@ impl Driver {
             return true;
         }
         let Ok(current) = self.current() else { return true };
-        self.context(current).is_ok_and(|context| {
-            if let Kind::Mapped(mapping) = &allocation.kind {
-                return may_access(mapping, context.device) > Rights::Nothing;
-            }
-            context.device == allocation.device
-                || context.peers.contains(&allocation.context)
-                || matches!(allocation.kind, Kind::Pool { pool, .. }
-                    if self.memory.pools.is_shared(pool, context.device))
+        self.context(current).is_ok_and(|context| match &allocation.kind {
+            Kind::Mapped(mapping) => may_access(mapping, context.device) > Rights::Nothing,
+            Kind::Pool { pool, .. } => self.memory.pools.rights(*pool, context.device) > Rights::Nothing,
+            _ => context.device == allocation.device || context.peers.contains(&allocation.context),
         })
     }
 

@@ -13,16 +13,24 @@ use super::channel::MEMORY_NAME;
 pub(crate) const GRANULARITY: u64 = 2 << 20;
 /// What a position begins with, so that a file at any other position is none of ours.
 const MAGIC: u64 = 0x5c;
-/// Allocations of `cuMemCreate`. Other numbers are for other things that have descriptors.
-const ALLOCATION: u64 = 1;
 /// How many bits the fields have. With [`MAGIC`], all have 63: a position is not negative.
 const PART: u32 = 24;
 const KIND: u32 = 2;
 const DEVICE: u32 = 6;
 
+/// What has descriptors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Thing {
+    /// An allocation of `cuMemCreate`.
+    Allocation = 1,
+    /// A memory pool: the part holds the table of the pointers that it exports.
+    Pool = 2,
+}
+
 /// Which memory a descriptor means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ticket {
+    pub thing: Thing,
     /// The index of the device in the machine.
     pub device: usize,
     /// Where it lies in the file.
@@ -39,7 +47,7 @@ impl Ticket {
         };
         let device = (self.device < 1 << DEVICE).then_some(self.device as u64)?;
         let (offset, size) = (part(self.offset)?, part(self.size)?);
-        let head = (MAGIC << DEVICE | device) << KIND | ALLOCATION;
+        let head = (MAGIC << DEVICE | device) << KIND | self.thing as u64;
         i64::try_from((head << PART | offset) << PART | size).ok()
     }
 
@@ -51,7 +59,9 @@ impl Ticket {
             field
         };
         let (size, offset, kind, device) = (take(PART), take(PART), take(KIND), take(DEVICE));
-        (rest == MAGIC && kind == ALLOCATION && size > 0).then_some(Ticket {
+        let thing = [Thing::Allocation, Thing::Pool].into_iter().find(|thing| *thing as u64 == kind)?;
+        (rest == MAGIC && size > 0).then_some(Ticket {
+            thing,
             device: device as usize,
             offset: offset * GRANULARITY,
             size: size * GRANULARITY,
@@ -63,7 +73,16 @@ impl Ticket {
 pub(crate) fn issue(memory: &Backing, ticket: Ticket) -> Option<i32> {
     let position = ticket.position()?;
     let opened = memory.reopen()?;
-    (opened.hold(ticket.offset) && opened.seek(position)).then(|| opened.give_away())
+    if !opened.hold(ticket.offset) || !opened.seek(position) {
+        return None;
+    }
+    let descriptor = opened.give_away();
+    if ticket.thing == Thing::Pool {
+        // As recorded, programs that the process starts inherit it, unlike that of an allocation.
+        // SAFETY: the call takes only numbers, and the descriptor is nobody else's yet.
+        unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) };
+    }
+    Some(descriptor)
 }
 
 /// What a descriptor of the program means, and its file, opened anew.
@@ -74,16 +93,23 @@ pub(crate) fn read(descriptor: i32) -> Option<(Ticket, Backing)> {
     Some((Ticket::of_position(position)?, memory))
 }
 
+/// Closes a descriptor that a test was issued.
+#[cfg(test)]
+pub(crate) fn close(descriptor: i32) {
+    // SAFETY: the call takes only a number, and the descriptor is the test's own.
+    unsafe { libc::close(descriptor) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TICKET: Ticket = Ticket { device: 5, offset: 6 << 20, size: 4 << 20 };
+    const TICKET: Ticket = Ticket { thing: Thing::Allocation, device: 5, offset: 6 << 20, size: 4 << 20 };
 
     #[test]
     fn a_position_says_all() {
         assert_eq!(Ticket::of_position(TICKET.position().unwrap()), Some(TICKET));
-        let most = Ticket { device: 63, offset: 31 << 40, size: 31 << 40 };
+        let most = Ticket { thing: Thing::Pool, device: 63, offset: 31 << 40, size: 31 << 40 };
         assert_eq!(Ticket::of_position(most.position().unwrap()), Some(most));
         for position in [0, -1, 4096, i64::MAX] {
             assert_eq!(Ticket::of_position(position), None, "{position}");
@@ -98,16 +124,14 @@ mod tests {
     fn a_descriptor_holds_its_memory_as_long_as_it_or_a_copy_of_it_is_open() {
         let memory = Backing::create(MEMORY_NAME, 64 << 20).unwrap();
         let descriptor = issue(&memory, TICKET).unwrap();
-        // SAFETY: the calls take only numbers, and the descriptors are this test's own.
+        // SAFETY: the call takes only a number, and the descriptor is this test's own.
         let copy = unsafe { libc::dup(descriptor) };
         assert_eq!(read(copy).unwrap().0, TICKET);
         assert_eq!(read(copy).unwrap().1.inode(), memory.inode());
         assert!(memory.is_held(TICKET.offset) && !memory.is_held(0));
-        // SAFETY: as above.
-        unsafe { libc::close(descriptor) };
+        close(descriptor);
         assert!(memory.is_held(TICKET.offset));
-        // SAFETY: as above.
-        unsafe { libc::close(copy) };
+        close(copy);
         assert!(!memory.is_held(TICKET.offset));
         assert!(read(memory.number()).is_none(), "the memory's own descriptor is no ticket");
         assert!(read(0).is_none() && read(-1).is_none());

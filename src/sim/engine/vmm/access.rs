@@ -22,7 +22,7 @@ pub(crate) enum Rights {
 }
 
 impl Rights {
-    fn of(flags: CUmemAccess_flags) -> Option<Rights> {
+    pub(crate) fn of(flags: CUmemAccess_flags) -> Option<Rights> {
         [Rights::Nothing, Rights::Read, Rights::ReadWrite]
             .into_iter()
             .find(|rights| *rights as i32 == flags.0)

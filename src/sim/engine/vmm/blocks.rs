@@ -1,6 +1,6 @@
-//! The memory behind handles: a part of the file of a device's memory, this process's or another's.
+//! The memory behind handles, and behind the tables of shared pools: a part of the file of a device's memory, this process's or another's.
 //!
-//! What several handles of the process mean is there once, and given back with the last of them. Own memory
+//! What several of them mean in a process is there once, and given back with the last of them. Own memory
 //! for which there are descriptors, or which other processes have imported, stays where it is until they are
 //! gone.
 
@@ -8,7 +8,7 @@ use super::super::answer::Answer;
 use super::super::backing::Backing;
 use super::super::process::Driver;
 use super::super::store::Stored;
-use super::super::tickets::{GRANULARITY, Ticket};
+use super::super::tickets::{GRANULARITY, Thing, Ticket};
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
 
@@ -23,22 +23,27 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    fn is(&self, other: &Block) -> bool {
+    /// Whether it is this process's own memory.
+    pub(crate) fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    pub(crate) fn is(&self, other: &Block) -> bool {
         Arc::ptr_eq(&self.backing, &other.backing) && self.ticket == other.ticket
     }
 }
 
 impl Driver {
     /// New memory, zeroed.
-    pub(super) fn create_block(&mut self, device: usize, size: u64) -> Answer<Block> {
+    pub(crate) fn create_block(&mut self, thing: Thing, device: usize, size: u64) -> Answer<Block> {
         let Stored { backing, offset } = self.take_aligned(device, size, GRANULARITY)?;
         backing.punch(offset, size);
-        let ticket = Ticket { device: self.visible[device], offset, size };
+        let ticket = Ticket { thing, device: self.visible[device], offset, size };
         Ok(Block { backing, ticket, own: Some(device) })
     }
 
     /// The memory that a descriptor means, as its file.
-    pub(super) fn import_block(&mut self, ticket: Ticket, file: Backing) -> Answer<Block> {
+    pub(crate) fn import_block(&mut self, ticket: Ticket, file: Backing) -> Answer<Block> {
         if let Some((device, backing)) = self.own_memory(&file) {
             let block = Block { backing, ticket, own: Some(device) };
             if !self.has_block(&block) {
@@ -60,10 +65,11 @@ impl Driver {
 
     fn has_block(&self, block: &Block) -> bool {
         self.vmm.handles.values().any(|handle| handle.block.is(block))
+            || self.memory.pools.tables().any(|table| table.is(block))
     }
 
-    /// Gives memory back, once no handle means it.
-    pub(super) fn drop_block(&mut self, block: Block) {
+    /// Gives memory back, once no handle and no pool means it.
+    pub(crate) fn drop_block(&mut self, block: Block) {
         if self.has_block(&block) {
             return;
         }

@@ -5,7 +5,7 @@
 
 use super::super::answer::{Answer, Failure, fail, refuse};
 use super::super::process::Driver;
-use super::super::tickets::GRANULARITY;
+use super::super::tickets::{GRANULARITY, Thing};
 use super::Vmm;
 use super::blocks::Block;
 use cupeer_spec::abi::{
@@ -15,14 +15,14 @@ use cupeer_spec::abi::{
 use cupeer_spec::results::Result as Code;
 
 /// `CU_MEM_LOCATION_TYPE_*`.
-pub(super) const DEVICE: i32 = 1;
-const HOST: i32 = 2;
-const HOST_NUMA: i32 = 3;
+pub(crate) const DEVICE: i32 = 1;
+pub(crate) const HOST: i32 = 2;
+pub(crate) const HOST_NUMA: i32 = 3;
 /// CU_MEM_ALLOCATION_TYPE_PINNED.
-const PINNED: i32 = 1;
+pub(crate) const PINNED: i32 = 1;
 /// `CU_MEM_HANDLE_TYPE_*`: those of Windows, and FABRIC.
-const WINDOWS: i32 = 2 | 4;
-pub(super) const FABRIC: i32 = 8;
+pub(crate) const ALL_WINDOWS: i32 = 2 | 4;
+pub(crate) const FABRIC: i32 = 8;
 /// CU_MEM_ALLOCATION_COMP_GENERIC.
 const COMPRESSED: u8 = 1;
 /// CU_DEVICE_INVALID.
@@ -87,7 +87,7 @@ fn check(wanted: &CUmemAllocationProp) -> Answer {
         || !wanted.win32HandleMetaData.is_null()
         || flags.reserved != [0; 4]
         || flags.compressionType > COMPRESSED
-        || types & WINDOWS != 0
+        || types & ALL_WINDOWS != 0
     {
         return fail(Code::INVALID_VALUE);
     }
@@ -112,7 +112,7 @@ impl Driver {
             // The machine has no IMEX channel.
             return refuse(Code::NOT_PERMITTED, "Failed to allocate physical memory");
         }
-        let block = self.create_block(device, size)?;
+        let block = self.create_block(Thing::Allocation, device, size)?;
         // Memory is not compressed, as the attributes of the device say.
         let flags = CUmemAllocationFlags { compressionType: 0, ..wanted.allocFlags };
         self.add_handle(Handle::new(block, types, flags))
@@ -188,7 +188,7 @@ impl Driver {
     }
 
     /// The ordinal of a device of the machine; `None` where the process does not see it.
-    pub(super) fn ordinal_of(&self, device: usize) -> Option<usize> {
+    pub(crate) fn ordinal_of(&self, device: usize) -> Option<usize> {
         self.visible.iter().position(|visible| *visible == device)
     }
 }

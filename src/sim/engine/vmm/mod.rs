@@ -18,9 +18,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) use access::{Rights, may_access};
+pub(crate) use blocks::Block;
+pub(crate) use handles::{ALL_WINDOWS, DEVICE, FABRIC, HOST, HOST_NUMA, PINNED};
 pub(crate) use mappings::Mapping;
-pub(crate) use places::Pieces;
-pub(crate) use sharing::NO_HANDLE;
+pub(crate) use places::{Pieces, inaccessible};
+pub(crate) use sharing::{DESCRIPTOR, NO_HANDLE, WINDOWS, WINDOWS_KMT};
 
 /// What a process has of it, but for what is mapped.
 #[derive(Default, Debug)]

@@ -1,6 +1,6 @@
 //! Bytes behind mappings, which may go on from one into the next.
 
-use super::super::answer::{Answer, refuse};
+use super::super::answer::{Answer, Failure, refuse};
 use super::super::backing::Backing;
 use super::super::copies::{Place, Words};
 use super::super::memory::{Allocation, Kind};
@@ -47,6 +47,13 @@ impl Pieces {
     }
 }
 
+/// What the driver says where a context has no access to an address.
+pub(crate) fn inaccessible(address: u64, context: u64, words: &Words) -> Failure {
+    let text = || format!("Unable to access operand({address:#x}) in the specified context (id {context})");
+    let said = words.inaccessible.map_or_else(text, str::to_owned);
+    Failure { code: Code::INVALID_VALUE, messages: vec![said.into()] }
+}
+
 impl Driver {
     /// Where a range lies that begins in a mapping. All of it has to be mapped, and accessible to the
     /// context.
@@ -66,12 +73,7 @@ impl Driver {
                 Rights::ReadWrite => {}
                 Rights::Read => is_writable = false,
                 Rights::Nothing if done > 0 => return refuse(Code::INVALID_VALUE, words.crossed),
-                Rights::Nothing => {
-                    let id = context.id;
-                    let text =
-                        || format!("Unable to access operand({start:#x}) in the specified context (id {id})");
-                    return refuse(Code::INVALID_VALUE, words.inaccessible.map_or_else(text, str::to_owned));
-                }
+                Rights::Nothing => return Err(inaccessible(start, context.id, words)),
             }
             let length = (base + size - at).min(extent - done);
             let offset = mapping.block.ticket.offset + (at - base);

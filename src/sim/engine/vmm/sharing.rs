@@ -2,15 +2,15 @@
 
 use super::super::answer::{Answer, fail, refuse};
 use super::super::process::Driver;
-use super::super::tickets;
+use super::super::tickets::{self, Thing};
 use super::handles::{FABRIC, Handle};
 use cupeer_spec::abi::CUmemAllocationFlags;
 use cupeer_spec::results::Result as Code;
 
 /// `CU_MEM_HANDLE_TYPE_*`.
-const DESCRIPTOR: i32 = 1;
-const WINDOWS: i32 = 2;
-const WINDOWS_KMT: i32 = 4;
+pub(crate) const DESCRIPTOR: i32 = 1;
+pub(crate) const WINDOWS: i32 = 2;
+pub(crate) const WINDOWS_KMT: i32 = 4;
 /// What the driver says where it was given no shareable handle.
 pub(crate) const NO_HANDLE: &str = "Parameter shareableHandle cannot be NULL";
 
@@ -45,6 +45,9 @@ impl Driver {
             _ => return refuse(Code::INVALID_VALUE, "Parameter shHandleType is not valid"),
         }
         let (ticket, file) = tickets::read(shared as i32).ok_or(Code::UNKNOWN)?;
+        if ticket.thing != Thing::Allocation {
+            return fail(Code::NOT_SUPPORTED);
+        }
         if ticket.device >= self.machine.devices().len() {
             return fail(Code::UNKNOWN);
         }
@@ -57,11 +60,7 @@ impl Driver {
 mod tests {
     use super::super::tests::{GRANULE, allocation, driver, on};
     use super::*;
-
-    fn close(descriptor: i32) {
-        // SAFETY: the descriptor is the test's own.
-        unsafe { libc::close(descriptor) };
-    }
+    use tickets::close;
 
     #[test]
     fn what_is_released_is_imported_again_as_long_as_there_is_a_descriptor() {

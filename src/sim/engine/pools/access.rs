@@ -1,0 +1,147 @@
+//! What devices may do with a pool: read and write, or nothing.
+
+use super::super::answer::{Answer, fail, refuse};
+use super::super::process::Driver;
+use super::super::vmm::{DEVICE, Rights};
+use super::{Origin, Pools};
+use cupeer_spec::abi::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation};
+use cupeer_spec::results::Result as Code;
+
+impl Pools {
+    /// What a device may do with a pool.
+    pub(crate) fn rights(&self, pool: usize, device: usize) -> Rights {
+        let pool = &self.pools[pool];
+        if pool.device == device || pool.shared.contains(&device) {
+            Rights::ReadWrite
+        } else {
+            Rights::Nothing
+        }
+    }
+}
+
+impl Driver {
+    /// `cuMemPoolSetAccess`, after its null check. Nothing changes where one of the wishes is wrong.
+    pub(crate) fn set_pool_access(&mut self, handle: u64, wishes: &[CUmemAccessDesc]) -> Answer {
+        let at = self.memory.pools.find(handle)?;
+        let mut granted = Vec::new();
+        for wish in wishes {
+            if wish.location.kind.0 != DEVICE {
+                return fail(Code::INVALID_VALUE);
+            }
+            let rights = match Rights::of(wish.flags) {
+                Some(Rights::Read) => return fail(Code::NOT_SUPPORTED),
+                Some(rights) => rights,
+                None => return fail(Code::INVALID_VALUE),
+            };
+            // The driver has no words about the ordinal.
+            let device = self.ordinal(wish.location.id).or(fail(Code::INVALID_DEVICE))?;
+            if device == self.memory.pools.device(at) {
+                if rights == Rights::Nothing {
+                    let text = "Modifying accessibility of memory pool on owning device is not supported";
+                    return refuse(Code::INVALID_DEVICE, text);
+                }
+            } else if rights > Rights::Nothing && !self.reaches_pool(device, at) {
+                return fail(Code::INVALID_DEVICE);
+            } else {
+                granted.push((device, rights));
+            }
+        }
+        let pool = &mut self.memory.pools.pools[at];
+        for (device, rights) in granted {
+            pool.shared.retain(|known| *known != device);
+            if rights > Rights::Nothing {
+                pool.shared.push(device);
+            }
+        }
+        Ok(())
+    }
+
+    /// `cuMemPoolGetAccess`, after its null checks.
+    pub(crate) fn pool_access(&self, handle: u64, place: CUmemLocation) -> Answer<CUmemAccess_flags> {
+        let pool = self.memory.pools.find(handle)?;
+        if place.kind.0 != DEVICE {
+            return fail(Code::INVALID_VALUE);
+        }
+        Ok(CUmemAccess_flags(self.memory.pools.rights(pool, self.ordinal(place.id)?) as i32))
+    }
+
+    /// Whether a device has a path to the memory of a pool.
+    fn reaches_pool(&self, device: usize, pool: usize) -> bool {
+        let pool = &self.memory.pools.pools[pool];
+        let home = match &pool.table {
+            // The process need not see the device of an import.
+            Some(table) if pool.origin == Origin::Imported => table.block.ticket.device,
+            _ => self.visible[pool.device],
+        };
+        let here = self.visible[device];
+        here == home || self.machine.link(here, home).is_some_and(|link| link.can_access)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{allocation, shareable};
+    use super::*;
+    use crate::engine::copies::{Role, Shape, Side};
+    use crate::engine::stack;
+    use cupeer_spec::abi::CUmemLocationType;
+    use cupeer_topology::Topology;
+
+    fn for_device(device: i32, flags: i32) -> CUmemAccessDesc {
+        let location = CUmemLocation { kind: CUmemLocationType(DEVICE), id: device };
+        CUmemAccessDesc { location, flags: CUmemAccess_flags(flags) }
+    }
+
+    #[test]
+    fn all_wishes_are_granted_or_none() {
+        let mut driver = Driver::in_context();
+        let pool = shareable(&mut driver);
+        let mut code = |wishes: &[CUmemAccessDesc]| driver.set_pool_access(pool, wishes).map_err(|f| f.code);
+        for (second, expected) in [
+            (for_device(0, 0), Code::INVALID_DEVICE),
+            (for_device(99, 3), Code::INVALID_DEVICE),
+            (for_device(1, 1), Code::NOT_SUPPORTED),
+            (for_device(1, 2), Code::INVALID_VALUE),
+        ] {
+            assert_eq!(code(&[for_device(1, 3), second]), Err(expected));
+        }
+        let of =
+            |driver: &Driver, device| driver.pool_access(pool, for_device(device, 0).location).map(|f| f.0);
+        assert_eq!((of(&driver, 0), of(&driver, 1)), (Ok(3), Ok(0)));
+        driver.set_pool_access(pool, &[for_device(1, 3), for_device(0, 3)]).unwrap();
+        assert_eq!(of(&driver, 1), Ok(3));
+        driver.set_pool_access(pool, &[for_device(1, 0)]).unwrap();
+        assert_eq!(of(&driver, 1), Ok(0));
+        driver.set_pool_access(pool, &[]).unwrap();
+    }
+
+    #[test]
+    fn without_a_link_there_is_no_access() {
+        let mut driver = Driver::new(Topology::parse("none:2").unwrap(), vec![0, 1]);
+        let pool = shareable(&mut driver);
+        assert_eq!(driver.set_pool_access(pool, &[for_device(1, 3)]), fail(Code::INVALID_DEVICE));
+        driver.set_pool_access(pool, &[for_device(1, 0)]).unwrap();
+    }
+
+    #[test]
+    fn access_is_asked_of_the_context_that_copies() {
+        let mut driver = Driver::new(Topology::default(), vec![0, 1]);
+        let other = driver.create_context(1, 0).unwrap();
+        driver.create_context(0, 0).unwrap();
+        let pool = shareable(&mut driver);
+        let at = allocation(&mut driver, pool, 4096);
+        let (byte, here) = (7u8, driver.current().unwrap());
+        let host = Side::flat(&raw const byte as u64, Role::Any);
+        let device = Side::flat(at, Role::Any);
+        let copy = |driver: &Driver, device| driver.copy(host, device, Shape::flat(1)).map(drop);
+        assert_eq!(copy(&driver, device), Ok(()));
+        assert_eq!(copy(&driver, device.of(other)).unwrap_err().code, Code::INVALID_VALUE);
+        stack::pop();
+        let refused = copy(&driver, device).unwrap_err();
+        assert!(refused.messages[0].starts_with("Unable to access operand(0x"), "{refused:?}");
+        assert!(driver.fill(at, 0, 1, 0, 16, 1).is_err());
+        assert_eq!(copy(&driver, device.of(here)), Ok(()));
+        driver.set_pool_access(pool, &[for_device(1, 3)]).unwrap();
+        assert_eq!(copy(&driver, device), Ok(()));
+    }
+}

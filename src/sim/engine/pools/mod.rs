@@ -1,0 +1,328 @@
+//! Memory pools: the default one of each device, those that a program makes, and those of other processes that it
+//! imports.
+//!
+//! Of another process's pool nothing can be allocated: it is there for the pointers that the other exports. Access is
+//! granted to a pool as a whole, and by each process for itself.
+
+mod access;
+mod pointers;
+mod sharing;
+mod table;
+
+use super::answer::{Answer, fail};
+use super::pointers::Value;
+use super::process::Driver;
+use super::vmm::{ALL_WINDOWS, Block, DEVICE, FABRIC, HOST, HOST_NUMA, PINNED};
+use cupeer_spec::abi::CUmemLocation;
+use cupeer_spec::results::Result as Code;
+use table::Table;
+
+/// CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES to CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES.
+const REUSE: std::ops::RangeInclusive<i32> = 1..=3;
+const RELEASE_THRESHOLD: i32 = 4;
+/// The current and highest sizes of what is reserved and what is used.
+const RESERVED: i32 = 5;
+const RESERVED_HIGH: i32 = 6;
+const USED: i32 = 7;
+const USED_HIGH: i32 = 8;
+/// Where the handles of default pools start: addresses in the first page, which nothing else can have.
+const DEFAULT: u64 = 0x100;
+
+/// Whose pool it is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Origin {
+    #[default]
+    Default,
+    Created,
+    Imported,
+}
+
+/// A pool.
+#[derive(Default, Debug)]
+struct Pool {
+    /// 0 once it is destroyed.
+    handle: u64,
+    origin: Origin,
+    device: usize,
+    /// As what it may leave the process: bits of `CUmemAllocationHandleType`.
+    types: i32,
+    /// The most bytes that it gives out.
+    most: u64,
+    reuse: [u32; 3],
+    release_threshold: u64,
+    used: u64,
+    high: u64,
+    /// The ordinals of other devices that may reach it.
+    shared: Vec<usize>,
+    /// What is exported of it: from its first export on, and of an import.
+    table: Option<Table>,
+}
+
+impl Pool {
+    fn new(handle: u64, origin: Origin, device: usize) -> Pool {
+        Pool { handle, origin, device, most: u64::MAX, reuse: [1; 3], ..Pool::default() }
+    }
+
+    /// Whether nothing of it is left.
+    fn is_gone(&self) -> bool {
+        self.handle == 0 && self.used == 0
+    }
+}
+
+/// All pools of a process: the default ones first, in the order of their devices.
+#[derive(Debug)]
+pub(crate) struct Pools {
+    pools: Vec<Pool>,
+    /// The pool that each device allocates from.
+    current: Vec<usize>,
+}
+
+impl Pools {
+    pub(crate) fn new(devices: usize) -> Pools {
+        let default = |device| Pool::new(DEFAULT + 16 * device as u64, Origin::Default, device);
+        Pools { pools: (0..devices).map(default).collect(), current: (0..devices).collect() }
+    }
+
+    /// The pool behind a handle.
+    pub(crate) fn find(&self, handle: u64) -> Answer<usize> {
+        let pool = self.pools.iter().position(|pool| pool.handle == handle && handle != 0);
+        pool.ok_or_else(|| Code::INVALID_VALUE.into())
+    }
+
+    /// The handle of a pool.
+    pub(crate) fn handle(&self, pool: usize) -> u64 {
+        self.pools[pool].handle
+    }
+
+    /// The handle of the pool that a device allocates from.
+    pub(crate) fn current_handle(&self, device: usize) -> u64 {
+        self.handle(self.current(device))
+    }
+
+    /// The device whose memory it is.
+    pub(crate) fn device(&self, pool: usize) -> usize {
+        self.pools[pool].device
+    }
+
+    /// The types of handles that it was created for.
+    pub(crate) fn types(&self, pool: usize) -> i32 {
+        self.pools[pool].types
+    }
+
+    /// The pool that a device allocates from.
+    pub(crate) fn current(&self, device: usize) -> usize {
+        self.current[device]
+    }
+
+    /// `cuDeviceSetMemPool`: not with an import, of which nothing can be allocated.
+    pub(crate) fn set_current(&mut self, device: usize, pool: usize) -> Answer {
+        let wanted = &self.pools[pool];
+        if wanted.device != device || wanted.origin == Origin::Imported {
+            return fail(Code::INVALID_VALUE);
+        }
+        self.current[device] = pool;
+        Ok(())
+    }
+
+    /// Adds a pool, in the place of one of which nothing is left.
+    fn add(&mut self, pool: Pool) {
+        match self.pools.iter_mut().find(|known| known.is_gone()) {
+            Some(place) => *place = pool,
+            None => self.pools.push(pool),
+        }
+    }
+
+    /// How many pools must still be destroyed.
+    pub(crate) fn count(&self) -> usize {
+        self.pools.iter().filter(|pool| pool.origin != Origin::Default && pool.handle != 0).count()
+    }
+
+    /// Where the tables of pools are.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Block> {
+        self.pools.iter().filter_map(|pool| Some(&pool.table.as_ref()?.block))
+    }
+
+    /// Refuses what a pool does not give out.
+    pub(crate) fn check_room(&self, pool: usize, size: u64) -> Answer {
+        let pool = &self.pools[pool];
+        if pool.origin == Origin::Imported {
+            return fail(Code::INVALID_VALUE);
+        }
+        // The machine has no IMEX channel.
+        if pool.types & FABRIC != 0 {
+            return fail(Code::NOT_PERMITTED);
+        }
+        let fits = pool.used.checked_add(size).is_some_and(|used| used <= pool.most);
+        if fits { Ok(()) } else { fail(Code::OUT_OF_MEMORY) }
+    }
+
+    /// Counts what is allocated, or imported.
+    pub(crate) fn take(&mut self, pool: usize, size: u64) {
+        let pool = &mut self.pools[pool];
+        pool.used += size;
+        pool.high = pool.high.max(pool.used);
+    }
+
+    /// `cuMemPoolGetAttribute`.
+    pub(crate) fn attribute(&self, pool: usize, attribute: i32) -> Answer<Value> {
+        let pool = &self.pools[pool];
+        Ok(match attribute {
+            _ if REUSE.contains(&attribute) => Value::Word(pool.reuse[attribute as usize - 1]),
+            RELEASE_THRESHOLD => Value::Wide(pool.release_threshold),
+            RESERVED | USED => Value::Wide(pool.used),
+            RESERVED_HIGH | USED_HIGH => Value::Wide(pool.high),
+            _ => return fail(Code::INVALID_VALUE),
+        })
+    }
+
+    /// `cuMemPoolSetAttribute`: the high marks can only be set to zero.
+    pub(crate) fn set_attribute(
+        &mut self,
+        pool: usize,
+        attribute: i32,
+        word: impl Fn() -> u32,
+        wide: impl Fn() -> u64,
+    ) -> Answer {
+        let pool = &mut self.pools[pool];
+        match attribute {
+            _ if REUSE.contains(&attribute) => pool.reuse[attribute as usize - 1] = u32::from(word() != 0),
+            RELEASE_THRESHOLD => pool.release_threshold = wide(),
+            RESERVED_HIGH | USED_HIGH if wide() == 0 => pool.high = pool.used,
+            _ => return fail(Code::INVALID_VALUE),
+        }
+        Ok(())
+    }
+}
+
+impl Driver {
+    /// `cuMemPoolCreate`, after its null checks: a pool that gives out no more than so many bytes, where that is not 0.
+    pub(crate) fn create_pool(
+        &mut self,
+        kind: i32,
+        types: i32,
+        place: CUmemLocation,
+        most: u64,
+    ) -> Answer<u64> {
+        match place.kind.0 {
+            DEVICE => {}
+            // What the attributes of the device say.
+            HOST | HOST_NUMA if types == 0 => return fail(Code::NOT_SUPPORTED),
+            _ => return fail(Code::INVALID_VALUE),
+        }
+        let device = self.ordinal(place.id).or(fail(Code::INVALID_VALUE))?;
+        if kind != PINNED || types & ALL_WINDOWS != 0 {
+            return fail(Code::INVALID_VALUE);
+        }
+        let most = if most == 0 { u64::MAX } else { most };
+        let handle = self.space.handle()?;
+        self.memory.pools.add(Pool { types, most, ..Pool::new(handle, Origin::Created, device) });
+        Ok(handle)
+    }
+
+    /// `cuMemPoolDestroy`: what is allocated of it stays until it is freed; but what is imported must be freed first.
+    pub(crate) fn destroy_pool(&mut self, handle: u64) -> Answer {
+        let at = self.memory.pools.find(handle)?;
+        let pools = &mut self.memory.pools;
+        let pool = &mut pools.pools[at];
+        if pool.origin == Origin::Default || pool.origin == Origin::Imported && pool.used > 0 {
+            return fail(Code::INVALID_VALUE);
+        }
+        pool.handle = 0;
+        if pools.current[pool.device] == at {
+            pools.current[pool.device] = pool.device;
+        }
+        self.drop_table(at);
+        Ok(())
+    }
+
+    /// Counts what is freed.
+    pub(crate) fn give_to_pool(&mut self, pool: usize, size: u64) {
+        self.memory.pools.pools[pool].used -= size;
+        self.drop_table(pool);
+    }
+
+    /// Gives the table of a pool back, once nothing of the pool is left.
+    fn drop_table(&mut self, pool: usize) {
+        let pool = &mut self.memory.pools.pools[pool];
+        if pool.is_gone()
+            && let Some(table) = pool.table.take()
+        {
+            self.drop_block(table.block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::abi::CUmemLocationType;
+
+    const FIRST: CUmemLocation = CUmemLocation { kind: CUmemLocationType(DEVICE), id: 0 };
+
+    /// A pool of the first device that may leave the process as a descriptor.
+    pub(super) fn shareable(driver: &mut Driver) -> u64 {
+        driver.create_pool(PINNED, 1, FIRST, 0).unwrap()
+    }
+
+    /// So many bytes of it.
+    pub(super) fn allocation(driver: &mut Driver, pool: u64, size: u64) -> u64 {
+        let pool = driver.memory.pools.find(pool).unwrap();
+        driver.allocate_from_pool(pool, size).unwrap()
+    }
+
+    #[test]
+    fn what_is_used_is_counted() {
+        let mut driver = Driver::in_context();
+        let a = driver.allocate_from_pool(0, 1000).unwrap();
+        assert_eq!(driver.memory.pools.attribute(0, USED), Ok(Value::Wide(1024)));
+        driver.free(a).unwrap();
+        let pools = &mut driver.memory.pools;
+        assert_eq!(pools.attribute(0, USED), Ok(Value::Wide(0)));
+        assert_eq!(pools.attribute(0, USED_HIGH), Ok(Value::Wide(1024)));
+        pools.set_attribute(0, USED_HIGH, || 0, || 0).unwrap();
+        assert_eq!(pools.attribute(0, USED_HIGH), Ok(Value::Wide(0)));
+        assert_eq!(pools.attribute(0, 99), fail(Code::INVALID_VALUE));
+        assert_eq!(pools.set_current(0, 1), fail(Code::INVALID_VALUE), "another device's");
+    }
+
+    #[test]
+    fn a_pool_is_on_a_device() {
+        let mut driver = Driver::in_context();
+        let mut create = |kind, types, place, id| {
+            let place = CUmemLocation { kind: CUmemLocationType(place), id };
+            driver.create_pool(kind, types, place, 0).map(drop).map_err(|failure| failure.code)
+        };
+        assert_eq!(create(PINNED, 1, DEVICE, 1), Ok(()));
+        assert_eq!(create(PINNED, FABRIC, DEVICE, 1), Ok(()));
+        for (kind, types, place, id) in [
+            (0, 0, DEVICE, 0),
+            (PINNED, 1, DEVICE, 99),
+            (PINNED, 0, 0, 0),
+            (PINNED, 1, HOST, 0),
+            (PINNED, 2, DEVICE, 0),
+        ] {
+            assert_eq!(
+                create(kind, types, place, id),
+                Err(Code::INVALID_VALUE),
+                "{kind} {types} {place} {id}"
+            );
+        }
+        assert_eq!(create(PINNED, 0, HOST, 0), Err(Code::NOT_SUPPORTED));
+    }
+
+    #[test]
+    fn a_pool_gives_out_what_it_may_and_its_place_is_used_again() {
+        let mut driver = Driver::in_context();
+        let small = driver.create_pool(PINNED, 0, FIRST, 4096).unwrap();
+        let at = driver.memory.pools.find(small).unwrap();
+        let a = allocation(&mut driver, small, 4000);
+        assert_eq!(driver.allocate_from_pool(at, 512), fail(Code::OUT_OF_MEMORY));
+        driver.destroy_pool(small).unwrap();
+        assert_eq!(driver.destroy_pool(small), fail(Code::INVALID_VALUE));
+        let other = shareable(&mut driver);
+        assert_ne!(driver.memory.pools.find(other), Ok(at), "it is in use");
+        driver.free(a).unwrap();
+        let third = shareable(&mut driver);
+        assert_eq!(driver.memory.pools.find(third), Ok(at));
+    }
+}

@@ -1,0 +1,240 @@
+//! Pointers into shared pools that leave the process, and that come in.
+//!
+//! The 64 bytes that go from one process to the other begin with the exporter's pid, as recorded, and name an entry of
+//! the pool's table. Only who has imported the pool can follow them.
+
+use super::super::answer::{Answer, fail, refuse};
+use super::super::memory::{Allocation, Kind, Shared};
+use super::super::process::Driver;
+use super::super::store::{Stored, padded};
+use super::Origin;
+use super::table::Entry;
+use cupeer_spec::results::Result as Code;
+
+/// What the driver says of bytes that name nothing in a pool.
+const NOTHING: &str = "Failed to import allocation based on export data";
+
+/// Where an export is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Locator {
+    /// Which file the pool's table is in, and where.
+    inode: u64,
+    table: u64,
+    token: u64,
+    slot: u16,
+}
+
+impl Locator {
+    fn bytes(self) -> [u8; 64] {
+        let mut bytes = [0; 64];
+        let words = [u64::from(std::process::id()), self.inode, self.table, self.token, self.slot.into()];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// `None` where the bytes are none of ours.
+    fn of(bytes: &[u8; 64]) -> Option<Locator> {
+        let mut words =
+            bytes.chunks_exact(8).map(|word| word.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)));
+        let mut next = || words.next().unwrap_or_default();
+        let (pid, inode, table, token, slot) = (next(), next(), next(), next(), next());
+        (pid != 0 && token != 0).then_some(Locator { inode, table, token, slot: u16::try_from(slot).ok()? })
+    }
+}
+
+/// A number that no other export has.
+fn token() -> u64 {
+    let mut bytes = [0; 8];
+    // SAFETY: the call writes at most as many bytes as there are.
+    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    u64::from_ne_bytes(bytes).max(1)
+}
+
+impl Driver {
+    /// `cuMemPoolExportPointer`, after its null check: the same bytes each time.
+    pub(crate) fn export_pool_pointer(&mut self, address: u64) -> Answer<[u8; 64]> {
+        let Some((base, Allocation { kind: Kind::Pool { pool, shared }, size, stored: Some(stored), .. })) =
+            self.memory.containing(address)
+        else {
+            let text = "Can't export a pointer that doesn't belong to CUmemoryPool based allocation";
+            return refuse(Code::INVALID_VALUE, text);
+        };
+        let (at, shared) = (*pool, *shared);
+        let entry = Entry { token: token(), offset: stored.offset, size: *size };
+        let pool = &mut self.memory.pools.pools[at];
+        if pool.types == 0 {
+            let text = "Can't export a pointer that doesn't belong to IPC-capable CUmemoryPool";
+            return refuse(Code::INVALID_VALUE, text);
+        }
+        if base != address {
+            let text = "Passed pointer needs to be base address of a previous allocation";
+            return refuse(Code::INVALID_VALUE, text);
+        }
+        // As recorded, the pool has to be exported first, and must not be destroyed.
+        let table = pool.table.as_mut().filter(|_| pool.handle != 0).ok_or(Code::INVALID_VALUE)?;
+        let (slot, token) = match shared {
+            Shared::Exported { slot } => (slot, table.read(slot)?.token),
+            _ => (table.add(entry)?, entry.token),
+        };
+        let (inode, place) = (table.block.backing.inode(), table.block.ticket.offset);
+        if let Some(Allocation { kind: Kind::Pool { shared, .. }, .. }) = self.memory.get_mut(base) {
+            *shared = Shared::Exported { slot };
+        }
+        Ok(Locator { inode, table: place, token, slot }.bytes())
+    }
+
+    /// `cuMemPoolImportPointer`, after its null checks: the same address where it is imported already.
+    pub(crate) fn import_pool_pointer(&mut self, pool: u64, data: &[u8; 64]) -> Answer<u64> {
+        let at = self.memory.pools.find(pool)?;
+        let pool = &self.memory.pools.pools[at];
+        let (Origin::Imported, Some(table), Some(locator)) = (pool.origin, &pool.table, Locator::of(data))
+        else {
+            return refuse(Code::INVALID_VALUE, NOTHING);
+        };
+        let block = &table.block;
+        // What is one's own cannot be imported, nor what another pool exports.
+        if block.is_own() || (locator.inode, locator.table) != (block.backing.inode(), block.ticket.offset) {
+            return refuse(Code::INVALID_VALUE, NOTHING);
+        }
+        let token = locator.token;
+        if let Some(known) = self.memory.shared_as(at, Shared::Imported { token }) {
+            return Ok(known);
+        }
+        let wanted = table.read(locator.slot)?;
+        if wanted.token != token || wanted.size == 0 {
+            return refuse(Code::INVALID_VALUE, NOTHING);
+        }
+        let backing = block.backing.clone();
+        if !backing.hold(wanted.offset) {
+            return fail(Code::OPERATING_SYSTEM);
+        }
+        // Now it stays; unless it was freed before we held it.
+        if table.read(locator.slot) != Ok(wanted) {
+            backing.let_go(wanted.offset);
+            return refuse(Code::INVALID_VALUE, NOTHING);
+        }
+        let Entry { offset, size, .. } = wanted;
+        let device = pool.device;
+        let (Some(taken), Some(address)) = (padded(size), self.space.take(size, false)) else {
+            backing.let_go(offset);
+            return fail(Code::OUT_OF_MEMORY);
+        };
+        // It belongs to no context.
+        let kind = Kind::Pool { pool: at, shared: Shared::Imported { token } };
+        let allocation = Allocation::new(size, kind, 0, device).stored(Stored { backing, offset });
+        self.memory.insert(address, allocation);
+        self.memory.pools.take(at, taken);
+        Ok(address)
+    }
+
+    /// Gives back what a pool's allocation was made of.
+    pub(crate) fn give_pooled(
+        &mut self,
+        pool: usize,
+        shared: Shared,
+        device: usize,
+        offset: u64,
+        taken: u64,
+    ) {
+        let table = self.memory.pools.pools[pool].table.as_mut();
+        match (shared, table) {
+            (Shared::Exported { slot }, Some(table)) => {
+                table.take(slot);
+                self.retire(device, offset, taken);
+            }
+            (Shared::Imported { .. }, Some(table)) => table.block.backing.let_go(offset),
+            _ => self.give_store(device, offset, taken),
+        }
+        self.give_to_pool(pool, taken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{allocation, shareable};
+    use super::*;
+    use crate::engine::tickets::close;
+
+    /// A pool of one driver that another has imported.
+    fn imported(exporter: &mut Driver, importer: &mut Driver) -> (u64, u64) {
+        let pool = shareable(exporter);
+        let descriptor = exporter.export_pool(pool, 1, 0).unwrap();
+        let there = importer.import_pool(descriptor as u64, 1, 0).unwrap();
+        close(descriptor);
+        (pool, there)
+    }
+
+    #[test]
+    fn bytes_say_all_and_begin_with_the_pid() {
+        let locator = Locator { inode: 5, table: 6 << 20, token: u64::MAX, slot: 7 };
+        let bytes = locator.bytes();
+        assert_eq!(Locator::of(&bytes), Some(locator));
+        assert_eq!(bytes[..4], std::process::id().to_le_bytes());
+        assert_eq!(Locator::of(&[0; 64]), None);
+        assert_eq!(Locator::of(&[0xff; 64]), None);
+    }
+
+    #[test]
+    fn a_pointer_is_of_one_pool_and_imported_once() {
+        let (mut importer, mut exporter) = (Driver::in_context(), Driver::in_context());
+        let (pool, there) = imported(&mut exporter, &mut importer);
+        let (_, wrong) = imported(&mut exporter, &mut importer);
+        let at = allocation(&mut exporter, pool, 4096);
+        let data = exporter.export_pool_pointer(at).unwrap();
+        assert_eq!(exporter.export_pool_pointer(at), Ok(data));
+        let said = |answer: Answer<u64>| answer.unwrap_err().messages.remove(0);
+        assert_eq!(said(importer.import_pool_pointer(wrong, &data)), NOTHING);
+        assert_eq!(said(importer.import_pool_pointer(there, &[0; 64])), NOTHING);
+        assert_eq!(said(exporter.import_pool_pointer(pool, &data)), NOTHING);
+        let first = importer.import_pool_pointer(there, &data).unwrap();
+        assert_eq!(importer.import_pool_pointer(there, &data), Ok(first));
+        assert_eq!(importer.export_pool_pointer(first).unwrap_err().code, Code::INVALID_VALUE);
+        importer.free(first).unwrap();
+        assert_eq!(importer.free(first), fail(Code::INVALID_VALUE));
+        exporter.free(at).unwrap();
+        assert_eq!(said(importer.import_pool_pointer(there, &data)), NOTHING);
+        // What has its place now is not what was exported.
+        let at = allocation(&mut exporter, pool, 4096);
+        exporter.export_pool_pointer(at).unwrap();
+        assert_eq!(said(importer.import_pool_pointer(there, &data)), NOTHING);
+    }
+
+    #[test]
+    fn what_is_open_elsewhere_is_nobody_elses() {
+        let (mut importer, mut exporter) = (Driver::in_context(), Driver::in_context());
+        let (pool, there) = imported(&mut exporter, &mut importer);
+        let at = allocation(&mut exporter, pool, 4096);
+        let data = exporter.export_pool_pointer(at).unwrap();
+        let open = importer.import_pool_pointer(there, &data).unwrap();
+        exporter.free(at).unwrap();
+        let other = allocation(&mut exporter, pool, 4096);
+        let place = |driver: &Driver, at| {
+            driver.memory.containing(at).and_then(|(_, a)| a.stored.clone()).map(|stored| stored.offset)
+        };
+        assert_ne!(place(&exporter, other), place(&importer, open));
+        importer.free(open).unwrap();
+        exporter.free(other).unwrap();
+    }
+
+    #[test]
+    fn an_export_needs_a_pool_that_is_exported() {
+        let mut driver = Driver::in_context();
+        let pool = shareable(&mut driver);
+        let at = allocation(&mut driver, pool, 4096);
+        assert_eq!(driver.export_pool_pointer(at), fail(Code::INVALID_VALUE));
+        close(driver.export_pool(pool, 1, 0).unwrap());
+        driver.export_pool_pointer(at).unwrap();
+        let said = |answer: Answer<[u8; 64]>| answer.unwrap_err().messages.remove(0);
+        assert!(said(driver.export_pool_pointer(at + 512)).starts_with("Passed pointer needs to be base"));
+        driver.destroy_pool(pool).unwrap();
+        assert_eq!(driver.export_pool_pointer(at), fail(Code::INVALID_VALUE));
+        let plain = driver.allocate_from_pool(0, 512).unwrap();
+        assert!(said(driver.export_pool_pointer(plain)).ends_with("belong to IPC-capable CUmemoryPool"));
+        let legacy = driver.allocate(512, false).unwrap();
+        assert!(
+            said(driver.export_pool_pointer(legacy)).ends_with("belong to CUmemoryPool based allocation")
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! Pools that leave the process, and that come in.
+
+use super::super::answer::{Answer, fail, refuse};
+use super::super::process::Driver;
+use super::super::tickets::{self, GRANULARITY, Thing};
+use super::super::vmm::{DESCRIPTOR, FABRIC, NO_HANDLE, WINDOWS, WINDOWS_KMT};
+use super::table::Table;
+use super::{Origin, Pool};
+use cupeer_spec::results::Result as Code;
+
+impl Driver {
+    /// `cuMemPoolExportToShareableHandle`, after its null check: a descriptor.
+    pub(crate) fn export_pool(&mut self, handle: u64, kind: i32, flags: u64) -> Answer<i32> {
+        if flags != 0 {
+            return refuse(Code::INVALID_VALUE, "Parameter flags must be 0");
+        }
+        let at = self.memory.pools.find(handle)?;
+        let pool = &self.memory.pools.pools[at];
+        match pool.origin {
+            Origin::Created => {}
+            Origin::Default => {
+                let text = "Only memory pools created with the pool creation API and pools that have not been destroyed can be exported";
+                return refuse(Code::INVALID_VALUE, text);
+            }
+            Origin::Imported => {
+                let text = "Only memory pools created with the pool creation API can be exported";
+                return refuse(Code::INVALID_VALUE, text);
+            }
+        }
+        if pool.types & kind == 0 {
+            return refuse(Code::INVALID_VALUE, "Handle type was not requested during pool creation");
+        }
+        match kind {
+            DESCRIPTOR => {}
+            // The machine has no IMEX channel.
+            FABRIC => return fail(Code::NOT_PERMITTED),
+            _ => return fail(Code::INVALID_VALUE),
+        }
+        if pool.table.is_none() {
+            let block = self.create_block(Thing::Pool, pool.device, GRANULARITY)?;
+            self.memory.pools.pools[at].table = Some(Table::new(block));
+        }
+        let table = self.memory.pools.pools[at].table.as_ref().ok_or(Code::UNKNOWN)?;
+        table.block.backing.check()?;
+        let issued = tickets::issue(&table.block.backing, table.block.ticket);
+        issued.ok_or_else(|| Code::OPERATING_SYSTEM.into())
+    }
+
+    /// `cuMemPoolImportFromShareableHandle`, after its null check: the same pool again where it is imported already.
+    /// `shared` is a descriptor or an address.
+    pub(crate) fn import_pool(&mut self, shared: u64, kind: i32, flags: u64) -> Answer<u64> {
+        if flags != 0 {
+            return refuse(Code::INVALID_VALUE, "Parameter flags must be 0");
+        }
+        match kind {
+            DESCRIPTOR => {}
+            WINDOWS | WINDOWS_KMT => return fail(Code::NOT_SUPPORTED),
+            FABRIC if shared == 0 => return refuse(Code::INVALID_VALUE, NO_HANDLE),
+            // The machine has no IMEX channel.
+            FABRIC => return fail(Code::NOT_PERMITTED),
+            _ => return fail(Code::INVALID_VALUE),
+        }
+        let (ticket, file) = tickets::read(shared as i32).ok_or(Code::UNKNOWN)?;
+        if ticket.thing != Thing::Pool {
+            let text = "File descriptor to import must originate from CUDA Mempool APIs!";
+            return refuse(Code::NOT_SUPPORTED, text);
+        }
+        if ticket.device >= self.machine.devices().len() {
+            return fail(Code::UNKNOWN);
+        }
+        let block = self.import_block(ticket, file)?;
+        let known = self.memory.pools.pools.iter().find(|pool| {
+            pool.origin == Origin::Imported && pool.table.as_ref().is_some_and(|table| table.block.is(&block))
+        });
+        if let Some(known) = known {
+            return Ok(known.handle);
+        }
+        let handle = match self.space.handle() {
+            Ok(handle) => handle,
+            Err(failure) => {
+                self.drop_block(block);
+                return Err(failure);
+            }
+        };
+        let device = self.ordinal_of(ticket.device).unwrap_or(0);
+        let table = Some(Table::new(block));
+        self.memory.pools.add(Pool { table, ..Pool::new(handle, Origin::Imported, device) });
+        Ok(handle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{allocation, shareable};
+    use super::*;
+    use crate::engine::tickets::close;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_pool_is_imported_once() {
+        let (mut importer, mut exporter) = (Driver::in_context(), Driver::in_context());
+        let pool = shareable(&mut exporter);
+        let (a, b) = (
+            exporter.export_pool(pool, DESCRIPTOR, 0).unwrap(),
+            exporter.export_pool(pool, DESCRIPTOR, 0).unwrap(),
+        );
+        let first = importer.import_pool(a as u64, DESCRIPTOR, 0).unwrap();
+        assert_eq!(importer.import_pool(b as u64, DESCRIPTOR, 0), Ok(first));
+        importer.destroy_pool(first).unwrap();
+        let second = importer.import_pool(b as u64, DESCRIPTOR, 0).unwrap();
+        assert_ne!(first, second);
+        // One's own is another pool.
+        let own = exporter.import_pool(b as u64, DESCRIPTOR, 0).unwrap();
+        assert_ne!(own, pool);
+        for imported in [(&mut importer, second), (&mut exporter, own)] {
+            let (driver, pool) = imported;
+            assert_eq!(driver.export_pool(pool, DESCRIPTOR, 0).unwrap_err().code, Code::INVALID_VALUE);
+            let at = driver.memory.pools.find(pool).unwrap();
+            assert_eq!(driver.memory.pools.check_room(at, 512), fail(Code::INVALID_VALUE));
+            assert_eq!(driver.memory.pools.set_current(0, at), fail(Code::INVALID_VALUE));
+        }
+        close(a);
+        close(b);
+    }
+
+    #[test]
+    fn memory_is_free_when_the_last_one_has_let_go() {
+        let (mut importer, mut exporter) = (Driver::in_context(), Driver::in_context());
+        let (free, _) = exporter.memory_info(0);
+        let pool = shareable(&mut exporter);
+        let descriptor = exporter.export_pool(pool, DESCRIPTOR, 0).unwrap();
+        let imported = importer.import_pool(descriptor as u64, DESCRIPTOR, 0).unwrap();
+        let at = allocation(&mut exporter, pool, 4 * MIB);
+        let data = exporter.export_pool_pointer(at).unwrap();
+        let there = importer.import_pool_pointer(imported, &data).unwrap();
+        exporter.destroy_pool(pool).unwrap();
+        exporter.free(at).unwrap();
+        assert_eq!(importer.destroy_pool(imported), fail(Code::INVALID_VALUE));
+        assert_eq!(exporter.memory_info(0).0, free - GRANULARITY - 4 * MIB);
+        importer.free(there).unwrap();
+        assert_eq!(exporter.memory_info(0).0, free - GRANULARITY);
+        importer.destroy_pool(imported).unwrap();
+        assert_eq!(exporter.memory_info(0).0, free - GRANULARITY);
+        close(descriptor);
+        assert_eq!(exporter.memory_info(0).0, free);
+    }
+
+    #[test]
+    fn only_what_was_asked_for_can_be_exported() {
+        let mut driver = Driver::in_context();
+        let pool = shareable(&mut driver);
+        let said = |driver: &mut Driver, pool, kind, flags| {
+            driver.export_pool(pool, kind, flags).unwrap_err().messages.remove(0)
+        };
+        assert_eq!(said(&mut driver, pool, FABRIC, 0), "Handle type was not requested during pool creation");
+        assert_eq!(said(&mut driver, pool, DESCRIPTOR, 1), "Parameter flags must be 0");
+        let default = driver.memory.pools.handle(0);
+        assert!(
+            said(&mut driver, default, DESCRIPTOR, 0).ends_with("have not been destroyed can be exported")
+        );
+        assert_eq!(driver.import_pool(987, DESCRIPTOR, 0), fail(Code::UNKNOWN));
+        let block = driver.create_block(Thing::Allocation, 0, GRANULARITY).unwrap();
+        let descriptor = tickets::issue(&block.backing, block.ticket).unwrap();
+        assert_eq!(
+            driver.import_pool(descriptor as u64, DESCRIPTOR, 0).unwrap_err().code,
+            Code::NOT_SUPPORTED
+        );
+        close(descriptor);
+    }
+}
