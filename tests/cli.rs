@@ -127,73 +127,71 @@ fn the_list_of_functions() {
     assert_lines(
         &stdout(&mut with(&["list", "functions"])),
         "\
-FUNCTION                                SINCE  SIMULATED    GROUPS
-cuDeviceCanAccessPeer                   4.0    recorded     @peer
-cuDeviceGetP2PAttribute                 8.0    recorded     @peer
-cuDeviceGetP2PAtomicCapabilities        13.0   recorded     @peer
-cuCtxEnablePeerAccess                   4.0    recorded     @peer @enable
-cuCtxDisablePeerAccess                  4.0    recorded     @peer @release
-cuIpcGetMemHandle                       4.1    recorded     @ipc @ipc-mem
-                                                            @export
-cuIpcOpenMemHandle                      4.1    recorded     @ipc @ipc-mem @open
-cuIpcOpenMemHandle_v2                   11.0   recorded     @ipc @ipc-mem @open
-cuIpcCloseMemHandle                     4.1    recorded     @ipc @ipc-mem
-                                                            @release
-cuIpcGetEventHandle                     4.1    recorded     @ipc @ipc-event
-                                                            @export
-cuIpcOpenEventHandle                    4.1    recorded     @ipc @ipc-event
-                                                            @open
-cuGetProcAddress                        11.3   recorded     @lookup
-cuGetProcAddress_v2                     12.0   recorded     @lookup
-cuMemFree                               2.0    documented   @lifetime
-cuMemFree_v2                            3.2    recorded     @lifetime
-cuMemFreeAsync                          11.2   recorded     @lifetime
-cuMemFreeAsync_ptsz                     11.2   documented   @lifetime
-cuEventDestroy                          2.0    documented   @lifetime
-cuEventDestroy_v2                       4.0    recorded     @lifetime
-cuCtxDestroy                            2.0    documented   @lifetime
-cuCtxDestroy_v2                         4.0    recorded     @lifetime
-cuCtxDetach                             2.0    recorded     @lifetime
-cuDevicePrimaryCtxRelease               7.0    documented   @lifetime
-cuDevicePrimaryCtxRelease_v2            11.0   recorded     @lifetime
-cuDevicePrimaryCtxReset                 7.0    documented   @lifetime
-cuDevicePrimaryCtxReset_v2              11.0   recorded     @lifetime
-cuMemAddressReserve                     10.2   recorded     @vmm
-cuMemAddressFree                        10.2   recorded     @lifetime @vmm
-cuMemCreate                             10.2   recorded     @vmm
-cuMemRelease                            10.2   recorded     @lifetime @vmm
-cuMemMap                                10.2   recorded     @vmm
-cuMemUnmap                              10.2   recorded     @lifetime @vmm
-cuMemSetAccess                          10.2   recorded     @enable @vmm
-cuMemGetAccess                          10.2   recorded     @vmm
-cuMemExportToShareableHandle            10.2   recorded     @export @vmm
-cuMemImportFromShareableHandle          10.2   recorded     @open @vmm
-cuMemRetainAllocationHandle             11.0   recorded     @vmm
-cuMemGetAllocationPropertiesFromHandle  10.2   recorded     @vmm
-cuMemGetAllocationGranularity           10.2   recorded     @vmm
-cuMemGetHandleForAddressRange           11.7   documented   @vmm
-cuDeviceGetDefaultMemPool               11.2   recorded     @pool
-cuMemPoolCreate                         11.2   documented   @pool
-cuMemPoolDestroy                        11.2   documented   @lifetime @pool
-cuMemPoolSetAccess                      11.2   documented   @enable @pool
-cuMemPoolGetAccess                      11.2   documented   @pool
-cuMemPoolExportToShareableHandle        11.2   unsupported  @export @pool
-cuMemPoolImportFromShareableHandle      11.2   unsupported  @open @pool
-cuMemPoolExportPointer                  11.2   unsupported  @export @pool
-cuMemPoolImportPointer                  11.2   unsupported  @open @pool
-cuMemAllocFromPoolAsync                 11.2   documented   @pool @alloc
-cuMemAllocFromPoolAsync_ptsz            11.2   documented   @pool @alloc
-cuDeviceGetAttribute                    2.0    recorded     @query
-nvmlDeviceGetP2PStatus                  -      absent       @query
-nvmlDeviceGetTopologyCommonAncestor     -      absent       @query
-nvmlDeviceGetNvLinkState                -      absent       @query
-nvmlDeviceGetNvLinkCapability           -      absent       @query
-nvmlDeviceGetNvLinkRemotePciInfo        -      absent       @query
-nvmlDeviceGetNvLinkRemotePciInfo_v2     -      absent       @query
-nvmlDeviceGetNvLinkRemoteDeviceType     -      absent       @query
-nvmlDeviceGetGpuFabricInfo              -      absent       @query
-nvmlDeviceGetGpuFabricInfoV             -      absent       @query
-nvmlDeviceGetFieldValues                -      absent       @query
+FUNCTION                                SINCE  SIMULATED   GROUPS
+cuDeviceCanAccessPeer                   4.0    recorded    @peer
+cuDeviceGetP2PAttribute                 8.0    recorded    @peer
+cuDeviceGetP2PAtomicCapabilities        13.0   recorded    @peer
+cuCtxEnablePeerAccess                   4.0    recorded    @peer @enable
+cuCtxDisablePeerAccess                  4.0    recorded    @peer @release
+cuIpcGetMemHandle                       4.1    recorded    @ipc @ipc-mem @export
+cuIpcOpenMemHandle                      4.1    recorded    @ipc @ipc-mem @open
+cuIpcOpenMemHandle_v2                   11.0   recorded    @ipc @ipc-mem @open
+cuIpcCloseMemHandle                     4.1    recorded    @ipc @ipc-mem
+                                                           @release
+cuIpcGetEventHandle                     4.1    recorded    @ipc @ipc-event
+                                                           @export
+cuIpcOpenEventHandle                    4.1    recorded    @ipc @ipc-event @open
+cuGetProcAddress                        11.3   recorded    @lookup
+cuGetProcAddress_v2                     12.0   recorded    @lookup
+cuMemFree                               2.0    documented  @lifetime
+cuMemFree_v2                            3.2    recorded    @lifetime
+cuMemFreeAsync                          11.2   recorded    @lifetime
+cuMemFreeAsync_ptsz                     11.2   documented  @lifetime
+cuEventDestroy                          2.0    documented  @lifetime
+cuEventDestroy_v2                       4.0    recorded    @lifetime
+cuCtxDestroy                            2.0    documented  @lifetime
+cuCtxDestroy_v2                         4.0    recorded    @lifetime
+cuCtxDetach                             2.0    recorded    @lifetime
+cuDevicePrimaryCtxRelease               7.0    documented  @lifetime
+cuDevicePrimaryCtxRelease_v2            11.0   recorded    @lifetime
+cuDevicePrimaryCtxReset                 7.0    documented  @lifetime
+cuDevicePrimaryCtxReset_v2              11.0   recorded    @lifetime
+cuMemAddressReserve                     10.2   recorded    @vmm
+cuMemAddressFree                        10.2   recorded    @lifetime @vmm
+cuMemCreate                             10.2   recorded    @vmm
+cuMemRelease                            10.2   recorded    @lifetime @vmm
+cuMemMap                                10.2   recorded    @vmm
+cuMemUnmap                              10.2   recorded    @lifetime @vmm
+cuMemSetAccess                          10.2   recorded    @enable @vmm
+cuMemGetAccess                          10.2   recorded    @vmm
+cuMemExportToShareableHandle            10.2   recorded    @export @vmm
+cuMemImportFromShareableHandle          10.2   recorded    @open @vmm
+cuMemRetainAllocationHandle             11.0   recorded    @vmm
+cuMemGetAllocationPropertiesFromHandle  10.2   recorded    @vmm
+cuMemGetAllocationGranularity           10.2   recorded    @vmm
+cuMemGetHandleForAddressRange           11.7   documented  @vmm
+cuDeviceGetDefaultMemPool               11.2   recorded    @pool
+cuMemPoolCreate                         11.2   recorded    @pool
+cuMemPoolDestroy                        11.2   recorded    @lifetime @pool
+cuMemPoolSetAccess                      11.2   recorded    @enable @pool
+cuMemPoolGetAccess                      11.2   recorded    @pool
+cuMemPoolExportToShareableHandle        11.2   recorded    @export @pool
+cuMemPoolImportFromShareableHandle      11.2   recorded    @open @pool
+cuMemPoolExportPointer                  11.2   recorded    @export @pool
+cuMemPoolImportPointer                  11.2   recorded    @open @pool
+cuMemAllocFromPoolAsync                 11.2   recorded    @pool @alloc
+cuMemAllocFromPoolAsync_ptsz            11.2   documented  @pool @alloc
+cuDeviceGetAttribute                    2.0    recorded    @query
+nvmlDeviceGetP2PStatus                  -      absent      @query
+nvmlDeviceGetTopologyCommonAncestor     -      absent      @query
+nvmlDeviceGetNvLinkState                -      absent      @query
+nvmlDeviceGetNvLinkCapability           -      absent      @query
+nvmlDeviceGetNvLinkRemotePciInfo        -      absent      @query
+nvmlDeviceGetNvLinkRemotePciInfo_v2     -      absent      @query
+nvmlDeviceGetNvLinkRemoteDeviceType     -      absent      @query
+nvmlDeviceGetGpuFabricInfo              -      absent      @query
+nvmlDeviceGetGpuFabricInfoV             -      absent      @query
+nvmlDeviceGetFieldValues                -      absent      @query
 ",
     );
     let all = stdout(&mut with(&["list", "functions", "--all"]));

@@ -16,10 +16,11 @@
 typedef int CUresult, CUdevice;
 typedef unsigned long long CUdeviceptr, object;
 typedef struct { char bytes[64]; } handle;
-typedef struct { int type, handles, location, device; void *windows; char rest[8]; } properties;
+typedef struct { int type, handles, location, device; void *windows; char rest[64]; } properties; /* of a pool, too */
 
 static void *driver;
-static int descriptor = -1; /* where what is shared is one */
+static int descriptor = -1; /* where what is shared is one, or lies in a pool that is */
+static object pool;
 
 /* The handle goes through a socket, and with it the descriptor. */
 static int pass(int to, handle *out) {
@@ -56,6 +57,12 @@ static void *find(const char *name) {
 static CUresult make(const char *export, object *made) {
     if (strstr(export, "Event")) return CALL("cuEventCreate", (object *, unsigned), made, 2 | 4);
     properties wanted = {1, 1, 1, 0, 0, {0}};
+    if (strstr(export, "Pool")) {
+        if (CALL("cuMemPoolCreate", (object *, properties *), &pool, &wanted)) return 1;
+        if (strstr(export, "Shareable")) return *made = pool, 0;
+        if (CALL("cuMemPoolExportToShareableHandle", (int *, object, int, object), &descriptor, pool, 1, 0)) return 1;
+        return CALL("cuMemAllocFromPoolAsync", (object *, size_t, object, void *), made, 1 << 20, pool, 0);
+    }
     if (strstr(export, "Shareable"))
         return CALL("cuMemCreate", (object *, size_t, properties *, object), made, 2 << 20, &wanted, 0);
     return CALL("cuMemAlloc_v2", (object *, size_t), made, 1 << 20);
@@ -64,7 +71,8 @@ static CUresult make(const char *export, object *made) {
 static CUresult share(const char *export, object made, handle *out) {
     if (!strcmp(export, "cuIpcGetMemHandle")) return CALL(export, (handle *, CUdeviceptr), out, made);
     if (!strcmp(export, "cuIpcGetEventHandle")) return CALL(export, (handle *, object), out, made);
-    if (!strcmp(export, "cuMemExportToShareableHandle"))
+    if (!strcmp(export, "cuMemPoolExportPointer")) return CALL(export, (handle *, CUdeviceptr), out, made);
+    if (strstr(export, "ToShareableHandle"))
         return CALL(export, (int *, object, int, object), &descriptor, made, 1, 0);
     if (!strcmp(export, "cuCupeerExport")) return CALL(export, (unsigned, CUdeviceptr, handle *), 0, made, out);
     fprintf(stderr, "sharing: how is %s called?\n", export), exit(4);
@@ -75,11 +83,20 @@ static inline __attribute__((always_inline)) CUresult take(const char *open, han
     if (!strcmp(open, "cuIpcOpenEventHandle")) return CALL(open, (object *, handle), out, in);
     if (!strcmp(open, "cuMemImportFromShareableHandle"))
         return CALL(open, (object *, void *, int), out, (void *)(long)descriptor, 1);
+    if (!strcmp(open, "cuMemPoolImportFromShareableHandle"))
+        return CALL(open, (object *, void *, int, object), out, (void *)(long)descriptor, 1, 0);
+    if (!strcmp(open, "cuMemPoolImportPointer")) {
+        if (!pool && CALL("cuMemPoolImportFromShareableHandle", (object *, void *, int, object), &pool, (void *)(long)descriptor, 1, 0))
+            return 1;
+        return CALL(open, (CUdeviceptr *, object, handle *), out, pool, &in);
+    }
     if (!strcmp(open, "cuCupeerOpen")) return CALL(open, (handle, unsigned, CUdeviceptr *), in, 0, out);
     fprintf(stderr, "sharing: how is %s called?\n", open), exit(4);
 }
 
 static CUresult give_back(const char *open, object taken) {
+    if (strstr(open, "PoolImportPointer")) return CALL("cuMemFree_v2", (object), taken);
+    if (strstr(open, "Pool")) return CALL("cuMemPoolDestroy", (object), taken);
     if (strstr(open, "Shareable")) return CALL("cuMemRelease", (object), taken);
     return CALL(strstr(open, "Event") ? "cuEventDestroy_v2" : "cuIpcCloseMemHandle", (object), taken);
 }
@@ -98,7 +115,10 @@ static int importer(const char *open, int is_again, int from) {
     use(1);
     CUresult result = take(open, in, &first);
     printf("%d\n", result);
-    if (result && !is_again) return 3;
+    if (result && !is_again) {
+        if (pool) give_back("Pool", pool);
+        return 3;
+    }
     if (result && take(open, in, &first)) return 3;
     if (is_again) {
         if (give_back(open, first)) return 3;
@@ -108,8 +128,9 @@ static int importer(const char *open, int is_again, int from) {
     result = take(open, in, &second);
     printf("%d\n", result);
     if (result) return 3;
-    int is_event = !!strstr(open, "Event");
-    return give_back(open, first) || (!is_event || first != second ? give_back(open, second) : 0) ? 3 : 0;
+    int is_counted = !strstr(open, "Event") && !strstr(open, "Pool"); /* closed as often as it was opened */
+    if (give_back(open, first) || (is_counted || first != second ? give_back(open, second) : 0)) return 3;
+    return pool && give_back("Pool", pool) ? 3 : 0;
 }
 
 int main(int count, char **words) {
