@@ -116,6 +116,20 @@ fn each_name_has_an_address_of_its_own() {
 }
 
 #[test]
+fn what_is_written_to_a_multicast_object_reaches_the_memory_of_all_processes() {
+    let driver = sim_dir().join("libcuda.so");
+    let program = compile_c("programs/multicast.c", &[driver.to_str().expect("UTF-8")]);
+    for (machine, wanted) in [
+        ("nvlink:2", "create=0 add=0,0 again=1 bind=0,0 holds=7,7 unbound=1 write=1\n"),
+        ("pcie:2", "create=801\n"),
+    ] {
+        let mut command = plain(&program);
+        command.args(["0", "1"]).env("LD_LIBRARY_PATH", sim_dir()).env("CUPEER_SIM", machine);
+        assert_eq!(stdout(&mut command), wanted, "{machine}");
+    }
+}
+
+#[test]
 fn a_machine_that_cannot_be_read_is_named_once() {
     let program = compile_text(
         "init",

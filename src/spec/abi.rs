@@ -78,6 +78,8 @@ macro_rules! enumerations {
 }
 mod attribute;
 #[allow(non_snake_case)]
+mod multicast;
+#[allow(non_snake_case)]
 mod nvml;
 #[allow(non_snake_case)]
 mod pools;
@@ -85,6 +87,7 @@ mod pools;
 mod vmm;
 
 pub use attribute::CUdevice_attribute;
+pub use multicast::*;
 pub use nvml::*;
 pub use pools::*;
 pub use vmm::*;

@@ -173,6 +173,45 @@ pub struct Grant {
     pub to: usize,
 }
 
+/// A device that joins a team: those of a multicast object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Joined {
+    /// The argument that names the multicast object.
+    pub team: usize,
+    /// The argument that names the device.
+    pub device: usize,
+}
+
+/// Memory that is bound to a multicast object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bound {
+    /// What is bound: an allocation, or what is mapped somewhere.
+    pub object: Object,
+    /// The argument that names it.
+    pub by: usize,
+    /// The argument that says how many bytes it is.
+    pub size: usize,
+    /// The argument that names the device; `None` where it is the one on which the memory lies.
+    pub device: Option<usize>,
+    /// The argument that names the multicast object.
+    pub team: usize,
+    /// The argument that says where in that.
+    pub at: usize,
+}
+
+/// Memory that is bound to a multicast object no longer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unbound {
+    /// The argument that names the multicast object.
+    pub team: usize,
+    /// The argument that says how many bytes it is.
+    pub size: usize,
+    /// The argument that names the device whose memory it is.
+    pub device: usize,
+    /// The argument that says where in the multicast object.
+    pub at: usize,
+}
+
 /// What a question is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
@@ -186,6 +225,15 @@ pub enum Subject {
     Memory,
     /// A pool.
     Pool,
+    /// A multicast object.
+    Team,
+}
+
+impl Subject {
+    /// Whether it is what the process has, and not a device.
+    pub const fn is_own(self) -> bool {
+        matches!(self, Subject::Memory | Subject::Pool | Subject::Team)
+    }
 }
 
 /// A question to the driver or to NVML.
@@ -218,6 +266,14 @@ pub enum Effect {
     Retains(Named),
     /// Sets what devices may do with memory.
     Grants(Grant),
+    /// Makes the allocation that it makes one of a team of devices: a multicast object. The argument that names it.
+    Gathers(usize),
+    /// Adds a device to a team.
+    Joins(Joined),
+    /// Binds memory to a multicast object.
+    Binds(Bound),
+    /// Takes it away from there.
+    Unbinds(Unbound),
     /// Switches access on.
     Enables(Named),
     /// Switches it off.
@@ -288,8 +344,14 @@ impl Groups {
                     groups.with(object.families())
                 }
                 Effect::Grants(Grant { object, .. }) => groups.with(&[Group::Enable]).with(object.families()),
+                Effect::Gathers(_) | Effect::Joins(_) | Effect::Binds(_) | Effect::Unbinds(_) => {
+                    groups.with(&[Group::Vmm, Group::Multicast])
+                }
                 Effect::Asks(Question { subject: Subject::Memory, .. }) => groups.with(&[Group::Vmm]),
                 Effect::Asks(Question { subject: Subject::Pool, .. }) => groups.with(&[Group::Pool]),
+                Effect::Asks(Question { subject: Subject::Team, .. }) => {
+                    groups.with(&[Group::Vmm, Group::Multicast])
+                }
                 Effect::Asks(Question { subject: Subject::Device, .. }) => groups.with(&[Group::Query]),
                 Effect::Asks(_) => groups.with(&[Group::Peer]),
                 Effect::LooksUp(_) => groups.with(&[Group::Lookup]),
@@ -330,11 +392,11 @@ macro_rules! effects {
     ($arguments:tt [$(
         $verb:ident $object:ident ($($by:ident),+)
         $(as $made:ident)? $(from $handle:ident)? $(sized $size:ident)? $(of $whose:ident)? $(to $whom:ident)?
-        $(on $last:ident)? $(where $choice:ident is $value:literal)?
+        $(at $offset:ident)? $(on $last:ident)? $(where $choice:ident is $value:literal)?
     ),* $(,)?]) => {
         &[$($crate::effect::effect!($arguments $verb $object($($by),+)
             $(as $made)? $(from $handle)? $(sized $size)? $(of $whose)? $(to $whom)?
-            $(on $last)? $(where $choice is $value)?)),*]
+            $(at $offset)? $(on $last)? $(where $choice is $value)?)),*]
     };
 }
 
@@ -376,6 +438,33 @@ macro_rules! effect {
             by: $crate::effect::index!($arguments $by),
             size: $crate::effect::optional!($($crate::effect::index!($arguments $size))?),
             to: $crate::effect::index!($arguments $whom),
+        })
+    };
+    ($arguments:tt Gathers Team($by:ident)) => {
+        Effect::Gathers($crate::effect::index!($arguments $by))
+    };
+    ($arguments:tt Joins Team($by:ident) of $device:ident) => {
+        Effect::Joins(Joined {
+            team: $crate::effect::index!($arguments $by),
+            device: $crate::effect::index!($arguments $device),
+        })
+    };
+    ($arguments:tt Binds $object:ident($by:ident) sized $size:ident $(of $device:ident)? to $team:ident at $at:ident) => {
+        Effect::Binds(Bound {
+            object: Object::$object,
+            by: $crate::effect::index!($arguments $by),
+            size: $crate::effect::index!($arguments $size),
+            device: $crate::effect::optional!($($crate::effect::index!($arguments $device))?),
+            team: $crate::effect::index!($arguments $team),
+            at: $crate::effect::index!($arguments $at),
+        })
+    };
+    ($arguments:tt Unbinds Team($by:ident) sized $size:ident of $device:ident at $at:ident) => {
+        Effect::Unbinds(Unbound {
+            team: $crate::effect::index!($arguments $by),
+            size: $crate::effect::index!($arguments $size),
+            device: $crate::effect::index!($arguments $device),
+            at: $crate::effect::index!($arguments $at),
         })
     };
     ($arguments:tt LooksUp Function($by:ident) as $found:ident) => {

@@ -1,7 +1,10 @@
 //! What the table says about a function, as data: derived from [`crate::functions`], for everything that
 //! walks the table at run time.
 
-use crate::effect::{Effect, End, Grant, Groups, Made, Named, Object, Question, Shared, Subject, effects};
+use crate::effect::{
+    Bound, Effect, End, Grant, Groups, Joined, Made, Named, Object, Question, Shared, Subject, Unbound,
+    effects,
+};
 use crate::results::{Result, ResultSpec};
 use crate::value::{Argument, Format, Text, Value};
 use core::fmt::{self, Write};
@@ -57,6 +60,8 @@ pub enum Group {
     Vmm,
     Pool,
     Alloc,
+    /// Multicast objects, which are a part of it.
+    Multicast,
 }
 
 impl Group {
@@ -75,6 +80,7 @@ impl Group {
         (Group::Vmm, "vmm", "virtual memory: allocations, mappings, access, and their sharing"),
         (Group::Pool, "pool", "memory pools: their sharing, their access, and allocations from them"),
         (Group::Alloc, "alloc", "allocations from pools, which programs make all the time"),
+        (Group::Multicast, "multicast", "multicast objects: their devices, and the memory bound to them"),
         (Group::Query, "query", "queries that programs make all the time: device attributes, NVML"),
     ];
 
@@ -162,6 +168,11 @@ impl ArgSpec {
     /// Whether it is an IPC handle, or a pointer to one.
     pub fn is_handle(&self) -> bool {
         matches!(self.type_word(), "CUipcMemHandle" | "CUipcEventHandle")
+    }
+
+    /// Whether it points to what an allocation is to be.
+    pub fn is_allocation(&self) -> bool {
+        self.type_word() == "CUmemAllocationProp"
     }
 
     /// Its type as C spells it.
@@ -279,12 +290,30 @@ impl FnSpec {
         self.effect(|effect| if let Effect::Grants(grant) = effect { Some(grant) } else { None })
     }
 
+    /// The argument that names the multicast object that a success makes.
+    pub fn gathers(&self) -> Option<usize> {
+        self.effect(|effect| if let Effect::Gathers(team) = effect { Some(team) } else { None })
+    }
+
+    /// The device that a success adds to a multicast object.
+    pub fn joins(&self) -> Option<Joined> {
+        self.effect(|effect| if let Effect::Joins(joined) = effect { Some(joined) } else { None })
+    }
+
+    /// The memory that a success binds to a multicast object.
+    pub fn binds(&self) -> Option<Bound> {
+        self.effect(|effect| if let Effect::Binds(bound) = effect { Some(bound) } else { None })
+    }
+
+    /// The memory that a success unbinds.
+    pub fn unbinds(&self) -> Option<Unbound> {
+        self.effect(|effect| if let Effect::Unbinds(unbound) = effect { Some(unbound) } else { None })
+    }
+
     /// What is asked about devices.
     pub fn asks(&self) -> Option<Question> {
         self.effect(|effect| match effect {
-            Effect::Asks(question) if !matches!(question.subject, Subject::Memory | Subject::Pool) => {
-                Some(question)
-            }
+            Effect::Asks(question) if !question.subject.is_own() => Some(question),
             _ => None,
         })
     }
@@ -303,6 +332,7 @@ impl FnSpec {
         self.effect(|effect| match effect {
             Effect::Makes(Made { size, .. }) | Effect::Ends(End { size, .. }) => size,
             Effect::Grants(Grant { size, .. }) => size,
+            Effect::Binds(Bound { size, .. }) | Effect::Unbinds(Unbound { size, .. }) => Some(size),
             _ => None,
         })
     }
@@ -735,6 +765,18 @@ mod tests {
                     Effect::Grants(Grant { by, size, to, .. }) => {
                         let all = [Some(by), size, Some(to)];
                         is_name(by) && all.into_iter().flatten().all(|index| is(index, Direction::In))
+                    }
+                    Effect::Gathers(team) => f.makes().is_some_and(|made| made.by == team),
+                    Effect::Joins(Joined { team, device }) => {
+                        is_name(team) && [team, device].into_iter().all(|index| is(index, Direction::In))
+                    }
+                    Effect::Binds(Bound { by, size, device, team, at, .. }) => {
+                        let all = [Some(by), Some(size), device, Some(team), Some(at)];
+                        is_name(by) && all.into_iter().flatten().all(|index| is(index, Direction::In))
+                    }
+                    Effect::Unbinds(Unbound { team, size, device, at }) => {
+                        let all = [team, size, device, at];
+                        is_name(team) && all.into_iter().all(|index| is(index, Direction::In))
                     }
                 };
                 assert!(is_sound, "{}: {effect:?}", f.name);

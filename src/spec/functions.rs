@@ -23,7 +23,10 @@
 //!     gives up one reference, and only the last one ends it
 //!   - `Grants OBJECT(BY) to WHOM`, with `sized SIZE` where it is about so many bytes from there: sets what the devices in
 //!     the array may do
-//!   - `Asks Reach(FROM, TO) as ANSWER`, or `Link`, `Device(DEVICE)`, `Memory(WHICH)`, `Pool(WHICH)`. Where an argument chooses what is asked, `where
+//!   - `Gathers Team(BY)`: what was made is a multicast object, which devices join; `Joins Team(BY) of DEVICE`
+//!   - `Binds OBJECT(BY) sized SIZE to TEAM at OFFSET`, with `of DEVICE` where an argument names it, and
+//!     `Unbinds Team(BY) sized SIZE of DEVICE at OFFSET`
+//!   - `Asks Reach(FROM, TO) as ANSWER`, or `Link`, `Device(DEVICE)`, `Memory(WHICH)`, `Pool(WHICH)`, `Team(WHICH)`. Where an argument chooses what is asked, `where
 //!     ARGUMENT is VALUE` says for which of its values the answer is whether a device can reach others: of a link
 //!     `ACCESS_SUPPORTED`, of a device `MULTICAST_SUPPORTED`, which reaches them over NVLink without peer access
 //!   - `LooksUp Function(NAME) as FOUND`
@@ -575,6 +578,111 @@ fn cuMemAllocFromPoolAsync_ptsz(
     library: Cuda, since: 11020, simulated: Documented,
     effects: [Makes Pointer(dptr) sized bytesize of pool],
     results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, INVALID_CONTEXT, NOT_SUPPORTED, OUT_OF_MEMORY],
+}
+
+/// Makes a multicast object, to which devices are added and memory of theirs is bound; it is an allocation that is exported, mapped and released as others.
+fn cuMulticastCreate(
+    out mcHandle: *mut $crate::abi::CUmemGenericAllocationHandle,
+    in_struct prop: *const $crate::abi::CUmulticastObjectProp,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 12010, simulated: Documented,
+    effects: [Makes Allocation(mcHandle), Gathers Team(mcHandle)],
+    results: [SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED,
+              NOT_SUPPORTED],
+}
+
+/// Adds a device to a multicast object, for as long as the object lives.
+fn cuMulticastAddDevice(
+    in mcHandle: $crate::abi::CUmemGenericAllocationHandle,
+    in dev: $crate::abi::CUdevice,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 12010, simulated: Documented,
+    effects: [Joins Team(mcHandle) of dev],
+    results: [SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED,
+              NOT_SUPPORTED],
+}
+
+/// Binds an allocation of a device to a multicast object, once all devices have been added.
+fn cuMulticastBindMem(
+    in mcHandle: $crate::abi::CUmemGenericAllocationHandle,
+    in mcOffset: usize,
+    in memHandle: $crate::abi::CUmemGenericAllocationHandle,
+    in memOffset: usize,
+    in size: usize,
+    in flags: u64,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 12010, simulated: Documented,
+    effects: [Binds Allocation(memHandle) sized size to mcHandle at mcOffset],
+    results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED,
+              OUT_OF_MEMORY, SYSTEM_NOT_READY, ILLEGAL_STATE, MULTICAST_RESOURCE_FULL],
+}
+
+/// Binds an allocation to a multicast object, for a device that is named.
+fn cuMulticastBindMem_v2(
+    in mcHandle: $crate::abi::CUmemGenericAllocationHandle,
+    in dev: $crate::abi::CUdevice,
+    in mcOffset: usize,
+    in memHandle: $crate::abi::CUmemGenericAllocationHandle,
+    in memOffset: usize,
+    in size: usize,
+    in flags: u64,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 13010, simulated: Documented,
+    effects: [Binds Allocation(memHandle) sized size of dev to mcHandle at mcOffset],
+    results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED,
+              OUT_OF_MEMORY, SYSTEM_NOT_READY, ILLEGAL_STATE, MULTICAST_RESOURCE_FULL],
+}
+
+/// Binds what is mapped at an address to a multicast object, once all devices have been added.
+fn cuMulticastBindAddr(
+    in mcHandle: $crate::abi::CUmemGenericAllocationHandle,
+    in mcOffset: usize,
+    in memptr: $crate::abi::CUdeviceptr,
+    in size: usize,
+    in flags: u64,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 12010, simulated: Documented,
+    effects: [Binds Mapping(memptr) sized size to mcHandle at mcOffset],
+    results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED,
+              OUT_OF_MEMORY, SYSTEM_NOT_READY, ILLEGAL_STATE, MULTICAST_RESOURCE_FULL],
+}
+
+/// Binds what is mapped at an address to a multicast object, for a device that is named.
+fn cuMulticastBindAddr_v2(
+    in mcHandle: $crate::abi::CUmemGenericAllocationHandle,
+    in dev: $crate::abi::CUdevice,
+    in mcOffset: usize,
+    in memptr: $crate::abi::CUdeviceptr,
+    in size: usize,
+    in flags: u64,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 13010, simulated: Documented,
+    effects: [Binds Mapping(memptr) sized size of dev to mcHandle at mcOffset],
+    results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED,
+              OUT_OF_MEMORY, SYSTEM_NOT_READY, ILLEGAL_STATE, MULTICAST_RESOURCE_FULL],
+}
+
+/// Unbinds what a device has bound to a multicast object at an offset.
+fn cuMulticastUnbind(
+    in mcHandle: $crate::abi::CUmemGenericAllocationHandle,
+    in dev: $crate::abi::CUdevice,
+    in mcOffset: usize,
+    in size: usize,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 12010, simulated: Documented,
+    effects: [Unbinds Team(mcHandle) sized size of dev at mcOffset],
+    results: [SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
+}
+
+/// Queries of what sizes multicast objects and their parts can be.
+fn cuMulticastGetGranularity(
+    out granularity: *mut usize,
+    in_struct prop: *const $crate::abi::CUmulticastObjectProp,
+    in option: $crate::abi::CUmulticastGranularity_flags,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 12010, simulated: Documented,
+    effects: [Asks Team(prop) as granularity],
+    results: [SUCCESS, INVALID_VALUE, NOT_INITIALIZED, DEINITIALIZED, NOT_PERMITTED, NOT_SUPPORTED],
 }
 
 /// Queries an attribute of a device.

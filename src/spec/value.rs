@@ -194,7 +194,8 @@ values! {
            nvmlGpuP2PCapsIndex_t: i32 nvmlGpuP2PStatus_t: i32 nvmlEnableState_t: i32 nvmlNvLinkCapability_t: i32
            nvmlIntNvLinkDeviceType_t: i32 nvmlGpuTopologyLevel_t: i32
            CUmemAllocationType: i32 CUmemLocationType: i32 CUmemAllocationHandleType: i32 CUmemAccess_flags: i32
-           CUmemAllocationGranularity_flags: i32 CUmemRangeHandleType: i32;
+           CUmemAllocationGranularity_flags: i32 CUmemRangeHandleType: i32
+           CUmulticastGranularity_flags: i32;
     secrets: CUipcMemHandle CUipcEventHandle;
 }
 

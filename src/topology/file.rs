@@ -6,6 +6,8 @@
 //! peers = 8                 # how many peers a device has room for; default 8, and no limit where links are "nvlink"
 //! kernels = "skip"          # modules load, kernels launch and do nothing; without it, neither is supported
 //!
+//! multicast = true          # NVSwitches that multicast; default where the links are "nvlink"
+//!
 //! [[device]]                # one for each device, or none at all and `count = 4`
 //! name = "NVIDIA H200"
 //! uuid = "GPU-c09ee200-5130-4d0e-b00d-000000000000"
@@ -47,7 +49,7 @@ fn mistake<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Mista
 
 type Value<'a> = &'a Spanned<DeValue<'a>>;
 
-const TOP: &[&str] = &["links", "count", "peers", "kernels", "device", "link"];
+const TOP: &[&str] = &["links", "count", "peers", "kernels", "multicast", "device", "link"];
 const DEVICE: &[&str] = &["name", "uuid", "pci", "memory", "compute_capability"];
 const LINK: &[&str] = &[
     "from",
@@ -94,6 +96,9 @@ pub(crate) fn parse(text: &str) -> Result<Topology, Mistake> {
     if let Some(value) = find(top, "kernels") {
         let wanted = format!("'kernels' must be '{SKIP}', or left out");
         machine.skips_kernels = expect(value, (string(value)? == SKIP).then_some(true), &wanted)?;
+    }
+    if let Some(value) = find(top, "multicast") {
+        machine.has_multicast = boolean(value)?;
     }
     for (i, (_, table)) in tables.iter().enumerate() {
         read_device(table, &mut machine.devices[i])?;
@@ -339,6 +344,9 @@ mod tests {
         assert_eq!(machine.devices().len(), 3);
         assert!(!machine.link(2, 0).unwrap().can_access && !machine.link(0, 2).unwrap().can_access);
         assert!(machine.link(1, 2).unwrap().can_access && !machine.skips_kernels());
+        assert!(!read("count = 2\nmulticast = false\n").has_multicast());
+        assert!(read("count = 2\nlinks = 'pcie'\nmulticast = true\n").has_multicast());
+        assert!(!read("count = 2\nlinks = 'pcie'\n").has_multicast() && !read("count = 1\n").has_multicast());
     }
 
     #[test]

@@ -114,6 +114,7 @@ pub struct Topology {
     links: Vec<Link>,
     skips_kernels: bool,
     most_peers: Option<usize>,
+    has_multicast: bool,
 }
 
 /// Why a topology could not be read: one line that says what would be right.
@@ -172,6 +173,7 @@ impl Topology {
             links: vec![kind.link(); count * count],
             skips_kernels: false,
             most_peers: kind.most_peers(),
+            has_multicast: kind == LinkKind::Nvlink && count > 1,
         }
     }
 
@@ -195,6 +197,12 @@ impl Topology {
     /// How many peers a device has room for; `None` where that has no limit.
     pub fn most_peers(&self) -> Option<usize> {
         self.most_peers
+    }
+
+    /// Whether switches between the devices pass on what is written to one address to the memory of several:
+    /// `CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED`.
+    pub fn has_multicast(&self) -> bool {
+        self.has_multicast
     }
 
     /// The physical index of the device with this UUID.
@@ -260,7 +268,7 @@ mod tests {
                 proptest::sample::select(vec![
                     "[[device]]\n", "[[link]]\n", "[device]\n", "links", "kind", "from", "to", "name", "uuid",
                     "pci", "memory", "compute_capability", "kernels", "'skip'", " = ", "0", "1", "-1", "99999999999999999999",
-                    "\"nvlink\"", "\"9.0\"", "\"1GiB\"", "true", "[]", "{}", "\n", "both", "count",
+                    "\"nvlink\"", "\"9.0\"", "\"1GiB\"", "true", "multicast", "[]", "{}", "\n", "both", "count",
                 ]),
                 0..24,
             )

@@ -15,7 +15,10 @@ pub struct Preset {
 
 /// All families of short names, for `cupeer list topologies`.
 pub const PRESETS: &[Preset] = &[
-    Preset { pattern: "nvlink:N", doc: "N devices, NVLink between all: peer access and native atomics" },
+    Preset {
+        pattern: "nvlink:N",
+        doc: "N devices, NVLink between all: peer access, native atomics, multicast",
+    },
     Preset { pattern: "pcie:N", doc: "N devices, PCI Express between all: peer access, no native atomics" },
     Preset { pattern: "none:N", doc: "N devices that cannot reach each other" },
     Preset { pattern: "...,kernels=skip", doc: "any of these; modules load, kernels launch and do nothing" },

@@ -51,7 +51,8 @@ impl Machine<'_> {
             writeln!(text, "device {i}: {device}").unwrap();
         }
         for (i, from) in visible.iter().enumerate() {
-            writeln!(text, "{i}: multicast=0 warp=32").unwrap();
+            let multicast = i32::from(self.gpus > 1 && !self.touched(*from));
+            writeln!(text, "{i}: multicast={multicast} warp=32").unwrap();
             for (j, to) in visible.iter().enumerate().filter(|(j, _)| *j != i) {
                 let answers = match (self.denied)(*from, *to) {
                     true => "can=0 attributes=0,0,0,0,0 atomics=0,0 enable=217 disable=705",
@@ -219,9 +220,14 @@ fn access(machine: &Machine, visible: &[usize], of: usize) -> String {
 }
 
 fn granted(machine: &Machine, args: &[&str]) -> Command {
+    linked(machine, "granted.c", args)
+}
+
+/// A program that is linked to the simulated driver.
+fn linked(machine: &Machine, source: &str, args: &[&str]) -> Command {
     let driver = support::sim_dir().join("libcuda.so");
     let mut command = machine.command(args);
-    let mut granted = support::plain(program("granted.c", &[driver.to_str().unwrap()]));
+    let mut granted = support::plain(program(source, &[driver.to_str().unwrap()]));
     granted.args(args);
     for (name, value) in command.env("LD_LIBRARY_PATH", support::sim_dir()).get_envs() {
         granted.env(name, value.unwrap_or_default());
@@ -314,6 +320,24 @@ fn multicast_goes_with_any_denied_pair() {
         let text = stdout(command.env("LD_LIBRARY_PATH", told_driver()).env("MULTICAST", "1"));
         let words = text.split_whitespace().filter_map(|word| word.strip_prefix("multicast="));
         assert_eq!(words.collect::<String>(), wanted, "{deny}");
+    }
+}
+
+/// What a process makes, another one joins with a device that has no multicast.
+#[test]
+fn multicast_objects_go_with_any_denied_pair() {
+    let done = "create=0 add=0,0 again=1 bind=0,0 holds=7,7 unbound=1 write=1\n";
+    let pair = format!("{}/{}:oneway", uuid(0), uuid(2));
+    for (deny, devices, wanted) in [
+        ("", ["0", "1"], done),
+        ("all", ["0", "1"], "create=801\n"),
+        (&pair, ["1", "3"], done),
+        (&pair, ["2", "1"], "create=801\n"),
+        (&pair, ["1", "0"], "create=0 add=0,801 again=1\n"),
+    ] {
+        let machine = Machine { gpus: 4, deny, denied: &|_, _| false };
+        println!("{deny} {devices:?}");
+        assert_lines(&stdout(&mut linked(&machine, "multicast.c", &devices)), wanted);
     }
 }
 

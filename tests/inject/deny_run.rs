@@ -123,7 +123,7 @@ fn a_run_says_what_it_denied_and_what_it_cannot_mask() {
         "{}",
         ended.stdout
     );
-    let counted = format!("cupeer: deny-peer/1 ({FIRST}/{SECOND}:oneway): denied 5 calls\n");
+    let counted = format!("cupeer: deny-peer/1 ({FIRST}/{SECOND}:oneway): denied 7 calls\n");
     assert_lines(&ended.stderr, &(counted + UNMASKED));
     let mut nothing =
         support::with(&["run", "--sim", "--record", "off", "--deny-peer", "all", "--unused-exitcode", "9"]);

@@ -17,7 +17,7 @@
 enum { DRIVER_VERSION = 11080 };
 #define NEWER __attribute__((visibility("hidden")))
 #else
-enum { DRIVER_VERSION = 13000 };
+enum { DRIVER_VERSION = 13010 };
 #define NEWER
 #endif
 
@@ -101,6 +101,14 @@ static const struct entry {
     {"cuMemPoolImportPointer", 11020, cuMemPoolImportPointer},
     {"cuMemAllocFromPoolAsync", 11020, cuMemAllocFromPoolAsync_ptsz, 1},
     {"cuMemAllocFromPoolAsync", 11020, cuMemAllocFromPoolAsync},
+    {"cuMulticastCreate", 12010, cuMulticastCreate},
+    {"cuMulticastAddDevice", 12010, cuMulticastAddDevice},
+    {"cuMulticastBindMem", 13010, cuMulticastBindMem_v2},
+    {"cuMulticastBindMem", 12010, cuMulticastBindMem},
+    {"cuMulticastBindAddr", 13010, cuMulticastBindAddr_v2},
+    {"cuMulticastBindAddr", 12010, cuMulticastBindAddr},
+    {"cuMulticastUnbind", 12010, cuMulticastUnbind},
+    {"cuMulticastGetGranularity", 12010, cuMulticastGetGranularity},
     {"cuGetProcAddress", 12000, cuGetProcAddress_v2},
     {"cuGetProcAddress", 11030, cuGetProcAddress},
     {"cuInit", 2000, cuInit},

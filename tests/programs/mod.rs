@@ -298,7 +298,9 @@ pub fn recorded(process: &Process) -> Vec<cupeer_record::Call> {
 
 /// The argument that carries the mark of a call.
 pub fn mark_of(call: &cupeer_record::Call) -> Option<u64> {
-    MARKED.iter().find_map(|name| number_of(call, name))
+    // That of a multicast object is in what it is to be: its size.
+    let in_structure = || Some(u64::from_le_bytes(*call.argument_called("prop")?.get(4..)?.first_chunk()?));
+    MARKED.iter().find_map(|name| number_of(call, name)).or_else(in_structure)
 }
 
 fn number_of(call: &cupeer_record::Call, name: &str) -> Option<u64> {
@@ -417,7 +419,8 @@ impl Call {
             let symbol: String = symbol.chars().map(|c| if c <= ' ' { '_' } else { c }).collect();
             format!("{symbol}/{}/{}", number(&args["cudaVersion"]), number(&args["flags"]))
         } else {
-            let argument = MARKED.iter().find_map(|name| args.get(*name));
+            let argument =
+                MARKED.iter().find_map(|name| args.get(*name)).or_else(|| args.get("prop")?.get("size"));
             number(argument.unwrap_or_else(|| panic!("no mark: {line}"))).to_string()
         };
         Call {

@@ -58,6 +58,19 @@ static inline unsigned mark_of_properties(const void *properties) {
     return properties ? (unsigned)((const struct pool_properties *)properties)->most : 99999;
 }
 
+/* CUmulticastObjectProp, whose size is the mark. */
+typedef struct {
+    unsigned devices;
+    size_t size;
+    unsigned long long types, flags;
+} CUmulticastObjectProp;
+static inline const CUmulticastObjectProp *team(unsigned m) {
+    static __thread CUmulticastObjectProp wanted;
+    wanted = (CUmulticastObjectProp){2, m, 1, 0};
+    return &wanted;
+}
+static inline size_t mark_of_team(const void *prop) { return prop ? ((const CUmulticastObjectProp *)prop)->size : 0; }
+
 /* What the marked calls write to: static, because threads and destructors call. */
 struct outputs {
     union {
@@ -159,7 +172,27 @@ struct outputs {
     X(cuMemAllocFromPoolAsync, (CUdeviceptr * dptr, size_t bytesize, void *pool, CUstream hStream),           \
       (dptr, bytesize, pool, hStream), (&o->pointer, m, NULL, NULL), bytesize)                                \
     X(cuMemAllocFromPoolAsync_ptsz, (CUdeviceptr * dptr, size_t bytesize, void *pool, CUstream hStream),      \
-      (dptr, bytesize, pool, hStream), (&o->pointer, m, NULL, NULL), bytesize)
+      (dptr, bytesize, pool, hStream), (&o->pointer, m, NULL, NULL), bytesize) \
+    X(cuMulticastCreate, (CUdeviceptr * mcHandle, const void *prop), (mcHandle, prop), (&o->pointer, team(m)), mark_of_team(prop)) \
+    X(cuMulticastAddDevice, (CUdeviceptr mcHandle, CUdevice dev), (mcHandle, dev), (1, (int)m), dev)          \
+    X(cuMulticastBindMem,                                                                                     \
+      (CUdeviceptr mcHandle, size_t mcOffset, CUdeviceptr memHandle, size_t memOffset, size_t size, uint64_t flags), \
+      (mcHandle, mcOffset, memHandle, memOffset, size, flags), (1, 0, m, 0, m, 0), memHandle == size ? size : 99998) \
+    X(cuMulticastBindMem_v2,                                                                                  \
+      (CUdeviceptr mcHandle, CUdevice dev, size_t mcOffset, CUdeviceptr memHandle, size_t memOffset, size_t size, uint64_t flags), \
+      (mcHandle, dev, mcOffset, memHandle, memOffset, size, flags), (1, (int)m, 0, m, 0, m, m),               \
+      memHandle == size && size == flags ? flags : 99998)                                                     \
+    X(cuMulticastBindAddr,                                                                                    \
+      (CUdeviceptr mcHandle, size_t mcOffset, CUdeviceptr memptr, size_t size, uint64_t flags),               \
+      (mcHandle, mcOffset, memptr, size, flags), (1, 0, m, m, 0), memptr == size ? size : 99998)              \
+    X(cuMulticastBindAddr_v2,                                                                                 \
+      (CUdeviceptr mcHandle, CUdevice dev, size_t mcOffset, CUdeviceptr memptr, size_t size, uint64_t flags), \
+      (mcHandle, dev, mcOffset, memptr, size, flags), (1, (int)m, 0, m, m, m),                                \
+      memptr == size && size == flags ? flags : 99998)                                                        \
+    X(cuMulticastUnbind, (CUdeviceptr mcHandle, CUdevice dev, size_t mcOffset, size_t size),                  \
+      (mcHandle, dev, mcOffset, size), (1, (int)m, 0, 1), dev)                                                \
+    X(cuMulticastGetGranularity, (CUdeviceptr * granularity, const void *prop, int option),                   \
+      (granularity, prop, option), (&o->pointer, NULL, (int)m), option)
 
 /* What a program is about. */
 #ifdef NVML
@@ -233,6 +266,14 @@ struct outputs {
 #define OUTPUT_cuMemPoolImportPointer OUT(ptr_out, (uintptr_t)pool);
 #define OUTPUT_cuMemAllocFromPoolAsync OUT(dptr, bytesize);
 #define OUTPUT_cuMemAllocFromPoolAsync_ptsz OUT(dptr, bytesize);
+#define OUTPUT_cuMulticastCreate OUT(mcHandle, mark_of_team(prop));
+#define OUTPUT_cuMulticastAddDevice
+#define OUTPUT_cuMulticastBindMem
+#define OUTPUT_cuMulticastBindMem_v2
+#define OUTPUT_cuMulticastBindAddr
+#define OUTPUT_cuMulticastBindAddr_v2
+#define OUTPUT_cuMulticastUnbind
+#define OUTPUT_cuMulticastGetGranularity OUT(granularity, 1 << 21);
 #define OUTPUT_nvmlDeviceGetP2PStatus OUT(p2pStatus, 0);
 #define OUTPUT_nvmlDeviceGetTopologyCommonAncestor OUT(pathInfo, 10);
 #define OUTPUT_nvmlDeviceGetNvLinkState OUT(isActive, 1);

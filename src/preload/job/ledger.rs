@@ -202,7 +202,11 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
             | Effect::LooksUp(_)
             | Effect::Makes(_)
             | Effect::Retains(_)
-            | Effect::Grants(_) => {}
+            | Effect::Grants(_)
+            | Effect::Gathers(_)
+            | Effect::Joins(_)
+            | Effect::Binds(_)
+            | Effect::Unbinds(_) => {}
         }
     }
 }

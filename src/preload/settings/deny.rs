@@ -29,7 +29,11 @@ impl Deny {
         let function = id.spec();
         // What is imported as virtual memory, or with a pool, is reached once access is granted.
         let opens = function.opens().filter(|shared| !shared.object.is_granted());
-        let tries = opens.is_some() || function.enables().is_some() || function.grants().is_some();
+        let tries = opens.is_some()
+            || function.enables().is_some()
+            || function.grants().is_some()
+            || function.joins().is_some()
+            || function.gathers().is_some();
         let counts = function.enables().or(function.disables()).is_some()
             || opens.is_some_and(|shared| shared.object.is_memory())
             || function.ends_context().is_some();

@@ -37,6 +37,8 @@ pub enum Where {
     Device,
     /// In the memory of the host.
     Host,
+    /// Nowhere: it is a multicast object, to which memory of several devices is bound.
+    Multicast,
     /// The record does not say.
     Unknown,
 }

@@ -48,6 +48,7 @@ impl View<'_> {
     fn place(&self, place: Where, device: Option<super::super::model::Uuid>) -> String {
         match place {
             Where::Host => "host".into(),
+            Where::Multicast => "multicast".into(),
             Where::Device | Where::Unknown => self.names.device(device),
         }
     }

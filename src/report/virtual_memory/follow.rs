@@ -138,6 +138,12 @@ fn taken(function: FnId, call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>
     let Made { object, by, size, of } = spec.makes()?;
     let bytes = size.and_then(number);
     match object {
+        Object::Allocation if spec.gathers().is_some() => {
+            let wanted = Wanted::of(call);
+            let types = wanted.as_ref().map_or(0, |wanted| wanted.types);
+            let source = Source::Made { location: Location::Multicast, types };
+            Some(What::Allocation { handle: number(by)?, source, bytes: wanted.map(|wanted| wanted.bytes) })
+        }
         Object::Allocation => {
             let properties = properties(call);
             let location = properties.as_ref().map_or(Location::Unknown, |it| match it.location {
@@ -157,6 +163,20 @@ fn taken(function: FnId, call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>
 
 /// CU_MEM_LOCATION_TYPE_DEVICE.
 const DEVICE: i32 = 1;
+
+/// What a multicast object is to be: a CUmulticastObjectProp.
+struct Wanted {
+    bytes: u64,
+    types: i32,
+}
+
+impl Wanted {
+    fn of(call: &Call) -> Option<Wanted> {
+        let bytes = call.argument_called("prop")?;
+        let wide = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        Some(Wanted { bytes: wide(4)?, types: wide(12)? as i32 })
+    }
+}
 
 fn properties(call: &Call) -> Option<Properties> {
     let [_, types, kind, id] = numbers(call.argument_called("prop")?)?;

@@ -39,6 +39,8 @@ pub enum Location {
     Device(Uuid),
     /// In the memory of the host.
     Host,
+    /// Nowhere: it is a multicast object.
+    Multicast,
     /// The record does not say.
     #[default]
     Unknown,
@@ -49,7 +51,7 @@ impl Location {
     pub fn device(self) -> Option<Uuid> {
         match self {
             Location::Device(uuid) => Some(uuid),
-            Location::Host | Location::Unknown => None,
+            Location::Host | Location::Multicast | Location::Unknown => None,
         }
     }
 
@@ -58,6 +60,7 @@ impl Location {
         let place = match self {
             Location::Device(_) => Where::Device,
             Location::Host => Where::Host,
+            Location::Multicast => Where::Multicast,
             Location::Unknown => Where::Unknown,
         };
         (place, self.device())

@@ -29,7 +29,7 @@ fn number(bytes: &[u8], at: usize) -> Option<i32> {
 impl super::Call<'_> {
     /// The properties of an allocation that it is to create.
     pub(super) fn wanted(&self) -> Option<Wanted> {
-        let (index, _) = self.function.spec().argument("prop")?;
+        let (index, _) = self.function.spec().argument("prop").filter(|(_, arg)| arg.is_allocation())?;
         let bytes = self.bytes(index);
         let (types, kind, id) = (number(bytes, 4)?, number(bytes, 8)?, number(bytes, 12)?);
         Some(Wanted { types, device: (kind == DEVICE).then_some(id) })

@@ -259,7 +259,7 @@ macro_rules! plain {
 plain! {
     u8 u16 i32 u32 u64 usize CUdevice CUdevice_P2PAttribute CUdevice_attribute IpcMemFlags ProcAddressFlags
     CUipcMemHandle CUipcEventHandle CUmemLocation CUmemAllocationHandleType CUmemAllocationGranularity_flags
-    CUmemRangeHandleType
+    CUmemRangeHandleType CUmulticastGranularity_flags
     crate::abi::CUhostFn crate::abi::CUstreamCallback crate::abi::CUlogsCallback
 }
 

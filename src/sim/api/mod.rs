@@ -27,6 +27,7 @@ mod memory;
 mod modules;
 #[cfg(feature = "more-functions")]
 mod more;
+mod multicast;
 mod peers;
 mod pointers;
 mod pools;
@@ -48,6 +49,7 @@ pub(crate) use memory::*;
 pub(crate) use modules::*;
 #[cfg(feature = "more-functions")]
 pub(crate) use more::*;
+pub(crate) use multicast::*;
 pub(crate) use peers::*;
 pub(crate) use pointers::*;
 pub(crate) use pools::*;

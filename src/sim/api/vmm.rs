@@ -90,8 +90,11 @@ entry! {
         handle: CUmemGenericAllocationHandle,
         flags: u64,
     ) {
-        let mut driver = process::enter()?;
+        process::check()?;
         no_flags(flags)?;
+        // What else is wrong is said without waiting for devices.
+        let waits = process::enter()?.is_gathered(handle) == Ok(false);
+        let mut driver = if waits { super::multicast::gathered(handle)? } else { process::enter()? };
         driver.map(ptr, size as u64, offset as u64, handle)
     }
 

@@ -16,6 +16,7 @@ impl Driver {
             76 => device.compute_capability.1 as i32,
             // Cooperative launches.
             95 => self.machine.skips_kernels().into(),
+            132 => self.machine.has_multicast().into(),
             85 => self.visible[ordinal] as i32,
             _ => {
                 let number = usize::try_from(attribute).ok().filter(|number| *number > 0);
@@ -29,8 +30,8 @@ impl Driver {
     }
 }
 
-/// The attributes by their numbers, ten in a row: as recorded, but 0 for what the simulated driver does not do, such as
-/// multicast, and where [`Driver::device_attribute`] knows better.
+/// The attributes by their numbers, ten in a row: as recorded, but 0 for what the simulated driver does not do, and
+/// where [`Driver::device_attribute`] knows better.
 static FIXED: [&[i32]; 15] = [
     &[0, 1024, 1024, 1024, 64, 2147483647, 65535, 65535, 49152, 65536],
     &[32, 2147483647, 65536, 1980000, 512, 1, 132, 0, 0, 1],

@@ -155,6 +155,18 @@ impl Backing {
         self.lock(libc::F_OFD_GETLK, libc::F_WRLCK, byte) != Some(libc::F_UNLCK)
     }
 
+    /// Does something while no other open file does the same with this byte.
+    pub(crate) fn exclusively<T>(&self, byte: u64, work: impl FnOnce() -> Answer<T>) -> Answer<T> {
+        while self.lock(libc::F_OFD_SETLKW, libc::F_WRLCK, byte).is_none() {
+            if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+                return fail(Code::OPERATING_SYSTEM);
+            }
+        }
+        let done = work();
+        self.let_go(byte);
+        done
+    }
+
     fn lock(&self, command: i32, kind: i32, byte: u64) -> Option<i32> {
         // SAFETY: all-zero is a value of this plain structure.
         let mut lock: libc::flock = unsafe { core::mem::zeroed() };

@@ -87,6 +87,8 @@ pub(crate) enum Place {
     File(Arc<Backing>, u64),
     /// A distance from the start of several pieces.
     Pieces(Arc<Pieces>, u64),
+    /// The same in several places at once, which are only written.
+    Copies(Arc<Vec<Pieces>>, u64),
 }
 
 impl Place {
@@ -94,6 +96,7 @@ impl Place {
         match self {
             Place::File(file, _) => file.check(),
             Place::Pieces(pieces, _) => pieces.check(),
+            Place::Copies(copies, _) => copies.iter().try_for_each(Pieces::check),
             Place::Host(_) => Ok(()),
         }
     }
@@ -103,6 +106,7 @@ impl Place {
             Place::Host(address) => Place::Host(address + distance),
             Place::File(file, offset) => Place::File(file.clone(), offset + distance),
             Place::Pieces(pieces, start) => Place::Pieces(pieces.clone(), start + distance),
+            Place::Copies(copies, start) => Place::Copies(copies.clone(), start + distance),
         }
     }
 
@@ -114,6 +118,7 @@ impl Place {
                 let part = &mut bytes[part];
                 file.read(offset, part.as_mut_ptr() as u64, part.len() as u64)
             }),
+            Place::Copies(..) => fail(Code::INVALID_VALUE),
         }
     }
 
@@ -121,17 +126,17 @@ impl Place {
         match self {
             Place::Host(address) => write_host(*address, bytes),
             Place::File(file, offset) => file.write(*offset, bytes.as_ptr() as u64, bytes.len() as u64),
-            Place::Pieces(pieces, start) => pieces.each(*start, bytes.len() as u64, |file, offset, part| {
-                let part = &bytes[part];
-                file.write(offset, part.as_ptr() as u64, part.len() as u64)
-            }),
+            Place::Pieces(pieces, start) => write_pieces(pieces, *start, bytes),
+            Place::Copies(copies, start) => {
+                copies.iter().try_for_each(|pieces| write_pieces(pieces, *start, bytes))
+            }
         }
     }
 
     /// Lets what lies there read as zeros, where that can be done without writing them.
     fn punch(&self, length: u64) -> bool {
         match self {
-            Place::Host(_) => false,
+            Place::Host(_) | Place::Copies(..) => false,
             Place::File(file, offset) => file.punch(*offset, length),
             Place::Pieces(pieces, start) => {
                 let mut done = true;
@@ -143,6 +148,13 @@ impl Place {
             }
         }
     }
+}
+
+fn write_pieces(pieces: &Pieces, start: u64, bytes: &[u8]) -> Answer {
+    pieces.each(start, bytes.len() as u64, |file, offset, part| {
+        let part = &bytes[part];
+        file.write(offset, part.as_ptr() as u64, part.len() as u64)
+    })
 }
 
 /// What is written.

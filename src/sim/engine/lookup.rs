@@ -32,7 +32,9 @@ pub(crate) fn find(name: &[u8], version: i32, flags: ProcAddressFlags) -> Answer
     let per_thread = flags.0 == PER_THREAD_STREAM && named().any(|(f, _)| f.is_per_thread());
     // A negative version finds the newest, as recorded.
     let newest = named()
-        .filter(|(f, _)| f.is_per_thread() == per_thread && f.since <= version as u32)
+        .filter(|(f, _)| {
+            f.is_per_thread() == per_thread && f.since <= (version as u32).min(DRIVER_VERSION as u32)
+        })
         .max_by_key(|(f, _)| f.since);
     Ok(match newest {
         Some((_, address)) => (FOUND, address.get()),
@@ -44,6 +46,7 @@ pub(crate) fn find(name: &[u8], version: i32, flags: ProcAddressFlags) -> Answer
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cupeer_spec::others::OtherFn;
 
     fn symbol(name: &str, version: i32, flags: u64) -> String {
         match find(name.as_bytes(), version, ProcAddressFlags(flags)) {
@@ -67,6 +70,7 @@ mod tests {
             ("cuCtxCreate", 12000, 0, "cuCtxCreate_v3"),
             ("", 13000, 0, "1"),
             ("cuMemAlloc", -1, 0, "cuMemAlloc_v2"),
+            ("cuMulticastBindMem", -1, 0, "cuMulticastBindMem"),
             ("cuInit", 13010, 0, "INVALID_VALUE"),
             ("cuInit", 13000, 3, "INVALID_VALUE"),
         ] {
@@ -76,7 +80,8 @@ mod tests {
 
     #[test]
     fn every_name_leads_back_to_itself() {
-        for (f, address) in exports::all().filter(|(f, _)| !f.lookup.is_empty()) {
+        let is_known = |f: &OtherFn| !f.lookup.is_empty() && f.since <= DRIVER_VERSION as u32;
+        for (f, address) in exports::all().filter(|(f, _)| is_known(f)) {
             let flags = if f.is_per_thread() { 2 } else { 0 };
             let found = find(f.lookup.as_bytes(), f.since as i32, ProcAddressFlags(flags));
             assert_eq!(found, Ok((FOUND, address.get())), "{}", f.symbol);

@@ -223,8 +223,7 @@ macro_rules! driver_functions_beyond {
         cuTensorMapReplaceAddress;
     12010 Recorded: cuCtxSetFlags;
     12010 Unsupported: cuCoredumpGetAttribute, cuCoredumpGetAttributeGlobal, cuCoredumpSetAttribute,
-        cuCoredumpSetAttributeGlobal, cuMulticastAddDevice, cuMulticastBindAddr, cuMulticastBindMem,
-        cuMulticastCreate, cuMulticastGetGranularity, cuMulticastUnbind;
+        cuCoredumpSetAttributeGlobal;
     12020 Documented: cuMemAdvise_v2, cuMemPrefetchAsync_v2,
         cuMemPrefetchAsync_v2_ptsz = cuMemPrefetchAsync_v2;
     12020 Unsupported: cuGraphAddNode, cuGraphExecNodeSetParams, cuGraphNodeSetParams;

@@ -49,6 +49,12 @@ structures! {
         location "location": CUmemLocation,
         maxSize "maxSize": usize,
     }
+    CUmulticastObjectProp {
+        numDevices "numDevices": u32,
+        size "size": usize,
+        handleTypes "handleTypes": u64,
+        flags "flags": u64,
+    }
 }
 
 /// A structure that is being printed.

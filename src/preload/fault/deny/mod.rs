@@ -2,8 +2,8 @@
 //! that can have only a number of peers.
 //!
 //! What belongs here: which calls are examined, and what becomes of each. `devices` finds out which devices they are
-//! about; `opens` is about handles of other processes, `grants` about access to virtual memory, `peers` counts the peers of
-//! contexts, `nvml` and `links` are what NVML says.
+//! about; `opens` is about handles of other processes, `grants` about access to virtual memory, `multicast` about what reaches
+//! it without, `peers` counts the peers of contexts, `nvml` and `links` are what NVML says.
 //!
 //! An unknown device is not denied anything: the driver answers. Nothing is asked of a library that the program has not
 //! called, and only what never changes is kept about a device, so that a forked child can go on with it.
@@ -11,6 +11,7 @@
 mod devices;
 mod grants;
 mod links;
+mod multicast;
 mod nvml;
 mod opens;
 mod peers;
@@ -19,7 +20,7 @@ use super::inject::Forward;
 use crate::driver::questions;
 use crate::settings::{self, Deny};
 use cupeer_spec::deny::Denied as Pairs;
-use cupeer_spec::effect::{Effect, End, Named, Object, Question, Subject};
+use cupeer_spec::effect::{Effect, End, Named, Object, Question};
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::results::Result;
 
@@ -78,6 +79,12 @@ pub fn before(call: &Forward) -> Option<Denied> {
     if let Some(grant) = function.grants() {
         return grants::before(call, grant);
     }
+    if let Some(joined) = function.joins() {
+        return multicast::join(call, joined);
+    }
+    if function.gathers().is_some() {
+        return multicast::gather(call);
+    }
     match function.opens() {
         Some(shared) => opens::before(call, shared),
         None if function.library == Library::Nvml => nvml::before(call),
@@ -93,7 +100,7 @@ pub fn after(call: &Forward) -> Option<usize> {
     }
     for effect in function.effects {
         match *effect {
-            Effect::Asks(Question { subject: Subject::Memory | Subject::Pool, .. }) => {}
+            Effect::Asks(Question { subject, .. }) if subject.is_own() => {}
             Effect::Asks(question) => return answer(call, question),
             Effect::Enables(Named { by, .. }) => {
                 let peer = devices::of_ordinal(questions::device_of(call.words[by]));
@@ -120,7 +127,11 @@ pub fn after(call: &Forward) -> Option<usize> {
             | Effect::LooksUp(_)
             | Effect::Makes(_)
             | Effect::Retains(_)
-            | Effect::Grants(_) => {}
+            | Effect::Grants(_)
+            | Effect::Gathers(_)
+            | Effect::Joins(_)
+            | Effect::Binds(_)
+            | Effect::Unbinds(_) => {}
         }
     }
     None

@@ -4,7 +4,7 @@ use super::super::answer::{Answer, fail, refuse};
 use super::super::memory::Kind;
 use super::super::process::Driver;
 use super::super::tickets::GRANULARITY;
-use super::handles::DEVICE;
+use super::handles::{Behind, DEVICE};
 use super::mappings::{Mapping, check_start};
 use cupeer_spec::abi::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation};
 use cupeer_spec::results::Result as Code;
@@ -104,11 +104,14 @@ impl Driver {
         Ok(joined.map(|(base, _)| base).collect())
     }
 
-    /// Whether a device can reach the memory behind a mapping.
+    /// Whether a device can reach what is behind a mapping: memory over a link, a multicast object as one of its devices.
     fn has_path(&self, device: usize, base: u64) -> bool {
         let here = self.visible[device];
         self.mapping_at(base).is_some_and(|(_, mapping)| {
-            let home = mapping.block.ticket.device;
+            let home = match &mapping.behind {
+                Behind::Memory(block) => block.ticket.device,
+                Behind::Team(team) => return team.has(here) == Ok(true),
+            };
             here == home || self.machine.link(here, home).is_some_and(|link| link.can_access)
         })
     }

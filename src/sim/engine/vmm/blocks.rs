@@ -64,7 +64,7 @@ impl Driver {
     }
 
     fn has_block(&self, block: &Block) -> bool {
-        self.vmm.handles.values().any(|handle| handle.block.is(block))
+        self.vmm.handles.values().any(|handle| handle.keeps(block))
             || self.memory.pools.tables().any(|table| table.is(block))
     }
 

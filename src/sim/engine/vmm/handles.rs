@@ -8,11 +8,14 @@ use super::super::process::Driver;
 use super::super::tickets::{GRANULARITY, Thing};
 use super::Vmm;
 use super::blocks::Block;
+use super::multicast::Bound;
+use super::teams::Team;
 use cupeer_spec::abi::{
     CUmemAllocationFlags, CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemLocation,
     CUmemLocationType,
 };
 use cupeer_spec::results::Result as Code;
+use std::sync::Arc;
 
 /// `CU_MEM_LOCATION_TYPE_*`.
 pub(crate) const DEVICE: i32 = 1;
@@ -23,27 +26,51 @@ pub(crate) const PINNED: i32 = 1;
 /// `CU_MEM_HANDLE_TYPE_*`: those of Windows, and FABRIC.
 pub(crate) const ALL_WINDOWS: i32 = 2 | 4;
 pub(crate) const FABRIC: i32 = 8;
+/// Those of Linux.
+pub(super) const DEVICE_TYPES: u64 = 1 | FABRIC as u64;
 /// CU_MEM_ALLOCATION_COMP_GENERIC.
 const COMPRESSED: u8 = 1;
 /// CU_DEVICE_INVALID.
 const NOWHERE: i32 = -2;
 
+/// What a handle or a mapping stands for.
+#[derive(Clone, Debug)]
+pub(super) enum Behind {
+    Memory(Block),
+    /// A multicast object.
+    Team(Arc<Team>),
+}
+
 /// An allocation as the program knows it.
 #[derive(Debug)]
 pub(super) struct Handle {
-    pub block: Block,
+    pub behind: Behind,
     /// As what it may leave the process: nothing for an import.
     pub types: i32,
+    pub is_imported: bool,
     flags: CUmemAllocationFlags,
     references: u32,
     /// How many mappings were made with it.
     pub mappings: u32,
+    /// What this process has bound to it, where it is a multicast object.
+    pub bound: Vec<Bound>,
 }
 
 impl Handle {
     /// A handle that has to be released once.
-    pub(super) fn new(block: Block, types: i32, flags: CUmemAllocationFlags) -> Handle {
-        Handle { block, types, flags, references: 1, mappings: 0 }
+    pub(super) fn new(behind: Behind, types: i32, flags: CUmemAllocationFlags) -> Handle {
+        Handle { behind, types, is_imported: false, flags, references: 1, mappings: 0, bound: Vec::new() }
+    }
+
+    /// The same for an allocation of another process.
+    pub(super) fn imported(behind: Behind) -> Handle {
+        Handle { is_imported: true, ..Handle::new(behind, 0, CUmemAllocationFlags::default()) }
+    }
+
+    /// Whether it keeps memory.
+    pub(super) fn keeps(&self, block: &Block) -> bool {
+        matches!(&self.behind, Behind::Memory(own) if own.is(block))
+            || self.bound.iter().any(|bound| bound.block.is(block))
     }
 }
 
@@ -115,7 +142,7 @@ impl Driver {
         let block = self.create_block(Thing::Allocation, device, size)?;
         // Memory is not compressed, as the attributes of the device say.
         let flags = CUmemAllocationFlags { compressionType: 0, ..wanted.allocFlags };
-        self.add_handle(Handle::new(block, types, flags))
+        self.add_handle(Handle::new(Behind::Memory(block), types, flags))
     }
 
     /// Gives a handle its number.
@@ -123,9 +150,28 @@ impl Driver {
         let number = self.space.handle();
         match &number {
             Ok(number) => drop(self.vmm.handles.insert(*number, handle)),
-            Err(_) => self.drop_block(handle.block),
+            Err(_) => self.drop_behind(handle),
         }
         number
+    }
+
+    fn drop_behind(&mut self, handle: Handle) {
+        match handle.behind {
+            Behind::Memory(block) => self.drop_block(block),
+            Behind::Team(team) => self.unbind_all(&team, handle.bound),
+        }
+    }
+
+    pub(super) fn handle_mut(&mut self, number: u64) -> Answer<&mut Handle> {
+        self.vmm.handles.get_mut(&number).ok_or_else(unknown)
+    }
+
+    /// The handles of multicast objects.
+    pub(super) fn teams_mut(&mut self) -> impl Iterator<Item = (Arc<Team>, &mut Handle)> {
+        self.vmm.handles.values_mut().filter_map(|handle| match &handle.behind {
+            Behind::Team(team) => Some((team.clone(), handle)),
+            Behind::Memory(_) => None,
+        })
     }
 
     pub(super) fn handle(&self, number: u64) -> Answer<&Handle> {
@@ -152,7 +198,7 @@ impl Driver {
         if self.vmm.handles.get(&number).is_some_and(|handle| handle.references == 0 && handle.mappings == 0)
             && let Some(handle) = self.vmm.handles.remove(&number)
         {
-            self.drop_block(handle.block);
+            self.drop_behind(handle);
         }
     }
 
@@ -174,7 +220,8 @@ impl Driver {
     /// `cuMemGetAllocationPropertiesFromHandle`, after its null checks.
     pub(crate) fn allocation_properties(&self, number: u64) -> Answer<CUmemAllocationProp> {
         let handle = self.handle(number)?;
-        let ordinal = self.ordinal_of(handle.block.ticket.device);
+        let Behind::Memory(block) = &handle.behind else { return Err(unknown()) };
+        let ordinal = self.ordinal_of(block.ticket.device);
         Ok(CUmemAllocationProp {
             kind: CUmemAllocationType(PINNED),
             requestedHandleTypes: CUmemAllocationHandleType(handle.types),

@@ -6,7 +6,7 @@ use super::super::process::Driver;
 use super::super::store::Stored;
 use super::super::tickets::GRANULARITY;
 use super::access::Rights;
-use super::blocks::Block;
+use super::handles::Behind;
 use cupeer_spec::results::Result as Code;
 
 /// What is mapped somewhere.
@@ -14,7 +14,7 @@ use cupeer_spec::results::Result as Code;
 pub(crate) struct Mapping {
     /// The handle that it was mapped with.
     pub handle: u64,
-    pub(super) block: Block,
+    pub(super) behind: Behind,
     /// What devices may do, by their ordinals; the others may do nothing.
     pub(super) rights: Vec<(usize, Rights)>,
 }
@@ -28,12 +28,15 @@ impl Driver {
         if size == 0 {
             return refuse(Code::INVALID_VALUE, "Parameter size cannot be 0");
         }
-        let block = self.handle(handle)?.block.clone();
+        let behind = self.handle(handle)?.behind.clone();
         check_start(start)?;
         if offset != 0 {
             return refuse(Code::NOT_SUPPORTED, "Specifying an offset is not supported");
         }
-        let whole = block.ticket.size;
+        let whole = match &behind {
+            Behind::Memory(block) => block.ticket.size,
+            Behind::Team(team) => team.shape.size,
+        };
         if size != whole {
             let (word, sign) = if size < whole { ("smaller", '<') } else { ("bigger", '>') };
             let text = format!("Requested mapping {word} than handle, ({size:#x} {sign} {whole:#x})");
@@ -47,9 +50,15 @@ impl Driver {
                 "Address range specified must belong to a range reserved previously by cuMemAddressReserve()";
             return refuse(Code::INVALID_VALUE, text);
         }
-        let home = self.ordinal_of(block.ticket.device).unwrap_or(0);
-        let stored = Stored { backing: block.backing.clone(), offset: block.ticket.offset };
-        let mapping = Mapping { handle, block, rights: Vec::new() };
+        let (home, stored) = match &behind {
+            Behind::Memory(block) => {
+                let stored = Stored { backing: block.backing.clone(), offset: block.ticket.offset };
+                (self.ordinal_of(block.ticket.device).unwrap_or(0), stored)
+            }
+            // It has no bytes of its own.
+            Behind::Team(team) => (0, Stored { backing: team.file.clone(), offset: 0 }),
+        };
+        let mapping = Mapping { handle, behind, rights: Vec::new() };
         let allocation =
             Allocation { sync_memops: false, ..Allocation::new(size, Kind::Mapped(mapping), 0, home) };
         let allocation = allocation.stored(stored);

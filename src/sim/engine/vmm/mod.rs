@@ -8,9 +8,11 @@ mod access;
 mod blocks;
 mod handles;
 mod mappings;
+mod multicast;
 mod places;
 mod reservations;
 mod sharing;
+mod teams;
 
 use super::backing::Backing;
 use handles::Handle;
@@ -21,6 +23,7 @@ pub(crate) use access::{Rights, may_access};
 pub(crate) use blocks::Block;
 pub(crate) use handles::{ALL_WINDOWS, DEVICE, FABRIC, HOST, HOST_NUMA, PINNED};
 pub(crate) use mappings::Mapping;
+pub(crate) use multicast::{Memory, Part};
 pub(crate) use places::{Pieces, inaccessible};
 pub(crate) use sharing::{DESCRIPTOR, NO_HANDLE, WINDOWS, WINDOWS_KMT};
 

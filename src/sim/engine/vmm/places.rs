@@ -6,22 +6,23 @@ use super::super::copies::{Place, Words};
 use super::super::memory::{Allocation, Kind};
 use super::super::process::Driver;
 use super::access::{Rights, may_access};
+use super::handles::Behind;
 use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
 
 /// A part of a range.
 #[derive(Debug)]
-struct Piece {
+pub(super) struct Piece {
     /// How far from the start of the range it begins.
-    from: u64,
-    length: u64,
-    backing: Arc<Backing>,
-    offset: u64,
+    pub from: u64,
+    pub length: u64,
+    pub backing: Arc<Backing>,
+    pub offset: u64,
 }
 
 /// A range that lies in several mappings, one after the other.
 #[derive(Debug)]
-pub(crate) struct Pieces(Vec<Piece>);
+pub(crate) struct Pieces(pub(super) Vec<Piece>);
 
 impl Pieces {
     /// Fails where the program has closed a descriptor of ours.
@@ -69,6 +70,13 @@ impl Driver {
             else {
                 return refuse(Code::INVALID_VALUE, words.torn);
             };
+            let block = match &mapping.behind {
+                Behind::Memory(block) => block,
+                Behind::Team(_) if done > 0 => return refuse(Code::INVALID_VALUE, words.crossed),
+                Behind::Team(team) => {
+                    return self.team_place((base, mapping, team), (start, extent), context.device, words);
+                }
+            };
             match may_access(mapping, context.device) {
                 Rights::ReadWrite => {}
                 Rights::Read => is_writable = false,
@@ -76,8 +84,8 @@ impl Driver {
                 Rights::Nothing => return Err(inaccessible(start, context.id, words)),
             }
             let length = (base + size - at).min(extent - done);
-            let offset = mapping.block.ticket.offset + (at - base);
-            pieces.push(Piece { from: done, length, backing: mapping.block.backing.clone(), offset });
+            let offset = block.ticket.offset + (at - base);
+            pieces.push(Piece { from: done, length, backing: block.backing.clone(), offset });
             done += length;
         }
         if let Some(text) = words.read_only.filter(|_| !is_writable) {

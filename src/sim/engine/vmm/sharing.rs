@@ -3,8 +3,8 @@
 use super::super::answer::{Answer, fail, refuse};
 use super::super::process::Driver;
 use super::super::tickets::{self, Thing};
-use super::handles::{FABRIC, Handle};
-use cupeer_spec::abi::CUmemAllocationFlags;
+use super::handles::{Behind, FABRIC, Handle};
+use super::teams::Team;
 use cupeer_spec::results::Result as Code;
 
 /// `CU_MEM_HANDLE_TYPE_*`.
@@ -29,8 +29,13 @@ impl Driver {
             let text = "Allocation not configured for sharing with requested handleType";
             return refuse(Code::INVALID_VALUE, text);
         }
-        handle.block.backing.check()?;
-        let issued = tickets::issue(&handle.block.backing, handle.block.ticket);
+        let issued = match &handle.behind {
+            Behind::Memory(block) => {
+                block.backing.check()?;
+                tickets::issue(&block.backing, block.ticket)
+            }
+            Behind::Team(team) => team.issue(),
+        };
         issued.ok_or_else(|| Code::OPERATING_SYSTEM.into())
     }
 
@@ -44,6 +49,9 @@ impl Driver {
             FABRIC => return fail(Code::NOT_PERMITTED),
             _ => return refuse(Code::INVALID_VALUE, "Parameter shHandleType is not valid"),
         }
+        if let Some(team) = Team::import(shared as i32) {
+            return self.add_handle(Handle::imported(Behind::Team(team)));
+        }
         let (ticket, file) = tickets::read(shared as i32).ok_or(Code::UNKNOWN)?;
         if ticket.thing != Thing::Allocation {
             return fail(Code::NOT_SUPPORTED);
@@ -52,7 +60,7 @@ impl Driver {
             return fail(Code::UNKNOWN);
         }
         let block = self.import_block(ticket, file)?;
-        self.add_handle(Handle::new(block, 0, CUmemAllocationFlags::default()))
+        self.add_handle(Handle::imported(Behind::Memory(block)))
     }
 }
 

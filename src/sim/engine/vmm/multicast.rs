@@ -1,0 +1,383 @@
+//! Multicast objects: what devices join, and what is written to reaches the memory of all of them.
+//!
+//! All of it is as the documentation has it; where that is silent, what fails fails with CUDA_ERROR_INVALID_VALUE. No answer was compared with a real driver's: to
+//! make multicast objects there can disturb machines that others use.
+
+use super::super::answer::{Answer, fail, refuse};
+use super::super::copies::{Place, Words};
+use super::super::process::Driver;
+use super::super::tickets::GRANULARITY;
+use super::access::{Rights, may_access};
+use super::blocks::Block;
+use super::handles::{Behind, DEVICE_TYPES, FABRIC, Handle, unknown};
+use super::mappings::Mapping;
+use super::places::{Piece, Pieces};
+use super::teams::{Binding, Shape, Team};
+use cupeer_spec::abi::{CUmemAllocationFlags, CUmulticastObjectProp};
+use cupeer_spec::results::Result as Code;
+use std::sync::Arc;
+
+/// Memory that this process has bound.
+#[derive(Debug)]
+pub(super) struct Bound {
+    /// Its place among the object's bindings.
+    index: u64,
+    binding: Binding,
+    pub block: Block,
+}
+
+/// Which part of a multicast object is meant, and for which device: `None` where that follows from the memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub device: Option<i32>,
+    pub at: u64,
+    pub size: u64,
+}
+
+impl Part {
+    /// Whether it can be a part of an object of this size.
+    fn check(&self, whole: u64) -> Answer {
+        let is_even = self.at.is_multiple_of(GRANULARITY) && self.size.is_multiple_of(GRANULARITY);
+        let is_inside = self.at.checked_add(self.size).is_some_and(|end| end <= whole);
+        if self.size > 0 && is_even && is_inside { Ok(()) } else { fail(Code::INVALID_VALUE) }
+    }
+}
+
+/// What is bound.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Memory {
+    /// An allocation by its handle, from an offset on.
+    Handle(u64, u64),
+    /// What is mapped at an address.
+    Address(u64),
+}
+
+impl Driver {
+    /// `cuMulticastCreate`, after its null checks.
+    pub(crate) fn create_team(&mut self, wanted: &CUmulticastObjectProp) -> Answer<u64> {
+        if !self.machine.has_multicast() {
+            return fail(Code::NOT_SUPPORTED);
+        }
+        let CUmulticastObjectProp { numDevices, size, handleTypes, flags } = *wanted;
+        let (devices, size) = (u64::from(numDevices), size as u64);
+        let fits = (1..=self.machine.devices().len() as u64).contains(&devices);
+        let is_even = size > 0 && size.is_multiple_of(GRANULARITY);
+        if !fits || !is_even || flags != 0 || handleTypes & !DEVICE_TYPES != 0 {
+            return fail(Code::INVALID_VALUE);
+        }
+        if handleTypes & FABRIC as u64 != 0 {
+            // The machine has no IMEX channel.
+            return fail(Code::NOT_PERMITTED);
+        }
+        let team = Team::create(Shape { devices, size, types: handleTypes }).ok_or(Code::OUT_OF_MEMORY)?;
+        self.add_team(team, handleTypes as i32)
+    }
+
+    /// Gives one that was made or imported a handle.
+    pub(super) fn add_team(&mut self, team: Arc<Team>, types: i32) -> Answer<u64> {
+        self.add_handle(Handle::new(Behind::Team(team), types, CUmemAllocationFlags::default()))
+    }
+
+    fn team(&self, number: u64) -> Answer<&Arc<Team>> {
+        match &self.handle(number)?.behind {
+            Behind::Team(team) => Ok(team),
+            Behind::Memory(_) => Err(unknown()),
+        }
+    }
+
+    /// Whether all devices have joined a multicast object, or the handle is none of one.
+    pub(crate) fn is_gathered(&self, number: u64) -> Answer<bool> {
+        match &self.handle(number)?.behind {
+            Behind::Team(team) => team.is_whole(),
+            Behind::Memory(_) => Ok(true),
+        }
+    }
+
+    /// `cuMulticastAddDevice`.
+    pub(crate) fn join_team(&mut self, number: u64, device: i32) -> Answer {
+        let team = self.team(number)?;
+        let ordinal = self.ordinal(device).or(fail(Code::INVALID_DEVICE))?;
+        team.join(self.visible[ordinal])
+    }
+
+    /// `cuMulticastBindMem` and `cuMulticastBindAddr`, once all devices have joined.
+    pub(crate) fn bind(&mut self, number: u64, part: Part, memory: Memory) -> Answer {
+        let team = self.team(number)?.clone();
+        part.check(team.shape.size)?;
+        let (source, offset) = match memory {
+            Memory::Handle(handle, offset) => (handle, offset),
+            Memory::Address(address) => {
+                let (base, mapping) = self.mapping_at(address).ok_or(Code::INVALID_VALUE)?;
+                (mapping.handle, address - base)
+            }
+        };
+        let handle = self.handle(source)?;
+        let Behind::Memory(block) = &handle.behind else { return fail(Code::INVALID_VALUE) };
+        let block = block.clone();
+        let is_inside = offset.checked_add(part.size).is_some_and(|end| end <= block.ticket.size);
+        if !offset.is_multiple_of(GRANULARITY) || !is_inside {
+            return fail(Code::INVALID_VALUE);
+        }
+        // What leaves the process takes only memory that can.
+        let leaves = team.shape.types != 0 || team.is_imported;
+        if leaves && handle.types == 0 && !handle.is_imported {
+            return fail(Code::INVALID_VALUE);
+        }
+        let device = block.ticket.device;
+        let named =
+            part.device.map(|named| self.ordinal(named)).transpose().or(fail(Code::INVALID_DEVICE))?;
+        if named.is_some_and(|named| self.visible[named] != device) {
+            return fail(Code::INVALID_DEVICE);
+        }
+        if !team.has(device)? {
+            return fail(Code::INVALID_DEVICE);
+        }
+        let binding = Binding {
+            device: device as u64,
+            at: part.at,
+            size: part.size,
+            pid: std::process::id().into(),
+            descriptor: block.backing.number() as u64,
+            inode: block.backing.inode(),
+            offset: block.ticket.offset + offset,
+        };
+        let index = team.bind(binding)?;
+        self.handle_mut(number)?.bound.push(Bound { index, binding, block });
+        Ok(())
+    }
+
+    /// `cuMulticastUnbind`: what this process has bound just there.
+    pub(crate) fn unbind(&mut self, number: u64, part: Part) -> Answer {
+        let team = self.team(number)?.clone();
+        part.check(team.shape.size)?;
+        let ordinal = self.ordinal(part.device.unwrap_or(-1)).or(fail(Code::INVALID_DEVICE))?;
+        let device = self.visible[ordinal] as u64;
+        let is_it = |bound: &Bound| {
+            let Binding { device: of, at, size, .. } = bound.binding;
+            (of, at, size) == (device, part.at, part.size)
+        };
+        // It may have been bound by another handle of the same object.
+        let found = self.teams_mut().find_map(|(known, handle)| {
+            let index = handle.bound.iter().position(is_it).filter(|_| known.inode() == team.inode())?;
+            Some((known, handle.bound.swap_remove(index)))
+        });
+        let (known, bound) = found.ok_or(Code::INVALID_VALUE)?;
+        known.unbind(bound.index);
+        self.drop_block(bound.block);
+        Ok(())
+    }
+
+    /// Ends what this process has bound by a handle that is gone.
+    pub(super) fn unbind_all(&mut self, team: &Team, all: Vec<Bound>) {
+        for bound in all {
+            team.unbind(bound.index);
+            self.drop_block(bound.block);
+        }
+    }
+
+    /// Where a range lies that begins in the mapping of a multicast object: in the memory of each device. It can
+    /// only be written, and all devices have to have bound memory there.
+    pub(super) fn team_place(
+        &self,
+        (base, mapping, team): (u64, &Mapping, &Team),
+        (start, extent): (u64, u64),
+        device: usize,
+        words: &Words,
+    ) -> Answer<Place> {
+        if may_access(mapping, device) < Rights::ReadWrite || words.read_only.is_none() {
+            return fail(Code::INVALID_VALUE);
+        }
+        let at = start - base;
+        if at.checked_add(extent).is_none_or(|end| end > team.shape.size) {
+            return refuse(Code::INVALID_VALUE, words.torn);
+        }
+        let mut bound: Vec<Binding> = team.bindings().map(|(_, binding)| binding).collect();
+        bound.sort_by_key(|binding| binding.at);
+        let of = |device| pieces(bound.iter().filter(|binding| binding.device == device), at, extent);
+        let copies = team.devices()?.map(of).collect::<Answer<Vec<Pieces>>>()?;
+        Ok(Place::Copies(Arc::new(copies), 0))
+    }
+}
+
+/// The memory that a device has bound in a range, without a hole.
+fn pieces<'a>(bound: impl Iterator<Item = &'a Binding>, at: u64, extent: u64) -> Answer<Pieces> {
+    let mut pieces = Vec::new();
+    let mut done = 0;
+    for binding in bound.filter(|binding| binding.touches(at, extent)) {
+        if binding.at > at + done {
+            break;
+        }
+        let within = at + done - binding.at;
+        let length = (binding.size - within).min(extent - done);
+        let backing = Arc::new(binding.open().ok_or(Code::INVALID_VALUE)?);
+        pieces.push(Piece { from: done, length, backing, offset: binding.offset + within });
+        done += length;
+    }
+    if done == extent { Ok(Pieces(pieces)) } else { fail(Code::INVALID_VALUE) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::copies::{Role, Shape, Side};
+    use super::super::tests::{GRANULE, allocation, driver, grant, on};
+    use super::*;
+    use cupeer_topology::Topology;
+
+    const WHOLE: Part = Part { device: None, at: 0, size: 2 * GRANULE };
+
+    fn wanted(devices: u32, granules: u64, types: u64) -> CUmulticastObjectProp {
+        CUmulticastObjectProp {
+            numDevices: devices,
+            size: (granules * GRANULE) as usize,
+            handleTypes: types,
+            flags: 0,
+        }
+    }
+
+    /// A multicast object of both devices, of two granules.
+    fn team(driver: &mut Driver) -> u64 {
+        let team = driver.create_team(&wanted(2, 2, 1)).unwrap();
+        assert_eq!(driver.is_gathered(team), Ok(false));
+        driver.join_team(team, 1).unwrap();
+        driver.join_team(team, 0).unwrap();
+        assert_eq!(driver.is_gathered(team), Ok(true));
+        team
+    }
+
+    fn flat(address: u64) -> Side {
+        Side::flat(address, Role::Any)
+    }
+
+    fn mapped(driver: &mut Driver, handle: u64, device: i32) -> u64 {
+        let at = driver.reserve_addresses(2 * GRANULE, 0, 0).unwrap();
+        driver.map(at, 2 * GRANULE, 0, handle).unwrap();
+        grant(driver, at, 2, device, 3).unwrap();
+        at
+    }
+
+    #[test]
+    fn what_is_written_reaches_the_memory_of_all() {
+        let mut driver = driver();
+        let team = team(&mut driver);
+        let both = [0, 1].map(|device| allocation(&mut driver, device, 2));
+        let at = mapped(&mut driver, team, 0);
+        let text = *b"to all of you";
+        let shape = Shape::flat(text.len() as u64);
+        driver.bind(team, WHOLE, Memory::Handle(both[0], 0)).unwrap();
+        let write = |driver: &Driver| driver.copy(flat(at + GRANULE - 5), flat(text.as_ptr() as u64), shape);
+        assert!(write(&driver).is_err(), "a device has nothing bound there");
+        let own = mapped(&mut driver, both[1], 0);
+        for granule in [1, 0] {
+            let (at, size) = (granule * GRANULE, GRANULE);
+            driver.bind(team, Part { device: Some(1), at, size }, Memory::Address(own + at)).unwrap();
+        }
+        write(&driver).unwrap().run().unwrap();
+        let first = mapped(&mut driver, both[0], 0);
+        for address in [first, own] {
+            let mut back = [0u8; 13];
+            driver
+                .copy(flat(back.as_mut_ptr() as u64), flat(address + GRANULE - 5), shape)
+                .unwrap()
+                .run()
+                .unwrap();
+            assert_eq!(back, text);
+        }
+        assert!(driver.copy(flat(own), flat(at), shape).is_err(), "nothing is read from it");
+        driver.fill(at, 0, 1, 7, 2 * GRANULE, 1).unwrap().run().unwrap();
+        let mut byte = 0u8;
+        driver
+            .copy(flat(&raw mut byte as u64), flat(own + 2 * GRANULE - 1), Shape::flat(1))
+            .unwrap()
+            .run()
+            .unwrap();
+        assert_eq!(byte, 7);
+    }
+
+    #[test]
+    fn what_was_bound_lives_until_it_is_unbound() {
+        let mut driver = driver();
+        let (free, _) = driver.memory_info(0);
+        let team = team(&mut driver);
+        let memory = allocation(&mut driver, 0, 2);
+        driver.bind(team, WHOLE, Memory::Handle(memory, 0)).unwrap();
+        assert!(driver.bind(team, WHOLE, Memory::Handle(memory, 0)).is_err(), "something is bound there");
+        driver.release_allocation(memory).unwrap();
+        assert_eq!(driver.memory_info(0).0, free - 2 * GRANULE);
+        assert!(driver.unbind(team, Part { device: Some(1), ..WHOLE }).is_err());
+        driver.unbind(team, Part { device: Some(0), ..WHOLE }).unwrap();
+        assert_eq!(driver.memory_info(0).0, free);
+        let memory = allocation(&mut driver, 0, 2);
+        driver.bind(team, WHOLE, Memory::Handle(memory, 0)).unwrap();
+        driver.release_allocation(memory).unwrap();
+        driver.release_allocation(team).unwrap();
+        assert_eq!(driver.memory_info(0).0, free, "it went with the object");
+    }
+
+    #[test]
+    fn another_driver_joins_and_binds() {
+        let mut first = driver();
+        // What is current in the thread is the other one's from then on.
+        let here = first.current().unwrap();
+        let mut second = driver();
+        let team = first.create_team(&wanted(2, 2, 1)).unwrap();
+        let descriptor = first.export_allocation(team, 1, 0).unwrap();
+        let imported = second.import_allocation(descriptor as u64, 1).unwrap();
+        // SAFETY: the descriptor is the test's own.
+        unsafe { libc::close(descriptor) };
+        first.join_team(team, 0).unwrap();
+        assert_eq!(second.is_gathered(imported), Ok(false));
+        assert!(second.join_team(imported, 0).is_err(), "it is there");
+        second.join_team(imported, 1).unwrap();
+        assert_eq!(first.is_gathered(team), Ok(true));
+        let private = second.create_allocation(2 * GRANULE, &on(1, 0)).unwrap();
+        assert_eq!(second.bind(imported, WHOLE, Memory::Handle(private, 0)), fail(Code::INVALID_VALUE));
+        let own = allocation(&mut first, 0, 2);
+        let other = allocation(&mut second, 1, 2);
+        first.bind(team, WHOLE, Memory::Handle(own, 0)).unwrap();
+        second.bind(imported, WHOLE, Memory::Handle(other, 0)).unwrap();
+        let at = mapped(&mut first, team, 0);
+        let there = mapped(&mut second, other, 0);
+        let (byte, mut back) = (9u8, 0u8);
+        let write =
+            |first: &Driver| first.copy(flat(at + 5).of(here), flat(&raw const byte as u64), Shape::flat(1));
+        write(&first).unwrap().run().unwrap();
+        second.copy(flat(&raw mut back as u64), flat(there + 5), Shape::flat(1)).unwrap().run().unwrap();
+        assert_eq!(back, 9);
+        drop(second);
+        assert!(write(&first).is_err(), "it is gone");
+    }
+
+    #[test]
+    fn sizes_devices_and_machines_are_checked() {
+        let mut driver = driver();
+        for wrong in [wanted(0, 1, 1), wanted(3, 1, 1), wanted(2, 0, 1), wanted(2, 1, 2)] {
+            assert_eq!(driver.create_team(&wrong), fail(Code::INVALID_VALUE), "{wrong:?}");
+        }
+        let uneven = CUmulticastObjectProp { size: 4096, ..wanted(2, 1, 1) };
+        assert_eq!(driver.create_team(&uneven), fail(Code::INVALID_VALUE));
+        assert_eq!(driver.create_team(&wanted(2, 1, 8)), fail(Code::NOT_PERMITTED));
+        let one = driver.create_team(&wanted(1, 2, 0)).unwrap();
+        assert_eq!(driver.join_team(one, 9), fail(Code::INVALID_DEVICE));
+        driver.join_team(one, 0).unwrap();
+        assert_eq!(driver.join_team(one, 1), fail(Code::INVALID_VALUE), "it is whole");
+        let other = allocation(&mut driver, 1, 2);
+        assert_eq!(driver.bind(one, WHOLE, Memory::Handle(other, 0)), fail(Code::INVALID_DEVICE));
+        let own = allocation(&mut driver, 0, 2);
+        let named = Part { device: Some(1), ..WHOLE };
+        assert_eq!(driver.bind(one, named, Memory::Handle(own, 0)), fail(Code::INVALID_DEVICE));
+        for (at, size, offset) in
+            [(0, 4096, 0), (4096, GRANULE, 0), (0, GRANULE, 4096), (0, 3 * GRANULE, 0), (0, 0, 0)]
+        {
+            let answer = driver.bind(one, Part { device: None, at, size }, Memory::Handle(own, offset));
+            assert_eq!(answer, fail(Code::INVALID_VALUE), "{at} {size} {offset}");
+        }
+        assert!(
+            driver.bind(own, WHOLE, Memory::Handle(own, 0)).is_err() && driver.join_team(own, 0).is_err()
+        );
+        assert!(driver.bind(one, WHOLE, Memory::Handle(one, 0)).is_err());
+        let at = mapped(&mut driver, one, 0);
+        assert_eq!(grant(&mut driver, at, 2, 1, 3), fail(Code::INVALID_DEVICE), "not of the team");
+        let mut without = Driver::new(Topology::parse("pcie:2").unwrap(), vec![0, 1]);
+        assert_eq!(without.create_team(&wanted(2, 1, 1)), fail(Code::NOT_SUPPORTED));
+    }
+}

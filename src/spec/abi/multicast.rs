@@ -1,0 +1,25 @@
+//! Multicast objects: one address, and memory of several devices behind it.
+
+/// `CUmulticastObjectProp`: what a multicast object is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct CUmulticastObjectProp {
+    /// How many devices are to be added.
+    pub numDevices: u32,
+    /// The most memory that can be bound, of each device.
+    pub size: usize,
+    /// Bits of [`CUmemAllocationHandleType`](super::CUmemAllocationHandleType).
+    pub handleTypes: u64,
+    /// Zero.
+    pub flags: u64,
+}
+
+enumerations! {
+    /// `CUmulticastGranularity_flags`: which granularity is asked for.
+    CUmulticastGranularity_flags: i32 {
+        CU_MULTICAST_GRANULARITY_MINIMUM = 0,
+        CU_MULTICAST_GRANULARITY_RECOMMENDED = 1,
+    }
+}
+
+const _: () = assert!(size_of::<CUmulticastObjectProp>() == 32 && align_of::<CUmulticastObjectProp>() == 8);
