@@ -245,4 +245,5 @@ void work_groups(void);
 void sharing_groups(void);
 void virtual_groups(void);
 void pool_groups(void);
+void pool_sharing_groups(void);
 #endif

@@ -139,6 +139,7 @@ static void all_groups(void) {
     sharing_groups();
     virtual_groups();
     pool_groups();
+    pool_sharing_groups();
 }
 
 // A file of lines, by the id of their case.

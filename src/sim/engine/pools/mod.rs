@@ -5,26 +5,18 @@
 //! granted to a pool as a whole, and by each process for itself.
 
 mod access;
+mod attributes;
 mod pointers;
 mod sharing;
 mod table;
 
 use super::answer::{Answer, fail};
-use super::pointers::Value;
 use super::process::Driver;
 use super::vmm::{ALL_WINDOWS, Block, DEVICE, FABRIC, HOST, HOST_NUMA, PINNED};
 use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::results::Result as Code;
 use table::Table;
 
-/// CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES to CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES.
-const REUSE: std::ops::RangeInclusive<i32> = 1..=3;
-const RELEASE_THRESHOLD: i32 = 4;
-/// The current and highest sizes of what is reserved and what is used.
-const RESERVED: i32 = 5;
-const RESERVED_HIGH: i32 = 6;
-const USED: i32 = 7;
-const USED_HIGH: i32 = 8;
 /// Where the handles of default pools start: addresses in the first page, which nothing else can have.
 const DEFAULT: u64 = 0x100;
 
@@ -162,36 +154,6 @@ impl Pools {
         pool.used += size;
         pool.high = pool.high.max(pool.used);
     }
-
-    /// `cuMemPoolGetAttribute`.
-    pub(crate) fn attribute(&self, pool: usize, attribute: i32) -> Answer<Value> {
-        let pool = &self.pools[pool];
-        Ok(match attribute {
-            _ if REUSE.contains(&attribute) => Value::Word(pool.reuse[attribute as usize - 1]),
-            RELEASE_THRESHOLD => Value::Wide(pool.release_threshold),
-            RESERVED | USED => Value::Wide(pool.used),
-            RESERVED_HIGH | USED_HIGH => Value::Wide(pool.high),
-            _ => return fail(Code::INVALID_VALUE),
-        })
-    }
-
-    /// `cuMemPoolSetAttribute`: the high marks can only be set to zero.
-    pub(crate) fn set_attribute(
-        &mut self,
-        pool: usize,
-        attribute: i32,
-        word: impl Fn() -> u32,
-        wide: impl Fn() -> u64,
-    ) -> Answer {
-        let pool = &mut self.pools[pool];
-        match attribute {
-            _ if REUSE.contains(&attribute) => pool.reuse[attribute as usize - 1] = u32::from(word() != 0),
-            RELEASE_THRESHOLD => pool.release_threshold = wide(),
-            RESERVED_HIGH | USED_HIGH if wide() == 0 => pool.high = pool.used,
-            _ => return fail(Code::INVALID_VALUE),
-        }
-        Ok(())
-    }
 }
 
 impl Driver {
@@ -271,21 +233,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_is_counted() {
-        let mut driver = Driver::in_context();
-        let a = driver.allocate_from_pool(0, 1000).unwrap();
-        assert_eq!(driver.memory.pools.attribute(0, USED), Ok(Value::Wide(1024)));
-        driver.free(a).unwrap();
-        let pools = &mut driver.memory.pools;
-        assert_eq!(pools.attribute(0, USED), Ok(Value::Wide(0)));
-        assert_eq!(pools.attribute(0, USED_HIGH), Ok(Value::Wide(1024)));
-        pools.set_attribute(0, USED_HIGH, || 0, || 0).unwrap();
-        assert_eq!(pools.attribute(0, USED_HIGH), Ok(Value::Wide(0)));
-        assert_eq!(pools.attribute(0, 99), fail(Code::INVALID_VALUE));
-        assert_eq!(pools.set_current(0, 1), fail(Code::INVALID_VALUE), "another device's");
-    }
-
-    #[test]
     fn a_pool_is_on_a_device() {
         let mut driver = Driver::in_context();
         let mut create = |kind, types, place, id| {
@@ -308,6 +255,11 @@ mod tests {
             );
         }
         assert_eq!(create(PINNED, 0, HOST, 0), Err(Code::NOT_SUPPORTED));
+        assert_eq!(
+            driver.memory.pools.set_current(0, 1),
+            fail(Code::INVALID_VALUE),
+            "another device's default one"
+        );
     }
 
     #[test]
