@@ -109,6 +109,11 @@ static CAUSES: &[Cause] = &[
         &[INVALID_VALUE],
         "the range is no reservation as it was made: it has been freed already, or its address or its size differ",
     ),
+    cause(
+        &[cuMemAddressReserve],
+        &[OUT_OF_MEMORY],
+        "no addresses are left, of which there may be 128 TiB: the report has what is RESERVED beside what is MAPPED",
+    ),
     cause(&[cuMemRetainAllocationHandle], &[INVALID_VALUE], "nothing is mapped at this address"),
     cause(&[cuMemSetAccess], &[INVALID_VALUE], "nothing is mapped in a part of the range"),
     cause(

@@ -37,6 +37,7 @@ enum { SIZE = 4 << 20, OFFSET = 4096 };
     F(cuInit, (unsigned))                                                                                              \
     F(cuGetErrorName, (CUresult, const char **))                                                                       \
     F(cuDeviceGetCount, (int *))                                                                                       \
+    F(cuDeviceGetAttribute, (int *, int, CUdevice))                                                                    \
     F(cuDeviceGetUuid_v2, (CUuuid *, CUdevice))                                                                        \
     F(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                                                               \
     F(cuDevicePrimaryCtxRelease, (CUdevice))                                                                           \
