@@ -1,14 +1,15 @@
-// Four processes allocate of a pool each, export, import, write and free in a random order; one that has no device tells
-// them what to do, and knows which bytes each has to see, which imports have to fail, and how much has to be in use.
+// Four processes allocate of a pool each, export, import, write and free in a random order, and now and then destroy the
+// pool and make another; one that has no device tells them what to do, and knows which bytes each has to see, what has to
+// fail, and how much has to be in use.
 #include "pools.h"
 
-enum { WORKERS = 4, MOST = 48, STEPS = 3000 };
-enum { ALLOCATE, FREE, EXPORT, IMPORT, WRITE, EXPECT, USED, KINDS };
+enum { WORKERS = 4, MOST = 48, STEPS = 6000, POOLS = 256 };
+enum { ALLOCATE, FREE, EXPORT, IMPORT, WRITE, EXPECT, USED, KINDS, CREATE, ADOPT, DESTROY };
 
 struct order {
     int what, at;        // the place of a pointer in the worker
     unsigned long value; // its size, or its bytes, or how much is in use
-    int pool, expected;  // of which process the pool is, and what an import answers
+    int pool, expected;  // which one, and what is answered
     PoolPointer pointer;
 };
 
@@ -18,25 +19,13 @@ static unsigned pick(unsigned below) {
     return (state >> 8) % below;
 }
 
-static void work(int socket, int self) {
-    Pool pools[WORKERS];
+static void work(int socket, int device) {
+    Pool pools[POOLS];
     CUdeviceptr pointers[MOST];
     size_t sizes[MOST];
     struct order order;
     int fd;
-    start(self % 2);
-    IS(create_pool(&pools[self], self % 2, 1), 0);
-    IS(export_pool(&fd, pools[self]), 0);
-    send_descriptor(socket, fd);
-    IS(close(fd), 0);
-    for (int i = 0; i < WORKERS; i++) {
-        fd = receive_descriptor(socket);
-        if (i != self) {
-            IS(import_pool(&pools[i], fd), 0);
-            IS(allow_pool(pools[i], self % 2, 3), 0);
-        }
-        IS(close(fd), 0);
-    }
+    start(device);
     size_t before = used();
     while (recv(socket, &order, sizeof order, 0) == sizeof order) {
         CUdeviceptr *p = &pointers[order.at];
@@ -44,7 +33,7 @@ static void work(int socket, int self) {
         switch (order.what) {
         case ALLOCATE:
             *size = order.value;
-            IS(cuMemAllocFromPoolAsync(p, *size, pools[self], NULL), 0);
+            IS(cuMemAllocFromPoolAsync(p, *size, pools[order.pool], NULL), 0);
             IS(cuMemsetD8_v2(*p, 0, *size), 0);
             break;
         case FREE: IS(pick(2) ? cuMemFree_v2(*p) : cuMemFreeAsync(*p, NULL), 0); break;
@@ -63,16 +52,31 @@ static void work(int socket, int self) {
             IS(seen, order.value);
             break;
         }
-        case USED: IS(used() - before, order.value);
+        case USED: IS(used() - before, order.value); break;
+        case CREATE:
+            IS(create_pool(&pools[order.pool], device, 1), 0);
+            IS(export_pool(&fd, pools[order.pool]), 0);
+            send_descriptor(socket, fd);
+            IS(close(fd), 0);
+            continue;
+        case ADOPT:
+            fd = receive_descriptor(socket);
+            IS(import_pool(&pools[order.pool], fd), 0);
+            IS(allow_pool(pools[order.pool], device, 3), 0);
+            IS(close(fd), 0);
+            break;
+        case DESTROY: IS(cuMemPoolDestroy(pools[order.pool]), order.expected);
         }
         IS(send(socket, "d", 1, 0), 1);
     }
 }
 
 // What each worker has: the block behind each pointer, -1 where there is none.
-static struct { int socket, pointers[MOST]; } workers[WORKERS];
+static struct { int socket, pointers[MOST], pool; } workers[WORKERS];
+static struct { int owner, own, importers; } pools[POOLS]; // `own`: the owner's pointers, and the pool itself
+static int pool_count;
 static struct block {
-    int owner, references, is_owned;
+    int owner, pool, references, is_owned;
     unsigned long bytes;
     size_t size;
     PoolPointer pointer;
@@ -83,7 +87,8 @@ static int exported[16]; // some of the blocks that are, or were
 static void tell(int worker, const struct order *order) {
     char byte = 0;
     IS(send(workers[worker].socket, order, sizeof *order, 0), sizeof *order);
-    if (order->what == EXPORT) return;
+    if (order->what == EXPORT || order->what == CREATE) return;
+    if (order->what == ADOPT) send_descriptor(workers[worker].socket, order->at);
     recv(workers[worker].socket, &byte, 1, 0);
     IS(byte, 'd');
 }
@@ -100,9 +105,43 @@ static int has(int w, int block) {
     return 0;
 }
 
+// The pointers of a pool that a worker has.
+static int pointers_of(int w, int pool) {
+    int found = 0;
+    for (int at = 0; at < MOST; at++)
+        found += workers[w].pointers[at] >= 0 && blocks[workers[w].pointers[at]].pool == pool;
+    return found;
+}
+
+// A worker gets another pool, and all others import it. An import in which pointers are open cannot be given up.
+static void renew(int w, int is_first) {
+    int old = workers[w].pool, new = pool_count++;
+    IS(new < POOLS, 1);
+    if (!is_first) {
+        tell(w, &(struct order){.what = DESTROY, .pool = old});
+        pools[old].own--;
+    }
+    workers[w].pool = new;
+    pools[new].owner = w;
+    pools[new].own = 1;
+    tell(w, &(struct order){.what = CREATE, .pool = new});
+    int fd = receive_descriptor(workers[w].socket);
+    for (int i = 0; i < WORKERS; i++) {
+        if (i == w) continue;
+        tell(i, &(struct order){.what = ADOPT, .pool = new, .at = fd});
+        pools[new].importers++;
+        if (is_first) continue;
+        int is_open = pointers_of(i, old) > 0;
+        tell(i, &(struct order){.what = DESTROY, .pool = old, .expected = is_open});
+        if (!is_open) pools[old].importers--;
+    }
+    IS(close(fd), 0);
+}
+
 static void step(void) {
     static const size_t sizes[] = {512, 4096, 1 << 20, 3 << 20};
     int w = pick(WORKERS);
+    if (pick(60) == 0) return renew(w, 0);
     struct order order = {.what = pick(KINDS)};
     int at = order.at = place(w, order.what != ALLOCATE && order.what != IMPORT);
     if (at < 0) return;
@@ -112,15 +151,18 @@ static void step(void) {
     case ALLOCATE:
         order.value = sizes[pick(4)];
         *pointer = count;
-        blocks[count++] = (struct block){.owner = w, .references = 1, .is_owned = 1, .size = order.value};
+        order.pool = workers[w].pool;
+        pools[order.pool].own++;
+        blocks[count++] =
+            (struct block){.owner = w, .pool = order.pool, .references = 1, .is_owned = 1, .size = order.value};
         break;
     case FREE:
         block->references--;
-        if (block->owner == w) block->is_owned = 0;
+        if (block->owner == w) block->is_owned = 0, pools[block->pool].own--;
         *pointer = -1;
         break;
     case EXPORT:
-        if (block->owner != w) return;
+        if (block->owner != w || block->pool != workers[w].pool) return;
         tell(w, &order);
         IS(recv(workers[w].socket, &block->pointer, sizeof block->pointer, 0), sizeof block->pointer);
         exported[pick(16)] = *pointer;
@@ -128,14 +170,15 @@ static void step(void) {
     case IMPORT: {
         int other = exported[pick(16)];
         if (other < 0 || blocks[other].owner == w || has(w, other)) return;
+        if (blocks[other].pool != workers[blocks[other].owner].pool) return; // given up
         block = &blocks[other];
         order.value = block->size;
         order.pointer = block->pointer;
-        order.pool = block->owner;
+        order.pool = block->pool;
         order.expected = !block->is_owned;
         if (pick(8) == 0) { // into the wrong pool
             order.expected = 1;
-            while (order.pool == block->owner) order.pool = pick(WORKERS);
+            while (order.pool == block->pool) order.pool = workers[pick(WORKERS)].pool;
         }
         if (!order.expected) {
             *pointer = other;
@@ -148,13 +191,14 @@ static void step(void) {
     case USED:
         for (int i = 0; i < count; i++)
             if (blocks[i].owner == w && blocks[i].references) order.value += blocks[i].size;
+        for (int i = 0; i < pool_count; i++)
+            if (pools[i].owner == w && pools[i].own + pools[i].importers) order.value += GRANULE;
     }
     tell(w, &order);
 }
 
 int main(int argc, char **argv) {
     pid_t children[WORKERS];
-    int descriptors[WORKERS];
     state = argc > 1 ? (unsigned)atoi(argv[1]) : 1;
     memset(exported, -1, sizeof exported);
     for (int i = 0; i < WORKERS; i++) {
@@ -167,17 +211,15 @@ int main(int argc, char **argv) {
             for (int j = 0; j < i; j++)
                 close(workers[j].socket);
             close(pair[0]);
-            work(pair[1], i);
+            work(pair[1], i % 2);
             fflush(stdout);
             _exit(0);
         }
         close(pair[1]);
         workers[i].socket = pair[0];
-        descriptors[i] = receive_descriptor(pair[0]);
     }
     for (int w = 0; w < WORKERS; w++)
-        for (int i = 0; i < WORKERS; i++)
-            send_descriptor(workers[w].socket, descriptors[i]);
+        renew(w, 1);
     for (int i = 0; i < STEPS; i++)
         step();
     // An owner that is killed leaves its bytes to those that have imported them.
