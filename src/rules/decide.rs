@@ -6,11 +6,12 @@
 //! What does not: where the answers come from, and what becomes of a finding. Nothing here allocates, because it runs
 //! inside other people's programs.
 //!
-//! Calls that failed are asked about in `arguments`, `handles`, `pointers`, `peers` and `vmm`, in the order of the rules:
+//! Calls that failed are asked about in `arguments`, `handles`, `pointers`, `peers`, `vmm` and `multicast`, in the order of the rules:
 //! the first one that is broken explains the failure. Calls that succeeded are looked at in `succeeded`.
 
 mod arguments;
 mod handles;
+mod multicast;
 mod peers;
 mod pointers;
 mod space;
@@ -18,7 +19,7 @@ mod succeeded;
 mod vmm;
 mod world;
 
-pub use space::{Allocation, Mapping, Places, Space};
+pub use space::{Allocation, Mapping, Places, Space, Team};
 pub use succeeded::Ending;
 pub use world::{Closed, Ended, Export, Importers, Life, Openers, Opening, Peers, Pointer, Ptrace, World};
 
@@ -223,6 +224,11 @@ impl<W: World> Judge<'_, W> {
             Rule::VmmReservationInUse => self.vmm_reservation_in_use(),
             Rule::VmmPartOfMapping => self.vmm_part_of_mapping(),
             Rule::VmmReleasedTwice => self.vmm_released_twice(),
+            Rule::MulticastUnsupported => self.multicast_unsupported(),
+            Rule::MulticastGranularity => self.multicast_granularity(),
+            Rule::MulticastDevice => self.multicast_device(),
+            Rule::MulticastMemory => self.multicast_memory(),
+            Rule::MulticastHandleType => self.multicast_handle_type(),
             _ => Verdict::Unknown,
         }
     }

@@ -92,6 +92,12 @@ reasons! {
     VmmPartOfMapping { start: u64, size: u64, mapped: u64, bytes: u64 },
     VmmReleasedTwice { handle: u64, is_imported: bool },
     VmmNoAccess { mappings: u64, bytes: u64, start: u64 },
+    MulticastUnsupported { device: Option<Device> },
+    MulticastGranularity { name: &'a str, value: u64, granularity: u64 },
+    MulticastDevice { device: Device, wanted: Option<u32> },
+    MulticastMemory { device: Device },
+    MulticastOtherMemory { device: Device, home: Device } of MulticastMemory,
+    MulticastHandleType { is_imported: bool },
     FdLeak { descriptors: u64, is_export: bool },
     RanksWaitForDescriptor { waiting: u64, missing: u64, senders: &'a str, least: u64, most: u64 },
     RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
@@ -504,6 +510,36 @@ impl Display for Reason<'_> {
                 f,
                 "{handle:#x} was released as often as it was {} or retained",
                 if is_imported { "imported" } else { "created" }
+            ),
+            Reason::MulticastUnsupported { device: Some(device) } => {
+                write!(f, "{device} has no multicast (CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED is 0)")
+            }
+            Reason::MulticastUnsupported { device: None } => {
+                f.write_str("a device has no multicast, as CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED says")
+            }
+            Reason::MulticastGranularity { name, value, granularity } => write!(
+                f,
+                "{name} is {value}, and no multiple of {}, the granularity of multicast objects",
+                Bytes(granularity)
+            ),
+            Reason::MulticastDevice { device, wanted: None } => {
+                write!(f, "this process has added {device} to the multicast object already")
+            }
+            Reason::MulticastDevice { device, wanted: Some(wanted) } => write!(
+                f,
+                "the multicast object was made for {}, which this process has added; {device} is one more",
+                Count(u64::from(wanted), "device")
+            ),
+            Reason::MulticastMemory { device } => {
+                write!(f, "the memory lies on {device}, which this process has not added to the multicast object")
+            }
+            Reason::MulticastOtherMemory { device, home } => {
+                write!(f, "the memory is to be bound for {device}, but lies on {home}")
+            }
+            Reason::MulticastHandleType { is_imported } => write!(
+                f,
+                "the memory was created with handle types NONE, but the multicast object {}",
+                if is_imported { "was imported" } else { "has handle types" }
             ),
             Reason::VmmNoAccess { mappings, bytes, start } => {
                 match mappings {

@@ -103,3 +103,36 @@ fn a_number_in_place_of_a_descriptor_is_traced_to_its_exporter() {
         said("vmm-descriptor/refused")[0].0.starts_with("osHandle is -1, which is no descriptor: the call")
     );
 }
+
+#[test]
+fn the_sentences_about_multicast_objects_have_the_values_of_the_process() {
+    assert_eq!(
+        both("multicast-granularity"),
+        "size is 4198400, and no multiple of 2 MiB, the granularity of multicast objects"
+    );
+    let twice = both("multicast-device");
+    assert!(twice.starts_with("this process has added device 0 (GPU-"), "{twice}");
+    let more = both("multicast-device/more");
+    assert!(
+        more.starts_with(
+            "the multicast object was made for 1 device, which this process has added; device 1 ("
+        ),
+        "{more}"
+    );
+    let foreign = both("multicast-memory");
+    assert!(foreign.starts_with("the memory lies on device 1 (GPU-"), "{foreign}");
+    assert_eq!(both("multicast-memory/address"), foreign);
+    let other = both("multicast-memory/named");
+    assert!(
+        other.starts_with("the memory is to be bound for device 1 (GPU-")
+            && other.contains("lies on device 0 ("),
+        "{other}"
+    );
+    assert!(both("multicast-handle-type").ends_with(" but the multicast object has handle types"));
+    let [(now, sure), (later, guessed)] = said("multicast-unsupported");
+    assert!(
+        now.starts_with("device 0 (GPU-") && later.starts_with("a device has no multicast"),
+        "{now} {later}"
+    );
+    assert_eq!((sure.as_str(), guessed.as_str()), ("certain", "inferred"));
+}

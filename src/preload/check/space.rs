@@ -25,6 +25,7 @@ const NO_ALLOCATION: Allocation = Allocation {
     is_imported: false,
     references: 0,
     is_counted: false,
+    team: None,
 };
 const NO_MAPPING: Mapping = Mapping { start: 0, bytes: 0, handle: 0, is_granted: false };
 
@@ -67,6 +68,10 @@ pub fn each_mapping(work: &mut dyn FnMut(&Mapping)) {
 
 pub fn granularity() -> Option<u64> {
     with(|space| space.granularity()).flatten()
+}
+
+pub fn multicast_granularity() -> Option<u64> {
+    with(|space| space.multicast_granularity()).flatten()
 }
 
 /// Whether this process may read a channel by which memory is shared between machines.

@@ -290,6 +290,12 @@ impl World for Call<'_> {
     fn granularity(&self) -> Option<u64> {
         space::granularity()
     }
+    fn multicast_granularity(&self) -> Option<u64> {
+        space::multicast_granularity()
+    }
+    fn has_multicast(&self, device: i32) -> Option<bool> {
+        questions::has_multicast(device)
+    }
     fn knows_space(&self) -> bool {
         space::is_whole()
     }

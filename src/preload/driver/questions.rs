@@ -15,7 +15,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_rules::decide::Pointer;
-use cupeer_spec::abi::CUmemAllocationProp;
+use cupeer_spec::abi::{CUdevice_attribute, CUmemAllocationProp};
 use cupeer_spec::effect::{End, Named, Object, Shared};
 use cupeer_spec::function::{FnId, Group, Library};
 use cupeer_spec::record::slot::finding::Confidence;
@@ -69,6 +69,7 @@ questions! {
     cuDeviceGetPCIBusId(text: *mut c_char, length: c_int, device: c_int);
     cuDeviceGetName(text: *mut c_char, length: c_int, device: c_int);
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
+    cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int);
     cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int);
     cuPointerGetAttributes(count: u32, attributes: *const c_int, data: *const *mut c_void, address: u64);
     cuMemRetainAllocationHandle(handle: *mut u64, address: u64);
@@ -116,6 +117,13 @@ pub fn can_access(device: i32, peer: i32) -> Option<bool> {
     let mut can = 0;
     let known = device >= 0 && peer >= 0 && device != peer;
     (known && cuDeviceCanAccessPeer(&mut can, device, peer) == Some(0)).then_some(can != 0)
+}
+
+/// Whether a device has multicast; `None` where it is invalid, or the driver does not say.
+pub fn has_multicast(device: i32) -> Option<bool> {
+    let mut has = 0;
+    let attribute = CUdevice_attribute::MULTICAST_SUPPORTED.0;
+    (cuDeviceGetAttribute(&mut has, attribute, device) == Some(0)).then_some(has != 0)
 }
 
 /// Whether this process was forked from one that had initialised the driver: which one, where that is known, and how

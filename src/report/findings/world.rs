@@ -172,6 +172,9 @@ impl World for AtCall<'_, '_> {
     fn granularity(&self) -> Option<u64> {
         self.sight.own.space.known().granularity()
     }
+    fn multicast_granularity(&self) -> Option<u64> {
+        self.sight.own.space.known().multicast_granularity()
+    }
     fn knows_space(&self) -> bool {
         let header = &self.made.process.header;
         header.mode == mode::FULL && header.lost == 0 && !self.sight.own.space.known().has_lost()

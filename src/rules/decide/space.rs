@@ -4,7 +4,7 @@
 //! report. What does not: what follows from that for a call ([`super::vmm`]), and what other processes have.
 
 use super::Call;
-use cupeer_spec::effect::{Effect, End, Grant, Made, Named, Object, Shared};
+use cupeer_spec::effect::{Effect, End, Grant, Joined, Made, Named, Object, Shared};
 use cupeer_spec::function::FnId;
 
 /// An allocation of the process, or one that it has imported.
@@ -24,6 +24,30 @@ pub struct Allocation {
     pub references: u32,
     /// Whether that is known for sure.
     pub is_counted: bool,
+    /// Where it is a multicast object: its devices.
+    pub team: Option<Team>,
+}
+
+/// The devices of a multicast object.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Team {
+    /// How many it was made for; 0 where that is not known.
+    pub wanted: u32,
+    /// Those that this process has added, as it numbers them, a bit each.
+    pub added: u64,
+}
+
+impl Team {
+    /// Whether this process has added a device.
+    pub fn has(&self, device: i32) -> bool {
+        u32::try_from(device)
+            .is_ok_and(|device| self.added.checked_shr(device).is_some_and(|bits| bits & 1 != 0))
+    }
+
+    /// Whether this process has added as many as it was made for.
+    pub fn is_whole(&self) -> bool {
+        self.wanted != 0 && self.added.count_ones() >= self.wanted
+    }
 }
 
 /// What is mapped somewhere.
@@ -84,13 +108,14 @@ pub struct Space<A, M> {
     allocations: A,
     mappings: M,
     granularity: Option<u64>,
+    multicast_granularity: Option<u64>,
     has_lost: bool,
 }
 
 impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
     /// Nothing yet, with these places for more.
     pub const fn new(allocations: A, mappings: M) -> Self {
-        Space { allocations, mappings, granularity: None, has_lost: false }
+        Space { allocations, mappings, granularity: None, multicast_granularity: None, has_lost: false }
     }
 
     /// The allocation of a handle; also one that is released, as long as nothing else was seen to have its handle.
@@ -107,6 +132,11 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
     /// What sizes and addresses have to be multiples of for memory of devices, where the process has asked.
     pub fn granularity(&self) -> Option<u64> {
         self.granularity
+    }
+
+    /// The same for multicast objects.
+    pub fn multicast_granularity(&self) -> Option<u64> {
+        self.multicast_granularity
     }
 
     /// Whether it is known that something is missing.
@@ -128,6 +158,18 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
                     self.granted(call.at(by), call.at(size))
                 }
                 _ if call.result != 0 => {}
+                Effect::Makes(Made { object: Object::Allocation, by, .. }) if call.gathering().is_some() => {
+                    let wanted = call.gathering();
+                    let (bytes, types) = wanted.map_or((0, 0), |it| (it.bytes, it.types as i32));
+                    let team = Team { wanted: wanted.map_or(0, |it| it.devices), added: 0 };
+                    self.put(Allocation { bytes, types: Some(types), team: Some(team), ..new(call.at(by)) });
+                }
+                Effect::Joins(Joined { team, device }) => {
+                    if let Some(known) = self.known(call.at(team)) {
+                        let bit = 1u64.checked_shl(call.at(device) as u32).unwrap_or(0);
+                        known.team.get_or_insert_default().added |= bit;
+                    }
+                }
                 Effect::Makes(Made { object: Object::Allocation, by, size, .. }) => {
                     let wanted = call.wanted();
                     let size = size.map_or(0, |size| call.at(size));
@@ -158,6 +200,9 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
         let is_least = call.argument("option") == Some(0);
         if is_asked && is_least && call.wanted().is_some_and(|wanted| wanted.device.is_some()) {
             self.granularity = call.argument("granularity").filter(|bytes| bytes.is_power_of_two());
+        }
+        if call.function == FnId::cuMulticastGetGranularity && call.result == 0 && is_least {
+            self.multicast_granularity = call.argument("granularity").filter(|bytes| bytes.is_power_of_two());
         }
     }
 

@@ -49,7 +49,7 @@ impl super::Call<'_> {
 
 impl<W: World> Judge<'_, W> {
     /// How sure it is what follows from what the process has of virtual memory.
-    fn space_trust(&self) -> Confidence {
+    pub(super) fn space_trust(&self) -> Confidence {
         if self.world.knows_space() { Confidence::Certain } else { Confidence::Inferred }
     }
 

@@ -132,6 +132,14 @@ pub trait World {
     fn granularity(&self) -> Option<u64> {
         None
     }
+    /// The same of multicast objects.
+    fn multicast_granularity(&self) -> Option<u64> {
+        None
+    }
+    /// Whether a device has multicast.
+    fn has_multicast(&self, _device: i32) -> Option<bool> {
+        None
+    }
     /// Whether all is known that the process has done with virtual memory.
     fn knows_space(&self) -> bool {
         false

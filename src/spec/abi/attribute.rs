@@ -154,3 +154,8 @@ enumerations! {
         CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED = 147,
     }
 }
+
+impl CUdevice_attribute {
+    /// Whether a device takes part in multicast objects.
+    pub const MULTICAST_SUPPORTED: CUdevice_attribute = CUdevice_attribute(132);
+}

@@ -28,6 +28,8 @@ typedef unsigned long long Allocation;
 typedef struct { int type, id; } Location;
 typedef struct { int type, handle_types; Location location; void *windows; unsigned char flags[8]; } Properties;
 typedef struct { Location location; int flags; } Access;
+/* CUmulticastObjectProp. */
+typedef struct { unsigned devices; size_t size; unsigned long long handle_types, flags; } Team;
 
 enum { LAZY = 1, DISABLE_TIMING = 2, INTERPROCESS = 4, ACCESS_SUPPORTED = 2, ATTACH_GLOBAL = 1 };
 /* Smaller allocations share a block on a real driver. */
@@ -79,6 +81,13 @@ enum { SIZE = 4 << 20, OFFSET = 4096 };
     F(cuMemSetAccess, (CUdeviceptr, size_t, const Access *, size_t))                                                   \
     F(cuMemExportToShareableHandle, (void *, Allocation, int, unsigned long long))                                     \
     F(cuMemImportFromShareableHandle, (Allocation *, void *, int))                                                     \
+    F(cuDeviceGetAttribute, (int *, int, CUdevice))                                                                    \
+    F(cuMulticastCreate, (Allocation *, const Team *))                                                                 \
+    F(cuMulticastAddDevice, (Allocation, CUdevice))                                                                    \
+    F(cuMulticastBindMem, (Allocation, size_t, Allocation, size_t, size_t, unsigned long long))                        \
+    F(cuMulticastBindMem_v2, (Allocation, CUdevice, size_t, Allocation, size_t, size_t, unsigned long long))           \
+    F(cuMulticastBindAddr, (Allocation, size_t, CUdeviceptr, size_t, unsigned long long))                              \
+    F(cuMulticastGetGranularity, (size_t *, const Team *, int))                                                        \
     F(cuEventCreate, (CUevent *, unsigned))                                                                            \
     F(cuEventDestroy, (CUevent))                                                                                       \
     F(cuEventDestroy_v2, (CUevent))

@@ -1,0 +1,144 @@
+//! Rules about multicast objects, for calls that failed.
+
+use super::{Allocation, Judge, Verdict, World};
+use crate::Confidence;
+use crate::reason::Reason;
+use cupeer_spec::effect::{Bound, Object};
+use cupeer_spec::results::Result;
+
+/// What sizes and offsets of today's devices are multiples of.
+const GRANULARITY: u64 = 2 << 20;
+
+/// What a multicast object is to be.
+#[derive(Clone, Copy)]
+pub(super) struct Gathering {
+    pub devices: u32,
+    pub bytes: u64,
+    pub types: u64,
+}
+
+impl super::Call<'_> {
+    /// The properties of a multicast object that it is to make.
+    pub(super) fn gathering(&self) -> Option<Gathering> {
+        self.function.spec().gathers()?;
+        let (index, _) = self.function.spec().argument("prop")?;
+        let bytes = self.bytes(index);
+        let wide = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+        let devices = u32::from_le_bytes(*bytes.first_chunk()?);
+        Some(Gathering { devices, bytes: wide(4)?, types: wide(12)? })
+    }
+}
+
+impl<W: World> Judge<'_, W> {
+    /// What is bound, where the process knows it.
+    fn bound(&self, Bound { object, by, .. }: Bound) -> Option<Allocation> {
+        let mut handle = self.call.at(by);
+        if object == Object::Mapping {
+            let address = handle;
+            handle = 0;
+            self.world.each_mapping(&mut |known| {
+                if known.touches(address, 1) {
+                    handle = known.handle;
+                }
+            });
+        }
+        self.world.allocation(handle)
+    }
+
+    pub(super) fn multicast_unsupported(&mut self) -> Verdict {
+        let spec = self.call.function.spec();
+        let devices = match spec.joins() {
+            Some(joined) => self.call.at(joined.device) as i32..self.call.at(joined.device) as i32 + 1,
+            None => 0..self.world.device_count().unwrap_or(0),
+        };
+        let world = self.world;
+        if let Some(device) = devices.clone().find(|device| world.has_multicast(*device) == Some(false)) {
+            let reason = Reason::MulticastUnsupported { device: Some(self.device(device)) };
+            return self.broken(reason, Confidence::Certain, "", &[]);
+        }
+        if devices.clone().any(|device| world.has_multicast(device).is_some()) {
+            return Verdict::Held;
+        }
+        self.broken(Reason::MulticastUnsupported { device: None }, Confidence::Inferred, "", &[])
+    }
+
+    pub(super) fn multicast_granularity(&mut self) -> Verdict {
+        let known = self.world.multicast_granularity();
+        let granularity = known.unwrap_or(GRANULARITY);
+        let wanted = self.call.gathering().map(|wanted| wanted.bytes);
+        for name in ["size", "mcOffset", "memOffset", "memptr"] {
+            let value = self.call.argument(name).or(wanted.filter(|_| name == "size"));
+            let Some(value) = value.filter(|value| !value.is_multiple_of(granularity)) else { continue };
+            // Later devices take memory from any multiple of 256 on.
+            let may_differ = matches!(name, "memOffset" | "memptr") && value.is_multiple_of(256);
+            let is_sure = known.is_some() && !may_differ;
+            let confidence = if is_sure { Confidence::Certain } else { Confidence::Inferred };
+            let argument = if wanted.is_some() { "prop" } else { name };
+            return self.broken(
+                Reason::MulticastGranularity { name, value, granularity },
+                confidence,
+                argument,
+                &[],
+            );
+        }
+        Verdict::Held
+    }
+
+    pub(super) fn multicast_device(&mut self) -> Verdict {
+        let Some(joined) = self.call.function.spec().joins() else { return Verdict::Unknown };
+        let ordinal = self.call.at(joined.device) as i32;
+        let Some(team) = self.world.allocation(self.call.at(joined.team)).and_then(|it| it.team) else {
+            return Verdict::Unknown;
+        };
+        let device = self.device(ordinal);
+        let reason = if team.has(ordinal) {
+            Reason::MulticastDevice { device, wanted: None }
+        } else if team.is_whole() {
+            Reason::MulticastDevice { device, wanted: Some(team.wanted) }
+        } else {
+            return Verdict::Unknown;
+        };
+        let confidence = self.space_trust();
+        self.broken(reason, confidence, "dev", &[])
+    }
+
+    pub(super) fn multicast_memory(&mut self) -> Verdict {
+        let Some(bound) = self.call.function.spec().binds() else { return Verdict::Unknown };
+        let Some(home) = self.bound(bound).and_then(|memory| memory.device) else { return Verdict::Unknown };
+        let named = bound.device.map(|device| self.call.at(device) as i32);
+        let confidence = self.space_trust();
+        if let Some(named) = named.filter(|named| *named != home) {
+            let reason = Reason::MulticastOtherMemory { device: self.device(named), home: self.device(home) };
+            return self.broken(reason, confidence, "dev", &[]);
+        }
+        let Some(team) = self.world.allocation(self.call.at(bound.team)).and_then(|it| it.team) else {
+            return Verdict::Unknown;
+        };
+        if team.has(home) {
+            return Verdict::Held;
+        }
+        let reason = Reason::MulticastMemory { device: self.device(home) };
+        let argument = self.call.name(bound.by);
+        match self.call.is(Result::INVALID_DEVICE) {
+            _ if team.is_whole() => self.broken(reason, confidence, argument, &[]),
+            // Another process may have added it.
+            true => self.broken(reason, Confidence::Inferred, argument, &[]),
+            false => Verdict::Unknown,
+        }
+    }
+
+    pub(super) fn multicast_handle_type(&mut self) -> Verdict {
+        let Some(bound) = self.call.function.spec().binds() else { return Verdict::Unknown };
+        let (Some(team), Some(memory)) = (self.world.allocation(self.call.at(bound.team)), self.bound(bound))
+        else {
+            return Verdict::Unknown;
+        };
+        let leaves = team.is_imported || team.types.is_some_and(|types| types != 0);
+        if !leaves || memory.is_imported || memory.types.is_none_or(|types| types != 0) {
+            return Verdict::Held;
+        }
+        let confidence = self.space_trust();
+        let argument = self.call.name(bound.by);
+        self.broken(Reason::MulticastHandleType { is_imported: team.is_imported }, confidence, argument, &[])
+    }
+}

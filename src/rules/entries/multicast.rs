@@ -1,0 +1,59 @@
+//! Rules about multicast objects. All rest on the documentation: nobody has tried what a real driver answers.
+
+macro_rules! multicast_rules {
+    ($next:ident $($rest:ident)* ; $($before:tt)*) => { $next! { $($rest)* ; $($before)*
+
+rule MulticastUnsupported "multicast-unsupported" {
+    says: "Multicast objects must be made, and joined, only by devices that have multicast.",
+    functions: [cuMulticastCreate, cuMulticastAddDevice], results: [NOT_SUPPORTED],
+    severity: Error, scope: Call,
+    rests_on: Documented("cuMulticastCreate", "Support for multicast on a specific device can be queried using the device attribute CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED"),
+    cause: "a device has no multicast",
+    ruled_out: "all devices of this process have multicast",
+    hint: "Ask cuDeviceGetAttribute for CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED of each device first, and do without where one answers 0: it takes NVSwitches, and a Fabric Manager that runs.",
+    seen: "NCCL#1788",
+}
+rule MulticastGranularity "multicast-granularity" {
+    says: "Sizes and offsets of multicast objects must be multiples of their granularity.",
+    functions: [cuMulticastCreate, cuMulticastBindMem, cuMulticastBindMem_v2, cuMulticastBindAddr, cuMulticastBindAddr_v2, cuMulticastUnbind],
+    results: [INVALID_VALUE],
+    severity: Error, scope: Call,
+    rests_on: Documented("cuMulticastCreate", "This size must be a multiple of the value returned by cuMulticastGetGranularity with the flag CU_MULTICAST_GRANULARITY_MINIMUM."),
+    cause: "a size or an offset is no multiple of the granularity",
+    ruled_out: "sizes and offsets are multiples of the granularity",
+    hint: "Round sizes and offsets up to a multiple of what cuMulticastGetGranularity returns for the same properties, and allocate memory that is to be bound of such sizes.",
+}
+rule MulticastDevice "multicast-device" {
+    says: "A device must be added to a multicast object once, and no more devices than it was made for.",
+    functions: [cuMulticastAddDevice], results: [INVALID_VALUE, ILLEGAL_STATE],
+    severity: Error, scope: Process,
+    rests_on: Documented("cuMulticastAddDevice", "The association of the device to the multicast object is permanent during the life time of the multicast object."),
+    costs: "The call fails; with a device that is missing in place of the one that was added twice, all who bind memory wait for ever.",
+    cause: "the device was added already, or the object has all its devices",
+    ruled_out: "this process has not added the device, and the object is not known to have all its devices",
+    hint: "Each process adds the devices that it drives, once; numDevices of cuMulticastCreate is the number of all of them together.",
+}
+rule MulticastMemory "multicast-memory" {
+    says: "Memory must be bound to a multicast object that its device was added to.",
+    functions: [cuMulticastBindMem, cuMulticastBindMem_v2, cuMulticastBindAddr, cuMulticastBindAddr_v2],
+    results: [INVALID_DEVICE, INVALID_VALUE],
+    severity: Error, scope: Process,
+    rests_on: Documented("cuMulticastBindMem", "The memory allocation must have been created on one of the devices that was added to the multicast team via cuMulticastAddDevice."),
+    costs: "The call fails, with CUDA_ERROR_INVALID_DEVICE or CUDA_ERROR_INVALID_VALUE.",
+    cause: "the memory lies on a device that was not added",
+    ruled_out: "the device of the memory was added, or it is not known on which device the memory lies",
+    hint: "Add the device with cuMulticastAddDevice in the process that binds, or bind memory of a device that was added.",
+}
+rule MulticastHandleType "multicast-handle-type" {
+    says: "Only memory that can be exported must be bound to a multicast object that can be, or was imported.",
+    functions: [cuMulticastBindMem, cuMulticastBindMem_v2, cuMulticastBindAddr, cuMulticastBindAddr_v2],
+    results: [INVALID_VALUE],
+    severity: Error, scope: Process,
+    rests_on: Documented("cuMulticastBindMem", "Externally shareable as well as imported multicast objects can be bound only to externally shareable memory."),
+    cause: "the memory was created without handle types",
+    ruled_out: "the memory has handle types, or the object has none",
+    hint: "Set requestedHandleTypes in the CUmemAllocationProp of cuMemCreate to the handle types of the multicast object, also where the memory itself is never exported.",
+}
+    } };
+}
+pub(crate) use multicast_rules;

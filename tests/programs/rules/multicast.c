@@ -1,0 +1,117 @@
+/* multicast RULE bad|good: rules about multicast objects. None is played on a real GPU: to make such objects can disturb
+ * what others do on the same machine. */
+#include "rules.h"
+
+enum { NONE = 0, DESCRIPTOR = 1, DEVICE = 1, PINNED = 1, READ_WRITE = 3, MULTICAST_SUPPORTED = 132 };
+
+static Team wanted(unsigned devices) { return (Team){.devices = devices, .size = SIZE, .handle_types = DESCRIPTOR}; }
+
+/* An object for so many devices, of which the first is added. */
+static Allocation gather(unsigned devices) {
+    Allocation team;
+    Team it = wanted(devices);
+    size_t granularity;
+    OK(cuMulticastGetGranularity(&granularity, &it, 0));
+    CHECK(SIZE % granularity == 0);
+    OK(cuMulticastCreate(&team, &it));
+    OK(cuMulticastAddDevice(team, 0));
+    return team;
+}
+
+static Allocation create(int device, int types) {
+    Allocation allocation;
+    Properties it = {.type = PINNED, .handle_types = types, .location = {DEVICE, device}};
+    OK(cuMemCreate(&allocation, SIZE, &it, 0));
+    return allocation;
+}
+
+static void release(Allocation team, Allocation memory) {
+    OK(cuMemRelease(memory));
+    OK(cuMemRelease(team));
+}
+
+/* The machine has no multicast; the right program asks. */
+static void unsupported(void) {
+    Allocation team;
+    Team it = wanted(2);
+    int has = 1;
+    start(0);
+    if (bad) {
+        CALL(cuMulticastCreate, (&team, &it));
+        return;
+    }
+    CALL(cuDeviceGetAttribute, (&has, MULTICAST_SUPPORTED, 0));
+    CHECK(!has);
+}
+
+static void granularity(void) {
+    Allocation team;
+    Team it = wanted(2);
+    size_t granularity;
+    start(0);
+    OK(cuMulticastGetGranularity(&granularity, &it, 0));
+    it.size = bad ? SIZE + OFFSET : SIZE;
+    if (CALL(cuMulticastCreate, (&team, &it)) == 0) OK(cuMemRelease(team));
+}
+
+static void granularity_bind(void) {
+    start(0);
+    Allocation team = gather(1), memory = create(0, DESCRIPTOR);
+    CALL(cuMulticastBindMem, (team, bad ? OFFSET : 0, memory, 0, SIZE / 2, 0));
+    release(team, memory);
+}
+
+static void added_twice(void) {
+    start(0);
+    Allocation team = gather(2);
+    CALL(cuMulticastAddDevice, (team, bad ? 0 : 1));
+    OK(cuMemRelease(team));
+}
+
+static void one_more(void) {
+    start(0);
+    Allocation team = gather(bad ? 1 : 2);
+    CALL(cuMulticastAddDevice, (team, 1));
+    OK(cuMemRelease(team));
+}
+
+static void foreign(void) {
+    start(0);
+    Allocation team = gather(1), memory = create(bad, DESCRIPTOR);
+    CALL(cuMulticastBindMem, (team, 0, memory, 0, SIZE, 0));
+    release(team, memory);
+}
+
+static void named(void) {
+    start(0);
+    Allocation team = gather(2), memory = create(0, DESCRIPTOR);
+    OK(cuMulticastAddDevice(team, 1));
+    CALL(cuMulticastBindMem_v2, (team, bad, 0, memory, 0, SIZE, 0));
+    release(team, memory);
+}
+
+static void at_an_address(void) {
+    Access access = {{DEVICE, 0}, READ_WRITE};
+    CUdeviceptr at;
+    start(0);
+    Allocation team = gather(1), memory = create(bad, DESCRIPTOR);
+    OK(cuMemAddressReserve(&at, SIZE, 0, 0, 0));
+    OK(cuMemMap(at, SIZE, 0, memory, 0));
+    OK(cuMemSetAccess(at, SIZE, &access, 1));
+    CALL(cuMulticastBindAddr, (team, 0, at, SIZE, 0));
+    OK(cuMemUnmap(at, SIZE));
+    OK(cuMemAddressFree(at, SIZE));
+    release(team, memory);
+}
+
+static void handle_type(void) {
+    start(0);
+    Allocation team = gather(1), memory = create(0, bad ? NONE : DESCRIPTOR);
+    CALL(cuMulticastBindMem, (team, 0, memory, 0, SIZE, 0));
+    release(team, memory);
+}
+
+SCENES({"multicast-unsupported", unsupported}, {"multicast-granularity", granularity},
+       {"multicast-granularity/bind", granularity_bind}, {"multicast-device", added_twice},
+       {"multicast-device/more", one_more}, {"multicast-memory", foreign}, {"multicast-memory/named", named},
+       {"multicast-memory/address", at_an_address}, {"multicast-handle-type", handle_type})
