@@ -16,6 +16,10 @@ mod ledger;
 #[path = "report/memory.rs"]
 mod memory;
 
+// Copies between devices.
+#[path = "report/copies.rs"]
+mod copies;
+
 // Each effect of the table, in both.
 #[path = "report/effects.rs"]
 mod effects;

@@ -338,7 +338,7 @@ fn look_ups_ends_and_questions_are_not_logged_unless_asked_for() {
         // An empty variable is as good as none.
         "" if is_virtual(name) => name.contains("Shareable"),
         "" if name.contains("AllocFromPool") => false,
-        "" => !looks_up(name) && !ends(name) && !asks(name),
+        "" => !looks_up(name) && !ends(name) && !asks(name) && !name.starts_with("cuMemcpy"),
         "@query" => asks(name),
         "@ipc" => shares(name),
         "@lifetime" => ends(name),

@@ -46,6 +46,9 @@ struct Sum {
     open_until: u64,
     is_exported: bool,
     injected: u64,
+    /// Copies from the memory of the one to that of the other, and their bytes.
+    copies: u64,
+    copied: u64,
 }
 
 impl Sum {
@@ -67,7 +70,9 @@ impl Sum {
 #[inline]
 pub fn concerns(function: FnId) -> bool {
     let function = function.spec();
-    function.is_in(Group::Peer) || function.is_in(Group::Lifetime) && function.ends_context().is_some()
+    function.is_in(Group::Peer)
+        || function.is_in(Group::Copy)
+        || function.is_in(Group::Lifetime) && function.ends_context().is_some()
 }
 
 impl Peers {
@@ -81,6 +86,10 @@ impl Peers {
         uuid: impl Fn(Option<i32>) -> Option<Uuid>,
     ) {
         let spec = function.spec();
+        // Of a copy that a fault plan chose, and that may stay on one device, nothing more is known.
+        if spec.copies().is_some() && call.details.devices.1.is_none() {
+            return;
+        }
         let ordinal = |argument| values::number(call, argument).map(|ordinal| ordinal as i32);
         let pair = match spec.asks() {
             Some(Question { device, peer: Some(peer), .. }) => (ordinal(device), ordinal(peer)),
@@ -103,6 +112,13 @@ impl Peers {
         let sum = &mut self.all[number];
         let Outcome::Returned(result) = call.outcome else { return };
         sum.injected += u64::from(call.injected);
+        if let Some(copied) = spec.copies() {
+            let is_done = result == 0 && !call.injected;
+            sum.copies += u64::from(is_done);
+            let bytes = values::number(call, copied.size).filter(|_| is_done);
+            sum.copied = sum.copied.saturating_add(bytes.unwrap_or(0));
+            return;
+        }
         if result != 0 {
             results::count(&mut sum.failed, result, 1);
         }
@@ -222,6 +238,8 @@ impl Peers {
                     opened: sum.opened,
                     open_failed: results::named(None, &sum.open_failed),
                     unmapped_since_failure: sum.is_unmapped(),
+                    copies: sum.copies,
+                    copied_bytes: sum.copied,
                     unknown,
                 }
             })

@@ -212,6 +212,21 @@ pub struct Unbound {
     pub at: usize,
 }
 
+/// Bytes that are copied from one address to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Copied {
+    /// What is at the addresses.
+    pub object: Object,
+    /// The argument that says where to.
+    pub to: usize,
+    /// The argument that says where from.
+    pub from: usize,
+    /// The argument that says how many bytes.
+    pub size: usize,
+    /// Whether it is a copy between two devices by its name, also where neither can access the other.
+    pub is_between_peers: bool,
+}
+
 /// What a question is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
@@ -280,6 +295,8 @@ pub enum Effect {
     Disables(Named),
     /// Ends an object of the process's own, also where others have it open: frees, destroys, resets it.
     Ends(End),
+    /// Copies bytes.
+    Copies(Copied),
     /// Asks, and changes nothing.
     Asks(Question),
     /// Finds a function; the argument that gets its address, which is replaced by ours where it is in the table.
@@ -343,6 +360,7 @@ impl Groups {
                 Effect::Makes(Made { object, .. }) | Effect::Retains(Named { object, .. }) => {
                     groups.with(object.families())
                 }
+                Effect::Copies(_) => groups.with(&[Group::Copy]),
                 Effect::Grants(Grant { object, .. }) => groups.with(&[Group::Enable]).with(object.families()),
                 Effect::Gathers(_) | Effect::Joins(_) | Effect::Binds(_) | Effect::Unbinds(_) => {
                     groups.with(&[Group::Vmm, Group::Multicast])
@@ -467,6 +485,15 @@ macro_rules! effect {
             at: $crate::effect::index!($arguments $at),
         })
     };
+    ($arguments:tt Copies $object:ident($to:ident) from $from:ident sized $size:ident $(on $peers:ident)?) => {
+        Effect::Copies(Copied {
+            object: Object::$object,
+            to: $crate::effect::index!($arguments $to),
+            from: $crate::effect::index!($arguments $from),
+            size: $crate::effect::index!($arguments $size),
+            is_between_peers: $crate::effect::is_there!($($peers)?),
+        })
+    };
     ($arguments:tt LooksUp Function($by:ident) as $found:ident) => {
         Effect::LooksUp($crate::effect::index!($arguments $found))
     };
@@ -485,12 +512,15 @@ macro_rules! effect {
     };
 }
 
-/// Whether `on LastReference` stands there.
+/// Whether `on LastReference`, or `on Peers`, stands there.
 macro_rules! is_there {
     () => {
         false
     };
     (LastReference) => {
+        true
+    };
+    (Peers) => {
         true
     };
 }

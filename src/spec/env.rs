@@ -28,7 +28,7 @@ variables! {
     LOG_FILE "CUPEER_LOG_FILE" "PATH"
         "The file to which lines of the log are appended. %p becomes the pid, %h the host, %q{VAR} a variable. Not set: stderr."
     TRACE "CUPEER_TRACE" "SET"
-        "Which functions are logged: names, patterns, @groups, ^negations, separated by commas. Not set: ^@lookup,^@lifetime,^@query,^@vmm,^@alloc,@export,@open."
+        "Which functions are logged: names, patterns, @groups, ^negations, separated by commas. Not set: ^@lookup,^@lifetime,^@query,^@vmm,^@alloc,^@copy,@export,@open."
     FAILED "CUPEER_FAILED" "0|1"
         "1 logs only calls that did not return CUDA_SUCCESS. Not set: 0."
     OUT "CUPEER_OUT" "DIR"

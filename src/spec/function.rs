@@ -2,8 +2,8 @@
 //! walks the table at run time.
 
 use crate::effect::{
-    Bound, Effect, End, Grant, Groups, Joined, Made, Named, Object, Question, Shared, Subject, Unbound,
-    effects,
+    Bound, Copied, Effect, End, Grant, Groups, Joined, Made, Named, Object, Question, Shared, Subject,
+    Unbound, effects,
 };
 use crate::results::{Result, ResultSpec};
 use crate::value::{Argument, Format, Text, Value};
@@ -62,6 +62,7 @@ pub enum Group {
     Alloc,
     /// Multicast objects, which are a part of it.
     Multicast,
+    Copy,
 }
 
 impl Group {
@@ -81,6 +82,7 @@ impl Group {
         (Group::Pool, "pool", "memory pools: their sharing, their access, and allocations from them"),
         (Group::Alloc, "alloc", "allocations from pools, which programs make all the time"),
         (Group::Multicast, "multicast", "multicast objects: their devices, and the memory bound to them"),
+        (Group::Copy, "copy", "copies of device memory, recorded where they go from one device to another"),
         (Group::Query, "query", "queries that programs make all the time: device attributes, NVML"),
     ];
 
@@ -310,6 +312,11 @@ impl FnSpec {
         self.effect(|effect| if let Effect::Unbinds(unbound) = effect { Some(unbound) } else { None })
     }
 
+    /// What is copied.
+    pub fn copies(&self) -> Option<Copied> {
+        self.effect(|effect| if let Effect::Copies(copied) = effect { Some(copied) } else { None })
+    }
+
     /// What is asked about devices.
     pub fn asks(&self) -> Option<Question> {
         self.effect(|effect| match effect {
@@ -327,12 +334,13 @@ impl FnSpec {
         self.effects.iter().copied().find_map(chosen)
     }
 
-    /// The argument that says of how many bytes a call is: what it makes, ends or gives access to.
+    /// The argument that says of how many bytes a call is: what it makes, ends, copies or gives access to.
     pub fn sized_by(&self) -> Option<usize> {
         self.effect(|effect| match effect {
             Effect::Makes(Made { size, .. }) | Effect::Ends(End { size, .. }) => size,
             Effect::Grants(Grant { size, .. }) => size,
             Effect::Binds(Bound { size, .. }) | Effect::Unbinds(Unbound { size, .. }) => Some(size),
+            Effect::Copies(Copied { size, .. }) => Some(size),
             _ => None,
         })
     }
@@ -386,9 +394,14 @@ impl FnSpec {
         self.is_in(Group::Export) || self.is_in(Group::Open) || self.is_in(Group::Enable)
     }
 
-    /// Whether a call changes what the process has: it is looked at more closely, before and after it.
+    /// Whether a call changes what the process has, or copies: where it is recorded, it is looked at more closely, before
+    /// and after it.
     pub const fn is_weighty(&self) -> bool {
-        self.shares() || self.gives_back() || self.is_virtual() || self.is_in(Group::Pool)
+        self.shares()
+            || self.gives_back()
+            || self.is_virtual()
+            || self.is_in(Group::Pool)
+            || self.is_in(Group::Copy)
     }
 
     /// Whether programs call it all the time, and nothing comes of it: a look-up, a question about a device.
@@ -762,6 +775,9 @@ mod tests {
                         is_name(by) && [size, of].into_iter().flatten().all(|index| is(index, Direction::In))
                     }
                     Effect::Retains(Named { by, .. }) => is_name(by) && is(by, Direction::Out),
+                    Effect::Copies(Copied { to, from, size, .. }) => {
+                        [to, from, size].into_iter().all(|index| is_name(index) && is(index, Direction::In))
+                    }
                     Effect::Grants(Grant { by, size, to, .. }) => {
                         let all = [Some(by), size, Some(to)];
                         is_name(by) && all.into_iter().flatten().all(|index| is(index, Direction::In))

@@ -26,6 +26,7 @@
 //!   - `Gathers Team(BY)`: what was made is a multicast object, which devices join; `Joins Team(BY) of DEVICE`
 //!   - `Binds OBJECT(BY) sized SIZE to TEAM at OFFSET`, with `of DEVICE` where an argument names it, and
 //!     `Unbinds Team(BY) sized SIZE of DEVICE at OFFSET`
+//!   - `Copies OBJECT(TO) from FROM sized SIZE`, with `on Peers` where it is between two devices by its name
 //!   - `Asks Reach(FROM, TO) as ANSWER`, or `Link`, `Device(DEVICE)`, `Memory(WHICH)`, `Pool(WHICH)`, `Team(WHICH)`. Where an argument chooses what is asked, `where
 //!     ARGUMENT is VALUE` says for which of its values the answer is whether a device can reach others: of a link
 //!     `ACCESS_SUPPORTED`, of a device `MULTICAST_SUPPORTED`, which reaches them over NVLink without peer access
@@ -218,6 +219,152 @@ fn cuMemFreeAsync_ptsz(
     library: Cuda, since: 11020, simulated: Documented,
     effects: [Ends Memory(dptr), Ends Pointer(dptr), Closes Pointer(dptr)],
     results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED],
+}
+
+/// Copies between any two addresses.
+fn cuMemcpy(
+    in dst: $crate::abi::CUdeviceptr,
+    in src: $crate::abi::CUdeviceptr,
+    in ByteCount: usize,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 4000, simulated: Recorded,
+    effects: [Copies Memory(dst) from src sized ByteCount],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+}
+
+/// Copies between any two addresses, in the order of the thread's own default stream.
+fn cuMemcpy_ptds(
+    in dst: $crate::abi::CUdeviceptr,
+    in src: $crate::abi::CUdeviceptr,
+    in ByteCount: usize,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 7000, simulated: Documented,
+    effects: [Copies Memory(dst) from src sized ByteCount],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+}
+
+/// Copies between any two addresses, in stream order.
+fn cuMemcpyAsync(
+    in dst: $crate::abi::CUdeviceptr,
+    in src: $crate::abi::CUdeviceptr,
+    in ByteCount: usize,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 4000, simulated: Documented,
+    effects: [Copies Memory(dst) from src sized ByteCount],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+}
+
+/// Copies between any two addresses, in stream order; the default one is the thread's own.
+fn cuMemcpyAsync_ptsz(
+    in dst: $crate::abi::CUdeviceptr,
+    in src: $crate::abi::CUdeviceptr,
+    in ByteCount: usize,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 7000, simulated: Documented,
+    effects: [Copies Memory(dst) from src sized ByteCount],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+}
+
+/// Copies device memory.
+fn cuMemcpyDtoD_v2(
+    in dstDevice: $crate::abi::CUdeviceptr,
+    in srcDevice: $crate::abi::CUdeviceptr,
+    in ByteCount: usize,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 3020, simulated: Recorded,
+    effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+}
+
+/// Copies device memory, in the order of the thread's own default stream.
+fn cuMemcpyDtoD_v2_ptds(
+    in dstDevice: $crate::abi::CUdeviceptr,
+    in srcDevice: $crate::abi::CUdeviceptr,
+    in ByteCount: usize,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 7000, simulated: Documented,
+    effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+}
+
+/// Copies device memory, in stream order.
+fn cuMemcpyDtoDAsync_v2(
+    in dstDevice: $crate::abi::CUdeviceptr,
+    in srcDevice: $crate::abi::CUdeviceptr,
+    in ByteCount: usize,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 3020, simulated: Documented,
+    effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+}
+
+/// Copies device memory, in stream order; the default one is the thread's own.
+fn cuMemcpyDtoDAsync_v2_ptsz(
+    in dstDevice: $crate::abi::CUdeviceptr,
+    in srcDevice: $crate::abi::CUdeviceptr,
+    in ByteCount: usize,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 7000, simulated: Documented,
+    effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+}
+
+/// Copies device memory between two contexts.
+fn cuMemcpyPeer(
+    in dstDevice: $crate::abi::CUdeviceptr,
+    in dstContext: $crate::abi::CUcontext,
+    in srcDevice: $crate::abi::CUdeviceptr,
+    in srcContext: $crate::abi::CUcontext,
+    in ByteCount: usize,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 4000, simulated: Recorded,
+    effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount on Peers],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+}
+
+/// Copies device memory between two contexts, in the order of the thread's own default stream.
+fn cuMemcpyPeer_ptds(
+    in dstDevice: $crate::abi::CUdeviceptr,
+    in dstContext: $crate::abi::CUcontext,
+    in srcDevice: $crate::abi::CUdeviceptr,
+    in srcContext: $crate::abi::CUcontext,
+    in ByteCount: usize,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 7000, simulated: Documented,
+    effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount on Peers],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE],
+}
+
+/// Copies device memory between two contexts, in stream order.
+fn cuMemcpyPeerAsync(
+    in dstDevice: $crate::abi::CUdeviceptr,
+    in dstContext: $crate::abi::CUcontext,
+    in srcDevice: $crate::abi::CUdeviceptr,
+    in srcContext: $crate::abi::CUcontext,
+    in ByteCount: usize,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 4000, simulated: Documented,
+    effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount on Peers],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
+}
+
+/// Copies device memory between two contexts, in stream order; the default one is the thread's own.
+fn cuMemcpyPeerAsync_ptsz(
+    in dstDevice: $crate::abi::CUdeviceptr,
+    in dstContext: $crate::abi::CUcontext,
+    in srcDevice: $crate::abi::CUdeviceptr,
+    in srcContext: $crate::abi::CUcontext,
+    in ByteCount: usize,
+    in hStream: $crate::abi::CUstream,
+) -> $crate::abi::CUresult {
+    library: Cuda, since: 7000, simulated: Documented,
+    effects: [Copies Memory(dstDevice) from srcDevice sized ByteCount on Peers],
+    results: [SUCCESS, DEINITIALIZED, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_VALUE, INVALID_HANDLE],
 }
 
 /// Destroys an event (the entry point of CUDA 2.0 to 3.2).

@@ -42,7 +42,7 @@ CUresult cuDriverGetVersion(int *version) { return *version = DRIVER_VERSION, 0;
 CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size) { return *p = 0x7000 + size, 0; }
 CUresult cuMemcpyHtoD_v2(CUdeviceptr d, const void *h, size_t n) { return d && h && n ? 0 : 1; }
 CUresult cuCtxGetCurrent(CUcontext *c) { return *c = (CUcontext)1, 0; }
-CUresult cuMemcpyPeerAsync(void) { return 1; }
+CUresult cuMemcpy3DPeerAsync(void) { return 1; }
 
 static const struct entry {
     const char *lookup;
@@ -66,6 +66,18 @@ static const struct entry {
     {"cuMemFree", 2000, cuMemFree},
     {"cuMemFreeAsync", 11020, cuMemFreeAsync_ptsz, 1},
     {"cuMemFreeAsync", 11020, cuMemFreeAsync},
+    {"cuMemcpy", 7000, cuMemcpy_ptds, 1},
+    {"cuMemcpy", 4000, cuMemcpy},
+    {"cuMemcpyAsync", 7000, cuMemcpyAsync_ptsz, 1},
+    {"cuMemcpyAsync", 4000, cuMemcpyAsync},
+    {"cuMemcpyDtoD", 7000, cuMemcpyDtoD_v2_ptds, 1},
+    {"cuMemcpyDtoD", 3020, cuMemcpyDtoD_v2},
+    {"cuMemcpyDtoDAsync", 7000, cuMemcpyDtoDAsync_v2_ptsz, 1},
+    {"cuMemcpyDtoDAsync", 3020, cuMemcpyDtoDAsync_v2},
+    {"cuMemcpyPeer", 7000, cuMemcpyPeer_ptds, 1},
+    {"cuMemcpyPeer", 4000, cuMemcpyPeer},
+    {"cuMemcpyPeerAsync", 7000, cuMemcpyPeerAsync_ptsz, 1},
+    {"cuMemcpyPeerAsync", 4000, cuMemcpyPeerAsync},
     {"cuEventDestroy", 4000, cuEventDestroy_v2},
     {"cuEventDestroy", 2000, cuEventDestroy},
     {"cuCtxDestroy", 4000, cuCtxDestroy_v2},

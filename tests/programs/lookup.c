@@ -67,7 +67,7 @@ static size_t list_names(void) {
 
 /* The driver's function of a name with this ending, where it has one. */
 static void *form_of(void *driver, const char *name, const char *ending) {
-    char whole[sizeof asked->name + 8];
+    char whole[sizeof asked->name + 16];
     strcpy(whole, name);
     void *found = dlsym(driver, strcat(whole, ending));
     return found ? found : (void *)untouched;
@@ -112,8 +112,11 @@ int main(int argc, char **argv) {
                     CHECK(pfn != untouched);
                     if (f < FUNCTIONS) {
                         CHECK(call(handed_out(driver, f, pfn), pfn, mark++) == 0);
-                        CHECK(pfn == dlsym(driver, name) || pfn == dlsym(driver, names[f]) ||
-                              pfn == form_of(driver, name, "_v2") || pfn == form_of(driver, name, "_ptsz"));
+                        static const char *const endings[] = {"_v2", "_ptsz", "_ptds", "_v2_ptsz", "_v2_ptds"};
+                        int is_known = pfn == dlsym(driver, name) || pfn == dlsym(driver, names[f]);
+                        for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+                            is_known |= pfn == form_of(driver, name, endings[i]);
+                        CHECK(is_known);
                     } else if (strcmp(name, "cuGetProcAddress") == 0) {
                         /* once more through what it handed out, of the form that belongs to the version */
                         void *again = NULL;

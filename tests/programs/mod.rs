@@ -361,9 +361,10 @@ pub struct Outcome {
 }
 
 /// Arguments that carry a mark. A call that failed has no outputs; a handle shows nothing but its fingerprint.
-const MARKED: [&str; 19] = [
+const MARKED: [&str; 20] = [
     "dev",
     "srcDevice",
+    "src",
     "peerContext",
     "dptr",
     "event",
@@ -459,9 +460,11 @@ impl Call {
         }
     }
 
-    /// Whether the function frees, destroys or resets: the record has only those calls that end what is shared.
+    /// Whether the function frees, destroys, resets or copies: the record has only those calls that end what is shared, or
+    /// copy between devices.
     fn is_rare(&self) -> bool {
-        FnId::all().any(|id| id.spec().name == self.function && id.spec().is_in(Group::Lifetime))
+        let is_rare = |id: FnId| [Group::Lifetime, Group::Copy].iter().any(|group| id.spec().is_in(*group));
+        FnId::all().any(|id| id.spec().name == self.function && is_rare(id))
     }
 
     /// The number of a mark; the mark of a look-up has none.

@@ -118,6 +118,26 @@ struct outputs {
     X(cuMemFree_v2, (CUdeviceptr dptr), (dptr), (m), dptr)                                                    \
     X(cuMemFreeAsync, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream), (m, NULL), dptr)                 \
     X(cuMemFreeAsync_ptsz, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream), (m, NULL), dptr)            \
+    X(cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), (1, m, 1), src)                  \
+    X(cuMemcpy_ptds, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), (1, m, 1), src)             \
+    X(cuMemcpyAsync, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s),                                \
+      (dst, src, n, s), (1, m, 1, NULL), src)                                                                 \
+    X(cuMemcpyAsync_ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s),                           \
+      (dst, src, n, s), (1, m, 1, NULL), src)                                                                 \
+    X(cuMemcpyDtoD_v2, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), (1, m, 1), src)           \
+    X(cuMemcpyDtoD_v2_ptds, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), (1, m, 1), src)      \
+    X(cuMemcpyDtoDAsync_v2, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s),                         \
+      (dst, src, n, s), (1, m, 1, NULL), src)                                                                 \
+    X(cuMemcpyDtoDAsync_v2_ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream s),                    \
+      (dst, src, n, s), (1, m, 1, NULL), src)                                                                 \
+    X(cuMemcpyPeer, (CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t n),               \
+      (dst, to, src, from, n), (1, NULL, m, NULL, 1), src)                                                    \
+    X(cuMemcpyPeer_ptds, (CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t n),          \
+      (dst, to, src, from, n), (1, NULL, m, NULL, 1), src)                                                    \
+    X(cuMemcpyPeerAsync, (CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t n, CUstream s), \
+      (dst, to, src, from, n, s), (1, NULL, m, NULL, 1, NULL), src)                                           \
+    X(cuMemcpyPeerAsync_ptsz, (CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t n, CUstream s), \
+      (dst, to, src, from, n, s), (1, NULL, m, NULL, 1, NULL), src)                                           \
     X(cuEventDestroy, (CUevent hEvent), (hEvent), ((CUevent)(uintptr_t)m), (uintptr_t)hEvent)                 \
     X(cuEventDestroy_v2, (CUevent hEvent), (hEvent), ((CUevent)(uintptr_t)m), (uintptr_t)hEvent)              \
     X(cuCtxDestroy, (CUcontext ctx), (ctx), ((CUcontext)(uintptr_t)m), (uintptr_t)ctx)                        \
@@ -231,6 +251,18 @@ struct outputs {
 #define OUTPUT_cuMemFree_v2
 #define OUTPUT_cuMemFreeAsync
 #define OUTPUT_cuMemFreeAsync_ptsz
+#define OUTPUT_cuMemcpy
+#define OUTPUT_cuMemcpy_ptds
+#define OUTPUT_cuMemcpyAsync
+#define OUTPUT_cuMemcpyAsync_ptsz
+#define OUTPUT_cuMemcpyDtoD_v2
+#define OUTPUT_cuMemcpyDtoD_v2_ptds
+#define OUTPUT_cuMemcpyDtoDAsync_v2
+#define OUTPUT_cuMemcpyDtoDAsync_v2_ptsz
+#define OUTPUT_cuMemcpyPeer
+#define OUTPUT_cuMemcpyPeer_ptds
+#define OUTPUT_cuMemcpyPeerAsync
+#define OUTPUT_cuMemcpyPeerAsync_ptsz
 #define OUTPUT_cuEventDestroy
 #define OUTPUT_cuEventDestroy_v2
 #define OUTPUT_cuCtxDestroy

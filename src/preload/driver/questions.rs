@@ -16,7 +16,7 @@ use core::sync::atomic::{
 };
 use cupeer_rules::decide::Pointer;
 use cupeer_spec::abi::{CUdevice_attribute, CUmemAllocationProp};
-use cupeer_spec::effect::{End, Named, Object, Shared};
+use cupeer_spec::effect::{Copied, End, Named, Object, Shared};
 use cupeer_spec::function::{FnId, Group, Library};
 use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::record::slot::{MOST_ARGS, detail};
@@ -161,6 +161,23 @@ fn attributes<const N: usize>(wanted: [c_int; N], address: u64) -> Option<[u64; 
 
 /// CU_MEMORYTYPE_DEVICE.
 const DEVICE_MEMORY: u64 = 2;
+
+/// From which device's memory a copy goes to which other one's; `None` where it is the same, or the driver does not say.
+/// Of what was opened by a handle the driver says on which device it was opened: `opened` knows from its start where it lies.
+pub fn copied(
+    id: FnId,
+    args: &[u8; MOST_ARGS],
+    copied: Copied,
+    opened: impl Fn(u64) -> Option<i32>,
+) -> Option<[i32; 2]> {
+    let device = |argument| {
+        // CU_POINTER_ATTRIBUTE_ MEMORY_TYPE, DEVICE_ORDINAL and RANGE_START_ADDR.
+        let [memory_type, device, start] = attributes([2, 9, 11], number(id, args, argument))?;
+        (memory_type == DEVICE_MEMORY).then(|| opened(start).unwrap_or(device as i32))
+    };
+    let (from, to) = (device(copied.from)?, device(copied.to)?);
+    (from != to).then_some([from, to])
+}
 
 /// Asks about a pointer, which may be none. `None` where the driver does not say.
 pub fn pointer(address: u64) -> Option<Pointer> {

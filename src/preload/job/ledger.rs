@@ -11,8 +11,9 @@ use crate::sys::clock;
 use crate::sys::every_call::has_record;
 use crate::sys::unwind::each_frame;
 use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use cupeer_spec::effect::{Effect, Named, Object, Shared};
-use cupeer_spec::function::{FnId, FnSpec};
+use cupeer_spec::function::{FnId, FnSpec, Group};
 use cupeer_spec::record::live::{self as spec, Entry, Uses, WORDS, handle_key, kind, own_key};
 use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
@@ -82,6 +83,23 @@ pub fn matters(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
 
 fn is_checked() -> bool {
     settings::get().check.is_some()
+}
+
+/// Whether the process has ever got access to memory of another device or process.
+static REACHES: AtomicBool = AtomicBool::new(false);
+
+/// Whether a copy of this process may go from one device to another without saying so by its name.
+pub fn reaches_others() -> bool {
+    REACHES.load(Relaxed)
+}
+
+/// On which device the memory lies that this process has opened at an address, where it sees that device.
+pub fn opened_device(address: u64) -> Option<i32> {
+    let is_any = live::is_on() && live::has_others();
+    let opened = live::find(own_key(live::own(), kind::OPENED_MEMORY, address, 0)).filter(|_| is_any)?;
+    let export = live::read(handle_key(kind::EXPORTED_MEMORY, opened.origin().0))?;
+    (0..questions::MOST_DEVICES)
+        .find(|device| export.uuid != [0; 16] && questions::uuid(*device) == export.uuid)
 }
 
 /// Looks at a call that is about to be forwarded.
@@ -162,10 +180,14 @@ fn count_in(place: &live::Place) -> bool {
 
 /// Looks at a call that has returned.
 pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, made: &CallOrigin) {
+    let function = id.spec();
+    let is_enabled = result == 0 || result == Result::PEER_ACCESS_ALREADY_ENABLED as i32;
+    if is_enabled && (function.opens().is_some() || function.is_in(Group::Enable)) {
+        REACHES.store(true, Relaxed);
+    }
     if !live::is_on() {
         return;
     }
-    let function = id.spec();
     if result != 0 {
         if let (Some(fingerprint), Some(end)) = (noted.taken, function.ends()) {
             owned(number(id, args, end.by), fingerprint, made);
@@ -202,6 +224,7 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
             | Effect::LooksUp(_)
             | Effect::Makes(_)
             | Effect::Retains(_)
+            | Effect::Copies(_)
             | Effect::Grants(_)
             | Effect::Gathers(_)
             | Effect::Joins(_)

@@ -144,7 +144,7 @@ struct Weight {
     frames: bool,
     /// It opens or ends something, and is looked at more closely.
     counts: bool,
-    /// It is recorded only where it ends something that is shared, or beside the driver.
+    /// It is recorded only where it ends something that is shared, copies from device to device, or beside the driver.
     rarely: bool,
     /// It has arrays or texts.
     more: bool,
@@ -165,7 +165,9 @@ static WEIGHTS: [Weight; FUNCTION_COUNT] = {
             || function.is_virtual()
             || function.is_of_pools();
         weights[i].wide = function.is_wide();
-        weights[i].rarely = function.ends_often() || !matches!(function.library, Library::Cuda);
+        weights[i].rarely = function.ends_often()
+            || function.is_in(Group::Copy)
+            || !matches!(function.library, Library::Cuda);
         let mut j = 0;
         while j < args.len() {
             weights[i].more |= args[j].count.is_some() || matches!(args[j].direction, Direction::String);
@@ -195,19 +197,43 @@ fn begin_slowly() -> bool {
     attached
 }
 
-/// Whether a call that frees or destroys has to do with anything that is shared; and whether one of another library was
-/// made by a process that has met the driver: none gets a record because it looks at its GPUs.
+/// Why a call is recorded that rarely is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Matter {
+    Nothing,
+    /// It is to be there.
+    Call,
+    /// It copies from the memory of the first device to that of the second.
+    Copy([i32; 2]),
+}
+
+/// Whether a call that frees or destroys has to do with anything that is shared; whether one that copies does so between
+/// devices; and whether one of another library was made by a process that has met the driver: none gets a record because it
+/// looks at its GPUs.
 #[cold]
 #[inline(never)]
-fn matters<F: Fn(&mut Arguments, bool)>(id: FnId, store: &F) -> bool {
+fn matter<F: Fn(&mut Arguments, bool)>(id: FnId, store: &F) -> Matter {
+    let of = |matters| if matters { Matter::Call } else { Matter::Nothing };
     if id.spec().library != Library::Cuda {
-        return driver::is_any_followed(Library::Cuda);
+        return of(driver::is_any_followed(Library::Cuda));
+    }
+    let copied = id.spec().copies();
+    if copied.is_some_and(|copied| !copied.is_between_peers && !ledger::reaches_others()) {
+        return Matter::Nothing;
     }
     let mut args = [0; MOST_ARGS];
     store(&mut Arguments::new(&mut args), false);
-    let mut matters = true;
-    guarded(|| matters = ledger::matters(id, &args));
-    matters
+    let mut matter = Matter::Call;
+    guarded(|| {
+        matter = match copied {
+            None => of(ledger::matters(id, &args)),
+            Some(copied) => {
+                let devices = questions::copied(id, &args, copied, ledger::opened_device);
+                devices.map_or(Matter::Nothing, Matter::Copy)
+            }
+        };
+    });
+    matter
 }
 
 impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
@@ -251,7 +277,8 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
         if own() != epoch() && !begin_slowly() {
             return;
         }
-        if WEIGHTS[id as usize].rarely && !is_hit && !matters(id, self.store) {
+        let matter = if WEIGHTS[id as usize].rarely { matter(id, self.store) } else { Matter::Call };
+        if matter == Matter::Nothing && !is_hit {
             return;
         }
         // Neither this thread nor any other of the process has recorded a call.
@@ -276,6 +303,20 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
             stream::publish(slot, word);
         }
         stream::filled(thread, taken.before);
+        if let Matter::Copy(devices) = matter {
+            self.add_devices(devices);
+        }
+    }
+
+    /// Adds between which devices it copies.
+    #[cold]
+    #[inline(never)]
+    fn add_devices(&mut self, devices: [i32; 2]) {
+        guarded(|| {
+            let bytes = devices.map(i32::to_le_bytes);
+            Detail::about(self.number, |detail| detail.item(slot::detail::DEVICES, 0, bytes.as_flattened()));
+        });
+        self.restart();
     }
 
     /// Looks at a weighty call before it is forwarded: adds its frames, and gives its arguments to `note`.

@@ -38,6 +38,11 @@ pub struct Peer {
     pub open_failed: Codes,
     /// Whether opening failed (not because of a fault plan), and nothing has been open over the two since.
     pub unmapped_since_failure: bool,
+    /// How many copies went from the memory of `from` to that of `to` (cuMemcpy, cuMemcpyDtoD, cuMemcpyPeer and their
+    /// asynchronous forms). Those of captured graphs count once, and what kernels copy is not seen.
+    pub copies: u64,
+    /// Their bytes.
+    pub copied_bytes: u64,
     /// Why fields are unknown.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     pub unknown: Unknown,

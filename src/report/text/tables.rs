@@ -234,10 +234,12 @@ impl View<'_> {
         let is_wrong = |peers: &[&Peer]| peers.iter().any(|peer| peer.unmapped_since_failure);
         let has_failed = |peers: &[&Peer]| peers.iter().any(|peer| !peer.failed.is_empty());
         rows.sort_by_key(|(_, peers)| (!is_wrong(peers), !has_failed(peers)));
-        let head = ["FROM", "TO", "ASKED", "CAN", "ENABLED BY", "OPENED", "FAILED"];
-        let mut table = Table::new(&head, 7, 10).with_numbers(&[2, 5]).or_below();
+        let head = ["FROM", "TO", "ASKED", "CAN", "ENABLED BY", "OPENED", "FAILED", "COPIED"];
+        let has_copies = self.report.peers.iter().any(|peer| peer.copies > 0);
+        let columns = if has_copies { 8 } else { 7 };
+        let mut table = Table::new(&head[..columns], columns, 10).with_numbers(&[2, 5]).or_below();
         for ((from, to), peers) in rows.iter().take(self.most) {
-            table.row([
+            let mut row = vec![
                 self.names.device(*from),
                 self.names.device(*to),
                 number(peers.iter().map(|peer| peer.asked).sum()),
@@ -245,7 +247,9 @@ impl View<'_> {
                 self.enabled(peers),
                 number(peers.iter().map(|peer| peer.opened).sum()),
                 failed(peers),
-            ]);
+            ];
+            row.extend(has_copies.then(|| copied(peers)));
+            table.cells(row);
         }
         self.section("Pairs of devices", table, count)
     }
@@ -302,6 +306,17 @@ fn can(peers: &[&Peer]) -> &'static str {
         (true, false) => "yes",
         (false, true) => "no",
         (false, false) => "-",
+    }
+}
+
+/// What copies moved from the one device to the other.
+fn copied(peers: &[&Peer]) -> String {
+    match peers.iter().map(|peer| peer.copies).sum() {
+        0 => "-".into(),
+        copies => {
+            let all = peers.iter().fold(0u64, |all, peer| all.saturating_add(peer.copied_bytes));
+            format!("{} in {}", bytes(all), counted(copies, "call"))
+        }
     }
 }
 

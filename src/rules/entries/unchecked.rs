@@ -41,7 +41,7 @@ rule PeerNeverEnabled "peer-never-enabled" {
     costs: "Speed.",
     hint: "Enable access once at the start; the peer matrix of the report shows pairs that could have access and do not.",
     seen: "alpaka#596, cupy#5379",
-    unchecked: "copies are not seen; the report's peer matrix shows pairs that were asked about and never enabled",
+    unchecked: "some programs copy so rarely that access is not worth it; the report's peer matrix shows pairs with copies and without access",
 }
 rule PeerData "peer-data" {
     says: "What is written over an enabled link must arrive.",

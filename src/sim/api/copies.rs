@@ -274,7 +274,7 @@ fn check_contexts(to: u64, from: u64) -> Answer {
 
 /// Writes the entries of one kind of copy: the forms of CUDA 3.2 and before, each also asynchronous.
 macro_rules! one_way {
-    ($old:ident $old_async:ident $new:ident $new_async:ident
+    ($old:ident $old_async:ident $new:ident $(| $own:ident)? $new_async:ident $(| $own_async:ident)?
      ($to:ident: $to_old:ty | $to_new:ty, $to_end:ident),
      ($from:ident: $from_old:ty | $from_new:ty, $from_end:ident)) => {
         entry! {
@@ -286,11 +286,11 @@ macro_rules! one_way {
                 flat($to_end($to), $from_end($from), ByteCount, Some(hStream))
             }
 
-            fn $new($to: $to_new, $from: $from_new, ByteCount: usize) {
+            fn $new $(| $own)? ($to: $to_new, $from: $from_new, ByteCount: usize) {
                 flat($to_end($to), $from_end($from), ByteCount, None)
             }
 
-            fn $new_async($to: $to_new, $from: $from_new, ByteCount: usize, hStream: CUstream) {
+            fn $new_async $(| $own_async)? ($to: $to_new, $from: $from_new, ByteCount: usize, hStream: CUstream) {
                 flat($to_end($to), $from_end($from), ByteCount, Some(hStream))
             }
         }
@@ -305,21 +305,22 @@ one_way! {
     (dstHost: *mut c_void | *mut c_void, host), (srcDevice: u32 | CUdeviceptr, device)
 }
 one_way! {
-    cuMemcpyDtoD cuMemcpyDtoDAsync cuMemcpyDtoD_v2 cuMemcpyDtoDAsync_v2
+    cuMemcpyDtoD cuMemcpyDtoDAsync
+    cuMemcpyDtoD_v2 | cuMemcpyDtoD_v2_ptds cuMemcpyDtoDAsync_v2 | cuMemcpyDtoDAsync_v2_ptsz
     (dstDevice: u32 | CUdeviceptr, device), (srcDevice: u32 | CUdeviceptr, device)
 }
 
 entry! {
-    fn cuMemcpy(dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize) {
+    fn cuMemcpy | cuMemcpy_ptds(dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize) {
         flat(host(dst), host(src), ByteCount, None)
     }
 
-    fn cuMemcpyAsync(dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize, hStream: CUstream) {
+    fn cuMemcpyAsync | cuMemcpyAsync_ptsz(dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize, hStream: CUstream) {
         flat(host(dst), host(src), ByteCount, Some(hStream))
     }
 
     /// No access need be enabled: without it, the driver takes the bytes through the host.
-    fn cuMemcpyPeer(
+    fn cuMemcpyPeer | cuMemcpyPeer_ptds(
         dstDevice: CUdeviceptr,
         dstContext: CUcontext,
         srcDevice: CUdeviceptr,
@@ -330,7 +331,7 @@ entry! {
         flat(End::In(dstDevice, dstContext), End::In(srcDevice, srcContext), ByteCount, None)
     }
 
-    fn cuMemcpyPeerAsync(
+    fn cuMemcpyPeerAsync | cuMemcpyPeerAsync_ptsz(
         dstDevice: CUdeviceptr,
         dstContext: CUcontext,
         srcDevice: CUdeviceptr,

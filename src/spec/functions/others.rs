@@ -59,23 +59,23 @@ macro_rules! driver_functions_beyond {
     3010 Unsupported: cuGraphicsVDPAURegisterOutputSurface, cuGraphicsVDPAURegisterVideoSurface,
         cuVDPAUCtxCreate, cuVDPAUGetDevice;
     3020 Recorded: cuCtxCreate_v2, cuCtxGetApiVersion, cuCtxGetCacheConfig, cuCtxSetCacheConfig,
-        cuDeviceTotalMem_v2, cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemcpy2D_v2, cuMemcpyDtoD_v2,
-        cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoD_v2, cuMemGetAddressRange_v2, cuMemGetInfo_v2,
+        cuDeviceTotalMem_v2, cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemcpy2D_v2, cuMemcpyDtoH_v2,
+        cuMemcpyDtoHAsync_v2, cuMemcpyHtoD_v2, cuMemGetAddressRange_v2, cuMemGetInfo_v2,
         cuMemHostGetDevicePointer_v2, cuMemsetD16_v2, cuMemsetD2D8_v2, cuMemsetD32_v2, cuMemsetD8_v2,
         cuStreamWaitEvent;
     3020 Documented: cuArray3DCreate_v2, cuArray3DGetDescriptor_v2, cuArrayCreate_v2, cuArrayGetDescriptor_v2,
         cuMemAllocHost_v2, cuMemcpy2DAsync_v2, cuMemcpy2DUnaligned_v2 = cuMemcpy2D_v2, cuMemcpy3D_v2,
         cuMemcpy3DAsync_v2, cuMemcpyAtoA_v2, cuMemcpyAtoD_v2, cuMemcpyAtoH_v2, cuMemcpyAtoHAsync_v2,
-        cuMemcpyDtoA_v2, cuMemcpyDtoDAsync_v2, cuMemcpyHtoA_v2, cuMemcpyHtoAAsync_v2, cuMemcpyHtoDAsync_v2,
+        cuMemcpyDtoA_v2, cuMemcpyHtoA_v2, cuMemcpyHtoAAsync_v2, cuMemcpyHtoDAsync_v2,
         cuMemsetD16Async, cuMemsetD2D16_v2, cuMemsetD2D16Async, cuMemsetD2D32_v2, cuMemsetD2D32Async,
         cuMemsetD2D8Async, cuMemsetD32Async, cuMemsetD8Async;
     3020 Inferred: cuModuleGetGlobal_v2;
     3020 Unsupported: cuGLCtxCreate_v2, cuGLMapBufferObject_v2, cuGLMapBufferObjectAsync_v2,
         cuGraphicsResourceGetMappedPointer_v2, cuTexRefGetAddress_v2, cuTexRefSetAddress2D_v2,
         cuTexRefSetAddress_v2, cuVDPAUCtxCreate_v2;
-    4000 Recorded: cuCtxGetCurrent, cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuCtxSetCurrent, cuMemcpy,
-        cuMemcpyPeer, cuMemHostUnregister, cuPointerGetAttribute, cuStreamDestroy_v2;
-    4000 Documented: cuMemcpy3DPeer, cuMemcpy3DPeerAsync, cuMemcpyAsync, cuMemcpyPeerAsync,
+    4000 Recorded: cuCtxGetCurrent, cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuCtxSetCurrent,
+        cuMemHostUnregister, cuPointerGetAttribute, cuStreamDestroy_v2;
+    4000 Documented: cuMemcpy3DPeer, cuMemcpy3DPeerAsync,
         cuMemHostRegister = cuMemHostRegister_v2, cuProfilerInitialize, cuProfilerStart, cuProfilerStop;
     4000 Inferred: cuLaunchKernel;
     4010 Recorded: cuDeviceGetByPCIBusId, cuDeviceGetPCIBusId;
@@ -108,14 +108,11 @@ macro_rules! driver_functions_beyond {
         cuMemcpy2DAsync_v2_ptsz = cuMemcpy2DAsync_v2, cuMemcpy2DUnaligned_v2_ptds = cuMemcpy2D_v2,
         cuMemcpy3D_v2_ptds = cuMemcpy3D_v2, cuMemcpy3DAsync_v2_ptsz = cuMemcpy3DAsync_v2,
         cuMemcpy3DPeer_ptds = cuMemcpy3DPeer, cuMemcpy3DPeerAsync_ptsz = cuMemcpy3DPeerAsync,
-        cuMemcpy_ptds = cuMemcpy, cuMemcpyAsync_ptsz = cuMemcpyAsync, cuMemcpyAtoA_v2_ptds = cuMemcpyAtoA_v2,
-        cuMemcpyAtoD_v2_ptds = cuMemcpyAtoD_v2, cuMemcpyAtoH_v2_ptds = cuMemcpyAtoH_v2,
+        cuMemcpyAtoA_v2_ptds = cuMemcpyAtoA_v2, cuMemcpyAtoD_v2_ptds = cuMemcpyAtoD_v2, cuMemcpyAtoH_v2_ptds = cuMemcpyAtoH_v2,
         cuMemcpyAtoHAsync_v2_ptsz = cuMemcpyAtoHAsync_v2, cuMemcpyDtoA_v2_ptds = cuMemcpyDtoA_v2,
-        cuMemcpyDtoD_v2_ptds = cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2_ptsz = cuMemcpyDtoDAsync_v2,
         cuMemcpyDtoH_v2_ptds = cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2_ptsz = cuMemcpyDtoHAsync_v2,
         cuMemcpyHtoA_v2_ptds = cuMemcpyHtoA_v2, cuMemcpyHtoAAsync_v2_ptsz = cuMemcpyHtoAAsync_v2,
         cuMemcpyHtoD_v2_ptds = cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2_ptsz = cuMemcpyHtoDAsync_v2,
-        cuMemcpyPeer_ptds = cuMemcpyPeer, cuMemcpyPeerAsync_ptsz = cuMemcpyPeerAsync,
         cuMemsetD16_v2_ptds = cuMemsetD16_v2, cuMemsetD16Async_ptsz = cuMemsetD16Async,
         cuMemsetD2D16_v2_ptds = cuMemsetD2D16_v2, cuMemsetD2D16Async_ptsz = cuMemsetD2D16Async,
         cuMemsetD2D32_v2_ptds = cuMemsetD2D32_v2, cuMemsetD2D32Async_ptsz = cuMemsetD2D32Async,

@@ -127,6 +127,7 @@ pub fn after(call: &Forward) -> Option<usize> {
             | Effect::LooksUp(_)
             | Effect::Makes(_)
             | Effect::Retains(_)
+            | Effect::Copies(_)
             | Effect::Grants(_)
             | Effect::Gathers(_)
             | Effect::Joins(_)
