@@ -30,6 +30,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
     let processes = processes(job, &all, &mut places, ended);
     let leaks = leaks::rows(&all.ledger, &all.fates, &all.stacks, &mut places, ended);
     let allocations = all.virtual_memory.rows(&all.fates, ended);
+    let pools = all.pools.rows(&all.fates);
     let record = whole(job, &all, filter, began, ended);
     let fired = std::mem::take(&mut all.fired);
     let mut report = Report {
@@ -42,6 +43,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
         faults: faults::rows(job, fired, &all.functions, &all.fates),
         handles: all.ledger.rows(&all.fates),
         allocations,
+        pools,
         leaks,
         peers: all.peers.rows(&all.fates),
         failures,

@@ -13,6 +13,7 @@ use super::ledger::settle::Fate;
 use super::ledger::{Damage, Ledger, Realm};
 use super::peers::Peers;
 use super::places::Stacks;
+use super::pools::AllPools;
 use super::reading::{Reading, Tally};
 use super::virtual_memory::VirtualMemory;
 use anyhow::{Context, Result};
@@ -31,6 +32,7 @@ pub struct Collected {
     pub peers: Peers,
     pub stacks: Stacks,
     pub virtual_memory: VirtualMemory,
+    pub pools: AllPools,
     /// The processes, in the order of the job.
     pub tallies: Vec<Tally>,
     /// What is known of their ends.
@@ -49,6 +51,7 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
         peers: Peers::default(),
         stacks: Stacks::default(),
         virtual_memory: VirtualMemory::default(),
+        pools: AllPools::default(),
         tallies: Vec::new(),
         fates: Vec::new(),
     };
@@ -79,9 +82,10 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
     if filter.until().is_none() {
         all.add_tables(job, &realms);
     }
-    let Collected { peers, ledger, virtual_memory, .. } = &mut all;
+    let Collected { peers, ledger, virtual_memory, pools, .. } = &mut all;
     peers.add_ipc(ledger);
     virtual_memory.add_reach(peers);
+    pools.add_reach(peers);
     Ok(all)
 }
 

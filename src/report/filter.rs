@@ -146,6 +146,7 @@ impl Filter {
             });
             report.peers.retain(|peer| chosen(&peer.proc));
             report.allocations.retain(chosen);
+            report.pools.retain(|pool| chosen(&pool.proc));
             report.escaped.retain(|escaped| chosen(&escaped.proc));
             report.leaks.retain(|leak| leak.procs.iter().any(chosen));
         }
@@ -161,17 +162,27 @@ impl Filter {
             report.handles.retain(|handle| !handle.failed.is_empty());
             report.peers.retain(|peer| !peer.failed.is_empty() || !peer.open_failed.is_empty());
             report.allocations = Allocations::default();
+            report.pools.clear();
         }
         if let Some(set) = &self.functions {
             let has = |group: Group| {
                 FUNCTIONS.iter().enumerate().any(|(i, function)| set.contains(i) && function.is_in(group))
             };
-            let shows =
-                |kind: &str| has(if kind == Object::Allocation.word() { Group::Vmm } else { Group::Ipc });
+            let shows = |kind: &str| {
+                let is_one = |objects: &[Object]| objects.iter().any(|object| object.word() == kind);
+                has(match kind {
+                    _ if is_one(&[Object::Allocation]) => Group::Vmm,
+                    _ if is_one(&[Object::Pool, Object::Pointer]) => Group::Pool,
+                    _ => Group::Ipc,
+                })
+            };
             report.handles.retain(|handle| shows(handle.kind));
             report.leaks.retain(|leak| shows(leak.kind));
             if !has(Group::Vmm) {
                 report.allocations = Allocations::default();
+            }
+            if !has(Group::Pool) {
+                report.pools.clear();
             }
             if ![Group::Peer, Group::IpcMem, Group::Vmm].into_iter().any(has) {
                 report.peers.clear();

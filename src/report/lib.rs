@@ -24,6 +24,7 @@ mod moments;
 mod numbered;
 mod peers;
 mod places;
+mod pools;
 mod reading;
 mod results;
 pub mod schema;

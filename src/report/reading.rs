@@ -16,6 +16,7 @@ use super::ledger::space::Unused;
 use super::ledger::{Realm, Site};
 use super::model::Uuid;
 use super::peers;
+use super::pools::Held;
 use super::virtual_memory::{self, Space};
 use anyhow::Result;
 use cupeer_record::{Call, Clock, Event, Outcome, Process};
@@ -59,6 +60,7 @@ pub struct Reading<'a> {
     follower: Follower,
     own: Own,
     space: Space,
+    pools: Held,
     /// The functions that the table does not know, by their number in the record.
     others: HashMap<u16, Number>,
     /// Calls that have not returned, by stream and number.
@@ -89,6 +91,7 @@ impl<'a> Reading<'a> {
             follower: Follower::new(index, realm),
             own: Own::default(),
             space: Space::new(realm),
+            pools: Held::new(realm),
             others: HashMap::new(),
             pending: HashMap::new(),
             last_tick: 0,
@@ -163,6 +166,12 @@ impl<'a> Reading<'a> {
                 self.own.space.call(function, call, at, || stacks.of(self.index, call));
                 self.space.settle(call.start);
             }
+            if function.spec().changes_pools() {
+                self.own.pools.call(function, call);
+                let at = self.clock.realtime(call.start);
+                let uuid = |ordinal| uuid_of(self.process, ordinal);
+                self.pools.call(function, call, at, &self.own.pools, uuid);
+            }
             if follow::concerns(function) && !(is_virtual && self.space.keeps_reference(function, call)) {
                 follows_fault = self.follow(function, call, is_judged);
             }
@@ -223,7 +232,10 @@ impl<'a> Reading<'a> {
         let at = self.clock.realtime(call.start);
         let (bytes, uuid) = match self.space.exported(function, call) {
             Some((bytes, location)) => (bytes, location.device()),
-            None => (None, uuid_of(self.process, follow::device_of(call))),
+            None => (
+                None,
+                uuid_of(self.process, self.own.pools.exported(function, call).or(follow::device_of(call))),
+            ),
         };
         let stack = follow::keeps_stack(function, call).then(|| self.all.stacks.of(self.index, call));
         let follows_fault = self.follower.follows_fault(&self.all.ledger, function, call);
@@ -274,6 +286,7 @@ impl<'a> Reading<'a> {
         self.follower.settle(&mut self.all.ledger, u64::MAX);
         self.space.settle(u64::MAX);
         self.all.virtual_memory.add(std::mem::take(&mut self.space));
+        self.all.pools.add(std::mem::take(&mut self.pools));
         let mut pending: Vec<Call> = std::mem::take(&mut self.pending).into_values().collect();
         pending.sort_by_key(|call| (call.start, call.stream, call.seq));
         pending.iter().filter(|call| faults::is_touched(call)).for_each(|call| self.touched(call));

@@ -6,7 +6,7 @@
 //! What does not: where the answers come from, and what becomes of a finding. Nothing here allocates, because it runs
 //! inside other people's programs.
 //!
-//! Calls that failed are asked about in `arguments`, `handles`, `pointers`, `peers`, `vmm` and `multicast`, in the order of the rules:
+//! Calls that failed are asked about in `arguments`, `handles`, `pointers`, `peers`, `vmm`, `multicast` and `pool_calls`, in the order of the rules:
 //! the first one that is broken explains the failure. Calls that succeeded are looked at in `succeeded`.
 
 mod arguments;
@@ -14,11 +14,14 @@ mod handles;
 mod multicast;
 mod peers;
 mod pointers;
+mod pool_calls;
+mod pools;
 mod space;
 mod succeeded;
 mod vmm;
 mod world;
 
+pub use pools::{Imported, Origin, Pool, Pools};
 pub use space::{Allocation, Mapping, Places, Space, Team};
 pub use succeeded::Ending;
 pub use world::{Closed, Ended, Export, Importers, Life, Openers, Opening, Peers, Pointer, Ptrace, World};
@@ -229,6 +232,10 @@ impl<W: World> Judge<'_, W> {
             Rule::MulticastDevice => self.multicast_device(),
             Rule::MulticastMemory => self.multicast_memory(),
             Rule::MulticastHandleType => self.multicast_handle_type(),
+            Rule::PoolHandleType => self.pool_handle_type(),
+            Rule::PoolPointer => self.pool_pointer(),
+            Rule::PoolWrongPool => self.pool_wrong_pool(),
+            Rule::PoolImportInUse => self.pool_import_in_use(),
             _ => Verdict::Unknown,
         }
     }

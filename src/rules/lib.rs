@@ -12,6 +12,7 @@ mod entries {
     pub mod jobs;
     pub mod multicast;
     pub mod peer;
+    pub mod pools;
     pub mod unchecked;
     pub mod vmm;
 }
@@ -228,9 +229,9 @@ macro_rules! declare {
 // Each file hands its entries on to the next, behind those that it was given; the last one hands all to `declare`.
 use entries::{
     driver::driver_rules, ipc::ipc_rules, jobs::job_rules, multicast::multicast_rules, peer::peer_rules,
-    unchecked::unchecked_rules, vmm::vmm_rules,
+    pools::pool_rules, unchecked::unchecked_rules, vmm::vmm_rules,
 };
-peer_rules! { ipc_rules vmm_rules multicast_rules job_rules driver_rules unchecked_rules declare }
+peer_rules! { ipc_rules vmm_rules multicast_rules pool_rules job_rules driver_rules unchecked_rules declare }
 
 #[cfg(test)]
 mod tests {

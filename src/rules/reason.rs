@@ -5,7 +5,7 @@
 
 mod values;
 
-pub use values::{Ago, Bytes, Device, Handle, MemoryKind, Process, short_uuid};
+pub use values::{Ago, Bytes, Device, Handle, MemoryKind, PointerFault, PoolFault, Process, short_uuid};
 
 use crate::Rule;
 use crate::decide::Ptrace;
@@ -98,6 +98,13 @@ reasons! {
     MulticastMemory { device: Device },
     MulticastOtherMemory { device: Device, home: Device } of MulticastMemory,
     MulticastHandleType { is_imported: bool },
+    PoolHandleType { wanted: u64, fault: PoolFault },
+    PoolPointer { address: u64, fault: PointerFault },
+    PoolNotImported { pool: u64, is_destroyed: bool } of PoolWrongPool,
+    PoolWrongPool { pool: u64, of_pool: Process, of_pointer: Process },
+    PoolImportInUse { pool: u64, pointers: u64 },
+    PoolFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process },
+    PoolDestroyedWhileOpen { pool: u64, handle: Handle, importers: u64, first: Process },
     FdLeak { descriptors: u64, is_export: bool },
     RanksWaitForDescriptor { waiting: u64, missing: u64, senders: &'a str, least: u64, most: u64 },
     RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
@@ -392,7 +399,8 @@ impl Display for Reason<'_> {
                 write!(f, "{address:#x} was opened with cuIpcOpenMemHandle ({handle})")?;
                 owner.map_or(Ok(()), |owner| write!(f, " and belongs to {owner}"))
             }
-            Reason::IpcFreedWhileOpen { address, bytes, handle, importers, first } => {
+            Reason::IpcFreedWhileOpen { address, bytes, handle, importers, first }
+            | Reason::PoolFreedWhileOpen { address, bytes, handle, importers, first } => {
                 write!(f, "{address:#x}")?;
                 if bytes > 0 {
                     write!(f, " ({})", Bytes(bytes))?;
@@ -547,6 +555,40 @@ impl Display for Reason<'_> {
                     _ => write!(f, "{}, {} in all, the first at {start:#x}, were", Count(mappings, "mapping"), Bytes(bytes))?,
                 }
                 f.write_str(" never accessible to any device: cuMemSetAccess was not called for them")
+            }
+            Reason::PoolHandleType { wanted, fault } => {
+                write!(f, "handleType is {}, but the pool ", HandleTypes(wanted))?;
+                match fault {
+                    PoolFault::Types(types) => write!(f, "was made with handle types {}", HandleTypes(types)),
+                    PoolFault::Imported => f.write_str("was imported, and what was imported cannot be exported again"),
+                    PoolFault::Default => f.write_str("is the default one of a device, which has no handle"),
+                    PoolFault::Destroyed => f.write_str("is destroyed"),
+                }
+            }
+            Reason::PoolPointer { address, fault } => match fault {
+                PointerFault::NoPool => write!(f, "{address:#x} is no memory of a pool"),
+                PointerFault::Imported => write!(f, "{address:#x} was imported, and what was imported cannot be exported again"),
+                PointerFault::NotExported { pool } => {
+                    write!(f, "{address:#x} is memory of pool {pool:#x}, which this process has not exported")
+                }
+                PointerFault::Inside => write!(f, "{address:#x} lies inside of an allocation"),
+            },
+            Reason::PoolNotImported { pool, is_destroyed: true } => write!(f, "pool {pool:#x} is destroyed"),
+            Reason::PoolNotImported { pool, is_destroyed: false } => {
+                write!(f, "pool {pool:#x} is this process's own; pointers are imported into a pool that was imported")
+            }
+            Reason::PoolWrongPool { pool, of_pool, of_pointer } => {
+                write!(f, "pool {pool:#x} was imported from {of_pool}, but the pointer was exported by {of_pointer}")
+            }
+            Reason::PoolImportInUse { pool, pointers } => write!(
+                f,
+                "{} of the imported pool {pool:#x} {} not freed",
+                Count(pointers, "pointer"),
+                if pointers == 1 { "is" } else { "are" }
+            ),
+            Reason::PoolDestroyedWhileOpen { pool, handle, importers, first } => {
+                write!(f, "pool {pool:#x} was destroyed while {handle} is open in ")?;
+                others(importers, first, f)
             }
             Reason::FdLeak { descriptors, is_export } => write!(
                 f,

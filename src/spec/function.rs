@@ -419,6 +419,13 @@ impl FnSpec {
         self.is_in(Group::Pool) && !self.is_in(Group::Alloc)
     }
 
+    /// Whether a success changes what a process has of pools.
+    pub fn changes_pools(&self) -> bool {
+        let gives_up =
+            |effect: &Effect| matches!(effect, Effect::Closes(closed) if closed.object == Object::Pointer);
+        self.is_of_pools() || self.effects.iter().any(gives_up)
+    }
+
     /// Whether it ends what programs end all the time, and seldom share: it is recorded only where that is shared.
     pub const fn ends_often(&self) -> bool {
         self.is_in(Group::Lifetime) && !self.is_virtual() && !self.is_of_pools()

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// What only a call can tell, and what would have to be known for it. docs: CONTRIBUTING.md.
-const ONLY_AT_THE_CALL: [(Rule, &str); 13] = [
+const ONLY_AT_THE_CALL: [(Rule, &str); 17] = [
     (Rule::IpcMemoryKind, "what the driver says of the pointer"),
     (Rule::IpcPointerUnknown, "what the driver says of the pointer, but where it is NULL"),
     (Rule::IpcDeviceHidden, "whether the process may use the device's node"),
@@ -31,6 +31,10 @@ const ONLY_AT_THE_CALL: [(Rule, &str); 13] = [
         Rule::IpcDamagedHandle,
         "which export the bytes resemble that the driver does not check: to the record nobody exported them",
     ),
+    (Rule::PoolPointer, "what the driver says of the pointer"),
+    (Rule::PoolWrongPool, "what others have exported, but where the pool is the process's own"),
+    (Rule::PoolFreedWhileOpen, "whether an importer that makes no further call still runs"),
+    (Rule::PoolDestroyedWhileOpen, "the same"),
     (Rule::CallFailed, "which causes the driver rules out"),
     (Rule::DriverUndocumented, "the same"),
 ];

@@ -113,7 +113,7 @@ fn whatever_is_shared_is_in_the_ledger_and_whatever_gives_it_back() {
             let found = shared(pair, ends, |_| None);
             let name = function.spec().name;
             let (state, by) = match object.outlives_its_maker() {
-                true if end.object.is_context() => ("open at exit", Value::Null),
+                _ if object.is_granted() && end.object.is_context() => ("open at exit", Value::Null),
                 true => ("open at exit", json!(name)),
                 false => ("freed while open", json!(name)),
             };

@@ -2,6 +2,7 @@
 //! slot holds: ask the driver, excuse, judge, tell the job, note the time.
 
 use crate::check;
+use crate::driver::pools;
 use crate::driver::questions::{self, DriverFacts};
 use crate::fault::inject::{self, Fault};
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
@@ -92,16 +93,18 @@ pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered
         });
     }
     let has_other_output = fault.is_some_and(|fault| fault.has_other_output);
+    let elements = elements.bytes();
+    let done = decide::Call { function: id, result: effect, args: &args.bytes, shape: args.shape, elements };
     if settings::get().check.is_some() && id.spec().is_virtual() {
-        let elements = elements.bytes();
-        let done =
-            decide::Call { function: id, result: effect, args: &args.bytes, shape: args.shape, elements };
         check::note(&done, !has_other_output);
+    }
+    if id.spec().changes_pools() {
+        pools::note(&done, !has_other_output);
     }
     if record::is_weighty(id) && !has_other_output {
         let exported = id.spec().exports().filter(|_| is_judged);
         let head = match exported {
-            Some(shared) if shared.object.is_virtual() => descriptor(id, shared.handle, &args.bytes),
+            Some(shared) if shared.object.is_granted() => descriptor(id, shared.handle, &args.bytes),
             Some(_) => args.head.map_or(0, |head| key::fingerprint(&head)),
             None => 0,
         };

@@ -3,6 +3,7 @@
 
 use super::space;
 use crate::driver::nodes;
+use crate::driver::pools;
 use crate::driver::questions::{self, DriverFacts};
 use crate::job::importers::{importers, is_own, life_of, process_of};
 use crate::job::process::pid_namespace;
@@ -15,11 +16,11 @@ use crate::sys::{elf, environment};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::decide::{
-    self, Allocation, Closed, Ended, Ending, Export, Life, Mapping, Openers, Opening, Peers, Pointer, Ptrace,
-    World,
+    self, Allocation, Closed, Ended, Ending, Export, Life, Mapping, Openers, Opening, Peers, Pointer, Pool,
+    Ptrace, World,
 };
 use cupeer_rules::reason::{Ago, Device, Process};
-use cupeer_spec::effect::Object;
+use cupeer_spec::effect::{Effect, Object};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::{
     Entry, LIBRARY, descriptor_head, ended, handle_key, kind, library_name, own_key, owner,
@@ -112,7 +113,8 @@ impl Call<'_> {
         let entry = place.read().filter(|entry| entry.count != 0)?;
         let importers = importers(entry.kind, entry.fingerprint)?;
         let (export, bytes) = (self.export_of(entry), entry.bytes);
-        Some(Ending { export, bytes, handles: 1, importers, is_sure: true })
+        let kind = kind::exported_object(entry.kind).unwrap_or(Object::Memory);
+        Some(Ending { kind, export, bytes, handles: 1, importers, is_sure: true })
     }
 }
 
@@ -299,6 +301,15 @@ impl World for Call<'_> {
     fn knows_space(&self) -> bool {
         space::is_whole()
     }
+    fn pool(&self, handle: u64) -> Option<Pool> {
+        pools::pool(handle)
+    }
+    fn pointers_of(&self, pool: u64) -> u64 {
+        pools::open(pool)
+    }
+    fn knows_pools(&self) -> bool {
+        pools::is_whole()
+    }
     fn has_fabric_channel(&self) -> Option<bool> {
         Some(space::has_fabric_channel())
     }
@@ -347,8 +358,12 @@ impl World for Call<'_> {
     }
     fn ending(&self) -> Option<Ending<Entry>> {
         if !self.id.spec().ends()?.object.is_context() {
-            let key = handle_key(kind::exported(self.judged().object()), self.taken?);
-            return self.ending_of(&live::find(key).filter(live::Place::is_own)?);
+            // A free ends memory, and that of a pool.
+            return self.id.spec().effects.iter().find_map(|effect| {
+                let Effect::Ends(end) = effect else { return None };
+                let key = handle_key(kind::exported(end.object), self.taken?);
+                self.ending_of(&live::find(key).filter(live::Place::is_own)?)
+            });
         }
         if self.about.ended == 0 {
             return None;

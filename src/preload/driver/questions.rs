@@ -1,6 +1,7 @@
 //! Questions: what only the driver knows is asked after a call of the program's own, in the thread that made it,
 //! without creating a context or changing anything.
 
+use super::pools;
 use crate::resolve::driver;
 use crate::sys::aside::aside;
 use crate::sys::elf::is_forked;
@@ -75,6 +76,7 @@ questions! {
     cuMemRetainAllocationHandle(handle: *mut u64, address: u64);
     cuMemGetAllocationPropertiesFromHandle(properties: *mut CUmemAllocationProp, handle: u64);
     cuMemRelease(handle: u64);
+    cuDeviceGetDefaultMemPool(pool: *mut u64, device: c_int);
 }
 
 pub fn context() -> u64 {
@@ -309,6 +311,12 @@ fn device_of_allocation(handle: u64) -> Option<i32> {
     (result == Some(0) && place.kind.0 == DEVICE).then_some(place.id)
 }
 
+/// The pool that a device always has.
+pub fn default_pool(device: i32) -> Option<u64> {
+    let mut pool = 0;
+    (cuDeviceGetDefaultMemPool(&mut pool, device) == Some(0)).then_some(pool)
+}
+
 /// A word among the arguments of a call.
 pub fn word(args: &[u8; MOST_ARGS], at: usize) -> u64 {
     args.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
@@ -358,8 +366,14 @@ pub fn ask(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64, note: No
         devices(note, -1, result, &mut about);
         about.memory = allocation.map(|known| known.range);
         // It need not lie on the device of the context.
-        if result == 0 && object == Object::Allocation && function.exports().is_some() {
-            let own = device_of_allocation(number(id, args, by)).filter(|device| *device >= 0);
+        let is_export = result == 0 && function.exports().is_some();
+        if is_export && matches!(object, Object::Allocation | Object::Pool) {
+            let name = number(id, args, by);
+            let own = match object {
+                Object::Pool => pools::pool(name).and_then(|pool| pool.device),
+                _ => device_of_allocation(name),
+            };
+            let own = own.filter(|device| *device >= 0);
             about.device = own.unwrap_or(about.device);
         }
         if let Some(known) = allocation.filter(|_| function.exports().is_some()) {

@@ -400,7 +400,9 @@ fn all_ended(context: u64) {
     live::each_own(|place| {
         let Some(entry) = place.read() else { return };
         let is_peer = kind::is_access(entry.kind) && entry.address == context;
-        if entry.peer != context && !is_peer {
+        let object = kind::exported_object(entry.kind).or(kind::opened_object(entry.kind));
+        // What devices are given access to belongs to no context.
+        if entry.peer != context && !is_peer || object.is_some_and(Object::is_granted) {
             return;
         }
         if kind::exported_object(entry.kind).is_some() {

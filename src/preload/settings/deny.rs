@@ -2,6 +2,7 @@
 
 use super::{read, read_text};
 use cupeer_spec::deny::Denied;
+use cupeer_spec::effect::Object;
 use cupeer_spec::env;
 use cupeer_spec::function::FnId;
 
@@ -29,9 +30,11 @@ impl Deny {
         let function = id.spec();
         // What is imported as virtual memory, or with a pool, is reached once access is granted.
         let opens = function.opens().filter(|shared| !shared.object.is_granted());
+        let makes_pool = function.makes().is_some_and(|made| made.object == Object::Pool);
         let tries = opens.is_some()
             || function.enables().is_some()
             || function.grants().is_some()
+            || makes_pool
             || function.joins().is_some()
             || function.gathers().is_some();
         let counts = function.enables().or(function.disables()).is_some()

@@ -38,7 +38,7 @@ pub fn look(
     decide::look(&call, &AtCall { made, sight, is_forked }, &mut |found| {
         let rule = found.reason.rule();
         // What is said of a handle that could not be opened depends on what others did.
-        let opened = made.function.spec().opens().filter(|opened| !opened.object.is_virtual());
+        let opened = made.function.spec().opens().filter(|opened| !opened.object.is_granted());
         let is_early = result != 0 && opened.is_some() && rule >= Rule::IpcOpenInExportingProcess;
         // Where the driver did what the process was told had failed, the state of things is news to the process.
         let is_news = driver_knows_more

@@ -133,6 +133,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
         let mut world = self.world(entry, export.process, at, Current::default());
         let first = (in_words(self.context.job, import.process), Thing::Opened(entry, import.process, time));
         world.ending = Some(Ending {
+            kind: entry.kind,
             export: world.export_of(entry, export),
             bytes: export.bytes.unwrap_or(0),
             handles,
@@ -292,7 +293,7 @@ const MOST_OBJECTS: usize = 16;
 
 /// Adds what ended processes have not closed of a handle, where they have not said so themselves.
 fn never_closed<'a>(context: &Context<'a>, entry: &'a Entry, unclosed: &mut Unclosed<'a>) {
-    if entry.kind.outlives_its_maker() {
+    if entry.kind.is_granted() {
         return;
     }
     for import in &entry.imports {

@@ -15,7 +15,7 @@ use super::rows::Context;
 use cupeer_record::Process;
 use cupeer_rules::Confidence;
 use cupeer_rules::decide::{
-    Allocation, Call, Closed, Ended, Ending, Export, Life, Mapping, Openers, Opening, World,
+    Allocation, Call, Closed, Ended, Ending, Export, Life, Mapping, Openers, Opening, Pool, World,
 };
 use cupeer_rules::reason::{Ago, Device};
 use cupeer_spec::effect::Object;
@@ -178,6 +178,17 @@ impl World for AtCall<'_, '_> {
     fn knows_space(&self) -> bool {
         let header = &self.made.process.header;
         header.mode == mode::FULL && header.lost == 0 && !self.sight.own.space.known().has_lost()
+    }
+
+    fn pool(&self, handle: u64) -> Option<Pool> {
+        self.sight.own.pools.known().pool(handle)
+    }
+    fn pointers_of(&self, pool: u64) -> u64 {
+        self.sight.own.pools.known().open(pool)
+    }
+    fn knows_pools(&self) -> bool {
+        let header = &self.made.process.header;
+        header.mode == mode::FULL && header.lost == 0 && !self.sight.own.pools.known().has_lost()
     }
 
     fn memory(&self) -> Option<(u64, u64)> {

@@ -10,6 +10,7 @@ pub mod descriptors;
 pub mod follow;
 pub mod live;
 pub mod own;
+pub mod pools;
 pub mod settle;
 pub mod space;
 mod take;

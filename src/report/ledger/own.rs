@@ -4,6 +4,7 @@
 use super::super::values::{self, Ending};
 use super::Ledger;
 use super::follow::{Follower, OwnHandle};
+use super::pools::OwnPools;
 use super::space::OwnSpace;
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::effect::Object;
@@ -22,6 +23,8 @@ pub struct Own {
     enabled: HashMap<(u64, u64), u64>,
     /// What it has of virtual memory.
     pub space: OwnSpace,
+    /// What it has of pools.
+    pub pools: OwnPools,
 }
 
 #[derive(Clone, Copy)]

@@ -201,7 +201,8 @@ impl Ledger {
     /// Which pairs of devices IPC went over: each import of memory, and the export that it is of, where it is known.
     pub fn each_pair(&self) -> impl Iterator<Item = (&Import, Option<&Export>)> {
         let originals = self.originals();
-        self.handles.iter().filter(|entry| entry.kind.is_memory()).flat_map(move |entry| {
+        let is_reached = |entry: &&Entry| entry.kind.is_memory() && !entry.kind.is_granted();
+        self.handles.iter().filter(is_reached).flat_map(move |entry| {
             let original = originals.get(&(entry.realm, entry.kind.word(), entry.checked));
             let original = || self.handle(entry.realm, entry.kind, original?.0)?.export.as_deref();
             let export = entry.export.as_deref().or_else(original);

@@ -9,6 +9,7 @@ mod fault;
 mod finding;
 mod handle;
 mod peer;
+mod pool;
 mod process;
 
 pub use allocation::{Access, AddressSpace, Allocation, Allocations, DeviceMemory, Kept, Mapping, Where};
@@ -17,6 +18,7 @@ pub use fault::{Fault, FaultHit};
 pub use finding::{Finding, Object, SEVERITIES};
 pub use handle::{FailedOpen, Fingerprint, Handle, Leak, Open, State};
 pub use peer::{Peer, Uuid};
+pub use pool::Pool;
 pub use process::{Device, Escaped, LastCall, Ordinal, Pending, Process, Unnamed, past};
 
 use schemars::JsonSchema;
@@ -55,6 +57,9 @@ pub struct Report {
     pub handles: Vec<Handle>,
     /// Virtual memory: what is allocated, mapped and kept alive.
     pub allocations: Allocations,
+    /// Memory pools, as processes have them, in order of time: those that they made or imported, and what they gave others
+    /// access to.
+    pub pools: Vec<Pool>,
     /// What is open, by where it was opened.
     pub leaks: Vec<Leak>,
     /// The peer matrix: a row for each process and pair of devices.

@@ -17,13 +17,14 @@ pub struct Peer {
     pub asked: u64,
     /// The last answer it got; null where it did not ask.
     pub can_access: Option<bool>,
-    /// Whether it ever enabled access, between contexts or by granting it to mappings.
+    /// Whether it ever enabled access, between contexts or by granting it to mappings or pools.
     pub enabled: bool,
     /// When it last did.
     pub enabled_ns: Option<u64>,
     /// When access was disabled again: its context ended, or the last mapping that had it is gone.
     pub disabled_ns: Option<u64>,
-    /// How often a mapping of the other device's memory was given access for this device (cuMemSetAccess).
+    /// How often a mapping of the other device's memory was given access for this device (cuMemSetAccess); a pool counts as
+    /// one (cuMemPoolSetAccess).
     pub mappings: u64,
     /// To how many of them it has access at the end.
     pub mappings_now: u64,

@@ -45,7 +45,7 @@ impl View<'_> {
         devices + &self.kept() + &spaces + &self.single()
     }
 
-    fn place(&self, place: Where, device: Option<super::super::model::Uuid>) -> String {
+    pub(super) fn place(&self, place: Where, device: Option<super::super::model::Uuid>) -> String {
         match place {
             Where::Host => "host".into(),
             Where::Multicast => "multicast".into(),

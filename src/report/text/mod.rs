@@ -9,6 +9,7 @@ mod head;
 mod matrix;
 mod memory;
 pub mod names;
+mod pools;
 mod tables;
 mod wrong;
 
@@ -55,6 +56,7 @@ pub fn show(report: &Report, options: &Options) -> String {
         view.devices(),
         view.handles(),
         view.virtual_memory(),
+        view.pools(),
         view.matrix(),
         view.peers(),
         view.failures(),

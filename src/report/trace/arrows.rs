@@ -38,7 +38,11 @@ impl Arrows {
         };
         match (function.opens(), function.closes()) {
             (Some(shared), _) => self.opens(call, realm, at, ledger, shared),
-            (None, Some(closed)) => self.closes(closed.object, values::number(call, closed.by)),
+            (None, Some(closed)) => {
+                // What is destroyed is closed, however often it was opened.
+                let is_whole = function.ends().is_some_and(|end| !end.is_counted);
+                self.closes(closed.object, values::number(call, closed.by), is_whole)
+            }
             (None, None) => Vec::new(),
         }
     }
@@ -68,13 +72,13 @@ impl Arrows {
         ]
     }
 
-    fn closes(&mut self, kind: Object, address: Option<u64>) -> Vec<Arrow> {
+    fn closes(&mut self, kind: Object, address: Option<u64>, is_whole: bool) -> Vec<Arrow> {
         let Some(place) = address.map(|address| (kind, address)) else { return Vec::new() };
         let Some(ids) = self.open.get_mut(&place) else { return Vec::new() };
-        let id = ids.pop();
+        let closed = if is_whole { std::mem::take(ids) } else { ids.pop().into_iter().collect() };
         if ids.is_empty() {
             self.open.remove(&place);
         }
-        id.into_iter().map(|id| Arrow { export: None, phase: 'f', id }).collect()
+        closed.into_iter().map(|id| Arrow { export: None, phase: 'f', id }).collect()
     }
 }

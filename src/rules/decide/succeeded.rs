@@ -3,11 +3,14 @@
 use super::{Export, Importers, Judge, Openers, Verdict, World, peers::PEER};
 use crate::Confidence;
 use crate::reason::{Handle, Reason};
+use cupeer_spec::effect::Object;
 use cupeer_spec::record::slot::finding::role;
 
 /// What a call has ended while others had it open.
 #[derive(Clone, Copy)]
 pub struct Ending<O> {
+    /// What kind of thing it is.
+    pub kind: Object,
     /// It, or one of those that went with its context.
     pub export: Export<O>,
     /// The size of the memory.
@@ -29,6 +32,8 @@ impl<W: World> Judge<'_, W> {
             Verdict::Held
         } else if spec.ends().is_some() {
             self.ended()
+        } else if self.call.object().is_granted() {
+            Verdict::Held
         } else if let Some(shared) = spec.exports() {
             self.exported(shared.by)
         } else if spec.opens().is_some() {
@@ -111,7 +116,7 @@ impl<W: World> Judge<'_, W> {
         let (Some(ending), Some(end)) = (self.world.ending(), self.call.function.spec().ends()) else {
             return Verdict::Held;
         };
-        let Ending { export, bytes, handles, importers, is_sure } = ending;
+        let Ending { kind, export, bytes, handles, importers, is_sure } = ending;
         let (handle, (first, _)) = (Handle(export.fingerprint), importers.first);
         let (address, importing) = (export.address, importers.running + importers.unknown);
         let (what, argument) = (self.call.function.spec().name, self.call.name(end.by));
@@ -120,6 +125,11 @@ impl<W: World> Judge<'_, W> {
         } else if self.call.is_event() {
             let event = address;
             (Reason::IpcEventDestroyedWhileOpen { event, handle, importers: importing, first }, argument)
+        } else if kind == Object::Pool {
+            let pool = address;
+            (Reason::PoolDestroyedWhileOpen { pool, handle, importers: importing, first }, argument)
+        } else if kind == Object::Pointer {
+            (Reason::PoolFreedWhileOpen { address, bytes, handle, importers: importing, first }, argument)
         } else {
             (Reason::IpcFreedWhileOpen { address, bytes, handle, importers: importing, first }, argument)
         };

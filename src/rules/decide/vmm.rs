@@ -12,7 +12,7 @@ const GRANULARITY: u64 = 2 << 20;
 /// CU_MEM_LOCATION_TYPE_DEVICE.
 const DEVICE: i32 = 1;
 
-/// What is asked of an allocation when it is created.
+/// What is asked of an allocation, or of a pool, when it is created.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
     /// The handle types.
@@ -27,9 +27,11 @@ fn number(bytes: &[u8], at: usize) -> Option<i32> {
 }
 
 impl super::Call<'_> {
-    /// The properties of an allocation that it is to create.
+    /// The properties of an allocation, or of a pool, that it is to create.
     pub(super) fn wanted(&self) -> Option<Wanted> {
-        let (index, _) = self.function.spec().argument("prop").filter(|(_, arg)| arg.is_allocation())?;
+        let spec = self.function.spec();
+        let prop = spec.argument("prop").filter(|(_, arg)| arg.is_allocation());
+        let (index, _) = prop.or_else(|| spec.argument("poolProps"))?;
         let bytes = self.bytes(index);
         let (types, kind, id) = (number(bytes, 4)?, number(bytes, 8)?, number(bytes, 12)?);
         Some(Wanted { types, device: (kind == DEVICE).then_some(id) })

@@ -1,6 +1,6 @@
 //! What is known of the world around a call: told by whoever asks for a decision.
 
-use super::{Allocation, Mapping};
+use super::{Allocation, Mapping, Pool};
 use crate::Confidence;
 use crate::reason::{Ago, Device, Process};
 use cupeer_spec::effect::Object;
@@ -142,6 +142,18 @@ pub trait World {
     }
     /// Whether all is known that the process has done with virtual memory.
     fn knows_space(&self) -> bool {
+        false
+    }
+    /// What the process knows of a pool by its handle.
+    fn pool(&self, _handle: u64) -> Option<Pool> {
+        None
+    }
+    /// How many pointers of an imported pool the process has imported and not freed.
+    fn pointers_of(&self, _pool: u64) -> u64 {
+        0
+    }
+    /// Whether all is known that the process has done with pools.
+    fn knows_pools(&self) -> bool {
         false
     }
     /// Whether the process may read an IMEX channel.

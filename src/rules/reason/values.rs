@@ -168,3 +168,31 @@ impl Display for HandleTypes {
         Ok(())
     }
 }
+/// Why a pool cannot be exported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PoolFault {
+    /// It was made with these handle types.
+    Types(u64),
+    /// It was imported.
+    Imported,
+    /// It is the default one of a device.
+    Default,
+    /// It is destroyed.
+    Destroyed,
+}
+
+/// Why memory of a pool cannot be exported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PointerFault {
+    /// It is of no pool.
+    NoPool,
+    /// It was imported.
+    Imported,
+    /// Its pool was not exported.
+    NotExported {
+        /// The pool.
+        pool: u64,
+    },
+    /// It is not the start of an allocation.
+    Inside,
+}

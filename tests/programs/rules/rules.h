@@ -30,6 +30,10 @@ typedef struct { int type, handle_types; Location location; void *windows; unsig
 typedef struct { Location location; int flags; } Access;
 /* CUmulticastObjectProp. */
 typedef struct { unsigned devices; size_t size; unsigned long long handle_types, flags; } Team;
+/* Pools: CUmemoryPool, CUmemPoolProps, CUmemPoolPtrExportData. */
+typedef struct pool *Pool;
+typedef struct { int type, handle_types; Location location; void *windows; size_t most; unsigned char rest[56]; } PoolProperties;
+typedef struct { unsigned char bytes[64]; } PoolPointer;
 
 enum { LAZY = 1, DISABLE_TIMING = 2, INTERPROCESS = 4, ACCESS_SUPPORTED = 2, ATTACH_GLOBAL = 1 };
 /* Smaller allocations share a block on a real driver. */
@@ -88,6 +92,16 @@ enum { SIZE = 4 << 20, OFFSET = 4096 };
     F(cuMulticastBindMem_v2, (Allocation, CUdevice, size_t, Allocation, size_t, size_t, unsigned long long))           \
     F(cuMulticastBindAddr, (Allocation, size_t, CUdeviceptr, size_t, unsigned long long))                              \
     F(cuMulticastGetGranularity, (size_t *, const Team *, int))                                                        \
+    F(cuDeviceGetDefaultMemPool, (Pool *, CUdevice))                                                                   \
+    F(cuMemPoolCreate, (Pool *, const PoolProperties *))                                                               \
+    F(cuMemPoolDestroy, (Pool))                                                                                        \
+    F(cuMemPoolSetAccess, (Pool, const Access *, size_t))                                                              \
+    F(cuMemPoolExportToShareableHandle, (void *, Pool, int, unsigned long long))                                       \
+    F(cuMemPoolImportFromShareableHandle, (Pool *, void *, int, unsigned long long))                                   \
+    F(cuMemPoolExportPointer, (PoolPointer *, CUdeviceptr))                                                            \
+    F(cuMemPoolImportPointer, (CUdeviceptr *, Pool, PoolPointer *))                                                    \
+    F(cuMemAllocFromPoolAsync, (CUdeviceptr *, size_t, Pool, void *))                                                  \
+    F(cuCtxSynchronize, (void))                                                                                        \
     F(cuEventCreate, (CUevent *, unsigned))                                                                            \
     F(cuEventDestroy, (CUevent))                                                                                       \
     F(cuEventDestroy_v2, (CUevent))

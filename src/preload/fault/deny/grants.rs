@@ -1,6 +1,8 @@
-//! Access to virtual memory that devices are given: the driver tells whose memory it is, or else the live table.
+//! Access to virtual memory, and to pools, that devices are given: the driver tells whose memory it is, or else the live
+//! table; of a pool, who has made it.
 
 use super::{Denied, devices, pairs, refused};
+use crate::driver::pools;
 use crate::driver::questions;
 use crate::fault::inject::Forward;
 use crate::record;
@@ -35,18 +37,43 @@ fn device_at(address: u64) -> Option<Identity> {
     (import.uuid != [0; 16]).then(|| devices::of_uuid(import.uuid))
 }
 
-/// What the driver would refuse anyway, it shall say itself: unknown rights, a range that does not begin and end with
-/// mappings. Where there are holes, it looks at what lies before the first.
+/// The device of a pool. The driver does not tell: who has made it does, or the live table.
+fn device_of_pool(pool: u64) -> Option<Identity> {
+    if let Some(device) = pools::pool(pool).and_then(|known| known.device) {
+        return Some(devices::of_ordinal(device));
+    }
+    let import = record::imported(Object::Pool, pool)?;
+    (import.uuid != [0; 16]).then(|| devices::of_uuid(import.uuid))
+}
+
+/// Which pair denies a device what is mapped in a range. What the driver would refuse anyway, it shall say itself: a range
+/// that does not begin and end with mappings. Where there are holes, it looks at what lies before the first.
+fn denied_in(from: &Identity, start: u64, size: u64) -> Option<Option<usize>> {
+    let (pairs, end) = (pairs()?, start.checked_add(size)?);
+    let (mut denied, mut address) = (None, start);
+    while let Some(mapped) = questions::mapping(address).filter(|_| address < end) {
+        if mapped.start != address || mapped.end > end {
+            return None;
+        }
+        denied = denied.or_else(|| pairs.denies(from, &device_at(address)?));
+        address = mapped.end;
+    }
+    Some(denied)
+}
+
+/// Unknown rights the driver shall refuse itself, and of a pool those to read alone.
 pub fn before(call: &Forward, grant: Grant) -> Option<Denied> {
     let (pairs, function) = (pairs()?, call.id.spec());
-    let (start, size, array) = (call.words[grant.by], call.words[grant.size?], call.words[grant.to]);
+    let (by, array) = (call.words[grant.by], call.words[grant.to]);
     let count = function.args[grant.to].count.and_then(|count| function.argument(count));
     let count = count.map_or(1, |(index, _)| call.words[index]);
-    let end = start.checked_add(size).filter(|_| array != 0)?;
+    let size = grant.size.map(|size| call.words[size]);
+    let may_only_read = size.is_some();
     let mut denied = None;
     for index in 0..count {
-        let [kind, ordinal, rights] = wish(array, index)?;
-        if !matches!(rights, 0 | 1 | 3) {
+        let [kind, ordinal, rights] = wish(array, index).filter(|_| array != 0)?;
+        let is_known = matches!(rights, 0 | 3) || rights == 1 && may_only_read;
+        if !is_known {
             return None;
         }
         if kind != DEVICE || rights == 0 || denied.is_some() {
@@ -56,14 +83,29 @@ pub fn before(call: &Forward, grant: Grant) -> Option<Denied> {
         if pairs.touches(&from).is_none() {
             continue;
         }
-        let mut address = start;
-        while let Some(mapped) = questions::mapping(address).filter(|_| address < end) {
-            if mapped.start != address || mapped.end > end {
-                return None;
-            }
-            denied = denied.or_else(|| pairs.denies(&from, &device_at(address)?));
-            address = mapped.end;
-        }
+        denied = match size {
+            Some(size) => denied_in(&from, by, size)?,
+            None => device_of_pool(by).and_then(|home| pairs.denies(&from, &home)),
+        };
     }
     denied.map(|which| refused(Result::INVALID_DEVICE, which))
+}
+
+/// Remembers where a pool is that was made.
+pub fn made(call: &Forward, by: usize) {
+    let args = call.id.spec().args.iter().zip(call.words);
+    let properties = args.clone().find(|(arg, _)| arg.type_word() == "CUmemPoolProps");
+    let (mut handle, mut bytes) = ([0; 8], [0; 16]);
+    let is_read = |place: u64, bytes: &mut [u8]| copy(place as usize, bytes) == bytes.len();
+    if !is_read(call.words[by], &mut handle) {
+        return;
+    }
+    if let Some((_, place)) = properties
+        && is_read(*place, &mut bytes)
+    {
+        let [_, _, kind, device] = core::array::from_fn(|index| {
+            i32::from_le_bytes(*bytes[4 * index..].first_chunk().unwrap_or(&[0; 4]))
+        });
+        pools::made(u64::from_le_bytes(handle), (kind == DEVICE).then_some(device));
+    }
 }

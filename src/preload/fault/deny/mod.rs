@@ -2,8 +2,8 @@
 //! that can have only a number of peers.
 //!
 //! What belongs here: which calls are examined, and what becomes of each. `devices` finds out which devices they are
-//! about; `opens` is about handles of other processes, `grants` about access to virtual memory, `multicast` about what reaches
-//! it without, `peers` counts the peers of contexts, `nvml` and `links` are what NVML says.
+//! about; `opens` is about handles of other processes, `grants` about access to virtual memory and to pools, `multicast` about
+//! what reaches it without, `peers` counts the peers of contexts, `nvml` and `links` are what NVML says.
 //!
 //! An unknown device is not denied anything: the driver answers. Nothing is asked of a library that the program has not
 //! called, and only what never changes is kept about a device, so that a forked child can go on with it.
@@ -20,7 +20,7 @@ use super::inject::Forward;
 use crate::driver::questions;
 use crate::settings::{self, Deny};
 use cupeer_spec::deny::Denied as Pairs;
-use cupeer_spec::effect::{Effect, End, Named, Object, Question};
+use cupeer_spec::effect::{Effect, End, Made, Named, Object, Question};
 use cupeer_spec::function::{FnId, Library};
 use cupeer_spec::results::Result;
 
@@ -121,6 +121,7 @@ pub fn after(call: &Forward) -> Option<usize> {
                 }
             }
             Effect::Opens(shared) => opens::after(call, shared),
+            Effect::Makes(Made { object: Object::Pool, by, .. }) => grants::made(call, by),
             Effect::Exports(_)
             | Effect::Closes(_)
             | Effect::Ends(_)

@@ -4,6 +4,7 @@
 use super::arming::{LoadedPlan, LoadedRule, Using};
 use super::index::{argument_of, holds};
 use super::{Forward, private, shared};
+use crate::driver::pools;
 use crate::driver::questions;
 use crate::record;
 use crate::settings;
@@ -19,6 +20,7 @@ use core::ffi::c_char;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use cupeer_spec::abi::{CUmemAccessDesc, CUmemAllocationProp, CUmemPoolProps};
+use cupeer_spec::effect::Object;
 use cupeer_spec::fault::{Condition, Key, Values, stack_hash};
 use cupeer_spec::function::{ArgSpec, Direction};
 use cupeer_spec::record::live::mix;
@@ -159,6 +161,9 @@ impl<'a> Facts<'a> {
     fn peer_device(&self) -> i32 {
         if let Some(grant) = self.call.id.spec().grants() {
             let address = self.call.words[grant.by];
+            if grant.object == Object::Pool {
+                return pools::pool(address).and_then(|pool| pool.device).unwrap_or(-1);
+            }
             // A question that fails would stand in the driver's log.
             let allocation = questions::mapping(address).and_then(|_| questions::mapped_allocation(address));
             return allocation.map_or(-1, |(_, device)| device);

@@ -1,0 +1,91 @@
+//! Rules about memory pools, for calls that failed.
+
+use super::pools::Origin;
+use super::{Judge, Verdict, World};
+use crate::Confidence;
+use crate::reason::{PointerFault, PoolFault, Reason};
+use cupeer_spec::abi::CUmemAllocationHandleType;
+use cupeer_spec::effect::Object;
+use cupeer_spec::record::slot::finding::role;
+
+impl<W: World> Judge<'_, W> {
+    /// How sure it is what follows from what the process has of pools.
+    fn pools_trust(&self) -> Confidence {
+        if self.world.knows_pools() { Confidence::Certain } else { Confidence::Inferred }
+    }
+
+    pub(super) fn pool_handle_type(&mut self) -> Verdict {
+        let (Some(pool), Some(wanted)) = (self.call.argument("pool"), self.call.argument("handleType"))
+        else {
+            return Verdict::Unknown;
+        };
+        let is_a_type = wanted != 0 && CUmemAllocationHandleType(wanted as i32).name().is_some();
+        let Some(known) = self.world.pool(pool).filter(|_| is_a_type) else { return Verdict::Unknown };
+        let fault = match (known.is_destroyed, known.origin, known.types) {
+            (true, ..) => PoolFault::Destroyed,
+            (_, Origin::Imported, _) => PoolFault::Imported,
+            (_, Origin::Default, _) => PoolFault::Default,
+            (.., None) => return Verdict::Unknown,
+            (.., Some(types)) if types as u64 & wanted != 0 => return Verdict::Held,
+            (.., Some(types)) => PoolFault::Types(types as u64),
+        };
+        // A handle that is destroyed may be another pool's again.
+        let confidence = if known.is_destroyed { self.pools_trust() } else { Confidence::Certain };
+        self.broken(Reason::PoolHandleType { wanted, fault }, confidence, "pool", &[])
+    }
+
+    pub(super) fn pool_pointer(&mut self) -> Verdict {
+        let address = self.call.argument("ptr").unwrap_or(0);
+        let Some(pointer) = self.world.pointer(address).filter(|pointer| pointer.is_known) else {
+            return Verdict::Unknown;
+        };
+        let pool = pointer.pool;
+        let known = self.world.pool(pool);
+        let (fault, confidence) = match known {
+            _ if pool == 0 => (PointerFault::NoPool, Confidence::Certain),
+            Some(known) if known.origin == Origin::Imported => (PointerFault::Imported, Confidence::Certain),
+            Some(known) if !known.is_exported => (PointerFault::NotExported { pool }, self.pools_trust()),
+            _ if self.world.driver_message().contains("base address") => {
+                (PointerFault::Inside, Confidence::Certain)
+            }
+            Some(_) => return Verdict::Held,
+            None => return Verdict::Unknown,
+        };
+        self.broken(Reason::PoolPointer { address, fault }, confidence, "ptr", &[])
+    }
+
+    pub(super) fn pool_wrong_pool(&mut self) -> Verdict {
+        let pool = self.call.argument("pool").unwrap_or(0);
+        let Some(known) = self.world.pool(pool) else { return Verdict::Unknown };
+        if known.is_destroyed || known.origin != Origin::Imported {
+            let (is_destroyed, confidence) = (known.is_destroyed, self.pools_trust());
+            return self.broken(Reason::PoolNotImported { pool, is_destroyed }, confidence, "pool", &[]);
+        }
+        let Some((_, fingerprint, _)) = self.call.handle() else { return Verdict::Unknown };
+        let opening = self.world.opening(Object::Pool, pool);
+        let of_pool = opening.and_then(|opening| self.world.export(Object::Pool, opening.fingerprint));
+        let (Some(of_pool), Some(export)) = (of_pool, self.world.export(Object::Pointer, fingerprint)) else {
+            return Verdict::Unknown;
+        };
+        if of_pool.who == export.who {
+            return Verdict::Unknown;
+        }
+        let reason = Reason::PoolWrongPool { pool, of_pool: of_pool.owner, of_pointer: export.owner };
+        self.broken(reason, Confidence::Certain, "pool", &[(role::EXPORT, export.object)])
+    }
+
+    pub(super) fn pool_import_in_use(&mut self) -> Verdict {
+        let pool = self.call.argument("pool").unwrap_or(0);
+        let Some(known) = self.world.pool(pool) else { return Verdict::Unknown };
+        if known.is_destroyed || known.origin != Origin::Imported {
+            return Verdict::Unknown;
+        }
+        match self.world.pointers_of(pool) {
+            0 => Verdict::Held,
+            pointers => {
+                let confidence = self.pools_trust();
+                self.broken(Reason::PoolImportInUse { pool, pointers }, confidence, "pool", &[])
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What a process has of memory pools: its own, those that it has imported, and the pointers of these, as its own calls tell.
+//!
+//! What belongs here: what each call makes of them, for the library, which keeps as many as it has room for, and for the
+//! report. What does not: what follows from that for a call ([`super::pool_calls`]), and what other processes have.
+
+use super::Call;
+use super::space::Places;
+use cupeer_spec::effect::{Effect, End, Made, Named, Object, Question, Shared, Subject};
+
+/// Where a pool comes from.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// The process has made it.
+    #[default]
+    Made,
+    /// Another one has.
+    Imported,
+    /// It is the one that a device always has.
+    Default,
+}
+
+/// A pool of the process, or one that it has imported.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Pool {
+    /// Its handle in the process; 0 where there is none.
+    pub handle: u64,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The handle types that it was made with, where that is known.
+    pub types: Option<i32>,
+    /// The device that it is on, as the process numbers it; `None` where that is not known, or it is on none.
+    pub device: Option<i32>,
+    /// Whether the process has exported it.
+    pub is_exported: bool,
+    /// Whether it is destroyed, and only remembered.
+    pub is_destroyed: bool,
+}
+
+/// Memory of an imported pool that was imported.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Imported {
+    /// Its address; 0 where there is none.
+    pub address: u64,
+    /// The pool.
+    pub pool: u64,
+}
+
+/// What a process has.
+pub struct Pools<P, M> {
+    pools: P,
+    pointers: M,
+    has_lost: bool,
+}
+
+impl<P: Places<Pool>, M: Places<Imported>> Pools<P, M> {
+    /// Nothing yet, with these places for more.
+    pub const fn new(pools: P, pointers: M) -> Self {
+        Pools { pools, pointers, has_lost: false }
+    }
+
+    /// The pool of a handle; also one that is destroyed, as long as nothing else was seen to have its handle.
+    pub fn pool(&self, handle: u64) -> Option<Pool> {
+        self.pools.as_ref().iter().find(|known| known.handle == handle && handle != 0).copied()
+    }
+
+    /// How many pointers of an imported pool are imported now.
+    pub fn open(&self, pool: u64) -> u64 {
+        self.pointers.as_ref().iter().filter(|known| known.address != 0 && known.pool == pool).count() as u64
+    }
+
+    /// Whether it is known that something is missing.
+    pub fn has_lost(&self) -> bool {
+        self.has_lost
+    }
+
+    /// Notes that something has happened of which is not known what.
+    pub fn lose(&mut self) {
+        self.has_lost = true;
+    }
+
+    /// Notes a call that has returned.
+    pub fn note(&mut self, call: &Call) {
+        let spec = call.function.spec();
+        for effect in spec.effects.iter().filter(|_| call.result == 0) {
+            match *effect {
+                Effect::Makes(Made { object: Object::Pool, by, .. }) => {
+                    let wanted = call.wanted();
+                    let (types, device) = (wanted.map(|it| it.types), wanted.and_then(|it| it.device));
+                    self.made(Pool { handle: call.at(by), types, device, ..Pool::default() });
+                }
+                Effect::Asks(Question { subject: Subject::Pool, device, answer, .. })
+                    if spec.args[answer].type_word() == "CUmemoryPool" =>
+                {
+                    let device = Some(call.at(device) as i32);
+                    self.made(Pool {
+                        handle: call.at(answer),
+                        origin: Origin::Default,
+                        device,
+                        ..Pool::default()
+                    });
+                }
+                Effect::Opens(Shared { object: Object::Pool, by, .. }) => {
+                    let handle = call.at(by);
+                    self.made(Pool { handle, origin: Origin::Imported, ..Pool::default() });
+                }
+                Effect::Exports(Shared { object: Object::Pool, by, .. }) => {
+                    self.known(call.at(by)).into_iter().for_each(|pool| pool.is_exported = true);
+                }
+                Effect::Ends(End { object: Object::Pool, by, .. }) => {
+                    self.known(call.at(by)).into_iter().for_each(|pool| pool.is_destroyed = true);
+                }
+                Effect::Opens(Shared { object: Object::Pointer, by, .. }) => {
+                    let pool = call.argument("pool").unwrap_or(0);
+                    self.imported(Imported { address: call.at(by), pool });
+                }
+                Effect::Closes(Named { object: Object::Pointer, by }) => self.freed(call.at(by)),
+                _ => {}
+            }
+        }
+    }
+
+    fn known(&mut self, handle: u64) -> Option<&mut Pool> {
+        self.pools.as_mut().iter_mut().find(|known| known.handle == handle && handle != 0)
+    }
+
+    /// Notes a pool that the process has now.
+    pub fn made(&mut self, pool: Pool) {
+        let all = self.pools.as_ref();
+        let (count, is_free) = (all.len(), |known: &Pool| known.handle == 0);
+        let place = all.iter().position(|known| known.handle == pool.handle).or(all.iter().position(is_free));
+        let place = match place {
+            Some(place) => Some(place),
+            None if self.pools.grow() => Some(count),
+            // What is destroyed is only remembered.
+            None => self.pools.as_ref().iter().position(|known| known.is_destroyed),
+        };
+        match place.and_then(|place| self.pools.as_mut().get_mut(place)) {
+            Some(place) => *place = pool,
+            None => self.has_lost = true,
+        }
+    }
+
+    fn imported(&mut self, pointer: Imported) {
+        let all = self.pointers.as_ref();
+        let (count, same) = (all.len(), all.iter().position(|known| known.address == pointer.address));
+        let free = || all.iter().position(|known| known.address == 0);
+        let place = same.or_else(free).or_else(|| self.pointers.grow().then_some(count));
+        match place.and_then(|place| self.pointers.as_mut().get_mut(place)) {
+            Some(place) => *place = pointer,
+            None => self.has_lost = true,
+        }
+    }
+
+    /// However often it was imported.
+    fn freed(&mut self, address: u64) {
+        let known = self.pointers.as_mut().iter_mut().filter(|known| known.address == address);
+        known.for_each(|known| *known = Imported::default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::function::FnId;
+    use cupeer_spec::record::slot::MOST_ARGS;
+
+    fn noted<P: Places<Pool>, M: Places<Imported>>(
+        pools: &mut Pools<P, M>,
+        function: FnId,
+        values: &[(&str, u64)],
+    ) {
+        let mut args = [0; MOST_ARGS];
+        for (name, value) in values {
+            let (index, _) = function.spec().argument(name).expect("an argument");
+            let place = &mut args[function.spec().place(index)];
+            place.iter_mut().zip(value.to_le_bytes()).for_each(|(place, byte)| *place = byte);
+        }
+        pools.note(&Call { function, result: 0, args: &args, shape: !0, elements: &[] });
+    }
+
+    #[test]
+    fn a_pool_is_known_by_where_it_comes_from() {
+        let mut pools = Pools::new([Pool::default(); 3], [Imported::default(); 1]);
+        // The type, the handle types.
+        noted(&mut pools, FnId::cuMemPoolCreate, &[("pool", 1), ("poolProps", 1 | 1 << 32)]);
+        noted(&mut pools, FnId::cuDeviceGetDefaultMemPool, &[("pool_out", 2), ("dev", 1)]);
+        noted(&mut pools, FnId::cuMemPoolImportFromShareableHandle, &[("pool_out", 3)]);
+        let origins = [1, 2, 3].map(|handle| pools.pool(handle).map(|pool| pool.origin));
+        assert_eq!(origins, [Origin::Made, Origin::Default, Origin::Imported].map(Some));
+        let known = pools.pool(1).expect("it is known");
+        assert_eq!((known.types, known.is_exported), (Some(1), false));
+        assert_eq!(pools.pool(2).and_then(|pool| pool.device), Some(1));
+        noted(&mut pools, FnId::cuMemPoolExportToShareableHandle, &[("pool", 1)]);
+        assert!(pools.pool(1).is_some_and(|pool| pool.is_exported && !pool.is_destroyed));
+        // How access is asked for makes none.
+        noted(&mut pools, FnId::cuMemPoolGetAccess, &[("memPool", 9), ("flags", 3)]);
+        assert!(pools.pool(3).is_some() && pools.pool(9).is_none() && !pools.has_lost());
+        noted(&mut pools, FnId::cuMemPoolDestroy, &[("pool", 3)]);
+        assert!(pools.pool(3).is_some_and(|pool| pool.is_destroyed));
+        noted(&mut pools, FnId::cuMemPoolCreate, &[("pool", 4)]);
+        assert!(pools.pool(4).is_some() && pools.pool(3).is_none() && !pools.has_lost());
+        noted(&mut pools, FnId::cuMemPoolCreate, &[("pool", 5)]);
+        assert!(pools.has_lost() && pools.pool(0).is_none());
+    }
+
+    #[test]
+    fn a_pointer_is_imported_until_it_is_freed_however_often() {
+        let mut pools = Pools::new(Vec::new(), Vec::new());
+        for address in [0x10, 0x20, 0x10] {
+            noted(&mut pools, FnId::cuMemPoolImportPointer, &[("ptr_out", address), ("pool", 7)]);
+        }
+        assert_eq!((pools.open(7), pools.open(8)), (2, 0));
+        noted(&mut pools, FnId::cuMemFreeAsync, &[("dptr", 0x10)]);
+        noted(&mut pools, FnId::cuMemFree_v2, &[("dptr", 0x999)]);
+        assert_eq!(pools.open(7), 1);
+        noted(&mut pools, FnId::cuMemFree_v2, &[("dptr", 0x20)]);
+        assert_eq!((pools.open(7), pools.has_lost()), (0, false));
+    }
+}
