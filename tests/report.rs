@@ -15,6 +15,8 @@ mod ledger;
 // Virtual memory.
 #[path = "report/memory.rs"]
 mod memory;
+#[path = "report/multicast.rs"]
+mod multicast;
 
 // Copies between devices.
 #[path = "report/copies.rs"]

@@ -285,6 +285,11 @@ impl<'a> Reading<'a> {
     pub fn finish(mut self) -> Tally {
         self.follower.settle(&mut self.all.ledger, u64::MAX);
         self.space.settle(u64::MAX);
+        for call in self.pending.values() {
+            if let Some(function) = call.function.filter(|function| virtual_memory::concerns(*function)) {
+                self.space.never_returns(function, call);
+            }
+        }
         self.all.virtual_memory.add(std::mem::take(&mut self.space));
         self.all.pools.add(std::mem::take(&mut self.pools));
         let mut pending: Vec<Call> = std::mem::take(&mut self.pending).into_values().collect();

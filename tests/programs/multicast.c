@@ -75,6 +75,7 @@ static void part(int rank, int socket) {
     int bound = bind_own(team, &memory, &own, &all);
     others = exchange(socket, bound);
     if (rank == 0) printf(" bind=%d,%d", bound, others);
+    if (bound || others) return;
     if (rank == 0) IS(cuMemsetD8_v2(all, 7, GRANULE), 0);
     exchange(socket, 0);
     int holds = first_byte(own);

@@ -13,6 +13,8 @@ pub struct Allocations {
     pub spaces: Vec<AddressSpace>,
     /// Memory that processes kept alive after its owner had given it up: what is still kept first, then the largest.
     pub kept: Vec<Kept>,
+    /// Multicast objects, in the order in which they were made.
+    pub multicast: Vec<Multicast>,
     /// Single allocations that a process has: those that are kept alive first, then the largest.
     pub largest: Vec<Allocation>,
     /// How many more there are.
@@ -25,6 +27,11 @@ impl Allocations {
         self.devices.retain(|row| chosen(&row.proc));
         self.spaces.retain(|row| chosen(&row.proc));
         self.kept.retain(|row| chosen(&row.proc) || chosen(&row.owner));
+        let has = |row: &Multicast| {
+            row.made_by.iter().chain(&row.held_by).any(&chosen)
+                || row.devices.iter().any(|device| chosen(&device.proc))
+        };
+        self.multicast.retain(has);
         self.largest.retain(|row| chosen(&row.proc));
     }
 }
@@ -122,6 +129,59 @@ pub struct Kept {
     pub until_ns: Option<u64>,
     /// How long one of them was kept at most, up to now.
     pub longest_ns: u64,
+}
+
+/// A multicast object, as all processes together have it: at their ends or, while they run, now.
+#[derive(Serialize, JsonSchema)]
+pub struct Multicast {
+    /// The process that made it, where that is known.
+    pub made_by: Option<Proc>,
+    /// When it was made, or first imported.
+    pub since_ns: u64,
+    /// The most memory that can be bound to it, of each device.
+    pub bytes: Option<u64>,
+    /// The types of handles that were asked for when it was made.
+    pub handle_types: Vec<&'static str>,
+    /// How many devices it was made for.
+    pub wanted_devices: Option<u32>,
+    /// The devices that were added, and by whom.
+    pub devices: Vec<TeamDevice>,
+    /// The memory that is bound to it.
+    pub bound: Vec<BoundMemory>,
+    /// How often memory was bound.
+    pub binds: u64,
+    /// How often memory was unbound.
+    pub unbinds: u64,
+    /// The processes that have it: by a handle or a mapping.
+    pub held_by: Vec<Proc>,
+    /// The processes that have it mapped.
+    pub mapped_by: Vec<Proc>,
+    /// The processes in which a call that binds memory has not returned.
+    pub waiting: Vec<Proc>,
+}
+
+/// A device of a multicast object.
+#[derive(Serialize, JsonSchema)]
+pub struct TeamDevice {
+    /// The process that added it.
+    pub proc: Proc,
+    /// The device, where it is known.
+    pub device: Option<Uuid>,
+    /// When it was added.
+    pub added_ns: u64,
+}
+
+/// Memory that is bound to a multicast object.
+#[derive(Serialize, JsonSchema)]
+pub struct BoundMemory {
+    /// The process that bound it.
+    pub proc: Proc,
+    /// The device, where it is known.
+    pub device: Option<Uuid>,
+    /// Where in the object.
+    pub offset: u64,
+    /// How much.
+    pub bytes: u64,
 }
 
 /// An allocation, as one process has it.

@@ -12,7 +12,10 @@ mod peer;
 mod pool;
 mod process;
 
-pub use allocation::{Access, AddressSpace, Allocation, Allocations, DeviceMemory, Kept, Mapping, Where};
+pub use allocation::{
+    Access, AddressSpace, Allocation, Allocations, BoundMemory, DeviceMemory, Kept, Mapping, Multicast,
+    TeamDevice, Where,
+};
 pub use call::{Deviation, Failure, FailureGroup, Function, MOST_PROCS, Place, Ranks};
 pub use fault::{Fault, FaultHit};
 pub use finding::{Finding, Object, SEVERITIES};

@@ -3,7 +3,7 @@
 //! What belongs here: sums, and a sentence for each process that keeps something. Single allocations are in the JSON form,
 //! and here where all rows are asked for.
 
-use super::super::model::{Allocation, DeviceMemory, Kept, Where};
+use super::super::model::{Allocation, DeviceMemory, Kept, Multicast, Proc, Where};
 use super::super::moments::{bytes, duration, number};
 use super::View;
 use super::names::counted;
@@ -42,7 +42,7 @@ impl View<'_> {
             ]);
         }
         let spaces = self.section("Virtual memory, by addresses", table, memory.spaces.len());
-        devices + &self.kept() + &spaces + &self.single()
+        devices + &self.kept() + &spaces + &self.multicast() + &self.single()
     }
 
     pub(super) fn place(&self, place: Where, device: Option<super::super::model::Uuid>) -> String {
@@ -78,6 +78,40 @@ impl View<'_> {
             }
             _ => format!("{size} {was} held by {who}, {from}, for {longest} at most"),
         }
+    }
+
+    /// Multicast objects, and who waits for devices that nobody has added.
+    fn multicast(&self) -> String {
+        let all = &self.report.allocations.multicast;
+        let mut table = Table::new(&["MADE BY", "SIZE", "DEVICES", "BOUND", "MAPPED BY", "HELD BY"], 6, 10);
+        for row in all.iter().take(self.most) {
+            let bound = row.bound.iter().map(|bound| bound.bytes).sum();
+            table.row([
+                row.made_by.as_ref().map_or("unknown".into(), |proc| self.names.process(proc)),
+                row.bytes.map_or("unknown".into(), bytes),
+                joined(row),
+                if row.bound.is_empty() { "-".into() } else { bytes(bound) },
+                self.named(&row.mapped_by),
+                self.named(&row.held_by),
+            ]);
+        }
+        let table = self.section("Multicast objects", table, all.len());
+        let waiting: Vec<&Multicast> = all.iter().filter(|row| !row.waiting.is_empty()).collect();
+        table + &self.listed(waiting.iter(), |row| self.item("- ", &self.waits(row)))
+    }
+
+    fn waits(&self, row: &Multicast) -> String {
+        let who = self.named(&row.waiting);
+        let has = if row.waiting.len() == 1 { "has" } else { "have" };
+        format!(
+            "{who} {has} not come back from binding memory: {} devices were added to the multicast object",
+            joined(row)
+        )
+    }
+
+    fn named(&self, all: &[Proc]) -> String {
+        let names: Vec<String> = all.iter().map(|proc| self.names.process(proc)).collect();
+        if names.is_empty() { "-".into() } else { names.join(", ") }
     }
 
     /// Single allocations, where all is asked for.
@@ -117,6 +151,12 @@ impl View<'_> {
         let names: Vec<String> = devices.iter().map(|device| self.names.device(Some(*device))).collect();
         if names.is_empty() { "-".into() } else { names.join(", ") }
     }
+}
+
+/// How many devices of a multicast object were added, of how many.
+fn joined(row: &Multicast) -> String {
+    let added = number(row.devices.len() as u64);
+    row.wanted_devices.map_or(added.clone(), |wanted| format!("{added} of {wanted}"))
 }
 
 /// Whether it was kept only while the job ended.

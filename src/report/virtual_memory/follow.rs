@@ -7,7 +7,8 @@ use super::super::faults::is_done_all_the_same;
 use super::super::model::Uuid;
 use super::super::values;
 use super::Location;
-use super::space::{Allocation, Source, Space};
+use super::space::{Allocation, Named, Source, Space};
+use super::teams::Bound;
 use cupeer_record::Call;
 use cupeer_spec::effect::{End, Made, Object};
 use cupeer_spec::function::{Direction, FnId};
@@ -24,6 +25,10 @@ enum What {
     Export { handle: u64, fingerprint: Option<u64> },
     Reservation { address: u64, bytes: u64 },
     Mapping { address: u64, bytes: u64, handle: u64 },
+    Gathered { handle: u64, source: Source, wanted: Option<u32>, bytes: Option<u64> },
+    Joined { handle: u64, device: Option<Uuid> },
+    Bound { handle: u64, memory: Named, bound: Bound },
+    Unbound { handle: u64, device: Option<Uuid>, offset: u64 },
     Access { address: u64, bytes: u64, devices: Vec<(Uuid, i32)> },
 }
 
@@ -58,6 +63,16 @@ impl Space {
         }
     }
 
+    /// Notes a call that has never returned: whoever binds memory waits until all devices have been added.
+    pub fn never_returns(&mut self, function: FnId, call: &Call) {
+        let bound = function.spec().binds();
+        if let Some(team) =
+            bound.and_then(|it| values::number(call, it.team)).and_then(|handle| self.team(handle))
+        {
+            team.waits = true;
+        }
+    }
+
     /// Whether a call releases one of several references: the process still has what it is of.
     pub fn keeps_reference(&self, function: FnId, call: &Call) -> bool {
         let is_counted = |end: &End| end.object == Object::Allocation && end.is_counted;
@@ -85,6 +100,23 @@ impl Space {
             match what {
                 What::Allocation { handle, source, bytes } => {
                     self.takes(Allocation::new(handle, source, bytes, at));
+                }
+                What::Gathered { handle, source, wanted, bytes } => {
+                    self.takes(Allocation::new(handle, source, bytes, at));
+                    if let Some(team) = self.team(handle) {
+                        team.wanted = wanted;
+                    }
+                }
+                What::Joined { handle, device } => {
+                    if let Some(team) = self.team(handle) {
+                        team.added.push((device, at));
+                    }
+                }
+                What::Bound { handle, memory, bound } => self.binds(handle, memory, bound),
+                What::Unbound { handle, device, offset } => {
+                    if let Some(team) = self.team(handle) {
+                        team.unbinds(device, offset);
+                    }
                 }
                 What::Reference { handle, address } => self.retains(handle, address),
                 What::Export { handle, fingerprint } => self.exports(handle, fingerprint),
@@ -135,14 +167,32 @@ fn taken(function: FnId, call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>
         let (address, bytes) = (number(grant.by)?, number(grant.size?)?);
         return Some(What::Access { address, bytes, devices: devices.collect() });
     }
+    let device = |argument| uuid(number(argument).map(|ordinal| ordinal as i32));
+    if let Some(joined) = spec.joins() {
+        return Some(What::Joined { handle: number(joined.team)?, device: device(joined.device) });
+    }
+    if let Some(it) = spec.binds() {
+        let bound = Bound { device: it.device.and_then(device), at: number(it.at)?, bytes: number(it.size)? };
+        let name = number(it.by)?;
+        let memory = if it.object == Object::Mapping { Named::Address(name) } else { Named::Handle(name) };
+        return Some(What::Bound { handle: number(it.team)?, memory, bound });
+    }
+    if let Some(it) = spec.unbinds() {
+        return Some(What::Unbound {
+            handle: number(it.team)?,
+            device: device(it.device),
+            offset: number(it.at)?,
+        });
+    }
     let Made { object, by, size, of } = spec.makes()?;
     let bytes = size.and_then(number);
     match object {
         Object::Allocation if spec.gathers().is_some() => {
-            let wanted = Wanted::of(call);
-            let types = wanted.as_ref().map_or(0, |wanted| wanted.types);
+            let known = Wanted::of(call);
+            let types = known.as_ref().map_or(0, |known| known.types);
             let source = Source::Made { location: Location::Multicast, types };
-            Some(What::Allocation { handle: number(by)?, source, bytes: wanted.map(|wanted| wanted.bytes) })
+            let (wanted, bytes) = (known.as_ref().map(|known| known.devices), known.map(|known| known.bytes));
+            Some(What::Gathered { handle: number(by)?, source, wanted, bytes })
         }
         Object::Allocation => {
             let properties = properties(call);
@@ -166,6 +216,7 @@ const DEVICE: i32 = 1;
 
 /// What a multicast object is to be: a CUmulticastObjectProp.
 struct Wanted {
+    devices: u32,
     bytes: u64,
     types: i32,
 }
@@ -174,7 +225,8 @@ impl Wanted {
     fn of(call: &Call) -> Option<Wanted> {
         let bytes = call.argument_called("prop")?;
         let wide = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-        Some(Wanted { bytes: wide(4)?, types: wide(12)? as i32 })
+        let devices = u32::from_le_bytes(*bytes.first_chunk()?);
+        Some(Wanted { devices, bytes: wide(4)?, types: wide(12)? as i32 })
     }
 }
 

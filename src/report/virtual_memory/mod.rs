@@ -2,7 +2,7 @@
 //! access.
 //!
 //! What belongs here: what one process has, in [`space`], as its calls say, in [`follow`]; whose allocations imports are,
-//! and what they keep alive, in [`join`]; and how that is reported, in [`rows`]. What became of each handle is in
+//! and what they keep alive, in [`join`]; multicast objects, in [`teams`]; and how that is reported, in [`rows`]. What became of each handle is in
 //! [`super::ledger`], for allocations as for all that is shared.
 //!
 //! It needs memory for what processes have at one time, and for each allocation that was exported or imported.
@@ -11,6 +11,7 @@ mod follow;
 mod join;
 mod rows;
 mod space;
+mod teams;
 #[cfg(test)]
 mod tests;
 

@@ -52,6 +52,7 @@ impl VirtualMemory {
         singles.sort_by_key(|(kept, bytes, process, number)| (!kept, Reverse(*bytes), *process, *number));
         rows.largest_more = singles.len().saturating_sub(MOST) as u64;
         singles.truncate(MOST);
+        rows.multicast = self.teams(fates);
         rows.largest = single_rows(&joined, &singles, fates);
         rows
     }
@@ -243,7 +244,7 @@ fn mapping_row(address: u64, mapping: &space::Mapping) -> Mapping {
 }
 
 /// The types of which a number is the sum.
-fn handle_types(types: i32) -> Vec<&'static str> {
+pub fn handle_types(types: i32) -> Vec<&'static str> {
     let known = CUmemAllocationHandleType::VALUES.iter();
     known.filter(|(bit, _)| *bit != 0 && types & bit == *bit).map(|(_, name)| *name).collect()
 }

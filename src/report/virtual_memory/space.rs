@@ -4,6 +4,7 @@
 //! what other processes have.
 
 use super::super::model::Uuid;
+use super::teams::{Bound, Team};
 use super::{Location, Realm};
 use std::collections::{BTreeMap, HashMap};
 
@@ -73,6 +74,8 @@ pub struct Allocation {
     pub exports: Vec<u64>,
     /// How often it was exported without one.
     pub unknown_exports: u64,
+    /// Where it is a multicast object: its devices, and the memory bound to it.
+    pub team: Option<Team>,
 }
 
 impl Allocation {
@@ -90,6 +93,7 @@ impl Allocation {
             mappings: 0,
             exports: Vec::new(),
             unknown_exports: 0,
+            team: None,
         }
     }
 
@@ -112,6 +116,13 @@ pub enum Source {
     Made { location: Location, types: i32 },
     /// It imported it, by the handle of this fingerprint; 0 where that is not known.
     Imported(u64),
+}
+
+/// By what memory is named that is bound to a multicast object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Named {
+    Handle(u64),
+    Address(u64),
 }
 
 /// Whose memory a device reaches.
@@ -214,6 +225,28 @@ impl Space {
         }
     }
 
+    /// What the process has done with a multicast object of this handle.
+    pub(super) fn team(&mut self, handle: u64) -> Option<&mut Team> {
+        let allocation = self.allocations.get_mut(self.by_handle.get(&handle)?)?;
+        Some(allocation.team.get_or_insert_default())
+    }
+
+    /// Memory is bound to a multicast object: of a device that is named, or else of the one on which it lies.
+    pub(super) fn binds(&mut self, team: u64, memory: Named, bound: Bound) {
+        let number = match memory {
+            Named::Handle(handle) => self.by_handle.get(&handle).copied(),
+            Named::Address(address) => self.mapping_at(address).and_then(|mapping| mapping.of),
+        };
+        let own = number.and_then(|number| self.allocations.get(&number)).map(|allocation| allocation.source);
+        let home = match own {
+            Some(Source::Made { location, .. }) => location.device(),
+            _ => None,
+        };
+        if let Some(team) = self.team(team) {
+            team.binds(Bound { device: bound.device.or(home), ..bound });
+        }
+    }
+
     pub(super) fn reserves(&mut self, address: u64, bytes: u64) {
         if let Some(old) = self.reservations.insert(address, bytes) {
             self.reserved.remove(old);
@@ -305,7 +338,7 @@ impl Space {
         if let Source::Made { location, .. } = allocation.source {
             self.own.entry(location).or_default().remove(allocation.bytes.unwrap_or(0));
         }
-        if !allocation.is_shared() {
+        if !allocation.is_shared() && allocation.team.is_none() {
             self.allocations.remove(&number);
         }
     }
