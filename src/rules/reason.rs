@@ -105,6 +105,7 @@ reasons! {
     PoolImportInUse { pool: u64, pointers: u64 },
     PoolFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process },
     PoolDestroyedWhileOpen { pool: u64, handle: Handle, importers: u64, first: Process },
+    VmmAccess { mappings: u64, bytes: u64, start: u64, from: Device, home: Device },
     FdLeak { descriptors: u64, is_export: bool },
     RanksWaitForDescriptor { waiting: u64, missing: u64, senders: &'a str, least: u64, most: u64 },
     RanksDiffer { function: &'a str, code: &'a str, failing: u64, others: u64 },
@@ -549,6 +550,13 @@ impl Display for Reason<'_> {
                 "the memory was created with handle types NONE, but the multicast object {}",
                 if is_imported { "was imported" } else { "has handle types" }
             ),
+            Reason::VmmAccess { mappings, bytes, start, from, home } => {
+                match mappings {
+                    1 => write!(f, "{} mapped at {start:#x} were", Bytes(bytes))?,
+                    _ => write!(f, "{}, {} in all, the first at {start:#x}, were", Count(mappings, "mapping"), Bytes(bytes))?,
+                }
+                write!(f, " accessible to {home} only, though this process enabled access from {from} to it: cuCtxEnablePeerAccess does not reach memory of cuMemMap")
+            }
             Reason::VmmNoAccess { mappings, bytes, start } => {
                 match mappings {
                     1 => write!(f, "{} mapped at {start:#x} were", Bytes(bytes))?,

@@ -29,7 +29,7 @@ fn case(program: &'static str, name: &'static str, machine: &'static str, rules:
     assert_eq!((&checked.done.stdout, checked.done.status.code()), (&alone.stdout, Some(0)));
     assert_eq!(checked.rules(), rules.iter().copied().collect::<BTreeSet<_>>());
     // What a process can no longer say when it has ended stands in the report, and so does what breaks no rule.
-    let is_late = rules.is_empty() || rules == ["ipc-never-closed"];
+    let is_late = rules.is_empty() || [["ipc-never-closed"], ["vmm-access"]].iter().any(|late| rules == late);
     let at_the_end = if is_late { checked.text.as_str() } else { "" };
     let (ours, theirs) = (words(&format!("{} {at_the_end}", checked.done.stderr)), words(&alone.stderr));
     for wanted in wanted {

@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use std::fs;
 
 /// Rules that the record tells: of a process that has ended, and of all together. No process says them.
-const OF_RECORDS: [Rule; 6] = [
+const OF_RECORDS: [Rule; 7] = [
     Rule::IpcNeverClosed,
     Rule::VmmNoAccess,
+    Rule::VmmAccess,
     Rule::FdLeak,
     Rule::RanksWaitForDescriptor,
     Rule::IpcFallback,

@@ -1,8 +1,10 @@
-//! What processes mapped, and no device could ever use.
+//! What processes mapped, and no device could ever use, or not each that might have.
 
+use super::super::ledger::space::{Apart, Unused};
 use super::rows::{Context, Draft, Sentence};
+use super::world::uuid;
 use cupeer_rules::Confidence;
-use cupeer_rules::reason::Reason;
+use cupeer_rules::reason::{Device, Reason};
 
 /// Mappings without access, by process and place: those that were unmapped so, and those that an ended process left so. Of
 /// a process that runs, or whose record is not whole, it is not known what comes, or has come.
@@ -12,9 +14,17 @@ pub fn unused<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
         let is_whole = fate.is_full && !fate.has_lost;
         let has_ended = fate.alive == Some(false) && !fate.is_ended_on_purpose;
         for unused in tally.unused.iter().filter(|unused| is_whole && (!unused.is_left || has_ended)) {
-            let reason =
-                Reason::VmmNoAccess { mappings: unused.count, bytes: unused.bytes, start: unused.start };
-            let sentence = Sentence::of(&reason, Confidence::Certain, "");
+            let device = |ordinal| Device { ordinal, uuid: uuid(&context.job.processes[process], ordinal) };
+            let &Unused { count: mappings, bytes, start, .. } = unused;
+            let (reason, confidence) = match unused.apart {
+                None => (Reason::VmmNoAccess { mappings, bytes, start }, Confidence::Certain),
+                // Which device uses what is not seen.
+                Some(Apart { from, home }) => {
+                    let (from, home) = (device(from), device(home));
+                    (Reason::VmmAccess { mappings, bytes, start, from, home }, Confidence::Inferred)
+                }
+            };
+            let sentence = Sentence::of(&reason, confidence, "");
             let draft = Draft::of(sentence, unused.function, 0, process as u32, unused.site, unused.at);
             drafts.push(Draft { last: unused.last, count: unused.count, ..draft });
         }

@@ -34,7 +34,7 @@ pub fn ordinal(process: &Process, uuid: [u8; 16]) -> i32 {
 }
 
 /// The UUID of a device, as a process numbers it; zero where it is not known.
-fn uuid(process: &Process, ordinal: i32) -> [u8; 16] {
+pub fn uuid(process: &Process, ordinal: i32) -> [u8; 16] {
     process.device(ordinal).map_or([0; 16], |device| device.uuid)
 }
 

@@ -55,6 +55,9 @@ impl Own {
             match contexts {
                 Some(contexts) if is_on && spec.enables().is_some() => {
                     self.enabled.entry(contexts).or_insert(at);
+                    if let (Some(from), Some(to)) = call.details.devices {
+                        self.space.enabled(from, to);
+                    }
                 }
                 Some(contexts) if call.succeeded() => drop(self.enabled.remove(&contexts)),
                 _ => {}

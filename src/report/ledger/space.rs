@@ -1,27 +1,47 @@
-//! What a process has of virtual memory, for the rules about its next call, and which of its mappings nobody could use.
+//! What a process has of virtual memory, for the rules about its next call, and which of its mappings nobody could use, or
+//! not those to whom it had given access to the device.
 
 use super::super::faults::is_done_all_the_same;
 use super::super::findings::judged;
 use super::super::places::Stack;
 use super::Site;
 use cupeer_record::{Call, Outcome};
-use cupeer_rules::decide::{Allocation, Mapping, Space};
-use cupeer_spec::effect::{Effect, End, Made, Object};
+use cupeer_rules::decide::{self, Allocation, Mapping, Space};
+use cupeer_spec::effect::{Effect, End, Grant, Made, Object};
 use cupeer_spec::function::FnId;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 type Known = Space<Vec<Allocation>, Vec<Mapping>>;
 
 /// What one process has.
 pub struct OwnSpace {
     known: Known,
-    /// By which function and where what is mapped was mapped, and when, by its address.
-    sites: HashMap<u64, (FnId, Site, u64)>,
-    /// What was unmapped, and never accessible to any device, by where it was mapped.
-    unmapped: HashMap<Stack, Unused>,
+    /// How what is mapped was mapped, by its address.
+    sites: HashMap<u64, Mapped>,
+    /// What was unmapped, and not accessible to those who might have used it.
+    unmapped: HashMap<(Stack, Option<Apart>), Unused>,
+    /// From which devices to which the process has switched access on.
+    enabled: BTreeSet<(i32, i32)>,
 }
 
-/// Mappings of one place that were never accessible to any device.
+/// By which function and where something was mapped, and when.
+#[derive(Clone, Copy)]
+struct Mapped {
+    function: FnId,
+    site: Site,
+    at: u64,
+    /// The devices that ever got access to it, a bit for each ordinal; all where that is not known.
+    devices: u64,
+}
+
+/// A device that access was switched on for, and the one whose memory it could not reach all the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Apart {
+    pub from: i32,
+    pub home: i32,
+}
+
+/// Mappings of one place that were never accessible to any device, or only to that of the memory.
 #[derive(Clone, Copy)]
 pub struct Unused {
     /// By which function and where the first was mapped, and when; when the last was.
@@ -35,18 +55,25 @@ pub struct Unused {
     pub bytes: u64,
     /// Whether it was still mapped when the process was last seen.
     pub is_left: bool,
+    /// The device that had no access; `None` where none had.
+    pub apart: Option<Apart>,
 }
 
 impl Default for OwnSpace {
     fn default() -> Self {
         let known = Space::new(Vec::new(), Vec::new());
-        OwnSpace { known, sites: HashMap::new(), unmapped: HashMap::new() }
+        OwnSpace { known, sites: HashMap::new(), unmapped: HashMap::new(), enabled: BTreeSet::new() }
     }
 }
 
 impl OwnSpace {
     pub fn known(&self) -> &Known {
         &self.known
+    }
+
+    /// Notes that access from a device to another one was switched on.
+    pub fn enabled(&mut self, from: i32, to: i32) {
+        self.enabled.insert((from, to));
     }
 
     /// Notes a call about virtual memory, which was made at a time, from a stack.
@@ -63,7 +90,8 @@ impl OwnSpace {
         for effect in function.spec().effects.iter().filter(|_| result == 0) {
             match *effect {
                 Effect::Makes(Made { object: Object::Mapping, by, .. }) => {
-                    self.sites.insert(judged.at(by), (function, Site::of(call, stack(), false), at));
+                    let site = Site::of(call, stack(), false);
+                    self.sites.insert(judged.at(by), Mapped { function, site, at, devices: 0 });
                     break;
                 }
                 Effect::Ends(End { object: Object::Mapping, by, size: Some(size), .. }) => {
@@ -76,20 +104,37 @@ impl OwnSpace {
                         self.sites.remove(&start);
                     }
                 }
+                Effect::Grants(Grant { by, size: Some(size), .. }) => {
+                    let (start, bytes) = (judged.at(by), judged.at(size));
+                    let devices = granted(&judged);
+                    for mapping in self.known.mappings().filter(|mapping| mapping.touches(start, bytes)) {
+                        if let Some(mapped) = self.sites.get_mut(&mapping.start) {
+                            mapped.devices |= devices;
+                        }
+                    }
+                }
                 _ => {}
             }
         }
         self.known.note(&judged);
     }
 
-    /// A mapping that nobody could use.
+    /// A mapping that nobody could use, or not all that might have.
     fn unused(&self, mapping: &Mapping, is_left: bool) -> Option<Unused> {
-        let (function, site, at) = *self.sites.get(&mapping.start)?;
+        let Mapped { function, site, at, devices } = *self.sites.get(&mapping.start)?;
         // What is mapped with another handle is no memory that this process knows: a multicast object.
-        let is_memory = self.known.allocation(mapping.handle).is_some();
+        let home = self.known.allocation(mapping.handle)?.device;
         let &Mapping { start, bytes, is_granted, .. } = mapping;
-        let unused = Unused { function, site, at, last: at, start, count: 1, bytes, is_left };
-        (is_memory && !is_granted).then_some(unused)
+        let apart = home.and_then(|home| self.apart(home, devices));
+        let unused = Unused { function, site, at, last: at, start, count: 1, bytes, is_left, apart };
+        (!is_granted || apart.is_some()).then_some(unused)
+    }
+
+    /// A device for which access to another one was switched on, where only that one has access to its memory.
+    fn apart(&self, home: i32, devices: u64) -> Option<Apart> {
+        let is_alone = u32::try_from(home).is_ok_and(|bit| 1u64.checked_shl(bit) == Some(devices));
+        let (from, _) = self.enabled.iter().find(|(from, to)| is_alone && *to == home && *from != home)?;
+        Some(Apart { from: *from, home })
     }
 
     /// All mappings that nobody could use, once all calls are noted; none where calls may be missing.
@@ -103,9 +148,26 @@ impl OwnSpace {
     }
 }
 
-fn count(all: &mut HashMap<Stack, Unused>, unused: Option<Unused>) {
+/// The devices that a call gives access to.
+fn granted(call: &decide::Call) -> u64 {
+    /// CU_MEM_LOCATION_TYPE_DEVICE.
+    const DEVICE: i32 = 1;
+    let mut all = 0;
+    let mut count = 0;
+    for wish in call.elements.chunks_exact(12) {
+        let [kind, device, flags] =
+            [0, 4, 8].map(|at| wish[at..].first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes)));
+        count += 1;
+        if kind == DEVICE && flags != 0 {
+            all |= u32::try_from(device).ok().and_then(|bit| 1u64.checked_shl(bit)).unwrap_or(!0);
+        }
+    }
+    if call.argument("count") == Some(count) { all } else { !0 }
+}
+
+fn count(all: &mut HashMap<(Stack, Option<Apart>), Unused>, unused: Option<Unused>) {
     let Some(unused) = unused else { return };
-    all.entry(unused.site.stack)
+    all.entry((unused.site.stack, unused.apart))
         .and_modify(|known| {
             known.count += 1;
             known.bytes += unused.bytes;

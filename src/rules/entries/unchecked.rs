@@ -53,14 +53,6 @@ rule PeerData "peer-data" {
     seen: "pytorch#84803, NCCL#631, vllm#51513",
     unchecked: "only a kernel that writes while the owner reads can tell, and cupeer runs no kernels in programs",
 }
-rule VmmAccess "vmm-access" {
-    says: "A mapped range must be made accessible (cuMemSetAccess) to each device that uses it, and to no device that cannot reach it.",
-    severity: Error, scope: Process,
-    rests_on: Practice("A device without access hangs or faults; one that cannot reach the memory makes cuMemSetAccess return CUDA_ERROR_INVALID_DEVICE."),
-    costs: "A hang, or CUDA_ERROR_INVALID_DEVICE.",
-    seen: "xla#41075, pytorch#174030, HAMi#2760",
-    unchecked: "which device uses what depends on kernels, which are not seen; vmm-no-access says what no device may use, vmm-unreachable-device what the driver refuses",
-}
 rule PoolAccess "pool-access" {
     says: "A device must get access to a pool's memory by cuMemPoolSetAccess, not by cuCtxEnablePeerAccess.",
     severity: Error, scope: Process,

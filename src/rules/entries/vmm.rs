@@ -116,7 +116,16 @@ rule VmmNoAccess "vmm-no-access" {
     rests_on: Documented("cuMemMap", "Please note calling cuMemMap does not make the address accessible, the caller needs to update accessibility of a contiguous mapped VA range by calling cuMemSetAccess."),
     costs: "Nobody can use the memory: copies fail with CUDA_ERROR_INVALID_VALUE, kernels with CUDA_ERROR_ILLEGAL_ADDRESS.",
     hint: "Call cuMemSetAccess after each cuMemMap: a new mapping has no access, also where the addresses had some before.",
-    seen: "xla#41075, pytorch#174030",
+    seen: "pytorch#174030",
+}
+rule VmmAccess "vmm-access" {
+    says: "Mapped memory should be made accessible to each device that uses it: cuCtxEnablePeerAccess does not do that.",
+    functions: [cuMemMap],
+    severity: Note, scope: Process,
+    rests_on: Practice("Memory of cuMemMap is accessible to the devices that cuMemSetAccess named, whatever peer access is enabled. Only kernels tell which device uses it; they are not seen."),
+    costs: "Kernels of the other device hang or fault, and no call fails.",
+    hint: "Name each device that uses the memory in desc of cuMemSetAccess, in one call or in several. If only its own device uses it, nothing is wrong.",
+    seen: "xla#41075",
 }
     } };
 }

@@ -108,6 +108,26 @@ static void each_device(void) {
         if (create_fabric(FABRIC, device) == 0) return;
 }
 
+/* E6 (xla#41075): one process with all devices, which enables access among them; memory is accessible to its own device
+ * alone, and a collective of another one hangs. */
+static void own_device_only(void) {
+    start(0);
+    c1 = retain(1);
+    OK(cuCtxEnablePeerAccess(c1, 0));
+    OK(cuCtxSetCurrent(c1));
+    OK(cuCtxEnablePeerAccess(c0, 0));
+    for (int device = 0; device < 2; device++) {
+        Allocation allocation;
+        Properties wanted = properties(NONE);
+        Access own = access_of(wanted.location.id = device);
+        OK(cuMemCreate(&allocation, SIZE, &wanted, 0));
+        CUdeviceptr at = reserve(SIZE);
+        OK(cuMemMap(at, SIZE, 0, allocation, 0));
+        OK(cuMemSetAccess(at, SIZE, &own, 1));
+        OK(cuMemRelease(allocation));
+    }
+}
+
 /* E8 (pytorch#174030): at the rendezvous each rank gives its own device access to the memory of all others. */
 static void rendezvous(struct link parent) {
     start(1);
@@ -197,6 +217,7 @@ static void reserve_all(struct link parent) {
 static void no_addresses(void) { share_with(reserve_all); }
 
 SCENES({"A1", expandable_segment}, {"A6", silent_fallback}, {"D3", refused}, {"flashinfer#4089", refused_and_imported},
-       {"D4", advertised}, {"DeepEP#487", both_kinds}, {"Mooncake#1297", each_device}, {"E8", ranks_apart},
+       {"D4", advertised}, {"DeepEP#487", both_kinds}, {"Mooncake#1297", each_device}, {"E6", own_device_only},
+       {"E8", ranks_apart},
        {"vllm#36651-sleep", sleeps_twice}, {"vllm#36651-wake", wakes_twice}, {"vllm#45565", failed_unmapping},
        {"pytorch#186213", no_addresses})

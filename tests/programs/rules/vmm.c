@@ -260,6 +260,21 @@ static void no_access(void) {
     OK(cuMemRelease(allocation));
 }
 
+/* The second device has access to the first one, as far as cuMemAlloc is concerned. */
+static void access_of_peer(void) {
+    Access both[] = {access_of(0), access_of(1)};
+    start(0);
+    c1 = retain(1);
+    OK(cuCtxSetCurrent(c1));
+    OK(cuCtxEnablePeerAccess(c0, 0));
+    Allocation allocation = create(NONE);
+    CUdeviceptr at = reserve(SIZE);
+    CALL(cuMemMap, (at, SIZE, 0, allocation, 0));
+    OK(cuMemSetAccess(at, SIZE, both, bad ? 1 : 2));
+    unmap(at);
+    OK(cuMemRelease(allocation));
+}
+
 /* The process ends with what it has mapped. */
 static void no_access_left(void) {
     Access access = access_of(0);
@@ -362,4 +377,4 @@ SCENES({"ranks-wait-for-descriptor", ranks_wait}, {"fd-leak", leak}, {"fd-leak/i
        {"vmm-mapped-twice", mapped_twice},
        {"vmm-reservation-in-use", in_use}, {"vmm-part-of-mapping", part_unmapped},
        {"vmm-part-of-mapping/access", part_accessible}, {"vmm-released-twice", released_twice},
-       {"vmm-no-access", no_access}, {"vmm-no-access/left", no_access_left})
+       {"vmm-access", access_of_peer}, {"vmm-no-access", no_access}, {"vmm-no-access/left", no_access_left})
