@@ -18,6 +18,9 @@ mod memory;
 #[path = "report/multicast.rs"]
 mod multicast;
 
+#[path = "report/pools.rs"]
+mod pools;
+
 // Copies between devices.
 #[path = "report/copies.rs"]
 mod copies;

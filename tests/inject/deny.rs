@@ -286,6 +286,37 @@ fn a_denied_device_gets_no_access_to_what_was_imported() {
     }
 }
 
+/// Whose pool it is, whoever made it is asked, with a record or without; of an imported one, the record.
+#[test]
+fn a_denied_device_gets_no_access_to_pools() {
+    let all = |from, to| from != to;
+    let oneway = |from, to| (from, to) == (1, 0);
+    let pair = format!("{}/{}:oneway", uuid(1), uuid(0));
+    for (deny, denied, both) in [
+        ("", (&|_, _| false) as &dyn Fn(usize, usize) -> bool, "both=0"),
+        ("all", &all, "both=101"),
+        (&pair, &oneway, "both=101"),
+    ] {
+        let machine = Machine { gpus: 2, deny, denied };
+        let of = |device| format!("of {device}:{}", access(&machine, &[0, 1], device));
+        let default = format!("default:{}", access(&machine, &[0, 1], 0));
+        // The driver refuses what is wrong itself: 801 is CUDA_ERROR_NOT_SUPPORTED.
+        let wrong = " read=801 null=1 device=101\n";
+        let wanted = of(0) + &of(1) + &default + both + wrong;
+        let directory = support::temp_dir();
+        for record in [false, true] {
+            let mut command = linked(&machine, "pool_granted.c", &[]);
+            if record {
+                command.env(env::OUT, directory.path()).env(env::RECORD, "full");
+            }
+            assert_lines(&stdout(&mut command), &wanted);
+        }
+        let mut command = linked(&machine, "pool_granted.c", &["1"]);
+        command.env(env::OUT, directory.path()).env(env::RECORD, "full");
+        assert_lines(&stdout(&mut command), &format!("import=0{}", access(&machine, &[0, 1], 1)));
+    }
+}
+
 /// Where nothing is known of the exporter, the handle of its memory says which GPU it is of; that of an event does not.
 #[test]
 fn memory_of_a_stranger_is_known_by_its_handle() {

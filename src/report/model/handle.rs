@@ -151,7 +151,7 @@ pub struct Leak {
 /// What stands for a handle: for the 64 bytes of an IPC handle or a fabric handle, keyed by the job, which themselves
 /// appear nowhere; of a descriptor, what it refers to.
 #[derive(JsonSchema, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-#[schemars(extend("pattern" = "^(ipc|fd|fabric):[0-9a-f]{16}$"))]
+#[schemars(extend("pattern" = "^(ipc|fd|fabric|ptr):[0-9a-f]{16}$"))]
 pub struct Fingerprint(#[schemars(with = "String")] pub u64);
 
 impl std::fmt::Display for Fingerprint {

@@ -59,7 +59,7 @@ rule PoolAccess "pool-access" {
     rests_on: Practice("Memory of cuMemAllocAsync ignores cuCtxEnablePeerAccess."),
     costs: "Kernels on the other device fail.",
     seen: "tensorflow#47480, CUDA.jl#3166, rmm#1753",
-    unchecked: "the calls of pools (cuMemPoolSetAccess) are not intercepted yet",
+    unchecked: "which device uses memory of a pool depends on kernels, which are not seen; the report says which devices got access to each pool",
 }
 rule FabricLifetime "fabric-lifetime" {
     says: "Memory must live until all its fabric handles have been imported: such a handle holds no reference.",
