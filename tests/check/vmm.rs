@@ -1,4 +1,4 @@
-//! What is said of virtual memory: the values that its rules name, at the call and afterwards.
+//! What is said of virtual memory and pools: the values that their rules name, at the call and afterwards.
 
 use super::scenes::{How, report, scenes};
 use crate::support::{done, temp_dir};
@@ -135,4 +135,21 @@ fn the_sentences_about_multicast_objects_have_the_values_of_the_process() {
         "{now} {later}"
     );
     assert_eq!((sure.as_str(), guessed.as_str()), ("certain", "inferred"));
+}
+
+#[test]
+fn the_sentences_about_pools_have_the_values_of_the_process() {
+    let but = "handleType is POSIX_FILE_DESCRIPTOR, but the pool ";
+    for (scene, what) in [
+        ("pool-handle-type", "was made with handle types NONE"),
+        ("pool-handle-type/default", "is the default one of a device, which has no handle"),
+        ("pool-handle-type/imported", "was imported, and what was imported cannot be exported again"),
+        ("pool-handle-type/destroyed", "is destroyed"),
+    ] {
+        assert_eq!(both(scene), format!("{but}{what}"));
+    }
+    assert!(both("pool-wrong-pool/own").starts_with("pool 0x is this process's own;"));
+    assert_eq!(both("pool-import-in-use"), "1 pointer of the imported pool 0x is not freed");
+    let [(now, _), (later, _)] = said("pool-freed-while-open");
+    assert!([now, later].iter().all(|said| said.contains(" (4 MiB) was freed while ptr:")));
 }
