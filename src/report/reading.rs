@@ -286,8 +286,10 @@ impl<'a> Reading<'a> {
         self.follower.settle(&mut self.all.ledger, u64::MAX);
         self.space.settle(u64::MAX);
         for call in self.pending.values() {
-            if let Some(function) = call.function.filter(|function| virtual_memory::concerns(*function)) {
-                self.space.never_returns(function, call);
+            if let Some(function) = call.function.filter(|function| function.spec().binds().is_some()) {
+                let site = Site::of(call, self.all.stacks.of(self.index, call), false);
+                let at = self.clock.realtime(call.start);
+                self.space.never_returns(call, virtual_memory::Waits { function, site, at });
             }
         }
         self.all.virtual_memory.add(std::mem::take(&mut self.space));

@@ -98,6 +98,7 @@ reasons! {
     MulticastMemory { device: Device },
     MulticastOtherMemory { device: Device, home: Device } of MulticastMemory,
     MulticastHandleType { is_imported: bool },
+    MulticastIncomplete { added: u32, wanted: u32 },
     PoolHandleType { wanted: u64, fault: PoolFault },
     PoolPointer { address: u64, fault: PointerFault },
     PoolNotImported { pool: u64, is_destroyed: bool } of PoolWrongPool,
@@ -545,6 +546,12 @@ impl Display for Reason<'_> {
             Reason::MulticastOtherMemory { device, home } => {
                 write!(f, "the memory is to be bound for {device}, but lies on {home}")
             }
+            Reason::MulticastIncomplete { added, wanted } => write!(
+                f,
+                "the call has not returned: it waits until all of {} are added to the multicast object, and {added} {}",
+                Count(u64::from(wanted), "device"),
+                if added == 1 { "was" } else { "were" }
+            ),
             Reason::MulticastHandleType { is_imported } => write!(
                 f,
                 "the memory was created with handle types NONE, but the multicast object {}",

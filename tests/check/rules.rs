@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::fs;
 
 /// Rules that the record tells: of a process that has ended, and of all together. No process says them.
-const OF_RECORDS: [Rule; 7] = [
+const OF_RECORDS: [Rule; 8] = [
     Rule::IpcNeverClosed,
     Rule::VmmNoAccess,
     Rule::VmmAccess,
+    Rule::MulticastIncomplete,
     Rule::FdLeak,
     Rule::RanksWaitForDescriptor,
     Rule::IpcFallback,

@@ -81,6 +81,11 @@ fn who_waits_for_devices_that_nobody_adds_is_said() {
     assert_eq!(devices.iter().map(|device| &device["proc"]).collect::<Vec<_>>(), procs.each_ref());
     assert_eq!((&row["waiting"], &row["held_by"]), (&json!(procs), &json!(procs)));
     assert_eq!((&row["binds"], &row["bound"]), (&json!(0), &json!([])));
+    let findings = report["findings"].as_array().expect("findings");
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert_eq!((&findings[0]["rule"], &findings[0]["count"]), (&json!("multicast-incomplete"), &json!(2)));
+    let message = findings[0]["message"].as_str().expect("a message");
+    assert!(message.ends_with("all of 3 devices are added to the multicast object, and 2 were"), "{message}");
     let mut command = support::cupeer();
     let text = support::stdout(command.arg("report").arg(scene.dir()).env("COLUMNS", "200"));
     assert!(text.contains("\nMulticast objects\n"), "{text}");

@@ -100,7 +100,10 @@ pub fn rows(context: &Context, places: &mut Places) -> Vec<Row> {
             joined.add(row);
         }
     }
-    let of_records = space::unused(context).into_iter().chain(descriptors::kept(context));
+    let of_records = space::unused(context)
+        .into_iter()
+        .chain(space::incomplete(context))
+        .chain(descriptors::kept(context));
     for draft in drafts.into_iter().chain(of_records).chain(descriptors::awaited(context)) {
         joined.extend(context.drafted(draft, places));
     }

@@ -8,7 +8,7 @@ use super::super::model::Uuid;
 use super::super::values;
 use super::Location;
 use super::space::{Allocation, Named, Source, Space};
-use super::teams::Bound;
+use super::teams::{Bound, Waits};
 use cupeer_record::Call;
 use cupeer_spec::effect::{End, Made, Object};
 use cupeer_spec::function::{Direction, FnId};
@@ -64,12 +64,12 @@ impl Space {
     }
 
     /// Notes a call that has never returned: whoever binds memory waits until all devices have been added.
-    pub fn never_returns(&mut self, function: FnId, call: &Call) {
-        let bound = function.spec().binds();
+    pub fn never_returns(&mut self, call: &Call, waits: Waits) {
+        let bound = waits.function.spec().binds();
         if let Some(team) =
             bound.and_then(|it| values::number(call, it.team)).and_then(|handle| self.team(handle))
         {
-            team.waits = true;
+            team.waits = Some(waits);
         }
     }
 

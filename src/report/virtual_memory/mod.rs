@@ -19,6 +19,7 @@ use super::ledger::Realm;
 use super::model::{Uuid, Where};
 pub use follow::concerns;
 pub use space::{Reach, Space};
+pub use teams::Waits;
 
 /// What all processes have, in the order of the job.
 #[derive(Default)]

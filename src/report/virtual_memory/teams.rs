@@ -1,11 +1,13 @@
 //! Multicast objects: which devices were to join and which did, what is bound, and who has them, across processes.
 
+use super::super::ledger::Site;
 use super::super::ledger::settle::Fate;
 use super::super::model::{BoundMemory, Multicast, TeamDevice, Uuid};
 use super::VirtualMemory;
 use super::join::Origin;
 use super::rows::handle_types;
 use super::space::Source;
+use cupeer_spec::function::FnId;
 use std::collections::BTreeMap;
 
 /// What one process has done with a multicast object.
@@ -20,8 +22,24 @@ pub struct Team {
     /// How often it bound memory, and unbound it.
     pub binds: u64,
     pub unbinds: u64,
-    /// Whether a call that binds memory has not returned.
-    pub waits: bool,
+    /// The call that binds memory and has not returned.
+    pub waits: Option<Waits>,
+}
+
+/// A call that waits for devices.
+#[derive(Clone, Copy)]
+pub struct Waits {
+    pub function: FnId,
+    pub site: Site,
+    pub at: u64,
+}
+
+/// Who waits for devices that nobody has added.
+pub struct Waiting {
+    pub process: usize,
+    pub call: Waits,
+    pub added: u32,
+    pub wanted: u32,
 }
 
 /// Memory that is bound to a multicast object.
@@ -50,6 +68,28 @@ impl Team {
 }
 
 impl VirtualMemory {
+    /// Who waits for devices that no process has added.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        let joined = self.joined();
+        let mut added: BTreeMap<Origin, (u32, Option<u32>)> = BTreeMap::new();
+        let mut waiting = Vec::new();
+        for (process, space) in self.spaces.iter().enumerate() {
+            for (number, allocation) in &space.allocations {
+                let Some(team) = &allocation.team else { continue };
+                let origin = joined.origin(process, *number);
+                let sum = added.entry(origin).or_default();
+                sum.0 += team.added.len() as u32;
+                sum.1 = sum.1.or(team.wanted);
+                waiting.extend(team.waits.map(|call| (origin, process, call)));
+            }
+        }
+        let missing = |(origin, process, call)| {
+            let (added, wanted) = added[&origin];
+            wanted.filter(|wanted| added < *wanted).map(|wanted| Waiting { process, call, added, wanted })
+        };
+        waiting.into_iter().filter_map(missing).collect()
+    }
+
     /// The rows about multicast objects, in the order in which they were made.
     pub(super) fn teams(&self, fates: &[Fate]) -> Vec<Multicast> {
         let joined = self.joined();
@@ -105,7 +145,7 @@ impl VirtualMemory {
                     bytes: *bytes,
                 };
                 row.bound.extend(team.bound.iter().map(bound));
-                row.waiting.extend(team.waits.then(proc));
+                row.waiting.extend(team.waits.map(|_| proc()));
             }
         }
         let mut rows: Vec<Multicast> = rows.into_values().collect();

@@ -54,6 +54,15 @@ rule MulticastHandleType "multicast-handle-type" {
     ruled_out: "the memory has handle types, or the object has none",
     hint: "Set requestedHandleTypes in the CUmemAllocationProp of cuMemCreate to the handle types of the multicast object, also where the memory itself is never exported.",
 }
+rule MulticastIncomplete "multicast-incomplete" {
+    says: "All devices must be added to a multicast object before anybody can go on who binds memory to it.",
+    functions: [cuMulticastBindMem, cuMulticastBindMem_v2, cuMulticastBindAddr, cuMulticastBindAddr_v2],
+    severity: Warning, scope: Processes,
+    rests_on: Documented("cuMulticastAddDevice", "Any calls to cuMulticastBindMem, cuMulticastBindMem_v2, cuMulticastBindAddr, or cuMulticastBindAddr_v2 will block until all devices have been added."),
+    costs: "The call waits for ever, without a message, and so does everybody who waits for its process.",
+    hint: "Have all processes tell each other that cuMulticastAddDevice succeeded before the first one binds, and release the object where one failed; numDevices of cuMulticastCreate must be the number of devices that are added.",
+    seen: "torchcomms#2773, NCCL#1672",
+}
     } };
 }
 pub(crate) use multicast_rules;

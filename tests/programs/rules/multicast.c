@@ -1,6 +1,8 @@
 /* multicast RULE bad|good: rules about multicast objects. None is played on a real GPU: to make such objects can disturb
  * what others do on the same machine. */
 #include "rules.h"
+#include <signal.h>
+#include <sys/time.h>
 
 enum { NONE = 0, DESCRIPTOR = 1, DEVICE = 1, PINNED = 1, READ_WRITE = 3, MULTICAST_SUPPORTED = 132 };
 
@@ -111,7 +113,29 @@ static void handle_type(void) {
     release(team, memory);
 }
 
-SCENES({"multicast-unsupported", unsupported}, {"multicast-granularity", granularity},
+static void no_more(int signal) {
+    (void)signal;
+    dprintf(1, "done\n");
+    _exit(0);
+}
+
+/* The second object lacks a device: the call waits, until the process has had enough. */
+static void incomplete(void) {
+    struct itimerval patience = {.it_value = {0, 300000}};
+    start(0);
+    Allocation whole = gather(1), other = gather(2), memory = create(0, DESCRIPTOR);
+    CALL(cuMulticastBindMem, (whole, 0, memory, 0, SIZE, 0));
+    if (bad) {
+        CHECK(signal(SIGALRM, no_more) != SIG_ERR && setitimer(ITIMER_REAL, &patience, NULL) == 0);
+    } else {
+        OK(cuMulticastAddDevice(other, 1));
+    }
+    OK(cuMulticastBindMem(other, 0, memory, 0, SIZE, 0));
+    OK(cuMemRelease(whole));
+    release(other, memory);
+}
+
+SCENES({"multicast-incomplete", incomplete}, {"multicast-unsupported", unsupported}, {"multicast-granularity", granularity},
        {"multicast-granularity/bind", granularity_bind}, {"multicast-device", added_twice},
        {"multicast-device/more", one_more}, {"multicast-memory", foreign}, {"multicast-memory/named", named},
        {"multicast-memory/address", at_an_address}, {"multicast-handle-type", handle_type})
