@@ -52,7 +52,8 @@ rule IpcFallback "ipc-fallback" {
 }
 rule FdLeak "fd-leak" {
     says: "A process should close descriptors of shared memory when it has sent or imported them.",
-    functions: [cuMemExportToShareableHandle, cuMemImportFromShareableHandle],
+    functions: [cuMemExportToShareableHandle, cuMemImportFromShareableHandle, cuMemPoolExportToShareableHandle,
+                cuMemPoolImportFromShareableHandle],
     severity: Note, scope: Process,
     rests_on: Practice("Each descriptor is a reference to its memory."),
     costs: "Each descriptor keeps its memory, and the process runs out of descriptors (EMFILE).",
@@ -61,7 +62,7 @@ rule FdLeak "fd-leak" {
 }
 rule RanksWaitForDescriptor "ranks-wait-for-descriptor" {
     says: "Each rank of a job should send the descriptors that the others wait for.",
-    functions: [cuMemExportToShareableHandle],
+    functions: [cuMemExportToShareableHandle, cuMemPoolExportToShareableHandle],
     severity: Warning, scope: Processes,
     rests_on: Practice("Ranks exchange descriptors over sockets without a limit of time: where one of them never sends its own, the others wait in recvmsg for good."),
     costs: "A hang, in ranks that did nothing wrong.",
