@@ -51,8 +51,8 @@ rule PoolDestroyedWhileOpen "pool-destroyed-while-open" {
     says: "A pool should be destroyed only when nobody has it imported.",
     functions: [cuMemPoolDestroy],
     severity: Warning, scope: Processes,
-    rests_on: Observed("cuMemPoolDestroy of a pool that others have imported succeeds; from then on nothing of it can be allocated or exported."),
-    costs: "Importers can get no more pointers of the pool; its memory stays until all have freed theirs.",
+    rests_on: Observed("cuMemPoolDestroy of a pool that others have imported succeeds; from then on nothing of it can be allocated, and it cannot be exported."),
+    costs: "Importers can get no new memory of the pool; its memory stays until all have freed theirs.",
     hint: "Let the importers destroy their imported pools first.",
 }
     } };

@@ -12,6 +12,14 @@ use cupeer_spec::results::Result as Code;
 /// What a real driver says for each place to which `cuMemPoolSetAccess` gives access, whatever place that is.
 const HOST_ACCESS: &str = "HOST/HOST_NUMA pools are always read-write accessible on the HOST";
 
+/// What it says of a pool that is null, in some functions.
+const NO_POOL: &str = "Parameter pool cannot be NULL";
+
+/// Refuses null.
+fn not_null(value: u64, message: &'static str) -> Answer {
+    if value == 0 { refuse(Code::INVALID_VALUE, message) } else { Ok(()) }
+}
+
 /// The device of a place in memory.
 fn device_at(driver: &Driver, location: Option<CUmemLocation>) -> Answer<usize> {
     match location {
@@ -32,23 +40,28 @@ entry! {
 
     fn cuDeviceSetMemPool(dev: CUdevice, pool: CUmemoryPool) {
         let mut driver = process::enter()?;
-        let ordinal = driver.ordinal(dev.0)?;
+        // Unlike its sisters, it has no words about the ordinal.
+        let ordinal = driver.ordinal(dev.0).or(fail(Code::INVALID_VALUE))?;
         let pool = driver.memory.pools.find(pool)?;
         driver.memory.pools.set_current(ordinal, pool)
     }
 
     fn cuMemPoolCreate(pool: *mut CUmemoryPool, poolProps: *const CUmemPoolProps) {
-        get(pool, |driver| {
-            let props = poolProps.required()?;
-            if props.reserved != [0; 54] {
-                return fail(Code::INVALID_VALUE);
-            }
-            driver.create_pool(props.allocType.0, props.handleTypes.0, props.location, props.maxSize as u64)
-        })
+        let mut driver = process::enter()?;
+        let out = pool.or_say("pool cannot be NULL")?;
+        let props = poolProps.or_say("poolProps cannot be NULL")?;
+        if props.reserved != [0; 54] {
+            return refuse(Code::INVALID_VALUE, "poolProps: 'reserved' field is non-zero");
+        }
+        let (kind, types, most) = (props.allocType.0, props.handleTypes.0, props.maxSize as u64);
+        out.put(driver.create_pool(kind, types, props.location, most)?);
+        Ok(())
     }
 
     fn cuMemPoolDestroy(pool: CUmemoryPool) {
-        process::enter()?.destroy_pool(pool)
+        let mut driver = process::enter()?;
+        not_null(pool, "Invalid CUmemoryPool handle: parameter pool cannot be NULL")?;
+        driver.destroy_pool(pool)
     }
 
     fn cuMemGetDefaultMemPool(pool_out: *mut CUmemoryPool, location: *mut CUmemLocation, _kind: i32) {
@@ -80,11 +93,17 @@ entry! {
     }
 
     fn cuMemPoolGetAccess(flags: *mut CUmemAccess_flags, memPool: CUmemoryPool, location: *mut CUmemLocation) {
-        get(flags, |driver| driver.pool_access(memPool, location.get().ok_or(Code::INVALID_VALUE)?))
+        let driver = process::enter()?;
+        let out = flags.or_say("Parameter flags cannot be NULL")?;
+        not_null(memPool, "Parameter memPool cannot be NULL")?;
+        let place = location.or_say("Parameter location cannot be NULL")?.list(1)[0];
+        out.put(driver.pool_access(memPool, place)?);
+        Ok(())
     }
 
     fn cuMemPoolSetAccess(pool: CUmemoryPool, map: *const CUmemAccessDesc, count: usize) {
         let mut driver = process::enter()?;
+        not_null(pool, NO_POOL)?;
         if map.is_null() {
             return refuse(Code::INVALID_VALUE, "Parameter map cannot be NULL");
         }
@@ -101,7 +120,8 @@ entry! {
         flags: u64,
     ) {
         let mut driver = process::enter()?;
-        let out = handle_out.required()?;
+        let out = handle_out.or_say("Parameter handle_out cannot be NULL")?;
+        not_null(pool, NO_POOL)?;
         out.put_bytes(&driver.export_pool(pool, handleType.0, flags)?.to_ne_bytes());
         Ok(())
     }
@@ -112,12 +132,16 @@ entry! {
         handleType: CUmemAllocationHandleType,
         flags: u64,
     ) {
-        get(pool_out, |driver| driver.import_pool(handle.address(), handleType.0, flags))
+        let mut driver = process::enter()?;
+        let out = pool_out.or_say("pool_out cannot be NULL")?;
+        out.put(driver.import_pool(handle.address(), handleType.0, flags)?);
+        Ok(())
     }
 
     fn cuMemPoolExportPointer(shareData_out: *mut CUmemPoolPtrExportData, ptr: CUdeviceptr) {
         let mut driver = process::enter()?;
         let out = shareData_out.or_say("shareData_out cannot be NULL")?;
+        not_null(ptr, "ptr cannot be NULL")?;
         out.put(CUmemPoolPtrExportData { reserved: driver.export_pool_pointer(ptr)? });
         Ok(())
     }
@@ -127,10 +151,12 @@ entry! {
         pool: CUmemoryPool,
         shareData: *mut CUmemPoolPtrExportData,
     ) {
-        get(ptr_out, |driver| {
-            let data = shareData.get().ok_or(Code::INVALID_VALUE)?;
-            driver.import_pool_pointer(pool, &data.reserved)
-        })
+        let mut driver = process::enter()?;
+        let out = ptr_out.or_say("ptr_out cannot be NULL")?;
+        not_null(pool, "pool cannot be NULL")?;
+        let data = shareData.or_say("shareData cannot be NULL")?.list(1)[0];
+        out.put(driver.import_pool_pointer(pool, &data.reserved)?);
+        Ok(())
     }
 
     fn cuMemAllocAsync(dptr: *mut CUdeviceptr, bytesize: usize, hStream: CUstream) {

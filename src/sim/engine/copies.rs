@@ -236,6 +236,8 @@ fn in_chunks(width: u64, mut step: impl FnMut(u64, usize) -> Answer) -> Answer {
 pub(crate) struct Words {
     unknown: &'static str,
     too_long: &'static str,
+    /// The same of a pool's memory.
+    too_long_in_pool: &'static str,
     /// Of a range that begins in a mapping and goes on where nothing is mapped.
     pub torn: &'static str,
     /// Of one that goes on in a mapping to which the context has no access.
@@ -249,6 +251,7 @@ pub(crate) struct Words {
 const SOURCE: Words = Words {
     unknown: "Allocation not found",
     too_long: "Copy is larger than memobj size, for source operand",
+    too_long_in_pool: "Copy exceeds allocation size",
     torn: "Copy range not fully allocated",
     crossed: "Copy range not fully allocated",
     inaccessible: None,
@@ -262,6 +265,7 @@ const DESTINATION: Words = Words {
 const FILLED: Words = Words {
     unknown: NOT_FILLED,
     too_long: "Memset extends beyond allocation range",
+    too_long_in_pool: "Memset extends beyond allocation range",
     torn: "Memset extends beyond allocation range",
     crossed: "Memset crosses out of VMM bounds",
     inaccessible: Some(NOT_FILLED),
@@ -306,7 +310,9 @@ impl Driver {
             if allocation.is_host() && side.role == Role::Any {
                 return Ok(Place::Host(side.address));
             }
-            return refuse(Code::INVALID_VALUE, words.too_long);
+            let in_pool = matches!(allocation.kind, Kind::Pool { .. });
+            let text = if in_pool { words.too_long_in_pool } else { words.too_long };
+            return refuse(Code::INVALID_VALUE, text);
         }
         if let Kind::Pool { pool, .. } = allocation.kind {
             let context = self.context(context()?)?;

@@ -1,16 +1,18 @@
 //! Allocations: device memory, host memory, managed memory, and what is open of other processes.
 
 use super::answer::{Answer, fail, refuse};
+use super::backing::Backing;
 use super::channel::State;
 use super::handle::Locator;
 use super::limits;
 use super::managed::Advice;
 use super::pools::Pools;
 use super::process::Driver;
-use super::store::{Ghost, Stored, padded};
+use super::store::{Ghost, Name, Stored, padded};
 use super::vmm::Mapping;
 use cupeer_spec::results::Result as Code;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The flags of `cuMemHostAlloc`, and of `cuMemHostRegister`, that concern us.
 pub(crate) const HOST_PORTABLE: u32 = 1;
@@ -159,6 +161,15 @@ impl Memory {
         self.by_address.values().filter(is).count()
     }
 
+    /// Whether a pointer is imported that leads to a place in a file.
+    pub(crate) fn is_imported(&self, file: &Arc<Backing>, offset: u64) -> bool {
+        self.by_address.values().any(|a| {
+            let there = |s: &Stored| Arc::ptr_eq(&s.backing, file) && s.offset == offset;
+            matches!(a.kind, Kind::Pool { shared: Shared::Imported { .. }, .. })
+                && a.stored.as_ref().is_some_and(there)
+        })
+    }
+
     /// Where something shared of a pool is.
     pub(crate) fn shared_as(&self, pool: usize, as_what: Shared) -> Option<u64> {
         let is = |a: &Allocation| matches!(a.kind, Kind::Pool { pool: of, shared } if (of, shared) == (pool, as_what));
@@ -201,7 +212,10 @@ impl Driver {
         self.memory.pools.check_room(pool, taken)?;
         let device = self.memory.pools.device(pool);
         let kind = Kind::Pool { pool, shared: Shared::No };
-        let address = self.allocate_on(device, false, Allocation::new(size, kind, context, device))?;
+        // As recorded, of a pool that others may import it is false.
+        let sync_memops = self.memory.pools.types(pool) == 0;
+        let allocation = Allocation { sync_memops, ..Allocation::new(size, kind, context, device) };
+        let address = self.allocate_on(device, false, allocation)?;
         self.memory.pools.take(pool, taken);
         Ok(address)
     }
@@ -371,7 +385,12 @@ impl Driver {
                 self.space.give(base, size, low);
                 match export {
                     Some(slot) if self.exports.withdraw(slot, state) => {
-                        self.stores.keep(Ghost { device, offset, size: taken, slot: Some(slot) });
+                        self.stores.keep(Ghost {
+                            device,
+                            offset,
+                            size: taken,
+                            name: Some(Name::Handle(slot)),
+                        });
                     }
                     Some(slot) => {
                         self.exports.recycle(slot);

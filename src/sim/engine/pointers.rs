@@ -118,9 +118,9 @@ impl Driver {
                 (_, Some(pool)) => self.memory.pools.types(pool) as u64,
                 _ => 0,
             }),
-            ACCESS_FLAGS => Value::Word(match (mapping, pool) {
-                (Some(mapping), _) => may_access(mapping, self.current_device()?) as u32,
-                (_, Some(pool)) => self.memory.pools.rights(pool, self.current_device()?) as u32,
+            // As recorded, of a pool's memory it does not depend on what the pool grants.
+            ACCESS_FLAGS => Value::Word(match mapping {
+                Some(mapping) => may_access(mapping, self.current_device()?) as u32,
                 _ => Rights::ReadWrite as u32,
             }),
             MEMPOOL_HANDLE => Value::Wide(pool.map_or(0, |pool| self.memory.pools.handle(pool))),

@@ -29,8 +29,17 @@ pub(super) struct Ghost {
     pub device: usize,
     pub offset: u64,
     pub size: u64,
-    /// Of an export by handle. Those by descriptor hold the first byte of their memory.
-    pub slot: Option<u16>,
+    /// By what others can still open it. Who has it from a descriptor holds its first byte.
+    pub name: Option<Name>,
+}
+
+/// An entry of a table by which others find what is exported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Name {
+    /// Of an export by handle.
+    Handle(u16),
+    /// Of a pointer into a pool.
+    Pointer { pool: usize, slot: u16 },
 }
 
 /// The memory of all devices that this process sees.
@@ -55,6 +64,18 @@ impl Stores {
     /// Keeps what others have open until they close it.
     pub(super) fn keep(&mut self, ghost: Ghost) {
         self.ghosts.push(ghost);
+    }
+
+    /// Calls a function for the entries that a pool's table has of what is freed: the table goes.
+    pub(super) fn forget_pointers(&mut self, gone: usize, mut withdraw: impl FnMut(u16)) {
+        for ghost in &mut self.ghosts {
+            if let Some(Name::Pointer { pool, slot }) = ghost.name
+                && pool == gone
+            {
+                withdraw(slot);
+                ghost.name = None;
+            }
+        }
     }
 }
 
@@ -106,7 +127,7 @@ impl Driver {
     /// Gives memory back whose first byte others may hold: once nobody does.
     pub(super) fn retire(&mut self, device: usize, offset: u64, size: u64) {
         if self.stores.is_held(device, offset) {
-            self.stores.keep(Ghost { device, offset, size, slot: None });
+            self.stores.keep(Ghost { device, offset, size, name: None });
         } else {
             self.give_store(device, offset, size);
         }
@@ -130,18 +151,38 @@ impl Driver {
 
     /// Gives back what was freed here and is no longer open elsewhere.
     fn lay_ghosts(&mut self) {
-        let ghosts = std::mem::take(&mut self.stores.ghosts);
-        let (held, gone): (Vec<Ghost>, Vec<Ghost>) = ghosts.into_iter().partition(|ghost| match ghost.slot {
-            Some(slot) => self.exports.is_held(slot),
-            None => self.stores.is_held(ghost.device, ghost.offset),
-        });
-        self.stores.ghosts = held;
-        for ghost in gone {
-            if let Some(slot) = ghost.slot {
+        for mut ghost in std::mem::take(&mut self.stores.ghosts) {
+            let mut is_open = self.is_open(&ghost);
+            if let Some(Name::Pointer { pool, slot }) = ghost.name
+                && !is_open
+            {
+                // Nobody can import it any more, but somebody may have done so just now.
+                self.memory.pools.withdraw(pool, slot);
+                ghost.name = None;
+                is_open = self.is_open(&ghost);
+            }
+            if is_open {
+                self.stores.keep(ghost);
+                continue;
+            }
+            if let Some(Name::Handle(slot)) = ghost.name {
                 self.exports.recycle(slot);
             }
             self.give_store(ghost.device, ghost.offset, ghost.size);
         }
+    }
+
+    fn is_open(&self, ghost: &Ghost) -> bool {
+        if let Some(Name::Handle(slot)) = ghost.name {
+            return self.exports.is_held(slot);
+        }
+        self.stores.is_held(ghost.device, ghost.offset) || self.has_own_import(ghost.device, ghost.offset)
+    }
+
+    /// Whether this process has imported its own memory: what it holds itself, no lock tells it.
+    fn has_own_import(&self, device: usize, offset: u64) -> bool {
+        let Some(store) = &self.stores.files[device] else { return false };
+        self.memory.pools.has_own_imports() && self.memory.is_imported(&store.backing, offset)
     }
 }
 

@@ -76,7 +76,7 @@ static struct { int socket, pointers[MOST], pool; } workers[WORKERS];
 static struct { int owner, own, importers; } pools[POOLS]; // `own`: the owner's pointers, and the pool itself
 static int pool_count;
 static struct block {
-    int owner, pool, references, is_owned;
+    int owner, pool, references, is_owned, is_gone;
     unsigned long bytes;
     size_t size;
     PoolPointer pointer;
@@ -84,8 +84,15 @@ static struct block {
 static int count;
 static int exported[16]; // some of the blocks that are, or were
 
+// What the owner has freed and nobody has open can be imported until the owner's memory is asked for.
+static void lose(int worker) {
+    for (int i = 0; i < count; i++)
+        if (blocks[i].owner == worker && !blocks[i].references) blocks[i].is_gone = 1;
+}
+
 static void tell(int worker, const struct order *order) {
     char byte = 0;
+    if (order->what == ALLOCATE || order->what == USED || order->what == CREATE) lose(worker);
     IS(send(workers[worker].socket, order, sizeof *order, 0), sizeof *order);
     if (order->what == EXPORT || order->what == CREATE) return;
     if (order->what == ADOPT) send_descriptor(workers[worker].socket, order->at);
@@ -175,7 +182,7 @@ static void step(void) {
         order.value = block->size;
         order.pointer = block->pointer;
         order.pool = block->pool;
-        order.expected = !block->is_owned;
+        order.expected = block->is_gone;
         if (pick(8) == 0) { // into the wrong pool
             order.expected = 1;
             while (order.pool == block->pool) order.pool = workers[pick(WORKERS)].pool;

@@ -54,9 +54,12 @@ static void one_process(int ignored) {
     IS(import(&h, fd), NOT_SUPPORTED);
     IS(import_pool(&own, fd), 0);
     IS(own != pool, 1);
-    IS(cuMemPoolImportPointer(&got, own, &pointer), INVALID);
+    IS(cuMemPoolImportPointer(&got, own, &pointer), 0);
+    expect(got, "mine");
     IS(cuMemPoolImportPointer(&got, pool, &pointer), INVALID);
     IS(cupeer_sim_ledger("pools"), 2);
+    IS(cuMemPoolDestroy(own), INVALID);
+    IS(cuMemFree_v2(got), 0);
     IS(cuMemPoolDestroy(own), 0);
     IS(close(fd), 0);
 
@@ -64,7 +67,7 @@ static void one_process(int ignored) {
     IS(cuMemPoolDestroy(pool), 0);
     IS(cuMemAllocFromPoolAsync(&got, 4096, pool, NULL), INVALID);
     IS(export_pool(&fd, pool), INVALID);
-    IS(cuMemPoolExportPointer(&pointer, at), INVALID);
+    IS(cuMemPoolExportPointer(&pointer, at), 0);
     expect(at, "mine");
     IS(cuMemFree_v2(at), 0);
     IS(cuDeviceGetDefaultMemPool(&standard, 0), 0);
@@ -173,12 +176,15 @@ static void importer(void) {
     expect(at, "there");
     IS(cuMemFree_v2(at), 0);
     IS(cuMemFree_v2(at), INVALID);
-    IS(cuMemPoolImportPointer(&at, pool, &first), INVALID);
+    IS(cuMemPoolImportPointer(&at, pool, &first), 0);
+    expect(at, "there");
+    IS(cuMemFree_v2(at), 0);
     IS(cuMemPoolImportPointer(&there, pool, &second), 0);
     IS(cuMemPoolDestroy(other), 0);
     tell(1, 'g');
     hear(1, 'k');
     expect(there, "second");
+    IS(cuMemPoolImportPointer(&at, pool, &first), INVALID);
     tell(1, 's');
     pause();
 }

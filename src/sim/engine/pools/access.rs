@@ -2,7 +2,7 @@
 
 use super::super::answer::{Answer, fail, refuse};
 use super::super::process::Driver;
-use super::super::vmm::{DEVICE, Rights};
+use super::super::vmm::{ALL_HOSTS, DEVICE, Rights};
 use super::{Origin, Pools};
 use cupeer_spec::abi::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation};
 use cupeer_spec::results::Result as Code;
@@ -11,11 +11,7 @@ impl Pools {
     /// What a device may do with a pool.
     pub(crate) fn rights(&self, pool: usize, device: usize) -> Rights {
         let pool = &self.pools[pool];
-        if pool.device == device || pool.shared.contains(&device) {
-            Rights::ReadWrite
-        } else {
-            Rights::Nothing
-        }
+        if pool.is_of(device) || pool.shared.contains(&device) { Rights::ReadWrite } else { Rights::Nothing }
     }
 }
 
@@ -24,18 +20,25 @@ impl Driver {
     pub(crate) fn set_pool_access(&mut self, handle: u64, wishes: &[CUmemAccessDesc]) -> Answer {
         let at = self.memory.pools.find(handle)?;
         let mut granted = Vec::new();
-        for wish in wishes {
+        for (index, wish) in wishes.iter().enumerate() {
             if wish.location.kind.0 != DEVICE {
-                return fail(Code::INVALID_VALUE);
+                let text =
+                    "Invalid mapping location type request: Device memory can only be mapped on device";
+                return refuse(Code::NOT_SUPPORTED, text);
             }
             let rights = match Rights::of(wish.flags) {
-                Some(Rights::Read) => return fail(Code::NOT_SUPPORTED),
+                Some(Rights::Read) => {
+                    return refuse(Code::NOT_SUPPORTED, "Mempools do not support Read-Only flag");
+                }
                 Some(rights) => rights,
-                None => return fail(Code::INVALID_VALUE),
+                None => {
+                    let text = format!("Index {index}: Invalid flag specified ({:#x})", wish.flags.0);
+                    return refuse(Code::INVALID_VALUE, text);
+                }
             };
             // The driver has no words about the ordinal.
             let device = self.ordinal(wish.location.id).or(fail(Code::INVALID_DEVICE))?;
-            if device == self.memory.pools.device(at) {
+            if self.memory.pools.pools[at].is_of(device) {
                 if rights == Rights::Nothing {
                     let text = "Modifying accessibility of memory pool on owning device is not supported";
                     return refuse(Code::INVALID_DEVICE, text);
@@ -59,10 +62,19 @@ impl Driver {
     /// `cuMemPoolGetAccess`, after its null checks.
     pub(crate) fn pool_access(&self, handle: u64, place: CUmemLocation) -> Answer<CUmemAccess_flags> {
         let pool = self.memory.pools.find(handle)?;
-        if place.kind.0 != DEVICE {
-            return fail(Code::INVALID_VALUE);
-        }
-        Ok(CUmemAccess_flags(self.memory.pools.rights(pool, self.ordinal(place.id)?) as i32))
+        let rights = match place.kind.0 {
+            DEVICE => {
+                let wrong = |_| {
+                    let text = format!("Specified invalid device ordinal({}) in location->id", place.id);
+                    refuse(Code::INVALID_VALUE, text)
+                };
+                self.memory.pools.rights(pool, self.ordinal(place.id).or_else(wrong)?)
+            }
+            // Host code cannot touch what lies on a device.
+            kind if ALL_HOSTS.contains(&kind) => Rights::Nothing,
+            _ => return refuse(Code::INVALID_VALUE, "Specified invalid location type in location->type"),
+        };
+        Ok(CUmemAccess_flags(rights as i32))
     }
 
     /// Whether a device has a path to the memory of a pool.

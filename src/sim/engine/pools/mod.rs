@@ -10,9 +10,9 @@ mod pointers;
 mod sharing;
 mod table;
 
-use super::answer::{Answer, fail};
+use super::answer::{Answer, fail, refuse};
 use super::process::Driver;
-use super::vmm::{ALL_WINDOWS, Block, DEVICE, FABRIC, HOST, HOST_NUMA, PINNED};
+use super::vmm::{Block, DEVICE, DEVICE_TYPES, HOST, HOST_NUMA, PINNED};
 use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::results::Result as Code;
 use table::Table;
@@ -32,10 +32,15 @@ enum Origin {
 /// A pool.
 #[derive(Default, Debug)]
 struct Pool {
-    /// 0 once it is destroyed.
     handle: u64,
+    /// What is allocated of it may still be there.
+    is_destroyed: bool,
     origin: Origin,
+    /// How often it must be destroyed.
+    references: usize,
     device: usize,
+    /// It is of a device that the process does not see: `device` is another one.
+    is_hidden: bool,
     /// As what it may leave the process: bits of `CUmemAllocationHandleType`.
     types: i32,
     /// The most bytes that it gives out.
@@ -52,12 +57,17 @@ struct Pool {
 
 impl Pool {
     fn new(handle: u64, origin: Origin, device: usize) -> Pool {
-        Pool { handle, origin, device, most: u64::MAX, reuse: [1; 3], ..Pool::default() }
+        Pool { handle, origin, references: 1, device, most: u64::MAX, reuse: [1; 3], ..Pool::default() }
+    }
+
+    /// Whether it is a device's own.
+    fn is_of(&self, device: usize) -> bool {
+        self.device == device && !self.is_hidden
     }
 
     /// Whether nothing of it is left.
     fn is_gone(&self) -> bool {
-        self.handle == 0 && self.used == 0
+        self.is_destroyed && self.used == 0
     }
 }
 
@@ -77,13 +87,18 @@ impl Pools {
 
     /// The pool behind a handle.
     pub(crate) fn find(&self, handle: u64) -> Answer<usize> {
-        let pool = self.pools.iter().position(|pool| pool.handle == handle && handle != 0);
+        let pool = self.find_any(handle).filter(|pool| !self.pools[*pool].is_destroyed);
         pool.ok_or_else(|| Code::INVALID_VALUE.into())
     }
 
-    /// The handle of a pool.
+    /// The same, though it be destroyed: as long as no other pool has its place.
+    fn find_any(&self, handle: u64) -> Option<usize> {
+        self.pools.iter().position(|pool| pool.handle == handle)
+    }
+
+    /// The handle of a pool: 0 once it is destroyed.
     pub(crate) fn handle(&self, pool: usize) -> u64 {
-        self.pools[pool].handle
+        if self.pools[pool].is_destroyed { 0 } else { self.pools[pool].handle }
     }
 
     /// The handle of the pool that a device allocates from.
@@ -124,9 +139,10 @@ impl Pools {
         }
     }
 
-    /// How many pools must still be destroyed.
+    /// How often pools must still be destroyed.
     pub(crate) fn count(&self) -> usize {
-        self.pools.iter().filter(|pool| pool.origin != Origin::Default && pool.handle != 0).count()
+        let alive = self.pools.iter().filter(|pool| pool.origin != Origin::Default && !pool.is_destroyed);
+        alive.map(|pool| pool.references).sum()
     }
 
     /// Where the tables of pools are.
@@ -134,15 +150,24 @@ impl Pools {
         self.pools.iter().filter_map(|pool| Some(&pool.table.as_ref()?.block))
     }
 
+    /// Whether pointers of this process's own pools are imported.
+    pub(crate) fn has_own_imports(&self) -> bool {
+        let is_own = |pool: &Pool| pool.table.as_ref().is_some_and(|table| table.block.is_own());
+        self.pools.iter().any(|pool| pool.origin == Origin::Imported && pool.used > 0 && is_own(pool))
+    }
+
+    /// Takes an entry out of the table of a pool.
+    pub(crate) fn withdraw(&mut self, pool: usize, slot: u16) {
+        if let Some(table) = &mut self.pools[pool].table {
+            table.take(slot);
+        }
+    }
+
     /// Refuses what a pool does not give out.
     pub(crate) fn check_room(&self, pool: usize, size: u64) -> Answer {
         let pool = &self.pools[pool];
         if pool.origin == Origin::Imported {
             return fail(Code::INVALID_VALUE);
-        }
-        // The machine has no IMEX channel.
-        if pool.types & FABRIC != 0 {
-            return fail(Code::NOT_PERMITTED);
         }
         let fits = pool.used.checked_add(size).is_some_and(|used| used <= pool.most);
         if fits { Ok(()) } else { fail(Code::OUT_OF_MEMORY) }
@@ -169,11 +194,28 @@ impl Driver {
             DEVICE => {}
             // What the attributes of the device say.
             HOST | HOST_NUMA if types == 0 => return fail(Code::NOT_SUPPORTED),
-            _ => return fail(Code::INVALID_VALUE),
+            HOST => {
+                let text = "poolProps: handleTypes must be 0 for HOST memory location type";
+                return refuse(Code::INVALID_VALUE, text);
+            }
+            HOST_NUMA => return fail(Code::INVALID_VALUE),
+            other => {
+                let text = format!("poolProps: Invalid location type ({other:#x})");
+                return refuse(Code::INVALID_VALUE, text);
+            }
         }
-        let device = self.ordinal(place.id).or(fail(Code::INVALID_VALUE))?;
-        if kind != PINNED || types & ALL_WINDOWS != 0 {
-            return fail(Code::INVALID_VALUE);
+        let wrong_id =
+            |_| refuse(Code::INVALID_VALUE, format!("poolProps: Invalid location id ({})", place.id));
+        let device = self.ordinal(place.id).or_else(wrong_id)?;
+        if kind != PINNED {
+            return refuse(Code::INVALID_VALUE, format!("poolProps: Invalid allocation type ({kind:#x})"));
+        }
+        // That there is no IMEX channel for FABRIC is said when it is exported.
+        if types & !DEVICE_TYPES != 0 {
+            let text = format!(
+                "poolProps: Invalid handle type specified for the mempool (specified: {types:#x}, supported: {DEVICE_TYPES:#x})"
+            );
+            return refuse(Code::INVALID_VALUE, text);
         }
         let most = if most == 0 { u64::MAX } else { most };
         let handle = self.space.handle()?;
@@ -182,14 +224,26 @@ impl Driver {
     }
 
     /// `cuMemPoolDestroy`: what is allocated of it stays until it is freed; but what is imported must be freed first.
+    /// As recorded, a pool that is imported twice can be destroyed twice.
     pub(crate) fn destroy_pool(&mut self, handle: u64) -> Answer {
-        let at = self.memory.pools.find(handle)?;
         let pools = &mut self.memory.pools;
+        let at = pools.find_any(handle).ok_or(Code::INVALID_VALUE)?;
         let pool = &mut pools.pools[at];
-        if pool.origin == Origin::Default || pool.origin == Origin::Imported && pool.used > 0 {
-            return fail(Code::INVALID_VALUE);
+        if pool.is_destroyed {
+            return refuse(Code::INVALID_VALUE, "CUmemoryPool handle already marked for destruction");
         }
-        pool.handle = 0;
+        if pool.origin == Origin::Default {
+            return refuse(Code::INVALID_VALUE, "Cannot destroy a default mempool");
+        }
+        if pool.origin == Origin::Imported && pool.used > 0 {
+            let text = "Cannot destroy memory pool with existing alive allocations";
+            return refuse(Code::INVALID_VALUE, text);
+        }
+        pool.references -= 1;
+        if pool.references > 0 {
+            return Ok(());
+        }
+        pool.is_destroyed = true;
         if pools.current[pool.device] == at {
             pools.current[pool.device] = pool.device;
         }
@@ -204,11 +258,12 @@ impl Driver {
     }
 
     /// Gives the table of a pool back, once nothing of the pool is left.
-    fn drop_table(&mut self, pool: usize) {
-        let pool = &mut self.memory.pools.pools[pool];
+    fn drop_table(&mut self, at: usize) {
+        let pool = &mut self.memory.pools.pools[at];
         if pool.is_gone()
-            && let Some(table) = pool.table.take()
+            && let Some(mut table) = pool.table.take()
         {
+            self.stores.forget_pointers(at, |slot| table.take(slot));
             self.drop_block(table.block);
         }
     }
@@ -217,6 +272,7 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::vmm::FABRIC;
     use cupeer_spec::abi::CUmemLocationType;
 
     const FIRST: CUmemLocation = CUmemLocation { kind: CUmemLocationType(DEVICE), id: 0 };
@@ -247,6 +303,7 @@ mod tests {
             (PINNED, 0, 0, 0),
             (PINNED, 1, HOST, 0),
             (PINNED, 2, DEVICE, 0),
+            (PINNED, 16, DEVICE, 0),
         ] {
             assert_eq!(
                 create(kind, types, place, id),
@@ -270,7 +327,7 @@ mod tests {
         let a = allocation(&mut driver, small, 4000);
         assert_eq!(driver.allocate_from_pool(at, 512), fail(Code::OUT_OF_MEMORY));
         driver.destroy_pool(small).unwrap();
-        assert_eq!(driver.destroy_pool(small), fail(Code::INVALID_VALUE));
+        assert!(driver.destroy_pool(small).unwrap_err().messages[0].contains("already marked"));
         let other = shareable(&mut driver);
         assert_ne!(driver.memory.pools.find(other), Ok(at), "it is in use");
         driver.free(a).unwrap();

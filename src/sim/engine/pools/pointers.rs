@@ -4,15 +4,18 @@
 //! the pool's table. Only who has imported the pool can follow them.
 
 use super::super::answer::{Answer, fail, refuse};
+use super::super::backing::Backing;
 use super::super::memory::{Allocation, Kind, Shared};
 use super::super::process::Driver;
-use super::super::store::{Stored, padded};
+use super::super::store::{Ghost, Name, Stored, padded};
 use super::Origin;
 use super::table::Entry;
 use cupeer_spec::results::Result as Code;
 
 /// What the driver says of bytes that name nothing in a pool.
 const NOTHING: &str = "Failed to import allocation based on export data";
+/// What it says of memory that is not of a pool of the process's own.
+const NO_POOL: &str = "Can't export a pointer that doesn't belong to CUmemoryPool based allocation";
 
 /// Where an export is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,14 +58,17 @@ fn token() -> u64 {
 impl Driver {
     /// `cuMemPoolExportPointer`, after its null check: the same bytes each time.
     pub(crate) fn export_pool_pointer(&mut self, address: u64) -> Answer<[u8; 64]> {
-        let Some((base, Allocation { kind: Kind::Pool { pool, shared }, size, stored: Some(stored), .. })) =
-            self.memory.containing(address)
-        else {
-            let text = "Can't export a pointer that doesn't belong to CUmemoryPool based allocation";
-            return refuse(Code::INVALID_VALUE, text);
+        let Some((base, allocation)) = self.memory.containing(address) else {
+            return refuse(Code::INVALID_VALUE, "Could not find a valid allocation for this pointer");
         };
-        let (at, shared) = (*pool, *shared);
-        let entry = Entry { token: token(), offset: stored.offset, size: *size };
+        let (Kind::Pool { pool: at, shared }, Some(stored)) = (&allocation.kind, &allocation.stored) else {
+            return refuse(Code::INVALID_VALUE, NO_POOL);
+        };
+        let (at, shared, size) = (*at, *shared, allocation.size);
+        if matches!(shared, Shared::Imported { .. }) {
+            return refuse(Code::INVALID_VALUE, NO_POOL);
+        }
+        let entry = Entry { token: token(), offset: stored.offset, size };
         let pool = &mut self.memory.pools.pools[at];
         if pool.types == 0 {
             let text = "Can't export a pointer that doesn't belong to IPC-capable CUmemoryPool";
@@ -72,8 +78,8 @@ impl Driver {
             let text = "Passed pointer needs to be base address of a previous allocation";
             return refuse(Code::INVALID_VALUE, text);
         }
-        // As recorded, the pool has to be exported first, and must not be destroyed.
-        let table = pool.table.as_mut().filter(|_| pool.handle != 0).ok_or(Code::INVALID_VALUE)?;
+        // As recorded, the pool has to be exported first, and may be destroyed.
+        let table = pool.table.as_mut().ok_or(Code::INVALID_VALUE)?;
         let (slot, token) = match shared {
             Shared::Exported { slot } => (slot, table.read(slot)?.token),
             _ => (table.add(entry)?, entry.token),
@@ -89,13 +95,15 @@ impl Driver {
     pub(crate) fn import_pool_pointer(&mut self, pool: u64, data: &[u8; 64]) -> Answer<u64> {
         let at = self.memory.pools.find(pool)?;
         let pool = &self.memory.pools.pools[at];
-        let (Origin::Imported, Some(table), Some(locator)) = (pool.origin, &pool.table, Locator::of(data))
-        else {
+        if pool.origin != Origin::Imported {
+            return refuse(Code::INVALID_VALUE, "Cannot import onto a CUmemoryPool of this type");
+        }
+        let (Some(table), Some(locator)) = (&pool.table, Locator::of(data)) else {
             return refuse(Code::INVALID_VALUE, NOTHING);
         };
         let block = &table.block;
-        // What is one's own cannot be imported, nor what another pool exports.
-        if block.is_own() || (locator.inode, locator.table) != (block.backing.inode(), block.ticket.offset) {
+        // Nothing that another pool exports.
+        if (locator.inode, locator.table) != (block.backing.inode(), block.ticket.offset) {
             return refuse(Code::INVALID_VALUE, NOTHING);
         }
         let token = locator.token;
@@ -106,24 +114,31 @@ impl Driver {
         if wanted.token != token || wanted.size == 0 {
             return refuse(Code::INVALID_VALUE, NOTHING);
         }
-        let backing = block.backing.clone();
-        if !backing.hold(wanted.offset) {
+        let (backing, is_own) = (block.backing.clone(), block.is_own());
+        // One's own memory needs no lock: see `Driver::is_open`.
+        if !is_own && !backing.hold(wanted.offset) {
             return fail(Code::OPERATING_SYSTEM);
         }
-        // Now it stays; unless it was freed before we held it.
+        // Now it stays; unless it was given back before we held it.
+        let let_go = |backing: &Backing| {
+            if !is_own {
+                backing.let_go(wanted.offset)
+            }
+        };
         if table.read(locator.slot) != Ok(wanted) {
-            backing.let_go(wanted.offset);
+            let_go(&backing);
             return refuse(Code::INVALID_VALUE, NOTHING);
         }
         let Entry { offset, size, .. } = wanted;
         let device = pool.device;
         let (Some(taken), Some(address)) = (padded(size), self.space.take(size, false)) else {
-            backing.let_go(offset);
+            let_go(&backing);
             return fail(Code::OUT_OF_MEMORY);
         };
         // It belongs to no context.
         let kind = Kind::Pool { pool: at, shared: Shared::Imported { token } };
-        let allocation = Allocation::new(size, kind, 0, device).stored(Stored { backing, offset });
+        let allocation = Allocation { sync_memops: false, ..Allocation::new(size, kind, 0, device) };
+        let allocation = allocation.stored(Stored { backing, offset });
         self.memory.insert(address, allocation);
         self.memory.pools.take(at, taken);
         Ok(address)
@@ -138,12 +153,14 @@ impl Driver {
         offset: u64,
         taken: u64,
     ) {
-        let table = self.memory.pools.pools[pool].table.as_mut();
+        let table = self.memory.pools.pools[pool].table.as_ref();
         match (shared, table) {
-            (Shared::Exported { slot }, Some(table)) => {
-                table.take(slot);
-                self.retire(device, offset, taken);
+            // As recorded, it can still be imported; here, until its memory is wanted for something else.
+            (Shared::Exported { slot }, Some(_)) => {
+                let name = Some(Name::Pointer { pool, slot });
+                self.stores.keep(Ghost { device, offset, size: taken, name });
             }
+            (Shared::Imported { .. }, Some(table)) if table.block.is_own() => {}
             (Shared::Imported { .. }, Some(table)) => table.block.backing.let_go(offset),
             _ => self.give_store(device, offset, taken),
         }
@@ -187,14 +204,22 @@ mod tests {
         let said = |answer: Answer<u64>| answer.unwrap_err().messages.remove(0);
         assert_eq!(said(importer.import_pool_pointer(wrong, &data)), NOTHING);
         assert_eq!(said(importer.import_pool_pointer(there, &[0; 64])), NOTHING);
-        assert_eq!(said(exporter.import_pool_pointer(pool, &data)), NOTHING);
+        assert_eq!(
+            said(exporter.import_pool_pointer(pool, &data)),
+            "Cannot import onto a CUmemoryPool of this type"
+        );
         let first = importer.import_pool_pointer(there, &data).unwrap();
         assert_eq!(importer.import_pool_pointer(there, &data), Ok(first));
         assert_eq!(importer.export_pool_pointer(first).unwrap_err().code, Code::INVALID_VALUE);
         importer.free(first).unwrap();
         assert_eq!(importer.free(first), fail(Code::INVALID_VALUE));
         exporter.free(at).unwrap();
-        assert_eq!(said(importer.import_pool_pointer(there, &data)), NOTHING);
+        // What is freed is there until its place is wanted.
+        let late = importer.import_pool_pointer(there, &data).unwrap();
+        exporter.memory_info(0);
+        importer.free(late).unwrap();
+        let late = importer.import_pool_pointer(there, &data).unwrap();
+        importer.free(late).unwrap();
         // What has its place now is not what was exported.
         let at = allocation(&mut exporter, pool, 4096);
         exporter.export_pool_pointer(at).unwrap();
@@ -219,6 +244,28 @@ mod tests {
     }
 
     #[test]
+    fn ones_own_pointers_come_back_and_keep_what_is_freed() {
+        let mut driver = Driver::in_context();
+        let (free, _) = driver.memory_info(0);
+        let pool = shareable(&mut driver);
+        let descriptor = driver.export_pool(pool, 1, 0).unwrap();
+        let own = driver.import_pool(descriptor as u64, 1, 0).unwrap();
+        close(descriptor);
+        let at = allocation(&mut driver, pool, 4 << 20);
+        let data = driver.export_pool_pointer(at).unwrap();
+        let there = driver.import_pool_pointer(own, &data).unwrap();
+        assert_ne!(there, at);
+        let before = driver.memory_info(0).0;
+        driver.free(at).unwrap();
+        driver.destroy_pool(pool).unwrap();
+        assert!(driver.destroy_pool(own).is_err(), "a pointer is open");
+        assert_eq!(driver.memory_info(0).0, before);
+        driver.free(there).unwrap();
+        driver.destroy_pool(own).unwrap();
+        assert_eq!(driver.memory_info(0).0, free);
+    }
+
+    #[test]
     fn an_export_needs_a_pool_that_is_exported() {
         let mut driver = Driver::in_context();
         let pool = shareable(&mut driver);
@@ -229,7 +276,7 @@ mod tests {
         let said = |answer: Answer<[u8; 64]>| answer.unwrap_err().messages.remove(0);
         assert!(said(driver.export_pool_pointer(at + 512)).starts_with("Passed pointer needs to be base"));
         driver.destroy_pool(pool).unwrap();
-        assert_eq!(driver.export_pool_pointer(at), fail(Code::INVALID_VALUE));
+        driver.export_pool_pointer(at).unwrap();
         let plain = driver.allocate_from_pool(0, 512).unwrap();
         assert!(said(driver.export_pool_pointer(plain)).ends_with("belong to IPC-capable CUmemoryPool"));
         let legacy = driver.allocate(512, false).unwrap();

@@ -3,22 +3,28 @@
 use super::super::answer::{Answer, fail, refuse};
 use super::super::process::Driver;
 use super::super::tickets::{self, GRANULARITY, Thing};
-use super::super::vmm::{DESCRIPTOR, FABRIC, NO_HANDLE, WINDOWS, WINDOWS_KMT};
+use super::super::vmm::{DESCRIPTOR, FABRIC, WINDOWS, WINDOWS_KMT};
 use super::table::Table;
 use super::{Origin, Pool};
 use cupeer_spec::results::Result as Code;
 
+/// What the driver says of a type of handles that there is not.
+const NOT_A_TYPE: &str = "Invalid handletype requested";
+
 impl Driver {
-    /// `cuMemPoolExportToShareableHandle`, after its null check: a descriptor.
+    /// `cuMemPoolExportToShareableHandle`, after its null checks: a descriptor.
     pub(crate) fn export_pool(&mut self, handle: u64, kind: i32, flags: u64) -> Answer<i32> {
         if flags != 0 {
             return refuse(Code::INVALID_VALUE, "Parameter flags must be 0");
         }
-        let at = self.memory.pools.find(handle)?;
+        if !matches!(kind, DESCRIPTOR | WINDOWS | WINDOWS_KMT | FABRIC) {
+            return refuse(Code::INVALID_VALUE, NOT_A_TYPE);
+        }
+        let at = self.memory.pools.find_any(handle).ok_or(Code::INVALID_VALUE)?;
         let pool = &self.memory.pools.pools[at];
         match pool.origin {
-            Origin::Created => {}
-            Origin::Default => {
+            Origin::Created if !pool.is_destroyed => {}
+            Origin::Created | Origin::Default => {
                 let text = "Only memory pools created with the pool creation API and pools that have not been destroyed can be exported";
                 return refuse(Code::INVALID_VALUE, text);
             }
@@ -30,11 +36,9 @@ impl Driver {
         if pool.types & kind == 0 {
             return refuse(Code::INVALID_VALUE, "Handle type was not requested during pool creation");
         }
-        match kind {
-            DESCRIPTOR => {}
+        if kind == FABRIC {
             // The machine has no IMEX channel.
-            FABRIC => return fail(Code::NOT_PERMITTED),
-            _ => return fail(Code::INVALID_VALUE),
+            return fail(Code::NOT_PERMITTED);
         }
         if pool.table.is_none() {
             let block = self.create_block(Thing::Pool, pool.device, GRANULARITY)?;
@@ -50,15 +54,15 @@ impl Driver {
     /// `shared` is a descriptor or an address.
     pub(crate) fn import_pool(&mut self, shared: u64, kind: i32, flags: u64) -> Answer<u64> {
         if flags != 0 {
-            return refuse(Code::INVALID_VALUE, "Parameter flags must be 0");
+            return refuse(Code::INVALID_VALUE, "flags must be 0");
         }
         match kind {
             DESCRIPTOR => {}
             WINDOWS | WINDOWS_KMT => return fail(Code::NOT_SUPPORTED),
-            FABRIC if shared == 0 => return refuse(Code::INVALID_VALUE, NO_HANDLE),
+            FABRIC if shared == 0 => return refuse(Code::INVALID_VALUE, "handle cannot be NULL"),
             // The machine has no IMEX channel.
             FABRIC => return fail(Code::NOT_PERMITTED),
-            _ => return fail(Code::INVALID_VALUE),
+            _ => return refuse(Code::INVALID_VALUE, NOT_A_TYPE),
         }
         let (ticket, file) = tickets::read(shared as i32).ok_or(Code::UNKNOWN)?;
         if ticket.thing != Thing::Pool {
@@ -69,10 +73,11 @@ impl Driver {
             return fail(Code::UNKNOWN);
         }
         let block = self.import_block(ticket, file)?;
-        let known = self.memory.pools.pools.iter().find(|pool| {
+        let known = self.memory.pools.pools.iter_mut().find(|pool| {
             pool.origin == Origin::Imported && pool.table.as_ref().is_some_and(|table| table.block.is(&block))
         });
         if let Some(known) = known {
+            known.references += 1;
             return Ok(known.handle);
         }
         let handle = match self.space.handle() {
@@ -82,9 +87,10 @@ impl Driver {
                 return Err(failure);
             }
         };
-        let device = self.ordinal_of(ticket.device).unwrap_or(0);
-        let table = Some(Table::new(block));
-        self.memory.pools.add(Pool { table, ..Pool::new(handle, Origin::Imported, device) });
+        let device = self.ordinal_of(ticket.device);
+        let (table, is_hidden) = (Some(Table::new(block)), device.is_none());
+        let pool = Pool::new(handle, Origin::Imported, device.unwrap_or(0));
+        self.memory.pools.add(Pool { table, is_hidden, ..pool });
         Ok(handle)
     }
 }
@@ -107,6 +113,7 @@ mod tests {
         );
         let first = importer.import_pool(a as u64, DESCRIPTOR, 0).unwrap();
         assert_eq!(importer.import_pool(b as u64, DESCRIPTOR, 0), Ok(first));
+        importer.destroy_pool(first).unwrap();
         importer.destroy_pool(first).unwrap();
         let second = importer.import_pool(b as u64, DESCRIPTOR, 0).unwrap();
         assert_ne!(first, second);
@@ -136,7 +143,7 @@ mod tests {
         let there = importer.import_pool_pointer(imported, &data).unwrap();
         exporter.destroy_pool(pool).unwrap();
         exporter.free(at).unwrap();
-        assert_eq!(importer.destroy_pool(imported), fail(Code::INVALID_VALUE));
+        assert_eq!(importer.destroy_pool(imported).unwrap_err().code, Code::INVALID_VALUE);
         assert_eq!(exporter.memory_info(0).0, free - GRANULARITY - 4 * MIB);
         importer.free(there).unwrap();
         assert_eq!(exporter.memory_info(0).0, free - GRANULARITY);

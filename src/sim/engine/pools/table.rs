@@ -2,8 +2,8 @@
 //!
 //! It lies in the device's memory, where the pool's descriptors point, so that who has a descriptor needs nothing else.
 //! The exporter writes it. An importer holds the first byte of an allocation and then reads its entry; the exporter that
-//! frees the allocation takes the entry out first and then asks whether anybody holds the byte. So either the importer
-//! finds it gone, or the exporter finds it in use and leaves its memory alone.
+//! wants the memory of what it has freed takes the entry out first and then asks whether anybody holds the byte. So
+//! either the importer finds it gone, or the exporter finds it in use and leaves its memory alone.
 
 use super::super::answer::Answer;
 use super::super::tickets::GRANULARITY;

@@ -11,7 +11,7 @@ use cupeer_spec::results::Result as Code;
 
 /// CU_MEM_LOCATION_TYPE_HOST to CU_MEM_LOCATION_TYPE_HOST_NUMA, and to CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT.
 const HOSTS: std::ops::RangeInclusive<i32> = 2..=3;
-const ALL_HOSTS: std::ops::RangeInclusive<i32> = 2..=4;
+pub(crate) const ALL_HOSTS: std::ops::RangeInclusive<i32> = 2..=4;
 
 /// What a device may do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -27,7 +27,7 @@ pub(crate) const PINNED: i32 = 1;
 pub(crate) const ALL_WINDOWS: i32 = 2 | 4;
 pub(crate) const FABRIC: i32 = 8;
 /// Those of Linux.
-pub(super) const DEVICE_TYPES: u64 = 1 | FABRIC as u64;
+pub(crate) const DEVICE_TYPES: i32 = 1 | FABRIC;
 /// CU_MEM_ALLOCATION_COMP_GENERIC.
 const COMPRESSED: u8 = 1;
 /// CU_DEVICE_INVALID.

@@ -19,9 +19,9 @@ use handles::Handle;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub(crate) use access::{Rights, may_access};
+pub(crate) use access::{ALL_HOSTS, Rights, may_access};
 pub(crate) use blocks::Block;
-pub(crate) use handles::{ALL_WINDOWS, DEVICE, FABRIC, HOST, HOST_NUMA, PINNED};
+pub(crate) use handles::{DEVICE, DEVICE_TYPES, FABRIC, HOST, HOST_NUMA, PINNED};
 pub(crate) use mappings::Mapping;
 pub(crate) use multicast::{Memory, Part};
 pub(crate) use places::{Pieces, inaccessible};

@@ -62,7 +62,7 @@ impl Driver {
         let (devices, size) = (u64::from(numDevices), size as u64);
         let fits = (1..=self.machine.devices().len() as u64).contains(&devices);
         let is_even = size > 0 && size.is_multiple_of(GRANULARITY);
-        if !fits || !is_even || flags != 0 || handleTypes & !DEVICE_TYPES != 0 {
+        if !fits || !is_even || flags != 0 || handleTypes & !(DEVICE_TYPES as u64) != 0 {
             return fail(Code::INVALID_VALUE);
         }
         if handleTypes & FABRIC as u64 != 0 {

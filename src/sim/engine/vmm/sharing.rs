@@ -1,6 +1,6 @@
 //! Allocations that leave the process, and that come in.
 
-use super::super::answer::{Answer, fail, refuse};
+use super::super::answer::{Answer, Failure, fail, refuse};
 use super::super::process::Driver;
 use super::super::tickets::{self, Thing};
 use super::handles::{Behind, FABRIC, Handle};
@@ -54,7 +54,11 @@ impl Driver {
         }
         let (ticket, file) = tickets::read(shared as i32).ok_or(Code::UNKNOWN)?;
         if ticket.thing != Thing::Allocation {
-            return fail(Code::NOT_SUPPORTED);
+            let texts = [
+                "File descriptor to import must originate from CUDA VMM APIs or graphics libraries for interop!",
+                "Failed to import object from file descriptor.",
+            ];
+            return Err(Failure { code: Code::NOT_SUPPORTED, messages: texts.map(Into::into).into() });
         }
         if ticket.device >= self.machine.devices().len() {
             return fail(Code::UNKNOWN);
