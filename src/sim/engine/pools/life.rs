@@ -1,0 +1,134 @@
+//! How pools are made, and how they go.
+
+use super::super::answer::{Answer, fail, refuse};
+use super::super::process::Driver;
+use super::super::vmm::{DEVICE, DEVICE_TYPES, HOST, HOST_NUMA, PINNED};
+use super::{Origin, Pool};
+use cupeer_spec::abi::CUmemLocation;
+use cupeer_spec::results::Result as Code;
+
+impl Driver {
+    /// `cuMemPoolCreate`, after its null checks: a pool that gives out no more than so many bytes, where that is not 0.
+    pub(crate) fn create_pool(
+        &mut self,
+        kind: i32,
+        types: i32,
+        place: CUmemLocation,
+        most: u64,
+    ) -> Answer<u64> {
+        match place.kind.0 {
+            DEVICE => {}
+            // What the attributes of the device say.
+            HOST | HOST_NUMA if types == 0 => return fail(Code::NOT_SUPPORTED),
+            HOST => {
+                let text = "poolProps: handleTypes must be 0 for HOST memory location type";
+                return refuse(Code::INVALID_VALUE, text);
+            }
+            HOST_NUMA => return fail(Code::INVALID_VALUE),
+            other => {
+                let text = format!("poolProps: Invalid location type ({other:#x})");
+                return refuse(Code::INVALID_VALUE, text);
+            }
+        }
+        let wrong_id =
+            |_| refuse(Code::INVALID_VALUE, format!("poolProps: Invalid location id ({})", place.id));
+        let device = self.ordinal(place.id).or_else(wrong_id)?;
+        if kind != PINNED {
+            return refuse(Code::INVALID_VALUE, format!("poolProps: Invalid allocation type ({kind:#x})"));
+        }
+        // That there is no IMEX channel for FABRIC is said when it is exported.
+        if types & !DEVICE_TYPES != 0 {
+            let text = format!(
+                "poolProps: Invalid handle type specified for the mempool (specified: {types:#x}, supported: {DEVICE_TYPES:#x})"
+            );
+            return refuse(Code::INVALID_VALUE, text);
+        }
+        let most = if most == 0 { u64::MAX } else { most };
+        let handle = self.space.handle()?;
+        self.memory.pools.add(Pool { types, most, ..Pool::new(handle, Origin::Created, device) });
+        Ok(handle)
+    }
+
+    /// `cuMemPoolDestroy`: what is allocated of it stays until it is freed; but what is imported must be freed first.
+    /// As recorded, a pool that is imported twice can be destroyed twice.
+    pub(crate) fn destroy_pool(&mut self, handle: u64) -> Answer {
+        let pools = &mut self.memory.pools;
+        let at = pools.find_any(handle).ok_or(Code::INVALID_VALUE)?;
+        let pool = &mut pools.pools[at];
+        if pool.is_destroyed {
+            return refuse(Code::INVALID_VALUE, "CUmemoryPool handle already marked for destruction");
+        }
+        if pool.origin == Origin::Default {
+            return refuse(Code::INVALID_VALUE, "Cannot destroy a default mempool");
+        }
+        if pool.origin == Origin::Imported && pool.used > 0 {
+            let text = "Cannot destroy memory pool with existing alive allocations";
+            return refuse(Code::INVALID_VALUE, text);
+        }
+        pool.references -= 1;
+        if pool.references > 0 {
+            return Ok(());
+        }
+        pool.is_destroyed = true;
+        if pools.current[pool.device] == at {
+            pools.current[pool.device] = pool.device;
+        }
+        self.drop_table(at);
+        Ok(())
+    }
+
+    /// Counts what is freed.
+    pub(crate) fn give_to_pool(&mut self, pool: usize, size: u64) {
+        self.memory.pools.pools[pool].used -= size;
+        self.drop_table(pool);
+    }
+
+    /// Gives the table of a pool back, once nothing of the pool is left.
+    fn drop_table(&mut self, at: usize) {
+        let pool = &mut self.memory.pools.pools[at];
+        if pool.is_gone()
+            && let Some(mut table) = pool.table.take()
+        {
+            self.stores.forget_pointers(at, |slot| table.take(slot));
+            self.drop_block(table.block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::vmm::FABRIC;
+    use cupeer_spec::abi::CUmemLocationType;
+
+    #[test]
+    fn a_pool_is_on_a_device() {
+        let mut driver = Driver::in_context();
+        let mut create = |kind, types, place, id| {
+            let place = CUmemLocation { kind: CUmemLocationType(place), id };
+            driver.create_pool(kind, types, place, 0).map(drop).map_err(|failure| failure.code)
+        };
+        assert_eq!(create(PINNED, 1, DEVICE, 1), Ok(()));
+        assert_eq!(create(PINNED, FABRIC, DEVICE, 1), Ok(()));
+        for (kind, types, place, id) in [
+            (0, 0, DEVICE, 0),
+            (PINNED, 1, DEVICE, 99),
+            (PINNED, 0, 0, 0),
+            (PINNED, 1, HOST, 0),
+            (PINNED, 2, DEVICE, 0),
+            (PINNED, 16, DEVICE, 0),
+        ] {
+            assert_eq!(
+                create(kind, types, place, id),
+                Err(Code::INVALID_VALUE),
+                "{kind} {types} {place} {id}"
+            );
+        }
+        assert_eq!(create(PINNED, 0, HOST, 0), Err(Code::NOT_SUPPORTED));
+        assert_eq!(
+            driver.memory.pools.set_current(0, 1),
+            fail(Code::INVALID_VALUE),
+            "another device's default one"
+        );
+    }
+}
