@@ -54,6 +54,12 @@ impl Call {
         (!bytes.is_empty() && self.slot.shape(index) == slot::shape::VALUE).then_some(bytes)
     }
 
+    /// An argument, where it is a number.
+    pub fn number(&self, index: usize) -> Option<u64> {
+        let bytes = self.argument(index).filter(|bytes| bytes.len() <= 8)?;
+        Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
     /// The bytes of all arguments.
     pub fn arguments(&self) -> [u8; MOST_ARGS] {
         let mut bytes = [0; MOST_ARGS];

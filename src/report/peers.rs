@@ -6,7 +6,7 @@ use super::ledger::Ledger;
 use super::ledger::settle::Fate;
 use super::model::{Peer, Unknown, Uuid};
 use super::results;
-use super::values::{self, Ending};
+use super::values::Ending;
 use super::virtual_memory::Reach;
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::effect::{Question, Subject};
@@ -90,7 +90,7 @@ impl Peers {
         if spec.copies().is_some() && call.details.devices.1.is_none() {
             return;
         }
-        let ordinal = |argument| values::number(call, argument).map(|ordinal| ordinal as i32);
+        let ordinal = |argument| call.number(argument).map(|ordinal| ordinal as i32);
         let pair = match spec.asks() {
             Some(Question { device, peer: Some(peer), .. }) => (ordinal(device), ordinal(peer)),
             _ if spec.ends_context().is_some() => {
@@ -115,7 +115,7 @@ impl Peers {
         if let Some(copied) = spec.copies() {
             let is_done = result == 0 && !call.injected;
             sum.copies += u64::from(is_done);
-            let bytes = values::number(call, copied.size).filter(|_| is_done);
+            let bytes = call.number(copied.size).filter(|_| is_done);
             sum.copied = sum.copied.saturating_add(bytes.unwrap_or(0));
             return;
         }
@@ -127,7 +127,7 @@ impl Peers {
             if result == 0 || result == Result::PEER_ACCESS_ALREADY_ENABLED as i32 {
                 sum.enabled = Some(at);
                 sum.disabled = None;
-                sum.contexts = (context, values::number(call, access.by));
+                sum.contexts = (context, call.number(access.by));
             }
         } else if spec.disables().is_some() && result == 0 {
             sum.disabled = Some(at);

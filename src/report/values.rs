@@ -67,10 +67,10 @@ impl Ending {
         let end = function.spec().ends_context()?;
         let (context, device) = match end.object {
             Object::Context if end.is_counted && call.succeeded() => (recorded, None),
-            Object::Context => (number(call, end.by), None),
+            Object::Context => (call.number(end.by), None),
             _ if recorded.is_some() => (recorded, None),
             _ if end.is_counted => (None, call.details.devices.0),
-            _ => (None, number(call, end.by).map(|device| device as i32)),
+            _ => (None, call.number(end.by).map(|device| device as i32)),
         };
         (context.is_some() || device.is_some()).then_some(Ending { context, device })
     }
@@ -92,12 +92,6 @@ pub fn text(args: &Map<String, Value>) -> String {
         other => format!("{name}={other}"),
     };
     args.iter().map(one).collect::<Vec<_>>().join(", ")
-}
-
-/// An argument, where it is a number.
-pub fn number(call: &Call, argument: usize) -> Option<u64> {
-    let bytes = call.argument(argument).filter(|bytes| bytes.len() <= 8)?;
-    Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
 /// A number of 4 bytes.

@@ -27,10 +27,7 @@ impl Held {
         if !call.succeeded() {
             return;
         }
-        let number = |argument: usize| {
-            let bytes = call.argument(argument).filter(|bytes| bytes.len() <= 8)?;
-            Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
-        };
+        let number = |argument| call.number(argument);
         let since = (call.caller, call.start);
         for effect in function.spec().effects {
             let (object, by) = match *effect {

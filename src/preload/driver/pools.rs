@@ -21,6 +21,7 @@ const NO_POOL: Pool = Pool {
     origin: Origin::Made,
     types: None,
     device: None,
+    imports: 0,
     is_exported: false,
     is_destroyed: false,
 };

@@ -16,7 +16,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use cupeer_rules::decide::Pointer;
-use cupeer_spec::abi::{CUdevice_attribute, CUmemAllocationProp};
+use cupeer_spec::abi::{CUdevice_attribute, CUmemAllocationProp, CUmemLocation};
 use cupeer_spec::effect::{Copied, End, Named, Object, Shared};
 use cupeer_spec::function::{FnId, Group, Library};
 use cupeer_spec::record::slot::finding::Confidence;
@@ -302,8 +302,7 @@ pub fn mapped_allocation(address: u64) -> Option<(u64, i32)> {
 
 /// The device of an allocation of virtual memory; `None` where that lies elsewhere.
 fn device_of_allocation(handle: u64) -> Option<i32> {
-    /// CU_MEM_LOCATION_TYPE_DEVICE.
-    const DEVICE: i32 = 1;
+    const DEVICE: i32 = CUmemLocation::DEVICE;
     let mut properties = MaybeUninit::<CUmemAllocationProp>::zeroed();
     let result = cuMemGetAllocationPropertiesFromHandle(properties.as_mut_ptr(), handle);
     // SAFETY: numbers and a pointer that nobody follows, for which zeros are valid.

@@ -8,7 +8,6 @@ use super::super::ledger::follow::Follower;
 use super::super::ledger::own::Own;
 use super::super::ledger::{self, Current, Entry, Import, Ledger, Realm, Time};
 use super::super::model::{Fingerprint, Uuid};
-use super::super::values;
 use super::MadeCall;
 use super::objects::in_words;
 use super::rows::Context;
@@ -106,7 +105,7 @@ impl World for AtCall<'_, '_> {
     fn is_current_destroyed(&self) -> Option<bool> {
         let spec = self.made.function.spec();
         let peer = spec.enables().or(spec.disables())?;
-        let peer = values::number(self.made.call, peer.by)?;
+        let peer = self.made.call.number(peer.by)?;
         let has_ended = |context| self.sight.own.has_ended(context);
         let current = has_ended(self.made.call.details.context?);
         (current != has_ended(peer)).then_some(current)
@@ -196,7 +195,7 @@ impl World for AtCall<'_, '_> {
     }
     fn closed_something(&self) -> bool {
         let closes = self.made.function.spec().closes();
-        let place = closes.and_then(|one| Some((one.object, values::number(self.made.call, one.by)?)));
+        let place = closes.and_then(|one| Some((one.object, self.made.call.number(one.by)?)));
         place.is_none_or(|place| self.sight.follower.opened.contains_key(&place)) || !self.knows_all()
     }
 }

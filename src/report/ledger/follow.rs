@@ -117,7 +117,7 @@ impl Follower {
                 } else {
                     for effect in spec.effects {
                         if let Effect::Ends(End { object, by, .. }) = *effect
-                            && let Some(address) = values::number(call, by)
+                            && let Some(address) = call.number(by)
                         {
                             self.end(ledger, object, address, done);
                         }
@@ -162,7 +162,7 @@ impl Follower {
             return;
         }
         let memory = call.details.memory;
-        let Some(address) = memory.map(|(base, _)| base).or_else(|| values::number(call, shared.by)) else {
+        let Some(address) = memory.map(|(base, _)| base).or_else(|| call.number(shared.by)) else {
             return;
         };
         self.takes(function, shared.object, call, seen, (handle, address, true));
@@ -180,7 +180,7 @@ impl Follower {
         match call.outcome {
             Outcome::Returned(0) => {
                 // Without the address it cannot be seen closed, and still was opened.
-                let address = values::number(call, by).unwrap_or(0);
+                let address = call.number(by).unwrap_or(0);
                 if call.injected {
                     self.unreal.insert((kind, address));
                 } else if !self.unreal.is_empty() {
@@ -284,14 +284,14 @@ impl Follower {
 /// How far inside of its allocation the pointer lies that a call exports.
 pub fn inside(call: &Call) -> u64 {
     let by = call.function.and_then(|function| function.spec().exports()).map(|shared| shared.by);
-    let given = by.and_then(|by| values::number(call, by));
+    let given = by.and_then(|by| call.number(by));
     given.zip(call.details.memory).map_or(0, |(given, (base, _))| given.wrapping_sub(base))
 }
 
 /// What a call closes by its address or event.
 fn closed(function: FnId, call: &Call) -> Option<(Object, u64)> {
     let closed = function.spec().closes()?;
-    Some((closed.object, values::number(call, closed.by)?))
+    Some((closed.object, call.number(closed.by)?))
 }
 
 /// The device, as the process numbers it, of what a call exports, or of the current context.

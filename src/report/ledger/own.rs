@@ -1,7 +1,7 @@
 //! What a process has done so far, beside what it has open: what it has closed, which contexts it has ended, where it has
 //! switched access on. For the rules about its next call.
 
-use super::super::values::{self, Ending};
+use super::super::values::Ending;
 use super::Ledger;
 use super::follow::{Follower, OwnHandle};
 use super::pools::OwnPools;
@@ -49,7 +49,7 @@ impl Own {
         let spec = function.spec();
         let context = call.details.context;
         if let Some(peer) = spec.enables().or(spec.disables()) {
-            let contexts = context.zip(values::number(call, peer.by));
+            let contexts = context.zip(call.number(peer.by));
             let is_on = call.outcome == Outcome::Returned(Result::PEER_ACCESS_ALREADY_ENABLED as i32)
                 || call.succeeded();
             match contexts {
@@ -67,7 +67,7 @@ impl Own {
             return;
         }
         if let Some(address) =
-            spec.closes().filter(|_| spec.ends().is_none()).and_then(|by| values::number(call, by.by))
+            spec.closes().filter(|_| spec.ends().is_none()).and_then(|by| call.number(by.by))
         {
             let held = follower.opened.get(&(Object::Memory, address));
             if let Some(held) = held.filter(|held| held.is_last(ledger)) {

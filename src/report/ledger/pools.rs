@@ -2,7 +2,6 @@
 
 use super::super::faults::is_done_all_the_same;
 use super::super::findings::judged;
-use super::super::values;
 use cupeer_record::{Call, Outcome};
 use cupeer_rules::decide::{Imported, Pool, Pools};
 use cupeer_spec::effect::Object;
@@ -25,7 +24,7 @@ impl OwnPools {
     /// The device of the pool that a call exports.
     pub fn exported(&self, function: FnId, call: &Call) -> Option<i32> {
         let shared = function.spec().exports().filter(|shared| shared.object == Object::Pool)?;
-        self.0.pool(values::number(call, shared.by)?)?.device
+        self.0.pool(call.number(shared.by)?)?.device
     }
 
     /// Notes a call about pools.

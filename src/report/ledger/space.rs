@@ -7,6 +7,7 @@ use super::super::places::Stack;
 use super::Site;
 use cupeer_record::{Call, Outcome};
 use cupeer_rules::decide::{self, Allocation, Mapping, Space};
+use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::effect::{Effect, End, Grant, Made, Object};
 use cupeer_spec::function::FnId;
 use std::collections::{BTreeSet, HashMap};
@@ -150,8 +151,7 @@ impl OwnSpace {
 
 /// The devices that a call gives access to.
 fn granted(call: &decide::Call) -> u64 {
-    /// CU_MEM_LOCATION_TYPE_DEVICE.
-    const DEVICE: i32 = 1;
+    const DEVICE: i32 = CUmemLocation::DEVICE;
     let mut all = 0;
     let mut count = 0;
     for wish in call.elements.chunks_exact(12) {

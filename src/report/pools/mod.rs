@@ -12,6 +12,7 @@ use super::model::Uuid;
 use super::values;
 use cupeer_record::Call;
 use cupeer_rules::decide::Origin;
+use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::effect::{Effect, End, Grant, Made, Named, Object, Question, Shared, Subject};
 use cupeer_spec::function::FnId;
 use std::collections::{BTreeMap, HashMap};
@@ -22,8 +23,7 @@ const MOST_EXPORTS: usize = 8;
 const MOST: usize = 1 << 12;
 /// The bytes of a CUmemAccessDesc: the kind of its place, which of those, and what is allowed.
 const ACCESS: usize = 12;
-/// CU_MEM_LOCATION_TYPE_DEVICE.
-const DEVICE: i32 = 1;
+const DEVICE: i32 = CUmemLocation::DEVICE;
 
 /// What all processes have, in the order of the job.
 #[derive(Default)]
@@ -83,7 +83,7 @@ impl Held {
         if !call.succeeded() || call.injected {
             return;
         }
-        let number = |argument| values::number(call, argument);
+        let number = |argument| call.number(argument);
         for effect in function.spec().effects {
             match *effect {
                 Effect::Makes(Made { object: Object::Pool, by, .. })

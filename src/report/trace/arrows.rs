@@ -41,7 +41,7 @@ impl Arrows {
             (None, Some(closed)) => {
                 // What is destroyed is closed, however often it was opened.
                 let is_whole = function.ends().is_some_and(|end| !end.is_counted);
-                self.closes(closed.object, values::number(call, closed.by), is_whole)
+                self.closes(closed.object, call.number(closed.by), is_whole)
             }
             (None, None) => Vec::new(),
         }
@@ -55,9 +55,7 @@ impl Arrows {
         ledger: &Ledger,
         Shared { object: kind, by, handle }: Shared,
     ) -> Vec<Arrow> {
-        let (Some((fingerprint, _)), Some(address)) =
-            (values::handle(call, handle), values::number(call, by))
-        else {
+        let (Some((fingerprint, _)), Some(address)) = (values::handle(call, handle), call.number(by)) else {
             return Vec::new();
         };
         let exports = FnId::newest(|function| function.exports().is_some_and(|shared| shared.object == kind));

@@ -10,6 +10,7 @@ use super::Location;
 use super::space::{Allocation, Named, Source, Space};
 use super::teams::{Bound, Waits};
 use cupeer_record::Call;
+use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::effect::{End, Made, Object};
 use cupeer_spec::function::{Direction, FnId};
 
@@ -66,9 +67,7 @@ impl Space {
     /// Notes a call that has never returned: whoever binds memory waits until all devices have been added.
     pub fn never_returns(&mut self, call: &Call, waits: Waits) {
         let bound = waits.function.spec().binds();
-        if let Some(team) =
-            bound.and_then(|it| values::number(call, it.team)).and_then(|handle| self.team(handle))
-        {
+        if let Some(team) = bound.and_then(|it| call.number(it.team)).and_then(|handle| self.team(handle)) {
             team.waits = Some(waits);
         }
     }
@@ -76,14 +75,14 @@ impl Space {
     /// Whether a call releases one of several references: the process still has what it is of.
     pub fn keeps_reference(&self, function: FnId, call: &Call) -> bool {
         let is_counted = |end: &End| end.object == Object::Allocation && end.is_counted;
-        let handle = function.spec().ends().filter(is_counted).and_then(|end| values::number(call, end.by));
+        let handle = function.spec().ends().filter(is_counted).and_then(|end| call.number(end.by));
         handle.and_then(|handle| self.of_handle(handle)).is_some_and(|allocation| allocation.references > 1)
     }
 
     /// Of the allocation that a call exports: its size, and where it lies.
     pub fn exported(&self, function: FnId, call: &Call) -> Option<(Option<u64>, Location)> {
         let shared = function.spec().exports().filter(|shared| shared.object == Object::Allocation)?;
-        let allocation = self.of_handle(values::number(call, shared.by)?)?;
+        let allocation = self.of_handle(call.number(shared.by)?)?;
         let location = match allocation.source {
             Source::Made { location, .. } => location,
             Source::Imported(_) => Location::Unknown,
@@ -128,12 +127,12 @@ impl Space {
     }
 
     fn gives_up(&mut self, End { object, by, size, .. }: End, call: &Call, at: u64) {
-        let Some(name) = values::number(call, by) else { return };
+        let Some(name) = call.number(by) else { return };
         match object {
             Object::Allocation => self.releases(name, at),
             Object::Reservation => self.frees(name),
             Object::Mapping => {
-                let bytes = size.and_then(|size| values::number(call, size)).unwrap_or(1);
+                let bytes = size.and_then(|size| call.number(size)).unwrap_or(1);
                 self.unmaps(name, bytes, at);
             }
             _ => {}
@@ -143,7 +142,7 @@ impl Space {
 
 fn taken(function: FnId, call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>) -> Option<What> {
     let spec = function.spec();
-    let number = |argument| values::number(call, argument);
+    let number = |argument| call.number(argument);
     let fingerprint = |argument| values::handle(call, argument).map(|(fingerprint, _)| fingerprint);
     if let Some(shared) = spec.opens().filter(|shared| shared.object == Object::Allocation) {
         let source = Source::Imported(fingerprint(shared.handle).unwrap_or(0));
@@ -211,8 +210,7 @@ fn taken(function: FnId, call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>
     }
 }
 
-/// CU_MEM_LOCATION_TYPE_DEVICE.
-const DEVICE: i32 = 1;
+const DEVICE: i32 = CUmemLocation::DEVICE;
 
 /// What a multicast object is to be: a CUmulticastObjectProp.
 struct Wanted {

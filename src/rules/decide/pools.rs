@@ -30,6 +30,8 @@ pub struct Pool {
     pub types: Option<i32>,
     /// The device that it is on, as the process numbers it; `None` where that is not known, or it is on none.
     pub device: Option<i32>,
+    /// How often it was imported, and not destroyed since; 0 of others.
+    pub imports: u32,
     /// Whether the process has exported it.
     pub is_exported: bool,
     /// Whether it is destroyed, and only remembered.
@@ -101,13 +103,18 @@ impl<P: Places<Pool>, M: Places<Imported>> Pools<P, M> {
                 }
                 Effect::Opens(Shared { object: Object::Pool, by, .. }) => {
                     let handle = call.at(by);
-                    self.made(Pool { handle, origin: Origin::Imported, ..Pool::default() });
+                    // Each import is destroyed by itself.
+                    let imports = self.known(handle).map_or(0, |pool| pool.imports) + 1;
+                    self.made(Pool { handle, origin: Origin::Imported, imports, ..Pool::default() });
                 }
                 Effect::Exports(Shared { object: Object::Pool, by, .. }) => {
                     self.known(call.at(by)).into_iter().for_each(|pool| pool.is_exported = true);
                 }
                 Effect::Ends(End { object: Object::Pool, by, .. }) => {
-                    self.known(call.at(by)).into_iter().for_each(|pool| pool.is_destroyed = true);
+                    self.known(call.at(by)).into_iter().for_each(|pool| {
+                        pool.imports = pool.imports.saturating_sub(1);
+                        pool.is_destroyed = pool.imports == 0;
+                    });
                 }
                 Effect::Opens(Shared { object: Object::Pointer, by, .. }) => {
                     let pool = call.argument("pool").unwrap_or(0);
@@ -201,6 +208,18 @@ mod tests {
         assert!(pools.pool(4).is_some() && pools.pool(3).is_none() && !pools.has_lost());
         noted(&mut pools, FnId::cuMemPoolCreate, &[("pool", 5)]);
         assert!(pools.has_lost() && pools.pool(0).is_none());
+    }
+
+    #[test]
+    fn each_import_of_a_pool_is_destroyed_by_itself() {
+        let mut pools = Pools::new(Vec::new(), Vec::new());
+        for _ in 0..2 {
+            noted(&mut pools, FnId::cuMemPoolImportFromShareableHandle, &[("pool_out", 3)]);
+        }
+        for is_destroyed in [false, true] {
+            noted(&mut pools, FnId::cuMemPoolDestroy, &[("pool", 3)]);
+            assert_eq!(pools.pool(3).map(|pool| pool.is_destroyed), Some(is_destroyed));
+        }
     }
 
     #[test]

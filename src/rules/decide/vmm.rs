@@ -3,14 +3,13 @@
 use super::{Judge, Mapping, Verdict, World};
 use crate::Confidence;
 use crate::reason::Reason;
-use cupeer_spec::abi::CUmemAllocationHandleType;
+use cupeer_spec::abi::{CUmemAllocationHandleType, CUmemLocation};
 use cupeer_spec::results::Result;
 use cupeer_spec::value::Shareable;
 
 /// What sizes and addresses of today's devices are multiples of.
 const GRANULARITY: u64 = 2 << 20;
-/// CU_MEM_LOCATION_TYPE_DEVICE.
-const DEVICE: i32 = 1;
+const DEVICE: i32 = CUmemLocation::DEVICE;
 
 /// What is asked of an allocation, or of a pool, when it is created.
 #[derive(Clone, Copy)]

@@ -20,7 +20,7 @@ const CPU: i32 = -1;
 const NOWHERE: i32 = -2;
 
 /// CU_MEM_LOCATION_TYPE_DEVICE and CU_MEM_LOCATION_TYPE_HOST.
-const DEVICE: CUmemLocationType = CUmemLocationType(1);
+const DEVICE: CUmemLocationType = CUmemLocationType(CUmemLocation::DEVICE);
 const HOST: CUmemLocationType = CUmemLocationType(2);
 /// From CU_MEM_LOCATION_TYPE_HOST to CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT.
 const HOSTS: std::ops::RangeInclusive<i32> = 2..=4;

@@ -17,6 +17,11 @@ pub struct CUmemLocation {
     pub id: i32,
 }
 
+impl CUmemLocation {
+    /// The `type` of a place that is a device: CU_MEM_LOCATION_TYPE_DEVICE.
+    pub const DEVICE: i32 = 1;
+}
+
 /// `CUmemAccessDesc`: what a place may do with memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]

@@ -7,12 +7,12 @@ use crate::driver::questions;
 use crate::fault::inject::Forward;
 use crate::record;
 use crate::sys::program_memory::copy;
+use cupeer_spec::abi::CUmemLocation;
 use cupeer_spec::deny::Identity;
 use cupeer_spec::effect::{Grant, Object};
 use cupeer_spec::results::Result;
 
-/// CU_MEM_LOCATION_TYPE_DEVICE.
-const DEVICE: i32 = 1;
+const DEVICE: i32 = CUmemLocation::DEVICE;
 
 /// What a device is to be allowed: a `CUmemAccessDesc`. The type of its place, the number of that, and the rights.
 type Wish = [i32; 3];

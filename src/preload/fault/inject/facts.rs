@@ -19,7 +19,7 @@ use core::cell::OnceCell;
 use core::ffi::c_char;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use cupeer_spec::abi::{CUmemAccessDesc, CUmemAllocationProp, CUmemPoolProps};
+use cupeer_spec::abi::{CUmemAccessDesc, CUmemAllocationProp, CUmemLocation, CUmemPoolProps};
 use cupeer_spec::effect::Object;
 use cupeer_spec::fault::{Condition, Key, Values, stack_hash};
 use cupeer_spec::function::{ArgSpec, Direction};
@@ -138,8 +138,7 @@ impl<'a> Facts<'a> {
 
     /// Whether a condition holds for the devices in a structure among the arguments; `None` where the function takes none.
     fn names_device(&self, condition: &Condition) -> Option<bool> {
-        /// CU_MEM_LOCATION_TYPE_DEVICE.
-        const DEVICE: i32 = 1;
+        const DEVICE: i32 = CUmemLocation::DEVICE;
         let function = self.call.id.spec();
         let mut args = function.args.iter().zip(self.call.words);
         let (arg, word, offset) = args.find_map(|(arg, word)| Some((arg, *word, location_in(arg)?)))?;

@@ -18,7 +18,7 @@ use cupeer_spec::results::Result as Code;
 use std::sync::Arc;
 
 /// `CU_MEM_LOCATION_TYPE_*`.
-pub(crate) const DEVICE: i32 = 1;
+pub(crate) const DEVICE: i32 = CUmemLocation::DEVICE;
 pub(crate) const HOST: i32 = 2;
 pub(crate) const HOST_NUMA: i32 = 3;
 /// CU_MEM_ALLOCATION_TYPE_PINNED.
