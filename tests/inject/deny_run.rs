@@ -9,7 +9,7 @@ const FIRST: &str = "GPU-c09ee200-5130-4d0e-b00d-000000000000";
 const SECOND: &str = "GPU-c09ee200-5130-4d0e-b00d-000000000001";
 const FOURTH: &str = "GPU-c09ee200-5130-4d0e-b00d-000000000003";
 const UNMASKED: &str = "cupeer: denied pairs: not masked are copies between devices (cuMemcpyPeer), which the \
-driver stages, memory pools, and what tools read from sysfs; links to a switch are hidden \
+driver stages, imported memory pools without a record, and what tools read from sysfs; links to a switch are hidden \
 altogether\n";
 
 /// What `env` sets `variable` to.

@@ -22,7 +22,7 @@ const VLLM_CACHE_ROOT: &str = "VLLM_CACHE_ROOT";
 
 /// What no mask of ours reaches.
 const UNMASKED: &str = "denied pairs: not masked are copies between devices (cuMemcpyPeer), which the driver \
-stages, memory pools, and what tools read from sysfs; links to a switch are hidden altogether";
+stages, imported memory pools without a record, and what tools read from sysfs; links to a switch are hidden altogether";
 
 pub fn unmasked(environment: &Environment) -> Option<&'static str> {
     environment.get(env::DENY_PEER).filter(|pairs| !pairs.is_empty()).map(|_| UNMASKED)
