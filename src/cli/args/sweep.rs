@@ -38,7 +38,7 @@ pub struct SweepArgs {
     /// Documented codes that calls fail with
     #[arg(long, value_name = "CODES", default_value = "sensible")]
     pub codes: Codes,
-    /// Functions to fail: names, patterns, @groups, ^negations, separated by commas, or all [default: ^@lookup,^@release,^@lifetime,^@query, what a program can be expected to handle]
+    /// Functions to fail: names, patterns, @groups, ^negations, separated by commas, or all [default: ^@lookup,^@release,^@lifetime,^@query,^@alloc,^@copy, what a program can be expected to handle]
     #[arg(long, value_name = "SET")]
     pub calls: Option<String>,
     /// What becomes of a call that fails

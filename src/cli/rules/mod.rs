@@ -166,6 +166,6 @@ mod tests {
         assert!(
             names(Rule::IpcFlags).contains(&"ruled out where") && !names(Rule::IpcFlags).contains(&"seen in")
         );
-        assert!(!names(Rule::VmmAccess).contains(&"functions"));
+        assert!(!names(Rule::PoolAccess).contains(&"functions"));
     }
 }

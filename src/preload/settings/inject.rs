@@ -27,10 +27,10 @@ pub fn functions(plan: &Plan) -> FunctionSet {
     functions
 }
 
-/// Whether a call counts as one where rules look at what was called before: look-ups, questions and allocations from
-/// pools are made by the hundred, by whatever library.
+/// Whether a call counts as one where rules look at what was called before: look-ups, questions, copies and allocations
+/// from pools are made by the hundred, by whatever library.
 pub fn is_followed(id: FnId) -> bool {
-    !id.spec().is_plentiful()
+    !id.spec().is_plentiful() && id.spec().copies().is_none()
 }
 
 /// How much memory it takes to read a plan with so many bytes: no rule is shorter than `cuInit:exit=1`, and a number of a
