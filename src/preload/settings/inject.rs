@@ -2,7 +2,7 @@
 
 use super::{read_flag, read_text};
 use cupeer_spec::env;
-use cupeer_spec::fault::Plan;
+use cupeer_spec::fault::{Plan, Rule};
 use cupeer_spec::function::FnId;
 use cupeer_spec::selector::FunctionSet;
 
@@ -33,9 +33,9 @@ pub fn is_followed(id: FnId) -> bool {
     !id.spec().is_plentiful() && id.spec().copies().is_none()
 }
 
-/// How much memory it takes to read a plan with so many bytes: no rule is shorter than `cuInit:exit=1`, and a number of a
-/// list has two bytes.
+/// How much memory it takes to read a plan with so many bytes: no rule is shorter than `*:delay=1s;`, what holds them is
+/// doubled and copied when it is full, and a number of a list has two bytes.
 pub fn memory_of(length: usize) -> usize {
-    const OF_ONE_BYTE: usize = 80;
+    const OF_ONE_BYTE: usize = (4 * size_of::<Rule>() + 256) / "*:delay=1s;".len();
     128 * 1024 + OF_ONE_BYTE * length
 }
