@@ -256,10 +256,7 @@ mod tests {
             names("cuIpcOpenMemHandle_v2,cuMemFree"),
             ["cuIpcOpenMemHandle_v2", "cuMemFree", "cuMemFree_v2"]
         );
-        assert_eq!(
-            names("@open,^cuIpcOpenMemHandle,^cuMemImportFromShareableHandle"),
-            ["cuIpcOpenEventHandle"]
-        );
+        assert_eq!(names("@open,^cuIpcOpenMemHandle,^cuMem*"), ["cuIpcOpenEventHandle"]);
         let error = functions("cuIpcOpenMemHandle,^cuIpc").unwrap_err().to_string();
         assert!(error.starts_with("--function: column 21: no function is named 'cuIpc'"), "{error}");
     }
