@@ -154,7 +154,7 @@ impl World for Call<'_> {
         questions::uuid(ordinal)
     }
     fn ordinal(&self, uuid: [u8; 16]) -> i32 {
-        (0..questions::MOST_DEVICES).find(|ordinal| questions::uuid(*ordinal) == uuid).unwrap_or(-1)
+        questions::ordinal(uuid).unwrap_or(-1)
     }
     fn device_of(&self, context: u64) -> i32 {
         questions::device_of(context)

@@ -415,6 +415,11 @@ fn devices(note: Note, peer: i32, result: i32, about: &mut DriverFacts) {
     note(detail::CONTEXT, &about.context.to_le_bytes());
 }
 
+/// The number that this process has for a device; `None` where it does not see it, or was not told of any.
+pub fn ordinal(uuid: [u8; 16]) -> Option<i32> {
+    (0..MOST_DEVICES).find(|ordinal| uuid != [0; 16] && self::uuid(*ordinal) == uuid)
+}
+
 /// The UUIDs of the first devices, of the record with this epoch, for the live table.
 static UUIDS: [[AtomicU64; 2]; MOST_DEVICES as usize] =
     [const { [AtomicU64::new(0), AtomicU64::new(0)] }; MOST_DEVICES as usize];

@@ -95,11 +95,12 @@ pub fn reaches_others() -> bool {
 
 /// On which device the memory lies that this process has opened at an address, where it sees that device.
 pub fn opened_device(address: u64) -> Option<i32> {
-    let is_any = live::is_on() && live::has_others();
-    let opened = live::find(own_key(live::own(), kind::OPENED_MEMORY, address, 0)).filter(|_| is_any)?;
+    if !live::is_on() || !live::has_others() {
+        return None;
+    }
+    let opened = live::find(own_key(live::own(), kind::OPENED_MEMORY, address, 0))?;
     let export = live::read(handle_key(kind::EXPORTED_MEMORY, opened.origin().0))?;
-    (0..questions::MOST_DEVICES)
-        .find(|device| export.uuid != [0; 16] && questions::uuid(*device) == export.uuid)
+    questions::ordinal(export.uuid)
 }
 
 /// Looks at a call that is about to be forwarded.

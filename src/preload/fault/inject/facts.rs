@@ -173,7 +173,7 @@ impl<'a> Facts<'a> {
         }
         let Some(export) = self.call.export().filter(|export| export.uuid != [0; 16]) else { return -1 };
         record::describe_devices();
-        (0..questions::MOST_DEVICES).find(|device| questions::uuid(*device) == export.uuid).unwrap_or(-1)
+        questions::ordinal(export.uuid).unwrap_or(-1)
     }
 
     /// The size of the allocation that an argument lies in, or of what is opened.
