@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -126,6 +126,7 @@ pub struct Scene {
     libraries: Option<PathBuf>,
     before: Vec<PathBuf>,
     after: Vec<PathBuf>,
+    has_fixed_addresses: bool,
 }
 
 impl Scene {
@@ -138,6 +139,7 @@ impl Scene {
             libraries: Some(driver()),
             before: Vec::new(),
             after: Vec::new(),
+            has_fixed_addresses: false,
         }
     }
 
@@ -182,6 +184,12 @@ impl Scene {
         self
     }
 
+    /// Has the kernel place the program at the same addresses each time, where that is allowed.
+    pub fn fixed_addresses(mut self) -> Self {
+        self.has_fixed_addresses = true;
+        self
+    }
+
     /// The command, for tests that run it themselves; its files go to `folder`.
     pub fn command(&self, cupeer: Cupeer, folder: &Path) -> Command {
         let mut preload = self.before.clone();
@@ -206,6 +214,15 @@ impl Scene {
             command.env(env::OUT, folder.join("record")).env(env::RECORD, "full").env(env::TRACE, "all");
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if self.has_fixed_addresses {
+            let fix = || {
+                // SAFETY: takes a number, and changes nothing but the addresses of the next program.
+                unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as _) };
+                Ok(())
+            };
+            // SAFETY: between fork and exec one system call is made.
+            unsafe { command.pre_exec(fix) };
+        }
         command
     }
 
