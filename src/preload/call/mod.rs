@@ -173,8 +173,9 @@ pub fn run<R: ResultCode>(
         return R::of(concerned(id, entered, &forward, &arguments, pointer));
     }
     let settings = settings::get();
-    if !settings.is_logged(id) && !settings.is_recorded(id) && pointer.is_none() {
-        // It came here because a rule of faults names the function, and that was all.
+    let is_unseen = || !settings.is_recorded(id) || record::is_idle(id);
+    if !settings.is_logged(id) && pointer.is_none() && is_unseen() {
+        // It came here because a rule of faults names the function, and that was all; or there is nothing to see.
         return R::of(forward());
     }
     R::of(steps(id, entered, forward, &arguments, pointer, None))

@@ -13,7 +13,7 @@ use crate::sys::unwind::each_frame;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use cupeer_spec::effect::{Effect, Named, Object, Shared};
-use cupeer_spec::function::{FnId, FnSpec, Group};
+use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, FnSpec, Group};
 use cupeer_spec::record::live::{self as spec, Entry, Uses, WORDS, handle_key, kind, own_key};
 use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
@@ -60,17 +60,11 @@ pub struct CallOrigin {
     pub about: DriverFacts,
 }
 
-/// Whether a call that frees or destroys ends something that was shared, or may do so.
+/// Whether a call that frees or destroys ends something that was shared, or may do so. Of what [`is_idle`] it is not asked.
 pub fn matters(id: FnId, args: &[u8; MOST_ARGS]) -> bool {
     let function = id.spec();
-    let Some(end) = function.ends().filter(|_| function.ends_often()) else { return true };
-    if !has_record() {
-        // Nothing was exported or opened yet.
-        return end.object.is_context();
-    }
-    if !live::is_on() || end.object.is_context() {
-        return true;
-    }
+    let often = function.ends().filter(|end| function.ends_often() && !end.object.is_context());
+    let Some(end) = often.filter(|_| live::is_on()) else { return true };
     let has = |kind| live::find(own_key(live::own(), kind, number(id, args, end.by), 0)).is_some();
     // Where freeing what was opened changes nothing, it is looked at all the same if rules are checked.
     let closes = |effect: &Effect| match *effect {
@@ -88,9 +82,47 @@ fn is_checked() -> bool {
 /// Whether the process has ever got access to memory of another device or process.
 static REACHES: AtomicBool = AtomicBool::new(false);
 
-/// Whether a copy of this process may go from one device to another without saying so by its name.
-pub fn reaches_others() -> bool {
-    REACHES.load(Relaxed)
+/// What has to be there before a call of a function can matter.
+#[derive(Clone, Copy)]
+enum Needs {
+    /// Nothing.
+    Nothing,
+    /// Access to memory of others.
+    Reach,
+    /// Something exported or opened.
+    Shared,
+}
+
+/// In the order of the table.
+static NEEDS: [Needs; FUNCTION_COUNT] = {
+    let mut needs = [Needs::Nothing; FUNCTION_COUNT];
+    let mut i = 0;
+    while i < FUNCTION_COUNT {
+        let function = &FUNCTIONS[i];
+        let mut j = 0;
+        while j < function.effects.len() {
+            match function.effects[j] {
+                Effect::Copies(copied) if !copied.is_between_peers => needs[i] = Needs::Reach,
+                Effect::Ends(end) if function.ends_often() && !end.object.is_context() => {
+                    needs[i] = Needs::Shared
+                }
+                _ => {}
+            }
+            j += 1;
+        }
+        i += 1;
+    }
+    needs
+};
+
+/// Whether no call of a function can matter now, whatever its arguments are.
+#[inline(always)]
+pub fn is_idle(id: FnId) -> bool {
+    match NEEDS[id as usize] {
+        Needs::Nothing => false,
+        Needs::Reach => !REACHES.load(Relaxed),
+        Needs::Shared => !has_record() || live::is_on() && !live::has_exported() && !live::has_others(),
+    }
 }
 
 /// On which device the memory lies that this process has opened at an address, where it sees that device.

@@ -197,6 +197,13 @@ fn begin_slowly() -> bool {
     attached
 }
 
+/// Whether no call of a function can be one of those that are recorded, whatever its arguments are: the process shares
+/// nothing. So most programs free and copy.
+#[inline(always)]
+pub fn is_idle(id: FnId) -> bool {
+    WEIGHTS[id as usize].rarely && ledger::is_idle(id)
+}
+
 /// Why a call is recorded that rarely is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Matter {
@@ -217,10 +224,10 @@ fn matter<F: Fn(&mut Arguments, bool)>(id: FnId, store: &F) -> Matter {
     if id.spec().library != Library::Cuda {
         return of(driver::is_any_followed(Library::Cuda));
     }
-    let copied = id.spec().copies();
-    if copied.is_some_and(|copied| !copied.is_between_peers && !ledger::reaches_others()) {
+    if ledger::is_idle(id) {
         return Matter::Nothing;
     }
+    let copied = id.spec().copies();
     let mut args = [0; MOST_ARGS];
     store(&mut Arguments::new(&mut args), false);
     let mut matter = Matter::Call;
