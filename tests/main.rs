@@ -57,6 +57,9 @@ mod record;
 mod report;
 mod rooms;
 
+// The CUDA runtime's own functions.
+mod runtime;
+
 // The rules as they are listed and explained, and the options that choose them.
 mod rules_listed;
 

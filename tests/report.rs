@@ -6,7 +6,7 @@ mod scene;
 
 // The JSON form: its schema, and what it says of the record as a whole.
 #[path = "report/json.rs"]
-mod json;
+pub mod json;
 
 // The ledger of handles and the peer matrix.
 #[path = "report/ledger.rs"]

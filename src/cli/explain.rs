@@ -17,13 +17,13 @@ use std::process::ExitCode;
 
 pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     let name = args.name.trim();
-    if let Some(found) = FUNCTIONS.iter().find(|f| f.name.eq_ignore_ascii_case(name)) {
-        return output::print(&function(found));
-    }
     if let Some(found) = runtime::function(name) {
         let newest = found.functions().max_by_key(|f| f.since).map_or(String::new(), function);
         let meant = paragraph(&(found.sentence() + "."), terminal_width());
         return output::print(&format!("{meant}\n{newest}"));
+    }
+    if let Some(found) = FUNCTIONS.iter().find(|f| f.name.eq_ignore_ascii_case(name)) {
+        return output::print(&function(found));
     }
     let others = others::by_name();
     if let Some(found) = others.iter().find(|f| f.symbol.eq_ignore_ascii_case(name)) {

@@ -24,9 +24,9 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
     let functions = all.functions.finish(&rank_of);
     let rows = findings::rows(&findings::Context { job, all: &all, filter }, &mut places);
     let findings = rows.into_iter().map(|row| row.finding).collect();
-    let groups = all.failures.groups(&all.functions, &all.fates, &all.stacks, &mut places);
-    let Collected { failures, functions: names, fates, stacks, .. } = &mut all;
-    let (failures, failures_more) = failures.rows(names, fates, stacks, &mut places);
+    let groups = all.failures.groups(&all.functions, &all.fates, &all.stacks, &all.made_by, &mut places);
+    let Collected { failures, functions: names, fates, stacks, made_by, .. } = &mut all;
+    let (failures, failures_more) = failures.rows(names, fates, stacks, made_by, &mut places);
     let processes = processes(job, &all, &mut places, ended);
     let leaks = leaks::rows(&all.ledger, &all.fates, &all.stacks, &mut places, ended);
     let allocations = all.virtual_memory.rows(&all.fates, ended);
@@ -227,6 +227,7 @@ fn pending(
             injected_by: call.stopped_by().map(|hit| hit.rule.clone()),
             release: call.stopped_by().and_then(|hit| faults::label(hit, &rules)),
             args: values::args(call),
+            runtime: all.made_by.of(index, call.tid, call.seq),
             caller,
             stack,
         }

@@ -15,6 +15,7 @@ use super::peers::Peers;
 use super::places::Stacks;
 use super::pools::AllPools;
 use super::reading::{Reading, Tally};
+use super::runtime::MadeBy;
 use super::virtual_memory::VirtualMemory;
 use anyhow::{Context, Result};
 use cupeer_record::{Job, Process};
@@ -33,6 +34,7 @@ pub struct Collected {
     pub stacks: Stacks,
     pub virtual_memory: VirtualMemory,
     pub pools: AllPools,
+    pub made_by: MadeBy,
     /// The processes, in the order of the job.
     pub tallies: Vec<Tally>,
     /// What is known of their ends.
@@ -52,6 +54,7 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
         stacks: Stacks::default(),
         virtual_memory: VirtualMemory::default(),
         pools: AllPools::default(),
+        made_by: MadeBy::default(),
         tallies: Vec::new(),
         fates: Vec::new(),
     };

@@ -9,6 +9,7 @@ use super::ledger::settle::Fate;
 use super::model::{Failure, FailureGroup, MOST_PROCS};
 use super::numbered::Numbered;
 use super::places::{Places, Stack, Stacks};
+use super::runtime::MadeBy;
 use super::{results, values};
 use cupeer_record::{Call, Clock};
 use std::collections::{BTreeMap, HashMap};
@@ -102,6 +103,7 @@ impl Failures {
         functions: &Functions,
         fates: &[Fate],
         stacks: &Stacks,
+        made_by: &MadeBy,
         places: &mut Places,
     ) -> (Vec<Failure>, u64) {
         let first = std::mem::take(&mut self.first);
@@ -122,6 +124,7 @@ impl Failures {
                 injected_by: failure.call.injected_by().map(str::to_owned),
                 follows_fault: failure.cause == Cause::Followed,
                 driver_message: message.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
+                runtime: made_by.of(process, failure.call.tid, failure.call.seq),
                 caller,
                 stack,
             }
@@ -144,6 +147,7 @@ impl Failures {
         functions: &Functions,
         fates: &[Fate],
         stacks: &Stacks,
+        made_by: &MadeBy,
         places: &mut Places,
     ) -> Vec<FailureGroup> {
         let mut joined: BTreeMap<_, (Group, Vec<usize>)> = BTreeMap::new();
@@ -159,6 +163,7 @@ impl Failures {
             }
         }
         let row = |((number, result, caller, cause), (sum, mut processes)): (_, (Group, Vec<usize>))| {
+            let runtime = made_by.of(processes[0], sum.site.tid, sum.site.seq);
             processes.sort_unstable();
             processes.dedup();
             let injected_by = if let Cause::Rule(rule) = cause { rule } else { None };
@@ -173,6 +178,7 @@ impl Failures {
                 last_ns: sum.last,
                 procs: processes.iter().take(MOST_PROCS).map(|p| fates[*p].proc.clone()).collect(),
                 procs_more: processes.len().saturating_sub(MOST_PROCS) as u64,
+                runtime,
                 caller,
                 usual: sum.usual,
             }

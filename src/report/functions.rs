@@ -67,7 +67,8 @@ impl Functions {
         (number < FUNCTION_COUNT).then(|| FnId::at(number))
     }
 
-    pub fn count(&mut self, number: Number, process: usize, end: End, injected: bool) {
+    /// Counts a call. Of one that `is_told` of already, a failure is not the program's second one.
+    pub fn count(&mut self, number: Number, process: usize, end: End, injected: bool, is_told: bool) {
         let sum = self.sums[number].get_or_insert_with(Sum::new);
         sum.calls += 1;
         match sum.by_process.get_mut(process) {
@@ -88,7 +89,9 @@ impl Functions {
                 let _ = sum.durations.record(ns);
                 if result != 0 {
                     results::count(&mut sum.failures, result, 1);
-                    if injected || !Self::id(number).is_some_and(|id| id.spec().is_over(result)) {
+                    let is_wrong =
+                        || injected || !Self::id(number).is_some_and(|id| id.spec().is_over(result));
+                    if !is_told && is_wrong() {
                         results::count(&mut sum.wrong, result, 1);
                     }
                 }
@@ -168,9 +171,9 @@ mod tests {
     fn percentiles_are_right_to_a_hundredth() {
         let mut functions = Functions::new();
         for i in 1..=1000 {
-            functions.count(0, 0, End::Returned(0, i * 1000), false);
+            functions.count(0, 0, End::Returned(0, i * 1000), false, false);
         }
-        functions.count(0, 1, End::Pending, false);
+        functions.count(0, 1, End::Pending, false, false);
         let row = &functions.finish(&[None, None])[0];
         let near = |value: Option<u64>, wanted: u64| value.unwrap().abs_diff(wanted) <= wanted / 100;
         assert!(near(row.p50_ns, 500_000) && near(row.p99_ns, 990_000), "{:?} {:?}", row.p50_ns, row.p99_ns);
@@ -183,7 +186,7 @@ mod tests {
         let mut functions = Functions::new();
         let number = functions.number("cuFuture");
         assert_eq!(functions.number("cuFuture"), number);
-        functions.count(number, 0, End::Returned(999_999, 1), true);
+        functions.count(number, 0, End::Returned(999_999, 1), true, false);
         let row = &functions.finish(&[Some(0)])[0];
         assert_eq!((&*row.function, row.injected, row.failed()), ("cuFuture", 1, 1));
         assert_eq!(row.failures["999999"], 1);

@@ -27,6 +27,7 @@ mod places;
 mod pools;
 mod reading;
 mod results;
+mod runtime;
 pub mod schema;
 pub mod summary;
 pub mod symbols;

@@ -17,6 +17,7 @@ use super::ledger::{Realm, Site};
 use super::model::Uuid;
 use super::peers;
 use super::pools::Held;
+use super::runtime::{Latest, Runtime, is_runtime};
 use super::virtual_memory::{self, Space};
 use anyhow::Result;
 use cupeer_record::{Call, Clock, Event, Outcome, Process};
@@ -65,6 +66,7 @@ pub struct Reading<'a> {
     others: HashMap<u16, Number>,
     /// Calls that have not returned, by stream and number.
     pending: HashMap<(u32, u64), Call>,
+    latest: Latest,
     last_tick: u64,
     /// The last call: function, thread, begin.
     last_call: Option<(Number, u32, u64)>,
@@ -94,6 +96,7 @@ impl<'a> Reading<'a> {
             pools: Held::new(realm),
             others: HashMap::new(),
             pending: HashMap::new(),
+            latest: Latest::default(),
             last_tick: 0,
             last_call: None,
             tally: Tally::default(),
@@ -116,6 +119,7 @@ impl<'a> Reading<'a> {
             match event {
                 Event::Call(call) if call.outcome == Outcome::Pending => {
                     self.begin(call);
+                    self.latest.made(self.index, call, &mut self.all.made_by);
                     self.pending.insert((call.stream, call.seq), call.clone());
                 }
                 Event::Call(call) => {
@@ -144,11 +148,24 @@ impl<'a> Reading<'a> {
         self.tally.events += 1;
         self.last_tick = self.last_tick.max(call.start);
         self.last_call = Some((self.number(call), call.tid, call.start));
+        if is_runtime(call.function)
+            && let Some(before) = self.latest.begin(call)
+        {
+            self.count_runtime(&before);
+        }
     }
 
     #[inline]
     fn end(&mut self, call: &Call) {
         self.last_tick = self.last_tick.max(call.end);
+        if is_runtime(call.function) {
+            // What happens in it, the driver's calls tell. While those may come, it is not counted.
+            if !self.latest.end(call) {
+                self.count_runtime(&Runtime { call: call.clone(), is_told: false });
+            }
+            return;
+        }
+        self.latest.made(self.index, call, &mut self.all.made_by);
         if faults::is_touched(call) {
             self.touched(call);
         }
@@ -194,7 +211,14 @@ impl<'a> Reading<'a> {
             }
         }
         if self.chooses(call) {
-            self.count(call, follows_fault);
+            self.count(call, follows_fault, false);
+        }
+    }
+
+    fn count_runtime(&mut self, Runtime { call, is_told }: &Runtime) {
+        // What has not returned is counted with all of these.
+        if call.outcome != Outcome::Pending && self.chooses(call) {
+            self.count(call, false, *is_told);
         }
     }
 
@@ -253,8 +277,9 @@ impl<'a> Reading<'a> {
         self.is_chosen && (self.chooses_all || self.filter.call(call, self.clock.realtime(call.start)))
     }
 
+    /// Counts a call, and where it failed and that is not told of already, its failure.
     #[inline]
-    fn count(&mut self, call: &Call, follows_fault: bool) {
+    fn count(&mut self, call: &Call, follows_fault: bool, is_told: bool) {
         self.tally.chosen += 1;
         let number = self.number(call);
         let end = match call.outcome {
@@ -262,9 +287,10 @@ impl<'a> Reading<'a> {
             Outcome::Unwound => End::Unwound,
             Outcome::Returned(result) => End::Returned(result, self.clock.between(call.start, call.end)),
         };
-        self.all.functions.count(number, self.index, end, call.injected);
+        self.all.functions.count(number, self.index, end, call.injected, is_told);
         if let Outcome::Returned(result) = call.outcome
             && result != 0
+            && !is_told
         {
             let Collected { failures, stacks, .. } = &mut *self.all;
             failures.add(self.index, number, result, call, follows_fault, &self.clock, stacks);
@@ -283,6 +309,8 @@ impl<'a> Reading<'a> {
     }
 
     pub fn finish(mut self) -> Tally {
+        let latest: Vec<Runtime> = std::mem::take(&mut self.latest).finish().collect();
+        latest.iter().for_each(|runtime| self.count_runtime(runtime));
         self.follower.settle(&mut self.all.ledger, u64::MAX);
         self.space.settle(u64::MAX);
         for call in self.pending.values() {
@@ -305,10 +333,16 @@ impl<'a> Reading<'a> {
                 self.judge(function, call);
             }
             if chosen {
-                self.count(call, false);
+                self.count(call, false, false);
             }
             chosen
         });
+        // What waits in a call of the driver is told of there.
+        let is_told = |call: &Call| {
+            let mut told = latest.iter().filter(|runtime| runtime.is_told).map(|runtime| &runtime.call);
+            told.any(|told| (told.stream, told.seq) == (call.stream, call.seq))
+        };
+        pending.retain(|call| !is_told(call));
         self.tally.pending = pending.into_iter().map(|call| (self.number(&call), call)).collect();
         self.tally.unused = self.own.space.finish();
         let realtime = |ticks| self.clock.realtime(ticks);

@@ -83,6 +83,7 @@ mod multicast;
 mod nvml;
 #[allow(non_snake_case)]
 mod pools;
+mod runtime;
 #[allow(non_snake_case)]
 mod vmm;
 
@@ -90,6 +91,7 @@ pub use attribute::CUdevice_attribute;
 pub use multicast::*;
 pub use nvml::*;
 pub use pools::*;
+pub use runtime::*;
 pub use vmm::*;
 
 enumerations! {

@@ -4,7 +4,7 @@
 //! counted, asked, denied, undone, reported) is derived from it where it is needed, so that a function of the table is
 //! known everywhere by its entry. What does not: how the library and the report keep books, and what only one function has.
 
-use crate::function::{FUNCTIONS, Group};
+use crate::function::{FUNCTIONS, Group, Library};
 
 /// A kind of thing that calls export, open or end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -377,6 +377,11 @@ impl Groups {
             index += 1;
         }
         groups
+    }
+
+    /// These, and those that a library's functions are in.
+    pub const fn and_of(self, library: Library) -> Groups {
+        if matches!(library, Library::Cudart) { self.with(&[Group::Runtime]) } else { self }
     }
 
     const fn with(mut self, groups: &[Group]) -> Groups {

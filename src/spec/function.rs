@@ -31,6 +31,17 @@ impl Library {
         }
     }
 
+    /// Whether an object of this soname is it. The runtime's has a version, or what a packager has made of the name:
+    /// `libcudart.so.12`, `libcudart-0b9d5b6d.so.12.4.127`.
+    pub fn is_called(self, soname: &[u8]) -> bool {
+        match self {
+            Library::Cudart => soname
+                .strip_prefix(b"libcudart")
+                .is_some_and(|rest| matches!(rest.first(), Some(b'.' | b'-'))),
+            _ => self.soname().as_bytes() == soname,
+        }
+    }
+
     /// The type of its results in C.
     pub fn result_type(self) -> &'static str {
         match self {
@@ -63,6 +74,8 @@ pub enum Group {
     /// Multicast objects, which are a part of it.
     Multicast,
     Copy,
+    /// Functions of the runtime.
+    Runtime,
 }
 
 impl Group {
@@ -83,6 +96,7 @@ impl Group {
         (Group::Alloc, "alloc", "allocations from pools, which programs make all the time"),
         (Group::Multicast, "multicast", "multicast objects: their devices, and the memory bound to them"),
         (Group::Copy, "copy", "copies of device memory, recorded where they go from one device to another"),
+        (Group::Runtime, "runtime", "the runtime's own functions, where it is a shared library"),
         (Group::Query, "query", "queries that programs make all the time: device attributes, NVML"),
     ];
 
@@ -394,14 +408,15 @@ impl FnSpec {
         self.is_in(Group::Export) || self.is_in(Group::Open) || self.is_in(Group::Enable)
     }
 
-    /// Whether a call changes what the process has, or copies: where it is recorded, it is looked at more closely, before
-    /// and after it.
+    /// Whether a call changes what the process has, or copies, or is one of the runtime's, which do: where it is recorded, it
+    /// is looked at more closely, before and after it.
     pub const fn is_weighty(&self) -> bool {
         self.shares()
             || self.gives_back()
             || self.is_virtual()
             || self.is_in(Group::Pool)
             || self.is_in(Group::Copy)
+            || self.is_in(Group::Runtime)
     }
 
     /// Whether programs call it all the time, and nothing comes of it: a look-up, a question about a device.
@@ -439,6 +454,11 @@ impl FnSpec {
     /// Whether a success gives something back: closes, disables or ends it.
     pub const fn gives_back(&self) -> bool {
         self.is_in(Group::Release) || self.is_in(Group::Lifetime)
+    }
+
+    /// Whether a plan of faults may alter its calls. Of the runtime's own, what they get from the driver is altered.
+    pub const fn is_alterable(&self) -> bool {
+        !self.is_in(Group::Runtime)
     }
 
     /// What its library says of a result.
@@ -482,6 +502,11 @@ impl FnSpec {
     pub const fn is_wide(&self) -> bool {
         self.stored() > crate::record::slot::ARGS
     }
+}
+
+/// The functions of which plans of faults may alter calls.
+pub fn alterable() -> impl Iterator<Item = &'static FnSpec> + Clone {
+    FUNCTIONS.iter().filter(|function| function.is_alterable())
 }
 
 /// The name under which `cuGetProcAddress` finds a symbol from version `since` on: without its own version and form.
@@ -549,6 +574,9 @@ macro_rules! kind {
 macro_rules! results {
     (Cuda $($result:ident)*) => {
         &[$(crate::results::Result::$result as i32),*]
+    };
+    (Cudart $($result:ident)*) => {
+        results!(Cuda $($result)*)
     };
     (Nvml $($result:ident)*) => {
         &[$(crate::results::nvml::Result::$result as i32),*]
@@ -618,7 +646,7 @@ macro_rules! derive_specs {
             lookup: look_up_name(stringify!($name), $since),
             since: $since,
             effects: effects!([$($arg)*] [$($effect)*]),
-            groups: Groups::of(effects!([$($arg)*] [$($effect)*])),
+            groups: Groups::of(effects!([$($arg)*] [$($effect)*])).and_of(Library::$library),
             args: &[$(ArgSpec {
                 name: stringify!($arg),
                 direction: direction!($dir),

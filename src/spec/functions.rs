@@ -35,11 +35,12 @@
 //!   `tests/conformance`; keep both apart.
 
 mod more;
+mod runtime;
 
 /// Hands every entry of the table to the macro `$callback`.
 #[macro_export]
 macro_rules! intercepted_functions {
-    ($callback:path) => { $crate::with_more_functions! { $callback;
+    ($callback:path) => { $crate::with_runtime_functions! { $callback;
 
 /// Queries whether contexts on one device can access memory of another device directly.
 fn cuDeviceCanAccessPeer(

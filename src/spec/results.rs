@@ -1,5 +1,5 @@
 //! Result codes: number, name, the library's own text, and what the documentation says of each. Here stand the
-//! driver's; NVML's are [`nvml`].
+//! driver's; NVML's are [`nvml`], the runtime's [`runtime`].
 //!
 //! What belongs here: what a code means in general. What it means for one call stands with the rules.
 
@@ -29,6 +29,7 @@ macro_rules! results {
 }
 
 pub mod nvml;
+pub mod runtime;
 
 /// One code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +73,11 @@ impl ResultSpec {
 impl Library {
     /// What the names of its codes begin with.
     fn prefix(self) -> &'static str {
-        if self == Library::Nvml { "NVML_" } else { "CUDA_" }
+        match self {
+            Library::Cuda => "CUDA_",
+            Library::Nvml => "NVML_",
+            Library::Cudart => "cudaError",
+        }
     }
 
     /// The codes of its functions.
@@ -80,8 +85,7 @@ impl Library {
         match self {
             Library::Cuda => RESULTS,
             Library::Nvml => nvml::RESULTS,
-            // None of its functions is in the table.
-            Library::Cudart => &[],
+            Library::Cudart => runtime::RESULTS,
         }
     }
 
@@ -97,8 +101,9 @@ impl Library {
             return self.result(number);
         }
         // The runtime's name has the driver's number.
-        if let Some(known) = crate::runtime::result(text).filter(|_| self == Library::Cuda) {
-            return Some(known);
+        let runtimes = runtime::RESULTS.iter().find(|known| known.name().eq_ignore_ascii_case(text));
+        if let Some(known) = runtimes.filter(|_| self != Library::Nvml) {
+            return self.result(known.number);
         }
         let upper = text.to_ascii_uppercase();
         let wanted = upper.strip_prefix(self.prefix()).unwrap_or(&upper);

@@ -1,10 +1,12 @@
 //! Names of the CUDA runtime, which users know, and what of the driver each stands for: functions and results.
 //!
-//! The one list of them. A function stands for all versions of the driver's that its calls end in; a result has the
-//! driver's number, from CUDA 10.1 on. What belongs here: names. The runtime's functions themselves are not in the table.
+//! A function stands for all versions of the driver's that its calls end in; a result ([`crate::results::runtime`]) has the
+//! driver's number, from CUDA 10.1 on. What belongs here: which of them the driver's are. Of the runtime's functions themselves
+//! those are in the table that are about sharing.
 
-use crate::function::{FUNCTIONS, FnId, FnSpec};
-use crate::results::{Result, ResultSpec};
+use crate::function::{FUNCTIONS, FnId, FnSpec, Library};
+use crate::results::ResultSpec;
+use crate::results::runtime::RESULTS;
 
 /// A function of the runtime.
 #[derive(Clone, Copy, Debug)]
@@ -47,44 +49,6 @@ functions! {
     cudaMemPoolExportPointer: cuMemPoolExportPointer,
     cudaMemPoolImportPointer: cuMemPoolImportPointer,
     cudaMallocFromPoolAsync: cuMemAllocFromPoolAsync,
-}
-
-macro_rules! results {
-    ($($name:ident: $result:ident,)*) => {
-        /// The results about sharing and what may befall it, with the driver's.
-        static RESULTS: &[(&str, Result)] = &[$((stringify!($name), Result::$result),)*];
-    };
-}
-results! {
-    cudaSuccess: SUCCESS,
-    cudaErrorInvalidValue: INVALID_VALUE,
-    cudaErrorMemoryAllocation: OUT_OF_MEMORY,
-    cudaErrorInitializationError: NOT_INITIALIZED,
-    cudaErrorCudartUnloading: DEINITIALIZED,
-    cudaErrorNoDevice: NO_DEVICE,
-    cudaErrorInvalidDevice: INVALID_DEVICE,
-    cudaErrorDeviceUninitialized: INVALID_CONTEXT,
-    cudaErrorMapBufferObjectFailed: MAP_FAILED,
-    cudaErrorUnmapBufferObjectFailed: UNMAP_FAILED,
-    cudaErrorAlreadyMapped: ALREADY_MAPPED,
-    cudaErrorPeerAccessUnsupported: PEER_ACCESS_UNSUPPORTED,
-    cudaErrorNvlinkUncorrectable: NVLINK_UNCORRECTABLE,
-    cudaErrorOperatingSystem: OPERATING_SYSTEM,
-    cudaErrorInvalidResourceHandle: INVALID_HANDLE,
-    cudaErrorIllegalState: ILLEGAL_STATE,
-    cudaErrorSymbolNotFound: NOT_FOUND,
-    cudaErrorNotReady: NOT_READY,
-    cudaErrorIllegalAddress: ILLEGAL_ADDRESS,
-    cudaErrorPeerAccessAlreadyEnabled: PEER_ACCESS_ALREADY_ENABLED,
-    cudaErrorPeerAccessNotEnabled: PEER_ACCESS_NOT_ENABLED,
-    cudaErrorContextIsDestroyed: CONTEXT_IS_DESTROYED,
-    cudaErrorTooManyPeers: TOO_MANY_PEERS,
-    cudaErrorLaunchFailure: LAUNCH_FAILED,
-    cudaErrorNotPermitted: NOT_PERMITTED,
-    cudaErrorNotSupported: NOT_SUPPORTED,
-    cudaErrorSystemDriverMismatch: SYSTEM_DRIVER_MISMATCH,
-    cudaErrorTimeout: TIMEOUT,
-    cudaErrorUnknown: UNKNOWN,
 }
 
 /// What all names of the runtime begin with, and none of the driver's.
@@ -130,17 +94,18 @@ pub fn matching(pattern: &str) -> impl Iterator<Item = &'static RuntimeFn> {
 
 /// The result that a name of the runtime's means, in whatever case.
 pub fn result(name: &str) -> Option<&'static ResultSpec> {
-    RESULTS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, result)| result.spec())
+    let known = RESULTS.iter().find(|known| known.name().eq_ignore_ascii_case(name))?;
+    Library::Cuda.result(known.number)
 }
 
 /// The runtime's name of a result of the driver's, where it has one here.
 pub fn result_name(result: &ResultSpec) -> Option<&'static str> {
-    RESULTS.iter().find(|(_, known)| known.spec() == result).map(|(name, _)| *name)
+    Some(Library::Cudart.result(result.number)?.name()).filter(|_| result.library == Library::Cuda)
 }
 
 /// All its names, for hints.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    RUNTIME.iter().map(|known| known.name).chain(RESULTS.iter().map(|(name, _)| *name))
+    RUNTIME.iter().map(|known| known.name).chain(RESULTS.iter().map(ResultSpec::name))
 }
 
 /// What the names of the runtime in a text of the user's stand for, a line each: in a set of functions, a plan.
@@ -165,7 +130,6 @@ pub fn result_sentence(result: &ResultSpec) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::function::Library;
 
     #[test]
     fn each_function_stands_for_all_versions_of_one_of_the_drivers() {
@@ -191,7 +155,9 @@ mod tests {
         let mut all: Vec<&str> = names().collect();
         all.sort_unstable();
         assert!(all.windows(2).all(|pair| pair[0] != pair[1]));
-        assert!(FUNCTIONS.iter().all(|function| !function.name.starts_with(PREFIX)));
+        for own in FUNCTIONS.iter().filter(|function| function.name.starts_with(PREFIX)) {
+            assert!(own.library == Library::Cudart && function(own.name).is_some(), "{}", own.name);
+        }
     }
 
     #[test]

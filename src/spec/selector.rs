@@ -1,6 +1,6 @@
 //! The words that choose functions: `cuIpcOpenMemHandle*,@peer,^cuDeviceCanAccessPeer`.
 //!
-//! Names of the runtime mean what they stand for: [`crate::runtime`]. Read from left to right. A set that begins with a negation starts from all functions.
+//! Names of the runtime mean what they stand for: [`crate::runtime`]; and its own functions, where they are in the table. Read from left to right. A set that begins with a negation starts from all functions.
 
 use crate::function::{FUNCTION_COUNT, FUNCTIONS, Group};
 use crate::names::nearest;
@@ -148,9 +148,12 @@ mod tests {
 
     #[test]
     fn names_of_the_runtime_mean_what_they_stand_for() {
-        assert_eq!(names("cudaIpcOpenMemHandle"), ["cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"]);
+        let opens = ["cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2", "cudaIpcOpenMemHandle"];
+        assert_eq!(names("cudaIpcOpenMemHandle"), opens);
         assert_eq!(names("@ipc-event,^cudaIpcOpen*"), ["cuIpcGetEventHandle"]);
-        assert_eq!(names("cudaDeviceEnablePeerAccess"), ["cuCtxEnablePeerAccess"]);
+        let enables = ["cuCtxEnablePeerAccess", "cudaDeviceEnablePeerAccess"];
+        assert_eq!(names("cudaDeviceEnablePeerAccess"), enables);
+        assert_eq!(names("cudaFree"), ["cuMemFree", "cuMemFree_v2"]);
         assert!(!names("*Device*").contains(&"cuCtxEnablePeerAccess"), "no pattern means more than before");
     }
 

@@ -10,7 +10,7 @@ pub use page::page;
 
 use cupeer_report::table::{Table, wrap};
 use cupeer_spec::fault::{KeyKind, KeySpec, is_comparable, keys, output_values};
-use cupeer_spec::function::{ArgSpec, FUNCTIONS, FnSpec};
+use cupeer_spec::function::{ArgSpec, FnSpec, alterable};
 use serde_json::{Value, json};
 
 /// All keys, then what functions have for plans.
@@ -35,7 +35,7 @@ pub fn list(width: usize) -> String {
 pub fn json() -> Value {
     json!({
         "keys": keys().map(key_json).collect::<Value>(),
-        "functions": FUNCTIONS.iter().map(function_json).collect::<Value>(),
+        "functions": alterable().map(function_json).collect::<Value>(),
     })
 }
 
@@ -76,7 +76,7 @@ fn of_kind(kind: KeyKind) -> impl Iterator<Item = &'static KeySpec> {
 
 /// The functions that have an output, or can be undone.
 fn concerned() -> impl Iterator<Item = &'static FnSpec> {
-    FUNCTIONS.iter().filter(|function| function.undone_by().is_some() || outputs(function).next().is_some())
+    alterable().filter(|function| function.undone_by().is_some() || outputs(function).next().is_some())
 }
 
 /// The outputs that `out=` can change.

@@ -4,7 +4,7 @@ use super::recipes::RECIPES;
 use super::{of_kind, outputs};
 use crate::markdown::escaped;
 use cupeer_spec::fault::{KeyKind, is_comparable, output_values};
-use cupeer_spec::function::{FUNCTIONS, FnSpec};
+use cupeer_spec::function::{FnSpec, alterable};
 
 /// What is not in any table.
 const INTRODUCTION: &str = include_str!("page.md");
@@ -43,7 +43,7 @@ fn functions() -> String {
          they take, and what `stage=undo` calls. `cupeer explain FUNCTION` lists the documented results.\n\n\
          | function | arguments | outputs | undone by |\n| --- | --- | --- | --- |\n",
     );
-    for function in FUNCTIONS {
+    for function in alterable() {
         let code = |name: &str| format!("`{name}`");
         let args = function.args.iter().filter(|arg| is_comparable(arg)).map(|arg| code(arg.name));
         let outputs = outputs(function).map(|arg| format!("`{}`: {}", arg.name, output_values(arg)));

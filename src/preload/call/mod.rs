@@ -22,7 +22,7 @@ use crate::sys::object::Object;
 use after::{Answered, tell};
 use core::ffi::c_void;
 use core::fmt::{self, Write};
-use cupeer_spec::abi::{CUresult, FunctionPointer, nvmlReturn_t};
+use cupeer_spec::abi::{CUresult, FunctionPointer, cudaError_t, nvmlReturn_t};
 use cupeer_spec::function::FnId;
 use cupeer_spec::value::Format;
 
@@ -53,6 +53,16 @@ impl ResultCode for CUresult {
 
     fn of(number: i32) -> Self {
         CUresult(number)
+    }
+}
+
+impl ResultCode for cudaError_t {
+    fn number(self) -> i32 {
+        self.0
+    }
+
+    fn of(number: i32) -> Self {
+        cudaError_t(number)
     }
 }
 

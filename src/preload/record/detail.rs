@@ -2,8 +2,8 @@
 
 use super::{clock, libraries, stream};
 use crate::settings::key::fingerprint;
+use crate::sys::caller::each_frame;
 use crate::sys::program_memory;
-use crate::sys::unwind::each_frame;
 use core::ffi::c_char;
 use cupeer_spec::record::slot::{self, Slot, detail};
 use cupeer_spec::value::{MOST_ELEMENTS, Value};

@@ -165,9 +165,8 @@ static WEIGHTS: [Weight; FUNCTION_COUNT] = {
             || function.is_virtual()
             || function.is_of_pools();
         weights[i].wide = function.is_wide();
-        weights[i].rarely = function.ends_often()
-            || function.is_in(Group::Copy)
-            || !matches!(function.library, Library::Cuda);
+        weights[i].rarely =
+            function.ends_often() || function.is_in(Group::Copy) || matches!(function.library, Library::Nvml);
         let mut j = 0;
         while j < args.len() {
             weights[i].more |= args[j].count.is_some() || matches!(args[j].direction, Direction::String);
@@ -221,7 +220,7 @@ enum Matter {
 #[inline(never)]
 fn matter<F: Fn(&mut Arguments, bool)>(id: FnId, store: &F) -> Matter {
     let of = |matters| if matters { Matter::Call } else { Matter::Nothing };
-    if id.spec().library != Library::Cuda {
+    if id.spec().library == Library::Nvml {
         return of(driver::is_any_followed(Library::Cuda));
     }
     if ledger::is_idle(id) {

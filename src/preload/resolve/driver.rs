@@ -3,7 +3,8 @@
 //! The first object that is a driver and that anybody reaches becomes *the* driver, for good: it is held
 //! loaded, because programs keep pointers that lead to it through us. A second one is left alone, and named
 //! as escaped. The same holds for NVML, but that meeting it says nothing: programs look at their GPUs with it that
-//! have nothing to do with CUDA.
+//! have nothing to do with CUDA. Of the runtime there may be several, and each of its users keeps its own: a second one is
+//! left alone in silence.
 
 use super::{dlerror, dlsym, entries, escapes, linked, traced};
 use crate::log::{message, status};
@@ -31,14 +32,14 @@ const OF_START: u8 = 1;
 const BY_US: u8 = 2;
 
 /// The libraries that have functions in the table.
-const LIBRARIES: [Library; 2] = [Library::Cuda, Library::Nvml];
+const LIBRARIES: [Library; 3] = [Library::Cuda, Library::Nvml, Library::Cudart];
 
 static FOLLOWED: [Followed; LIBRARIES.len()] =
     [const { Followed { base: AtomicUsize::new(0), held: AtomicU8::new(0), ready: AtomicBool::new(false) } };
         LIBRARIES.len()];
 
 fn followed(library: Library) -> &'static Followed {
-    &FOLLOWED[usize::from(library == Library::Nvml)]
+    &FOLLOWED[library as usize]
 }
 
 /// The libraries' own functions, in the order of the table; 0 where one is lacking.
@@ -60,7 +61,7 @@ pub fn real(id: FnId) -> usize {
 /// Which library an object is: it has its soname.
 pub fn library_of(object: &Object) -> Option<Library> {
     let soname = object.soname()?.to_bytes();
-    LIBRARIES.into_iter().find(|library| library.soname().as_bytes() == soname)
+    LIBRARIES.into_iter().find(|library| library.is_called(soname))
 }
 
 /// Whether an object is a CUDA driver.

@@ -288,7 +288,8 @@ fn look_through_our_namespace(found: &mut FoundObjects, was_followed: bool) {
     let mut is_before = true;
     elf::each(|object| {
         is_before &= !elf::is_ours(object);
-        if let Some(library) = driver::library_of(object) {
+        // The runtime is a user of the driver itself.
+        if let Some(library) = driver::library_of(object).filter(|library| *library != Library::Cudart) {
             if is_missed(object) && driver::is_any_followed(library) && !driver::is_followed(object) {
                 found.add(object, Way::SecondDriver);
             }

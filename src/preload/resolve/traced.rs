@@ -15,10 +15,15 @@ pub fn is_traced(id: FnId) -> bool {
     settings::get().is_traced(id) || PLANS[id as usize].load(SeqCst) > 0
 }
 
-/// Whether calls that go past us are missed: of the driver always, of another library where any of its functions is
-/// traced.
+/// Whether calls that go past us are missed: of the driver always, of NVML where any of its functions is traced. Of the
+/// runtime never: the driver's calls behind it are seen.
 pub fn is_missed(library: Library) -> bool {
-    library == Library::Cuda || FnId::all().any(|id| id.spec().library == library && is_traced(id))
+    let is_wanted = || FnId::all().any(|id| id.spec().library == library && is_traced(id));
+    match library {
+        Library::Cuda => true,
+        Library::Nvml => is_wanted(),
+        Library::Cudart => false,
+    }
 }
 
 /// Lets calls of some functions come to us. Called when a plan that looks at them is armed.

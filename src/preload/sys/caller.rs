@@ -5,7 +5,7 @@
 
 use super::elf;
 use super::object::Object;
-use super::unwind::each_frame;
+use super::unwind;
 use core::sync::atomic::{
     AtomicU8, AtomicUsize,
     Ordering::{Acquire, Release},
@@ -13,6 +13,9 @@ use core::sync::atomic::{
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::LIBRARY;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
+
+/// The most frames that our part of a call of the runtime has.
+const MOST_OF_OURS: usize = 4;
 
 #[derive(Clone, Copy, Default)]
 pub struct Caller {
@@ -88,6 +91,19 @@ pub fn program() -> &'static [u8] {
     }
     // SAFETY: the first `length` bytes are written and stay as they are; an AtomicU8 is laid out as a u8.
     unsafe { core::slice::from_raw_parts(PATH.as_ptr().cast(), length) }
+}
+
+/// Calls `found` with the frames of a call, from the one that it returns to on, at most `most`, until it returns false. Where a
+/// call of the runtime came through us, the frames of ours in between are left out.
+pub fn each_frame(caller: usize, most: usize, mut found: impl FnMut(usize) -> bool) {
+    let mut left = most;
+    unwind::each_frame(caller, most + MOST_OF_OURS, |address| {
+        if elf::is_our_code(address) {
+            return true;
+        }
+        left -= 1;
+        found(address) && left > 0
+    });
 }
 
 /// The first frame outside of the runtime, above the frame that returns to `address`.

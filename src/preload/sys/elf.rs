@@ -12,7 +12,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::iter::successors;
 use core::sync::atomic::{
     AtomicBool, AtomicU64, AtomicUsize,
-    Ordering::{Relaxed, Release, SeqCst},
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use libc::dl_phdr_info;
 
@@ -141,6 +141,18 @@ pub fn watch_forks() {
 /// An address in our own library.
 pub fn own_address() -> usize {
     own_address as *const () as usize
+}
+
+/// Whether an address lies in our own library, which stays where it is.
+pub fn is_our_code(address: usize) -> bool {
+    static LOW: AtomicUsize = AtomicUsize::new(0);
+    static HIGH: AtomicUsize = AtomicUsize::new(0);
+    if HIGH.load(Acquire) == 0 {
+        let Some(object) = containing(own_address()) else { return false };
+        LOW.store(object.low, Relaxed);
+        HIGH.store(object.high, Release);
+    }
+    (LOW.load(Relaxed)..HIGH.load(Relaxed)).contains(&address)
 }
 
 pub fn is_ours(object: &Object) -> bool {

@@ -187,6 +187,7 @@ impl Context<'_> {
             source: basis.map(Basis::source),
             hint: sentence.hint,
             driver_message: draft.driver_message.map(|text| String::from_utf8_lossy(text).into_owned()),
+            runtime: all.made_by.of(process, site.tid, site.seq),
             caller,
             objects: draft.objects,
         };

@@ -102,10 +102,21 @@ pub struct Failure {
     pub follows_fault: bool,
     /// What the driver said.
     pub driver_message: Option<String>,
+    /// The call of the runtime that made this one, where the program uses the runtime as a shared library; else null.
+    pub runtime: Option<RuntimeCall>,
     /// Who made it.
     pub caller: Place,
     /// The caller, who called that, and so on.
     pub stack: Vec<Place>,
+}
+
+/// A call of the runtime in which others were made.
+#[derive(Serialize, JsonSchema, Clone, PartialEq, Eq, Debug)]
+pub struct RuntimeCall {
+    /// Its function.
+    pub function: Rc<str>,
+    /// The name of its result, or its number; null where it has not returned.
+    pub result: Option<String>,
 }
 
 /// Failures with the same function, result and caller.
@@ -131,6 +142,8 @@ pub struct FailureGroup {
     pub procs: Vec<Proc>,
     /// In how many more.
     pub procs_more: u64,
+    /// The call of the runtime that made the first, where the program uses the runtime as a shared library; else null.
+    pub runtime: Option<RuntimeCall>,
     /// Who made them.
     pub caller: Place,
     /// Whether programs do this when all is well.

@@ -1,7 +1,7 @@
 //! Findings: which rule, where, why, and what it is about.
 
 use super::call::{Hexadecimal, hexadecimal};
-use super::{Fingerprint, Place, Proc, Uuid};
+use super::{Fingerprint, Place, Proc, RuntimeCall, Uuid};
 use cupeer_spec::record::slot::finding::{Confidence, Severity, role};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -56,6 +56,8 @@ pub struct Finding {
     pub hint: String,
     /// What the driver said about the first.
     pub driver_message: Option<String>,
+    /// The call of the runtime that made the first, where the program uses the runtime as a shared library; else null.
+    pub runtime: Option<RuntimeCall>,
     /// Who made the calls.
     pub caller: Place,
     /// What the first is about.

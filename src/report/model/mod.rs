@@ -16,7 +16,7 @@ pub use allocation::{
     Access, AddressSpace, Allocation, Allocations, BoundMemory, DeviceMemory, Kept, Mapping, Multicast,
     TeamDevice, Where,
 };
-pub use call::{Deviation, Failure, FailureGroup, Function, MOST_PROCS, Place, Ranks};
+pub use call::{Deviation, Failure, FailureGroup, Function, MOST_PROCS, Place, Ranks, RuntimeCall};
 pub use fault::{Fault, FaultHit};
 pub use finding::{Finding, Object, SEVERITIES};
 pub use handle::{FailedOpen, Fingerprint, Handle, Leak, Open, State};

@@ -1,6 +1,6 @@
 //! The processes of a record, their devices, and which of their calls escaped.
 
-use super::{Place, Proc, Unknown, Uuid};
+use super::{Place, Proc, RuntimeCall, Unknown, Uuid};
 use crate::text::names::clean;
 use cupeer_spec::way::{self, Way};
 use schemars::JsonSchema;
@@ -87,6 +87,8 @@ pub struct Pending {
     /// The arguments by their names in cuda.h, as in the log: numbers as numbers; pointers, handles and 64-bit values
     /// as hexadecimal strings; what is not known is null.
     pub args: serde_json::Map<String, serde_json::Value>,
+    /// The call of the runtime that made this one, where the program uses the runtime as a shared library; else null.
+    pub runtime: Option<RuntimeCall>,
     /// Who made it.
     pub caller: Place,
     /// The caller, who called that, and so on.

@@ -1,6 +1,6 @@
 //! Calls with their stacks: failures in order of time, and what was opened and not closed.
 
-use super::super::model::{Failure, FailureGroup, Leak, Place, Unnamed};
+use super::super::model::{Failure, FailureGroup, Leak, Place, RuntimeCall, Unnamed};
 use super::super::moments::{bytes, duration, number};
 use super::super::values;
 use super::View;
@@ -68,11 +68,12 @@ impl View<'_> {
         let usual = if group.usual && !group.injected { " (as programs do)" } else { "" };
         let whose = whose(group.injected, group.injected_by.as_deref(), group.follows_fault);
         format!(
-            "{} {} = {}{usual}{whose}: {procs}{more}, {when}, called from {}",
+            "{} {} = {}{usual}{whose}: {procs}{more}, {when}, called from {}{}",
             number(group.count),
             clean(&group.function),
             group.result,
-            clean(&group.caller.long())
+            clean(&group.caller.long()),
+            in_runtime(group.runtime.as_ref())
         )
     }
 
@@ -80,8 +81,9 @@ impl View<'_> {
         let injected = whose(failure.injected, failure.injected_by.as_deref(), failure.follows_fault);
         let message =
             failure.driver_message.as_deref().map(|text| format!("; the driver says: {}", clean(text)));
+        let runtime = in_runtime(failure.runtime.as_ref());
         let call = format!(
-            "{} {}({}) = {} <{}>{injected}{}",
+            "{} {}({}) = {} <{}>{injected}{runtime}{}",
             self.names.process(&failure.proc),
             clean(&failure.function),
             clean(&values::text(&failure.args)),
@@ -127,6 +129,18 @@ impl View<'_> {
             String::new()
         };
         self.item("- ", &format!("{}{size}{times}, open for {age}: {procs}", counted(leak.handles, what)))
+    }
+}
+
+/// In which call of the runtime one of the driver's was made, and what that returned: `, in cudaIpcOpenMemHandle, which
+/// returned cudaErrorMapBufferObjectFailed`.
+pub fn in_runtime(call: Option<&RuntimeCall>) -> String {
+    match call {
+        Some(RuntimeCall { function, result: Some(result) }) => {
+            format!(", in {function}, which returned {result}")
+        }
+        Some(RuntimeCall { function, result: None }) => format!(", in {function}"),
+        None => String::new(),
     }
 }
 

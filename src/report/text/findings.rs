@@ -4,6 +4,7 @@ use super::super::findings::is_explanation;
 use super::super::model::{Finding, Object, Place};
 use super::super::moments::{bytes, number};
 use super::View;
+use super::calls::in_runtime;
 use super::names::{clean, counted, in_words};
 use cupeer_rules::{Basis, Rule};
 
@@ -95,7 +96,8 @@ impl View<'_> {
         let first = if finding.count > 1 { "first " } else { "" };
         let about = finding.argument.map(|name| format!("argument {name}; ")).unwrap_or_default();
         let caller = clean(&finding.caller.long());
-        format!("{about}{result}, {first}at {} from {caller}", self.at(finding.time_ns))
+        let runtime = in_runtime(finding.runtime.as_ref());
+        format!("{about}{result}, {first}at {} from {caller}{runtime}", self.at(finding.time_ns))
     }
 
     /// An object in a line: what, who, where, how much, when.

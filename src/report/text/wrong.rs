@@ -3,6 +3,7 @@
 use super::super::model::{FailedOpen, FailureGroup, Finding, Handle, Peer, Pending, Proc, Process, State};
 use super::super::moments::{duration, number};
 use super::View;
+use super::calls::in_runtime;
 use super::findings::is_told;
 use super::names::{clean, codes, counted, ranks};
 use super::tables::in_all;
@@ -104,7 +105,8 @@ impl View<'_> {
             "gone" => format!("ended in {function}, called at {}", self.at(call.since_ns)),
             _ => format!("was last in {function}, called at {}", self.at(call.since_ns)),
         };
-        format!("{who} {how} by thread {} from {}", call.tid, clean(&call.caller.long()))
+        let runtime = in_runtime(call.runtime.as_ref());
+        format!("{who} {how} by thread {} from {}{runtime}", call.tid, clean(&call.caller.long()))
     }
 
     fn failed(&self) -> String {

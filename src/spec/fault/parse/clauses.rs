@@ -4,7 +4,7 @@ use super::keys::{ARGUMENT, KEYS, Reads};
 use super::span::Span;
 use super::{LONGEST_NAME, PlanError, conditions, whole};
 use crate::fault::{Action, Per, Rule, When};
-use crate::function::{FUNCTIONS, FnSpec};
+use crate::function::{FUNCTIONS, FnId, FnSpec, alterable};
 use crate::names::nearest;
 use crate::selector::FunctionSet;
 
@@ -63,11 +63,15 @@ pub fn rule<'a>(plan: &str, number: usize, text: Span<'a>) -> Result<(Rule, Span
         force: false,
         name: None,
     };
+    // A name of the runtime's stands for the driver's functions.
+    for id in FnId::all().filter(|id| !id.spec().is_alterable()) {
+        draft.rule.functions.set(id as usize, false);
+    }
     let selected = FUNCTIONS.iter().enumerate().filter(|(index, _)| draft.rule.functions.contains(*index));
     draft.functions = selected.map(|(_, function)| function).collect();
     if draft.functions.is_empty() {
         return Err(set.error(format!(
-            "{} selects no function; use a name, a pattern or a @group such as @ipc",
+            "{} selects no function of the driver or NVML; use a name, a pattern or a @group such as @ipc",
             set.shown()
         )));
     }
@@ -158,7 +162,7 @@ fn argument(draft: &mut Draft, key: Span, value: Option<Span>) -> Result<String>
     if let Some(meant) = nearest(key.text, KEYS.iter().map(|spec| spec.name).chain(arguments)) {
         return Err(key.error(format!("there is no key {}; did you mean '{meant}'?", key.shown())));
     }
-    if let Some(other) = FUNCTIONS.iter().find(|function| function.argument(key.text).is_some()) {
+    if let Some(other) = alterable().find(|function| function.argument(key.text).is_some()) {
         return Err(key.error(format!(
             "{} is an argument of {}, which this rule does not select; {}",
             key.shown(),

@@ -6,7 +6,7 @@ use super::clauses::Draft;
 use super::keys::keys;
 use super::span::{Span, either};
 use crate::fault::{Error, Key, Stage, Values};
-use crate::function::{FUNCTIONS, FnSpec};
+use crate::function::{FUNCTIONS, FnSpec, alterable};
 
 type Result<T> = core::result::Result<T, PlanError>;
 
@@ -110,7 +110,7 @@ fn code(draft: &Draft, value: Span) -> Result<i32> {
     for function in &draft.functions {
         let Some(code) = function.parse_result(value.text) else {
             return Err(value.error(
-                match FUNCTIONS.iter().find(|other| other.parse_result(value.text).is_some()) {
+                match alterable().find(|other| other.parse_result(value.text).is_some()) {
                     Some(other) => format!(
                         "{} is a result of {}, not of {}; write a rule for each library",
                         value.shown(),
