@@ -419,6 +419,12 @@ impl FnSpec {
             || self.is_in(Group::Runtime)
     }
 
+    /// Whether calls of it may be so short or frequent that it matters what recording adds to them. A call that maps, shares
+    /// or makes something in the driver takes microseconds.
+    pub const fn is_quick(&self) -> bool {
+        matches!(self.library, Library::Cuda) && !self.is_virtual() && !self.is_of_pools()
+    }
+
     /// Whether programs call it all the time, and nothing comes of it: a look-up, a question about a device.
     pub const fn is_frequent(&self) -> bool {
         self.is_in(Group::Lookup) || self.is_in(Group::Query)

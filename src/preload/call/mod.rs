@@ -188,7 +188,24 @@ pub fn run<R: ResultCode>(
         // It came here because a rule of faults names the function, and that was all; or there is nothing to see.
         return R::of(forward());
     }
-    R::of(steps(id, entered, forward, &arguments, pointer, None))
+    if id.spec().is_quick() {
+        return R::of(steps(id, entered, forward, &arguments, pointer, None));
+    }
+    let Arguments { print, store, more, words } = &arguments;
+    R::of(shared_steps(id, entered, &forward, &Arguments { print, store, more, words }, pointer, None))
+}
+
+/// The steps of calls that take long by themselves: once for all functions.
+#[inline(never)]
+fn shared_steps(
+    id: FnId,
+    entered: Entered,
+    forward: &dyn Fn() -> i32,
+    arguments: &DynArguments,
+    pointer: Option<*mut FunctionPointer>,
+    fault: Option<&mut Fault>,
+) -> i32 {
+    steps(id, entered, forward, arguments, pointer, fault)
 }
 
 /// The arguments of a call that rules of faults look at.
@@ -214,7 +231,7 @@ fn concerned(
     let call = Forward { id, words: &words, caller: entered.caller };
     let mut fault = None;
     guarded(|| fault = Fault::of(&call));
-    steps(id, entered, forward, arguments, pointer, fault.as_mut())
+    shared_steps(id, entered, forward, arguments, pointer, fault.as_mut())
 }
 
 /// The steps of a call, in their order. What a rule of faults makes of it is decided already.
