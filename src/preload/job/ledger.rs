@@ -5,14 +5,14 @@ use super::importers::importers;
 use super::live;
 use super::process::{self, Identity};
 use crate::driver::questions::{self, DriverFacts, number, word};
+use crate::resolve::traced::{self, Needs};
 use crate::settings;
 use crate::sys::caller::{Caller, each_frame};
 use crate::sys::clock;
 use crate::sys::every_call::has_record;
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use cupeer_spec::effect::{Effect, Named, Object, Shared};
-use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, FnSpec, Group};
+use cupeer_spec::function::{FnId, FnSpec};
 use cupeer_spec::record::live::{self as spec, Entry, Uses, WORDS, handle_key, kind, own_key};
 use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
@@ -78,48 +78,12 @@ fn is_checked() -> bool {
     settings::get().check.is_some()
 }
 
-/// Whether the process has ever got access to memory of another device or process.
-static REACHES: AtomicBool = AtomicBool::new(false);
-
-/// What has to be there before a call of a function can matter.
-#[derive(Clone, Copy)]
-enum Needs {
-    /// Nothing.
-    Nothing,
-    /// Access to memory of others.
-    Reach,
-    /// Something exported or opened.
-    Shared,
-}
-
-/// In the order of the table.
-static NEEDS: [Needs; FUNCTION_COUNT] = {
-    let mut needs = [Needs::Nothing; FUNCTION_COUNT];
-    let mut i = 0;
-    while i < FUNCTION_COUNT {
-        let function = &FUNCTIONS[i];
-        let mut j = 0;
-        while j < function.effects.len() {
-            match function.effects[j] {
-                Effect::Copies(copied) if !copied.is_between_peers => needs[i] = Needs::Reach,
-                Effect::Ends(end) if function.ends_often() && !end.object.is_context() => {
-                    needs[i] = Needs::Shared
-                }
-                _ => {}
-            }
-            j += 1;
-        }
-        i += 1;
-    }
-    needs
-};
-
 /// Whether no call of a function can matter now, whatever its arguments are.
 #[inline(always)]
 pub fn is_idle(id: FnId) -> bool {
-    match NEEDS[id as usize] {
+    match traced::needs(id) {
         Needs::Nothing => false,
-        Needs::Reach => !REACHES.load(Relaxed),
+        Needs::Reach => !traced::is_awake(id),
         Needs::Shared => !has_record() || live::is_on() && !live::has_exported() && !live::has_others(),
     }
 }
@@ -214,8 +178,11 @@ fn count_in(place: &live::Place) -> bool {
 pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, made: &CallOrigin) {
     let function = id.spec();
     let is_enabled = result == 0 || result == Result::PEER_ACCESS_ALREADY_ENABLED as i32;
-    if is_enabled && (function.opens().is_some() || function.is_in(Group::Enable)) {
-        REACHES.store(true, Relaxed);
+    if is_enabled && function.shares() {
+        traced::wake(Needs::Shared);
+        if function.exports().is_none() {
+            traced::wake(Needs::Reach);
+        }
     }
     if !live::is_on() {
         return;

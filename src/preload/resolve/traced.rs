@@ -1,18 +1,80 @@
 //! Which functions' calls run through `call`: those that the settings name, and those that plans of faults look at which the
-//! program arms itself.
+//! program arms itself. What is only recorded where the process shares memory runs past it until the process does.
 
 use super::{driver, linked};
 use crate::settings;
-use core::sync::atomic::{AtomicU32, Ordering::SeqCst, fence};
-use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
+use core::sync::atomic::{
+    AtomicBool, AtomicU32,
+    Ordering::{Relaxed, SeqCst},
+    fence,
+};
+use cupeer_spec::effect::Effect;
+use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId, Library};
 use cupeer_spec::selector::FunctionSet;
+
+/// What a process must have done before a call of a function can matter that is recorded only then.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing.
+    Nothing,
+    /// Got access to memory of another device or process: a copy goes from one device to another.
+    Reach,
+    /// Shared something: what is freed was shared.
+    Shared,
+}
+
+/// In the order of the table.
+static NEEDS: [Needs; FUNCTION_COUNT] = {
+    let mut needs = [Needs::Nothing; FUNCTION_COUNT];
+    let mut i = 0;
+    while i < FUNCTION_COUNT {
+        let function = &FUNCTIONS[i];
+        let mut j = 0;
+        while j < function.effects.len() {
+            match function.effects[j] {
+                Effect::Copies(copied) if !copied.is_between_peers => needs[i] = Needs::Reach,
+                Effect::Ends(end) if function.ends_often() && !end.object.is_context() => {
+                    needs[i] = Needs::Shared
+                }
+                _ => {}
+            }
+            j += 1;
+        }
+        i += 1;
+    }
+    needs
+};
+
+/// What of that it has done, by its number.
+static DONE: [AtomicBool; 3] = [AtomicBool::new(true), AtomicBool::new(false), AtomicBool::new(false)];
+
+/// See [`Needs`].
+#[inline(always)]
+pub fn needs(id: FnId) -> Needs {
+    NEEDS[id as usize]
+}
+
+/// Whether the process has done what calls of a function need that they can matter. Before that they go straight to the
+/// driver.
+#[inline(always)]
+pub fn is_awake(id: FnId) -> bool {
+    DONE[needs(id) as usize].load(Relaxed)
+}
+
+/// Notes that the process has done something that calls of some functions need.
+pub fn wake(done: Needs) {
+    if !DONE[done as usize].load(Relaxed) {
+        DONE[done as usize].store(true, SeqCst);
+        route_anew();
+    }
+}
 
 /// How many of these plans look at each function.
 static PLANS: [AtomicU32; FUNCTION_COUNT] = [const { AtomicU32::new(0) }; FUNCTION_COUNT];
 
 /// Whether calls of a function run through `call`.
 pub fn is_traced(id: FnId) -> bool {
-    settings::get().is_traced(id) || PLANS[id as usize].load(SeqCst) > 0
+    settings::get().is_traced(id, is_awake(id)) || PLANS[id as usize].load(SeqCst) > 0
 }
 
 /// Whether calls that go past us are missed: of the driver always, of NVML where any of its functions is traced. Of the
@@ -40,6 +102,10 @@ fn change(functions: &FunctionSet, change: impl Fn(&AtomicU32) -> u32) {
     for id in FnId::all().filter(|id| functions.contains(*id as usize)) {
         change(&PLANS[id as usize]);
     }
+    route_anew();
+}
+
+fn route_anew() {
     // Whoever publishes another way to a function from here on sees that.
     fence(SeqCst);
     for id in FnId::all() {

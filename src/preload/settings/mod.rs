@@ -216,11 +216,11 @@ impl Settings {
     }
 
     /// Whether calls of this function run through `call`: it is logged or recorded, or its outputs must be
-    /// looked at.
-    pub fn is_traced(&self, id: FnId) -> bool {
+    /// looked at. What is only recorded may need no look yet: it `is_awake` where it does.
+    pub fn is_traced(&self, id: FnId, is_awake: bool) -> bool {
         id.spec().hands_out().is_some()
             || self.is_logged(id)
-            || self.is_recorded(id)
+            || is_awake && self.is_recorded(id)
             || self.injected.contains(id as usize)
             || self.deny.as_ref().is_some_and(|deny| deny.concerns(id))
     }
