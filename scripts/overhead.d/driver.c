@@ -7,3 +7,8 @@ typedef struct { char bytes[64]; } handle;
 __attribute__((noinline)) int cuIpcOpenMemHandle_v2(unsigned long long *pointer, handle h, unsigned flags) {
     return pointer == 0 || h.bytes[0] || flags == 0;
 }
+__attribute__((noinline)) int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, unsigned long size, void *stream) {
+    return size == 0 || stream != 0;
+}
+__attribute__((noinline)) int cuMemFree_v2(unsigned long long pointer) { return pointer == ~0ull; }
+__attribute__((noinline)) int cuMemFreeAsync(unsigned long long pointer, void *stream) { return stream != 0; }
