@@ -1,21 +1,15 @@
 //! What this process has of virtual memory, for the rules about it: as much as there is room for, and only where rules are
 //! checked.
 
+use crate::sys::book::Book;
 use crate::sys::files::{self, each_name};
 use crate::sys::line::Short;
-use crate::sys::lock::Lock;
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use cupeer_rules::decide::{self, Allocation, Mapping, Ptrace};
 
 /// So many allocations and mappings are known at once.
 const MOST: usize = 4096;
 
 type Space = decide::Space<[Allocation; MOST], [Mapping; MOST]>;
-
-struct Shared(UnsafeCell<Space>);
-// SAFETY: what is in it is used only with LOCK.
-unsafe impl Sync for Shared {}
 
 const NO_ALLOCATION: Allocation = Allocation {
     handle: 0,
@@ -29,49 +23,33 @@ const NO_ALLOCATION: Allocation = Allocation {
 };
 const NO_MAPPING: Mapping = Mapping { start: 0, bytes: 0, handle: 0, is_granted: false };
 
-static SPACE: Shared = Shared(UnsafeCell::new(Space::new([NO_ALLOCATION; MOST], [NO_MAPPING; MOST])));
-static LOCK: Lock = Lock::new();
-/// Whether something was not noted.
-static HAS_MISSED: AtomicBool = AtomicBool::new(false);
-
-/// Does something with what the process has; `None` where another thread has it for too long.
-fn with<T>(work: impl FnOnce(&mut Space) -> T) -> Option<T> {
-    let mut done = None;
-    LOCK.with(|| {
-        // SAFETY: nobody else uses it, because the lock is held.
-        done = Some(work(unsafe { &mut *SPACE.0.get() }));
-    });
-    done
-}
+static SPACE: Book<Space> = Book::new(Space::new([NO_ALLOCATION; MOST], [NO_MAPPING; MOST]));
 
 /// Notes a call that has returned, as the driver answered it. `is_own` says that the program got just that.
 pub fn note(call: &decide::Call, is_own: bool) {
-    let noted = with(|space| if is_own { space.note(call) } else { space.lose() });
-    if noted.is_none() {
-        HAS_MISSED.store(true, Relaxed);
-    }
+    if is_own { SPACE.note(|space| space.note(call)) } else { SPACE.miss() }
 }
 
 /// Whether all is known.
 pub fn is_whole() -> bool {
-    !HAS_MISSED.load(Relaxed) && with(|space| !space.has_lost()) == Some(true)
+    SPACE.is_whole(|space| !space.has_lost())
 }
 
 pub fn allocation(handle: u64) -> Option<Allocation> {
-    with(|space| space.allocation(handle)).flatten()
+    SPACE.with(|space| space.allocation(handle)).flatten()
 }
 
 /// Hands over all that is mapped. `work` does nothing but look at it.
 pub fn each_mapping(work: &mut dyn FnMut(&Mapping)) {
-    with(|space| space.mappings().for_each(work));
+    SPACE.with(|space| space.mappings().for_each(work));
 }
 
 pub fn granularity() -> Option<u64> {
-    with(|space| space.granularity()).flatten()
+    SPACE.with(|space| space.granularity()).flatten()
 }
 
 pub fn multicast_granularity() -> Option<u64> {
-    with(|space| space.multicast_granularity()).flatten()
+    SPACE.with(|space| space.multicast_granularity()).flatten()
 }
 
 /// Whether this process may read a channel by which memory is shared between machines.

@@ -6,6 +6,7 @@ pub mod allocate;
 pub mod arch;
 pub mod arena;
 pub mod aside;
+pub mod book;
 pub mod caller;
 pub mod clock;
 pub mod elf;

@@ -1,0 +1,64 @@
+//! What the calls of this process tell, noted as they return, for whoever asks later.
+//!
+//! What belongs here: that one thread at a time is at it, and that whoever asks learns where something was not noted. What
+//! does not: what is noted; the room that does so brings the type, with as many entries as it needs.
+
+use super::lock::Lock;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+pub struct Book<T> {
+    entries: UnsafeCell<T>,
+    lock: Lock,
+    has_missed: AtomicBool,
+}
+
+// SAFETY: the entries are used only with the lock, by one thread at a time.
+unsafe impl<T: Send> Sync for Book<T> {}
+
+impl<T> Book<T> {
+    pub const fn new(entries: T) -> Self {
+        Book { entries: UnsafeCell::new(entries), lock: Lock::new(), has_missed: AtomicBool::new(false) }
+    }
+
+    /// Does something with the entries; `None` where another thread has them for too long.
+    pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let mut done = None;
+        self.lock.with(|| {
+            // SAFETY: nobody else uses them, because the lock is held.
+            done = Some(work(unsafe { &mut *self.entries.get() }));
+        });
+        done
+    }
+
+    /// Notes something.
+    pub fn note(&self, work: impl FnOnce(&mut T)) {
+        if self.with(work).is_none() {
+            self.miss();
+        }
+    }
+
+    /// Notes that something has happened of which is not known what.
+    pub fn miss(&self) {
+        self.has_missed.store(true, Relaxed);
+    }
+
+    /// Whether nothing was missed, and the entries have room for all, which they tell.
+    pub fn is_whole(&self, has_all: impl FnOnce(&mut T) -> bool) -> bool {
+        !self.has_missed.load(Relaxed) && self.with(has_all) == Some(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Book;
+
+    #[test]
+    fn what_cannot_be_noted_is_missed() {
+        let book = Book::new(0);
+        book.note(|entries| *entries += 1);
+        assert!(book.is_whole(|entries| *entries == 1) && !book.is_whole(|entries| *entries == 2));
+        book.with(|_| book.note(|entries| *entries += 1));
+        assert!(!book.is_whole(|_| true) && book.with(|entries| *entries) == Some(1));
+    }
+}
