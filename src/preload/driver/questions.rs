@@ -302,12 +302,11 @@ pub fn mapped_allocation(address: u64) -> Option<(u64, i32)> {
 
 /// The device of an allocation of virtual memory; `None` where that lies elsewhere.
 fn device_of_allocation(handle: u64) -> Option<i32> {
-    const DEVICE: i32 = CUmemLocation::DEVICE;
     let mut properties = MaybeUninit::<CUmemAllocationProp>::zeroed();
     let result = cuMemGetAllocationPropertiesFromHandle(properties.as_mut_ptr(), handle);
     // SAFETY: numbers and a pointer that nobody follows, for which zeros are valid.
     let place = unsafe { properties.assume_init() }.location;
-    (result == Some(0) && place.kind.0 == DEVICE).then_some(place.id)
+    (result == Some(0) && place.kind.0 == CUmemLocation::DEVICE).then_some(place.id)
 }
 
 /// The pool that a device always has.

@@ -151,14 +151,13 @@ impl OwnSpace {
 
 /// The devices that a call gives access to.
 fn granted(call: &decide::Call) -> u64 {
-    const DEVICE: i32 = CUmemLocation::DEVICE;
     let mut all = 0;
     let mut count = 0;
     for wish in call.elements.chunks_exact(12) {
         let [kind, device, flags] =
             [0, 4, 8].map(|at| wish[at..].first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes)));
         count += 1;
-        if kind == DEVICE && flags != 0 {
+        if kind == CUmemLocation::DEVICE && flags != 0 {
             all |= u32::try_from(device).ok().and_then(|bit| 1u64.checked_shl(bit)).unwrap_or(!0);
         }
     }

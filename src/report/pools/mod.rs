@@ -23,7 +23,6 @@ const MOST_EXPORTS: usize = 8;
 const MOST: usize = 1 << 12;
 /// The bytes of a CUmemAccessDesc: the kind of its place, which of those, and what is allowed.
 const ACCESS: usize = 12;
-const DEVICE: i32 = CUmemLocation::DEVICE;
 
 /// What all processes have, in the order of the job.
 #[derive(Default)]
@@ -123,7 +122,7 @@ impl Held {
                     let access = elements.into_iter().flat_map(|(_, bytes)| bytes.chunks_exact(ACCESS));
                     pool.access.extend(access.filter_map(|access| {
                         let word = |at: usize| Some(i32::from_le_bytes(*access.get(at..)?.first_chunk()?));
-                        Some((uuid((word(0)? == DEVICE).then_some(word(4)?))?, (word(8)?, at)))
+                        Some((uuid((word(0)? == CUmemLocation::DEVICE).then_some(word(4)?))?, (word(8)?, at)))
                     }));
                 }
                 Effect::Ends(End { object: Object::Pool, by, .. }) => {

@@ -161,7 +161,7 @@ fn taken(function: FnId, call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>
         let access = elements?.1.chunks_exact(ACCESS);
         let devices = access.filter_map(|access| {
             let [kind, ordinal, flags] = numbers(access)?;
-            Some((uuid((kind == DEVICE).then_some(ordinal))?, flags))
+            Some((uuid((kind == CUmemLocation::DEVICE).then_some(ordinal))?, flags))
         });
         let (address, bytes) = (number(grant.by)?, number(grant.size?)?);
         return Some(What::Access { address, bytes, devices: devices.collect() });
@@ -196,7 +196,9 @@ fn taken(function: FnId, call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>
         Object::Allocation => {
             let properties = properties(call);
             let location = properties.as_ref().map_or(Location::Unknown, |it| match it.location {
-                (DEVICE, ordinal) => uuid(Some(ordinal)).map_or(Location::Unknown, Location::Device),
+                (CUmemLocation::DEVICE, ordinal) => {
+                    uuid(Some(ordinal)).map_or(Location::Unknown, Location::Device)
+                }
                 _ => Location::Host,
             });
             let source = Source::Made { location, types: properties.map_or(0, |it| it.types) };
@@ -209,8 +211,6 @@ fn taken(function: FnId, call: &Call, uuid: impl Fn(Option<i32>) -> Option<Uuid>
         _ => None,
     }
 }
-
-const DEVICE: i32 = CUmemLocation::DEVICE;
 
 /// What a multicast object is to be: a CUmulticastObjectProp.
 struct Wanted {

@@ -132,30 +132,14 @@ impl<P: Places<Pool>, M: Places<Imported>> Pools<P, M> {
 
     /// Notes a pool that the process has now.
     pub fn made(&mut self, pool: Pool) {
-        let all = self.pools.as_ref();
-        let (count, is_free) = (all.len(), |known: &Pool| known.handle == 0);
-        let place = all.iter().position(|known| known.handle == pool.handle).or(all.iter().position(is_free));
-        let place = match place {
-            Some(place) => Some(place),
-            None if self.pools.grow() => Some(count),
-            // What is destroyed is only remembered.
-            None => self.pools.as_ref().iter().position(|known| known.is_destroyed),
-        };
-        match place.and_then(|place| self.pools.as_mut().get_mut(place)) {
-            Some(place) => *place = pool,
-            None => self.has_lost = true,
-        }
+        let is_same = |known: &Pool| known.handle == pool.handle;
+        self.has_lost |=
+            !self.pools.put(pool, is_same, |known| known.handle == 0, |known| known.is_destroyed);
     }
 
     fn imported(&mut self, pointer: Imported) {
-        let all = self.pointers.as_ref();
-        let (count, same) = (all.len(), all.iter().position(|known| known.address == pointer.address));
-        let free = || all.iter().position(|known| known.address == 0);
-        let place = same.or_else(free).or_else(|| self.pointers.grow().then_some(count));
-        match place.and_then(|place| self.pointers.as_mut().get_mut(place)) {
-            Some(place) => *place = pointer,
-            None => self.has_lost = true,
-        }
+        let is_same = |known: &Imported| known.address == pointer.address;
+        self.has_lost |= !self.pointers.put(pointer, is_same, |known| known.address == 0, |_| false);
     }
 
     /// However often it was imported.
@@ -167,46 +151,32 @@ impl<P: Places<Pool>, M: Places<Imported>> Pools<P, M> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::returned;
     use super::*;
     use cupeer_spec::function::FnId;
-    use cupeer_spec::record::slot::MOST_ARGS;
-
-    fn noted<P: Places<Pool>, M: Places<Imported>>(
-        pools: &mut Pools<P, M>,
-        function: FnId,
-        values: &[(&str, u64)],
-    ) {
-        let mut args = [0; MOST_ARGS];
-        for (name, value) in values {
-            let (index, _) = function.spec().argument(name).expect("an argument");
-            let place = &mut args[function.spec().place(index)];
-            place.iter_mut().zip(value.to_le_bytes()).for_each(|(place, byte)| *place = byte);
-        }
-        pools.note(&Call { function, result: 0, args: &args, shape: !0, elements: &[] });
-    }
 
     #[test]
     fn a_pool_is_known_by_where_it_comes_from() {
         let mut pools = Pools::new([Pool::default(); 3], [Imported::default(); 1]);
         // The type, the handle types.
-        noted(&mut pools, FnId::cuMemPoolCreate, &[("pool", 1), ("poolProps", 1 | 1 << 32)]);
-        noted(&mut pools, FnId::cuDeviceGetDefaultMemPool, &[("pool_out", 2), ("dev", 1)]);
-        noted(&mut pools, FnId::cuMemPoolImportFromShareableHandle, &[("pool_out", 3)]);
+        returned(FnId::cuMemPoolCreate, &[("pool", 1), ("poolProps", 1 | 1 << 32)], |call| pools.note(call));
+        returned(FnId::cuDeviceGetDefaultMemPool, &[("pool_out", 2), ("dev", 1)], |call| pools.note(call));
+        returned(FnId::cuMemPoolImportFromShareableHandle, &[("pool_out", 3)], |call| pools.note(call));
         let origins = [1, 2, 3].map(|handle| pools.pool(handle).map(|pool| pool.origin));
         assert_eq!(origins, [Origin::Made, Origin::Default, Origin::Imported].map(Some));
         let known = pools.pool(1).expect("it is known");
         assert_eq!((known.types, known.is_exported), (Some(1), false));
         assert_eq!(pools.pool(2).and_then(|pool| pool.device), Some(1));
-        noted(&mut pools, FnId::cuMemPoolExportToShareableHandle, &[("pool", 1)]);
+        returned(FnId::cuMemPoolExportToShareableHandle, &[("pool", 1)], |call| pools.note(call));
         assert!(pools.pool(1).is_some_and(|pool| pool.is_exported && !pool.is_destroyed));
         // How access is asked for makes none.
-        noted(&mut pools, FnId::cuMemPoolGetAccess, &[("memPool", 9), ("flags", 3)]);
+        returned(FnId::cuMemPoolGetAccess, &[("memPool", 9), ("flags", 3)], |call| pools.note(call));
         assert!(pools.pool(3).is_some() && pools.pool(9).is_none() && !pools.has_lost());
-        noted(&mut pools, FnId::cuMemPoolDestroy, &[("pool", 3)]);
+        returned(FnId::cuMemPoolDestroy, &[("pool", 3)], |call| pools.note(call));
         assert!(pools.pool(3).is_some_and(|pool| pool.is_destroyed));
-        noted(&mut pools, FnId::cuMemPoolCreate, &[("pool", 4)]);
+        returned(FnId::cuMemPoolCreate, &[("pool", 4)], |call| pools.note(call));
         assert!(pools.pool(4).is_some() && pools.pool(3).is_none() && !pools.has_lost());
-        noted(&mut pools, FnId::cuMemPoolCreate, &[("pool", 5)]);
+        returned(FnId::cuMemPoolCreate, &[("pool", 5)], |call| pools.note(call));
         assert!(pools.has_lost() && pools.pool(0).is_none());
     }
 
@@ -214,10 +184,10 @@ mod tests {
     fn each_import_of_a_pool_is_destroyed_by_itself() {
         let mut pools = Pools::new(Vec::new(), Vec::new());
         for _ in 0..2 {
-            noted(&mut pools, FnId::cuMemPoolImportFromShareableHandle, &[("pool_out", 3)]);
+            returned(FnId::cuMemPoolImportFromShareableHandle, &[("pool_out", 3)], |call| pools.note(call));
         }
         for is_destroyed in [false, true] {
-            noted(&mut pools, FnId::cuMemPoolDestroy, &[("pool", 3)]);
+            returned(FnId::cuMemPoolDestroy, &[("pool", 3)], |call| pools.note(call));
             assert_eq!(pools.pool(3).map(|pool| pool.is_destroyed), Some(is_destroyed));
         }
     }
@@ -226,13 +196,15 @@ mod tests {
     fn a_pointer_is_imported_until_it_is_freed_however_often() {
         let mut pools = Pools::new(Vec::new(), Vec::new());
         for address in [0x10, 0x20, 0x10] {
-            noted(&mut pools, FnId::cuMemPoolImportPointer, &[("ptr_out", address), ("pool", 7)]);
+            returned(FnId::cuMemPoolImportPointer, &[("ptr_out", address), ("pool", 7)], |call| {
+                pools.note(call)
+            });
         }
         assert_eq!((pools.open(7), pools.open(8)), (2, 0));
-        noted(&mut pools, FnId::cuMemFreeAsync, &[("dptr", 0x10)]);
-        noted(&mut pools, FnId::cuMemFree_v2, &[("dptr", 0x999)]);
+        returned(FnId::cuMemFreeAsync, &[("dptr", 0x10)], |call| pools.note(call));
+        returned(FnId::cuMemFree_v2, &[("dptr", 0x999)], |call| pools.note(call));
         assert_eq!(pools.open(7), 1);
-        noted(&mut pools, FnId::cuMemFree_v2, &[("dptr", 0x20)]);
+        returned(FnId::cuMemFree_v2, &[("dptr", 0x20)], |call| pools.note(call));
         assert_eq!((pools.open(7), pools.has_lost()), (0, false));
     }
 }

@@ -82,6 +82,23 @@ impl Mapping {
 pub trait Places<T>: AsRef<[T]> + AsMut<[T]> {
     /// Makes one more, where it can. Says whether it did.
     fn grow(&mut self) -> bool;
+
+    /// Puts something where the same is, else where nothing is, else in one more place, else where something is only
+    /// remembered. Says whether there was a place.
+    fn put(
+        &mut self,
+        new: T,
+        is_same: impl Fn(&T) -> bool,
+        is_free: impl Fn(&T) -> bool,
+        is_past: impl Fn(&T) -> bool,
+    ) -> bool {
+        let (all, count) = (self.as_ref(), self.as_ref().len());
+        let place = all.iter().position(is_same).or_else(|| all.iter().position(is_free));
+        let place = place.or_else(|| self.grow().then_some(count));
+        let place = place.or_else(|| self.as_ref().iter().position(is_past));
+        let place = place.and_then(|place| self.as_mut().get_mut(place));
+        place.map(|place| *place = new).is_some()
+    }
 }
 
 impl<T, const N: usize> Places<T> for [T; N] {
@@ -207,21 +224,9 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
     }
 
     fn put(&mut self, allocation: Allocation) {
-        let has_none = |known: &Allocation| known.handle == 0;
-        let all = self.allocations.as_ref();
-        let place =
-            all.iter().position(|known| known.handle == allocation.handle).or(all.iter().position(has_none));
-        let count = all.len();
-        let place = match place {
-            Some(place) => Some(place),
-            None if self.allocations.grow() => Some(count),
-            // What is released is only remembered.
-            None => self.allocations.as_ref().iter().position(|known| known.references == 0),
-        };
-        match place.and_then(|place| self.allocations.as_mut().get_mut(place)) {
-            Some(place) => *place = allocation,
-            None => self.has_lost = true,
-        }
+        let is_same = |known: &Allocation| known.handle == allocation.handle;
+        let is_released = |known: &Allocation| known.references == 0;
+        self.has_lost |= !self.allocations.put(allocation, is_same, |known| known.handle == 0, is_released);
     }
 
     fn known(&mut self, handle: u64) -> Option<&mut Allocation> {
@@ -253,13 +258,7 @@ impl<A: Places<Allocation>, M: Places<Mapping>> Space<A, M> {
         {
             *known = Mapping::default();
         }
-        let all = self.mappings.as_ref();
-        let (count, free) = (all.len(), all.iter().position(|known| known.bytes == 0));
-        let place = free.or_else(|| self.mappings.grow().then_some(count));
-        match place.and_then(|place| self.mappings.as_mut().get_mut(place)) {
-            Some(place) => *place = mapping,
-            None => self.has_lost = true,
-        }
+        self.has_lost |= !self.mappings.put(mapping, |_| false, |known| known.bytes == 0, |_| false);
     }
 
     fn unmapped(&mut self, start: u64, bytes: u64) {
@@ -282,43 +281,29 @@ fn new(handle: u64) -> Allocation {
 
 #[cfg(test)]
 mod tests {
+    use super::super::returned;
     use super::*;
-    use cupeer_spec::record::slot::MOST_ARGS;
 
     const GRANULE: u64 = 2 << 20;
-
-    fn noted<A: Places<Allocation>, M: Places<Mapping>>(
-        space: &mut Space<A, M>,
-        function: FnId,
-        values: &[(&str, u64)],
-    ) {
-        let mut args = [0; MOST_ARGS];
-        for (name, value) in values {
-            let (index, _) = function.spec().argument(name).expect("an argument");
-            let place = &mut args[function.spec().place(index)];
-            place.iter_mut().zip(value.to_le_bytes()).for_each(|(place, byte)| *place = byte);
-        }
-        space.note(&Call { function, result: 0, args: &args, shape: !0, elements: &[] });
-    }
 
     #[test]
     fn an_allocation_is_counted_and_remembered_until_its_handle_is_anothers() {
         let mut space = Space::new([Allocation::default(); 2], [Mapping::default(); 2]);
         for (handle, bytes) in [(1, GRANULE), (2, 2 * GRANULE)] {
-            noted(&mut space, FnId::cuMemCreate, &[("handle", handle), ("size", bytes)]);
+            returned(FnId::cuMemCreate, &[("handle", handle), ("size", bytes)], |call| space.note(call));
         }
-        noted(&mut space, FnId::cuMemRetainAllocationHandle, &[("handle", 1)]);
+        returned(FnId::cuMemRetainAllocationHandle, &[("handle", 1)], |call| space.note(call));
         for left in [1, 0] {
-            noted(&mut space, FnId::cuMemRelease, &[("handle", 1)]);
+            returned(FnId::cuMemRelease, &[("handle", 1)], |call| space.note(call));
             assert_eq!(space.allocation(1).map(|it| (it.references, it.is_counted)), Some((left, true)));
         }
-        noted(&mut space, FnId::cuMemImportFromShareableHandle, &[("handle", 3)]);
+        returned(FnId::cuMemImportFromShareableHandle, &[("handle", 3)], |call| space.note(call));
         assert!(space.allocation(1).is_none() && space.allocation(3).is_some_and(|it| it.is_imported));
         assert!(!space.has_lost());
-        noted(&mut space, FnId::cuMemCreate, &[("handle", 4)]);
+        returned(FnId::cuMemCreate, &[("handle", 4)], |call| space.note(call));
         assert!(space.has_lost() && space.allocation(4).is_none() && space.allocation(0).is_none());
-        noted(&mut space, FnId::cuMemRelease, &[("handle", 2)]);
-        noted(&mut space, FnId::cuMemRelease, &[("handle", 2)]);
+        returned(FnId::cuMemRelease, &[("handle", 2)], |call| space.note(call));
+        returned(FnId::cuMemRelease, &[("handle", 2)], |call| space.note(call));
         assert_eq!(space.allocation(2).map(|it| it.is_counted), Some(false), "the driver knew better");
     }
 
@@ -326,12 +311,14 @@ mod tests {
     fn mappings_come_and_go_by_ranges() {
         let mut space = Space::new(Vec::new(), Vec::new());
         for (start, bytes) in [(GRANULE, GRANULE), (3 * GRANULE, 2 * GRANULE)] {
-            noted(&mut space, FnId::cuMemMap, &[("ptr", start), ("size", bytes), ("handle", start)]);
+            returned(FnId::cuMemMap, &[("ptr", start), ("size", bytes), ("handle", start)], |call| {
+                space.note(call)
+            });
         }
-        noted(&mut space, FnId::cuMemSetAccess, &[("ptr", GRANULE), ("size", GRANULE)]);
+        returned(FnId::cuMemSetAccess, &[("ptr", GRANULE), ("size", GRANULE)], |call| space.note(call));
         let granted: Vec<bool> = space.mappings().map(|mapping| mapping.is_granted).collect();
         assert_eq!(granted, [true, false]);
-        noted(&mut space, FnId::cuMemUnmap, &[("ptr", 0), ("size", 3 * GRANULE)]);
+        returned(FnId::cuMemUnmap, &[("ptr", 0), ("size", 3 * GRANULE)], |call| space.note(call));
         let left: Vec<u64> = space.mappings().map(|mapping| mapping.start).collect();
         assert_eq!(left, [3 * GRANULE]);
         let mapping = space.mappings().next().expect("it is there");

@@ -9,7 +9,6 @@ use cupeer_spec::value::Shareable;
 
 /// What sizes and addresses of today's devices are multiples of.
 const GRANULARITY: u64 = 2 << 20;
-const DEVICE: i32 = CUmemLocation::DEVICE;
 
 /// What is asked of an allocation, or of a pool, when it is created.
 #[derive(Clone, Copy)]
@@ -33,13 +32,13 @@ impl super::Call<'_> {
         let (index, _) = prop.or_else(|| spec.argument("poolProps"))?;
         let bytes = self.bytes(index);
         let (types, kind, id) = (number(bytes, 4)?, number(bytes, 8)?, number(bytes, 12)?);
-        Some(Wanted { types, device: (kind == DEVICE).then_some(id) })
+        Some(Wanted { types, device: (kind == CUmemLocation::DEVICE).then_some(id) })
     }
 
     /// The devices of its array argument that get access.
     fn devices(&self) -> impl Iterator<Item = i32> {
         let all = self.elements.chunks_exact(12).filter_map(|one| Some((number(one, 0)?, number(one, 4)?)));
-        all.filter(|(kind, _)| *kind == DEVICE).map(|(_, id)| id)
+        all.filter(|(kind, _)| *kind == CUmemLocation::DEVICE).map(|(_, id)| id)
     }
 
     /// A range of addresses.

@@ -12,8 +12,6 @@ use cupeer_spec::deny::Identity;
 use cupeer_spec::effect::{Grant, Object};
 use cupeer_spec::results::Result;
 
-const DEVICE: i32 = CUmemLocation::DEVICE;
-
 /// What a device is to be allowed: a `CUmemAccessDesc`. The type of its place, the number of that, and the rights.
 type Wish = [i32; 3];
 
@@ -76,7 +74,7 @@ pub fn before(call: &Forward, grant: Grant) -> Option<Denied> {
         if !is_known {
             return None;
         }
-        if kind != DEVICE || rights == 0 || denied.is_some() {
+        if kind != CUmemLocation::DEVICE || rights == 0 || denied.is_some() {
             continue;
         }
         let from = devices::of_ordinal(ordinal);
@@ -106,6 +104,6 @@ pub fn made(call: &Forward, by: usize) {
         let [_, _, kind, device] = core::array::from_fn(|index| {
             i32::from_le_bytes(*bytes[4 * index..].first_chunk().unwrap_or(&[0; 4]))
         });
-        pools::made(u64::from_le_bytes(handle), (kind == DEVICE).then_some(device));
+        pools::made(u64::from_le_bytes(handle), (kind == CUmemLocation::DEVICE).then_some(device));
     }
 }

@@ -138,7 +138,6 @@ impl<'a> Facts<'a> {
 
     /// Whether a condition holds for the devices in a structure among the arguments; `None` where the function takes none.
     fn names_device(&self, condition: &Condition) -> Option<bool> {
-        const DEVICE: i32 = CUmemLocation::DEVICE;
         let function = self.call.id.spec();
         let mut args = function.args.iter().zip(self.call.words);
         let (arg, word, offset) = args.find_map(|(arg, word)| Some((arg, *word, location_in(arg)?)))?;
@@ -149,7 +148,7 @@ impl<'a> Facts<'a> {
             let at = index.checked_mul(arg.size as u64)?.checked_add(word)?.checked_add(offset as u64)?;
             let is_read = program_memory::copy(at as usize, &mut bytes) == bytes.len();
             let [kind, id] = [0, 4].map(|at| i32::from_le_bytes([0, 1, 2, 3].map(|byte| bytes[at + byte])));
-            is_read.then_some(if kind == DEVICE { id } else { -1 })
+            is_read.then_some(if kind == CUmemLocation::DEVICE { id } else { -1 })
         };
         let devices = || (0..count).map_while(device).filter(|device| *device >= 0);
         let has_one = devices().any(|device| holds(condition, device as u64) != condition.not);
