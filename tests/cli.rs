@@ -419,6 +419,13 @@ fn explains_names_of_the_runtime() {
         &["explain", "cudaIpcOpenMemHandel"],
         "no function, result code, rule or key of fault plans is named 'cudaIpcOpenMemHandel'; did you mean 'cudaIpcOpenMemHandle'?",
     );
+    for name in ["cudaErrorInsufficientDriver", "35"] {
+        let only = stdout(&mut with(&["explain", name]));
+        assert!(
+            only.starts_with("cudaErrorInsufficientDriver = 35: CUDA driver version is insufficient"),
+            "{only}"
+        );
+    }
     let list = |what: &str| -> Vec<Value> {
         serde_json::from_str(&stdout(&mut with(&["list", what, "--format", "json"]))).unwrap()
     };

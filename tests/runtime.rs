@@ -7,7 +7,6 @@ use cupeer_spec::function::{FUNCTIONS, Library};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Folders with a runtime of each version, as programs find it; its names have that version.
 fn runtimes(folder: &Path) -> [PathBuf; 2] {
@@ -34,8 +33,8 @@ fn program(runtime: &Path) -> PathBuf {
     support::compile_c("programs/runtime.c", &flags.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-fn plugin(runtime: &Path) -> PathBuf {
-    let flags = linked_to(runtime, &["-DPLUGIN"]);
+fn plugin(runtime: &Path, flags: &[&str]) -> PathBuf {
+    let flags = linked_to(runtime, &[&["-DPLUGIN"], flags].concat());
     support::compile_shared("programs/runtime.c", &flags.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
@@ -87,6 +86,12 @@ fn its_calls_are_parents_of_the_drivers() {
     let text = support::stdout(support::cupeer().arg("report").arg(&record).env("COLUMNS", "400"));
     let words = format!("in cudaIpcCloseMemHandle, which returned {}", made["result"].as_str().unwrap());
     assert!(text.contains(&words), "{text}");
+    // Where the driver's calls are not asked for, the runtime's fail for themselves.
+    let filtered = ["--function", "@runtime", "--format", "json"];
+    let filtered = support::stdout(support::cupeer().arg("report").arg(&record).args(filtered));
+    let filtered: Value = serde_json::from_str(&filtered).unwrap();
+    let alike = |failure: &&Value| failure["function"] == "cudaIpcCloseMemHandle";
+    assert_eq!(filtered["failures"].as_array().unwrap().iter().filter(alike).count(), 1, "{filtered:#}");
     // Who called is the program, and neither the runtime nor cupeer.
     let program = program.to_str().unwrap();
     for failure in failures {
@@ -131,7 +136,9 @@ fn its_calls_are_in_the_log_with_its_own_results() {
 fn two_runtimes_keep_their_own() {
     let folder = support::temp_dir();
     let [old, new] = runtimes(folder.path());
-    let (of_old, of_new) = (plugin(&old), plugin(&new));
+    // Bound at once or when called; with the hash table of old linkers; calling as the last thing that they do.
+    let of_old = plugin(&old, &["-Wl,-z,now", "-Wl,--hash-style=sysv", "-O2", "-DLAST"]);
+    let of_new = plugin(&new, &["-Wl,-z,lazy", "-O2", "-DLAST"]);
     let looked_up = [format!("={}", new.display()), format!("={}", old.display())];
     let plugins = [&of_new, &of_old, &of_new].map(|plugin| plugin.to_str().unwrap());
     for (program, first) in [(program(&old), "linked"), (program(&new), "linked to the other")] {
@@ -200,17 +207,30 @@ fn plans_alter_the_driver_alone() {
     assert!(refused.stderr.contains("'@runtime' selects no function of the driver or NVML"), "{refused:?}");
 }
 
-/// Without the runtime that a weak reference wants, a call that we answer fails as for a missing library.
+/// A reference to the runtime's functions that nobody satisfies stays so: cupeer exports none of them.
 #[test]
-fn without_a_runtime_it_is_not_found() {
+fn without_a_runtime_there_is_none() {
     let text = "extern int cudaDeviceDisablePeerAccess(int) __attribute__((weak));\n\
-                int main(void) { return cudaDeviceDisablePeerAccess ? cudaDeviceDisablePeerAccess(1) & 0xff : 99; }";
+                int main(void) { return cudaDeviceDisablePeerAccess ? 1 : 99; }";
     let program = support::compile_text("no-runtime", text, &[]);
-    for (preload, status) in [(false, 99), (true, 303 & 0xff)] {
-        let mut command: Command = support::plain(&program);
-        if preload {
-            command.env("LD_PRELOAD", support::preload_library());
-        }
-        assert_eq!(support::done(&mut command).status.code(), Some(status));
-    }
+    let mut command = support::plain(&program);
+    command.env("LD_PRELOAD", support::preload_library());
+    assert_eq!(support::done(&mut command).status.code(), Some(99));
+}
+
+/// A call that hangs is told of once: that of the driver, and in which of the runtime's it is.
+#[test]
+fn a_call_that_does_not_return_is_told_of_once() {
+    let folder = support::temp_dir();
+    let [runtime, _] = runtimes(folder.path());
+    let record = folder.path().join("record");
+    let plan = "cudaIpcOpenMemHandle:exit=3";
+    let done = run(&["-o", record.to_str().unwrap(), "--inject", plan], &program(&runtime), &["all"]);
+    assert!(done.stdout.contains("cudaIpcGetMemHandle"), "{done:?}");
+    let report = report(&record);
+    let processes = report["processes"].as_array().unwrap().iter();
+    let pending: Vec<&Value> = processes.flat_map(|process| process["pending"].as_array().unwrap()).collect();
+    assert_eq!(pending.len(), 1, "{pending:#?}");
+    assert_eq!(pending[0]["function"], "cuIpcOpenMemHandle_v2");
+    assert_eq!(pending[0]["runtime"], json!({"function": "cudaIpcOpenMemHandle", "result": null}));
 }

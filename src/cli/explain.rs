@@ -35,6 +35,7 @@ pub fn command(args: &ExplainArgs) -> Result<ExitCode> {
     let hexadecimal = name.strip_prefix("0x").and_then(|digits| i32::from_str_radix(digits, 16).ok());
     // A number, and a name without its prefix that several libraries have, is the driver's.
     let found = hexadecimal.and_then(results::spec).or_else(|| results::parse(name));
+    let found = found.or_else(|| Library::Cudart.parse_result(name));
     let is_name = name.parse::<i64>().is_err();
     if let Some(found) = found.or_else(|| Library::Nvml.parse_result(name).filter(|_| is_name)) {
         // Asked for by its name there.

@@ -119,7 +119,7 @@ impl<'a> Reading<'a> {
             match event {
                 Event::Call(call) if call.outcome == Outcome::Pending => {
                     self.begin(call);
-                    self.latest.made(self.index, call, &mut self.all.made_by);
+                    self.made(call);
                     self.pending.insert((call.stream, call.seq), call.clone());
                 }
                 Event::Call(call) => {
@@ -165,7 +165,7 @@ impl<'a> Reading<'a> {
             }
             return;
         }
-        self.latest.made(self.index, call, &mut self.all.made_by);
+        self.made(call);
         if faults::is_touched(call) {
             self.touched(call);
         }
@@ -212,6 +212,15 @@ impl<'a> Reading<'a> {
         }
         if self.chooses(call) {
             self.count(call, follows_fault, false);
+        }
+    }
+
+    /// Notes a call that may have been made in one of the runtime's.
+    #[inline]
+    fn made(&mut self, call: &Call) {
+        if !self.latest.is_empty() {
+            let is_shown = self.chooses(call);
+            self.latest.made(self.index, self.process, call, is_shown, &mut self.all.made_by);
         }
     }
 

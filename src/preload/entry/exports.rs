@@ -9,6 +9,7 @@ use super::arch::export_entry;
 use crate::call::{self, Arguments};
 use crate::fault::inject;
 use crate::record;
+use crate::resolve::entries;
 use crate::sys::program_memory;
 use crate::sys::shareable::{self, Known};
 use core::fmt::Write;
@@ -141,6 +142,17 @@ macro_rules! handed_out {
     };
 }
 
+/// An entry under its own name for the loader, but for those of the runtime: see `resolve::entries`.
+macro_rules! exported {
+    (Cudart $entry:item) => {
+        $entry
+    };
+    ($library:ident $entry:item) => {
+        #[unsafe(no_mangle)]
+        $entry
+    };
+}
+
 macro_rules! entries {
     ($(
         #[doc = $doc:literal]
@@ -160,11 +172,12 @@ macro_rules! entries {
 
                 const INDEX: usize = FnId::$name as usize;
 
-                #[doc = $doc]
-                #[unsafe(no_mangle)]
-                #[unsafe(naked)]
-                unsafe extern "C" fn $name() {
-                    export_entry!(INDEX, traced::<true>, traced::<false>)
+                exported! { $library
+                    #[doc = $doc]
+                    #[unsafe(naked)]
+                    pub unsafe extern "C" fn $name() {
+                        export_entry!(INDEX, traced::<true>, traced::<false>)
+                    }
                 }
 
                 unsafe extern "C-unwind" fn traced<const EXPORT: bool>($($arg: $type),*) -> $ret {
@@ -212,6 +225,11 @@ macro_rules! entries {
                 }
             }
         )*
+
+        /// Tells where the entries are that nobody is linked to.
+        pub fn provide() {
+            $(entries::provide(FnId::$name, $name::$name as *const () as usize);)*
+        }
     };
 }
 cupeer_spec::intercepted_functions!(entries);

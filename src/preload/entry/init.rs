@@ -1,8 +1,9 @@
 //! What runs unasked: next to nothing when the library is loaded, and a search for escapes when it is unloaded.
 
+use super::exports;
 use crate::fault::inject;
 use crate::log::status;
-use crate::resolve::{deep, dlclose, dlerror, dlsym, dlvsym, driver, escapes};
+use crate::resolve::{deep, dlclose, dlerror, dlsym, dlvsym, driver, escapes, runtime};
 use crate::sys::elf;
 use crate::sys::guard::guarded;
 use crate::sys::{arch, stack};
@@ -24,6 +25,8 @@ fn at_load() {
     log::is_on();
     escapes::tell(record::escaped);
     escapes::mend_data_symbols();
+    exports::provide();
+    runtime::look();
     deep::begin();
     status::loaded();
 }

@@ -3,7 +3,7 @@
 //! something in a library, which it does before it can use it. What such a library calls by name is only named: see
 //! `escapes`.
 
-use super::{dlsym, escapes};
+use super::{dlsym, escapes, runtime};
 use crate::settings;
 use crate::sys::elf;
 use crate::sys::guard::guarded;
@@ -32,7 +32,10 @@ pub fn look(handle: *mut c_void) {
     let place = &LOOKED_AT[(handle as usize >> 6) % LOOKED_AT.len()];
     if place.load(Relaxed) != handle as usize {
         place.store(handle as usize, Relaxed);
-        guarded(|| mend(handle));
+        guarded(|| {
+            mend(handle);
+            runtime::look();
+        });
     }
 }
 

@@ -20,7 +20,10 @@ pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
     // SAFETY: as above.
     let result = unsafe { call(handle) };
     linked::closed();
-    guarded(elf::closed);
+    guarded(|| {
+        driver::forget_runtime();
+        elf::closed();
+    });
     result
 }
 

@@ -220,6 +220,9 @@ fn by_handle(next: usize, handle: *mut c_void, index: usize) -> Option<usize> {
     if found != ours {
         escapes::look_for_data_symbols();
         let library = FUNCTIONS[index].library;
+        if !entries::is_exported(index) {
+            return Some(driver::handed_out(library, found).unwrap_or(found));
+        }
         let handed_out = driver::handed_out(library, found).or_else(|| diverted(next, handle, index, found));
         driver::hold_pending(None);
         if handed_out.is_none() {

@@ -83,10 +83,14 @@ pub fn register(object: &Object) -> bool {
     for id in FnId::all().filter(|id| id.spec().library == library) {
         let index = id as usize;
         let Some(symbol) = object.symbol(entries::name(index)) else { continue };
+        if entries::export(index) == 0 {
+            continue;
+        }
         REAL[index].store(symbol.address, Relaxed);
         trace(id);
-        let linked = linked::at_start(entries::name(index)) == Some(symbol.address);
-        let handed_out = if linked { entries::export(index) } else { entries::looked_up(index) };
+        let is_linked =
+            entries::is_exported(index) && linked::at_start(entries::name(index)) == Some(symbol.address);
+        let handed_out = if is_linked { entries::export(index) } else { entries::looked_up(index) };
         HANDED_OUT[index].store(handed_out, Relaxed);
     }
     followed(library).ready.store(true, Release);
@@ -110,7 +114,21 @@ pub fn trace(id: FnId) {
 /// constructor waits that holds the loader's lock. Called where the program itself has called the loader,
 /// and before a library is closed. `closing` is the base of that.
 pub fn hold_pending(closing: Option<usize>) {
-    FOLLOWED.iter().for_each(|followed| followed.hold(closing));
+    // The runtime comes and goes with those who use it.
+    [Library::Cuda, Library::Nvml].into_iter().for_each(|library| followed(library).hold(closing));
+}
+
+/// Forgets the runtime where it is not loaded any more. Called after a library was closed.
+pub fn forget_runtime() {
+    let runtime = followed(Library::Cudart);
+    let base = runtime.base.load(Acquire);
+    if base != 0 && runtime.object().as_ref().and_then(library_of) != Some(Library::Cudart) {
+        FnId::all()
+            .filter(|id| id.spec().library == Library::Cudart)
+            .for_each(|id| REAL[id as usize].store(0, Relaxed));
+        runtime.ready.store(false, Release);
+        runtime.base.store(0, Release);
+    }
 }
 
 impl Followed {
@@ -227,5 +245,9 @@ pub fn handed_out(library: Library, address: usize) -> Option<usize> {
 
 fn known(address: usize) -> Option<usize> {
     let index = REAL.iter().position(|real| real.load(Relaxed) == address && address != 0)?;
+    // Where nobody looks at it, a function of the runtime is its own.
+    if !entries::is_exported(index) && !traced::is_traced(FnId::at(index)) {
+        return None;
+    }
     Some(HANDED_OUT[index].load(Relaxed))
 }

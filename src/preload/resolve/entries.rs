@@ -1,6 +1,7 @@
 //! Where our entries lie: the parts of each export, which `entry` makes.
 
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use cupeer_spec::function::{FUNCTION_COUNT, FnId};
 
 /// How far behind the start of an export the address lies that look-ups hand out. Inside of the export's
@@ -11,17 +12,29 @@ pub const TRACED_EXPORT: usize = 128;
 /// Where in it a looked-up call goes that is traced.
 pub const TRACED_LOOKED_UP: usize = 192;
 
+/// The entries that are no exports, where they are known.
+static OTHERS: [AtomicUsize; FUNCTION_COUNT] = [const { AtomicUsize::new(0) }; FUNCTION_COUNT];
+
+macro_rules! export {
+    (Cudart $name:ident) => {
+        None
+    };
+    ($library:ident $name:ident) => {{
+        unsafe extern "C" {
+            fn $name();
+        }
+        Some($name as unsafe extern "C" fn())
+    }};
+}
+
 macro_rules! exports {
     ($(
         #[doc = $doc:literal]
-        fn $name:ident($($argument:tt)*) -> $ret:ty { $($rest:tt)* }
+        fn $name:ident($($argument:tt)*) -> $ret:ty { library: $library:ident, $($rest:tt)* }
     )*) => {
-        unsafe extern "C" {
-            $(fn $name();)*
-        }
-
-        /// The exports, in the order of the table.
-        static EXPORTS: [unsafe extern "C" fn(); FUNCTION_COUNT] = [$($name,)*];
+        /// The exports, in the order of the table. The runtime's functions have none: a program may have several runtimes, and
+        /// only the loader knows which of them a call means.
+        static EXPORTS: [Option<unsafe extern "C" fn()>; FUNCTION_COUNT] = [$(export!($library $name),)*];
 
         /// The names of the functions for C, in the order of the table.
         static NAMES: [&CStr; FUNCTION_COUNT] = [$(
@@ -39,9 +52,19 @@ pub fn name(index: usize) -> &'static CStr {
     NAMES[index]
 }
 
-/// Our export of a function.
+/// Our entry of a function, which is our export of it where we have one; 0 where it is not known yet.
 pub fn export(index: usize) -> usize {
-    EXPORTS[index] as usize
+    EXPORTS[index].map_or_else(|| OTHERS[index].load(Relaxed), |export| export as usize)
+}
+
+/// Whether the entry is an export, which the loader may bind others to.
+pub fn is_exported(index: usize) -> bool {
+    EXPORTS[index].is_some()
+}
+
+/// Tells of an entry that is no export. Called by our constructor.
+pub fn provide(id: FnId, entry: usize) {
+    OTHERS[id as usize].store(entry, Relaxed);
 }
 
 /// The address that look-ups hand out.

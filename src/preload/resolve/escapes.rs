@@ -112,8 +112,9 @@ pub fn diverted(found: usize) {
     }
 }
 
+/// The index of a name that we export.
 fn index_of(wanted: &CStr) -> Option<usize> {
-    (0..FUNCTION_COUNT).find(|index| entries::name(*index) == wanted)
+    (0..FUNCTION_COUNT).find(|index| entries::name(*index) == wanted && entries::is_exported(*index))
 }
 
 /// Objects of our namespace that were found, to be named when the walk through them, and with it the loader's lock, is
@@ -188,7 +189,7 @@ fn each_with_data_symbols(mut found: impl FnMut(&Object)) {
             return false;
         }
         let data = |index| object.symbol(entries::name(index)).filter(|symbol| symbol.is_data);
-        if (0..FUNCTION_COUNT).any(|index| data(index).is_some()) {
+        if (0..FUNCTION_COUNT).any(|index| entries::is_exported(index) && data(index).is_some()) {
             object.each_slot(|slot| {
                 let Some(index) = index_of(slot.name).filter(|_| !slot.is_copy) else { return };
                 let Some(own) = data(index) else { return };

@@ -5,8 +5,7 @@
 //! none, to what the caller's own library or its dependencies define; else to a driver that is loaded
 //! although nobody in scope of the caller has it; else to the one that the environment names; else it fails
 //! with CUDA_ERROR_SHARED_OBJECT_INIT_FAILED. Calls of NVML go on in the same way, but that the environment names none,
-//! and fail with NVML_ERROR_LIBRARY_NOT_FOUND. Of the runtime a program may have several: a caller gets the one that its own
-//! library was linked to, as the versions of its names say.
+//! and fail with NVML_ERROR_LIBRARY_NOT_FOUND.
 
 use super::{dlerror, dlsym, driver, entries, traced};
 use crate::sys::arena;
@@ -85,7 +84,7 @@ fn missing(id: FnId) -> usize {
     }
     let missing: unsafe extern "C" fn() -> i32 = match id.spec().library {
         Library::Nvml => no_nvml,
-        // The runtime's code of a missing library has the same number.
+        // Nobody is linked to us for the runtime.
         Library::Cuda | Library::Cudart => no_driver,
     };
     missing as usize
@@ -236,19 +235,14 @@ fn bindings(id: FnId) -> impl Iterator<Item = &'static Binding> {
 
 /// The next function for calls from an object, and whether it came with the program.
 fn next(id: FnId, object: Option<&Object>) -> Option<(usize, bool)> {
-    let (name, library) = (entries::name(id as usize), id.spec().library);
-    // Of several runtimes, each caller has its own.
-    let is_one = library != Library::Cudart;
-    let wanted = object.filter(|_| !is_one).and_then(|object| object.wants_from(name));
-    let fits = |definer: &Object| {
-        wanted.is_none_or(|file| definer.is_called(file) || driver::library_of(definer) != Some(library))
-    };
+    let name = entries::name(id as usize);
     // What came with the program is in front of everybody.
-    if let Some(real) = first_at_start(name, fits) {
-        return Some((real, is_one));
+    if let Some(real) = at_start(name) {
+        return Some((real, true));
     }
-    let own = object.and_then(|object| first_in_scope_of(object, name, fits));
-    let in_scope = if is_defined_elsewhere(name, own) { by_the_loader(name, own, fits) } else { own };
+    let own = object.and_then(|object| in_scope_of(object, name));
+    let in_scope = if is_defined_elsewhere(name, own) { by_the_loader(name, own) } else { own };
+    let library = id.spec().library;
     let loaded = || {
         let load = || library == Library::Cuda && dlerror::preserving(driver::load_named);
         let there = driver::find_loaded(library) || load();
@@ -260,15 +254,11 @@ fn next(id: FnId, object: Option<&Object>) -> Option<(usize, bool)> {
 
 /// The next definition behind ours among the objects of the start, in their order.
 pub fn at_start(name: &CStr) -> Option<usize> {
-    first_at_start(name, |_| true)
-}
-
-fn first_at_start(name: &CStr, fits: impl Fn(&Object) -> bool) -> Option<usize> {
     let mut is_behind_us = false;
     elf::find_of_start(|object| {
         let is_ours = elf::is_ours(object);
         is_behind_us |= is_ours;
-        if is_behind_us && !is_ours { object.function(name).filter(|_| fits(object)) } else { None }
+        if is_behind_us && !is_ours { object.function(name) } else { None }
     })
 }
 
@@ -288,10 +278,6 @@ pub fn in_place_of(found: usize) -> Option<usize> {
 
 /// What an object or its dependencies define, breadth first, as the loader searches them.
 pub fn in_scope_of(object: &Object, name: &CStr) -> Option<usize> {
-    first_in_scope_of(object, name, |_| true)
-}
-
-fn first_in_scope_of(object: &Object, name: &CStr, fits: impl Fn(&Object) -> bool) -> Option<usize> {
     // The bases of the objects: the stack may be small.
     let mut scope = [0; 128];
     let (mut looked, mut count) = (0, 1);
@@ -299,7 +285,7 @@ fn first_in_scope_of(object: &Object, name: &CStr, fits: impl Fn(&Object) -> boo
     while looked < count {
         let current = elf::at_base(scope[looked])?;
         looked += 1;
-        if let found @ Some(_) = current.function(name).filter(|_| fits(&current)) {
+        if let found @ Some(_) = current.function(name) {
             return found;
         }
         current.each_needed(|needed| {
@@ -327,10 +313,10 @@ fn is_defined_elsewhere(name: &CStr, own: Option<usize>) -> bool {
 /// is kept loaded, as the loader keeps it for those that it binds to it.
 #[cold]
 #[inline(never)]
-fn by_the_loader(name: &CStr, own: Option<usize>, fits: impl Fn(&Object) -> bool) -> Option<usize> {
+fn by_the_loader(name: &CStr, own: Option<usize>) -> Option<usize> {
     dlerror::preserving(|| {
         let next = dlsym::real(libc::RTLD_NEXT, name);
-        let definer = elf::containing(next).filter(|definer| !elf::is_ours(definer) && fits(definer));
+        let definer = elf::containing(next).filter(|definer| !elf::is_ours(definer));
         if let Some(definer) = definer {
             driver::hold(&definer);
             return Some(next);

@@ -11,4 +11,5 @@ pub mod escapes;
 pub mod handed_out;
 pub mod linked;
 pub mod loader;
+pub mod runtime;
 pub mod traced;

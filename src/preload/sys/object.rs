@@ -22,8 +22,6 @@ const DT_SONAME: u64 = 14;
 const DT_DEBUG: u64 = 21;
 const DT_JMPREL: u64 = 23;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
-const DT_VERSYM: u64 = 0x6fff_fff0;
-const DT_VERNEED: u64 = 0x6fff_fffe;
 const STT_OBJECT: u8 = 1;
 const STT_GNU_IFUNC: u8 = 10;
 
@@ -56,8 +54,6 @@ struct Dynamic {
     rela: (usize, usize),
     jmprel: (usize, usize),
     debug: usize,
-    versions: usize,
-    needed_versions: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -328,52 +324,16 @@ impl Object {
     /// Whether it refers to a name that others define. Without reading its relocations, of which there may be many: its
     /// hash table begins behind what it does not define.
     pub fn refers_to(&self, name: &CStr) -> bool {
-        self.reference(name).is_some()
-    }
-
-    /// The index of the symbol by which it does so.
-    fn reference(&self, name: &CStr) -> Option<u32> {
         if self.dynamic.symtab == 0 || self.dynamic.strtab == 0 || self.dynamic.gnu_hash == 0 {
-            return None;
+            return false;
         }
         // SAFETY: the second word of DT_GNU_HASH is the index of the first symbol that it has.
         let first = unsafe { *(self.dynamic.gnu_hash as *const u32).add(1) };
-        (1..first).find(|index| {
+        (1..first).any(|index| {
             // SAFETY: below the number of symbols.
-            let symbol = unsafe { self.entry(*index as usize) };
+            let symbol = unsafe { self.entry(index as usize) };
             symbol.st_shndx == 0 && self.is_named(symbol, name)
         })
-    }
-
-    /// From which library it wants a name that others define: `libcudart.so.12`. Known where that library gives its names
-    /// versions, which the linker notes in whoever refers to one.
-    pub fn wants_from(&self, name: &CStr) -> Option<&'static CStr> {
-        if self.dynamic.versions == 0 || self.dynamic.needed_versions == 0 {
-            return None;
-        }
-        let index = self.reference(name)?;
-        // SAFETY: DT_VERSYM has a number for each symbol; its highest bit says that a definition is hidden.
-        let version = unsafe { *(self.dynamic.versions as *const u16).add(index as usize) } & 0x7fff;
-        let mut file = self.dynamic.needed_versions;
-        loop {
-            // SAFETY: DT_VERNEED: for each file its version, how many versions are needed of it, the offset of its name, and
-            // where the first of those and the next file lie from here; 0 where there is none.
-            let [counts, name, first, next] = unsafe { (file as *const [u32; 4]).read_unaligned() };
-            let mut needed = file + first as usize;
-            for _ in 0..counts >> 16 {
-                // SAFETY: each version: a hash, flags and its number, its name, and where the next lies from here.
-                let [_, number, _, next] = unsafe { (needed as *const [u32; 4]).read_unaligned() };
-                if number >> 16 == u32::from(version) {
-                    // SAFETY: an offset into the object's string table.
-                    return Some(unsafe { self.string(name as usize) });
-                }
-                needed += next as usize;
-            }
-            if next == 0 {
-                return None;
-            }
-            file += next as usize;
-        }
     }
 
     /// Calls `found` with each place where the object keeps the address of a named symbol.
@@ -430,8 +390,6 @@ impl Dynamic {
                 DT_JMPREL => dynamic.jmprel.0 = address(value),
                 DT_PLTRELSZ => dynamic.jmprel.1 = value,
                 DT_DEBUG => dynamic.debug = value,
-                DT_VERSYM => dynamic.versions = address(value),
-                DT_VERNEED => dynamic.needed_versions = address(value),
                 _ => {}
             }
         }

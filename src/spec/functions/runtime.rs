@@ -79,7 +79,7 @@ fn cudaIpcGetMemHandle(
 fn cudaIpcOpenMemHandle(
     out devPtr: *mut $crate::abi::CUdeviceptr,
     in handle: $crate::abi::cudaIpcMemHandle_t,
-    in flags: $crate::abi::IpcMemFlags,
+    in flags: u32,
 ) -> $crate::abi::cudaError_t {
     library: Cudart, since: 0, simulated: Absent,
     effects: [],

@@ -1,0 +1,82 @@
+//! The CUDA runtime as a shared library: how calls of its functions come to us.
+//!
+//! Not by exports of ours, as those of the driver do. A program may have several runtimes, and which of them a library was
+//! linked to only the loader knows: so it binds, and where it has bound a library to the runtime that we follow, the
+//! library's place for that address gets our entry, which leads to that runtime and nowhere else. Whatever is bound to something
+//! else stays as it is: another runtime, a runtime that a library has in itself, a tool in front of it. A place that is not bound
+//! yet (lazy binding) is taken up where nothing else in the process has the name.
+//!
+//! Looked for where our constructor runs, and where a program looks something up in a library that it has opened. Only
+//! libraries that name a runtime among their dependencies are looked at, once.
+
+use super::{driver, entries, escapes, traced};
+use crate::sys::elf;
+use crate::sys::object::Object;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
+
+/// The libraries that were looked at, by what tells them from others.
+static LOOKED_AT: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
+
+/// Notes a library. Says whether it is new; where there is no room, that it is not.
+fn is_new(object: &Object) -> bool {
+    let (base, path) = object.identity();
+    let identity = (base as u64 ^ path) | 1;
+    for place in &LOOKED_AT {
+        match place.compare_exchange(0, identity, Relaxed, Relaxed) {
+            Ok(_) => return true,
+            Err(known) if known == identity => return false,
+            Err(_) => {}
+        }
+    }
+    false
+}
+
+fn functions() -> impl Iterator<Item = FnId> {
+    FnId::all().filter(|id| id.spec().library == Library::Cudart)
+}
+
+/// Looks at the libraries that have come since the last time, where calls of the runtime are wanted.
+pub fn look() {
+    static LOADS: AtomicU64 = AtomicU64::new(0);
+    let loads = elf::changes().0;
+    let is_wanted = || functions().any(traced::is_traced);
+    if LOADS.swap(loads, Relaxed) == loads || !is_wanted() || !driver::find_loaded(Library::Cudart) {
+        return;
+    }
+    // What only one object has, whoever asks for it gets there.
+    let mut definers = [0u8; FUNCTION_COUNT];
+    elf::each(|object| {
+        for id in functions().filter(|id| object.symbol(entries::name(*id as usize)).is_some()) {
+            definers[id as usize] = definers[id as usize].saturating_add(1);
+        }
+        false
+    });
+    elf::each(|object| {
+        if !elf::is_ours(object) && needs_runtime(object) && is_new(object) {
+            take_up(object, &definers);
+        }
+        false
+    });
+}
+
+fn needs_runtime(object: &Object) -> bool {
+    let mut needs = false;
+    object.each_needed(|name| needs |= Library::Cudart.is_called(name.to_bytes()));
+    needs
+}
+
+/// Puts our entries into the places of a library that lead to the runtime which we follow.
+fn take_up(object: &Object, definers: &[u8; FUNCTION_COUNT]) {
+    object.each_slot(|slot| {
+        let of_runtime = || functions().find(|id| entries::name(*id as usize) == slot.name);
+        let Some(id) = of_runtime().filter(|_| !slot.is_copy) else { return };
+        let (index, real) = (id as usize, driver::real(id));
+        // SAFETY: the place is one that the loader filled.
+        let bound = unsafe { *slot.place };
+        let is_unbound = (object.low..object.high).contains(&bound) && definers[index] == 1;
+        if real != 0 && (bound == real || is_unbound) {
+            escapes::write(object, slot.place, entries::looked_up(index));
+        }
+    });
+}
