@@ -23,7 +23,7 @@ use after::{Answered, tell};
 use core::ffi::c_void;
 use core::fmt::{self, Write};
 use cupeer_spec::abi::{CUresult, FunctionPointer, cudaError_t, nvmlReturn_t};
-use cupeer_spec::function::FnId;
+use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId};
 use cupeer_spec::value::Format;
 
 /// What is known when a call enters.
@@ -188,12 +188,23 @@ pub fn run<R: ResultCode>(
         // It came here because a rule of faults names the function, and that was all; or there is nothing to see.
         return R::of(forward());
     }
-    if id.spec().is_quick() {
+    if IS_QUICK[id as usize] {
         return R::of(steps(id, entered, forward, &arguments, pointer, None));
     }
     let Arguments { print, store, more, words } = &arguments;
     R::of(shared_steps(id, entered, &forward, &Arguments { print, store, more, words }, pointer, None))
 }
+
+/// Which functions have steps of their own: in the order of the table.
+static IS_QUICK: [bool; FUNCTION_COUNT] = {
+    let mut is_quick = [false; FUNCTION_COUNT];
+    let mut index = 0;
+    while index < FUNCTION_COUNT {
+        is_quick[index] = FUNCTIONS[index].is_quick();
+        index += 1;
+    }
+    is_quick
+};
 
 /// The steps of calls that take long by themselves: once for all functions.
 #[inline(never)]

@@ -73,6 +73,23 @@ static HEADS: [u64; FUNCTION_COUNT] = {
     heads
 };
 
+/// A bit for each of these, by their hash: most other names have none.
+static HAS_HEAD: [u64; 32] = {
+    let mut has = [0; 32];
+    let mut index = 0;
+    while index < FUNCTION_COUNT {
+        let bit = bit_of(HEADS[index]);
+        has[bit / 64] |= 1 << (bit % 64);
+        index += 1;
+    }
+    has
+};
+
+/// The number of a head's bit.
+const fn bit_of(head: u64) -> usize {
+    (head.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as usize
+}
+
 /// Which function of the table a name is.
 ///
 /// Called for every look-up in the process, also before libc is ready: reads byte by byte, so that no
@@ -91,6 +108,10 @@ fn index_of(name: *const c_char) -> Option<usize> {
             return None;
         }
         head |= u64::from(byte) << (8 * i);
+    }
+    let bit = bit_of(head);
+    if HAS_HEAD[bit / 64] >> (bit % 64) & 1 == 0 {
+        return None;
     }
     let is_rest = |function: &FnSpec| {
         let rest = || function.name.bytes().enumerate().skip(size_of::<u64>());
