@@ -47,13 +47,18 @@ fn forget() {
     if GENERATION.load(Acquire) == generation {
         return;
     }
-    for known in &KNOWN[..COUNT.load(Acquire).min(MOST)] {
-        let start = known.start.load(Relaxed);
-        let is_same = elf::containing(start)
-            .is_some_and(|object| object.low == start && object.path_hash() == known.path.load(Relaxed));
-        if !is_same {
-            known.length.store(0, Relaxed);
+    let all = &KNOWN[..COUNT.load(Acquire).min(MOST)];
+    let mut is_there = [false; MOST];
+    // What is not on the way of this thread's own call may be unloaded at any moment, but not while the loader walks.
+    elf::each(|object| {
+        for (known, is_there) in all.iter().zip(&mut is_there) {
+            *is_there |=
+                known.start.load(Relaxed) == object.low && known.path.load(Relaxed) == object.path_hash();
         }
+        false
+    });
+    for (known, _) in all.iter().zip(is_there).filter(|(_, is_there)| !is_there) {
+        known.length.store(0, Relaxed);
     }
     // Last: who sees it finds nothing that is not so any more. Several threads may do the same.
     GENERATION.store(generation, Release);
