@@ -20,10 +20,7 @@ pub unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
     // SAFETY: as above.
     let result = unsafe { call(handle) };
     linked::closed();
-    guarded(|| {
-        driver::forget_runtime();
-        elf::closed();
-    });
+    guarded(elf::closed);
     result
 }
 

@@ -4,7 +4,7 @@
 //! it is anybody else's. RTLD_NEXT is never replaced: the library that asks is itself a wrapper of the
 //! function, and finds our export in its place in the order.
 
-use super::{deep, dlclose, dlerror, dlvsym, driver, entries, escapes, linked, loader};
+use super::{deep, dlclose, dlerror, dlvsym, driver, entries, escapes, linked, loader, runtime};
 use crate::sys::arch::{Decision, deciding_entry};
 use crate::sys::elf;
 use crate::sys::guard::guarded;
@@ -242,6 +242,7 @@ fn by_handle(next: usize, handle: *mut c_void, index: usize) -> Option<usize> {
         escapes::look_for_data_symbols();
         let library = FUNCTIONS[index].library;
         if !entries::is_exported(index) {
+            runtime::look();
             return Some(driver::handed_out(library, found).unwrap_or(found));
         }
         let handed_out = driver::handed_out(library, found).or_else(|| diverted(next, handle, index, found));

@@ -114,21 +114,7 @@ pub fn trace(id: FnId) {
 /// constructor waits that holds the loader's lock. Called where the program itself has called the loader,
 /// and before a library is closed. `closing` is the base of that.
 pub fn hold_pending(closing: Option<usize>) {
-    // The runtime comes and goes with those who use it.
-    [Library::Cuda, Library::Nvml].into_iter().for_each(|library| followed(library).hold(closing));
-}
-
-/// Forgets the runtime where it is not loaded any more. Called after a library was closed.
-pub fn forget_runtime() {
-    let runtime = followed(Library::Cudart);
-    let base = runtime.base.load(Acquire);
-    if base != 0 && runtime.object().as_ref().and_then(library_of) != Some(Library::Cudart) {
-        FnId::all()
-            .filter(|id| id.spec().library == Library::Cudart)
-            .for_each(|id| REAL[id as usize].store(0, Relaxed));
-        runtime.ready.store(false, Release);
-        runtime.base.store(0, Release);
-    }
+    FOLLOWED.iter().for_each(|followed| followed.hold(closing));
 }
 
 impl Followed {
@@ -165,8 +151,13 @@ pub fn hold(object: &Object) {
 
 /// Counts one more user of an object that is there. Gives its handle; null where it is not.
 pub fn open_again(object: &Object) -> *mut c_void {
-    // SAFETY: the path is the loader's own; RTLD_NOLOAD loads nothing.
-    unsafe { libc::dlopen(object.path().as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }
+    open_loaded(object.path())
+}
+
+/// The same by its path.
+pub fn open_loaded(path: &CStr) -> *mut c_void {
+    // SAFETY: the path ends in NUL; RTLD_NOLOAD loads nothing.
+    unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }
 }
 
 /// A function of a library, in the table or not: `Some(0)` where it lacks it, `None` while it is not loaded.
@@ -239,7 +230,8 @@ pub fn handed_out(library: Library, address: usize) -> Option<usize> {
     if followed(library).ready.load(Acquire) {
         return known(address);
     }
-    let object = elf::containing(address)?;
+    // Which runtime is followed, `runtime` decides.
+    let object = elf::containing(address).filter(|_| library != Library::Cudart)?;
     (library_of(&object) == Some(library) && register(&object)).then(|| known(address)).flatten()
 }
 

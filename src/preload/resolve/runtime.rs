@@ -9,14 +9,18 @@
 //! Looked for where our constructor runs, and where a program looks something up in a library that it has opened. Only
 //! libraries that name a runtime among their dependencies are looked at, once.
 
-use super::{driver, entries, escapes, traced};
+use super::{dlerror, driver, entries, escapes, traced};
 use crate::sys::elf;
 use crate::sys::object::Object;
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
 
 /// The libraries that were looked at, by what tells them from others.
 static LOOKED_AT: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
+
+/// The longest path of a runtime.
+const LONGEST: usize = 1024;
 
 /// Notes a library. Says whether it is new; where there is no room, that it is not.
 fn is_new(object: &Object) -> bool {
@@ -41,7 +45,7 @@ pub fn look() {
     static LOADS: AtomicU64 = AtomicU64::new(0);
     let loads = elf::changes().0;
     let is_wanted = || functions().any(traced::is_traced);
-    if LOADS.swap(loads, Relaxed) == loads || !is_wanted() || !driver::find_loaded(Library::Cudart) {
+    if LOADS.swap(loads, Relaxed) == loads || !is_wanted() || !follow() {
         return;
     }
     // What only one object has, whoever asks for it gets there.
@@ -58,6 +62,36 @@ pub fn look() {
         }
         false
     });
+}
+
+/// Follows the first runtime that is there, and keeps it loaded: places and pointers of the program lead to it through us.
+fn follow() -> bool {
+    if driver::is_any_followed(Library::Cudart) {
+        return true;
+    }
+    // Another thread may be closing it: its path is copied while the loader walks.
+    let mut path = [0; LONGEST];
+    let found = elf::find(|object| {
+        let name = object.path().to_bytes_with_nul();
+        if driver::library_of(object) != Some(Library::Cudart) || name.len() > LONGEST {
+            return None;
+        }
+        path[..name.len()].copy_from_slice(name);
+        Some((*object, elf::is_of_start(object)))
+    });
+    match found {
+        Some((object, true)) => driver::register(&object),
+        Some((object, false)) => {
+            let Ok(path) = CStr::from_bytes_until_nul(&path) else { return false };
+            let is_held = dlerror::preserving(|| {
+                let handle = driver::open_loaded(path);
+                // SAFETY: a handle that the loader has just given.
+                !handle.is_null() && unsafe { elf::base_of_handle(handle) } == object.base
+            });
+            is_held && driver::register(&object)
+        }
+        None => false,
+    }
 }
 
 fn needs_runtime(object: &Object) -> bool {
