@@ -9,7 +9,7 @@
 //! Looked for where our constructor runs, and where a program looks something up in a library that it has opened. Only
 //! libraries that name a runtime among their dependencies are looked at, once.
 
-use super::{dlerror, driver, entries, escapes, traced};
+use super::{dlerror, dlsym, driver, entries, escapes, traced};
 use crate::sys::elf;
 use crate::sys::object::Object;
 use core::ffi::CStr;
@@ -19,17 +19,23 @@ use cupeer_spec::function::{FUNCTION_COUNT, FnId, Library};
 /// The libraries that were looked at, by what tells them from others.
 static LOOKED_AT: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
+/// The most libraries that are taken up at a time.
+const MOST: usize = 64;
 /// The longest path of a runtime.
 const LONGEST: usize = 1024;
 
-/// Notes a library. Says whether it is new; where there is no room, that it is not.
-fn is_new(object: &Object) -> bool {
+/// What tells a library from others, as one number.
+fn mark(object: &Object) -> u64 {
     let (base, path) = object.identity();
-    let identity = (base as u64 ^ path) | 1;
+    (base as u64 ^ path) | 1
+}
+
+/// Notes a library. Says whether it is new; where there is no room, that it is not.
+fn is_new(mark: u64) -> bool {
     for place in &LOOKED_AT {
-        match place.compare_exchange(0, identity, Relaxed, Relaxed) {
+        match place.compare_exchange(0, mark, Relaxed, Relaxed) {
             Ok(_) => return true,
-            Err(known) if known == identity => return false,
+            Err(known) if known == mark => return false,
             Err(_) => {}
         }
     }
@@ -50,14 +56,21 @@ pub fn look() {
     }
     // What only one object has, whoever asks for it gets there.
     let mut definers = [0u8; FUNCTION_COUNT];
+    let (mut found, mut count) = ([0; MOST], 0);
     elf::each(|object| {
         for id in functions().filter(|id| object.symbol(entries::name(*id as usize)).is_some()) {
             definers[id as usize] = definers[id as usize].saturating_add(1);
         }
+        if count < MOST && !elf::is_ours(object) && needs_runtime(object) && is_new(mark(object)) {
+            found[count] = mark(object);
+            count += 1;
+        }
         false
     });
+    // Another thread may be opening one of them. A look-up waits until the loader has done that.
+    dlsym::real(libc::RTLD_DEFAULT, c"dlsym");
     elf::each(|object| {
-        if !elf::is_ours(object) && needs_runtime(object) && is_new(object) {
+        if found[..count].contains(&mark(object)) {
             take_up(object, &definers);
         }
         false
@@ -103,8 +116,11 @@ fn needs_runtime(object: &Object) -> bool {
 /// Puts our entries into the places of a library that lead to the runtime which we follow.
 fn take_up(object: &Object, definers: &[u8; FUNCTION_COUNT]) {
     object.each_slot(|slot| {
-        let of_runtime = || functions().find(|id| entries::name(*id as usize) == slot.name);
-        let Some(id) = of_runtime().filter(|_| !slot.is_copy) else { return };
+        // Most places are for other names.
+        if slot.is_copy || !slot.name.to_bytes().starts_with(b"cuda") {
+            return;
+        }
+        let Some(id) = functions().find(|id| entries::name(*id as usize) == slot.name) else { return };
         let (index, real) = (id as usize, driver::real(id));
         // SAFETY: the place is one that the loader filled.
         let bound = unsafe { *slot.place };
