@@ -8,6 +8,10 @@ mod scene;
 #[path = "report/json.rs"]
 pub mod json;
 
+// Calls of the driver that were made in one of the runtime's.
+#[path = "report/runtime.rs"]
+mod runtime;
+
 // The ledger of handles and the peer matrix.
 #[path = "report/ledger.rs"]
 mod ledger;

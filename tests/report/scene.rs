@@ -32,6 +32,8 @@ pub const BEGAN: u64 = 1_000_000;
 pub const BEGAN_NS: u64 = 1_700_000_000_000_000_000;
 /// Where the program of all processes lies.
 pub const CODE: u64 = 0x55_0000;
+/// Where the runtime lies, of processes that have one.
+pub const RUNTIME: u64 = 0x66_0000;
 
 impl Scene {
     pub fn new() -> Self {
@@ -184,6 +186,19 @@ impl Actor {
     pub fn on(mut self, host: &str) -> Self {
         self.writer().text("host", host).expect("a text");
         self
+    }
+
+    /// Has it load the CUDA runtime.
+    pub fn runtime(&mut self) {
+        let path = "/opt/cuda/lib/libcudart.so.12".into();
+        let library = Library {
+            base: RUNTIME,
+            range: RUNTIME..RUNTIME + 0x1_0000,
+            since: 0,
+            build_id: vec![0xef],
+            path,
+        };
+        self.writer().library(&library).expect("a library");
     }
 
     /// A call that succeeds, so many microseconds after the begin, and takes 10.
