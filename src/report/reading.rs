@@ -148,10 +148,8 @@ impl<'a> Reading<'a> {
         self.tally.events += 1;
         self.last_tick = self.last_tick.max(call.start);
         self.last_call = Some((self.number(call), call.tid, call.start));
-        if is_runtime(call.function)
-            && let Some(before) = self.latest.begin(call)
-        {
-            self.count_runtime(&before);
+        if is_runtime(call.function) {
+            self.latest.begin(call).iter().for_each(|ended| self.count_runtime(ended));
         }
     }
 
@@ -318,7 +316,7 @@ impl<'a> Reading<'a> {
     }
 
     pub fn finish(mut self) -> Tally {
-        let latest: Vec<Runtime> = std::mem::take(&mut self.latest).finish().collect();
+        let latest = std::mem::take(&mut self.latest).finish();
         latest.iter().for_each(|runtime| self.count_runtime(runtime));
         self.follower.settle(&mut self.all.ledger, u64::MAX);
         self.space.settle(u64::MAX);

@@ -13,6 +13,9 @@ use std::collections::HashMap;
 /// The most calls of which it is kept in which one they were made.
 const MOST: usize = 1 << 16;
 
+/// The most calls of the runtime in one another: what jumps have left stays among them.
+const MOST_NESTED: usize = 16;
+
 /// Whether a function is the runtime's own.
 pub fn is_runtime(function: Option<FnId>) -> bool {
     function.is_some_and(|function| function.spec().library == Library::Cudart)
@@ -43,9 +46,9 @@ impl MadeBy {
     }
 }
 
-/// The latest call of the runtime in each stream of a process, which is not counted yet.
+/// The calls of the runtime in each stream of a process in which others may be made: not counted yet, the innermost last.
 #[derive(Default)]
-pub struct Latest(HashMap<u32, Runtime>);
+pub struct Latest(HashMap<u32, Vec<Runtime>>);
 
 /// A call of the runtime.
 pub struct Runtime {
@@ -54,24 +57,53 @@ pub struct Runtime {
     pub is_told: bool,
 }
 
+impl Runtime {
+    fn contains(&self, call: &Call) -> bool {
+        // A call that was left by a jump does not return either: only what has not returned is surely in it.
+        let is_within = match self.call.outcome {
+            Outcome::Pending => call.outcome == Outcome::Pending,
+            _ => call.end <= self.call.end,
+        };
+        self.call.start <= call.start && is_within
+    }
+
+    /// Notes a call that was made in it, and is shown.
+    fn has_made(&mut self, call: &Call) {
+        self.is_told |= !call.succeeded() && call.outcome == self.call.outcome;
+    }
+}
+
 impl Latest {
     /// Whether the runtime was never called.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Notes a call of the runtime. Gives the one before it, in which no more calls are made.
-    pub fn begin(&mut self, call: &Call) -> Option<Runtime> {
-        self.0.insert(call.stream, Runtime { call: call.clone(), is_told: false })
+    /// Notes a call of the runtime. Gives those before it in which no more calls are made.
+    pub fn begin(&mut self, call: &Call) -> Vec<Runtime> {
+        let open = self.0.entry(call.stream).or_default();
+        let mut ended = Vec::new();
+        while let Some(last) =
+            open.pop_if(|last| last.call.outcome != Outcome::Pending && last.call.end < call.start)
+        {
+            ended.push(last);
+            settle(&ended, open);
+        }
+        if open.len() == MOST_NESTED {
+            ended.push(open.remove(0));
+        }
+        open.push(Runtime { call: call.clone(), is_told: false });
+        ended
     }
 
-    /// Notes that the latest one has returned after all. Returns whether it was the latest.
+    /// Notes that one has returned after all. Returns whether it was known.
     pub fn end(&mut self, call: &Call) -> bool {
-        let latest = self.0.get_mut(&call.stream).filter(|latest| latest.call.seq == call.seq);
-        latest.map(|latest| latest.call = call.clone()).is_some()
+        let known =
+            self.0.get_mut(&call.stream).into_iter().flatten().find(|known| known.call.seq == call.seq);
+        known.map(|known| known.call = call.clone()).is_some()
     }
 
-    /// Notes a call that may have been made in it. Whether it is shown says whether its failure tells of that of the runtime.
+    /// Notes a call that may have been made in one. Whether it is shown says whether its failure tells of that of the runtime.
     pub fn made(
         &mut self,
         index: usize,
@@ -80,28 +112,41 @@ impl Latest {
         is_shown: bool,
         made_by: &mut MadeBy,
     ) {
-        let Some(Runtime { call: parent, is_told }) = self.0.get_mut(&call.stream) else { return };
-        // A call that was left by a jump does not return either: only what has not returned is surely in it.
-        let (result, is_within) = match parent.outcome {
-            Outcome::Returned(result) => (Some(result), call.end <= parent.end),
-            _ => (None, call.outcome == parent.outcome),
-        };
+        let Some(open) = self.0.get_mut(&call.stream).filter(|_| !is_runtime(call.function)) else { return };
         // A signal handler may call the driver meanwhile.
         let is_by_runtime = || {
             let library = process.library_at(call.caller, call.start);
             library.is_some_and(|library| is_runtime_library(&library.path))
         };
-        let is_in_it =
-            parent.start <= call.start && is_within && !is_runtime(call.function) && is_by_runtime();
-        let Some(function) = parent.function.filter(|_| is_in_it) else { return };
-        *is_told |= is_shown && !call.succeeded() && call.outcome == parent.outcome;
-        if made_by.0.len() < MOST {
+        let Some(innermost) = open.iter().rposition(|one| one.contains(call)).filter(|_| is_by_runtime())
+        else {
+            return;
+        };
+        if is_shown {
+            open.iter_mut().filter(|one| one.contains(call)).for_each(|one| one.has_made(call));
+        }
+        let parent = &open[innermost].call;
+        let result = if let Outcome::Returned(result) = parent.outcome { Some(result) } else { None };
+        if let Some(function) = parent.function.filter(|_| made_by.0.len() < MOST) {
             made_by.0.insert((index, call.tid, call.seq), Parent { function, result });
         }
     }
 
     /// Those that are left.
-    pub fn finish(self) -> impl Iterator<Item = Runtime> {
-        self.0.into_values()
+    pub fn finish(self) -> Vec<Runtime> {
+        let mut all = Vec::new();
+        for mut open in self.0.into_values() {
+            while let Some(last) = open.pop() {
+                all.push(last);
+                settle(&all, &mut open);
+            }
+        }
+        all
     }
+}
+
+/// What the last of some calls that have ended tells of those that it was made in.
+fn settle(ended: &[Runtime], open: &mut [Runtime]) {
+    let Some(last) = ended.last() else { return };
+    open.iter_mut().filter(|one| one.contains(&last.call)).for_each(|one| one.has_made(&last.call));
 }

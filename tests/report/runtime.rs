@@ -88,3 +88,26 @@ fn a_call_that_was_left_by_a_jump_makes_no_others() {
     assert_eq!(failures(&report), [[json!("cuIpcCloseMemHandle"), Value::Null, Value::Null]]);
     assert_eq!(report["processes"][0]["pending"][0]["function"], "cudaIpcCloseMemHandle");
 }
+
+/// A runtime may call its own functions. The failure that the innermost call has is that of all.
+#[test]
+fn calls_of_the_runtime_may_be_in_one_another() {
+    let scene = Scene::new();
+    let mut actor = scene.rank(0);
+    actor.runtime();
+    let outer = of_runtime(&actor, 100, 35);
+    let (mut inner, mut driver, later) =
+        (actor.makes(FnId::cudaDeviceDisablePeerAccess, 110), refused(&actor, 120), refused(&actor, 170));
+    (inner.end, inner.outcome) = (us(150), Outcome::Returned(35));
+    driver.outcome = Outcome::Returned(0);
+    for call in [&outer, &inner, &driver, &later] {
+        actor.add(call);
+    }
+    actor.ends();
+    let result = json!("cudaErrorInsufficientDriver");
+    let expected = [
+        [json!("cudaDeviceDisablePeerAccess"), Value::Null, Value::Null],
+        [json!("cuIpcCloseMemHandle"), json!("cudaIpcCloseMemHandle"), result],
+    ];
+    assert_eq!(failures(&json_of(&scene, &[])), expected);
+}
