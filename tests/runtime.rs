@@ -50,6 +50,15 @@ fn run(options: &[&str], program: &Path, args: &[&str]) -> Done {
     support::done(command.args(["run", "--sim=nvlink:2"]).args(options).arg("--").arg(program).args(args))
 }
 
+/// What a plan makes of the program with all calls, and the report of it.
+fn planned(plan: &str) -> (Done, Value) {
+    let folder = support::temp_dir();
+    let [runtime, _] = runtimes(folder.path());
+    let record = folder.path().join("record");
+    let done = run(&["-o", record.to_str().unwrap(), "--inject", plan], &program(&runtime), &["all"]);
+    (done, report(&record))
+}
+
 fn report(record: &Path) -> Value {
     let text = support::stdout(support::cupeer().arg("report").arg(record).args(["--format", "json"]));
     serde_json::from_str(&text).unwrap()
@@ -187,13 +196,8 @@ fn a_static_runtime_is_left_alone() {
 /// Plans that name the runtime's functions alter the driver's.
 #[test]
 fn plans_alter_the_driver_alone() {
-    let folder = support::temp_dir();
-    let [runtime, _] = runtimes(folder.path());
-    let record = folder.path().join("record");
-    let plan = "cudaIpcOpenMemHandle:error=cudaErrorMapBufferObjectFailed";
-    let done = run(&["-o", record.to_str().unwrap(), "--inject", plan], &program(&runtime), &["all"]);
+    let (done, report) = planned("cudaIpcOpenMemHandle:error=cudaErrorMapBufferObjectFailed");
     assert!(done.stdout.contains("cudaIpcOpenMemHandle(&memory, handle, 1) = 205"), "{done:?}");
-    let report = report(&record);
     let failures = report["failures"].as_array().unwrap();
     let injected: Vec<_> = failures.iter().filter(|failure| failure["injected"] == true).collect();
     assert_eq!(injected.len(), 2, "{failures:#?}");
@@ -221,13 +225,8 @@ fn without_a_runtime_there_is_none() {
 /// A call that hangs is told of once: that of the driver, and in which of the runtime's it is.
 #[test]
 fn a_call_that_does_not_return_is_told_of_once() {
-    let folder = support::temp_dir();
-    let [runtime, _] = runtimes(folder.path());
-    let record = folder.path().join("record");
-    let plan = "cudaIpcOpenMemHandle:exit=3";
-    let done = run(&["-o", record.to_str().unwrap(), "--inject", plan], &program(&runtime), &["all"]);
+    let (done, report) = planned("cudaIpcOpenMemHandle:exit=3");
     assert!(done.stdout.contains("cudaIpcGetMemHandle"), "{done:?}");
-    let report = report(&record);
     let processes = report["processes"].as_array().unwrap().iter();
     let pending: Vec<&Value> = processes.flat_map(|process| process["pending"].as_array().unwrap()).collect();
     assert_eq!(pending.len(), 1, "{pending:#?}");

@@ -1,31 +1,10 @@
 // Prints nanoseconds a call, the least of many loops: linked and looked up, of functions in the table and of
 // one that is not. Run it with and without the library preloaded.
-#define _GNU_SOURCE
+#include "measure.h"
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 typedef struct { char bytes[64]; } handle;
 int cuInit(unsigned), cuDriverGetVersion(int *), cuDeviceCanAccessPeer(int *, int, int);
 int cuIpcOpenMemHandle_v2(unsigned long long *, handle, unsigned);
-enum { CALLS = 200000, LOOPS = 60 };
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1e9 + t.tv_nsec;
-}
-#define MEASURE(name, call)                                                                                            \
-    do {                                                                                                               \
-        double least = 1e9;                                                                                            \
-        for (int loop = 0; loop < LOOPS; loop++) {                                                                     \
-            double start = now();                                                                                      \
-            for (int i = 0; i < CALLS; i++)                                                                            \
-                call;                                                                                                  \
-            double each = (now() - start) / CALLS;                                                                     \
-            if (each < least) least = each;                                                                            \
-        }                                                                                                              \
-        printf("%s %.3f\n", name, least);                                                                              \
-    } while (0)
 int main(void) {
     int value;
     unsigned long long pointer;

@@ -4,9 +4,9 @@
 //! when the report is made. What does not: how symbols are found, which is handed in.
 
 use super::model::Place;
-use super::runtime::is_runtime_library;
 use crate::symbols::short;
 use cupeer_record::{Call, Library, Process};
+use cupeer_spec::runtime::is_library;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::rc::Rc;
@@ -162,9 +162,9 @@ impl Place {
 
     /// Whether this is the CUDA runtime: as a shared library, or within another one, by the names that it has there.
     fn is_runtime(&self) -> bool {
-        let begins = |text: Option<&str>, with| text.is_some_and(|text: &str| text.starts_with(with));
-        self.library.as_deref().is_some_and(is_runtime_library)
-            || begins(self.function.as_deref(), "libcudart_static_")
+        let library = self.library.as_deref().unwrap_or_default();
+        let function = self.function.as_deref().unwrap_or_default();
+        is_library(library.as_bytes()) || function.starts_with("libcudart_static_")
     }
 
     /// Whether its name is one of the runtime's functions: `cudaMalloc`.

@@ -8,6 +8,7 @@ use super::model::RuntimeCall;
 use super::results;
 use cupeer_record::{Call, Outcome, Process};
 use cupeer_spec::function::{FnId, Library};
+use cupeer_spec::runtime;
 use std::collections::HashMap;
 
 /// The most calls of which it is kept in which one they were made.
@@ -19,11 +20,6 @@ const MOST_NESTED: usize = 16;
 /// Whether a function is the runtime's own.
 pub fn is_runtime(function: Option<FnId>) -> bool {
     function.is_some_and(|function| function.spec().library == Library::Cudart)
-}
-
-/// Whether a library is the runtime, by its file name.
-pub fn is_runtime_library(path: &str) -> bool {
-    path.rsplit('/').next().unwrap_or(path).starts_with("libcudart")
 }
 
 /// The calls of the driver that were made in one of the runtime's: by process, thread and number.
@@ -116,7 +112,7 @@ impl Latest {
         // A signal handler may call the driver meanwhile.
         let is_by_runtime = || {
             let library = process.library_at(call.caller, call.start);
-            library.is_some_and(|library| is_runtime_library(&library.path))
+            library.is_some_and(|library| runtime::is_library(library.path.as_bytes()))
         };
         let Some(innermost) = open.iter().rposition(|one| one.contains(call)).filter(|_| is_by_runtime())
         else {

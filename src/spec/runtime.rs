@@ -51,6 +51,13 @@ functions! {
     cudaMallocFromPoolAsync: cuMemAllocFromPoolAsync,
 }
 
+/// Whether a path is that of the runtime's library, by its file name: `libcudart.so.12`.
+pub fn is_library(path: &[u8]) -> bool {
+    let wanted = b"libcudart";
+    let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    file.len() >= wanted.len() && file.iter().zip(wanted).all(|(byte, wanted)| byte == wanted)
+}
+
 /// What all names of the runtime begin with, and none of the driver's.
 const PREFIX: &str = "cuda";
 

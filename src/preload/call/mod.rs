@@ -46,35 +46,20 @@ pub trait ResultCode: Copy {
     fn of(number: i32) -> Self;
 }
 
-impl ResultCode for CUresult {
-    fn number(self) -> i32 {
-        self.0
-    }
+macro_rules! result_codes {
+    ($($name:ident)*) => {$(
+        impl ResultCode for $name {
+            fn number(self) -> i32 {
+                self.0
+            }
 
-    fn of(number: i32) -> Self {
-        CUresult(number)
-    }
+            fn of(number: i32) -> Self {
+                $name(number)
+            }
+        }
+    )*};
 }
-
-impl ResultCode for cudaError_t {
-    fn number(self) -> i32 {
-        self.0
-    }
-
-    fn of(number: i32) -> Self {
-        cudaError_t(number)
-    }
-}
-
-impl ResultCode for nvmlReturn_t {
-    fn number(self) -> i32 {
-        self.0
-    }
-
-    fn of(number: i32) -> Self {
-        nvmlReturn_t(number)
-    }
-}
+result_codes! { CUresult cudaError_t nvmlReturn_t }
 
 /// Takes up a call that came through a traced entry: the export's, or that of look-ups.
 #[inline(always)]
@@ -183,7 +168,7 @@ pub fn run<R: ResultCode>(
         return R::of(concerned(id, entered, &forward, &arguments, pointer));
     }
     let settings = settings::get();
-    let is_unseen = || !settings.is_recorded(id) || record::is_idle(id);
+    let is_unseen = || !settings.is_recorded(id) || ledger::is_idle(id);
     if !settings.is_logged(id) && pointer.is_none() && is_unseen() {
         // It came here because a rule of faults names the function, and that was all; or there is nothing to see.
         return R::of(forward());

@@ -78,7 +78,8 @@ fn is_checked() -> bool {
     settings::get().check.is_some()
 }
 
-/// Whether no call of a function can matter now, whatever its arguments are.
+/// Whether no call of a function can matter now, whatever its arguments are: the process shares nothing. So most programs
+/// free and copy.
 #[inline(always)]
 pub fn is_idle(id: FnId) -> bool {
     match traced::needs(id) {

@@ -196,13 +196,6 @@ fn begin_slowly() -> bool {
     attached
 }
 
-/// Whether no call of a function can be one of those that are recorded, whatever its arguments are: the process shares
-/// nothing. So most programs free and copy.
-#[inline(always)]
-pub fn is_idle(id: FnId) -> bool {
-    WEIGHTS[id as usize].rarely && ledger::is_idle(id)
-}
-
 /// Why a call is recorded that rarely is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Matter {

@@ -6,7 +6,7 @@
 //! have nothing to do with CUDA. Of the runtime there may be several, and each of its users keeps its own: a second one is
 //! left alone in silence.
 
-use super::{dlerror, dlsym, entries, escapes, linked, traced};
+use super::{dlerror, dlsym, entries, escapes, linked, runtime, traced};
 use crate::log::{message, status};
 use crate::settings;
 use crate::sys::elf;
@@ -83,7 +83,8 @@ pub fn register(object: &Object) -> bool {
     for id in FnId::all().filter(|id| id.spec().library == library) {
         let index = id as usize;
         let Some(symbol) = object.symbol(entries::name(index)) else { continue };
-        if entries::export(index) == 0 {
+        // Where nobody looks at it, a function of the runtime is its own.
+        if !entries::is_exported(index) && !runtime::is_wanted(id) {
             continue;
         }
         REAL[index].store(symbol.address, Relaxed);
@@ -237,9 +238,5 @@ pub fn handed_out(library: Library, address: usize) -> Option<usize> {
 
 fn known(address: usize) -> Option<usize> {
     let index = REAL.iter().position(|real| real.load(Relaxed) == address && address != 0)?;
-    // Where nobody looks at it, a function of the runtime is its own.
-    if !entries::is_exported(index) && !traced::is_traced(FnId::at(index)) {
-        return None;
-    }
     Some(HANDED_OUT[index].load(Relaxed))
 }

@@ -42,16 +42,24 @@ fn is_new(mark: u64) -> bool {
     false
 }
 
+/// Whether calls of a function of the runtime shall come to us, and our constructor has told where.
+pub fn is_wanted(id: FnId) -> bool {
+    entries::export(id as usize) != 0 && traced::is_traced(id)
+}
+
+/// The functions of the runtime whose calls shall come to us.
 fn functions() -> impl Iterator<Item = FnId> {
-    FnId::all().filter(|id| id.spec().library == Library::Cudart)
+    FnId::all().filter(|id| id.spec().library == Library::Cudart && is_wanted(*id))
 }
 
 /// Looks at the libraries that have come since the last time, where calls of the runtime are wanted.
 pub fn look() {
     static LOADS: AtomicU64 = AtomicU64::new(0);
+    if functions().next().is_none() {
+        return;
+    }
     let loads = elf::changes().0;
-    let is_wanted = || functions().any(traced::is_traced);
-    if LOADS.swap(loads, Relaxed) == loads || !is_wanted() || !follow() {
+    if LOADS.swap(loads, Relaxed) == loads || !follow() {
         return;
     }
     // What only one object has, whoever asks for it gets there.

@@ -13,6 +13,7 @@ use core::sync::atomic::{
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::LIBRARY;
 use cupeer_spec::record::slot::detail::MOST_FRAMES;
+use cupeer_spec::runtime;
 
 /// The most frames that our part of a call of the runtime has.
 const MOST_OF_OURS: usize = 4;
@@ -57,8 +58,7 @@ impl Caller {
 
     /// Whether this is the CUDA runtime as a shared library.
     pub fn is_runtime(&self) -> bool {
-        let (name, runtime) = (self.name(), b"libcudart");
-        name.len() >= runtime.len() && name.iter().zip(runtime).all(|(byte, wanted)| byte == wanted)
+        runtime::is_library(self.library)
     }
 
     fn name(&self) -> &'static [u8] {
