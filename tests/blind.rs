@@ -2,8 +2,9 @@
 //! doctor. And of what is seen no such thing is said.
 
 use crate::programs::{library, program};
-use crate::support::{compile_text, cupeer, done, preload_library, sim_dir, stdout, temp_dir, with};
-use std::fs;
+use crate::support::{
+    compile_text, copy_program, cupeer, done, preload_library, sim_dir, stdout, temp_dir, with,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -143,14 +144,14 @@ fn musl_program(directory: &Path) -> PathBuf {
         &["-static", "-nostdlib"],
     );
     let place = directory.join("ld-musl-x86_64.so.1");
-    fs::copy(loader, &place).unwrap();
+    copy_program(&loader, &place);
     let built = compile_text(
         "of_musl",
         "int main(void) { return 0; }",
         &[&format!("-Wl,--dynamic-linker={}", place.display())],
     );
     let program = directory.join("of_musl");
-    fs::copy(built, &program).unwrap();
+    copy_program(&built, &program);
     program
 }
 

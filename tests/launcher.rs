@@ -2,8 +2,8 @@
 //! did not take effect.
 
 use crate::support::{
-    assert_loaded_from, compile_text, cupeer, done, install, plain, preload_library, sim_dir, sim_library,
-    stdout, temp_dir, wait_for,
+    assert_loaded_from, compile_text, copy_program, cupeer, done, install, plain, preload_library, sim_dir,
+    sim_library, stdout, temp_dir, wait_for, write_program,
 };
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -57,8 +57,7 @@ fn run(args: &[&str]) -> Command {
 /// A program in a directory of its own, found by its name.
 fn script(directory: &Path, name: &str, text: &str) -> PathBuf {
     let path = directory.join(name);
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&path, text);
     path
 }
 
@@ -426,7 +425,7 @@ fn a_path_that_the_loader_would_cut_is_refused() {
         let place = directory.path().join(name);
         fs::create_dir(&place).unwrap();
         for (from, to) in [(install().join("bin/cupeer"), "cupeer"), (preload_library(), "libcupeer.so")] {
-            fs::copy(from, place.join(to)).unwrap();
+            copy_program(&from, &place.join(to));
         }
         let ended = done(plain(place.join("cupeer")).args(["run", "true"]));
         assert_eq!(ended.status.code(), Some(125));
@@ -440,7 +439,7 @@ fn missing_libraries_are_told_with_their_places() {
     let directory = temp_dir();
     let at = directory.path().canonicalize().unwrap();
     fs::create_dir(at.join("bin")).unwrap();
-    fs::copy(install().join("bin/cupeer"), at.join("bin/cupeer")).unwrap();
+    copy_program(&install().join("bin/cupeer"), &at.join("bin/cupeer"));
     let ended = done(plain(at.join("bin/cupeer")).args(["run", "true"]));
     assert_eq!(ended.status.code(), Some(125));
     let shown = at.display();
@@ -553,8 +552,7 @@ fn a_program_for_another_machine_is_named() {
     {
         let old = std::mem::replace(&mut elf[at], value);
         let program = directory.path().join("foreign");
-        fs::write(&program, &elf).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&program, &elf);
         let ended = done(run(&["-v"]).arg(&program));
         // Where the kernel has an emulator, it may even run.
         assert!(ended.stderr.contains(words) || ended.status.code() == Some(126), "{}", ended.stderr);
@@ -567,7 +565,7 @@ fn a_program_for_another_machine_is_named() {
 fn a_set_uid_program_is_named() {
     let directory = temp_dir();
     let program = directory.path().join("true");
-    fs::copy("/bin/true", &program).unwrap();
+    copy_program(Path::new("/bin/true"), &program);
     if chown(&program, Some(1), None).is_err() {
         eprintln!("left out: only root can make a set-uid program of another user");
         return;
@@ -629,7 +627,7 @@ fn programs_that_the_environment_does_not_cross_are_named() {
     }
     // One line where there are two reasons.
     let program = static_program();
-    fs::copy(program, directory.path().join("docker")).unwrap();
+    copy_program(&program, &directory.path().join("docker"));
     let ended = done(run(&[]).arg(directory.path().join("docker")));
     assert!(
         ended.stderr.contains("docker is statically linked")

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 cupeer = sys.argv[1]
@@ -141,6 +142,33 @@ def attempts():
     say("memory=0 output=mapped" in alone.stdout, "a handle of the own GPU, all denied", last(alone.stdout) or last(alone.stderr))
 
 
+def virtual_memory():
+    """Symmetric memory has no other way: its rendezvous fails with the driver's error, in both ranks, and nothing crosses."""
+    program = [sys.executable, here / "torch_symmetric.py"]
+    for deny in [None, "all"]:
+        before = nvlink_bytes(2)
+        begun = time.monotonic()
+        done = run(program, deny, MIB="4", ROUNDS="100")
+        took = time.monotonic() - begun
+        over = nvlink_bytes(2) - before if before is not None else None
+        grown = f", {over / (1 << 20):.3f} MiB over NVLink" if over is not None else ""
+        if deny:
+            is_good = done.returncode not in (0, -1) and "CUDA driver error" in done.stderr and (over is None or over < 1 << 20)
+            error = re.findall(r".*CUDA driver error.*", done.stderr)[-1:] or last(done.stderr)
+            say(is_good, "symmetric memory, all denied: its error, and no hang", f"{error} after {took:.0f} s{grown}")
+        else:
+            is_good = done.returncode == 0 and (over is None or over > 100 << 20)
+            say(is_good, "symmetric memory, nothing denied", f"{done.stdout.split(chr(10))[0] or last(done.stderr)}{grown}")
+    expandable = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    plain = run([sys.executable, here / "torch_share.py"], **expandable)
+    done = run([sys.executable, here / "torch_share.py"], "all", **expandable)
+    say(done.returncode == 0 and done.stdout == plain.stdout, "expandable segments of another process, all denied",
+        done.stdout.strip() or last(done.stderr))
+    done = run([sys.executable, "-c", COPY], "all", **expandable)
+    say(done.returncode == 0 and done.stdout.split() == ["True", "False"], "expandable segments copied between GPUs, all denied: right data",
+        done.stdout.strip() or last(done.stderr))
+
+
 class FieldValue(ctypes.Structure):
     """nvmlFieldValue_t."""
 
@@ -211,6 +239,7 @@ attempts()
 if has_torch():
     transports()
     torch_copies()
+    virtual_memory()
     counters()
 else:
     skip("NCCL and PyTorch", "not installed")

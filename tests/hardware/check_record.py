@@ -31,7 +31,7 @@ if data["record"]["lost"] or data["record"]["problems"]:
 
 trace = report("trace")
 events = trace["traceEvents"] if isinstance(trace, dict) else trace
-weighty = ("cuIpcGet", "cuIpcOpen", "cuCtxEnable")
+weighty = ("cuIpcGet", "cuIpcOpen", "cuCtxEnable", "cuMemExport", "cuMemImport")
 libraries = {}
 for event in events:
     if event.get("ph") == "X" and event["name"].startswith(weighty):

@@ -1,7 +1,7 @@
 //! What the dynamic loader is led to is of nobody but whoever could have replaced the command.
 
 use super::{is_given_away, limited, set_mode};
-use crate::support::{self, compile_text, done, temp_dir};
+use crate::support::{self, compile_text, copy_program, done, temp_dir};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn installed(directory: &Path) -> PathBuf {
     let real = support::install();
     fs::create_dir(directory).unwrap();
     for name in ["bin/cupeer", "lib/libcupeer.so", "lib/libcupeer_sim.so"] {
-        fs::copy(real.join(name), directory.join(Path::new(name).file_name().unwrap())).unwrap();
+        copy_program(&real.join(name), &directory.join(Path::new(name).file_name().unwrap()));
     }
     directory.join("cupeer")
 }

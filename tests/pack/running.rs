@@ -1,7 +1,7 @@
 //! Packing while programs run, and what the library itself has recorded.
 
 use super::{numbers, pack, report, text, with};
-use crate::support::{compile_text, done, sim_library, temp_dir};
+use crate::support::{compile_text, copy_program, done, sim_library, temp_dir};
 use cupeer_record::Job;
 use cupeer_record::writer::{self, About, Writer, call};
 use cupeer_spec::function::FnId;
@@ -91,7 +91,7 @@ fn what_the_library_recorded_is_named_elsewhere() {
     let at = temp_dir();
     let built = compile_text("asks", PROGRAM, &[text(&sim_library())]);
     let program = at.path().join("asks");
-    fs::copy(built, &program).unwrap();
+    copy_program(&built, &program);
     let directory = at.path().join("record");
     let ended = done(&mut with(&["run", "--sim", "--out", text(&directory), "--", text(&program)]));
     assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), "101\n"), "{}", ended.stderr);

@@ -9,7 +9,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsStr;
 use std::fs;
 use std::hash::{Hash, Hasher};
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -50,7 +50,9 @@ pub fn install() -> &'static Path {
             }
             for (part, name) in &parts {
                 let place = fresh.join(name);
-                fs::hard_link(part, &place).or_else(|_| fs::copy(part, &place).map(drop)).expect("a copy");
+                if fs::hard_link(part, &place).is_err() {
+                    copy_program(part, &place);
+                }
             }
             for name in ["libcuda.so.1", "libcuda.so"] {
                 symlink("../libcupeer_sim.so", fresh.join("lib/cupeer-sim").join(name)).expect("a link");
@@ -64,6 +66,23 @@ pub fn install() -> &'static Path {
         }
         installed
     })
+}
+
+/// Copies a program that a test will run. A child does it: while this process had the copy open for
+/// writing, another test's thread could fork, and until that child has executed its own program, the
+/// kernel refuses to run the copy ("Text file busy").
+pub fn copy_program(from: &Path, to: &Path) {
+    let status = Command::new("cp").args(["-p", "--"]).args([from, to]).status().expect("cp");
+    assert!(status.success(), "failed to copy {} to {}", from.display(), to.display());
+}
+
+/// A program with these bytes, which is removed with its directory.
+pub fn write_program(path: &Path, bytes: impl AsRef<[u8]>) {
+    let part = path.with_extension("part");
+    fs::write(&part, bytes).expect("a program to write");
+    fs::set_permissions(&part, fs::Permissions::from_mode(0o755)).expect("a right to run it");
+    copy_program(&part, path);
+    fs::remove_file(&part).expect("what was copied");
 }
 
 /// Removes installations of earlier builds, when no running test can use them any more.
