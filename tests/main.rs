@@ -18,6 +18,7 @@ mod cli;
 mod effects;
 
 // What the libraries export.
+mod endings;
 mod exports;
 
 // The keys of fault plans as they are listed and explained, and their page.

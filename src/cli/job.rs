@@ -13,14 +13,16 @@ use anyhow::{Context, Result, anyhow, bail};
 use cupeer_record::plain::{self, Links};
 use cupeer_spec::env::{self, RecordMode};
 use cupeer_spec::placeholders::{AFTER, Piece, pieces};
+use cupeer_spec::record::end::End;
 use cupeer_spec::record::faults::{self, RELEASE};
-use cupeer_spec::record::job;
+use cupeer_spec::record::{Header, MAGIC, SUFFIX, job};
 use file::{check_owner, take_part};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
+use std::mem::offset_of;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -44,6 +46,8 @@ pub struct Job {
     /// Whether the group may take part.
     pub shared: bool,
     is_new: bool,
+    /// Whether an outer cupeer has named it, which tells of it in the end.
+    is_inherited: bool,
 }
 
 impl Job {
@@ -75,15 +79,16 @@ impl Job {
                 if has_placeholder {
                     let directory = std::path::absolute(pattern)?;
                     let (key, pattern) = (own_key()?, directory.clone().into_os_string());
-                    return Ok(Some(Job { directory, pattern, kept, key, shared, is_new: false }));
+                    let (is_new, is_inherited) = (false, false);
+                    return Ok(Some(Job { directory, pattern, kept, key, shared, is_new, is_inherited }));
                 }
                 expanded
             }
             // An outer cupeer's job, as its library understands it.
             (None, Some(directory), _) => {
                 let (key, pattern) = (own_key()?, directory.clone());
-                let directory = directory.into();
-                return Ok(Some(Job { directory, pattern, kept, key, shared, is_new: false }));
+                let (directory, is_new, is_inherited) = (directory.into(), false, true);
+                return Ok(Some(Job { directory, pattern, kept, key, shared, is_new, is_inherited }));
             }
             (None, None, Some(program)) => return new_directory(program, kept, shared),
             (None, None, None) => return Ok(None),
@@ -114,11 +119,40 @@ impl Job {
         self.is_new && !text.lines().any(|line| line.starts_with(job::JOINED))
     }
 
+    /// Whether an outer cupeer tells of it in the end.
+    pub fn is_inherited(&self) -> bool {
+        self.is_inherited
+    }
+
     /// The job in a directory that is there.
     fn at(directory: PathBuf, kept: OsString, shared: bool, is_new: bool) -> Result<Job> {
         let key = take_part(&directory, shared)?;
         let pattern = literal(&directory);
-        Ok(Job { directory, pattern, kept, key, shared, is_new })
+        Ok(Job { directory, pattern, kept, key, shared, is_new, is_inherited: false })
+    }
+
+    /// Says in the record of the process that was started how it ended: nobody else sees by which signal. Where it has become
+    /// one program after the other, in that of the last.
+    pub fn tell_end(&self, (pid, started): (libc::pid_t, u64), end: End) {
+        let of_process = format!("-{pid}-{started}");
+        let files = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let image = |path: PathBuf| {
+            let name = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.to_owned();
+            let (_, rest) = name.split_once(&of_process)?;
+            let image: u32 = if rest.is_empty() { 0 } else { rest.strip_prefix('-')?.parse().ok()? };
+            Some((image, path))
+        };
+        let Some((_, path)) = files.filter_map(|file| image(file.path())).max() else { return };
+        let told = plain::open_with(&path, Links::Refused, fs::OpenOptions::new().read(true).write(true))
+            .and_then(|file| {
+                let mut magic = [0; MAGIC.len()];
+                file.read_exact_at(&mut magic, 0)?;
+                let at = offset_of!(Header, end) as u64;
+                if magic == MAGIC { file.write_all_at(&end.word().to_le_bytes(), at) } else { Ok(()) }
+            });
+        if let Err(error) = told {
+            tracing::debug!("{}: its process's end cannot be written: {error}", path.display());
+        }
     }
 
     /// The variables that make a process take part.

@@ -118,16 +118,22 @@ impl Job {
     /// Looks at the host once for all, and knows which of them have executed another program.
     pub fn alive(&self) -> Vec<Option<bool>> {
         let host = Host::look(self.processes.iter().map(|process| &process.header));
+        let answer = |(process, is_another): (&Process, bool)| match is_another {
+            true => Some(false),
+            false => host.runs(&process.header),
+        };
+        self.processes.iter().zip(self.are_others()).map(answer).collect()
+    }
+
+    /// Whether the processes have become other programs, in their order, of which there are records as well.
+    pub fn are_others(&self) -> Vec<bool> {
         let mut images: HashMap<_, u32> = HashMap::new();
         for process in &self.processes {
             let image = images.entry(identity(process)).or_default();
             *image = process.header.image.max(*image);
         }
-        let answer = |process: &Process| match images.get(&identity(process)) {
-            Some(image) if *image > process.header.image => Some(false),
-            _ => host.runs(&process.header),
-        };
-        self.processes.iter().map(answer).collect()
+        let is_another = |process: &Process| images[&identity(process)] > process.header.image;
+        self.processes.iter().map(is_another).collect()
     }
 
     /// The rules of fault plans, over all hosts.

@@ -6,6 +6,7 @@ use crate::read;
 use crate::source::Source;
 use cupeer_spec::function::FnId;
 use cupeer_spec::rank::Ranks;
+use cupeer_spec::record::end::End;
 use cupeer_spec::record::{Header, Moment};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -145,6 +146,11 @@ impl Process {
     /// The device of an ordinal.
     pub fn device(&self, ordinal: i32) -> Option<&Device> {
         self.devices.iter().rev().find(|device| device.ordinal == ordinal)
+    }
+
+    /// How it ended, where somebody saw that.
+    pub fn end(&self) -> End {
+        End::of(self.header.end)
     }
 
     /// Whether the process runs; `None` where that cannot be known, as on another host. Of a process that has

@@ -5,7 +5,8 @@ use super::collect::Collected;
 use super::filter::Filter;
 use super::functions::Number;
 use super::model::{
-    Device, Escaped, LastCall, Ordinal, Pending, Process, Record, Report, SCHEMA, Unknown, Uuid,
+    Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Record, Report, SCHEMA, Unknown,
+    Uuid,
 };
 use super::places::{NameOf, Places};
 use super::reading::Tally;
@@ -140,15 +141,12 @@ fn boot_text(id: &[u8; 16]) -> String {
 fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec<Process> {
     let ordinal = |device: &record::Device| Ordinal { ordinal: device.ordinal, uuid: Uuid(device.uuid) };
     let own_boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let are_others = job.are_others();
     let rows = job.processes.iter().zip(&all.tallies).enumerate().map(|(index, (process, tally))| {
         let header = &process.header;
         let boot_id = boot_text(&header.boot_id);
         let mut unknown = Unknown::new();
-        let exit = match all.fates[index].alive {
-            Some(true) => "running",
-            Some(false) => "gone",
-            None => "unknown",
-        };
+        let exit = Exit::of(all.fates[index].alive, process.end(), are_others[index]);
         let is_here = own_boot.trim() == boot_id;
         let mut lacks = |name, is_unknown, why| {
             if is_unknown {
@@ -168,7 +166,9 @@ fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec
             true => "processes of its pid namespace or user cannot be seen from here",
             false => "it ran on another host, or before this host was started",
         };
-        lacks("exit", exit == "unknown", why);
+        lacks("exit", exit.kind == ExitKind::Unseen, why);
+        let why = "its record does not say how it ended: an older cupeer made it";
+        lacks("exit", exit.kind == ExitKind::Gone, why);
         Process {
             proc: all.fates[index].proc.clone(),
             pid: header.pid,

@@ -4,9 +4,12 @@
 pub mod faults;
 mod found;
 
-use super::model::{Finding, Function, Open, Proc, Report, State};
+use super::filter::Filter;
+use super::model::{Finding, Function, Open, Pending, Proc, Process, Report, State};
 use super::moments::number;
+use super::text::endings::death;
 use super::text::names::{clean, codes, counted};
+use cupeer_record::Job;
 use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -31,6 +34,40 @@ pub fn lines(directory: &Path) -> Vec<String> {
     }
 }
 
+/// The lines about the processes of one run, which `is_of_it` tells from those of others in the directory. What follows from
+/// all of them together is the report's.
+pub fn of_run(directory: &Path, is_of_it: impl Fn(&cupeer_record::Process) -> bool) -> Vec<String> {
+    let shown = shortest(directory);
+    let read = || -> anyhow::Result<Vec<String>> {
+        let mut job = Job::open(directory)?;
+        let all = job.processes.len();
+        job.processes.retain(is_of_it);
+        let others = (all - job.processes.len()) as u64;
+        let report = super::read(&job, &Filter::all(&job), 0, None)?;
+        let mut lines = deaths(&report);
+        let own = counts(&report);
+        lines.push(match others {
+            0 => format!("{own}; 'cupeer report {shown}' shows them"),
+            _ => format!(
+                "{own} in this run; 'cupeer report {shown}' shows them and {} of other runs",
+                counted(others, "process")
+            ),
+        });
+        lines.extend(failing(&report));
+        lines.extend(pending(&report));
+        Ok(lines)
+    };
+    read().unwrap_or_else(|error| vec![format!("recorded in {shown}, which cannot be read: {error:#}")])
+}
+
+/// How many processes, calls and failures there are.
+fn counts(report: &Report) -> String {
+    let calls: u64 = report.functions.iter().map(|function| function.calls).sum();
+    let failed: u64 = report.functions.iter().map(|function| function.wrong()).sum();
+    let processes = counted(report.processes.len() as u64, "process");
+    format!("{processes}, {}{}, {failed} failed", report.record.last(), counted(calls, "call"))
+}
+
 /// The directory as a person would type it.
 fn shortest(directory: &Path) -> String {
     let here = std::env::current_dir().ok();
@@ -39,48 +76,14 @@ fn shortest(directory: &Path) -> String {
 }
 
 fn about(report: &Report, shown: &str) -> Vec<String> {
-    let calls: u64 = report.functions.iter().map(|function| function.calls).sum();
-    let failed: u64 = report.functions.iter().map(|function| function.wrong()).sum();
-    let processes = counted(report.processes.len() as u64, "process");
-    let mut lines = vec![format!(
-        "{processes}, {}{}, {failed} failed; 'cupeer report {shown}' shows them",
-        report.record.last(),
-        counted(calls, "call")
-    )];
+    let mut lines = deaths(report);
+    lines.push(format!("{}; 'cupeer report {shown}' shows them", counts(report)));
     lines.extend(blind(report));
     let (told, kinds) = found::lines(report);
     lines.extend(told);
     more(&mut lines, kinds, "kind", "of finding");
-    let failing: Vec<_> = report.functions.iter().filter(|function| function.wrong() > 0).collect();
-    for function in failing.iter().take(MOST_LINES) {
-        let calls = counted(function.calls, "call");
-        let injected = match injected(report, function) {
-            0 => String::new(),
-            all if all == function.wrong() => ", all injected".into(),
-            some => format!(", {} of them injected", number(some)),
-        };
-        lines.push(format!("  {}, {calls}: {}{injected}", function.function, codes(&function.wrong)));
-    }
-    more(&mut lines, failing.len(), "function", "that failed");
-    let pending: Vec<_> = report
-        .processes
-        .iter()
-        .flat_map(|process| process.pending.iter().map(move |call| (process, call)))
-        .collect();
-    for (process, call) in pending.iter().take(MOST_LINES) {
-        let rank = process.rank.map(|rank| format!("rank {rank}, ")).unwrap_or_default();
-        let library = call.caller.library.as_deref().unwrap_or("an unknown place");
-        lines.push(format!(
-            "  {} did not return{}: {rank}process {}, called from {library}",
-            call.function,
-            call.injected_by
-                .as_ref()
-                .map(|rule| format!(" because of fault {}", clean(rule)))
-                .unwrap_or_default(),
-            process.pid
-        ));
-    }
-    more(&mut lines, pending.len(), "call", "that did not return");
+    lines.extend(failing(report));
+    lines.extend(pending(report));
     for kind in Object::exported() {
         let of_kind = || report.handles.iter().filter(|handle| handle.kind == kind);
         let opened = of_kind().filter(|handle| !handle.opens.is_empty()).count() as u64;
@@ -111,6 +114,73 @@ fn about(report: &Report, shown: &str) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// The functions that failed, a line each.
+fn failing(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    let failing: Vec<_> = report.functions.iter().filter(|function| function.wrong() > 0).collect();
+    for function in failing.iter().take(MOST_LINES) {
+        let calls = counted(function.calls, "call");
+        let injected = match injected(report, function) {
+            0 => String::new(),
+            all if all == function.wrong() => ", all injected".into(),
+            some => format!(", {} of them injected", number(some)),
+        };
+        lines.push(format!("  {}, {calls}: {}{injected}", function.function, codes(&function.wrong)));
+    }
+    more(&mut lines, failing.len(), "function", "that failed");
+    lines
+}
+
+/// The calls that did not return, a line each.
+fn pending(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    let pending: Vec<_> = report
+        .processes
+        .iter()
+        // Where it died in them has been said.
+        .filter(|process| death(process).is_none())
+        .flat_map(|process| process.pending.iter().map(move |call| (process, call)))
+        .collect();
+    for (process, call) in pending.iter().take(MOST_LINES) {
+        let rank = process.rank.map(|rank| format!("rank {rank}, ")).unwrap_or_default();
+        let library = caller(call);
+        lines.push(format!(
+            "  {} did not return{}: {rank}process {}, called from {library}",
+            call.function,
+            call.injected_by
+                .as_ref()
+                .map(|rule| format!(" because of fault {}", clean(rule)))
+                .unwrap_or_default(),
+            process.pid
+        ));
+    }
+    more(&mut lines, pending.len(), "call", "that did not return");
+    lines
+}
+
+/// The processes that were killed, or ended without returning: what comes first is a death.
+fn deaths(report: &Report) -> Vec<String> {
+    let dead = report.processes.iter().filter_map(|process| Some((process, death(process)?)));
+    let dead: Vec<(&Process, String)> = dead.collect();
+    let line = |(process, how): &(&Process, String)| {
+        let rank = process.rank.map(|rank| format!("rank {rank}, ")).unwrap_or_default();
+        let program = Path::new(&process.program).file_name().unwrap_or_default().to_string_lossy();
+        let call = process
+            .pending
+            .first()
+            .map(|call| format!(" in {}, called from {}", clean(&call.function), caller(call)));
+        format!("{rank}process {} ({}) {how}{}", process.pid, clean(&program), call.unwrap_or_default())
+    };
+    let mut lines: Vec<String> = dead.iter().take(MOST_LINES).map(line).collect();
+    more(&mut lines, dead.len(), "process", "like that");
+    lines
+}
+
+/// The library that a call came from.
+fn caller(call: &Pending) -> String {
+    clean(call.caller.library.as_deref().unwrap_or("an unknown place"))
 }
 
 /// What was not seen: processes with a driver and no call, and libraries whose calls went past us beside those that came.

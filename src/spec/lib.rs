@@ -19,6 +19,7 @@ pub mod record;
 pub mod results;
 pub mod runtime;
 pub mod selector;
+pub mod signals;
 pub mod status;
 pub mod trust;
 pub mod uuid;

@@ -4,6 +4,7 @@ use super::scene::{Scene, at, checked, us};
 use super::{json_of, of};
 use cupeer_record::writer::{self, About};
 use cupeer_spec::function::FnId;
+use cupeer_spec::record::end;
 use cupeer_spec::record::live::{ended, kind};
 use serde_json::{Value, json};
 
@@ -56,7 +57,7 @@ fn two_processes_share_memory_and_an_event() {
         (&peer["can_access"], &peer["enabled"], &peer["opened"]),
         (&json!(true), &json!(true), &json!(1))
     );
-    assert_eq!(report["processes"][1]["exit"], "gone");
+    assert_eq!(report["processes"][1]["exit"], json!({"kind": "returned", "code": 0, "signal": null}));
     assert_eq!(report["processes"][1]["rank"], 1);
     assert_eq!(report["leaks"], json!([]));
     assert_eq!(report["findings"], json!([]));
@@ -118,7 +119,7 @@ fn the_exporter_may_be_gone_and_the_importer_not() {
     let report = json_of(&scene, &[]);
     assert_eq!(handle(&report, 0x11)["state"], "exporter gone");
     assert_eq!(handle(&report, 0x12)["state"], "closed");
-    assert_eq!(report["processes"][1]["exit"], "running");
+    assert_eq!(report["processes"][1]["exit"]["kind"], "running");
     assert_eq!(report["record"]["running"], true);
 }
 
@@ -306,9 +307,13 @@ fn hosts_that_were_copied_together_stay_apart() {
     for (host, about) in [("alpha", boot(b"boot of an alpha")), ("beta", boot(b"the boot of beta"))] {
         let dir = scene.dir().join(host);
         let mut exporter = scene.process_in(&dir, about.clone()).on(host);
-        exporter.export(100, 0x11, 0x7000).ends();
+        exporter.export(100, 0x11, 0x7000);
         let mut importer = scene.process_in(&dir, About { pid: 1001, ..about }).on(host);
-        importer.open(200, 0x11, 0x9000).ends();
+        importer.open(200, 0x11, 0x9000);
+        for process in [&mut exporter, &mut importer] {
+            process.writer().header(|header| header.end = end::UNSEEN).unwrap();
+            process.ends();
+        }
     }
     let report = json_of(&scene, &[]);
     assert_eq!(report["record"]["hosts"], json!(["alpha", "beta"]));
@@ -318,7 +323,8 @@ fn hosts_that_were_copied_together_stay_apart() {
         let host = |proc: &Value| proc.as_str().unwrap()[..8].to_owned();
         assert_eq!(host(&handle["exporter"]), host(&handle["opens"][0]["proc"]));
     }
-    let exits: Vec<&Value> = report["processes"].as_array().unwrap().iter().map(|p| &p["exit"]).collect();
-    assert_eq!(exits, ["unknown"; 4]);
+    let exits: Vec<&Value> =
+        report["processes"].as_array().unwrap().iter().map(|p| &p["exit"]["kind"]).collect();
+    assert_eq!(exits, ["unseen"; 4]);
     assert!(report["processes"][0]["unknown"]["exit"].as_str().unwrap().contains("another host"));
 }

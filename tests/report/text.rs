@@ -6,6 +6,7 @@ use crate::support;
 use cupeer_record::Outcome;
 use cupeer_record::writer::{self, About};
 use cupeer_spec::function::FnId;
+use cupeer_spec::record::end;
 use cupeer_spec::record::slot::{hit::did, shape};
 
 /// Four ranks of which everything goes wrong that can.
@@ -36,7 +37,7 @@ pub fn wrong() -> Scene {
     let hung = ranks[3].makes(FnId::cuIpcOpenEventHandle, 2600);
     ranks[3].hang(&hung);
     ranks[3].writer().escaped("RTLD_DEEPBIND", "/opt/lib/deep.so").unwrap();
-    ranks[3].writer().header(|header| header.lost = 12).unwrap();
+    ranks[3].writer().header(|header| (header.lost, header.end) = (12, end::UNSEEN)).unwrap();
     ranks.iter_mut().for_each(|rank| rank.ends());
     scene
 }
@@ -152,7 +153,7 @@ fn processes_with_the_same_pid_have_short_names() {
     twin.ask(100, 1).ends();
     let text = of(&scene, &["--all"]);
     assert!(text.contains("5#1 cuIpcOpenMemHandle_v2") && text.contains("5#5 cuIpc"), "{text}");
-    assert!(text.contains("   0  5#1  gone") && text.contains("   7    5  unknown"), "{text}");
+    assert!(text.contains("   0  5#1  exec") && text.contains("   7    5  0 "), "{text}");
     assert!(text.contains("(RTLD_DEEPBIND) in rank 7"), "{text}");
     let scene = Scene::new();
     for (pid_ns, pid) in [(1, 5), (2, 5), (3, 6)] {

@@ -6,6 +6,7 @@ use super::{End, cannot_run};
 use crate::settings::Environment;
 use crate::startup;
 use anyhow::{Context, Result};
+use cupeer_spec::proc::Stat;
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::ffi::{CString, OsString, c_char};
@@ -15,6 +16,8 @@ use std::os::unix::ffi::OsStrExt;
 
 pub struct Child {
     pid: libc::pid_t,
+    /// When it was started, in ticks of the system since boot; 0 where the system does not say.
+    started: u64,
     /// What the kernel called it in the end: as the last program that it was, or as it named itself.
     last_name: RefCell<String>,
 }
@@ -103,11 +106,18 @@ impl Child {
                 cannot_run(&program[0], &io::Error::from_raw_os_error(i32::from_ne_bytes(errno))).into()
             );
         }
-        Ok(Child { pid, last_name: RefCell::default() })
+        // Nobody has waited for it, so it is still there.
+        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let started = Stat::parse(&stat).map_or(0, |stat| stat.started);
+        Ok(Child { pid, started, last_name: RefCell::default() })
     }
 
     pub fn pid(&self) -> libc::pid_t {
         self.pid
+    }
+
+    pub fn started(&self) -> u64 {
+        self.started
     }
 
     pub fn last_name(&self) -> String {

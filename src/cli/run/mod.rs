@@ -19,18 +19,22 @@ use crate::settings::{Environment, Settings, check};
 use crate::{libraries, output, status};
 use anyhow::{Result, bail};
 use child::Child;
+use cupeer_record as record;
 use cupeer_report::faults::Fault;
 use cupeer_report::summary;
 use cupeer_report::text::names::counted;
 use cupeer_spec::env;
+use cupeer_spec::record::end;
 use cupeer_spec::status::Status;
 use faults::Faults;
 use page::{Image, Page};
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire};
+use std::time::{SystemTime, UNIX_EPOCH};
 use watch::{Sightings, Watch};
 
 /// Why a program could not be executed: with the words and the exit status of `env`.
@@ -56,6 +60,8 @@ pub enum End {
 
 pub struct Run {
     pub end: End,
+    /// The process that was started: its pid, and when it was started.
+    process: (libc::pid_t, u64),
     /// How many processes met the driver under cupeer.
     pub reached: u32,
     /// How many findings are warnings or errors; `None` where they could not be counted.
@@ -93,6 +99,7 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
     if args.error_exitcode.is_some() {
         check::needed_by("--error-exitcode", "is for broken rules", &args.options.check)?;
     }
+    let begun = SystemTime::now();
     let mut settings = Settings::new(&args.options, Some(&args.program[0]))?;
     let mut environment = settings.apply(Environment::inherited())?;
     settings.verdicts.iter().filter_map(Verdicts::warning).for_each(|line| output::complain(&line));
@@ -116,8 +123,18 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
     let seed = settings.seed_drawn();
     let job = settings.job.filter(|job| !job.remove_if_empty());
     let run = run?;
+    if let Some(job) = &job {
+        let end = match run.end {
+            End::Exited(status) => end::End::Returned(status),
+            End::Killed(signal) => end::End::Signal(signal as u8),
+        };
+        job.tell_end(run.process, end);
+    }
     let mut lines = match job {
         Some(job) if job.is_ours_alone() => summary::lines(&job.directory),
+        Some(job) if !job.is_inherited() => {
+            summary::of_run(&job.directory, |process| is_of_this_run(process, begun))
+        }
         Some(_) => Vec::new(),
         None => run.blind(),
     };
@@ -128,6 +145,16 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
     }
     lines.iter().chain(&seed).chain(&run.notes).for_each(|line| output::complain(line));
     Ok(end_as(replaced(args, &run, &seen)))
+}
+
+/// Whether a process of a record has our page. Other launchers may have had our number: before us, or in another namespace.
+fn is_of_this_run(process: &record::Process, begun: SystemTime) -> bool {
+    let page = format!("/proc/{}/", std::process::id());
+    let has_page = process.variable(env::STATUS).is_some_and(|path| path.starts_with(&page));
+    let own_namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino());
+    let begun = begun.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let header = &process.header;
+    has_page && header.pid_ns == own_namespace && u128::from(header.first.realtime) >= begun
 }
 
 /// How a run ends where what was found takes the place of the program's status; says so, and why.
@@ -203,6 +230,7 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&C
     }
     Ok(Run {
         end,
+        process: (child.pid(), child.started()),
         reached: reached.unwrap_or(0),
         findings: told(|status| &status.findings),
         notes,

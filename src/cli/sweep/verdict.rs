@@ -7,6 +7,7 @@ use super::launch::{End, Ran};
 use super::state::Baseline;
 use crate::args::word;
 use clap::ValueEnum;
+use cupeer_spec::signals;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -159,22 +160,7 @@ pub fn judge_baseline(Baseline { ran, counted, .. }: &Baseline) -> Option<Judged
 
 /// The name of a signal, as `kill -l` has it.
 pub fn signal_name(signal: i32) -> String {
-    const NAMES: [(i32, &str); 12] = [
-        (libc::SIGHUP, "SIGHUP"),
-        (libc::SIGINT, "SIGINT"),
-        (libc::SIGQUIT, "SIGQUIT"),
-        (libc::SIGILL, "SIGILL"),
-        (libc::SIGTRAP, "SIGTRAP"),
-        (libc::SIGABRT, "SIGABRT"),
-        (libc::SIGBUS, "SIGBUS"),
-        (libc::SIGFPE, "SIGFPE"),
-        (libc::SIGKILL, "SIGKILL"),
-        (libc::SIGSEGV, "SIGSEGV"),
-        (libc::SIGPIPE, "SIGPIPE"),
-        (libc::SIGTERM, "SIGTERM"),
-    ];
-    let name = NAMES.iter().find(|(number, _)| *number == signal);
-    name.map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).to_owned())
+    signals::name(signal).map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))
 }
 
 #[cfg(test)]

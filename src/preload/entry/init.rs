@@ -1,6 +1,6 @@
 //! What runs unasked: next to nothing when the library is loaded, and a search for escapes when it is unloaded.
 
-use super::exports;
+use super::{exit, exports};
 use crate::fault::inject;
 use crate::log::status;
 use crate::resolve::{deep, dlclose, dlerror, dlsym, dlvsym, driver, escapes, runtime};
@@ -28,6 +28,7 @@ fn at_load() {
     exports::provide();
     runtime::look();
     deep::begin();
+    exit::begin();
     status::loaded();
 }
 

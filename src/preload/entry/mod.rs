@@ -3,5 +3,6 @@
 
 mod arch;
 pub mod c_api;
+pub mod exit;
 mod exports;
 mod init;

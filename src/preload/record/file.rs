@@ -23,6 +23,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use cupeer_spec::proc::Stat;
+use cupeer_spec::record::end::End;
 use cupeer_spec::record::{self, BLOCK, BlockHeader, Header, MAGIC, SUFFIX, VERSION, mode};
 
 /// The most windows whose threads are looked after, so that others can go on with them.
@@ -184,6 +185,8 @@ impl File {
                 ended_by: 0,
                 key_check: record::live::mix(u64::from_le_bytes(key[..8].try_into().unwrap_or_default()))
                     ^ record::live::mix(u64::from_le_bytes(key[8..].try_into().unwrap_or_default())),
+                end: record::end::UNSEEN,
+                reserved: 0,
             });
             // Last: what has no magic is no record.
             (&raw mut (*header).magic).write_volatile(MAGIC);
@@ -233,6 +236,16 @@ impl File {
     /// The number of the next free stream.
     pub fn next_stream(&self) -> u32 {
         self.streams().fetch_add(1, Relaxed)
+    }
+
+    /// Says how the process ends, where it is this one: a child of vfork has our memory, and an end of its own.
+    pub fn ends(&self, end: End) {
+        // SAFETY: the header is mapped for good, and its number does not change; getpid has no preconditions.
+        let is_ours = unsafe { (*self.header).pid == libc::getpid() as u32 };
+        if is_ours {
+            // SAFETY: as above; the field is aligned, and used only as an atomic.
+            unsafe { AtomicU32::from_ptr(&raw mut (*self.header).end) }.store(end.word(), Relaxed);
+        }
     }
 
     /// Counts events that could not be kept.

@@ -31,6 +31,7 @@ use crate::sys::program_memory;
 use core::ptr;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{Direction, FUNCTION_COUNT, FUNCTIONS, FnId, Group, Library};
+use cupeer_spec::record::end::End;
 use cupeer_spec::record::live::{Entry, handle_key, kind, own_key};
 use cupeer_spec::record::slot::hit::Hit;
 use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, shape, word};
@@ -507,6 +508,13 @@ fn know(caller: usize) {
 /// Describes the driver's devices in the record, once.
 pub fn describe_devices() {
     questions::describe_devices(about::describe);
+}
+
+/// Says in the record how this process ends. Async-signal-safe, and for children of vfork as well.
+pub fn ends(end: End) {
+    if let Some(file) = process::current() {
+        file.ends(end);
+    }
 }
 
 /// Keeps this moment, for the speed of the clock.

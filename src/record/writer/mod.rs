@@ -136,6 +136,8 @@ impl Writer {
             next_stream: 0,
             ended_by: 0,
             key_check: about.key_check,
+            end: record::end::End::Returned(0).word(),
+            reserved: 0,
         };
         let mut writer = Writer {
             about,

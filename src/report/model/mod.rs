@@ -22,7 +22,7 @@ pub use finding::{Finding, Object, SEVERITIES};
 pub use handle::{FailedOpen, Fingerprint, Handle, Leak, Open, State};
 pub use peer::{Peer, Uuid};
 pub use pool::Pool;
-pub use process::{Device, Escaped, LastCall, Ordinal, Pending, Process, Unnamed, past};
+pub use process::{Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Unnamed, past};
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -2,6 +2,7 @@
 
 use super::{Place, Proc, RuntimeCall, Unknown, Uuid};
 use crate::text::names::clean;
+use cupeer_spec::record::end::End;
 use cupeer_spec::way::{self, Way};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -40,9 +41,8 @@ pub struct Process {
     pub injected: u64,
     /// Events that could not be kept.
     pub lost: u64,
-    /// Whether it is still running.
-    #[schemars(extend("enum" = ["running", "gone", "unknown"]))]
-    pub exit: &'static str,
+    /// How it ended, or that it runs.
+    pub exit: Exit,
     /// When its recording began.
     pub began_ns: u64,
     /// Its last call.
@@ -54,6 +54,66 @@ pub struct Process {
     /// Why fields are unknown.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     pub unknown: Unknown,
+}
+
+/// How a process ended, or that it runs.
+#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Exit {
+    /// The kind.
+    pub kind: ExitKind,
+    /// The exit status, where it returned one.
+    pub code: Option<u8>,
+    /// The number of the signal that ended it, where one did.
+    pub signal: Option<u8>,
+}
+
+/// The ways in which a process ends.
+#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum ExitKind {
+    /// It runs.
+    Running,
+    /// It returned.
+    Returned,
+    /// A signal ended it.
+    Signal,
+    /// It ended without returning, and nobody saw how: it was killed, or became a program that did not reach the driver.
+    Died,
+    /// It became another program, of which there is a record as well.
+    Executed,
+    /// It has ended, and its record does not say how: an older version made it.
+    Gone,
+    /// Whether it has ended is unknown.
+    Unseen,
+}
+
+impl Exit {
+    /// From whether it runs, what its record says of its end, and whether it has become another program.
+    pub fn of(alive: Option<bool>, end: End, is_another: bool) -> Exit {
+        let of = |kind| Exit { kind, code: None, signal: None };
+        match (alive, end) {
+            (Some(true), _) => of(ExitKind::Running),
+            _ if is_another => of(ExitKind::Executed),
+            (_, End::Returned(code)) => Exit { code: Some(code), ..of(ExitKind::Returned) },
+            (_, End::ReturnedSomething) => of(ExitKind::Returned),
+            (_, End::Signal(signal)) => Exit { signal: Some(signal), ..of(ExitKind::Signal) },
+            (Some(false), End::Unseen) => of(ExitKind::Died),
+            (Some(false), End::Untold) => of(ExitKind::Gone),
+            (None, End::Unseen | End::Untold) => of(ExitKind::Unseen),
+        }
+    }
+
+    /// Whether it has certainly ended.
+    pub fn has_ended(self) -> bool {
+        !matches!(self.kind, ExitKind::Running | ExitKind::Unseen)
+    }
+}
+
+impl Process {
+    /// Whether a fault plan has ended it, or has kept it in a call until it ended.
+    pub fn is_stopped_on_purpose(&self) -> bool {
+        self.pending.iter().any(|call| call.injected_by.is_some())
+    }
 }
 
 /// The last call of a process.

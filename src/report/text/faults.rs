@@ -102,7 +102,7 @@ impl View<'_> {
         let item = |(process, call): &(&Process, &Pending)| {
             let by = clean(call.injected_by.as_deref().unwrap_or_default());
             let until = match &call.release {
-                Some(label) if process.exit != "gone" => {
+                Some(label) if !process.exit.has_ended() => {
                     format!("; `cupeer release {} {}` ends it", clean(&self.report.record.path), clean(label))
                 }
                 _ => String::new(),

@@ -1,6 +1,6 @@
 //! The head: which record it is, where, when, how much, and what is missing of it.
 
-use super::super::model::Record;
+use super::super::model::{Exit, ExitKind, Process, Record};
 use super::super::moments::{date, duration, number};
 use super::View;
 use super::names::{clean, counted, ranks};
@@ -57,20 +57,38 @@ impl View<'_> {
         if hosts.len() <= 4 {
             text += &format!(" ({})", clean(&hosts.join(", ")));
         }
-        let count = |exit: &str| processes.iter().filter(|process| process.exit == exit).count() as u64;
-        let states: Vec<String> =
-            [("running", "running"), ("gone", "ended"), ("unknown", "which may still run or have ended")]
-                .into_iter()
-                .map(|(exit, word)| (count(exit), word))
-                .filter(|(count, _)| *count > 0)
-                .map(|(count, word)| format!("{} {word}", number(count)))
-                .collect();
+        let mut counts: Vec<(&str, u64)> = STATES.iter().map(|state| (*state, 0)).collect();
+        processes.iter().for_each(|process| counts[state(process)].1 += 1);
+        let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+        let states: Vec<String> = counts.map(|(state, count)| format!("{} {state}", number(count))).collect();
         text += &format!(": {}", states.join(", "));
         let numbers: BTreeSet<u32> = processes.iter().filter_map(|process| process.rank).collect();
         if !numbers.is_empty() {
             text += &format!("; {}", ranks(numbers.into_iter()));
         }
         text
+    }
+}
+
+/// What processes do or did, in a word or a few.
+const STATES: [&str; 6] = [
+    "running",
+    "ended",
+    "ended with a failure",
+    "killed by a signal",
+    "ended without returning",
+    "which may still run or have ended",
+];
+
+/// The number of a process's state.
+fn state(process: &Process) -> usize {
+    match process.exit {
+        Exit { kind: ExitKind::Running, .. } => 0,
+        Exit { kind: ExitKind::Returned, code: Some(1..), .. } => 2,
+        Exit { kind: ExitKind::Signal, .. } => 3,
+        Exit { kind: ExitKind::Died, .. } => 4,
+        Exit { kind: ExitKind::Unseen, .. } => 5,
+        Exit { kind: ExitKind::Returned | ExitKind::Executed | ExitKind::Gone, .. } => 1,
     }
 }
 

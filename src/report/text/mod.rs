@@ -3,6 +3,7 @@
 //! What belongs here: how a report looks on a terminal. All of it is in the JSON form as well.
 
 mod calls;
+pub mod endings;
 mod faults;
 pub mod findings;
 mod head;

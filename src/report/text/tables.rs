@@ -3,6 +3,7 @@
 use super::super::model::{Codes, Handle, Open, Peer, State};
 use super::super::moments::{bytes, duration, number};
 use super::View;
+use super::endings::ending;
 use super::names::{clean, codes, counted};
 use crate::table::Table;
 use cupeer_spec::effect::Object;
@@ -64,7 +65,7 @@ impl View<'_> {
                 } else {
                     self.names.pid(process)
                 },
-                process.exit.into(),
+                ending(process.exit),
                 number(process.events),
                 devices,
                 last.map_or("-".into(), |last| format!("{} {}", self.at(last.at_ns), clean(&last.function))),

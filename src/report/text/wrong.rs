@@ -1,6 +1,8 @@
 //! What is wrong, worst first: a line or a few each, and where to look further.
 
-use super::super::model::{FailedOpen, FailureGroup, Finding, Handle, Peer, Pending, Proc, Process, State};
+use super::super::model::{
+    ExitKind, FailedOpen, FailureGroup, Finding, Handle, Peer, Pending, Proc, Process, State,
+};
 use super::super::moments::{duration, number};
 use super::View;
 use super::calls::in_runtime;
@@ -8,6 +10,7 @@ use super::findings::is_told;
 use super::names::{clean, codes, counted, ranks};
 use super::tables::in_all;
 use cupeer_rules::Rule;
+use cupeer_spec::env;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most of one kind that are listed here.
@@ -16,12 +19,14 @@ pub const MOST: usize = 5;
 impl View<'_> {
     pub fn wrong(&self) -> String {
         let parts = [
+            self.deaths(),
             self.findings(),
             self.pending(),
             self.failed(),
             self.handles_gone_wrong(),
             self.unmapped(),
             self.deviating(),
+            self.failing_ends(),
         ];
         let text = parts.concat();
         match (text.is_empty(), self.report.record.matching) {
@@ -41,7 +46,7 @@ impl View<'_> {
             return format!("\n{}", self.item("", &text));
         }
         let filtered = if self.report.record.matching.is_some() { " with what is shown" } else { "" };
-        let mut text = format!("Nothing is wrong{filtered}: all calls returned");
+        let mut text = format!("{}: all calls returned", self.well(filtered));
         if self.report.processes.iter().any(|process| !process.pending.is_empty()) {
             text += " except those that a fault plan stopped";
         }
@@ -53,13 +58,36 @@ impl View<'_> {
         }
         let is_open = |handle: &&Handle| matches!(handle.state, State::Open | State::OpenAtExit);
         match self.report.handles.iter().filter(is_open).count() {
-            0 => text += ", no handle is open",
+            0 => text += &self.none_open(),
             count => text += &format!(", {} open", counted(count as u64, "handle")),
         }
         if self.report.record.lost > 0 {
             text += ", as far as events were kept";
         }
-        format!("\n{}", self.item("", &format!("{text}.")))
+        format!("\n{}{}", self.item("", &format!("{text}.")), self.unchecked())
+    }
+
+    /// That no handle is open, and how many were freed before they were closed: a rule has told of those in a note.
+    fn none_open(&self) -> String {
+        let is_freed = |handle: &&Handle| handle.state == State::FreedWhileOpen;
+        match self.report.handles.iter().filter(is_freed).count() as u64 {
+            0 => ", no handle is open".into(),
+            1 => ", no handle is open; 1 handle was freed while open elsewhere, as a note says".into(),
+            freed => format!(
+                ", no handle is open; {} handles were freed while open elsewhere, as a note says",
+                number(freed)
+            ),
+        }
+    }
+
+    /// What was not looked for, where no process was checked.
+    fn unchecked(&self) -> String {
+        let is_checked =
+            |process: &Process| process.variables.get(env::CHECK).is_some_and(|level| !level.is_empty());
+        if self.report.processes.iter().any(is_checked) {
+            return String::new();
+        }
+        self.item("", "Not looked for without --check: interior pointers, re-exports and the like.")
     }
 
     /// So many of something of which something is wrong, with its items; nothing, where there are none.
@@ -100,10 +128,10 @@ impl View<'_> {
 
     pub fn unreturned(&self, process: &Process, call: &Pending) -> String {
         let (who, function) = (self.names.process(&process.proc), clean(&call.function));
-        let how = match process.exit {
-            "running" => format!("has been in {function} for {}", duration(call.age_ns)),
-            "gone" => format!("ended in {function}, called at {}", self.at(call.since_ns)),
-            _ => format!("was last in {function}, called at {}", self.at(call.since_ns)),
+        let how = match process.exit.kind {
+            ExitKind::Running => format!("has been in {function} for {}", duration(call.age_ns)),
+            ExitKind::Unseen => format!("was last in {function}, called at {}", self.at(call.since_ns)),
+            _ => format!("ended in {function}, called at {}", self.at(call.since_ns)),
         };
         let runtime = in_runtime(call.runtime.as_ref());
         format!("{who} {how} by thread {} from {}{runtime}", call.tid, clean(&call.caller.long()))

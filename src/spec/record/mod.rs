@@ -46,6 +46,7 @@
 //! of block, slot, meta entry or detail) does not raise it. The functions of the table are numbered differently
 //! in different versions of cupeer, so that a record carries their names ([`meta::FUNCTION`]).
 
+pub mod end;
 pub mod faults;
 pub mod job;
 pub mod live;
@@ -141,6 +142,10 @@ pub struct Header {
     pub ended_by: u32,
     /// A hash of the job's key: records with another one have other fingerprints.
     pub key_check: u64,
+    /// How the process ended: see [`end`]. 0 in records of versions that do not say.
+    pub end: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// The kinds of blocks.

@@ -1,15 +1,10 @@
-//! The names of signals. Linux has the same numbers on all machines that CUDA runs on.
+//! The reading of signals: by name or number.
 
 use super::PlanError;
 use super::span::Span;
 use super::values::number;
 use crate::names::nearest;
-
-static NAMES: [&str; 31] = [
-    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
-    "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
-    "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
-];
+use crate::signals::NAMES;
 
 /// A signal by its name, with or without SIG, or its number.
 pub fn parse(text: Span) -> Result<i32, PlanError> {

@@ -1,0 +1,76 @@
+//! The end of the process: what `exit`, `quick_exit` and `_exit` return goes into the record.
+//!
+//! Whoever is killed passes here no more, and neither does a program that asks the kernel itself to end it.
+
+use crate::record;
+use crate::resolve::dlsym;
+use crate::settings;
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use cupeer_spec::record::end::End;
+
+unsafe extern "C" {
+    fn on_exit(told: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+    fn __cxa_at_quick_exit(told: extern "C" fn(*mut c_void), library: *mut c_void) -> c_int;
+}
+
+/// The next definitions of both names, found when we are loaded: they are called in signal handlers and in children of
+/// vfork, where nothing may be looked up.
+static UNDERSCORE: AtomicUsize = AtomicUsize::new(0);
+static CAPITAL: AtomicUsize = AtomicUsize::new(0);
+
+/// Finds them, and takes a place among those who are told of the end, where something is recorded. We are the first to take
+/// one, before the program and its libraries, and so the last to be told.
+pub fn begin() {
+    UNDERSCORE.store(dlsym::real(libc::RTLD_NEXT, c"_exit"), Relaxed);
+    CAPITAL.store(dlsym::real(libc::RTLD_NEXT, c"_Exit"), Relaxed);
+    if settings::get().record.is_some() {
+        // SAFETY: both functions are ours, and this library is never unloaded.
+        unsafe {
+            on_exit(at_exit, ptr::null_mut());
+            __cxa_at_quick_exit(at_quick_exit, ptr::null_mut());
+        }
+    }
+}
+
+extern "C" fn at_exit(status: c_int, _: *mut c_void) {
+    record::ends(End::Returned(status as u8));
+}
+
+extern "C" fn at_quick_exit(_: *mut c_void) {
+    record::ends(End::ReturnedSomething);
+}
+
+/// The libc function, interposed.
+///
+/// # Safety
+///
+/// That of libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _exit(status: c_int) -> ! {
+    leave(status, &UNDERSCORE)
+}
+
+/// The libc function, interposed.
+///
+/// # Safety
+///
+/// That of libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
+    leave(status, &CAPITAL)
+}
+
+fn leave(status: c_int, next: &AtomicUsize) -> ! {
+    record::ends(End::Returned(status as u8));
+    let next = next.load(Relaxed);
+    if next != 0 {
+        // SAFETY: the address of a function of this name, which has this type.
+        unsafe { core::mem::transmute::<usize, extern "C" fn(c_int) -> !>(next)(status) }
+    }
+    loop {
+        // SAFETY: ends the process, as libc's function does.
+        unsafe { libc::syscall(libc::SYS_exit_group, status) };
+    }
+}

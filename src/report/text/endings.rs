@@ -1,0 +1,123 @@
+//! How processes ended: in a word, in a sentence, and which of them did not end well.
+
+use super::super::model::{Exit, ExitKind, Handle, Process};
+use super::super::moments::{bytes, number};
+use super::View;
+use super::names::{clean, counted};
+use cupeer_spec::signals;
+use std::collections::BTreeMap;
+
+/// The most handles that are named of one process.
+const MOST_HANDLES: usize = 3;
+
+/// How a process ended, for a column.
+pub fn ending(exit: Exit) -> String {
+    match (exit.kind, exit.code, exit.signal) {
+        (ExitKind::Returned, Some(code), _) => code.to_string(),
+        (ExitKind::Returned, None, _) => "returned".into(),
+        (ExitKind::Signal, _, signal) => signal_name(signal.unwrap_or(0)),
+        (ExitKind::Running, ..) => "running".into(),
+        (ExitKind::Died, ..) => "died".into(),
+        (ExitKind::Executed, ..) => "exec".into(),
+        (ExitKind::Gone, ..) => "gone".into(),
+        (ExitKind::Unseen, ..) => "unknown".into(),
+    }
+}
+
+/// How a process died; `None` where it returned, runs, or that is not known.
+pub fn death(process: &Process) -> Option<String> {
+    match process.exit {
+        // Who ends so because of a fault plan, does what was asked for.
+        _ if process.is_stopped_on_purpose() => None,
+        Exit { kind: ExitKind::Signal, signal, .. } => {
+            Some(format!("was killed by {}", signal_name(signal.unwrap_or(0))))
+        }
+        Exit { kind: ExitKind::Died, .. } => Some("ended without returning".into()),
+        _ => None,
+    }
+}
+
+fn signal_name(signal: u8) -> String {
+    signals::name(signal.into()).map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))
+}
+
+impl View<'_> {
+    /// The processes that died.
+    pub fn deaths(&self) -> String {
+        let all = self.report.processes.iter().filter_map(|process| Some((process, death(process)?)));
+        // Where filters are given, what they leave out is not spoken of.
+        let all = all.filter(|_| self.report.record.matching.is_none());
+        let items: Vec<String> = all.map(|(process, how)| self.death(process, &how)).collect();
+        self.thing((items.len() as u64, "process"), "did not return", &items)
+    }
+
+    /// The processes that returned a failure, by exit status. Where a fault plan has made calls fail, that was to be expected.
+    pub fn failing_ends(&self) -> String {
+        let processes = &self.report.processes;
+        if self.report.record.matching.is_some() || processes.iter().any(|process| process.injected > 0) {
+            return String::new();
+        }
+        let mut by_code: BTreeMap<u8, Vec<&str>> = BTreeMap::new();
+        for process in processes {
+            if let Some(code @ 1..) = process.exit.code {
+                by_code.entry(code).or_default().push(&process.proc);
+            }
+        }
+        let count = by_code.values().map(Vec::len).sum::<usize>() as u64;
+        let item = |(code, procs): (u8, Vec<&str>)| {
+            format!("exit status {code}: {}", self.names.processes(procs.into_iter()))
+        };
+        let items: Vec<String> = by_code.into_iter().map(item).collect();
+        self.thing((count, "process"), "ended with a failure", &items)
+    }
+
+    fn death(&self, process: &Process, how: &str) -> String {
+        let mut text = format!("{} {how}", self.names.process(&process.proc));
+        if let Some(call) = process.pending.first() {
+            text += &format!(" in {}, called at {}", clean(&call.function), self.at(call.since_ns));
+        } else if let Some(call) = &process.last_call {
+            text += &format!("; its last call was {} at {}", clean(&call.function), self.at(call.at_ns));
+        }
+        let left: Vec<String> =
+            self.report.handles.iter().filter_map(|handle| self.left_open(process, handle)).collect();
+        if !left.is_empty() {
+            text +=
+                &format!("; open elsewhere after that: {}", left[..left.len().min(MOST_HANDLES)].join(", "));
+            if left.len() > MOST_HANDLES {
+                text += &format!(" and {} more", number((left.len() - MOST_HANDLES) as u64));
+            }
+        }
+        text
+    }
+
+    /// `ipc:2f... (1MiB) in rank 2`: what a process exported and others had open after its last call.
+    fn left_open(&self, process: &Process, handle: &Handle) -> Option<String> {
+        let last = process.last_call.as_ref()?.at_ns;
+        (handle.exporter.as_ref() == Some(&process.proc)).then_some(())?;
+        let is_open = |closed: Option<u64>| closed.is_none_or(|closed| closed > last);
+        let who = handle.opens.iter().filter(|open| is_open(open.closed_ns)).map(|open| &*open.proc);
+        let mut who: Vec<&str> = who.collect();
+        who.dedup();
+        let size = handle.bytes.map(|size| format!(" ({})", bytes(size))).unwrap_or_default();
+        (!who.is_empty())
+            .then(|| format!("{}{size} in {}", handle.fingerprint, self.names.processes(who.into_iter())))
+    }
+
+    /// What stands before the reasons why nothing is wrong: how far that is known.
+    pub fn well(&self, filtered: &str) -> String {
+        let count = |kinds: &[ExitKind]| {
+            let is_one =
+                |process: &&Process| kinds.contains(&process.exit.kind) && !process.is_stopped_on_purpose();
+            self.report.processes.iter().filter(is_one).count() as u64
+        };
+        let unknown = count(&[ExitKind::Gone, ExitKind::Unseen]);
+        let so_far = if count(&[ExitKind::Running]) > 0 { " so far" } else { "" };
+        match unknown {
+            0 => format!("Nothing is wrong{filtered}{so_far}"),
+            _ => format!(
+                "Nothing is wrong{filtered}{so_far}, but how {} ended is unknown",
+                counted(unknown, "process")
+            ),
+        }
+    }
+}
