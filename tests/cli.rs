@@ -37,6 +37,43 @@ fn wrong_command_lines_are_one_line_and_125() {
     refused(&["list", "errors", "--all"], "--all works only with 'functions'; the other lists are complete");
 }
 
+/// A value that did not follow its option is the program, which is not there.
+#[test]
+fn what_was_meant_is_asked_where_a_value_became_the_program() {
+    let folder = temp_dir();
+    let record = folder.path().join("record");
+    for (option, value) in [("--sim", "nvlink:2"), ("--sim", "none:4"), ("--check", "errors")] {
+        let ended = done(with(&["run", "--out"]).arg(&record).args([option, value, "true"]));
+        let said = format!("cupeer: '{value}': No such file or directory; did you mean {option}={value}?\n");
+        assert_eq!((ended.status.code(), ended.stderr), (Some(127), said));
+    }
+    let ended = done(&mut with(&["run", "--record", "off", "--sim", "nvlink:0", "true"]));
+    assert_eq!(ended.stderr, "cupeer: 'nvlink:0': No such file or directory\n");
+}
+
+#[test]
+fn help_is_a_command_as_well() {
+    let as_command = stdout(&mut with(&["help", "run"]));
+    assert_eq!(as_command, stdout(&mut with(&["run", "--help"])));
+    assert!(stdout(&mut with(&["help"])).contains("Run a program under cupeer"));
+}
+
+/// Who says what is to be logged, or where, gets a log.
+#[test]
+fn options_of_the_log_mean_a_log() {
+    let user = crate::endings::program();
+    let folder = temp_dir();
+    let file = folder.path().join("log");
+    for option in [&["--trace", "all"][..], &["--log-file", file.to_str().unwrap()]] {
+        let mut command = with(&["run", "--sim", "--record", "off"]);
+        let ended = done(command.args(option).arg(&user).args(["return", "0"]));
+        let log = if option[0] == "--trace" { ended.stderr } else { fs::read_to_string(&file).unwrap() };
+        assert!(log.contains("cuDeviceCanAccessPeer("), "{option:?}: {log}");
+    }
+    let ended = done(with(&["run", "--sim", "--record", "off", "--failed"]).arg(&user).args(["return", "0"]));
+    assert!(!ended.stderr.contains("CUDA_SUCCESS"), "{}", ended.stderr);
+}
+
 #[test]
 fn wrong_values_say_where_and_what_would_be_right() {
     let log = |args: &[&'static str]| [&["run", "--log", "text"], args, &["true"]].concat();
@@ -45,11 +82,6 @@ fn wrong_values_say_where_and_what_would_be_right() {
         "--trace '@ipc,cuIpcOpnMemHandle', column 6: no function is named 'cuIpcOpnMemHandle'; \
          did you mean 'cuIpcOpenMemHandle'?",
     );
-    for option in [&["--trace", "@ipc"][..], &["--failed"], &["--log-file", "x"]] {
-        let sentence =
-            format!("{} chooses what is logged, but nothing is; add --log text or --log json", option[0]);
-        refused(&[&["run"], option, &["true"]].concat(), &sentence);
-    }
     refused(
         &log(&["--log-file", "/no/such/directory/log"]),
         "failed to open the log file '/no/such/directory/log': No such file or directory (os error 2)",

@@ -4,7 +4,8 @@ use crate::support::{compile_c, cupeer, done, sim_dir, sim_library, temp_dir, wa
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-fn program() -> PathBuf {
+/// A program that reaches the driver and ends in the way that it is asked for.
+pub fn program() -> PathBuf {
     let driver = sim_dir().join("libcuda.so");
     compile_c("programs/endings.c", &["-pthread", "-Wl,--no-as-needed", driver.to_str().unwrap()])
 }
@@ -176,7 +177,7 @@ fn what_an_exporter_left_open_elsewhere_is_told_with_its_death() {
     assert!(exits.contains(&("died".to_owned(), None, None)), "{exits:?}");
     let text = unwrapped(&text);
     assert!(text.contains("ended without returning; its last call was cuIpcGetMemHandle at"), "{text}");
-    assert!(text.contains("; open elsewhere after that: ipc:"), "{text}");
+    assert!(text.contains("; never closed elsewhere: ipc:"), "{text}");
 }
 
 #[test]

@@ -153,10 +153,6 @@ fn wrong_options_of_checks_are_refused() {
         );
     }
     refused(
-        &run(&["--error-exitcode", "3"]),
-        "--error-exitcode is for broken rules, but nothing is checked; add --check",
-    );
-    refused(
         &run(&["--check=all"]),
         "invalid value 'all' for '--check[=<LEVEL>]' [possible values: errors, warnings, notes]; see --help",
     );
@@ -241,7 +237,7 @@ fn options_become_variables() {
 #[test]
 fn a_program_that_breaks_no_rule_keeps_its_status() {
     let directory = temp_dir();
-    let mut command = with(&["run", "--check", "--error-exitcode", "9", "--out"]);
+    let mut command = with(&["run", "--error-exitcode", "9", "--out"]);
     let ended = done(command.arg(directory.path().join("record")).args(["sh", "-c", "exit 4"]));
     assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(4), ""));
 }

@@ -20,7 +20,7 @@ pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
 
 /// See what CUDA programs do with peer access and IPC memory
 #[derive(Parser)]
-#[command(name = "cupeer", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "cupeer", version, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,

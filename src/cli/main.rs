@@ -46,16 +46,16 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(output::usage(&error)),
     };
-    let done = match &cli.command {
+    let done = match cli.command {
         Command::Run(args) => run::command(args),
-        Command::Env(args) => formats::command(args),
-        Command::List(args) => list::command(args),
-        Command::Explain(args) => explain::command(args),
-        Command::Report(args) => report::command(args),
-        Command::Pack(args) => pack::command(args),
-        Command::Release(args) => release::command(args),
-        Command::Sweep(args) => sweep::command(args),
-        Command::Doctor(args) => doctor::command(args),
+        Command::Env(args) => formats::command(&args),
+        Command::List(args) => list::command(&args),
+        Command::Explain(args) => explain::command(&args),
+        Command::Report(args) => report::command(&args),
+        Command::Pack(args) => pack::command(&args),
+        Command::Release(args) => release::command(&args),
+        Command::Sweep(args) => sweep::command(&args),
+        Command::Doctor(args) => doctor::command(&args),
         Command::ProbeDriver => probe::command(),
     };
     match done {

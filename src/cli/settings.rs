@@ -6,7 +6,7 @@ pub mod check;
 pub mod deny;
 pub mod inject;
 
-use crate::args::{Options, word};
+use crate::args::{LogFormat, Options, word};
 use crate::driver::{self, Chosen};
 use crate::job::{self, Job};
 use crate::libraries;
@@ -80,9 +80,9 @@ impl Settings {
             variables.push((env::LOG, word(format).into()));
         } else if inherited(env::LOG).is_none() {
             let (file, set) = (options.log_file.is_some(), options.trace.is_some());
-            let pointless = [("--log-file", file), ("--trace", set), ("--failed", options.failed)];
-            if let Some((option, _)) = pointless.iter().find(|(_, is_given)| *is_given) {
-                bail!("{option} chooses what is logged, but nothing is; add --log text or --log json");
+            if file || set || options.failed {
+                // Who says what is logged, or where, wants a log.
+                variables.push((env::LOG, word(LogFormat::Text).into()));
             }
         }
         if let Some(file) = &options.log_file {

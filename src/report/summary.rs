@@ -35,13 +35,16 @@ pub fn lines(directory: &Path) -> Vec<String> {
 }
 
 /// The lines about the processes of one run, which `is_of_it` tells from those of others in the directory. What follows from
-/// all of them together is the report's.
+/// all of them together is the report's. None where none of them reached the driver.
 pub fn of_run(directory: &Path, is_of_it: impl Fn(&cupeer_record::Process) -> bool) -> Vec<String> {
     let shown = shortest(directory);
     let read = || -> anyhow::Result<Vec<String>> {
         let mut job = Job::open(directory)?;
         let all = job.processes.len();
         job.processes.retain(is_of_it);
+        if job.processes.is_empty() {
+            return Ok(Vec::new());
+        }
         let others = (all - job.processes.len()) as u64;
         let report = super::read(&job, &Filter::all(&job), 0, None)?;
         let mut lines = deaths(&report);

@@ -10,7 +10,7 @@ mod program;
 mod signals;
 mod watch;
 
-use crate::args::{Options, RunArgs};
+use crate::args::{Level, Options, RunArgs};
 use crate::driver::{self, Chosen};
 use crate::job::Job;
 use crate::output::Failure;
@@ -19,6 +19,7 @@ use crate::settings::{Environment, Settings, check};
 use crate::{libraries, output, status};
 use anyhow::{Result, bail};
 use child::Child;
+use clap::ValueEnum;
 use cupeer_record as record;
 use cupeer_report::faults::Fault;
 use cupeer_report::summary;
@@ -26,6 +27,7 @@ use cupeer_report::text::names::counted;
 use cupeer_spec::env;
 use cupeer_spec::record::end;
 use cupeer_spec::status::Status;
+use cupeer_topology::Topology;
 use faults::Faults;
 use page::{Image, Page};
 use std::ffi::{OsStr, OsString};
@@ -44,12 +46,25 @@ pub fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     let words = error.to_string();
     let words = words.split(" (os error").next().unwrap_or_default();
     let interpreter = program::missing_interpreter(program).filter(|_| missing);
-    let hint = interpreter.map(|path| format!(" (its interpreter {path} is missing)")).unwrap_or_default();
+    let hint = interpreter.map(|path| format!(" (its interpreter {path} is missing)"));
+    let hint = hint.or_else(|| meant(program).filter(|_| missing)).unwrap_or_default();
     Failure {
         sentence: format!("'{}': {words}{hint}", program.display()),
         excerpt: None,
         status: if missing { status::NOT_FOUND } else { status::NOT_EXECUTABLE },
     }
+}
+
+/// What was meant by a program that is a value of an option: options that can do without one take theirs after `=`.
+fn meant(program: &OsStr) -> Option<String> {
+    let name = program.to_str()?;
+    let option = if Topology::parse(name).is_ok() {
+        "--sim"
+    } else {
+        Level::from_str(name, false).ok()?;
+        "--check"
+    };
+    Some(format!("; did you mean {option}={name}?"))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,11 +109,13 @@ impl Run {
     }
 }
 
-pub fn command(args: &RunArgs) -> Result<ExitCode> {
+pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     output::be_verbose(args.options.verbose);
     if args.error_exitcode.is_some() {
-        check::needed_by("--error-exitcode", "is for broken rules", &args.options.check)?;
+        // Who asks for a status where rules are broken wants them checked.
+        check::imply(&mut args.options.check);
     }
+    let args = &args;
     let begun = SystemTime::now();
     let mut settings = Settings::new(&args.options, Some(&args.program[0]))?;
     let mut environment = settings.apply(Environment::inherited())?;
@@ -133,7 +150,8 @@ pub fn command(args: &RunArgs) -> Result<ExitCode> {
     let mut lines = match job {
         Some(job) if job.is_ours_alone() => summary::lines(&job.directory),
         Some(job) if !job.is_inherited() => {
-            summary::of_run(&job.directory, |process| is_of_this_run(process, begun))
+            let lines = summary::of_run(&job.directory, |process| is_of_this_run(process, begun));
+            if lines.is_empty() { run.blind() } else { lines }
         }
         Some(_) => Vec::new(),
         None => run.blind(),
@@ -212,7 +230,9 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&C
         seen.loaded.clear();
     }
     let reached = page.as_ref().map(|page| page.status().reached.load(Acquire));
-    tracing::debug!("processes that reached the driver: {reached:?}");
+    if let Some(reached) = reached {
+        tracing::debug!("processes that reached the driver: {reached}");
+    }
     let mut notes = notes(&program[0], obstacle, seen, reached);
     if let Some(page) = &page {
         if reached == Some(0) && notes.is_empty() {

@@ -1,7 +1,7 @@
 //! The variables of the checks, and which of their options are refused.
 
 use super::inherited;
-use crate::args::{CheckArgs, Options, word};
+use crate::args::{CheckArgs, Level, Options, word};
 use anyhow::{Result, anyhow, bail, ensure};
 use cupeer_rules::RuleSet;
 use cupeer_spec::env;
@@ -20,18 +20,19 @@ pub fn variables(options: &CheckArgs) -> Result<Vec<(&'static str, OsString)>> {
     }
     for (option, variable, set) in sets {
         let Some(set) = set else { continue };
-        needed_by(option, "chooses rules", options)?;
+        let is_checked = options.check.is_some() || inherited(env::CHECK).is_some();
+        ensure!(is_checked, "{option} chooses rules, but nothing is checked; add --check");
         RuleSet::parse(set).map_err(|error| anyhow!("{option} '{set}', {error}"))?;
         variables.push((variable, set.into()));
     }
     Ok(variables)
 }
 
-/// Refuses an option that does nothing without checks.
-pub fn needed_by(option: &str, does: &str, options: &CheckArgs) -> Result<()> {
-    let is_checked = options.check.is_some() || inherited(env::CHECK).is_some();
-    ensure!(is_checked, "{option} {does}, but nothing is checked; add --check");
-    Ok(())
+/// Checks at the usual level, where nobody says at which.
+pub fn imply(options: &mut CheckArgs) {
+    if options.check.is_none() && inherited(env::CHECK).is_none() {
+        options.check = Some(Level::Warnings);
+    }
 }
 
 /// What holds where nothing is recorded: `--check` is refused. An inherited one gives way to `--record off`, or

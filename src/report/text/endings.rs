@@ -81,8 +81,7 @@ impl View<'_> {
         let left: Vec<String> =
             self.report.handles.iter().filter_map(|handle| self.left_open(process, handle)).collect();
         if !left.is_empty() {
-            text +=
-                &format!("; open elsewhere after that: {}", left[..left.len().min(MOST_HANDLES)].join(", "));
+            text += &format!("; never closed elsewhere: {}", left[..left.len().min(MOST_HANDLES)].join(", "));
             if left.len() > MOST_HANDLES {
                 text += &format!(" and {} more", number((left.len() - MOST_HANDLES) as u64));
             }
@@ -90,17 +89,15 @@ impl View<'_> {
         text
     }
 
-    /// `ipc:2f... (1MiB) in rank 2`: what a process exported and others had open after its last call.
+    /// `ipc:2f... (1MiB) in rank 2`: what a process exported and others opened and never closed.
     fn left_open(&self, process: &Process, handle: &Handle) -> Option<String> {
-        let last = process.last_call.as_ref()?.at_ns;
         (handle.exporter.as_ref() == Some(&process.proc)).then_some(())?;
-        let is_open = |closed: Option<u64>| closed.is_none_or(|closed| closed > last);
-        let who = handle.opens.iter().filter(|open| is_open(open.closed_ns)).map(|open| &*open.proc);
-        let mut who: Vec<&str> = who.collect();
+        let open = handle.opens.iter().filter(|open| open.closed_ns.is_none());
+        let mut who: Vec<&str> = open.map(|open| &*open.proc).collect();
         who.dedup();
         let size = handle.bytes.map(|size| format!(" ({})", bytes(size))).unwrap_or_default();
-        (!who.is_empty())
-            .then(|| format!("{}{size} in {}", handle.fingerprint, self.names.processes(who.into_iter())))
+        let names = || self.names.processes(who.iter().copied());
+        (!who.is_empty()).then(|| format!("{}{size} in {}", handle.fingerprint, names()))
     }
 
     /// What stands before the reasons why nothing is wrong: how far that is known.
