@@ -70,6 +70,12 @@ fn e6_memory_that_only_its_own_device_can_reach() {
 }
 
 #[test]
+fn e7_a_pool_that_peer_access_does_not_open() {
+    // Which device uses it, no call tells; which one may, the report does.
+    case("cases_spaces", "E7", "nvlink:2", &[], &["Memory pools", "made - - - destroyed"]);
+}
+
+#[test]
 fn e8_ranks_whose_devices_do_not_reach_each_other() {
     let wanted =
         ["error vmm-unreachable-device: ", "cannot reach", "Ask cuDeviceCanAccessPeer for each device"];

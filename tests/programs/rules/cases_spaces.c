@@ -128,6 +128,25 @@ static void own_device_only(void) {
     }
 }
 
+/* E7 (tensorflow#47480): a pool of one device, whose memory the other one is to use, with peer access enabled and no access
+ * to the pool. */
+static void closed_pool(void) {
+    enum { PINNED = 1, DEVICE = 1 };
+    PoolProperties wanted = {.type = PINNED, .location = {DEVICE, 0}};
+    Pool pool;
+    CUdeviceptr p;
+    start(0);
+    c1 = retain(1);
+    OK(cuCtxSetCurrent(c1));
+    OK(cuCtxEnablePeerAccess(c0, 0));
+    OK(cuCtxSetCurrent(c0));
+    OK(cuMemPoolCreate(&pool, &wanted));
+    OK(cuMemAllocFromPoolAsync(&p, SIZE, pool, NULL));
+    OK(cuMemFreeAsync(p, NULL));
+    OK(cuCtxSynchronize());
+    OK(cuMemPoolDestroy(pool));
+}
+
 /* E8 (pytorch#174030): at the rendezvous each rank gives its own device access to the memory of all others. */
 static void rendezvous(struct link parent) {
     start(1);
@@ -218,6 +237,6 @@ static void no_addresses(void) { share_with(reserve_all); }
 
 SCENES({"A1", expandable_segment}, {"A6", silent_fallback}, {"D3", refused}, {"flashinfer#4089", refused_and_imported},
        {"D4", advertised}, {"DeepEP#487", both_kinds}, {"Mooncake#1297", each_device}, {"E6", own_device_only},
-       {"E8", ranks_apart},
+       {"E7", closed_pool}, {"E8", ranks_apart},
        {"vllm#36651-sleep", sleeps_twice}, {"vllm#36651-wake", wakes_twice}, {"vllm#45565", failed_unmapping},
        {"pytorch#186213", no_addresses})
