@@ -199,3 +199,16 @@ fn a_run_that_joins_a_record_sums_up_its_own_processes() {
     assert_eq!(counts, wanted);
     assert_eq!(report(&record).1.len(), 2);
 }
+
+/// Its processes say to the inner one that they reached the driver.
+#[test]
+fn a_run_in_a_run_is_not_said_to_have_reached_no_driver() {
+    let folder = temp_dir();
+    let inner = cupeer().get_program().to_owned();
+    // Long enough to be looked at from outside.
+    let script = "\"$0\" run -- \"$1\" child live-on; sleep 2.5";
+    let mut command = cupeer();
+    command.current_dir(folder.path()).args(["run", "--sim", "-o", "record", "--", "sh", "-c", script]);
+    let said = done(command.arg(inner).arg(program())).stderr;
+    assert_eq!(said, "cupeer: 1 process, 2 calls, 0 failed; 'cupeer report record' shows them\n");
+}

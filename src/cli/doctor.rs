@@ -217,6 +217,7 @@ fn look_at_program(report: &mut Report, driver: &DriverArgs, program: &[OsString
     };
     report.fact("reached the driver", reached);
     let is_unseen = run.is_unseen();
+    report.wrong.extend(run.unreached);
     report.wrong.extend(run.notes);
     let text = std::fs::read_to_string(&log).context("failed to read the log of the program")?;
     for ((library, way), processes) in escaped(&text) {

@@ -83,6 +83,9 @@ pub struct Run {
     pub findings: Option<u32>,
     /// Where the preload library did not take effect, a sentence each.
     pub notes: Vec<String>,
+    /// Why no process reached the driver, a sentence each. A cupeer within this one has its own page: only where nothing was
+    /// recorded either is this so.
+    pub unreached: Vec<String>,
     /// How many processes had a driver of which no watched call was seen.
     pub unseen: u32,
     /// How many libraries' calls went past us, counted once a process.
@@ -147,21 +150,23 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         };
         job.tell_end(run.process, end);
     }
-    let mut lines = match job {
+    let recorded = match &job {
         Some(job) if job.is_ours_alone() => summary::lines(&job.directory),
         Some(job) if !job.is_inherited() => {
-            let lines = summary::of_run(&job.directory, |process| is_of_this_run(process, begun));
-            if lines.is_empty() { run.blind() } else { lines }
+            summary::of_run(&job.directory, |process| is_of_this_run(process, begun))
         }
-        Some(_) => Vec::new(),
-        None => run.blind(),
+        _ => Vec::new(),
     };
+    let is_recorded = !recorded.is_empty();
+    let is_told_elsewhere = job.as_ref().is_some_and(Job::is_inherited);
+    let mut lines = if is_recorded || is_told_elsewhere { recorded } else { run.blind() };
     if is_ours_to_tell {
         let told = faults.iter().filter(|faults| faults.is_ours());
         lines.extend(told.flat_map(|_| summary::faults::lines(&seen)));
         lines.extend(unmasked.map(str::to_owned));
     }
-    lines.iter().chain(&seed).chain(&run.notes).for_each(|line| output::complain(line));
+    let unreached = if is_recorded { &[][..] } else { &run.unreached };
+    lines.iter().chain(&seed).chain(unreached).chain(&run.notes).for_each(|line| output::complain(line));
     Ok(end_as(replaced(args, &run, &seen)))
 }
 
@@ -233,11 +238,11 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&C
     if let Some(reached) = reached {
         tracing::debug!("processes that reached the driver: {reached}");
     }
-    let mut notes = notes(&program[0], obstacle, seen, reached);
+    let (mut notes, mut unreached) = notes(&program[0], obstacle, seen, reached);
     if let Some(page) = &page {
-        if reached == Some(0) && notes.is_empty() {
-            notes.extend(without_us(&program[0], page, &child, end));
-            notes.extend(program::obstacles_in_shell(program));
+        if reached == Some(0) && notes.is_empty() && unreached.is_empty() {
+            unreached.extend(without_us(&program[0], page, &child, end));
+            unreached.extend(program::obstacles_in_shell(program));
         }
         notes.extend(page.dropped().map(|(count, name)| dropped(count, &name)));
         if page.status().nameless.load(Acquire) != 0 {
@@ -254,6 +259,7 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&C
         reached: reached.unwrap_or(0),
         findings: told(|status| &status.findings),
         notes,
+        unreached,
         unseen: told(|status| &status.unseen).unwrap_or(0),
         escaped: told(|status| &status.escaped).unwrap_or(0),
     })
@@ -299,31 +305,38 @@ fn dropped(count: u32, name: &str) -> String {
     )
 }
 
-fn notes(program: &OsStr, obstacle: Option<String>, seen: Sightings, reached: Option<u32>) -> Vec<String> {
-    let mut notes = seen.bypassed;
+/// What is to be said in any case, and why no process reached the driver.
+fn notes(
+    program: &OsStr,
+    obstacle: Option<String>,
+    seen: Sightings,
+    reached: Option<u32>,
+) -> (Vec<String>, Vec<String>) {
+    let notes = seen.bypassed;
     if reached != Some(0) {
         if let Some(obstacle) = obstacle {
             tracing::debug!("{obstacle}; its children reached the driver all the same");
         }
-        return notes;
+        return (notes, Vec::new());
     }
+    let mut unreached = Vec::new();
     let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
     let own = watch::crossing(&name);
     match (obstacle, own) {
-        (Some(obstacle), Some(crossing)) => notes.push(format!("{obstacle}; {}", watch::hint(crossing))),
-        (Some(obstacle), None) => notes.push(obstacle),
-        (None, Some(crossing)) => notes.push(watch::note(crossing)),
+        (Some(obstacle), Some(crossing)) => unreached.push(format!("{obstacle}; {}", watch::hint(crossing))),
+        (Some(obstacle), None) => unreached.push(obstacle),
+        (None, Some(crossing)) => unreached.push(watch::note(crossing)),
         (None, None) => {}
     }
-    notes.extend(seen.crossings.into_iter().filter(|crossing| own != Some(*crossing)).map(watch::note));
-    notes.extend(seen.loaded);
-    if notes.is_empty() {
-        notes.extend(seen.lost);
+    unreached.extend(seen.crossings.into_iter().filter(|crossing| own != Some(*crossing)).map(watch::note));
+    unreached.extend(seen.loaded);
+    if notes.is_empty() && unreached.is_empty() {
+        unreached.extend(seen.lost);
     }
-    if notes.is_empty() {
+    if notes.is_empty() && unreached.is_empty() {
         tracing::debug!("no process reached the driver");
     }
-    notes
+    (notes, unreached)
 }
 
 fn end_as(end: End) -> ExitCode {
