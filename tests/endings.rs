@@ -2,6 +2,7 @@
 
 use crate::support::{compile_c, cupeer, done, sim_dir, sim_library, temp_dir, wait_for, with};
 use serde_json::Value;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A program that reaches the driver and ends in the way that it is asked for.
@@ -156,11 +157,13 @@ fn who_lives_on_is_running_and_then_told() {
     let record = folder.path().join("record");
     let mut command = cupeer();
     command.args(["run", "--sim", "--record", "full", "-o"]).arg(&record).arg("--").arg(program());
-    let ended = done(command.args(["child", "live-on"]));
+    let word = folder.path().join("end");
+    let ended = done(command.args(["child", "live-on"]).arg(&word));
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     let (text, exits) = report(&record);
     assert_eq!(exits, [("running".to_owned(), None, None)], "{text}");
     assert!(text.contains("Nothing is wrong so far: "), "{text}");
+    fs::write(&word, "").unwrap();
     wait_for("its end", || report(&record).1 == [(RETURNED.to_owned(), Some(0), None)]);
 }
 
@@ -206,7 +209,7 @@ fn a_run_in_a_run_is_not_said_to_have_reached_no_driver() {
     let folder = temp_dir();
     let inner = cupeer().get_program().to_owned();
     // Long enough to be looked at from outside.
-    let script = "\"$0\" run -- \"$1\" child live-on; sleep 2.5";
+    let script = "\"$0\" run -- \"$1\" child live-on end; sleep 2.5; : >end";
     let mut command = cupeer();
     command.current_dir(folder.path()).args(["run", "--sim", "-o", "record", "--", "sh", "-c", script]);
     let said = done(command.arg(inner).arg(program())).stderr;
