@@ -22,7 +22,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::mem::offset_of;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -134,11 +134,14 @@ impl Job {
     /// Says in the record of the process that was started how it ended: nobody else sees by which signal. Where it has become
     /// one program after the other, in that of the last.
     pub fn tell_end(&self, (pid, started): (libc::pid_t, u64), end: End) {
-        let of_process = format!("-{pid}-{started}");
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino());
+        // Other hosts may have a process of this number that was started at this time.
+        let of_process = format!("{}-{namespace}-{pid}-{started}", boot.get(..8).unwrap_or_default());
         let files = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let image = |path: PathBuf| {
             let name = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.to_owned();
-            let (_, rest) = name.split_once(&of_process)?;
+            let rest = name.strip_prefix(&of_process)?;
             let image: u32 = if rest.is_empty() { 0 } else { rest.strip_prefix('-')?.parse().ok()? };
             Some((image, path))
         };

@@ -26,12 +26,16 @@ pub fn lines(directory: &Path) -> Vec<String> {
     let sizes = entries.filter_map(|entry| Some(entry.metadata().ok()?.len()));
     let size = sizes.fold(0, u64::saturating_add);
     if size > MOST_READ {
-        return vec![format!("recorded {} MiB in {shown}; 'cupeer report {shown}' shows it", size >> 20)];
+        return vec![too_large(size, &shown)];
     }
     match super::of(directory) {
         Ok(report) => about(&report, &shown),
         Err(error) => vec![format!("recorded in {shown}, which cannot be read: {error:#}")],
     }
+}
+
+fn too_large(size: u64, shown: &str) -> String {
+    format!("recorded {} MiB in {shown}; 'cupeer report {shown}' shows it", size >> 20)
 }
 
 /// The lines about the processes of one run, which `is_of_it` tells from those of others in the directory. What follows from
@@ -44,6 +48,11 @@ pub fn of_run(directory: &Path, is_of_it: impl Fn(&cupeer_record::Process) -> bo
         job.processes.retain(is_of_it);
         if job.processes.is_empty() {
             return Ok(Vec::new());
+        }
+        let sizes = job.processes.iter().filter_map(|process| Some(process.path.metadata().ok()?.len()));
+        let size = sizes.fold(0, u64::saturating_add);
+        if size > MOST_READ {
+            return Ok(vec![too_large(size, &shown)]);
         }
         let others = (all - job.processes.len()) as u64;
         let report = super::read(&job, &Filter::all(&job), 0, None)?;

@@ -7,7 +7,7 @@ use super::launch::{End, Ran};
 use super::state::Baseline;
 use crate::args::word;
 use clap::ValueEnum;
-use cupeer_spec::signals;
+use cupeer_report::text::names::signal_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -156,11 +156,6 @@ pub fn judge_baseline(Baseline { ran, counted, .. }: &Baseline) -> Option<Judged
         },
     };
     Some(Judged { verdict, seen })
-}
-
-/// The name of a signal, as `kill -l` has it.
-pub fn signal_name(signal: i32) -> String {
-    signals::name(signal).map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 use super::super::model::{Exit, ExitKind, Handle, Process};
 use super::super::moments::{bytes, number};
 use super::View;
-use super::names::{clean, counted};
-use cupeer_spec::signals;
+use super::names::{clean, counted, signal_name};
 use std::collections::BTreeMap;
 
 /// The most handles that are named of one process.
@@ -15,7 +14,7 @@ pub fn ending(exit: Exit) -> String {
     match (exit.kind, exit.code, exit.signal) {
         (ExitKind::Returned, Some(code), _) => code.to_string(),
         (ExitKind::Returned, None, _) => "returned".into(),
-        (ExitKind::Signal, _, signal) => signal_name(signal.unwrap_or(0)),
+        (ExitKind::Signal, _, signal) => signal_name(signal.unwrap_or(0).into()),
         (ExitKind::Running, ..) => "running".into(),
         (ExitKind::Died, ..) => "died".into(),
         (ExitKind::Executed, ..) => "exec".into(),
@@ -30,15 +29,11 @@ pub fn death(process: &Process) -> Option<String> {
         // Who ends so because of a fault plan, does what was asked for.
         _ if process.is_stopped_on_purpose() => None,
         Exit { kind: ExitKind::Signal, signal, .. } => {
-            Some(format!("was killed by {}", signal_name(signal.unwrap_or(0))))
+            Some(format!("was killed by {}", signal_name(signal.unwrap_or(0).into())))
         }
         Exit { kind: ExitKind::Died, .. } => Some("ended without returning".into()),
         _ => None,
     }
-}
-
-fn signal_name(signal: u8) -> String {
-    signals::name(signal.into()).map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))
 }
 
 impl View<'_> {

@@ -3,6 +3,7 @@
 pub use crate::terminal::clean;
 
 use super::super::model::{Codes, Proc, Process, Report, Uuid};
+use cupeer_spec::signals;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
@@ -178,6 +179,11 @@ pub fn codes(codes: &Codes) -> String {
     let mut sorted: Vec<_> = codes.iter().collect();
     sorted.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     sorted.iter().map(|(name, count)| format!("{count} {}", result(name))).collect::<Vec<_>>().join(", ")
+}
+
+/// The name of a signal, as `kill -l` has it, or its number.
+pub fn signal_name(signal: i32) -> String {
+    signals::name(signal).map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))
 }
 
 /// `1 call`, `2 calls`.
