@@ -10,6 +10,7 @@ pub use file::{own_key, random, read};
 use crate::args::{Options, Share};
 use crate::settings::inherited;
 use anyhow::{Context, Result, anyhow, bail};
+use cupeer_record::host;
 use cupeer_record::plain::{self, Links};
 use cupeer_spec::env::{self, RecordMode};
 use cupeer_spec::placeholders::{AFTER, Piece, pieces};
@@ -22,7 +23,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::mem::offset_of;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -134,10 +135,10 @@ impl Job {
     /// Says in the record of the process that was started how it ended: nobody else sees by which signal. Where it has become
     /// one program after the other, in that of the last.
     pub fn tell_end(&self, (pid, started): (libc::pid_t, u64), end: End) {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino());
+        let (Some(boot), Some(namespace)) = (host::boot_id(), host::pid_ns()) else { return };
         // Other hosts may have a process of this number that was started at this time.
-        let of_process = format!("{}-{namespace}-{pid}-{started}", boot.get(..8).unwrap_or_default());
+        let boot = u32::from_be_bytes([boot[0], boot[1], boot[2], boot[3]]);
+        let of_process = format!("{boot:08x}-{namespace}-{pid}-{started}");
         let files = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let image = |path: PathBuf| {
             let name = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.to_owned();

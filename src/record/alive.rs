@@ -1,5 +1,6 @@
 //! Whether processes of a record run on this host.
 
+use crate::host;
 use cupeer_spec::proc;
 use cupeer_spec::record::Header;
 use std::collections::HashSet;
@@ -26,8 +27,8 @@ pub(crate) struct Host {
 impl Host {
     /// Looks at the host, for questions about these processes.
     pub(crate) fn look<'a>(mut about: impl Iterator<Item = &'a Header>) -> Host {
-        let boot_id = boot_id();
-        let pid_ns = fs::metadata("/proc/self/ns/pid").ok().map(|file| file.ino());
+        let boot_id = host::boot_id();
+        let pid_ns = host::pid_ns();
         let is_ours = shows_ours();
         let elsewhere =
             |header: &Header| Some(header.boot_id) == boot_id && (Some(header.pid_ns) != pid_ns || !is_ours);
@@ -77,14 +78,6 @@ fn has_our_clock(pid: u32) -> bool {
     let clock = |path: String| fs::read_link(path).ok();
     // Kernels before 5.6 have one clock.
     clock("/proc/self/ns/time".into()).is_none_or(|ours| clock(format!("/proc/{pid}/ns/time")) == Some(ours))
-}
-
-/// /proc/sys/kernel/random/boot_id as bytes.
-fn boot_id() -> Option<[u8; 16]> {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
-    let bytes: Vec<u8> = digits.chunks_exact(2).map(|two| (two[0] << 4 | two[1]) as u8).collect();
-    bytes.try_into().ok()
 }
 
 /// When the process of a `stat` file was started; `None` where it has ended and nobody has waited for it.

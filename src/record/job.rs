@@ -115,7 +115,8 @@ impl Job {
     }
 
     /// Whether the processes run, in their order; `None` where that cannot be known: see [`Process::is_alive`].
-    /// Looks at the host once for all, and knows which of them have executed another program.
+    /// Looks at the host once for all, and knows which of them have executed another program. To be asked before their calls
+    /// are read: what had ended then has written all of them.
     pub fn alive(&self) -> Vec<Option<bool>> {
         let host = Host::look(self.processes.iter().map(|process| &process.header));
         let answer = |(process, is_another): (&Process, bool)| match is_another {

@@ -18,6 +18,7 @@ pub mod events;
 pub mod faults;
 mod finding;
 mod hit;
+pub mod host;
 mod index;
 pub mod job;
 pub mod live;

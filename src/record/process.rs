@@ -148,9 +148,11 @@ impl Process {
         self.devices.iter().rev().find(|device| device.ordinal == ordinal)
     }
 
-    /// How it ended, where somebody saw that.
+    /// How it ended, where somebody has seen that by now: it may have ended after its record was opened.
     pub fn end(&self) -> End {
-        End::of(self.header.end)
+        let file = self.source.open().ok();
+        let now = file.and_then(|file| read::header(&file).ok());
+        End::of(now.map_or(self.header.end, |header| header.end))
     }
 
     /// Whether the process runs; `None` where that cannot be known, as on another host. Of a process that has

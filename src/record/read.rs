@@ -81,7 +81,7 @@ fn is_cut_off(file: &Opened, header: &Header) -> std::io::Result<bool> {
 }
 
 /// The header, where it is one that this version reads.
-fn header(file: &Opened) -> Result<Header, String> {
+pub(crate) fn header(file: &Opened) -> Result<Header, String> {
     let mut bytes = [0; size_of::<Header>()];
     let mut again = bytes;
     // Its process may be writing to it: what is read twice alike is whole.

@@ -140,14 +140,14 @@ fn boot_text(id: &[u8; 16]) -> String {
 
 fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec<Process> {
     let ordinal = |device: &record::Device| Ordinal { ordinal: device.ordinal, uuid: Uuid(device.uuid) };
-    let own_boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let own_boot = record::host::boot_id();
     let are_others = job.are_others();
     let rows = job.processes.iter().zip(&all.tallies).enumerate().map(|(index, (process, tally))| {
         let header = &process.header;
         let boot_id = boot_text(&header.boot_id);
         let mut unknown = Unknown::new();
         let exit = Exit::of(all.fates[index].alive, process.end(), are_others[index]);
-        let is_here = own_boot.trim() == boot_id;
+        let is_here = own_boot == Some(header.boot_id);
         let mut lacks = |name, is_unknown, why| {
             if is_unknown {
                 unknown.insert(name, why);

@@ -59,13 +59,15 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
         fates: Vec::new(),
     };
     let realms = realms(job);
+    // Before their calls are read: what has ended now has written all of them, and its end.
+    let alive = job.alive();
     for (index, process) in job.processes.iter().enumerate() {
         let mut reading = Reading::new(&mut all, filter, index, process, job.clock(process), realms[index]);
         reading.run().with_context(|| format!("failed to read {}", process.path.display()))?;
         let tally = reading.finish();
         all.tallies.push(tally);
     }
-    for (index, (process, alive)) in job.processes.iter().zip(job.alive()).enumerate() {
+    for (index, (process, alive)) in job.processes.iter().zip(alive).enumerate() {
         // The recorder looks at the clock from time to time, also where nothing is called.
         let [begun, later] = [process.header.first, process.header.last]
             .map(|moment| job.clock(process).realtime(moment.ticks));

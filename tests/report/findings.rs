@@ -519,7 +519,7 @@ fn a_paragraph_each_and_notes_in_a_line() {
     let text = support::stdout(&mut command);
     let begin = text.find("What is wrong").expect("something is");
     let end = text.find("\nFunctions").expect("a table");
-    support::assert_lines(&text[begin..end], include_str!("findings.txt"));
+    support::assert_golden(&text[begin..end], "findings.txt");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::support;
 use cupeer_record::writer::{self, About, Writer};
-use cupeer_record::{Call, Details, Device, FaultRule, Finding, Hit, Library, Outcome};
+use cupeer_record::{Call, Details, Device, FaultRule, Finding, Hit, Library, Outcome, host};
 use cupeer_rules::Severity;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live;
@@ -10,7 +10,6 @@ use cupeer_spec::record::slot::finding::Confidence;
 use cupeer_spec::record::slot::{self, shape};
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// A directory with a record.
@@ -120,14 +119,8 @@ impl Scene {
 
 /// What processes of this host have in common.
 fn here() -> About {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("it is there");
-    let digits: Vec<u8> = boot.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
-    let bytes: Vec<u8> = digits.chunks_exact(2).map(|two| two[0] << 4 | two[1]).collect();
-    About {
-        boot_id: bytes.try_into().expect("16 bytes"),
-        pid_ns: fs::metadata("/proc/self/ns/pid").expect("it is there").ino(),
-        ..About::default()
-    }
+    let (boot_id, pid_ns) = (host::boot_id().expect("it is there"), host::pid_ns().expect("it is there"));
+    About { boot_id, pid_ns, ..About::default() }
 }
 
 /// A moment, microseconds after the begin.

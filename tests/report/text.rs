@@ -44,17 +44,17 @@ pub fn wrong() -> Scene {
 
 /// Compares with what was seen to be right, with the folder of the test left out.
 #[track_caller]
-fn assert_shows(scene: &Scene, columns: &str, options: &[&str], expected: &str) {
+fn assert_shows(scene: &Scene, columns: &str, options: &[&str], golden: &str) {
     let mut command = support::cupeer();
     command.current_dir(scene.folder()).arg("report").args(options).env("COLUMNS", columns);
-    support::assert_lines(&support::stdout(&mut command), expected);
+    support::assert_golden(&support::stdout(&mut command), golden);
 }
 
 #[test]
 fn what_is_wrong_comes_first_and_tables_follow() {
     let scene = wrong();
-    assert_shows(&scene, "80", &[], include_str!("wrong-80.txt"));
-    assert_shows(&scene, "160", &[], include_str!("wrong-160.txt"));
+    assert_shows(&scene, "80", &[], "wrong-80.txt");
+    assert_shows(&scene, "160", &[], "wrong-160.txt");
 }
 
 #[test]
@@ -63,12 +63,12 @@ fn a_record_of_which_nothing_is_wrong() {
     let (mut exporter, mut importer) = (scene.gone(0), scene.gone(1));
     exporter.export(100, 0x11, 0x7000).free(400, 0x7000).ends();
     importer.enable(150, 704).open(200, 0x11, 0x9000).close(300, 0x9000).ends();
-    assert_shows(&scene, "80", &[], include_str!("healthy.txt"));
+    assert_shows(&scene, "80", &[], "healthy.txt");
 }
 
 #[test]
 fn leaks_stand_alone_by_the_stack_that_opened_them() {
-    assert_shows(&wrong(), "80", &["--leaks"], include_str!("leaks.txt"));
+    assert_shows(&wrong(), "80", &["--leaks"], "leaks.txt");
     let scene = Scene::new();
     scene.gone(0).export(100, 0x11, 0x7000).ends();
     let mut importer = scene.gone(1);

@@ -291,6 +291,16 @@ pub fn current_page(topic: &str) -> String {
     made
 }
 
+/// Compares with what `tests/report/NAME` has, which was seen to be right; with UPDATE_REPORTS, it is written anew first.
+#[track_caller]
+pub fn assert_golden(got: &str, name: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report").join(name);
+    if std::env::var_os("UPDATE_REPORTS").is_some() {
+        fs::write(&path, got).expect("writable");
+    }
+    assert_lines(got, &fs::read_to_string(&path).expect("it is there"));
+}
+
 /// Compares two texts, and shows both with the first line that differs.
 #[track_caller]
 pub fn assert_lines(got: &str, expected: &str) {

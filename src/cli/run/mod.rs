@@ -32,7 +32,6 @@ use faults::Faults;
 use page::{Image, Page};
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire};
@@ -152,9 +151,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     }
     let recorded = match &job {
         Some(job) if job.is_ours_alone() => summary::lines(&job.directory),
-        Some(job) if !job.is_inherited() => {
-            summary::of_run(&job.directory, |process| is_of_this_run(process, begun))
-        }
+        Some(job) if !job.is_inherited() => summary::of_run(&job.directory, of_this_run(begun)),
         _ => Vec::new(),
     };
     let is_recorded = !recorded.is_empty();
@@ -170,14 +167,17 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     Ok(end_as(replaced(args, &run, &seen)))
 }
 
-/// Whether a process of a record has our page. Other launchers may have had our number: before us, or in another namespace.
-fn is_of_this_run(process: &record::Process, begun: SystemTime) -> bool {
+/// Tells the processes of a record that have our page. Other launchers may have had our number: before us, or in another
+/// namespace.
+fn of_this_run(begun: SystemTime) -> impl Fn(&record::Process) -> bool {
     let page = format!("/proc/{}/", std::process::id());
-    let has_page = process.variable(env::STATUS).is_some_and(|path| path.starts_with(&page));
-    let own_namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino());
+    let pid_ns = record::host::pid_ns();
     let begun = begun.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-    let header = &process.header;
-    has_page && header.pid_ns == own_namespace && u128::from(header.first.realtime) >= begun
+    move |process| {
+        let header = &process.header;
+        let has_page = process.variable(env::STATUS).is_some_and(|path| path.starts_with(&page));
+        has_page && Some(header.pid_ns) == pid_ns && u128::from(header.first.realtime) >= begun
+    }
 }
 
 /// How a run ends where what was found takes the place of the program's status; says so, and why.

@@ -69,7 +69,11 @@ impl View<'_> {
     fn death(&self, process: &Process, how: &str) -> String {
         let mut text = format!("{} {how}", self.names.process(&process.proc));
         if let Some(call) = process.pending.first() {
-            text += &format!(" in {}, called at {}", clean(&call.function), self.at(call.since_ns));
+            text += &format!(" in {}, {}", clean(&call.function), self.called(call));
+            text += &match process.pending.len() {
+                1 => String::new(),
+                all => format!(", and in {}", counted(all as u64 - 1, "more call")),
+            };
         } else if let Some(call) = &process.last_call {
             text += &format!("; its last call was {} at {}", clean(&call.function), self.at(call.at_ns));
         }

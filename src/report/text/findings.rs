@@ -82,7 +82,7 @@ impl View<'_> {
     }
 
     /// `rank 3`, or `process 1000`.
-    pub fn process(&self, proc: &str) -> String {
+    fn process(&self, proc: &str) -> String {
         let name = self.names.process(proc);
         if name.starts_with("rank ") { name } else { format!("process {name}") }
     }

@@ -4,7 +4,7 @@ use super::super::model::{Exit, ExitKind, Process, Record};
 use super::super::moments::{date, duration, number};
 use super::View;
 use super::names::{clean, counted, ranks};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl View<'_> {
     pub fn head(&self) -> String {
@@ -57,10 +57,10 @@ impl View<'_> {
         if hosts.len() <= 4 {
             text += &format!(" ({})", clean(&hosts.join(", ")));
         }
-        let mut counts: Vec<(&str, u64)> = STATES.iter().map(|state| (*state, 0)).collect();
-        processes.iter().for_each(|process| counts[state(process)].1 += 1);
-        let counts = counts.into_iter().filter(|(_, count)| *count > 0);
-        let states: Vec<String> = counts.map(|(state, count)| format!("{} {state}", number(count))).collect();
+        let mut counts = BTreeMap::new();
+        processes.iter().for_each(|process| *counts.entry(state(process)).or_insert(0) += 1);
+        let states: Vec<String> =
+            counts.iter().map(|((_, state), count)| format!("{} {state}", number(*count))).collect();
         text += &format!(": {}", states.join(", "));
         let numbers: BTreeSet<u32> = processes.iter().filter_map(|process| process.rank).collect();
         if !numbers.is_empty() {
@@ -70,25 +70,15 @@ impl View<'_> {
     }
 }
 
-/// What processes do or did, in a word or a few.
-const STATES: [&str; 6] = [
-    "running",
-    "ended",
-    "ended with a failure",
-    "killed by a signal",
-    "ended without returning",
-    "which may still run or have ended",
-];
-
-/// The number of a process's state.
-fn state(process: &Process) -> usize {
+/// What a process does or did, in a word or a few, and the place of that among the others.
+fn state(process: &Process) -> (u8, &'static str) {
     match process.exit {
-        Exit { kind: ExitKind::Running, .. } => 0,
-        Exit { kind: ExitKind::Returned, code: Some(1..), .. } => 2,
-        Exit { kind: ExitKind::Signal, .. } => 3,
-        Exit { kind: ExitKind::Died, .. } => 4,
-        Exit { kind: ExitKind::Unseen, .. } => 5,
-        Exit { kind: ExitKind::Returned | ExitKind::Executed | ExitKind::Gone, .. } => 1,
+        Exit { kind: ExitKind::Running, .. } => (0, "running"),
+        Exit { kind: ExitKind::Returned, code: Some(1..), .. } => (2, "ended with a failure"),
+        Exit { kind: ExitKind::Returned | ExitKind::Executed | ExitKind::Gone, .. } => (1, "ended"),
+        Exit { kind: ExitKind::Signal, .. } => (3, "killed by a signal"),
+        Exit { kind: ExitKind::Died, .. } => (4, "ended without returning"),
+        Exit { kind: ExitKind::Unseen, .. } => (5, "which may still run or have ended"),
     }
 }
 

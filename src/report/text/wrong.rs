@@ -6,6 +6,7 @@ use super::super::model::{
 use super::super::moments::{duration, number};
 use super::View;
 use super::calls::in_runtime;
+use super::endings::death;
 use super::findings::is_told;
 use super::names::{clean, codes, counted, ranks};
 use super::tables::in_all;
@@ -118,7 +119,8 @@ impl View<'_> {
             .processes
             .iter()
             .flat_map(|process| process.pending.iter().map(move |call| (process, call)))
-            .filter(|(_, call)| call.injected_by.is_none())
+            // Where it died in them has been said.
+            .filter(|(process, call)| call.injected_by.is_none() && death(process).is_none())
             .collect();
         calls.sort_by_key(|(_, call)| call.since_ns);
         let items: Vec<String> = calls.iter().map(|(process, call)| self.unreturned(process, call)).collect();
@@ -129,12 +131,17 @@ impl View<'_> {
     pub fn unreturned(&self, process: &Process, call: &Pending) -> String {
         let (who, function) = (self.names.process(&process.proc), clean(&call.function));
         let how = match process.exit.kind {
-            ExitKind::Running => format!("has been in {function} for {}", duration(call.age_ns)),
-            ExitKind::Unseen => format!("was last in {function}, called at {}", self.at(call.since_ns)),
-            _ => format!("ended in {function}, called at {}", self.at(call.since_ns)),
+            ExitKind::Running => format!("has been in {function} for {},", duration(call.age_ns)),
+            ExitKind::Unseen => format!("was last in {function},"),
+            _ => format!("ended in {function},"),
         };
-        let runtime = in_runtime(call.runtime.as_ref());
-        format!("{who} {how} by thread {} from {}{runtime}", call.tid, clean(&call.caller.long()))
+        format!("{who} {how} {}", self.called(call))
+    }
+
+    /// `called at 0.001 by thread 17 from train+0x10a`.
+    pub fn called(&self, call: &Pending) -> String {
+        let (at, runtime) = (self.at(call.since_ns), in_runtime(call.runtime.as_ref()));
+        format!("called at {at} by thread {} from {}{runtime}", call.tid, clean(&call.caller.long()))
     }
 
     fn failed(&self) -> String {

@@ -2,10 +2,12 @@
 
 use super::{call, read};
 use cupeer_record::writer::{self, About, Writer};
-use cupeer_record::{Device, Error, Job, Library, LiveTable};
+use cupeer_record::{Device, Error, Job, Library, LiveTable, Process, host};
+use cupeer_spec::record::end::End;
 use cupeer_spec::record::{BLOCK, Header, Moment, clock, live};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// A record of a process with some calls.
@@ -203,11 +205,10 @@ fn processes_of_one_boot_share_a_clock() {
 
 #[test]
 fn whether_a_process_runs_is_known_on_its_host() {
-    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap().replace('-', "");
-    let boot_id = u128::from_str_radix(boot_id.trim(), 16).unwrap().to_be_bytes();
+    let boot_id = host::boot_id().unwrap();
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let started = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap();
-    let pid_ns = fs::metadata("/proc/self/ns/pid").unwrap().ino();
+    let pid_ns = host::pid_ns().unwrap();
     // SAFETY: getuid has no preconditions.
     let uid = unsafe { libc::getuid() };
     let me = About { boot_id, started, pid_ns, uid, pid: std::process::id(), ..About::default() };
@@ -223,6 +224,19 @@ fn whether_a_process_runs_is_known_on_its_host() {
     record(dir.path(), About { image: 1, ..me });
     let job = Job::open(dir.path()).unwrap();
     assert_eq!(job.alive(), [Some(false), Some(true)]);
+}
+
+#[test]
+fn an_end_that_was_written_after_the_record_was_opened_is_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = record(dir.path(), About::default());
+    let process = Process::open(&path).unwrap();
+    let before = process.end();
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let end = End::Returned(3);
+    file.write_all_at(&end.word().to_le_bytes(), offset_of!(Header, end) as u64).unwrap();
+    assert_ne!(before, end);
+    assert_eq!(process.end(), end);
 }
 
 /// An entry of a table that is told from others by its key.

@@ -1,0 +1,17 @@
+//! Which host this is, as headers of records name theirs.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// The boot of this host: /proc/sys/kernel/random/boot_id as bytes.
+pub fn boot_id() -> Option<[u8; 16]> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
+    let bytes: Vec<u8> = digits.chunks_exact(2).map(|two| (two[0] << 4 | two[1]) as u8).collect();
+    bytes.try_into().ok()
+}
+
+/// The inode of this process's pid namespace.
+pub fn pid_ns() -> Option<u64> {
+    fs::metadata("/proc/self/ns/pid").ok().map(|file| file.ino())
+}
