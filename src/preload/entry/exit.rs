@@ -20,8 +20,9 @@ unsafe extern "C" {
 static UNDERSCORE: AtomicUsize = AtomicUsize::new(0);
 static CAPITAL: AtomicUsize = AtomicUsize::new(0);
 
-/// Finds them, and takes a place among those who are told of the end, where something is recorded. We are the first to take
-/// one, before the program and its libraries, and so the last to be told.
+/// Finds them, and takes a place among those who are told of the end, where something is recorded. The program's destructors
+/// and those of all libraries run before it is our turn, because we take our place before the program begins: who crashes in
+/// one has not returned. Only what stdio has yet to write comes after us.
 pub fn begin() {
     UNDERSCORE.store(dlsym::real(libc::RTLD_NEXT, c"_exit"), Relaxed);
     CAPITAL.store(dlsym::real(libc::RTLD_NEXT, c"_Exit"), Relaxed);
