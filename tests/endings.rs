@@ -160,6 +160,7 @@ fn who_lives_on_is_running_and_then_told() {
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     let (text, exits) = report(&record);
     assert_eq!(exits, [("running".to_owned(), None, None)], "{text}");
+    assert!(ended.stderr.lines().nth(1).is_some_and(|line| line.ends_with(") lives on")), "{}", ended.stderr);
     assert!(text.contains("Nothing is wrong so far: "), "{text}");
     fs::write(&word, "").unwrap();
     wait_for("its end", || report(&record).1 == [(RETURNED.to_owned(), Some(0), None)]);

@@ -49,6 +49,10 @@ mod calls;
 #[path = "report/text.rs"]
 mod text;
 
+// How a report opens.
+#[path = "report/digest.rs"]
+mod digest;
+
 // Filters, options, and what is refused.
 #[path = "report/options.rs"]
 mod options;

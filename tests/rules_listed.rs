@@ -148,13 +148,13 @@ fn wrong_options_of_checks_are_refused() {
             ),
         );
         refused(
-            &run(&[option, "ipc-flags"]),
+            &run(&["--check=off", option, "ipc-flags"]),
             &format!("{option} chooses rules, but nothing is checked; add --check"),
         );
     }
     refused(
         &run(&["--check=all"]),
-        "invalid value 'all' for '--check[=<LEVEL>]' [possible values: errors, warnings, notes]; see --help",
+        "invalid value 'all' for '--check[=<LEVEL>]' [possible values: brief, full, errors, warnings, notes, off]; a similar value exists: 'full'; see --help",
     );
     for number in ["0", "256"] {
         let ended = done(&mut with(&run(&["--check", "--error-exitcode", number])));
@@ -200,8 +200,11 @@ fn options_become_variables() {
         command.arg(directory.path().join("record")).args(args).args(["env", "-0"]);
         command
     };
-    assert_eq!(variables(&mut run(&[])), [""; 0]);
-    assert_eq!(variables(&mut run(&["--check"])), ["CUPEER_CHECK=warnings"]);
+    assert_eq!(variables(&mut run(&[])), ["CUPEER_CHECK=brief"]);
+    assert_eq!(variables(run(&[]).env(env::CHECK, "notes")), ["CUPEER_CHECK=notes"]);
+    assert_eq!(variables(run(&[]).env(env::CHECK, "off")), ["CUPEER_CHECK=off"]);
+    assert_eq!(variables(&mut run(&["--check"])), ["CUPEER_CHECK=full"]);
+    assert_eq!(variables(&mut run(&["--check=off"])), ["CUPEER_CHECK=off"]);
     let all = [
         "--check=notes",
         "--ignore",
@@ -300,7 +303,7 @@ fn the_library_complains_of_bad_values_and_goes_on() {
             (env::STOP_ON, "*@"),
         ]),
         "\
-cupeer: CUPEER_CHECK=everything is not valid: must be errors, warnings or notes; using warnings
+cupeer: CUPEER_CHECK=everything is not valid: must be brief, errors, warnings, notes, full or off; using warnings
 cupeer: CUPEER_IGNORE=ipc-flagz is not valid: column 1: no rule is named 'ipc-flagz'; did you mean 'ipc-flags'?; nothing is ignored
 cupeer: CUPEER_ONLY=*, is not valid: column 3: a rule or a pattern of rules is missing here; all rules are checked
 cupeer: CUPEER_ABORT_ON=x is not valid: column 1: no rule is named 'x'; 'cupeer list rules' lists them all; nothing aborts the program

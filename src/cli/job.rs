@@ -30,7 +30,7 @@ use tempfile::TempDir;
 /// What the record keeps, where nobody says.
 const DEFAULT: &str = "full";
 /// What `--record` takes to keep nothing.
-const OFF: &str = "off";
+pub const OFF: &str = "off";
 /// A directory in that of a job, where vLLM keeps what it found out under faults: not to be believed later.
 pub const VLLM_CACHE: &str = "vllm-cache";
 const MOST_TRIED: u32 = 100_000;

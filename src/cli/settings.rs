@@ -96,7 +96,8 @@ impl Settings {
         if options.failed {
             variables.push((env::FAILED, "1".into()));
         }
-        variables.extend(check::variables(&options.check)?);
+        let is_recorded = options.record.as_deref() != Some(job::OFF);
+        variables.extend(check::variables(&options.check, program.is_some() && is_recorded)?);
         let faults = inject::faults(&options.inject)?;
         variables.extend(faults.variables);
         variables.extend(deny::variables(options, program.is_some())?);
@@ -112,7 +113,10 @@ impl Settings {
         // Last: it makes a directory.
         let job = Job::choose(options, program)?;
         match &job {
-            Some(job) => variables.extend(job.variables()),
+            Some(job) => {
+                variables.extend(job.variables());
+                variables.extend(program.and_then(|_| check::by_default(&options.check)));
+            }
             None => {
                 variables.extend(check::without_record(options)?);
                 variables.push((env::RECORD, "off".into()));

@@ -34,6 +34,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
     let pools = all.pools.rows(&all.fates);
     let record = whole(job, &all, filter, began, ended);
     let fired = std::mem::take(&mut all.fired);
+    let (marks, marks_more) = std::mem::take(&mut all.marks).rows(&all.fates);
     let mut report = Report {
         schema: SCHEMA,
         record,
@@ -50,6 +51,8 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
         failures,
         failures_more,
         failure_groups: groups,
+        marks,
+        marks_more,
         escaped: escaped(job),
         unnamed: Vec::new(),
     };

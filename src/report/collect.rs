@@ -11,6 +11,7 @@ use super::functions::Functions;
 use super::ledger::live;
 use super::ledger::settle::Fate;
 use super::ledger::{Damage, Ledger, Realm};
+use super::marks::Marks;
 use super::peers::Peers;
 use super::places::Stacks;
 use super::pools::AllPools;
@@ -35,6 +36,7 @@ pub struct Collected {
     pub virtual_memory: VirtualMemory,
     pub pools: AllPools,
     pub made_by: MadeBy,
+    pub marks: Marks,
     /// The processes, in the order of the job.
     pub tallies: Vec<Tally>,
     /// What is known of their ends.
@@ -55,6 +57,7 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
         virtual_memory: VirtualMemory::default(),
         pools: AllPools::default(),
         made_by: MadeBy::default(),
+        marks: Marks::default(),
         tallies: Vec::new(),
         fates: Vec::new(),
     };

@@ -115,6 +115,11 @@ impl Filter {
         self.until
     }
 
+    /// Whether a time is one that is asked for.
+    pub fn is_in_time(&self, at: u64) -> bool {
+        self.since.is_none_or(|since| at >= since) && self.is_past(at)
+    }
+
     /// Whether a call of a chosen process is chosen.
     pub fn call(&self, call: &Call, at: u64) -> bool {
         let failed = matches!(call.outcome, Outcome::Returned(result) if result != 0);
@@ -123,13 +128,12 @@ impl Filter {
 
     /// Whether a call of a function at a time is chosen.
     pub fn shows(&self, function: Option<FnId>, failed: bool, at: u64) -> bool {
-        let in_time = self.since.is_none_or(|since| at >= since) && self.is_past(at);
         let in_set = match (&self.functions, function) {
             (None, _) => true,
             (Some(set), Some(function)) => set.contains(function as usize),
             (Some(_), None) => false,
         };
-        in_time && in_set && (!self.failed || failed)
+        self.is_in_time(at) && in_set && (!self.failed || failed)
     }
 
     /// Takes out of a report what is not asked for.
@@ -163,6 +167,7 @@ impl Filter {
             report.peers.retain(|peer| !peer.failed.is_empty() || !peer.open_failed.is_empty());
             report.allocations = Allocations::default();
             report.pools.clear();
+            report.marks.clear();
         }
         if let Some(set) = &self.functions {
             let has = |group: Group| {

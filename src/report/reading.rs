@@ -133,9 +133,13 @@ impl<'a> Reading<'a> {
                         self.end(&call);
                     }
                 }
-                Event::Mark { time, .. } => {
+                Event::Mark { tid, time, text } => {
                     self.tally.events += 1;
                     self.last_tick = self.last_tick.max(*time);
+                    let at = self.clock.realtime(*time);
+                    if self.is_chosen && self.filter.is_in_time(at) {
+                        self.all.marks.add(self.index, *tid, at, text);
+                    }
                 }
             }
         }

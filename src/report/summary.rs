@@ -5,7 +5,7 @@ pub mod faults;
 mod found;
 
 use super::filter::Filter;
-use super::model::{Finding, Function, Open, Pending, Proc, Process, Report, State};
+use super::model::{ExitKind, Finding, Function, Open, Pending, Proc, Process, Report, State};
 use super::moments::number;
 use super::text::endings::death;
 use super::text::names::{clean, codes, counted};
@@ -13,11 +13,26 @@ use cupeer_record::Job;
 use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::Duration;
 
 /// The largest record that is read at the end of a run: a second or two.
 const MOST_READ: u64 = 1 << 30;
+/// How often, and how long, is waited for processes that are about to end.
+const PATIENCE: u32 = 5;
+const MOMENT: Duration = Duration::from_millis(40);
 /// How many lines there are about one thing.
 const MOST_LINES: usize = 4;
+
+/// Waits a moment for processes that end with the one that was started: they are not to be told as living on.
+pub fn wait_for_the_last(directory: &Path) {
+    for _ in 0..PATIENCE {
+        let is_running = Job::open(directory).is_ok_and(|job| job.alive().contains(&Some(true)));
+        if !is_running {
+            return;
+        }
+        std::thread::sleep(MOMENT);
+    }
+}
 
 /// The lines.
 pub fn lines(directory: &Path) -> Vec<String> {
@@ -65,6 +80,7 @@ pub fn of_run(directory: &Path, is_of_it: impl Fn(&cupeer_record::Process) -> bo
                 counted(others, "process")
             ),
         });
+        lines.extend(living(&report));
         lines.extend(failing(&report));
         lines.extend(pending(&report));
         Ok(lines)
@@ -90,6 +106,7 @@ fn shortest(directory: &Path) -> String {
 fn about(report: &Report, shown: &str) -> Vec<String> {
     let mut lines = deaths(report);
     lines.push(format!("{}; 'cupeer report {shown}' shows them", counts(report)));
+    lines.extend(living(report));
     lines.extend(blind(report));
     let (told, kinds) = found::lines(report);
     lines.extend(told);
@@ -126,6 +143,23 @@ fn about(report: &Report, shown: &str) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// The processes that live on.
+fn living(report: &Report) -> Vec<String> {
+    let is_running = |process: &&Process| process.exit.kind == ExitKind::Running;
+    let living: Vec<&Process> = report.processes.iter().filter(is_running).collect();
+    let mut lines: Vec<String> =
+        living.iter().take(MOST_LINES).map(|process| format!("  {} lives on", named(process))).collect();
+    more(&mut lines, living.len(), "process", "like that");
+    lines
+}
+
+/// A process as a person finds it again.
+fn named(process: &Process) -> String {
+    let rank = process.rank.map(|rank| format!("rank {rank}, ")).unwrap_or_default();
+    let program = Path::new(&process.program).file_name().unwrap_or_default().to_string_lossy();
+    format!("{rank}process {} ({})", process.pid, clean(&program))
 }
 
 /// The functions that failed, a line each.
@@ -177,13 +211,11 @@ fn deaths(report: &Report) -> Vec<String> {
     let dead = report.processes.iter().filter_map(|process| Some((process, death(process)?)));
     let dead: Vec<(&Process, String)> = dead.collect();
     let line = |(process, how): &(&Process, String)| {
-        let rank = process.rank.map(|rank| format!("rank {rank}, ")).unwrap_or_default();
-        let program = Path::new(&process.program).file_name().unwrap_or_default().to_string_lossy();
         let call = process
             .pending
             .first()
             .map(|call| format!(" in {}, called from {}", clean(&call.function), caller(call)));
-        format!("{rank}process {} ({}) {how}{}", process.pid, clean(&program), call.unwrap_or_default())
+        format!("{} {how}{}", named(process), call.unwrap_or_default())
     };
     let mut lines: Vec<String> = dead.iter().take(MOST_LINES).map(line).collect();
     more(&mut lines, dead.len(), "process", "like that");

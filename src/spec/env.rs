@@ -37,8 +37,8 @@ variables! {
         "What the record keeps: everything, or the last SIZE bytes of each process (with K, M or G; 1M to 1024G; 16M without SIZE) and everything still open. Not set: full."
     SHARE "CUPEER_SHARE" "group"
         "Lets the directory's group read and write the record, for processes of several users. Not set: only the user."
-    CHECK "CUPEER_CHECK" "errors|warnings|notes"
-        "Checks the rules, records violations, and reports those of this level or worse. Needs CUPEER_OUT. Not set: no checks."
+    CHECK "CUPEER_CHECK" "LEVEL"
+        "Checks the rules, records violations, and reports those of errors, warnings or notes and worse, a paragraph each. full is warnings, brief is warnings in a line each, and off checks nothing. Needs CUPEER_OUT. `cupeer run` sets brief where it records. Not set: off."
     IGNORE "CUPEER_IGNORE" "RULE[@LIBRARY],..."
         "Rules that are not checked: names or patterns, separated by commas; with @LIBRARY, only in calls of that library. Not set: none."
     ONLY "CUPEER_ONLY" "RULE[@LIBRARY],..."
@@ -67,9 +67,37 @@ variables! {
         "The machine that the simulated driver shows: nvlink:N, pcie:N, none:N, or the path of a TOML file. Not set: nvlink:2."
 }
 
-/// The severity that [`CHECK`] names: `warnings` for warnings and what is worse.
-pub fn level(text: &str) -> Option<Severity> {
-    Severity::ALL.into_iter().find(|severity| text.strip_suffix('s') == Some(severity.word()))
+/// What [`CHECK`] is where `cupeer run` records and nobody says how to check.
+pub const BRIEF: &str = "brief";
+
+/// How rules are checked: the values of [`CHECK`] but for `off`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Level {
+    /// The least severity of what is said.
+    pub severity: Severity,
+    /// Whether that is said in a line, and the rest at the end.
+    pub is_brief: bool,
+}
+
+impl Level {
+    /// Reads a value: `warnings` for warnings and what is worse. The inner one is `None` for `off`.
+    pub fn parse(text: &str) -> Option<Option<Level>> {
+        let level = |severity, is_brief| Some(Some(Level { severity, is_brief }));
+        match text {
+            "off" => Some(None),
+            "full" => level(Severity::Warning, false),
+            BRIEF => level(Severity::Warning, true),
+            _ => {
+                let mut all = Severity::ALL.into_iter();
+                level(all.find(|severity| text.strip_suffix('s') == Some(severity.word()))?, false)
+            }
+        }
+    }
+
+    /// How a process checked that had this value, which may be none.
+    pub fn of(value: Option<&str>) -> Option<Level> {
+        Level::parse(value?).flatten()
+    }
 }
 
 /// The size of a ring where none is chosen.
@@ -168,13 +196,13 @@ mod tests {
 
     #[test]
     fn levels_are_severities_of_many() {
-        assert_eq!(["errors", "warnings", "notes"].map(level).map(Option::unwrap), {
+        assert_eq!(["errors", "warnings", "notes"].map(|word| Level::of(Some(word)).unwrap().severity), {
             let mut worst_first = Severity::ALL;
             worst_first.reverse();
             worst_first
         });
         for wrong in ["", "s", "error", "all", "Errors"] {
-            assert_eq!(level(wrong), None, "{wrong}");
+            assert_eq!(Level::parse(wrong), None, "{wrong}");
         }
     }
 

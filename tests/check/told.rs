@@ -56,7 +56,7 @@ fn a_program_hears_of_its_own_findings() {
     // The second one was for nobody, and is told on stderr all the same.
     assert_eq!(lines[4], "heard 1");
     assert_eq!(ended.stderr.matches("cupeer: error ipc-flags:").count(), 2, "{}", ended.stderr);
-    let unchecked = told("listens", "bad", &[], folder.path());
+    let unchecked = told("listens", "bad", &["--check=off"], folder.path());
     assert!(unchecked.stdout.starts_with("checks 0\nheard 0\n"), "{}", unchecked.stdout);
 }
 

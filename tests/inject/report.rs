@@ -299,7 +299,7 @@ fn the_report_blames_nobody_for_what_a_plan_did() {
         let nothing = Value::Array(Vec::new());
         assert_eq!((&report["findings"], &report["leaks"]), (&nothing, &nothing), "{plan}");
         let text = done(with(&["report", "r"]).current_dir(folder.path())).stdout;
-        assert!(text.contains("\nNothing is wrong") && text.contains("\nFaults\n"), "{plan}: {text}");
+        assert!(text.starts_with("Nothing is wrong") && text.contains("\nFaults\n"), "{plan}: {text}");
     }
 }
 
@@ -312,5 +312,5 @@ fn the_report_tells_of_what_the_program_does_beside_a_plan() {
     let rules: Vec<_> = (0..2).map(|i| &report["findings"][i]["rule"]).collect();
     assert_eq!(rules, ["ipc-closed-twice", "ipc-never-closed"]);
     let text = done(with(&["report", "r"]).current_dir(folder.path())).stdout;
-    assert!(text.contains("1 cuIpcCloseMemHandle = CUDA_ERROR_INVALID_VALUE: "), "{text}");
+    assert!(text.starts_with("error ipc-closed-twice in process "), "{text}");
 }

@@ -184,7 +184,7 @@ fn fingerprints_agree_between_processes_and_with_the_log() {
     let folder = temp_dir();
     let log = folder.path().join("log");
     for command in ["export:5", "open:5"] {
-        let options = ["-o", "job", "--log", "json", "--log-file", log.to_str().unwrap()];
+        let options = ["-o", "job", "--check=off", "--log", "json", "--log-file", log.to_str().unwrap()];
         ends_well(run(folder.path(), &options).arg(shared()).arg(command));
     }
     let job = open_job(&folder.path().join("job"));

@@ -185,10 +185,10 @@ fn failures_that_a_rule_made_are_counted_apart() {
         "- 3 calls failed because a fault plan said so\n",
         "inject/1        3      3  cuIpcOpenMemHandle*:error=MAP_FAILED\n",
         "inject/2        1      0  cuMemFree:when=5:delay=1s (never fired)\n",
-        "<10.0us> (INJECTED by inject/1)\n",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
+    assert!(of(&scene, &["--failed"]).contains("<10.0us> (INJECTED by inject/1)\n"));
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("rank 1 failed: 3 MAP_FAILED (INJECTED)"), "{text}");
 }
@@ -501,7 +501,8 @@ fn what_the_driver_refuses_that_a_plan_had_changed_is_nobodys_fault() {
     assert_eq!(report["failure_groups"][0]["follows_fault"], true);
     let text = of(&scene, &[]);
     assert!(text.contains("- 1 call failed because of what a fault plan had changed\n"), "{text}");
-    assert!(text.contains(" (of what a fault plan had CHANGED)"), "{text}");
+    let told = of(&scene, &["--failed"]);
+    assert!(told.contains("> (of what a fault plan had CHANGED)"), "{told}");
 
     // Closed once more, because the program was told that it was not.
     let scene = Scene::new();

@@ -4,13 +4,13 @@ use clap::{Args, ValueEnum};
 
 #[derive(Args, Default)]
 pub struct CheckArgs {
-    /// Check the rules of 'cupeer list rules', and report violations of LEVEL or worse [default: warnings]
+    /// How to report violations of the rules of 'cupeer list rules' [without LEVEL: full; without --check: brief for 'run', off for 'env']
     #[arg(
         long,
         value_name = "LEVEL",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "warnings"
+        default_missing_value = "full"
     )]
     pub check: Option<Level>,
     /// Do not check these rules: names or patterns, separated by commas; RULE@LIBRARY applies only to calls of that library
@@ -27,15 +27,21 @@ pub struct CheckArgs {
     pub stop_on: Option<String>,
 }
 
-/// The least severity that is reported.
+/// What is reported, and how.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// What makes a call fail, or has an undefined effect.
+    /// Warnings and errors, a line each as they happen, and what to do at the end.
+    Brief,
+    /// Warnings and errors in full.
+    Full,
+    /// In full, what makes a call fail, or has an undefined effect.
     Errors,
-    /// Also what works today, changes nothing, or costs speed or memory.
+    /// In full, also what works today, changes nothing, or costs speed or memory.
     Warnings,
-    /// Also what is worth knowing.
+    /// In full, also what is worth knowing.
     Notes,
+    /// Nothing is checked.
+    Off,
 }
 
 #[cfg(test)]
@@ -47,8 +53,9 @@ mod tests {
 
     #[test]
     fn the_library_understands_every_level() {
-        let understood: Vec<Severity> =
-            Level::value_variants().iter().filter_map(|level| env::level(&word(*level))).collect();
-        assert_eq!(understood, [Severity::Error, Severity::Warning, Severity::Note]);
+        let understood = Level::value_variants().iter().map(|level| env::Level::parse(&word(*level)));
+        let severities: Vec<_> = understood.map(|level| level.unwrap().map(|level| level.severity)).collect();
+        let [error, warning, note] = [Severity::Error, Severity::Warning, Severity::Note].map(Some);
+        assert_eq!(severities, [warning, warning, error, warning, note, None]);
     }
 }

@@ -114,8 +114,7 @@ impl Run {
 pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     output::be_verbose(args.options.verbose);
     if args.error_exitcode.is_some() {
-        // Who asks for a status where rules are broken wants them checked.
-        check::imply(&mut args.options.check);
+        check::imply(&mut args.options.check, "--error-exitcode")?;
     }
     let args = &args;
     let begun = SystemTime::now();
@@ -148,6 +147,9 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
             End::Killed(signal) => end::End::Signal(signal as u8),
         };
         job.tell_end(run.process, end);
+    }
+    if let Some(job) = job.as_ref().filter(|job| !job.is_inherited()) {
+        summary::wait_for_the_last(&job.directory);
     }
     let recorded = match &job {
         Some(job) if job.is_ours_alone() => summary::lines(&job.directory),

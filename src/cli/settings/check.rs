@@ -2,12 +2,14 @@
 
 use super::inherited;
 use crate::args::{CheckArgs, Level, Options, word};
+use crate::job;
 use anyhow::{Result, anyhow, bail, ensure};
 use cupeer_rules::RuleSet;
 use cupeer_spec::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
-pub fn variables(options: &CheckArgs) -> Result<Vec<(&'static str, OsString)>> {
+/// What the options say. `is_by_default` is that the rules are checked where they say nothing.
+pub fn variables(options: &CheckArgs, is_by_default: bool) -> Result<Vec<(&'static str, OsString)>> {
     let sets = [
         ("--ignore", env::IGNORE, &options.ignore),
         ("--only", env::ONLY, &options.only),
@@ -20,7 +22,11 @@ pub fn variables(options: &CheckArgs) -> Result<Vec<(&'static str, OsString)>> {
     }
     for (option, variable, set) in sets {
         let Some(set) = set else { continue };
-        let is_checked = options.check.is_some() || inherited(env::CHECK).is_some();
+        let is_checked = match (options.check, inherited(env::CHECK)) {
+            (Some(level), _) => level != Level::Off,
+            (None, Some(inherited)) => !is_off(&inherited),
+            (None, None) => is_by_default,
+        };
         ensure!(is_checked, "{option} chooses rules, but nothing is checked; add --check");
         RuleSet::parse(set).map_err(|error| anyhow!("{option} '{set}', {error}"))?;
         variables.push((variable, set.into()));
@@ -28,22 +34,37 @@ pub fn variables(options: &CheckArgs) -> Result<Vec<(&'static str, OsString)>> {
     Ok(variables)
 }
 
-/// Checks at the usual level, where nobody says at which.
-pub fn imply(options: &mut CheckArgs) {
-    if options.check.is_none() && inherited(env::CHECK).is_none() {
-        options.check = Some(Level::Warnings);
+fn is_off(level: &OsStr) -> bool {
+    level == word(Level::Off).as_str()
+}
+
+/// What a run that records sets where nobody says how to check.
+pub fn by_default(options: &CheckArgs) -> Option<(&'static str, OsString)> {
+    let is_unsaid = options.check.is_none() && inherited(env::CHECK).is_none();
+    is_unsaid.then(|| (env::CHECK, env::BRIEF.into()))
+}
+
+/// Makes sure that the rules are checked: an option asks what they found.
+pub fn imply(options: &mut CheckArgs, option: &str) -> Result<()> {
+    ensure!(options.check != Some(Level::Off), "{option} and --check=off contradict each other");
+    if options.check.is_none() && inherited(env::CHECK).is_none_or(|level| is_off(&level)) {
+        options.check = Some(Level::Brief);
     }
+    Ok(())
 }
 
 /// What holds where nothing is recorded: `--check` is refused. An inherited one gives way to `--record off`, or
 /// every process would complain that it cannot check.
 pub fn without_record(options: &Options) -> Result<Option<(&'static str, OsString)>> {
-    let is_off = options.record.as_deref() == Some("off");
+    let is_off = options.record.as_deref() == Some(job::OFF);
     match options.check.check {
+        None | Some(Level::Off) => {
+            let is_inherited = is_off && inherited(env::CHECK).is_some();
+            Ok(is_inherited.then(|| (env::CHECK, OsString::new())))
+        }
         Some(_) if is_off => {
             bail!("--check and --record off contradict each other: findings go into the record")
         }
         Some(_) => bail!("--check needs a record, but nothing is recorded; add --out DIR"),
-        None => Ok((is_off && inherited(env::CHECK).is_some()).then(|| (env::CHECK, OsString::new()))),
     }
 }

@@ -22,6 +22,7 @@ use core::sync::atomic::{
 };
 use cupeer_rules::decide::Found;
 use cupeer_rules::{Rule, Severity};
+use cupeer_spec::env::Level;
 use cupeer_spec::record;
 use cupeer_spec::record::live::Entry;
 use cupeer_spec::record::slot::detail;
@@ -130,8 +131,13 @@ fn told(
         keep(&said, &head, item);
         let _ = say::json(&said, json);
         let _ = json.push(b"\0");
-        if severity >= check.level || is_explanation(rule) {
-            tell(&said, json, text);
+        let is_said = match check.level {
+            // What comes again at one place is in the summary.
+            Level { severity: least, is_brief: true } => severity >= least && before == 0,
+            Level { severity: least, is_brief: false } => severity >= least || is_explanation(rule),
+        };
+        if is_said {
+            tell(&said, check.level.is_brief, json, text);
         }
         call_back(&said, json.bytes());
         stop(check, rule, &caller, Some(message));
@@ -208,13 +214,13 @@ fn count(rule: Rule, key: u64) -> u32 {
 }
 
 /// Says it: in the log where there is one, else on stderr.
-fn tell(said: &FindingText, json: &Line, text: &mut Line) {
+fn tell(said: &FindingText, is_brief: bool, json: &Line, text: &mut Line) {
     let is_json = settings::get().log == Some(LogForm::Json);
     if is_json {
         let json = json.bytes();
         return log::finding(core::str::from_utf8(&json[..json.len().saturating_sub(1)]).unwrap_or("null"));
     }
-    let _ = say::paragraph(said, text);
+    let _ = if is_brief { say::brief(said, text) } else { say::paragraph(said, text) };
     if settings::get().log.is_some() {
         log::finding(core::str::from_utf8(text.bytes()).unwrap_or(""));
     } else {

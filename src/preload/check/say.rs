@@ -43,14 +43,39 @@ fn result(call: &Call, out: &mut Line) -> fmt::Result {
     }
 }
 
+/// What it is, up to the end of the first clause of the sentence. Gives back the others.
+fn first_line<'a>(
+    said: &FindingText<'a>,
+    out: &mut Line,
+) -> Result<core::str::Split<'a, &'static str>, fmt::Error> {
+    let is_probable = said.confidence == Confidence::Inferred && !is_explanation(said.rule.id);
+    let mut clauses = said.message.split("; ");
+    write!(out, "cupeer: {} {}: ", said.severity.word(), said.rule.name)?;
+    write!(out, "{}{}", if is_probable { "probably, " } else { "" }, clauses.next().unwrap_or_default())?;
+    Ok(clauses)
+}
+
+/// One line: what it is, who, and where.
+pub fn brief(said: &FindingText, out: &mut Line) -> fmt::Result {
+    first_line(said, out)?;
+    match environment::rank() {
+        // SAFETY: getpid has no preconditions.
+        u32::MAX => write!(out, " [process {}, ", unsafe { libc::getpid() })?,
+        rank => write!(out, " [rank {rank}, ")?,
+    }
+    let file = said.caller.library.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    quoted_inside(file, 64, out)?;
+    writeln!(out, "+{:#x}]", said.caller.offset)
+}
+
 /// One paragraph: what it is and what to do come first.
 pub fn paragraph(said: &FindingText, out: &mut Line) -> fmt::Result {
     // SAFETY: neither has preconditions.
     let (pid, tid) = unsafe { (libc::getpid(), libc::syscall(libc::SYS_gettid)) };
     let call = said.call;
-    let probably = said.confidence == Confidence::Inferred && !is_explanation(said.rule.id);
-    write!(out, "cupeer: {} {}: ", said.severity.word(), said.rule.name)?;
-    write!(out, "{}{}", if probably { "probably, " } else { "" }, said.message)?;
+    for clause in first_line(said, out)? {
+        write!(out, "\n    {clause}")?;
+    }
     write!(out, "\n    hint: {}", said.hint)?;
     write!(out, "\n    call: {}(", call.id.spec().name)?;
     (call.print)(out, Format { json: false, fingerprint: key::fingerprint })?;

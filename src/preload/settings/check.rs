@@ -2,12 +2,12 @@
 
 use super::{read, read_text, value};
 use cupeer_rules::{RuleSet, Severity};
-use cupeer_spec::env;
+use cupeer_spec::env::{self, Level};
 
 #[derive(Debug)]
 pub struct Check {
-    /// The least severity of what is said; all that is found is recorded.
-    pub level: Severity,
+    /// What is said, and how; all that is found is recorded.
+    pub level: Level,
     /// What is not checked, even where `only` names it.
     pub ignore: RuleSet,
     /// What alone is checked; `None` for everything.
@@ -23,16 +23,18 @@ impl Check {
     /// nothing is checked.
     pub(super) fn from_environment(has_record: bool, complaints: &mut Vec<String>) -> Option<Check> {
         value(env::CHECK)?;
+        let level = read(complaints, env::CHECK, "using warnings", |level| {
+            let level = level.to_str().ok().and_then(Level::parse);
+            level.ok_or("must be brief, errors, warnings, notes, full or off")
+        });
+        let level = level.unwrap_or(Some(Level { severity: Severity::Warning, is_brief: false }))?;
         if !has_record {
             complaints.push(without_record(value(env::OUT).is_some()));
             return None;
         }
-        let level = read(complaints, env::CHECK, "using warnings", |level| {
-            level.to_str().ok().and_then(env::level).ok_or("must be errors, warnings or notes")
-        });
         let mut set = |name, otherwise| read_text(complaints, name, otherwise, RuleSet::parse);
         Some(Check {
-            level: level.unwrap_or(Severity::Warning),
+            level,
             ignore: set(env::IGNORE, "nothing is ignored").unwrap_or_default(),
             only: set(env::ONLY, "all rules are checked"),
             abort_on: set(env::ABORT_ON, "nothing aborts the program").unwrap_or_default(),

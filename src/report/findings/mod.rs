@@ -232,7 +232,7 @@ impl Asked {
         // What could not be understood was not done.
         let set = |name| RuleSet::parse(value(name)?).ok();
         Asked {
-            is_checked: value(env::CHECK).is_some(),
+            is_checked: env::Level::of(value(env::CHECK)).is_some(),
             has_told: false,
             driver_knows_more: false,
             is_forked: all.iter().any(|other| is_parent(&other)),

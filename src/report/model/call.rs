@@ -73,6 +73,19 @@ pub struct Deviation {
     pub exact: bool,
 }
 
+/// What a program has marked.
+#[derive(Serialize, JsonSchema)]
+pub struct Mark {
+    /// The process.
+    pub proc: Proc,
+    /// The thread.
+    pub tid: u32,
+    /// When.
+    pub time_ns: u64,
+    /// The text that it gave to `cupeer_mark`.
+    pub text: String,
+}
+
 /// A call that failed.
 #[derive(Serialize, JsonSchema)]
 pub struct Failure {

@@ -16,7 +16,7 @@ pub use allocation::{
     Access, AddressSpace, Allocation, Allocations, BoundMemory, DeviceMemory, Kept, Mapping, Multicast,
     TeamDevice, Where,
 };
-pub use call::{Deviation, Failure, FailureGroup, Function, MOST_PROCS, Place, Ranks, RuntimeCall};
+pub use call::{Deviation, Failure, FailureGroup, Function, MOST_PROCS, Mark, Place, Ranks, RuntimeCall};
 pub use fault::{Fault, FaultHit};
 pub use finding::{Finding, Object, SEVERITIES};
 pub use handle::{FailedOpen, Fingerprint, Handle, Leak, Open, State};
@@ -73,6 +73,10 @@ pub struct Report {
     pub failures_more: u64,
     /// All failures, by function, result and caller.
     pub failure_groups: Vec<FailureGroup>,
+    /// What programs have marked with `cupeer_mark`, in order of time.
+    pub marks: Vec<Mark>,
+    /// How many more marks there were.
+    pub marks_more: u64,
     /// Libraries whose calls escaped cupeer.
     pub escaped: Vec<Escaped>,
     /// Libraries whose functions could not be named.

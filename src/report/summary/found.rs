@@ -1,73 +1,44 @@
 //! What rules found, a line per kind, over all ranks.
 
-use super::super::findings::is_explanation;
-use super::super::model::{Finding, Report};
+use super::super::kinds;
+use super::super::model::{Process, Report};
 use super::super::text::findings::{is_told, times};
-use super::super::text::names::{clean, counted, in_words};
+use super::super::text::names::{clean, counted};
 use super::MOST_LINES;
 use cupeer_rules::Severity;
-use cupeer_spec::env;
-use std::collections::{BTreeMap, BTreeSet};
+use cupeer_spec::env::{self, Level};
 
-/// What rules have found, a line a kind, and how many kinds there are.
+/// What rules have found, some lines a kind, and how many kinds there are. Where it was said in a line each as it happened,
+/// what to do has not been said yet.
 pub fn lines(report: &Report) -> (Vec<String>, usize) {
-    let mut kinds: Vec<Vec<&Finding>> = Vec::new();
-    for finding in report.findings.iter().filter(|finding| is_told(finding)) {
-        let is_alike = |kind: &&mut Vec<&Finding>| {
-            (&kind[0].rule, &kind[0].function) == (&finding.rule, &finding.function)
-        };
-        match kinds.iter_mut().find(is_alike) {
-            Some(kind) => kind.push(finding),
-            None => kinds.push(vec![finding]),
-        }
-    }
-    let line = |kind: &Vec<&Finding>| {
-        let first = kind[0];
-        let count = kind.iter().map(|finding| finding.count).sum();
-        let message = if is_explanation(&first.rule) { begin(&first.message) } else { &first.message };
-        let sure = match first.confidence {
-            "inferred" if !is_explanation(&first.rule) => "probably, ",
-            "stale" => "(known from a process that has ended) ",
-            _ => "",
-        };
-        format!(
-            "  {} {}: {}, {} in {}: {sure}{}",
-            first.severity,
-            clean(&first.rule),
-            clean(&first.function),
-            times(count),
-            who(report, kind),
-            clean(message)
-        )
+    let kinds = kinds::told(report);
+    let mut levels = report.processes.iter().filter_map(level);
+    let is_hint_due = levels.any(|level| level.is_brief);
+    let lines = |kind: &kinds::Kind| {
+        let (first, count, who) = (kind.first(), times(kind.count()), kind.who(report));
+        let (severity, rule, function) = (first.severity, clean(&first.rule), clean(&first.function));
+        let hint =
+            (is_hint_due && !first.hint.is_empty()).then(|| format!("    hint: {}", clean(&first.hint)));
+        [
+            format!("  {severity} {rule}: {function}, {count} in {who}"),
+            format!("    {}", clean(&kind.message())),
+        ]
+        .into_iter()
+        .chain(hint)
     };
-    (kinds.iter().take(MOST_LINES).map(line).collect(), kinds.len())
+    (kinds.iter().take(MOST_LINES).flat_map(lines).collect(), kinds.len())
 }
 
-/// The ranks of findings; their processes, where not all have one.
-fn who(report: &Report, kind: &[&Finding]) -> String {
-    let ranks: BTreeSet<u32> = kind.iter().flat_map(|finding| &finding.ranks).copied().collect();
-    let procs: BTreeSet<&str> = kind.iter().flat_map(|finding| &finding.procs).map(|proc| &**proc).collect();
-    let pids: BTreeMap<&str, u32> =
-        report.processes.iter().map(|process| (&*process.proc, process.pid)).collect();
-    let more: u64 = kind.iter().map(|finding| finding.procs_more).sum();
-    match procs.first() {
-        _ if ranks.len() >= procs.len() => in_words(ranks.into_iter()),
-        Some(proc) if procs.len() == 1 => format!("process {}", pids.get(proc).copied().unwrap_or(0)),
-        _ => counted(procs.len() as u64 + more, "process"),
-    }
-}
-
-/// What failed: what was ruled out, and what remains, is the report's.
-fn begin(explanation: &str) -> &str {
-    explanation.split("; ").next().unwrap_or(explanation)
+/// How a process was checked.
+fn level(process: &Process) -> Option<Level> {
+    Level::of(process.variables.get(env::CHECK).map(String::as_str))
 }
 
 /// How many notes there are, where the run was asked to check, and did not show them.
 pub fn notes(report: &Report) -> Option<String> {
-    let levels = report.processes.iter().filter_map(|process| process.variables.get(env::CHECK));
-    let levels: BTreeSet<&str> = levels.map(String::as_str).filter(|level| !level.is_empty()).collect();
+    let mut levels = report.processes.iter().filter_map(level);
     let notes = report.findings.iter().filter(|finding| !is_told(finding)).map(|finding| finding.count).sum();
-    let are_hidden = levels.iter().any(|level| env::level(level) != Some(Severity::Note));
+    let are_hidden = levels.any(|level| !level.is_brief && level.severity != Severity::Note);
     let text = || format!("  {}; --check=notes or the report shows them", counted(notes, "note"));
     (are_hidden && notes > 0).then(text)
 }
@@ -128,14 +99,17 @@ mod tests {
             ])
             .collect();
         let expected = [
-            "  error ipc-flags: cuIpcOpenMemHandle_v2, 16 times in ranks 0 to 7: Flags is 0; so it is",
-            "  warning ipc-closed-twice: cuIpcCloseMemHandle, 2 times in process 1008: closed\u{fffd}[2J twice",
-            "  note call-failed: cuIpcCloseMemHandle, 2 times in rank 8: it failed",
+            "  error ipc-flags: cuIpcOpenMemHandle_v2, 16 times in ranks 0 to 7",
+            "    Flags is 0; so it is",
+            "  warning ipc-closed-twice: cuIpcCloseMemHandle, 2 times in process 1008",
+            "    closed\u{fffd}[2J twice",
+            "  note call-failed: cuIpcCloseMemHandle, 2 times in rank 8",
+            "    it failed",
             "  2 notes; --check=notes or the report shows them",
         ];
         assert_eq!(lines("warnings", &acts), expected);
-        assert_eq!(lines("notes", &acts), expected[..3], "they were shown");
-        assert_eq!(lines("", &acts), expected[..3], "nobody asked for them");
+        assert_eq!(lines("notes", &acts), expected[..6], "they were shown");
+        assert_eq!(lines("", &acts), expected[..6], "nobody asked for them");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::super::moments::{bytes, duration, number};
 use super::super::values;
 use super::View;
 use super::names::{clean, counted};
+use crate::table::Table;
 use cupeer_spec::effect::Object;
 use std::collections::HashMap;
 
@@ -12,19 +13,21 @@ use std::collections::HashMap;
 const MOST_FRAMES: usize = 4;
 
 impl View<'_> {
+    /// Failures of which neither a rule nor what is wrong has told; each of all where they were asked for.
     pub fn failures(&self) -> String {
         let groups = &self.report.failure_groups;
-        if groups.is_empty() {
-            return String::new();
+        let usual: Vec<&FailureGroup> =
+            groups.iter().filter(|group| group.usual && !group.injected).collect();
+        let mut text = String::new();
+        if !usual.is_empty() {
+            text += "\nFailures of calls that programs make all the same\n";
+            text += &self.listed(usual.iter(), |group| self.item("  ", &self.group(group)));
+        }
+        let are_asked_for = self.all || self.report.record.filters.iter().any(|filter| filter == "--failed");
+        if groups.is_empty() || !are_asked_for {
+            return text;
         }
         let total: u64 = groups.iter().map(|group| group.count).sum();
-        let mut text = String::new();
-        // If there are few, all have been listed.
-        let is_told_of = |group: &FailureGroup| !group.usual && !group.is_on_purpose();
-        if groups.len() > super::wrong::MOST || !groups.iter().all(is_told_of) {
-            text += &format!("\nFailures by caller: {} in all\n", number(total));
-            text += &self.listed(groups.iter(), |group| self.item("  ", &self.group(group)));
-        }
         text += "\nFailures in order of time\n";
         let mut seen: HashMap<(&str, &str, &[Place]), u64> = HashMap::new();
         for failure in self.report.failures.iter().take(self.most) {
@@ -43,6 +46,15 @@ impl View<'_> {
             0 => text,
             more => format!("{text}... {} more; --all shows them\n", number(more)),
         }
+    }
+
+    pub fn marks(&self) -> String {
+        let mut table = Table::new(&["TIME", "WHO", "MARK"], 3, 20).with_numbers(&[0]);
+        for mark in self.report.marks.iter().take(self.most) {
+            table.row([self.at(mark.time_ns), self.called_process(&mark.proc), clean(&mark.text)]);
+        }
+        let all = self.report.marks.len() + self.report.marks_more as usize;
+        self.section("Marks", table, all)
     }
 
     /// Libraries whose functions have no names here, and why.
@@ -95,6 +107,7 @@ impl View<'_> {
     }
 
     fn stack(&self, stack: &[Place]) -> String {
+        let stack = self.without_start(stack);
         let most = self.at_most(MOST_FRAMES);
         let line = |place: &Place| self.item("      ", &clean(&place.long()));
         let mut text: String = stack.iter().take(most).map(line).collect();
@@ -102,6 +115,17 @@ impl View<'_> {
             text += &format!("      ... {} more\n", stack.len() - most);
         }
         text
+    }
+
+    /// A stack without the functions of libc and the loader that started the thread, where not all are asked for.
+    pub fn without_start<'s>(&self, stack: &'s [Place]) -> &'s [Place] {
+        let is_start = |place: &Place| {
+            place
+                .file_name()
+                .is_some_and(|name| ["libc.so", "ld-linux"].iter().any(|begin| name.starts_with(begin)))
+        };
+        let last = stack.iter().rposition(|place| self.all || !is_start(place));
+        last.map_or(stack, |last| &stack[..=last])
     }
 
     /// What was opened and not closed, by the stack that opened it.

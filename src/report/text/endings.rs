@@ -4,6 +4,7 @@ use super::super::model::{Exit, ExitKind, Handle, Process};
 use super::super::moments::{bytes, number};
 use super::View;
 use super::names::{clean, counted, signal_name};
+use super::wrong::Thing;
 use std::collections::BTreeMap;
 
 /// The most handles that are named of one process.
@@ -37,20 +38,28 @@ pub fn death(process: &Process) -> Option<String> {
 }
 
 impl View<'_> {
-    /// The processes that died.
+    /// The processes that died, the first one first. Where filters are given, what they leave out is not spoken of.
+    pub fn dead(&self) -> Vec<(&Process, String)> {
+        let is_asked_for = self.report.record.matching.is_none();
+        let all = self.report.processes.iter().filter(|_| is_asked_for);
+        let mut dead: Vec<_> = all.filter_map(|process| Some((process, death(process)?))).collect();
+        dead.sort_by_key(|(process, _)| {
+            process.last_call.as_ref().map_or(process.began_ns, |call| call.at_ns)
+        });
+        dead
+    }
+
+    /// Them, with what they left open elsewhere.
     pub fn deaths(&self) -> String {
-        let all = self.report.processes.iter().filter_map(|process| Some((process, death(process)?)));
-        // Where filters are given, what they leave out is not spoken of.
-        let all = all.filter(|_| self.report.record.matching.is_none());
-        let items: Vec<String> = all.map(|(process, how)| self.death(process, &how)).collect();
-        self.thing((items.len() as u64, "process"), "did not return", &items)
+        let items: Vec<String> = self.dead().iter().map(|(process, how)| self.death(process, how)).collect();
+        self.things((items.len() as u64, "process"), "did not return", items)
     }
 
     /// The processes that returned a failure, by exit status. Where a fault plan has made calls fail, that was to be expected.
-    pub fn failing_ends(&self) -> String {
+    pub fn failing_ends(&self) -> Option<Thing> {
         let processes = &self.report.processes;
         if self.report.record.matching.is_some() || processes.iter().any(|process| process.injected > 0) {
-            return String::new();
+            return None;
         }
         let mut by_code: BTreeMap<u8, Vec<&str>> = BTreeMap::new();
         for process in processes {
@@ -63,20 +72,11 @@ impl View<'_> {
             format!("exit status {code}: {}", self.names.processes(procs.into_iter()))
         };
         let items: Vec<String> = by_code.into_iter().map(item).collect();
-        self.thing((count, "process"), "ended with a failure", &items)
+        Thing::of((count, "process"), "ended with a failure", items)
     }
 
     fn death(&self, process: &Process, how: &str) -> String {
-        let mut text = format!("{} {how}", self.names.process(&process.proc));
-        if let Some(call) = process.pending.first() {
-            text += &format!(" in {}, {}", clean(&call.function), self.called(call));
-            text += &match process.pending.len() {
-                1 => String::new(),
-                all => format!(", and in {}", counted(all as u64 - 1, "more call")),
-            };
-        } else if let Some(call) = &process.last_call {
-            text += &format!("; its last call was {} at {}", clean(&call.function), self.at(call.at_ns));
-        }
+        let mut text = format!("{} {how}{}", self.names.process(&process.proc), self.last_act(process));
         let left: Vec<String> =
             self.report.handles.iter().filter_map(|handle| self.left_open(process, handle)).collect();
         if !left.is_empty() {
@@ -88,6 +88,21 @@ impl View<'_> {
         text
     }
 
+    /// In which call a process ended, or after which.
+    pub fn last_act(&self, process: &Process) -> String {
+        if let Some(call) = process.pending.first() {
+            let others = match process.pending.len() {
+                1 => String::new(),
+                all => format!(", and in {}", counted(all as u64 - 1, "more call")),
+            };
+            return format!(" in {}, {}{others}", clean(&call.function), self.called(call));
+        }
+        let last = process.last_call.as_ref();
+        last.map_or_else(String::new, |call| {
+            format!("; its last call was {} at {}", clean(&call.function), self.at(call.at_ns))
+        })
+    }
+
     /// `ipc:2f... (1MiB) in rank 2`: what a process exported and others opened and never closed.
     fn left_open(&self, process: &Process, handle: &Handle) -> Option<String> {
         (handle.exporter.as_ref() == Some(&process.proc)).then_some(())?;
@@ -97,23 +112,5 @@ impl View<'_> {
         let size = handle.bytes.map(|size| format!(" ({})", bytes(size))).unwrap_or_default();
         let names = || self.names.processes(who.iter().copied());
         (!who.is_empty()).then(|| format!("{}{size} in {}", handle.fingerprint, names()))
-    }
-
-    /// What stands before the reasons why nothing is wrong: how far that is known.
-    pub fn well(&self, filtered: &str) -> String {
-        let count = |kinds: &[ExitKind]| {
-            let is_one =
-                |process: &&Process| kinds.contains(&process.exit.kind) && !process.is_stopped_on_purpose();
-            self.report.processes.iter().filter(is_one).count() as u64
-        };
-        let unknown = count(&[ExitKind::Gone, ExitKind::Unseen]);
-        let so_far = if count(&[ExitKind::Running]) > 0 { " so far" } else { "" };
-        match unknown {
-            0 => format!("Nothing is wrong{filtered}{so_far}"),
-            _ => format!(
-                "Nothing is wrong{filtered}{so_far}, but how {} ended is unknown",
-                counted(unknown, "process")
-            ),
-        }
     }
 }

@@ -88,7 +88,7 @@ impl View<'_> {
                 self.report.failure_groups.iter().filter(|group| is_one(group)).collect();
             let count: u64 = groups.iter().map(|group| group.count).sum();
             let items: Vec<String> = groups.iter().map(|group| self.group(group)).collect();
-            self.thing((count, "call"), what, &items)
+            self.things((count, "call"), what, items)
         };
         thing("failed because a fault plan said so", |group| group.injected)
             + &thing("failed because of what a fault plan had changed", |group| group.follows_fault)
@@ -112,7 +112,7 @@ impl View<'_> {
         let items: Vec<String> = stopped.iter().map(item).collect();
         let have = if items.len() == 1 { "has" } else { "have" };
         let what = format!("{have} not returned because a fault plan said so");
-        self.thing((items.len() as u64, "call"), &what, &items)
+        self.things((items.len() as u64, "call"), &what, items)
     }
 
     /// The handles that a plan damaged or kept open.
@@ -126,7 +126,7 @@ impl View<'_> {
             let item = |handle: &Handle| format!("{}: {}", handle.fingerprint, self.culprits(handle));
             let items: Vec<String> = handles.map(item).collect();
             let is = if items.len() == 1 { "is" } else { "are" };
-            self.thing((items.len() as u64, "handle"), &format!("{is} {what}"), &items)
+            self.things((items.len() as u64, "handle"), &format!("{is} {what}"), items)
         };
         things.map(thing).concat()
     }

@@ -74,7 +74,7 @@ impl View<'_> {
         let processes = finding.procs.len() as u64 + finding.procs_more;
         let who = match (finding.ranks.is_empty(), finding.procs_more) {
             (false, _) if finding.ranks.len() as u64 == processes => in_words(finding.ranks.iter().copied()),
-            (_, 0) if processes == 1 => self.process(&finding.proc),
+            (_, 0) if processes == 1 => self.called_process(&finding.proc),
             (_, 0) => names(),
             _ => format!("{} processes", number(processes)),
         };
@@ -82,7 +82,7 @@ impl View<'_> {
     }
 
     /// `rank 3`, or `process 1000`.
-    fn process(&self, proc: &str) -> String {
+    pub fn called_process(&self, proc: &str) -> String {
         let name = self.names.process(proc);
         if name.starts_with("rank ") { name } else { format!("process {name}") }
     }
@@ -103,7 +103,7 @@ impl View<'_> {
     /// An object in a line: what, who, where, how much, when.
     fn object(&self, object: &Object) -> String {
         let mut parts = vec![match (&object.proc, object.pid, object.rank) {
-            (Some(proc), ..) => self.process(proc),
+            (Some(proc), ..) => self.called_process(proc),
             (None, 0, _) => "an unknown process".to_owned(),
             (None, pid, Some(rank)) => format!("process {pid} (rank {rank})"),
             (None, pid, None) => format!("process {pid}"),

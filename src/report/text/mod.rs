@@ -1,8 +1,9 @@
-//! The report for people: first what record it is, then what is wrong, then tables.
+//! The report for people: first what is wrong in short, then which record it is, what is wrong in full, and tables.
 //!
 //! What belongs here: how a report looks on a terminal. All of it is in the JSON form as well.
 
 mod calls;
+mod digest;
 pub mod endings;
 mod faults;
 pub mod findings;
@@ -11,6 +12,7 @@ mod matrix;
 mod memory;
 pub mod names;
 mod pools;
+mod processes;
 mod tables;
 mod wrong;
 
@@ -47,13 +49,16 @@ pub fn show(report: &Report, options: &Options) -> String {
     if options.leaks {
         return view.head() + &view.leaks() + &view.unnamed();
     }
+    let wrong = view.look();
     let parts = [
+        view.digest(&wrong),
         view.head(),
-        view.wrong(),
+        view.wrong(&wrong),
         view.faults(),
         view.notes(),
         view.functions(),
         view.processes(),
+        view.marks(),
         view.devices(),
         view.handles(),
         view.virtual_memory(),

@@ -1,9 +1,8 @@
-//! The tables: functions, processes, devices, handles, pairs of devices, and escapes.
+//! The tables: functions, devices, handles, pairs of devices, and escapes.
 
 use super::super::model::{Codes, Handle, Open, Peer, State};
 use super::super::moments::{bytes, duration, number};
 use super::View;
-use super::endings::ending;
 use super::names::{clean, codes, counted};
 use crate::table::Table;
 use cupeer_spec::effect::Object;
@@ -14,8 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 const MOST_IMPORTERS: usize = 6;
 /// How many closed handles are summed up in one line, where not all are asked for.
 const MOST_CLOSED: usize = 20;
-/// What the names of variables begin with that stand below the processes.
-const TOLD: [&str; 2] = ["NCCL_P2P_", "NCCL_CUMEM_"];
 
 impl View<'_> {
     pub fn functions(&self) -> String {
@@ -44,58 +41,6 @@ impl View<'_> {
         let has_ranks = self.report.functions.iter().any(|function| function.ranks.is_some());
         let title = if has_ranks { "Functions (ranks: least/median/most calls)" } else { "Functions" };
         self.section(title, table, self.report.functions.len())
-    }
-
-    pub fn processes(&self) -> String {
-        let hosts = self.report.record.hosts.len() > 1;
-        let pid = if hosts { "HOST:PID" } else { "PID" };
-        let head = ["RANK", pid, "EXIT", "EVENTS", "DEVICES", "LAST CALL", "HOST", "PROGRAM"];
-        let mut table = Table::new(&head, 6, 20).with_numbers(&[0, 1, 3]);
-        for process in self.report.processes.iter().take(self.most) {
-            let devices = match &process.devices[..] {
-                [] => "unknown".into(),
-                [one] => self.names.device(Some(one.uuid)),
-                more => format!("{} devices", more.len()),
-            };
-            let last = process.last_call.as_ref();
-            table.row([
-                process.rank.map_or("-".into(), |rank| rank.to_string()),
-                if hosts {
-                    clean(&format!("{}:{}", process.host, self.names.pid(process)))
-                } else {
-                    self.names.pid(process)
-                },
-                ending(process.exit),
-                number(process.events),
-                devices,
-                last.map_or("-".into(), |last| format!("{} {}", self.at(last.at_ns), clean(&last.function))),
-                clean(&process.host),
-                clean(&process.program),
-            ]);
-        }
-        self.section("Processes", table, self.report.processes.len()) + &self.variables()
-    }
-
-    /// The variables that decide which devices there are and how they are reached: a line for each set of them.
-    fn variables(&self) -> String {
-        let mut who: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-        for process in &self.report.processes {
-            let set: Vec<String> = process
-                .variables
-                .iter()
-                .filter(|(name, _)| {
-                    *name == "CUDA_VISIBLE_DEVICES" || TOLD.iter().any(|begin| name.starts_with(begin))
-                })
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect();
-            if !set.is_empty() {
-                who.entry(set.join(" ")).or_default().push(&process.proc);
-            }
-        }
-        self.listed(who.iter(), |(set, procs)| {
-            let procs = self.names.processes(procs.iter().copied());
-            self.item("variables: ", &format!("{} ({procs})", clean(set)))
-        })
     }
 
     pub fn devices(&self) -> String {

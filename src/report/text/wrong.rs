@@ -1,111 +1,97 @@
 //! What is wrong, worst first: a line or a few each, and where to look further.
 
 use super::super::model::{
-    ExitKind, FailedOpen, FailureGroup, Finding, Handle, Peer, Pending, Proc, Process, State,
+    ExitKind, FailedOpen, Failure, FailureGroup, Finding, Handle, Peer, Pending, Proc, Process, State,
 };
 use super::super::moments::{duration, number};
 use super::View;
 use super::calls::in_runtime;
 use super::endings::death;
 use super::findings::is_told;
-use super::names::{clean, codes, counted, ranks};
+use super::names::{clean, codes, counted, ranks, result};
 use super::tables::in_all;
 use cupeer_rules::Rule;
-use cupeer_spec::env;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most of one kind that are listed here.
 pub const MOST: usize = 5;
+/// The most frames below which a call is listed.
+const MOST_FRAMES: usize = 3;
+
+/// What is wrong beside deaths and what rules found.
+pub struct Wrong {
+    /// The worst first.
+    pub things: Vec<Thing>,
+}
+
+/// Things of one kind that are wrong.
+pub struct Thing {
+    /// How many of what.
+    what: String,
+    /// Each of them; lines after the first belong to it.
+    items: Vec<String>,
+    /// All that in a line; empty where others say it.
+    pub in_short: String,
+    /// The option of `cupeer report` that shows more; empty for none.
+    pub option: &'static str,
+}
+
+impl Thing {
+    /// So many of something of which something is wrong, with its items; `None` where there are none.
+    pub fn of((count, word): (u64, &str), what: &str, items: Vec<String>) -> Option<Thing> {
+        (count > 0).then(|| Thing::new(format!("{} {what}", counted(count, word)), items))
+    }
+
+    fn new(what: String, items: Vec<String>) -> Thing {
+        let first = items.first().and_then(|item| item.lines().next());
+        let in_short = match (first, items.len()) {
+            (None, _) => what.clone(),
+            (Some(one), 1) => format!("{what}: {one}"),
+            (Some(first), _) => format!("{what}, first {first}"),
+        };
+        Thing { what, items, in_short, option: "" }
+    }
+
+    fn with_option(self, option: &'static str) -> Thing {
+        Thing { option, ..self }
+    }
+
+    /// In a line of its own; an empty one where others say it.
+    fn in_short(self, in_short: String) -> Thing {
+        Thing { in_short, ..self }
+    }
+}
 
 impl View<'_> {
-    pub fn wrong(&self) -> String {
-        let parts = [
-            self.deaths(),
-            self.findings(),
-            self.pending(),
-            self.failed(),
-            self.handles_gone_wrong(),
-            self.unmapped(),
-            self.deviating(),
-            self.failing_ends(),
-        ];
-        let text = parts.concat();
-        match (text.is_empty(), self.report.record.matching) {
-            (true, Some(0)) => return String::new(),
-            (true, _) => return self.nothing(),
-            (false, _) => {}
-        }
-        format!("\nWhat is wrong\n{text}")
+    /// Looks for what is wrong.
+    pub fn look(&self) -> Wrong {
+        let things = [self.pending(), self.failed()]
+            .into_iter()
+            .chain(self.handles_gone_wrong().into_iter().map(Some))
+            .chain([self.unmapped(), self.deviating(), self.failing_ends()]);
+        Wrong { things: things.flatten().collect() }
     }
 
-    /// That nothing is wrong, as far as can be seen.
-    fn nothing(&self) -> String {
-        let unseen: Vec<(&Proc, String)> = self.report.unseen().collect();
-        if let Some((_, why)) = unseen.first() {
-            let processes = self.names.processes(unseen.iter().map(|(proc, _)| &***proc));
-            let text = format!("libcuda was loaded in {processes}, but no watched call was seen: {why}.");
-            return format!("\n{}", self.item("", &text));
-        }
-        let filtered = if self.report.record.matching.is_some() { " with what is shown" } else { "" };
-        let mut text = format!("{}: all calls returned", self.well(filtered));
-        if self.report.processes.iter().any(|process| !process.pending.is_empty()) {
-            text += " except those that a fault plan stopped";
-        }
-        let groups = &self.report.failure_groups;
-        if groups.is_empty() {
-            text += ", none failed";
-        } else if groups.iter().all(FailureGroup::is_on_purpose) {
-            text += ", none failed except because of a fault plan";
-        }
-        let is_open = |handle: &&Handle| matches!(handle.state, State::Open | State::OpenAtExit);
-        match self.report.handles.iter().filter(is_open).count() {
-            0 => text += &self.none_open(),
-            count => text += &format!(", {} open", counted(count as u64, "handle")),
-        }
-        if self.report.record.lost > 0 {
-            text += ", as far as events were kept";
-        }
-        format!("\n{}{}", self.item("", &format!("{text}.")), self.unchecked())
+    /// What is wrong in full; nothing, where nothing is.
+    pub fn wrong(&self, wrong: &Wrong) -> String {
+        let things: String = wrong.things.iter().map(|thing| self.shown(thing)).collect();
+        let text = self.deaths() + &self.findings() + &things;
+        if text.is_empty() { text } else { format!("\nWhat is wrong\n{text}") }
     }
 
-    /// That no handle is open, and how many were freed before they were closed: a rule has told of those in a note.
-    fn none_open(&self) -> String {
-        let is_freed = |handle: &&Handle| handle.state == State::FreedWhileOpen;
-        match self.report.handles.iter().filter(is_freed).count() as u64 {
-            0 => ", no handle is open".into(),
-            1 => ", no handle is open; 1 handle was freed while open elsewhere, as a note says".into(),
-            freed => format!(
-                ", no handle is open; {} handles were freed while open elsewhere, as a note says",
-                number(freed)
-            ),
-        }
+    /// Things of one kind, as [`Thing::of`] takes them; nothing, where there are none.
+    pub fn things(&self, count: (u64, &str), what: &str, items: Vec<String>) -> String {
+        Thing::of(count, what, items).map_or_else(String::new, |thing| self.shown(&thing))
     }
 
-    /// What was not looked for, where no process was checked.
-    fn unchecked(&self) -> String {
-        let is_checked =
-            |process: &Process| process.variables.get(env::CHECK).is_some_and(|level| !level.is_empty());
-        if self.report.processes.iter().any(is_checked) {
-            return String::new();
-        }
-        self.item("", "Not looked for without --check: interior pointers, re-exports and the like.")
-    }
-
-    /// So many of something of which something is wrong, with its items; nothing, where there are none.
-    pub fn thing(&self, (count, word): (u64, &str), what: &str, items: &[String]) -> String {
-        if count == 0 {
-            String::new()
-        } else {
-            self.items(&format!("{} {what}", counted(count, word)), items)
-        }
-    }
-
-    /// One thing that is wrong, with its items.
-    fn items(&self, what: &str, items: &[String]) -> String {
+    /// A thing with its items.
+    fn shown(&self, Thing { what, items, .. }: &Thing) -> String {
         let most = self.at_most(MOST);
         let mut text = self.item("- ", what);
         for item in items.iter().take(most) {
-            text += &self.item("  ", item);
+            let mut lines = item.lines();
+            text += &lines.next().map_or_else(String::new, |line| self.item("  ", line));
+            text.extend(lines.map(|line| self.item("      ", line)));
         }
         if items.len() > most {
             text += &format!("  ... {} more\n", items.len() - most);
@@ -113,7 +99,7 @@ impl View<'_> {
         text
     }
 
-    fn pending(&self) -> String {
+    fn pending(&self) -> Option<Thing> {
         let mut calls: Vec<_> = self
             .report
             .processes
@@ -125,7 +111,7 @@ impl View<'_> {
         calls.sort_by_key(|(_, call)| call.since_ns);
         let items: Vec<String> = calls.iter().map(|(process, call)| self.unreturned(process, call)).collect();
         let have = if items.len() == 1 { "has" } else { "have" };
-        self.thing((items.len() as u64, "call"), &format!("{have} not returned"), &items)
+        Thing::of((items.len() as u64, "call"), &format!("{have} not returned"), items)
     }
 
     pub fn unreturned(&self, process: &Process, call: &Pending) -> String {
@@ -144,13 +130,35 @@ impl View<'_> {
         format!("called at {at} by thread {} from {}{runtime}", call.tid, clean(&call.caller.long()))
     }
 
-    fn failed(&self) -> String {
+    fn failed(&self) -> Option<Thing> {
         let is_new = |group: &&FailureGroup| !group.usual && !group.is_on_purpose() && !self.is_found(group);
         let groups: Vec<&FailureGroup> = self.report.failure_groups.iter().filter(is_new).collect();
         let count = groups.iter().map(|group| group.count).sum();
-        let items: Vec<String> = groups.iter().map(|group| self.group(group)).collect();
+        let items: Vec<String> = groups.iter().map(|group| self.group_with_stack(group)).collect();
         let other = if self.report.findings.iter().any(is_told) { "other " } else { "" };
-        self.thing((count, &format!("{other}call")), "failed", &items)
+        let first = groups.first()?;
+        let in_short = format!(
+            "{} failed, {}{} = {} in {}",
+            counted(count, &format!("{other}call")),
+            if groups.len() > 1 { "first " } else { "" },
+            clean(&first.function),
+            result(&first.result),
+            self.names.processes(first.procs.iter().map(|proc| &**proc))
+        );
+        let thing = Thing::of((count, &format!("{other}call")), "failed", items);
+        thing.map(|thing| thing.with_option("--failed").in_short(in_short))
+    }
+
+    /// Failures from one place, and who called that.
+    fn group_with_stack(&self, group: &FailureGroup) -> String {
+        let is_one = |failure: &&Failure| {
+            (&failure.function, &failure.result, &failure.caller)
+                == (&group.function, &group.result, &group.caller)
+        };
+        let first = self.report.failures.iter().find(is_one);
+        let stack = first.map_or(&[][..], |failure| self.without_start(&failure.stack));
+        let above = stack.iter().skip(1).take(MOST_FRAMES).map(|place| format!("\n{}", clean(&place.long())));
+        self.group(group) + &above.collect::<String>()
     }
 
     /// Whether failures are reported by what rules found in them.
@@ -167,9 +175,9 @@ impl View<'_> {
         self.report.findings.iter().filter(is_one).map(|finding| finding.count).sum()
     }
 
-    fn handles_gone_wrong(&self) -> String {
+    fn handles_gone_wrong(&self) -> Vec<Thing> {
         let of = |state: State| self.report.handles.iter().filter(move |handle| handle.state == state);
-        let mut text = String::new();
+        let mut gone = Vec::new();
         let things = [
             (
                 State::FreedWhileOpen,
@@ -193,8 +201,8 @@ impl View<'_> {
             (
                 State::OpenAtExit,
                 &[Rule::IpcNeverClosed],
-                "was open when its opener ended; --leaks shows where it was opened",
-                "were open when their openers ended; --leaks shows where they were opened",
+                "was open when its opener ended",
+                "were open when their openers ended",
             ),
             (
                 State::Unknown,
@@ -219,9 +227,11 @@ impl View<'_> {
                 State::OpenAtExit => Vec::new(),
                 _ => handles.iter().map(|handle| self.handle(handle)).collect(),
             };
-            text += &self.items(&format!("{}{size} {what}", counted(handles.len() as u64, "handle")), &items);
+            let thing =
+                Thing::new(format!("{}{size} {what}", counted(handles.len() as u64, "handle")), items);
+            gone.push(if state == State::OpenAtExit { thing.with_option("--leaks") } else { thing });
         }
-        text
+        gone
     }
 
     fn handle(&self, handle: &Handle) -> String {
@@ -237,7 +247,7 @@ impl View<'_> {
         format!("{} {exporter}{freed}: {}", handle.fingerprint, self.culprits(handle))
     }
 
-    fn unmapped(&self) -> String {
+    fn unmapped(&self) -> Option<Thing> {
         let is_found = |proc: &Proc| {
             let is_it = |finding: &Finding| *finding.rule == *Rule::IpcFallback.spec().name;
             self.report.findings.iter().any(|finding| is_it(finding) && finding.procs.contains(proc))
@@ -254,10 +264,11 @@ impl View<'_> {
         let items: Vec<String> = self.report.peers.iter().filter(unmapped).map(item).collect();
         let have = if items.len() == 1 { "has" } else { "have" };
         let what = format!("of devices tried IPC, failed, and {have} had no mapping since");
-        self.thing((items.len() as u64, "pair"), &what, &items)
+        // The digest has the failures.
+        Thing::of((items.len() as u64, "pair"), &what, items).map(|thing| thing.in_short(String::new()))
     }
 
-    fn deviating(&self) -> String {
+    fn deviating(&self) -> Option<Thing> {
         let mut items = Vec::new();
         let mut who = BTreeSet::new();
         for function in &self.report.functions {
@@ -289,10 +300,12 @@ impl View<'_> {
             items.push(format!("{name}: {}, the others {about}{}{why}", parts.join(", "), number(others)));
         }
         if items.is_empty() {
-            return String::new();
+            return None;
         }
         let verb = if who.len() == 1 { "deviates" } else { "deviate" };
         let who = ranks(who.into_iter());
-        self.items(&format!("{who} {verb} from the others in how often they call"), &items)
+        let what = format!("{who} {verb} from the others in how often they call");
+        let in_short = format!("{what} {}", counted(items.len() as u64, "function"));
+        Some(Thing::new(what, items).in_short(in_short))
     }
 }

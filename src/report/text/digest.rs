@@ -1,0 +1,165 @@
+//! The digest, with which a report opens: what is wrong in a few lines, a problem each, causes before consequences, and
+//! which commands show more. That nothing is wrong, where that is so.
+
+use super::super::kinds::{self, first_clause};
+use super::super::model::{ExitKind, FailureGroup, Handle, Proc, Process, State};
+use super::super::moments::number;
+use super::View;
+use super::findings::times;
+use super::names::{clean, counted};
+use super::wrong::Wrong;
+use crate::table::wrap;
+use cupeer_spec::env::{self, Level};
+
+/// The most lines, the one about further commands among them.
+const MOST_LINES: usize = 8;
+
+impl View<'_> {
+    pub fn digest(&self, wrong: &Wrong) -> String {
+        let kinds = kinds::told(self.report);
+        let mut lines = self.deaths_in_short();
+        lines.extend(kinds.iter().map(|kind| self.kind(kind)));
+        if lines.is_empty() && wrong.things.is_empty() {
+            return self.nothing();
+        }
+        lines.extend(wrong.things.iter().map(|thing| thing.in_short.clone()).filter(|line| !line.is_empty()));
+        let mut more: Vec<String> = Vec::new();
+        more.extend(self.dead().first().map(|(process, _)| option(process)));
+        for thing in &wrong.things {
+            more.extend((!thing.option.is_empty()).then(|| thing.option.to_owned()));
+        }
+        more.dedup();
+        let report = format!("cupeer report {} {}", clean(&self.report.record.path), more.join(" or "));
+        let rule = kinds.first().map(|kind| format!("cupeer explain {}", clean(&kind.first().rule)));
+        let commands: Vec<String> = (!more.is_empty()).then_some(report).into_iter().chain(rule).collect();
+        let room = MOST_LINES - usize::from(!commands.is_empty());
+        let left_out = if lines.len() > room { lines.len() - (room - 1) } else { 0 };
+        lines.truncate(lines.len() - left_out);
+        if left_out > 0 {
+            lines.push(format!("and {} below", counted(left_out as u64, "more problem")));
+        }
+        if !commands.is_empty() {
+            lines.push(format!("more: {}", commands.join("; ")));
+        }
+        lines.iter().map(|line| self.hanging(line)).chain(["\n".into()]).collect()
+    }
+
+    /// A line of the digest; where it has to be wrapped, its other lines are further in.
+    fn hanging(&self, line: &str) -> String {
+        let mut lines = wrap(line, self.width.saturating_sub(4).max(20)).into_iter();
+        let first = lines.next().unwrap_or_default();
+        lines.fold(first, |text, line| text + "\n    " + &line) + "\n"
+    }
+
+    /// What happened to the first process that died, and how many others did.
+    fn deaths_in_short(&self) -> Vec<String> {
+        let dead = self.dead();
+        let Some(((first, how), others)) = dead.split_first() else { return Vec::new() };
+        let act = match (first.pending.first(), &first.last_call) {
+            (Some(call), _) => format!(" in {} at {}", clean(&call.function), self.at(call.since_ns)),
+            (None, Some(call)) => format!(" after {} at {}", clean(&call.function), self.at(call.at_ns)),
+            (None, None) => String::new(),
+        };
+        let mut lines = vec![format!("{} {how}{act}", self.called_process(&first.proc))];
+        if !others.is_empty() {
+            let procs = self.names.processes(others.iter().map(|(process, _)| &*process.proc));
+            lines.push(format!("{} died after it: {procs}", counted(others.len() as u64, "process")));
+        }
+        lines
+    }
+
+    fn kind(&self, kind: &kinds::Kind) -> String {
+        let first = kind.first();
+        let message = kind.message();
+        let count = if kind.count() > 1 { format!(", {}", times(kind.count())) } else { String::new() };
+        format!(
+            "{} {} in {}{count}: {}",
+            first.severity,
+            clean(&first.rule),
+            kind.who(self.report),
+            clean(first_clause(&message))
+        )
+    }
+
+    /// That nothing is wrong, as far as can be seen.
+    fn nothing(&self) -> String {
+        if self.report.record.matching == Some(0) {
+            return String::new();
+        }
+        let unseen: Vec<(&Proc, String)> = self.report.unseen().collect();
+        if let Some((_, why)) = unseen.first() {
+            let processes = self.names.processes(unseen.iter().map(|(proc, _)| &***proc));
+            let text = format!("libcuda was loaded in {processes}, but no watched call was seen: {why}.");
+            return self.item("", &text) + "\n";
+        }
+        let filtered = if self.report.record.matching.is_some() { " with what is shown" } else { "" };
+        let mut text = format!("{}: all calls returned", self.well(filtered));
+        if self.report.processes.iter().any(|process| !process.pending.is_empty()) {
+            text += " except those that a fault plan stopped";
+        }
+        let groups = &self.report.failure_groups;
+        if groups.is_empty() {
+            text += ", none failed";
+        } else if groups.iter().all(FailureGroup::is_on_purpose) {
+            text += ", none failed except because of a fault plan";
+        }
+        let is_open = |handle: &&Handle| matches!(handle.state, State::Open | State::OpenAtExit);
+        match self.report.handles.iter().filter(is_open).count() {
+            0 => text += &self.none_open(),
+            count => text += &format!(", {} open", counted(count as u64, "handle")),
+        }
+        if self.report.record.lost > 0 {
+            text += ", as far as events were kept";
+        }
+        self.item("", &format!("{text}.")) + &self.unchecked() + "\n"
+    }
+
+    /// What stands before the reasons why nothing is wrong: how far that is known.
+    fn well(&self, filtered: &str) -> String {
+        let count = |kinds: &[ExitKind]| {
+            let is_one =
+                |process: &&Process| kinds.contains(&process.exit.kind) && !process.is_stopped_on_purpose();
+            self.report.processes.iter().filter(is_one).count() as u64
+        };
+        let unknown = count(&[ExitKind::Gone, ExitKind::Unseen]);
+        let so_far = if count(&[ExitKind::Running]) > 0 { " so far" } else { "" };
+        match unknown {
+            0 => format!("Nothing is wrong{filtered}{so_far}"),
+            _ => format!(
+                "Nothing is wrong{filtered}{so_far}, but how {} ended is unknown",
+                counted(unknown, "process")
+            ),
+        }
+    }
+
+    /// That no handle is open, and how many were freed before they were closed: a rule has told of those in a note.
+    fn none_open(&self) -> String {
+        let is_freed = |handle: &&Handle| handle.state == State::FreedWhileOpen;
+        match self.report.handles.iter().filter(is_freed).count() as u64 {
+            0 => ", no handle is open".into(),
+            1 => ", no handle is open; 1 handle was freed while open elsewhere, as a note says".into(),
+            freed => format!(
+                ", no handle is open; {} handles were freed while open elsewhere, as a note says",
+                number(freed)
+            ),
+        }
+    }
+
+    /// What was not looked for, where no process was checked.
+    fn unchecked(&self) -> String {
+        let is_checked =
+            |process: &Process| Level::of(process.variables.get(env::CHECK).map(String::as_str)).is_some();
+        if self.report.processes.iter().any(is_checked) {
+            return String::new();
+        }
+        self.item("", "Not looked for without --check: interior pointers, re-exports and the like.")
+    }
+}
+
+/// The option that shows one process alone.
+fn option(process: &Process) -> String {
+    match process.rank {
+        Some(rank) => format!("--rank {rank}"),
+        None => format!("--process {}", process.pid),
+    }
+}

@@ -1,0 +1,139 @@
+//! How a report opens: what is wrong in a few lines, the cause first; and what is folded, cut and shown only where it is asked
+//! for.
+
+use super::scene::{Scene, checked};
+use super::{json_of, of};
+use crate::support;
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::end::End;
+
+/// The lines before the head.
+fn digest(text: &str) -> Vec<&str> {
+    text.split_once("\n\nrecord ").expect("a head").0.lines().collect()
+}
+
+/// Sixteen ranks that share with their neighbours. The sixth is killed at 64 ms, in a call; its neighbour then fails, and the
+/// last one hangs.
+fn killed() -> Scene {
+    let scene = Scene::new();
+    let ends = |rank: u32| match rank {
+        5 => End::Unseen,
+        6 => End::Returned(1),
+        _ => End::Returned(0),
+    };
+    for rank in 0..16u32 {
+        let mut actor = scene.gone(rank);
+        let handle = 0xa0 + u64::from(rank);
+        let neighbour = 0xa0 + u64::from((rank + 15) % 16);
+        actor.export(300 + u64::from(rank), handle, 0x7000).open(1000 + u64::from(rank), neighbour, 0x9000);
+        match rank {
+            5 => {
+                let call = actor.makes(FnId::cuIpcOpenEventHandle, 64_000);
+                actor.hang(&call);
+            }
+            6 => drop(actor.fail_to_open(70_000, (0xa5, checked(0xa5)), 400)),
+            _ => drop(actor.close(66_000 + u64::from(rank), 0x9000)),
+        }
+        actor.writer().header(|header| header.end = ends(rank).word()).unwrap();
+        actor.ends();
+    }
+    scene
+}
+
+#[test]
+fn a_death_is_the_first_line_and_what_followed_comes_after_it() {
+    let text = of(&killed(), &[]);
+    let lines = digest(&text);
+    assert_eq!(lines[0], "rank 5 ended without returning in cuIpcOpenEventHandle at 0.064000", "{text}");
+    assert!(lines.len() <= 8, "{lines:#?}");
+    assert!(
+        lines.iter().any(|line| line.contains("INVALID_HANDLE in rank 6") || line.contains(" in rank 6"))
+    );
+    assert!(lines.last().unwrap().starts_with("more: cupeer report "), "{lines:#?}");
+    assert!(text.contains(" --rank 5"), "{text}");
+}
+
+#[test]
+fn many_problems_are_eight_lines() {
+    let scene = Scene::new();
+    for rank in 0..4u32 {
+        let mut actor = scene.gone(rank);
+        actor.ask(100, 1);
+        actor.writer().header(|header| header.end = End::Signal(11).word()).unwrap();
+        actor.ends();
+    }
+    let mut actor = scene.gone(4);
+    for (i, function) in [
+        FnId::cuCtxEnablePeerAccess,
+        FnId::cuIpcGetMemHandle,
+        FnId::cuIpcGetEventHandle,
+        FnId::cuIpcCloseMemHandle,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for (n, result) in [3, 4, 709].into_iter().enumerate() {
+            let mut call = actor.makes(function, 1000 + 100 * i as u64 + n as u64);
+            call.outcome = cupeer_record::Outcome::Returned(result);
+            actor.add(&call);
+        }
+    }
+    actor.ends();
+    let text = support::stdout(support::cupeer().arg("report").arg(scene.dir()).env("COLUMNS", "300"));
+    let lines = digest(&text);
+    assert!(lines.len() <= 8, "{lines:#?}");
+    assert_eq!(lines[0], "rank 0 was killed by SIGSEGV after cuDeviceCanAccessPeer at 0.000100");
+    assert_eq!(lines[1], "3 processes died after it: ranks 1-3");
+}
+
+#[test]
+fn ranks_that_are_alike_share_a_row_and_those_that_are_not_come_first() {
+    let scene = killed();
+    let text = of(&scene, &[]);
+    let table = text.split_once("\nProcesses\n").expect("a table").1;
+    let rows: Vec<&str> = table.lines().take_while(|line| !line.is_empty()).collect();
+    assert_eq!(rows.len(), 4, "{table}");
+    assert!(rows[1].contains("  1005  train") && rows[1].contains("died"), "{table}");
+    assert!(rows[2].contains("  1006  train    1 "), "{table}");
+    assert!(rows[3].starts_with("0-4,7-15  14 pids  train    0 "), "{table}");
+    assert!(rows[3].contains("0.066000-0.066015 cuIpcCloseMemHandle"), "{table}");
+    let all = of(&scene, &["--all"]);
+    assert_eq!(all.split_once("\nProcesses\n").unwrap().1.split_once("\n\n").unwrap().0.lines().count(), 17);
+}
+
+#[test]
+fn a_failure_is_told_once_and_each_call_where_that_is_asked_for() {
+    let scene = Scene::new();
+    let mut actor = scene.gone(0);
+    let mut call = actor.makes(FnId::cuIpcGetEventHandle, 200);
+    call.outcome = cupeer_record::Outcome::Returned(2);
+    actor.add(&call).ends();
+    let text = of(&scene, &[]);
+    assert!(text.starts_with("1 call failed, cuIpcGetEventHandle = OUT_OF_MEMORY in rank 0\n"), "{text}");
+    assert_eq!(text.matches("CUDA_ERROR_OUT_OF_MEMORY").count(), 1, "{text}");
+    assert!(!text.contains("Failures in order of time"), "{text}");
+    let failed = of(&scene, &["--failed"]);
+    assert!(
+        failed.contains("\nFailures in order of time\n0.000200  rank 0 cuIpcGetEventHandle("),
+        "{failed}"
+    );
+}
+
+#[test]
+fn marks_are_told_with_their_times() {
+    let scene = Scene::new();
+    let mut actor = scene.gone(3);
+    let stream = actor.stream;
+    actor.ask(100, 1);
+    actor.writer().mark(stream, super::scene::us(250), b"epoch 1\x1b[2J").unwrap();
+    actor.ask(300, 1).ends();
+    let text = of(&scene, &[]);
+    assert!(
+        text.contains("\nMarks\n    TIME  WHO     MARK\n0.000250  rank 3  epoch 1\u{fffd}[2J\n"),
+        "{text}"
+    );
+    let marks = &json_of(&scene, &[])["marks"];
+    assert_eq!((marks.as_array().unwrap().len(), &marks[0]["tid"]), (1, &1003.into()), "{marks}");
+    let late = json_of(&scene, &["--since", "0.000280"]);
+    assert_eq!(late["marks"].as_array().unwrap().len(), 0);
+}
