@@ -109,17 +109,6 @@ fn every_command_of_the_page_has_a_plan_that_is_read() {
 }
 
 #[test]
-fn every_rule_that_the_page_names_is_read() {
-    let page = current_page("faults", "faults");
-    let code = page.split('`').skip(1).step_by(2);
-    let rules: Vec<&str> = code.filter(|text| text.starts_with(['@', 'c']) && text.contains(":e")).collect();
-    assert!(rules.len() > 12, "{rules:?}");
-    for rule in rules {
-        Plan::parse("plan", rule).unwrap_or_else(|error| panic!("{rule}: {error}"));
-    }
-}
-
-#[test]
 fn the_file_on_the_page_is_read_with_what_it_includes() {
     let page = current_page("faults", "faults");
     let files: Vec<&str> =

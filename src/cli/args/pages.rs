@@ -9,6 +9,19 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The pages of `docs` that show a command at work.
+const SHOWN_IN: &[(&str, &[&str])] = &[
+    ("run", &["see", "check", "fallbacks", "simulator", "programs", "log", "record", "variables"]),
+    ("env", &["programs", "variables"]),
+    ("list", &["results", "rules", "faults", "variables"]),
+    ("explain", &["results"]),
+    ("report", &["see", "report"]),
+    ("pack", &["see"]),
+    ("release", &["fallbacks", "faults"]),
+    ("sweep", &["fallbacks"]),
+    ("doctor", &["nothing-seen"]),
+];
+
 /// The page of one command.
 fn page(command: &Command) -> String {
     let mut text = format!(
@@ -26,7 +39,20 @@ fn page(command: &Command) -> String {
             args.into_iter().for_each(|arg| text += &row(arg));
         }
     }
-    text + &after(&plain(command.get_after_help())) + "\n[All pages](../README.md)\n"
+    text + &after(&plain(command.get_after_help())) + &shown_in(command.get_name())
+}
+
+/// Links to the pages that show it at work, by their titles, and to all.
+fn shown_in(command: &str) -> String {
+    let pages = SHOWN_IN.iter().find(|(name, _)| *name == command).expect("a line in SHOWN_IN").1;
+    let links = pages.iter().map(|page| {
+        let path = folder().with_file_name(format!("{page}.md"));
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let title = text.lines().find_map(|line| line.strip_prefix("# ")).expect("a title");
+        format!("[{title}](../{page}.md)")
+    });
+    let links = links.collect::<Vec<_>>().join(", ");
+    format!("\nShown in: {links}. [All pages](../README.md)\n")
 }
 
 fn plain(text: Option<&StyledStr>) -> String {

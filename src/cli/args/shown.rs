@@ -1,12 +1,14 @@
-//! The commands that the README and the pages of `docs` show are ones that this command line takes.
+//! The commands, and the plans in them, that the README and the pages of `docs` show are ones that are taken.
 
 #[path = "../../../tests/support/book.rs"]
 mod book;
 
-use super::Cli;
+use super::{Cli, Command};
 use book::{Block, book};
 use clap::Parser;
 use clap::error::ErrorKind;
+use cupeer_spec::fault::Plan;
+use cupeer_spec::selector::FunctionSet;
 
 /// The words of each command of ours in a line of a shell, also of one behind a launcher or in `$(...)`.
 fn commands(line: &str) -> Vec<Vec<String>> {
@@ -37,22 +39,49 @@ fn typed<'a>(block: &Block<'a>) -> Vec<&'a str> {
 }
 
 fn error(words: &[String]) -> Option<clap::Error> {
-    Cli::try_parse_from(words).err().filter(|error| error.exit_code() != 0)
+    Cli::try_parse_from(words).err()
 }
 
 #[test]
 fn every_command_that_a_page_shows_is_taken() {
-    let mut count = 0;
+    let (mut commands_seen, mut plans_seen) = (0, 0);
     for page in book() {
-        for line in page.parts().0.iter().flat_map(typed) {
-            for words in commands(line) {
-                count += 1;
-                let error = error(&words);
-                assert!(error.is_none(), "{}: {line}\n{}", page.name.display(), error.unwrap());
+        for block in page.parts().0 {
+            // Some are shown because they are refused.
+            let is_refused = block.lines.iter().any(|line| line.starts_with("cupeer: --inject "));
+            for line in typed(&block) {
+                for words in commands(line) {
+                    commands_seen += 1;
+                    let place = format!("{}: {line}", page.name.display());
+                    let taken =
+                        Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{place}\n{error}"));
+                    let Command::Run(args) = taken.command else { continue };
+                    for plan in args.options.inject.inject {
+                        assert_eq!(Plan::parse("inject", &plan).is_err(), is_refused, "{place}");
+                        plans_seen += 1;
+                    }
+                    if let Some(set) = args.options.trace {
+                        FunctionSet::parse(&set).unwrap_or_else(|error| panic!("{place}\n{error}"));
+                    }
+                }
             }
         }
     }
-    assert!(count > 50, "{count}");
+    assert!(commands_seen > 50 && plans_seen > 15, "{commands_seen} {plans_seen}");
+}
+
+#[test]
+fn every_plan_that_a_sentence_names_is_read() {
+    let mut count = 0;
+    let is_plan = |span: &&String| span.starts_with(['@', 'c']) && !span.contains(' ') && span.contains(":e");
+    for page in book() {
+        for span in page.spans().1.iter().filter(is_plan) {
+            count += 1;
+            Plan::parse("plan", span)
+                .unwrap_or_else(|error| panic!("{}: {span}: {error}", page.name.display()));
+        }
+    }
+    assert!(count > 20, "{count}");
 }
 
 #[test]
