@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(
-    after_help = "  cupeer sweep --sim -- ./client                 # fail each call once, and from then on, with each code
+    after_help = "  cupeer sweep --sim -- ./client                 # fail each call once, then always, with each code
   cupeer sweep --sim -j 8 --budget 20m -- pytest test_ipc.py
   cupeer sweep --compare 'grep -q passed' -- ./client
   cupeer sweep --resume cupeer-sweep-client-1    # go on after an interruption
