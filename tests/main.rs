@@ -11,6 +11,9 @@ mod programs;
 mod blind;
 mod check;
 
+// The README and the pages of `docs` against what there is.
+mod book;
+
 // The command's own options, lists and messages.
 mod cli;
 
@@ -47,9 +50,6 @@ mod nvml;
 
 // Packed records.
 mod pack;
-
-// The README against what there is.
-mod readme;
 
 // What a record holds, whatever becomes of the program.
 mod record;

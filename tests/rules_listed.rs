@@ -126,14 +126,14 @@ fn explains_why_a_call_returns_a_result() {
 
 #[test]
 fn page_of_rules_is_current() {
-    current_page("rules");
+    current_page("rules", "rules");
 }
 
 #[test]
 fn other_lists_have_no_page() {
     refused(
         &["list", "errors", "--format", "markdown"],
-        "--format markdown works only with 'rules' and 'faults'",
+        "--format markdown works only with 'environment', 'rules' and 'faults'",
     );
 }
 

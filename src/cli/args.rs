@@ -1,11 +1,15 @@
-//! The command line: every option once, with its help.
+//! The command line: every option once, with its help. `docs/commands` is made of it.
 //!
 //! What belongs here: names, shapes and help. What a value means is read where it is used.
 
 mod check;
 mod deny;
 mod inject;
+#[cfg(test)]
+mod pages;
 mod release;
+#[cfg(test)]
+mod shown;
 mod sweep;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -124,7 +128,7 @@ pub enum ListFormat {
     Text,
     /// An array of objects; of faults one object with two of them.
     Json,
-    /// The page `docs/rules.md`, or `docs/faults.md`.
+    /// The page `docs/rules.md`, `docs/faults.md` or `docs/variables.md`.
     #[value(hide = true)]
     Markdown,
 }
@@ -155,14 +159,15 @@ pub struct RunArgs {
 
 #[derive(Args)]
 #[command(after_help = "\
-  Without --out nothing is recorded, because there is no program to name a directory after.
+Without --out nothing is recorded, because there is no program to name a directory after.
 
   eval \"$(cupeer env --log text --format sh)\"
   eval \"docker run $(cupeer env --log text --format docker) IMAGE PROGRAM\"
   eval \"mpirun -np 2 $(cupeer env --log text --format mpirun) PROGRAM\"
   eval \"srun $(cupeer env --log text --format srun) PROGRAM\"
   ray job submit --runtime-env-json=\"$(cupeer env --log text --format ray)\" -- PROGRAM
-  k8s: the env list, volumes and volumeMounts of a pod; the libraries must be on the node")]
+
+k8s: the env list, volumes and volumeMounts of a pod; the libraries must be on the node.")]
 pub struct EnvArgs {
     #[command(flatten)]
     pub options: Options,
@@ -224,13 +229,14 @@ pub struct ExplainArgs {
 }
 
 #[derive(Args)]
-#[command(after_help = "\
-  cupeer report                                  # the newest record in this directory
+#[command(
+    after_help = "  cupeer report                                  # the newest record in this directory
   cupeer report DIR --leaks                      # what was never closed, by where it was opened
   cupeer report DIR --rank 3 --failed            # what failed on rank 3
   cupeer report DIR --format json | jq .handles
   cupeer report DIR --format trace >trace.json   # for ui.perfetto.dev
-  cupeer report DIR --diff OTHER                 # what differs in OTHER")]
+  cupeer report DIR --diff OTHER                 # what differs in OTHER"
+)]
 pub struct ReportArgs {
     /// The record: a directory, or a file made by `cupeer pack` [default: the newest record cupeer-* here]
     pub dir: Option<PathBuf>,
@@ -277,8 +283,7 @@ pub enum ReportFormat {
 }
 
 #[derive(Args)]
-#[command(after_help = "\
-  cupeer pack DIR                       # DIR.cupeer.tar.gz, for `cupeer report`
+#[command(after_help = "  cupeer pack DIR                       # DIR.cupeer.tar.gz, for `cupeer report`
   cupeer pack DIR --redact hosts,paths  # with numbers in place of names
 
 Never included: the key of the fingerprints, and values of variables whose names sound like secrets.

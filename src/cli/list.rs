@@ -1,6 +1,7 @@
 //! `cupeer list`: the tables, as text or JSON. Every word comes from the tables themselves.
 
 use crate::args::{ListArgs, ListFormat, Topic};
+use crate::markdown::escaped;
 use crate::output::terminal_width;
 use crate::{faults, output, rules};
 use anyhow::{Result, bail};
@@ -22,7 +23,10 @@ pub fn command(args: &ListArgs) -> Result<ExitCode> {
     match (args.format, args.what) {
         (ListFormat::Markdown, Topic::Rules) => return output::print(&rules::page()),
         (ListFormat::Markdown, Topic::Faults) => return output::print(&faults::page()),
-        (ListFormat::Markdown, _) => bail!("--format markdown works only with 'rules' and 'faults'"),
+        (ListFormat::Markdown, Topic::Environment) => return output::print(&variables_page()),
+        (ListFormat::Markdown, _) => {
+            bail!("--format markdown works only with 'environment', 'rules' and 'faults'")
+        }
         _ => {}
     }
     if args.format == ListFormat::Json {
@@ -165,6 +169,22 @@ fn functions(others: &[OtherFn]) -> Table {
         table.row([f.symbol.into(), since, simulated, "-".into(), lookup, "-".into(), String::new()]);
     }
     table
+}
+
+/// `docs/variables.md`: `scripts/docs` writes it, and a test says when it is stale.
+fn variables_page() -> String {
+    let mut text = String::from(
+        "<!-- Made by scripts/docs from src/spec/env.rs. Do not edit. -->\n\
+         # Variables\n\n\
+         What the library and the simulated driver read when they are loaded. `cupeer run` and \
+         [`cupeer env`](commands/env.md) set them; `cupeer list environment` says the same.\n\n\
+         | variable | value | meaning |\n| --- | --- | --- |\n",
+    );
+    for variable in VARIABLES {
+        let (name, value) = (variable.name, variable.value.replace('|', "\\|"));
+        text += &format!("| `{name}` | `{value}` | {} |\n", escaped(variable.doc));
+    }
+    text
 }
 
 fn table<const N: usize>(

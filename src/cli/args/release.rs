@@ -4,8 +4,7 @@ use clap::Args;
 use std::path::PathBuf;
 
 #[derive(Args)]
-#[command(after_help = "\
-  cupeer run -o r --inject cuIpcCloseMemHandle:hang=gate PROGRAM &
+#[command(after_help = "  cupeer run -o r --inject cuIpcCloseMemHandle:hang=gate PROGRAM &
   cupeer release r --list    # which calls hang, and under which label
   cupeer release r gate      # releases them, and all that would hang there later")]
 pub struct ReleaseArgs {

@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Args)]
-#[command(after_help = "\
-  cupeer sweep --sim -- ./client                 # fail each call once, and from then on, with each code
+#[command(
+    after_help = "  cupeer sweep --sim -- ./client                 # fail each call once, then always, with each code
   cupeer sweep --sim -j 8 --budget 20m -- pytest test_ipc.py
   cupeer sweep --compare 'grep -q passed' -- ./client
   cupeer sweep --resume cupeer-sweep-client-1    # go on after an interruption
@@ -18,7 +18,8 @@ misuse (goes on as if the call had succeeded, and breaks a rule), not-repeatable
 Leaks and wrong output are judged against the run without faults: the command that repeats one shows the failing run, not \
 the comparison.
 What a run leaves in /dev/shm stays there, and later runs may find it, so that a leak under a fixed name is reported as not-repeatable: see --clean-shm. Of several runs at once that leave the same name, only one may be found.
-Exit status: 0 without findings, 1 with findings, 125 if cupeer failed, 130 if it was interrupted.")]
+Exit status: 0 without findings, 1 with findings, 125 if cupeer failed, 130 if it was interrupted."
+)]
 pub struct SweepArgs {
     /// Keep the state of the sweep, and the runs with findings, in the new directory DIR [default: cupeer-sweep-PROGRAM-N]
     #[arg(short, long, value_name = "DIR")]

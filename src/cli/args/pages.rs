@@ -1,0 +1,150 @@
+//! `docs/commands`: a page for each command, made from its help. `scripts/docs` writes them, and a test here says when one
+//! is stale.
+
+use super::Cli;
+use crate::markdown::escaped;
+use clap::builder::{PossibleValue, StyledStr};
+use clap::{Arg, Command, CommandFactory};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The pages of `docs` that show a command at work.
+const SHOWN_IN: &[(&str, &[&str])] = &[
+    ("run", &["see", "check", "fallbacks", "simulator", "programs", "log", "record", "variables"]),
+    ("env", &["programs", "variables"]),
+    ("list", &["results", "rules", "faults", "variables"]),
+    ("explain", &["results"]),
+    ("report", &["see", "report"]),
+    ("pack", &["see"]),
+    ("release", &["fallbacks", "faults"]),
+    ("sweep", &["fallbacks"]),
+    ("doctor", &["nothing-seen"]),
+];
+
+/// The page of one command.
+fn page(command: &Command) -> String {
+    let mut text = format!(
+        "<!-- Made by scripts/docs from the help of the command, src/cli/args.rs. Do not edit. -->\n# cupeer {}\n\n{}.\n",
+        command.get_name(),
+        escaped(&plain(command.get_about())),
+    );
+    let usage = command.clone().bin_name(format!("cupeer {}", command.get_name())).render_usage().to_string();
+    text += &format!("\n```text\n{}\n```\n", usage.trim_start_matches("Usage: "));
+    let shown = || command.get_arguments().filter(|arg| !arg.is_hide_set() && arg.get_id() != "help");
+    let (arguments, options): (Vec<_>, Vec<_>) = shown().partition(|arg| arg.is_positional());
+    for (head, args) in [("argument", arguments), ("option", options)] {
+        if !args.is_empty() {
+            text += &format!("\n| {head} | meaning |\n| --- | --- |\n");
+            args.into_iter().for_each(|arg| text += &row(arg));
+        }
+    }
+    text + &after(&plain(command.get_after_help())) + &shown_in(command.get_name())
+}
+
+/// Links to the pages that show it at work, by their titles, and to all.
+fn shown_in(command: &str) -> String {
+    let pages = SHOWN_IN.iter().find(|(name, _)| *name == command).expect("a line in SHOWN_IN").1;
+    let links = pages.iter().map(|page| {
+        let path = folder().with_file_name(format!("{page}.md"));
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let title = text.lines().find_map(|line| line.strip_prefix("# ")).expect("a title");
+        format!("[{title}](../{page}.md)")
+    });
+    let links = links.collect::<Vec<_>>().join(", ");
+    format!("\nShown in: {links}. [All pages](../README.md)\n")
+}
+
+fn plain(text: Option<&StyledStr>) -> String {
+    text.map(ToString::to_string).unwrap_or_default()
+}
+
+/// One row of a table: `--check[=<LEVEL>]`, and what the help says of it.
+fn row(arg: &Arg) -> String {
+    let short = arg.get_short().map(|short| format!("`-{short}`, ")).unwrap_or_default();
+    let mut meaning = escaped(&plain(arg.get_help()));
+    // A flag has values and a default, too, which nobody writes.
+    if arg.get_action().takes_values() {
+        let defaults: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+        if !defaults.is_empty() {
+            meaning += &format!(" [default: {}]", escaped(&defaults.join(" ")));
+        }
+        let values = arg.get_possible_values();
+        meaning.extend(values.iter().filter(|value| !value.is_hide_set()).map(of_value));
+    }
+    format!("| {short}`{}` | {meaning} |\n", arg.to_string().replace('|', "\\|"))
+}
+
+/// `. `errors`: What makes a call fail`
+fn of_value(value: &PossibleValue) -> String {
+    let help = value.get_help().map(|help| format!(": {}", escaped(&help.to_string()))).unwrap_or_default();
+    format!(". `{}`{help}", value.get_name())
+}
+
+/// What stands after the options: lines that begin with spaces are commands, others are paragraphs.
+fn after(help: &str) -> String {
+    let mut text = String::new();
+    let mut is_code = false;
+    for line in help.lines().filter(|line| !line.is_empty()) {
+        let code = line.strip_prefix("  ");
+        if code.is_some() != is_code {
+            text += if is_code { "```\n" } else { "\n```sh\n" };
+            is_code = !is_code;
+        }
+        text += &code.map_or_else(|| format!("\n{}\n", escaped(line)), |code| format!("{code}\n"));
+    }
+    if is_code { text + "```\n" } else { text }
+}
+
+fn commands() -> Vec<Command> {
+    let mut cli = Cli::command();
+    cli.build();
+    cli.get_subcommands()
+        .filter(|command| !command.is_hide_set() && command.get_name() != "help")
+        .cloned()
+        .collect()
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/commands")
+}
+
+#[test]
+fn page_of_each_command_is_current() {
+    for command in commands() {
+        let path = folder().join(format!("{}.md", command.get_name()));
+        let made = page(&command);
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            fs::create_dir_all(folder()).unwrap();
+            fs::write(&path, &made).unwrap();
+        }
+        let there = fs::read_to_string(&path).unwrap_or_default();
+        assert!(there == made, "docs/commands/{}.md is stale: run scripts/docs", command.get_name());
+    }
+}
+
+#[test]
+fn there_are_pages_of_no_other_commands() {
+    let pages =
+        fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let expected =
+        commands().iter().map(|command| format!("{}.md", command.get_name())).collect::<BTreeSet<_>>();
+    assert_eq!(pages.collect::<BTreeSet<_>>(), expected);
+}
+
+#[test]
+fn a_page_has_what_the_help_has() {
+    let commands = commands();
+    let of = |name| page(commands.iter().find(|command| command.get_name() == name).unwrap());
+    let run = of("run");
+    assert!(run.contains("\n```text\ncupeer run [OPTIONS] <PROGRAM> [ARGS]...\n```\n"), "{run}");
+    assert!(run.contains("\n| `-o`, `--out <DIR>` | Record into DIR; "), "{run}");
+    assert!(run.contains("\n| `--check[=<LEVEL>]` | "), "{run}");
+    assert!(
+        run.contains(r" `cuIpcOpenMemHandle*:error=MAP_FAILED`") || run.contains(r"cuIpcOpenMemHandle\*:"),
+        "{run}"
+    );
+    let list = of("list");
+    assert!(list.contains(" [default: text]. `text`: A table ") && !list.contains("markdown"), "{list}");
+    assert!(of("report").contains("\n```sh\ncupeer report  "), "{}", of("report"));
+}
