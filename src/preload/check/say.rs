@@ -43,6 +43,9 @@ fn result(call: &Call, out: &mut Line) -> fmt::Result {
     }
 }
 
+/// How long a line about a finding may be; who and where come on top.
+const MOST_BRIEF: usize = 100;
+
 /// What it is, up to the end of the first clause of the sentence. Gives back the others.
 fn first_line<'a>(
     said: &FindingText<'a>,
@@ -58,6 +61,7 @@ fn first_line<'a>(
 /// One line: what it is, who, and where.
 pub fn brief(said: &FindingText, out: &mut Line) -> fmt::Result {
     first_line(said, out)?;
+    out.cut(MOST_BRIEF);
     match environment::rank() {
         // SAFETY: getpid has no preconditions.
         u32::MAX => write!(out, " [process {}, ", unsafe { libc::getpid() })?,

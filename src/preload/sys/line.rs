@@ -26,6 +26,16 @@ impl Line {
         unsafe { core::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.length) }
     }
 
+    /// Shortens the line to so many bytes, at the end of a word, where it is longer.
+    pub fn cut(&mut self, most: usize) {
+        const MARK: &[u8] = b" ...";
+        if self.length > most {
+            let kept = &self.bytes()[..most - MARK.len() + 1];
+            self.length = kept.iter().rposition(|byte| *byte == b' ').unwrap_or(0);
+            let _ = self.push(MARK);
+        }
+    }
+
     /// Whether something did not fit. A line that lacks a piece is worse than none.
     pub fn has_overflowed(&self) -> bool {
         self.overflowed
@@ -102,6 +112,20 @@ impl fmt::Write for Line {
 mod tests {
     use super::*;
     use fmt::Write;
+
+    #[test]
+    fn a_long_line_is_cut_behind_a_word() {
+        let cut = |text: &str, most| {
+            let mut line = Line::new();
+            line.push(text.as_bytes()).unwrap();
+            line.cut(most);
+            String::from_utf8(line.bytes().to_vec()).unwrap()
+        };
+        assert_eq!(cut("one two three", 13), "one two three");
+        assert_eq!(cut("one two three", 12), "one two ...");
+        assert_eq!(cut("one two three", 10), "one ...");
+        assert_eq!(cut("onetwothree", 8), " ...");
+    }
 
     #[test]
     fn nothing_wild_reaches_a_terminal() {
