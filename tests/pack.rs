@@ -233,7 +233,7 @@ fn a_packed_record_says_what_the_record_says_and_names_functions_elsewhere() {
         assert!(!holds(&bytes, secret), "{secret}");
     }
     // The place that only the table of what is open has.
-    assert!(holds(&bytes, "\"plain\",4]"));
+    assert!(holds(&bytes, "\"plain\",4"));
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub fn read(
     let Some(symbols) = symbols else {
         return Ok(assemble::report(job, filter, all, &mut |_: &Library, _: u64| None));
     };
-    let mut name_of = |library: &Library, address| symbols.name_of(library, address);
+    let mut name_of = |library: &Library, address| symbols.name(library, address);
     let mut report = assemble::report(job, filter, all, &mut name_of);
     let unnamed = |(library, why): (&str, &str)| Unnamed { library: library.into(), reason: why.into() };
     report.unnamed = symbols.notes().map(unnamed).collect();

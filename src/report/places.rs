@@ -4,18 +4,15 @@
 //! when the report is made. What does not: how symbols are found, which is handed in.
 
 use super::model::Place;
-use crate::symbols::short;
+use crate::symbols::{LONGEST_NAME, Symbol, short};
 use cupeer_record::{Call, Library, Process};
 use cupeer_spec::runtime::is_library;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::rc::Rc;
 
-/// How many characters of a function's name are shown. The JSON form has them all.
-const LONGEST_NAME: usize = 80;
-
-/// Finds the name of the function that a return address lies in, where the symbols of its library are at hand.
-pub type NameOf<'a> = dyn FnMut(&Library, u64) -> Option<String> + 'a;
+/// Finds the function that a return address lies in, where the symbols of its library are at hand.
+pub type NameOf<'a> = dyn FnMut(&Library, u64) -> Option<Symbol> + 'a;
 
 /// The number of a stack in [`Stacks`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -105,13 +102,16 @@ impl<'a> Places<'a> {
         }
         let place = match library {
             Some(library) => {
-                let name = (self.name_of)(library, address);
+                let symbol = (self.name_of)(library, address);
+                let name = symbol.as_ref().map(|symbol| format!("{}+{:#x}", symbol.function, symbol.offset));
+                let lines = symbol.map_or_else(Rc::default, |symbol| symbol.lines.into());
                 let build_id: String = library.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
                 Place {
                     library: Some(self.text(&library.path)),
                     build_id: (!build_id.is_empty()).then(|| self.text(&build_id)),
                     offset: address.wrapping_sub(library.base),
                     function: name.map(|name| self.text(&name)),
+                    lines,
                 }
             }
             None => Place { offset: address, ..Place::default() },
@@ -181,9 +181,18 @@ impl Place {
         }
     }
 
-    /// With the function, where it is known: `libx.so+0x12 f+0x2`.
+    /// The place in lines of their own: those of functions that were inlined there, and last the one that has it.
+    pub fn lines(&self) -> Vec<String> {
+        let Some((last, inlined)) = self.lines.split_last() else { return vec![self.long()] };
+        let inlined = inlined.iter().map(|line| format!("{}, inlined", line.text()));
+        inlined.chain([format!("{}, {}", last.text(), self.short())]).collect()
+    }
+
+    /// With the line of source, where it is known: `main.c:12 in f, libx.so+0x12`; else with the function:
+    /// `libx.so+0x12 f+0x2`.
     pub fn long(&self) -> String {
         match &self.function {
+            _ if !self.lines.is_empty() => format!("{}, {}", self.lines[0].text(), self.short()),
             Some(function) => format!("{} {}", self.short(), short(function, LONGEST_NAME)),
             None => self.short(),
         }

@@ -7,6 +7,7 @@ mod found;
 use super::filter::Filter;
 use super::model::{ExitKind, Finding, Function, Open, Pending, Proc, Process, Report, State};
 use super::moments::number;
+use super::symbols::Symbols;
 use super::text::endings::death;
 use super::text::names::{clean, codes, counted};
 use cupeer_record::Job;
@@ -43,8 +44,13 @@ pub fn lines(directory: &Path) -> Vec<String> {
     if size > MOST_READ {
         return vec![too_large(size, &shown)];
     }
-    match super::of(directory) {
-        Ok(report) => about(&report, &shown),
+    let read = || -> anyhow::Result<Vec<String>> {
+        let job = Job::open(directory)?;
+        let report = super::read(&job, &Filter::all(&job), 0, None)?;
+        Ok(about(&report, &shown, &mut Symbols::of_record(directory, &job.processes)))
+    };
+    match read() {
+        Ok(lines) => lines,
         Err(error) => vec![format!("recorded in {shown}, which cannot be read: {error:#}")],
     }
 }
@@ -103,12 +109,12 @@ fn shortest(directory: &Path) -> String {
     relative.filter(|path| !path.as_os_str().is_empty()).unwrap_or(directory).display().to_string()
 }
 
-fn about(report: &Report, shown: &str) -> Vec<String> {
+fn about(report: &Report, shown: &str, symbols: &mut Symbols) -> Vec<String> {
     let mut lines = deaths(report);
     lines.push(format!("{}; 'cupeer report {shown}' shows them", counts(report)));
     lines.extend(living(report));
     lines.extend(blind(report));
-    let (told, kinds) = found::lines(report);
+    let (told, kinds) = found::lines(report, symbols);
     lines.extend(told);
     more(&mut lines, kinds, "kind", "of finding");
     lines.extend(failing(report));

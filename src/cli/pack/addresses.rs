@@ -145,7 +145,9 @@ impl Addresses {
             let asked: Vec<_> = places.iter().map(|place| (&library, *place)).collect();
             let path = redaction.path(path);
             for (place, symbol) in places.iter().zip(symbols.resolve(&asked)) {
-                symbol.into_iter().for_each(|symbol| names.insert(build_id, &path, *place, symbol));
+                let Some(mut symbol) = symbol else { continue };
+                symbol.lines.iter_mut().for_each(|line| line.file = redaction.path(&line.file));
+                names.insert(build_id, &path, *place, symbol);
             }
         }
         names

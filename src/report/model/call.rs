@@ -1,6 +1,7 @@
 //! Calls: sums over functions, failures, and the places that they came from.
 
 use super::{Codes, Proc};
+use crate::symbols::SourceLine;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::rc::Rc;
@@ -173,6 +174,10 @@ impl FailureGroup {
 /// The most processes that a group names.
 pub const MOST_PROCS: usize = 16;
 
+fn has_none(lines: &Rc<[SourceLine]>) -> bool {
+    lines.is_empty()
+}
+
 /// A place in a program.
 #[derive(Serialize, JsonSchema, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Place {
@@ -187,6 +192,10 @@ pub struct Place {
     pub offset: u64,
     /// The function, where symbols are at hand.
     pub function: Option<Rc<str>>,
+    /// The lines of source, where debugging information is at hand: those of functions that were inlined there first, each
+    /// called by the next.
+    #[serde(skip_serializing_if = "has_none")]
+    pub lines: Rc<[SourceLine]>,
 }
 
 /// A number as JSON has it where it is an address or part of one.

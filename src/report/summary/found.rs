@@ -1,20 +1,22 @@
 //! What rules found, a line per kind, over all ranks.
 
 use super::super::kinds;
-use super::super::model::{Process, Report};
+use super::super::model::{Place, Process, Report};
+use super::super::symbols::Symbols;
 use super::super::text::findings::{is_told, times};
 use super::super::text::names::{clean, counted};
 use super::MOST_LINES;
+use cupeer_record::Library;
 use cupeer_rules::Severity;
 use cupeer_spec::env::{self, Level};
 
 /// What rules have found, some lines a kind, and how many kinds there are. Where it was said in a line each as it happened,
 /// what to do has not been said yet.
-pub fn lines(report: &Report) -> (Vec<String>, usize) {
+pub fn lines(report: &Report, symbols: &mut Symbols) -> (Vec<String>, usize) {
     let kinds = kinds::told(report);
     let mut levels = report.processes.iter().filter_map(level);
     let is_hint_due = levels.any(|level| level.is_brief);
-    let lines = |kind: &kinds::Kind| {
+    let mut lines = |kind: &kinds::Kind| {
         let (first, count, who) = (kind.first(), times(kind.count()), kind.who(report));
         let (severity, rule, function) = (first.severity, clean(&first.rule), clean(&first.function));
         let hint =
@@ -24,9 +26,27 @@ pub fn lines(report: &Report) -> (Vec<String>, usize) {
             format!("    {}", clean(&kind.message())),
         ]
         .into_iter()
+        .chain(source(&first.caller, symbols).map(|line| format!("    at {}", clean(&line))))
         .chain(hint)
+        .collect::<Vec<String>>()
     };
-    (kinds.iter().take(MOST_LINES).flat_map(lines).collect(), kinds.len())
+    (kinds.iter().take(MOST_LINES).flat_map(&mut lines).collect(), kinds.len())
+}
+
+/// The line of source of a place, where it is known.
+fn source(place: &Place, symbols: &mut Symbols) -> Option<String> {
+    let digits = place.build_id.as_deref().unwrap_or_default();
+    let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    let library = Library {
+        // As if it lay where its file says.
+        base: 0,
+        range: 0..u64::MAX,
+        since: 0,
+        build_id: (0..digits.len()).step_by(2).filter_map(byte).collect(),
+        path: place.library.as_deref()?.to_owned(),
+    };
+    let symbol = symbols.name(&library, place.offset)?;
+    Some(symbol.lines.first()?.text())
 }
 
 /// How a process was checked.

@@ -7,32 +7,43 @@
 //! without a build id counts only on the host of the record, and where it is older than the record.
 
 mod demangle;
+mod lines;
 mod packed;
 mod short;
 mod table;
 
+pub use lines::SourceLine;
 pub use packed::PackedSymbols;
 pub use short::short;
 
 use cupeer_record::{Library, Process};
+use lines::{Lines, Without};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use table::{Table, Unusable};
 
+/// How many characters of a function's name people are shown.
+pub const LONGEST_NAME: usize = 80;
+
 /// How many tables are in memory at once. That of a library with a million functions takes 24 MB.
 const MOST_TABLES: usize = 8;
 
-/// Where separate files with symbols lie, by build id.
-const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
+/// The debugging information of how many libraries is in memory at once.
+const MOST_LINES: usize = 4;
+
+/// Where separate files with symbols lie: by build id in `.build-id`, and by the paths of what they belong to.
+const DEBUG_FILES: &str = "/usr/lib/debug";
 
 /// A function, and where in it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Symbol {
     /// Its name as its programmer wrote it.
     pub function: String,
     /// How far behind its start.
     pub offset: u64,
+    /// The lines of source, those of functions that were inlined there first; none where they are not known.
+    pub lines: Vec<SourceLine>,
 }
 
 /// The symbols of the libraries of a record.
@@ -53,6 +64,7 @@ pub struct Symbols {
 struct LibrarySymbols {
     answers: HashMap<u64, Option<Symbol>>,
     table: Option<Table>,
+    lines: Option<Lines>,
     /// Whether its file cannot be had.
     is_absent: bool,
     used: u64,
@@ -79,12 +91,6 @@ impl Symbols {
             time: 0,
             notes,
         }
-    }
-
-    /// The function that a return address lies in, and where in it: `f+0x2`.
-    pub fn name_of(&mut self, library: &Library, address: u64) -> Option<String> {
-        let symbol = self.name(library, address)?;
-        Some(format!("{}+{:#x}", symbol.function, symbol.offset))
     }
 
     /// The function that a return address lies in. The address is as it was in the process. What it returns to was
@@ -135,44 +141,85 @@ impl Symbols {
             self.make_room();
             let known = self.known.get_mut(key)?;
             known.is_absent = opened.is_err();
-            known.table = opened.ok();
+            (known.table, known.lines) = opened.map_or((None, None), |(table, lines)| (Some(table), lines));
         }
         let known = self.known.get_mut(key)?;
         known.used = time;
-        let (name, start) = known.table.as_ref()?.find(place.wrapping_sub(1))?;
-        Some(Symbol { function: demangle::readable(&name), offset: place.wrapping_sub(start) })
+        let at = place.wrapping_sub(1);
+        let lines = known.lines.as_ref().map_or_else(Vec::new, |lines| lines.at(at));
+        let (name, start) = known.table.as_ref()?.find(at)?;
+        Some(Symbol { function: demangle::readable(&name), offset: place.wrapping_sub(start), lines })
     }
 
-    /// Gives up the table that was not used for the longest time, where there are too many.
+    /// Gives up what was not used for the longest time, where there is too much.
     fn make_room(&mut self) {
-        let tables = || self.known.iter().filter(|(_, known)| known.table.is_some());
-        if tables().count() < MOST_TABLES {
-            return;
-        }
-        let oldest = tables().min_by_key(|(_, known)| known.used).map(|(key, _)| key.clone());
-        if let Some(known) = oldest.and_then(|key| self.known.get_mut(&key)) {
-            known.table = None;
+        let oldest = |known: &HashMap<_, LibrarySymbols>, most, has: fn(&LibrarySymbols) -> bool| {
+            let with = || known.iter().filter(|(_, known)| has(known));
+            let oldest = || {
+                with()
+                    .min_by_key(|(_, known)| known.used)
+                    .map(|(key, _): (&(Vec<u8>, String), _)| key.clone())
+            };
+            (with().count() >= most).then(oldest).flatten()
+        };
+        // Without its table, it is read again as a whole.
+        for key in [
+            oldest(&self.known, MOST_TABLES, |known| known.table.is_some()),
+            oldest(&self.known, MOST_LINES, |known| known.lines.is_some()),
+        ] {
+            if let Some(known) = key.and_then(|key| self.known.get_mut(&key)) {
+                (known.table, known.lines) = (None, None);
+            }
         }
     }
 
-    /// The symbols of a library, and those in a separate file where it was stripped.
-    fn open(&self, build_id: &[u8], path: &Path) -> Result<Table, Unusable> {
+    /// The symbols of a library, and those in a separate file where it was stripped; its lines, where there are any.
+    fn open(&mut self, build_id: &[u8], path: &Path) -> Result<(Table, Option<Lines>), Unusable> {
         let older_than =
             if build_id.is_empty() { Some(self.older_than.ok_or(Unusable::NoBuildId)?) } else { None };
-        let own = Table::open(path, build_id, older_than);
-        if matches!(&own, Ok(table) if table.is_whole()) || build_id.len() < 2 {
-            return own;
+        let own = table::open(path, build_id, older_than);
+        let table = own.as_ref().map_err(Clone::clone).and_then(Table::read);
+        let lines = own.as_ref().map(|file| self.lines(path, file)).unwrap_or_default();
+        if matches!(&table, Ok(table) if table.is_whole()) && lines.is_some() || build_id.len() < 2 {
+            return Ok((table?, lines));
         }
         let digits: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let separate = self.debug_files.join(&digits[..2]).join(format!("{}.debug", &digits[2..]));
-        match (own, Table::open(&separate, build_id, None)) {
-            (Ok(mut own), Ok(separate)) => {
-                own.add(separate);
-                Ok(own)
+        let by_id =
+            self.debug_files.join(".build-id").join(&digits[..2]).join(format!("{}.debug", &digits[2..]));
+        let by_link =
+            own.as_ref().map_or_else(|_| Vec::new(), |file| lines::linked(file, path, &self.debug_files));
+        let separate = [by_id].into_iter().chain(by_link).find_map(|path| {
+            let file = table::open(&path, build_id, None).ok()?;
+            Some((Table::read(&file).ok()?, file, path))
+        });
+        let Some((more, file, debug)) = separate else { return Ok((table?, lines)) };
+        let lines = lines.or_else(|| self.lines(&debug, &file));
+        match table {
+            Ok(mut table) => {
+                if !table.is_whole() {
+                    table.add(more);
+                }
+                Ok((table, lines))
             }
-            (Err(_), Ok(separate)) => Ok(separate),
-            (own, Err(_)) => own,
+            Err(_) => Ok((more, lines)),
         }
+    }
+
+    /// The lines of a file. Notes why there are none, where that is not usual.
+    fn lines(&mut self, path: &Path, file: &std::fs::File) -> Option<Lines> {
+        let why = match Lines::read(file) {
+            Ok(lines) => return Some(lines),
+            Err(Without::Stripped) => return None,
+            Err(Without::TooLarge(bytes)) => {
+                format!(
+                    "has {} MiB of debugging information, more than is read: its lines are unknown",
+                    bytes >> 20
+                )
+            }
+            Err(Without::Unreadable(error)) => format!("its debugging information cannot be read: {error}"),
+        };
+        self.notes.insert((path.display().to_string(), why));
+        None
     }
 }
 

@@ -1,10 +1,11 @@
 //! The file `symbols.json` of a packed record: names that were found where it was recorded.
 //!
 //! It is an object. Its keys are libraries, each by its build id in hexadecimal digits, or by its path where it has
-//! none; its values are arrays of `[place, "function", offset]`: the place is the return address as the file of the
-//! library has it, and the offset how far behind the start of the function that is.
+//! none; its values are arrays of `[place, "function", offset, [["function", "file", line], ...]]`: the place is the return
+//! address as the file of the library has it, and the offset how far behind the start of the function that is. The lines of
+//! source are not there where they are not known.
 
-use super::Symbol;
+use super::{SourceLine, Symbol};
 use anyhow::Result;
 use cupeer_record::Library;
 use cupeer_record::plain::{self, Links};
@@ -47,7 +48,8 @@ impl PackedSymbols {
         let libraries: HashMap<String, Vec<Value>> = serde_json::from_slice(&bytes)?;
         let symbol = |row: Value| {
             let function = row.get(1)?.as_str()?.replace(char::is_control, "?");
-            Some((row.get(0)?.as_u64()?, Symbol { function, offset: row.get(2)?.as_u64()? }))
+            let lines = row.get(3).and_then(Value::as_array).into_iter().flatten().filter_map(line).collect();
+            Some((row.get(0)?.as_u64()?, Symbol { function, offset: row.get(2)?.as_u64()?, lines }))
         };
         let symbols = |rows: Vec<Value>| rows.into_iter().filter_map(symbol).collect();
         Ok(PackedSymbols(libraries.into_iter().map(|(library, rows)| (library, symbols(rows))).collect()))
@@ -65,8 +67,16 @@ impl PackedSymbols {
 
     /// As the file has it.
     pub fn to_json(&self) -> String {
-        let row =
-            |(place, symbol): (&u64, &Symbol)| serde_json::json!([place, symbol.function, symbol.offset]);
+        let row = |(place, symbol): (&u64, &Symbol)| {
+            let lines: Vec<Value> = symbol
+                .lines
+                .iter()
+                .map(|line| serde_json::json!([line.function, line.file, line.line]))
+                .collect();
+            let mut row = vec![(*place).into(), symbol.function.clone().into(), symbol.offset.into()];
+            row.extend((!lines.is_empty()).then_some(Value::Array(lines)));
+            Value::Array(row)
+        };
         let libraries: BTreeMap<&String, Vec<Value>> =
             self.0.iter().map(|(library, symbols)| (library, symbols.iter().map(row).collect())).collect();
         format!("{}\n", serde_json::json!(libraries))
@@ -78,4 +88,11 @@ impl PackedSymbols {
             _ => build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
         }
     }
+}
+
+/// A line of source, as a row has it.
+fn line(row: &Value) -> Option<SourceLine> {
+    let text = |index: usize| Some(row.get(index)?.as_str()?.replace(char::is_control, "?"));
+    let line = u32::try_from(row.get(2)?.as_u64()?).ok()?;
+    Some(SourceLine { function: text(0), file: text(1)?, line })
 }

@@ -57,6 +57,32 @@ impl From<object::read::Error> for Unusable {
     }
 }
 
+/// Opens a file that is to have this build id, or, where that is empty, is to be older than the record.
+pub fn open(path: &Path, build_id: &[u8], older_than: Option<SystemTime>) -> Result<File, Unusable> {
+    let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
+    // The paths in a record are anybody's: nothing but a plain file is opened, because to open others can have
+    // effects or wait for ever.
+    if !path.is_absolute() {
+        return Err(Unusable::NotAsked);
+    }
+    let file = plain::open(path, Links::Followed).map_err(unreadable)?;
+    let found = file.metadata().map_err(unreadable)?;
+    // When it was put there tells more than when it was written, which copies keep.
+    let put = Duration::new(found.ctime().try_into().unwrap_or(0), found.ctime_nsec() as u32);
+    if older_than.is_some_and(|time| SystemTime::UNIX_EPOCH + put >= time) {
+        return Err(Unusable::Changed);
+    }
+    let data = ReadCache::new(file.try_clone().map_err(unreadable)?);
+    let header = Elf::parse(&data)?;
+    if header.endian()? != LE {
+        return Err(Unusable::NotElf);
+    }
+    if build_id_of(header, &data)?.unwrap_or_default() != build_id {
+        return Err(Unusable::Changed);
+    }
+    Ok(file)
+}
+
 /// The functions of a file.
 pub struct Table {
     symbols: Vec<Symbol>,
@@ -84,29 +110,11 @@ struct NameSection {
 }
 
 impl Table {
-    /// Reads a file that is to have this build id, or, where that is empty, is to be older than the record.
-    pub fn open(path: &Path, build_id: &[u8], older_than: Option<SystemTime>) -> Result<Table, Unusable> {
+    /// Reads the functions of a file that [`open`] has opened.
+    pub fn read(file: &File) -> Result<Table, Unusable> {
         let unreadable = |error: std::io::Error| Unusable::Unreadable(error.to_string());
-        // The paths in a record are anybody's: nothing but a plain file is opened, because to open others can have
-        // effects or wait for ever.
-        if !path.is_absolute() {
-            return Err(Unusable::NotAsked);
-        }
-        let file = plain::open(path, Links::Followed).map_err(unreadable)?;
-        let found = file.metadata().map_err(unreadable)?;
-        // When it was put there tells more than when it was written, which copies keep.
-        let put = Duration::new(found.ctime().try_into().unwrap_or(0), found.ctime_nsec() as u32);
-        if older_than.is_some_and(|time| SystemTime::UNIX_EPOCH + put >= time) {
-            return Err(Unusable::Changed);
-        }
         let data = ReadCache::new(file.try_clone().map_err(unreadable)?);
         let header = Elf::parse(&data)?;
-        if header.endian()? != LE {
-            return Err(Unusable::NotElf);
-        }
-        if build_id_of(header, &data)?.unwrap_or_default() != build_id {
-            return Err(Unusable::Changed);
-        }
         let mut table = Table { symbols: Vec::new(), names: Vec::new(), is_whole: false };
         let sections = header.sections(LE, &data)?;
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {

@@ -1,8 +1,8 @@
 //! What is named, and what must not be.
 
-use super::{PackedSymbols, Symbol, Symbols};
+use super::{PackedSymbols, SourceLine, Symbol, Symbols};
 use cupeer_record::Library;
-use object::{Object, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSymbol};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -57,7 +57,7 @@ fn functions_are_named_by_where_calls_return_to() {
     let directory = tempfile::tempdir().unwrap();
     let (library, at) = recorded(&library(directory.path(), SOURCE, &[]));
     let mut symbols = symbols(directory.path());
-    let mut name = |address| symbols.name_of(&library, address);
+    let mut name = |address| name_of(&mut symbols, &library, address);
     assert_eq!(name(at["_ZN4acme4poolIiE4openEi"] + 3).as_deref(), Some("acme::pool<int>::open(int)+0x3"));
     assert_eq!(name(at["hidden"] + 1).as_deref(), Some("hidden+0x1"));
     assert_eq!(name(at["plain"] + 2).as_deref(), Some("plain+0x2"));
@@ -76,7 +76,7 @@ fn this_program_has_readable_rust_names() {
     let mut symbols = symbols(directory.path());
     // Where the linker gives no build ids, only age counts.
     symbols.older_than = SystemTime::now().checked_add(Duration::from_secs(1 << 20));
-    let name = symbols.name_of(&library, address + 1).unwrap();
+    let name = name_of(&mut symbols, &library, address + 1).unwrap();
     assert!(
         name.starts_with("cupeer_report::symbols::tests::this_program_has_readable_rust_names"),
         "{name}"
@@ -89,19 +89,19 @@ fn a_stripped_library_shows_what_it_exports_and_what_is_kept_apart() {
     let built = library(directory.path(), SOURCE, &[]);
     let (library, at) = recorded(&built);
     let digits: String = library.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-    let apart = directory.path().join("debug").join(&digits[..2]);
+    let apart = directory.path().join("debug/.build-id").join(&digits[..2]);
     std::fs::create_dir_all(&apart).unwrap();
     let apart = apart.join(format!("{}.debug", &digits[2..]));
     let run = |program: &str, args: &[&Path]| Command::new(program).args(args).status().unwrap().success();
     assert!(run("objcopy", &[Path::new("--only-keep-debug"), &built, &apart]) && run("strip", &[&built]));
-    let kept_apart = symbols(directory.path()).name_of(&library, at["hidden"] + 1);
+    let kept_apart = name_of(&mut symbols(directory.path()), &library, at["hidden"] + 1);
     assert_eq!(kept_apart.as_deref(), Some("hidden+0x1"));
     std::fs::write(&apart, "damaged").unwrap();
     let mut symbols = symbols(directory.path());
     for hidden in ["hidden", "behind"] {
-        assert_eq!(symbols.name_of(&library, at[hidden] + 1), None, "{hidden}");
+        assert_eq!(name_of(&mut symbols, &library, at[hidden] + 1), None, "{hidden}");
     }
-    assert_eq!(symbols.name_of(&library, at["plain"] + 1).as_deref(), Some("plain+0x1"));
+    assert_eq!(name_of(&mut symbols, &library, at["plain"] + 1).as_deref(), Some("plain+0x1"));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_library_that_is_another_one_now_is_not_named() {
     let (recorded, at) = recorded(&built);
     library(directory.path(), &SOURCE.replace("x + 1", "x + 2"), &[]);
     let mut symbols = symbols(directory.path());
-    assert_eq!(symbols.name_of(&recorded, at["plain"] + 1), None);
+    assert_eq!(name_of(&mut symbols, &recorded, at["plain"] + 1), None);
     let notes: Vec<_> = symbols.notes().collect();
     assert_eq!(notes, [(built.to_str().unwrap(), "the file has changed since")]);
 }
@@ -128,7 +128,7 @@ fn without_a_build_id_the_file_must_be_older_than_the_record_and_of_this_host() 
         (SystemTime::now().checked_add(day), true),
     ] {
         let mut symbols = Symbols { older_than, ..symbols(directory.path()) };
-        assert_eq!(symbols.name_of(&library, at["plain"] + 1).is_some(), is_named);
+        assert_eq!(name_of(&mut symbols, &library, at["plain"] + 1).is_some(), is_named);
         assert_eq!(symbols.notes().count(), usize::from(!is_named));
     }
 }
@@ -139,7 +139,7 @@ fn names_that_a_record_brings_count_first_and_alone_without_build_ids() {
     let (library, at) = recorded(&library(directory.path(), SOURCE, &[]));
     let nameless = Library { build_id: Vec::new(), path: "/~1234/other.so".into(), ..library.clone() };
     let mut names = PackedSymbols::default();
-    let symbol = |function: &str| Symbol { function: function.into(), offset: 7 };
+    let symbol = |function: &str| Symbol { function: function.into(), offset: 7, ..Symbol::default() };
     names.insert(
         &library.build_id,
         &library.path,
@@ -149,10 +149,10 @@ fn names_that_a_record_brings_count_first_and_alone_without_build_ids() {
     names.insert(&[], "/~1234/other.so", 16, symbol("other"));
     std::fs::write(directory.path().join(PackedSymbols::FILE), names.to_json()).unwrap();
     let mut symbols = symbols(directory.path());
-    assert_eq!(symbols.name_of(&library, at["plain"] + 1).as_deref(), Some("from the pack?+0x7"));
-    assert_eq!(symbols.name_of(&library, at["plain"] + 2).as_deref(), Some("plain+0x2"));
-    assert_eq!(symbols.name_of(&nameless, nameless.base + 16).as_deref(), Some("other+0x7"));
-    assert_eq!(symbols.name_of(&nameless, nameless.base + 17), None);
+    assert_eq!(name_of(&mut symbols, &library, at["plain"] + 1).as_deref(), Some("from the pack?+0x7"));
+    assert_eq!(name_of(&mut symbols, &library, at["plain"] + 2).as_deref(), Some("plain+0x2"));
+    assert_eq!(name_of(&mut symbols, &nameless, nameless.base + 16).as_deref(), Some("other+0x7"));
+    assert_eq!(name_of(&mut symbols, &nameless, nameless.base + 17), None);
 }
 
 #[test]
@@ -180,7 +180,10 @@ fn many_libraries_are_asked_at_once_and_few_tables_are_kept() {
     let mut symbols = symbols(directory.path());
     let names = symbols.resolve(&asked);
     for ((_, address), name) in asked.iter().zip(names) {
-        assert_eq!(name, Some(Symbol { function: "plain".into(), offset: address - at["plain"] }));
+        assert_eq!(
+            name,
+            Some(Symbol { function: "plain".into(), offset: address - at["plain"], ..Symbol::default() })
+        );
     }
     assert_eq!(symbols.known.values().filter(|known| known.table.is_some()).count(), super::MOST_TABLES);
 }
@@ -192,15 +195,135 @@ fn paths_of_anything_but_files_are_left_alone_and_damaged_files_do_no_harm() {
     let (recorded, at) = recorded(&built);
     for path in ["linux-vdso.so.1", "", "/dev/null", "/", "/no/such/file"] {
         let other = Library { path: path.into(), ..recorded.clone() };
-        assert_eq!(symbols(directory.path()).name_of(&other, at["plain"] + 1), None, "{path}");
+        assert_eq!(name_of(&mut symbols(directory.path()), &other, at["plain"] + 1), None, "{path}");
     }
     let whole = std::fs::read(&built).unwrap();
     for at_byte in (0..whole.len()).step_by(61).chain(0..64) {
         let mut bytes = whole.clone();
         bytes[at_byte] = !bytes[at_byte];
         std::fs::write(&built, &bytes).unwrap();
-        let _ = symbols(directory.path()).name_of(&recorded, at["plain"] + 1);
+        let _ = name_of(&mut symbols(directory.path()), &recorded, at["plain"] + 1);
         std::fs::write(&built, &whole[..at_byte]).unwrap();
-        let _ = symbols(directory.path()).name_of(&recorded, at["plain"] + 1);
+        let _ = name_of(&mut symbols(directory.path()), &recorded, at["plain"] + 1);
     }
+}
+
+/// `outer` calls `used`, after a function that is inlined there.
+const INLINED: &str = r#"
+void used(int *x);
+static inline __attribute__((always_inline)) void inner(int *x) {
+    used(x);
+    __asm__ volatile("");
+}
+int outer(int x) {
+    inner(&x);
+    return x;
+}
+"#;
+
+/// The return address of the call in `outer`: of the only call there is.
+fn returned_to(library: &Library, at: &HashMap<String, u64>) -> u64 {
+    let bytes = std::fs::read(&library.path).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let start = at["outer"] - library.base;
+    let text = file.section_by_name(".text").expect("code");
+    let code = &text.data().unwrap()[(start - text.address()) as usize..];
+    let call = code.iter().position(|byte| *byte == 0xe8).expect("a call");
+    library.base + start + call as u64 + 5
+}
+
+fn lines_at(symbols: &mut Symbols, library: &Library, address: u64) -> Vec<(String, String, u32)> {
+    let lines = symbols.name(library, address).map(|symbol| symbol.lines).unwrap_or_default();
+    let file = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    lines.into_iter().map(|line| (line.function.unwrap_or_default(), file(&line.file), line.line)).collect()
+}
+
+#[test]
+fn lines_are_found_in_the_file_and_in_what_was_kept_apart_from_it() {
+    let wanted =
+        [("inner".to_owned(), "library.c".to_owned(), 4), ("outer".to_owned(), "library.c".to_owned(), 8)];
+    let run = |program: &str, args: &[&Path]| Command::new(program).args(args).status().unwrap().success();
+    for flags in [&["-g"][..], &["-g", "-gz=zlib"], &["-g", "-gdwarf-4"]] {
+        let directory = tempfile::tempdir().unwrap();
+        let built = library(directory.path(), INLINED, flags);
+        let (library, at) = recorded(&built);
+        let address = returned_to(&library, &at);
+        let told = |why: &str| {
+            assert_eq!(
+                lines_at(&mut symbols(directory.path()), &library, address),
+                wanted,
+                "{flags:?}, {why}"
+            );
+        };
+        told("whole");
+        let digits: String = library.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let by_id = directory.path().join("debug/.build-id").join(&digits[..2]);
+        std::fs::create_dir_all(&by_id).unwrap();
+        let by_id = by_id.join(format!("{}.debug", &digits[2..]));
+        assert!(run("objcopy", &[Path::new("--only-keep-debug"), &built, &by_id]));
+        assert!(run("strip", &[Path::new("--strip-debug"), &built]));
+        told("by build id");
+        let beside = directory.path().join(".debug");
+        std::fs::create_dir(&beside).unwrap();
+        let linked = beside.join("library.debug");
+        std::fs::rename(&by_id, &linked).unwrap();
+        assert_eq!(lines_at(&mut symbols(directory.path()), &library, address), [], "{flags:?}, nowhere");
+        let link = format!("--add-gnu-debuglink={}", linked.display());
+        assert!(run("objcopy", &[Path::new(&link), &built]));
+        told("by its link");
+        // What has another build id is not believed.
+        self::library(directory.path(), &INLINED.replace("return x;", "return x + 1;"), flags);
+        std::fs::rename(directory.path().join("library.so"), &linked).unwrap();
+        assert_eq!(lines_at(&mut symbols(directory.path()), &library, address), [], "{flags:?}, another");
+    }
+}
+
+#[test]
+fn this_program_has_lines_of_rust() {
+    #[inline(never)]
+    fn here() -> usize {
+        let mut address = 0;
+        // SAFETY: reads the address of the next instruction.
+        unsafe { std::arch::asm!("lea {}, [rip]", out(reg) address) };
+        address
+    }
+    let address = here() as u64;
+    let path = std::env::current_exe().unwrap();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let base = maps.lines().find(|line| line.ends_with(path.to_str().unwrap())).expect("it is mapped");
+    let base = u64::from_str_radix(base.split('-').next().unwrap(), 16).unwrap();
+    let (mut library, _) = recorded(&path);
+    (library.base, library.range) = (base, base..u64::MAX);
+    let directory = tempfile::tempdir().unwrap();
+    let mut symbols = symbols(directory.path());
+    symbols.older_than = SystemTime::now().checked_add(Duration::from_secs(1 << 20));
+    let lines = lines_at(&mut symbols, &library, address);
+    let (function, file, line) = lines.last().expect("a line");
+    assert!(
+        function.contains("this_program_has_lines_of_rust") && file == "tests.rs" && *line > 0,
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn packed_lines_are_read_again() {
+    let line =
+        |function: &str, line| SourceLine { function: Some(function.into()), file: "/src/a.c".into(), line };
+    let symbol = Symbol { function: "f".into(), offset: 7, lines: vec![line("g", 3), line("f", 9)] };
+    let mut packed = PackedSymbols::default();
+    packed.insert(&[1, 2], "/lib/a.so", 0x10, symbol.clone());
+    packed.insert(&[1, 2], "/lib/a.so", 0x20, Symbol { function: "h".into(), ..Symbol::default() });
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join(PackedSymbols::FILE), packed.to_json()).unwrap();
+    let read = PackedSymbols::of_record(directory.path()).unwrap().expect("it is packed");
+    let (base, range) = (0, 0..u64::MAX);
+    let library = Library { base, range, since: 0, build_id: vec![1, 2], path: "/lib/a.so".into() };
+    assert_eq!(read.get(&library, 0x10), Some(&symbol));
+    assert!(read.get(&library, 0x20).is_some_and(|symbol| symbol.lines.is_empty()));
+}
+
+/// `f+0x2`.
+fn name_of(symbols: &mut Symbols, library: &Library, address: u64) -> Option<String> {
+    let symbol = symbols.name(library, address)?;
+    Some(format!("{}+{:#x}", symbol.function, symbol.offset))
 }

@@ -109,8 +109,10 @@ impl View<'_> {
     fn stack(&self, stack: &[Place]) -> String {
         let stack = self.without_start(stack);
         let most = self.at_most(MOST_FRAMES);
-        let line = |place: &Place| self.item("      ", &clean(&place.long()));
-        let mut text: String = stack.iter().take(most).map(line).collect();
+        let lines = |place: &Place| -> String {
+            place.lines().iter().map(|line| self.item("      ", &clean(line))).collect()
+        };
+        let mut text: String = stack.iter().take(most).map(lines).collect();
         if stack.len() > most {
             text += &format!("      ... {} more\n", stack.len() - most);
         }
@@ -120,12 +122,18 @@ impl View<'_> {
     /// A stack without the functions of libc and the loader that started the thread, where not all are asked for.
     pub fn without_start<'s>(&self, stack: &'s [Place]) -> &'s [Place] {
         let is_start = |place: &Place| {
-            place
-                .file_name()
-                .is_some_and(|name| ["libc.so", "ld-linux"].iter().any(|begin| name.starts_with(begin)))
+            let begins = |name: &str| ["libc.so", "ld-linux"].iter().any(|begin| name.starts_with(begin));
+            place.file_name().is_some_and(begins)
         };
-        let last = stack.iter().rposition(|place| self.all || !is_start(place));
-        last.map_or(stack, |last| &stack[..=last])
+        if self.all {
+            return stack;
+        }
+        // libc was called by the program's own start.
+        let inner = match stack {
+            [inner @ .., _] if inner.last().is_some_and(is_start) => inner,
+            _ => stack,
+        };
+        inner.iter().rposition(|place| !is_start(place)).map_or(stack, |last| &inner[..=last])
     }
 
     /// What was opened and not closed, by the stack that opened it.

@@ -1,7 +1,7 @@
 //! What is wrong, worst first: a line or a few each, and where to look further.
 
 use super::super::model::{
-    ExitKind, FailedOpen, Failure, FailureGroup, Finding, Handle, Peer, Pending, Proc, Process, State,
+    ExitKind, FailedOpen, Failure, FailureGroup, Finding, Handle, Peer, Pending, Place, Proc, Process, State,
 };
 use super::super::moments::{duration, number};
 use super::View;
@@ -157,7 +157,9 @@ impl View<'_> {
         };
         let first = self.report.failures.iter().find(is_one);
         let stack = first.map_or(&[][..], |failure| self.without_start(&failure.stack));
-        let above = stack.iter().skip(1).take(MOST_FRAMES).map(|place| format!("\n{}", clean(&place.long())));
+        let inlined_into = stack.first().map(Place::lines).unwrap_or_default().into_iter().skip(1);
+        let above = stack.iter().skip(1).take(MOST_FRAMES).flat_map(Place::lines);
+        let above = inlined_into.chain(above).map(|line| format!("\n{}", clean(&line)));
         self.group(group) + &above.collect::<String>()
     }
 

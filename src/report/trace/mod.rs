@@ -28,7 +28,7 @@ use writer::Writer;
 pub fn write(job: &Job, filter: &Filter, symbols: &mut Symbols, out: impl Write) -> Result<()> {
     let all = &collect(job, filter, 0)?;
     let began = assemble::began(job);
-    let mut name_of = |library: &Library, address| symbols.name_of(library, address);
+    let mut name_of = |library: &Library, address| symbols.name(library, address);
     let mut trace = Trace {
         job,
         filter,
