@@ -36,6 +36,9 @@ mod hostile;
 // Faults on purpose.
 mod inject;
 
+// Records at home.
+mod home;
+
 // What `cupeer run` does to and for a program.
 mod launcher;
 

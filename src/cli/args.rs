@@ -4,6 +4,7 @@
 
 mod check;
 mod deny;
+mod home;
 mod inject;
 mod release;
 mod sweep;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 
 pub use check::{CheckArgs, Level};
 pub use deny::DenyArgs;
+pub use home::{CleanArgs, LsArgs, LsFormat};
 pub use inject::InjectArgs;
 pub use release::ReleaseArgs;
 pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
@@ -38,6 +40,10 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Report what a record holds
     Report(ReportArgs),
+    /// List the records that are kept at home
+    Ls(LsArgs),
+    /// Remove the records that are kept at home
+    Clean(CleanArgs),
     /// Pack a record into one file, to send to somebody
     Pack(PackArgs),
     /// Release calls held by a fault plan
@@ -54,7 +60,7 @@ pub enum Command {
 /// What happens to the calls of a program: the options that `run` and `env` share.
 #[derive(Args, Default)]
 pub struct Options {
-    /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new directory cupeer-PROGRAM-N]
+    /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new record at home, which 'cupeer ls' lists]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// What the record keeps: full, ring[:SIZE] (the last SIZE of each process and everything still open), or off [default: full]
@@ -225,14 +231,15 @@ pub struct ExplainArgs {
 
 #[derive(Args)]
 #[command(after_help = "\
-  cupeer report                                  # the newest record in this directory
+  cupeer report                                  # the newest of the records at home
+  cupeer report app-12                           # the one that 'cupeer ls' lists so
   cupeer report DIR --leaks                      # what was never closed, by where it was opened
   cupeer report DIR --rank 3 --failed            # what failed on rank 3
   cupeer report DIR --format json | jq .handles
   cupeer report DIR --format trace >trace.json   # for ui.perfetto.dev
   cupeer report DIR --diff OTHER                 # what differs in OTHER")]
 pub struct ReportArgs {
-    /// The record: a directory, or a file made by `cupeer pack` [default: the newest record cupeer-* here]
+    /// The record: a directory, a file made by `cupeer pack`, or a name or number that `cupeer ls` lists [default: the newest of those]
     pub dir: Option<PathBuf>,
     /// Print text, JSON (docs/report.schema.json), or a trace for ui.perfetto.dev
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -284,7 +291,7 @@ pub enum ReportFormat {
 Never included: the key of the fingerprints, and values of variables whose names sound like secrets.
 Always included: pids, devices, names of files and functions, and the texts of calls and marks.")]
 pub struct PackArgs {
-    /// The directory of the record, or a packed record, to redact more of it
+    /// The directory of the record, its name in `cupeer ls`, or a packed record, to redact more of it
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     /// Write to FILE [default: DIR.cupeer.tar.gz, here]

@@ -5,15 +5,18 @@
 //! (`cupeer_topology`).
 
 mod args;
+mod clean;
 mod doctor;
 mod driver;
 mod elf;
 mod explain;
 mod faults;
 mod formats;
+mod home;
 mod job;
 mod libraries;
 mod list;
+mod ls;
 mod markdown;
 mod opened;
 mod output;
@@ -52,6 +55,8 @@ fn main() -> ExitCode {
         Command::List(args) => list::command(&args),
         Command::Explain(args) => explain::command(&args),
         Command::Report(args) => report::command(&args),
+        Command::Ls(args) => ls::command(&args),
+        Command::Clean(args) => clean::command(&args),
         Command::Pack(args) => pack::command(&args),
         Command::Release(args) => release::command(&args),
         Command::Sweep(args) => sweep::command(&args),

@@ -4,6 +4,7 @@
 //! making that file, and saying what hangs, as far as the record tells.
 
 use crate::args::ReleaseArgs;
+use crate::home;
 use crate::output::{self, terminal_width};
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_record::plain;
@@ -26,7 +27,7 @@ const LONGEST: usize = 64;
 const UNKNOWN: &str = "?";
 
 pub fn command(args: &ReleaseArgs) -> Result<ExitCode> {
-    let record = Record::open(&args.directory)?;
+    let record = Record::open(&home::find(&args.directory)?)?;
     match &args.label {
         Some(label) => record.release(label),
         None => record.list(),

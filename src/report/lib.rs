@@ -20,7 +20,7 @@ mod hits;
 mod leaks;
 mod ledger;
 pub mod model;
-mod moments;
+pub mod moments;
 mod numbered;
 mod peers;
 mod places;

@@ -19,17 +19,16 @@ const MOST_READ: u64 = 1 << 30;
 /// How many lines there are about one thing.
 const MOST_LINES: usize = 4;
 
-/// The lines.
-pub fn lines(directory: &Path) -> Vec<String> {
-    let shown = shortest(directory);
+/// The lines, for a record that `cupeer report` finds as `shown`.
+pub fn lines(directory: &Path, shown: &str) -> Vec<String> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let sizes = entries.filter_map(|entry| Some(entry.metadata().ok()?.len()));
     let size = sizes.fold(0, u64::saturating_add);
     if size > MOST_READ {
-        return vec![too_large(size, &shown)];
+        return vec![too_large(size, shown)];
     }
     match super::of(directory) {
-        Ok(report) => about(&report, &shown),
+        Ok(report) => about(&report, shown),
         Err(error) => vec![format!("recorded in {shown}, which cannot be read: {error:#}")],
     }
 }
@@ -40,8 +39,11 @@ fn too_large(size: u64, shown: &str) -> String {
 
 /// The lines about the processes of one run, which `is_of_it` tells from those of others in the directory. What follows from
 /// all of them together is the report's. None where none of them reached the driver.
-pub fn of_run(directory: &Path, is_of_it: impl Fn(&cupeer_record::Process) -> bool) -> Vec<String> {
-    let shown = shortest(directory);
+pub fn of_run(
+    directory: &Path,
+    shown: &str,
+    is_of_it: impl Fn(&cupeer_record::Process) -> bool,
+) -> Vec<String> {
     let read = || -> anyhow::Result<Vec<String>> {
         let mut job = Job::open(directory)?;
         let all = job.processes.len();
@@ -52,7 +54,7 @@ pub fn of_run(directory: &Path, is_of_it: impl Fn(&cupeer_record::Process) -> bo
         let sizes = job.processes.iter().filter_map(|process| Some(process.path.metadata().ok()?.len()));
         let size = sizes.fold(0, u64::saturating_add);
         if size > MOST_READ {
-            return Ok(vec![too_large(size, &shown)]);
+            return Ok(vec![too_large(size, shown)]);
         }
         let others = (all - job.processes.len()) as u64;
         let report = super::read(&job, &Filter::all(&job), 0, None)?;
@@ -78,13 +80,6 @@ fn counts(report: &Report) -> String {
     let failed: u64 = report.functions.iter().map(|function| function.wrong()).sum();
     let processes = counted(report.processes.len() as u64, "process");
     format!("{processes}, {}{}, {failed} failed", report.record.last(), counted(calls, "call"))
-}
-
-/// The directory as a person would type it.
-fn shortest(directory: &Path) -> String {
-    let here = std::env::current_dir().ok();
-    let relative = here.and_then(|here| directory.strip_prefix(here).ok());
-    relative.filter(|path| !path.as_os_str().is_empty()).unwrap_or(directory).display().to_string()
 }
 
 fn about(report: &Report, shown: &str) -> Vec<String> {
@@ -248,7 +243,7 @@ mod tests {
         fill(&mut writer, stream);
         writer.finish().unwrap();
         let shown = folder.path().display().to_string();
-        lines(folder.path()).iter().map(|line| line.replace(&shown, "DIR")).collect()
+        lines(folder.path(), "DIR").iter().map(|line| line.replace(&shown, "DIR")).collect()
     }
 
     fn fail(writer: &mut Writer, stream: u32, function: FnId, at: u64, result: i32) {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
   cupeer release r --list    # which calls hang, and under which label
   cupeer release r gate      # releases them, and all that would hang there later")]
 pub struct ReleaseArgs {
-    /// The directory of the record
+    /// The directory of the record, or its name in `cupeer ls`
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     /// The LABEL of `hang=LABEL`; the label of a plain `hang` is hang

@@ -16,7 +16,7 @@ use crate::job::Job;
 use crate::output::Failure;
 use crate::settings::deny::{self, Verdicts};
 use crate::settings::{Environment, Settings, check};
-use crate::{libraries, output, status};
+use crate::{home, libraries, output, status};
 use anyhow::{Result, bail};
 use child::Child;
 use clap::ValueEnum;
@@ -128,6 +128,11 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
             output::complain(&note);
         }
         settings.seed_drawn().iter().for_each(|line| output::complain(line));
+        settings.job.iter().filter_map(Job::displaced).for_each(output::complain);
+        if let Some(job) = settings.job.filter(Job::is_at_home) {
+            // Nobody of us will be there in the end.
+            home::prune(Some(&job.directory));
+        }
         match child::exec(&args.program, &environment)? {}
     }
     let faults = Faults::new(&mut environment, settings.job.as_ref())?;
@@ -150,8 +155,10 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         job.tell_end(run.process, end);
     }
     let recorded = match &job {
-        Some(job) if job.is_ours_alone() => summary::lines(&job.directory),
-        Some(job) if !job.is_inherited() => summary::of_run(&job.directory, of_this_run(begun)),
+        Some(job) if job.is_ours_alone() => summary::lines(&job.directory, &home::shown(&job.directory)),
+        Some(job) if !job.is_inherited() => {
+            summary::of_run(&job.directory, &home::shown(&job.directory), of_this_run(begun))
+        }
         _ => Vec::new(),
     };
     let is_recorded = !recorded.is_empty();
@@ -163,6 +170,12 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         lines.extend(unmasked.map(str::to_owned));
     }
     let unreached = if is_recorded { &[][..] } else { &run.unreached };
+    if let Some(job) = &job {
+        lines.extend(job.displaced().map(str::to_owned));
+        if job.is_at_home() {
+            home::prune(Some(&job.directory));
+        }
+    }
     lines.iter().chain(&seed).chain(unreached).chain(&run.notes).for_each(|line| output::complain(line));
     Ok(end_as(replaced(args, &run, &seen)))
 }

@@ -4,7 +4,8 @@ use super::count::Site;
 use super::state::Done;
 use super::trials::Call;
 use super::verdict::Verdict;
-use super::{Outcome, shortest, time};
+use super::{Outcome, time};
+use crate::home::{place, shown};
 use crate::output::terminal_width;
 use clap::ValueEnum;
 use cupeer_report::table::{Table, wrap};
@@ -109,7 +110,7 @@ fn finding(number: usize, group: &[&Done], outcome: &Outcome, width: usize) -> S
     }
     text += &field("seen", &first.judged.seen, width);
     let record = outcome.directory.join(format!("trial-{}", first.number));
-    text += &format!("   record: {}\n", shortest(&record));
+    text += &format!("   record: {}\n", shown(&record));
     // One line, so that it can be copied.
     text + &format!("   again: {}\n", outcome.command(Some(&first.trial), first.judged.verdict))
 }
@@ -144,5 +145,5 @@ fn last(outcome: &Outcome, findings: usize) -> String {
             text += &format!(", of {} all", counted(untouched, "stack"));
         }
     }
-    text + &format!("; kept in {}\n", shortest(&outcome.directory))
+    text + &format!("; kept in {}\n", place(&outcome.directory))
 }

@@ -112,7 +112,7 @@ mod tests {
             writer.finish().unwrap();
         }
         let is_about = |line: &String| !line.contains("calls, ") && !line.contains(" calls: ");
-        super::super::lines(folder.path()).into_iter().filter(is_about).collect()
+        super::super::lines(folder.path(), "DIR").into_iter().filter(is_about).collect()
     }
 
     #[test]
