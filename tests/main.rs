@@ -54,6 +54,9 @@ mod pack;
 // The README against what there is.
 mod readme;
 
+// What is for people's eyes: colours, and how much is said.
+mod people;
+
 // What a record holds, whatever becomes of the program.
 mod record;
 

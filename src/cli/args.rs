@@ -24,6 +24,9 @@ pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
 #[derive(Parser)]
 #[command(name = "cupeer", version, max_term_width = 100)]
 pub struct Cli {
+    /// Colour what is for people: auto on terminals that have colours, unless NO_COLOR is set
+    #[arg(long, value_name = "WHEN", default_value = "auto", global = true, hide_possible_values = true)]
+    pub color: clap::ColorChoice,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -151,6 +154,9 @@ pub struct RunArgs {
     /// Exit with status N, 1 to 255, when a rule of the fault plans never fired, a denied pair of devices was never asked about or tried, or no context exceeded --peer-limit, unless a signal killed the program. A pair that an earlier one already denies does not count
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
     pub unused_exitcode: Option<u8>,
+    /// Say only what is wrong: errors, deaths, and findings above note; no counts
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
     /// Become the program (same pid) instead of waiting for it; there is no summary at the end
     #[arg(long)]
     pub exec: bool,

@@ -18,6 +18,7 @@ mod libraries;
 mod list;
 mod ls;
 mod markdown;
+mod misspelt;
 mod opened;
 mod output;
 mod pack;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(output::usage(&error)),
     };
+    output::choose_color(cli.color);
     let done = match cli.command {
         Command::Run(args) => run::command(args),
         Command::Env(args) => formats::command(&args),

@@ -29,7 +29,7 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     let (Opened { job, symbols, .. }, filter) = &mut open(args, &dir)?;
     if args.format == ReportFormat::Trace {
         let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        return match trace::write(job, filter, symbols, out) {
+        return match trace::write(job, filter, symbols, out, warn_of_size) {
             // A reader that went away is no failure.
             Err(error)
                 if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == BrokenPipe) =>
@@ -44,8 +44,13 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     if args.format == ReportFormat::Json {
         return output::print_json(&report);
     }
-    let options = text::Options { width: terminal_width(), all: args.all, leaks: args.leaks };
-    output::print(&text::show(&report, &options))
+    let options = text::Options {
+        width: terminal_width(),
+        all: args.all,
+        leaks: args.leaks,
+        style: output::stdout_style(),
+    };
+    output::print_marked(&text::show(&report, &options))
 }
 
 fn open(args: &ReportArgs, dir: &Path) -> Result<(Opened, Filter)> {
@@ -74,7 +79,14 @@ fn compare(args: &ReportArgs, dir: &Path, other: &Path) -> Result<ExitCode> {
     let diff = diff::compare(&report(dir)?, &report(other)?);
     match args.format {
         ReportFormat::Json => output::print_json(&diff),
-        _ => output::print(&diff.show(terminal_width())),
+        _ => output::print_marked(&diff.show(terminal_width(), output::stdout_style())),
+    }
+}
+
+/// Says that a trace will be large, before it is written: the viewer reads it into its memory.
+fn warn_of_size(events: u64) {
+    if let Some(sentence) = trace::too_large(events) {
+        output::complain(&sentence);
     }
 }
 

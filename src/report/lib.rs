@@ -29,6 +29,7 @@ mod reading;
 mod results;
 mod runtime;
 pub mod schema;
+pub mod style;
 pub mod summary;
 pub mod symbols;
 pub mod table;

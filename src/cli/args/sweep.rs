@@ -70,6 +70,9 @@ pub struct SweepArgs {
     pub format: SweepFormat,
     #[command(flatten)]
     pub driver: DriverArgs,
+    /// Show only findings, and neither progress nor counts
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
     /// Explain on stderr what is decided, and why
     #[arg(short, long)]
     pub verbose: bool,

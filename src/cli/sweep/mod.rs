@@ -16,6 +16,7 @@ mod launch;
 mod outcome;
 mod pool;
 mod processes;
+mod progress;
 mod queue;
 mod shm;
 mod state;
@@ -47,6 +48,7 @@ const TIMEOUT: (Duration, u32) = (Duration::from_secs(10), 10);
 
 pub fn command(args: &SweepArgs) -> Result<ExitCode> {
     output::be_verbose(args.verbose);
+    output::be_quiet(args.quiet);
     let (journal, kept) = match &args.resume {
         Some(directory) => Journal::open(&home::find(directory)?)?,
         None => {
@@ -105,7 +107,7 @@ fn sweep(args: &SweepArgs, mut journal: Journal, kept: JournalContent) -> Result
         ),
         None => journal.places(&baseline.places)?,
     }
-    baseline.notes.iter().for_each(|note| output::complain(&format!("note: {note}")));
+    baseline.notes.iter().for_each(|note| output::note(&format!("note: {note}")));
     let own = judge_baseline(&baseline);
     let mut outcome = Outcome {
         plan: launcher.plan.clone(),

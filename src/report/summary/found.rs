@@ -4,13 +4,14 @@ use super::super::findings::is_explanation;
 use super::super::model::{Finding, Report};
 use super::super::text::findings::{is_told, times};
 use super::super::text::names::{clean, counted, in_words};
-use super::MOST_LINES;
+use super::{Line, MOST_LINES};
+use crate::style::Mark;
 use cupeer_rules::Severity;
 use cupeer_spec::env;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What rules have found, a line a kind, and how many kinds there are.
-pub fn lines(report: &Report) -> (Vec<String>, usize) {
+pub fn lines(report: &Report) -> (Vec<Line>, usize) {
     let mut kinds: Vec<Vec<&Finding>> = Vec::new();
     for finding in report.findings.iter().filter(|finding| is_told(finding)) {
         let is_alike = |kind: &&mut Vec<&Finding>| {
@@ -30,7 +31,7 @@ pub fn lines(report: &Report) -> (Vec<String>, usize) {
             "stale" => "(known from a process that has ended) ",
             _ => "",
         };
-        format!(
+        let text = format!(
             "  {} {}: {}, {} in {}: {sure}{}",
             first.severity,
             clean(&first.rule),
@@ -38,7 +39,8 @@ pub fn lines(report: &Report) -> (Vec<String>, usize) {
             times(count),
             who(report, kind),
             clean(message)
-        )
+        );
+        Line::bad(Mark::of_severity(first.severity), text)
     };
     (kinds.iter().take(MOST_LINES).map(line).collect(), kinds.len())
 }
@@ -112,7 +114,7 @@ mod tests {
             writer.finish().unwrap();
         }
         let is_about = |line: &String| !line.contains("calls, ") && !line.contains(" calls: ");
-        super::super::lines(folder.path(), "DIR").into_iter().filter(is_about).collect()
+        super::super::lines(folder.path(), "DIR").into_iter().map(|line| line.text).filter(is_about).collect()
     }
 
     #[test]

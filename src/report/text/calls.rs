@@ -22,10 +22,10 @@ impl View<'_> {
         // If there are few, all have been listed.
         let is_told_of = |group: &FailureGroup| !group.usual && !group.is_on_purpose();
         if groups.len() > super::wrong::MOST || !groups.iter().all(is_told_of) {
-            text += &format!("\nFailures by caller: {} in all\n", number(total));
+            text += &self.title(&format!("Failures by caller: {} in all", number(total)));
             text += &self.listed(groups.iter(), |group| self.item("  ", &self.group(group)));
         }
-        text += "\nFailures in order of time\n";
+        text += &self.title("Failures in order of time");
         let mut seen: HashMap<(&str, &str, &[Place]), u64> = HashMap::new();
         for failure in self.report.failures.iter().take(self.most) {
             text += &self.failure(failure);
@@ -53,7 +53,7 @@ impl View<'_> {
         }
         let line = |library: &Unnamed| clean(&format!("{}: {}", library.library, library.reason));
         let list = self.listed(unnamed.iter(), |library| self.item("  ", &line(library)));
-        format!("\nWithout names of functions\n{list}")
+        self.title("Without names of functions") + &list
     }
 
     pub fn group(&self, group: &FailureGroup) -> String {
@@ -111,7 +111,7 @@ impl View<'_> {
             return "\nNothing is open.\n".to_owned();
         }
         let list = self.listed(leaks.iter(), |leak| self.leak(leak) + &self.stack(&leak.stack));
-        format!("\nOpened and not closed, by the call stack that opened it\n{list}")
+        self.title("Opened and not closed, by the call stack that opened it") + &list
     }
 
     fn leak(&self, leak: &Leak) -> String {

@@ -4,10 +4,13 @@ use super::super::model::{Exit, ExitKind, Handle, Process};
 use super::super::moments::{bytes, number};
 use super::View;
 use super::names::{clean, counted, signal_name};
+use crate::style::Mark;
 use std::collections::BTreeMap;
 
 /// The most handles that are named of one process.
 const MOST_HANDLES: usize = 3;
+/// What is said of processes that died.
+const NOT_RETURNED: &str = "did not return";
 
 /// How a process ended, for a column.
 pub fn ending(exit: Exit) -> String {
@@ -43,7 +46,8 @@ impl View<'_> {
         // Where filters are given, what they leave out is not spoken of.
         let all = all.filter(|_| self.report.record.matching.is_none());
         let items: Vec<String> = all.map(|(process, how)| self.death(process, &how)).collect();
-        self.thing((items.len() as u64, "process"), "did not return", &items)
+        let text = self.thing((items.len() as u64, "process"), NOT_RETURNED, &items);
+        self.style.mark_in(Mark::Error, NOT_RETURNED, &text)
     }
 
     /// The processes that returned a failure, by exit status. Where a fault plan has made calls fail, that was to be expected.

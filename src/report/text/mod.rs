@@ -15,6 +15,7 @@ mod tables;
 mod wrong;
 
 use super::model::Report;
+use crate::style::{Mark, Style};
 use crate::table::{Table, display_width, wrap};
 use names::Labels;
 
@@ -29,6 +30,8 @@ pub struct Options {
     pub all: bool,
     /// Only what is open.
     pub leaks: bool,
+    /// Whether headings and severities are marked.
+    pub style: Style,
 }
 
 /// A report on its way to text.
@@ -38,12 +41,14 @@ struct View<'a> {
     width: usize,
     most: usize,
     all: bool,
+    style: Style,
 }
 
 /// The text.
 pub fn show(report: &Report, options: &Options) -> String {
     let most = if options.all { usize::MAX } else { MOST_ROWS };
-    let view = View { report, names: Labels::new(report), width: options.width, most, all: options.all };
+    let &Options { width, all, style, .. } = options;
+    let view = View { report, names: Labels::new(report), width, most, all, style };
     if options.leaks {
         return view.head() + &view.leaks() + &view.unnamed();
     }
@@ -73,7 +78,13 @@ impl View<'_> {
         if table.is_empty() {
             return String::new();
         }
-        format!("\n{title}\n{}{}", table.without_empty().render(self.width), self.more(rows))
+        let table = table.without_empty().render(self.width);
+        self.title(title) + &table + &self.more(rows)
+    }
+
+    /// What stands over a table or a list.
+    fn title(&self, title: &str) -> String {
+        format!("\n{}\n", self.style.mark(Mark::Heading, title))
     }
 
     /// How many of so many rows are left out, and how to see them.

@@ -35,7 +35,7 @@ impl View<'_> {
             (true, _) => return self.nothing(),
             (false, _) => {}
         }
-        format!("\nWhat is wrong\n{text}")
+        self.title("What is wrong") + &text
     }
 
     /// That nothing is wrong, as far as can be seen.
