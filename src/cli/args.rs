@@ -24,8 +24,15 @@ pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
 #[derive(Parser)]
 #[command(name = "cupeer", version, max_term_width = 100)]
 pub struct Cli {
-    /// Colour what is for people: auto on terminals that have colours, unless NO_COLOR is set
-    #[arg(long, value_name = "WHEN", default_value = "auto", global = true, hide_possible_values = true)]
+    /// Colour what is for people: always, never, or auto, on terminals that have colours unless NO_COLOR is set
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "auto",
+        global = true,
+        hide_possible_values = true,
+        display_order = 998
+    )]
     pub color: clap::ColorChoice,
     #[command(subcommand)]
     pub command: Command,
