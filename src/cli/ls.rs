@@ -15,6 +15,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+/// How much of a program and its arguments the table has.
+const LONGEST: usize = 60;
+
 /// A record or a sweep, as JSON has it.
 #[derive(Serialize)]
 struct Row {
@@ -43,7 +46,7 @@ pub fn command(args: &LsArgs) -> Result<ExitCode> {
         return output::print(&format!("there are no records in {}\n", home.display()));
     }
     let head = ["NAME", "BEGAN (UTC)", "PROCESSES", "SIZE", "END", "PROGRAM"];
-    let mut table = Table::new(&head, 5, 20).with_numbers(&[2, 3]);
+    let mut table = Table::new(&head, 6, 20).with_numbers(&[2, 3]);
     for row in rows {
         let began = row.began_ns.map_or("-".into(), |began| date(began).replace(" UTC", ""));
         let processes = row.processes.map_or("-".into(), |count| count.to_string());
@@ -51,7 +54,7 @@ pub fn command(args: &LsArgs) -> Result<ExitCode> {
         if let Some(name) = program.first_mut() {
             *name = file_name(name);
         }
-        table.row([row.name, began, processes, bytes(row.bytes), row.end, program.join(" ")]);
+        table.row([row.name, began, processes, bytes(row.bytes), row.end, short(&program.join(" "))]);
     }
     output::print(&table.render(terminal_width()))
 }
@@ -134,6 +137,14 @@ fn worst(exits: &[Exit]) -> String {
     }
 }
 
+/// The beginning of a command line: arguments may go on for pages.
+fn short(words: &str) -> String {
+    match words.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", words[..end].trim_end()),
+        None => words.to_owned(),
+    }
+}
+
 fn file_name(program: &str) -> String {
     Path::new(program).file_name().map_or(program.into(), |name| name.to_string_lossy()).into_owned()
 }
@@ -142,6 +153,12 @@ fn file_name(program: &str) -> String {
 mod tests {
     use super::*;
     use cupeer_spec::record::end::End;
+
+    #[test]
+    fn of_a_long_command_line_the_beginning_is_shown() {
+        assert_eq!(short("app --x"), "app --x");
+        assert_eq!(short(&"\u{e9}".repeat(100)), format!("{}...", "\u{e9}".repeat(LONGEST)));
+    }
 
     #[test]
     fn a_record_ends_as_its_worst_process() {
