@@ -248,3 +248,27 @@ fn nobody_shares_what_lies_at_home() {
         "--share needs --out DIR: nobody else reaches your own records",
     );
 }
+
+#[test]
+fn a_sweep_is_kept_at_home_and_found_there() {
+    let folder = temp_dir();
+    let careless = support::compile_c("programs/sweep/careless.c", &["-ldl"]);
+    let mut command = at(folder.path(), &["sweep", "--sim", "--codes", "one", "--timeout", "60s", "--"]);
+    let swept = done(command.arg(&careless).arg("crash"));
+    assert_eq!(swept.status.code(), Some(1), "{}", swept.stderr);
+    let name = format!("sweep-{}-1", careless.file_name().unwrap().to_str().unwrap());
+    assert_eq!(names(&folder.path().join("state/cupeer")), [name.clone()]);
+    assert_eq!(listed(folder.path()), [(name.clone(), "4 runs".to_owned())]);
+    let kept = swept.stdout.lines().find_map(|line| line.strip_prefix("   record: ")).expect("a record");
+    let run = format!("1/{}", kept.rsplit('/').next().unwrap());
+    let shown = support::stdout(&mut at(folder.path(), &["report", &run]));
+    assert!(shown.starts_with("record     "), "{shown}");
+    let refused = done(&mut at(folder.path(), &["report", &name]));
+    assert!(refused.stderr.contains("is a sweep; its runs have records, such as "), "{}", refused.stderr);
+    let resumed = done(&mut at(folder.path(), &["sweep", "--resume", "1"]));
+    assert!(resumed.stderr.contains("4 are already done"), "{}", resumed.stderr);
+    assert_eq!(resumed.status.code(), Some(1));
+    // It is no record of a run.
+    let none = done(&mut at(folder.path(), &["report"]));
+    assert!(none.stderr.starts_with("cupeer: there is no record in "), "{}", none.stderr);
+}
