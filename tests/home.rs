@@ -257,7 +257,7 @@ fn a_sweep_is_kept_at_home_and_found_there() {
     let swept = done(command.arg(&careless).arg("crash"));
     assert_eq!(swept.status.code(), Some(1), "{}", swept.stderr);
     let name = format!("sweep-{}-1", careless.file_name().unwrap().to_str().unwrap());
-    assert_eq!(names(&folder.path().join("state/cupeer")), [name.clone()]);
+    assert!(names(&folder.path().join("state/cupeer")).contains(&name));
     assert_eq!(listed(folder.path()), [(name.clone(), "4 runs".to_owned())]);
     let kept = swept.stdout.lines().find_map(|line| line.strip_prefix("   record: ")).expect("a record");
     let run = format!("1/{}", kept.rsplit('/').next().unwrap());
