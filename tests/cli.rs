@@ -16,7 +16,9 @@ use std::process::{Command, Stdio};
 #[test]
 fn wrong_command_lines_are_one_line_and_125() {
     refused(&[], "a subcommand is missing; 'cupeer --help' lists them all");
-    refused(&["rum"], "unrecognized subcommand 'rum'; a similar subcommand exists: 'run'; see --help");
+    refused(&["rum"], "there is no command 'rum'; did you mean 'run'?");
+    refused(&["rnu"], "there is no command 'rnu'; did you mean 'run'?");
+    refused(&["frobnicate"], "there is no command 'frobnicate'; 'cupeer --help' lists them all");
     refused(&["run"], "the following required arguments were not provided: <PROGRAM> [ARGS]...; see --help");
     refused(
         &["run", "--log-fil", "x", "true"],

@@ -109,7 +109,7 @@ fn programs_that_cannot_be_run_have_the_statuses_and_words_of_env() {
         ("no-such-program", 127, "No such file or directory".to_owned()),
         ("/no/such/program", 127, "No such file or directory".to_owned()),
         ("", 127, "No such file or directory".to_owned()),
-        ("/tmp", 126, "Permission denied".to_owned()),
+        ("/tmp", 126, "it is a directory, not a program".to_owned()),
         (no_rights.to_str().unwrap(), 126, "Permission denied".to_owned()),
         (
             no_interpreter.to_str().unwrap(),

@@ -39,6 +39,9 @@ mod hostile;
 // Faults on purpose.
 mod inject;
 
+// Records at home.
+mod home;
+
 // What `cupeer run` does to and for a program.
 mod launcher;
 
@@ -50,6 +53,9 @@ mod nvml;
 
 // Packed records.
 mod pack;
+
+// What is for people's eyes: colours, and how much is said.
+mod people;
 
 // What a record holds, whatever becomes of the program.
 mod record;

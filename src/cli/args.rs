@@ -4,6 +4,7 @@
 
 mod check;
 mod deny;
+mod home;
 mod inject;
 #[cfg(test)]
 mod pages;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 
 pub use check::{CheckArgs, Level};
 pub use deny::DenyArgs;
+pub use home::{CleanArgs, LsArgs, LsFormat};
 pub use inject::InjectArgs;
 pub use release::ReleaseArgs;
 pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
@@ -26,6 +28,16 @@ pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
 #[derive(Parser)]
 #[command(name = "cupeer", version, max_term_width = 100)]
 pub struct Cli {
+    /// Colour what is for people: always, never, or auto, on terminals that have colours unless NO_COLOR is set
+    #[arg(
+        long,
+        value_name = "WHEN",
+        default_value = "auto",
+        global = true,
+        hide_possible_values = true,
+        display_order = 998
+    )]
+    pub color: clap::ColorChoice,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -42,6 +54,10 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Report what a record holds
     Report(ReportArgs),
+    /// List the records that are kept at home
+    Ls(LsArgs),
+    /// Remove the records that are kept at home
+    Clean(CleanArgs),
     /// Pack a record into one file, to send to somebody
     Pack(PackArgs),
     /// Release calls held by a fault plan
@@ -58,7 +74,7 @@ pub enum Command {
 /// What happens to the calls of a program: the options that `run` and `env` share.
 #[derive(Args, Default)]
 pub struct Options {
-    /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new directory cupeer-PROGRAM-N]
+    /// Record into DIR; all runs with the same DIR are one job. %p is the pid, %h the host, %q{VAR} a variable [default: a new record at home, which 'cupeer ls' lists]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// What the record keeps: full, ring[:SIZE] (the last SIZE of each process and everything still open), or off [default: full]
@@ -149,6 +165,9 @@ pub struct RunArgs {
     /// Exit with status N, 1 to 255, when a rule of the fault plans never fired, a denied pair of devices was never asked about or tried, or no context exceeded --peer-limit, unless a signal killed the program. A pair that an earlier one already denies does not count
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
     pub unused_exitcode: Option<u8>,
+    /// Say only what is wrong: errors, deaths, and findings above note; no counts
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
     /// Become the program (same pid) instead of waiting for it; there is no summary at the end
     #[arg(long)]
     pub exec: bool,
@@ -229,16 +248,15 @@ pub struct ExplainArgs {
 }
 
 #[derive(Args)]
-#[command(
-    after_help = "  cupeer report                                  # the newest record in this directory
+#[command(after_help = "  cupeer report                                  # the newest of the records at home
+  cupeer report app-12                           # the one that 'cupeer ls' lists so
   cupeer report DIR --leaks                      # what was never closed, by where it was opened
   cupeer report DIR --rank 3 --failed            # what failed on rank 3
   cupeer report DIR --format json | jq .handles
   cupeer report DIR --format trace >trace.json   # for ui.perfetto.dev
-  cupeer report DIR --diff OTHER                 # what differs in OTHER"
-)]
+  cupeer report DIR --diff OTHER                 # what differs in OTHER")]
 pub struct ReportArgs {
-    /// The record: a directory, or a file made by `cupeer pack` [default: the newest record cupeer-* here]
+    /// The record: a directory, a file made by `cupeer pack`, or a name or number that `cupeer ls` lists [default: the newest of those]
     pub dir: Option<PathBuf>,
     /// Print text, JSON (docs/report.schema.json), or a trace for ui.perfetto.dev
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -289,7 +307,7 @@ pub enum ReportFormat {
 Never included: the key of the fingerprints, and values of variables whose names sound like secrets.
 Always included: pids, devices, names of files and functions, and the texts of calls and marks.")]
 pub struct PackArgs {
-    /// The directory of the record, or a packed record, to redact more of it
+    /// The directory of the record, its name in `cupeer ls`, or a packed record, to redact more of it
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     /// Write to FILE [default: DIR.cupeer.tar.gz, here]

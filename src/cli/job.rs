@@ -5,13 +5,14 @@
 
 mod file;
 
-pub use file::{own_key, random, read};
+pub use file::{is_own, own_key, random, read};
 
 use crate::args::{Options, Share};
+use crate::home;
 use crate::settings::inherited;
 use anyhow::{Context, Result, anyhow, bail};
-use cupeer_record::host;
 use cupeer_record::plain::{self, Links};
+use cupeer_record::{host, launcher};
 use cupeer_spec::env::{self, RecordMode};
 use cupeer_spec::placeholders::{AFTER, Piece, pieces};
 use cupeer_spec::record::end::End;
@@ -33,7 +34,6 @@ const DEFAULT: &str = "full";
 pub const OFF: &str = "off";
 /// A directory in that of a job, where vLLM keeps what it found out under faults: not to be believed later.
 pub const VLLM_CACHE: &str = "vllm-cache";
-const MOST_TRIED: u32 = 100_000;
 
 /// The record that a run makes.
 pub struct Job {
@@ -49,6 +49,10 @@ pub struct Job {
     is_new: bool,
     /// Whether an outer cupeer has named it, which tells of it in the end.
     is_inherited: bool,
+    /// Whether nobody has named it, so that it lies at home.
+    is_at_home: bool,
+    /// Why it lies among temporary files, a sentence.
+    displaced: Option<String>,
 }
 
 impl Job {
@@ -80,18 +84,22 @@ impl Job {
                 if has_placeholder {
                     let directory = std::path::absolute(pattern)?;
                     let (key, pattern) = (own_key()?, directory.clone().into_os_string());
-                    let (is_new, is_inherited) = (false, false);
-                    return Ok(Some(Job { directory, pattern, kept, key, shared, is_new, is_inherited }));
+                    return Ok(Some(Job::new(directory, pattern, kept, key, shared)));
                 }
                 expanded
             }
             // An outer cupeer's job, as its library understands it.
             (None, Some(directory), _) => {
                 let (key, pattern) = (own_key()?, directory.clone());
-                let (directory, is_new, is_inherited) = (directory.into(), false, true);
-                return Ok(Some(Job { directory, pattern, kept, key, shared, is_new, is_inherited }));
+                let job = Job::new(directory.into(), pattern, kept, key, shared);
+                return Ok(Some(Job { is_inherited: true, ..job }));
             }
-            (None, None, Some(program)) => return new_directory(program, kept, shared),
+            (None, None, Some(program)) => {
+                if options.share.is_some() {
+                    bail!("--share needs --out DIR: nobody else reaches your own records");
+                }
+                return Ok(unnamed(program, &kept));
+            }
             (None, None, None) => return Ok(None),
         };
         let directory =
@@ -109,7 +117,8 @@ impl Job {
     fn join(&self) {
         let file = self.directory.join(job::FILE);
         let file = plain::open_with(&file, Links::Refused, fs::OpenOptions::new().append(true));
-        let line = format!("{}={}:{}\n", job::JOINED, host().display(), std::process::id());
+        let run = launcher::line().map(|line| line + "\n").unwrap_or_default();
+        let line = format!("{}={}:{}\n{run}", job::JOINED, host().display(), std::process::id());
         // Who may not write there may still record.
         let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
     }
@@ -129,7 +138,22 @@ impl Job {
     fn at(directory: PathBuf, kept: OsString, shared: bool, is_new: bool) -> Result<Job> {
         let key = take_part(&directory, shared)?;
         let pattern = literal(&directory);
-        Ok(Job { directory, pattern, kept, key, shared, is_new, is_inherited: false })
+        Ok(Job { is_new, ..Job::new(directory, pattern, kept, key, shared) })
+    }
+
+    fn new(directory: PathBuf, pattern: OsString, kept: OsString, key: String, shared: bool) -> Job {
+        let (is_new, is_inherited, is_at_home, displaced) = (false, false, false, None);
+        Job { directory, pattern, kept, key, shared, is_new, is_inherited, is_at_home, displaced }
+    }
+
+    /// Whether nobody has named it, so that it lies at home, where old ones are removed.
+    pub fn is_at_home(&self) -> bool {
+        self.is_at_home
+    }
+
+    /// What is to be said of its place, where that is not the usual one.
+    pub fn displaced(&self) -> Option<&str> {
+        self.displaced.as_deref()
     }
 
     /// Says in the record of the process that was started how it ended: nobody else sees by which signal. Where it has become
@@ -221,36 +245,31 @@ pub fn literal(path: &Path) -> OsString {
     OsString::from_vec(pattern)
 }
 
-/// A new directory `cupeer-PROGRAM-N` in the working directory. Where that cannot be written to, the program runs
-/// without a record: nobody asked for one.
-fn new_directory(program: &OsStr, kept: OsString, shared: bool) -> Result<Option<Job>> {
-    match numbered("cupeer", program, |directory| make(directory, shared))? {
-        (directory, Ok(_)) => Job::at(directory, kept, shared, true).map(Some),
-        (directory, Err(error)) => {
+/// A new directory at home, or where that cannot be written to, among temporary files: nobody has asked for a record, so
+/// none is an obstacle to the program.
+fn unnamed(program: &OsStr, kept: &OsStr) -> Option<Job> {
+    let begin = |directory: PathBuf| {
+        let job = Job::at(directory.clone(), kept.to_owned(), false, true);
+        job.inspect_err(|_| drop(fs::remove_dir(&directory)))
+    };
+    let why = match home::new_directory("", program, |directory| make(directory, false)).and_then(begin) {
+        Ok(job) => return Some(Job { is_at_home: true, ..job }),
+        Err(why) => why,
+    };
+    let prefix = format!("cupeer-{}-", home::recognisable(program));
+    match temporary(&prefix).map_err(anyhow::Error::from).and_then(|made| begin(made.keep())) {
+        Ok(job) => {
+            let shown = job.directory.display();
+            let displaced = Some(format!("the record is in {shown}, because {why:#}"));
+            Some(Job { displaced, ..job })
+        }
+        Err(error) => {
             crate::output::complain(&format!(
-                "not recording: cannot make {}: {error}; use --out DIR for another place, or --record off for no record",
-                directory.display()
+                "not recording: {why:#}, nor can a temporary directory: {error:#}; use --out DIR for another place"
             ));
-            Ok(None)
+            None
         }
     }
-}
-
-/// Makes the first directory PREFIX-PROGRAM-N that `make` does not say is there.
-pub fn numbered(
-    prefix: &str,
-    program: &OsStr,
-    make: impl Fn(&Path) -> io::Result<bool>,
-) -> Result<(PathBuf, io::Result<bool>)> {
-    let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
-    for number in 1..MOST_TRIED {
-        let directory = std::path::absolute(format!("{prefix}-{name}-{number}"))?;
-        match make(&directory) {
-            Ok(false) => {}
-            made => return Ok((directory, made)),
-        }
-    }
-    bail!("there are too many directories {prefix}-{name}-N here; use --out DIR")
 }
 
 /// A directory for temporary files that only we use, and that goes with the value.

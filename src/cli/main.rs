@@ -5,16 +5,20 @@
 //! (`cupeer_topology`).
 
 mod args;
+mod clean;
 mod doctor;
 mod driver;
 mod elf;
 mod explain;
 mod faults;
 mod formats;
+mod home;
 mod job;
 mod libraries;
 mod list;
+mod ls;
 mod markdown;
+mod misspelt;
 mod opened;
 mod output;
 mod pack;
@@ -46,12 +50,15 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(output::usage(&error)),
     };
+    output::choose_color(cli.color);
     let done = match cli.command {
         Command::Run(args) => run::command(args),
         Command::Env(args) => formats::command(&args),
         Command::List(args) => list::command(&args),
         Command::Explain(args) => explain::command(&args),
         Command::Report(args) => report::command(&args),
+        Command::Ls(args) => ls::command(&args),
+        Command::Clean(args) => clean::command(&args),
         Command::Pack(args) => pack::command(&args),
         Command::Release(args) => release::command(&args),
         Command::Sweep(args) => sweep::command(&args),

@@ -1,7 +1,8 @@
 //! The record to report on: a directory, or a file made by `cupeer pack`.
 
 use crate::pack::{self, Unpacked};
-use anyhow::{Result, bail};
+use crate::sweep;
+use anyhow::{Result, bail, ensure};
 use cupeer_record::Job;
 use cupeer_report::symbols::Symbols;
 use std::path::Path;
@@ -16,6 +17,16 @@ pub struct Opened {
 impl Opened {
     /// Opens a record that has at least one process.
     pub fn open(path: &Path) -> Result<Opened> {
+        ensure!(
+            !path.is_file() || pack::is_packed(path),
+            "'{}' is a file and no packed record; name a directory that 'cupeer run' has recorded to",
+            path.display()
+        );
+        ensure!(
+            !sweep::is_sweep(path),
+            "'{0}' is a sweep; its runs have records, such as {0}/trial-1 if it was kept",
+            path.display()
+        );
         let unpacked = if pack::is_packed(path) { Some(pack::unpacked(path)?) } else { None };
         let job = match &unpacked {
             Some(unpacked) => unpacked.job()?,

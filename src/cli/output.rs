@@ -3,17 +3,51 @@
 //! Nothing here panics: where nobody reads, there is nobody to tell. And nothing reaches a terminal that it would obey:
 //! what records, packs and programs say is anybody's text.
 
+use crate::misspelt;
 use crate::status;
+use anstream::{AutoStream, ColorChoice};
 use anyhow::{Context, Result};
 use clap::error::ErrorKind;
-use cupeer_report::terminal::{Json, clean, clean_lines};
+use cupeer_report::style::{Mark, Style};
+use cupeer_report::summary::Line;
+use cupeer_report::terminal::{Json, clean, clean_lines, clean_marked};
 use serde::Serialize;
 use std::io::{self, BufWriter, ErrorKind::BrokenPipe, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Prints to stdout, for people.
 pub fn print(text: &str) -> Result<ExitCode> {
     print_as_is(&clean_lines(text))
+}
+
+/// Prints to stdout, for people, with the marks of [`stdout_style`].
+pub fn print_marked(text: &str) -> Result<ExitCode> {
+    print_as_is(&clean_marked(text))
+}
+
+/// Chooses when text is coloured.
+pub fn choose_color(choice: clap::ColorChoice) {
+    let choice = match choice {
+        clap::ColorChoice::Auto => ColorChoice::Auto,
+        clap::ColorChoice::Always => ColorChoice::Always,
+        clap::ColorChoice::Never => ColorChoice::Never,
+    };
+    choice.write_global();
+}
+
+/// How text is marked on stdout: where nothing else was chosen, in colours on a terminal that has some, unless NO_COLOR is
+/// set.
+pub fn stdout_style() -> Style {
+    style(AutoStream::choice(&io::stdout()))
+}
+
+fn stderr_style() -> Style {
+    style(AutoStream::choice(&io::stderr()))
+}
+
+fn style(choice: ColorChoice) -> Style {
+    if choice == ColorChoice::Never { Style::Plain } else { Style::Colored }
 }
 
 /// Prints to stdout what is for a program to read.
@@ -54,16 +88,55 @@ fn ask_terminal() -> usize {
     size.ws_col.into()
 }
 
+/// Whether only what is wrong is said.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on only what is wrong is said, where that is asked for.
+pub fn be_quiet(is_quiet: bool) {
+    IS_QUIET.store(is_quiet, Relaxed);
+}
+
+pub fn is_quiet() -> bool {
+    IS_QUIET.load(Relaxed)
+}
+
 /// Says on stderr, in one line and one write, what is wrong.
 pub fn complain(sentence: &str) {
-    let line = format!("cupeer: {}\n", clean(&sentence.trim_end().replace('\n', "; ")));
+    say("cupeer:", &clean(&one_line(sentence)));
+}
+
+/// Says on stderr what is worth knowing, unless only what is wrong is wanted.
+pub fn note(sentence: &str) {
+    if !is_quiet() {
+        complain(sentence);
+    }
+}
+
+/// Says a line of a summary on stderr, unless only what is wrong is wanted and it is about something else.
+pub fn sum_up(line: &Line) {
+    if line.matters || !is_quiet() {
+        let line = Line { text: clean(&one_line(&line.text)), ..line.clone() };
+        say("cupeer:", &line.marked(stderr_style()));
+    }
+}
+
+/// Says on stderr what cupeer has failed at.
+fn fail(sentence: &str) {
+    say(&stderr_style().mark(Mark::Error, "cupeer:"), &clean(&one_line(sentence)));
+}
+
+fn one_line(sentence: &str) -> String {
+    sentence.trim_end().replace('\n', "; ")
+}
+
+fn say(who: &str, line: &str) {
     // Nobody is left to tell where stderr is closed.
-    let _ = io::stderr().write_all(line.as_bytes());
+    let _ = io::stderr().write_all(format!("{who} {line}\n").as_bytes());
 }
 
 /// Says what the runtime's names in a set of functions or in a plan stand for, each once.
 pub fn explain_runtime(text: &str) {
-    cupeer_spec::runtime::meant(text).iter().for_each(|line| complain(line));
+    cupeer_spec::runtime::meant(text).iter().for_each(|line| note(line));
 }
 
 /// A failure with more to it than a sentence.
@@ -84,7 +157,7 @@ impl std::error::Error for Failure {}
 
 /// Says on stderr what has failed; returns the exit status.
 pub fn failed(error: &anyhow::Error) -> u8 {
-    complain(&format!("{error:#}"));
+    fail(&format!("{error:#}"));
     let Some(failure) = error.downcast_ref::<Failure>() else { return status::OURS };
     if let Some(lines) = &failure.excerpt {
         let _ = io::stderr().write_all(format!("{}\n", clean_lines(lines)).as_bytes());
@@ -94,13 +167,17 @@ pub fn failed(error: &anyhow::Error) -> u8 {
 
 /// Says what is wrong with the command line, or prints the help that it asks for; returns the status.
 pub fn usage(error: &clap::Error) -> u8 {
+    if let Some(sentence) = misspelt::command(error) {
+        fail(&sentence);
+        return status::OURS;
+    }
     let text = error.render().to_string();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             print(&text).map_or_else(|error| failed(&error), |_| 0)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            complain("a subcommand is missing; 'cupeer --help' lists them all");
+            fail("a subcommand is missing; 'cupeer --help' lists them all");
             status::OURS
         }
         _ => {
@@ -111,7 +188,7 @@ pub fn usage(error: &clap::Error) -> u8 {
             };
             let words: Vec<&str> = lines.filter(|line| !useless(line)).collect();
             let sentence = words.join(" ").replace(" tip: ", "; ");
-            complain(&format!("{}; see --help", sentence.strip_prefix("error: ").unwrap_or(&sentence)));
+            fail(&format!("{}; see --help", sentence.strip_prefix("error: ").unwrap_or(&sentence)));
             status::OURS
         }
     }

@@ -4,10 +4,11 @@
 //! making that file, and saying what hangs, as far as the record tells.
 
 use crate::args::ReleaseArgs;
-use crate::output::{self, terminal_width};
+use crate::home;
+use crate::output::{self, Failure, terminal_width};
 use anyhow::{Context, Result, bail, ensure};
-use cupeer_record::plain;
 use cupeer_record::{Call, Event, FaultFile, FaultRule, Job, Outcome, Process, faults};
+use cupeer_record::{launcher, plain};
 use cupeer_report::faults::label_of;
 use cupeer_report::table::Table;
 use cupeer_report::text::names::{clean, counted};
@@ -22,11 +23,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const LONGEST: usize = 64;
+/// The exit status where nothing hangs under a label.
+const NOTHING: u8 = 1;
 /// The label of rules that are known by their calls alone.
 const UNKNOWN: &str = "?";
 
 pub fn command(args: &ReleaseArgs) -> Result<ExitCode> {
-    let record = Record::open(&args.directory)?;
+    let record = Record::open(&home::find(&args.directory)?)?;
     match &args.label {
         Some(label) => record.release(label),
         None => record.list(),
@@ -37,6 +40,8 @@ struct Record {
     directory: PathBuf,
     rules: Vec<FaultRule>,
     hanging: Vec<Hanging>,
+    /// Whether nothing of it runs, as far as is known.
+    has_ended: bool,
 }
 
 struct Hanging {
@@ -56,7 +61,8 @@ impl Record {
         let job = Job::open(directory).ok();
         let files = job.as_ref().map_or_else(|| FaultFile::all_in(directory), |job| job.faults.clone());
         let hanging = job.as_ref().map(hanging).unwrap_or_default();
-        Ok(Record { directory: directory.to_owned(), rules: faults::merged(&files), hanging })
+        let has_ended = job.as_ref().is_some_and(|job| has_ended(job, directory));
+        Ok(Record { directory: directory.to_owned(), rules: faults::merged(&files), hanging, has_ended })
     }
 
     /// The labels with the rules that hang under them. A label that calls have and no rule is [`UNKNOWN`].
@@ -97,7 +103,10 @@ impl Record {
             Some(rules) => &rules[..],
             // What a program armed itself hangs under a label that nobody has written down.
             None if labels.contains_key(UNKNOWN) => &[],
-            None => bail!("no plan of this job has the label '{label}'; {}", others(&labels)),
+            None => {
+                let sentence = format!("no plan of this job has the label '{label}'; {}", others(&labels));
+                bail!(nothing(sentence))
+            }
         };
         let file = self.file(label);
         // Whoever takes part in the record may release.
@@ -111,6 +120,11 @@ impl Record {
             Err(error) => return Err(error).with_context(|| format!("failed to make '{}'", file.display())),
         }
         let mut text = match self.hanging_by(rules).count() as u64 {
+            0 if self.has_ended => {
+                bail!(nothing(format!(
+                    "released {label}, but nothing hangs there: all processes of the record have ended"
+                )))
+            }
             0 => format!("released {label}; no call is known to hang there\n"),
             count => format!("released {label}, where {}\n", hang(count)),
         };
@@ -145,6 +159,18 @@ fn is_record(directory: &Path) -> io::Result<bool> {
     };
     let mut entries = fs::read_dir(directory)?.flatten();
     Ok(entries.any(|entry| is_ours(&entry.file_name().to_string_lossy(), &entry.path())))
+}
+
+/// That nothing was released: a status of its own, so that a script can tell it from a mistake.
+fn nothing(sentence: String) -> Failure {
+    Failure { sentence, excerpt: None, status: NOTHING }
+}
+
+/// Whether all processes of a job have ended, and all who started some.
+fn has_ended(job: &Job, directory: &Path) -> bool {
+    let text = crate::job::read(&directory.join(job::FILE)).unwrap_or_default();
+    let mut answers = job.alive().into_iter().chain(launcher::running(&text));
+    !job.processes.is_empty() && answers.all(|answer| answer == Some(false))
 }
 
 fn others(labels: &BTreeMap<String, Vec<&str>>) -> String {

@@ -4,6 +4,7 @@
 //! `cupeer_report`'s.
 
 use crate::args::{ReportArgs, ReportFormat};
+use crate::home::{self, Kind};
 use crate::opened::Opened;
 use crate::output::{self, terminal_width};
 use anyhow::{Context, Result, bail};
@@ -19,16 +20,16 @@ const MOST_FAILURES: usize = 1000;
 
 pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     let dir = match &args.dir {
-        Some(dir) => dir.clone(),
-        None => newest(Path::new("."))?,
+        Some(dir) => home::find(dir)?,
+        None => newest()?,
     };
     if let Some(other) = &args.diff {
-        return compare(args, &dir, other);
+        return compare(args, &dir, &home::find(other)?);
     }
     let (Opened { job, symbols, .. }, filter) = &mut open(args, &dir)?;
     if args.format == ReportFormat::Trace {
         let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        return match trace::write(job, filter, symbols, out) {
+        return match trace::write(job, filter, symbols, out, warn_of_size) {
             // A reader that went away is no failure.
             Err(error)
                 if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == BrokenPipe) =>
@@ -43,8 +44,14 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     if args.format == ReportFormat::Json {
         return output::print_json(&report);
     }
-    let options = text::Options { width: terminal_width(), all: args.all, leaks: args.leaks };
-    output::print(&text::show(&report, &options))
+    let options = text::Options {
+        shown: &home::shown(&dir),
+        width: terminal_width(),
+        all: args.all,
+        leaks: args.leaks,
+        style: output::stdout_style(),
+    };
+    output::print_marked(&text::show(&report, &options))
 }
 
 fn open(args: &ReportArgs, dir: &Path) -> Result<(Opened, Filter)> {
@@ -73,22 +80,23 @@ fn compare(args: &ReportArgs, dir: &Path, other: &Path) -> Result<ExitCode> {
     let diff = diff::compare(&report(dir)?, &report(other)?);
     match args.format {
         ReportFormat::Json => output::print_json(&diff),
-        _ => output::print(&diff.show(terminal_width())),
+        _ => output::print_marked(&diff.show(terminal_width(), output::stdout_style())),
     }
 }
 
-/// The newest directory `cupeer-*` that is a record.
-fn newest(dir: &Path) -> Result<PathBuf> {
-    let entries = std::fs::read_dir(dir).with_context(|| format!("{} cannot be read", dir.display()))?;
-    let is_named = |entry: &std::fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b"cupeer-");
-    let mut found: Vec<_> = entries
-        .flatten()
-        .filter(is_named)
-        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry)))
-        .map(|(modified, entry)| (modified, PathBuf::from(entry.file_name())))
-        .collect();
-    found.sort();
-    let newest = found.into_iter().rev().map(|(_, path)| path);
-    let mut records = newest.filter(|path| Job::open(path).is_ok_and(|job| !job.processes.is_empty()));
-    records.next().context("there is no record cupeer-* in this directory; name one: cupeer report DIR")
+/// Says that a trace will be large, before it is written: the viewer reads it into its memory.
+fn warn_of_size(events: u64) {
+    if let Some(sentence) = trace::too_large(events) {
+        output::complain(&sentence);
+    }
+}
+
+/// The newest record at home.
+fn newest() -> Result<PathBuf> {
+    let home = home::path()?;
+    let records = home::entries(&home).into_iter().filter(|entry| entry.kind == Kind::Record);
+    let mut records = records.map(|entry| entry.path);
+    let has_process = |path: &PathBuf| Job::open(path).is_ok_and(|job| !job.processes.is_empty());
+    let none = || format!("there is no record in {}; name one: cupeer report DIR", home.display());
+    records.find(has_process).with_context(none)
 }

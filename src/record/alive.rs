@@ -11,6 +11,24 @@ use std::os::unix::fs::MetadataExt;
 /// The inode of the first pid namespace (the kernel's PROC_PID_INIT_INO): who is in it sees all processes.
 const FIRST_PID_NS: u64 = 0xeffffffc;
 
+/// What names a process on a host, and whose it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Who {
+    pub boot_id: [u8; 16],
+    pub pid_ns: u64,
+    pub pid: u32,
+    /// In ticks of the system since boot.
+    pub started: u64,
+    pub uid: u32,
+}
+
+impl From<&Header> for Who {
+    fn from(header: &Header) -> Who {
+        let Header { boot_id, pid_ns, pid, started, uid, .. } = *header;
+        Who { boot_id, pid_ns, pid, started, uid }
+    }
+}
+
 /// This host, as it was looked at.
 pub(crate) struct Host {
     boot_id: Option<[u8; 16]>,
@@ -26,12 +44,11 @@ pub(crate) struct Host {
 
 impl Host {
     /// Looks at the host, for questions about these processes.
-    pub(crate) fn look<'a>(mut about: impl Iterator<Item = &'a Header>) -> Host {
+    pub(crate) fn look(mut about: impl Iterator<Item = Who>) -> Host {
         let boot_id = host::boot_id();
         let pid_ns = host::pid_ns();
         let is_ours = shows_ours();
-        let elsewhere =
-            |header: &Header| Some(header.boot_id) == boot_id && (Some(header.pid_ns) != pid_ns || !is_ours);
+        let elsewhere = |who: Who| Some(who.boot_id) == boot_id && (Some(who.pid_ns) != pid_ns || !is_ours);
         Host {
             boot_id,
             pid_ns,
@@ -43,21 +60,20 @@ impl Host {
     }
 
     /// Whether a process runs; `None` where that cannot be known.
-    pub(crate) fn runs(&self, header: &Header) -> Option<bool> {
-        if self.boot_id? != header.boot_id {
+    pub(crate) fn runs(&self, who: Who) -> Option<bool> {
+        if self.boot_id? != who.boot_id {
             return None;
         }
         // Where another user's processes are hidden, not to see one means nothing.
-        let sees = self.shows_all || self.uid == header.uid;
-        if self.pid_ns? == header.pid_ns && self.is_ours {
-            match started(&format!("/proc/{}/stat", header.pid)) {
-                Ok(Some(at)) if at != header.started && !has_our_clock(header.pid) => None,
-                Ok(started) => Some(started == Some(header.started)),
+        let sees = self.shows_all || self.uid == who.uid;
+        if self.pid_ns? == who.pid_ns && self.is_ours {
+            match started(&format!("/proc/{}/stat", who.pid)) {
+                Ok(Some(at)) if at != who.started && !has_our_clock(who.pid) => None,
+                Ok(started) => Some(started == Some(who.started)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound && sees => Some(false),
                 Err(_) => None,
             }
-        } else if [0, header.pid_ns].iter().any(|ns| self.others.contains(&(*ns, header.pid, header.started)))
-        {
+        } else if [0, who.pid_ns].iter().any(|ns| self.others.contains(&(*ns, who.pid, who.started))) {
             Some(true)
         } else {
             (self.pid_ns == Some(FIRST_PID_NS) && self.is_ours && self.shows_all).then_some(false)

@@ -118,10 +118,10 @@ impl Job {
     /// Looks at the host once for all, and knows which of them have executed another program. To be asked before their calls
     /// are read: what had ended then has written all of them.
     pub fn alive(&self) -> Vec<Option<bool>> {
-        let host = Host::look(self.processes.iter().map(|process| &process.header));
+        let host = Host::look(self.processes.iter().map(|process| (&process.header).into()));
         let answer = |(process, is_another): (&Process, bool)| match is_another {
             true => Some(false),
-            false => host.runs(&process.header),
+            false => host.runs((&process.header).into()),
         };
         self.processes.iter().zip(self.are_others()).map(answer).collect()
     }

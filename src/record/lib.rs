@@ -21,6 +21,7 @@ mod hit;
 pub mod host;
 mod index;
 pub mod job;
+pub mod launcher;
 pub mod live;
 pub mod plain;
 pub mod process;

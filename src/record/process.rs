@@ -158,6 +158,7 @@ impl Process {
     /// Whether the process runs; `None` where that cannot be known, as on another host. Of a process that has
     /// executed another program only [`crate::Job::alive`] knows that this image of it is gone.
     pub fn is_alive(&self) -> Option<bool> {
-        alive::Host::look(std::iter::once(&self.header)).runs(&self.header)
+        let who = (&self.header).into();
+        alive::Host::look(std::iter::once(who)).runs(who)
     }
 }

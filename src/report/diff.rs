@@ -6,6 +6,7 @@
 use super::model::{Fault, Finding, Function, Handle, Report, SEVERITIES, State};
 use super::moments::{bytes, duration, number};
 use super::text::names::clean;
+use crate::style::{Mark, Style};
 use crate::table::Table;
 use cupeer_spec::effect::Object;
 use schemars::JsonSchema;
@@ -17,6 +18,13 @@ use std::rc::Rc;
 const SCHEMA: &str = "cupeer-report-diff/1";
 /// Times are listed where one is this many times the other: less is what any two runs differ by.
 const SLOWER: f64 = 1.5;
+
+/// How wide it is shown, and how marked.
+#[derive(Clone, Copy)]
+struct Page {
+    width: usize,
+    style: Style,
+}
 
 /// Two records compared. Every pair has the value of the first record, and that of the second.
 #[derive(Serialize, JsonSchema)]
@@ -230,15 +238,16 @@ fn change<T: PartialEq>([a, b]: [T; 2], text: impl Fn(T) -> String) -> String {
 
 impl Diff {
     /// The comparison for people: what differs.
-    pub fn show(&self, width: usize) -> String {
+    pub fn show(&self, width: usize, style: Style) -> String {
+        let page = Page { width, style };
         let [a, b] = &self.records;
         let mut text = format!("first   {}\nsecond  {}\n", clean(a), clean(b));
         let parts = [
-            self.show_functions(width),
-            self.show_failures(width),
-            self.show_findings(width),
-            self.show_faults(width),
-            self.show_handles(width),
+            self.show_functions(page),
+            self.show_failures(page),
+            self.show_findings(page),
+            self.show_faults(page),
+            self.show_handles(page),
         ];
         if parts.iter().all(String::is_empty) {
             text += "\nNothing differs in calls, failures, findings, faults and handles.\n";
@@ -246,7 +255,7 @@ impl Diff {
         text + &parts.concat()
     }
 
-    fn show_functions(&self, width: usize) -> String {
+    fn show_functions(&self, page: Page) -> String {
         let table = Table::new(&["FUNCTION", "CALLS", "FAILED", "P50", "P99", "MAX", "TOTAL"], 4, 18);
         let time = |times: [Option<u64>; 2]| match times {
             [Some(a), Some(b)] if !slower(times) => duration(a.min(b)),
@@ -266,45 +275,45 @@ impl Diff {
             })
         };
         let alike = ["function is alike", "functions are alike"];
-        section("Functions that differ", table, width, &self.functions, cells, alike)
+        section("Functions that differ", table, page, &self.functions, cells, alike)
     }
 
-    fn show_failures(&self, width: usize) -> String {
+    fn show_failures(&self, page: Page) -> String {
         let table = Table::new(&["FUNCTION", "FAILED", "RESULT"], 3, 20);
         let cells = |row: &FailurePair| {
             row.differs.then(|| [clean(&row.function), change(row.count, number), row.result.clone()])
         };
         let alike = ["failure is as frequent", "failures are as frequent"];
-        section("Failures that differ", table, width, &self.failures, cells, alike)
+        section("Failures that differ", table, page, &self.failures, cells, alike)
     }
 
-    fn show_findings(&self, width: usize) -> String {
+    fn show_findings(&self, page: Page) -> String {
         let table = Table::new(&["RULE", "SEVERITY", "COUNT"], 3, 10);
         let cells = |row: &RulePair| {
             row.differs.then(|| [clean(&row.rule), row.severity.into(), change(row.count, number)])
         };
         let alike = ["rule is as frequent", "rules are as frequent"];
-        section("Findings that differ", table, width, &self.findings, cells, alike)
+        section("Findings that differ", table, page, &self.findings, cells, alike)
     }
 
-    fn show_faults(&self, width: usize) -> String {
+    fn show_faults(&self, page: Page) -> String {
         let table = Table::new(&["FAULT", "MATCHED", "FIRED", "RULE"], 4, 20).or_below();
         let cells = |row: &FaultPair| {
             let (matched, fired) = (change(row.matched, number), change(row.fired, number));
             row.differs.then(|| [clean(&row.name), matched, fired, clean(&row.rule)])
         };
         let alike = ["fault is as frequent", "faults are as frequent"];
-        section("Faults that differ", table, width, &self.faults, cells, alike)
+        section("Faults that differ", table, page, &self.faults, cells, alike)
     }
 
-    fn show_handles(&self, width: usize) -> String {
+    fn show_handles(&self, page: Page) -> String {
         let table = Table::new(&["HANDLES", "STATE", "COUNT", "SIZE"], 4, 10);
         let cells = |row: &HandlePair| {
             let (count, size) = (change(row.count, number), change(row.bytes, bytes));
             row.differs.then(|| [row.kind.into(), row.state.to_string(), count, size])
         };
         let alike = ["state is as frequent", "states are as frequent"];
-        section("Handles that differ", table, width, &self.handles, cells, alike)
+        section("Handles that differ", table, page, &self.handles, cells, alike)
     }
 }
 
@@ -313,7 +322,7 @@ impl Diff {
 fn section<R, const N: usize>(
     title: &str,
     mut table: Table,
-    width: usize,
+    page: Page,
     rows: &[R],
     cells: impl Fn(&R) -> Option<[String; N]>,
     [one, more]: [&str; 2],
@@ -327,5 +336,5 @@ fn section<R, const N: usize>(
         1 => format!("1 {one} in both\n"),
         same => format!("{} {more} in both\n", number(same)),
     };
-    format!("\n{title}\n{}{same}", table.render(width))
+    format!("\n{}\n{}{same}", page.style.mark(Mark::Heading, title), table.render(page.width))
 }

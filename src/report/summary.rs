@@ -10,6 +10,7 @@ use super::moments::number;
 use super::symbols::Symbols;
 use super::text::endings::death;
 use super::text::names::{clean, codes, counted};
+use crate::style::{Mark, Style};
 use cupeer_record::Job;
 use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,24 +36,66 @@ pub fn wait_for_the_last(directory: &Path) {
     }
 }
 
-/// The lines.
-pub fn lines(directory: &Path) -> Vec<String> {
-    let shown = shortest(directory);
+/// A line of the summary.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// What it says.
+    pub text: String,
+    /// How bad what it tells is: a death, a finding, or something lost. `None` for what is counted.
+    pub mark: Option<Mark>,
+    /// Whether it is said also where only what is wrong is wanted.
+    pub matters: bool,
+}
+
+impl Line {
+    /// One that tells of something bad.
+    pub fn bad(mark: Mark, text: String) -> Line {
+        Line { text, mark: Some(mark), matters: mark != Mark::Note }
+    }
+
+    /// The line for a terminal: the word of a severity is marked or, where there is none, all of it.
+    pub fn marked(&self, style: Style) -> String {
+        let word = match self.mark {
+            Some(Mark::Error) => "error ",
+            Some(Mark::Warning) => "warning ",
+            Some(Mark::Note) => "note ",
+            Some(Mark::Heading) | None => return self.text.clone(),
+        };
+        let mark = self.mark.unwrap_or(Mark::Note);
+        match self.text.trim_start().starts_with(word) {
+            true => style.mark_in(mark, word.trim_end(), &self.text),
+            false => style.mark(mark, &self.text),
+        }
+    }
+}
+
+impl From<String> for Line {
+    fn from(text: String) -> Line {
+        Line { text, mark: None, matters: false }
+    }
+}
+
+/// The lines, for a record that `cupeer report` finds as `shown`.
+pub fn lines(directory: &Path, shown: &str) -> Vec<Line> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let sizes = entries.filter_map(|entry| Some(entry.metadata().ok()?.len()));
     let size = sizes.fold(0, u64::saturating_add);
     if size > MOST_READ {
-        return vec![too_large(size, &shown)];
+        return vec![too_large(size, shown).into()];
     }
-    let read = || -> anyhow::Result<Vec<String>> {
+    let read = || -> anyhow::Result<Vec<Line>> {
         let job = Job::open(directory)?;
         let report = super::read(&job, &Filter::all(&job), 0, None)?;
-        Ok(about(&report, &shown, &mut Symbols::of_record(directory, &job.processes)))
+        Ok(about(&report, shown, &mut Symbols::of_record(directory, &job.processes)))
     };
     match read() {
         Ok(lines) => lines,
-        Err(error) => vec![format!("recorded in {shown}, which cannot be read: {error:#}")],
+        Err(error) => vec![unreadable(shown, &error)],
     }
+}
+
+fn unreadable(shown: &str, error: &anyhow::Error) -> Line {
+    Line::bad(Mark::Error, format!("recorded in {shown}, which cannot be read: {error:#}"))
 }
 
 fn too_large(size: u64, shown: &str) -> String {
@@ -61,9 +104,12 @@ fn too_large(size: u64, shown: &str) -> String {
 
 /// The lines about the processes of one run, which `is_of_it` tells from those of others in the directory. What follows from
 /// all of them together is the report's. None where none of them reached the driver.
-pub fn of_run(directory: &Path, is_of_it: impl Fn(&cupeer_record::Process) -> bool) -> Vec<String> {
-    let shown = shortest(directory);
-    let read = || -> anyhow::Result<Vec<String>> {
+pub fn of_run(
+    directory: &Path,
+    shown: &str,
+    is_of_it: impl Fn(&cupeer_record::Process) -> bool,
+) -> Vec<Line> {
+    let read = || -> anyhow::Result<Vec<Line>> {
         let mut job = Job::open(directory)?;
         let all = job.processes.len();
         job.processes.retain(is_of_it);
@@ -73,25 +119,25 @@ pub fn of_run(directory: &Path, is_of_it: impl Fn(&cupeer_record::Process) -> bo
         let sizes = job.processes.iter().filter_map(|process| Some(process.path.metadata().ok()?.len()));
         let size = sizes.fold(0, u64::saturating_add);
         if size > MOST_READ {
-            return Ok(vec![too_large(size, &shown)]);
+            return Ok(vec![too_large(size, shown).into()]);
         }
         let others = (all - job.processes.len()) as u64;
         let report = super::read(&job, &Filter::all(&job), 0, None)?;
         let mut lines = deaths(&report);
         let own = counts(&report);
-        lines.push(match others {
+        let sum = match others {
             0 => format!("{own}; 'cupeer report {shown}' shows them"),
             _ => format!(
                 "{own} in this run; 'cupeer report {shown}' shows them and {} of other runs",
                 counted(others, "process")
             ),
-        });
-        lines.extend(living(&report));
-        lines.extend(failing(&report));
-        lines.extend(pending(&report));
+        };
+        lines.push(sum.into());
+        let rest = [living(&report), failing(&report), pending(&report)];
+        lines.extend(rest.into_iter().flatten().map(Line::from));
         Ok(lines)
     };
-    read().unwrap_or_else(|error| vec![format!("recorded in {shown}, which cannot be read: {error:#}")])
+    read().unwrap_or_else(|error| vec![unreadable(shown, &error)])
 }
 
 /// How many processes, calls and failures there are.
@@ -102,22 +148,16 @@ fn counts(report: &Report) -> String {
     format!("{processes}, {}{}, {failed} failed", report.record.last(), counted(calls, "call"))
 }
 
-/// The directory as a person would type it.
-fn shortest(directory: &Path) -> String {
-    let here = std::env::current_dir().ok();
-    let relative = here.and_then(|here| directory.strip_prefix(here).ok());
-    relative.filter(|path| !path.as_os_str().is_empty()).unwrap_or(directory).display().to_string()
-}
-
-fn about(report: &Report, shown: &str, symbols: &mut Symbols) -> Vec<String> {
-    let mut lines = deaths(report);
-    lines.push(format!("{}; 'cupeer report {shown}' shows them", counts(report)));
-    lines.extend(living(report));
-    lines.extend(blind(report));
+fn about(report: &Report, shown: &str, symbols: &mut Symbols) -> Vec<Line> {
+    let mut all = deaths(report);
+    all.push(format!("{}; 'cupeer report {shown}' shows them", counts(report)).into());
+    all.extend(living(report).into_iter().map(Line::from));
+    all.extend(blind(report).into_iter().map(|text| Line::bad(Mark::Warning, text)));
     let (told, kinds) = found::lines(report, symbols);
-    lines.extend(told);
-    more(&mut lines, kinds, "kind", "of finding");
-    lines.extend(failing(report));
+    all.extend(told);
+    // Of those that are left out, nobody has said how bad they are.
+    all.extend(left_out(kinds, "kind", "of finding").map(|text| Line { matters: true, ..text.into() }));
+    let mut lines = failing(report);
     lines.extend(pending(report));
     for kind in Object::exported() {
         let of_kind = || report.handles.iter().filter(|handle| handle.kind == kind);
@@ -142,13 +182,12 @@ fn about(report: &Report, shown: &str, symbols: &mut Symbols) -> Vec<String> {
         }
     }
     lines.extend(found::notes(report));
+    all.extend(lines.into_iter().map(Line::from));
     if report.record.lost > 0 {
-        lines.push(format!(
-            "  {} lost: the record could not be written",
-            counted(report.record.lost, "event")
-        ));
+        let lost = counted(report.record.lost, "event");
+        all.push(Line::bad(Mark::Warning, format!("  {lost} lost: the record could not be written")));
     }
-    lines
+    all
 }
 
 /// The processes that live on.
@@ -213,7 +252,7 @@ fn pending(report: &Report) -> Vec<String> {
 }
 
 /// The processes that were killed, or ended without returning: what comes first is a death.
-fn deaths(report: &Report) -> Vec<String> {
+fn deaths(report: &Report) -> Vec<Line> {
     let dead = report.processes.iter().filter_map(|process| Some((process, death(process)?)));
     let dead: Vec<(&Process, String)> = dead.collect();
     let line = |(process, how): &(&Process, String)| {
@@ -225,7 +264,7 @@ fn deaths(report: &Report) -> Vec<String> {
     };
     let mut lines: Vec<String> = dead.iter().take(MOST_LINES).map(line).collect();
     more(&mut lines, dead.len(), "process", "like that");
-    lines
+    lines.into_iter().map(|text| Line::bad(Mark::Error, text)).collect()
 }
 
 /// The library that a call came from.
@@ -265,10 +304,12 @@ fn injected(report: &Report, function: &Function) -> u64 {
 
 /// Says how many were left out.
 fn more(lines: &mut Vec<String>, all: usize, what: &str, that: &str) {
-    if all > MOST_LINES {
-        let more = counted((all - MOST_LINES) as u64, &format!("more {what}"));
-        lines.push(format!("  and {more} {that}"));
-    }
+    lines.extend(left_out(all, what, that));
+}
+
+fn left_out(all: usize, what: &str, that: &str) -> Option<String> {
+    let more = all.checked_sub(MOST_LINES).filter(|more| *more > 0)? as u64;
+    Some(format!("  and {} {that}", counted(more, &format!("more {what}"))))
 }
 
 #[cfg(test)]
@@ -286,7 +327,7 @@ mod tests {
         fill(&mut writer, stream);
         writer.finish().unwrap();
         let shown = folder.path().display().to_string();
-        lines(folder.path()).iter().map(|line| line.replace(&shown, "DIR")).collect()
+        lines(folder.path(), "DIR").iter().map(|line| line.text.replace(&shown, "DIR")).collect()
     }
 
     fn fail(writer: &mut Writer, stream: u32, function: FnId, at: u64, result: i32) {
@@ -354,6 +395,20 @@ mod tests {
             "cuIpcGetMemHandle, 1 call: 1 DEINITIALIZED",
         ];
         assert!(wanted.iter().all(|line| failed.contains(line)) && failed.len() == 3, "{lines:#?}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_marked_and_what_is_counted_is_not() {
+        let of = |mark: Option<Mark>, text: &str| {
+            Line { text: text.into(), mark, matters: true }.marked(Style::Colored)
+        };
+        let finding = of(Some(Mark::Warning), "  warning x: a warning");
+        assert_eq!(finding, "  \x1b[33mwarning\x1b[0m x: a warning");
+        assert_eq!(of(Some(Mark::Error), "process 1 died"), "\x1b[31mprocess 1 died\x1b[0m");
+        assert_eq!(of(None, "2 processes"), "2 processes");
+        assert!(
+            !Line::bad(Mark::Note, String::new()).matters && Line::bad(Mark::Warning, String::new()).matters
+        );
     }
 
     #[test]

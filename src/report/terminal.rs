@@ -1,5 +1,6 @@
 //! Text for terminals, without anything that a terminal would obey: what records, packs and programs say is anybody's text.
 
+use crate::style::mark_at;
 use std::io::{self, Write};
 
 /// Whether a terminal obeys a character, or shows what stands around it in another order.
@@ -15,6 +16,18 @@ pub fn clean(text: &str) -> String {
 /// The same with its lines as they are.
 pub fn clean_lines(text: &str) -> String {
     text.replace(|c| is_wild(c) && c != '\n', "\u{fffd}")
+}
+
+/// The same, in which the marks of [`crate::style`] stay.
+pub fn clean_marked(text: &str) -> String {
+    let (mut clean, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find('\x1b') {
+        clean += &clean_lines(&rest[..at]);
+        let mark = mark_at(&rest[at..]);
+        clean += if mark > 0 { &rest[at..at + mark] } else { "\u{fffd}" };
+        rest = &rest[at + mark.max(1)..];
+    }
+    clean + &clean_lines(rest)
 }
 
 /// Writes JSON on, in which the rest of what a terminal obeys is escaped: serde_json leaves what JSON may have. It gets
@@ -45,11 +58,20 @@ impl<W: Write> Write for Json<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::style::{Mark, Style};
 
     #[test]
     fn nothing_reaches_a_terminal_that_it_would_obey() {
         assert_eq!(clean("a\x1b[2Jb\u{9b}c\u{202e}d\ne"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d\u{fffd}e");
         assert_eq!(clean_lines("a\x1b[2J\nb\r\n"), "a\u{fffd}[2J\nb\u{fffd}\n");
+    }
+
+    #[test]
+    fn of_what_a_terminal_obeys_only_marks_stay() {
+        let marked = Style::Colored.mark(Mark::Warning, "a\u{e9}");
+        assert_eq!(clean_marked(&format!("{marked}\n")), format!("{marked}\n"));
+        assert_eq!(clean_marked("\x1b[2J\x1b[31mb\x1b[0m\x1b"), "\u{fffd}[2J\x1b[31mb\x1b[0m\u{fffd}");
+        assert_eq!(clean_marked("\x1b\u{e9}\x07\n"), "\u{fffd}\u{e9}\u{fffd}\n");
     }
 
     #[test]

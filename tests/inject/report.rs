@@ -44,7 +44,7 @@ fn a_run_ends_with_what_each_rule_did() {
     assert_eq!(ended.stdout, "0.0: 0 205 0 0\n1.0: 0 205 0 0\n");
     let expected = [
         "fault inject/3 was never reached: no call matched cuMemFree*:delay=1ms",
-        "fault inject/2 (cuIpcCloseMemHandle:when=3+:error=MAP_FAILED:force): matched 2, never fired (when=3+)",
+        "fault inject/2 (cuIpcCloseMemHandle:when=3+:error=MAP_FAILED:force): matched 2, never fired (when=3+, counted in each process)",
         "fault inject/1 (cuIpcOpenMemHandle*:when=1:error=MAP_FAILED): matched 4, fired 2",
     ];
     assert_eq!(about_faults(&ended.stderr), expected, "{}", ended.stderr);
@@ -186,7 +186,7 @@ fn what_hangs_is_listed_and_released() {
     assert!(words.contains("`cupeer release r gate` ends it"), "{text}");
 
     let other = release(&["door"]);
-    assert_eq!(other.status.code(), Some(125));
+    assert_eq!(other.status.code(), Some(1));
     assert!(
         other.stderr.contains("no plan of this job has the label 'door'; the only one is gate"),
         "{}",
@@ -205,6 +205,11 @@ fn what_hangs_is_listed_and_released() {
     assert_lines(&String::from_utf8_lossy(&ended.stdout), "0.0: 0 0 0\n");
     let listed = release(&["--list"]).stdout;
     assert!(listed.ends_with("gate   yes             0  inject/1\n"), "{listed}");
+    // Now nothing will ever hang there.
+    fs::remove_file(record.join("release-gate")).unwrap();
+    let late = release(&["gate"]);
+    let says = "cupeer: released gate, but nothing hangs there: all processes of the record have ended\n";
+    assert_eq!((late.status.code(), late.stderr.as_str(), late.stdout.as_str()), (Some(1), says, ""));
 }
 
 #[test]
@@ -238,9 +243,11 @@ fn what_cannot_be_released_is_one_sentence() {
             &format!("'{wrong}' is not a label; a label has 1 to 64 letters, digits, '.', '_' and '-'"),
         );
     }
-    refused(
-        &["release", &path, "gate.1_x-Y"],
-        "no plan of this job has the label 'gate.1_x-Y'; no known rule lets calls hang",
+    let nothing = done(&mut with(&["release", &path, "gate.1_x-Y"]));
+    let says = "cupeer: no plan of this job has the label 'gate.1_x-Y'; no known rule lets calls hang\n";
+    assert_eq!(
+        (nothing.status.code(), nothing.stderr.as_str(), nothing.stdout.as_str()),
+        (Some(1), says, "")
     );
     assert!(!folder.path().join("release-gate.1_x-Y").exists());
 }

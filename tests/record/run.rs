@@ -13,7 +13,7 @@ use std::process::Command;
 fn run(at: &Path, options: &[&str]) -> Command {
     let mut command = cupeer();
     command.arg("run").args(options).current_dir(at).env_remove(env::RECORD);
-    command.env("LD_LIBRARY_PATH", driver());
+    command.env("LD_LIBRARY_PATH", driver()).env("XDG_STATE_HOME", at.join("state"));
     command
 }
 
@@ -41,31 +41,19 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn without_a_name_there_is_a_new_directory_each_time() {
-    let folder = temp_dir();
-    let stem = shared().file_name().unwrap().to_str().unwrap().to_owned();
-    for n in 1..=3 {
-        let done = ends_well(run(folder.path(), &[]).arg(shared()).arg("open:5"));
-        assert!(done.stderr.contains(&format!("cupeer-{stem}-{n}")), "{}", done.stderr);
-    }
-    assert_eq!(names(folder.path()), [1, 2, 3].map(|n| format!("cupeer-{stem}-{n}")));
-    let first = folder.path().join(format!("cupeer-{stem}-1"));
-    assert_eq!(open_job(&first).processes.len(), 1);
-    assert_eq!(mode(&first), 0o700);
-    assert!(names(&first).iter().all(|name| mode(&first.join(name)) == 0o600));
-}
-
-#[test]
 fn who_never_reaches_the_driver_leaves_no_directory() {
     let folder = temp_dir();
     for program in [&["true"][..], &["sh", "-c", "true & wait"]] {
         ends_well(run(folder.path(), &[]).args(program));
         ends_well(run(folder.path(), &["-o", "named"]).args(program));
-        assert_eq!(names(folder.path()), [""; 0]);
+        assert_eq!(names(folder.path()), ["state"]);
     }
     // Nor one that cannot be started.
     assert_eq!(done(run(folder.path(), &[]).arg("./nowhere")).status.code(), Some(127));
-    assert_eq!(names(folder.path()), [""; 0]);
+    assert_eq!(
+        (names(folder.path()), names(&folder.path().join("state/cupeer"))),
+        (vec!["state".into()], vec![])
+    );
 }
 
 #[test]

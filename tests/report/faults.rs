@@ -184,7 +184,7 @@ fn failures_that_a_rule_made_are_counted_apart() {
         "Nothing is wrong: all calls returned, none failed except because of a fault\nplan, no handle is open.",
         "- 3 calls failed because a fault plan said so\n",
         "inject/1        3      3  cuIpcOpenMemHandle*:error=MAP_FAILED\n",
-        "inject/2        1      0  cuMemFree:when=5:delay=1s (never fired)\n",
+        "inject/2        1      0  cuMemFree:when=5:delay=1s (never fired; counted in\n                          each process)\n",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }

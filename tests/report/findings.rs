@@ -515,7 +515,7 @@ fn a_paragraph_each_and_notes_in_a_line() {
     }
     exporter.ends();
     let mut command = support::cupeer();
-    command.current_dir(scene.folder()).arg("report").env("COLUMNS", "100");
+    command.current_dir(scene.folder()).args(["report", "cupeer-run-1"]).env("COLUMNS", "100");
     let text = support::stdout(&mut command);
     let begin = text.find("What is wrong").expect("something is");
     let end = text.find("\nFunctions").expect("a table");

@@ -103,16 +103,6 @@ fn the_ledger_is_as_it_stood_at_the_end_of_the_time() {
 }
 
 #[test]
-fn without_a_directory_the_newest_record_is_taken() {
-    let scene = wrong();
-    std::fs::create_dir(scene.folder().join("cupeer-aaa")).unwrap();
-    std::fs::create_dir(scene.folder().join("cupeer-zzz")).unwrap();
-    let mut command = support::cupeer();
-    let text = support::stdout(command.current_dir(scene.folder()).arg("report"));
-    assert!(text.contains("\nrecord     cupeer-run-1\n"), "{text}");
-}
-
-#[test]
 fn two_records_are_compared_by_what_is_counted() {
     let (scene, other) = (wrong(), Scene::new());
     let (mut exporter, mut importer) = (other.gone(0), other.gone(1));
@@ -154,8 +144,13 @@ fn what_is_wrong_with_the_command_line_is_one_sentence() {
     let dir = scene.dir().display().to_string();
     let nothing = empty.path().display().to_string();
     let refused = |arguments: &[&str], expected: &str| {
-        let output =
-            support::cupeer().current_dir(&empty).arg("report").args(arguments).output().expect("it runs");
+        let output = support::cupeer()
+            .current_dir(&empty)
+            .env("XDG_STATE_HOME", empty.path())
+            .arg("report")
+            .args(arguments)
+            .output()
+            .expect("it runs");
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(125), "{stderr}");
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
@@ -163,7 +158,13 @@ fn what_is_wrong_with_the_command_line_is_one_sentence() {
         assert!(stderr.matches("No such file").count() <= 1, "{stderr}");
         assert!(output.stdout.is_empty());
     };
-    refused(&[], "there is no record cupeer-* in this directory; name one: cupeer report DIR");
+    refused(&[], &format!("there is no record in {nothing}/cupeer; name one: cupeer report DIR"));
+    refused(&["r"], "there is no 'r' here, and no record of that name at home ('cupeer ls' lists those)");
+    std::fs::write(empty.path().join("x.c"), "int main;").unwrap();
+    refused(
+        &["x.c"],
+        "'x.c' is a file and no packed record; name a directory that 'cupeer run' has recorded to",
+    );
     refused(&[&nothing], "holds no record");
     refused(&["/nonexistent"], "/nonexistent cannot be read: No such file or directory (os error 2)\n");
     refused(&[&dir, "--process", "77"], "no process of the record is called '77'");

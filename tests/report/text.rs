@@ -46,7 +46,11 @@ pub fn wrong() -> Scene {
 #[track_caller]
 fn assert_shows(scene: &Scene, columns: &str, options: &[&str], golden: &str) {
     let mut command = support::cupeer();
-    command.current_dir(scene.folder()).arg("report").args(options).env("COLUMNS", columns);
+    command
+        .current_dir(scene.folder())
+        .args(["report", "cupeer-run-1"])
+        .args(options)
+        .env("COLUMNS", columns);
     support::assert_golden(&support::stdout(&mut command), golden);
 }
 

@@ -142,6 +142,8 @@ fn clean(mut command: Command) -> Command {
     }
     // Else each run would leave its record in the working directory.
     command.env(env::RECORD, "off");
+    // What is kept at home shall not be kept in that of who runs the tests.
+    command.env("XDG_STATE_HOME", Path::new(SCRATCH).join("state"));
     // Links to drivers that the command makes for its user shall not outlive the build.
     command.env("XDG_RUNTIME_DIR", SCRATCH);
     command.env_remove("COLUMNS").stdin(Stdio::null());

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(after_help = "  cupeer run -o r --inject cuIpcCloseMemHandle:hang=gate PROGRAM &
   cupeer release r --list    # which calls hang, and under which label
-  cupeer release r gate      # releases them, and all that would hang there later")]
+  cupeer release r gate      # releases them, and all that would hang there later
+
+Exit status: 0 if LABEL is released, 1 if nothing hangs there and nothing will, 125 if cupeer failed.")]
 pub struct ReleaseArgs {
-    /// The directory of the record
+    /// The directory of the record, or its name in `cupeer ls`
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
     /// The LABEL of `hang=LABEL`; the label of a plain `hang` is hang

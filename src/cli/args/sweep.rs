@@ -11,7 +11,7 @@ use std::path::PathBuf;
     after_help = "  cupeer sweep --sim -- ./client                 # fail each call once, then always, with each code
   cupeer sweep --sim -j 8 --budget 20m -- pytest test_ipc.py
   cupeer sweep --compare 'grep -q passed' -- ./client
-  cupeer sweep --resume cupeer-sweep-client-1    # go on after an interruption
+  cupeer sweep --resume sweep-client-1           # go on after an interruption
 
 Verdicts: same (as without faults), clean (an error status), and findings: crash, hang, wrong (output or status), leak, \
 misuse (goes on as if the call had succeeded, and breaks a rule), not-repeatable.
@@ -21,10 +21,10 @@ What a run leaves in /dev/shm stays there, and later runs may find it, so that a
 Exit status: 0 without findings, 1 with findings, 125 if cupeer failed, 130 if it was interrupted."
 )]
 pub struct SweepArgs {
-    /// Keep the state of the sweep, and the runs with findings, in the new directory DIR [default: cupeer-sweep-PROGRAM-N]
+    /// Keep the state of the sweep, and the runs with findings, in the new directory DIR [default: sweep-PROGRAM-N, which 'cupeer ls' lists]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Resume the sweep in DIR, with its program, arguments and options
+    /// Resume the sweep in DIR, or of that name in `cupeer ls`, with its program, arguments and options
     #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "program", "sim", "driver", "codes", "calls", "stage", "depth", "timeout", "compare", "accept", "no_check", "clean_shm"])]
     pub resume: Option<PathBuf>,
     /// Maximum parallel runs [default: CPUs divided by processes of the program]
@@ -71,6 +71,9 @@ pub struct SweepArgs {
     pub format: SweepFormat,
     #[command(flatten)]
     pub driver: DriverArgs,
+    /// Show only findings, and neither progress nor counts
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
     /// Explain on stderr what is decided, and why
     #[arg(short, long)]
     pub verbose: bool,

@@ -6,6 +6,7 @@ use super::VLLM_CACHE;
 use crate::settings::inherited;
 use crate::startup::user;
 use anyhow::{Context, Result, bail, ensure};
+use cupeer_record::launcher;
 use cupeer_record::plain::{self, Links};
 use cupeer_spec::env;
 use cupeer_spec::record::faults::{self, RELEASE};
@@ -35,12 +36,6 @@ pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| format!("failed to read '{}'", file.display())),
         }
-        let is_own = |name: &OsStr| {
-            let name = name.to_string_lossy();
-            let begins =
-                [".", live::PREFIX, faults::PREFIX, RELEASE].iter().any(|prefix| name.starts_with(prefix));
-            begins || [job::FILE, VLLM_CACHE].contains(&&*name) || name.ends_with(SUFFIX)
-        };
         let mut entries =
             fs::read_dir(directory).with_context(|| format!("failed to read '{shown}'"))?.flatten();
         ensure!(
@@ -51,6 +46,13 @@ pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
             .with_context(|| format!("failed to write into the record's directory '{shown}'"))?;
     }
     bail!("'{}' disappeared while being created", file.display())
+}
+
+/// Whether a name is one that a record's directory may have.
+pub fn is_own(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    let begins = [".", live::PREFIX, faults::PREFIX, RELEASE].iter().any(|prefix| name.starts_with(prefix));
+    begins || [job::FILE, VLLM_CACHE].contains(&&*name) || name.ends_with(SUFFIX)
 }
 
 fn read_key(text: &str) -> Result<String> {
@@ -92,7 +94,8 @@ fn write_key(directory: &Path, file: &Path, shared: bool) -> Result<()> {
     if shared {
         new.as_file().set_permissions(fs::Permissions::from_mode(0o660))?;
     }
-    new.write_all(format!("{}\n{}={key}\n", job::FIRST_LINE, job::KEY).as_bytes())?;
+    let run = launcher::line().map(|line| line + "\n").unwrap_or_default();
+    new.write_all(format!("{}\n{}={key}\n{run}", job::FIRST_LINE, job::KEY).as_bytes())?;
     match new.persist_noclobber(file) {
         Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => {
             // A file system without links.

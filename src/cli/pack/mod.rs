@@ -24,6 +24,7 @@ mod unpack;
 pub use unpack::{Unpacked, is_packed, unpacked};
 
 use crate::args::PackArgs;
+use crate::home;
 use crate::output;
 use about::About;
 use addresses::Addresses;
@@ -41,25 +42,22 @@ pub const FOLDER: &str = "cupeer-record";
 pub const SUFFIX: &str = ".cupeer.tar.gz";
 
 pub fn command(args: &PackArgs) -> Result<ExitCode> {
+    let directory = &home::find(&args.directory)?;
     let output = match &args.output {
         Some(output) => output.clone(),
-        None => default_output(&args.directory)?,
+        None => default_output(directory)?,
     };
     ensure!(
         args.force || output.symlink_metadata().is_err(),
         "{} exists; --force overwrites it",
         output.display()
     );
-    if args.directory.is_file() {
+    if directory.is_file() {
         // What was packed can be packed again, to redact more of it.
-        ensure!(
-            is_packed(&args.directory),
-            "{} is neither a directory nor a packed record",
-            args.directory.display()
-        );
-        return pack(unpacked(&args.directory)?.path(), &output, args);
+        ensure!(is_packed(directory), "{} is neither a directory nor a packed record", directory.display());
+        return pack(unpacked(directory)?.path(), &output, args);
     }
-    pack(&args.directory, &output, args)
+    pack(directory, &output, args)
 }
 
 /// The name of the directory with our suffix, in the current directory.

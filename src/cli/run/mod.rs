@@ -16,13 +16,14 @@ use crate::job::Job;
 use crate::output::Failure;
 use crate::settings::deny::{self, Verdicts};
 use crate::settings::{Environment, Settings, check};
-use crate::{libraries, output, status};
+use crate::{home, libraries, output, status};
 use anyhow::{Result, bail};
 use child::Child;
 use clap::ValueEnum;
 use cupeer_record as record;
 use cupeer_report::faults::Fault;
-use cupeer_report::summary;
+use cupeer_report::style::Mark;
+use cupeer_report::summary::{self, Line};
 use cupeer_report::text::names::counted;
 use cupeer_spec::env;
 use cupeer_spec::record::end;
@@ -41,6 +42,13 @@ use watch::{Sightings, Watch};
 /// Why a program could not be executed: with the words and the exit status of `env`.
 pub fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
     let missing = error.raw_os_error() == Some(libc::ENOENT);
+    if is_path(program) && Path::new(program).is_dir() {
+        return Failure {
+            sentence: format!("'{}': it is a directory, not a program", program.display()),
+            excerpt: None,
+            status: status::NOT_EXECUTABLE,
+        };
+    }
     // "No such file or directory (os error 2)" without what is in parentheses.
     let words = error.to_string();
     let words = words.split(" (os error").next().unwrap_or_default();
@@ -52,6 +60,11 @@ pub fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
         excerpt: None,
         status: if missing { status::NOT_FOUND } else { status::NOT_EXECUTABLE },
     }
+}
+
+/// Whether a program is named by its path, and not looked for in PATH.
+fn is_path(program: &OsStr) -> bool {
+    program.as_encoded_bytes().contains(&b'/')
 }
 
 /// What was meant by a program that is a value of an option: options that can do without one take theirs after `=`.
@@ -113,6 +126,7 @@ impl Run {
 
 pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     output::be_verbose(args.options.verbose);
+    output::be_quiet(args.quiet);
     if args.error_exitcode.is_some() {
         check::imply(&mut args.options.check, "--error-exitcode")?;
     }
@@ -126,7 +140,12 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         if let Some(note) = program::obstacle(&args.program[0]) {
             output::complain(&note);
         }
-        settings.seed_drawn().iter().for_each(|line| output::complain(line));
+        settings.seed_drawn().iter().for_each(|line| output::note(line));
+        settings.job.iter().filter_map(Job::displaced).for_each(output::complain);
+        if let Some(job) = settings.job.filter(Job::is_at_home) {
+            // Nobody of us will be there in the end.
+            home::prune(Some(&job.directory));
+        }
         match child::exec(&args.program, &environment)? {}
     }
     let faults = Faults::new(&mut environment, settings.job.as_ref())?;
@@ -152,20 +171,32 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         summary::wait_for_the_last(&job.directory);
     }
     let recorded = match &job {
-        Some(job) if job.is_ours_alone() => summary::lines(&job.directory),
-        Some(job) if !job.is_inherited() => summary::of_run(&job.directory, of_this_run(begun)),
+        Some(job) if job.is_ours_alone() => summary::lines(&job.directory, &home::shown(&job.directory)),
+        Some(job) if !job.is_inherited() => {
+            summary::of_run(&job.directory, &home::shown(&job.directory), of_this_run(begun))
+        }
         _ => Vec::new(),
     };
     let is_recorded = !recorded.is_empty();
     let is_told_elsewhere = job.as_ref().is_some_and(Job::is_inherited);
-    let mut lines = if is_recorded || is_told_elsewhere { recorded } else { run.blind() };
+    let warning = |text| Line::bad(Mark::Warning, text);
+    let blind = || run.blind().into_iter().map(warning).collect();
+    let mut lines = if is_recorded || is_told_elsewhere { recorded } else { blind() };
     if is_ours_to_tell {
         let told = faults.iter().filter(|faults| faults.is_ours());
-        lines.extend(told.flat_map(|_| summary::faults::lines(&seen)));
-        lines.extend(unmasked.map(str::to_owned));
+        lines.extend(told.flat_map(|_| summary::faults::lines(&seen)).map(Line::from));
+        lines.extend(unmasked.map(|text| text.to_owned().into()));
     }
     let unreached = if is_recorded { &[][..] } else { &run.unreached };
-    lines.iter().chain(&seed).chain(unreached).chain(&run.notes).for_each(|line| output::complain(line));
+    if let Some(job) = &job {
+        lines.extend(job.displaced().map(|text| warning(text.to_owned())));
+        if job.is_at_home() {
+            home::prune(Some(&job.directory));
+        }
+    }
+    lines.extend(seed.map(Line::from));
+    lines.extend(unreached.iter().chain(&run.notes).cloned().map(warning));
+    lines.iter().for_each(output::sum_up);
     Ok(end_as(replaced(args, &run, &seen)))
 }
 

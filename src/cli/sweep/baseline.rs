@@ -2,6 +2,7 @@
 
 use super::count::{self, Counted};
 use super::launch::{End, Launcher, Order, Ran, own_lines};
+use super::progress::Steps;
 use super::state::{Baseline, Plan};
 use super::{compare, trials};
 use anyhow::{Result, bail};
@@ -23,8 +24,11 @@ pub fn measure(launcher: &mut Launcher) -> Result<Option<Baseline>> {
     let counting = counting(&launcher.plan);
     let orders = [("baseline-1", ""), ("baseline-2", &counting), ("baseline-3", &counting)];
     let mut runs = Vec::new();
+    let mut steps = Steps::new();
     let start = Instant::now();
-    for (name, rules) in orders {
+    for (number, (name, rules)) in (1..).zip(orders) {
+        let what = if rules.is_empty() { "running the program as it is" } else { "counting its calls" };
+        steps.begin(&format!("{what}: run {number} of {}, without faults", orders.len()));
         let Some(ran) = launcher.run(&Order { name, rules, is_dry: true })? else { return Ok(None) };
         let counted = count::read(&ran.record(), &|_| false)?;
         if counted.processes == 0 && matches!(ran.end, End::Exited(_)) {
@@ -43,7 +47,7 @@ pub fn measure(launcher: &mut Launcher) -> Result<Option<Baseline>> {
         }
     }
     let cost = start.elapsed() / runs.len() as u32;
-    let baseline = of(launcher, &runs, cost)?;
+    let baseline = of(launcher, &runs, cost, &mut steps)?;
     if baseline.is_some() && !launcher.keeps {
         for (ran, _) in &runs {
             // What stays there is no harm.
@@ -53,7 +57,12 @@ pub fn measure(launcher: &mut Launcher) -> Result<Option<Baseline>> {
     Ok(baseline)
 }
 
-fn of(launcher: &Launcher, runs: &[(Ran, Counted)], cost: Duration) -> Result<Option<Baseline>> {
+fn of(
+    launcher: &Launcher,
+    runs: &[(Ran, Counted)],
+    cost: Duration,
+    steps: &mut Steps,
+) -> Result<Option<Baseline>> {
     let (first, _) = &runs[0];
     let mut notes = Vec::new();
     if runs.iter().any(|(ran, _)| ran.end != first.end) {
@@ -61,7 +70,8 @@ fn of(launcher: &Launcher, runs: &[(Ran, Counted)], cost: Duration) -> Result<Op
     }
     let is_comparable = runs.iter().all(|(ran, _)| ran.output == first.output);
     if let Some(command) = &launcher.plan.compare {
-        for (ran, _) in runs {
+        for (number, (ran, _)) in (1..).zip(runs) {
+            steps.begin(&format!("comparing: --compare judges run {number} of {}", runs.len()));
             match compare::is_right(command, &launcher.plan.directory, &ran.stdout())? {
                 Some(true) => {}
                 Some(false) => bail!("--compare '{command}' rejects the result even without a fault"),
@@ -93,6 +103,11 @@ fn of(launcher: &Launcher, runs: &[(Ran, Counted)], cost: Duration) -> Result<Op
             }
         }
         counted.broken.extend(also.broken.iter().cloned());
+        counted.forgotten.extend(also.forgotten.iter().cloned());
+    }
+    let taken_back: Vec<&str> = counted.taken_back(counted.open.keys()).collect();
+    if ran.end == End::Exited(0) && !taken_back.is_empty() {
+        notes.push(format!("it ends with {} open, which the system takes back", taken_back.join(", ")));
     }
     let programs: BTreeSet<&str> = places.iter().map(|place| place.site.program.as_str()).collect();
     let has_programs = programs.len() > 1;

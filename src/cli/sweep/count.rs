@@ -10,7 +10,7 @@ use cupeer_report::Places;
 use cupeer_report::symbols::Symbols;
 use cupeer_spec::record::live::{Entry, ended, kind, library_name};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 /// The name of the rule that counts.
@@ -51,6 +51,9 @@ pub struct Counted {
     pub open: BTreeMap<String, u64>,
     /// The same of virtual memory of the processes' own, which many programs leave to the end of the process.
     pub held: BTreeMap<String, u64>,
+    /// Those of both that processes left which gave back other things, after the fault where there was one. What is left by
+    /// a process that just ends, the system takes back, and the program has not forgotten.
+    pub forgotten: BTreeSet<String>,
     /// The rules that were broken: the rule and the function.
     pub broken: BTreeSet<String>,
 }
@@ -65,12 +68,32 @@ pub fn read(directory: &Path, known: &dyn Fn(&Site) -> bool) -> Result<Counted> 
     };
     let mut counted = Counted { processes: job.processes.len(), ..Counted::default() };
     let mut frames = HashMap::new();
+    let mut followed = Vec::new();
     for (index, process) in job.processes.iter().enumerate() {
-        counted.follow(index, process, &mut frames)?;
+        followed.push(counted.follow(index, process, &mut frames)?);
     }
     counted.name(&job, directory, &frames, known);
+    // Whether a process gives back what it has, after the fault where there was one.
+    let realtime = |process: &Process, ticks: u64| job.clock(process).realtime(ticks);
+    let all = || job.processes.iter().zip(&followed);
+    let failed = all().filter_map(|(process, one)| Some(realtime(process, one.failed?))).min().unwrap_or(0);
+    let gives_back = |process: &Process, one: &Followed| {
+        one.gave_back.is_some_and(|ticks| realtime(process, ticks) > failed)
+    };
+    let who = |process: &Process| {
+        let header = &process.header;
+        (header.pid_ns, header.pid, header.started, header.image)
+    };
+    let givers: HashSet<_> =
+        all().filter(|(process, one)| gives_back(process, one)).map(|(process, _)| who(process)).collect();
+    for (_, one) in all().filter(|(process, _)| givers.contains(&who(process))) {
+        counted.forgotten.extend(one.left.iter().cloned());
+    }
     for entry in job.tables.iter().flat_map(|table| &table.entries) {
         if let Some(what) = left_open(entry) {
+            if givers.contains(&(entry.pid_ns, entry.pid, entry.started, entry.image)) {
+                counted.forgotten.insert(what.clone());
+            }
             *counted.open.entry(what).or_default() += u64::from(entry.count.max(1));
         }
     }
@@ -81,8 +104,25 @@ pub fn read(directory: &Path, known: &dyn Fn(&Site) -> bool) -> Result<Counted> 
 /// Where a place was seen first: the number of the process, a time, and the frames of the call.
 type Frames = HashMap<SiteOfProcess, (usize, u64, Vec<u64>)>;
 
+/// What matters of one process beside what is counted.
+#[derive(Default)]
+struct Followed {
+    /// When the call that the run is about was made to fail there, first.
+    failed: Option<u64>,
+    /// When it gave something back, last.
+    gave_back: Option<u64>,
+    /// What it holds at its end of virtual memory.
+    left: Vec<String>,
+}
+
 impl Counted {
-    fn follow(&mut self, index: usize, process: &Process, frames: &mut Frames) -> Result<()> {
+    /// Of what is open, that which no process has forgotten: it just ended.
+    pub fn taken_back<'a>(&'a self, open: impl Iterator<Item = &'a String>) -> impl Iterator<Item = &'a str> {
+        open.filter(|what| !self.forgotten.contains(*what)).map(String::as_str)
+    }
+
+    fn follow(&mut self, index: usize, process: &Process, frames: &mut Frames) -> Result<Followed> {
+        let mut followed = Followed::default();
         let (mut pending, mut held) = (BTreeMap::new(), Held::default());
         let program = file_name(process.program());
         for event in process.events()? {
@@ -96,11 +136,17 @@ impl Counted {
             };
             let name = process.function_name(call.number);
             held.follow(&call);
+            if call.function.is_some_and(|function| function.spec().gives_back()) {
+                followed.gave_back = followed.gave_back.max(Some(call.start));
+            }
             if call.outcome == Outcome::Pending {
                 pending.insert((call.stream, call.seq), name.to_owned());
             }
             for hit in &call.details.hits {
-                self.fired |= is_named(&hit.rule, FAIL);
+                if is_named(&hit.rule, FAIL) {
+                    self.fired = true;
+                    followed.failed = Some(followed.failed.map_or(call.start, |at| at.min(call.start)));
+                }
                 if is_named(&hit.rule, COUNT) {
                     let site = Site {
                         program: program.to_owned(),
@@ -125,14 +171,14 @@ impl Counted {
             let offset = caller.wrapping_sub(library.map_or(0, |library| library.base));
             let library = library.map_or("", |library| file_name(&library.path));
             let by = by_whom(library, offset, process.rank());
-            if holding.is_foreign {
-                *self.open.entry(format!("{} of another process {by}", object.word())).or_default() +=
-                    holding.count;
-            } else {
-                *self.held.entry(format!("{} {by}", object.word())).or_default() += holding.count;
-            }
+            let (open, what) = match holding.is_foreign {
+                true => (&mut self.open, format!("{} of another process {by}", object.word())),
+                false => (&mut self.held, format!("{} {by}", object.word())),
+            };
+            followed.left.push(what.clone());
+            *open.entry(what).or_default() += holding.count;
         }
-        Ok(())
+        Ok(followed)
     }
 
     /// Finds out who made the calls.

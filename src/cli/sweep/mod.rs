@@ -16,6 +16,7 @@ mod launch;
 mod outcome;
 mod pool;
 mod processes;
+mod progress;
 mod queue;
 mod shm;
 mod state;
@@ -25,15 +26,17 @@ mod trials;
 mod verdict;
 
 pub use outcome::Outcome;
+pub use state::{FILE, is_in_progress, is_sweep, progress};
+pub use table::counted;
 pub use verdict::Verdict;
 
 use crate::args::{SweepArgs, SweepFormat};
+use crate::home::{self, shown};
 use crate::{output, status};
 use anyhow::{Result, ensure};
 use launch::{End, Launcher};
 use state::{Journal, JournalContent, Plan};
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::RwLock;
 use std::time::{Duration, Instant};
@@ -45,8 +48,9 @@ const TIMEOUT: (Duration, u32) = (Duration::from_secs(10), 10);
 
 pub fn command(args: &SweepArgs) -> Result<ExitCode> {
     output::be_verbose(args.verbose);
+    output::be_quiet(args.quiet);
     let (journal, kept) = match &args.resume {
-        Some(directory) => Journal::open(directory)?,
+        Some(directory) => Journal::open(&home::find(directory)?)?,
         None => {
             let plan = Plan::new(args)?;
             let journal = Journal::create(args.out.as_deref(), &plan)?;
@@ -60,6 +64,9 @@ pub fn command(args: &SweepArgs) -> Result<ExitCode> {
         // There is nothing to go on with; what stays there is no harm.
         let _ = std::fs::remove_dir_all(&directory);
     }
+    if args.out.is_none() && args.resume.is_none() {
+        home::prune(Some(&directory));
+    }
     let outcome = swept?;
     let is_interrupted = interrupt::is_set();
     if let Some(outcome) = &outcome {
@@ -69,19 +76,11 @@ pub fn command(args: &SweepArgs) -> Result<ExitCode> {
         };
     }
     if is_interrupted {
-        let shown = shortest(&directory);
-        output::complain(&format!("interrupted; 'cupeer sweep --resume {shown}' goes on"));
+        output::complain(&format!("interrupted; 'cupeer sweep --resume {}' goes on", shown(&directory)));
         return Ok(ExitCode::from(status::INTERRUPTED));
     }
     let has_findings = outcome.is_some_and(|outcome| outcome.has_findings());
     Ok(ExitCode::from(u8::from(has_findings)))
-}
-
-/// The directory as a person would type it.
-fn shortest(directory: &Path) -> String {
-    let here = std::env::current_dir().ok();
-    let relative = here.and_then(|here| directory.strip_prefix(here).ok());
-    relative.unwrap_or(directory).display().to_string()
 }
 
 /// Sweeps. `None` where it was interrupted before anything was known.
@@ -104,11 +103,11 @@ fn sweep(args: &SweepArgs, mut journal: Journal, kept: JournalContent) -> Result
             trials::is_same(places, &baseline.places),
             "'{}' makes other calls than when the sweep in {} began; begin a new one",
             launcher.plan.program[0],
-            shortest(&journal.directory)
+            shown(&journal.directory)
         ),
         None => journal.places(&baseline.places)?,
     }
-    baseline.notes.iter().for_each(|note| output::complain(&format!("note: {note}")));
+    baseline.notes.iter().for_each(|note| output::note(&format!("note: {note}")));
     let own = judge_baseline(&baseline);
     let mut outcome = Outcome {
         plan: launcher.plan.clone(),

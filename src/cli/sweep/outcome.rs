@@ -2,7 +2,7 @@
 
 use super::count::Site;
 use super::state::{Baseline, Done, Plan, Sim};
-use super::trials::{Counts, Fault, Trial};
+use super::trials::{Counts, Trial};
 use super::verdict::{Judged, Verdict};
 use crate::formats::quoted;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ impl Outcome {
         self.done.iter().filter(|done| self.plan.is_finding(done.judged.verdict))
     }
 
-    /// The findings, in their order: runs about one call that show the same are one.
+    /// The findings, in their order: runs about one place that show the same are one.
     pub fn distinct_findings(&self) -> Vec<Vec<&Done>> {
         let mut groups: Vec<Vec<&Done>> = Vec::new();
         for done in self.findings() {
@@ -78,8 +78,9 @@ impl Outcome {
     }
 }
 
+/// Whether runs are about one place, reached in one way, and show the same.
 fn is_alike(a: &Done, b: &Done) -> bool {
-    let call = |(last, before): (&Fault, &[Fault])| (last.call.clone(), before.to_vec());
-    let about = |done: &Done| (done.judged.verdict, done.trial.faults.split_last().map(call));
-    about(a) == about(b)
+    let sites =
+        |done: &Done| done.trial.faults.iter().map(|fault| fault.call.site.clone()).collect::<Vec<_>>();
+    a.judged.verdict == b.judged.verdict && sites(a) == sites(b)
 }

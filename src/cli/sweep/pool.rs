@@ -1,76 +1,16 @@
-//! Parallel runs, and the progress that is shown meanwhile.
+//! Parallel runs.
 //!
 //! What belongs here: who takes which run and when it stops. The verdicts do not depend on it: runs are numbered
 //! before, and what only one run at a time can tell is left to a run by itself.
 
 use super::interrupt;
+use super::progress::Progress;
 use super::state::Done;
-use super::table::counted;
 use super::trials::Trial;
-use crate::output;
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
-
-/// How often a line is written where there is no terminal.
-const LINE: Duration = Duration::from_secs(30);
-
-pub struct Progress {
-    bar: Option<ProgressBar>,
-    said: Mutex<Instant>,
-    done: AtomicUsize,
-    found: AtomicUsize,
-    all: AtomicUsize,
-}
-
-impl Progress {
-    pub fn new() -> Progress {
-        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} runs, {msg}{eta_precise} left");
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-                .with_message("no findings, ")
-        });
-        let (done, found, all) = Default::default();
-        Progress { bar, said: Mutex::new(Instant::now()), done, found, all }
-    }
-
-    pub fn expect(&self, more: usize) {
-        self.all.fetch_add(more, Relaxed);
-        if let Some(bar) = &self.bar {
-            bar.inc_length(more as u64);
-            bar.enable_steady_tick(Duration::from_millis(500));
-        }
-    }
-
-    pub fn done(&self, is_finding: bool) {
-        let done = self.done.fetch_add(1, Relaxed) + 1;
-        let found = self.found.fetch_add(usize::from(is_finding), Relaxed) + usize::from(is_finding);
-        let findings = match found {
-            0 => "no findings".to_owned(),
-            more => counted(more as u64, "finding"),
-        };
-        if let Some(bar) = &self.bar {
-            bar.set_message(format!("{findings}, "));
-            bar.inc(1);
-            return;
-        }
-        let Ok(mut said) = self.said.lock() else { return };
-        if said.elapsed() >= LINE {
-            *said = Instant::now();
-            output::complain(&format!("{done} of {} runs, {findings}", self.all.load(Relaxed)));
-        }
-    }
-
-    pub fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
+use std::time::Instant;
 
 /// When no further run is begun.
 pub struct Limits {
@@ -82,7 +22,7 @@ pub struct Limits {
 impl Limits {
     fn are_over(&self, progress: &Progress) -> bool {
         let is_late = self.until.is_some_and(|until| Instant::now() >= until);
-        is_late || interrupt::is_set() || self.is_first_enough && progress.found.load(Relaxed) > 0
+        is_late || interrupt::is_set() || self.is_first_enough && progress.has_found()
     }
 }
 

@@ -1,7 +1,8 @@
 //! All runs of a sweep in their order: those about distinct stacks, and what is behind them, before all others.
 
 use super::count::Site;
-use super::pool::{self, Limits, Progress};
+use super::pool::{self, Limits};
+use super::progress::Progress;
 use super::state::{Done, Journal};
 use super::trial::Bench;
 use super::trials::{self, Trial};
@@ -76,12 +77,12 @@ fn announce(
     if had > 0 {
         sentence += &format!("; {had} are already done");
     }
-    output::complain(&sentence);
+    output::note(&sentence);
     match args.budget {
         None if expected > LONG => bail!(
             "that is more than an hour; set a limit with --budget TIME, which goes first to the {distinct} runs about distinct stacks, or make fewer runs with --codes one"
         ),
-        Some(budget) if expected > budget => output::complain(&format!(
+        Some(budget) if expected > budget => output::note(&format!(
             "the budget of {} goes first to the {distinct} runs about distinct stacks",
             time(budget)
         )),

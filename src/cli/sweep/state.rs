@@ -10,7 +10,7 @@ use super::trials::{Counts, Trial};
 use super::verdict::{Judged, Verdict};
 use crate::args::{Codes, DriverArgs, SweepArgs, SweepStage};
 use crate::startup::user;
-use crate::{driver, job};
+use crate::{driver, home};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use cupeer_record::plain::{self, Links};
 use cupeer_spec::selector::FunctionSet;
@@ -18,12 +18,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind::AlreadyExists, Write};
+use std::io::{ErrorKind::AlreadyExists, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const FILE: &str = "sweep.jsonl";
+/// The journal.
+pub const FILE: &str = "sweep.jsonl";
+/// What it begins with.
+const BEGIN: &[u8] = b"{\"sweep\":";
 const MOST_BYTES: u64 = 1 << 30;
 
 /// What is run, and how: most of it is the options of these names.
@@ -164,7 +167,7 @@ pub struct JournalContent {
 }
 
 impl Journal {
-    /// Begins a sweep in a new directory: the named one, or `cupeer-sweep-PROGRAM-N`.
+    /// Begins a sweep in a new directory: the named one, or `sweep-PROGRAM-N` at home.
     pub fn create(named: Option<&Path>, plan: &Plan) -> Result<Journal> {
         let make = |directory: &Path| fs::DirBuilder::new().mode(0o700).create(directory);
         let directory = match named {
@@ -185,16 +188,12 @@ impl Journal {
             }
             None => {
                 let program = plan.program.first().map_or("", String::as_str);
-                let (directory, made) =
-                    job::numbered("cupeer-sweep", program.as_ref(), |new| match make(new) {
-                        Err(error) if error.kind() == AlreadyExists => Ok(false),
-                        made => made.map(|()| true),
-                    })?;
-                let shown = super::shortest(&directory);
-                made.with_context(|| {
-                    format!("failed to make the directory '{shown}'; use --out DIR for another")
-                })?;
-                directory
+                let make = |new: &Path| match make(new) {
+                    Err(error) if error.kind() == AlreadyExists => Ok(false),
+                    made => made.map(|()| true),
+                };
+                home::new_directory("sweep-", program.as_ref(), make)
+                    .context("failed to make a directory for the sweep; use --out DIR for another place")?
             }
         };
         let directory = std::path::absolute(directory)?;
@@ -286,11 +285,28 @@ fn parse(bytes: &[u8]) -> Result<(JournalContent, usize)> {
     Ok((kept, whole))
 }
 
+/// Whether a directory is that of a sweep.
+pub fn is_sweep(directory: &Path) -> bool {
+    let mut begin = [0; BEGIN.len()];
+    let file = plain::open(&directory.join(FILE), Links::Refused);
+    file.and_then(|mut file| file.read_exact(&mut begin)).is_ok_and(|()| begin == BEGIN)
+}
+
+/// Whether a sweep in a directory is going on.
+pub fn is_in_progress(directory: &Path) -> bool {
+    let file = plain::open(&directory.join(FILE), Links::Refused);
+    file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
+/// The plan of a sweep, and how many of its runs are done.
+pub fn progress(directory: &Path) -> Result<(Plan, usize)> {
+    let bytes = plain::read(&directory.join(FILE), Links::Refused, MOST_BYTES)?;
+    parse(&bytes).map(|(kept, _)| (kept.plan, kept.done.len()))
+}
+
 /// Whether a run of the sweep in a directory is done.
 pub fn has_runs(directory: &Path) -> bool {
-    let bytes = plain::read(&directory.join(FILE), Links::Refused, MOST_BYTES);
-    let kept = bytes.ok().and_then(|bytes| parse(&bytes).ok());
-    kept.is_some_and(|(kept, _)| !kept.done.is_empty())
+    progress(directory).is_ok_and(|(_, done)| done > 0)
 }
 
 #[cfg(test)]

@@ -4,11 +4,12 @@ use super::count::Site;
 use super::state::Done;
 use super::trials::Call;
 use super::verdict::Verdict;
-use super::{Outcome, shortest, time};
-use crate::output::terminal_width;
+use super::{Outcome, time};
+use crate::home::{place, shown};
+use crate::output::{self, terminal_width};
 use clap::ValueEnum;
 use cupeer_report::table::{Table, wrap};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// `1 run`, `2 runs`.
 pub fn counted(count: u64, what: &str) -> String {
@@ -23,7 +24,8 @@ pub fn counted_on(calls: u64, stacks: usize) -> String {
 
 pub fn show(outcome: &Outcome) -> String {
     let width = terminal_width();
-    let mut text = verdicts(outcome).render(width);
+    let is_quiet = output::is_quiet();
+    let mut text = if is_quiet { String::new() } else { verdicts(outcome).render(width) };
     let own = outcome.own_finding();
     let groups = outcome.distinct_findings();
     let all = groups.len() + usize::from(own.is_some());
@@ -35,8 +37,10 @@ pub fn show(outcome: &Outcome) -> String {
     for (number, group) in (1 + usize::from(own.is_some())..).zip(&groups) {
         text += &finding(number, group, outcome, width);
     }
-    text += &last(outcome, all);
-    text
+    match is_quiet {
+        true => text.trim_start().to_owned(),
+        false => text + &last(outcome, all),
+    }
 }
 
 fn verdicts(outcome: &Outcome) -> Table {
@@ -87,8 +91,13 @@ fn finding(number: usize, group: &[&Done], outcome: &Outcome, width: usize) -> S
     let Some((fault, before)) = first.trial.faults.split_last() else { return String::new() };
     let codes = |is_lasting: bool| {
         let faults = group.iter().filter_map(|done| done.trial.fault());
-        let codes = faults.filter(|fault| fault.is_lasting == is_lasting).map(|fault| fault.code.as_str());
-        codes.collect::<Vec<_>>().join(", ")
+        let mut codes: Vec<&str> = Vec::new();
+        for fault in faults.filter(|fault| fault.is_lasting == is_lasting) {
+            if !codes.contains(&fault.code.as_str()) {
+                codes.push(&fault.code);
+            }
+        }
+        codes.join(", ")
     };
     let (once, lasting) = (codes(false), codes(true));
     let with = match (once.is_empty(), lasting.is_empty()) {
@@ -102,23 +111,35 @@ fn finding(number: usize, group: &[&Done], outcome: &Outcome, width: usize) -> S
     for (i, line) in wrap(&head, width.saturating_sub(3)).iter().enumerate() {
         text += &if i == 0 { format!("{number}. {line}\n") } else { format!("   {line}\n") };
     }
-    text += &field("call", &call(&fault.call, outcome), width);
+    let calls: BTreeSet<(Option<u16>, u64)> = group
+        .iter()
+        .filter_map(|done| done.trial.fault())
+        .map(|fault| (fault.call.process, fault.call.n))
+        .collect();
+    let place = match calls.len() {
+        1 => call(&fault.call, outcome),
+        several => format!("{several} from {}", from(&fault.call.site, outcome)),
+    };
+    text += &field("call", &place, width);
     for fault in before {
         let (function, call) = (&fault.call.site.function, call(&fault.call, outcome));
         text += &field("after", &format!("{function} failed with {}, {call}", fault.code), width);
     }
     text += &field("seen", &first.judged.seen, width);
     let record = outcome.directory.join(format!("trial-{}", first.number));
-    text += &format!("   record: {}\n", shortest(&record));
+    text += &format!("   record: {}\n", shown(&record));
     // One line, so that it can be copied.
     text + &format!("   again: {}\n", outcome.command(Some(&first.trial), first.judged.verdict))
 }
 
 fn call(call: &Call, outcome: &Outcome) -> String {
-    let caller = outcome.caller(&call.site);
-    let rank = call.site.rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
     let process = call.process.map(|process| format!(", process {process}")).unwrap_or_default();
-    format!("number {} from {caller} in {}{rank}{process}", call.n, call.site.program)
+    format!("number {} from {}{process}", call.n, from(&call.site, outcome))
+}
+
+fn from(site: &Site, outcome: &Outcome) -> String {
+    let rank = site.rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
+    format!("{} in {}{rank}", outcome.caller(site), site.program)
 }
 
 fn field(name: &str, value: &str, width: usize) -> String {
@@ -144,5 +165,5 @@ fn last(outcome: &Outcome, findings: usize) -> String {
             text += &format!(", of {} all", counted(untouched, "stack"));
         }
     }
-    text + &format!("; kept in {}\n", shortest(&outcome.directory))
+    text + &format!("; kept in {}\n", place(&outcome.directory))
 }

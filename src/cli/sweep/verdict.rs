@@ -27,7 +27,8 @@ pub enum Verdict {
     Hang,
     /// It says that all is well, and the result is another.
     Wrong,
-    /// Something stays open that is closed without faults.
+    /// Something stays that is given back without faults: open in a program that goes on, or that gives back the rest, or
+    /// in /dev/shm.
     Leak,
     /// It goes on as if the call had succeeded, and breaks a rule.
     Misuse,
@@ -106,8 +107,15 @@ fn judge_run(
         }
         _ => {}
     }
-    if let Some(left) = more(&counted.open, &usual.open).or_else(|| more(&counted.held, &usual.held)) {
-        return (Verdict::Leak, format!("{ended}; left open: {left}"));
+    let mut left = more(&counted.open, &usual.open);
+    if left.is_empty() {
+        left = more(&counted.held, &usual.held);
+    }
+    // A program that fails may just end, and the system takes back what it had; one that cleans up has to do all of it.
+    let is_over = |what: &&String| is_alike || counted.forgotten.contains(*what);
+    let forgotten: Vec<&str> = left.iter().copied().filter(is_over).map(String::as_str).collect();
+    if !forgotten.is_empty() {
+        return (Verdict::Leak, format!("{ended}; left open: {}", forgotten.join(", ")));
     }
     if ran.shm.len() > before.shm.len() {
         return (Verdict::Leak, format!("{ended}; left in /dev/shm: {}", ran.shm.join(", ")));
@@ -115,7 +123,14 @@ fn judge_run(
     if let Some(broken) = counted.broken.difference(&usual.broken).next() {
         return (Verdict::Misuse, format!("{ended}; breaks {broken}"));
     }
-    (if is_alike { Verdict::Same } else { Verdict::Clean }, ended)
+    if is_alike {
+        return (Verdict::Same, ended);
+    }
+    let taken_back: Vec<&str> = counted.taken_back(left.into_iter()).collect();
+    match taken_back.is_empty() {
+        true => (Verdict::Clean, ended),
+        false => (Verdict::Clean, format!("{ended}; the system takes back: {}", taken_back.join(", "))),
+    }
 }
 
 fn killed(signal: i32) -> (Verdict, String) {
@@ -136,10 +151,9 @@ fn ended(ran: &Ran) -> String {
 }
 
 /// What there is more of than without faults.
-fn more(open: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> Option<String> {
-    let more = open.iter().filter(|(what, count)| **count > before.get(*what).copied().unwrap_or(0));
-    let more: Vec<&str> = more.map(|(what, _)| what.as_str()).collect();
-    (!more.is_empty()).then(|| more.join(", "))
+fn more<'a>(open: &'a BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> Vec<&'a String> {
+    let is_more = |(what, count): &(&String, &u64)| **count > before.get(*what).copied().unwrap_or(0);
+    open.iter().filter(is_more).map(|(what, _)| what).collect()
 }
 
 /// The verdict on the runs without faults: something may be wrong already.
@@ -149,11 +163,17 @@ pub fn judge_baseline(Baseline { ran, counted, .. }: &Baseline) -> Option<Judged
         End::Killed(signal) => killed(signal),
         End::Exited(1..) => (Verdict::Wrong, ended(ran)),
         End::Exited(0) if ran.left_over > 0 => outlived(ran),
-        End::Exited(0) => match (more(&counted.open, &BTreeMap::new()), counted.broken.first()) {
-            (Some(left), _) => (Verdict::Leak, format!("left open: {left}")),
-            _ if !ran.shm.is_empty() => (Verdict::Leak, format!("left in /dev/shm: {}", ran.shm.join(", "))),
-            (None, broken) => (Verdict::Misuse, format!("breaks {}", broken?)),
-        },
+        End::Exited(0) => {
+            let is_forgotten = |what: &&str| counted.forgotten.contains(*what);
+            let left: Vec<&str> = counted.open.keys().map(String::as_str).filter(is_forgotten).collect();
+            match counted.broken.first() {
+                _ if !left.is_empty() => (Verdict::Leak, format!("left open: {}", left.join(", "))),
+                _ if !ran.shm.is_empty() => {
+                    (Verdict::Leak, format!("left in /dev/shm: {}", ran.shm.join(", ")))
+                }
+                broken => (Verdict::Misuse, format!("breaks {}", broken?)),
+            }
+        }
     };
     Some(Judged { verdict, seen })
 }
@@ -226,6 +246,12 @@ mod tests {
         held.held.insert("mapping (app+0x2)".into(), 1);
         let left = "status 0; left open: mapping (app+0x2)";
         assert_judged(&ran(End::Exited(0)), &held, (Leak, left));
+        // A program that fails may leave that to the system, but not if it begins to clean up.
+        let taken = "status 1, without a message; the system takes back: mapping (app+0x2)";
+        assert_judged(&ran(End::Exited(1)), &held, (Clean, taken));
+        held.forgotten.insert("mapping (app+0x2)".into());
+        let left = "status 1, without a message; left open: mapping (app+0x2)";
+        assert_judged(&ran(End::Exited(1)), &held, (Leak, left));
         let shm = Ran { shm: vec!["x".into()], ..ran(End::Exited(1)) };
         assert_judged(&shm, &counted(), (Leak, "status 1, without a message; left in /dev/shm: x"));
         let mut broken = counted();
@@ -278,8 +304,10 @@ mod tests {
         };
         let baseline_held = Baseline { ran: well(), counted: held, ..baseline() };
         assert_eq!(judge_baseline(&baseline_held).map(|judged| judged.verdict), None);
-        let broken = Counted { open: BTreeMap::new(), ..counted.clone() };
-        assert_eq!(verdict(well(), broken), Some(Verdict::Misuse));
-        assert_eq!(verdict(well(), counted), Some(Verdict::Leak));
+        assert_eq!(verdict(well(), counted.clone()), Some(Verdict::Misuse), "it just ends");
+        let right = Counted { broken: Default::default(), ..counted.clone() };
+        assert_eq!(verdict(well(), right), None);
+        let forgotten = counted.open.keys().cloned().collect();
+        assert_eq!(verdict(well(), Counted { forgotten, ..counted }), Some(Verdict::Leak));
     }
 }

@@ -55,7 +55,8 @@ fn line(fault: &Fault, is_covered: bool) -> String {
         (DENY, ..) => format!("{name} ({rule}): {would}denied {}", counted(fired, "call")),
         (_, 0, 0) => format!("{}: no call matched {rule}", did_nothing(fault)),
         (_, _, 0) => {
-            let when = when(&rule);
+            let each = if is_counted_in_each_process(&rule) { ", counted in each process" } else { "" };
+            let when = when(&rule) + each;
             let when = if when.is_empty() { String::new() } else { format!(" ({when})") };
             format!("fault {name} ({rule}): matched {}, {would}never fired{when}", number(matched))
         }
@@ -116,8 +117,17 @@ fn covered(faults: &[Fault]) -> Vec<bool> {
 
 /// The clauses of a rule that say when it fires.
 fn when(rule: &str) -> String {
-    let is_one = |clause: &&str| clause.split_once('=').is_some_and(|(key, _)| WHEN.contains(&key));
+    let is_one = |clause: &&str| WHEN.contains(&key(clause));
     rule.split(':').skip(1).filter(is_one).collect::<Vec<_>>().join(":")
+}
+
+/// Whether a rule fires at some of the calls only, and each process counts its own: the sum of all says little then.
+pub fn is_counted_in_each_process(rule: &str) -> bool {
+    !when(rule).is_empty() && !rule.split(':').any(|clause| key(clause) == "per")
+}
+
+fn key(clause: &str) -> &str {
+    clause.split_once('=').map_or("", |(key, _)| key)
 }
 
 /// Why what was asked for did not happen: a rule never fired, or a pair of devices was never asked about or tried.
@@ -159,6 +169,7 @@ mod tests {
             fault("inject/2", "cuMemFree*:error=999", 0, 0),
             fault("mine/x", "@ipc:when=10:p=5%:delay=1ms:seed=4", 5, 0),
             fault("mine/y", "@ipc:prev=999:delay=1ms", 5, 0),
+            fault("mine/z", "@ipc:when=9:per=job:delay=1ms", 5, 0),
             fault("deny-peer/1", "all", 12, 12),
             fault("deny-peer/2", &pair(1, 2), 0, 0),
             fault("deny-peer/3", "more than 2 peers", 0, 0),
@@ -167,8 +178,9 @@ mod tests {
             "fault inject/2 was never reached: no call matched cuMemFree*:error=999",
             &format!("deny-peer/2 ({}) was never asked about or tried", pair(1, 2)),
             "no context had more than 2 peers",
-            "fault mine/x (@ipc:when=10:p=5%:delay=1ms:seed=4): matched 5, never fired (when=10:p=5%)",
+            "fault mine/x (@ipc:when=10:p=5%:delay=1ms:seed=4): matched 5, never fired (when=10:p=5%, counted in each process)",
             "fault mine/y (@ipc:prev=999:delay=1ms): matched 5, never fired",
+            "fault mine/z (@ipc:when=9:per=job:delay=1ms): matched 5, never fired (when=9)",
             "fault inject/1 (cuIpcOpenMemHandle*:error=MAP_FAILED): matched 3, fired 3",
             "deny-peer/1 (all): denied 12 calls",
         ];

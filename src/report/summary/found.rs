@@ -5,30 +5,33 @@ use super::super::model::{Place, Process, Report};
 use super::super::symbols::Symbols;
 use super::super::text::findings::{is_told, times};
 use super::super::text::names::{clean, counted};
-use super::MOST_LINES;
+use super::{Line, MOST_LINES};
+use crate::style::Mark;
 use cupeer_record::Library;
 use cupeer_rules::Severity;
 use cupeer_spec::env::{self, Level};
 
 /// What rules have found, some lines a kind, and how many kinds there are. Where it was said in a line each as it happened,
 /// what to do has not been said yet.
-pub fn lines(report: &Report, symbols: &mut Symbols) -> (Vec<String>, usize) {
+pub fn lines(report: &Report, symbols: &mut Symbols) -> (Vec<Line>, usize) {
     let kinds = kinds::told(report);
     let mut levels = report.processes.iter().filter_map(level);
     let is_hint_due = levels.any(|level| level.is_brief);
     let mut lines = |kind: &kinds::Kind| {
         let (first, count, who) = (kind.first(), times(kind.count()), kind.who(report));
         let (severity, rule, function) = (first.severity, clean(&first.rule), clean(&first.function));
-        let hint =
-            (is_hint_due && !first.hint.is_empty()).then(|| format!("    hint: {}", clean(&first.hint)));
-        [
-            format!("  {severity} {rule}: {function}, {count} in {who}"),
-            format!("    {}", clean(&kind.message())),
-        ]
-        .into_iter()
-        .chain(source(&first.caller, symbols).map(|line| format!("    at {}", clean(&line))))
-        .chain(hint)
-        .collect::<Vec<String>>()
+        let mark = Mark::of_severity(severity);
+        let is_hint_due = is_hint_due && !first.hint.is_empty();
+        let more = [
+            Some(format!("    {}", clean(&kind.message()))),
+            source(&first.caller, symbols).map(|line| format!("    at {}", clean(&line))),
+            is_hint_due.then(|| format!("    hint: {}", clean(&first.hint))),
+        ];
+        let more = more.into_iter().flatten().map(|text| Line { matters: mark != Mark::Note, ..text.into() });
+        [Line::bad(mark, format!("  {severity} {rule}: {function}, {count} in {who}"))]
+            .into_iter()
+            .chain(more)
+            .collect::<Vec<Line>>()
     };
     (kinds.iter().take(MOST_LINES).flat_map(&mut lines).collect(), kinds.len())
 }
@@ -103,7 +106,7 @@ mod tests {
             writer.finish().unwrap();
         }
         let is_about = |line: &String| !line.contains("calls, ") && !line.contains(" calls: ");
-        super::super::lines(folder.path()).into_iter().filter(is_about).collect()
+        super::super::lines(folder.path(), "DIR").into_iter().map(|line| line.text).filter(is_about).collect()
     }
 
     #[test]

@@ -20,7 +20,7 @@ impl View<'_> {
             groups.iter().filter(|group| group.usual && !group.injected).collect();
         let mut text = String::new();
         if !usual.is_empty() {
-            text += "\nFailures of calls that programs make all the same\n";
+            text += &self.title("Failures of calls that programs make all the same");
             text += &self.listed(usual.iter(), |group| self.item("  ", &self.group(group)));
         }
         let are_asked_for = self.all || self.report.record.filters.iter().any(|filter| filter == "--failed");
@@ -28,7 +28,7 @@ impl View<'_> {
             return text;
         }
         let total: u64 = groups.iter().map(|group| group.count).sum();
-        text += "\nFailures in order of time\n";
+        text += &self.title("Failures in order of time");
         let mut seen: HashMap<(&str, &str, &[Place]), u64> = HashMap::new();
         for failure in self.report.failures.iter().take(self.most) {
             text += &self.failure(failure);
@@ -65,7 +65,7 @@ impl View<'_> {
         }
         let line = |library: &Unnamed| clean(&format!("{}: {}", library.library, library.reason));
         let list = self.listed(unnamed.iter(), |library| self.item("  ", &line(library)));
-        format!("\nWithout names of functions\n{list}")
+        self.title("Without names of functions") + &list
     }
 
     pub fn group(&self, group: &FailureGroup) -> String {
@@ -143,7 +143,7 @@ impl View<'_> {
             return "\nNothing is open.\n".to_owned();
         }
         let list = self.listed(leaks.iter(), |leak| self.leak(leak) + &self.stack(&leak.stack));
-        format!("\nOpened and not closed, by the call stack that opened it\n{list}")
+        self.title("Opened and not closed, by the call stack that opened it") + &list
     }
 
     fn leak(&self, leak: &Leak) -> String {

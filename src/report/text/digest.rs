@@ -8,6 +8,7 @@ use super::View;
 use super::findings::times;
 use super::names::{clean, counted};
 use super::wrong::Wrong;
+use crate::style::Mark;
 use crate::table::wrap;
 use cupeer_spec::env::{self, Level};
 
@@ -17,31 +18,42 @@ const MOST_LINES: usize = 8;
 impl View<'_> {
     pub fn digest(&self, wrong: &Wrong) -> String {
         let kinds = kinds::told(self.report);
-        let mut lines = self.deaths_in_short();
-        lines.extend(kinds.iter().map(|kind| self.kind(kind)));
+        let mut lines: Vec<(String, Option<Mark>)> =
+            self.deaths_in_short().into_iter().map(|line| (line, Some(Mark::Error))).collect();
+        lines.extend(
+            kinds.iter().map(|kind| (self.kind(kind), Some(Mark::of_severity(kind.first().severity)))),
+        );
         if lines.is_empty() && wrong.things.is_empty() {
             return self.nothing();
         }
-        lines.extend(wrong.things.iter().map(|thing| thing.in_short.clone()).filter(|line| !line.is_empty()));
+        let things = wrong.things.iter().filter(|thing| !thing.in_short.is_empty());
+        lines.extend(things.map(|thing| (thing.in_short.clone(), None)));
         let mut more: Vec<String> = Vec::new();
         more.extend(self.dead().first().map(|(process, _)| option(process)));
         for thing in &wrong.things {
             more.extend((!thing.option.is_empty()).then(|| thing.option.to_owned()));
         }
         more.dedup();
-        let report = format!("cupeer report {} {}", clean(&self.report.record.path), more.join(" or "));
+        let report = format!("cupeer report {} {}", clean(self.shown), more.join(" or "));
         let rule = kinds.first().map(|kind| format!("cupeer explain {}", clean(&kind.first().rule)));
         let commands: Vec<String> = (!more.is_empty()).then_some(report).into_iter().chain(rule).collect();
         let room = MOST_LINES - usize::from(!commands.is_empty());
         let left_out = if lines.len() > room { lines.len() - (room - 1) } else { 0 };
         lines.truncate(lines.len() - left_out);
         if left_out > 0 {
-            lines.push(format!("and {} below", counted(left_out as u64, "more problem")));
+            lines.push((format!("and {} below", counted(left_out as u64, "more problem")), None));
         }
         if !commands.is_empty() {
-            lines.push(format!("more: {}", commands.join("; ")));
+            lines.push((format!("more: {}", commands.join("; ")), None));
         }
-        lines.iter().map(|line| self.hanging(line)).chain(["\n".into()]).collect()
+        let marked = |(line, mark): &(String, Option<Mark>)| match mark {
+            None => self.hanging(line),
+            // The first word is a severity, or who died.
+            Some(mark) => {
+                self.style.mark_in(*mark, line.split(" in ").next().unwrap_or(line), &self.hanging(line))
+            }
+        };
+        lines.iter().map(marked).chain(["\n".into()]).collect()
     }
 
     /// A line of the digest; where it has to be wrapped, its other lines are further in.

@@ -5,10 +5,13 @@ use super::super::moments::{bytes, number};
 use super::View;
 use super::names::{clean, counted, signal_name};
 use super::wrong::Thing;
+use crate::style::Mark;
 use std::collections::BTreeMap;
 
 /// The most handles that are named of one process.
 const MOST_HANDLES: usize = 3;
+/// What is said of processes that died.
+const NOT_RETURNED: &str = "did not return";
 
 /// How a process ended, for a column.
 pub fn ending(exit: Exit) -> String {
@@ -52,7 +55,8 @@ impl View<'_> {
     /// Them, with what they left open elsewhere.
     pub fn deaths(&self) -> String {
         let items: Vec<String> = self.dead().iter().map(|(process, how)| self.death(process, how)).collect();
-        self.things((items.len() as u64, "process"), "did not return", items)
+        let text = self.things((items.len() as u64, "process"), NOT_RETURNED, items);
+        self.style.mark_in(Mark::Error, NOT_RETURNED, &text)
     }
 
     /// The processes that returned a failure, by exit status. Where a fault plan has made calls fail, that was to be expected.

@@ -5,6 +5,7 @@ use super::super::model::{FailureGroup, Fault, FaultHit, Handle, Pending, Proces
 use super::super::moments::{duration, number};
 use super::View;
 use super::names::{clean, counted};
+use crate::summary::faults::is_counted_in_each_process;
 use crate::table::Table;
 
 /// The most calls of a rule that are shown where not all are asked for.
@@ -20,7 +21,7 @@ impl View<'_> {
         }
         let is_dry = self.report.faults.iter().any(|fault| fault.dry_run);
         let title = if is_dry { "Faults of a dry run: they changed nothing" } else { "Faults" };
-        format!("\n{title}\n{did}{table}")
+        self.title(title) + &did + &table
     }
 
     /// The rules, in the order in which they are looked at.
@@ -29,8 +30,10 @@ impl View<'_> {
         let head = ["FAULT", "MATCHED", "FIRED", "RULE"];
         let mut table = Table::new(&head, 4, 20).with_numbers(&[1, 2]).or_below();
         for fault in faults.iter().take(self.most) {
+            let is_counted_apart = fault.rule.as_deref().is_some_and(is_counted_in_each_process);
             let note = match (fault.matched, fault.fired) {
                 (Some(0), 0) => " (never reached)",
+                (_, 0) if is_counted_apart => " (never fired; counted in each process)",
                 (_, 0) => " (never fired)",
                 _ => "",
             };

@@ -6,6 +6,7 @@ use super::super::moments::{bytes, number};
 use super::View;
 use super::calls::in_runtime;
 use super::names::{clean, counted, in_words};
+use crate::style::Mark;
 use cupeer_rules::{Basis, Rule};
 
 /// Whether a finding is listed under what is wrong: it is more than a note, or says why a call failed.
@@ -35,7 +36,7 @@ impl View<'_> {
             0 => String::new(),
             more => format!("... {more} more; --all shows them\n"),
         };
-        format!("\nNotes: worth knowing, and no reason to worry\n{text}{more}")
+        self.title("Notes: worth knowing, and no reason to worry") + &text + &more
     }
 
     fn finding(&self, finding: &Finding) -> String {
@@ -43,6 +44,7 @@ impl View<'_> {
         let sure = if *confidence == "certain" { String::new() } else { format!(" ({confidence})") };
         let head = format!("{severity} {}{sure}: {}", clean(rule), self.who_and_how_often(finding));
         let mut text = self.item("- ", &head);
+        text = self.style.mark_in(Mark::of_severity(severity), severity, &text);
         if !finding.message.is_empty() {
             text += &self.item("  ", &sentence(&clean(&finding.message)));
         }

@@ -40,7 +40,7 @@ impl View<'_> {
             return String::new();
         }
         let mut text =
-            "\nWho can access whom (e enabled, y can, n cannot; o opened over IPC, ! failed)\n".to_owned();
+            self.title("Who can access whom (e enabled, y can, n cannot; o opened over IPC, ! failed)");
         let heads: String = (0..devices.len()).map(|i| format!("{i:>CELL$}")).collect();
         text += &format!("{:label$}{heads}\n", "");
         for (from, name) in devices.iter().zip(&labels) {

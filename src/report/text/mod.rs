@@ -17,6 +17,7 @@ mod tables;
 mod wrong;
 
 use super::model::Report;
+use crate::style::{Mark, Style};
 use crate::table::{Table, display_width, wrap};
 use names::Labels;
 
@@ -24,28 +25,35 @@ use names::Labels;
 const MOST_ROWS: usize = 20;
 
 /// How to show it.
-pub struct Options {
+pub struct Options<'a> {
+    /// What `cupeer report` takes for this record.
+    pub shown: &'a str,
     /// Columns of the terminal.
     pub width: usize,
     /// All rows of long tables.
     pub all: bool,
     /// Only what is open.
     pub leaks: bool,
+    /// Whether headings and severities are marked.
+    pub style: Style,
 }
 
 /// A report on its way to text.
 struct View<'a> {
     report: &'a Report,
+    shown: &'a str,
     names: Labels,
     width: usize,
     most: usize,
     all: bool,
+    style: Style,
 }
 
 /// The text.
 pub fn show(report: &Report, options: &Options) -> String {
     let most = if options.all { usize::MAX } else { MOST_ROWS };
-    let view = View { report, names: Labels::new(report), width: options.width, most, all: options.all };
+    let &Options { shown, width, all, style, .. } = options;
+    let view = View { report, shown, names: Labels::new(report), width, most, all, style };
     if options.leaks {
         return view.head() + &view.leaks() + &view.unnamed();
     }
@@ -78,7 +86,13 @@ impl View<'_> {
         if table.is_empty() {
             return String::new();
         }
-        format!("\n{title}\n{}{}", table.without_empty().render(self.width), self.more(rows))
+        let table = table.without_empty().render(self.width);
+        self.title(title) + &table + &self.more(rows)
+    }
+
+    /// What stands over a table or a list.
+    fn title(&self, title: &str) -> String {
+        format!("\n{}\n", self.style.mark(Mark::Heading, title))
     }
 
     /// How many of so many rows are left out, and how to see them.

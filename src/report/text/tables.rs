@@ -101,7 +101,7 @@ impl View<'_> {
         let size = in_all(closed());
         let line = format!("{}{size}; --all shows them", counted(count as u64, "closed handle"));
         let table =
-            if table.is_empty() { format!("\n{title}\n") } else { self.section(&title, table, rows.len()) };
+            if table.is_empty() { self.title(&title) } else { self.section(&title, table, rows.len()) };
         table + &self.item("", &line)
     }
 
@@ -227,7 +227,7 @@ impl View<'_> {
         if who.is_empty() {
             return String::new();
         }
-        let title = format!("\nCalls of {} escaped cupeer\n", counted(who.len() as u64, "library"));
+        let title = self.title(&format!("Calls of {} escaped cupeer", counted(who.len() as u64, "library")));
         title
             + &self.listed(who.iter(), |((library, way), procs)| {
                 let (way, procs) = (way::explained(way), self.names.processes(procs.iter().copied()));

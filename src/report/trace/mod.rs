@@ -11,6 +11,7 @@ mod writer;
 use super::collect::{Collected, collect, realms};
 use super::filter::Filter;
 use super::ledger::Realm;
+use super::moments::number;
 use super::places::Places;
 use super::symbols::Symbols;
 use super::terminal::Json;
@@ -24,9 +25,33 @@ use std::io::Write;
 use tracks::Tracks;
 use writer::Writer;
 
-/// Writes the trace.
-pub fn write(job: &Job, filter: &Filter, symbols: &mut Symbols, out: impl Write) -> Result<()> {
+/// About how many bytes a call takes.
+const EACH: u64 = 220;
+/// What ui.perfetto.dev is known to open; it reads all of a trace into the browser's memory.
+const MOST: u64 = 600_000_000;
+
+/// What is to be said of a trace of so many events before it is written, because few could open it.
+pub fn too_large(events: u64) -> Option<String> {
+    let bytes = events.saturating_mul(EACH);
+    (bytes > MOST).then(|| {
+        format!(
+            "the trace of {} events takes about {} MB, and viewers may fail to open it; --since, --until, --rank and --function make it smaller",
+            number(events),
+            number(bytes / 1_000_000)
+        )
+    })
+}
+
+/// Writes the trace; `before` is told how many events go into it.
+pub fn write(
+    job: &Job,
+    filter: &Filter,
+    symbols: &mut Symbols,
+    out: impl Write,
+    before: impl FnOnce(u64),
+) -> Result<()> {
     let all = &collect(job, filter, 0)?;
+    before(all.tallies.iter().map(|tally| tally.chosen).sum());
     let began = assemble::began(job);
     let mut name_of = |library: &Library, address| symbols.name(library, address);
     let mut trace = Trace {
@@ -188,4 +213,16 @@ impl<W: Write> Trace<'_, W> {
 fn about(message: &str, hint: &str, confidence: &str) -> Map<String, Value> {
     let texts = [("message", message), ("hint", hint), ("confidence", confidence)];
     texts.into_iter().map(|(name, text)| (name.to_owned(), text.into())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_that_few_could_open_is_announced() {
+        assert_eq!(too_large(MOST / EACH), None);
+        let sentence = too_large(10_000_000).unwrap();
+        assert!(sentence.starts_with("the trace of 10,000,000 events takes about 2,200 MB, "), "{sentence}");
+    }
 }

@@ -9,6 +9,8 @@ pub const FIRST_LINE: &str = "cupeer job 1";
 pub const KEY: &str = "key";
 /// A line for each later run that takes part: host and pid of its launcher.
 pub const JOINED: &str = "joined";
+/// A line for each run: its launcher, as boot id, pid namespace, pid, start and user.
+pub const RUN: &str = "run";
 
 /// The digits of the key in the text of the file, or in a line of it.
 pub fn key_in(text: &[u8]) -> Option<&[u8]> {

@@ -31,10 +31,17 @@ int main(int count, char **words) {
         int can;
         for (int left = atoi(file); left > 0; left--) cuDeviceCanAccessPeer(&can, 0, 1);
     }
+    if (!strcmp(how, "each")) {
+        int can;
+        for (int left = atoi(file); left > 0; left--)
+            if (cuDeviceCanAccessPeer(&can, 0, 1)) abort();
+    }
     if (!strcmp(how, "always")) *(volatile int *)0 = 0;
     CUresult enabled = cuCtxEnablePeerAccess(peer, 0);
     /* That it is enabled already is as good. */
     if (enabled && (enabled != 704 || strcmp(how, "tolerant"))) return 2;
+    /* The system takes back what it has. */
+    if (!strcmp(how, "ends")) return puts("done") < 0;
     char name[256];
     int can = 0, is_off = 0;
     if (cuDeviceCanAccessPeer(&can, 0, 1)) {

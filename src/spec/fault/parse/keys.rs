@@ -169,7 +169,7 @@ keys! {
     }
     When false {
         "when" "F[..L][+[S]]" Value(counts::when),
-            "As in strace: F is the F-th matching call; F..L the F-th to the L-th; F+ all from the F-th on; F+S every S-th from the F-th on.",
+            "As in strace: F is the F-th matching call; F..L the F-th to the L-th; F+ all from the F-th on; F+S every S-th from the F-th on; counted in each process, and for each function by itself, unless per= says otherwise.",
             "cuIpcOpenMemHandle*:when=3..5:error=MAP_FAILED";
         "p" "SHARE" Value(|draft, value| set(&mut draft.rule.probability, share(value))),
             "Each of these calls with this probability; the same calls in every run with the same seed.",

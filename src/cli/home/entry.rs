@@ -1,0 +1,114 @@
+//! One entry at home: whether it is cupeer's, how large it is, and whether anybody still writes to it.
+
+use super::{names, number};
+use crate::job;
+use crate::startup::user;
+use crate::sweep;
+use cupeer_record::{Job, launcher};
+use cupeer_spec::record::end::End;
+use cupeer_spec::record::job::{FILE, FIRST_LINE};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Where nobody can know whether a process runs, as on another host: after so long without a change it does not.
+const IDLE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// What one job has recorded.
+    Record,
+    /// What a sweep keeps.
+    Sweep,
+}
+
+/// A record or a sweep at home.
+pub struct Entry {
+    pub name: String,
+    pub path: PathBuf,
+    pub kind: Kind,
+    /// The number that cupeer gave it. One with another name is somebody's own, and stays.
+    pub number: Option<u64>,
+    /// The space that it takes.
+    pub bytes: u64,
+    /// When something in it was last changed.
+    changed: SystemTime,
+}
+
+/// All that are there, the newest first. What is not cupeer's is left out.
+pub fn entries(home: &Path) -> Vec<Entry> {
+    let mut all: Vec<Entry> = names(home).filter_map(|name| Entry::of(home, name)).collect();
+    all.sort_by(|a, b| (b.number, b.changed, &b.name).cmp(&(a.number, a.changed, &a.name)));
+    all
+}
+
+impl Entry {
+    fn of(home: &Path, name: String) -> Option<Entry> {
+        let path = home.join(&name);
+        let about = path.symlink_metadata().ok().filter(|about| about.is_dir() && about.uid() == user())?;
+        let kind = if sweep::is_sweep(&path) {
+            Kind::Sweep
+        } else if is_record(&path) {
+            Kind::Record
+        } else {
+            return None;
+        };
+        let mut changed = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        let bytes = size(&path, &mut changed);
+        Some(Entry { number: number(&name), name, path, kind, bytes, changed })
+    }
+
+    /// Whether a run of it is in progress, or a process of it runs; `None` where that cannot be known.
+    pub fn is_running(&self) -> Option<bool> {
+        let answers = match self.kind {
+            Kind::Sweep => vec![Some(sweep::is_in_progress(&self.path))],
+            Kind::Record => of_record(&self.path),
+        };
+        if answers.contains(&Some(true)) {
+            return Some(true);
+        }
+        let is_idle = || self.changed.elapsed().is_ok_and(|age| age > IDLE);
+        if answers.contains(&None) && !is_idle() { None } else { Some(false) }
+    }
+}
+
+/// Whether a directory holds a record of this user's, and nothing else.
+fn is_record(path: &Path) -> bool {
+    let file = path.join(FILE);
+    let is_own = file.symlink_metadata().is_ok_and(|about| about.uid() == user());
+    let is_job = || job::read(&file).is_ok_and(|text| text.starts_with(FIRST_LINE));
+    let has_others = || {
+        let mut entries = fs::read_dir(path).into_iter().flatten().flatten();
+        entries.any(|entry| !job::is_own(&entry.file_name()))
+    };
+    is_own && is_job() && !has_others()
+}
+
+/// Whether the launchers and the processes of a record run.
+fn of_record(path: &Path) -> Vec<Option<bool>> {
+    let mut answers = launcher::running(&job::read(&path.join(FILE)).unwrap_or_default());
+    if let Ok(job) = Job::open(path) {
+        let ended = |end| !matches!(end, End::Unseen | End::Untold);
+        let of = job.processes.iter().zip(job.alive());
+        answers.extend(of.map(|(process, alive)| match alive {
+            None if ended(process.end()) => Some(false),
+            alive => alive,
+        }));
+    }
+    answers
+}
+
+/// The space that a directory takes with all that is in it, and when that was last changed. Links are not followed.
+fn size(directory: &Path, changed: &mut SystemTime) -> u64 {
+    let mut all = 0;
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let Ok(about) = entry.path().symlink_metadata() else { continue };
+        *changed = about.modified().map_or(*changed, |at| at.max(*changed));
+        all += match about.is_dir() {
+            true => size(&entry.path(), changed),
+            false => about.blocks().saturating_mul(512),
+        };
+    }
+    all
+}

@@ -1,0 +1,146 @@
+//! What is removed at home: the oldest records beyond a number and a size.
+
+use super::{Entry, entries, path};
+use crate::sweep;
+use cupeer_spec::record::job::FILE;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// How many records are kept.
+const KEPT: usize = 20;
+/// How many bytes all of them may take.
+const MOST_KEPT: u64 = 1 << 30;
+
+/// Removes the oldest records beyond what is kept; neither `new`, which has just been made, nor any that may still be
+/// written to.
+pub fn prune(new: Option<&Path>) {
+    let Ok(home) = path() else { return };
+    for (entry, removed) in prune_to(entries(&home), new, KEPT, MOST_KEPT) {
+        match removed {
+            Ok(()) => tracing::debug!("removed the old record {}", entry.path.display()),
+            Err(error) => tracing::debug!("failed to remove {}: {error}", entry.path.display()),
+        }
+    }
+}
+
+/// The same, of these entries, for other limits; what was removed.
+fn prune_to(entries: Vec<Entry>, new: Option<&Path>, kept: usize, most: u64) -> Vec<(Entry, io::Result<()>)> {
+    let named_by_us: Vec<Entry> = entries.into_iter().filter(|entry| entry.number.is_some()).collect();
+    let mut count = named_by_us.len();
+    let mut bytes: u64 = named_by_us.iter().map(|entry| entry.bytes).sum();
+    let mut removed = Vec::new();
+    for entry in named_by_us.into_iter().rev() {
+        if count <= kept && bytes <= most {
+            break;
+        }
+        if new == Some(&entry.path) || entry.is_running() != Some(false) {
+            continue;
+        }
+        count -= 1;
+        bytes -= entry.bytes;
+        let done = remove(&entry);
+        removed.push((entry, done));
+    }
+    removed
+}
+
+/// Removes an entry. What says that it is cupeer's goes last, so that the rest of one that was interrupted is known.
+pub fn remove(entry: &Entry) -> io::Result<()> {
+    let marks = [FILE, sweep::FILE];
+    let is_mark = |name: &std::ffi::OsStr| marks.iter().any(|mark| name == *mark);
+    for inner in fs::read_dir(&entry.path)?.flatten().filter(|inner| !is_mark(&inner.file_name())) {
+        let path = inner.path();
+        // Neither follows a link.
+        let gone = match path.symlink_metadata()?.is_dir() {
+            true => fs::remove_dir_all(&path),
+            false => fs::remove_file(&path),
+        };
+        gone.or_else(missing)?;
+    }
+    for mark in marks {
+        fs::remove_file(entry.path.join(mark)).or_else(missing)?;
+    }
+    fs::remove_dir(&entry.path).or_else(missing)
+}
+
+/// Another run may remove the same.
+fn missing(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::home::Kind;
+    use cupeer_record::launcher;
+    use std::path::PathBuf;
+
+    /// A record of a run that has ended, with a file of so many bytes.
+    fn record(home: &Path, name: &str, bytes: usize) -> PathBuf {
+        let path = home.join(name);
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join(FILE), format!("cupeer job 1\nkey={}\n", "0".repeat(32))).unwrap();
+        fs::write(path.join("release-x"), vec![1; bytes]).unwrap();
+        path
+    }
+
+    fn names(home: &Path) -> Vec<String> {
+        entries(home).into_iter().map(|entry| entry.name).collect()
+    }
+
+    #[test]
+    fn the_oldest_go_first() {
+        let home = tempfile::tempdir().unwrap();
+        for number in [9, 10, 11, 12] {
+            record(home.path(), &format!("app-{number}"), 100_000);
+        }
+        let removed = prune_to(entries(home.path()), None, 3, u64::MAX);
+        assert!(removed.iter().all(|(_, done)| done.is_ok()));
+        assert_eq!(names(home.path()), ["app-12", "app-11", "app-10"]);
+        prune_to(entries(home.path()), None, 3, 250_000);
+        assert_eq!(names(home.path()), ["app-12", "app-11"]);
+        let new = home.path().join("app-12");
+        prune_to(entries(home.path()), Some(&new), 3, 0);
+        assert_eq!(names(home.path()), ["app-12"]);
+    }
+
+    #[test]
+    fn nothing_goes_that_is_in_use_or_not_ours() {
+        let home = tempfile::tempdir().unwrap();
+        let of = |name: &str| record(home.path(), name, 10);
+        let own = launcher::line().unwrap();
+        let in_progress = of("app-1");
+        fs::write(in_progress.join(FILE), format!("cupeer job 1\n{own}\n")).unwrap();
+        let elsewhere = own.replacen(&own[4..36], &"0".repeat(32), 1);
+        fs::write(of("app-2").join(FILE), format!("cupeer job 1\n{elsewhere}\n")).unwrap();
+        fs::write(of("app-3").join("thesis.tex"), "").unwrap();
+        fs::write(of("app-4").join(FILE), "another job\n").unwrap();
+        fs::create_dir(home.path().join("app-5")).unwrap();
+        of("mine");
+        let folder = tempfile::tempdir().unwrap();
+        let target = record(folder.path(), "app-6", 10);
+        std::os::unix::fs::symlink(&target, home.path().join("app-6")).unwrap();
+        of("app-7");
+        assert_eq!(names(home.path()), ["app-7", "app-2", "app-1", "mine"]);
+        assert!(entries(home.path()).iter().all(|entry| entry.kind == Kind::Record));
+        let removed = prune_to(entries(home.path()), None, 0, 0);
+        let removed: Vec<String> = removed.into_iter().map(|(entry, _)| entry.name).collect();
+        assert_eq!(removed, ["app-7"]);
+        let mut left: Vec<_> = super::super::names(home.path()).collect();
+        left.sort();
+        assert_eq!(left, ["app-1", "app-2", "app-3", "app-4", "app-5", "app-6", "mine"]);
+        assert!(target.join(FILE).exists());
+    }
+
+    #[test]
+    fn what_a_link_in_a_record_leads_to_stays() {
+        let (home, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(folder.path().join("thesis.tex"), "").unwrap();
+        let path = record(home.path(), "app-1", 10);
+        std::os::unix::fs::symlink(folder.path(), path.join("vllm-cache")).unwrap();
+        let all = entries(home.path());
+        remove(&all[0]).unwrap();
+        assert!(!path.exists() && folder.path().join("thesis.tex").exists());
+    }
+}

@@ -1,0 +1,177 @@
+//! `cupeer ls`: the records at home, the newest first.
+
+use crate::args::{LsArgs, LsFormat};
+use crate::home::{self, Entry, Kind};
+use crate::output::{self, terminal_width};
+use crate::sweep;
+use anyhow::Result;
+use cupeer_record::Job;
+use cupeer_report::model::{Exit, ExitKind};
+use cupeer_report::moments::{bytes, date};
+use cupeer_report::table::Table;
+use cupeer_report::text::endings::ending;
+use serde::Serialize;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+/// How much of a program and its arguments the table has.
+const LONGEST: usize = 60;
+
+/// A record or a sweep, as JSON has it.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    path: String,
+    /// `record` or `sweep`.
+    kind: &'static str,
+    /// Nanoseconds since 1970, when its first process or the sweep began; `null` where that is not known.
+    began_ns: Option<u64>,
+    /// The first program and its arguments.
+    program: Vec<String>,
+    /// How many reached the driver.
+    processes: Option<usize>,
+    bytes: u64,
+    /// In a word or two.
+    end: String,
+}
+
+pub fn command(args: &LsArgs) -> Result<ExitCode> {
+    let home = home::path()?;
+    let rows: Vec<Row> = home::entries(&home).iter().map(row).collect();
+    if args.format == LsFormat::Json {
+        return output::print_json(&rows);
+    }
+    if rows.is_empty() {
+        return output::print(&format!("there are no records in {}\n", home.display()));
+    }
+    let head = ["NAME", "BEGAN (UTC)", "PROCESSES", "SIZE", "END", "PROGRAM"];
+    let mut table = Table::new(&head, 6, 20).with_numbers(&[2, 3]);
+    for row in rows {
+        let began = row.began_ns.map_or("-".into(), |began| date(began).replace(" UTC", ""));
+        let processes = row.processes.map_or("-".into(), |count| count.to_string());
+        let mut program = row.program;
+        if let Some(name) = program.first_mut() {
+            *name = file_name(name);
+        }
+        table.row([row.name, began, processes, bytes(row.bytes), row.end, short(&program.join(" "))]);
+    }
+    output::print(&table.render(terminal_width()))
+}
+
+fn row(entry: &Entry) -> Row {
+    let row = Row {
+        name: entry.name.clone(),
+        path: entry.path.display().to_string(),
+        kind: if entry.kind == Kind::Sweep { "sweep" } else { "record" },
+        began_ns: None,
+        program: Vec::new(),
+        processes: None,
+        bytes: entry.bytes,
+        end: String::new(),
+    };
+    match entry.kind {
+        Kind::Record => of_record(entry, row),
+        Kind::Sweep => of_sweep(entry, row),
+    }
+}
+
+fn of_record(entry: &Entry, row: Row) -> Row {
+    let Ok(job) = Job::open(&entry.path) else { return Row { end: "unreadable".into(), ..row } };
+    let began = |process: &_| job.clock(process).realtime(process.header.first.ticks);
+    let first = job.processes.iter().min_by_key(|process| began(process));
+    let others = job.are_others();
+    let exits = job.processes.iter().zip(job.alive()).zip(&others);
+    let exits: Vec<Exit> =
+        exits.map(|((process, alive), is_other)| Exit::of(alive, process.end(), *is_other)).collect();
+    let arguments = |process: &cupeer_record::Process| match process.arguments.is_empty() {
+        true => vec![process.program().to_owned()],
+        false => process.arguments.clone(),
+    };
+    let end = match entry.is_running() {
+        Some(true) => "running".to_owned(),
+        _ => worst(&exits),
+    };
+    Row {
+        began_ns: first.map(began),
+        program: first.map(arguments).unwrap_or_default(),
+        // One that became another program has a file for each.
+        processes: Some(others.iter().filter(|is_other| !**is_other).count()),
+        end,
+        ..row
+    }
+}
+
+fn of_sweep(entry: &Entry, row: Row) -> Row {
+    let Ok((plan, done)) = sweep::progress(&entry.path) else {
+        return Row { end: "unreadable".into(), ..row };
+    };
+    let runs = sweep::counted(done as u64, "run");
+    let end = if entry.is_running() == Some(true) { format!("running, {runs}") } else { runs };
+    // Not all file systems know it.
+    let made = entry.path.metadata().and_then(|about| about.created()).ok();
+    let made = made.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let began_ns = made.map(|since| since.as_nanos() as u64);
+    Row { began_ns, program: plan.program, end, ..row }
+}
+
+/// How the processes ended, by the one that ended worst.
+fn worst(exits: &[Exit]) -> String {
+    let rank = |exit: &Exit| match (exit.kind, exit.code) {
+        (ExitKind::Signal | ExitKind::Died, _) => 5,
+        (ExitKind::Returned, Some(1..)) => 4,
+        (ExitKind::Running, _) => 3,
+        (ExitKind::Unseen | ExitKind::Gone, _) => 2,
+        (ExitKind::Returned, _) => 1,
+        (ExitKind::Executed, _) => 0,
+    };
+    let Some(worst) = exits.iter().max_by_key(|exit| rank(exit)) else { return "no process".into() };
+    let word = match worst.code {
+        Some(code) => format!("exit {code}"),
+        None => ending(*worst),
+    };
+    let alike = exits.iter().filter(|exit| rank(exit) == rank(worst)).count();
+    match rank(worst) {
+        4.. if exits.len() > 1 => format!("{word}, {alike} of {}", exits.len()),
+        _ => word,
+    }
+}
+
+/// The beginning of a command line: arguments may go on for pages.
+fn short(words: &str) -> String {
+    match words.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", words[..end].trim_end()),
+        None => words.to_owned(),
+    }
+}
+
+fn file_name(program: &str) -> String {
+    Path::new(program).file_name().map_or(program.into(), |name| name.to_string_lossy()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_spec::record::end::End;
+
+    #[test]
+    fn of_a_long_command_line_the_beginning_is_shown() {
+        assert_eq!(short("app --x"), "app --x");
+        assert_eq!(short(&"\u{e9}".repeat(100)), format!("{}...", "\u{e9}".repeat(LONGEST)));
+    }
+
+    #[test]
+    fn a_record_ends_as_its_worst_process() {
+        let of = |ends: &[End]| {
+            let exits: Vec<Exit> = ends.iter().map(|end| Exit::of(Some(false), *end, false)).collect();
+            worst(&exits)
+        };
+        assert_eq!(of(&[]), "no process");
+        assert_eq!(of(&[End::Returned(0), End::Returned(0)]), "exit 0");
+        assert_eq!(of(&[End::Returned(3)]), "exit 3");
+        assert_eq!(of(&[End::Returned(0), End::Returned(3), End::Returned(3)]), "exit 3, 2 of 3");
+        assert_eq!(of(&[End::Returned(3), End::Signal(9)]), "SIGKILL, 1 of 2");
+        assert_eq!(of(&[End::Returned(0), End::Unseen]), "died, 1 of 2");
+        assert_eq!(worst(&[Exit::of(None, End::Unseen, false)]), "unknown");
+    }
+}

@@ -1,0 +1,51 @@
+//! The launchers of a job's runs, as lines [`RUN`] of its file `job` name them: as long as one runs, its run is in progress,
+//! whether it has reached the driver or not. One that became its program has the same pid and the same start.
+
+use crate::alive::{Host, Who};
+use crate::host;
+use cupeer_spec::proc::Stat;
+use cupeer_spec::record::job::RUN;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// The line for this process, without its end; `None` where the system does not say what it is.
+pub fn line() -> Option<String> {
+    let (boot, pid_ns) = (host::boot_id()?, host::pid_ns()?);
+    let started = Stat::parse(&fs::read("/proc/self/stat").ok()?)?.started;
+    let user = fs::metadata("/proc/self").ok()?.uid();
+    let boot: String = boot.iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(format!("{RUN}={boot}:{pid_ns}:{}:{started}:{user}", std::process::id()))
+}
+
+/// Whether the launchers run that the text of a file `job` names; `None` where that cannot be known.
+pub fn running(text: &str) -> Vec<Option<bool>> {
+    let values = text.lines().filter_map(|line| line.strip_prefix(RUN)?.strip_prefix('='));
+    let all: Vec<Who> = values.filter_map(parse).collect();
+    let host = Host::look(all.iter().copied());
+    all.into_iter().map(|who| host.runs(who)).collect()
+}
+
+fn parse(value: &str) -> Option<Who> {
+    let mut parts = value.split(':');
+    let boot = u128::from_str_radix(parts.next().filter(|digits| digits.len() == 32)?, 16).ok()?;
+    let (pid_ns, pid) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let (started, uid) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    Some(Who { boot_id: boot.to_be_bytes(), pid_ns, pid, started, uid })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launcher_runs_until_it_ends() {
+        let own = line().unwrap();
+        let started = own.rsplit(':').nth(1).unwrap();
+        // Another one that had our number before us.
+        let earlier = own.replace(&format!(":{started}:"), ":1:");
+        let other_host = own.replacen(&own[4..36], &"0".repeat(32), 1);
+        let text =
+            format!("cupeer job 1\nkey=1\n{own}\n{earlier}\n{other_host}\nrun=junk\nrun=\nrunning=1\n");
+        assert_eq!(running(&text), [Some(true), Some(false), None]);
+    }
+}

@@ -1,0 +1,84 @@
+//! How text is marked for a terminal: what is bad stands out.
+//!
+//! What belongs here: which marks there are. Whether a terminal gets them is the command's. A mark goes around text that is
+//! wrapped and as wide as it is to be, so that no width is disturbed.
+
+/// What a text is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mark {
+    /// A severity, or something as bad.
+    Error,
+    /// A severity.
+    Warning,
+    /// A severity.
+    Note,
+    /// What stands over a table or a list.
+    Heading,
+}
+
+/// What ends a mark.
+const END: &str = "\x1b[0m";
+
+impl Mark {
+    /// The mark of a severity, by its word.
+    pub fn of_severity(word: &str) -> Mark {
+        match word {
+            "error" => Mark::Error,
+            "warning" => Mark::Warning,
+            _ => Mark::Note,
+        }
+    }
+
+    fn begin(self) -> &'static str {
+        match self {
+            Mark::Error => "\x1b[31m",
+            Mark::Warning => "\x1b[33m",
+            Mark::Note => "\x1b[2m",
+            Mark::Heading => "\x1b[1m",
+        }
+    }
+}
+
+/// Whether text is marked.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Style {
+    /// It is as it is.
+    #[default]
+    Plain,
+    /// Marks are colours.
+    Colored,
+}
+
+impl Style {
+    /// A text with its mark.
+    pub fn mark(self, mark: Mark, text: &str) -> String {
+        match self {
+            Style::Plain => text.to_owned(),
+            Style::Colored => format!("{}{text}{END}", mark.begin()),
+        }
+    }
+
+    /// A text of which the first occurrence of a part is marked.
+    pub fn mark_in(self, mark: Mark, part: &str, text: &str) -> String {
+        text.replacen(part, &self.mark(mark, part), 1)
+    }
+}
+
+/// The length of the mark that a text begins with; 0 where it begins with none. Nothing else that a terminal obeys is one.
+pub(crate) fn mark_at(text: &str) -> usize {
+    let begins = [Mark::Error, Mark::Warning, Mark::Note, Mark::Heading].map(Mark::begin);
+    let found = begins.into_iter().chain([END]).find(|mark| text.starts_with(mark));
+    found.map_or(0, str::len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_marked_once() {
+        let of = |style: Style| style.mark_in(Mark::Error, "error", "- error x: error");
+        assert_eq!(of(Style::Plain), "- error x: error");
+        assert_eq!(of(Style::Colored), "- \x1b[31merror\x1b[0m x: error");
+    }
+}

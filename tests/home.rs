@@ -1,0 +1,274 @@
+//! Records at home: where a run without `--out` records to, what finds it there, and what removes it.
+
+use crate::programs::{driver, linked, open_job};
+use crate::support::{self, Done, cupeer, done, temp_dir, wait_for};
+use cupeer_spec::env;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The command in a directory, with state of its own below.
+fn at(folder: &Path, words: &[&str]) -> Command {
+    let mut command = cupeer();
+    command.args(words).current_dir(folder).env_remove(env::RECORD).env("LD_LIBRARY_PATH", driver());
+    command.env("XDG_STATE_HOME", folder.join("state")).env("TMPDIR", folder.join("tmp"));
+    command
+}
+
+/// A program that opens what another exported.
+fn shared() -> PathBuf {
+    linked("shared.c", &[])
+}
+
+fn stem() -> String {
+    shared().file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn run(folder: &Path) -> Done {
+    let done = done(at(folder, &["run"]).arg(shared()).arg("open:5"));
+    assert!(done.status.success(), "{}", done.stderr);
+    done
+}
+
+fn names(at: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(at).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+/// What `cupeer ls` lists: names, and how they ended.
+fn listed(folder: &Path) -> Vec<(String, String)> {
+    let rows: Value =
+        serde_json::from_str(&support::stdout(&mut at(folder, &["ls", "--format", "json"]))).unwrap();
+    let text = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
+    rows.as_array().unwrap().iter().map(|row| (text(row, "name"), text(row, "end"))).collect()
+}
+
+#[test]
+fn each_run_has_a_record_that_its_name_finds() {
+    let folder = temp_dir();
+    let (home, stem) = (folder.path().join("state/cupeer"), stem());
+    for n in 1..=2 {
+        let says = format!("0 failed; 'cupeer report {stem}-{n}' shows them");
+        let ended = run(folder.path());
+        assert!(ended.stderr.contains(&says), "{}", ended.stderr);
+    }
+    assert_eq!(names(folder.path()), ["state"], "nothing is left in the working directory");
+    let first = home.join(format!("{stem}-1"));
+    assert_eq!(open_job(&first).processes.len(), 1);
+    assert_eq!((mode(&home), mode(&first)), (0o700, 0o700));
+    assert!(names(&first).iter().all(|name| mode(&first.join(name)) == 0o600));
+    let shows = |words: &[&str], n: u32| {
+        let text = support::stdout(at(folder.path(), &["report"]).args(words));
+        let expected = format!("record     {}/{stem}-{n}\n", home.display());
+        assert!(text.starts_with(&expected), "{words:?}: {text}");
+    };
+    shows(&[], 2);
+    shows(&["1"], 1);
+    shows(&[&format!("{stem}-1")], 1);
+    // What is here comes first.
+    fs::create_dir(folder.path().join("1")).unwrap();
+    let ended = done(&mut at(folder.path(), &["report", "1"]));
+    assert_eq!(ended.stderr, "cupeer: 1 holds no record\n");
+    fs::create_dir(folder.path().join(format!("{stem}-3"))).unwrap();
+    let ended = run(folder.path());
+    let says = format!("'cupeer report state/cupeer/{stem}-3' shows");
+    assert!(ended.stderr.contains(&says), "{}", ended.stderr);
+}
+
+#[test]
+fn other_commands_take_its_name_too() {
+    let folder = temp_dir();
+    run(folder.path());
+    let packed = done(&mut at(folder.path(), &["pack", "1"]));
+    assert!(packed.status.success(), "{}", packed.stderr);
+    assert!(folder.path().join(format!("{}-1.cupeer.tar.gz", stem())).exists());
+    let diff = support::stdout(&mut at(folder.path(), &["report", "--diff", "1"]));
+    assert!(diff.contains("Nothing differs"), "{diff}");
+    let list = support::stdout(&mut at(folder.path(), &["release", "1", "--list"]));
+    assert_eq!(list, "no known rule makes calls hang\n");
+}
+
+#[test]
+fn the_home_is_where_the_specification_has_it() {
+    let folder = temp_dir();
+    let user = folder.path().join("user");
+    fs::create_dir(&user).unwrap();
+    let mut command = at(folder.path(), &["run"]);
+    // One that is not absolute does not count.
+    command.env("XDG_STATE_HOME", "state").env("HOME", &user).arg(shared()).arg("open:5");
+    assert!(done(&mut command).status.success());
+    assert_eq!(names(&user.join(".local/state/cupeer")), [format!("{}-1", stem())]);
+    assert_eq!(mode(&user.join(".local")), 0o700);
+    assert_eq!(names(folder.path()), ["user"]);
+}
+
+/// The program always runs, and is recorded where there is any place at all.
+#[test]
+fn no_home_is_no_obstacle() {
+    let folder = temp_dir();
+    fs::create_dir(folder.path().join("tmp")).unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    let here = folder.path().display().to_string();
+    let cases = [
+        ("", "/proc/nowhere", "'/proc/nowhere/.local/state/cupeer' cannot be made: "),
+        ("", "relative", "neither XDG_STATE_HOME nor HOME is an absolute path\n"),
+        (&*format!("{here}/file"), "/", "cannot be made: "),
+    ];
+    for (state, home, why) in cases {
+        let mut command = at(folder.path(), &["run", "--check"]);
+        command.env("XDG_STATE_HOME", state).env("HOME", home).arg(shared()).arg("open:5");
+        let ended = done(&mut command);
+        assert!(ended.status.success(), "{}", ended.stderr);
+        let place = format!("the record is in {here}/tmp/cupeer-{}-", stem());
+        assert!(ended.stderr.contains(&place) && ended.stderr.contains(why), "{}", ended.stderr);
+        let shown = ended.stderr.split("'cupeer report ").nth(1).unwrap().split('\'').next().unwrap();
+        let record = folder.path().join(shown);
+        assert_eq!((open_job(&record).processes.len(), mode(&record)), (1, 0o700));
+        // A program that has nothing to record hears nothing.
+        let mut command = at(folder.path(), &["run", "true"]);
+        command.env("XDG_STATE_HOME", state).env("HOME", home);
+        assert_eq!(done(&mut command).stderr, "");
+    }
+    let mut command = at(folder.path(), &["run"]);
+    command.env("XDG_STATE_HOME", "").env("HOME", "").env("TMPDIR", "/proc/nowhere");
+    let ended = done(command.arg(shared()).arg("open:5"));
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let says = "cupeer: not recording: neither XDG_STATE_HOME nor HOME is an absolute path, nor can a temporary directory: ";
+    assert!(ended.stderr.starts_with(says), "{}", ended.stderr);
+}
+
+#[test]
+fn somebody_elses_directory_is_not_written_to() {
+    let folder = temp_dir();
+    fs::create_dir(folder.path().join("tmp")).unwrap();
+    let home = folder.path().join("state/cupeer");
+    fs::create_dir_all(&home).unwrap();
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o777)).unwrap();
+    let ended = run(folder.path());
+    let says = format!("because others can write to '{}'", home.display());
+    assert!(ended.stderr.contains(&says), "{}", ended.stderr);
+    assert_eq!(names(&home), [""; 0]);
+}
+
+#[test]
+fn the_last_twenty_are_kept_and_what_is_not_a_record() {
+    let folder = temp_dir();
+    let home = folder.path().join("state/cupeer");
+    run(folder.path());
+    for number in 2..=20 {
+        let record = home.join(format!("old-{number}"));
+        fs::create_dir(&record).unwrap();
+        cupeer_record::writer::job(&record).unwrap();
+    }
+    let foreign = home.join("thesis-0");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("thesis.tex"), "").unwrap();
+    fs::create_dir(folder.path().join("elsewhere")).unwrap();
+    cupeer_record::writer::job(&folder.path().join("elsewhere")).unwrap();
+    symlink(folder.path().join("elsewhere"), home.join("link-0")).unwrap();
+    run(folder.path());
+    let kept = names(&home);
+    assert!(!kept.contains(&format!("{}-1", stem())), "the oldest goes: {kept:?}");
+    assert_eq!(kept.len(), 22);
+    for stays in ["thesis-0", "link-0", "old-2", "old-20", &format!("{}-21", stem())] {
+        assert!(kept.contains(&stays.to_owned()), "{stays}: {kept:?}");
+    }
+    assert!(folder.path().join("elsewhere/job").exists());
+}
+
+#[test]
+fn a_run_in_progress_is_listed_and_stays() {
+    let folder = temp_dir();
+    let mut command = at(folder.path(), &["run", "sh", "-c"]);
+    // What waits has not reached the driver, and afterwards nothing of it remains that runs.
+    let script = format!("{} open:5; read line", shared().display());
+    let mut running = command.arg(script).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let home = folder.path().join("state/cupeer");
+    wait_for("the record", || listed(folder.path()).iter().any(|(_, end)| end == "running"));
+    let name = names(&home).remove(0);
+    let cleaned = support::stdout(&mut at(folder.path(), &["clean", "--all"]));
+    assert_eq!(
+        cleaned,
+        format!("kept {name}, which is in progress\nremoved nothing in {}\n", home.display())
+    );
+    drop(running.stdin.take());
+    running.wait().unwrap();
+    assert_eq!(listed(folder.path()).len(), 1);
+    let cleaned = support::stdout(&mut at(folder.path(), &["clean"]));
+    assert!(cleaned.starts_with(&format!("removed {name}, ")) && cleaned.lines().count() == 1, "{cleaned}");
+    assert_eq!(names(&home), [""; 0]);
+}
+
+#[test]
+fn cleaning_keeps_the_newest_and_what_was_renamed() {
+    let folder = temp_dir();
+    let home = folder.path().join("state/cupeer");
+    (0..3).for_each(|_| drop(run(folder.path())));
+    fs::rename(home.join(format!("{}-1", stem())), home.join("baseline")).unwrap();
+    let listed = |folder: &Path| -> Vec<String> { listed(folder).into_iter().map(|row| row.0).collect() };
+    let name = |n: u32| format!("{}-{n}", stem());
+    assert_eq!(listed(folder.path()), [name(3), name(2), "baseline".into()]);
+    support::stdout(&mut at(folder.path(), &["clean", "--keep", "1"]));
+    assert_eq!(listed(folder.path()), [name(3), "baseline".into()]);
+    support::stdout(&mut at(folder.path(), &["clean"]));
+    assert_eq!(listed(folder.path()), ["baseline"]);
+    let shown = support::stdout(&mut at(folder.path(), &["report", "baseline"]));
+    assert!(shown.starts_with("record     "), "{shown}");
+}
+
+#[test]
+fn the_table_says_how_each_ended() {
+    let folder = temp_dir();
+    let text = support::stdout(&mut at(folder.path(), &["ls"]));
+    assert_eq!(text, format!("there are no records in {}/state/cupeer\n", folder.path().display()));
+    let script = format!("{} open:5; exit 3", shared().display());
+    done(at(folder.path(), &["run", "sh", "-c"]).arg(script));
+    run(folder.path());
+    let text = support::stdout(at(folder.path(), &["ls"]).env("COLUMNS", "160"));
+    let rows: Vec<&str> = text.lines().collect();
+    assert!(rows[0].starts_with("NAME ") && rows[0].contains("PROCESSES"), "{text}");
+    assert!(rows[1].starts_with(&format!("{}-2 ", stem())) && rows[1].ends_with("open:5"), "{text}");
+    assert!(rows.len() == 3 && rows.iter().skip(1).all(|row| row.contains("  exit 0  ")), "{text}");
+    assert!(rows[2].starts_with("sh-1 "), "{text}");
+}
+
+#[test]
+fn nobody_shares_what_lies_at_home() {
+    support::refused(
+        &["run", "--record", "full", "--share", "group", "true"],
+        "--share needs --out DIR: nobody else reaches your own records",
+    );
+}
+
+#[test]
+fn a_sweep_is_kept_at_home_and_found_there() {
+    let folder = temp_dir();
+    let careless = support::compile_c("programs/sweep/careless.c", &["-ldl"]);
+    let mut command = at(folder.path(), &["sweep", "--sim", "--codes", "one", "--timeout", "60s", "--"]);
+    let swept = done(command.arg(&careless).arg("crash"));
+    assert_eq!(swept.status.code(), Some(1), "{}", swept.stderr);
+    let name = format!("sweep-{}-1", careless.file_name().unwrap().to_str().unwrap());
+    assert!(names(&folder.path().join("state/cupeer")).contains(&name));
+    assert_eq!(listed(folder.path()), [(name.clone(), "4 runs".to_owned())]);
+    let kept = swept.stdout.lines().find_map(|line| line.strip_prefix("   record: ")).expect("a record");
+    let run = format!("1/{}", kept.rsplit('/').next().unwrap());
+    let shown = support::stdout(&mut at(folder.path(), &["report", &run]));
+    assert!(shown.starts_with("record     "), "{shown}");
+    let refused = done(&mut at(folder.path(), &["report", &name]));
+    assert!(refused.stderr.contains("is a sweep; its runs have records, such as "), "{}", refused.stderr);
+    let resumed = done(&mut at(folder.path(), &["sweep", "--resume", "1"]));
+    assert!(resumed.stderr.contains("4 are already done"), "{}", resumed.stderr);
+    assert_eq!(resumed.status.code(), Some(1));
+    // It is no record of a run.
+    let none = done(&mut at(folder.path(), &["report"]));
+    assert!(none.stderr.starts_with("cupeer: there is no record in "), "{}", none.stderr);
+}
