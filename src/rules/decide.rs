@@ -24,7 +24,10 @@ mod world;
 pub use pools::{Imported, Origin, Pool, Pools};
 pub use space::{Allocation, Mapping, Places, Space, Team};
 pub use succeeded::Ending;
-pub use world::{Closed, Ended, Export, Importers, Life, Openers, Opening, Peers, Pointer, Ptrace, World};
+pub use world::{
+    Closed, ClosedBy, Ended, Export, HadContext, Importers, Life, Openers, Opening, Peers, Pointer, Ptrace,
+    World,
+};
 
 use crate::reason::Reason;
 use crate::{Confidence, RULES, Rule};

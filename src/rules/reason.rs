@@ -5,10 +5,12 @@
 
 mod values;
 
-pub use values::{Ago, Bytes, Device, Handle, MemoryKind, PointerFault, PoolFault, Process, short_uuid};
+pub use values::{
+    Ago, Bytes, Device, Handle, MemoryKind, PointerFault, PoolFault, Process, Site, short_uuid,
+};
 
 use crate::Rule;
-use crate::decide::Ptrace;
+use crate::decide::{HadContext, Ptrace};
 use core::fmt::{self, Display, Formatter};
 use values::{Count, HandleTypes};
 
@@ -39,7 +41,7 @@ reasons! {
     NotInitialized { is_forked: bool },
     DriverShuttingDown,
     ContextDestroyed { context: u64 },
-    NoCurrentContext { tid: u32, others: bool },
+    NoCurrentContext { tid: u32, had: HadContext },
     NullArgument { name: &'a str },
     DeviceOutOfRange { name: &'a str, device: i32, count: i32, visible: Option<&'a str> },
     PeerSameDevice { device: Device, context: Option<u64>, is_current: bool },
@@ -71,7 +73,7 @@ reasons! {
     IpcUnknownHandle { handle: Handle, is_zero: bool, named: Option<u32>, runs: Option<bool>, is_event: bool },
     IpcOffsetNotAdded { handle: Handle, offset: u64, owner: Process },
     IpcDeviceOrder { ordinal: i32, here: [u8; 16], there: [u8; 16], owner: Process },
-    IpcClosedTwice { address: u64, ago: Option<Ago>, handle: Handle, with_context: bool },
+    IpcClosedTwice { address: u64, ago: Option<Ago>, handle: Handle, with_context: bool, by: Option<Site<'a>> },
     IpcCloseAddress { address: u64, inside: Option<u64>, is_own: bool },
     IpcFreeImport { address: u64, owner: Option<Process>, handle: Handle },
     IpcFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process },
@@ -161,6 +163,15 @@ impl Display for When {
     }
 }
 
+/// `, in thread 17 from app+0x12`, where it is known.
+struct By<'a>(Option<Site<'a>>);
+
+impl Display for By<'_> {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        self.0.map_or(Ok(()), |site| write!(f, ", in {site}"))
+    }
+}
+
 impl Display for Reason<'_> {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         match *self {
@@ -185,9 +196,22 @@ impl Display for Reason<'_> {
             Reason::ContextDestroyed { context } => {
                 write!(f, "the current context {context:#x} has been destroyed or reset")
             }
-            Reason::NoCurrentContext { tid, others } => {
+            Reason::NoCurrentContext { tid, had } => {
                 write!(f, "thread {tid} has no current CUDA context")?;
-                if others { f.write_str("; another thread of this process had one") } else { Ok(()) }
+                match had {
+                    HadContext::Here { context, is_ended: false, .. } => {
+                        write!(f, ": {context:#x}, which it had before, was destroyed or popped")
+                    }
+                    HadContext::Here { context, has_closed, .. } => {
+                        write!(f, ": {context:#x}, which it had before, was destroyed or reset")?;
+                        f.write_str(if has_closed { "; that has also closed what was open in it" } else { "" })
+                    }
+                    HadContext::InOtherThread => f.write_str("; another thread of this process had one"),
+                    HadContext::Primary(device) => {
+                        write!(f, "; the primary context of device {device} is there, but not current here")
+                    }
+                    HadContext::Unknown => Ok(()),
+                }
             }
             Reason::NullArgument { name } => write!(f, "{name} is NULL"),
             Reason::DeviceOutOfRange { name, device, count, visible } => {
@@ -375,15 +399,17 @@ impl Display for Reason<'_> {
                     " in {owner}, which exported the memory; this process opened it on its own device {ordinal}, so each access goes from one GPU to the other"
                 )
             }
-            Reason::IpcClosedTwice { address, ago, handle, with_context: true } => write!(
+            Reason::IpcClosedTwice { address, ago, handle, with_context: true, by } => write!(
                 f,
-                "{address:#x} ({handle}) is already closed: it went with its context{}, which was destroyed or reset",
-                When(ago)
+                "{address:#x} ({handle}) is already closed; it went with its context, which was destroyed or reset{}{}",
+                When(ago),
+                By(by)
             ),
-            Reason::IpcClosedTwice { address, ago, handle, with_context: false } => write!(
+            Reason::IpcClosedTwice { address, ago, handle, with_context: false, by } => write!(
                 f,
-                "{address:#x} ({handle}) is already closed: this process closed it{}, as often as it had opened it",
-                When(ago)
+                "{address:#x} ({handle}) is already closed; this process closed it{}{}, as often as it had opened it",
+                When(ago),
+                By(by)
             ),
             Reason::IpcCloseAddress { address: 0, .. } => f.write_str("dptr is NULL"),
             Reason::IpcCloseAddress { address, inside: Some(base), .. } => write!(

@@ -102,7 +102,7 @@ fn compare(run: impl Fn(&[&str], &Path) -> Command) -> Option<(Vec<String>, Valu
 }
 
 /// Findings that say the opposite of what the same report says of their handle.
-fn contradictions(report: &Value) -> Vec<String> {
+pub fn contradictions(report: &Value) -> Vec<String> {
     let handles = report["handles"].as_array().expect("handles");
     let exported = |name: &str| {
         handles.iter().any(|handle| handle["fingerprint"] == name && handle["exporter"].is_string())

@@ -2,6 +2,7 @@
 //! and the system.
 
 use super::space;
+use crate::driver::contexts;
 use crate::driver::nodes;
 use crate::driver::pools;
 use crate::driver::questions::{self, DriverFacts};
@@ -16,14 +17,14 @@ use crate::sys::{elf, environment};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::decide::{
-    self, Allocation, Closed, Ended, Ending, Export, Life, Mapping, Openers, Opening, Peers, Pointer, Pool,
-    Ptrace, World,
+    self, Allocation, Closed, ClosedBy, Ended, Ending, Export, HadContext, Life, Mapping, Openers, Opening,
+    Peers, Pointer, Pool, Ptrace, World,
 };
 use cupeer_rules::reason::{Ago, Device, Process};
 use cupeer_spec::effect::{Effect, Object};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::{
-    Entry, LIBRARY, descriptor_head, ended, handle_key, kind, library_name, own_key, owner,
+    Entry, descriptor_head, ended, handle_key, kind, library_text, own_key, owner,
 };
 use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::finding::Confidence;
@@ -144,8 +145,16 @@ impl World for Call<'_> {
     fn is_current_destroyed(&self) -> Option<bool> {
         Some(questions::is_current_destroyed())
     }
-    fn has_contexts_elsewhere(&self) -> bool {
-        questions::has_described()
+    fn had_context(&self) -> HadContext {
+        if let Some(context) = contexts::last() {
+            let is_ended = contexts::is_ended(context);
+            let has_closed = is_ended && closed::has_gone_with(context);
+            return HadContext::Here { context, is_ended, has_closed };
+        }
+        if contexts::had_any() {
+            return HadContext::InOtherThread;
+        }
+        questions::device_with_primary().map_or(HadContext::Unknown, HadContext::Primary)
     }
     fn device_count(&self) -> Option<i32> {
         questions::device_count()
@@ -247,8 +256,9 @@ impl World for Call<'_> {
     }
     fn closed(&self, address: u64) -> Option<Closed> {
         let last = closed::find(address)?;
-        let ago = self.ago(last.monotonic);
-        Some(Closed { fingerprint: last.fingerprint, ago, with_context: last.with_context })
+        let closed::LastClose { fingerprint, monotonic, with_context, tid, offset, library, .. } = last;
+        let by = (tid != 0).then_some(ClosedBy { tid, library, offset });
+        Some(Closed { fingerprint, ago: self.ago(monotonic), with_context: with_context != 0, by })
     }
     fn enabled(&self, from: u64, to: u64) -> Option<(Option<Ago>, Entry)> {
         // One that another thread is switching off at this moment is not counted.
@@ -348,7 +358,7 @@ impl World for Call<'_> {
             return true;
         };
         if file != before.library {
-            let (first, second) = (text(&before.library), text(&file));
+            let (first, second) = (library_text(&before.library), library_text(&file));
             work(Openers { first, second, count: before.count + 1, opening: before });
         }
         true
@@ -392,11 +402,6 @@ impl World for Call<'_> {
 fn opening_of(entry: Entry) -> Opening<Entry> {
     let Entry { fingerprint, address, peer, device, .. } = entry;
     Opening { fingerprint, address, context: peer, device, object: entry }
-}
-
-/// The file name of a library as a text.
-fn text(library: &[u8; LIBRARY]) -> &str {
-    library_name(library).utf8_chunks().next().map_or("?", |chunk| chunk.valid())
 }
 
 /// The device of an entry, as its process numbers it.

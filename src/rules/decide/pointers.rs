@@ -2,8 +2,9 @@
 
 use super::{Closed, Judge, Opening, Pointer, Verdict, World};
 use crate::Confidence;
-use crate::reason::{Handle, MemoryKind, Process, Reason};
+use crate::reason::{Handle, MemoryKind, Process, Reason, Site};
 use cupeer_spec::effect::Object;
+use cupeer_spec::record::live::library_text;
 use cupeer_spec::record::slot::finding::role;
 
 impl Pointer {
@@ -121,8 +122,10 @@ impl<W: World> Judge<'_, W> {
         let (address, argument, opening) = self.opening();
         let is_open = opening.is_some_and(|opening| opening.address == address);
         let Some(closed) = self.world.closed(address).filter(|_| !is_open) else { return Verdict::Held };
-        let Closed { fingerprint, ago, with_context } = closed;
-        let reason = Reason::IpcClosedTwice { address, ago, handle: Handle(fingerprint), with_context };
+        let Closed { fingerprint, ago, with_context, by } = closed;
+        let by =
+            by.as_ref().map(|by| Site { tid: by.tid, library: library_text(&by.library), offset: by.offset });
+        let reason = Reason::IpcClosedTwice { address, ago, handle: Handle(fingerprint), with_context, by };
         self.when(true, argument, reason)
     }
 

@@ -4,6 +4,7 @@ use super::{Allocation, Mapping, Pool};
 use crate::Confidence;
 use crate::reason::{Ago, Device, Process};
 use cupeer_spec::effect::Object;
+use cupeer_spec::record::live::LIBRARY;
 
 /// What is known when a call is judged. What a world does not say is not known: each answer is `None`, or empty.
 pub trait World {
@@ -33,9 +34,9 @@ pub trait World {
     fn is_current_destroyed(&self) -> Option<bool> {
         None
     }
-    /// Whether another thread of the process had a current context.
-    fn has_contexts_elsewhere(&self) -> bool {
-        false
+    /// Where the calling thread, which has no current context, or others had one.
+    fn had_context(&self) -> HadContext {
+        HadContext::Unknown
     }
     /// How many devices the process sees.
     fn device_count(&self) -> Option<i32>;
@@ -266,6 +267,39 @@ pub struct Closed {
     pub ago: Option<Ago>,
     /// Whether it went with its context.
     pub with_context: bool,
+    /// Who closed it, or ended its context.
+    pub by: Option<ClosedBy>,
+}
+
+/// A call that has closed something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClosedBy {
+    /// The thread.
+    pub tid: u32,
+    /// The file name of the library that called; zeros behind.
+    pub library: [u8; LIBRARY],
+    /// Where in it.
+    pub offset: u64,
+}
+
+/// What became of the current context of a thread that has none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HadContext {
+    /// The thread had one.
+    Here {
+        /// The last one.
+        context: u64,
+        /// Whether the process is known to have ended it.
+        is_ended: bool,
+        /// Whether something that the process had open went with it.
+        has_closed: bool,
+    },
+    /// Another thread had one, and this one had none.
+    InOtherThread,
+    /// The primary context of this device is there, whoever has it.
+    Primary(i32),
+    /// Nobody was seen with one.
+    Unknown,
 }
 
 /// Whether a process runs.

@@ -52,6 +52,26 @@ impl Display for Process {
     }
 }
 
+/// Where a call was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Site<'a> {
+    /// The thread.
+    pub tid: u32,
+    /// The file name of the library that called; empty where it is not known.
+    pub library: &'a str,
+    /// Where in it.
+    pub offset: u64,
+}
+
+impl Display for Site<'_> {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self.library {
+            "" => write!(f, "thread {}", self.tid),
+            library => write!(f, "thread {} from {library}+{:#x}", self.tid, self.offset),
+        }
+    }
+}
+
 /// A handle, by its fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Handle(pub u64);

@@ -335,6 +335,11 @@ pub fn library_name(bytes: &[u8; LIBRARY]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or(&[])
 }
 
+/// The same as a text; `?` where it is none.
+pub fn library_text(bytes: &[u8; LIBRARY]) -> &str {
+    library_name(bytes).utf8_chunks().next().map_or("?", |chunk| chunk.valid())
+}
+
 /// How what was exported ended.
 pub mod ended {
     /// It was freed or destroyed.

@@ -1,0 +1,168 @@
+//! The sentences of findings that say more than their rule: at the call, and in the report of a record that was made without
+//! a check.
+//!
+//! What belongs here: the words, scene by scene of `tests/programs/rules/wordings.c`. Which rules are found where is in
+//! [`super::rules`] and [`super::differential`].
+
+use super::differential::contradictions;
+use super::scenes::{How, Play, cannot, report};
+use crate::support::{done, temp_dir};
+use serde_json::Value;
+
+/// What is said of a scene. In sentences, `*` stands for what does not matter, up to the next blank, and `{name}` for what the
+/// program printed as `name=value`.
+struct Wording {
+    name: &'static str,
+    machine: &'static str,
+    /// The rule.
+    rule: &'static str,
+    /// What a check says, from the severity on, up to the end of the line.
+    checked: &'static str,
+    /// What the report says of a record without a check; empty where it finds nothing.
+    plain: &'static str,
+}
+
+const WORDINGS: &[Wording] = &[
+    Wording {
+        name: "fork-initialised",
+        machine: "nvlink:2",
+        rule: "used-after-fork",
+        checked: "probably, process {child} was forked from process {parent} after {parent} had initialised CUDA, which does not work in such a child",
+        plain: "probably, process {child} was forked from process {parent} after {parent} had initialised CUDA, which does not work in such a child",
+    },
+    Wording {
+        name: "fork-twice",
+        machine: "nvlink:2",
+        rule: "used-after-fork",
+        checked: "probably, process {child} was forked from one that had initialised CUDA, which does not work in such a child",
+        plain: "probably, process {child} was forked from one that had initialised CUDA, which does not work in such a child",
+    },
+    Wording {
+        name: "fork-uninitialised",
+        machine: "nvlink:2",
+        rule: "not-initialized",
+        checked: "this process has not called cuInit, or cuInit failed; it was forked, and if its parent had called cuInit before, CUDA does not work in it",
+        plain: "probably, this process has not called cuInit, or cuInit failed; it was forked, and if its parent had called cuInit before, CUDA does not work in it",
+    },
+    Wording {
+        name: "context-with-openings",
+        machine: "nvlink:2",
+        rule: "no-current-context",
+        checked: "thread {thread} has no current CUDA context: 0x*, which it had before, was destroyed or reset; that has also closed what was open in it",
+        plain: "thread {thread} has no current CUDA context: 0x*, which it had before, was destroyed or reset; that has also closed what was open in it",
+    },
+    Wording {
+        name: "context-without-openings",
+        machine: "nvlink:2",
+        rule: "no-current-context",
+        checked: "thread {thread} has no current CUDA context: 0x*, which it had before, was destroyed or reset",
+        plain: "thread {thread} has no current CUDA context: 0x*, which it had before, was destroyed or reset",
+    },
+    Wording {
+        name: "context-popped",
+        machine: "nvlink:2",
+        rule: "no-current-context",
+        checked: "thread {thread} has no current CUDA context: 0x*, which it had before, was destroyed or popped",
+        plain: "thread {thread} has no current CUDA context: 0x*, which it had before, was destroyed or popped",
+    },
+    Wording {
+        name: "context-of-other-thread",
+        machine: "nvlink:2",
+        rule: "no-current-context",
+        checked: "thread {thread} has no current CUDA context; another thread of this process had one",
+        plain: "thread {thread} has no current CUDA context; another thread of this process had one",
+    },
+    Wording {
+        name: "context-never-set",
+        machine: "nvlink:2",
+        rule: "no-current-context",
+        checked: "thread {thread} has no current CUDA context; the primary context of device 0 is there, but not current here",
+        plain: "thread {thread} has no current CUDA context",
+    },
+    Wording {
+        name: "closed-by-thread",
+        machine: "nvlink:2",
+        rule: "ipc-closed-twice",
+        checked: "0x* (ipc:*) is already closed; this process closed it * * ago, in thread {closer} from wordings*+0x*, as often as it had opened it",
+        plain: "0x* (ipc:*) is already closed; this process closed it * * ago, in thread {closer} from wordings*+0x*, as often as it had opened it",
+    },
+    Wording {
+        name: "closed-with-context",
+        machine: "nvlink:2",
+        rule: "ipc-closed-twice",
+        checked: "0x* (ipc:*) is already closed; it went with its context, which was destroyed or reset * * ago, in thread {closer} from wordings*+0x*",
+        plain: "0x* (ipc:*) is already closed; it went with its context, which was destroyed or reset * * ago, in thread {closer} from wordings*+0x*",
+    },
+];
+
+/// Whether a text is what a pattern says.
+fn is_like(text: &str, pattern: &str) -> bool {
+    let Some((before, after)) = pattern.split_once('*') else { return text == pattern };
+    let Some(rest) = text.strip_prefix(before) else { return false };
+    let longest = rest.find(' ').unwrap_or(rest.len());
+    (0..=longest).filter(|end| rest.is_char_boundary(*end)).any(|end| is_like(&rest[end..], after))
+}
+
+/// A pattern with what the program printed.
+fn filled(pattern: &str, stdout: &str) -> String {
+    stdout
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .fold(pattern.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+}
+
+/// What is not said as it should be.
+fn wrong(wording: &Wording) -> Vec<String> {
+    let &Wording { name, machine, rule, checked, plain } = wording;
+    let play = Play { program: "wordings", name, machine };
+    let folder = temp_dir();
+    let mut said = Vec::new();
+    let run = |options: &[&str], record: &str| {
+        let ended = done(&mut play.under(How::Bad, options, &folder.path().join(record)));
+        assert!(ended.status.success() || cannot(&ended), "{name}: {}{}", ended.stdout, ended.stderr);
+        ended
+    };
+    let at_the_call = run(&["--check=notes"], "checked");
+    if cannot(&at_the_call) {
+        return said;
+    }
+    let wanted = filled(checked, &at_the_call.stdout);
+    let head = format!(" {rule}: ");
+    let lines = at_the_call.stderr.lines().filter(|line| line.starts_with("cupeer: "));
+    let sentences: Vec<&str> = lines.filter_map(|line| Some(line.split_once(&head)?.1)).collect();
+    if !sentences.first().is_some_and(|sentence| is_like(sentence, &wanted)) {
+        said.push(format!("{name}: wanted\n  {wanted}\nin\n{}", at_the_call.stderr));
+    }
+    let afterwards = run(&["--record=full"], "plain");
+    let report = report(&folder.path().join("plain"));
+    said.extend(contradictions(&report).into_iter().map(|text| format!("{name}: {text}")));
+    let wanted = filled(plain, &afterwards.stdout);
+    let rows = report["findings"].as_array().expect("findings").iter().filter(|row| row["rule"] == rule);
+    let sentence = |row: &Value| {
+        let probably = if row["confidence"] == "inferred" { "probably, " } else { "" };
+        format!("{probably}{}", row["message"].as_str().expect("a sentence"))
+    };
+    let found: Vec<String> = rows.map(sentence).collect();
+    let is_right = match found.first() {
+        Some(sentence) => is_like(sentence, &wanted),
+        None => wanted.is_empty(),
+    };
+    if !is_right {
+        said.push(format!("{name}, without a check: wanted\n  {wanted}\nin {found:#?}"));
+    }
+    said
+}
+
+#[test]
+fn findings_say_what_is_known() {
+    let wrong: Vec<String> = WORDINGS.iter().flat_map(wrong).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn patterns_match_what_they_say() {
+    assert!(is_like("in thread 17 from a+0x12, so", "in thread 17 from *+0x*, so"));
+    assert!(!is_like("in thread 17 from a b+0x12, so", "in thread 17 from *+0x*, so"));
+    assert!(!is_like("in thread 17", "in thread 1"));
+    assert_eq!(filled("process {a} of {b}", "a=1\nx\nb=2\n"), "process 1 of 2");
+}
