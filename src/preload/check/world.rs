@@ -13,7 +13,7 @@ use crate::settings::key;
 use crate::sys::caller::Caller;
 use crate::sys::clock;
 use crate::sys::life;
-use crate::sys::{elf, environment};
+use crate::sys::{elf, environment, neighbour};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::decide::{
@@ -50,8 +50,8 @@ pub struct Call<'a> {
     pub is_closing: bool,
     /// When a call that opens something was forwarded, in nanoseconds of CLOCK_MONOTONIC.
     pub begun: u64,
-    /// The bytes of its handle that the driver does not check.
-    pub head: Option<[u8; CHECKED.start]>,
+    /// The bytes of its handle.
+    pub handle: Option<[u8; 64]>,
     /// The first elements of its array argument, as the record has them.
     pub elements: &'a [u8],
     pub about: DriverFacts,
@@ -206,7 +206,7 @@ impl World for Call<'_> {
         live::read(handle_key(kind::exported(object), fingerprint)).map(|entry| self.export_of(entry))
     }
     fn original(&self, object: Object, fingerprint: u64, checked: u64) -> Option<(Export<Entry>, bool)> {
-        let head = self.head.map_or(0, |head| key::fingerprint(&head));
+        let head = self.handle.map_or(0, |handle| key::fingerprint(&handle[..CHECKED.start]));
         let (mut same, mut alike) = (None, None);
         live::each(|place| {
             if place.kind() == kind::exported(object) {
@@ -224,11 +224,22 @@ impl World for Call<'_> {
     fn life(&self, export: &Export<Entry>) -> Life {
         life_of(&export.object)
     }
-    fn named_pid(&self) -> Option<u32> {
-        self.head?[8..].first_chunk().map(|pid| u32::from_le_bytes(*pid))
+    fn bytes(&self) -> Option<[u8; 64]> {
+        self.handle
     }
-    fn is_zero(&self) -> bool {
-        self.judged().handle().is_some_and(|(_, fingerprint, _)| fingerprint == key::fingerprint(&[0; 64]))
+    fn exporter(&self, object: Object, pid: u32) -> Option<Process> {
+        let mut found = None;
+        live::each(|place| {
+            if place.kind() == kind::exported(object)
+                && let Some(entry) = place.read().filter(|entry| entry.pid == pid)
+            {
+                found = Some(process_of(&entry));
+            }
+        });
+        found
+    }
+    fn is_recorded_elsewhere(&self, pid: u32) -> bool {
+        neighbour::is_recorded_elsewhere(pid)
     }
     fn runs(&self, pid: u32) -> Option<bool> {
         Some(life::exists(pid))
@@ -253,6 +264,21 @@ impl World for Call<'_> {
                 place.read().into_iter().for_each(|entry| work(&opening_of(entry)));
             }
         });
+    }
+    fn open_elsewhere(&self, object: Object, address: u64) -> Option<(Process, Entry)> {
+        let mut found = None;
+        live::each(|place| {
+            if place.kind() == kind::opened(object)
+                && !place.is_own()
+                && let Some(entry) = place.read()
+                && entry.address == address
+                && entry.count != 0
+                && life_of(&entry) == Life::Runs
+            {
+                found = Some((process_of(&entry), entry));
+            }
+        });
+        found
     }
     fn closed(&self, address: u64) -> Option<Closed> {
         let last = closed::find(address)?;

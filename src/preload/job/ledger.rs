@@ -326,7 +326,8 @@ fn owned(address: u64, fingerprint: u64, made: &CallOrigin) {
 fn opened(kind: u32, (fingerprint, checked): (u64, u64), address: u64, made: &CallOrigin) {
     let key = own_key(live::own(), kind, address, 0);
     // A damaged copy of a handle is the same mapping by another name where the driver checks the same bytes.
-    if live::find_where(key, |place| place.checked() == checked && count_in(place)).is_some() {
+    if let Some(place) = live::find_where(key, |place| place.checked() == checked && count_in(place)) {
+        place.count_opening();
         return;
     }
     // What else is open there has ended without our seeing how; what is being closed, its closer gives up.
@@ -338,6 +339,7 @@ fn opened(kind: u32, (fingerprint, checked): (u64, u64), address: u64, made: &Ca
     let mut entry = entry(kind, key, made);
     (entry.fingerprint, entry.checked, entry.address, entry.count) = (fingerprint, checked, address, 1);
     entry.bytes = made.about.memory.map_or(0, |(_, size)| size);
+    entry.inside = 1;
     live::insert(entry);
     if let Some(export) = kind::export_of(kind).and_then(|export| live::find(handle_key(export, fingerprint)))
     {

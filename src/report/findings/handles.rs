@@ -137,7 +137,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
             export: world.export_of(entry, export),
             bytes: export.bytes.unwrap_or(0),
             handles,
-            importers: Importers { running: importers, unknown: 0, first },
+            importers: Importers { running: importers, unknown: 0, first, uses: time.uses(at) },
             is_sure,
         });
         let Some((sentence, _)) = decided(&world, by, 0).pop() else { return };

@@ -140,8 +140,14 @@ impl<W: World> Judge<'_, W> {
         let is_exportable = || self.world.pointer(address).is_some_and(|pointer| pointer.is_exportable);
         let is_own = opening.is_none() && is_exportable();
         let inside = opening.map(|opening| opening.address);
-        let object = opening.map(|opening| (role::OPENING, opening.object));
-        let reason = Reason::IpcCloseAddress { address, inside, is_own };
+        let elsewhere = match (inside, is_own) {
+            (None, false) => self.world.open_elsewhere(self.call.object(), address),
+            _ => None,
+        };
+        let object = opening.map(|opening| opening.object).or(elsewhere.map(|(_, object)| object));
+        let object = object.map(|object| (role::OPENING, object));
+        let elsewhere = elsewhere.map(|(process, _)| process);
+        let reason = Reason::IpcCloseAddress { address, inside, is_own, elsewhere };
         self.broken(reason, Confidence::Certain, argument, object.as_slice())
     }
 

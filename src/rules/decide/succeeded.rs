@@ -121,7 +121,8 @@ impl<W: World> Judge<'_, W> {
         let (address, importing) = (export.address, importers.running + importers.unknown);
         let (what, argument) = (self.call.function.spec().name, self.call.name(end.by));
         let (reason, argument) = if end.object.is_context() {
-            (Reason::IpcContextEndedWhileOpen { what, handles, importers: importing, first }, "")
+            let importers = importing;
+            (Reason::IpcContextEndedWhileOpen { what, handles, importers, first, address, handle, kind }, "")
         } else if self.call.is_event() {
             let event = address;
             (Reason::IpcEventDestroyedWhileOpen { event, handle, importers: importing, first }, argument)
@@ -131,7 +132,11 @@ impl<W: World> Judge<'_, W> {
         } else if kind == Object::Pointer {
             (Reason::PoolFreedWhileOpen { address, bytes, handle, importers: importing, first }, argument)
         } else {
-            (Reason::IpcFreedWhileOpen { address, bytes, handle, importers: importing, first }, argument)
+            let uses = importers.uses;
+            (
+                Reason::IpcFreedWhileOpen { address, bytes, handle, importers: importing, first, uses },
+                argument,
+            )
         };
         let is_certain = is_sure && importers.running > 0;
         let confidence = if is_certain { Confidence::Certain } else { Confidence::Inferred };

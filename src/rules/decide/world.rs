@@ -5,6 +5,7 @@ use crate::Confidence;
 use crate::reason::{Ago, Device, Process};
 use cupeer_spec::effect::Object;
 use cupeer_spec::record::live::LIBRARY;
+use cupeer_spec::value::EXPORTER;
 
 /// What is known when a call is judged. What a world does not say is not known: each answer is `None`, or empty.
 pub trait World {
@@ -92,12 +93,20 @@ pub trait World {
             Life::Silent | Life::Unknown => Confidence::Inferred,
         }
     }
-    /// The pid in the opened handle: its exporter's.
-    fn named_pid(&self) -> Option<u32> {
+    /// The bytes of the opened handle.
+    fn bytes(&self) -> Option<[u8; 64]> {
         None
     }
-    /// Whether all bytes of the opened handle are 0.
-    fn is_zero(&self) -> bool {
+    /// The pid in the opened handle: its exporter's, where it is one of memory.
+    fn named_pid(&self) -> Option<u32> {
+        word(&self.bytes()?, EXPORTER)
+    }
+    /// A process of the job that has exported something under this pid.
+    fn exporter(&self, _object: Object, _pid: u32) -> Option<Process> {
+        None
+    }
+    /// Whether a process is recorded by cupeer, but not into this record.
+    fn is_recorded_elsewhere(&self, _pid: u32) -> bool {
         false
     }
     /// Whether a process of this pid runs on this host.
@@ -110,6 +119,10 @@ pub trait World {
     }
     /// What of an object this process has open.
     fn each_opening(&self, _object: Object, _work: &mut dyn FnMut(&Opening<Self::Object>)) {}
+    /// Another process of the job that has something open at an address of its own.
+    fn open_elsewhere(&self, _object: Object, _address: u64) -> Option<(Process, Self::Object)> {
+        None
+    }
     /// What this process had open at an address, and has closed.
     fn closed(&self, _address: u64) -> Option<Closed> {
         None
@@ -356,6 +369,11 @@ pub struct Peers<O> {
     pub first: Option<O>,
 }
 
+/// A number among the bytes of a handle.
+pub(super) fn word(bytes: &[u8; 64], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
 /// Who of the others has something open.
 #[derive(Clone, Copy)]
 pub struct Importers<O> {
@@ -365,4 +383,6 @@ pub struct Importers<O> {
     pub unknown: u64,
     /// One of them: one that runs, where there is any.
     pub first: (Process, O),
+    /// How often that one has opened it and closed it; zeros where it is not known.
+    pub uses: (u64, u64),
 }

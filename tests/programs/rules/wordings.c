@@ -144,8 +144,167 @@ static void close_with_context(struct link parent) {
 }
 static void closed_with_context(void) { export_for(close_with_context); }
 
+/* Handles that lose bytes on their way, from the front or from the end. */
+static size_t kept;
+static void cut(struct link parent) {
+    start(0);
+    Handle handle = get_handle(parent);
+    CUdeviceptr p;
+    size_t left = kept;
+    memset((char *)&handle + kept, 0, sizeof handle - kept);
+    while (!((char *)&handle)[left - 1]) left--;
+    say("left", (long)left);
+    CALL(cuIpcOpenMemHandle_v2, (&p, handle, LAZY));
+}
+static void cut_to(size_t length) {
+    kept = length;
+    say("exporter", getpid());
+    export_for(cut);
+}
+static void cut_8(void) { cut_to(8); }
+static void cut_11(void) { cut_to(11); }
+static void cut_16(void) { cut_to(16); }
+static void cut_24(void) { cut_to(24); }
+
+static int shift;
+static void shifted(struct link parent) {
+    start(0);
+    Handle handle = get_handle(parent), other;
+    CUdeviceptr p;
+    size_t rest = sizeof handle - (size_t)abs(shift);
+    memset(&other, 0, sizeof other);
+    if (shift < 0) memcpy(&other, (char *)&handle - shift, rest);
+    else memcpy((char *)&other + shift, &handle, rest);
+    CALL(cuIpcOpenMemHandle_v2, (&p, other, LAZY));
+}
+static void shift_by(int bytes) {
+    shift = bytes;
+    say("exporter", getpid());
+    export_for(shifted);
+}
+static void shift_back_4(void) { shift_by(-4); }
+static void shift_back_8(void) { shift_by(-8); }
+static void shift_on_4(void) { shift_by(4); }
+static void shift_on_8(void) { shift_by(8); }
+
+/* Opened twice, closed once. */
+static void close_too_few(struct link parent) {
+    start(0);
+    Handle handle = get_handle(parent);
+    CUdeviceptr p = open_memory(handle);
+    CHECK(open_memory(handle) == p);
+    OK(cuIpcCloseMemHandle(p));
+    tell(parent);
+    wait_for(parent);
+    OK(cuIpcCloseMemHandle(p));
+}
+static void freed_opened_twice(void) {
+    struct link importer = employ(close_too_few);
+    start(0);
+    CUdeviceptr p = allocate();
+    put_handle(importer, export(p));
+    wait_for(importer);
+    say("importer", importer.pid);
+    CALL(cuMemFree_v2, (p));
+    tell(importer);
+    ended(importer);
+}
+
+/* An address that another process has opened something at. */
+static void open_and_tell(struct link parent) {
+    start(0);
+    CUdeviceptr p = open_memory(get_handle(parent));
+    put(parent, &p, sizeof p);
+    wait_for(parent);
+    OK(cuIpcCloseMemHandle(p));
+}
+static void close_others(struct link parent) {
+    CUdeviceptr p;
+    start(0);
+    get(parent, &p, sizeof p);
+    CALL(cuIpcCloseMemHandle, (p));
+}
+static void close_elsewhere(void) {
+    struct link importer = employ(open_and_tell), other = employ(close_others);
+    CUdeviceptr p;
+    start(0);
+    CUdeviceptr own = allocate();
+    put_handle(importer, export(own));
+    get(importer, &p, sizeof p);
+    say("importer", importer.pid);
+    put(other, &p, sizeof p);
+    ended(other);
+    tell(importer);
+    ended(importer);
+    OK(cuMemFree_v2(own));
+}
+
+/* A context that ends with one thing that another process has open. */
+static void hold_memory(struct link parent) {
+    start(0);
+    CUdeviceptr p = open_memory(get_handle(parent));
+    tell(parent);
+    wait_for(parent);
+    OK(cuIpcCloseMemHandle(p));
+}
+static void reset_with_one(void) {
+    struct link importer = employ(hold_memory);
+    start(0);
+    put_handle(importer, export(allocate()));
+    wait_for(importer);
+    say("importer", importer.pid);
+    CALL(cuDevicePrimaryCtxReset_v2, (0));
+    tell(importer);
+    ended(importer);
+}
+static void hold_event(struct link parent) {
+    CUevent event;
+    start(0);
+    OK(cuIpcOpenEventHandle(&event, get_handle(parent)));
+    tell(parent);
+    wait_for(parent);
+    OK(cuEventDestroy_v2(event));
+}
+static void destroy_with_event(void) {
+    struct link importer = employ(hold_event);
+    CUevent event;
+    Handle handle;
+    create_context();
+    OK(cuEventCreate(&event, INTERPROCESS | DISABLE_TIMING));
+    OK(cuIpcGetEventHandle(&handle, event));
+    put_handle(importer, handle);
+    wait_for(importer);
+    say("importer", importer.pid);
+    CALL(cuCtxDestroy_v2, (c0));
+    tell(importer);
+    ended(importer);
+}
+
+/* A pointer inside of its allocation. */
+static void open_start(struct link parent) {
+    start(0);
+    CUdeviceptr p;
+    Handle handle = get_handle(parent);
+    CALL(cuIpcOpenMemHandle_v2, (&p, handle, LAZY));
+    OK(cuIpcCloseMemHandle(p));
+}
+static void interior(void) {
+    struct link importer = employ(open_start);
+    Handle handle;
+    start(0);
+    say("exporter", getpid());
+    CUdeviceptr p = allocate();
+    CALL(cuIpcGetMemHandle, (&handle, p + OFFSET));
+    put_handle(importer, handle);
+    ended(importer);
+    OK(cuMemFree_v2(p));
+}
+
 SCENES({"fork-initialised", fork_initialised}, {"fork-twice", fork_twice}, {"fork-uninitialised", fork_uninitialised},
        {"context-with-openings", context_with_openings}, {"context-without-openings", context_without_openings},
        {"context-popped", context_popped}, {"context-of-other-thread", context_of_other_thread},
        {"context-never-set", context_never_set}, {"closed-by-thread", closed_by_thread},
-       {"closed-with-context", closed_with_context})
+       {"closed-with-context", closed_with_context}, {"cut-8", cut_8}, {"cut-11", cut_11}, {"cut-16", cut_16},
+       {"cut-24", cut_24}, {"shift-back-4", shift_back_4}, {"shift-back-8", shift_back_8}, {"shift-on-4", shift_on_4},
+       {"shift-on-8", shift_on_8}, {"freed-opened-twice", freed_opened_twice}, {"close-elsewhere", close_elsewhere},
+       {"reset-with-one", reset_with_one}, {"destroy-with-event", destroy_with_event}, {"interior", interior})
