@@ -69,6 +69,7 @@ reasons! {
     IpcAlreadyMapped { handle: Handle, address: Option<u64> },
     IpcSecondLibrary { handle: Handle, first: &'a str, second: &'a str, count: u32 },
     IpcDeviceHidden { to: Device, node: &'a str },
+    IpcDeviceUnseen { to: Device, sees: (i32, [[u8; 16]; 2]) } of IpcDeviceHidden,
     IpcDevicesApart { from: Device, to: Device, is_asked: bool },
     IpcDamagedHandle { handle: Handle, original: Handle, owner: Process, is_opened: bool, cut: Option<u8> },
     IpcUnknownHandle { handle: Handle, flaw: HandleFlaw, is_event: bool },
@@ -363,6 +364,22 @@ impl Display for Reason<'_> {
                 f,
                 "the memory lies on {to}, but this process has no access to {node}: a device cgroup or the container leaves that GPU out"
             ),
+            Reason::IpcDeviceUnseen { to, sees: (count, [first, second]) } => {
+                write!(f, "this process may not use {to}, where the memory lies; it sees ")?;
+                let uuid = |f: &mut Formatter, uuid: [u8; 16]| short_uuid(&uuid, f);
+                match count {
+                    1 => {
+                        uuid(f, first)?;
+                        f.write_str(" alone")
+                    }
+                    2 => {
+                        uuid(f, first)?;
+                        f.write_str(" and ")?;
+                        uuid(f, second)
+                    }
+                    count => write!(f, "{count} others"),
+                }
+            }
             Reason::IpcDevicesApart { from, to, is_asked } => {
                 write!(f, "the memory lies on {to}, which {from}, current here, cannot reach")?;
                 f.write_str(match is_asked {

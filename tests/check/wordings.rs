@@ -191,6 +191,41 @@ const WORDINGS: &[Wording] = &[
         checked: "probably, process {exporter} exported ipc:* for a pointer 4096 bytes into its allocation; this call returned the allocation's start, which is right where the importer adds 4096 bytes",
         plain: "probably, process {exporter} exported ipc:* for a pointer 4096 bytes into its allocation; this call returned the allocation's start, which is right where the importer adds 4096 bytes",
     },
+    Wording {
+        name: "fails-with-map-failed",
+        machine: "answers nvlink:2",
+        rule: "call-failed",
+        checked: "cuIpcOpenMemHandle_v2 returned CUDA_ERROR_MAP_FAILED; most likely the address space or the BAR of the device has no room for the mapping",
+        plain: "",
+    },
+    Wording {
+        name: "fails-with-unknown",
+        machine: "answers nvlink:2",
+        rule: "driver-undocumented-result",
+        checked: "cuIpcOpenMemHandle_v2 returned CUDA_ERROR_UNKNOWN, which its documentation does not list; no cause is known beyond the documentation of the code: An unknown internal error has occurred",
+        plain: "",
+    },
+    Wording {
+        name: "hidden-from-one",
+        machine: "answers nvlink:4",
+        rule: "ipc-device-hidden",
+        checked: "probably, this process may not use GPU-*, where the memory lies; it sees GPU-* alone",
+        plain: "",
+    },
+    Wording {
+        name: "hidden-from-two",
+        machine: "answers nvlink:4",
+        rule: "ipc-device-hidden",
+        checked: "probably, this process may not use GPU-*, where the memory lies; it sees GPU-* and GPU-*",
+        plain: "",
+    },
+    Wording {
+        name: "hidden-from-three",
+        machine: "answers nvlink:4",
+        rule: "ipc-device-hidden",
+        checked: "probably, this process may not use GPU-*, where the memory lies; it sees 3 others",
+        plain: "",
+    },
 ];
 
 /// Whether a text is what a pattern says.

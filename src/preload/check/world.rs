@@ -171,7 +171,7 @@ impl World for Call<'_> {
     fn can_access(&self, from: i32, to: i32) -> Option<bool> {
         questions::can_access(from, to)
     }
-    fn with_node(&self, uuid: &[u8; 16], work: &mut dyn FnMut(&str, bool)) {
+    fn with_node(&self, uuid: &[u8; 16], work: &mut dyn FnMut(Option<(&str, bool)>)) {
         nodes::with_node_of(uuid, work);
     }
     fn pointer(&self, address: u64) -> Option<Pointer> {

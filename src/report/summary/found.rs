@@ -57,7 +57,7 @@ fn who(report: &Report, kind: &[&Finding]) -> String {
     }
 }
 
-/// What failed: what was ruled out, and what remains, is the report's.
+/// What failed: the likely causes are the report's.
 fn begin(explanation: &str) -> &str {
     explanation.split("; ").next().unwrap_or(explanation)
 }

@@ -158,14 +158,26 @@ impl<W: World> Judge<'_, W> {
             return Verdict::Held;
         }
         let mut verdict = Verdict::Unknown;
-        world.with_node(&to.uuid, &mut |node, is_usable| {
-            verdict = if is_usable {
-                Verdict::Held
-            } else {
-                self.with_export(&export, Reason::IpcDeviceHidden { to, node }, Confidence::Certain)
+        let sees = self.sees();
+        world.with_node(&to.uuid, &mut |node| {
+            verdict = match node {
+                Some((_, true)) => Verdict::Held,
+                Some((node, false)) => {
+                    self.with_export(&export, Reason::IpcDeviceHidden { to, node }, Confidence::Certain)
+                }
+                None if to.uuid != [0; 16] => {
+                    let reason = Reason::IpcDeviceUnseen { to, sees };
+                    self.with_export(&export, reason, Confidence::Inferred)
+                }
+                None => Verdict::Unknown,
             };
         });
         verdict
+    }
+
+    /// The devices that this process sees: how many, and the UUIDs of the first two.
+    fn sees(&self) -> (i32, [[u8; 16]; 2]) {
+        (self.world.device_count().unwrap_or(0), [0, 1].map(|ordinal| self.world.uuid(ordinal)))
     }
 
     pub(super) fn devices_apart(&mut self) -> Verdict {

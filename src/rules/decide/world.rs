@@ -53,8 +53,9 @@ pub trait World {
     fn can_access(&self, _from: i32, _to: i32) -> Option<bool> {
         None
     }
-    /// Hands over the path of a device's node and whether the process may use it, where the system lists it.
-    fn with_node(&self, _uuid: &[u8; 16], _work: &mut dyn FnMut(&str, bool)) {}
+    /// Hands over the path of a device's node and whether the process may use it; nothing where the system was asked and does
+    /// not list it.
+    fn with_node(&self, _uuid: &[u8; 16], _work: &mut dyn FnMut(Option<(&str, bool)>)) {}
     /// What the driver says of a pointer.
     fn pointer(&self, _address: u64) -> Option<Pointer> {
         None

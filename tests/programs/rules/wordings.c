@@ -300,6 +300,44 @@ static void interior(void) {
     OK(cuMemFree_v2(p));
 }
 
+/* Failures that no rule decides; the driver is told to answer so. */
+static const char *told;
+static void open_as_told(struct link parent) {
+    CUdeviceptr p;
+    start(0);
+    Handle handle = get_handle(parent);
+    answer("cuIpcOpenMemHandle_v2", told);
+    CALL(cuIpcOpenMemHandle_v2, (&p, handle, LAZY));
+    answer("cuIpcOpenMemHandle_v2", NULL);
+}
+static void fails_as(const char *result) {
+    told = result;
+    export_for(open_as_told);
+}
+static void fails_with_map_failed(void) { fails_as("205"); }
+static void fails_with_unknown(void) { fails_as("999"); }
+
+/* A device that this process may not use, where the system does not list who may; with one of its own, and with three. */
+static const char *visible;
+static void open_hidden(struct link parent) {
+    CHECK(setenv("CUDA_VISIBLE_DEVICES", visible, 1) == 0);
+    open_as_told(parent);
+}
+static void hidden_from(const char *devices) {
+    told = "1";
+    visible = devices;
+    struct link importer = employ(open_hidden);
+    CHECK(setenv("CUDA_VISIBLE_DEVICES", "0", 1) == 0);
+    start(0);
+    CUdeviceptr p = allocate();
+    put_handle(importer, export(p));
+    ended(importer);
+    OK(cuMemFree_v2(p));
+}
+static void hidden_from_one(void) { hidden_from("1"); }
+static void hidden_from_two(void) { hidden_from("1,2"); }
+static void hidden_from_three(void) { hidden_from("1,2,3"); }
+
 SCENES({"fork-initialised", fork_initialised}, {"fork-twice", fork_twice}, {"fork-uninitialised", fork_uninitialised},
        {"context-with-openings", context_with_openings}, {"context-without-openings", context_without_openings},
        {"context-popped", context_popped}, {"context-of-other-thread", context_of_other_thread},
@@ -307,4 +345,7 @@ SCENES({"fork-initialised", fork_initialised}, {"fork-twice", fork_twice}, {"for
        {"closed-with-context", closed_with_context}, {"cut-8", cut_8}, {"cut-11", cut_11}, {"cut-16", cut_16},
        {"cut-24", cut_24}, {"shift-back-4", shift_back_4}, {"shift-back-8", shift_back_8}, {"shift-on-4", shift_on_4},
        {"shift-on-8", shift_on_8}, {"freed-opened-twice", freed_opened_twice}, {"close-elsewhere", close_elsewhere},
-       {"reset-with-one", reset_with_one}, {"destroy-with-event", destroy_with_event}, {"interior", interior})
+       {"reset-with-one", reset_with_one}, {"destroy-with-event", destroy_with_event}, {"interior", interior},
+       {"fails-with-map-failed", fails_with_map_failed}, {"fails-with-unknown", fails_with_unknown},
+       {"hidden-from-one", hidden_from_one}, {"hidden-from-two", hidden_from_two},
+       {"hidden-from-three", hidden_from_three})
