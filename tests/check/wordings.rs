@@ -5,9 +5,11 @@
 //! [`super::rules`] and [`super::differential`].
 
 use super::differential::contradictions;
-use super::scenes::{How, Play, cannot, report};
-use crate::support::{done, temp_dir};
+use super::scenes::{How, Play, cannot, report, words};
+use crate::support::{self, Done, cupeer, done, temp_dir};
 use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
 
 /// What is said of a scene. In sentences, `*` stands for what does not matter, up to the next blank, and `{name}` for what the
 /// program printed as `name=value`.
@@ -290,6 +292,72 @@ fn wrong(wording: &Wording) -> Vec<String> {
 fn findings_say_what_is_known() {
     let wrong: Vec<String> = WORDINGS.iter().flat_map(wrong).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Runs the exporter and the importer, each in a run of its own, or in one record.
+fn given(taker: &'static str, options: &[&str], records: [&str; 2], folder: &Path) -> [Done; 2] {
+    let pipes = ["there", "back"].map(|name| folder.join(name));
+    for pipe in &pipes {
+        let _ = std::fs::remove_file(pipe);
+        assert!(Command::new("mkfifo").arg(pipe).status().expect("mkfifo").success());
+    }
+    let run = |name, record| {
+        let play = Play { program: "wordings", name, machine: "nvlink:2" };
+        let mut command = play.under(How::Bad, options, &folder.join(record));
+        command.env("THERE", &pipes[0]).env("BACK", &pipes[1]);
+        command
+    };
+    let (mut exporter, mut importer) = (run("give", records[0]), run(taker, records[1]));
+    std::thread::scope(|scope| {
+        let exported = scope.spawn(move || done(&mut exporter));
+        let imported = done(&mut importer);
+        [exported.join().expect("it ends"), imported]
+    })
+}
+
+fn page(record: &Path) -> String {
+    support::stdout(cupeer().arg("report").arg(record))
+}
+
+const OUTSIDE: &str =
+    "1 handle comes from a process outside this record; start both with the same -o DIR to see it whole";
+
+#[test]
+fn a_handle_of_another_record_is_told_in_the_report() {
+    let folder = temp_dir();
+    let at = |name: &str| folder.path().join(name);
+    given("take", &["--record=full"], ["exporter", "importer"], folder.path());
+    let (whole, part) = (words(&page(&at("exporter"))), words(&page(&at("importer"))));
+    assert!(!whole.contains("outside this record"), "{whole}");
+    assert!(part.contains("Nothing is wrong") && part.contains(OUTSIDE), "{part}");
+    // Beside something that is wrong, too.
+    given("take-and-close-twice", &["--record=full"], ["exporter-2", "closing"], folder.path());
+    let closing = words(&page(&at("closing")));
+    assert!(closing.contains("What is wrong") && closing.contains(OUTSIDE), "{closing}");
+    // Not where a filter may have left the exporter out.
+    let filtered = support::stdout(cupeer().arg("report").arg(at("importer")).arg("--failed"));
+    assert!(!words(&filtered).contains("outside this record"), "{filtered}");
+    // In one record, both are seen.
+    given("take", &["--record=full"], ["both", "both"], folder.path());
+    let both = words(&page(&at("both")));
+    assert!(both.contains("Nothing is wrong") && !both.contains("outside this record"), "{both}");
+}
+
+#[test]
+fn a_handle_that_fails_names_the_process_that_is_recorded_elsewhere() {
+    let folder = temp_dir();
+    let said = |options: &[&str], records| {
+        let [_, importer] = given("take-other", options, records, folder.path());
+        let wanted = filled(
+            "cupeer: error ipc-unknown-handle: probably, ipc:* comes from process {exporter}, which cupeer records elsewhere; start both with -o DIR",
+            &importer.stdout,
+        );
+        (importer.stderr.lines().any(|line| is_like(line, &wanted)), importer.stderr)
+    };
+    let (is_said, text) = said(&["--check"], ["one", "other"]);
+    assert!(is_said, "{text}");
+    let (is_said, text) = said(&["--check"], ["same", "same"]);
+    assert!(!is_said && text.contains("ipc-damaged-handle"), "{text}");
 }
 
 #[test]

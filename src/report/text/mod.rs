@@ -10,6 +10,7 @@ mod head;
 mod matrix;
 mod memory;
 pub mod names;
+mod outside;
 mod pools;
 mod tables;
 mod wrong;

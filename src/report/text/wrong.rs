@@ -35,7 +35,7 @@ impl View<'_> {
             (true, _) => return self.nothing(),
             (false, _) => {}
         }
-        format!("\nWhat is wrong\n{text}")
+        format!("\nWhat is wrong\n{text}{}", self.outside())
     }
 
     /// That nothing is wrong, as far as can be seen.
@@ -65,7 +65,7 @@ impl View<'_> {
         if self.report.record.lost > 0 {
             text += ", as far as events were kept";
         }
-        format!("\n{}{}", self.item("", &format!("{text}.")), self.unchecked())
+        format!("\n{}{}{}", self.item("", &format!("{text}.")), self.outside(), self.unchecked())
     }
 
     /// That no handle is open, and how many were freed before they were closed: a rule has told of those in a note.

@@ -1,6 +1,7 @@
 /* wordings NAME bad: findings whose sentence says more than their rule, so that it does not mislead. What the sentence must
    name, each prints as `name=value`. */
 #include "rules.h"
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 
@@ -338,6 +339,45 @@ static void hidden_from_one(void) { hidden_from("1"); }
 static void hidden_from_two(void) { hidden_from("1,2"); }
 static void hidden_from_three(void) { hidden_from("1,2,3"); }
 
+/* An exporter and an importer that know each other by two pipes with names only. */
+static struct link pipes(int is_exporter) {
+    const char *to = getenv(is_exporter ? "THERE" : "BACK"), *from = getenv(is_exporter ? "BACK" : "THERE");
+    struct link link = {0, -1, -1};
+    CHECK(to && from);
+    /* Each waits for the other one to open the same. */
+    if (is_exporter) link.out = open(to, O_WRONLY | O_CLOEXEC);
+    link.in = open(from, O_RDONLY | O_CLOEXEC);
+    if (!is_exporter) link.out = open(to, O_WRONLY | O_CLOEXEC);
+    CHECK(link.in >= 0 && link.out >= 0);
+    return link;
+}
+static void give(void) {
+    struct link importer = pipes(1);
+    start(0);
+    CUdeviceptr p = allocate();
+    pid_t own = getpid();
+    put_handle(importer, export(p));
+    put(importer, &own, sizeof own);
+    wait_for(importer);
+    OK(cuMemFree_v2(p));
+}
+static void take_as(int is_damaged, int closes) {
+    struct link exporter = pipes(0);
+    pid_t pid;
+    CUdeviceptr p;
+    start(0);
+    Handle handle = get_handle(exporter);
+    get(exporter, &pid, sizeof pid);
+    say("exporter", pid);
+    if (is_damaged) handle.bytes[25] ^= 0xff;
+    if (CALL(cuIpcOpenMemHandle_v2, (&p, handle, LAZY)) == 0)
+        while (closes--) CALL(cuIpcCloseMemHandle, (p));
+    tell(exporter);
+}
+static void take(void) { take_as(0, 1); }
+static void take_other(void) { take_as(1, 1); }
+static void take_and_close_twice(void) { take_as(0, 2); }
+
 SCENES({"fork-initialised", fork_initialised}, {"fork-twice", fork_twice}, {"fork-uninitialised", fork_uninitialised},
        {"context-with-openings", context_with_openings}, {"context-without-openings", context_without_openings},
        {"context-popped", context_popped}, {"context-of-other-thread", context_of_other_thread},
@@ -348,4 +388,5 @@ SCENES({"fork-initialised", fork_initialised}, {"fork-twice", fork_twice}, {"for
        {"reset-with-one", reset_with_one}, {"destroy-with-event", destroy_with_event}, {"interior", interior},
        {"fails-with-map-failed", fails_with_map_failed}, {"fails-with-unknown", fails_with_unknown},
        {"hidden-from-one", hidden_from_one}, {"hidden-from-two", hidden_from_two},
-       {"hidden-from-three", hidden_from_three})
+       {"hidden-from-three", hidden_from_three}, {"give", give}, {"take", take}, {"take-other", take_other},
+       {"take-and-close-twice", take_and_close_twice})
