@@ -17,8 +17,8 @@ use crate::sys::{elf, environment, neighbour};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::decide::{
-    self, Allocation, Closed, ClosedBy, Ended, Ending, Export, HadContext, Life, Mapping, Openers, Opening,
-    Peers, Pointer, Pool, Ptrace, World,
+    self, Allocation, Closed, ClosedBy, Ended, Ending, Export, HadContext, Life, Mapping, Node, Openers,
+    Opening, Peers, Pointer, Pool, Ptrace, World,
 };
 use cupeer_rules::reason::{Ago, Device, Process};
 use cupeer_spec::effect::{Effect, Object};
@@ -171,7 +171,7 @@ impl World for Call<'_> {
     fn can_access(&self, from: i32, to: i32) -> Option<bool> {
         questions::can_access(from, to)
     }
-    fn with_node(&self, uuid: &[u8; 16], work: &mut dyn FnMut(Option<(&str, bool)>)) {
+    fn with_node(&self, uuid: &[u8; 16], work: &mut dyn FnMut(Option<Node>)) {
         nodes::with_node_of(uuid, work);
     }
     fn pointer(&self, address: u64) -> Option<Pointer> {

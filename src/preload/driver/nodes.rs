@@ -3,6 +3,7 @@
 use crate::sys::files::{self, each_name};
 use crate::sys::line::Short;
 use core::ffi::CStr;
+use cupeer_rules::decide::Node;
 use cupeer_spec::deny::{Pci, pci};
 use cupeer_spec::uuid;
 
@@ -11,13 +12,13 @@ const GPUS: &CStr = c"/proc/driver/nvidia/gpus";
 
 /// Hands over the path of a GPU's device node, and whether this process may read and write it; nothing where the GPU is not
 /// listed.
-pub fn with_node_of(uuid: &[u8; 16], work: impl FnOnce(Option<(&str, bool)>)) {
+pub fn with_node_of(uuid: &[u8; 16], work: impl FnOnce(Option<Node>)) {
     let Some(minor) = minor_of(uuid) else { return work(None) };
     let path = Short::<32>::new(format_args!("/dev/nvidia{minor}\0"));
     let Some(c_path) = path.c_text() else { return };
     // SAFETY: the path ends in NUL.
     let is_usable = unsafe { libc::access(c_path.as_ptr(), libc::R_OK | libc::W_OK) } == 0;
-    work(Some((c_path.to_str().unwrap_or("/dev/nvidia?"), is_usable)));
+    work(Some(Node { path: c_path.to_str().unwrap_or("/dev/nvidia?"), is_usable }));
 }
 
 /// The number of a GPU's device node.

@@ -1,7 +1,7 @@
 //! Rules about the handle that is opened, for calls that failed.
 
 use super::world::word;
-use super::{Export, Judge, Life, Verdict, World};
+use super::{Export, Judge, Life, Node, Verdict, World};
 use crate::Confidence;
 use crate::reason::{Device, Handle, HandleFlaw, Process, Reason};
 use cupeer_spec::effect::Object;
@@ -161,8 +161,8 @@ impl<W: World> Judge<'_, W> {
         let sees = self.sees();
         world.with_node(&to.uuid, &mut |node| {
             verdict = match node {
-                Some((_, true)) => Verdict::Held,
-                Some((node, false)) => {
+                Some(Node { is_usable: true, .. }) => Verdict::Held,
+                Some(Node { path: node, .. }) => {
                     self.with_export(&export, Reason::IpcDeviceHidden { to, node }, Confidence::Certain)
                 }
                 None if to.uuid != [0; 16] => {

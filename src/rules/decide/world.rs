@@ -55,7 +55,7 @@ pub trait World {
     }
     /// Hands over the path of a device's node and whether the process may use it; nothing where the system was asked and does
     /// not list it.
-    fn with_node(&self, _uuid: &[u8; 16], _work: &mut dyn FnMut(Option<(&str, bool)>)) {}
+    fn with_node(&self, _uuid: &[u8; 16], _work: &mut dyn FnMut(Option<Node>)) {}
     /// What the driver says of a pointer.
     fn pointer(&self, _address: u64) -> Option<Pointer> {
         None
@@ -204,6 +204,15 @@ pub trait World {
     fn ending(&self) -> Option<super::Ending<Self::Object>> {
         None
     }
+}
+
+/// The node of a device.
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    /// Its path.
+    pub path: &'a str,
+    /// Whether the process may read and write it.
+    pub is_usable: bool,
 }
 
 /// A handle that a process has exported.
