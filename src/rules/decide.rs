@@ -99,6 +99,11 @@ impl Call<'_> {
         Some((shared, half(0)?, half(8)?))
     }
 
+    /// The fingerprint of the handle that is an argument.
+    fn fingerprint(&self, handle: usize) -> u64 {
+        self.bytes(handle).first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
     /// The kind of thing that the call exports, opens, closes or ends.
     pub fn object(&self) -> effect::Object {
         let spec = self.function.spec();

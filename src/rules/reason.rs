@@ -81,6 +81,7 @@ reasons! {
     IpcFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process, uses: (u64, u64) },
     IpcContextEndedWhileOpen { what: &'a str, handles: u64, importers: u64, first: Process, address: u64, handle: Handle, kind: Object },
     IpcEventDestroyedWhileOpen { event: u64, handle: Handle, importers: u64, first: Process },
+    IpcAddressReused { address: u64, handle: Handle, before: Handle, importers: u64, first: Process },
     IpcNeverClosed { handles: u64, bytes: u64 },
     IpcFallback { from: Device, to: Device, failed: u64, code: &'a str },
     VmmHandleType { wanted: u64, types: Option<u64> },
@@ -493,6 +494,15 @@ impl Display for Reason<'_> {
             Reason::IpcEventDestroyedWhileOpen { event, handle, importers, first } => {
                 write!(f, "event {event:#x} was destroyed while {handle} is open in ")?;
                 others(importers, first, f)
+            }
+            Reason::IpcAddressReused { address, handle, before, importers, first } => {
+                write!(f, "{address:#x} is exported again as {handle}, while ")?;
+                others(importers, first, f)?;
+                write!(
+                    f,
+                    " still {} {before} of the memory that was freed there; an importer that caches by address reads the wrong memory",
+                    if importers > 1 { "have" } else { "has" }
+                )
             }
             Reason::IpcNeverClosed { handles, bytes } => {
                 write!(f, "the process ends with {} open", Count(handles, "handle"))?;

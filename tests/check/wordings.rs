@@ -228,6 +228,13 @@ const WORDINGS: &[Wording] = &[
         checked: "probably, this process may not use GPU-*, where the memory lies; it sees 3 others",
         plain: "",
     },
+    Wording {
+        name: "address-reused",
+        machine: "nvlink:2",
+        rule: "ipc-address-reused",
+        checked: "0x* is exported again as ipc:*, while process {importer} still has ipc:* of the memory that was freed there; an importer that caches by address reads the wrong memory",
+        plain: "0x* is exported again as ipc:*, while process {importer} still has ipc:* of the memory that was freed there; an importer that caches by address reads the wrong memory",
+    },
 ];
 
 /// Whether a text is what a pattern says.

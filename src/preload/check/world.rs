@@ -17,8 +17,8 @@ use crate::sys::{elf, environment, neighbour};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::decide::{
-    self, Allocation, Closed, ClosedBy, Ended, Ending, Export, HadContext, Life, Mapping, Node, Openers,
-    Opening, Peers, Pointer, Pool, Ptrace, World,
+    self, Allocation, Closed, ClosedBy, Ended, Ending, Export, HadContext, Importers, Life, Mapping, Node,
+    Openers, Opening, Peers, Pointer, Pool, Ptrace, World,
 };
 use cupeer_rules::reason::{Ago, Device, Process};
 use cupeer_spec::effect::{Effect, Object};
@@ -391,6 +391,31 @@ impl World for Call<'_> {
     }
     fn closed_something(&self) -> bool {
         self.is_closing
+    }
+    fn freed_before(&self) -> Option<(Export<Entry>, Importers<Entry>)> {
+        let (shared, (address, _)) = (self.id.spec().exports()?, self.about.memory?);
+        let kind = kind::exported(shared.object);
+        let fingerprint = questions::word(self.args, self.id.spec().place(shared.handle).start);
+        let is_alive = |place: &live::Place| place.is_own() && place.uses().ended == 0;
+        if live::find_where(handle_key(kind, fingerprint), is_alive).is_some() {
+            return None;
+        }
+        let mut last: Option<Entry> = None;
+        live::each_own(|place| {
+            let uses = place.uses();
+            if place.kind() == kind
+                && uses.ended != 0
+                && uses.count != 0
+                && let Some(entry) = place.read()
+                && entry.address == address
+                && entry.fingerprint != fingerprint
+                && last.is_none_or(|last| last.ended_at < entry.ended_at)
+            {
+                last = Some(entry);
+            }
+        });
+        let last = last?;
+        Some((self.export_of(last), importers(kind, last.fingerprint)?))
     }
     fn ending(&self) -> Option<Ending<Entry>> {
         if !self.id.spec().ends()?.object.is_context() {

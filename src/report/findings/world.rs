@@ -14,8 +14,8 @@ use super::rows::Context;
 use cupeer_record::{Library, Process};
 use cupeer_rules::Confidence;
 use cupeer_rules::decide::{
-    Allocation, Call, Closed, ClosedBy, Ended, Ending, Export, HadContext, Life, Mapping, Openers, Opening,
-    Pool, World,
+    Allocation, Call, Closed, ClosedBy, Ended, Ending, Export, HadContext, Importers, Life, Mapping, Openers,
+    Opening, Pool, World,
 };
 use cupeer_rules::reason::{Ago, Device};
 use cupeer_spec::effect::Object;
@@ -266,6 +266,8 @@ pub struct Afterwards<'a, 'c> {
     /// Of an opening of what is open already: the libraries of both, how often it is open, and the first.
     pub again: Option<(&'c str, &'c str, u64, &'a Time)>,
     pub ending: Option<Ending<Thing<'a>>>,
+    /// Of an export: what was exported from its address before, and who still has that open.
+    pub freed_before: Option<(Export<Thing<'a>>, Importers<Thing<'a>>)>,
 }
 
 impl<'a> Afterwards<'a, '_> {
@@ -315,7 +317,7 @@ impl<'a> Afterwards<'a, '_> {
             let place = args.get_mut(spec.place(index)).unwrap_or_default();
             place.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
         };
-        if let Some(shared) = spec.opens() {
+        if let Some(shared) = spec.opens().or(spec.exports()) {
             let words = [self.entry.fingerprint, self.entry.checked].map(u64::to_le_bytes);
             put(shared.handle, words.as_flattened());
         }
@@ -426,6 +428,9 @@ impl<'a> World for Afterwards<'a, '_> {
             work(Openers { first, second, count: count as u32, opening });
         }
         self.again.is_some()
+    }
+    fn freed_before(&self) -> Option<(Export<Thing<'a>>, Importers<Thing<'a>>)> {
+        self.freed_before
     }
     fn ending(&self) -> Option<Ending<Thing<'a>>> {
         self.ending

@@ -86,6 +86,8 @@ pub struct Export {
     pub address: u64,
     pub bytes: Option<u64>,
     pub device: Option<Uuid>,
+    /// The call that exported it first.
+    pub made: Option<(FnId, Site)>,
     /// Where the last export was made.
     pub stack: Option<Stack>,
     pub ended: Option<Ended>,

@@ -117,6 +117,7 @@ impl Entry {
                     times: 1,
                     address: taken.address,
                     bytes: taken.bytes,
+                    made: Some((taken.function, taken.site)),
                     stack,
                     device: taken.uuid,
                     ordinal: taken.device,

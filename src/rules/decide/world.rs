@@ -200,6 +200,11 @@ pub trait World {
     fn closed_something(&self) -> bool {
         true
     }
+    /// What this process had exported before from the address that the call exports, and has freed since, where others still
+    /// have it open; none where the call exports once more what is exported already.
+    fn freed_before(&self) -> Option<(Export<Self::Object>, Importers<Self::Object>)> {
+        None
+    }
     /// What the call has ended that others have open; of a context, with how many such handles went.
     fn ending(&self) -> Option<super::Ending<Self::Object>> {
         None

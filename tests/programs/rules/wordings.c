@@ -339,6 +339,25 @@ static void hidden_from_one(void) { hidden_from("1"); }
 static void hidden_from_two(void) { hidden_from("1,2"); }
 static void hidden_from_three(void) { hidden_from("1,2,3"); }
 
+/* What is exported from an address again. */
+static void export_again(void) {
+    struct link importer = employ(hold_memory);
+    Handle handle;
+    start(0);
+    CUdeviceptr p = allocate();
+    put_handle(importer, export(p));
+    wait_for(importer);
+    say("importer", importer.pid);
+    OK(cuMemFree_v2(p));
+    CHECK(allocate() == p);
+    CALL(cuIpcGetMemHandle, (&handle, p));
+    /* Once more what is exported is no news. */
+    CALL(cuIpcGetMemHandle, (&handle, p));
+    tell(importer);
+    ended(importer);
+    OK(cuMemFree_v2(p));
+}
+
 /* An exporter and an importer that know each other by two pipes with names only. */
 static struct link pipes(int is_exporter) {
     const char *to = getenv(is_exporter ? "THERE" : "BACK"), *from = getenv(is_exporter ? "BACK" : "THERE");
@@ -388,5 +407,5 @@ SCENES({"fork-initialised", fork_initialised}, {"fork-twice", fork_twice}, {"for
        {"reset-with-one", reset_with_one}, {"destroy-with-event", destroy_with_event}, {"interior", interior},
        {"fails-with-map-failed", fails_with_map_failed}, {"fails-with-unknown", fails_with_unknown},
        {"hidden-from-one", hidden_from_one}, {"hidden-from-two", hidden_from_two},
-       {"hidden-from-three", hidden_from_three}, {"give", give}, {"take", take}, {"take-other", take_other},
+       {"hidden-from-three", hidden_from_three}, {"address-reused", export_again}, {"give", give}, {"take", take}, {"take-other", take_other},
        {"take-and-close-twice", take_and_close_twice})
