@@ -25,8 +25,8 @@ pub use pools::{Imported, Origin, Pool, Pools};
 pub use space::{Allocation, Mapping, Places, Space, Team};
 pub use succeeded::Ending;
 pub use world::{
-    Closed, ClosedBy, Ended, Export, HadContext, Importers, Life, Node, Openers, Opening, Peers, Pointer,
-    Ptrace, World,
+    Closed, ClosedBy, Ended, Export, FreedBefore, HadContext, Importers, Life, Node, Openers, Opening, Peers,
+    Pointer, Ptrace, World,
 };
 
 use crate::reason::Reason;

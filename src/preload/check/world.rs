@@ -17,7 +17,7 @@ use crate::sys::{elf, environment, neighbour};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::decide::{
-    self, Allocation, Closed, ClosedBy, Ended, Ending, Export, HadContext, Importers, Life, Mapping, Node,
+    self, Allocation, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Life, Mapping, Node,
     Openers, Opening, Peers, Pointer, Pool, Ptrace, World,
 };
 use cupeer_rules::reason::{Ago, Device, Process};
@@ -392,7 +392,7 @@ impl World for Call<'_> {
     fn closed_something(&self) -> bool {
         self.is_closing
     }
-    fn freed_before(&self) -> Option<(Export<Entry>, Importers<Entry>)> {
+    fn freed_before(&self) -> Option<FreedBefore<Entry>> {
         let (shared, (address, _)) = (self.id.spec().exports()?, self.about.memory?);
         let kind = kind::exported(shared.object);
         let fingerprint = questions::word(self.args, self.id.spec().place(shared.handle).start);
@@ -415,7 +415,7 @@ impl World for Call<'_> {
             }
         });
         let last = last?;
-        Some((self.export_of(last), importers(kind, last.fingerprint)?))
+        Some(FreedBefore { export: self.export_of(last), importers: importers(kind, last.fingerprint)? })
     }
     fn ending(&self) -> Option<Ending<Entry>> {
         if !self.id.spec().ends()?.object.is_context() {

@@ -11,7 +11,7 @@ use super::objects::{Objects, in_words};
 use super::rows::{Context, Draft, Sentence};
 use super::world::{Afterwards, Thing, Whole};
 use super::{About, Key};
-use cupeer_rules::decide::{Ending, Importers};
+use cupeer_rules::decide::{Ending, FreedBefore, Importers};
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Confidence, Rule};
 use cupeer_spec::effect::Object as Kind;
@@ -143,7 +143,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
         let first = (in_words(self.context.job, import.process), Thing::Opened(other, import.process, time));
         let mut world = self.world(entry, process, at, Current::default());
         let importers = Importers { running: open.len() as u64, unknown: 0, first, uses: (0, 0) };
-        world.freed_before = Some((world.export_of(other, before), importers));
+        world.freed_before = Some(FreedBefore { export: world.export_of(other, before), importers });
         let Some((sentence, things)) = decided(&world, function, 0).pop() else { return };
         let objects = things.iter().map(|thing| self.object(*thing)).collect();
         self.drafts.push(Draft { objects, ..Draft::of(sentence, function, 0, process, site, at) });

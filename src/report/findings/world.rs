@@ -14,8 +14,8 @@ use super::rows::Context;
 use cupeer_record::{Library, Process};
 use cupeer_rules::Confidence;
 use cupeer_rules::decide::{
-    Allocation, Call, Closed, ClosedBy, Ended, Ending, Export, HadContext, Importers, Life, Mapping, Openers,
-    Opening, Pool, World,
+    Allocation, Call, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Life, Mapping,
+    Openers, Opening, Pool, World,
 };
 use cupeer_rules::reason::{Ago, Device};
 use cupeer_spec::effect::Object;
@@ -267,7 +267,7 @@ pub struct Afterwards<'a, 'c> {
     pub again: Option<(&'c str, &'c str, u64, &'a Time)>,
     pub ending: Option<Ending<Thing<'a>>>,
     /// Of an export: what was exported from its address before, and who still has that open.
-    pub freed_before: Option<(Export<Thing<'a>>, Importers<Thing<'a>>)>,
+    pub freed_before: Option<FreedBefore<Thing<'a>>>,
 }
 
 impl<'a> Afterwards<'a, '_> {
@@ -429,7 +429,7 @@ impl<'a> World for Afterwards<'a, '_> {
         }
         self.again.is_some()
     }
-    fn freed_before(&self) -> Option<(Export<Thing<'a>>, Importers<Thing<'a>>)> {
+    fn freed_before(&self) -> Option<FreedBefore<Thing<'a>>> {
         self.freed_before
     }
     fn ending(&self) -> Option<Ending<Thing<'a>>> {

@@ -1,6 +1,6 @@
 //! Rules about calls that succeeded: what is undefined, what works by chance, what is worth knowing.
 
-use super::{Export, Importers, Judge, Openers, Verdict, World, peers::PEER};
+use super::{Export, FreedBefore, Importers, Judge, Openers, Verdict, World, peers::PEER};
 use crate::Confidence;
 use crate::reason::{Handle, Reason};
 use cupeer_spec::effect::{Object, Shared};
@@ -56,7 +56,7 @@ impl<W: World> Judge<'_, W> {
         if let Some((base, bytes)) = self.world.memory().filter(|(base, _)| *base != address) {
             verdict = self.when(true, argument, Reason::IpcInteriorPointer { address, base, bytes });
         }
-        if let Some((before, importers)) = self.world.freed_before() {
+        if let Some(FreedBefore { export: before, importers }) = self.world.freed_before() {
             let reason = Reason::IpcAddressReused {
                 address: before.address,
                 handle: Handle(self.call.fingerprint(handle)),

@@ -202,7 +202,7 @@ pub trait World {
     }
     /// What this process had exported before from the address that the call exports, and has freed since, where others still
     /// have it open; none where the call exports once more what is exported already.
-    fn freed_before(&self) -> Option<(Export<Self::Object>, Importers<Self::Object>)> {
+    fn freed_before(&self) -> Option<FreedBefore<Self::Object>> {
         None
     }
     /// What the call has ended that others have open; of a context, with how many such handles went.
@@ -245,6 +245,15 @@ pub struct Export<O> {
     pub ended: Option<Ended>,
     /// What the world calls it.
     pub object: O,
+}
+
+/// Something that was exported and has ended, and that others still have open.
+#[derive(Clone, Copy)]
+pub struct FreedBefore<O> {
+    /// It.
+    pub export: Export<O>,
+    /// Who has it open.
+    pub importers: Importers<O>,
 }
 
 /// How something that was exported has ended.
