@@ -33,3 +33,6 @@ mod told;
 
 // What is said of virtual memory.
 mod vmm;
+
+// What findings say.
+mod wordings;

@@ -107,6 +107,10 @@ fn explains_a_function_with_its_rules() {
         assert_eq!(is_listed, is_its, "{}\n{text}", rule.name);
     }
     assert!(!stdout(&mut with(&["explain", "cuGetProcAddress"])).contains("\nRULE "));
+    // What no rule decides stands behind them.
+    let causes = text.split("\nRESULT ").nth(1).expect("a table of causes");
+    assert!(flat(causes).contains("INVALID_HANDLE the event is not one of the driver's"), "{text}");
+    assert!(!stdout(&mut with(&["explain", "cuDeviceCanAccessPeer"])).contains("\nRESULT "));
 }
 
 #[test]

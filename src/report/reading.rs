@@ -174,7 +174,9 @@ impl<'a> Reading<'a> {
         let mut follows_fault = false;
         if let Some(function) = call.function {
             let is_judged = self.judge(function, call);
-            if self.own.concerns(function) {
+            if self.own.concerns(function, call) {
+                // What it has open now.
+                self.follower.settle(&mut self.all.ledger, call.start);
                 let at = self.clock.realtime(call.start);
                 self.own.call(&self.follower, &self.all.ledger, function, call, at);
             }

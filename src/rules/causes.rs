@@ -10,7 +10,7 @@ pub struct Cause {
     pub functions: &'static [FnId],
     /// What they return.
     pub results: &'static [Result],
-    /// The cause, as it continues "What remains:".
+    /// The cause, as it continues "most likely".
     pub text: &'static str,
     /// Whether it can only be where nobody under cupeer exported the handle.
     pub is_of_strangers: bool,
@@ -31,11 +31,15 @@ const fn cause(functions: &'static [FnId], results: &'static [Result], text: &'s
 }
 
 static CAUSES: &[Cause] = &[
-    cause(
-        OPEN_ANY,
-        &[INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED],
-        "the platform has no legacy IPC (WSL2, Tegra, MIG, a vGPU, gVisor): see CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED",
-    ),
+    Cause {
+        // Where somebody exported the handle, it has.
+        is_of_strangers: true,
+        ..cause(
+            OPEN_ANY,
+            &[INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED],
+            "the platform has no legacy IPC (WSL2, Tegra, MIG, a vGPU, gVisor): see CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED",
+        )
+    },
     Cause {
         is_of_strangers: true,
         ..cause(

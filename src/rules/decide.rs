@@ -24,7 +24,10 @@ mod world;
 pub use pools::{Imported, Origin, Pool, Pools};
 pub use space::{Allocation, Mapping, Places, Space, Team};
 pub use succeeded::Ending;
-pub use world::{Closed, Ended, Export, Importers, Life, Openers, Opening, Peers, Pointer, Ptrace, World};
+pub use world::{
+    Closed, ClosedBy, Ended, Export, FreedBefore, HadContext, Importers, Life, Node, Openers, Opening, Peers,
+    Pointer, Ptrace, World,
+};
 
 use crate::reason::Reason;
 use crate::{Confidence, RULES, Rule};
@@ -94,6 +97,11 @@ impl Call<'_> {
         let bytes = self.bytes(shared.handle);
         let half = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         Some((shared, half(0)?, half(8)?))
+    }
+
+    /// The fingerprint of the handle that is an argument.
+    fn fingerprint(&self, handle: usize) -> u64 {
+        self.bytes(handle).first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 
     /// The kind of thing that the call exports, opens, closes or ends.

@@ -112,7 +112,7 @@ pub struct RuleSpec {
     /// The functions at which it can be broken.
     pub functions: &'static [FnId],
     /// What they return where it is broken; empty where they succeed, or where that does not matter. A rule that has some
-    /// is asked where a call failed so, and is named among the causes that were ruled out.
+    /// is asked where a call failed so, and is named as a cause where nothing tells.
     pub results: &'static [Result],
     /// How bad it is.
     pub severity: Severity,

@@ -5,12 +5,15 @@
 
 mod values;
 
-pub use values::{Ago, Bytes, Device, Handle, MemoryKind, PointerFault, PoolFault, Process, short_uuid};
+pub use values::{
+    Ago, Bytes, Device, Handle, HandleFlaw, MemoryKind, PointerFault, PoolFault, Process, Site, short_uuid,
+};
 
 use crate::Rule;
-use crate::decide::Ptrace;
+use crate::decide::{HadContext, Ptrace};
 use core::fmt::{self, Display, Formatter};
-use values::{Count, HandleTypes};
+use cupeer_spec::effect::Object;
+use values::{Count, HandleTypes, Times};
 
 /// Makes the enumeration of reasons, whose names are those of their rules, but where the rule follows `of`.
 macro_rules! reasons {
@@ -39,7 +42,7 @@ reasons! {
     NotInitialized { is_forked: bool },
     DriverShuttingDown,
     ContextDestroyed { context: u64 },
-    NoCurrentContext { tid: u32, others: bool },
+    NoCurrentContext { tid: u32, had: HadContext },
     NullArgument { name: &'a str },
     DeviceOutOfRange { name: &'a str, device: i32, count: i32, visible: Option<&'a str> },
     PeerSameDevice { device: Device, context: Option<u64>, is_current: bool },
@@ -66,17 +69,19 @@ reasons! {
     IpcAlreadyMapped { handle: Handle, address: Option<u64> },
     IpcSecondLibrary { handle: Handle, first: &'a str, second: &'a str, count: u32 },
     IpcDeviceHidden { to: Device, node: &'a str },
+    IpcDeviceUnseen { to: Device, sees: (i32, [[u8; 16]; 2]) } of IpcDeviceHidden,
     IpcDevicesApart { from: Device, to: Device, is_asked: bool },
-    IpcDamagedHandle { handle: Handle, original: Handle, owner: Process, is_opened: bool },
-    IpcUnknownHandle { handle: Handle, is_zero: bool, named: Option<u32>, runs: Option<bool>, is_event: bool },
+    IpcDamagedHandle { handle: Handle, original: Handle, owner: Process, is_opened: bool, cut: Option<u8> },
+    IpcUnknownHandle { handle: Handle, flaw: HandleFlaw, is_event: bool },
     IpcOffsetNotAdded { handle: Handle, offset: u64, owner: Process },
     IpcDeviceOrder { ordinal: i32, here: [u8; 16], there: [u8; 16], owner: Process },
-    IpcClosedTwice { address: u64, ago: Option<Ago>, handle: Handle, with_context: bool },
-    IpcCloseAddress { address: u64, inside: Option<u64>, is_own: bool },
+    IpcClosedTwice { address: u64, ago: Option<Ago>, handle: Handle, with_context: bool, by: Option<Site<'a>> },
+    IpcCloseAddress { address: u64, inside: Option<u64>, is_own: bool, elsewhere: Option<Process> },
     IpcFreeImport { address: u64, owner: Option<Process>, handle: Handle },
-    IpcFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process },
-    IpcContextEndedWhileOpen { what: &'a str, handles: u64, importers: u64, first: Process },
+    IpcFreedWhileOpen { address: u64, bytes: u64, handle: Handle, importers: u64, first: Process, uses: (u64, u64) },
+    IpcContextEndedWhileOpen { what: &'a str, handles: u64, importers: u64, first: Process, address: u64, handle: Handle, kind: Object },
     IpcEventDestroyedWhileOpen { event: u64, handle: Handle, importers: u64, first: Process },
+    IpcAddressReused { address: u64, handle: Handle, before: Handle, importers: u64, first: Process },
     IpcNeverClosed { handles: u64, bytes: u64 },
     IpcFallback { from: Device, to: Device, failed: u64, code: &'a str },
     VmmHandleType { wanted: u64, types: Option<u64> },
@@ -130,8 +135,16 @@ impl Reason<'_> {
             Reason::PeerSameDevice { context: None, .. } => {
                 "Skip the pair of a device with itself; it needs no link."
             }
-            Reason::IpcUnknownHandle { is_zero: true, .. } => {
+            Reason::IpcUnknownHandle { flaw: HandleFlaw::Zero, .. } => {
                 "Check the exporter: its export failed or was skipped, and nobody checked the result; or the bytes never arrived."
+            }
+            Reason::IpcUnknownHandle { flaw: HandleFlaw::Cut(_) | HandleFlaw::Shifted { .. }, .. }
+            | Reason::IpcDamagedHandle { cut: Some(_), .. } => Rule::IpcDamagedHandle.spec().hint,
+            Reason::IpcUnknownHandle { flaw: HandleFlaw::Elsewhere(_), .. } => {
+                "Processes that share memory belong into one record: start all of them with the same --out directory."
+            }
+            Reason::IpcFreedWhileOpen { uses: (_, 1..), .. } => {
+                "Close as often as you open: each success of cuIpcOpenMemHandle counts, also where it returns the same pointer again."
             }
             Reason::IpcDevicesApart { is_asked: false, to: Device { ordinal: ..0, .. }, .. } => {
                 "Let each process see both devices (CUDA_VISIBLE_DEVICES) and ask cuDeviceCanAccessPeer before exchanging handles; if it says 0, go through host memory (NCCL_P2P_DISABLE=1)."
@@ -161,6 +174,15 @@ impl Display for When {
     }
 }
 
+/// `, in thread 17 from app+0x12`, where it is known.
+struct By<'a>(Option<Site<'a>>);
+
+impl Display for By<'_> {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        self.0.map_or(Ok(()), |site| write!(f, ", in {site}"))
+    }
+}
+
 impl Display for Reason<'_> {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         match *self {
@@ -185,9 +207,22 @@ impl Display for Reason<'_> {
             Reason::ContextDestroyed { context } => {
                 write!(f, "the current context {context:#x} has been destroyed or reset")
             }
-            Reason::NoCurrentContext { tid, others } => {
+            Reason::NoCurrentContext { tid, had } => {
                 write!(f, "thread {tid} has no current CUDA context")?;
-                if others { f.write_str("; another thread of this process had one") } else { Ok(()) }
+                match had {
+                    HadContext::Here { context, is_ended: false, .. } => {
+                        write!(f, ": {context:#x}, which it had before, was destroyed or popped")
+                    }
+                    HadContext::Here { context, has_closed, .. } => {
+                        write!(f, ": {context:#x}, which it had before, was destroyed or reset")?;
+                        f.write_str(if has_closed { "; that has also closed what was open in it" } else { "" })
+                    }
+                    HadContext::InOtherThread => f.write_str("; another thread of this process had one"),
+                    HadContext::Primary(device) => {
+                        write!(f, "; the primary context of device {device} is there, but not current here")
+                    }
+                    HadContext::Unknown => Ok(()),
+                }
             }
             Reason::NullArgument { name } => write!(f, "{name} is NULL"),
             Reason::DeviceOutOfRange { name, device, count, visible } => {
@@ -264,7 +299,7 @@ impl Display for Reason<'_> {
             }
             Reason::IpcInteriorPointer { address, base, bytes } => write!(
                 f,
-                "{address:#x} lies {} bytes into an allocation of {} that begins at {base:#x}; the handle is that of the whole allocation, and opening it yields its start",
+                "{address:#x} lies {} bytes into an allocation of {} that begins at {base:#x}; the handle is that of the whole allocation, which is right where the importer adds {0} bytes",
                 address.wrapping_sub(base),
                 Bytes(bytes)
             ),
@@ -330,6 +365,22 @@ impl Display for Reason<'_> {
                 f,
                 "the memory lies on {to}, but this process has no access to {node}: a device cgroup or the container leaves that GPU out"
             ),
+            Reason::IpcDeviceUnseen { to, sees: (count, [first, second]) } => {
+                write!(f, "this process may not use {to}, where the memory lies; it sees ")?;
+                let uuid = |f: &mut Formatter, uuid: [u8; 16]| short_uuid(&uuid, f);
+                match count {
+                    1 => {
+                        uuid(f, first)?;
+                        f.write_str(" alone")
+                    }
+                    2 => {
+                        uuid(f, first)?;
+                        f.write_str(" and ")?;
+                        uuid(f, second)
+                    }
+                    count => write!(f, "{count} others"),
+                }
+            }
             Reason::IpcDevicesApart { from, to, is_asked } => {
                 write!(f, "the memory lies on {to}, which {from}, current here, cannot reach")?;
                 f.write_str(match is_asked {
@@ -338,32 +389,45 @@ impl Display for Reason<'_> {
                     false => "; this process does not see that device, so it cannot ask cuDeviceCanAccessPeer",
                 })
             }
-            Reason::IpcDamagedHandle { handle, original, owner, is_opened } => write!(
-                f,
-                "{handle} is a damaged copy of {original}, which {owner} exported{}",
-                if is_opened { "; the driver opened it all the same" } else { "" }
-            ),
-            Reason::IpcUnknownHandle { is_zero: true, .. } => {
+            Reason::IpcDamagedHandle { handle, original, owner, is_opened, cut } => {
+                write!(f, "{handle} is a damaged copy of {original}, which {owner} exported")?;
+                if let Some(length) = cut {
+                    write!(f, "; {}", Cut(length))?;
+                }
+                f.write_str(if is_opened { "; the driver opened it all the same" } else { "" })
+            }
+            Reason::IpcUnknownHandle { flaw: HandleFlaw::Zero, .. } => {
                 f.write_str("all 64 bytes of the handle are 0: nobody has filled it in")
             }
-            Reason::IpcUnknownHandle { handle, named, runs, is_event, .. } => {
+            Reason::IpcUnknownHandle { flaw: HandleFlaw::Cut(length), .. } => Cut(length).fmt(f),
+            Reason::IpcUnknownHandle { handle, flaw: HandleFlaw::Shifted { owner, by }, .. } => write!(
+                f,
+                "the bytes of {handle} are those of a handle of {owner}, shifted by {}",
+                Count(by.into(), "byte")
+            ),
+            Reason::IpcUnknownHandle { handle, flaw: HandleFlaw::Elsewhere(pid), .. } => write!(
+                f,
+                "{handle} comes from process {pid}, which cupeer records elsewhere; start both with -o DIR"
+            ),
+            Reason::IpcUnknownHandle { handle, flaw, is_event } => {
                 write!(f, "no process under cupeer exported {handle}")?;
-                match (named, runs) {
-                    (Some(pid), Some(true)) => write!(
+                match flaw {
+                    HandleFlaw::Names { pid, runs: Some(true) } => write!(
                         f,
                         "; its bytes name process {pid}, which runs, but not under cupeer, or has not exported this"
                     ),
-                    (Some(pid), Some(false)) => {
+                    HandleFlaw::Names { pid, runs: Some(false) } => {
                         write!(f, "; its bytes name process {pid}, but no such process runs here")
                     }
-                    (Some(pid), None) => write!(f, "; its bytes name process {pid}"),
+                    HandleFlaw::Names { pid, runs: None } => write!(f, "; its bytes name process {pid}"),
+                    HandleFlaw::NamesNobody => f.write_str("; its bytes name no process"),
                     _ if is_event => f.write_str("; its exporter may not run under cupeer"),
-                    _ => f.write_str("; its bytes name no process"),
+                    _ => Ok(()),
                 }
             }
             Reason::IpcOffsetNotAdded { handle, offset, owner } => write!(
                 f,
-                "{owner} exported {handle} for a pointer {offset} bytes into its allocation; this call returned the allocation's start"
+                "{owner} exported {handle} for a pointer {offset} bytes into its allocation; this call returned the allocation's start, which is right where the importer adds {offset} bytes"
             ),
             Reason::IpcDeviceOrder { ordinal, here, there, owner } => {
                 write!(f, "device {ordinal} is ")?;
@@ -375,15 +439,17 @@ impl Display for Reason<'_> {
                     " in {owner}, which exported the memory; this process opened it on its own device {ordinal}, so each access goes from one GPU to the other"
                 )
             }
-            Reason::IpcClosedTwice { address, ago, handle, with_context: true } => write!(
+            Reason::IpcClosedTwice { address, ago, handle, with_context: true, by } => write!(
                 f,
-                "{address:#x} ({handle}) is already closed: it went with its context{}, which was destroyed or reset",
-                When(ago)
+                "{address:#x} ({handle}) is already closed; it went with its context, which was destroyed or reset{}{}",
+                When(ago),
+                By(by)
             ),
-            Reason::IpcClosedTwice { address, ago, handle, with_context: false } => write!(
+            Reason::IpcClosedTwice { address, ago, handle, with_context: false, by } => write!(
                 f,
-                "{address:#x} ({handle}) is already closed: this process closed it{}, as often as it had opened it",
-                When(ago)
+                "{address:#x} ({handle}) is already closed; this process closed it{}{}, as often as it had opened it",
+                When(ago),
+                By(by)
             ),
             Reason::IpcCloseAddress { address: 0, .. } => f.write_str("dptr is NULL"),
             Reason::IpcCloseAddress { address, inside: Some(base), .. } => write!(
@@ -394,6 +460,10 @@ impl Display for Reason<'_> {
             Reason::IpcCloseAddress { address, is_own: true, .. } => {
                 write!(f, "{address:#x} was allocated by this process, not opened")
             }
+            Reason::IpcCloseAddress { address, elsewhere: Some(process), .. } => write!(
+                f,
+                "this process has not opened {address:#x}: {process} has it open; addresses are per process"
+            ),
             Reason::IpcCloseAddress { address, .. } => {
                 write!(f, "this process has not opened {address:#x}")
             }
@@ -401,28 +471,38 @@ impl Display for Reason<'_> {
                 write!(f, "{address:#x} was opened with cuIpcOpenMemHandle ({handle})")?;
                 owner.map_or(Ok(()), |owner| write!(f, " and belongs to {owner}"))
             }
-            Reason::IpcFreedWhileOpen { address, bytes, handle, importers, first }
-            | Reason::PoolFreedWhileOpen { address, bytes, handle, importers, first } => {
-                write!(f, "{address:#x}")?;
-                if bytes > 0 {
-                    write!(f, " ({})", Bytes(bytes))?;
+            Reason::IpcFreedWhileOpen { address, bytes, handle, importers, first, uses } => {
+                freed(address, bytes, handle, (importers, first), f)?;
+                if let (opened, closed @ 1..) = uses {
+                    write!(f, "; {first} opened it {} and closed it {}", Times(opened), Times(closed))?;
                 }
-                write!(f, " was freed while {handle} is open in ")?;
-                others(importers, first, f)?;
                 f.write_str("; what is read there from now on is undefined")
             }
-            Reason::IpcContextEndedWhileOpen { what, handles, importers, first } => {
-                write!(
-                    f,
-                    "{what} ended what {} name{}, open in ",
-                    Count(handles, "handle"),
-                    if handles == 1 { "s" } else { "" }
-                )?;
+            Reason::PoolFreedWhileOpen { address, bytes, handle, importers, first } => {
+                freed(address, bytes, handle, (importers, first), f)?;
+                f.write_str("; what is read there from now on is undefined")
+            }
+            Reason::IpcContextEndedWhileOpen { what, handles: 1, importers, first, address, handle, kind } => {
+                let how = if kind == Object::Event { "destroyed event" } else { "freed" };
+                write!(f, "{what} {how} {address:#x} ({handle}), open in ")?;
+                others(importers, first, f)
+            }
+            Reason::IpcContextEndedWhileOpen { what, handles, importers, first, .. } => {
+                write!(f, "{what} ended what {} name, open in ", Count(handles, "handle"))?;
                 others(importers, first, f)
             }
             Reason::IpcEventDestroyedWhileOpen { event, handle, importers, first } => {
                 write!(f, "event {event:#x} was destroyed while {handle} is open in ")?;
                 others(importers, first, f)
+            }
+            Reason::IpcAddressReused { address, handle, before, importers, first } => {
+                write!(f, "{address:#x} is exported again as {handle}, while ")?;
+                others(importers, first, f)?;
+                write!(
+                    f,
+                    " still {} {before} of the memory that was freed there; an importer that caches by address reads the wrong memory",
+                    if importers > 1 { "have" } else { "has" }
+                )
             }
             Reason::IpcNeverClosed { handles, bytes } => {
                 write!(f, "the process ends with {} open", Count(handles, "handle"))?;
@@ -635,6 +715,35 @@ impl Display for Reason<'_> {
     }
 }
 
+/// That a handle was cut, with how many bytes are left.
+struct Cut(u8);
+
+impl Display for Cut {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self.0 {
+            1 => f.write_str("all but the first byte of the handle is 0")?,
+            length => write!(f, "all but the first {length} bytes of the handle are 0")?,
+        }
+        f.write_str(": it was cut, as strcpy and ctypes' c_char arrays do")
+    }
+}
+
+/// `0x10 (4 MiB) was freed while ipc:... is open in process 17`.
+fn freed(
+    address: u64,
+    bytes: u64,
+    handle: Handle,
+    (importers, first): (u64, Process),
+    f: &mut Formatter,
+) -> fmt::Result {
+    write!(f, "{address:#x}")?;
+    if bytes > 0 {
+        write!(f, " ({})", Bytes(bytes))?;
+    }
+    write!(f, " was freed while {handle} is open in ")?;
+    others(importers, first, f)
+}
+
 fn others(importers: u64, first: Process, f: &mut Formatter) -> fmt::Result {
     match importers {
         0 | 1 => write!(f, "{first}"),
@@ -657,7 +766,7 @@ mod tests {
             (Reason::IpcFlags { flags: 0, is_taken: false }, "Flags must be 1 (is 0)"),
             (
                 Reason::IpcInteriorPointer { address: 0x7f0000080000, base: 0x7f0000000000, bytes: 2 << 20 },
-                "0x7f0000080000 lies 524288 bytes into an allocation of 2 MiB that begins at 0x7f0000000000; the handle is that of the whole allocation, and opening it yields its start",
+                "0x7f0000080000 lies 524288 bytes into an allocation of 2 MiB that begins at 0x7f0000000000; the handle is that of the whole allocation, which is right where the importer adds 524288 bytes",
             ),
             (
                 Reason::IpcMemoryKind {
@@ -675,6 +784,7 @@ mod tests {
                     handle: Handle(1),
                     importers: 3,
                     first: P,
+                    uses: (0, 0),
                 },
                 "0x10 (512 bytes) was freed while ipc:0000000000000001 is open in process 4711 (rank 3) and 2 more processes; what is read there from now on is undefined",
             ),

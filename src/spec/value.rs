@@ -32,6 +32,9 @@ pub type Fingerprint = fn(&[u8]) -> u64;
 /// The bytes of an IPC handle that the driver checks. It opens a handle whose other bytes were damaged.
 pub const CHECKED: core::ops::Range<usize> = 24..64;
 
+/// Where the pid of its exporter begins in the handle of memory.
+pub const EXPORTER: usize = 8;
+
 /// A value that can be printed, and kept in a record.
 pub trait Value: Copy {
     /// How many bytes it has in a record.
@@ -44,9 +47,9 @@ pub trait Value: Copy {
     /// all its bytes, and of those that are [`CHECKED`].
     fn store(self, place: &mut [u8], fingerprint: Fingerprint);
 
-    /// Of an IPC handle: its first bytes, which the driver does not check. In a handle of memory, bytes 8 to 11 are the
-    /// pid of its exporter, as that process knows itself (seen with driver 580).
-    fn head(self) -> Option<[u8; CHECKED.start]> {
+    /// Of an IPC handle: its bytes. In a handle of memory, those at [`EXPORTER`] are the pid of its exporter, as that process
+    /// knows itself (seen with driver 580).
+    fn handle(self) -> Option<[u8; 64]> {
         None
     }
 
@@ -165,8 +168,8 @@ macro_rules! values {
         })*
         $(impl Value for $secret {
             const STORED: usize = 16;
-            fn head(self) -> Option<[u8; CHECKED.start]> {
-                self.reserved.first_chunk().copied()
+            fn handle(self) -> Option<[u8; 64]> {
+                Some(self.reserved)
             }
             fn store(self, place: &mut [u8], fingerprint: Fingerprint) {
                 let (whole, checked) = place.split_at_mut(8);

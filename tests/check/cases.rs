@@ -93,7 +93,7 @@ fn b3_mapped_already() {
 
 #[test]
 fn b4_a_helper_thread_that_opens_without_a_context() {
-    let wanted = ["another thread of this process had one", "cudaSetDevice"];
+    let wanted = ["the primary context of device 0 is there, but not current here", "cudaSetDevice"];
     case("cases_shared", "B4-open", "nvlink:2", &["no-current-context"], &wanted);
 }
 

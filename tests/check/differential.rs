@@ -13,12 +13,13 @@ use std::path::Path;
 use std::process::Command;
 
 /// What only a call can tell, and what would have to be known for it. docs: CONTRIBUTING.md.
-const ONLY_AT_THE_CALL: [(Rule, &str); 17] = [
+const ONLY_AT_THE_CALL: [(Rule, &str); 18] = [
     (Rule::IpcMemoryKind, "what the driver says of the pointer"),
     (Rule::IpcPointerUnknown, "what the driver says of the pointer, but where it is NULL"),
     (Rule::IpcDeviceHidden, "whether the process may use the device's node"),
     (Rule::IpcFreeImport, "that free, which is only recorded where rules are checked"),
     (Rule::IpcFreedWhileOpen, "whether an importer that makes no further call still runs"),
+    (Rule::IpcAddressReused, "the same"),
     (Rule::IpcContextEndedWhileOpen, "the same"),
     (Rule::IpcEventDestroyedWhileOpen, "the same"),
     (Rule::IpcExporterGone, "whether an exporter that makes no further call still runs"),
@@ -102,7 +103,7 @@ fn compare(run: impl Fn(&[&str], &Path) -> Command) -> Option<(Vec<String>, Valu
 }
 
 /// Findings that say the opposite of what the same report says of their handle.
-fn contradictions(report: &Value) -> Vec<String> {
+pub fn contradictions(report: &Value) -> Vec<String> {
     let handles = report["handles"].as_array().expect("handles");
     let exported = |name: &str| {
         handles.iter().any(|handle| handle["fingerprint"] == name && handle["exporter"].is_string())

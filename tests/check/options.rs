@@ -30,7 +30,7 @@ fn findings_above_note_replace_the_status() {
         ("ipc-flags", How::Bad, &["--check"][..], 9),
         ("ipc-flags", How::Good, &["--check"], 0),
         // Also what is not said.
-        ("ipc-interior-pointer", How::Bad, &["--check=errors"], 9),
+        ("peer-not-enabled", How::Bad, &["--check=errors"], 9),
         ("ipc-flags", How::Bad, &["--check", "--ignore", "ipc-flags"], 0),
         // A note.
         ("peer-already-enabled", How::Bad, &["--check=notes"], 0),
@@ -46,7 +46,7 @@ fn findings_above_note_replace_the_status() {
 fn the_level_says_what_is_said() {
     for (name, severity, levels) in [
         ("ipc-flags", "error", ["errors", "warnings", "notes"].as_slice()),
-        ("ipc-interior-pointer", "warning", &["warnings", "notes"]),
+        ("peer-not-enabled", "warning", &["warnings", "notes"]),
         ("peer-already-enabled", "note", &["notes"]),
     ] {
         for level in ["errors", "warnings", "notes"] {
@@ -57,7 +57,7 @@ fn the_level_says_what_is_said() {
         }
     }
     // Without a level: warnings, too.
-    assert_eq!(said(&run("ipc-interior-pointer", How::Bad, &["--check"])), ["warning ipc-interior-pointer"]);
+    assert_eq!(said(&run("peer-not-enabled", How::Bad, &["--check"])), ["warning peer-not-enabled"]);
 }
 
 #[test]
@@ -89,8 +89,8 @@ fn a_rule_ends_the_process_where_that_is_asked_for() {
     let others = run("peer-flags", How::Bad, &["--check", "--abort-on", "ipc-*,*@libnccl*"]);
     assert_eq!(others.status.code(), Some(0), "{}", others.stderr);
     // What is not said ends it all the same.
-    let silent = run("ipc-interior-pointer", How::Bad, &["--check=errors", "--abort-on", "ipc-interior-*"]);
-    assert!(silent.stderr.contains("cupeer: aborting at ipc-interior-pointer: "), "{}", silent.stderr);
+    let silent = run("peer-not-enabled", How::Bad, &["--check=errors", "--abort-on", "peer-not-*"]);
+    assert!(silent.stderr.contains("cupeer: aborting at peer-not-enabled: "), "{}", silent.stderr);
     assert!(!silent.stdout.contains("done"), "{}", silent.stdout);
 }
 

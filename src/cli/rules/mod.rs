@@ -7,7 +7,7 @@ mod page;
 mod why;
 
 pub use page::page;
-pub use why::{documented, why};
+pub use why::{causes_without_rule, documented, why};
 
 use cupeer_report::table::{Table, wrap};
 use cupeer_rules::{Basis, RULES, RuleSpec, Scope, Severity, Status};

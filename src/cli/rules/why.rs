@@ -3,7 +3,7 @@
 use cupeer_report::table::{Table, wrap};
 use cupeer_rules::{RULES, RuleSpec, causes};
 use cupeer_spec::function::{FUNCTIONS, FnId, FnSpec};
-use cupeer_spec::results::{Result, ResultSpec};
+use cupeer_spec::results::{RESULTS, Result, ResultSpec};
 
 /// Why some functions return a result: for all of them, the same causes.
 pub struct Why {
@@ -43,6 +43,19 @@ fn causes_of(function: FnId, result: i32) -> Vec<(Option<&'static RuleSpec>, &'s
     let broken = RULES.iter().filter(|rule| rule.explains(function, result));
     let broken = broken.map(|rule| (Some(rule), rule.cause));
     broken.chain(causes(function, result).map(|cause| (None, cause.text))).collect()
+}
+
+/// What else than a broken rule makes a function fail, by its results.
+pub fn causes_without_rule(function: &FnSpec) -> Table {
+    let mut table = Table::new(&["RESULT", "CAUSE THAT NO RULE DECIDES"], 2, 30).or_below();
+    for id in FnId::all().filter(|id| id.spec().name == function.name) {
+        for result in RESULTS.iter().filter(|result| result.library == function.library) {
+            for cause in causes(id, result.number) {
+                table.row([result.short().into(), cause.text.into()]);
+            }
+        }
+    }
+    table
 }
 
 /// Whether it is known that a function returns a result. A rule of several functions has the results of all of them:

@@ -7,7 +7,7 @@ use crate::driver::questions::{self, DriverFacts};
 use crate::fault::inject::{self, Fault};
 use crate::job::ledger::{self, BeforeCall, CallOrigin};
 use crate::record::{self, Arguments, Detail, Elements, Recorded};
-use crate::settings::{self, key};
+use crate::settings;
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::decide;
@@ -85,7 +85,7 @@ pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered
             taken: before.taken,
             is_closing: before.is_closing(),
             begun: before.begun,
-            head: args.head,
+            handle: args.handle,
             elements: elements.bytes(),
             about,
             driver_messages: call.driver_messages,
@@ -105,7 +105,7 @@ pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered
         let exported = id.spec().exports().filter(|_| is_judged);
         let head = match exported {
             Some(shared) if shared.object.is_granted() => descriptor(id, shared.handle, &args.bytes),
-            Some(_) => args.head.map_or(0, |head| key::fingerprint(&head)),
+            Some(_) => args.head(),
             None => 0,
         };
         ledger::after(

@@ -1,4 +1,5 @@
-//! Explains a call that failed without breaking a rule: what was ruled out, and what remains.
+//! Explains a call that failed without breaking a rule: what may have caused it, the likeliest first. What was ruled out is
+//! not said.
 
 use super::emit;
 use super::world::Call;
@@ -15,12 +16,12 @@ pub fn failure(call: &Call) {
 struct Explanation<'a>(&'a Call<'a>);
 
 impl Explanation<'_> {
-    /// The rules of which this is known about the call. None is broken: that was asked.
-    fn each(&self, wanted: Verdict) -> impl Iterator<Item = &'static RuleSpec> {
+    /// The rules that explain such a failure, and of which it is not known whether they are broken.
+    fn undecided(&self) -> impl Iterator<Item = &'static RuleSpec> {
         let Explanation(call) = self;
         let explains = move |rule: &&RuleSpec| rule.explains(call.id, call.result);
-        let is_so = move |rule: &&RuleSpec| verdict(rule.id, &call.judged(), *call) == wanted;
-        RULES.iter().filter(explains).filter(is_so)
+        let is_unknown = move |rule: &&RuleSpec| verdict(rule.id, &call.judged(), *call) == Verdict::Unknown;
+        RULES.iter().filter(explains).filter(is_unknown)
     }
 }
 
@@ -30,29 +31,27 @@ impl fmt::Display for Explanation<'_> {
         let (function, result) = (call.id.spec().name, call.result);
         let known = call.id.spec().result(result);
         match known {
-            Some(spec) => write!(f, "{function} returned {} ({})", spec.name(), spec.string())?,
+            Some(spec) => write!(f, "{function} returned {}", spec.name())?,
             None => write!(f, "{function} returned {result}, a code that CUDA 13.0 does not have")?,
         }
         if known.is_some() && !call.is_documented() {
             f.write_str(", which its documentation does not list")?;
         }
-        let mut separator = "; ruled out: ";
-        for rule in self.each(Verdict::Held) {
-            write!(f, "{separator}{}", rule.ruled_out)?;
-            separator = ", ";
-        }
-        separator = "; what remains: ";
-        for rule in self.each(Verdict::Unknown) {
-            write!(f, "{separator}{}", rule.cause)?;
-            separator = ", or ";
+        let mut separator = "; most likely ";
+        let mut cause = |text: &str| {
+            let said = write!(f, "{separator}{text}");
+            separator = if separator == "; most likely " { "; or " } else { ", or " };
+            said
+        };
+        for rule in self.undecided() {
+            cause(rule.cause)?;
         }
         let export = |(shared, fingerprint, _): (Shared, _, _)| call.export(shared.object, fingerprint);
         let is_known = call.judged().handle().and_then(export).is_some();
-        for cause in causes(call.id, result).filter(|cause| !(is_known && cause.is_of_strangers)) {
-            write!(f, "{separator}{}", cause.text)?;
-            separator = ", or ";
+        for known in causes(call.id, result).filter(|cause| !(is_known && cause.is_of_strangers)) {
+            cause(known.text)?;
         }
-        if separator.starts_with(';') {
+        if separator == "; most likely " {
             f.write_str("; no cause is known beyond the documentation of the code")?;
             if let Some(spec) = known {
                 write!(f, ": {}", spec.meaning.trim_end_matches('.'))?;

@@ -2,6 +2,7 @@
 //! and the system.
 
 use super::space;
+use crate::driver::contexts;
 use crate::driver::nodes;
 use crate::driver::pools;
 use crate::driver::questions::{self, DriverFacts};
@@ -12,18 +13,18 @@ use crate::settings::key;
 use crate::sys::caller::Caller;
 use crate::sys::clock;
 use crate::sys::life;
-use crate::sys::{elf, environment};
+use crate::sys::{elf, environment, neighbour};
 use core::cell::Cell;
 use core::fmt::{self, Write};
 use cupeer_rules::decide::{
-    self, Allocation, Closed, Ended, Ending, Export, Life, Mapping, Openers, Opening, Peers, Pointer, Pool,
-    Ptrace, World,
+    self, Allocation, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Life, Mapping, Node,
+    Openers, Opening, Peers, Pointer, Pool, Ptrace, World,
 };
 use cupeer_rules::reason::{Ago, Device, Process};
 use cupeer_spec::effect::{Effect, Object};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::live::{
-    Entry, LIBRARY, descriptor_head, ended, handle_key, kind, library_name, own_key, owner,
+    Entry, descriptor_head, ended, handle_key, kind, library_text, own_key, owner,
 };
 use cupeer_spec::record::slot::MOST_ARGS;
 use cupeer_spec::record::slot::finding::Confidence;
@@ -49,8 +50,8 @@ pub struct Call<'a> {
     pub is_closing: bool,
     /// When a call that opens something was forwarded, in nanoseconds of CLOCK_MONOTONIC.
     pub begun: u64,
-    /// The bytes of its handle that the driver does not check.
-    pub head: Option<[u8; CHECKED.start]>,
+    /// The bytes of its handle.
+    pub handle: Option<[u8; 64]>,
     /// The first elements of its array argument, as the record has them.
     pub elements: &'a [u8],
     pub about: DriverFacts,
@@ -144,8 +145,16 @@ impl World for Call<'_> {
     fn is_current_destroyed(&self) -> Option<bool> {
         Some(questions::is_current_destroyed())
     }
-    fn has_contexts_elsewhere(&self) -> bool {
-        questions::has_described()
+    fn had_context(&self) -> HadContext {
+        if let Some(context) = contexts::last() {
+            let is_ended = contexts::is_ended(context);
+            let has_closed = is_ended && closed::has_gone_with(context);
+            return HadContext::Here { context, is_ended, has_closed };
+        }
+        if contexts::had_any() {
+            return HadContext::InOtherThread;
+        }
+        questions::device_with_primary().map_or(HadContext::Unknown, HadContext::Primary)
     }
     fn device_count(&self) -> Option<i32> {
         questions::device_count()
@@ -162,7 +171,7 @@ impl World for Call<'_> {
     fn can_access(&self, from: i32, to: i32) -> Option<bool> {
         questions::can_access(from, to)
     }
-    fn with_node(&self, uuid: &[u8; 16], work: &mut dyn FnMut(&str, bool)) {
+    fn with_node(&self, uuid: &[u8; 16], work: &mut dyn FnMut(Option<Node>)) {
         nodes::with_node_of(uuid, work);
     }
     fn pointer(&self, address: u64) -> Option<Pointer> {
@@ -197,7 +206,7 @@ impl World for Call<'_> {
         live::read(handle_key(kind::exported(object), fingerprint)).map(|entry| self.export_of(entry))
     }
     fn original(&self, object: Object, fingerprint: u64, checked: u64) -> Option<(Export<Entry>, bool)> {
-        let head = self.head.map_or(0, |head| key::fingerprint(&head));
+        let head = self.handle.map_or(0, |handle| key::fingerprint(&handle[..CHECKED.start]));
         let (mut same, mut alike) = (None, None);
         live::each(|place| {
             if place.kind() == kind::exported(object) {
@@ -215,11 +224,22 @@ impl World for Call<'_> {
     fn life(&self, export: &Export<Entry>) -> Life {
         life_of(&export.object)
     }
-    fn named_pid(&self) -> Option<u32> {
-        self.head?[8..].first_chunk().map(|pid| u32::from_le_bytes(*pid))
+    fn bytes(&self) -> Option<[u8; 64]> {
+        self.handle
     }
-    fn is_zero(&self) -> bool {
-        self.judged().handle().is_some_and(|(_, fingerprint, _)| fingerprint == key::fingerprint(&[0; 64]))
+    fn exporter(&self, object: Object, pid: u32) -> Option<Process> {
+        let mut found = None;
+        live::each(|place| {
+            if place.kind() == kind::exported(object)
+                && let Some(entry) = place.read().filter(|entry| entry.pid == pid)
+            {
+                found = Some(process_of(&entry));
+            }
+        });
+        found
+    }
+    fn is_recorded_elsewhere(&self, pid: u32) -> bool {
+        neighbour::is_recorded_elsewhere(pid)
     }
     fn runs(&self, pid: u32) -> Option<bool> {
         Some(life::exists(pid))
@@ -245,10 +265,26 @@ impl World for Call<'_> {
             }
         });
     }
+    fn open_elsewhere(&self, object: Object, address: u64) -> Option<(Process, Entry)> {
+        let mut found = None;
+        live::each(|place| {
+            if place.kind() == kind::opened(object)
+                && !place.is_own()
+                && let Some(entry) = place.read()
+                && entry.address == address
+                && entry.count != 0
+                && life_of(&entry) == Life::Runs
+            {
+                found = Some((process_of(&entry), entry));
+            }
+        });
+        found
+    }
     fn closed(&self, address: u64) -> Option<Closed> {
         let last = closed::find(address)?;
-        let ago = self.ago(last.monotonic);
-        Some(Closed { fingerprint: last.fingerprint, ago, with_context: last.with_context })
+        let closed::LastClose { fingerprint, monotonic, with_context, tid, offset, library, .. } = last;
+        let by = (tid != 0).then_some(ClosedBy { tid, library, offset });
+        Some(Closed { fingerprint, ago: self.ago(monotonic), with_context: with_context != 0, by })
     }
     fn enabled(&self, from: u64, to: u64) -> Option<(Option<Ago>, Entry)> {
         // One that another thread is switching off at this moment is not counted.
@@ -348,13 +384,38 @@ impl World for Call<'_> {
             return true;
         };
         if file != before.library {
-            let (first, second) = (text(&before.library), text(&file));
+            let (first, second) = (library_text(&before.library), library_text(&file));
             work(Openers { first, second, count: before.count + 1, opening: before });
         }
         true
     }
     fn closed_something(&self) -> bool {
         self.is_closing
+    }
+    fn freed_before(&self) -> Option<FreedBefore<Entry>> {
+        let (shared, (address, _)) = (self.id.spec().exports()?, self.about.memory?);
+        let kind = kind::exported(shared.object);
+        let fingerprint = questions::word(self.args, self.id.spec().place(shared.handle).start);
+        let is_alive = |place: &live::Place| place.is_own() && place.uses().ended == 0;
+        if live::find_where(handle_key(kind, fingerprint), is_alive).is_some() {
+            return None;
+        }
+        let mut last: Option<Entry> = None;
+        live::each_own(|place| {
+            let uses = place.uses();
+            if place.kind() == kind
+                && uses.ended != 0
+                && uses.count != 0
+                && let Some(entry) = place.read()
+                && entry.address == address
+                && entry.fingerprint != fingerprint
+                && last.is_none_or(|last| last.ended_at < entry.ended_at)
+            {
+                last = Some(entry);
+            }
+        });
+        let last = last?;
+        Some(FreedBefore { export: self.export_of(last), importers: importers(kind, last.fingerprint)? })
     }
     fn ending(&self) -> Option<Ending<Entry>> {
         if !self.id.spec().ends()?.object.is_context() {
@@ -392,11 +453,6 @@ impl World for Call<'_> {
 fn opening_of(entry: Entry) -> Opening<Entry> {
     let Entry { fingerprint, address, peer, device, .. } = entry;
     Opening { fingerprint, address, context: peer, device, object: entry }
-}
-
-/// The file name of a library as a text.
-fn text(library: &[u8; LIBRARY]) -> &str {
-    library_name(library).utf8_chunks().next().map_or("?", |chunk| chunk.valid())
 }
 
 /// The device of an entry, as its process numbers it.

@@ -3,21 +3,22 @@
 use crate::sys::files::{self, each_name};
 use crate::sys::line::Short;
 use core::ffi::CStr;
+use cupeer_rules::decide::Node;
 use cupeer_spec::deny::{Pci, pci};
 use cupeer_spec::uuid;
 
 /// Where the kernel module lists the GPUs: a directory for each PCI address.
 const GPUS: &CStr = c"/proc/driver/nvidia/gpus";
 
-/// Hands over the path of a GPU's device node, and whether this process may read and write it. Does nothing where the
-/// GPU is not listed.
-pub fn with_node_of(uuid: &[u8; 16], work: impl FnOnce(&str, bool)) {
-    let Some(minor) = minor_of(uuid) else { return };
+/// Hands over the path of a GPU's device node, and whether this process may read and write it; nothing where the GPU is not
+/// listed.
+pub fn with_node_of(uuid: &[u8; 16], work: impl FnOnce(Option<Node>)) {
+    let Some(minor) = minor_of(uuid) else { return work(None) };
     let path = Short::<32>::new(format_args!("/dev/nvidia{minor}\0"));
     let Some(c_path) = path.c_text() else { return };
     // SAFETY: the path ends in NUL.
     let is_usable = unsafe { libc::access(c_path.as_ptr(), libc::R_OK | libc::W_OK) } == 0;
-    work(c_path.to_str().unwrap_or("/dev/nvidia?"), is_usable);
+    work(Some(Node { path: c_path.to_str().unwrap_or("/dev/nvidia?"), is_usable }));
 }
 
 /// The number of a GPU's device node.

@@ -1,10 +1,10 @@
 //! Questions: what only the driver knows is asked after a call of the program's own, in the thread that made it,
 //! without creating a context or changing anything.
 
-use super::pools;
+use super::{contexts, pools};
 use crate::resolve::driver;
 use crate::sys::aside::aside;
-use crate::sys::elf::is_forked;
+use crate::sys::elf::{forked_from, is_forked};
 use crate::sys::every_call::{DESCRIBED_BY, EVERY_CALL, described_before_fork, epoch};
 use crate::sys::files::each_name;
 use crate::sys::line::Short;
@@ -134,11 +134,15 @@ pub fn was_initialized_before_fork() -> Option<(Option<u32>, Confidence)> {
     if let Some(parent) = described_before_fork(epoch()) {
         return Some(((parent != 0).then_some(parent), Confidence::Certain));
     }
-    // NVML opens these as well.
-    (is_forked() && has_device_open()).then_some((None, Confidence::Inferred))
+    has_device_of_parent().then(|| (forked_from(), Confidence::Inferred))
 }
 
-/// Whether the process has a device node open, although it has not initialised the driver.
+/// Whether this process was forked and has a device open, probably from its parent: NVML opens these as well.
+pub fn has_device_of_parent() -> bool {
+    is_forked() && has_device_open()
+}
+
+/// Whether the process has a device node open, or what stands for these in the simulated driver.
 fn has_device_open() -> bool {
     let mut found = false;
     each_name(c"/proc/self/fd", |name| {
@@ -147,7 +151,8 @@ fn has_device_open() -> bool {
         let path = path.c_text().unwrap_or_default();
         // SAFETY: the path ends in NUL, and the kernel writes at most that many bytes.
         let length = unsafe { libc::readlink(path.as_ptr(), target.as_mut_ptr().cast(), target.len()) };
-        found = target[..length.max(0) as usize].starts_with(b"/dev/nvidia");
+        let target = &target[..length.max(0) as usize];
+        found = target.starts_with(b"/dev/nvidia") || target.starts_with(b"/memfd:nvidia");
         found
     });
     found
@@ -227,6 +232,11 @@ pub fn device_of(context: u64) -> i32 {
 pub fn is_primary_active(device: i32) -> bool {
     let (mut flags, mut active) = (0, 0);
     cuDevicePrimaryCtxGetState(device, &mut flags, &mut active) == Some(0) && active != 0
+}
+
+/// The first device of this process whose primary context is there.
+pub fn device_with_primary() -> Option<i32> {
+    (0..device_count()?.min(MOST_DEVICES)).find(|device| is_primary_active(*device))
 }
 
 /// The primary context of a device, where it is there: retained and released again, which changes nothing then.
@@ -395,6 +405,12 @@ pub fn ask(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64, note: No
         // Where nothing is known that could end, nothing is asked: no context may be current any more.
         let is_gone = result == 0 && context != 0 && has_ended(end, device, context);
         about.ended = if is_gone { context } else { 0 };
+        // What is destroyed by its name is gone, whether anything is known of it or not.
+        let is_named = result == 0 && end.object == Object::Context && !end.is_counted;
+        let gone = if is_named { number(id, args, end.by) } else { about.ended };
+        if gone != 0 {
+            contexts::has_ended(gone);
+        }
         // Of a release this says that it was the last.
         if end.object == Object::Primary && (result != 0 || about.ended != 0) {
             note(detail::DEVICES, [device, -1].map(i32::to_le_bytes).as_flattened());
@@ -402,6 +418,9 @@ pub fn ask(id: FnId, args: &[u8; MOST_ARGS], result: i32, context: u64, note: No
         if about.ended != 0 || result != 0 && context != 0 {
             note(detail::CONTEXT, &context.to_le_bytes());
         }
+    } else if function.closes().is_some() && result == Result::INVALID_CONTEXT as i32 {
+        about.context = self::context();
+        note(detail::CONTEXT, &about.context.to_le_bytes());
     }
     about
 }
@@ -410,6 +429,9 @@ fn devices(note: Note, peer: i32, result: i32, about: &mut DriverFacts) {
     // The same: of a context that is gone nothing is asked.
     about.device = if result == Result::CONTEXT_IS_DESTROYED as i32 { -1 } else { device() };
     about.context = context();
+    if result != Result::CONTEXT_IS_DESTROYED as i32 {
+        contexts::is_current(about.context);
+    }
     note(detail::DEVICES, [about.device, peer].map(i32::to_le_bytes).as_flattened());
     note(detail::CONTEXT, &about.context.to_le_bytes());
 }

@@ -50,5 +50,9 @@ pub fn importers(export_kind: u32, fingerprint: u64) -> Option<Importers<Entry>>
             Life::Gone | Life::Silent => {}
         }
     });
-    first.map(|first| Importers { running, unknown, first: (process_of(&first), first) })
+    first.map(|first| {
+        let (opened, open) = (first.inside, u64::from(first.count));
+        let uses = if opened < open { (0, 0) } else { (opened, opened - open) };
+        Importers { running, unknown, first: (process_of(&first), first), uses }
+    })
 }

@@ -162,10 +162,10 @@ impl Closing {
     }
 
     /// The call has succeeded.
-    fn finish(&self) {
+    fn finish(&self, by: &Closer) {
         // Reading all of an entry costs more than all else here.
         if self.is_last {
-            give_up(&self.place, false);
+            give_up(&self.place, false, Some(by));
         }
     }
 }
@@ -200,7 +200,8 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
         }
         return;
     }
-    noted.closing.iter().for_each(Closing::finish);
+    let by = Closer { caller: made.caller, id };
+    noted.closing.iter().for_each(|closing| closing.finish(&by));
     // A descriptor of which it is not known what it refers to is not told from others.
     let is_known = |handle| fingerprints(id, args, handle).0 != 0;
     for effect in function.effects {
@@ -214,7 +215,7 @@ pub fn after(id: FnId, args: &[u8; MOST_ARGS], result: i32, noted: &BeforeCall, 
                 opened(kind::opened(object), fingerprints(id, args, handle), number(id, args, by), made);
             }
             Effect::Enables(Named { object, by }) => enabled(object, number(id, args, by), made),
-            Effect::Ends(_) if made.about.ended != 0 => all_ended(made.about.ended),
+            Effect::Ends(_) if made.about.ended != 0 => all_ended(made.about.ended, &by),
             Effect::Ends(end) => {
                 noted.taken.iter().for_each(|fingerprint| ended(kind::exported(end.object), *fingerprint, 0));
             }
@@ -325,18 +326,20 @@ fn owned(address: u64, fingerprint: u64, made: &CallOrigin) {
 fn opened(kind: u32, (fingerprint, checked): (u64, u64), address: u64, made: &CallOrigin) {
     let key = own_key(live::own(), kind, address, 0);
     // A damaged copy of a handle is the same mapping by another name where the driver checks the same bytes.
-    if live::find_where(key, |place| place.checked() == checked && count_in(place)).is_some() {
+    if let Some(place) = live::find_where(key, |place| place.checked() == checked && count_in(place)) {
+        place.count_opening();
         return;
     }
     // What else is open there has ended without our seeing how; what is being closed, its closer gives up.
     while let Some(place) = live::find_where(key, live::Place::is_open)
         && place.checked() != checked
     {
-        give_up(&place, false);
+        give_up(&place, false, None);
     }
     let mut entry = entry(kind, key, made);
     (entry.fingerprint, entry.checked, entry.address, entry.count) = (fingerprint, checked, address, 1);
     entry.bytes = made.about.memory.map_or(0, |(_, size)| size);
+    entry.inside = 1;
     live::insert(entry);
     if let Some(export) = kind::export_of(kind).and_then(|export| live::find(handle_key(export, fingerprint)))
     {
@@ -344,14 +347,22 @@ fn opened(kind: u32, (fingerprint, checked): (u64, u64), address: u64, made: &Ca
     }
 }
 
-/// Something that was opened is open no more.
-fn give_up(place: &live::Place, with_context: bool) {
+/// The call that closes something.
+struct Closer {
+    /// Its return address.
+    caller: usize,
+    id: FnId,
+}
+
+/// Something that was opened is open no more, because of a call that was seen, or without one.
+fn give_up(place: &live::Place, with_context: bool, by: Option<&Closer>) {
     let Some(entry) = place.read() else { return };
     if place.free()
         && let Some(export) = kind::export_of(entry.kind)
     {
         if is_checked() {
-            closed::note(&entry, with_context);
+            let by = by.map(|by| Caller::of(by.caller, by.id, false));
+            closed::note(&entry, with_context, by.as_ref());
         }
         let_go(export, entry.fingerprint);
     }
@@ -396,7 +407,7 @@ fn enabled(object: Object, peer: u64, made: &CallOrigin) {
 }
 
 /// Ends whatever of this process went with a context.
-fn all_ended(context: u64) {
+fn all_ended(context: u64, by: &Closer) {
     live::each_own(|place| {
         let Some(entry) = place.read() else { return };
         let is_peer = kind::is_access(entry.kind) && entry.address == context;
@@ -411,7 +422,7 @@ fn all_ended(context: u64) {
                 ended(entry.kind, entry.fingerprint, spec::ended::WITH_CONTEXT);
             }
         } else {
-            give_up(&place, true);
+            give_up(&place, true, Some(by));
         }
     });
 }

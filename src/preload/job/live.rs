@@ -333,6 +333,11 @@ impl Place {
         self.at.words[offset_of!(Entry, inside) / 8].store(bytes, Relaxed);
     }
 
+    /// Counts that this process has opened it once more.
+    pub fn count_opening(&self) {
+        self.at.words[offset_of!(Entry, inside) / 8].fetch_add(1, Relaxed);
+    }
+
     /// Gives it up. Says whether it was there, and nobody else was faster.
     pub fn free(&self) -> bool {
         let entry_kind = self.kind();

@@ -2,9 +2,10 @@
 
 use super::file::{FIRST_ROOM, File};
 use super::{clock, process, stream};
-use crate::driver::questions::Description;
+use crate::driver::questions::{Description, has_device_of_parent};
 use crate::log::message;
 use crate::sys::caller;
+use crate::sys::elf::forked_from;
 use crate::sys::environment;
 use crate::sys::every_call::described_before_fork;
 use crate::sys::files::{self, until_nul};
@@ -46,7 +47,10 @@ pub fn begin(file: &File) {
     }
     if let Some(parent) = described_before_fork(file.epoch) {
         let pid = Short::<16>::new(format_args!("{parent}"));
-        text(file, "initialized-by", pid.text().as_bytes());
+        text(file, meta::INITIALIZED_BY, pid.text().as_bytes());
+    } else if has_device_of_parent() {
+        let pid = Short::<16>::new(format_args!("{}", forked_from().unwrap_or(0)));
+        text(file, meta::DEVICES_FROM, pid.text().as_bytes());
     }
     for id in FnId::all() {
         let (number, size) = (id as u16, id.spec().stored() as u16);

@@ -50,21 +50,21 @@ pub struct Arguments<'a> {
     at: usize,
     index: usize,
     shape: u64,
-    /// The first bytes of a handle.
-    head: Option<[u8; CHECKED.start]>,
+    /// The bytes of a handle.
+    handle: Option<[u8; 64]>,
 }
 
 impl<'a> Arguments<'a> {
     fn new(bytes: &'a mut [u8]) -> Self {
-        Arguments { bytes, at: 0, index: 0, shape: 0, head: None }
+        Arguments { bytes, at: 0, index: 0, shape: 0, handle: None }
     }
 
     #[inline(always)]
     fn put<T: Value>(&mut self, value: Option<T>, how: u64) {
         if let (Some(value), Some(place)) = (value, self.bytes.get_mut(self.at..self.at + T::STORED)) {
             value.store(place, FINGERPRINT);
-            if let Some(head) = value.head() {
-                self.head = Some(head);
+            if let Some(handle) = value.handle() {
+                self.handle = Some(handle);
             }
         }
         self.at += T::STORED;
@@ -455,10 +455,10 @@ impl<'a, F: Fn(&mut Arguments, bool)> Recorded<'a, F> {
 
     /// Its arguments, as they are after it.
     pub fn arguments(&self, succeeded: bool) -> Stored {
-        let mut stored = Stored { bytes: [0; MOST_ARGS], shape: 0, head: None };
+        let mut stored = Stored { bytes: [0; MOST_ARGS], shape: 0, handle: None };
         let mut arguments = Arguments::new(&mut stored.bytes);
         (self.store)(&mut arguments, succeeded);
-        (stored.shape, stored.head) = (arguments.shape, arguments.head);
+        (stored.shape, stored.handle) = (arguments.shape, arguments.handle);
         stored
     }
 
@@ -480,8 +480,15 @@ pub struct Stored {
     pub bytes: [u8; MOST_ARGS],
     /// What is known of each.
     pub shape: u64,
-    /// The first bytes of a handle.
-    pub head: Option<[u8; CHECKED.start]>,
+    /// The bytes of a handle.
+    pub handle: Option<[u8; 64]>,
+}
+
+impl Stored {
+    /// The fingerprint of those bytes of its handle that the driver does not check; 0 where it has none.
+    pub fn head(&self) -> u64 {
+        self.handle.map_or(0, |handle| FINGERPRINT(&handle[..CHECKED.start]))
+    }
 }
 
 impl<F: Fn(&mut Arguments, bool)> Drop for Recorded<'_, F> {

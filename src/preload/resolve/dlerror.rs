@@ -15,7 +15,7 @@ use core::sync::atomic::AtomicUsize;
 const MARKER: &CStr = c"cupeer, a marker";
 
 /// As long as the text of [`crate::sys::arch::Thread`].
-const LONGEST: usize = 816;
+const LONGEST: usize = 800;
 
 static REAL: AtomicUsize = AtomicUsize::new(0);
 

@@ -64,8 +64,10 @@ pub struct Thread {
     pub stack: (usize, usize),
     /// The start of the other stack that it is on, else 0; and where it stood on the one before. See `aside`.
     pub aside: (usize, usize),
+    /// The last context that was seen current, and the record in which it was: see `driver::questions`.
+    pub context: (u64, u64),
     /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
-    pub dlerror: [c_char; 816],
+    pub dlerror: [c_char; 800],
 }
 
 /// Offset of [`Thread::entered`], for the entries below.

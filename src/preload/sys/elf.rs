@@ -11,7 +11,7 @@ use super::object::Object;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::iter::successors;
 use core::sync::atomic::{
-    AtomicBool, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 use libc::dl_phdr_info;
@@ -113,10 +113,22 @@ pub fn is_forked() -> bool {
     FORKED.load(SeqCst)
 }
 
+/// The process that forks, and the one that this was forked from; 0 where that was forked itself, so that what is inherited
+/// may be older.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+static PARENT: AtomicU32 = AtomicU32::new(0);
+
+/// The process that this one was forked from, where all that it has inherited was that one's own.
+pub fn forked_from() -> Option<u32> {
+    Some(PARENT.load(SeqCst)).filter(|pid| *pid != 0)
+}
+
 /// Makes forks wait for those who go through the objects. Called by our constructor.
 pub fn watch_forks() {
     unsafe extern "C" fn before() {
         FORKING.store(true, SeqCst);
+        // SAFETY: getpid has no preconditions.
+        FORKS.store(unsafe { libc::getpid() } as u32, SeqCst);
         for _ in 0..PATIENCE {
             if ITERATING.load(SeqCst) == 0 {
                 return;
@@ -129,7 +141,8 @@ pub fn watch_forks() {
         FORKING.store(false, SeqCst);
     }
     unsafe extern "C" fn in_child() {
-        FORKED.store(true, SeqCst);
+        let parent = if FORKED.swap(true, SeqCst) { 0 } else { FORKS.load(SeqCst) };
+        PARENT.store(parent, SeqCst);
         aside::is_alone();
         ITERATING.store(0, SeqCst);
         FORKING.store(false, SeqCst);

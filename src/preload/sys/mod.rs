@@ -18,6 +18,7 @@ pub mod life;
 pub mod line;
 pub mod lock;
 pub mod memory;
+pub mod neighbour;
 pub mod object;
 pub mod opened;
 pub mod pages;

@@ -11,11 +11,12 @@ use super::objects::{Objects, in_words};
 use super::rows::{Context, Draft, Sentence};
 use super::world::{Afterwards, Thing, Whole};
 use super::{About, Key};
-use cupeer_rules::decide::{Ending, Importers};
+use cupeer_rules::decide::{Ending, FreedBefore, Importers};
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Confidence, Rule};
+use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::function::FnId;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// All that is found, and what processes have inferred that is not so, or is known better.
 pub fn drafts<'a>(
@@ -28,8 +29,10 @@ pub fn drafts<'a>(
     let mut contexts = BTreeMap::new();
     let mut unclosed = BTreeMap::new();
     let ledger = &context.all.ledger;
+    let freed = freed(context);
     for entry in ledger.handles().iter().filter(|entry| !ledger.damage.is_of(entry)) {
         handles.ended(entry, &mut contexts);
+        handles.reused(entry, &freed);
         for import in &entry.imports {
             handles.failed(entry, import);
             handles.opened(entry, import);
@@ -116,6 +119,36 @@ impl<'a> Handles<'a, '_, '_, '_> {
         open
     }
 
+    /// An address was exported anew while others had open what was exported from it before.
+    fn reused(&mut self, entry: &'a Entry, freed: &Freed<'a>) {
+        let Some(export) = entry.export.as_deref() else { return };
+        let (Some((function, site)), (_, at)) = (export.made, export.first) else { return };
+        let process = export.process;
+        if entry.kind != Kind::Memory
+            || site.is_judged
+            || self.context.all.findings.was_checked(process as usize)
+        {
+            return;
+        }
+        let key = (process, export.address);
+        let before = freed.get(&key).into_iter().flatten().filter(|(_, _, ended)| *ended < at);
+        let before =
+            before.filter(|(other, ..)| other.fingerprint != entry.fingerprint && other.realm == entry.realm);
+        let open = before.filter_map(|(other, export, ended)| {
+            let open = self.open_at(other, export, at);
+            (!open.is_empty()).then_some((*other, *export, open, *ended))
+        });
+        let Some((other, before, open, _)) = open.max_by_key(|(.., ended)| *ended) else { return };
+        let Some((import, time)) = open.first() else { return };
+        let first = (in_words(self.context.job, import.process), Thing::Opened(other, import.process, time));
+        let mut world = self.world(entry, process, at, Current::default());
+        let importers = Importers { running: open.len() as u64, unknown: 0, first, uses: (0, 0) };
+        world.freed_before = Some(FreedBefore { export: world.export_of(other, before), importers });
+        let Some((sentence, things)) = decided(&world, function, 0).pop() else { return };
+        let objects = things.iter().map(|thing| self.object(*thing)).collect();
+        self.drafts.push(Draft { objects, ..Draft::of(sentence, function, 0, process, site, at) });
+    }
+
     /// A context that took handles with it which others had open.
     fn context_ended(&mut self, all: &[EndedOpen<'a>]) {
         // If some have ended, only these are listed.
@@ -137,7 +170,7 @@ impl<'a> Handles<'a, '_, '_, '_> {
             export: world.export_of(entry, export),
             bytes: export.bytes.unwrap_or(0),
             handles,
-            importers: Importers { running: importers, unknown: 0, first },
+            importers: Importers { running: importers, unknown: 0, first, uses: time.uses(at) },
             is_sure,
         });
         let Some((sentence, _)) = decided(&world, by, 0).pop() else { return };
@@ -159,7 +192,16 @@ impl<'a> Handles<'a, '_, '_, '_> {
     where
         Self: 'w,
     {
-        Afterwards { whole: self.whole, entry, process, at, current, again: None, ending: None }
+        Afterwards {
+            whole: self.whole,
+            entry,
+            process,
+            at,
+            current,
+            again: None,
+            ending: None,
+            freed_before: None,
+        }
     }
 
     fn failed(&mut self, entry: &'a Entry, import: &'a Import) {
@@ -263,6 +305,20 @@ impl<'a> Handles<'a, '_, '_, '_> {
             ..Draft::of(sentence, time.function, 0, process, time.site, time.opened)
         });
     }
+}
+
+/// Memory that was exported and has ended for sure, with when that was, by process and address.
+type Freed<'a> = HashMap<(u32, u64), Vec<(&'a Entry, &'a Export, u64)>>;
+
+fn freed<'a>(context: &Context<'a>) -> Freed<'a> {
+    let mut all = Freed::new();
+    for entry in context.all.ledger.handles().iter().filter(|entry| entry.kind == Kind::Memory) {
+        let Some(export) = entry.export.as_deref().filter(|_| !entry.imports.is_empty()) else { continue };
+        if let Some(at) = export.ended.as_ref().and_then(|ended| ended.at) {
+            all.entry((export.process, export.address)).or_default().push((entry, export, at));
+        }
+    }
+    all
 }
 
 /// Rules that say of a handle that nobody has exported it, as far as is known.

@@ -11,17 +11,20 @@ use super::super::model::{Fingerprint, Uuid};
 use super::MadeCall;
 use super::objects::in_words;
 use super::rows::Context;
-use cupeer_record::Process;
+use cupeer_record::{Library, Process};
 use cupeer_rules::Confidence;
 use cupeer_rules::decide::{
-    Allocation, Call, Closed, Ended, Ending, Export, Life, Mapping, Openers, Opening, Pool, World,
+    Allocation, Call, Closed, ClosedBy, Ended, Ending, Export, FreedBefore, HadContext, Life, Mapping,
+    Openers, Opening, Pool, World,
 };
 use cupeer_rules::reason::{Ago, Device};
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::mode;
+use cupeer_spec::record::live::LIBRARY;
 use cupeer_spec::record::slot::MOST_ARGS;
+use cupeer_spec::record::{meta, mode};
 use cupeer_spec::results::Result;
+use cupeer_spec::runtime::is_library;
 use std::collections::HashMap;
 
 /// How long a process is taken to live after it was last seen: one that waits makes no calls.
@@ -85,8 +88,11 @@ impl World for AtCall<'_, '_> {
         self.made.call.tid
     }
     fn initialized_before_fork(&self) -> Option<(Option<u32>, Confidence)> {
-        let parent: u32 = self.made.process.text("initialized-by")?.parse().ok()?;
-        Some(((parent != 0).then_some(parent), Confidence::Certain))
+        let text = |name| self.made.process.text(name);
+        let known = text(meta::INITIALIZED_BY).map(|pid| (pid, Confidence::Certain));
+        let (pid, confidence) = known.or(text(meta::DEVICES_FROM).map(|pid| (pid, Confidence::Inferred)))?;
+        let parent: u32 = pid.parse().ok()?;
+        Some(((parent != 0).then_some(parent), confidence))
     }
     fn is_forked(&self) -> (bool, bool) {
         (self.is_forked, false)
@@ -110,8 +116,8 @@ impl World for AtCall<'_, '_> {
         let current = has_ended(self.made.call.details.context?);
         (current != has_ended(peer)).then_some(current)
     }
-    fn has_contexts_elsewhere(&self) -> bool {
-        !self.made.process.devices.is_empty()
+    fn had_context(&self) -> HadContext {
+        self.sight.own.had_context(self.made.call.tid)
     }
     fn device_count(&self) -> Option<i32> {
         device_count(self.made.process)
@@ -155,8 +161,10 @@ impl World for AtCall<'_, '_> {
         }
     }
     fn closed(&self, address: u64) -> Option<Closed> {
-        let ledger::own::Closed { fingerprint, at, with_context, .. } = self.sight.own.closed(address)?;
-        Some(Closed { fingerprint, ago: self.ago(at), with_context })
+        let &ledger::own::Closed { fingerprint, at, with_context, ref by, .. } =
+            self.sight.own.closed(address)?;
+        let by = Some(closed_by(self.made.process, by));
+        Some(Closed { fingerprint, ago: self.ago(at), with_context, by })
     }
     fn enabled(&self, from: u64, to: u64) -> Option<(Option<Ago>, ())> {
         Some((self.ago(self.sight.own.enabled(from, to)?), ()))
@@ -198,6 +206,20 @@ impl World for AtCall<'_, '_> {
         let place = closes.and_then(|one| Some((one.object, self.made.call.number(one.by)?)));
         place.is_none_or(|place| self.sight.follower.opened.contains_key(&place)) || !self.knows_all()
     }
+}
+
+/// A call that has closed something. The CUDA runtime calls for others.
+fn closed_by(process: &Process, by: &ledger::own::By) -> ClosedBy {
+    let places = || by.frames.iter().map(|frame| (*frame, process.library_at(*frame, by.ticks)));
+    let is_outside = |library: &Library| !is_library(library.path.as_bytes());
+    let outside = places().find(|(_, library)| library.is_none_or(is_outside));
+    let (frame, known) = outside.or_else(|| places().next()).unwrap_or((0, None));
+    let mut library = [0; LIBRARY];
+    if let Some(known) = known {
+        let name = known.path.rsplit('/').next().unwrap_or_default();
+        library.iter_mut().zip(name.bytes()).for_each(|(place, byte)| *place = byte);
+    }
+    ClosedBy { tid: by.tid, library, offset: frame.wrapping_sub(known.map_or(0, |known| known.base)) }
 }
 
 /// Something that a finding is about.
@@ -244,6 +266,8 @@ pub struct Afterwards<'a, 'c> {
     /// Of an opening of what is open already: the libraries of both, how often it is open, and the first.
     pub again: Option<(&'c str, &'c str, u64, &'a Time)>,
     pub ending: Option<Ending<Thing<'a>>>,
+    /// Of an export: what was exported from its address before, and who still has that open.
+    pub freed_before: Option<FreedBefore<Thing<'a>>>,
 }
 
 impl<'a> Afterwards<'a, '_> {
@@ -293,7 +317,7 @@ impl<'a> Afterwards<'a, '_> {
             let place = args.get_mut(spec.place(index)).unwrap_or_default();
             place.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
         };
-        if let Some(shared) = spec.opens() {
+        if let Some(shared) = spec.opens().or(spec.exports()) {
             let words = [self.entry.fingerprint, self.entry.checked].map(u64::to_le_bytes);
             put(shared.handle, words.as_flattened());
         }
@@ -404,6 +428,9 @@ impl<'a> World for Afterwards<'a, '_> {
             work(Openers { first, second, count: count as u32, opening });
         }
         self.again.is_some()
+    }
+    fn freed_before(&self) -> Option<FreedBefore<Thing<'a>>> {
+        self.freed_before
     }
     fn ending(&self) -> Option<Ending<Thing<'a>>> {
         self.ending

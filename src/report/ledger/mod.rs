@@ -86,6 +86,8 @@ pub struct Export {
     pub address: u64,
     pub bytes: Option<u64>,
     pub device: Option<Uuid>,
+    /// The call that exported it first.
+    pub made: Option<(FnId, Site)>,
     /// Where the last export was made.
     pub stack: Option<Stack>,
     pub ended: Option<Ended>,
@@ -176,8 +178,12 @@ pub struct Time {
     pub function: FnId,
     pub site: Site,
     pub times: u64,
+    /// When the last of these was.
+    pub last: u64,
     /// How often it is open.
     pub count: u64,
+    /// How often it was closed and stayed open, and when that was last.
+    pub closes: (u64, u64),
     pub device: Option<Uuid>,
     /// Where it is mapped.
     pub address: u64,
@@ -264,6 +270,11 @@ fn reserve_one<T>(list: &mut Vec<T>) {
 }
 
 impl Time {
+    /// How often it was opened and closed before a moment at which it is open; zeros where that is not known.
+    pub fn uses(&self, at: u64) -> (u64, u64) {
+        if self.last < at && self.closes.1 < at { (self.times, self.closes.0) } else { (0, 0) }
+    }
+
     fn again(&mut self, taken: &Taken) {
         let (at, site) = (taken.at, taken.site);
         if site.stack == self.site.stack {
@@ -288,6 +299,7 @@ impl Import {
             Some(time) if time.ended.is_none() => {
                 time.times += 1;
                 time.count += 1;
+                time.last = time.last.max(taken.at);
                 time.again(taken);
             }
             _ => {
@@ -321,6 +333,8 @@ impl Import {
         time.count = if for_good { 0 } else { time.count.saturating_sub(1) };
         if time.count == 0 {
             time.ended = Some(ended);
+        } else {
+            time.closes = (time.closes.0 + 1, ended.at.unwrap_or(u64::MAX));
         }
         time.count == 0
     }

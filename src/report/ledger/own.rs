@@ -7,6 +7,7 @@ use super::follow::{Follower, OwnHandle};
 use super::pools::OwnPools;
 use super::space::OwnSpace;
 use cupeer_record::{Call, Outcome};
+use cupeer_rules::decide::HadContext;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::results::Result;
@@ -21,33 +22,62 @@ pub struct Own {
     ended: HashSet<u64>,
     /// When access was switched on, by the two contexts.
     enabled: HashMap<(u64, u64), u64>,
+    /// The last context that each thread was seen with.
+    current: HashMap<u32, u64>,
     /// What it has of virtual memory.
     pub space: OwnSpace,
     /// What it has of pools.
     pub pools: OwnPools,
 }
 
-#[derive(Clone, Copy)]
 pub struct Closed {
     pub address: u64,
     pub fingerprint: u64,
     pub at: u64,
+    /// The context that it was open in.
+    pub context: Option<u64>,
     /// Whether it went with its context.
     pub with_context: bool,
+    /// Who closed it, or ended its context.
+    pub by: By,
+}
+
+/// A call, as it stands in the record.
+pub struct By {
+    pub tid: u32,
+    /// When that was, on the record's clock.
+    pub ticks: u64,
+    /// Its return addresses, its caller's first.
+    pub frames: Box<[u64]>,
+}
+
+impl By {
+    fn of(call: &Call) -> By {
+        let caller = [call.caller];
+        let frames = if call.details.frames.is_empty() { &caller[..] } else { &call.details.frames };
+        By { tid: call.tid, ticks: call.start, frames: frames.into() }
+    }
 }
 
 impl Own {
     #[inline]
-    pub fn concerns(&self, function: FnId) -> bool {
+    pub fn concerns(&self, function: FnId, call: &Call) -> bool {
         let spec = function.spec();
         let is_any = [Group::Enable, Group::Release, Group::Lifetime].iter().any(|group| spec.is_in(*group));
-        is_any || !self.ended.is_empty()
+        is_any || call.details.context.is_some() || !self.ended.is_empty()
     }
 
     /// Notes a call, before the ledger does.
     pub fn call(&mut self, follower: &Follower, ledger: &Ledger, function: FnId, call: &Call, at: u64) {
         let spec = function.spec();
         let context = call.details.context;
+        // Of a call that ends a context, it is that one.
+        let is_gone = call.outcome == Outcome::Returned(Result::CONTEXT_IS_DESTROYED as i32);
+        if let Some(context) =
+            context.filter(|context| *context != 0 && spec.ends_context().is_none() && !is_gone)
+        {
+            self.current.insert(call.tid, context);
+        }
         if let Some(peer) = spec.enables().or(spec.disables()) {
             let contexts = context.zip(call.number(peer.by));
             let is_on = call.outcome == Outcome::Returned(Result::PEER_ACCESS_ALREADY_ENABLED as i32)
@@ -71,7 +101,7 @@ impl Own {
         {
             let held = follower.opened.get(&(Object::Memory, address));
             if let Some(held) = held.filter(|held| held.is_last(ledger)) {
-                self.remember(address, held, ledger, at, false);
+                self.remember(address, held, ledger, at, call);
             }
         } else if let Some(ending) = Ending::of(function, call) {
             self.ended.extend(ending.context);
@@ -79,7 +109,7 @@ impl Own {
                 .retain(|(from, to), _| !ending.takes(Some(*from), None) && !ending.takes(Some(*to), None));
             for ((kind, address), held) in &follower.opened {
                 if *kind == Object::Memory && ending.takes(held.context, held.device) {
-                    self.remember(*address, held, ledger, at, true);
+                    self.remember(*address, held, ledger, at, call);
                 }
             }
         } else if !self.ended.is_empty()
@@ -90,17 +120,30 @@ impl Own {
         }
     }
 
-    fn remember(&mut self, address: u64, held: &OwnHandle, ledger: &Ledger, at: u64, with_context: bool) {
+    fn remember(&mut self, address: u64, held: &OwnHandle, ledger: &Ledger, at: u64, call: &Call) {
         if self.closed.len() == REMEMBERED {
             self.closed.pop_front();
         }
         let fingerprint = ledger.handles[held.handle as usize].fingerprint;
-        self.closed.push_back(Closed { address, fingerprint, at, with_context });
+        let with_context = call.function.is_some_and(|function| function.spec().ends_context().is_some());
+        let (context, by) = (held.context, By::of(call));
+        self.closed.push_back(Closed { address, fingerprint, at, context, with_context, by });
     }
 
     /// The last time that something was closed at an address.
-    pub fn closed(&self, address: u64) -> Option<Closed> {
-        self.closed.iter().rev().find(|closed| closed.address == address).copied()
+    pub fn closed(&self, address: u64) -> Option<&Closed> {
+        self.closed.iter().rev().find(|closed| closed.address == address)
+    }
+
+    /// What became of the context of a thread that has none.
+    pub fn had_context(&self, tid: u32) -> HadContext {
+        let Some(&context) = self.current.get(&tid) else {
+            return if self.current.is_empty() { HadContext::Unknown } else { HadContext::InOtherThread };
+        };
+        let is_ended = self.has_ended(context);
+        let last = self.closed.iter().rev().find(|closed| closed.context == Some(context));
+        let has_closed = is_ended && last.is_some_and(|closed| closed.with_context);
+        HadContext::Here { context, is_ended, has_closed }
     }
 
     /// Whether a context was ended, and no other one has been seen with its address.

@@ -123,7 +123,7 @@ impl View<'_> {
         if self.report.record.lost > 0 {
             text += ", as far as events were kept";
         }
-        self.item("", &format!("{text}.")) + &self.unchecked() + "\n"
+        self.item("", &format!("{text}.")) + &self.outside() + &self.unchecked() + "\n"
     }
 
     /// What stands before the reasons why nothing is wrong: how far that is known.

@@ -11,6 +11,7 @@ mod head;
 mod matrix;
 mod memory;
 pub mod names;
+mod outside;
 mod pools;
 mod processes;
 mod tables;

@@ -76,7 +76,7 @@ impl View<'_> {
     pub fn wrong(&self, wrong: &Wrong) -> String {
         let things: String = wrong.things.iter().map(|thing| self.shown(thing)).collect();
         let text = self.deaths() + &self.findings() + &things;
-        if text.is_empty() { text } else { self.title("What is wrong") + &text }
+        if text.is_empty() { text } else { self.title("What is wrong") + &text + &self.outside() }
     }
 
     /// Things of one kind, as [`Thing::of`] takes them; nothing, where there are none.

@@ -41,8 +41,11 @@ impl<W: World> Judge<'_, W> {
 
     pub(super) fn no_current_context(&mut self) -> Verdict {
         let Some(current) = self.world.current() else { return Verdict::Unknown };
-        let (tid, others) = (self.world.thread(), self.world.has_contexts_elsewhere());
-        self.when(current == (0, 0), "", Reason::NoCurrentContext { tid, others })
+        if current != (0, 0) {
+            return Verdict::Held;
+        }
+        let (tid, had) = (self.world.thread(), self.world.had_context());
+        self.broken(Reason::NoCurrentContext { tid, had }, Confidence::Certain, "", &[])
     }
 
     /// A pointer is NULL. That of memory has a rule of its own.

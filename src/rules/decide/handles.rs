@@ -1,11 +1,21 @@
 //! Rules about the handle that is opened, for calls that failed.
 
-use super::{Export, Judge, Life, Verdict, World};
+use super::world::word;
+use super::{Export, Judge, Life, Node, Verdict, World};
 use crate::Confidence;
-use crate::reason::{Device, Handle, Reason};
+use crate::reason::{Device, Handle, HandleFlaw, Process, Reason};
 use cupeer_spec::effect::Object;
 use cupeer_spec::record::slot::finding::role;
 use cupeer_spec::results::Result;
+use cupeer_spec::value::EXPORTER;
+
+/// How many of the first bytes of a handle are left, where it was cut.
+fn cut(bytes: &[u8; 64]) -> Option<u8> {
+    /// Handles have something in their second half, seen with driver 580: what kind they are of, and what the driver checks.
+    const LONGEST: usize = 32;
+    let length = bytes.iter().rposition(|byte| *byte != 0)? + 1;
+    (length <= LONGEST).then_some(length as u8)
+}
 
 impl<W: World> Judge<'_, W> {
     /// The fingerprint of the handle that is opened.
@@ -148,14 +158,26 @@ impl<W: World> Judge<'_, W> {
             return Verdict::Held;
         }
         let mut verdict = Verdict::Unknown;
-        world.with_node(&to.uuid, &mut |node, is_usable| {
-            verdict = if is_usable {
-                Verdict::Held
-            } else {
-                self.with_export(&export, Reason::IpcDeviceHidden { to, node }, Confidence::Certain)
+        let sees = self.sees();
+        world.with_node(&to.uuid, &mut |node| {
+            verdict = match node {
+                Some(Node { is_usable: true, .. }) => Verdict::Held,
+                Some(Node { path: node, .. }) => {
+                    self.with_export(&export, Reason::IpcDeviceHidden { to, node }, Confidence::Certain)
+                }
+                None if to.uuid != [0; 16] => {
+                    let reason = Reason::IpcDeviceUnseen { to, sees };
+                    self.with_export(&export, reason, Confidence::Inferred)
+                }
+                None => Verdict::Unknown,
             };
         });
         verdict
+    }
+
+    /// The devices that this process sees: how many, and the UUIDs of the first two.
+    fn sees(&self) -> (i32, [[u8; 16]; 2]) {
+        (self.world.device_count().unwrap_or(0), [0, 1].map(|ordinal| self.world.uuid(ordinal)))
     }
 
     pub(super) fn devices_apart(&mut self) -> Verdict {
@@ -184,6 +206,7 @@ impl<W: World> Judge<'_, W> {
             original: Handle(export.fingerprint),
             owner: export.owner,
             is_opened: self.call.result == 0,
+            cut: self.world.bytes().and_then(|bytes| cut(&bytes)),
         };
         let confidence = if is_exact { self.world.trust(&export) } else { Confidence::Inferred };
         self.with_export(&export, reason, confidence)
@@ -196,13 +219,50 @@ impl<W: World> Judge<'_, W> {
         if !self.world.knows_all() {
             return Verdict::Unknown;
         }
-        let (is_zero, is_event) = (self.world.is_zero(), self.call.is_event());
-        let named = self.world.named_pid().filter(|pid| !is_event && (1..1 << 22).contains(pid));
-        let runs = named.and_then(|pid| self.world.runs(pid));
-        let handle = Handle(self.fingerprint());
-        let reason = Reason::IpcUnknownHandle { handle, is_zero, named, runs, is_event };
-        let confidence = if is_zero { Confidence::Certain } else { Confidence::Inferred };
+        let (handle, flaw) = (Handle(self.fingerprint()), self.flaw());
+        let reason = Reason::IpcUnknownHandle { handle, flaw, is_event: self.call.is_event() };
+        let confidence = if flaw == HandleFlaw::Zero { Confidence::Certain } else { Confidence::Inferred };
         self.broken(reason, confidence, "handle", &[])
+    }
+
+    /// What the bytes of a handle that nobody exported show.
+    fn flaw(&self) -> HandleFlaw {
+        let (world, is_event) = (self.world, self.call.is_event());
+        let Some(bytes) = world.bytes() else { return HandleFlaw::Unseen };
+        if bytes == [0; 64] {
+            return HandleFlaw::Zero;
+        }
+        if let Some(length) = cut(&bytes) {
+            return HandleFlaw::Cut(length);
+        }
+        if is_event {
+            return HandleFlaw::Unseen;
+        }
+        let named = world.named_pid().filter(|pid| (1..1 << 22).contains(pid));
+        let is_exporter = named.is_some_and(|pid| world.exporter(Object::Memory, pid).is_some());
+        if !is_exporter && let Some((owner, by)) = self.shifted(&bytes) {
+            return HandleFlaw::Shifted { owner, by };
+        }
+        match named {
+            None => HandleFlaw::NamesNobody,
+            Some(pid) if world.is_recorded_elsewhere(pid) => HandleFlaw::Elsewhere(pid),
+            Some(pid) => HandleFlaw::Names { pid, runs: world.runs(pid) },
+        }
+    }
+
+    /// Whose handle the bytes are, if they stand elsewhere than they should, and by how many bytes.
+    fn shifted(&self, bytes: &[u8; 64]) -> Option<(Process, u8)> {
+        /// Bytes of all kinds look like small numbers: such a pid has to stand where the driver looks for it as well.
+        const SMALL: u32 = 256;
+        const CHECKED: usize = 48 - EXPORTER;
+        let places = (1..=EXPORTER).flat_map(|by| [(EXPORTER - by, by), (EXPORTER + by, by)]);
+        let mut pids = places.filter_map(|(at, by)| Some((word(bytes, at)?, at, by as u8)));
+        pids.find_map(|(pid, at, by)| {
+            let is_pid =
+                (1..1 << 22).contains(&pid) && (pid >= SMALL || word(bytes, at + CHECKED) == Some(pid));
+            let owner = if is_pid { self.world.exporter(Object::Memory, pid) } else { None };
+            Some((owner?, by))
+        })
     }
 
     /// A device of this process.

@@ -2,8 +2,9 @@
 
 use super::{Closed, Judge, Opening, Pointer, Verdict, World};
 use crate::Confidence;
-use crate::reason::{Handle, MemoryKind, Process, Reason};
+use crate::reason::{Handle, MemoryKind, Process, Reason, Site};
 use cupeer_spec::effect::Object;
+use cupeer_spec::record::live::library_text;
 use cupeer_spec::record::slot::finding::role;
 
 impl Pointer {
@@ -121,8 +122,10 @@ impl<W: World> Judge<'_, W> {
         let (address, argument, opening) = self.opening();
         let is_open = opening.is_some_and(|opening| opening.address == address);
         let Some(closed) = self.world.closed(address).filter(|_| !is_open) else { return Verdict::Held };
-        let Closed { fingerprint, ago, with_context } = closed;
-        let reason = Reason::IpcClosedTwice { address, ago, handle: Handle(fingerprint), with_context };
+        let Closed { fingerprint, ago, with_context, by } = closed;
+        let by =
+            by.as_ref().map(|by| Site { tid: by.tid, library: library_text(&by.library), offset: by.offset });
+        let reason = Reason::IpcClosedTwice { address, ago, handle: Handle(fingerprint), with_context, by };
         self.when(true, argument, reason)
     }
 
@@ -137,8 +140,14 @@ impl<W: World> Judge<'_, W> {
         let is_exportable = || self.world.pointer(address).is_some_and(|pointer| pointer.is_exportable);
         let is_own = opening.is_none() && is_exportable();
         let inside = opening.map(|opening| opening.address);
-        let object = opening.map(|opening| (role::OPENING, opening.object));
-        let reason = Reason::IpcCloseAddress { address, inside, is_own };
+        let elsewhere = match (inside, is_own) {
+            (None, false) => self.world.open_elsewhere(self.call.object(), address),
+            _ => None,
+        };
+        let object = opening.map(|opening| opening.object).or(elsewhere.map(|(_, object)| object));
+        let object = object.map(|object| (role::OPENING, object));
+        let elsewhere = elsewhere.map(|(process, _)| process);
+        let reason = Reason::IpcCloseAddress { address, inside, is_own, elsewhere };
         self.broken(reason, Confidence::Certain, argument, object.as_slice())
     }
 

@@ -1,9 +1,9 @@
 //! Rules about calls that succeeded: what is undefined, what works by chance, what is worth knowing.
 
-use super::{Export, Importers, Judge, Openers, Verdict, World, peers::PEER};
+use super::{Export, FreedBefore, Importers, Judge, Openers, Verdict, World, peers::PEER};
 use crate::Confidence;
 use crate::reason::{Handle, Reason};
-use cupeer_spec::effect::Object;
+use cupeer_spec::effect::{Object, Shared};
 use cupeer_spec::record::slot::finding::role;
 
 /// What a call has ended while others had it open.
@@ -35,7 +35,7 @@ impl<W: World> Judge<'_, W> {
         } else if self.call.object().is_granted() {
             Verdict::Held
         } else if let Some(shared) = spec.exports() {
-            self.exported(shared.by)
+            self.exported(shared)
         } else if spec.opens().is_some() {
             self.opened()
         } else if spec.enables().is_some() {
@@ -47,11 +47,29 @@ impl<W: World> Judge<'_, W> {
         }
     }
 
-    fn exported(&mut self, by: usize) -> Verdict {
-        let address = self.call.at(by);
-        let memory = self.world.memory().filter(|(base, _)| *base != address && !self.call.is_event());
-        let Some((base, bytes)) = memory else { return Verdict::Held };
-        self.when(true, self.call.name(by), Reason::IpcInteriorPointer { address, base, bytes })
+    fn exported(&mut self, Shared { by, handle, object }: Shared) -> Verdict {
+        if object != Object::Memory {
+            return Verdict::Held;
+        }
+        let (address, argument) = (self.call.at(by), self.call.name(by));
+        let mut verdict = Verdict::Held;
+        if let Some((base, bytes)) = self.world.memory().filter(|(base, _)| *base != address) {
+            verdict = self.when(true, argument, Reason::IpcInteriorPointer { address, base, bytes });
+        }
+        if let Some(FreedBefore { export: before, importers }) = self.world.freed_before() {
+            let reason = Reason::IpcAddressReused {
+                address: before.address,
+                handle: Handle(self.call.fingerprint(handle)),
+                before: Handle(before.fingerprint),
+                importers: importers.running + importers.unknown,
+                first: importers.first.0,
+            };
+            let is_certain = importers.running > 0;
+            let confidence = if is_certain { Confidence::Certain } else { Confidence::Inferred };
+            let objects = [(role::EXPORT, before.object), (role::OPENING, importers.first.1)];
+            verdict = self.broken(reason, confidence, argument, &objects);
+        }
+        verdict
     }
 
     fn opened(&mut self) -> Verdict {
@@ -121,7 +139,8 @@ impl<W: World> Judge<'_, W> {
         let (address, importing) = (export.address, importers.running + importers.unknown);
         let (what, argument) = (self.call.function.spec().name, self.call.name(end.by));
         let (reason, argument) = if end.object.is_context() {
-            (Reason::IpcContextEndedWhileOpen { what, handles, importers: importing, first }, "")
+            let importers = importing;
+            (Reason::IpcContextEndedWhileOpen { what, handles, importers, first, address, handle, kind }, "")
         } else if self.call.is_event() {
             let event = address;
             (Reason::IpcEventDestroyedWhileOpen { event, handle, importers: importing, first }, argument)
@@ -131,7 +150,11 @@ impl<W: World> Judge<'_, W> {
         } else if kind == Object::Pointer {
             (Reason::PoolFreedWhileOpen { address, bytes, handle, importers: importing, first }, argument)
         } else {
-            (Reason::IpcFreedWhileOpen { address, bytes, handle, importers: importing, first }, argument)
+            let uses = importers.uses;
+            (
+                Reason::IpcFreedWhileOpen { address, bytes, handle, importers: importing, first, uses },
+                argument,
+            )
         };
         let is_certain = is_sure && importers.running > 0;
         let confidence = if is_certain { Confidence::Certain } else { Confidence::Inferred };

@@ -4,6 +4,8 @@ use super::{Allocation, Mapping, Pool};
 use crate::Confidence;
 use crate::reason::{Ago, Device, Process};
 use cupeer_spec::effect::Object;
+use cupeer_spec::record::live::LIBRARY;
+use cupeer_spec::value::EXPORTER;
 
 /// What is known when a call is judged. What a world does not say is not known: each answer is `None`, or empty.
 pub trait World {
@@ -33,9 +35,9 @@ pub trait World {
     fn is_current_destroyed(&self) -> Option<bool> {
         None
     }
-    /// Whether another thread of the process had a current context.
-    fn has_contexts_elsewhere(&self) -> bool {
-        false
+    /// Where the calling thread, which has no current context, or others had one.
+    fn had_context(&self) -> HadContext {
+        HadContext::Unknown
     }
     /// How many devices the process sees.
     fn device_count(&self) -> Option<i32>;
@@ -51,8 +53,9 @@ pub trait World {
     fn can_access(&self, _from: i32, _to: i32) -> Option<bool> {
         None
     }
-    /// Hands over the path of a device's node and whether the process may use it, where the system lists it.
-    fn with_node(&self, _uuid: &[u8; 16], _work: &mut dyn FnMut(&str, bool)) {}
+    /// Hands over the path of a device's node and whether the process may use it; nothing where the system was asked and does
+    /// not list it.
+    fn with_node(&self, _uuid: &[u8; 16], _work: &mut dyn FnMut(Option<Node>)) {}
     /// What the driver says of a pointer.
     fn pointer(&self, _address: u64) -> Option<Pointer> {
         None
@@ -91,12 +94,20 @@ pub trait World {
             Life::Silent | Life::Unknown => Confidence::Inferred,
         }
     }
-    /// The pid in the opened handle: its exporter's.
-    fn named_pid(&self) -> Option<u32> {
+    /// The bytes of the opened handle.
+    fn bytes(&self) -> Option<[u8; 64]> {
         None
     }
-    /// Whether all bytes of the opened handle are 0.
-    fn is_zero(&self) -> bool {
+    /// The pid in the opened handle: its exporter's, where it is one of memory.
+    fn named_pid(&self) -> Option<u32> {
+        word(&self.bytes()?, EXPORTER)
+    }
+    /// A process of the job that has exported something under this pid.
+    fn exporter(&self, _object: Object, _pid: u32) -> Option<Process> {
+        None
+    }
+    /// Whether a process is recorded by cupeer, but not into this record.
+    fn is_recorded_elsewhere(&self, _pid: u32) -> bool {
         false
     }
     /// Whether a process of this pid runs on this host.
@@ -109,6 +120,10 @@ pub trait World {
     }
     /// What of an object this process has open.
     fn each_opening(&self, _object: Object, _work: &mut dyn FnMut(&Opening<Self::Object>)) {}
+    /// Another process of the job that has something open at an address of its own.
+    fn open_elsewhere(&self, _object: Object, _address: u64) -> Option<(Process, Self::Object)> {
+        None
+    }
     /// What this process had open at an address, and has closed.
     fn closed(&self, _address: u64) -> Option<Closed> {
         None
@@ -185,10 +200,24 @@ pub trait World {
     fn closed_something(&self) -> bool {
         true
     }
+    /// What this process had exported before from the address that the call exports, and has freed since, where others still
+    /// have it open; none where the call exports once more what is exported already.
+    fn freed_before(&self) -> Option<FreedBefore<Self::Object>> {
+        None
+    }
     /// What the call has ended that others have open; of a context, with how many such handles went.
     fn ending(&self) -> Option<super::Ending<Self::Object>> {
         None
     }
+}
+
+/// The node of a device.
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    /// Its path.
+    pub path: &'a str,
+    /// Whether the process may read and write it.
+    pub is_usable: bool,
 }
 
 /// A handle that a process has exported.
@@ -216,6 +245,15 @@ pub struct Export<O> {
     pub ended: Option<Ended>,
     /// What the world calls it.
     pub object: O,
+}
+
+/// Something that was exported and has ended, and that others still have open.
+#[derive(Clone, Copy)]
+pub struct FreedBefore<O> {
+    /// It.
+    pub export: Export<O>,
+    /// Who has it open.
+    pub importers: Importers<O>,
 }
 
 /// How something that was exported has ended.
@@ -266,6 +304,39 @@ pub struct Closed {
     pub ago: Option<Ago>,
     /// Whether it went with its context.
     pub with_context: bool,
+    /// Who closed it, or ended its context.
+    pub by: Option<ClosedBy>,
+}
+
+/// A call that has closed something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClosedBy {
+    /// The thread.
+    pub tid: u32,
+    /// The file name of the library that called; zeros behind.
+    pub library: [u8; LIBRARY],
+    /// Where in it.
+    pub offset: u64,
+}
+
+/// What became of the current context of a thread that has none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HadContext {
+    /// The thread had one.
+    Here {
+        /// The last one.
+        context: u64,
+        /// Whether the process is known to have ended it.
+        is_ended: bool,
+        /// Whether something that the process had open went with it.
+        has_closed: bool,
+    },
+    /// Another thread had one, and this one had none.
+    InOtherThread,
+    /// The primary context of this device is there, whoever has it.
+    Primary(i32),
+    /// Nobody was seen with one.
+    Unknown,
 }
 
 /// Whether a process runs.
@@ -322,6 +393,11 @@ pub struct Peers<O> {
     pub first: Option<O>,
 }
 
+/// A number among the bytes of a handle.
+pub(super) fn word(bytes: &[u8; 64], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
 /// Who of the others has something open.
 #[derive(Clone, Copy)]
 pub struct Importers<O> {
@@ -331,4 +407,6 @@ pub struct Importers<O> {
     pub unknown: u64,
     /// One of them: one that runs, where there is any.
     pub first: (Process, O),
+    /// How often that one has opened it and closed it; zeros where it is not known.
+    pub uses: (u64, u64),
 }

@@ -28,9 +28,9 @@ rule CallFailed "call-failed" {
                 cuCtxDisablePeerAccess, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2,
                 cuIpcCloseMemHandle, cuIpcGetEventHandle, cuIpcOpenEventHandle],
     severity: Note, scope: Call,
-    rests_on: Practice("As far as can be seen, no rule is broken: the finding lists the causes that were ruled out, and those that remain."),
+    rests_on: Practice("As far as can be seen, no rule is broken: the finding lists the causes that were not ruled out, the likeliest first."),
     costs: "The call's result.",
-    hint: "Go through the remaining causes in order.",
+    hint: "Go through the causes in order; `cupeer explain` of the result lists all, with the rules among them.",
 }
     } };
 }

@@ -38,10 +38,10 @@ rule IpcReexport "ipc-reexport" {
 rule IpcInteriorPointer "ipc-interior-pointer" {
     says: "An exported pointer should be the start of its allocation.",
     functions: [cuIpcGetMemHandle],
-    severity: Warning, scope: Call,
+    severity: Note, scope: Call,
     rests_on: Documented("cuIpcGetMemHandle", "dptr - Base pointer to previously allocated device memory"),
     costs: "The call succeeds, but the importer gets the start of the allocation: without the offset it reads and writes other data.",
-    hint: "Export the allocation's start (see cuMemGetAddressRange), send the offset with the handle, and add it to what the importer's cuIpcOpenMemHandle returns.",
+    hint: "Nothing to do where the importer adds the offset. Else export the allocation's start (see cuMemGetAddressRange), send the offset with the handle, and add it to what the importer's cuIpcOpenMemHandle returns.",
     usual: [("libuct_cuda", "UCX sends the start of the allocation along, and its importers add the offset"),
             ("libnccl", "NCCL sends the offset along")],
     seen: "Mooncake#1622, tensorpipe#248, Fuser#3799, UCX#11724, cutorch#580, cupy#9436",
@@ -205,7 +205,7 @@ rule IpcOffsetNotAdded "ipc-offset-not-added" {
     severity: Note, scope: Processes,
     rests_on: Observed("cuIpcGetMemHandle of a pointer inside an allocation returns the handle of the allocation; cuIpcOpenMemHandle returns its start."),
     costs: "Without the offset the importer reads and writes other data, and nothing fails.",
-    hint: "Add the exporter's offset to the pointer that this call returned. Which addresses the importer uses is not seen: if it adds the offset, all is well.",
+    hint: "Nothing to do where the importer adds the exporter's offset to the pointer that this call returned; which addresses it uses is not seen.",
     seen: "Mooncake#1622, tensorpipe#248, Fuser#3799",
 }
 rule IpcDeviceOrder "ipc-device-order" {

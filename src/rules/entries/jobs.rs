@@ -32,6 +32,15 @@ rule IpcEventDestroyedWhileOpen "ipc-event-destroyed-while-open" {
     hint: "Make the exporter wait until the importers have destroyed their events.",
     seen: "pytorch#15937",
 }
+rule IpcAddressReused "ipc-address-reused" {
+    says: "An address should be exported again only after all importers have closed what was exported from it before.",
+    functions: [cuIpcGetMemHandle],
+    severity: Warning, scope: Processes,
+    rests_on: Documented("cuIpcGetMemHandle", "If a region of memory is freed with cuMemFree and a subsequent call to cuMemAlloc returns memory with the same device address, cuIpcGetMemHandle will return a unique handle for the new memory."),
+    costs: "Nothing by itself. An importer that recognises a mapping by the exporter's address goes on with the freed allocation in place of the new one.",
+    hint: "Close in the importers before the exporter frees. In a cache of mappings, compare handles, or CU_POINTER_ATTRIBUTE_BUFFER_ID, not addresses.",
+    seen: "UCX#2738",
+}
 rule IpcNeverClosed "ipc-never-closed" {
     says: "A process should close what it opened before it ends.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],

@@ -3,16 +3,6 @@
 macro_rules! unchecked_rules {
     ($next:ident $($rest:ident)* ; $($before:tt)*) => { $next! { $($rest)* ; $($before)*
 
-rule IpcAddressReused "ipc-address-reused" {
-    says: "An importer must not recognise a mapping only by the exporter's address, which may be freed and reused.",
-    functions: [cuIpcGetMemHandle],
-    severity: Error, scope: Processes,
-    rests_on: Documented("cuIpcGetMemHandle", "If a region of memory is freed with cuMemFree and a subsequent call to cuMemAlloc returns memory with the same device address, cuIpcGetMemHandle will return a unique handle for the new memory."),
-    costs: "The importer reads the freed allocation in place of the new one.",
-    hint: "Compare handles, or CU_POINTER_ATTRIBUTE_BUFFER_ID, not addresses.",
-    seen: "UCX#2738",
-    unchecked: "it begins with memory freed while an importer has it open, which ipc-freed-while-open reports at once",
-}
 rule IpcCloseInFlight "ipc-close-in-flight" {
     says: "Close memory only when no work that uses it is in flight.",
     functions: [cuIpcCloseMemHandle],

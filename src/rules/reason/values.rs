@@ -52,6 +52,26 @@ impl Display for Process {
     }
 }
 
+/// Where a call was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Site<'a> {
+    /// The thread.
+    pub tid: u32,
+    /// The file name of the library that called; empty where it is not known.
+    pub library: &'a str,
+    /// Where in it.
+    pub offset: u64,
+}
+
+impl Display for Site<'_> {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self.library {
+            "" => write!(f, "thread {}", self.tid),
+            library => write!(f, "thread {} from {library}+{:#x}", self.tid, self.offset),
+        }
+    }
+}
+
 /// A handle, by its fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Handle(pub u64);
@@ -60,6 +80,35 @@ impl Display for Handle {
     fn fmt(&self, f: &mut Formatter) -> fmt::Result {
         write!(f, "{}:{:016x}", Shareable::prefix(self.0), self.0)
     }
+}
+
+/// What the bytes of a handle that nobody exported show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HandleFlaw {
+    /// All are 0.
+    Zero,
+    /// All but so many of the first ones are 0.
+    Cut(u8),
+    /// They are those of a handle of this process, as many bytes from where they should be.
+    Shifted {
+        /// The exporter.
+        owner: Process,
+        /// How far.
+        by: u8,
+    },
+    /// They name a process that cupeer records elsewhere.
+    Elsewhere(u32),
+    /// They name a process.
+    Names {
+        /// It.
+        pid: u32,
+        /// Whether it runs.
+        runs: Option<bool>,
+    },
+    /// They name none.
+    NamesNobody,
+    /// They were not seen, or do not name processes.
+    Unseen,
 }
 
 /// A time that has passed, in nanoseconds.
@@ -102,6 +151,15 @@ impl Display for Count {
             _ => "s",
         };
         write!(f, "{} {}{plural}", self.0, self.1)
+    }
+}
+
+/// `once`, `2 times`.
+pub(super) struct Times(pub u64);
+
+impl Display for Times {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        if self.0 == 1 { f.write_str("once") } else { write!(f, "{} times", self.0) }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, fail, refuse};
 use super::arrays::Arrays;
+use super::backing::Backing;
 use super::contexts::Contexts;
 use super::events::Events;
 use super::exports::Exports;
@@ -107,6 +108,9 @@ static DRIVER: OnceLock<Mutex<Driver>> = OnceLock::new();
 static MARK: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
 /// The process that called `cuInit`, where the kernel does not know such words.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// What stays open from `cuInit` on, as the device nodes of a real driver do: children of fork have it, and who looks for
+/// what their parent has done finds it there.
+static NODE: OnceLock<Option<Backing>> = OnceLock::new();
 /// Whether the process exits, and has come to the handler that the driver has had since `cuInit`.
 static HAS_SHUT_DOWN: AtomicBool = AtomicBool::new(false);
 
@@ -139,6 +143,7 @@ pub(crate) fn initialize() -> Answer {
     let variable = std::env::var_os("CUDA_VISIBLE_DEVICES");
     let devices = visible(&machine, variable.as_ref().map(|v| v.to_str().unwrap_or("?")))?;
     MARK.get_or_init(mark);
+    NODE.get_or_init(|| Backing::create(c"nvidia-sim", 0));
     PROCESS.store(std::process::id(), Ordering::Relaxed);
     DRIVER.get_or_init(|| {
         // SAFETY: the function takes nothing and only stores a word. Where there is no room for it, nothing is lost.

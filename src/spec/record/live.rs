@@ -318,7 +318,8 @@ pub struct Entry {
     pub offset: u64,
     /// The file name of that library, as much of it as there is room for; zeros behind.
     pub library: [u8; LIBRARY],
-    /// Of memory that was exported by a pointer inside of it: how far inside, the last time.
+    /// Of memory that was exported by a pointer inside of it: how far inside, the last time. Of what was opened: how often
+    /// since it was open last; 0 where that was not counted.
     pub inside: u64,
     /// Of what was exported: the fingerprint of the bytes that the driver does not check; of a descriptor,
     /// [`descriptor_head`].
@@ -333,6 +334,11 @@ pub const fn descriptor_head(fd: i32) -> u64 {
 /// The file name of a library, in the bytes that are kept of it.
 pub fn library_name(bytes: &[u8; LIBRARY]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or(&[])
+}
+
+/// The same as a text; `?` where it is none.
+pub fn library_text(bytes: &[u8; LIBRARY]) -> &str {
+    library_name(bytes).utf8_chunks().next().map_or("?", |chunk| chunk.valid())
 }
 
 /// How what was exported ended.

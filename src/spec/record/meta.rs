@@ -23,9 +23,12 @@ pub struct Head {
 
 /// A text: `name`, NUL, value. Names in use: `cupeer` (its version), `program`, `host`, `driver` (its version as
 /// a number), `trace` (the recorded functions), `directory` (the working directory),
-/// `initialized-by` (the pid of the process that had initialised the driver before this one was forked from it; 0 unknown),
-/// [`MISSING`].
+/// [`INITIALIZED_BY`], [`DEVICES_FROM`], [`MISSING`].
 pub const TEXT: u16 = 1;
+/// The name of a pid: of the process that had initialised the driver before this one was forked from it; 0 unknown.
+pub const INITIALIZED_BY: &str = "initialized-by";
+/// The same where that is only likely: a process that was forked has device nodes open when its record begins.
+pub const DEVICES_FROM: &str = "devices-from";
 /// The name of a sentence: what of the process could not be recorded, and why.
 pub const MISSING: &str = "missing";
 /// An argument of the program, in order.

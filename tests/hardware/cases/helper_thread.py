@@ -2,7 +2,7 @@
 
 needs: cuda.bindings
 finds: no-current-context error
-says: another thread of this process had one | call cuDevicePrimaryCtxRetain and cuCtxSetCurrent
+says: has no current CUDA context | call cuDevicePrimaryCtxRetain and cuCtxSetCurrent
 """
 import threading
 

@@ -1,7 +1,7 @@
 """Two arrays of CuPy's pool have one handle, because they lie in one allocation (cupy#9436).
 
 needs: cupy
-finds: ipc-interior-pointer warning
+finds: ipc-interior-pointer note
 says: lies 8192 bytes into an allocation of 4 MiB | the handle is that of the whole allocation | the offset
 """
 import cupy

@@ -116,7 +116,32 @@ static void event_flags(void) {
     OK(cuEventDestroy_v2(event));
 }
 
+/* The importer has the first allocation open until the second one is exported, or closes it before the first is freed. */
+static void keep_open(struct link parent) {
+    start(0);
+    CUdeviceptr p = open_memory(get_handle(parent));
+    if (!bad) OK(cuIpcCloseMemHandle(p));
+    tell(parent);
+    wait_for(parent);
+    if (bad) OK(cuIpcCloseMemHandle(p));
+}
+static void address_reused(void) {
+    struct link link = employ(keep_open);
+    Handle handle;
+    start(0);
+    CUdeviceptr p = allocate();
+    put_handle(link, export(p));
+    wait_for(link);
+    OK(cuMemFree_v2(p));
+    CHECK(allocate() == p);
+    CALL(cuIpcGetMemHandle, (&handle, p));
+    tell(link);
+    ended(link);
+    OK(cuMemFree_v2(p));
+}
+
 SCENES({"ipc-memory-kind", memory_kind}, {"ipc-memory-kind/pool", memory_kind_pool},
        {"ipc-memory-kind/host", memory_kind_host}, {"ipc-pointer-unknown", pointer_unknown},
        {"ipc-reexport", reexport}, {"ipc-reexport/event", reexport_event},
-       {"ipc-interior-pointer", interior_pointer}, {"ipc-event-flags", event_flags})
+       {"ipc-interior-pointer", interior_pointer}, {"ipc-event-flags", event_flags},
+       {"ipc-address-reused", address_reused})

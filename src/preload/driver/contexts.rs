@@ -1,0 +1,52 @@
+//! Which context each thread had, and which have ended, as far as calls have shown it: so that a thread without one can be
+//! told where it went.
+
+use crate::sys::arch::thread;
+use crate::sys::every_call::epoch;
+use core::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Relaxed},
+};
+
+/// The record in which a thread was seen with a context.
+static SEEN: AtomicU64 = AtomicU64::new(0);
+
+/// The last contexts that have ended, and of which none was seen alive since: their addresses are used again.
+static ENDED: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// Notes the context that is current in this thread; 0 is none.
+pub fn is_current(context: u64) {
+    if context == 0 {
+        return;
+    }
+    let epoch = epoch();
+    // SAFETY: only this thread uses the block.
+    unsafe { (*thread()).context = (context, epoch) };
+    SEEN.store(epoch, Relaxed);
+    for ended in ENDED.iter().filter(|ended| ended.load(Relaxed) == context) {
+        let _ = ended.compare_exchange(context, 0, AcqRel, Relaxed);
+    }
+}
+
+/// Notes that the process has ended a context.
+pub fn has_ended(context: u64) {
+    ENDED[NEXT.fetch_add(1, Relaxed) % ENDED.len()].store(context, Relaxed);
+}
+
+/// Whether the process has ended a context, and had none at its address since.
+pub fn is_ended(context: u64) -> bool {
+    ENDED.iter().any(|ended| ended.load(Relaxed) == context)
+}
+
+/// The last context that this thread was seen with.
+pub fn last() -> Option<u64> {
+    // SAFETY: only this thread uses the block.
+    let (context, seen) = unsafe { (*thread()).context };
+    (context != 0 && seen == epoch()).then_some(context)
+}
+
+/// Whether any thread of this process was seen with a context.
+pub fn had_any() -> bool {
+    SEEN.load(Relaxed) == epoch()
+}

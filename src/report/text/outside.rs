@@ -1,0 +1,48 @@
+//! Handles whose exporter is not in the record: it ran under another `cupeer run`, or without cupeer.
+
+use super::super::model::Handle;
+use super::View;
+use super::names::counted;
+use cupeer_spec::effect::Object;
+use cupeer_spec::env;
+use cupeer_spec::function::FnId;
+use cupeer_spec::selector::FunctionSet;
+
+impl View<'_> {
+    /// A line about what was opened and is of nobody here; none where its export may only be missing from the record.
+    pub fn outside(&self) -> String {
+        let record = &self.report.record;
+        let is_whole =
+            record.mode == "full" && record.lost == 0 && !record.dropped && record.matching.is_none();
+        if !is_whole || self.report.past().next().is_some() || !self.has_exports() {
+            return String::new();
+        }
+        let is_of_ipc =
+            |handle: &&Handle| [Object::Memory, Object::Event].iter().any(|kind| kind.word() == handle.kind);
+        let is_strange = |handle: &&Handle| {
+            handle.exporter.is_none() && handle.damaged_from.is_none() && !handle.opens.is_empty()
+        };
+        let text = match self.report.handles.iter().filter(is_of_ipc).filter(is_strange).count() as u64 {
+            0 => return String::new(),
+            1 => "1 handle comes from a process outside this record; start both with the same -o DIR to see it whole".into(),
+            count => format!(
+                "{} come from processes outside this record; start all with the same -o DIR to see them whole",
+                counted(count, "handle")
+            ),
+        };
+        self.item("", &text)
+    }
+
+    /// Whether exports were recorded in all processes.
+    fn has_exports(&self) -> bool {
+        let has_all = |set: &FunctionSet| {
+            FnId::all().filter(|id| id.spec().exports().is_some()).all(|id| set.contains(id as usize))
+        };
+        self.report.processes.iter().all(|process| {
+            match process.variables.get(env::TRACE).map(String::as_str) {
+                None | Some("") => true,
+                Some(text) => FunctionSet::parse(text).is_ok_and(|set| has_all(&set)),
+            }
+        })
+    }
+}
