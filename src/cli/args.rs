@@ -234,7 +234,7 @@ pub struct ExplainArgs {
 pub struct ReportArgs {
     /// The record: a directory, or a file made by `cupeer pack` [default: the newest record cupeer-* here]
     pub dir: Option<PathBuf>,
-    /// Print text, JSON (docs/report.schema.json), or a trace for ui.perfetto.dev
+    /// Print text, JSON (docs/report.schema.json), a trace for ui.perfetto.dev, SARIF 2.1.0 for code scanning, or JUnit's XML for CI servers
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: ReportFormat,
     /// Show only this process: a pid, or its name in the JSON form
@@ -274,6 +274,10 @@ pub enum ReportFormat {
     Json,
     /// Chrome's trace events.
     Trace,
+    /// A log of SARIF 2.1.0.
+    Sarif,
+    /// JUnit's XML: a test case for each rule and each process.
+    Junit,
 }
 
 #[derive(Args)]

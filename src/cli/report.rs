@@ -3,13 +3,13 @@
 //! What belongs here: the command, from its options to one of the forms. What a record says is the crate
 //! `cupeer_report`'s.
 
-use crate::args::{ReportArgs, ReportFormat};
+use crate::args::{ReportArgs, ReportFormat, word};
 use crate::opened::Opened;
 use crate::output::{self, terminal_width};
 use anyhow::{Context, Result, bail};
 use cupeer_record::Job;
 use cupeer_report::filter::{Asked, Filter};
-use cupeer_report::{diff, text, trace};
+use cupeer_report::{diff, junit, sarif, text, trace};
 use std::io::{self, BufWriter, ErrorKind::BrokenPipe};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,8 +40,11 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     }
     let most_failures = if args.all { usize::MAX } else { MOST_FAILURES };
     let report = cupeer_report::read(job, filter, most_failures, Some(symbols))?;
-    if args.format == ReportFormat::Json {
-        return output::print_json(&report);
+    match args.format {
+        ReportFormat::Json => return output::print_json(&report),
+        ReportFormat::Sarif => return output::print_json(&sarif::log(&report)),
+        ReportFormat::Junit => return output::print(&junit::document(&report)),
+        ReportFormat::Text | ReportFormat::Trace => {}
     }
     let options = text::Options { width: terminal_width(), all: args.all, leaks: args.leaks };
     output::print(&text::show(&report, &options))
@@ -63,8 +66,10 @@ fn open(args: &ReportArgs, dir: &Path) -> Result<(Opened, Filter)> {
 }
 
 fn compare(args: &ReportArgs, dir: &Path, other: &Path) -> Result<ExitCode> {
-    if args.format == ReportFormat::Trace {
-        bail!("--diff prints text or JSON; a trace shows one record");
+    match args.format {
+        ReportFormat::Text | ReportFormat::Json => {}
+        ReportFormat::Trace => bail!("--diff prints text or JSON; a trace shows one record"),
+        format => bail!("--diff prints text or JSON; {} shows one record", word(format)),
     }
     let report = |dir: &Path| {
         let (Opened { job, .. }, filter) = &open(args, dir).with_context(|| dir.display().to_string())?;

@@ -4,7 +4,7 @@
 //! packed file), and arguments and output of a command. A report is made in three steps. [`collect`] reads the events
 //! and passes them to [`functions`], [`failures`], [`findings`], [`ledger`], [`virtual_memory`] and [`peers`]; nothing
 //! there grows with the number of events. [`assemble`] makes the rows of [`model`] from it, which are serialised as they
-//! are. [`text`] shows them, [`diff`] compares them, and [`trace`] reads the record a second time. [`symbols`] names
+//! are. [`text`] shows them, [`sarif`] and [`junit`] tell other tools of them, [`diff`] compares them, and [`trace`] reads the record a second time. [`symbols`] names
 //! addresses.
 
 mod assemble;
@@ -17,8 +17,11 @@ pub mod filter;
 mod findings;
 mod functions;
 mod hits;
+mod incidents;
+pub mod junit;
 mod leaks;
 mod ledger;
+mod looked;
 pub mod model;
 mod moments;
 mod numbered;
@@ -28,6 +31,7 @@ mod pools;
 mod reading;
 mod results;
 mod runtime;
+pub mod sarif;
 pub mod schema;
 pub mod summary;
 pub mod symbols;
@@ -37,6 +41,7 @@ pub mod text;
 pub mod trace;
 mod values;
 mod virtual_memory;
+mod xml;
 
 use anyhow::Result;
 use cupeer_record::{Job, Library};

@@ -159,7 +159,7 @@ impl Context<'_> {
     fn row(&self, draft: Draft, said: Option<Severity>, places: &mut Places) -> Option<Row> {
         let Draft { sentence, function, processes, site, .. } = draft;
         let (all, process, id) = (self.all, *processes.first()?, Functions::id(function));
-        let (caller, _) = places.stack(&all.stacks, site.stack);
+        let (caller, stack) = places.stack(&all.stacks, site.stack);
         let spec = Rule::of(&sentence.rule).map(Rule::spec);
         let severity = match said {
             Some(severity) => severity,
@@ -189,6 +189,7 @@ impl Context<'_> {
             driver_message: draft.driver_message.map(|text| String::from_utf8_lossy(text).into_owned()),
             runtime: all.made_by.of(process, site.tid, site.seq),
             caller,
+            stack,
             objects: draft.objects,
         };
         Some(Row { finding, severity, process, by_report: said.is_none(), processes })

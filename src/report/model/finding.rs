@@ -60,6 +60,8 @@ pub struct Finding {
     pub runtime: Option<RuntimeCall>,
     /// Who made the calls.
     pub caller: Place,
+    /// Of the first: the caller, who called that, and so on.
+    pub stack: Vec<Place>,
     /// What the first is about.
     pub objects: Vec<Object>,
 }

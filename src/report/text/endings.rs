@@ -36,27 +36,41 @@ pub fn death(process: &Process) -> Option<String> {
     }
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
     /// The processes that died.
     pub fn deaths(&self) -> String {
-        let all = self.report.processes.iter().filter_map(|process| Some((process, death(process)?)));
-        // Where filters are given, what they leave out is not spoken of.
-        let all = all.filter(|_| self.report.record.matching.is_none());
-        let items: Vec<String> = all.map(|(process, how)| self.death(process, &how)).collect();
+        let items: Vec<String> =
+            self.all_deaths().iter().map(|(process, how)| self.death(process, how)).collect();
         self.thing((items.len() as u64, "process"), "did not return", &items)
     }
 
-    /// The processes that returned a failure, by exit status. Where a fault plan has made calls fail, that was to be expected.
-    pub fn failing_ends(&self) -> String {
-        let processes = &self.report.processes;
-        if self.report.record.matching.is_some() || processes.iter().any(|process| process.injected > 0) {
-            return String::new();
+    /// The processes that died, and how.
+    pub fn all_deaths(&self) -> Vec<(&'a Process, String)> {
+        // Where filters are given, what they leave out is not spoken of.
+        let is_shown = self.report.record.matching.is_none();
+        let all = self.report.processes.iter().filter(|_| is_shown);
+        all.filter_map(|process| Some((process, death(process)?))).collect()
+    }
+
+    /// The processes that returned a failure, each with its exit status. Where a fault plan has made calls fail, that was to be expected.
+    pub fn all_failing_ends(&self) -> Vec<(&'a Process, u8)> {
+        if self.report.record.matching.is_some() || self.is_injected() {
+            return Vec::new();
         }
+        let code = |process: &'a Process| Some((process, process.exit.code.filter(|code| *code > 0)?));
+        self.report.processes.iter().filter_map(code).collect()
+    }
+
+    /// Whether a fault plan has changed a call.
+    pub fn is_injected(&self) -> bool {
+        self.report.processes.iter().any(|process| process.injected > 0)
+    }
+
+    /// The processes that returned a failure, by exit status.
+    pub fn failing_ends(&self) -> String {
         let mut by_code: BTreeMap<u8, Vec<&str>> = BTreeMap::new();
-        for process in processes {
-            if let Some(code @ 1..) = process.exit.code {
-                by_code.entry(code).or_default().push(&process.proc);
-            }
+        for (process, code) in self.all_failing_ends() {
+            by_code.entry(code).or_default().push(&process.proc);
         }
         let count = by_code.values().map(Vec::len).sum::<usize>() as u64;
         let item = |(code, procs): (u8, Vec<&str>)| {
@@ -66,7 +80,7 @@ impl View<'_> {
         self.thing((count, "process"), "ended with a failure", &items)
     }
 
-    fn death(&self, process: &Process, how: &str) -> String {
+    pub fn death(&self, process: &Process, how: &str) -> String {
         let mut text = format!("{} {how}", self.names.process(&process.proc));
         if let Some(call) = process.pending.first() {
             text += &format!(" in {}, {}", clean(&call.function), self.called(call));

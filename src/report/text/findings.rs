@@ -38,7 +38,8 @@ impl View<'_> {
         format!("\nNotes: worth knowing, and no reason to worry\n{text}{more}")
     }
 
-    fn finding(&self, finding: &Finding) -> String {
+    /// A finding in a paragraph.
+    pub fn finding(&self, finding: &Finding) -> String {
         let Finding { severity, rule, confidence, .. } = finding;
         let sure = if *confidence == "certain" { String::new() } else { format!(" ({confidence})") };
         let head = format!("{severity} {}{sure}: {}", clean(rule), self.who_and_how_often(finding));
@@ -68,7 +69,7 @@ impl View<'_> {
     }
 
     /// `cuIpcOpenMemHandle_v2, 16 times in ranks 0 to 7`.
-    fn who_and_how_often(&self, finding: &Finding) -> String {
+    pub fn who_and_how_often(&self, finding: &Finding) -> String {
         let function = clean(&finding.function);
         let names = || self.names.processes(finding.procs.iter().map(|proc| &**proc));
         let processes = finding.procs.len() as u64 + finding.procs_more;
@@ -101,7 +102,7 @@ impl View<'_> {
     }
 
     /// An object in a line: what, who, where, how much, when.
-    fn object(&self, object: &Object) -> String {
+    pub fn object(&self, object: &Object) -> String {
         let mut parts = vec![match (&object.proc, object.pid, object.rank) {
             (Some(proc), ..) => self.process(proc),
             (None, 0, _) => "an unknown process".to_owned(),

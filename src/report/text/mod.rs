@@ -32,9 +32,9 @@ pub struct Options {
 }
 
 /// A report on its way to text.
-struct View<'a> {
-    report: &'a Report,
-    names: Labels,
+pub(crate) struct View<'a> {
+    pub(crate) report: &'a Report,
+    pub(crate) names: Labels,
     width: usize,
     most: usize,
     all: bool,
@@ -42,8 +42,7 @@ struct View<'a> {
 
 /// The text.
 pub fn show(report: &Report, options: &Options) -> String {
-    let most = if options.all { usize::MAX } else { MOST_ROWS };
-    let view = View { report, names: Labels::new(report), width: options.width, most, all: options.all };
+    let view = View::new(report, options.width, options.all);
     if options.leaks {
         return view.head() + &view.leaks() + &view.unnamed();
     }
@@ -67,7 +66,12 @@ pub fn show(report: &Report, options: &Options) -> String {
     parts.concat()
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
+    pub(crate) fn new(report: &'a Report, width: usize, all: bool) -> Self {
+        let most = if all { usize::MAX } else { MOST_ROWS };
+        View { report, names: Labels::new(report), width, most, all }
+    }
+
     /// A table under a title, with a line that says how many rows are left out.
     fn section(&self, title: &str, table: Table, rows: usize) -> String {
         if table.is_empty() {

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The most of one kind that are listed here.
 pub const MOST: usize = 5;
 
-impl View<'_> {
+impl<'a> View<'a> {
     pub fn wrong(&self) -> String {
         let parts = [
             self.deaths(),
@@ -114,18 +114,23 @@ impl View<'_> {
     }
 
     fn pending(&self) -> String {
-        let mut calls: Vec<_> = self
-            .report
-            .processes
-            .iter()
-            .flat_map(|process| process.pending.iter().map(move |call| (process, call)))
-            // Where it died in them has been said.
-            .filter(|(process, call)| call.injected_by.is_none() && death(process).is_none())
-            .collect();
-        calls.sort_by_key(|(_, call)| call.since_ns);
+        let calls = self.all_unreturned();
         let items: Vec<String> = calls.iter().map(|(process, call)| self.unreturned(process, call)).collect();
         let have = if items.len() == 1 { "has" } else { "have" };
         self.thing((items.len() as u64, "call"), &format!("{have} not returned"), &items)
+    }
+
+    /// The calls that have not returned and were to: the oldest first.
+    pub fn all_unreturned(&self) -> Vec<(&'a Process, &'a Pending)> {
+        let is_on_its_own = |call: &&Pending| call.injected_by.is_none();
+        let of = |process: &'a Process| {
+            process.pending.iter().filter(is_on_its_own).map(move |call| (process, call))
+        };
+        // Where it died in them has been said.
+        let is_told = |process: &&Process| death(process).is_none();
+        let mut calls: Vec<_> = self.report.processes.iter().filter(is_told).flat_map(of).collect();
+        calls.sort_by_key(|(_, call)| call.since_ns);
+        calls
     }
 
     pub fn unreturned(&self, process: &Process, call: &Pending) -> String {
@@ -145,12 +150,17 @@ impl View<'_> {
     }
 
     fn failed(&self) -> String {
-        let is_new = |group: &&FailureGroup| !group.usual && !group.is_on_purpose() && !self.is_found(group);
-        let groups: Vec<&FailureGroup> = self.report.failure_groups.iter().filter(is_new).collect();
+        let groups = self.unexplained();
         let count = groups.iter().map(|group| group.count).sum();
         let items: Vec<String> = groups.iter().map(|group| self.group(group)).collect();
         let other = if self.report.findings.iter().any(is_told) { "other " } else { "" };
         self.thing((count, &format!("{other}call")), "failed", &items)
+    }
+
+    /// The failures that no rule has told of, and that were to succeed.
+    pub fn unexplained(&self) -> Vec<&'a FailureGroup> {
+        let is_new = |group: &&FailureGroup| !group.usual && !group.is_on_purpose() && !self.is_found(group);
+        self.report.failure_groups.iter().filter(is_new).collect()
     }
 
     /// Whether failures are reported by what rules found in them.
