@@ -60,16 +60,28 @@ fn what_it_names_is_there() {
     }
 }
 
-#[test]
-fn its_topology_file_is_one() {
+/// A run with an option that names a file, which is the example with a text in it.
+fn run_with(option: &str, text: &str) -> (bool, String) {
     let readme = readme();
-    let file =
-        readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let files = readme.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let file = files.into_iter().find(|file| file.contains(text)).expect("an example");
     let folder = support::temp_dir();
-    let path = folder.path().join("machine.toml");
+    let path = folder.path().join("example.toml");
     std::fs::write(&path, file).expect("a file");
-    let run =
-        support::cupeer().arg("run").arg(format!("--sim={}", path.display())).args(["--", "true"]).output();
+    let run = support::cupeer()
+        .arg("run")
+        .arg(format!("{option}={}", path.display()))
+        .args(["--", "true"])
+        .output();
     let run = run.expect("it runs");
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    (run.status.success(), String::from_utf8_lossy(&run.stderr).into_owned())
+}
+
+#[test]
+fn its_files_are_read() {
+    for (option, text) in [("--sim", "[[device]]"), ("--suppressions", "[[suppression]]")] {
+        let (is_read, said) = run_with(option, text);
+        assert!(is_read, "{said}");
+    }
+    assert!(!run_with("--suppressions", "[[device]]").0, "a machine is no suppression");
 }

@@ -57,6 +57,14 @@ mod options;
 #[path = "report/trace.rs"]
 mod trace;
 
+// The annotations of GitHub Actions.
+#[path = "report/annotations.rs"]
+mod annotations;
+
+// Findings that somebody knows of.
+#[path = "report/suppress.rs"]
+mod suppress;
+
 // The forms for other tools: SARIF, and JUnit's XML with a reader of it.
 #[path = "report/junit.rs"]
 mod junit;

@@ -6,9 +6,11 @@
 use crate::args::{ReportArgs, ReportFormat, word};
 use crate::opened::Opened;
 use crate::output::{self, terminal_width};
+use crate::{annotations, suppressions};
 use anyhow::{Context, Result, bail};
 use cupeer_record::Job;
 use cupeer_report::filter::{Asked, Filter};
+use cupeer_report::suppress::suggest;
 use cupeer_report::{diff, junit, sarif, text, trace};
 use std::io::{self, BufWriter, ErrorKind::BrokenPipe};
 use std::path::{Path, PathBuf};
@@ -25,6 +27,9 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     if let Some(other) = &args.diff {
         return compare(args, &dir, other);
     }
+    if args.format == ReportFormat::Trace && !args.suppressions.is_empty() {
+        bail!("--suppressions is for the other forms; a trace shows all findings");
+    }
     let (Opened { job, symbols, .. }, filter) = &mut open(args, &dir)?;
     if args.format == ReportFormat::Trace {
         let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
@@ -40,6 +45,9 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     }
     let most_failures = if args.all { usize::MAX } else { MOST_FAILURES };
     let report = cupeer_report::read(job, filter, most_failures, Some(symbols))?;
+    if args.suggest_suppressions {
+        return output::print_as_is(&suggest::file(&report));
+    }
     match args.format {
         ReportFormat::Json => return output::print_json(&report),
         ReportFormat::Sarif => return output::print_json(&sarif::log(&report)),
@@ -47,7 +55,11 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
         ReportFormat::Text | ReportFormat::Trace => {}
     }
     let options = text::Options { width: terminal_width(), all: args.all, leaks: args.leaks };
-    output::print(&text::show(&report, &options))
+    let printed = output::print(&text::show(&report, &options))?;
+    if !args.leaks {
+        output::printed(annotations::write(&report, io::stdout().lock()))?;
+    }
+    Ok(printed)
 }
 
 fn open(args: &ReportArgs, dir: &Path) -> Result<(Opened, Filter)> {
@@ -60,7 +72,8 @@ fn open(args: &ReportArgs, dir: &Path) -> Result<(Opened, Filter)> {
         since: args.since.as_deref(),
         until: args.until.as_deref(),
     };
-    let filter = Filter::new(&asked, &opened.job)?;
+    let mut filter = Filter::new(&asked, &opened.job)?;
+    filter.suppressions = suppressions::read(&args.suppressions)?;
     args.function.iter().for_each(|set| output::explain_runtime(set));
     Ok((opened, filter))
 }

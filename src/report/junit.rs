@@ -9,6 +9,7 @@ use super::model::{ExitKind, Finding, Process, Report};
 use super::moments;
 use super::text::View;
 use super::text::endings::death;
+use super::text::suppressed::lines;
 use super::xml::Element;
 use cupeer_rules::{RULES, RuleSpec, Severity};
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,6 +90,8 @@ fn of_rules(view: &View) -> Vec<Case> {
 
 fn of_rule(view: &View, name: &str, rule: Option<&RuleSpec>) -> Case {
     let found: Vec<&Finding> = view.report.findings.iter().filter(|finding| *finding.rule == *name).collect();
+    let (suppressed, found): (Vec<&Finding>, Vec<&Finding>) =
+        found.iter().partition(|finding| finding.suppressed_by.is_some());
     let (notes, told): (Vec<&Finding>, Vec<&Finding>) =
         found.iter().partition(|finding| finding.severity == Severity::Note.word());
     let text =
@@ -103,6 +106,7 @@ fn of_rule(view: &View, name: &str, rule: Option<&RuleSpec>) -> Case {
             let message = format!("{}: {message}", view.who_and_how_often(first));
             Outcome::Failed(first.severity, message, text(&told))
         }
+        None if !suppressed.is_empty() => Outcome::Skipped(lines(suppressed.into_iter()).join("; ")),
         None => unknown().map_or(Outcome::Passed, Outcome::Skipped),
     };
     Case { class: "cupeer.rules", name: name.to_owned(), outcome, out: text(&notes) }

@@ -7,6 +7,7 @@
 //! are. [`text`] shows them, [`sarif`] and [`junit`] tell other tools of them, [`diff`] compares them, and [`trace`] reads the record a second time. [`symbols`] names
 //! addresses.
 
+pub mod annotations;
 mod assemble;
 mod collect;
 mod deviation;
@@ -34,6 +35,7 @@ mod runtime;
 pub mod sarif;
 pub mod schema;
 pub mod summary;
+pub mod suppress;
 pub mod symbols;
 pub mod table;
 pub mod terminal;

@@ -6,7 +6,7 @@
 
 use super::incidents::{self, Incident, KINDS};
 use super::looked;
-use super::model::{Finding, Object, Place, Process, Report};
+use super::model::{Finding, Object, Place, Process, Report, SuppressedBy};
 use super::text::View;
 use super::text::names::clean;
 use cupeer_rules::{RULES, RuleSpec, Status};
@@ -116,6 +116,11 @@ fn of_finding(view: &View, finding: &Finding) -> Value {
     let related = (1..).zip(&finding.objects).map(|(id, object)| related(view, id, object));
     result.insert("relatedLocations".into(), related.collect());
     let processes = finding.procs.iter().map(|proc| view.names.process(proc));
+    // Where none was asked for, nobody knows what would be suppressed.
+    if !view.report.suppressions.is_empty() {
+        let by = finding.suppressed_by.iter().map(suppression).collect::<Vec<_>>();
+        result.insert("suppressions".into(), by.into());
+    }
     result.insert(
         "properties".into(),
         json!({
@@ -187,6 +192,17 @@ fn logical(place: &Place) -> Value {
         }),
         None => json!({ "name": place.short(), "fullyQualifiedName": place.short(), "kind": "module" }),
     }
+}
+
+/// An entry of a file of suppressions.
+fn suppression(by: &SuppressedBy) -> Value {
+    let place = json!({ "artifactLocation": { "uri": uri(&by.file) }, "region": { "startLine": by.line } });
+    let mut entry =
+        json!({ "kind": "external", "status": "accepted", "location": { "physicalLocation": place } });
+    if let Some(reason) = by.reason.as_deref().filter(|reason| !reason.is_empty()) {
+        entry["justification"] = reason.into();
+    }
+    entry
 }
 
 /// Something that a finding is about, and where that was made.

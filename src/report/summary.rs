@@ -7,8 +7,11 @@ mod found;
 use super::filter::Filter;
 use super::model::{Finding, Function, Open, Pending, Proc, Process, Report, State};
 use super::moments::number;
+use super::suppress::Suppressions;
+use super::symbols::Symbols;
 use super::text::endings::death;
 use super::text::names::{clean, codes, counted};
+use super::text::suppressed;
 use cupeer_record::Job;
 use cupeer_spec::effect::Object;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,19 +22,55 @@ const MOST_READ: u64 = 1 << 30;
 /// How many lines there are about one thing.
 const MOST_LINES: usize = 4;
 
-/// The lines.
-pub fn lines(directory: &Path) -> Vec<String> {
+/// What is asked for at the end of a run.
+#[derive(Default)]
+pub struct How {
+    /// What is found, and counts for nothing.
+    pub suppressions: Suppressions,
+    /// Whether something depends on what is found: the record is read, however large it is and whoever else records there.
+    pub decides: bool,
+}
+
+/// What is said at the end of a run.
+#[derive(Default)]
+pub struct Told {
+    /// The lines.
+    pub lines: Vec<String>,
+    /// The report of the run's processes, where it was made.
+    pub report: Option<Report>,
+}
+
+/// All of a record.
+pub fn whole(directory: &Path, how: &How) -> Told {
     let shown = shortest(directory);
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let sizes = entries.filter_map(|entry| Some(entry.metadata().ok()?.len()));
     let size = sizes.fold(0, u64::saturating_add);
-    if size > MOST_READ {
-        return vec![too_large(size, &shown)];
+    if size > MOST_READ && !how.decides {
+        return Told { lines: vec![too_large(size, &shown)], report: None };
     }
-    match super::of(directory) {
-        Ok(report) => about(&report, &shown),
-        Err(error) => vec![format!("recorded in {shown}, which cannot be read: {error:#}")],
+    match judged(directory, how, |_| true) {
+        Ok(report) => Told { lines: about(&report, &shown), report: Some(report) },
+        Err(error) => Told { lines: vec![unreadable(&shown, &error)], report: None },
     }
+}
+
+/// The report of some processes, in the light of what all of the record did.
+fn judged(
+    directory: &Path,
+    how: &How,
+    is_chosen: impl Fn(&cupeer_record::Process) -> bool,
+) -> anyhow::Result<Report> {
+    let job = Job::open(directory)?;
+    let mut filter = Filter::of(&job, is_chosen);
+    filter.suppressions = how.suppressions.clone();
+    // Names of functions take their time, and only suppressions ask for them here.
+    let mut symbols = (!how.suppressions.is_empty()).then(|| Symbols::of_record(directory, &job.processes));
+    super::read(&job, &filter, 0, symbols.as_mut())
+}
+
+fn unreadable(shown: &str, error: &anyhow::Error) -> String {
+    format!("recorded in {shown}, which cannot be read: {error:#}")
 }
 
 fn too_large(size: u64, shown: &str) -> String {
@@ -40,7 +79,19 @@ fn too_large(size: u64, shown: &str) -> String {
 
 /// The lines about the processes of one run, which `is_of_it` tells from those of others in the directory. What follows from
 /// all of them together is the report's. None where none of them reached the driver.
-pub fn of_run(directory: &Path, is_of_it: impl Fn(&cupeer_record::Process) -> bool) -> Vec<String> {
+pub fn of_run(directory: &Path, how: &How, is_of_it: impl Fn(&cupeer_record::Process) -> bool) -> Told {
+    let report = how.decides.then(|| judged(directory, how, &is_of_it));
+    let mut lines = own(directory, is_of_it);
+    if let Some(Err(error)) = &report {
+        lines.push(unreadable(&shortest(directory), error));
+    }
+    let report = report.and_then(Result::ok).filter(|report| !report.processes.is_empty());
+    lines.extend(report.iter().flat_map(suppressed));
+    Told { lines, report }
+}
+
+/// The lines of [`of_run`], without what rules found.
+fn own(directory: &Path, is_of_it: impl Fn(&cupeer_record::Process) -> bool) -> Vec<String> {
     let shown = shortest(directory);
     let read = || -> anyhow::Result<Vec<String>> {
         let mut job = Job::open(directory)?;
@@ -69,7 +120,7 @@ pub fn of_run(directory: &Path, is_of_it: impl Fn(&cupeer_record::Process) -> bo
         lines.extend(pending(&report));
         Ok(lines)
     };
-    read().unwrap_or_else(|error| vec![format!("recorded in {shown}, which cannot be read: {error:#}")])
+    read().unwrap_or_else(|error| vec![unreadable(&shown, &error)])
 }
 
 /// How many processes, calls and failures there are.
@@ -119,6 +170,7 @@ fn about(report: &Report, shown: &str) -> Vec<String> {
         }
     }
     lines.extend(found::notes(report));
+    lines.extend(suppressed(report));
     if report.record.lost > 0 {
         lines.push(format!(
             "  {} lost: the record could not be written",
@@ -126,6 +178,11 @@ fn about(report: &Report, shown: &str) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// How many findings were suppressed, and by which file.
+fn suppressed(report: &Report) -> Vec<String> {
+    suppressed::lines(report.findings.iter()).iter().map(|line| format!("  {line}")).collect()
 }
 
 /// The functions that failed, a line each.
@@ -231,6 +288,11 @@ fn more(lines: &mut Vec<String>, all: usize, what: &str, that: &str) {
         let more = counted((all - MOST_LINES) as u64, &format!("more {what}"));
         lines.push(format!("  and {more} {that}"));
     }
+}
+
+#[cfg(test)]
+fn lines(directory: &Path) -> Vec<String> {
+    whole(directory, &How::default()).lines
 }
 
 #[cfg(test)]

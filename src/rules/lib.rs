@@ -25,7 +25,7 @@ mod words;
 pub use at_call::ONLY_AT_THE_CALL;
 pub use causes::{Cause, causes};
 pub use cupeer_spec::record::slot::finding::{Confidence, Severity};
-pub use set::{RuleSet, SetError};
+pub use set::{RuleSet, SetError, is_file, known_rule};
 pub use words::meaning;
 
 use cupeer_spec::function::FnId;

@@ -69,7 +69,7 @@ variables! {
 
 /// The severity that [`CHECK`] names: `warnings` for warnings and what is worse.
 pub fn level(text: &str) -> Option<Severity> {
-    Severity::ALL.into_iter().find(|severity| text.strip_suffix('s') == Some(severity.word()))
+    Severity::of(text.strip_suffix('s')?)
 }
 
 /// The size of a ring where none is chosen.

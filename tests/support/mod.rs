@@ -140,6 +140,8 @@ fn clean(mut command: Command) -> Command {
     }
     // Else each run would leave its record in the working directory.
     command.env(env::RECORD, "off");
+    // Annotations are for a runner that reads them.
+    command.env_remove("GITHUB_ACTIONS");
     // Links to drivers that the command makes for its user shall not outlive the build.
     command.env("XDG_RUNTIME_DIR", SCRATCH);
     command.env_remove("COLUMNS").stdin(Stdio::null());

@@ -2,7 +2,7 @@
 
 use super::super::findings::is_explanation;
 use super::super::model::{Finding, Report};
-use super::super::text::findings::{is_told, times};
+use super::super::text::findings::{is_noted, is_told, times};
 use super::super::text::names::{clean, counted, in_words};
 use super::MOST_LINES;
 use cupeer_rules::Severity;
@@ -66,7 +66,7 @@ fn begin(explanation: &str) -> &str {
 pub fn notes(report: &Report) -> Option<String> {
     let levels = report.processes.iter().filter_map(|process| process.variables.get(env::CHECK));
     let levels: BTreeSet<&str> = levels.map(String::as_str).filter(|level| !level.is_empty()).collect();
-    let notes = report.findings.iter().filter(|finding| !is_told(finding)).map(|finding| finding.count).sum();
+    let notes = report.findings.iter().filter(|finding| is_noted(finding)).map(|finding| finding.count).sum();
     let are_hidden = levels.iter().any(|level| env::level(level) != Some(Severity::Note));
     let text = || format!("  {}; --check=notes or the report shows them", counted(notes, "note"));
     (are_hidden && notes > 0).then(text)

@@ -120,12 +120,14 @@ impl<'a> View<'a> {
                 |process: &&Process| kinds.contains(&process.exit.kind) && !process.is_stopped_on_purpose();
             self.report.processes.iter().filter(is_one).count() as u64
         };
+        let has_suppressed = self.report.findings.iter().any(|finding| finding.suppressed_by.is_some());
+        let else_is = if has_suppressed { "but what is suppressed is " } else { "is " };
         let unknown = count(&[ExitKind::Gone, ExitKind::Unseen]);
         let so_far = if count(&[ExitKind::Running]) > 0 { " so far" } else { "" };
         match unknown {
-            0 => format!("Nothing is wrong{filtered}{so_far}"),
+            0 => format!("Nothing {else_is}wrong{filtered}{so_far}"),
             _ => format!(
-                "Nothing is wrong{filtered}{so_far}, but how {} ended is unknown",
+                "Nothing {else_is}wrong{filtered}{so_far}, but how {} ended is unknown",
                 counted(unknown, "process")
             ),
         }

@@ -10,7 +10,12 @@ use cupeer_rules::{Basis, Rule};
 
 /// Whether a finding is listed under what is wrong: it is more than a note, or says why a call failed.
 pub fn is_told(finding: &Finding) -> bool {
-    finding.severity != "note" || is_explanation(&finding.rule)
+    finding.suppressed_by.is_none() && (finding.severity != "note" || is_explanation(&finding.rule))
+}
+
+/// Whether it is listed among the notes.
+pub fn is_noted(finding: &Finding) -> bool {
+    finding.suppressed_by.is_none() && !is_told(finding)
 }
 
 impl View<'_> {
@@ -21,7 +26,7 @@ impl View<'_> {
     }
 
     pub fn notes(&self) -> String {
-        let notes: Vec<&Finding> = self.report.findings.iter().filter(|finding| !is_told(finding)).collect();
+        let notes: Vec<&Finding> = self.report.findings.iter().filter(|finding| is_noted(finding)).collect();
         if notes.is_empty() {
             return String::new();
         }

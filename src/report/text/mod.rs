@@ -11,6 +11,7 @@ mod matrix;
 mod memory;
 pub mod names;
 mod pools;
+pub mod suppressed;
 mod tables;
 mod wrong;
 
@@ -51,6 +52,7 @@ pub fn show(report: &Report, options: &Options) -> String {
         view.wrong(),
         view.faults(),
         view.notes(),
+        view.suppressed(),
         view.functions(),
         view.processes(),
         view.devices(),

@@ -169,7 +169,12 @@ impl<'a> View<'a> {
             (&finding.function, finding.result.as_ref(), &finding.caller)
                 == (&group.function, Some(&group.result), &group.caller)
         };
-        self.report.findings.iter().filter(of_group).any(|finding| finding.count >= group.count)
+        // One rule has two rows where some of them are suppressed.
+        let mut by_rule: BTreeMap<&str, u64> = BTreeMap::new();
+        for finding in self.report.findings.iter().filter(of_group) {
+            *by_rule.entry(&finding.rule).or_default() += finding.count;
+        }
+        by_rule.into_values().any(|count| count >= group.count)
     }
 
     fn found(&self, rules: &[Rule]) -> u64 {
