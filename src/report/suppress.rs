@@ -18,11 +18,11 @@ pub mod suggest;
 
 use super::model::{Place, SuppressedBy, Suppression};
 use cupeer_rules::{is_file, known_rule};
+use cupeer_spec::names::nearest;
 use cupeer_spec::selector::matches;
-use serde::Deserialize;
-use std::ops::Range;
 use std::rc::Rc;
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// The entries of some files, in their order.
 #[derive(Clone, Default)]
@@ -62,58 +62,22 @@ pub struct Facts<'a> {
     pub programs: &'a [&'a str],
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    #[serde(default)]
-    suppression: Vec<Spanned<Table>>,
-}
+/// What a file has, and what each entry of it.
+const LIST: &str = "suppression";
+const KEYS: [&str; 5] = ["rule", "library", "caller", "program", "reason"];
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Table {
-    rule: Spanned<String>,
-    library: Option<Spanned<String>>,
-    caller: Option<Spanned<String>>,
-    program: Option<Spanned<String>>,
-    reason: Option<String>,
-}
+/// A mistake, and where in the text it begins.
+type At = (usize, String);
 
 impl Suppressions {
     /// Adds the entries of a file, by its name and its text. Returns how many there are.
     pub fn add(&mut self, file: &str, text: &str) -> Result<usize, Mistake> {
-        let mistake = |at: Range<usize>, message: String| {
-            let before = &text[..at.start.min(text.len())];
-            let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-            let column = before[line_start..].chars().count() + 1;
-            Mistake { line: before.matches('\n').count() + 1, column, message }
-        };
-        let File { suppression } = toml::from_str(text).map_err(|error| {
-            mistake(error.span().unwrap_or(0..0), error.message().trim().replace('\n', "; "))
+        let entries = entries(&file.into(), text).map_err(|(at, message)| {
+            let (line, column) = place(text, at);
+            Mistake { line, column, message }
         })?;
-        let file: Rc<str> = file.into();
-        let count = suppression.len();
-        for table in suppression {
-            let line = mistake(table.span(), String::new()).line as u64;
-            let Table { rule, library, caller, program, reason } = table.into_inner();
-            known_rule(rule.get_ref()).map_err(|message| mistake(rule.span(), message))?;
-            for (key, value) in [("library", &library), ("caller", &caller), ("program", &program)] {
-                if let Some(value) = value.as_ref().filter(|value| value.get_ref().is_empty()) {
-                    let message = format!("'{key}' is empty, and matches nothing; leave it out to mean all");
-                    return Err(mistake(value.span(), message));
-                }
-            }
-            let plain = |value: Option<Spanned<String>>| value.map(Spanned::into_inner);
-            self.0.push(Entry {
-                file: file.clone(),
-                line,
-                rule: rule.into_inner(),
-                library: plain(library),
-                caller: plain(caller),
-                program: plain(program),
-                reason: reason.map(Into::into),
-            });
-        }
+        let count = entries.len();
+        self.0.extend(entries);
         Ok(count)
     }
 
@@ -145,6 +109,68 @@ impl Suppressions {
         };
         self.0.iter().map(row).collect()
     }
+}
+
+/// Line and column of a byte, from 1.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let begin = before.rfind('\n').map_or(0, |end| end + 1);
+    (before.matches('\n').count() + 1, before[begin..].chars().count() + 1)
+}
+
+fn entries(file: &Rc<str>, text: &str) -> Result<Vec<Entry>, At> {
+    let document = DeTable::parse(text).map_err(|error| {
+        (error.span().map_or(0, |span| span.start), error.message().trim().replace('\n', "; "))
+    })?;
+    let top = document.get_ref();
+    check_keys(top, &[LIST])?;
+    let Some(list) = top.get(LIST) else { return Ok(Vec::new()) };
+    let no_list = || (list.span().start, format!("'{LIST}' is a list of tables: write [[{LIST}]]"));
+    let DeValue::Array(tables) = list.get_ref() else { return Err(no_list()) };
+    let entry = |table: &Spanned<DeValue>| match table.get_ref() {
+        DeValue::Table(keys) => entry(file, text, (table.span().start, keys)),
+        _ => Err(no_list()),
+    };
+    tables.iter().map(entry).collect()
+}
+
+fn entry(file: &Rc<str>, text: &str, (at, table): (usize, &DeTable)) -> Result<Entry, At> {
+    check_keys(table, &KEYS)?;
+    let value = |key: &str| {
+        let Some(value) = table.get(key) else { return Ok(None) };
+        match value.get_ref() {
+            DeValue::String(text) if text.is_empty() && key != "reason" => {
+                Err((value.span().start, format!("'{key}' is empty, and means nothing")))
+            }
+            DeValue::String(text) => Ok(Some(text.to_string())),
+            _ => Err((value.span().start, format!("'{key}' must be a string"))),
+        }
+    };
+    let rule = value("rule")?.ok_or_else(|| (at, format!("this [[{LIST}]] lacks 'rule'")))?;
+    let at_rule = table.get("rule").map_or(at, |rule| rule.span().start);
+    known_rule(&rule).map_err(|message| (at_rule, message))?;
+    Ok(Entry {
+        file: file.clone(),
+        line: place(text, at).0 as u64,
+        rule,
+        library: value("library")?,
+        caller: value("caller")?,
+        program: value("program")?,
+        reason: value("reason")?.map(Into::into),
+    })
+}
+
+fn check_keys(table: &DeTable, known: &[&str]) -> Result<(), At> {
+    let Some((key, _)) = table.iter().find(|(key, _)| !known.contains(&key.get_ref().as_ref())) else {
+        return Ok(());
+    };
+    let name = key.get_ref();
+    let hint = match nearest(name, known.iter().copied()) {
+        Some(meant) => format!("did you mean '{meant}'?"),
+        None if known == [LIST] => format!("a file has only [[{LIST}]]"),
+        None => format!("there are {}", known.join(", ")),
+    };
+    Err((key.span().start, format!("unknown key '{name}'; {hint}")))
 }
 
 impl Entry {
@@ -247,28 +273,32 @@ mod tests {
     #[test]
     fn mistakes_have_a_place_and_a_remedy() {
         for (text, line, column, message) in [
-            ("[[suppression]]\nreason = 'x'\n", 1, 1, "missing field `rule`"),
+            ("# x\n[[suppression]]\nreason = 'x'\n", 2, 1, "this [[suppression]] lacks 'rule'"),
             (
                 "[[suppression]]\nrule = 'ipc-flagz'\n",
                 2,
                 8,
                 "no rule is named 'ipc-flagz'; did you mean 'ipc-flags'?",
             ),
-            ("[[suppression]]\nrule = ''\n", 2, 8, "a rule or a pattern of rules is missing here"),
+            ("[[suppression]]\nrule = ''\n", 2, 8, "'rule' is empty, and means nothing"),
             (
                 "[[suppression]]\nrule = '*'\nlibary = 'x'\n",
                 3,
                 1,
-                "unknown field `libary`, expected one of `rule`, `library`, `caller`, `program`, `reason`",
+                "unknown key 'libary'; did you mean 'library'?",
             ),
             (
-                "[[suppression]]\nrule = '*'\n  library = ''\n",
+                "[[suppression]]\nrule = '*'\nbecause = 'x'\n",
                 3,
-                13,
-                "'library' is empty, and matches nothing; leave it out to mean all",
+                1,
+                "unknown key 'because'; there are rule, library, caller, program, reason",
             ),
-            ("[[suppress]]\nrule = '*'\n", 1, 3, "unknown field `suppress`, expected `suppression`"),
-            ("[[suppression]]\nrule = 3\n", 2, 8, "invalid type: integer `3`, expected a string"),
+            ("[[suppression]]\nrule = '*'\n  library = ''\n", 3, 13, "'library' is empty, and means nothing"),
+            ("[[suppress]]\nrule = '*'\n", 1, 3, "unknown key 'suppress'; a file has only [[suppression]]"),
+            ("[[suppression]]\nrule = 3\n", 2, 8, "'rule' must be a string"),
+            ("suppression = 3\n", 1, 15, "'suppression' is a list of tables: write [[suppression]]"),
+            ("suppression = [3]\n", 1, 15, "'suppression' is a list of tables: write [[suppression]]"),
+            ("[suppression]\nrule = '*'\n", 1, 1, "'suppression' is a list of tables: write [[suppression]]"),
         ] {
             let mistake =
                 Suppressions::default().add("f", text).err().unwrap_or_else(|| panic!("{text} is read"));

@@ -61,7 +61,7 @@ fn what_was_found_at_the_call_and_is_in_the_report_counts_once() {
     let ended = run("ipc-never-closed", How::Bad, &["--error-on", "all"]);
     assert_eq!(
         why(&ended),
-        ["cupeer: exits with 1, because 1 finding is one of --error-on: 1 ipc-never-closed"]
+        ["cupeer: exits with 1, because 1 finding is chosen by --error-on: 1 ipc-never-closed"]
     );
 }
 
@@ -81,7 +81,7 @@ fn of_a_record_that_others_share_only_the_runs_own_counts() {
         let ended = run_into(&record, "ipc-flags", how, &["--error-on", "ipc-flags"]);
         (ended.status.code(), why(&ended).join(""))
     };
-    let why = "cupeer: exits with 1, because 1 finding is one of --error-on: 1 ipc-flags".to_owned();
+    let why = "cupeer: exits with 1, because 1 finding is chosen by --error-on: 1 ipc-flags".to_owned();
     assert_eq!(status(How::Bad), (Some(1), why.clone()));
     assert_eq!(status(How::Good), (Some(0), String::new()), "the earlier run broke it");
     assert_eq!(status(How::Bad), (Some(1), why), "the earlier run's is not counted again");

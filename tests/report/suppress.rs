@@ -189,7 +189,7 @@ fn what_is_no_suppression_is_refused() {
         "[[suppression]]\nrule = 'ipc-flagz'\n",
         "FILE:2:8: no rule is named 'ipc-flagz'; did you mean 'ipc-flags'?",
     );
-    refused("# why\n[[suppression]]\nreason = 'x'\n", "FILE:2:1: missing field `rule`");
+    refused("# why\n[[suppression]]\nreason = 'x'\n", "FILE:2:1: this [[suppression]] lacks 'rule'");
     let missing = scene.folder().join("none.toml");
     let missing = missing.to_str().unwrap();
     let sentence = format!("--suppressions '{missing}': No such file or directory (os error 2)");

@@ -120,8 +120,8 @@ impl Gate {
     fn why(&self, count: u64, which: String) -> String {
         let findings = counted(count, "finding");
         match (self.option, count) {
-            ("--error-on", 1) => format!("{findings} is one of --error-on{which}"),
-            ("--error-on", _) => format!("{findings} are some of --error-on{which}"),
+            ("--error-on", 1) => format!("{findings} is chosen by --error-on{which}"),
+            ("--error-on", _) => format!("{findings} are chosen by --error-on{which}"),
             (option, 1) => format!("{findings} is a warning or an error ({option})"),
             (option, _) => format!("{findings} are warnings or errors ({option})"),
         }
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(verdict(&severe, Some(&lacking), Some(7)), why(7));
         assert_eq!(
             verdict(&["--error-on", "warning"], Some(&lacking), Some(7)),
-            "7 findings are some of --error-on: 1 ipc-flags, 6 that the record could not keep"
+            "7 findings are chosen by --error-on: 1 ipc-flags, 6 that the record could not keep"
         );
         let unknown = "unknown: cannot tell what 6 findings were that the record could not keep";
         assert_eq!(verdict(&rules, Some(&lacking), Some(7)), unknown);
