@@ -29,6 +29,8 @@ pub struct How {
     pub suppressions: Suppressions,
     /// Whether something depends on what is found: the record is read, however large it is and whoever else records there.
     pub decides: bool,
+    /// Whether the report is wanted, unless the record is large.
+    pub annotates: bool,
 }
 
 /// What is said at the end of a run.
@@ -43,9 +45,7 @@ pub struct Told {
 /// All of a record.
 pub fn whole(directory: &Path, how: &How) -> Told {
     let shown = shortest(directory);
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let sizes = entries.filter_map(|entry| Some(entry.metadata().ok()?.len()));
-    let size = sizes.fold(0, u64::saturating_add);
+    let size = size(directory);
     if size > MOST_READ && !how.decides {
         return Told { lines: vec![too_large(size, &shown)], report: None };
     }
@@ -53,6 +53,13 @@ pub fn whole(directory: &Path, how: &How) -> Told {
         Ok(report) => Told { lines: about(&report, &shown), report: Some(report) },
         Err(error) => Told { lines: vec![unreadable(&shown, &error)], report: None },
     }
+}
+
+/// How large a record is.
+fn size(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let sizes = entries.filter_map(|entry| Some(entry.metadata().ok()?.len()));
+    sizes.fold(0, u64::saturating_add)
 }
 
 /// The report of some processes, in the light of what all of the record did.
@@ -80,7 +87,8 @@ fn too_large(size: u64, shown: &str) -> String {
 /// The lines about the processes of one run, which `is_of_it` tells from those of others in the directory. What follows from
 /// all of them together is the report's. None where none of them reached the driver.
 pub fn of_run(directory: &Path, how: &How, is_of_it: impl Fn(&cupeer_record::Process) -> bool) -> Told {
-    let report = how.decides.then(|| judged(directory, how, &is_of_it));
+    let is_wanted = how.decides || how.annotates && size(directory) <= MOST_READ;
+    let report = is_wanted.then(|| judged(directory, how, &is_of_it));
     let mut lines = own(directory, is_of_it);
     if let Some(Err(error)) = &report {
         lines.push(unreadable(&shortest(directory), error));

@@ -125,7 +125,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     }
     let args = &args;
     let suppressions = suppressions::read(&args.suppressions)?;
-    let how = How { suppressions, decides: gate.is_some() || annotations::are_read() };
+    let how = How { suppressions, decides: gate.is_some(), annotates: annotations::are_read() };
     let begun = SystemTime::now();
     let mut settings = Settings::new(&args.options, Some(&args.program[0]))?;
     let mut environment = settings.apply(Environment::inherited())?;
@@ -178,8 +178,10 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     lines.iter().chain(&seed).chain(unreached).chain(&run.notes).for_each(|line| output::complain(line));
     if let Some(report) = &report {
         unmatched(&report.suppressions).iter().for_each(|line| tracing::debug!("{line}"));
-        // Nobody is left to tell where stderr is closed.
-        let _ = annotations::write(report, io::stderr().lock());
+        if !is_told_elsewhere {
+            // Nobody is left to tell where stderr is closed.
+            let _ = annotations::write(report, io::stderr().lock());
+        }
     }
     let broken = gate.as_ref().and_then(|gate| gate.broken(report.as_ref(), &run));
     Ok(end_as(replaced(args, broken, &run, &seen)))
