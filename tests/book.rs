@@ -45,18 +45,27 @@ fn the_default_set_is_the_same_everywhere() {
     }
 }
 
-#[test]
-fn the_topology_file_is_one() {
-    let simulator = page("docs/simulator.md");
-    let (blocks, _) = simulator.parts();
+/// A run with an option that names a file, which is the example of a page.
+fn run_with(option: &str, example: &str) -> (bool, String) {
+    let example = page(example);
+    let (blocks, _) = example.parts();
     let file = blocks.iter().find(|block| block.language == "toml").expect("an example");
     let folder = support::temp_dir();
-    let path = folder.path().join("machine.toml");
+    let path = folder.path().join("example.toml");
     std::fs::write(&path, file.lines.join("\n")).expect("a file");
-    let run =
-        support::cupeer().arg("run").arg(format!("--sim={}", path.display())).args(["--", "true"]).output();
+    let mut command = support::cupeer();
+    let run = command.arg("run").arg(format!("{option}={}", path.display())).args(["--", "true"]).output();
     let run = run.expect("it runs");
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    (run.status.success(), String::from_utf8_lossy(&run.stderr).into_owned())
+}
+
+#[test]
+fn the_files_of_examples_are_read() {
+    for (option, example) in [("--sim", "docs/simulator.md"), ("--suppressions", "docs/check.md")] {
+        let (is_read, said) = run_with(option, example);
+        assert!(is_read, "{said}");
+    }
+    assert!(!run_with("--suppressions", "docs/simulator.md").0, "a machine is no suppression");
 }
 
 #[test]

@@ -19,6 +19,9 @@ mod spaces;
 // What the options choose, and do about a finding.
 mod options;
 
+// The status of a run by what was found.
+mod gate;
+
 // What users met, and our words beside the driver's.
 mod cases;
 

@@ -61,6 +61,22 @@ mod options;
 #[path = "report/trace.rs"]
 mod trace;
 
+// The annotations of GitHub Actions.
+#[path = "report/annotations.rs"]
+mod annotations;
+
+// Findings that somebody knows of.
+#[path = "report/suppress.rs"]
+mod suppress;
+
+// The forms for other tools: SARIF, and JUnit's XML with a reader of it.
+#[path = "report/junit.rs"]
+mod junit;
+#[path = "report/sarif.rs"]
+mod sarif;
+#[path = "report/xml.rs"]
+mod xml;
+
 // Records of real programs, on the simulated driver.
 #[path = "report/real.rs"]
 mod real;
@@ -68,6 +84,7 @@ mod real;
 use crate::support;
 use scene::Scene;
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 
 /// The report of a scene as JSON.
 #[track_caller]
@@ -76,6 +93,16 @@ fn json_of(scene: &Scene, options: &[&str]) -> Value {
     let report: Value = serde_json::from_str(&text).expect("it is JSON");
     json::assert_valid(&report);
     report
+}
+
+/// An official schema, where scripts/schemas could fetch it.
+fn official(name: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/schemas").join(name);
+    if !path.exists() {
+        println!("left out: target/schemas/{name} is not there; scripts/schemas fetches it");
+        return None;
+    }
+    Some(path)
 }
 
 /// What is printed.

@@ -156,6 +156,23 @@ fn wrong_options_of_checks_are_refused() {
             &format!("{option} chooses rules, but nothing is checked; add --check"),
         );
     }
+    for (set, sentence) in [
+        ("peer-flags,ipc-flagz", "column 12: no rule is named 'ipc-flagz'; did you mean 'ipc-flags'?"),
+        ("error,", "column 7: a rule or a pattern of rules is missing here"),
+        ("ipc-*@", "column 7: the name of a library is missing here, such as libnccl*"),
+    ] {
+        refused(&run(&["--error-on", set]), &format!("--error-on '{set}', {sentence}"));
+    }
+    for (option, value) in [("--error-on", "<RULES>"), ("--suppressions", "<FILE>")] {
+        refused(
+            &run(&[option, "peer-flags", "--exec"]),
+            &format!("the argument '{option} {value}' cannot be used with '--exec'; see --help"),
+        );
+    }
+    refused(
+        &run(&["--error-on", "ipc-flags", "--record", "off"]),
+        "--out '/no/such/place' and --record off contradict each other",
+    );
     refused(
         &run(&["--check=all"]),
         "invalid value 'all' for '--check[=<LEVEL>]' [possible values: brief, full, errors, warnings, notes, off]; a similar value exists: 'full'; see --help",

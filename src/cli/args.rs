@@ -153,15 +153,21 @@ pub enum ListFormat {
 #[command(
     after_help = "Ends as the program ends: with its exit status, or killed by the same signal. 125 means \
 that cupeer failed, 126 that the program cannot be executed, 127 that it was not found. --error-exitcode \
-replaces the program's status when a rule was broken, --unused-exitcode when a fault plan did not do \
+and --error-on replace the program's status when a rule was broken, --unused-exitcode when a fault plan did not do \
 what it should."
 )]
 pub struct RunArgs {
     #[command(flatten)]
     pub options: Options,
-    /// Exit with status N, 1 to 255, when a process of this run on this host broke a rule of severity warning or error, unless a signal killed the program
+    /// Exit with status N, 1 to 255, when a process of this run broke a rule of severity warning or error, or one of --error-on, unless a signal killed the program
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
     pub error_exitcode: Option<u8>,
+    /// What --error-exitcode counts [default: warning], also what only the report finds: rules, written as for --ignore, or error, warning or note for findings that are as severe or worse, or all; without --error-exitcode the status is 1
+    #[arg(long, value_name = "RULES", conflicts_with = "exec")]
+    pub error_on: Option<String>,
+    /// Leave out of the summary, and of what --error-exitcode and --error-on count, the findings that FILE names; may be repeated. What is said at a call is chosen with --ignore
+    #[arg(long, value_name = "FILE", conflicts_with = "exec")]
+    pub suppressions: Vec<PathBuf>,
     /// Exit with status N, 1 to 255, when a rule of the fault plans never fired, a denied pair of devices was never asked about or tried, or no context exceeded --peer-limit, unless a signal killed the program. A pair that an earlier one already denies does not count
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..), conflicts_with = "exec")]
     pub unused_exitcode: Option<u8>,
@@ -254,11 +260,12 @@ pub struct ExplainArgs {
   cupeer report DIR --rank 3 --failed            # what failed on rank 3
   cupeer report DIR --format json | jq .handles
   cupeer report DIR --format trace >trace.json   # for ui.perfetto.dev
-  cupeer report DIR --diff OTHER                 # what differs in OTHER")]
+  cupeer report DIR --diff OTHER                 # what differs in OTHER
+  cupeer report DIR --suggest-suppressions >known.toml   # for --suppressions known.toml")]
 pub struct ReportArgs {
     /// The record: a directory, a file made by `cupeer pack`, or a name or number that `cupeer ls` lists [default: the newest of those]
     pub dir: Option<PathBuf>,
-    /// Print text, JSON (docs/report.schema.json), or a trace for ui.perfetto.dev
+    /// Print text, JSON (docs/report.schema.json), a trace for ui.perfetto.dev, SARIF 2.1.0 for code scanning, or JUnit's XML for CI servers
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: ReportFormat,
     /// Show only this process: a pid, or its name in the JSON form
@@ -285,6 +292,12 @@ pub struct ReportArgs {
     /// Show all rows of long tables
     #[arg(long)]
     pub all: bool,
+    /// Leave out the findings that FILE names, and say how many; JSON and SARIF have them with the entry; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub suppressions: Vec<PathBuf>,
+    /// Print a file for --suppressions that names all findings above note
+    #[arg(long, conflicts_with_all = ["leaks", "diff", "format", "all"])]
+    pub suggest_suppressions: bool,
     /// Compare with another record: functions, failures, and the states of handles
     #[arg(long, value_name = "OTHER", conflicts_with = "leaks")]
     pub diff: Option<PathBuf>,
@@ -298,6 +311,10 @@ pub enum ReportFormat {
     Json,
     /// Chrome's trace events.
     Trace,
+    /// A log of SARIF 2.1.0.
+    Sarif,
+    /// JUnit's XML: a test case for each rule and each process.
+    Junit,
 }
 
 #[derive(Args)]

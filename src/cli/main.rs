@@ -4,6 +4,7 @@
 //! a function, a result code or a variable is (`cupeer_spec`), what a record says (`cupeer_report`), and what a simulated machine is
 //! (`cupeer_topology`).
 
+mod annotations;
 mod args;
 mod clean;
 mod doctor;
@@ -29,6 +30,7 @@ mod rules;
 mod run;
 mod settings;
 mod startup;
+mod suppressions;
 mod sweep;
 
 use args::{Cli, Command};

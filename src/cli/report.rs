@@ -3,14 +3,16 @@
 //! What belongs here: the command, from its options to one of the forms. What a record says is the crate
 //! `cupeer_report`'s.
 
-use crate::args::{ReportArgs, ReportFormat};
+use crate::args::{ReportArgs, ReportFormat, word};
 use crate::home::{self, Kind};
 use crate::opened::Opened;
 use crate::output::{self, terminal_width};
+use crate::{annotations, suppressions};
 use anyhow::{Context, Result, bail};
 use cupeer_record::Job;
 use cupeer_report::filter::{Asked, Filter};
-use cupeer_report::{diff, text, trace};
+use cupeer_report::suppress::suggest;
+use cupeer_report::{diff, junit, sarif, text, trace};
 use std::io::{self, BufWriter, ErrorKind::BrokenPipe};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,6 +27,9 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     };
     if let Some(other) = &args.diff {
         return compare(args, &dir, &home::find(other)?);
+    }
+    if args.format == ReportFormat::Trace && !args.suppressions.is_empty() {
+        bail!("--suppressions is for the other forms; a trace shows all findings");
     }
     let (Opened { job, symbols, .. }, filter) = &mut open(args, &dir)?;
     if args.format == ReportFormat::Trace {
@@ -41,8 +46,14 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
     }
     let most_failures = if args.all { usize::MAX } else { MOST_FAILURES };
     let report = cupeer_report::read(job, filter, most_failures, Some(symbols))?;
-    if args.format == ReportFormat::Json {
-        return output::print_json(&report);
+    if args.suggest_suppressions {
+        return output::print_as_is(&suggest::file(&report));
+    }
+    match args.format {
+        ReportFormat::Json => return output::print_json(&report),
+        ReportFormat::Sarif => return output::print_json(&sarif::log(&report)),
+        ReportFormat::Junit => return output::print(&junit::document(&report)),
+        ReportFormat::Text | ReportFormat::Trace => {}
     }
     let options = text::Options {
         shown: &home::shown(&dir),
@@ -51,7 +62,11 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
         leaks: args.leaks,
         style: output::stdout_style(),
     };
-    output::print_marked(&text::show(&report, &options))
+    let printed = output::print_marked(&text::show(&report, &options))?;
+    if !args.leaks {
+        output::printed(annotations::write(&report, io::stdout().lock()))?;
+    }
+    Ok(printed)
 }
 
 fn open(args: &ReportArgs, dir: &Path) -> Result<(Opened, Filter)> {
@@ -64,14 +79,17 @@ fn open(args: &ReportArgs, dir: &Path) -> Result<(Opened, Filter)> {
         since: args.since.as_deref(),
         until: args.until.as_deref(),
     };
-    let filter = Filter::new(&asked, &opened.job)?;
+    let mut filter = Filter::new(&asked, &opened.job)?;
+    filter.suppressions = suppressions::read(&args.suppressions)?;
     args.function.iter().for_each(|set| output::explain_runtime(set));
     Ok((opened, filter))
 }
 
 fn compare(args: &ReportArgs, dir: &Path, other: &Path) -> Result<ExitCode> {
-    if args.format == ReportFormat::Trace {
-        bail!("--diff prints text or JSON; a trace shows one record");
+    match args.format {
+        ReportFormat::Text | ReportFormat::Json => {}
+        ReportFormat::Trace => bail!("--diff prints text or JSON; a trace shows one record"),
+        format => bail!("--diff prints text or JSON; {} shows one record", word(format)),
     }
     let report = |dir: &Path| {
         let (Opened { job, .. }, filter) = &open(args, dir).with_context(|| dir.display().to_string())?;

@@ -5,8 +5,8 @@ use super::collect::Collected;
 use super::filter::Filter;
 use super::functions::Number;
 use super::model::{
-    Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Record, Report, SCHEMA, Unknown,
-    Uuid,
+    Device, Escaped, Exit, ExitKind, Finding, LastCall, Ordinal, Pending, Process, Record, Report, SCHEMA,
+    Unknown, Uuid,
 };
 use super::places::{NameOf, Places};
 use super::reading::Tally;
@@ -24,7 +24,10 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
     let rank_of: Vec<Option<u32>> = job.processes.iter().enumerate().map(rank_of).collect();
     let functions = all.functions.finish(&rank_of);
     let rows = findings::rows(&findings::Context { job, all: &all, filter }, &mut places);
-    let findings = rows.into_iter().map(|row| row.finding).collect();
+    let findings: Vec<Finding> = rows.into_iter().map(|row| row.finding).collect();
+    let suppressed =
+        findings.iter().filter_map(|finding| Some((finding.suppressed_by.as_ref()?, finding.count)));
+    let suppressions = filter.suppressions.rows(suppressed);
     let groups = all.failures.groups(&all.functions, &all.fates, &all.stacks, &all.made_by, &mut places);
     let Collected { failures, functions: names, fates, stacks, made_by, .. } = &mut all;
     let (failures, failures_more) = failures.rows(names, fates, stacks, made_by, &mut places);
@@ -42,6 +45,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
         devices: devices(job),
         functions,
         findings,
+        suppressions,
         faults: faults::rows(job, fired, &all.functions, &all.fates),
         handles: all.ledger.rows(&all.fates),
         allocations,

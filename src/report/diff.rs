@@ -186,7 +186,8 @@ fn failures(both: [&Report; 2]) -> Vec<FailurePair> {
 fn findings(both: [&Report; 2]) -> Vec<RulePair> {
     let of = |f: &Finding| ((f.rule.clone(), f.severity), [f.count]);
     let row = |(rule, severity), [count]: [_; 1], differs| RulePair { rule, severity, count, differs };
-    let mut rows = summed(both, |report| report.findings.iter().map(of).collect(), row);
+    let counts = |finding: &&Finding| finding.suppressed_by.is_none();
+    let mut rows = summed(both, |report| report.findings.iter().filter(counts).map(of).collect(), row);
     rows.sort_by_key(|row| order(row.differs, row.count));
     rows
 }

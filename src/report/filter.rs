@@ -4,6 +4,7 @@
 //! read up to the end of the time that is asked for, and the filters choose what is counted and shown.
 
 use super::model::{Allocations, Proc, Report};
+use super::suppress::Suppressions;
 use super::{assemble, moments};
 use anyhow::{Result, anyhow, bail};
 use cupeer_record::{Call, Job, Outcome, Process};
@@ -34,6 +35,8 @@ pub struct Filter {
     until: Option<u64>,
     /// The filters as they were given.
     pub given: Vec<String>,
+    /// What is found, and counts for nothing.
+    pub suppressions: Suppressions,
 }
 
 impl Filter {
@@ -46,7 +49,13 @@ impl Filter {
             since: None,
             until: None,
             given: Vec::new(),
+            suppressions: Suppressions::default(),
         }
+    }
+
+    /// All calls of some processes of a record.
+    pub fn of(job: &Job, is_chosen: impl Fn(&Process) -> bool) -> Self {
+        Filter { processes: job.processes.iter().map(is_chosen).collect(), ..Filter::all(job) }
     }
 
     /// Reads the filters of the command line.

@@ -4,9 +4,10 @@
 //! packed file), and arguments and output of a command. A report is made in three steps. [`collect`] reads the events
 //! and passes them to [`functions`], [`failures`], [`findings`], [`ledger`], [`virtual_memory`] and [`peers`]; nothing
 //! there grows with the number of events. [`assemble`] makes the rows of [`model`] from it, which are serialised as they
-//! are. [`text`] shows them, [`diff`] compares them, and [`trace`] reads the record a second time. [`symbols`] names
+//! are. [`text`] shows them, [`sarif`] and [`junit`] tell other tools of them, [`diff`] compares them, and [`trace`] reads the record a second time. [`symbols`] names
 //! addresses.
 
+pub mod annotations;
 mod assemble;
 mod collect;
 mod deviation;
@@ -17,9 +18,12 @@ pub mod filter;
 mod findings;
 mod functions;
 mod hits;
+mod incidents;
+pub mod junit;
 mod kinds;
 mod leaks;
 mod ledger;
+mod looked;
 mod marks;
 pub mod model;
 pub mod moments;
@@ -30,9 +34,11 @@ mod pools;
 mod reading;
 mod results;
 mod runtime;
+pub mod sarif;
 pub mod schema;
 pub mod style;
 pub mod summary;
+pub mod suppress;
 pub mod symbols;
 pub mod table;
 pub mod terminal;
@@ -40,6 +46,7 @@ pub mod text;
 pub mod trace;
 mod values;
 mod virtual_memory;
+mod xml;
 
 use anyhow::Result;
 use cupeer_record::{Job, Library};

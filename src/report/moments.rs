@@ -54,6 +54,13 @@ pub fn date(moment: u64) -> String {
     }
 }
 
+/// A moment as XML's dateTime has it, in UTC: `2025-11-21T07:43:02Z`.
+pub fn iso(moment: u64) -> String {
+    let moment = i64::try_from(moment).unwrap_or(i64::MAX);
+    let moment = jiff::Timestamp::from_nanosecond(moment.into()).unwrap_or_default();
+    moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// Reads a moment: seconds since the start, or RFC 3339.
 pub fn parse(text: &str, start: u64) -> Result<u64> {
     if let Ok(seconds) = text.strip_suffix('s').unwrap_or(text).parse::<f64>() {
@@ -83,6 +90,7 @@ mod tests {
     fn moments_are_read_as_they_are_written() {
         let start = 1_763_710_982_000_000_000;
         assert_eq!(date(start), "2025-11-21 07:43:02 UTC");
+        assert_eq!(iso(start), "2025-11-21T07:43:02Z");
         assert_eq!(since(start, start + 1_500_000_000), "1.500000");
         assert_eq!(since(start, start - 1_000), "-0.000001");
         assert_eq!(parse("1.5", start).unwrap(), start + 1_500_000_000);

@@ -173,6 +173,12 @@ impl Place {
         name.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
     }
 
+    /// The function without how far behind its start the place is.
+    pub fn symbol(&self) -> Option<&str> {
+        let function = self.function.as_deref()?;
+        Some(function.rsplit_once("+0x").map_or(function, |(symbol, _)| symbol))
+    }
+
     /// `libx.so+0x12`, or only the address.
     pub fn short(&self) -> String {
         match self.file_name() {

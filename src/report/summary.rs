@@ -7,9 +7,11 @@ mod found;
 use super::filter::Filter;
 use super::model::{ExitKind, Finding, Function, Open, Pending, Proc, Process, Report, State};
 use super::moments::number;
+use super::suppress::Suppressions;
 use super::symbols::Symbols;
 use super::text::endings::death;
 use super::text::names::{clean, codes, counted};
+use super::text::suppressed;
 use crate::style::{Mark, Style};
 use cupeer_record::Job;
 use cupeer_spec::effect::Object;
@@ -75,23 +77,60 @@ impl From<String> for Line {
     }
 }
 
-/// The lines, for a record that `cupeer report` finds as `shown`.
-pub fn lines(directory: &Path, shown: &str) -> Vec<Line> {
+/// What is asked for at the end of a run.
+#[derive(Default)]
+pub struct How {
+    /// What is found, and counts for nothing.
+    pub suppressions: Suppressions,
+    /// Whether something depends on what is found: the record is read, however large it is and whoever else records there.
+    pub decides: bool,
+    /// Whether the report is wanted, unless the record is large.
+    pub annotates: bool,
+}
+
+/// What is said at the end of a run.
+#[derive(Default)]
+pub struct Told {
+    /// The lines.
+    pub lines: Vec<Line>,
+    /// The report of the run's processes, where it was made.
+    pub report: Option<Report>,
+}
+
+/// All of a record, which `cupeer report` finds as `shown`.
+pub fn whole(directory: &Path, shown: &str, how: &How) -> Told {
+    let size = size(directory);
+    if size > MOST_READ && !how.decides {
+        return Told { lines: vec![too_large(size, shown).into()], report: None };
+    }
+    match judged(directory, how, |_| true) {
+        Ok((report, mut symbols)) => {
+            Told { lines: about(&report, shown, &mut symbols), report: Some(report) }
+        }
+        Err(error) => Told { lines: vec![unreadable(shown, &error)], report: None },
+    }
+}
+
+/// How large a record is.
+fn size(directory: &Path) -> u64 {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let sizes = entries.filter_map(|entry| Some(entry.metadata().ok()?.len()));
-    let size = sizes.fold(0, u64::saturating_add);
-    if size > MOST_READ {
-        return vec![too_large(size, shown).into()];
-    }
-    let read = || -> anyhow::Result<Vec<Line>> {
-        let job = Job::open(directory)?;
-        let report = super::read(&job, &Filter::all(&job), 0, None)?;
-        Ok(about(&report, shown, &mut Symbols::of_record(directory, &job.processes)))
-    };
-    match read() {
-        Ok(lines) => lines,
-        Err(error) => vec![unreadable(shown, &error)],
-    }
+    sizes.fold(0, u64::saturating_add)
+}
+
+/// The report of some processes, in the light of what all of the record did; and who names its functions.
+fn judged(
+    directory: &Path,
+    how: &How,
+    is_chosen: impl Fn(&cupeer_record::Process) -> bool,
+) -> anyhow::Result<(Report, Symbols)> {
+    let job = Job::open(directory)?;
+    let mut filter = Filter::of(&job, is_chosen);
+    filter.suppressions = how.suppressions.clone();
+    let mut symbols = Symbols::of_record(directory, &job.processes);
+    // Names of functions take their time, and only these ask for all of them.
+    let asked = (how.annotates || !how.suppressions.is_empty()).then_some(&mut symbols);
+    Ok((super::read(&job, &filter, 0, asked)?, symbols))
 }
 
 fn unreadable(shown: &str, error: &anyhow::Error) -> Line {
@@ -107,8 +146,23 @@ fn too_large(size: u64, shown: &str) -> String {
 pub fn of_run(
     directory: &Path,
     shown: &str,
+    how: &How,
     is_of_it: impl Fn(&cupeer_record::Process) -> bool,
-) -> Vec<Line> {
+) -> Told {
+    let is_wanted = how.decides || how.annotates && size(directory) <= MOST_READ;
+    let report = is_wanted.then(|| judged(directory, how, &is_of_it));
+    let mut lines = own(directory, shown, is_of_it);
+    if let Some(Err(error)) = &report {
+        lines.push(unreadable(shown, error));
+    }
+    let report = report.and_then(Result::ok).map(|(report, _)| report);
+    let report = report.filter(|report| !report.processes.is_empty());
+    lines.extend(report.iter().flat_map(suppressed).map(Line::from));
+    Told { lines, report }
+}
+
+/// The lines of [`of_run`], without what rules found.
+fn own(directory: &Path, shown: &str, is_of_it: impl Fn(&cupeer_record::Process) -> bool) -> Vec<Line> {
     let read = || -> anyhow::Result<Vec<Line>> {
         let mut job = Job::open(directory)?;
         let all = job.processes.len();
@@ -183,6 +237,7 @@ fn about(report: &Report, shown: &str, symbols: &mut Symbols) -> Vec<Line> {
     }
     lines.extend(found::notes(report));
     all.extend(lines.into_iter().map(Line::from));
+    all.extend(suppressed(report).into_iter().map(Line::from));
     if report.record.lost > 0 {
         let lost = counted(report.record.lost, "event");
         all.push(Line::bad(Mark::Warning, format!("  {lost} lost: the record could not be written")));
@@ -205,6 +260,11 @@ fn named(process: &Process) -> String {
     let rank = process.rank.map(|rank| format!("rank {rank}, ")).unwrap_or_default();
     let program = Path::new(&process.program).file_name().unwrap_or_default().to_string_lossy();
     format!("{rank}process {} ({})", process.pid, clean(&program))
+}
+
+/// How many findings were suppressed, and by which file.
+fn suppressed(report: &Report) -> Vec<String> {
+    suppressed::lines(report.findings.iter()).iter().map(|line| format!("  {line}")).collect()
 }
 
 /// The functions that failed, a line each.
@@ -310,6 +370,11 @@ fn more(lines: &mut Vec<String>, all: usize, what: &str, that: &str) {
 fn left_out(all: usize, what: &str, that: &str) -> Option<String> {
     let more = all.checked_sub(MOST_LINES).filter(|more| *more > 0)? as u64;
     Some(format!("  and {} {that}", counted(more, &format!("more {what}"))))
+}
+
+#[cfg(test)]
+fn lines(directory: &Path, shown: &str) -> Vec<Line> {
+    whole(directory, shown, &How::default()).lines
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! How a rule is decided is in [`decide`], and the sentence that names the values in [`crate::reason`]. What does not: what
 //! is known of the world, which the library (`src/preload/check/world.rs`) and the report (`src/report/findings`) tell.
 
+mod at_call;
 mod causes;
 mod entries {
     pub mod driver;
@@ -21,9 +22,10 @@ pub mod reason;
 mod set;
 mod words;
 
+pub use at_call::ONLY_AT_THE_CALL;
 pub use causes::{Cause, causes};
 pub use cupeer_spec::record::slot::finding::{Confidence, Severity};
-pub use set::{RuleSet, SetError};
+pub use set::{RuleSet, SetError, is_file, known_rule};
 pub use words::meaning;
 
 use cupeer_spec::function::FnId;

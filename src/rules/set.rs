@@ -30,6 +30,33 @@ impl fmt::Display for SetError {
     }
 }
 
+/// Whether a name or a pattern means rules that are checked; the error says what was meant, or why they are not.
+pub fn known_rule(rule: &str) -> Result<(), String> {
+    if rule.is_empty() {
+        return Err("a rule or a pattern of rules is missing here".into());
+    }
+    let mut meant = RULES.iter().filter(|known| matches(rule.as_bytes(), known.name.as_bytes()));
+    let Some(first) = meant.next() else {
+        let hint = match nearest(rule, RULES.iter().map(|known| known.name)) {
+            Some(meant) => format!("did you mean '{meant}'?"),
+            None => "'cupeer list rules' lists them all".into(),
+        };
+        return Err(format!("no rule is named '{rule}'; {hint}"));
+    };
+    match first.status {
+        Status::Unchecked(why) if meant.all(|known| !known.is_checked()) => {
+            Err(format!("'{rule}' is not checked: {why}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a pattern means a file, by its path. One with a slash is a pattern of paths, others are of names of files.
+pub fn is_file(pattern: &str, path: &[u8]) -> bool {
+    let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    matches(pattern.as_bytes(), if pattern.contains('/') { path } else { file })
+}
+
 impl RuleSet {
     /// Reads a set: names and patterns of rules, each with `@LIBRARY` behind it where only calls of that library are
     /// meant (the name of its file, or a pattern), separated by commas.
@@ -42,26 +69,11 @@ impl RuleSet {
                 None => (item, None),
             };
             let error = |column, message: String| Err(SetError { column, message });
-            if rule.is_empty() {
-                return error(column, "a rule or a pattern of rules is missing here".into());
-            }
-            if library == Some("") {
+            if library == Some("") && !rule.is_empty() {
                 let message = "the name of a library is missing here, such as libnccl*";
                 return error(column + item.len(), message.into());
             }
-            let mut meant = RULES.iter().filter(|known| matches(rule.as_bytes(), known.name.as_bytes()));
-            let Some(first) = meant.next() else {
-                let hint = match nearest(rule, RULES.iter().map(|known| known.name)) {
-                    Some(meant) => format!("did you mean '{meant}'?"),
-                    None => "'cupeer list rules' lists them all".into(),
-                };
-                return error(column, format!("no rule is named '{rule}'; {hint}"));
-            };
-            if let Status::Unchecked(why) = first.status
-                && meant.all(|known| !known.is_checked())
-            {
-                return error(column, format!("'{rule}' is not checked: {why}"));
-            }
+            known_rule(rule).map_err(|message| SetError { column, message })?;
             items.push(Item { rule: rule.into(), library: library.map(Into::into) });
             column += item.len() + 1;
         }
@@ -70,12 +82,9 @@ impl RuleSet {
 
     /// Whether it has a rule for calls of a library, named by its path.
     pub fn contains(&self, rule: Rule, library: &[u8]) -> bool {
-        let file = library.rsplit(|byte| *byte == b'/').next().unwrap_or(library);
-        // A pattern with a slash is one of paths.
-        let name = |wanted: &str| if wanted.contains('/') { library } else { file };
         self.0.iter().any(|item| {
             matches(item.rule.as_bytes(), rule.spec().name.as_bytes())
-                && item.library.as_ref().is_none_or(|wanted| matches(wanted.as_bytes(), name(wanted)))
+                && item.library.as_ref().is_none_or(|wanted| is_file(wanted, library))
         })
     }
 

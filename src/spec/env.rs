@@ -87,10 +87,7 @@ impl Level {
             "off" => Some(None),
             "full" => level(Severity::Warning, false),
             BRIEF => level(Severity::Warning, true),
-            _ => {
-                let mut all = Severity::ALL.into_iter();
-                level(all.find(|severity| text.strip_suffix('s') == Some(severity.word()))?, false)
-            }
+            _ => level(Severity::of(text.strip_suffix('s')?)?, false),
         }
     }
 

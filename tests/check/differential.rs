@@ -6,39 +6,11 @@
 
 use super::scenes::{How, Scene, cannot, for_each, program, report, scenes};
 use crate::support::{compile_c, cupeer, done, stdout, temp_dir};
-use cupeer_rules::Rule;
+use cupeer_rules::{ONLY_AT_THE_CALL, Rule};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
-
-/// What only a call can tell, and what would have to be known for it. docs: CONTRIBUTING.md.
-const ONLY_AT_THE_CALL: [(Rule, &str); 18] = [
-    (Rule::IpcMemoryKind, "what the driver says of the pointer"),
-    (Rule::IpcPointerUnknown, "what the driver says of the pointer, but where it is NULL"),
-    (Rule::IpcDeviceHidden, "whether the process may use the device's node"),
-    (Rule::IpcFreeImport, "that free, which is only recorded where rules are checked"),
-    (Rule::IpcFreedWhileOpen, "whether an importer that makes no further call still runs"),
-    (Rule::IpcAddressReused, "the same"),
-    (Rule::IpcContextEndedWhileOpen, "the same"),
-    (Rule::IpcEventDestroyedWhileOpen, "the same"),
-    (Rule::IpcExporterGone, "whether an exporter that makes no further call still runs"),
-    (Rule::ContextDestroyed, "whether the current context is there, where another library destroyed it"),
-    (
-        Rule::PeerContextInvalid,
-        "which of two contexts has been destroyed, where nothing that was shared went with it",
-    ),
-    (
-        Rule::IpcDamagedHandle,
-        "which export the bytes resemble that the driver does not check: to the record nobody exported them",
-    ),
-    (Rule::PoolPointer, "what the driver says of the pointer"),
-    (Rule::PoolWrongPool, "what others have exported, but where the pool is the process's own"),
-    (Rule::PoolFreedWhileOpen, "whether an importer that makes no further call still runs"),
-    (Rule::PoolDestroyedWhileOpen, "the same"),
-    (Rule::CallFailed, "which causes the driver rules out"),
-    (Rule::DriverUndocumented, "the same"),
-];
 
 /// What is found of the calls of one place: how often, and by which ranks.
 type Findings = BTreeMap<(String, String, String, String), (u64, Vec<u64>)>;

@@ -144,6 +144,8 @@ fn clean(mut command: Command) -> Command {
     command.env(env::RECORD, "off");
     // What is kept at home shall not be kept in that of who runs the tests.
     command.env("XDG_STATE_HOME", Path::new(SCRATCH).join("state"));
+    // Annotations are for a runner that reads them.
+    command.env_remove("GITHUB_ACTIONS");
     // Links to drivers that the command makes for its user shall not outlive the build.
     command.env("XDG_RUNTIME_DIR", SCRATCH);
     command.env_remove("COLUMNS").stdin(Stdio::null());

@@ -16,6 +16,8 @@ const SHOWN_IN: &[(&str, &[&str])] = &[
     ("list", &["results", "rules", "faults", "variables"]),
     ("explain", &["results"]),
     ("report", &["see", "report"]),
+    ("ls", &["see"]),
+    ("clean", &["see"]),
     ("pack", &["see"]),
     ("release", &["fallbacks", "faults"]),
     ("sweep", &["fallbacks"]),

@@ -5,6 +5,7 @@
 
 mod child;
 mod faults;
+mod gate;
 mod page;
 mod program;
 mod signals;
@@ -16,20 +17,22 @@ use crate::job::Job;
 use crate::output::Failure;
 use crate::settings::deny::{self, Verdicts};
 use crate::settings::{Environment, Settings, check};
-use crate::{home, libraries, output, status};
+use crate::{annotations, home, libraries, output, status, suppressions};
 use anyhow::{Result, bail};
 use child::Child;
 use clap::ValueEnum;
 use cupeer_record as record;
 use cupeer_report::faults::Fault;
 use cupeer_report::style::Mark;
-use cupeer_report::summary::{self, Line};
+use cupeer_report::summary::{self, How, Line, Told};
 use cupeer_report::text::names::counted;
+use cupeer_report::text::suppressed::unmatched;
 use cupeer_spec::env;
 use cupeer_spec::record::end;
 use cupeer_spec::status::Status;
 use cupeer_topology::Topology;
 use faults::Faults;
+use gate::Gate;
 use page::{Image, Page};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -91,8 +94,10 @@ pub struct Run {
     process: (libc::pid_t, u64),
     /// How many processes met the driver under cupeer.
     pub reached: u32,
-    /// How many findings are warnings or errors; `None` where they could not be counted.
+    /// How many findings at calls are warnings or errors; `None` where they could not be counted.
     pub findings: Option<u32>,
+    /// How many processes could not record everything.
+    pub record_lost: u32,
     /// Where the preload library did not take effect, a sentence each.
     pub notes: Vec<String>,
     /// Why no process reached the driver, a sentence each. A cupeer within this one has its own page: only where nothing was
@@ -127,10 +132,15 @@ impl Run {
 pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     output::be_verbose(args.options.verbose);
     output::be_quiet(args.quiet);
-    if args.error_exitcode.is_some() {
-        check::imply(&mut args.options.check, "--error-exitcode")?;
+    let gate = Gate::new(&args)?;
+    if gate.is_some() {
+        // Who asks for a status where rules are broken wants them checked.
+        let option = if args.error_exitcode.is_some() { "--error-exitcode" } else { "--error-on" };
+        check::imply(&mut args.options.check, option)?;
     }
     let args = &args;
+    let suppressions = suppressions::read(&args.suppressions)?;
+    let how = How { suppressions, decides: gate.is_some(), annotates: annotations::are_read() };
     let begun = SystemTime::now();
     let mut settings = Settings::new(&args.options, Some(&args.program[0]))?;
     let mut environment = settings.apply(Environment::inherited())?;
@@ -170,12 +180,16 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     if let Some(job) = job.as_ref().filter(|job| !job.is_inherited()) {
         summary::wait_for_the_last(&job.directory);
     }
-    let recorded = match &job {
-        Some(job) if job.is_ours_alone() => summary::lines(&job.directory, &home::shown(&job.directory)),
-        Some(job) if !job.is_inherited() => {
-            summary::of_run(&job.directory, &home::shown(&job.directory), of_this_run(begun))
+    let of_run =
+        |job: &Job| summary::of_run(&job.directory, &home::shown(&job.directory), &how, of_this_run(begun));
+    let Told { lines: recorded, report } = match &job {
+        Some(job) if job.is_ours_alone() => {
+            summary::whole(&job.directory, &home::shown(&job.directory), &how)
         }
-        _ => Vec::new(),
+        Some(job) if !job.is_inherited() => of_run(job),
+        // An outer cupeer tells of it.
+        Some(job) if how.decides => Told { lines: Vec::new(), ..of_run(job) },
+        _ => Told::default(),
     };
     let is_recorded = !recorded.is_empty();
     let is_told_elsewhere = job.as_ref().is_some_and(Job::is_inherited);
@@ -197,7 +211,15 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     lines.extend(seed.map(Line::from));
     lines.extend(unreached.iter().chain(&run.notes).cloned().map(warning));
     lines.iter().for_each(output::sum_up);
-    Ok(end_as(replaced(args, &run, &seen)))
+    if let Some(report) = &report {
+        unmatched(&report.suppressions).iter().for_each(|line| tracing::debug!("{line}"));
+        if !is_told_elsewhere {
+            // Nobody is left to tell where stderr is closed.
+            let _ = annotations::write(report, io::stderr().lock());
+        }
+    }
+    let broken = gate.as_ref().and_then(|gate| gate.broken(report.as_ref(), &run));
+    Ok(end_as(replaced(args, broken, &run, &seen)))
 }
 
 /// Tells the processes of a record that have our page. Other launchers may have had our number: before us, or in another
@@ -214,15 +236,8 @@ fn of_this_run(begun: SystemTime) -> impl Fn(&record::Process) -> bool {
 }
 
 /// How a run ends where what was found takes the place of the program's status; says so, and why.
-fn replaced(args: &RunArgs, run: &Run, seen: &[Fault]) -> End {
-    if args.error_exitcode.is_some() && run.findings.is_none() {
-        output::complain("--error-exitcode: cannot count findings: no page could be shared with the program");
-    }
+fn replaced(args: &RunArgs, broken: Option<(u8, String)>, run: &Run, seen: &[Fault]) -> End {
     let End::Exited(_) = run.end else { return run.end };
-    let broken = args.error_exitcode.zip(run.findings.filter(|count| *count > 0)).map(|(code, count)| {
-        let are = if count == 1 { "is a warning or an error" } else { "are warnings or errors" };
-        (code, format!("{} {are} (--error-exitcode)", counted(count.into(), "finding")))
-    });
     let unused = || {
         let why = summary::faults::unused(seen)?;
         Some((args.unused_exitcode?, format!("{why} (--unused-exitcode)")))
@@ -283,7 +298,8 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&C
         }
     }
     let told = |of: fn(&Status) -> &AtomicU32| page.as_ref().map(|page| of(page.status()).load(Acquire));
-    if let Some(lost @ 1..) = told(|status| &status.record_lost) {
+    let record_lost = told(|status| &status.record_lost).unwrap_or(0);
+    if let lost @ 1.. = record_lost {
         notes.push(format!("{} could not record everything", counted(lost.into(), "process")));
     }
     Ok(Run {
@@ -291,6 +307,7 @@ fn watched(program: &[OsString], mut environment: Environment, driver: Option<&C
         process: (child.pid(), child.started()),
         reached: reached.unwrap_or(0),
         findings: told(|status| &status.findings),
+        record_lost,
         notes,
         unreached,
         unseen: told(|status| &status.unseen).unwrap_or(0),

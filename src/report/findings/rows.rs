@@ -4,9 +4,10 @@ use super::super::collect::Collected;
 use super::super::filter::Filter;
 use super::super::functions::{Functions, Number};
 use super::super::ledger::Site;
-use super::super::model::{Finding, MOST_PROCS, Object, Place};
+use super::super::model::{Finding, MOST_PROCS, Object, Place, SuppressedBy};
 use super::super::places::Places;
 use super::super::results;
+use super::super::suppress::Facts;
 use super::objects::Objects;
 use super::{FindingGroup, Key, descriptors, handles, is_explanation, ranks, space};
 use cupeer_record::Job;
@@ -159,13 +160,17 @@ impl Context<'_> {
     fn row(&self, draft: Draft, said: Option<Severity>, places: &mut Places) -> Option<Row> {
         let Draft { sentence, function, processes, site, .. } = draft;
         let (all, process, id) = (self.all, *processes.first()?, Functions::id(function));
-        let (caller, _) = places.stack(&all.stacks, site.stack);
+        let (caller, stack) = places.stack(&all.stacks, site.stack);
         let spec = Rule::of(&sentence.rule).map(Rule::spec);
         let severity = match said {
             Some(severity) => severity,
             None => all.findings.asked[process].severity(spec?, library(&caller))?,
         };
         let basis = spec.map(|spec| spec.basis_at(id));
+        let programs: Vec<&str> =
+            processes.iter().map(|process| self.job.processes[*process].program()).collect();
+        let facts = Facts { rule: &sentence.rule, caller: &caller, stack: &stack, programs: &programs };
+        let suppressed_by = self.filter.suppressions.find(&facts);
         let finding = Finding {
             rule: sentence.rule,
             severity: severity.word(),
@@ -189,7 +194,9 @@ impl Context<'_> {
             driver_message: draft.driver_message.map(|text| String::from_utf8_lossy(text).into_owned()),
             runtime: all.made_by.of(process, site.tid, site.seq),
             caller,
+            stack,
             objects: draft.objects,
+            suppressed_by,
         };
         Some(Row { finding, severity, process, by_report: said.is_none(), processes })
     }
@@ -238,9 +245,9 @@ fn library(caller: &Place) -> &str {
     caller.library.as_deref().unwrap_or_default()
 }
 
-/// The rows by what they have in common: the rule and the calls.
+/// The rows by what they have in common: the rule, the calls, and what suppresses them.
 #[derive(Default)]
-struct Joined(BTreeMap<(Rc<str>, Calls), Row>);
+struct Joined(BTreeMap<(Rc<str>, Calls, Option<SuppressedBy>), Row>);
 
 impl Extend<Row> for Joined {
     fn extend<I: IntoIterator<Item = Row>>(&mut self, rows: I) {
@@ -263,7 +270,7 @@ impl Joined {
     }
 
     fn add(&mut self, row: Row) {
-        let key = (row.finding.rule.clone(), place(&row));
+        let key = (row.finding.rule.clone(), place(&row), row.finding.suppressed_by.clone());
         let row = match self.0.remove(&key) {
             Some(known) => known.and(row),
             None => row,
@@ -277,10 +284,15 @@ impl Joined {
         let is_broken = |row: &&Row| {
             !is_explanation(&row.finding.rule) && Rule::of(&row.finding.rule) != Some(Rule::IpcFallback)
         };
-        let broken: BTreeMap<_, u64> =
-            rows.iter().filter(is_broken).map(|row| (place(row), row.finding.count)).collect();
+        let mut broken: BTreeMap<_, BTreeMap<Rc<str>, u64>> = BTreeMap::new();
+        for row in rows.iter().filter(is_broken) {
+            // One rule has two rows where some of them are suppressed.
+            *broken.entry(place(row)).or_default().entry(row.finding.rule.clone()).or_default() +=
+                row.finding.count;
+        }
         rows.retain(|row| {
-            let explained = broken.get(&place(row)).copied().unwrap_or(0);
+            let explained =
+                broken.get(&place(row)).and_then(|rules| rules.values().max()).copied().unwrap_or(0);
             Rule::of(&row.finding.rule) != Some(Rule::CallFailed) || explained < row.finding.count
         });
         complete(&mut rows);

@@ -60,8 +60,44 @@ pub struct Finding {
     pub runtime: Option<RuntimeCall>,
     /// Who made the calls.
     pub caller: Place,
+    /// Of the first: the caller, who called that, and so on.
+    pub stack: Vec<Place>,
     /// What the first is about.
     pub objects: Vec<Object>,
+    /// The entry that suppresses them: they count for nothing. Null where none does.
+    pub suppressed_by: Option<SuppressedBy>,
+}
+
+/// An entry of a file given with --suppressions, from where a finding is.
+#[derive(Serialize, JsonSchema, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct SuppressedBy {
+    /// The file, as it was given.
+    pub file: Rc<str>,
+    /// The line in which the entry begins.
+    pub line: u64,
+    /// Its reason, where it has one.
+    pub reason: Option<Rc<str>>,
+}
+
+/// An entry of a file given with --suppressions, and what it does.
+#[derive(Serialize, JsonSchema)]
+pub struct Suppression {
+    /// The file, as it was given.
+    pub file: Rc<str>,
+    /// The line in which the entry begins.
+    pub line: u64,
+    /// The rules that it means: a name or a pattern.
+    pub rule: String,
+    /// The calling libraries that it means; null means all.
+    pub library: Option<String>,
+    /// The functions or places on the call stack that it means; null means all.
+    pub caller: Option<String>,
+    /// The programs that it means; null means all.
+    pub program: Option<String>,
+    /// Why.
+    pub reason: Option<Rc<str>>,
+    /// How many findings it suppresses here.
+    pub findings: u64,
 }
 
 /// Something that a finding is about: where it was made, and by whom.

@@ -18,7 +18,7 @@ pub use allocation::{
 };
 pub use call::{Deviation, Failure, FailureGroup, Function, MOST_PROCS, Mark, Place, Ranks, RuntimeCall};
 pub use fault::{Fault, FaultHit};
-pub use finding::{Finding, Object, SEVERITIES};
+pub use finding::{Finding, Object, SEVERITIES, SuppressedBy, Suppression};
 pub use handle::{FailedOpen, Fingerprint, Handle, Leak, Open, State};
 pub use peer::{Peer, Uuid};
 pub use pool::Pool;
@@ -54,6 +54,9 @@ pub struct Report {
     pub functions: Vec<Function>,
     /// What rules found: errors, then warnings, then notes, each in order of time.
     pub findings: Vec<Finding>,
+    /// The entries of the files given with --suppressions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub suppressions: Vec<Suppression>,
     /// What fault plans did: a row for each of their rules.
     pub faults: Vec<Fault>,
     /// The ledger, the worst first.

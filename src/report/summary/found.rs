@@ -3,7 +3,7 @@
 use super::super::kinds;
 use super::super::model::{Place, Process, Report};
 use super::super::symbols::Symbols;
-use super::super::text::findings::{is_told, times};
+use super::super::text::findings::{is_noted, times};
 use super::super::text::names::{clean, counted};
 use super::{Line, MOST_LINES};
 use crate::style::Mark;
@@ -60,7 +60,7 @@ fn level(process: &Process) -> Option<Level> {
 /// How many notes there are, where the run was asked to check, and did not show them.
 pub fn notes(report: &Report) -> Option<String> {
     let mut levels = report.processes.iter().filter_map(level);
-    let notes = report.findings.iter().filter(|finding| !is_told(finding)).map(|finding| finding.count).sum();
+    let notes = report.findings.iter().filter(|finding| is_noted(finding)).map(|finding| finding.count).sum();
     let are_hidden = levels.any(|level| !level.is_brief && level.severity != Severity::Note);
     let text = || format!("  {}; --check=notes or the report shows them", counted(notes, "note"));
     (are_hidden && notes > 0).then(text)

@@ -29,7 +29,7 @@ impl View<'_> {
         let things = wrong.things.iter().filter(|thing| !thing.in_short.is_empty());
         lines.extend(things.map(|thing| (thing.in_short.clone(), None)));
         let mut more: Vec<String> = Vec::new();
-        more.extend(self.dead().first().map(|(process, _)| option(process)));
+        more.extend(self.all_deaths().first().map(|(process, _)| option(process)));
         for thing in &wrong.things {
             more.extend((!thing.option.is_empty()).then(|| thing.option.to_owned()));
         }
@@ -65,7 +65,7 @@ impl View<'_> {
 
     /// What happened to the first process that died, and how many others did.
     fn deaths_in_short(&self) -> Vec<String> {
-        let dead = self.dead();
+        let dead = self.all_deaths();
         let Some(((first, how), others)) = dead.split_first() else { return Vec::new() };
         let act = match (first.pending.first(), &first.last_call) {
             (Some(call), _) => format!(" in {} at {}", clean(&call.function), self.at(call.since_ns)),
@@ -135,10 +135,12 @@ impl View<'_> {
         };
         let unknown = count(&[ExitKind::Gone, ExitKind::Unseen]);
         let so_far = if count(&[ExitKind::Running]) > 0 { " so far" } else { "" };
+        let has_suppressed = self.report.findings.iter().any(|finding| finding.suppressed_by.is_some());
+        let else_is = if has_suppressed { "but what is suppressed is " } else { "is " };
         match unknown {
-            0 => format!("Nothing is wrong{filtered}{so_far}"),
+            0 => format!("Nothing {else_is}wrong{filtered}{so_far}"),
             _ => format!(
-                "Nothing is wrong{filtered}{so_far}, but how {} ended is unknown",
+                "Nothing {else_is}wrong{filtered}{so_far}, but how {} ended is unknown",
                 counted(unknown, "process")
             ),
         }

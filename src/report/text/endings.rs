@@ -40,11 +40,19 @@ pub fn death(process: &Process) -> Option<String> {
     }
 }
 
-impl View<'_> {
-    /// The processes that died, the first one first. Where filters are given, what they leave out is not spoken of.
-    pub fn dead(&self) -> Vec<(&Process, String)> {
-        let is_asked_for = self.report.record.matching.is_none();
-        let all = self.report.processes.iter().filter(|_| is_asked_for);
+impl<'a> View<'a> {
+    /// The processes that died, with what they left open elsewhere.
+    pub fn deaths(&self) -> String {
+        let items: Vec<String> =
+            self.all_deaths().iter().map(|(process, how)| self.death(process, how)).collect();
+        let text = self.things((items.len() as u64, "process"), NOT_RETURNED, items);
+        self.style.mark_in(Mark::Error, NOT_RETURNED, &text)
+    }
+
+    /// The processes that died, and how; the first one first. Where filters are given, what they leave out is not spoken of.
+    pub fn all_deaths(&self) -> Vec<(&'a Process, String)> {
+        let is_shown = self.report.record.matching.is_none();
+        let all = self.report.processes.iter().filter(|_| is_shown);
         let mut dead: Vec<_> = all.filter_map(|process| Some((process, death(process)?))).collect();
         dead.sort_by_key(|(process, _)| {
             process.last_call.as_ref().map_or(process.began_ns, |call| call.at_ns)
@@ -52,24 +60,26 @@ impl View<'_> {
         dead
     }
 
-    /// Them, with what they left open elsewhere.
-    pub fn deaths(&self) -> String {
-        let items: Vec<String> = self.dead().iter().map(|(process, how)| self.death(process, how)).collect();
-        let text = self.things((items.len() as u64, "process"), NOT_RETURNED, items);
-        self.style.mark_in(Mark::Error, NOT_RETURNED, &text)
+    /// The processes that returned a failure, each with its exit status. Where a fault plan has made calls fail, that was to be
+    /// expected.
+    pub fn all_failing_ends(&self) -> Vec<(&'a Process, u8)> {
+        if self.report.record.matching.is_some() || self.is_injected() {
+            return Vec::new();
+        }
+        let code = |process: &'a Process| Some((process, process.exit.code.filter(|code| *code > 0)?));
+        self.report.processes.iter().filter_map(code).collect()
     }
 
-    /// The processes that returned a failure, by exit status. Where a fault plan has made calls fail, that was to be expected.
+    /// Whether a fault plan has changed a call.
+    pub fn is_injected(&self) -> bool {
+        self.report.processes.iter().any(|process| process.injected > 0)
+    }
+
+    /// The processes that returned a failure, by exit status.
     pub fn failing_ends(&self) -> Option<Thing> {
-        let processes = &self.report.processes;
-        if self.report.record.matching.is_some() || processes.iter().any(|process| process.injected > 0) {
-            return None;
-        }
         let mut by_code: BTreeMap<u8, Vec<&str>> = BTreeMap::new();
-        for process in processes {
-            if let Some(code @ 1..) = process.exit.code {
-                by_code.entry(code).or_default().push(&process.proc);
-            }
+        for (process, code) in self.all_failing_ends() {
+            by_code.entry(code).or_default().push(&process.proc);
         }
         let count = by_code.values().map(Vec::len).sum::<usize>() as u64;
         let item = |(code, procs): (u8, Vec<&str>)| {
@@ -79,7 +89,7 @@ impl View<'_> {
         Thing::of((count, "process"), "ended with a failure", items)
     }
 
-    fn death(&self, process: &Process, how: &str) -> String {
+    pub fn death(&self, process: &Process, how: &str) -> String {
         let mut text = format!("{} {how}{}", self.names.process(&process.proc), self.last_act(process));
         let left: Vec<String> =
             self.report.handles.iter().filter_map(|handle| self.left_open(process, handle)).collect();

@@ -11,7 +11,12 @@ use cupeer_rules::{Basis, Rule};
 
 /// Whether a finding is listed under what is wrong: it is more than a note, or says why a call failed.
 pub fn is_told(finding: &Finding) -> bool {
-    finding.severity != "note" || is_explanation(&finding.rule)
+    finding.suppressed_by.is_none() && (finding.severity != "note" || is_explanation(&finding.rule))
+}
+
+/// Whether it is listed among the notes.
+pub fn is_noted(finding: &Finding) -> bool {
+    finding.suppressed_by.is_none() && !is_told(finding)
 }
 
 impl View<'_> {
@@ -22,7 +27,7 @@ impl View<'_> {
     }
 
     pub fn notes(&self) -> String {
-        let notes: Vec<&Finding> = self.report.findings.iter().filter(|finding| !is_told(finding)).collect();
+        let notes: Vec<&Finding> = self.report.findings.iter().filter(|finding| is_noted(finding)).collect();
         if notes.is_empty() {
             return String::new();
         }
@@ -39,7 +44,8 @@ impl View<'_> {
         self.title("Notes: worth knowing, and no reason to worry") + &text + &more
     }
 
-    fn finding(&self, finding: &Finding) -> String {
+    /// A finding in a paragraph.
+    pub fn finding(&self, finding: &Finding) -> String {
         let Finding { severity, rule, confidence, .. } = finding;
         let sure = if *confidence == "certain" { String::new() } else { format!(" ({confidence})") };
         let head = format!("{severity} {}{sure}: {}", clean(rule), self.who_and_how_often(finding));
@@ -70,7 +76,7 @@ impl View<'_> {
     }
 
     /// `cuIpcOpenMemHandle_v2, 16 times in ranks 0 to 7`.
-    fn who_and_how_often(&self, finding: &Finding) -> String {
+    pub fn who_and_how_often(&self, finding: &Finding) -> String {
         let function = clean(&finding.function);
         let names = || self.names.processes(finding.procs.iter().map(|proc| &**proc));
         let processes = finding.procs.len() as u64 + finding.procs_more;
@@ -103,7 +109,7 @@ impl View<'_> {
     }
 
     /// An object in a line: what, who, where, how much, when.
-    fn object(&self, object: &Object) -> String {
+    pub fn object(&self, object: &Object) -> String {
         let mut parts = vec![match (&object.proc, object.pid, object.rank) {
             (Some(proc), ..) => self.called_process(proc),
             (None, 0, _) => "an unknown process".to_owned(),

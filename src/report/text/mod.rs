@@ -14,6 +14,7 @@ pub mod names;
 mod outside;
 mod pools;
 mod processes;
+pub mod suppressed;
 mod tables;
 mod wrong;
 
@@ -40,10 +41,10 @@ pub struct Options<'a> {
 }
 
 /// A report on its way to text.
-struct View<'a> {
-    report: &'a Report,
+pub(crate) struct View<'a> {
+    pub(crate) report: &'a Report,
     shown: &'a str,
-    names: Labels,
+    pub(crate) names: Labels,
     width: usize,
     most: usize,
     all: bool,
@@ -51,10 +52,9 @@ struct View<'a> {
 }
 
 /// The text.
-pub fn show(report: &Report, options: &Options) -> String {
-    let most = if options.all { usize::MAX } else { MOST_ROWS };
+pub fn show<'a>(report: &'a Report, options: &Options<'a>) -> String {
     let &Options { shown, width, all, style, .. } = options;
-    let view = View { report, shown, names: Labels::new(report), width, most, all, style };
+    let view = View { shown, style, ..View::new(report, width, all) };
     if options.leaks {
         return view.head() + &view.leaks() + &view.unnamed();
     }
@@ -65,6 +65,7 @@ pub fn show(report: &Report, options: &Options) -> String {
         view.wrong(&wrong),
         view.faults(),
         view.notes(),
+        view.suppressed(),
         view.functions(),
         view.processes(),
         view.marks(),
@@ -81,7 +82,12 @@ pub fn show(report: &Report, options: &Options) -> String {
     parts.concat()
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
+    pub(crate) fn new(report: &'a Report, width: usize, all: bool) -> Self {
+        let most = if all { usize::MAX } else { MOST_ROWS };
+        View { report, shown: "", names: Labels::new(report), width, most, all, style: Style::Plain }
+    }
+
     /// A table under a title, with a line that says how many rows are left out.
     fn section(&self, title: &str, table: Table, rows: usize) -> String {
         if table.is_empty() {

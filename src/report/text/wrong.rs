@@ -62,7 +62,7 @@ impl Thing {
     }
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
     /// Looks for what is wrong.
     pub fn look(&self) -> Wrong {
         let things = [self.pending(), self.failed()]
@@ -100,18 +100,23 @@ impl View<'_> {
     }
 
     fn pending(&self) -> Option<Thing> {
-        let mut calls: Vec<_> = self
-            .report
-            .processes
-            .iter()
-            .flat_map(|process| process.pending.iter().map(move |call| (process, call)))
-            // Where it died in them has been said.
-            .filter(|(process, call)| call.injected_by.is_none() && death(process).is_none())
-            .collect();
-        calls.sort_by_key(|(_, call)| call.since_ns);
+        let calls = self.all_unreturned();
         let items: Vec<String> = calls.iter().map(|(process, call)| self.unreturned(process, call)).collect();
         let have = if items.len() == 1 { "has" } else { "have" };
         Thing::of((items.len() as u64, "call"), &format!("{have} not returned"), items)
+    }
+
+    /// The calls that have not returned and were to: the oldest first.
+    pub fn all_unreturned(&self) -> Vec<(&'a Process, &'a Pending)> {
+        let is_on_its_own = |call: &&Pending| call.injected_by.is_none();
+        let of = |process: &'a Process| {
+            process.pending.iter().filter(is_on_its_own).map(move |call| (process, call))
+        };
+        // Where it died in them has been said.
+        let is_told = |process: &&Process| death(process).is_none();
+        let mut calls: Vec<_> = self.report.processes.iter().filter(is_told).flat_map(of).collect();
+        calls.sort_by_key(|(_, call)| call.since_ns);
+        calls
     }
 
     pub fn unreturned(&self, process: &Process, call: &Pending) -> String {
@@ -131,8 +136,7 @@ impl View<'_> {
     }
 
     fn failed(&self) -> Option<Thing> {
-        let is_new = |group: &&FailureGroup| !group.usual && !group.is_on_purpose() && !self.is_found(group);
-        let groups: Vec<&FailureGroup> = self.report.failure_groups.iter().filter(is_new).collect();
+        let groups = self.unexplained();
         let count = groups.iter().map(|group| group.count).sum();
         let items: Vec<String> = groups.iter().map(|group| self.group_with_stack(group)).collect();
         let other = if self.report.findings.iter().any(is_told) { "other " } else { "" };
@@ -163,13 +167,24 @@ impl View<'_> {
         self.group(group) + &above.collect::<String>()
     }
 
+    /// The failures that no rule has told of, and that were to succeed.
+    pub fn unexplained(&self) -> Vec<&'a FailureGroup> {
+        let is_new = |group: &&FailureGroup| !group.usual && !group.is_on_purpose() && !self.is_found(group);
+        self.report.failure_groups.iter().filter(is_new).collect()
+    }
+
     /// Whether failures are reported by what rules found in them.
     fn is_found(&self, group: &FailureGroup) -> bool {
         let of_group = |finding: &&Finding| {
             (&finding.function, finding.result.as_ref(), &finding.caller)
                 == (&group.function, Some(&group.result), &group.caller)
         };
-        self.report.findings.iter().filter(of_group).any(|finding| finding.count >= group.count)
+        // One rule has two rows where some of them are suppressed.
+        let mut by_rule: BTreeMap<&str, u64> = BTreeMap::new();
+        for finding in self.report.findings.iter().filter(of_group) {
+            *by_rule.entry(&finding.rule).or_default() += finding.count;
+        }
+        by_rule.into_values().any(|count| count >= group.count)
     }
 
     fn found(&self, rules: &[Rule]) -> u64 {

@@ -294,6 +294,11 @@ pub mod finding {
                 Severity::Error => "error",
             }
         }
+
+        /// The severity of a word.
+        pub fn of(word: &str) -> Option<Severity> {
+            Severity::ALL.into_iter().find(|severity| severity.word() == word)
+        }
     }
 
     /// A finding as it stands in a record.

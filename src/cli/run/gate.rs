@@ -1,0 +1,260 @@
+//! Which findings end a run with another status: `--error-exitcode` and `--error-on`.
+//!
+//! What counts is what the report of the run's processes says: it has what was found at the calls, what only the end of the
+//! processes or all of them together show, and it judges again what a process could only infer. The page that the processes
+//! share counts what was found at calls, without saying what it was. It is asked where there is no report, and for what the
+//! record could not keep.
+
+use super::Run;
+use crate::args::RunArgs;
+use crate::output;
+use anyhow::{Result, bail};
+use cupeer_report::model::{Finding, Report};
+use cupeer_report::text::names::counted;
+use cupeer_rules::{Rule, RuleSet, Severity};
+use std::collections::BTreeMap;
+
+/// The status of a run where `--error-on` is given without one.
+const STATUS: u8 = 1;
+
+pub struct Gate {
+    status: u8,
+    /// The option that chooses.
+    option: &'static str,
+    /// Findings that are this severe count.
+    least: Option<Severity>,
+    /// Findings of these rules count, too.
+    rules: Vec<RuleSet>,
+}
+
+impl Gate {
+    /// What the options ask for, if anything.
+    pub fn new(args: &RunArgs) -> Result<Option<Gate>> {
+        let Some(text) = &args.error_on else {
+            let gate = |status| Gate {
+                status,
+                option: "--error-exitcode",
+                least: Some(Severity::Warning),
+                rules: Vec::new(),
+            };
+            return Ok(args.error_exitcode.map(gate));
+        };
+        let status = args.error_exitcode.unwrap_or(STATUS);
+        let mut gate = Gate { status, option: "--error-on", least: None, rules: Vec::new() };
+        let mut column = 1;
+        for item in text.split(',') {
+            match severity(item) {
+                Some(severity) => gate.least = Some(gate.least.map_or(severity, |least| least.min(severity))),
+                None => match RuleSet::parse(item) {
+                    Ok(rules) => gate.rules.push(rules),
+                    Err(error) => {
+                        let column = column + error.column - 1;
+                        bail!("--error-on '{text}', column {column}: {}", error.message);
+                    }
+                },
+            }
+            column += item.len() + 1;
+        }
+        Ok(Some(gate))
+    }
+
+    fn chooses(&self, finding: &Finding) -> bool {
+        let library = finding.caller.library.as_deref().unwrap_or_default().as_bytes();
+        let is_as_severe = || self.least.is_some_and(|least| Severity::of(finding.severity) >= Some(least));
+        let is_of_rules = || {
+            let rule = Rule::of(&finding.rule);
+            rule.is_some_and(|rule| self.rules.iter().any(|set| set.contains(rule, library)))
+        };
+        finding.suppressed_by.is_none() && (is_as_severe() || is_of_rules())
+    }
+
+    /// Whether all warnings and errors count, which is what the page counts.
+    fn chooses_what_the_page_counts(&self) -> bool {
+        self.least.is_some_and(|least| least <= Severity::Warning)
+    }
+
+    /// The status that a run ends with, and why; says so where nobody can say.
+    pub fn broken(&self, report: Option<&Report>, run: &Run) -> Option<(u8, String)> {
+        let why = self.verdict(report, run).unwrap_or_else(|why| {
+            output::complain(&format!("{}: {why}", self.option));
+            None
+        });
+        why.map(|why| (self.status, why))
+    }
+
+    fn verdict(&self, report: Option<&Report>, run: &Run) -> Result<Option<String>> {
+        // A process that could not record may have left nothing.
+        let report = report.filter(|report| !report.processes.is_empty());
+        let Some(report) = report else {
+            return match run.findings {
+                None => bail!("cannot count findings: no page could be shared with the program"),
+                Some(0) => Ok(None),
+                Some(count) if self.chooses_what_the_page_counts() => {
+                    Ok(Some(self.why(count.into(), String::new())))
+                }
+                Some(count) => {
+                    bail!("cannot tell what was found: {} and no record", counted(count.into(), "finding"))
+                }
+            };
+        };
+        let mut by_rule: BTreeMap<&str, u64> = BTreeMap::new();
+        for finding in report.findings.iter().filter(|finding| self.chooses(finding)) {
+            *by_rule.entry(&finding.rule).or_default() += finding.count;
+        }
+        let mut count = by_rule.values().sum();
+        let mut which: Vec<String> = by_rule.iter().map(|(rule, count)| format!("{count} {rule}")).collect();
+        let gone = gone(report, run);
+        if gone > 0 && self.chooses_what_the_page_counts() {
+            count += gone;
+            which.push(format!("{gone} that the record could not keep"));
+        }
+        match count {
+            0 if gone > 0 => {
+                bail!("cannot tell what {} were that the record could not keep", counted(gone, "finding"))
+            }
+            0 => Ok(None),
+            _ => Ok(Some(self.why(count, format!(": {}", which.join(", "))))),
+        }
+    }
+
+    fn why(&self, count: u64, which: String) -> String {
+        let findings = counted(count, "finding");
+        match (self.option, count) {
+            ("--error-on", 1) => format!("{findings} is chosen by --error-on{which}"),
+            ("--error-on", _) => format!("{findings} are chosen by --error-on{which}"),
+            (option, 1) => format!("{findings} is a warning or an error ({option})"),
+            (option, _) => format!("{findings} are warnings or errors ({option})"),
+        }
+    }
+}
+
+/// How many warnings and errors were found at calls that the record could not keep.
+fn gone(report: &Report, run: &Run) -> u64 {
+    let is_whole = report.record.lost == 0 && !report.record.dropped && run.record_lost == 0;
+    if is_whole {
+        return 0;
+    }
+    let is_counted = |finding: &&Finding| finding.severity != Severity::Note.word();
+    let kept: u64 = report.findings.iter().filter(is_counted).map(|finding| finding.count).sum();
+    u64::from(run.findings.unwrap_or(0)).saturating_sub(kept)
+}
+
+/// What is meant by a word for severities: all that is as bad, or worse.
+fn severity(word: &str) -> Option<Severity> {
+    if word == "all" { Some(Severity::Note) } else { Severity::of(word) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::End;
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+    use cupeer_record::Outcome;
+    use cupeer_record::writer::{self, About, Writer};
+    use cupeer_report::summary::{self, How};
+    use cupeer_spec::function::FnId;
+    use cupeer_spec::record::slot::finding::Confidence;
+
+    fn gate(options: &[&str]) -> Gate {
+        let words = [&["cupeer", "run"], options, &["program"]].concat();
+        let Ok(Cli { command: Command::Run(args), .. }) = Cli::try_parse_from(words) else {
+            panic!("{options:?}")
+        };
+        Gate::new(&args).unwrap().expect("one of its options")
+    }
+
+    /// A run of which the page has counted findings.
+    fn run(findings: Option<u32>) -> Run {
+        Run {
+            end: End::Exited(0),
+            process: (1, 1),
+            reached: 1,
+            findings,
+            record_lost: 0,
+            notes: Vec::new(),
+            unreached: Vec::new(),
+            unseen: 0,
+            escaped: 0,
+        }
+    }
+
+    /// The report of a process that broke `ipc-flags` once, and whose record lacks some events.
+    fn report(lost: u64) -> Report {
+        let folder = tempfile::tempdir().unwrap();
+        writer::job(folder.path()).unwrap();
+        let mut writer = Writer::create(folder.path(), About::default()).unwrap();
+        let stream = writer.stream(1000).unwrap();
+        let mut call = writer::call(FnId::cuIpcOpenMemHandle_v2, 10, 20);
+        call.outcome = Outcome::Returned(1);
+        call.details.findings = vec![cupeer_record::Finding {
+            confidence: Confidence::Certain,
+            severity: Severity::Error,
+            argument: None,
+            rule: "ipc-flags".into(),
+            message: "it is so".into(),
+            hint: String::new(),
+            objects: Vec::new(),
+        }];
+        writer.call(stream, &call).unwrap();
+        writer.header(|header| header.lost = lost).unwrap();
+        writer.finish().unwrap();
+        let how = How { decides: true, ..How::default() };
+        summary::whole(folder.path(), "DIR", &how).report.unwrap()
+    }
+
+    fn verdict(options: &[&str], report: Option<&Report>, findings: Option<u32>) -> String {
+        match gate(options).verdict(report, &run(findings)) {
+            Ok(None) => "none".into(),
+            Ok(Some(why)) => why,
+            Err(error) => format!("unknown: {error}"),
+        }
+    }
+
+    #[test]
+    fn the_report_is_the_truth_and_the_page_knows_what_it_lacks() {
+        let severe = ["--error-exitcode", "9"];
+        let rules = ["--error-on", "peer-*"];
+        let whole = report(0);
+        let why = |count| format!("{count} findings are warnings or errors (--error-exitcode)");
+        assert_eq!(
+            verdict(&severe, Some(&whole), Some(7)),
+            "1 finding is a warning or an error (--error-exitcode)"
+        );
+        assert_eq!(verdict(&rules, Some(&whole), Some(7)), "none");
+        let lacking = report(3);
+        assert_eq!(
+            verdict(&severe, Some(&lacking), Some(1)),
+            "1 finding is a warning or an error (--error-exitcode)"
+        );
+        assert_eq!(verdict(&severe, Some(&lacking), Some(7)), why(7));
+        assert_eq!(
+            verdict(&["--error-on", "warning"], Some(&lacking), Some(7)),
+            "7 findings are chosen by --error-on: 1 ipc-flags, 6 that the record could not keep"
+        );
+        let unknown = "unknown: cannot tell what 6 findings were that the record could not keep";
+        assert_eq!(verdict(&rules, Some(&lacking), Some(7)), unknown);
+    }
+
+    #[test]
+    fn without_a_report_the_page_counts_as_far_as_it_knows() {
+        let severe = ["--error-exitcode", "9"];
+        assert_eq!(verdict(&severe, None, Some(2)), "2 findings are warnings or errors (--error-exitcode)");
+        assert_eq!(verdict(&severe, None, Some(0)), "none");
+        let unknown = "unknown: cannot count findings: no page could be shared with the program";
+        assert_eq!(verdict(&severe, None, None), unknown);
+        assert_eq!(verdict(&["--error-on", "ipc-flags"], None, Some(0)), "none");
+        let unknown = "unknown: cannot tell what was found: 2 findings and no record";
+        assert_eq!(verdict(&["--error-on", "ipc-flags"], None, Some(2)), unknown);
+        assert_eq!(verdict(&["--error-on", "error"], None, Some(2)), unknown, "some may be warnings");
+    }
+
+    #[test]
+    fn the_status_is_that_of_the_options() {
+        assert_eq!(gate(&["--error-on", "all"]).status, 1);
+        assert_eq!(gate(&["--error-on", "all", "--error-exitcode", "4"]).status, 4);
+        let least = |set| gate(&["--error-on", set]).least;
+        assert_eq!([least("error,note"), least("all")], [Some(Severity::Note); 2]);
+        assert_eq!((least("error"), least("ipc-*")), (Some(Severity::Error), None));
+    }
+}

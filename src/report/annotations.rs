@@ -1,0 +1,91 @@
+//! The workflow commands of GitHub Actions: a line that its runner shows as an annotation of the job.
+//!
+//! `::error title=TITLE,file=FILE,line=LINE::MESSAGE`, as "Workflow commands for GitHub Actions" describes it, for each finding above note that
+//! counts, and each death.
+
+use super::incidents::{self, DIED};
+use super::model::{Place, Report};
+use super::text::View;
+use super::text::findings::is_told;
+use super::text::names::clean;
+use cupeer_rules::Severity;
+
+/// The most of one kind that GitHub shows of a step.
+const MOST: usize = 10;
+/// Columns of a text that is not wrapped.
+const WIDTH: usize = 1 << 16;
+
+/// The lines: deaths first, at most ten of each kind. Files of source below `root` are named from there, as those of the
+/// repository are.
+pub fn lines(report: &Report, root: &str) -> Vec<String> {
+    let view = View::new(report, WIDTH, true);
+    let deaths = incidents::all(&view).into_iter().filter(|incident| incident.kind.id == DIED.id);
+    let deaths = deaths.map(|incident| {
+        let place = incident.stack.first().and_then(|place| source(place, root));
+        (incident.kind.severity.word(), DIED.id.to_owned(), place, incident.message)
+    });
+    let is_meant = |finding: &&_| is_told(finding) && finding.severity != Severity::Note.word();
+    let findings = report.findings.iter().filter(is_meant).map(|finding| {
+        let (who, from) = (view.who_and_how_often(finding), clean(&finding.caller.long()));
+        let message = match finding.message.is_empty() {
+            true => format!("{who}, from {from}"),
+            false => format!("{who}, from {from}: {}", clean(&finding.message)),
+        };
+        (finding.severity, finding.rule.to_string(), source(&finding.caller, root), message)
+    });
+    let all: Vec<_> = deaths.chain(findings).collect();
+    let of = |severity: Severity| all.iter().filter(move |(kind, ..)| *kind == severity.word()).take(MOST);
+    let line = |(kind, id, place, message): &(&str, String, Option<String>, String)| {
+        let place = place.as_deref().unwrap_or_default();
+        format!("::{kind} title={}{place}::{}", property(&format!("cupeer {}", clean(id))), data(message))
+    };
+    of(Severity::Error).chain(of(Severity::Warning)).map(line).collect()
+}
+
+/// The line of source of a place, as properties.
+fn source(place: &Place, root: &str) -> Option<String> {
+    let line = place.lines.first().filter(|line| line.line > 0)?;
+    let below = line.file.strip_prefix(root).and_then(|rest| rest.strip_prefix('/'));
+    let file = below.filter(|_| !root.is_empty()).unwrap_or(&line.file);
+    Some(format!(",file={},line={}", property(file), line.line))
+}
+
+/// A message, with what the runner takes for more than text written as it wants it.
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// A property, in which more is taken for more than text.
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbols::SourceLine;
+
+    #[test]
+    fn what_the_runner_would_obey_is_escaped() {
+        assert_eq!(data("50%, a::b\r\n"), "50%25, a::b%0D%0A");
+        assert_eq!(property("a:b,c%\n"), "a%3Ab%2Cc%25%0A");
+    }
+
+    #[test]
+    fn lines_of_source_are_named_from_the_repository() {
+        let line = |file: &str, line| SourceLine { function: None, file: file.into(), line };
+        let place = |line| Place { lines: [line].into(), ..Place::default() };
+        let told = |file, number, root| source(&place(line(file, number)), root);
+        assert_eq!(
+            told("/work/repo/src/a,b.c", 7, "/work/repo").as_deref(),
+            Some(",file=src/a%2Cb.c,line=7")
+        );
+        assert_eq!(
+            told("/work/repository/a.c", 7, "/work/repo").as_deref(),
+            Some(",file=/work/repository/a.c,line=7")
+        );
+        assert_eq!(told("/a.c", 7, "").as_deref(), Some(",file=/a.c,line=7"));
+        assert_eq!(told("/a.c", 0, ""), None);
+        assert_eq!(source(&Place::default(), ""), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! How far a rule was looked for: that nothing was found means something only where somebody looked.
+
+use super::model::{Escaped, Process, Report};
+use super::text::names::{clean, counted};
+use cupeer_rules::{RULES, RuleSet, RuleSpec, Status};
+use cupeer_spec::env;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Why nobody can say that a rule was kept by all processes of a record, where no finding says that it was broken.
+pub fn why_unknown(report: &Report, rule: &RuleSpec) -> Option<String> {
+    if let Status::Unchecked(why) = rule.status {
+        return Some(format!("it is not checked: {why}"));
+    }
+    reservations(report).into_iter().next().or_else(|| of_rule(report, rule))
+}
+
+/// Why of no rule can be said that all processes kept it.
+pub fn reservations(report: &Report) -> Vec<String> {
+    let record = &report.record;
+    let unseen = report.unseen().map(|(_, why)| why);
+    let mut all: Vec<String> =
+        unseen.map(|why| format!("libcuda was loaded, but no watched call was seen: {why}")).collect();
+    all.extend(report.past().map(Escaped::sentence));
+    all.extend(record.problems.iter().map(|problem| format!("the record is incomplete: {}", clean(problem))));
+    let lost = counted(record.lost, "event");
+    all.extend((record.lost > 0).then(|| format!("the record is incomplete: {lost} could not be kept")));
+    all.extend(record.dropped.then(|| "a ring keeps only the last events, and older ones are gone".into()));
+    all.extend(record.running.then(|| "processes are still running".into()));
+    let mut seen = BTreeSet::new();
+    all.retain(|why| seen.insert(why.clone()));
+    all
+}
+
+/// The reasons why rules were not looked for, each with the rules: what was chosen, and what was not asked for.
+pub fn left_out_rules(report: &Report) -> BTreeMap<String, Vec<&'static str>> {
+    let mut all: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for rule in RULES.iter().filter(|rule| rule.is_checked() && is_called(report, rule)) {
+        if let Some(why) = of_rule(report, rule) {
+            all.entry(why).or_default().push(rule.name);
+        }
+    }
+    all
+}
+
+fn of_rule(report: &Report, rule: &RuleSpec) -> Option<String> {
+    if !is_called(report, rule) {
+        let has_injected = report.functions.iter().any(|function| function.injected > 0);
+        let but = if has_injected { ", but for what a fault plan answered" } else { "" };
+        return Some(format!("no call of its functions is in the record{but}"));
+    }
+    let all = &report.processes;
+    let left_out = all.iter().find_map(|process| left_out(process, rule));
+    left_out.or_else(|| {
+        let what = rule.only_at_the_call()?;
+        let is_unchecked = |process: &&Process| value(process, env::CHECK).is_none();
+        let count = all.iter().filter(is_unchecked).count();
+        let how_far = if count == all.len() {
+            String::new()
+        } else {
+            format!(" in {count} of {}", counted(all.len() as u64, "process"))
+        };
+        (count > 0).then(|| format!("not looked for without --check{how_far}: only the call tells {what}"))
+    })
+}
+
+/// Whether a call was recorded that could have broken it. What a fault plan answers is never judged.
+fn is_called(report: &Report, rule: &RuleSpec) -> bool {
+    let is_its = |name: &str| rule.functions.iter().any(|function| function.spec().name == name);
+    let mut judged = report.functions.iter().filter(|function| function.calls > function.injected);
+    judged.any(|function| rule.functions.is_empty() || is_its(&function.function))
+}
+
+/// Which choice of rules leaves it out in a process, at least for some libraries.
+fn left_out(process: &Process, rule: &RuleSpec) -> Option<String> {
+    // What could not be understood was not done.
+    let set = |name| Some((RuleSet::parse(value(process, name)?).ok()?, value(process, name)?));
+    let ignored = set(env::IGNORE).filter(|(set, _)| set.names(rule.id));
+    let ignored = ignored.map(|(_, text)| format!("--ignore {} leaves it out", clean(text)));
+    let only = || set(env::ONLY).filter(|(set, _)| !set.contains(rule.id, b""));
+    ignored.or_else(|| only().map(|(_, text)| format!("--only {} leaves it out", clean(text))))
+}
+
+fn value<'a>(process: &'a Process, name: &str) -> Option<&'a str> {
+    process.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+}

@@ -1,0 +1,151 @@
+//! The status of a run by what was found: `--error-exitcode`, `--error-on` and `--suppressions`; and the annotations of it.
+
+use super::scenes::{How, Scene, scenes};
+use crate::support::{self, Done, cupeer, done, temp_dir};
+use std::fs;
+use std::path::Path;
+
+fn scene(name: &str) -> Scene {
+    scenes().into_iter().find(|scene| scene.name == name).expect("a line of the table")
+}
+
+fn run_into(record: &Path, name: &str, how: How, options: &[&str]) -> Done {
+    done(&mut scene(name).under(how, options, record))
+}
+
+fn run(name: &str, how: How, options: &[&str]) -> Done {
+    run_into(&temp_dir().path().join("record"), name, how, options)
+}
+
+/// What is said of the status.
+fn why(done: &Done) -> Vec<&str> {
+    done.stderr.lines().filter(|line| line.contains("exits with")).collect()
+}
+
+#[test]
+fn chosen_rules_replace_the_status_whatever_their_severity() {
+    // The first is a note that only the report finds, the second an error, the third a warning.
+    let [leak, error, warning] = ["ipc-never-closed", "ipc-flags", "ipc-interior-pointer"];
+    for (name, options, status) in [
+        (leak, &["--error-on", "ipc-never-closed"][..], 1),
+        (leak, &["--error-on", "peer-*,ipc-never-*"], 1),
+        (leak, &["--error-on", "ipc-never-closed", "--error-exitcode", "7"], 7),
+        (leak, &["--error-on", "note"], 1),
+        (leak, &["--error-on", "all"], 1),
+        (leak, &["--error-on", "warning"], 0),
+        (leak, &["--error-on", "peer-*"], 0),
+        (leak, &["--error-on", "ipc-never-closed@libnccl*"], 0),
+        (leak, &["--error-exitcode", "7"], 0),
+        (error, &["--error-on", "peer-*,error"], 1),
+        // Only what is chosen counts.
+        (error, &["--error-on", "peer-*", "--error-exitcode", "9"], 0),
+        (error, &["--error-on", "ipc-flags", "--ignore", "ipc-flags"], 0),
+        (warning, &["--error-on", "error"], 0),
+        (warning, &["--error-on", "warning"], 1),
+    ] {
+        let ended = run(name, How::Bad, options);
+        assert_eq!(ended.status.code(), Some(status), "{name} {options:?}\n{}", ended.stderr);
+        assert_eq!(why(&ended).len(), usize::from(status != 0), "{}", ended.stderr);
+        let right = run(name, How::Good, options);
+        assert_eq!(right.status.code(), Some(0), "{name} {options:?}\n{}", right.stderr);
+    }
+}
+
+#[test]
+fn what_was_found_at_the_call_and_is_in_the_report_counts_once() {
+    let ended = run("ipc-flags", How::Bad, &["--error-exitcode", "9"]);
+    assert_eq!(
+        why(&ended),
+        ["cupeer: exits with 9, because 1 finding is a warning or an error (--error-exitcode)"]
+    );
+    let ended = run("ipc-never-closed", How::Bad, &["--error-on", "all"]);
+    assert_eq!(
+        why(&ended),
+        ["cupeer: exits with 1, because 1 finding is chosen by --error-on: 1 ipc-never-closed"]
+    );
+}
+
+#[test]
+fn what_only_the_report_finds_counts() {
+    let ended = run("fd-leak", How::Bad, &["--error-on", "fd-leak"]);
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    let ended = run("ranks-differ", How::Bad, &["--error-exitcode", "9"]);
+    assert_eq!(ended.status.code(), Some(9), "{}", ended.stderr);
+}
+
+#[test]
+fn of_a_record_that_others_share_only_the_runs_own_counts() {
+    let folder = temp_dir();
+    let record = folder.path().join("record");
+    let status = |how| {
+        let ended = run_into(&record, "ipc-flags", how, &["--error-on", "ipc-flags"]);
+        (ended.status.code(), why(&ended).join(""))
+    };
+    let why = "cupeer: exits with 1, because 1 finding is chosen by --error-on: 1 ipc-flags".to_owned();
+    assert_eq!(status(How::Bad), (Some(1), why.clone()));
+    assert_eq!(status(How::Good), (Some(0), String::new()), "the earlier run broke it");
+    assert_eq!(status(How::Bad), (Some(1), why), "the earlier run's is not counted again");
+    // A run within a run.
+    let inner = support::install().join("bin/cupeer");
+    let outer = [inner.to_str().unwrap(), "run", "--error-on", "ipc-flags", "--error-exitcode", "5", "--"];
+    let ended =
+        done(&mut scene("ipc-flags").under_within(How::Bad, &[], &folder.path().join("other"), &outer));
+    assert_eq!(ended.status.code(), Some(5), "{}", ended.stderr);
+}
+
+#[test]
+fn what_is_suppressed_counts_for_nothing() {
+    let folder = temp_dir();
+    let (record, file) = (folder.path().join("record"), folder.path().join("known.toml"));
+    let first = run_into(&record, "ipc-flags", How::Bad, &["--error-exitcode", "9"]);
+    assert_eq!(first.status.code(), Some(9), "{}", first.stderr);
+    let suggested = support::stdout(cupeer().arg("report").arg(&record).arg("--suggest-suppressions"));
+    // The program has symbols: the entry stays right where it is built anew.
+    assert!(suggested.starts_with("# error cuIpcOpenMemHandle_v2: Flags must be 1"), "{suggested}");
+    assert!(
+        suggested.contains("\nrule = \"ipc-flags\"\nlibrary = \"open-") && !suggested.contains("+0x"),
+        "{suggested}"
+    );
+    fs::write(&file, format!("{suggested}\n[[suppression]]\nrule = 'peer-flags'\n")).unwrap();
+    let shown = file.to_str().unwrap();
+    let options = ["-v", "--error-exitcode", "9", "--suppressions", shown];
+    let second = run("ipc-flags", How::Bad, &options);
+    assert_eq!(second.status.code(), Some(0), "{}", second.stderr);
+    let lines: Vec<&str> = second.stderr.lines().collect();
+    assert!(lines.contains(&&*format!("cupeer:   1 finding suppressed by {shown}")), "{lines:#?}");
+    let line = suggested.lines().count() + 2;
+    let unmatched = format!("cupeer: {shown}:{line}: no finding matches this suppression: rule peer-flags");
+    assert!(lines.contains(&&*unmatched), "{lines:#?}");
+    assert!(!second.stderr.contains("cupeer:   error ipc-flags"), "{lines:#?}");
+    // What is said at the call is not this option's.
+    assert!(second.stderr.contains("cupeer: error ipc-flags: Flags must be 1"), "{lines:#?}");
+    // What is not named counts.
+    let other = run("peer-already-enabled", How::Bad, &["--error-on", "note", "--suppressions", shown]);
+    assert_eq!(other.status.code(), Some(1), "{}", other.stderr);
+}
+
+#[test]
+fn a_runner_of_github_gets_annotations_on_stderr() {
+    let play = |name, value| {
+        let folder = temp_dir();
+        let record = folder.path().join("record");
+        let mut command = scene(name).under(How::Bad, &["--check"], &record);
+        let ended = done(command.env("GITHUB_ACTIONS", value));
+        assert!(!ended.stdout.contains("::"), "the program's own: {}", ended.stdout);
+        let lines: Vec<String> =
+            ended.stderr.lines().filter(|line| line.starts_with("::")).map(str::to_owned).collect();
+        lines
+    };
+    let lines = play("ipc-flags", "true");
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    assert!(
+        line.starts_with("::error title=cupeer ipc-flags::cuIpcOpenMemHandle_v2, once in process "),
+        "{line}"
+    );
+    assert!(line.ends_with(": Flags must be 1 (is 0)"), "{line}");
+    assert!(
+        play("ipc-interior-pointer", "true")[0].starts_with("::warning title=cupeer ipc-interior-pointer::")
+    );
+    assert_eq!(play("ipc-flags", "false"), [""; 0]);
+    assert_eq!(play("peer-already-enabled", "true"), [""; 0], "a note");
+}
