@@ -68,8 +68,8 @@ fn each_run_has_a_record_that_its_name_finds() {
     assert!(names(&first).iter().all(|name| mode(&first.join(name)) == 0o600));
     let shows = |words: &[&str], n: u32| {
         let text = support::stdout(at(folder.path(), &["report"]).args(words));
-        let expected = format!("record     {}/{stem}-{n}\n", home.display());
-        assert!(text.starts_with(&expected), "{words:?}: {text}");
+        let expected = format!("\nrecord     {}/{stem}-{n}\n", home.display());
+        assert!(text.contains(&expected), "{words:?}: {text}");
     };
     shows(&[], 2);
     shows(&["1"], 1);
@@ -119,7 +119,9 @@ fn no_home_is_no_obstacle() {
     fs::write(folder.path().join("file"), "").unwrap();
     let here = folder.path().display().to_string();
     let cases = [
-        ("", "/proc/nowhere", "'/proc/nowhere/.local/state/cupeer' cannot be made: "),
+        ("", "/proc", "'/proc/.local/state/cupeer' cannot be made: "),
+        // It is not made: users without a home have such a variable.
+        ("", &*format!("{here}/nowhere"), &*format!("HOME, '{here}/nowhere', is not there")),
         ("", "relative", "neither XDG_STATE_HOME nor HOME is an absolute path\n"),
         (&*format!("{here}/file"), "/", "cannot be made: "),
     ];
@@ -138,6 +140,7 @@ fn no_home_is_no_obstacle() {
         command.env("XDG_STATE_HOME", state).env("HOME", home);
         assert_eq!(done(&mut command).stderr, "");
     }
+    assert!(!folder.path().join("nowhere").exists());
     let mut command = at(folder.path(), &["run"]);
     command.env("XDG_STATE_HOME", "").env("HOME", "").env("TMPDIR", "/proc/nowhere");
     let ended = done(command.arg(shared()).arg("open:5"));
@@ -222,7 +225,7 @@ fn cleaning_keeps_the_newest_and_what_was_renamed() {
     support::stdout(&mut at(folder.path(), &["clean"]));
     assert_eq!(listed(folder.path()), ["baseline"]);
     let shown = support::stdout(&mut at(folder.path(), &["report", "baseline"]));
-    assert!(shown.starts_with("record     "), "{shown}");
+    assert!(shown.contains("\nrecord     "), "{shown}");
 }
 
 #[test]
@@ -262,7 +265,7 @@ fn a_sweep_is_kept_at_home_and_found_there() {
     let kept = swept.stdout.lines().find_map(|line| line.strip_prefix("   record: ")).expect("a record");
     let run = format!("1/{}", kept.rsplit('/').next().unwrap());
     let shown = support::stdout(&mut at(folder.path(), &["report", &run]));
-    assert!(shown.starts_with("record     "), "{shown}");
+    assert!(shown.contains("\nrecord     "), "{shown}");
     let refused = done(&mut at(folder.path(), &["report", &name]));
     assert!(refused.stderr.contains("is a sweep; its runs have records, such as "), "{}", refused.stderr);
     let resumed = done(&mut at(folder.path(), &["sweep", "--resume", "1"]));

@@ -112,7 +112,8 @@ fn quiet_leaves_what_is_wrong() {
     let broken = quiet(&["--sim=none:2"], &[&path]);
     let lines: Vec<&str> = broken.stderr.lines().filter(|line| line.starts_with("cupeer:")).collect();
     assert!(
-        matches!(lines[..], [line] if line.starts_with("cupeer:   error ipc-devices-apart: ")),
+        matches!(lines[..], [at_once, line, ..] if at_once.starts_with("cupeer: error ipc-devices-apart: ")
+            && line.starts_with("cupeer:   error ipc-devices-apart: ")),
         "{}",
         broken.stderr
     );

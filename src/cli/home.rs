@@ -35,6 +35,11 @@ pub fn path() -> Result<PathBuf> {
 fn made() -> Result<PathBuf> {
     let home = path()?;
     let shown = home.display();
+    if inherited("XDG_STATE_HOME").is_none_or(|state| !Path::new(&state).is_absolute()) {
+        // Users without one have a HOME that is not to be there, such as /nonexistent.
+        let owner = inherited("HOME").map(PathBuf::from).unwrap_or_default();
+        ensure!(owner.is_dir(), "HOME, '{}', is not there", owner.display());
+    }
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&home);
     made.with_context(|| format!("'{shown}' cannot be made"))?;
     let about = home.metadata().with_context(|| format!("'{shown}' cannot be read"))?;

@@ -25,7 +25,7 @@ fn why(done: &Done) -> Vec<&str> {
 #[test]
 fn chosen_rules_replace_the_status_whatever_their_severity() {
     // The first is a note that only the report finds, the second an error, the third a warning.
-    let [leak, error, warning] = ["ipc-never-closed", "ipc-flags", "ipc-interior-pointer"];
+    let [leak, error, warning] = ["ipc-never-closed", "ipc-flags", "peer-not-enabled"];
     for (name, options, status) in [
         (leak, &["--error-on", "ipc-never-closed"][..], 1),
         (leak, &["--error-on", "peer-*,ipc-never-*"], 1),
@@ -139,13 +139,12 @@ fn a_runner_of_github_gets_annotations_on_stderr() {
     let lines = play("ipc-flags", "true");
     let [line] = &lines[..] else { panic!("{lines:?}") };
     assert!(
-        line.starts_with("::error title=cupeer ipc-flags::cuIpcOpenMemHandle_v2, once in process "),
+        line.starts_with("::error title=cupeer ipc-flags,file=")
+            && line.contains("/tests/programs/rules/open.c,line=16::cuIpcOpenMemHandle_v2, once in process "),
         "{line}"
     );
     assert!(line.ends_with(": Flags must be 1 (is 0)"), "{line}");
-    assert!(
-        play("ipc-interior-pointer", "true")[0].starts_with("::warning title=cupeer ipc-interior-pointer::")
-    );
+    assert!(play("peer-not-enabled", "true")[0].starts_with("::warning title=cupeer peer-not-enabled,file="));
     assert_eq!(play("ipc-flags", "false"), [""; 0]);
     assert_eq!(play("peer-already-enabled", "true"), [""; 0], "a note");
 }

@@ -44,7 +44,7 @@ fn result(call: &Call, out: &mut Line) -> fmt::Result {
 }
 
 /// How long a line about a finding may be; who and where come on top.
-const MOST_BRIEF: usize = 100;
+const MOST_BRIEF: usize = 120;
 
 /// What it is, up to the end of the first clause of the sentence. Gives back the others.
 fn first_line<'a>(

@@ -104,7 +104,7 @@ fn vllm_45565_the_mapping_that_a_failed_unmapping_left() {
 fn pytorch_186213_addresses_that_are_used_up() {
     let wanted = [
         "note call-failed: cuMemAddressReserve returned CUDA_ERROR_OUT_OF_MEMORY",
-        "; most likely no addresses are left",
+        "most likely no addresses are left",
     ];
     case("cases_spaces", "pytorch#186213", "nvlink:2", &["call-failed"], &wanted);
 }
