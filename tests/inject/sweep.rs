@@ -184,7 +184,7 @@ fn findings_about_one_place_are_one() {
     command.arg(folder.path().join("text")).arg("--").arg(careless());
     let ended = alone(command.args(["each", "4"]).env("COLUMNS", "120"));
     let call = ended.stdout.lines().find(|line| line.starts_with("   call: ")).unwrap_or_default();
-    assert!(call.starts_with("   call: 4 from careless-"), "{}", ended.stdout);
+    assert!(call.starts_with("   call: 4 from careless.c:37 in main, careless-"), "{}", ended.stdout);
     let head = "1. crash: cuDeviceCanAccessPeer fails once or from then on, with INVALID_DEVICE\n";
     assert!(ended.stdout.contains(head), "{}", ended.stdout);
     assert!(ended.stdout.contains("\n1 finding in 10 runs"), "{}", ended.stdout);
