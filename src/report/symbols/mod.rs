@@ -35,6 +35,12 @@ const MOST_LINES: usize = 4;
 /// Where separate files with symbols lie: by build id in `.build-id`, and by the paths of what they belong to.
 const DEBUG_FILES: &str = "/usr/lib/debug";
 
+/// Whether a library is libc or the loader, which start threads and are called by everybody: its functions tell enough.
+pub fn is_libc(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    ["libc.so", "ld-linux"].iter().any(|begin| name.starts_with(begin))
+}
+
 /// A function, and where in it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Symbol {
@@ -179,6 +185,9 @@ impl Symbols {
             if build_id.is_empty() { Some(self.older_than.ok_or(Unusable::NoBuildId)?) } else { None };
         let own = table::open(path, build_id, older_than);
         let table = own.as_ref().map_err(Clone::clone).and_then(Table::read);
+        if is_libc(&path.to_string_lossy()) {
+            return Ok((table?, None));
+        }
         let lines = own.as_ref().map(|file| self.lines(path, file)).unwrap_or_default();
         if matches!(&table, Ok(table) if table.is_whole()) && lines.is_some() || build_id.len() < 2 {
             return Ok((table?, lines));

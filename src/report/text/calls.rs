@@ -5,6 +5,7 @@ use super::super::moments::{bytes, duration, number};
 use super::super::values;
 use super::View;
 use super::names::{clean, counted};
+use crate::symbols::is_libc;
 use crate::table::Table;
 use cupeer_spec::effect::Object;
 use std::collections::HashMap;
@@ -121,10 +122,7 @@ impl View<'_> {
 
     /// A stack without the functions of libc and the loader that started the thread, where not all are asked for.
     pub fn without_start<'s>(&self, stack: &'s [Place]) -> &'s [Place] {
-        let is_start = |place: &Place| {
-            let begins = |name: &str| ["libc.so", "ld-linux"].iter().any(|begin| name.starts_with(begin));
-            place.file_name().is_some_and(begins)
-        };
+        let is_start = |place: &Place| place.library.as_deref().is_some_and(is_libc);
         if self.all {
             return stack;
         }
