@@ -184,7 +184,7 @@ fn a_test_is_not_taken_for_options() {
     ] {
         let ended = in_tests(&mut pytest(&[&format!("--cupeer={option}")]));
         assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(4), ""), "{}", ended.stderr);
-        assert!(ended.stderr.contains(&format!("argument --cupeer: ")), "{}", ended.stderr);
+        assert!(ended.stderr.contains("argument --cupeer: "), "{}", ended.stderr);
         assert!(ended.stderr.contains(said), "{}", ended.stderr);
     }
 }
