@@ -37,7 +37,7 @@ fn the_module_arms_plans_for_a_block() {
     for options in [&["--record", "off"][..], &["-o", record.path().to_str().unwrap()]] {
         let ended = in_tests(&mut with(&[&["run", "--sim"], options, &program].concat()));
         passed(&ended);
-        assert!(ended.stderr.contains("Ran 11 tests"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("Ran 12 tests"), "{}", ended.stderr);
     }
 }
 
