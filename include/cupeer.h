@@ -81,8 +81,8 @@ int cupeer_mark(const char *text);
 
 /*
  Calls `callback` with each finding from now on, and with `data`; it replaces the previous callback, and NULL removes
- it. Only the first ten findings per rule and caller are reported. The previous callback may still be running, or just
- be called, in another thread.
+ it. Only the first ten findings per rule and caller from then on are reported: giving the same callback again, as at the
+ start of each test, counts anew. The previous callback may still be running, or just be called, in another thread.
 
  Returns 1 if rules are checked (`cupeer run --check`, CUPEER_CHECK), or 0 if they are not and the callback will
  never be called.

@@ -27,6 +27,9 @@ mod plans;
 // The Python module.
 mod python;
 
+// The plugin for pytest.
+mod pytest;
+
 // What is said of it after a run, and what ends a hang.
 mod report;
 

@@ -1,4 +1,4 @@
-"""Fail CUDA calls on purpose for one block of a Python test, and mark places in a program's record.
+"""Fail CUDA calls on purpose for one block of a Python test, hear of broken rules, and mark places in a program's record.
 
 The functions of this module are those of libcupeer.so, which ``cupeer run PROGRAM`` preloads::
 
@@ -8,18 +8,33 @@ The functions of this module are those of libcupeer.so, which ``cupeer run PROGR
         share_a_tensor()          # every opening of a handle fails
     assert plan.fired > 0         # or nothing was tested
 
-If the library is not loaded, nothing here does any harm: :func:`is_loaded` is False, :func:`mark` returns
-False, :func:`release` returns 0, and :func:`inject` raises :class:`NotLoaded`.
+If the library is not loaded, nothing here does any harm: :func:`is_loaded` is False, :func:`mark` and
+:func:`on_finding` return False, :func:`release` returns 0, and :func:`inject` raises :class:`NotLoaded`.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import re
-from typing import Any, List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
-__all__ = ["NotLoaded", "Plan", "PlanError", "Plans", "inject", "is_loaded", "mark", "release", "version"]
+from cupeer._findings import Finding, listen
+
+__all__ = [
+    "Finding",
+    "NotLoaded",
+    "Plan",
+    "PlanError",
+    "Plans",
+    "inject",
+    "is_loaded",
+    "mark",
+    "on_finding",
+    "release",
+    "version",
+]
 __version__ = "0.1.0"
 
 # The most bytes of a reason why a plan is not valid.
@@ -68,6 +83,7 @@ _arm = _find("cupeer_arm", ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctype
 _disarm = _find("cupeer_disarm", ctypes.c_int, ctypes.c_int, _COUNT, _COUNT)
 _counts = _find("cupeer_counts", ctypes.c_int, ctypes.c_int, _COUNT, _COUNT)
 _release = _find("cupeer_release", ctypes.c_int, ctypes.c_char_p)
+_on_finding = _find("cupeer_on_finding", ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
 
 def is_loaded() -> bool:
@@ -96,6 +112,23 @@ def release(label: str = "hang") -> int:
     return 0 if _release is None else max(0, _release(_text(label)))
 
 
+def on_finding(listener: Optional[Callable[[Finding], None]]) -> bool:
+    """Calls ``listener`` with each finding of this process from now on; it replaces the previous one, and None removes it.
+
+    Only the first ten findings per rule and caller are told: the same listener given again, as at the start of each
+    test, is told of ten more. It is called in the thread that broke the rule, which waits for the GIL. Forked children
+    tell their own copy of it.
+
+    Returns whether rules are checked. If they are not (``cupeer run --check=off``), it is never called.
+    """
+    return _on_finding is not None and listen(_on_finding, listener)
+
+
+if _on_finding is not None:
+    # A thread that outlives the interpreter must not call into it.
+    atexit.register(on_finding, None)
+
+
 def inject(rules: str) -> Plan:
     """A fault plan, armed while its ``with`` block lasts: rules as ``cupeer run --inject`` takes them, separated by
     semicolons or newlines.
@@ -106,7 +139,7 @@ def inject(rules: str) -> Plan:
     return Plan(rules)
 
 
-class Plan(contextlib.AbstractContextManager):
+class Plan(contextlib.AbstractContextManager["Plan"]):
     """A fault plan: see :func:`inject`. It is armed in the whole process, and in children that it forks."""
 
     def __init__(self, rules: str) -> None:
@@ -156,7 +189,7 @@ class Plan(contextlib.AbstractContextManager):
         """At how many calls its rules fired."""
         return self._so_far()[1]
 
-    def _so_far(self) -> tuple:
+    def _so_far(self) -> Tuple[int, int]:
         if self._number:
             self._done = _ask(_counts, self._number) or self._done
         return self._done
@@ -172,7 +205,7 @@ class Plan(contextlib.AbstractContextManager):
         return f"<cupeer.Plan {self.rules!r} matched={matched} fired={fired}>"
 
 
-class Plans(contextlib.AbstractContextManager):
+class Plans(contextlib.AbstractContextManager["Plans"]):
     """Arms plans one after the other, each by a call with its rules, and disarms all of them at its end::
 
         with cupeer.Plans() as inject:
@@ -192,7 +225,7 @@ class Plans(contextlib.AbstractContextManager):
             self._armed.pop().disarm()
 
 
-def _ask(function: Any, number: int) -> Optional[tuple]:
+def _ask(function: Any, number: int) -> Optional[Tuple[int, int]]:
     matched, fired = ctypes.c_uint64(), ctypes.c_uint64()
     if function(number, ctypes.byref(matched), ctypes.byref(fired)) != 1:
         return None

@@ -1,11 +1,19 @@
-"""The fixture ``cupeer_inject`` for pytest, which finds it by itself if this package is installed::
+"""What pytest finds by itself if this package is installed: an option that runs the tests under cupeer, a fixture that
+makes calls fail, and a mark for tests that may not break rules::
+
+    $ pytest --cupeer=--sim
 
     def test_falls_back(cupeer_inject):
         plan = cupeer_inject("cuIpcOpenMemHandle*:error=MAP_FAILED")
         assert share_a_tensor() == "through the host"
         assert plan.fired > 0
 
-Every plan that a test arms is disarmed at its end. Without libcupeer.so the test is skipped.
+    @pytest.mark.cupeer(error_on=["ipc-*"])
+    def test_shares():
+        share_a_tensor()
+
+Every plan that a test arms is disarmed at its end. Without libcupeer.so such tests are skipped; with ``--cupeer`` they
+fail, unless ``--cupeer-skip-missing`` is given.
 """
 
 from __future__ import annotations
@@ -13,8 +21,7 @@ from __future__ import annotations
 from typing import Callable, Iterator
 
 import cupeer
-
-HOW_TO_RUN = "libcupeer.so is not loaded; run the tests as `cupeer run -- python3 -m pytest`"
+from cupeer._command import HOW_TO_RUN
 
 
 def plans(skip: Callable[[str], object]) -> Iterator[cupeer.Plans]:
@@ -32,8 +39,20 @@ except ImportError:
     # This file is imported without pytest.
     pass
 else:
+    from cupeer import _pytest_start
+    from cupeer._pytest_start import pytest_addoption, pytest_load_initial_conftests, pytest_report_header
+    from cupeer._pytest_watch import pytest_configure
+
+    __all__ = [
+        "cupeer_inject",
+        "plans",
+        "pytest_addoption",
+        "pytest_configure",
+        "pytest_load_initial_conftests",
+        "pytest_report_header",
+    ]
 
     @pytest.fixture
-    def cupeer_inject() -> Iterator[cupeer.Plans]:
+    def cupeer_inject(request: pytest.FixtureRequest) -> Iterator[cupeer.Plans]:
         """Arms fault plans for one test: call it with rules as ``cupeer run --inject`` takes them."""
-        yield from plans(pytest.skip)
+        yield from plans(_pytest_start.without_library(request.config))

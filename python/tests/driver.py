@@ -7,10 +7,21 @@ SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, MAP_FAILED = 0, 1, 2, 101
 _cuda = ctypes.CDLL("libcuda.so.1")
 
 
+class _Handle(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_char * 64)]
+
+
 def exported() -> int:
     """What it returns to make a handle of new memory."""
     handle = (ctypes.c_char * 64)()
     return _cuda.cuIpcGetMemHandle(handle, _memory)
+
+
+def opened_wrongly() -> int:
+    """What it returns to open a handle without the flag that it must have: the rule ipc-flags."""
+    handle, address = _Handle(), ctypes.c_uint64()
+    assert _cuda.cuIpcGetMemHandle(ctypes.byref(handle), _memory) == SUCCESS
+    return _cuda.cuIpcOpenMemHandle_v2(ctypes.byref(address), handle, 0)
 
 
 def can_access() -> int:

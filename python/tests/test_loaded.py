@@ -1,5 +1,6 @@
 """With libcupeer.so: run as `cupeer run --sim -- python3 -m unittest test_loaded`."""
 
+import json
 import os
 import threading
 import time
@@ -7,7 +8,16 @@ import unittest
 
 import cupeer
 from cupeer import pytest_plugin
-from driver import INVALID_DEVICE, INVALID_VALUE, MAP_FAILED, OUT_OF_MEMORY, SUCCESS, can_access, exported
+from driver import (
+    INVALID_DEVICE,
+    INVALID_VALUE,
+    MAP_FAILED,
+    OUT_OF_MEMORY,
+    SUCCESS,
+    can_access,
+    exported,
+    opened_wrongly,
+)
 
 FAILS = "cuIpcGetMemHandle:error=MAP_FAILED"
 
@@ -107,6 +117,22 @@ class Loaded(unittest.TestCase):
         self.assertEqual(list(fixture), [])
         self.assertEqual((first.is_armed, second.is_armed), (False, False))
         self.assertEqual((exported(), can_access(), first.fired), (SUCCESS, SUCCESS, 1))
+
+    def test_a_listener_hears_of_findings_where_rules_are_checked(self):
+        heard = []
+        checked = cupeer.on_finding(heard.append)
+        self.assertEqual(checked, os.environ.get("CUPEER_RECORD") != "off")
+        self.assertEqual(opened_wrongly(), INVALID_VALUE)
+        cupeer.on_finding(None)
+        self.assertEqual(opened_wrongly(), INVALID_VALUE)
+        self.assertEqual(len(heard), 1 if checked else 0)
+        for finding in heard:
+            self.assertEqual(
+                finding[:6],
+                ("ipc-flags", "error", "certain", "cuIpcOpenMemHandle_v2", INVALID_VALUE, "Flags must be 1 (is 0)"),
+            )
+            self.assertTrue(finding.hint.startswith("Pass CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS"), finding.hint)
+            self.assertEqual(json.loads(finding.json)["rule"], "ipc-flags")
 
     def test_a_mark_that_is_written_says_so(self):
         # The record begins with the first call.

@@ -11,6 +11,7 @@ class Without(unittest.TestCase):
         self.assertEqual((cupeer.is_loaded(), cupeer.version()), (False, None))
         self.assertIs(cupeer.mark("here"), False)
         self.assertEqual(cupeer.release("here"), 0)
+        self.assertIs(cupeer.on_finding(self.fail), False)
 
     def test_plans_cannot_be_armed(self):
         with self.assertRaises(cupeer.NotLoaded) as raised, cupeer.inject("@ipc:hang"):

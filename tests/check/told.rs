@@ -60,6 +60,15 @@ fn a_program_hears_of_its_own_findings() {
     assert!(unchecked.stdout.starts_with("checks 0\nheard 0\n"), "{}", unchecked.stdout);
 }
 
+/// Else a test suite would hear nothing of a rule that eleven of its tests break.
+#[test]
+fn who_listens_anew_hears_of_ten_more() {
+    let folder = temp_dir();
+    let ended = told("anew", "bad", &[], folder.path());
+    let counts: Vec<&str> = ended.stdout.lines().filter(|line| line.starts_with("so far")).collect();
+    assert_eq!(counts, ["so far 10", "so far 20"], "{}", ended.stdout);
+}
+
 #[test]
 fn without_cupeer_there_is_nobody_to_tell() {
     let program = compile_c("programs/told.c", &["-ldl", "-rdynamic"]);

@@ -1,5 +1,5 @@
-/* Is told of findings by the library itself, and breaks rules: callback listens, often breaks one rule 25 times, remote
- * makes the record's directory look like one of NFS. */
+/* Is told of findings by the library itself, and breaks rules: callback listens, anew listens twice, often breaks one rule
+ * 25 times, remote makes the record's directory look like one of NFS. */
 #include "../../include/cupeer.h"
 #include "rules/rules.h"
 #include <sys/vfs.h>
@@ -32,6 +32,17 @@ static void listens(void) {
     on(NULL, NULL);
     cuIpcOpenMemHandle_v2(&p, handle, 2);
     dprintf(1, "heard %d\n", heard);
+}
+
+static void anew(void) {
+    int (*on)(cupeer_finding_callback, void *) = dlsym(RTLD_DEFAULT, "cupeer_on_finding");
+    CHECK(on);
+    start(0);
+    for (int round = 0; round < 2; round++) {
+        CHECK(on(hear, &heard) == 1);
+        for (int i = 0; i < 25; i++) cuIpcCloseMemHandle(0x1000);
+        dprintf(1, "so far %d\n", heard);
+    }
 }
 
 static void often(void) {
@@ -72,4 +83,4 @@ static void behind(void) {
     }
 }
 
-SCENES({"behind", behind}, {"listens", listens}, {"often", often}, {"remote", remote})
+SCENES({"anew", anew}, {"behind", behind}, {"listens", listens}, {"often", often}, {"remote", remote})

@@ -4,7 +4,7 @@
 
 use cupeer_spec::status::{MAGIC, NAME, Status};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -18,13 +18,14 @@ pub struct Page {
 impl Page {
     pub fn new() -> io::Result<Page> {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // By the number of the call, because glibc has a function for it only since 2.27.
         // SAFETY: the name is a NUL-terminated text.
-        let fd = unsafe { libc::memfd_create(c"cupeer-status".as_ptr(), flags) };
+        let fd = unsafe { libc::syscall(libc::SYS_memfd_create, c"cupeer-status".as_ptr(), flags) };
         if fd == -1 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: memfd_create has just made it, and nobody else owns it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
         // Nobody may shrink it below the mapping: reading that would kill us.
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
         // SAFETY: the descriptor is a memfd that allows seals.

@@ -190,16 +190,23 @@ fn object(role: u32, entry: &Entry) -> Object {
     }
 }
 
+/// How many pairs of a rule and a caller are counted.
+const PLACES: usize = 1024;
+
+static COUNTS: [AtomicU32; PLACES] = [const { AtomicU32::new(0) }; PLACES];
+
+fn count_anew() {
+    COUNTS.iter().for_each(|count| count.store(0, Relaxed));
+}
+
 /// How often a rule was found broken by a caller before.
 fn count(rule: Rule, key: u64) -> u32 {
-    const PLACES: usize = 1024;
     static KEYS: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
-    static COUNTS: [AtomicU32; PLACES] = [const { AtomicU32::new(0) }; PLACES];
     static EPOCH: AtomicU64 = AtomicU64::new(0);
     let epoch = epoch();
     if EPOCH.swap(epoch, AcqRel) != epoch {
         // A forked child has counted nothing.
-        COUNTS.iter().for_each(|count| count.store(0, Relaxed));
+        count_anew();
     }
     let key = record::live::mix(key ^ u64::from(rule as u8 + 1) << 56) | 1;
     for i in 0..16 {
@@ -240,8 +247,21 @@ static LISTENER: AtomicPtr<Listener> = AtomicPtr::new(ptr::null_mut());
 
 /// Tells further findings to a function, or to none. Says whether rules are checked.
 pub fn listen(callback: cupeer_finding_callback, data: *mut c_void) -> bool {
-    let listener = arena::keep(Listener { callback, data });
-    LISTENER.store(listener.map_or(ptr::null_mut(), |listener| ptr::from_ref(listener).cast_mut()), Release);
+    if callback.is_some() {
+        // Whoever listens from now on has heard of none.
+        count_anew();
+    }
+    // SAFETY: listeners are never freed.
+    let known = unsafe { LISTENER.load(Acquire).as_ref() };
+    let is_known = |known: &Listener| {
+        known.data == data && known.callback.map(|known| known as usize) == callback.map(|new| new as usize)
+    };
+    // A test suite gives the same function again for each test: that takes no memory.
+    if !known.is_some_and(is_known) {
+        let listener = arena::keep(Listener { callback, data });
+        let listener = listener.map_or(ptr::null_mut(), |listener| ptr::from_ref(listener).cast_mut());
+        LISTENER.store(listener, Release);
+    }
     settings::get().check.is_some()
 }
 

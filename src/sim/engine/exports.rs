@@ -83,10 +83,15 @@ impl Exports {
 
 /// A number that tells this process from others that had its pid.
 fn nonce() -> u16 {
-    let mut bytes = [0; 2];
+    u16::from_le_bytes(random())
+}
+
+/// Random bytes. By the number of the call, because glibc has a function for it only since 2.25.
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
     // SAFETY: the call writes at most as many bytes as there are.
-    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    u16::from_le_bytes(bytes)
+    unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), bytes.len(), 0) };
+    bytes
 }
 
 impl Driver {

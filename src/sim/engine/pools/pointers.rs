@@ -5,6 +5,7 @@
 
 use super::super::answer::{Answer, fail, refuse};
 use super::super::backing::Backing;
+use super::super::exports::random;
 use super::super::memory::{Allocation, Kind, Shared};
 use super::super::process::Driver;
 use super::super::store::{Ghost, Name, Stored, padded};
@@ -49,10 +50,7 @@ impl Locator {
 
 /// A number that no other export has.
 fn token() -> u64 {
-    let mut bytes = [0; 8];
-    // SAFETY: the call writes at most as many bytes as there are.
-    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    u64::from_ne_bytes(bytes).max(1)
+    u64::from_ne_bytes(random()).max(1)
 }
 
 impl Driver {

@@ -1,0 +1,152 @@
+"""Which test broke which rules: told at its end and in the summary, and by ``@pytest.mark.cupeer`` as its failure."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import subprocess
+from typing import Any, Dict, Generator, Iterable, Iterator, List, Optional, Sequence, Tuple
+
+import pytest
+
+import cupeer
+from cupeer import _command
+from cupeer._pytest_start import without_library
+
+MARKER = (
+    "cupeer(error_on=RULES): the test fails when it breaks one of these rules: names or patterns of 'cupeer list rules'; "
+    "without error_on, when it breaks a rule whose severity is error"
+)
+UNCHECKED = "rules are not checked in this process (--check=off, or --record off), so the test cannot fail by them"
+NO_TEST = "outside of tests"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+    config.pluginmanager.register(_Watch(), "cupeer-watch")
+
+
+class _Watch:
+    """Findings by test. Those of other processes, also of children of a test, are not told to this one."""
+
+    def __init__(self) -> None:
+        # Appended to by any thread.
+        self._heard: List[cupeer.Finding] = []
+        self._is_checked = False
+        # What the reports of all tests say, also of those that pytest-xdist ran elsewhere.
+        self._told: List[Tuple[str, Dict[str, str]]] = []
+
+    def _listen(self) -> None:
+        """Counts anew: else a rule that eleven tests break by the same line would be told of ten."""
+        self._is_checked = cupeer.on_finding(self._heard.append)
+
+    def _take(self) -> List[cupeer.Finding]:
+        taken, self._heard[:] = self._heard[:], []
+        return taken
+
+    def pytest_sessionstart(self) -> None:
+        self._listen()
+
+    def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
+        patterns = {pattern for item in items for pattern in _error_on(item) or ()}
+        if patterns and cupeer.is_loaded():
+            _check_patterns(patterns)
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self._tell(NO_TEST, self._take())
+        self._listen()
+        yield
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if item.get_closest_marker("cupeer") is None:
+            return
+        if not cupeer.is_loaded():
+            without_library(item.config)(_command.HOW_TO_RUN)
+        if not self._is_checked:
+            pytest.fail(f"cupeer: {UNCHECKED}", pytrace=False)
+
+    @pytest.hookimpl(hookwrapper=True, trylast=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+        """After each phase: setup, call and teardown."""
+        found = self._take()
+        broken = [finding for finding in found if _is_error(finding, _error_on(item))]
+        if broken and call.excinfo is None:
+            # As if the test had raised it, so that xfail and others judge it as they do that.
+            lines = "\n".join(f"  {_line(finding._asdict())}" for finding in broken)
+            call.excinfo = _raised(f"cupeer: the test broke rules that it must not break\n{lines}")
+        outcome = yield
+        report: Any = outcome.get_result()
+        if found:
+            report.sections.append((f"cupeer {report.when}", "\n".join(_paragraph(finding) for finding in found)))
+            # Plain values, which pytest-xdist passes on.
+            report.cupeer_findings = [finding._asdict() for finding in found]
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        for finding in getattr(report, "cupeer_findings", ()):
+            self._told.append((report.nodeid, finding))
+
+    def _tell(self, where: str, found: Iterable[cupeer.Finding]) -> None:
+        self._told.extend((where, finding._asdict()) for finding in found)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        self._tell(NO_TEST, self._take())
+        # Each line once, with how often it came.
+        lines: Dict[str, int] = {}
+        for where, finding in self._told:
+            if finding["severity"] != "note":
+                line = f"{where}: {_line(finding)}"
+                lines[line] = lines.get(line, 0) + 1
+        if lines:
+            terminalreporter.section("cupeer: broken rules")
+            for line, times in lines.items():
+                terminalreporter.line(line + (f" ({times} times)" if times > 1 else ""))
+
+    def pytest_unconfigure(self) -> None:
+        cupeer.on_finding(None)
+
+
+def _line(finding: Dict[str, Any]) -> str:
+    return "{severity} {rule}: {function}: {message}".format(**finding)
+
+
+def _paragraph(finding: cupeer.Finding) -> str:
+    return f"{_line(finding._asdict())}\n    hint: {finding.hint}"
+
+
+def _raised(text: str) -> Any:
+    try:
+        pytest.fail(text, pytrace=False)
+    except BaseException:
+        return pytest.ExceptionInfo.from_current()
+
+
+def _error_on(item: pytest.Item) -> Optional[Sequence[str]]:
+    """The patterns of a test's mark; empty where only the severity counts, None without a mark."""
+    mark = item.get_closest_marker("cupeer")
+    if mark is None:
+        return None
+    unknown = set(mark.kwargs) - {"error_on"}
+    rules = mark.kwargs.get("error_on", ())
+    if mark.args or unknown or isinstance(rules, str) or not all(isinstance(rule, str) for rule in rules):
+        raise pytest.UsageError(f"{item.nodeid}: write @pytest.mark.cupeer(error_on=[\"RULE\", ...])")
+    return tuple(rules)
+
+
+def _is_error(finding: cupeer.Finding, error_on: Optional[Sequence[str]]) -> bool:
+    if error_on:
+        return any(fnmatch.fnmatchcase(finding.rule, pattern) for pattern in error_on)
+    return error_on is not None and finding.severity == "error"
+
+
+def _check_patterns(patterns: Iterable[str]) -> None:
+    """Refuses a pattern that no rule has: such a test could not fail."""
+    command = _command.find()
+    if command is None:
+        return
+    listed = subprocess.run([command, "list", "rules", "--format", "json"], stdout=subprocess.PIPE, check=True)
+    rules = [rule["rule"] for rule in json.loads(listed.stdout)]
+    for pattern in sorted(patterns):
+        if not fnmatch.filter(rules, pattern):
+            raise pytest.UsageError(f"@pytest.mark.cupeer: error_on has '{pattern}', which no rule is called; see 'cupeer list rules'")
