@@ -28,8 +28,15 @@ impl View<'_> {
         }
         let things = wrong.things.iter().filter(|thing| !thing.in_short.is_empty());
         lines.extend(things.map(|thing| (thing.in_short.clone(), None)));
+        if lines.is_empty() {
+            // What others were to say, they do not: filters have left them out.
+            lines.extend(wrong.things.iter().map(|thing| (thing.what.clone(), None)));
+        }
         let mut more: Vec<String> = Vec::new();
-        more.extend(self.all_deaths().first().map(|(process, _)| option(process)));
+        // Filters may have chosen it already.
+        let dead = self.all_deaths();
+        let died = dead.first().filter(|_| self.report.record.matching.is_none());
+        more.extend(died.map(|(process, _)| option(process)));
         for thing in &wrong.things {
             more.extend((!thing.option.is_empty()).then(|| thing.option.to_owned()));
         }
@@ -123,7 +130,14 @@ impl View<'_> {
         if self.report.record.lost > 0 {
             text += ", as far as events were kept";
         }
-        self.item("", &format!("{text}.")) + &self.outside() + &self.unchecked() + "\n"
+        text += ".";
+        let failing = self.all_failures_returned().len() as u64;
+        if failing > 0 {
+            // Else that would be wrong.
+            let ended = counted(failing, "process");
+            text += &format!(" {ended} ended with a failure, and a fault plan changed calls.");
+        }
+        self.item("", &text) + &self.outside() + &self.unchecked() + "\n"
     }
 
     /// What stands before the reasons why nothing is wrong: how far that is known.
