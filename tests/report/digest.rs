@@ -95,6 +95,24 @@ fn a_rank_that_calls_one_function_more_often_is_told_in_a_line() {
 }
 
 #[test]
+fn failures_alone_do_not_say_how_often_a_rank_calls() {
+    let scene = Scene::new();
+    for rank in 0..4 {
+        let mut actor = scene.gone(rank);
+        for time in 0..8 {
+            let mut call = actor.makes(FnId::cuIpcGetEventHandle, 100 + 20 * time);
+            let result = if rank == 3 { 2 } else { 0 };
+            call.outcome = cupeer_record::Outcome::Returned(result);
+            actor.add(&call);
+        }
+        actor.ends();
+    }
+    let text = of(&scene, &["--failed"]);
+    assert!(text.starts_with("8 calls failed, cuIpcGetEventHandle = OUT_OF_MEMORY in rank 3\n"), "{text}");
+    assert!(!text.contains("deviate"), "{text}");
+}
+
+#[test]
 fn many_problems_are_eight_lines() {
     let scene = Scene::new();
     for rank in 0..4u32 {
