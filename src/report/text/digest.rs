@@ -111,7 +111,12 @@ impl View<'_> {
             let text = format!("libcuda was loaded in {processes}, but no watched call was seen: {why}.");
             return self.item("", &text) + "\n";
         }
-        let filtered = if self.report.record.matching.is_some() { " with what is shown" } else { "" };
+        let record = &self.report.record;
+        let filtered = match (record.matching, record.dropped) {
+            (Some(_), _) => " with what is shown",
+            (None, true) => " with what was kept",
+            (None, false) => "",
+        };
         let mut text = format!("{}: all calls returned", self.well(filtered));
         if self.report.processes.iter().any(|process| !process.pending.is_empty()) {
             text += " except those that a fault plan stopped";
@@ -127,7 +132,7 @@ impl View<'_> {
             0 => text += &self.none_open(),
             count => text += &format!(", {} open", counted(count as u64, "handle")),
         }
-        if self.report.record.lost > 0 {
+        if record.lost > 0 {
             text += ", as far as events were kept";
         }
         text += ".";
@@ -136,6 +141,9 @@ impl View<'_> {
             // Else that would be wrong.
             let ended = counted(failing, "process");
             text += &format!(" {ended} ended with a failure, and a fault plan changed calls.");
+        }
+        if record.dropped {
+            text += " Older calls are gone from the ring, and what was found at them.";
         }
         self.item("", &text) + &self.outside() + &self.unchecked() + "\n"
     }
