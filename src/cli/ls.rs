@@ -126,14 +126,16 @@ fn worst(exits: &[Exit]) -> String {
         (ExitKind::Executed, _) => 0,
     };
     let Some(worst) = exits.iter().max_by_key(|exit| rank(exit)) else { return "no process".into() };
-    let word = match worst.code {
+    let word = |exit: &Exit| match exit.code {
         Some(code) => format!("exit {code}"),
-        None => ending(*worst),
+        None => ending(*exit),
     };
-    let alike = exits.iter().filter(|exit| rank(exit) == rank(worst)).count();
+    let alike = exits.iter().filter(|exit| word(exit) == word(worst)).count();
+    // One that became another program has an entry for each.
+    let all = exits.iter().filter(|exit| exit.kind != ExitKind::Executed).count();
     match rank(worst) {
-        4.. if exits.len() > 1 => format!("{word}, {alike} of {}", exits.len()),
-        _ => word,
+        4.. if all > 1 => format!("{}, {alike} of {all}", word(worst)),
+        _ => word(worst),
     }
 }
 
@@ -172,6 +174,7 @@ mod tests {
         assert_eq!(of(&[End::Returned(0), End::Returned(3), End::Returned(3)]), "exit 3, 2 of 3");
         assert_eq!(of(&[End::Returned(3), End::Signal(9)]), "SIGKILL, 1 of 2");
         assert_eq!(of(&[End::Returned(0), End::Unseen]), "died, 1 of 2");
+        assert_eq!(of(&[End::Returned(3), End::Returned(1), End::Returned(1)]), "exit 1, 2 of 3");
         assert_eq!(worst(&[Exit::of(None, End::Unseen, false)]), "unknown");
     }
 }

@@ -138,6 +138,7 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
         problems,
         matching: (!filter.given.is_empty()).then(|| all.tallies.iter().map(|tally| tally.chosen).sum()),
         filters: filter.given.clone(),
+        in_part: !filter.chooses_all_calls(),
     }
 }
 

@@ -199,7 +199,8 @@ fn counts(report: &Report) -> String {
     let calls: u64 = report.functions.iter().map(|function| function.calls).sum();
     let failed: u64 = report.functions.iter().map(|function| function.wrong()).sum();
     let processes = counted(report.processes.len() as u64, "process");
-    format!("{processes}, {}{}, {failed} failed", report.record.last(), counted(calls, "call"))
+    let (last, calls) = (report.record.last(), counted(calls, "call"));
+    format!("{processes}, {last}{calls}, {} failed", number(failed))
 }
 
 fn about(report: &Report, shown: &str, symbols: &mut Symbols) -> Vec<Line> {

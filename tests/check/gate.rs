@@ -52,6 +52,19 @@ fn chosen_rules_replace_the_status_whatever_their_severity() {
 }
 
 #[test]
+fn a_status_by_what_is_found_needs_a_record() {
+    for option in ["--error-exitcode=9", "--error-on=all"] {
+        let refused = done(cupeer().args(["run", "--record", "off", option, "--", "true"]));
+        assert_eq!(refused.status.code(), Some(125), "{}", refused.stderr);
+        let name = option.split('=').next().expect("a name");
+        assert_eq!(
+            refused.stderr,
+            format!("cupeer: {name} and --record off contradict each other: findings go into the record\n")
+        );
+    }
+}
+
+#[test]
 fn what_was_found_at_the_call_and_is_in_the_report_counts_once() {
     let ended = run("ipc-flags", How::Bad, &["--error-exitcode", "9"]);
     assert_eq!(

@@ -52,6 +52,67 @@ fn a_death_is_the_first_line_and_what_followed_comes_after_it() {
 }
 
 #[test]
+fn of_a_rank_that_is_asked_for_its_death_is_told_and_of_another_nothing() {
+    let scene = killed();
+    let text = of(&scene, &["--rank", "5"]);
+    assert_eq!(
+        digest(&text)[0],
+        "rank 5 ended without returning in cuIpcOpenEventHandle at 0.064000",
+        "{text}"
+    );
+    assert!(!text.contains("more: cupeer report"), "that is what is shown: {text}");
+    let text = of(&scene, &["--rank", "6"]);
+    assert!(digest(&text).contains(&"1 process ended with a failure: exit status 1: rank 6"), "{text}");
+    let text = of(&scene, &["--rank", "3"]);
+    assert!(text.starts_with("Nothing is wrong with what is shown: "), "{text}");
+}
+
+#[test]
+fn what_is_wrong_is_in_the_digest_also_where_filters_leave_out_the_rest() {
+    let scene = killed();
+    let text = of(&scene, &["--function", "cuIpcGetMemHandle"]);
+    let wrong = text.split_once("\nWhat is wrong\n").map(|(_, rest)| rest.lines().next().expect("a line"));
+    let first = digest(&text)[0];
+    assert_eq!(first.starts_with("Nothing is wrong"), wrong.is_none(), "{text}");
+    assert!(!first.is_empty(), "{text}");
+}
+
+#[test]
+fn a_rank_that_calls_one_function_more_often_is_told_in_a_line() {
+    let scene = Scene::new();
+    for rank in 0..4 {
+        let mut actor = scene.gone(rank);
+        for time in 0..if rank == 3 { 8 } else { 1 } {
+            actor.ask(100 + time, 1);
+        }
+        actor.ends();
+    }
+    let text = support::stdout(support::cupeer().arg("report").arg(scene.dir()).env("COLUMNS", "120"));
+    assert_eq!(
+        digest(&text)[0],
+        "rank 3 deviates from the others in how often it calls cuDeviceCanAccessPeer: rank 3 made 8, the others 1"
+    );
+}
+
+#[test]
+fn failures_alone_do_not_say_how_often_a_rank_calls() {
+    let scene = Scene::new();
+    for rank in 0..4 {
+        let mut actor = scene.gone(rank);
+        for time in 0..8 {
+            let mut call = actor.makes(FnId::cuIpcGetEventHandle, 100 + 20 * time);
+            let result = if rank == 3 { 2 } else { 0 };
+            call.outcome = cupeer_record::Outcome::Returned(result);
+            actor.add(&call);
+        }
+        actor.ends();
+    }
+    let text = of(&scene, &["--failed"]);
+    assert!(text.starts_with("8 calls failed, cuIpcGetEventHandle = OUT_OF_MEMORY in rank 3\n"), "{text}");
+    assert!(!text.contains("deviate"), "{text}");
+}
+
+#[test]
 fn many_problems_are_eight_lines() {
     let scene = Scene::new();
     for rank in 0..4u32 {

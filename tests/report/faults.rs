@@ -5,6 +5,7 @@ use super::{json_of, of};
 use cupeer_record::writer;
 use cupeer_record::{Call, Outcome};
 use cupeer_spec::function::FnId;
+use cupeer_spec::record::end::End;
 use cupeer_spec::record::slot::hit::did;
 use cupeer_spec::record::slot::shape;
 use serde_json::{Value, json};
@@ -523,4 +524,17 @@ fn what_the_driver_refuses_that_a_plan_had_changed_is_nobodys_fault() {
     for kind in [(true, false), (false, true), (false, false)] {
         assert!(kinds.contains(&(&json!(kind.0), &json!(kind.1), &json!(1))), "{groups:#?}");
     }
+}
+
+#[test]
+fn a_failure_that_a_plan_may_have_caused_is_told_with_what_is_well() {
+    let scene = Scene::new();
+    let mut actor = scene.gone(0);
+    let call = failed(actor.makes(FnId::cuIpcGetMemHandle, 100), 1, "inject/1");
+    actor.add(&call).writer().header(|header| header.end = End::Returned(1).word()).unwrap();
+    actor.ends();
+    let text = of(&scene, &[]);
+    let first = text.split_once("\n\n").expect("a digest").0.replace('\n', " ");
+    assert!(first.starts_with("Nothing is wrong: "), "{text}");
+    assert!(first.contains(" 1 process ended with a failure, and a fault plan changed calls."), "{text}");
 }

@@ -49,13 +49,17 @@ fn prune_to(entries: Vec<Entry>, new: Option<&Path>, kept: usize, most: u64) -> 
 pub fn remove(entry: &Entry) -> io::Result<()> {
     let marks = [FILE, sweep::FILE];
     let is_mark = |name: &std::ffi::OsStr| marks.iter().any(|mark| name == *mark);
-    for inner in fs::read_dir(&entry.path)?.flatten().filter(|inner| !is_mark(&inner.file_name())) {
+    let inners = match fs::read_dir(&entry.path) {
+        Err(error) => return missing(error),
+        Ok(inners) => inners,
+    };
+    for inner in inners.flatten().filter(|inner| !is_mark(&inner.file_name())) {
         let path = inner.path();
         // Neither follows a link.
-        let gone = match path.symlink_metadata()?.is_dir() {
+        let gone = path.symlink_metadata().and_then(|about| match about.is_dir() {
             true => fs::remove_dir_all(&path),
             false => fs::remove_file(&path),
-        };
+        });
         gone.or_else(missing)?;
     }
     for mark in marks {
@@ -131,6 +135,15 @@ mod tests {
         left.sort();
         assert_eq!(left, ["app-1", "app-2", "app-3", "app-4", "app-5", "app-6", "mine"]);
         assert!(target.join(FILE).exists());
+    }
+
+    #[test]
+    fn what_another_run_has_removed_is_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let path = record(home.path(), "app-1", 10);
+        let all = entries(home.path());
+        fs::remove_dir_all(&path).unwrap();
+        remove(&all[0]).unwrap();
     }
 
     #[test]

@@ -136,7 +136,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     if gate.is_some() {
         // Who asks for a status where rules are broken wants them checked.
         let option = if args.error_exitcode.is_some() { "--error-exitcode" } else { "--error-on" };
-        check::imply(&mut args.options.check, option)?;
+        check::imply(&mut args.options, option)?;
     }
     let args = &args;
     let suppressions = suppressions::read(&args.suppressions)?;

@@ -45,10 +45,13 @@ pub fn by_default(options: &CheckArgs) -> Option<(&'static str, OsString)> {
 }
 
 /// Makes sure that the rules are checked: an option asks what they found.
-pub fn imply(options: &mut CheckArgs, option: &str) -> Result<()> {
-    ensure!(options.check != Some(Level::Off), "{option} and --check=off contradict each other");
-    if options.check.is_none() && inherited(env::CHECK).is_none_or(|level| is_off(&level)) {
-        options.check = Some(Level::Brief);
+pub fn imply(options: &mut Options, option: &str) -> Result<()> {
+    let check = &mut options.check;
+    ensure!(check.check != Some(Level::Off), "{option} and --check=off contradict each other");
+    let is_off_record = options.record.as_deref() == Some(job::OFF);
+    ensure!(!is_off_record, "{option} and --record off contradict each other: findings go into the record");
+    if check.check.is_none() && inherited(env::CHECK).is_none_or(|level| is_off(&level)) {
+        check.check = Some(Level::Brief);
     }
     Ok(())
 }

@@ -143,6 +143,10 @@ pub struct Record {
     /// The filters that were given, where there are any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<String>,
+    /// Whether the filters leave out calls of the processes that they choose: how one of those ended is then another
+    /// matter.
+    #[serde(skip)]
+    pub in_part: bool,
 }
 
 #[cfg(test)]

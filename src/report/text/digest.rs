@@ -28,8 +28,15 @@ impl View<'_> {
         }
         let things = wrong.things.iter().filter(|thing| !thing.in_short.is_empty());
         lines.extend(things.map(|thing| (thing.in_short.clone(), None)));
+        if lines.is_empty() {
+            // What others were to say, they do not: filters have left them out.
+            lines.extend(wrong.things.iter().map(|thing| (thing.what.clone(), None)));
+        }
         let mut more: Vec<String> = Vec::new();
-        more.extend(self.all_deaths().first().map(|(process, _)| option(process)));
+        // Filters may have chosen it already.
+        let dead = self.all_deaths();
+        let died = dead.first().filter(|_| self.report.record.matching.is_none());
+        more.extend(died.map(|(process, _)| option(process)));
         for thing in &wrong.things {
             more.extend((!thing.option.is_empty()).then(|| thing.option.to_owned()));
         }
@@ -104,7 +111,12 @@ impl View<'_> {
             let text = format!("libcuda was loaded in {processes}, but no watched call was seen: {why}.");
             return self.item("", &text) + "\n";
         }
-        let filtered = if self.report.record.matching.is_some() { " with what is shown" } else { "" };
+        let record = &self.report.record;
+        let filtered = match (record.matching, record.dropped) {
+            (Some(_), _) => " with what is shown",
+            (None, true) => " with what was kept",
+            (None, false) => "",
+        };
         let mut text = format!("{}: all calls returned", self.well(filtered));
         if self.report.processes.iter().any(|process| !process.pending.is_empty()) {
             text += " except those that a fault plan stopped";
@@ -120,10 +132,20 @@ impl View<'_> {
             0 => text += &self.none_open(),
             count => text += &format!(", {} open", counted(count as u64, "handle")),
         }
-        if self.report.record.lost > 0 {
+        if record.lost > 0 {
             text += ", as far as events were kept";
         }
-        self.item("", &format!("{text}.")) + &self.outside() + &self.unchecked() + "\n"
+        text += ".";
+        let failing = self.all_failures_returned().len() as u64;
+        if failing > 0 {
+            // Else that would be wrong.
+            let ended = counted(failing, "process");
+            text += &format!(" {ended} ended with a failure, and a fault plan changed calls.");
+        }
+        if record.dropped {
+            text += " Older calls are gone from the ring, and what was found at them.";
+        }
+        self.item("", &text) + &self.outside() + &self.unchecked() + "\n"
     }
 
     /// What stands before the reasons why nothing is wrong: how far that is known.

@@ -49,9 +49,10 @@ impl<'a> View<'a> {
         self.style.mark_in(Mark::Error, NOT_RETURNED, &text)
     }
 
-    /// The processes that died, and how; the first one first. Where filters are given, what they leave out is not spoken of.
+    /// The processes that died, and how; the first one first. Of those that filters choose, where these leave out none of
+    /// their calls.
     pub fn all_deaths(&self) -> Vec<(&'a Process, String)> {
-        let is_shown = self.report.record.matching.is_none();
+        let is_shown = !self.report.record.in_part;
         let all = self.report.processes.iter().filter(|_| is_shown);
         let mut dead: Vec<_> = all.filter_map(|process| Some((process, death(process)?))).collect();
         dead.sort_by_key(|(process, _)| {
@@ -63,11 +64,17 @@ impl<'a> View<'a> {
     /// The processes that returned a failure, each with its exit status. Where a fault plan has made calls fail, that was to be
     /// expected.
     pub fn all_failing_ends(&self) -> Vec<(&'a Process, u8)> {
-        if self.report.record.matching.is_some() || self.is_injected() {
+        if self.is_injected() { Vec::new() } else { self.all_failures_returned() }
+    }
+
+    /// The processes that returned a failure of their own, whatever was injected.
+    pub fn all_failures_returned(&self) -> Vec<(&'a Process, u8)> {
+        if self.report.record.in_part {
             return Vec::new();
         }
         let code = |process: &'a Process| Some((process, process.exit.code.filter(|code| *code > 0)?));
-        self.report.processes.iter().filter_map(code).collect()
+        let is_own = |process: &&Process| !process.is_stopped_on_purpose();
+        self.report.processes.iter().filter(is_own).filter_map(code).collect()
     }
 
     /// Whether a fault plan has changed a call.

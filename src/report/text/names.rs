@@ -3,6 +3,7 @@
 pub use crate::terminal::clean;
 
 use super::super::model::{Codes, Proc, Process, Report, Uuid};
+use super::super::moments::number;
 use cupeer_spec::signals;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -178,7 +179,8 @@ pub fn result(name: &str) -> &str {
 pub fn codes(codes: &Codes) -> String {
     let mut sorted: Vec<_> = codes.iter().collect();
     sorted.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-    sorted.iter().map(|(name, count)| format!("{count} {}", result(name))).collect::<Vec<_>>().join(", ")
+    let code = |(name, count): (&String, &u64)| format!("{} {}", number(*count), result(name));
+    sorted.into_iter().map(code).collect::<Vec<_>>().join(", ")
 }
 
 /// The name of a signal, as `kill -l` has it, or its number.
@@ -200,6 +202,13 @@ pub fn counted(count: u64, word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_often_each_failed_is_as_readable_as_other_numbers() {
+        let all =
+            Codes::from([("CUDA_ERROR_MAP_FAILED".into(), 3), ("CUDA_ERROR_INVALID_VALUE".into(), 1000)]);
+        assert_eq!(codes(&all), "1,000 INVALID_VALUE, 3 MAP_FAILED");
+    }
 
     #[test]
     fn ranks_are_joined_to_ranges() {

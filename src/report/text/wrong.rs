@@ -27,7 +27,7 @@ pub struct Wrong {
 /// Things of one kind that are wrong.
 pub struct Thing {
     /// How many of what.
-    what: String,
+    pub what: String,
     /// Each of them; lines after the first belong to it.
     items: Vec<String>,
     /// All that in a line; empty where others say it.
@@ -286,6 +286,10 @@ impl<'a> View<'a> {
     }
 
     fn deviating(&self) -> Option<Thing> {
+        // Of its failures alone nobody sees how often a rank calls.
+        if self.report.record.filters.iter().any(|filter| filter == "--failed") {
+            return None;
+        }
         let mut items = Vec::new();
         let mut who = BTreeSet::new();
         for function in &self.report.functions {
@@ -319,10 +323,14 @@ impl<'a> View<'a> {
         if items.is_empty() {
             return None;
         }
-        let verb = if who.len() == 1 { "deviates" } else { "deviate" };
+        let (deviate, they) =
+            if who.len() == 1 { ("deviates", "it calls") } else { ("deviate", "they call") };
         let who = ranks(who.into_iter());
-        let what = format!("{who} {verb} from the others in how often they call");
-        let in_short = format!("{what} {}", counted(items.len() as u64, "function"));
+        let what = format!("{who} {deviate} from the others in how often {they}");
+        let in_short = match &items[..] {
+            [one] => format!("{what} {one}"),
+            _ => format!("{what} {}", counted(items.len() as u64, "function")),
+        };
         Some(Thing::new(what, items).in_short(in_short))
     }
 }
