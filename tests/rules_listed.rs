@@ -171,7 +171,7 @@ fn wrong_options_of_checks_are_refused() {
     }
     refused(
         &run(&["--error-on", "ipc-flags", "--record", "off"]),
-        "--out '/no/such/place' and --record off contradict each other",
+        "--error-on and --record off contradict each other: findings go into the record",
     );
     refused(
         &run(&["--check=all"]),

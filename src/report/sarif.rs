@@ -4,7 +4,7 @@
 //! finding and each incident. What was not looked for are notifications. A result's fingerprint stays the same over runs:
 //! nothing of a process, an address or a time is in it.
 
-use super::incidents::{self, Incident, KINDS};
+use super::incidents::{self, DIED, Incident, KINDS};
 use super::looked;
 use super::model::{Finding, Object, Place, Process, Report, SuppressedBy};
 use super::text::View;
@@ -24,7 +24,11 @@ const WIDTH: usize = 1 << 16;
 pub fn log(report: &Report) -> Value {
     let view = View::new(report, WIDTH, true);
     let findings = report.findings.iter().map(|finding| of_finding(&view, finding));
-    let incidents = incidents::all(&view).into_iter().map(|incident| of_incident(&incident));
+    // Deaths first, as everywhere.
+    let (deaths, others): (Vec<_>, Vec<_>) =
+        incidents::all(&view).into_iter().partition(|incident| incident.kind.id == DIED.id);
+    let [deaths, others] =
+        [deaths, others].map(|incidents| incidents.iter().map(of_incident).collect::<Vec<_>>());
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -37,7 +41,7 @@ pub fn log(report: &Report) -> Value {
                 "rules": rules(),
             } },
             "invocations": [invocation(report)],
-            "results": findings.chain(incidents).collect::<Vec<_>>(),
+            "results": deaths.into_iter().chain(findings).chain(others).collect::<Vec<_>>(),
             "columnKind": "unicodeCodePoints",
             "properties": { "record": report.record.path, "filters": report.record.filters },
         }],

@@ -26,6 +26,10 @@ impl View<'_> {
         if lines.is_empty() && wrong.things.is_empty() {
             return self.nothing();
         }
+        if self.report.record.lost > 0 {
+            let lost = counted(self.report.record.lost, "event");
+            lines.push((format!("{lost} could not be kept: more may be wrong"), None));
+        }
         let things = wrong.things.iter().filter(|thing| !thing.in_short.is_empty());
         lines.extend(things.map(|thing| (thing.in_short.clone(), None)));
         if lines.is_empty() {

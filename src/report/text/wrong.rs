@@ -290,10 +290,19 @@ impl<'a> View<'a> {
         if self.report.record.filters.iter().any(|filter| filter == "--failed") {
             return None;
         }
+        // Of these nobody knows how often they called.
+        let lossy: BTreeSet<u32> = self
+            .report
+            .processes
+            .iter()
+            .filter(|process| process.lost > 0)
+            .filter_map(|process| process.rank)
+            .collect();
         let mut items = Vec::new();
         let mut who = BTreeSet::new();
         for function in &self.report.functions {
             let deviating = function.ranks.iter().flat_map(|ranks| &ranks.deviating);
+            let deviating = deviating.filter(|deviation| !lossy.contains(&deviation.rank));
             let mut by_calls: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
             let mut others = None;
             for deviation in deviating {
