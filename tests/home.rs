@@ -1,7 +1,7 @@
 //! Records at home: where a run without `--out` records to, what finds it there, and what removes it.
 
 use crate::programs::{driver, linked, open_job};
-use crate::support::{self, Done, cupeer, done, temp_dir, wait_for};
+use crate::support::{self, Done, cupeer, done, mode, names, temp_dir, wait_for};
 use cupeer_spec::env;
 use serde_json::Value;
 use std::fs;
@@ -31,17 +31,6 @@ fn run(folder: &Path) -> Done {
     let done = done(at(folder, &["run"]).arg(shared()).arg("open:5"));
     assert!(done.status.success(), "{}", done.stderr);
     done
-}
-
-fn names(at: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(at).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
-fn mode(path: &Path) -> u32 {
-    fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
 /// What `cupeer ls` lists: names, and how they ended.

@@ -1,11 +1,10 @@
 //! `cupeer run` and `cupeer env` with a record: which directory it is, and who takes part.
 
 use crate::programs::{driver, linked, mark_of, open_job, recorded};
-use crate::support::{self, Done, cupeer, done, temp_dir};
+use crate::support::{self, Done, cupeer, done, mode, names, temp_dir};
 use cupeer_spec::env;
 use cupeer_spec::record::live::kind;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,17 +26,6 @@ fn ends_well(command: &mut Command) -> Done {
     let done = done(command);
     assert!(done.status.success(), "{command:?}: {}", done.stderr);
     done
-}
-
-fn names(at: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(at).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
-fn mode(path: &Path) -> u32 {
-    fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
 #[test]

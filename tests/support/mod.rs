@@ -294,6 +294,19 @@ pub fn current_page(page: &str, topic: &str) -> String {
     made
 }
 
+/// The names in a directory, in their order.
+pub fn names(at: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(at).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// The bits of a file's mode that `chmod` sets.
+pub fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
 /// Compares with what `tests/report/NAME` has, which was seen to be right; with UPDATE_REPORTS, it is written anew first.
 #[track_caller]
 pub fn assert_golden(got: &str, name: &str) {
