@@ -52,7 +52,7 @@ fn of_rule(report: &Report, rule: &RuleSpec) -> Option<String> {
     let left_out = all.iter().find_map(|process| left_out(process, rule));
     left_out.or_else(|| {
         let what = rule.only_at_the_call()?;
-        let is_unchecked = |process: &&Process| value(process, env::CHECK).is_none();
+        let is_unchecked = |process: &&Process| process.checked().is_none();
         let count = all.iter().filter(is_unchecked).count();
         let how_far = if count == all.len() {
             String::new()

@@ -185,13 +185,16 @@ fn nothing_passes_that_was_not_looked_at() {
     let mut other = scene.gone(1);
     other.writer().variable("CUPEER_CHECK", "errors").unwrap();
     other.ends();
-    let suite_of_two = suite(&scene, &[]);
+    let mut unchecked = scene.gone(2);
+    unchecked.writer().variable("CUPEER_CHECK", "off").unwrap();
+    unchecked.ends();
+    let suite_of_three = suite(&scene, &[]);
     let why =
         "which export the bytes resemble that the driver does not check: to the record nobody exported them";
     let expected =
-        format!("skipped: not looked for without --check in 1 of 2 processes: only the call tells {why}");
-    assert_eq!(outcome(&suite_of_two, "ipc-damaged-handle"), expected);
-    assert_eq!(outcome(&suite_of_two, "ipc-flags"), "passed");
+        format!("skipped: not looked for without --check in 2 of 3 processes: only the call tells {why}");
+    assert_eq!(outcome(&suite_of_three, "ipc-damaged-handle"), expected);
+    assert_eq!(outcome(&suite_of_three, "ipc-flags"), "passed");
 
     // What a fault plan answers is never judged.
     let scene = Scene::new();

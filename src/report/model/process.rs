@@ -2,6 +2,7 @@
 
 use super::{Place, Proc, RuntimeCall, Unknown, Uuid};
 use crate::text::names::clean;
+use cupeer_spec::env::{self, Level};
 use cupeer_spec::record::end::End;
 use cupeer_spec::way::{self, Way};
 use schemars::JsonSchema;
@@ -110,6 +111,11 @@ impl Exit {
 }
 
 impl Process {
+    /// How its calls were checked, where they were.
+    pub fn checked(&self) -> Option<Level> {
+        Level::of(self.variables.get(env::CHECK).map(String::as_str))
+    }
+
     /// Whether a fault plan has ended it, or has kept it in a call until it ended.
     pub fn is_stopped_on_purpose(&self) -> bool {
         self.pending.iter().any(|call| call.injected_by.is_some())

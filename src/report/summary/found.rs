@@ -9,13 +9,12 @@ use super::{Line, MOST_LINES};
 use crate::style::Mark;
 use cupeer_record::Library;
 use cupeer_rules::Severity;
-use cupeer_spec::env::{self, Level};
 
 /// What rules have found, some lines a kind, and how many kinds there are. Where it was said in a line each as it happened,
 /// what to do has not been said yet.
 pub fn lines(report: &Report, symbols: &mut Symbols) -> (Vec<Line>, usize) {
     let kinds = kinds::told(report);
-    let mut levels = report.processes.iter().filter_map(level);
+    let mut levels = report.processes.iter().filter_map(Process::checked);
     let is_hint_due = levels.any(|level| level.is_brief);
     let mut lines = |kind: &kinds::Kind| {
         let (first, count, who) = (kind.first(), times(kind.count()), kind.who(report));
@@ -52,14 +51,9 @@ fn source(place: &Place, symbols: &mut Symbols) -> Option<String> {
     Some(symbol.lines.first()?.text())
 }
 
-/// How a process was checked.
-fn level(process: &Process) -> Option<Level> {
-    Level::of(process.variables.get(env::CHECK).map(String::as_str))
-}
-
 /// How many notes there are, where the run was asked to check, and did not show them.
 pub fn notes(report: &Report) -> Option<String> {
-    let mut levels = report.processes.iter().filter_map(level);
+    let mut levels = report.processes.iter().filter_map(Process::checked);
     let notes = report.findings.iter().filter(|finding| is_noted(finding)).map(|finding| finding.count).sum();
     let are_hidden = levels.any(|level| !level.is_brief && level.severity != Severity::Note);
     let text = || format!("  {}; --check=notes or the report shows them", counted(notes, "note"));

@@ -7,41 +7,40 @@ use super::super::moments::number;
 use super::View;
 use super::findings::times;
 use super::names::{clean, counted};
-use super::wrong::Wrong;
+use super::wrong::Thing;
 use crate::style::Mark;
 use crate::table::wrap;
-use cupeer_spec::env::{self, Level};
 
 /// The most lines, the one about further commands among them.
 const MOST_LINES: usize = 8;
 
 impl View<'_> {
-    pub fn digest(&self, wrong: &Wrong) -> String {
+    pub fn digest(&self, wrong: &[Thing]) -> String {
         let kinds = kinds::told(self.report);
         let mut lines: Vec<(String, Option<Mark>)> =
             self.deaths_in_short().into_iter().map(|line| (line, Some(Mark::Error))).collect();
         lines.extend(
             kinds.iter().map(|kind| (self.kind(kind), Some(Mark::of_severity(kind.first().severity)))),
         );
-        if lines.is_empty() && wrong.things.is_empty() {
+        if lines.is_empty() && wrong.is_empty() {
             return self.nothing();
         }
         if self.report.record.lost > 0 {
             let lost = counted(self.report.record.lost, "event");
             lines.push((format!("{lost} could not be kept: more may be wrong"), None));
         }
-        let things = wrong.things.iter().filter(|thing| !thing.in_short.is_empty());
+        let things = wrong.iter().filter(|thing| !thing.in_short.is_empty());
         lines.extend(things.map(|thing| (thing.in_short.clone(), None)));
         if lines.is_empty() {
             // What others were to say, they do not: filters have left them out.
-            lines.extend(wrong.things.iter().map(|thing| (thing.what.clone(), None)));
+            lines.extend(wrong.iter().map(|thing| (thing.what.clone(), None)));
         }
         let mut more: Vec<String> = Vec::new();
         // Filters may have chosen it already.
         let dead = self.all_deaths();
         let died = dead.first().filter(|_| self.report.record.matching.is_none());
         more.extend(died.map(|(process, _)| option(process)));
-        for thing in &wrong.things {
+        for thing in wrong {
             more.extend((!thing.option.is_empty()).then(|| thing.option.to_owned()));
         }
         more.dedup();
@@ -187,9 +186,7 @@ impl View<'_> {
 
     /// What was not looked for, where no process was checked.
     fn unchecked(&self) -> String {
-        let is_checked =
-            |process: &Process| Level::of(process.variables.get(env::CHECK).map(String::as_str)).is_some();
-        if self.report.processes.iter().any(is_checked) {
+        if self.report.processes.iter().any(|process| process.checked().is_some()) {
             return String::new();
         }
         self.item("", "Not looked for without --check: interior pointers, re-exports and the like.")

@@ -18,13 +18,7 @@ pub const MOST: usize = 5;
 /// The most frames below which a call is listed.
 const MOST_FRAMES: usize = 3;
 
-/// What is wrong beside deaths and what rules found.
-pub struct Wrong {
-    /// The worst first.
-    pub things: Vec<Thing>,
-}
-
-/// Things of one kind that are wrong.
+/// Things of one kind that are wrong, beside deaths and what rules found.
 pub struct Thing {
     /// How many of what.
     pub what: String,
@@ -63,18 +57,18 @@ impl Thing {
 }
 
 impl<'a> View<'a> {
-    /// Looks for what is wrong.
-    pub fn look(&self) -> Wrong {
+    /// Looks for what is wrong beside deaths and what rules found, the worst first.
+    pub fn look(&self) -> Vec<Thing> {
         let things = [self.pending(), self.failed()]
             .into_iter()
             .chain(self.handles_gone_wrong().into_iter().map(Some))
             .chain([self.unmapped(), self.deviating(), self.failing_ends()]);
-        Wrong { things: things.flatten().collect() }
+        things.flatten().collect()
     }
 
     /// What is wrong in full; nothing, where nothing is.
-    pub fn wrong(&self, wrong: &Wrong) -> String {
-        let things: String = wrong.things.iter().map(|thing| self.shown(thing)).collect();
+    pub fn wrong(&self, wrong: &[Thing]) -> String {
+        let things: String = wrong.iter().map(|thing| self.shown(thing)).collect();
         let text = self.deaths() + &self.findings() + &things;
         if text.is_empty() { text } else { self.title("What is wrong") + &text + &self.outside() }
     }
