@@ -23,7 +23,10 @@ pub fn is_current(context: u64) {
     let epoch = epoch();
     // SAFETY: only this thread uses the block.
     unsafe { (*thread()).context = (context, epoch) };
-    SEEN.store(epoch, Relaxed);
+    // All threads come by: what is written anew each time is fetched anew by all others.
+    if SEEN.load(Relaxed) != epoch {
+        SEEN.store(epoch, Relaxed);
+    }
     for ended in ENDED.iter().filter(|ended| ended.load(Relaxed) == context) {
         let _ = ended.compare_exchange(context, 0, AcqRel, Relaxed);
     }
