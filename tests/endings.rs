@@ -142,6 +142,29 @@ fn children_are_told_of_as_far_as_they_tell_themselves() {
     }
 }
 
+/// A shell makes no call, so that it has no file of its own in the record.
+#[test]
+fn what_was_started_and_made_no_call_is_told_where_it_fails() {
+    for (script, status, wanted) in [
+        ("\"$0\" return 0; exit 3", Some(3), Some("sh, which made no call itself, returned 3")),
+        ("\"$0\" return 0; kill -9 $$", None, Some("sh, which made no call itself, was killed by SIGKILL")),
+        ("\"$0\" return 0; exit 0", Some(0), None),
+    ] {
+        let folder = temp_dir();
+        let record = folder.path().join("record");
+        let mut command = cupeer();
+        command.args(["run", "--sim", "-o"]).arg(&record).args(["--", "sh", "-c", script]).arg(program());
+        let ended = done(&mut command);
+        assert_eq!(ended.status.code(), status, "{script}: {}", ended.stderr);
+        let (text, exits) = report(&record);
+        assert_eq!(exits, [(RETURNED.to_owned(), Some(0), None)], "{script}");
+        let text = unwrapped(&text);
+        assert_eq!(text.starts_with(WELL), wanted.is_none(), "{text}");
+        let wanted = wanted.map(|wanted| format!("1 started program ended with a failure: {wanted}"));
+        assert!(wanted.is_none_or(|wanted| text.starts_with(&wanted)), "{text}");
+    }
+}
+
 #[test]
 fn a_program_that_becomes_another_has_both() {
     let told = told(&["exec", "exit", "3"], Some(3));

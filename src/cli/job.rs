@@ -12,7 +12,7 @@ use crate::home;
 use crate::settings::inherited;
 use anyhow::{Context, Result, anyhow, bail};
 use cupeer_record::plain::{self, Links};
-use cupeer_record::{host, launcher};
+use cupeer_record::{Started, host, launcher};
 use cupeer_spec::env::{self, RecordMode};
 use cupeer_spec::placeholders::{AFTER, Piece, pieces};
 use cupeer_spec::record::end::End;
@@ -115,12 +115,16 @@ impl Job {
 
     /// Leaves word that another run takes part, so that none believes to be alone.
     fn join(&self) {
+        let run = launcher::line().map(|line| line + "\n").unwrap_or_default();
+        self.add(&format!("{}={}:{}\n{run}", job::JOINED, host().display(), std::process::id()));
+    }
+
+    /// Adds lines to the file that all take part in.
+    fn add(&self, lines: &str) {
         let file = self.directory.join(job::FILE);
         let file = plain::open_with(&file, Links::Refused, fs::OpenOptions::new().append(true));
-        let run = launcher::line().map(|line| line + "\n").unwrap_or_default();
-        let line = format!("{}={}:{}\n{run}", job::JOINED, host().display(), std::process::id());
         // Who may not write there may still record.
-        let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        let _ = file.and_then(|mut file| file.write_all(lines.as_bytes()));
     }
 
     /// Whether we made the job, and no other run has joined it.
@@ -158,7 +162,7 @@ impl Job {
 
     /// Says in the record of the process that was started how it ended: nobody else sees by which signal. Where it has become
     /// one program after the other, in that of the last.
-    pub fn tell_end(&self, (pid, started): (libc::pid_t, u64), end: End) {
+    pub fn tell_end(&self, program: &OsStr, (pid, started): (libc::pid_t, u64), end: End) {
         let (Some(boot), Some(namespace)) = (host::boot_id(), host::pid_ns()) else { return };
         // Other hosts may have a process of this number that was started at this time.
         let boot = u32::from_be_bytes([boot[0], boot[1], boot[2], boot[3]]);
@@ -170,7 +174,11 @@ impl Job {
             let image: u32 = if rest.is_empty() { 0 } else { rest.strip_prefix('-')?.parse().ok()? };
             Some((image, path))
         };
-        let Some((_, path)) = files.filter_map(|file| image(file.path())).max() else { return };
+        let Some((_, path)) = files.filter_map(|file| image(file.path())).max() else {
+            // It made no call, as a shell does that starts others.
+            let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
+            return self.add(&(Started { program, end }.line() + "\n"));
+        };
         let told = plain::open_with(&path, Links::Refused, fs::OpenOptions::new().read(true).write(true))
             .and_then(|file| {
                 let mut magic = [0; MAGIC.len()];

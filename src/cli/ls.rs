@@ -5,7 +5,7 @@ use crate::home::{self, Entry, Kind};
 use crate::output::{self, terminal_width};
 use crate::sweep;
 use anyhow::Result;
-use cupeer_record::Job;
+use cupeer_record::{Job, Started};
 use cupeer_report::model::{Exit, ExitKind};
 use cupeer_report::moments::{bytes, date};
 use cupeer_report::table::Table;
@@ -89,8 +89,11 @@ fn of_record(entry: &Entry, row: Row) -> Row {
         false => process.arguments.clone(),
     };
     let end = match entry.is_running() {
+        Some(true) if exits.iter().any(|exit| severity(exit) == DEAD) => {
+            format!("running, {}", worst(&exits))
+        }
         Some(true) => "running".to_owned(),
-        _ => worst(&exits),
+        _ => worst_of_all(&exits, &job.started),
     };
     Row {
         began_ns: first.map(began),
@@ -115,25 +118,46 @@ fn of_sweep(entry: &Entry, row: Row) -> Row {
     Row { began_ns, program: plan.program, end, ..row }
 }
 
-/// How the processes ended, by the one that ended worst.
-fn worst(exits: &[Exit]) -> String {
-    let rank = |exit: &Exit| match (exit.kind, exit.code) {
-        (ExitKind::Signal | ExitKind::Died, _) => 5,
+/// How bad an end is.
+fn severity(exit: &Exit) -> u8 {
+    match (exit.kind, exit.code) {
+        (ExitKind::Signal | ExitKind::Died, _) => DEAD,
         (ExitKind::Returned, Some(1..)) => 4,
         (ExitKind::Running, _) => 3,
         (ExitKind::Unseen | ExitKind::Gone, _) => 2,
         (ExitKind::Returned, _) => 1,
         (ExitKind::Executed, _) => 0,
-    };
-    let Some(worst) = exits.iter().max_by_key(|exit| rank(exit)) else { return "no process".into() };
-    let word = |exit: &Exit| match exit.code {
+    }
+}
+
+const DEAD: u8 = 5;
+
+/// How the processes ended, and what was started and made no call, by what ended worst.
+fn worst_of_all(exits: &[Exit], started: &[Started]) -> String {
+    let started = started.iter().map(|one| (Exit::of(Some(false), one.end, false), one));
+    let last = started.max_by_key(|(exit, _)| severity(exit));
+    let is_worst = |exit: &Exit| severity(exit) > exits.iter().map(severity).max().unwrap_or(0);
+    match last.filter(|(exit, _)| is_worst(exit)) {
+        Some((exit, one)) => format!("{} ({})", word(&exit), one.program),
+        None => worst(exits),
+    }
+}
+
+/// An end in a word or two.
+fn word(exit: &Exit) -> String {
+    match exit.code {
         Some(code) => format!("exit {code}"),
         None => ending(*exit),
-    };
+    }
+}
+
+/// How the processes ended, by the one that ended worst.
+fn worst(exits: &[Exit]) -> String {
+    let Some(worst) = exits.iter().max_by_key(|exit| severity(exit)) else { return "no process".into() };
     let alike = exits.iter().filter(|exit| word(exit) == word(worst)).count();
     // One that became another program has an entry for each.
     let all = exits.iter().filter(|exit| exit.kind != ExitKind::Executed).count();
-    match rank(worst) {
+    match severity(worst) {
         4.. if all > 1 => format!("{}, {alike} of {all}", word(worst)),
         _ => word(worst),
     }

@@ -8,6 +8,7 @@ use crate::faults::{self, FaultFile, FaultRule};
 use crate::live::LiveTable;
 use crate::plain::{self, Links};
 use crate::process::{Clock, Process};
+use cupeer_spec::record::end::End;
 use cupeer_spec::record::{SUFFIX, job, live};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -26,10 +27,39 @@ pub struct Job {
     pub tables: Vec<LiveTable>,
     /// What fault plans did, by host and plan.
     pub faults: Vec<FaultFile>,
+    /// The programs that runs started and that made no call, with how they ended.
+    pub started: Vec<Started>,
     /// What could not be read, or not wholly.
     pub problems: Vec<Problem>,
     /// Clocks by boot and kind.
     clocks: HashMap<([u8; 16], u32), Clock>,
+}
+
+/// A program that a run started and that made no call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Started {
+    /// Its name.
+    pub program: String,
+    /// How it ended.
+    pub end: End,
+}
+
+impl Started {
+    /// The line of the file `job` that says so, without its end.
+    pub fn line(&self) -> String {
+        let program = self.program.replace(char::is_control, "?");
+        format!("{}={} {program}", job::STARTED, self.end.word())
+    }
+
+    /// Those that the text of a file `job` names.
+    fn all(text: &str) -> Vec<Started> {
+        let values = text.lines().filter_map(|line| line.strip_prefix(job::STARTED)?.strip_prefix('='));
+        let one = |value: &str| {
+            let (word, program) = value.split_once(' ')?;
+            Some(Started { program: program.to_owned(), end: End::of(word.parse().ok()?) })
+        };
+        values.filter_map(one).collect()
+    }
 }
 
 /// Something that is wrong with a record.
@@ -77,6 +107,7 @@ impl Job {
             processes: Vec::new(),
             tables: Vec::new(),
             faults: Vec::new(),
+            started: Vec::new(),
             problems: Vec::new(),
             clocks: HashMap::new(),
         };
@@ -164,7 +195,10 @@ impl Job {
             keep(&mut self.faults, FaultFile::open(&path), |file| &file.problem)
         } else {
             match check_job(&path) {
-                Some(answer) => answer,
+                Some(answer) => answer.map(|started| {
+                    self.started.extend(started);
+                    None
+                }),
                 None => return false,
             }
         };
@@ -252,20 +286,23 @@ fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Looks at the first line of a file `job`; `None` where it is somebody else's.
-fn check_job(path: &Path) -> Option<Result<Option<String>, String>> {
+/// So many bytes of a file `job` are read: each run adds two lines or three.
+const LONGEST_JOB: u64 = 1 << 20;
+
+/// Looks at the first line of a file `job`, and reads which programs were started; `None` where it is somebody else's.
+fn check_job(path: &Path) -> Option<Result<Vec<Started>, String>> {
     let mut bytes = Vec::new();
     let file = plain::open(path, Links::Refused);
-    if let Err(error) = file.and_then(|file| file.take(4096).read_to_end(&mut bytes)) {
+    if let Err(error) = file.and_then(|file| file.take(LONGEST_JOB).read_to_end(&mut bytes)) {
         return Some(Err(format!("cannot be read: {error}")));
     }
     let text = String::from_utf8_lossy(&bytes);
     let line = text.lines().next().unwrap_or_default().trim_end();
     if line == job::FIRST_LINE {
-        return Some(Ok(None));
+        return Some(Ok(Started::all(&text)));
     }
     let (words, ours) = job::FIRST_LINE.rsplit_once(' ').unwrap_or((job::FIRST_LINE, ""));
     let version = line.strip_prefix(words)?.trim().parse().ok()?;
     let ours = ours.parse().unwrap_or(1);
-    Some(crate::version::check(version, ours..=ours).map(|()| None))
+    Some(crate::version::check(version, ours..=ours).map(|()| Vec::new()))
 }

@@ -39,7 +39,7 @@ pub use events::Events;
 pub use faults::{FaultFile, FaultRule};
 pub use finding::{Finding, Object};
 pub use hit::{Hit, deeds};
-pub use job::{Error, Job, Problem};
+pub use job::{Error, Job, Problem, Started};
 pub use live::LiveTable;
 pub use process::{Clock, Device, Library, Process};
 pub use read::library;

@@ -6,7 +6,7 @@ use super::filter::Filter;
 use super::functions::Number;
 use super::model::{
     Device, Escaped, Exit, ExitKind, Finding, LastCall, Ordinal, Pending, Process, Record, Report, SCHEMA,
-    Unknown, Uuid,
+    Started, Unknown, Uuid,
 };
 use super::places::{NameOf, Places};
 use super::reading::Tally;
@@ -135,11 +135,16 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
         hosts,
         events: all.tallies.iter().map(|tally| tally.events).sum(),
         lost: job.processes.iter().fold(0, |all, process| all.saturating_add(process.header.lost)),
+        started: job.started.iter().map(started).collect(),
         problems,
         matching: (!filter.given.is_empty()).then(|| all.tallies.iter().map(|tally| tally.chosen).sum()),
         filters: filter.given.clone(),
         in_part: !filter.chooses_all_calls(),
     }
+}
+
+fn started(one: &record::Started) -> Started {
+    Started { program: one.program.clone(), exit: Exit::of(Some(false), one.end, false) }
 }
 
 fn boot_text(id: &[u8; 16]) -> String {

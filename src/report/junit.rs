@@ -38,8 +38,9 @@ struct Case {
 /// The document.
 pub fn document(report: &Report) -> String {
     let view = View::new(report, WIDTH, true);
-    let mut cases = of_rules(&view);
-    cases.extend(of_processes(&view));
+    // As everywhere, deaths come first.
+    let mut cases = of_processes(&view);
+    cases.extend(of_rules(&view));
     let count = |is_one: fn(&Outcome) -> bool| cases.iter().filter(|case| is_one(&case.outcome)).count();
     let failed = count(|outcome| matches!(outcome, Outcome::Failed(..)));
     let skipped = count(|outcome| matches!(outcome, Outcome::Skipped(_)));

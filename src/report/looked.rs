@@ -52,15 +52,27 @@ fn of_rule(report: &Report, rule: &RuleSpec) -> Option<String> {
     let left_out = all.iter().find_map(|process| left_out(process, rule));
     left_out.or_else(|| {
         let what = rule.only_at_the_call()?;
-        let is_unchecked = |process: &&Process| process.checked().is_none();
-        let count = all.iter().filter(is_unchecked).count();
-        let how_far = if count == all.len() {
-            String::new()
-        } else {
-            format!(" in {count} of {}", counted(all.len() as u64, "process"))
-        };
-        (count > 0).then(|| format!("not looked for without --check{how_far}: only the call tells {what}"))
+        let how_far = unchecked(report)?;
+        Some(format!("not looked for without --check{how_far}: only the call tells {what}"))
     })
+}
+
+/// In how many processes no rule was checked at the call: nothing where that is all of them, `None` where it is none.
+fn unchecked(report: &Report) -> Option<String> {
+    let all = &report.processes;
+    match all.iter().filter(|process| process.checked().is_none()).count() {
+        0 => None,
+        count if count == all.len() => Some(String::new()),
+        count => Some(format!(" in {count} of {}", counted(all.len() as u64, "process"))),
+    }
+}
+
+/// The rules that only the calls of this record could have told to be kept, and in how many processes nobody looked.
+pub fn only_at_the_call(report: &Report) -> Option<(String, Vec<&'static str>)> {
+    let is_one = |rule: &&RuleSpec| rule.only_at_the_call().is_some() && is_called(report, rule);
+    let rules: Vec<&str> = RULES.iter().filter(is_one).map(|rule| rule.name).collect();
+    let how_far = unchecked(report).filter(|_| !rules.is_empty())?;
+    Some((how_far, rules))
 }
 
 /// Whether a call was recorded that could have broken it. What a fault plan answers is never judged.

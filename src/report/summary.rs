@@ -198,7 +198,9 @@ fn own(directory: &Path, shown: &str, is_of_it: impl Fn(&cupeer_record::Process)
 fn counts(report: &Report) -> String {
     let calls: u64 = report.functions.iter().map(|function| function.calls).sum();
     let failed: u64 = report.functions.iter().map(|function| function.wrong()).sum();
-    let processes = counted(report.processes.len() as u64, "process");
+    // One that became another program has an entry for each.
+    let is_one = |process: &&Process| process.exit.kind != ExitKind::Executed;
+    let processes = counted(report.processes.iter().filter(is_one).count() as u64, "process");
     let (last, calls) = (report.record.last(), counted(calls, "call"));
     format!("{processes}, {last}{calls}, {} failed", number(failed))
 }

@@ -12,7 +12,10 @@ pub const ONLY_AT_THE_CALL: [(Rule, &str); 17] = [
     (Rule::IpcFreedWhileOpen, "whether an importer that makes no further call still runs"),
     (Rule::IpcContextEndedWhileOpen, "whether an importer that makes no further call still runs"),
     (Rule::IpcEventDestroyedWhileOpen, "whether an importer that makes no further call still runs"),
-    (Rule::IpcExporterGone, "whether an exporter that makes no further call still runs"),
+    (
+        Rule::IpcExporterGone,
+        "whether an exporter that makes no further call still runs, or had died before a close",
+    ),
     (Rule::ContextDestroyed, "whether the current context is there, where another library destroyed it"),
     (
         Rule::PeerContextInvalid,

@@ -163,7 +163,11 @@ impl RuleSpec {
 
     /// Whether breaking it makes a function return a result.
     pub fn explains(&self, function: FnId, result: i32) -> bool {
-        self.functions.contains(&function) && self.results.iter().any(|known| *known as i32 == result)
+        // What is open is closed all the same, and shows that its exporter has died.
+        let only_shows = self.id == Rule::IpcExporterGone && function.spec().closes().is_some();
+        !only_shows
+            && self.functions.contains(&function)
+            && self.results.iter().any(|known| *known as i32 == result)
     }
 }
 

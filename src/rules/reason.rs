@@ -65,6 +65,7 @@ reasons! {
     IpcHandleKind { handle: Handle, is_memory: bool },
     IpcOpenAfterFree { handle: Handle, owner: Process, ago: Option<Ago>, is_event: bool, with_context: bool },
     IpcExporterGone { handle: Handle, owner: Process },
+    IpcExporterDied { handle: Handle, owner: Process } of IpcExporterGone,
     IpcSecondContext { context: u64, other: u64, device: Device, owner: Process },
     IpcAlreadyMapped { handle: Handle, address: Option<u64> },
     IpcSecondLibrary { handle: Handle, first: &'a str, second: &'a str, count: u32 },
@@ -344,6 +345,9 @@ impl Display for Reason<'_> {
             }
             Reason::IpcExporterGone { handle, owner } => {
                 write!(f, "{owner}, which exported {handle}, has exited")
+            }
+            Reason::IpcExporterDied { handle, owner } => {
+                write!(f, "{owner}, which exported {handle}, ended without returning while this process had it open")
             }
             Reason::IpcSecondContext { context, other, device, owner } => write!(
                 f,

@@ -35,7 +35,8 @@ weighty = ("cuIpcGet", "cuIpcOpen", "cuCtxEnable", "cuMemExport", "cuMemImport")
 libraries = {}
 for event in events:
     if event.get("ph") == "X" and event["name"].startswith(weighty):
-        library = str(event["args"].get("caller"))
+        # Where its line of source is known, that comes first.
+        library = str(event["args"].get("caller")).split(", ")[-1]
         libraries[library.split("+")[0]] = libraries.get(library.split("+")[0], 0) + 1
         if "libcudart" in library or not re.search(caller, library):
             wrong.append(f"{event['name']} was called by {library}")

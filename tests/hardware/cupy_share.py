@@ -1,4 +1,4 @@
-"""CuPy shares an array with another process through CUDA IPC, and asks for peer access."""
+"""CuPy shares an array with another process through CUDA IPC, and asks for peer access where there is a second GPU."""
 import multiprocessing as mp
 
 
@@ -7,14 +7,16 @@ def receive(connection):
 
     handle, size = connection.recv()
     runtime = cupy.cuda.runtime
-    with cupy.cuda.Device(1):
-        print_can = runtime.deviceCanAccessPeer(1, 0)
-        runtime.deviceEnablePeerAccess(0)
-        try:
+    last = runtime.getDeviceCount() - 1
+    with cupy.cuda.Device(last):
+        print_can, again = runtime.deviceCanAccessPeer(last, 0), "not enabled"
+        if last:
             runtime.deviceEnablePeerAccess(0)
-            again = "enabled again"
-        except runtime.CUDARuntimeError as error:
-            again = str(error)
+            try:
+                runtime.deviceEnablePeerAccess(0)
+                again = "enabled again"
+            except runtime.CUDARuntimeError as error:
+                again = str(error)
         pointer = runtime.ipcOpenMemHandle(handle)
         memory = cupy.cuda.UnownedMemory(pointer, size, None)
         array = cupy.ndarray((size // 8,), cupy.float64, cupy.cuda.MemoryPointer(memory, 0))

@@ -1,11 +1,11 @@
-"""PyTorch sends a tensor to another process, which copies it to the other GPU, changes it and answers."""
+"""PyTorch sends a tensor to another process, which copies it to the last GPU, changes it and answers."""
 import torch
 import torch.multiprocessing as mp
 
 
 def receive(tensors, answers):
     tensor = tensors.get()
-    other = tensor.to("cuda:1")
+    other = tensor.to(f"cuda:{torch.cuda.device_count() - 1}")
     tensor.mul_(2)
     torch.cuda.synchronize()
     answers.put(float(other.sum()))

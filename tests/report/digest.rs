@@ -51,6 +51,20 @@ fn a_death_is_the_first_line_and_what_followed_comes_after_it() {
     assert!(text.contains(" --rank 5"), "{text}");
 }
 
+/// What it died of may be among the calls that are left out.
+#[test]
+fn where_calls_are_left_out_deaths_are_counted_first() {
+    let scene = killed();
+    for options in [&["--failed"][..], &["--function", "cuIpcGetMemHandle"], &["--since", "0.001"]] {
+        let text = of(&scene, options);
+        assert_eq!(
+            digest(&text)[0],
+            "1 process did not return, as the report without filters says",
+            "{options:?}: {text}"
+        );
+    }
+}
+
 #[test]
 fn of_a_rank_that_is_asked_for_its_death_is_told_and_of_another_nothing() {
     let scene = killed();

@@ -175,7 +175,7 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
             End::Exited(status) => end::End::Returned(status),
             End::Killed(signal) => end::End::Signal(signal as u8),
         };
-        job.tell_end(run.process, end);
+        job.tell_end(&args.program[0], run.process, end);
     }
     if let Some(job) = job.as_ref().filter(|job| !job.is_inherited()) {
         summary::wait_for_the_last(&job.directory);

@@ -6,7 +6,7 @@ use crate::driver::contexts;
 use crate::driver::nodes;
 use crate::driver::pools;
 use crate::driver::questions::{self, DriverFacts};
-use crate::job::importers::{importers, is_own, life_of, process_of};
+use crate::job::importers::{has_died, importers, is_own, life_of, process_of};
 use crate::job::process::pid_namespace;
 use crate::job::{closed, live};
 use crate::settings::key;
@@ -223,6 +223,9 @@ impl World for Call<'_> {
     }
     fn life(&self, export: &Export<Entry>) -> Life {
         life_of(&export.object)
+    }
+    fn has_died(&self, export: &Export<Entry>) -> bool {
+        has_died(&export.object)
     }
     fn bytes(&self) -> Option<[u8; 64]> {
         self.handle

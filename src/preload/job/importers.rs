@@ -5,6 +5,7 @@ use super::process::pid_namespace;
 use crate::sys::life;
 use cupeer_rules::decide::{Importers, Life};
 use cupeer_rules::reason::Process;
+use cupeer_spec::record::end::End;
 use cupeer_spec::record::live::{Entry, kind, owner};
 
 /// The process of an entry.
@@ -20,6 +21,13 @@ pub fn is_own(entry: &Entry) -> bool {
 /// Whether the process of an entry runs.
 pub fn life_of(entry: &Entry) -> Life {
     if is_own(entry) { Life::Runs } else { life::of(entry, pid_namespace()) }
+}
+
+/// Whether the process of an entry was killed, or ended otherwise without returning.
+pub fn has_died(entry: &Entry) -> bool {
+    life_of(entry) == Life::Gone
+        && !life::is_another_program(entry)
+        && matches!(live::end_of(entry), Some(End::Unseen | End::Signal(_)))
 }
 
 /// Who beside this process has something open that was exported; `None` where nobody has. Goes through the whole table:

@@ -9,9 +9,11 @@ use super::reclaim::{self, Effort};
 use crate::log::message;
 use crate::settings;
 use crate::sys::allocate::allocate;
+use crate::sys::files;
 use crate::sys::line::Short;
 use crate::sys::lock::Lock;
 use crate::sys::opened::Opened;
+use crate::sys::process::boot_id;
 use core::ffi::c_int;
 use core::fmt;
 use core::mem::offset_of;
@@ -21,11 +23,12 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use cupeer_shared::entry;
-use cupeer_spec::record::Header as FileHeader;
+use cupeer_spec::record::end::End;
 use cupeer_spec::record::live::{
     BUCKET, Entry, Header, MAGIC, MOST_SEGMENTS, PREFIX, START, USES, Uses, VERSION, WORDS, bucket, claimant,
     entry_place, key_place, kind, owner, segment_entries, segment_start, who,
 };
+use cupeer_spec::record::{FileName, Header as FileHeader};
 
 /// The header, mapped; null where there is no table.
 static HEADER: AtomicPtr<Header> = AtomicPtr::new(ptr::null_mut());
@@ -141,6 +144,24 @@ fn reopen() -> Result<Opened, c_int> {
     let file = Opened::open(c_path(unsafe { &*PATH.0.get() }), libc::O_RDWR)?;
     let is_same = file.about().identity == (IDENTITY[0].load(Relaxed), IDENTITY[1].load(Relaxed));
     if is_same { Ok(file) } else { Err(libc::ESTALE) }
+}
+
+/// How the process of an entry ended, as its record beside the table says; `None` where there is none to be read.
+pub fn end_of(entry: &Entry) -> Option<End> {
+    if !is_on() {
+        return None;
+    }
+    let Entry { pid_ns, pid, started, image, .. } = *entry;
+    let boot_id = boot_id();
+    let name = Short::<96>::new(format_args!("{}\0", FileName { boot_id, pid_ns, pid, started, image }));
+    // SAFETY: written before the header was published.
+    let mut path = unsafe { *PATH.0.get() };
+    let slash = path.iter().rposition(|byte| *byte == b'/')?;
+    path.get_mut(slash + 1..)?.get_mut(..name.text().len())?.copy_from_slice(name.text().as_bytes());
+    let mut header = [0; size_of::<FileHeader>()];
+    let length = files::read(c_path(&path), &mut header).ok()?;
+    let word = header[..length].get(offset_of!(FileHeader, end)..)?.first_chunk()?;
+    Some(End::of(u32::from_ne_bytes(*word)))
 }
 
 /// Whether there is a table.

@@ -11,12 +11,11 @@ use crate::sys::allocate::{allocate, write_all_at};
 use crate::sys::aside::aside;
 use crate::sys::clock as system_clock;
 use crate::sys::files::{self, identity};
-use crate::sys::line::{Line, Short};
+use crate::sys::line::Short;
 use crate::sys::opened::{self, Opened};
 use crate::sys::pages;
 use crate::sys::process::{boot_id, owner};
 use core::ffi::c_int;
-use core::fmt::Write;
 use core::ptr;
 use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64,
@@ -24,7 +23,7 @@ use core::sync::atomic::{
 };
 use cupeer_spec::proc::Stat;
 use cupeer_spec::record::end::End;
-use cupeer_spec::record::{self, BLOCK, BlockHeader, Header, MAGIC, SUFFIX, VERSION, mode};
+use cupeer_spec::record::{self, BLOCK, BlockHeader, FileName, Header, MAGIC, VERSION, mode};
 
 /// The most windows whose threads are looked after, so that others can go on with them.
 const WINDOWS: usize = 4096;
@@ -109,18 +108,13 @@ impl File {
     }
 
     fn open_new(directory: &Directory, identity: &Identity) -> Result<(Opened, u32, Path), c_int> {
-        let boot = u32::from_be_bytes([0, 1, 2, 3].map(|i| identity.boot_id[i]));
         for attempt in 0..64 + 8 {
             // A process that executes one program after the other; who has done so often, takes the time.
             let image = if attempt < 64 { attempt } else { (system_clock::realtime() >> 10) as u32 | 64 };
-            let mut name = Line::new();
-            let Identity { pid_ns, pid, started, .. } = identity;
-            let _ = write!(name, "{boot:08x}-{pid_ns}-{pid}-{started}");
-            if image > 0 {
-                let _ = write!(name, "-{image}");
-            }
-            let _ = name.write_str(SUFFIX);
-            let path = directory.file(core::str::from_utf8(name.bytes()).map_err(|_| libc::EINVAL)?)?;
+            let Identity { boot_id, pid_ns, pid, started, .. } = *identity;
+            let name =
+                Short::<96>::new(format_args!("{}", FileName { boot_id, pid_ns, pid, started, image }));
+            let path = directory.file(name.text())?;
             match Opened::create(c_path(&path), directory.mode) {
                 Err(libc::EEXIST) => {}
                 made => {

@@ -97,6 +97,11 @@ pub fn of(entry: &Entry, own_pid_ns: u64) -> Life {
     if seen.is_ending || is_another { Life::Gone } else { Life::Runs }
 }
 
+/// Whether a process that made an entry goes on as another program.
+pub fn is_another_program(entry: &Entry) -> bool {
+    look(entry.pid).is_some_and(|seen| seen.started == entry.started && !seen.is_ending)
+}
+
 /// Whether there is a process of this pid, whoever's it is.
 pub fn exists(pid: u32) -> bool {
     // SAFETY: signal 0 is none; the kernel only looks.

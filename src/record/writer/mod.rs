@@ -14,7 +14,7 @@ use crate::process::{Device, Library};
 use blocks::{File, Window};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::{
-    self, BLOCK, Header, MAGIC, Moment, SUFFIX, VERSION, clock, job, live, meta, mode,
+    self, BLOCK, FileName, Header, MAGIC, Moment, SUFFIX, VERSION, clock, job, live, meta, mode,
 };
 use std::fs;
 use std::io;
@@ -72,9 +72,12 @@ impl Default for About {
 impl About {
     /// The name of the file without its suffix.
     pub fn proc(&self) -> String {
-        let (boot, pid_ns, pid, started) = (boot(self.boot_id), self.pid_ns, self.pid, self.started);
-        let image = if self.image == 0 { String::new() } else { format!("-{}", self.image) };
-        format!("{boot}-{pid_ns}-{pid}-{started}{image}")
+        self.file_name().trim_end_matches(SUFFIX).to_owned()
+    }
+
+    fn file_name(&self) -> String {
+        let Self { boot_id, pid_ns, pid, started, image, .. } = *self;
+        FileName { boot_id, pid_ns, pid, started, image }.to_string()
     }
 
     /// A moment as all clocks of this process have it.
@@ -105,7 +108,7 @@ pub struct Writer {
 impl Writer {
     /// Makes a file in a directory. It has the functions of this version's table.
     pub fn create(dir: &Path, about: About) -> io::Result<Writer> {
-        let path = dir.join(about.proc() + SUFFIX);
+        let path = dir.join(about.file_name());
         Writer::new(File::create(path)?, about)
     }
 

@@ -134,6 +134,9 @@ pub struct Record {
     pub events: u64,
     /// Events that could not be kept.
     pub lost: u64,
+    /// The programs that `cupeer run` started and that made no call themselves, as a shell does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub started: Vec<Started>,
     /// What is wrong with the record itself.
     pub problems: Vec<String>,
     /// Calls that the filters choose, where there are filters.
@@ -147,6 +150,15 @@ pub struct Record {
     /// matter.
     #[serde(skip)]
     pub in_part: bool,
+}
+
+/// A program that `cupeer run` started and that made no call itself.
+#[derive(Serialize, JsonSchema)]
+pub struct Started {
+    /// Its name.
+    pub program: String,
+    /// How it ended.
+    pub exit: Exit,
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! which commands show more. That nothing is wrong, where that is so.
 
 use super::super::kinds::{self, first_clause};
+use super::super::looked;
 use super::super::model::{ExitKind, FailureGroup, Handle, Proc, Process, State};
 use super::super::moments::number;
 use super::View;
@@ -13,12 +14,14 @@ use crate::table::wrap;
 
 /// The most lines, the one about further commands among them.
 const MOST_LINES: usize = 8;
+/// How many rules are named that were not looked for.
+const MOST_RULES: usize = 3;
 
 impl View<'_> {
     pub fn digest(&self, wrong: &[Thing]) -> String {
         let kinds = kinds::told(self.report);
-        let mut lines: Vec<(String, Option<Mark>)> =
-            self.deaths_in_short().into_iter().map(|line| (line, Some(Mark::Error))).collect();
+        let deaths = self.deaths_in_short().into_iter().chain(self.deaths_not_shown());
+        let mut lines: Vec<(String, Option<Mark>)> = deaths.map(|line| (line, Some(Mark::Error))).collect();
         lines.extend(
             kinds.iter().map(|kind| (self.kind(kind), Some(Mark::of_severity(kind.first().severity)))),
         );
@@ -184,12 +187,15 @@ impl View<'_> {
         }
     }
 
-    /// What was not looked for, where no process was checked.
+    /// What was not looked for, or not wholly, in processes that were not checked.
     fn unchecked(&self) -> String {
-        if self.report.processes.iter().any(|process| process.checked().is_some()) {
-            return String::new();
-        }
-        self.item("", "Not looked for without --check: interior pointers, re-exports and the like.")
+        let Some((how_far, rules)) = looked::only_at_the_call(self.report) else { return String::new() };
+        let named = rules[..rules.len().min(MOST_RULES)].join(", ");
+        let text = match rules.len().saturating_sub(MOST_RULES) {
+            0 => format!("Not wholly looked for without --check{how_far}: {named}."),
+            more => format!("Not wholly looked for without --check{how_far}: {named} and {more} more rules."),
+        };
+        self.item("", &text)
     }
 }
 

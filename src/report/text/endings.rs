@@ -1,6 +1,6 @@
 //! How processes ended: in a word, in a sentence, and which of them did not end well.
 
-use super::super::model::{Exit, ExitKind, Handle, Process};
+use super::super::model::{Exit, ExitKind, Handle, Process, Started};
 use super::super::moments::{bytes, number};
 use super::View;
 use super::names::{clean, counted, signal_name};
@@ -29,9 +29,12 @@ pub fn ending(exit: Exit) -> String {
 
 /// How a process died; `None` where it returned, runs, or that is not known.
 pub fn death(process: &Process) -> Option<String> {
-    match process.exit {
-        // Who ends so because of a fault plan, does what was asked for.
-        _ if process.is_stopped_on_purpose() => None,
+    // Who ends so because of a fault plan, does what was asked for.
+    if process.is_stopped_on_purpose() { None } else { killed(process.exit) }
+}
+
+fn killed(exit: Exit) -> Option<String> {
+    match exit {
         Exit { kind: ExitKind::Signal, signal, .. } => {
             Some(format!("was killed by {}", signal_name(signal.unwrap_or(0).into())))
         }
@@ -59,6 +62,15 @@ impl<'a> View<'a> {
             process.last_call.as_ref().map_or(process.began_ns, |call| call.at_ns)
         });
         dead
+    }
+
+    /// That processes died, where filters leave out some of their calls, and so what they died of.
+    pub fn deaths_not_shown(&self) -> Option<String> {
+        let dead = self.report.processes.iter().filter(|process| death(process).is_some()).count() as u64;
+        let is_told = self.report.record.in_part && dead > 0;
+        is_told.then(|| {
+            format!("{} {NOT_RETURNED}, as the report without filters says", counted(dead, "process"))
+        })
     }
 
     /// The processes that returned a failure, each with its exit status. Where a fault plan has made calls fail, that was to be
@@ -94,6 +106,22 @@ impl<'a> View<'a> {
         };
         let items: Vec<String> = by_code.into_iter().map(item).collect();
         Thing::of((count, "process"), "ended with a failure", items)
+    }
+
+    /// The programs that were started, made no call, and ended badly.
+    pub fn failing_starts(&self) -> Option<Thing> {
+        let record = &self.report.record;
+        let returned = |exit: Exit| {
+            let code = exit.code.filter(|code| *code > 0 && !self.is_injected())?;
+            Some(format!("returned {code}"))
+        };
+        let item = |started: &Started| {
+            let how = killed(started.exit).or_else(|| returned(started.exit))?;
+            Some(format!("{}, which made no call itself, {how}", clean(&started.program)))
+        };
+        let started = record.started.iter().filter(|_| !record.in_part);
+        let items: Vec<String> = started.filter_map(item).collect();
+        Thing::of((items.len() as u64, "started program"), "ended with a failure", items)
     }
 
     pub fn death(&self, process: &Process, how: &str) -> String {

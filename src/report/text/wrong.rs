@@ -62,7 +62,7 @@ impl<'a> View<'a> {
         let things = [self.pending(), self.failed()]
             .into_iter()
             .chain(self.handles_gone_wrong().into_iter().map(Some))
-            .chain([self.unmapped(), self.deviating(), self.failing_ends()]);
+            .chain([self.unmapped(), self.deviating(), self.failing_ends(), self.failing_starts()]);
         things.flatten().collect()
     }
 

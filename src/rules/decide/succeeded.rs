@@ -3,7 +3,7 @@
 use super::{Export, FreedBefore, Importers, Judge, Openers, Verdict, World, peers::PEER};
 use crate::Confidence;
 use crate::reason::{Handle, Reason};
-use cupeer_spec::effect::{Object, Shared};
+use cupeer_spec::effect::{Named, Object, Shared};
 use cupeer_spec::record::slot::finding::role;
 
 /// What a call has ended while others had it open.
@@ -41,7 +41,7 @@ impl<W: World> Judge<'_, W> {
         } else if spec.enables().is_some() {
             self.enabled()
         } else if let Some(closed) = spec.closes() {
-            self.closed(closed.by)
+            self.closed(closed)
         } else {
             Verdict::Held
         }
@@ -113,12 +113,34 @@ impl<W: World> Judge<'_, W> {
         verdict
     }
 
-    fn closed(&mut self, by: usize) -> Verdict {
+    fn closed(&mut self, Named { object, by }: Named) -> Verdict {
         let (address, argument) = (self.call.at(by), self.call.name(by));
-        if self.world.closed_something() || self.world.closed(address).is_none() {
+        if self.world.closed_something() {
+            return self.closed_what_the_dead_exported(object, address, argument);
+        }
+        if self.world.closed(address).is_none() {
             return Verdict::Held;
         }
         self.broken(Reason::DriverContradictsClose { address }, Confidence::Inferred, argument, &[])
+    }
+
+    /// An exporter may return before its importers close: that the memory stays until then is seen of drivers. One that was
+    /// killed has left them in the middle of something.
+    fn closed_what_the_dead_exported(
+        &mut self,
+        object: Object,
+        address: u64,
+        argument: &'static str,
+    ) -> Verdict {
+        let opening = self.world.opening(object, address);
+        let Some(export) = opening.and_then(|opening| self.world.export(object, opening.fingerprint)) else {
+            return Verdict::Held;
+        };
+        if export.ended.is_some() || !self.world.has_died(&export) {
+            return Verdict::Held;
+        }
+        let reason = Reason::IpcExporterDied { handle: Handle(export.fingerprint), owner: export.owner };
+        self.broken(reason, Confidence::Certain, argument, &[(role::EXPORT, export.object)])
     }
 
     fn enabled(&mut self) -> Verdict {

@@ -110,11 +110,11 @@ rule IpcOpenAfterFree "ipc-open-after-free" {
 }
 rule IpcExporterGone "ipc-exporter-gone" {
     says: "The exporter must live as long as somebody opens or uses its memory.",
-    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle],
+    functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle, cuIpcCloseMemHandle],
     results: [INVALID_HANDLE, NOT_PERMITTED, INVALID_VALUE, MAP_FAILED],
     severity: Error, scope: Processes,
     rests_on: Observed("After the exporter has exited, cuIpcOpenMemHandle returns CUDA_ERROR_INVALID_HANDLE, and the driver says \"Failed to allocate physical memory\"."),
-    costs: "The call fails; the memory is gone with its process.",
+    costs: "An open fails; the memory is gone with its process. Whoever has it open waits for somebody who will not answer.",
     cause: "the exporter has exited",
     ruled_out: "the exporter runs",
     hint: "Make the exporter wait until its importers have closed; find out why it ended: its output may have an error.",

@@ -12,6 +12,10 @@ pub const JOINED: &str = "joined";
 /// A line for each run: its launcher, as boot id, pid namespace, pid, start and user.
 pub const RUN: &str = "run";
 
+/// A line for each program that a run started and that made no call: how it ended, as [`End::word`](super::end::End::word),
+/// and its name. Of those that made calls, their own files tell.
+pub const STARTED: &str = "started";
+
 /// The digits of the key in the text of the file, or in a line of it.
 pub fn key_in(text: &[u8]) -> Option<&[u8]> {
     text.split(|byte| *byte == b'\n').find_map(|line| {

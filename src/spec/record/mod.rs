@@ -66,6 +66,33 @@ pub const META_START: usize = 512;
 pub const SLOTS: usize = BLOCK / 64 - 2;
 /// The suffix of the file of a process.
 pub const SUFFIX: &str = ".cupeer";
+
+/// What the file of a process is called: whoever has these of it finds its record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileName {
+    /// As bytes; the first of them are in the name.
+    pub boot_id: [u8; 16],
+    /// The inode of its pid namespace.
+    pub pid_ns: u64,
+    /// Its pid there.
+    pub pid: u32,
+    /// When it was started, in ticks of the system since boot.
+    pub started: u64,
+    /// How many programs it had executed before this one that made a record as well.
+    pub image: u32,
+}
+
+impl core::fmt::Display for FileName {
+    fn fmt(&self, f: &mut core::fmt::Formatter) -> core::fmt::Result {
+        let Self { boot_id: [a, b, c, d, ..], pid_ns, pid, started, image } = *self;
+        let boot = u32::from_be_bytes([a, b, c, d]);
+        write!(f, "{boot:08x}-{pid_ns}-{pid}-{started}")?;
+        if image > 0 {
+            write!(f, "-{image}")?;
+        }
+        f.write_str(SUFFIX)
+    }
+}
 /// The sizes that a ring may have. Each process maps all of its own.
 pub const RING_SIZES: core::ops::RangeInclusive<u64> = 8 * BLOCK as u64..=1 << 40;
 

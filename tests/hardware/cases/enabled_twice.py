@@ -5,7 +5,10 @@ finds: peer-already-enabled note
 says: Treat it as success; with the CUDA runtime, call cudaGetLastError() once
 """
 import torch
-from shared import MIB, Runtime
+from shared import MIB, Runtime, cannot
+
+if torch.cuda.device_count() < 2:
+    cannot("there is one GPU")
 
 tensor = torch.empty(4 * MIB, dtype=torch.uint8, device="cuda:0")
 other = tensor.to("cuda:1")

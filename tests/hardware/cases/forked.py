@@ -6,9 +6,11 @@ says: was forked from process | set_start_method("spawn")
 """
 import multiprocessing
 
-from shared import done, driver, show
+from shared import cannot, done, driver, show
 
 cu = driver()
+if done(cu.cuDeviceGetCount()) < 2:
+    cannot("there is one GPU")
 done(cu.cuDeviceCanAccessPeer(0, 1))
 
 

@@ -83,6 +83,12 @@ def show(name, answer):
     return answer[0]
 
 
+def cannot(why):
+    """Ends a case that cannot be played on this machine."""
+    print(why, file=sys.stderr)
+    sys.exit(77)
+
+
 class Other:
     """The same program once more, told what to be; both write and read lines of text through pipes."""
 

@@ -8,9 +8,7 @@ import os
 import subprocess
 import sys
 
-from shared import MIB, Other, done, driver, hear, role, show, tell
-
-CANNOT = 77
+from shared import MIB, Other, cannot, done, driver, hear, role, show, tell
 
 
 def container():
@@ -19,8 +17,7 @@ def container():
         said = subprocess.run([*before, "true"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if said.returncode == 0:
             return before
-    print(said.stderr.strip(), file=sys.stderr)
-    sys.exit(CANNOT)
+    cannot(said.stderr.strip())
 
 
 if role() is None:

@@ -1,6 +1,7 @@
 /* open RULE bad|good: rules about what is opened. The first process exports, the second one opens, unless a scene says
  * otherwise. */
 #include "rules.h"
+#include <signal.h>
 
 /* Opens what is right. */
 static void open_and_close(Handle handle) {
@@ -111,6 +112,27 @@ static void exporter_gone(void) {
     open_and_close(handle);
     tell(exporter);
     ended(exporter);
+}
+
+/* An exporter that is killed, and one that returns, while an importer has its memory open. */
+static void waits(struct link parent) {
+    start(0);
+    put_handle(parent, export(allocate()));
+    wait_for(parent);
+}
+static void exporter_killed(void) {
+    struct link exporter = employ(waits);
+    Handle handle = get_handle(exporter);
+    start(0);
+    CUdeviceptr p = open_memory(handle);
+    if (bad) {
+        CHECK(kill(exporter.pid, SIGKILL) == 0);
+        CHECK(waitpid(exporter.pid, NULL, 0) == exporter.pid);
+    } else {
+        tell(exporter);
+        ended(exporter);
+    }
+    CALL(cuIpcCloseMemHandle, (p));
 }
 
 static void second_context_in(struct link parent) {
@@ -287,7 +309,8 @@ static void failed(void) { export_for(failed_in); }
 
 SCENES({"ipc-flags", flags}, {"ipc-open-in-exporting-process", in_exporting_process}, {"ipc-handle-kind", handle_kind},
        {"ipc-handle-kind/event", handle_kind_event}, {"ipc-open-after-free", after_free},
-       {"ipc-exporter-gone", exporter_gone}, {"ipc-second-context", second_context},
+       {"ipc-exporter-gone", exporter_gone}, {"ipc-exporter-gone/killed", exporter_killed},
+       {"ipc-second-context", second_context},
        {"ipc-already-mapped", already_mapped}, {"ipc-second-library", second_library},
        {"ipc-devices-apart", devices_apart}, {"ipc-damaged-handle", damaged_handle},
        {"ipc-damaged-handle/unseen", damaged_unseen}, {"ipc-damaged-handle/again", damaged_again},

@@ -13,6 +13,7 @@ static void ask(struct link parent) {
     if (!bad) {
         load();
         OK(cuInit(0));
+        need(1);
     }
     CALL(cuDeviceCanAccessPeer, (&can, 0, 1));
     tell(parent);
@@ -23,6 +24,7 @@ static void used_after_fork(void) {
     int can;
     if (bad) {
         start(0);
+        need(1);
         OK(cuDeviceCanAccessPeer(&can, 0, 1));
     }
     child = employ(ask);
@@ -36,6 +38,7 @@ static void not_initialized(void) {
     if (!bad) OK(cuInit(0));
     CALL(cuDeviceCanAccessPeer, (&can, 0, 1));
     if (bad) OK(cuInit(0));
+    need(1);
 }
 
 /* As a destructor that runs after the driver's own; the simulated driver is told to answer so. */
@@ -114,6 +117,7 @@ static void peer_same_device(void) {
 static void peer_attribute_unknown(void) {
     int value;
     start(0);
+    need(1);
     CALL(cuDeviceGetP2PAttribute, (&value, bad ? 77 : ACCESS_SUPPORTED, 0, 1));
 }
 
@@ -121,6 +125,7 @@ static void atomic_operations_invalid(void) {
     unsigned capability;
     int operation = bad ? 99 : 0;
     start(0);
+    need(1);
     CHECK(cuDeviceGetP2PAtomicCapabilities);
     CALL(cuDeviceGetP2PAtomicCapabilities, (&capability, &operation, 1, 0, 1));
 }

@@ -156,9 +156,17 @@ __attribute__((unused)) static void load(void) {
     show_maps();
 }
 
+/* Whether there is such a device, or the scene cannot be played on this machine. The driver has to be initialised. */
+__attribute__((unused)) static void need(CUdevice device) {
+    int count = 0;
+    OK(cuDeviceGetCount(&count));
+    if (device >= count) give_up(CANNOT, __FILE__, __LINE__, "there are too few devices");
+}
+
 /* The primary context of a device. */
 __attribute__((unused)) static CUcontext retain(CUdevice device) {
     CUcontext context;
+    need(device);
     OK(cuDevicePrimaryCtxRetain(&context, device));
     return context;
 }
@@ -166,7 +174,9 @@ __attribute__((unused)) static CUcontext retain(CUdevice device) {
 /* The primary context of the device becomes current. */
 __attribute__((unused)) static void start(CUdevice device) {
     load();
-    OK(cuInit(0));
+    CUresult result = cuInit(0);
+    if (result == 100) give_up(CANNOT, __FILE__, __LINE__, "there is no device of that number");
+    OK(result);
     c0 = retain(device);
     OK(cuCtxSetCurrent(c0));
 }
