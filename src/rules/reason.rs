@@ -189,11 +189,11 @@ impl Display for Reason<'_> {
         match *self {
             Reason::UsedAfterFork { pid, parent: Some(parent) } => write!(
                 f,
-                "process {pid} was forked from process {parent} after {parent} had initialised CUDA, which does not work in such a child"
+                "process {pid} was forked from process {parent} after {parent} had initialised CUDA; it does not work in such a child"
             ),
             Reason::UsedAfterFork { pid, parent: None } => write!(
                 f,
-                "process {pid} was forked from one that had initialised CUDA, which does not work in such a child"
+                "process {pid} was forked from one that had initialised CUDA; it does not work in such a child"
             ),
             Reason::NotInitialized { is_forked } => {
                 f.write_str("this process has not called cuInit, or cuInit failed")?;
@@ -238,7 +238,7 @@ impl Display for Reason<'_> {
             }
             Reason::PeerSameDevice { device, context: Some(context), is_current: true } => write!(
                 f,
-                "peerContext {context:#x} is the current context itself, on {device}: the context that should gain access was not made current"
+                "peerContext {context:#x} is the current context itself, on {device}; the context that should gain access was not made current"
             ),
             Reason::PeerSameDevice { device, context: Some(context), is_current: false } => {
                 write!(f, "peerContext {context:#x} is on {device}, as the current context is")
@@ -260,11 +260,11 @@ impl Display for Reason<'_> {
             }
             Reason::PeerAlreadyEnabled { from, to, ago } => write!(
                 f,
-                "access from {from} to {to} was enabled{} in this process; the call changed nothing",
+                "access from {from} to {to} is enabled already; this process enabled it{}, and the call changed nothing",
                 When(ago)
             ),
             Reason::PeerNotEnabled { from, to, reverse } => {
-                write!(f, "access from {from} to {to} is not enabled in this process")?;
+                write!(f, "access from {from} to {to} is not enabled here")?;
                 if reverse { f.write_str("; the other direction is") } else { Ok(()) }
             }
             Reason::PeerUnreachable { from, to } => {
@@ -280,23 +280,22 @@ impl Display for Reason<'_> {
                 Count(processes, "process")
             ),
             Reason::IpcMemoryKind { address, kind, handle_types, because } => {
-                write!(f, "{address:#x} is {}", kind.words())?;
+                write!(f, "cuIpcGetMemHandle never exports {}; {address:#x} is such", kind.words())?;
                 if matches!(kind, MemoryKind::Virtual | MemoryKind::Pool) {
-                    write!(f, " with handle types {}", HandleTypes(handle_types))?;
+                    write!(f, ", with handle types {}", HandleTypes(handle_types))?;
                 }
-                f.write_str(", which cuIpcGetMemHandle never exports")?;
                 because.map_or(Ok(()), |because| write!(f, "; the cause is {because}"))
             }
             Reason::IpcPointerUnknown { address: 0 } => f.write_str("dptr is NULL"),
             Reason::IpcPointerUnknown { address } => write!(
                 f,
-                "{address:#x} lies in no allocation that the driver knows: it was freed, lies past the end of one, or is memory of malloc"
+                "{address:#x} lies in no allocation that the driver knows; it was freed, lies past the end of one, or is memory of malloc"
             ),
             Reason::IpcReexport { address, is_event, owner } => {
                 let what = if is_event { "event " } else { "" };
                 let call = if is_event { "cuIpcOpenEventHandle" } else { "cuIpcOpenMemHandle" };
                 write!(f, "{what}{address:#x} was opened with {call}")?;
-                owner.map_or(Ok(()), |owner| write!(f, " and belongs to {owner}"))
+                owner.map_or(Ok(()), |owner| write!(f, "; it belongs to {owner}"))
             }
             Reason::IpcInteriorPointer { address, base, bytes } => write!(
                 f,
@@ -306,7 +305,7 @@ impl Display for Reason<'_> {
             ),
             Reason::IpcEventFlags { event } => write!(
                 f,
-                "event {event:#x} was created without CU_EVENT_INTERPROCESS or without CU_EVENT_DISABLE_TIMING, or does not belong to this process"
+                "event {event:#x} cannot be exported; it was created without CU_EVENT_INTERPROCESS or without CU_EVENT_DISABLE_TIMING, or does not belong to this process"
             ),
             Reason::IpcFlags { flags, is_taken: false } => write!(f, "Flags must be 1 (is {flags})"),
             Reason::IpcFlags { flags, is_taken: true } => {
@@ -314,14 +313,14 @@ impl Display for Reason<'_> {
             }
             Reason::IpcOpenInExportingProcess { handle, pid, address, ago, is_event } => write!(
                 f,
-                "{handle} was exported by this same process ({pid}){}, for {} {address:#x}; a handle is for other processes",
+                "{handle} was exported by this same process ({pid}); it did so{}, for {} {address:#x}, and a handle is for other processes",
                 When(ago),
                 if is_event { "event" } else { "memory at" }
             ),
             Reason::IpcEqualPids { pid, own_ns, other_ns } => {
                 write!(
                     f,
-                    "the exporter's pid in the handle is {pid}, which is also the pid of this process, in pid namespace {own_ns}"
+                    "the exporter's pid in the handle is {pid}, which is also the pid of this process; that is in pid namespace {own_ns}"
                 )?;
                 match other_ns {
                     Some(ns) => write!(f, "; the exporter is in pid namespace {ns}, and ")?,
@@ -347,11 +346,11 @@ impl Display for Reason<'_> {
                 write!(f, "{owner}, which exported {handle}, has exited")
             }
             Reason::IpcExporterDied { handle, owner } => {
-                write!(f, "{owner}, which exported {handle}, ended without returning while this process had it open")
+                write!(f, "{owner}, which exported {handle}, ended without returning; this process had it open still")
             }
             Reason::IpcSecondContext { context, other, device, owner } => write!(
                 f,
-                "the current context {context:#x} is the second on {device}: context {other:#x} of this process has memory of {owner} open"
+                "the current context {context:#x} is the second on {device}; context {other:#x} of this process has memory of {owner} open"
             ),
             Reason::IpcAlreadyMapped { handle, address: Some(address) } => {
                 write!(f, "{handle} is already open in this process, at {address:#x}")
@@ -362,12 +361,12 @@ impl Display for Reason<'_> {
             ),
             Reason::IpcSecondLibrary { handle, first, second, count } => write!(
                 f,
-                "{handle} is now open {}: first opened by {first}, this time by {second}",
+                "{handle} is now open {}, and not by one library; first it was {first}, this time {second}",
                 Count(u64::from(count), "time")
             ),
             Reason::IpcDeviceHidden { to, node } => write!(
                 f,
-                "the memory lies on {to}, but this process has no access to {node}: a device cgroup or the container leaves that GPU out"
+                "the memory lies on {to}, but this process has no access to {node}; a device cgroup or the container leaves that GPU out"
             ),
             Reason::IpcDeviceUnseen { to, sees: (count, [first, second]) } => {
                 write!(f, "this process may not use {to}, where the memory lies; it sees ")?;
@@ -386,15 +385,15 @@ impl Display for Reason<'_> {
                 }
             }
             Reason::IpcDevicesApart { from, to, is_asked } => {
-                write!(f, "the memory lies on {to}, which {from}, current here, cannot reach")?;
+                write!(f, "{from}, current here, cannot reach the memory on {to}")?;
                 f.write_str(match is_asked {
-                    true => " (cuDeviceCanAccessPeer is 0)",
+                    true => "; cuDeviceCanAccessPeer is 0",
                     false if to.ordinal >= 0 => "",
                     false => "; this process does not see that device, so it cannot ask cuDeviceCanAccessPeer",
                 })
             }
             Reason::IpcDamagedHandle { handle, original, owner, is_opened, cut } => {
-                write!(f, "{handle} is a damaged copy of {original}, which {owner} exported")?;
+                write!(f, "{handle} is a damaged copy of {original}; {owner} exported that")?;
                 if let Some(length) = cut {
                     write!(f, "; {}", Cut(length))?;
                 }
@@ -431,7 +430,7 @@ impl Display for Reason<'_> {
             }
             Reason::IpcOffsetNotAdded { handle, offset, owner } => write!(
                 f,
-                "{owner} exported {handle} for a pointer {offset} bytes into its allocation; this call returned the allocation's start, which is right where the importer adds {offset} bytes"
+                "{handle} of {owner} is of a pointer {offset} bytes into its allocation; this call returned the allocation's start, which is right where the importer adds {offset} bytes"
             ),
             Reason::IpcDeviceOrder { ordinal, here, there, owner } => {
                 write!(f, "device {ordinal} is ")?;
@@ -440,7 +439,7 @@ impl Display for Reason<'_> {
                 short_uuid(&there, f)?;
                 write!(
                     f,
-                    " in {owner}, which exported the memory; this process opened it on its own device {ordinal}, so each access goes from one GPU to the other"
+                    " in {owner}; that exported the memory, and this process opened it on its own device {ordinal}, so each access goes from one GPU to the other"
                 )
             }
             Reason::IpcClosedTwice { address, ago, handle, with_context: true, by } => write!(
@@ -473,7 +472,7 @@ impl Display for Reason<'_> {
             }
             Reason::IpcFreeImport { address, owner, handle } => {
                 write!(f, "{address:#x} was opened with cuIpcOpenMemHandle ({handle})")?;
-                owner.map_or(Ok(()), |owner| write!(f, " and belongs to {owner}"))
+                owner.map_or(Ok(()), |owner| write!(f, "; it belongs to {owner}"))
             }
             Reason::IpcFreedWhileOpen { address, bytes, handle, importers, first, uses } => {
                 freed(address, bytes, handle, (importers, first), f)?;
@@ -488,25 +487,23 @@ impl Display for Reason<'_> {
             }
             Reason::IpcContextEndedWhileOpen { what, handles: 1, importers, first, address, handle, kind } => {
                 let how = if kind == Object::Event { "destroyed event" } else { "freed" };
-                write!(f, "{what} {how} {address:#x} ({handle}), open in ")?;
-                others(importers, first, f)
+                write!(f, "{what} {how} {address:#x}, open in ")?;
+                others(importers, first, f)?;
+                write!(f, "; there it is {handle}")
             }
             Reason::IpcContextEndedWhileOpen { what, handles, importers, first, .. } => {
                 write!(f, "{what} ended what {} name, open in ", Count(handles, "handle"))?;
                 others(importers, first, f)
             }
             Reason::IpcEventDestroyedWhileOpen { event, handle, importers, first } => {
-                write!(f, "event {event:#x} was destroyed while {handle} is open in ")?;
-                others(importers, first, f)
+                write!(f, "event {event:#x} was destroyed while open in ")?;
+                others(importers, first, f)?;
+                write!(f, "; there it is {handle}")
             }
             Reason::IpcAddressReused { address, handle, before, importers, first } => {
-                write!(f, "{address:#x} is exported again as {handle}, while ")?;
+                write!(f, "{address:#x} is exported again; what was freed there is still open in ")?;
                 others(importers, first, f)?;
-                write!(
-                    f,
-                    " still {} {before} of the memory that was freed there; an importer that caches by address reads the wrong memory",
-                    if importers > 1 { "have" } else { "has" }
-                )
+                write!(f, "; that is {before}, and this {handle}: an importer that caches by address reads the wrong memory")
             }
             Reason::IpcNeverClosed { handles, bytes } => {
                 write!(f, "the process ends with {} open", Count(handles, "handle"))?;
@@ -525,7 +522,7 @@ impl Display for Reason<'_> {
             ),
             Reason::VmmHandleType { wanted, types: None } => write!(
                 f,
-                "handleType is {}, but the allocation was imported, and what was imported cannot be exported again",
+                "handleType is {}, but the allocation was imported; what was imported cannot be exported again",
                 HandleTypes(wanted)
             ),
             Reason::VmmNoSuchDevice { device, count: 1 } => {
@@ -544,7 +541,7 @@ impl Display for Reason<'_> {
                 write!(f, "one of {} in desc cannot reach the device where the memory lies", Count(count, "device"))
             }
             Reason::VmmFabricWithoutChannel { is_known: true } => f.write_str(
-                "requestedHandleTypes has FABRIC, and this process can read no /dev/nvidia-caps-imex-channels/channel*; what the device's attribute says does not tell that",
+                "requestedHandleTypes has FABRIC, but this process can read no IMEX channel; there is no /dev/nvidia-caps-imex-channels/channel* that it may open; what the device's attribute says does not tell that",
             ),
             Reason::VmmFabricWithoutChannel { is_known: false } => f.write_str(
                 "requestedHandleTypes has FABRIC, which fails so where the process can read no /dev/nvidia-caps-imex-channels/channel*",
@@ -625,7 +622,7 @@ impl Display for Reason<'_> {
                 Count(u64::from(wanted), "device")
             ),
             Reason::MulticastMemory { device } => {
-                write!(f, "the memory lies on {device}, which this process has not added to the multicast object")
+                write!(f, "the memory lies on {device}, which is not in the multicast object; this process has not added it")
             }
             Reason::MulticastOtherMemory { device, home } => {
                 write!(f, "the memory is to be bound for {device}, but lies on {home}")
@@ -659,14 +656,14 @@ impl Display for Reason<'_> {
                 write!(f, "handleType is {}, but the pool ", HandleTypes(wanted))?;
                 match fault {
                     PoolFault::Types(types) => write!(f, "was made with handle types {}", HandleTypes(types)),
-                    PoolFault::Imported => f.write_str("was imported, and what was imported cannot be exported again"),
-                    PoolFault::Default => f.write_str("is the default one of a device, which has no handle"),
+                    PoolFault::Imported => f.write_str("was imported; what was imported cannot be exported again"),
+                    PoolFault::Default => f.write_str("is the default one of a device; that has no handle"),
                     PoolFault::Destroyed => f.write_str("is destroyed"),
                 }
             }
             Reason::PoolPointer { address, fault } => match fault {
                 PointerFault::NoPool => write!(f, "{address:#x} is no memory of a pool"),
-                PointerFault::Imported => write!(f, "{address:#x} was imported, and what was imported cannot be exported again"),
+                PointerFault::Imported => write!(f, "{address:#x} was imported; what was imported cannot be exported again"),
                 PointerFault::NotExported { pool } => {
                     write!(f, "{address:#x} is memory of pool {pool:#x}, which this process has not exported")
                 }
@@ -677,7 +674,7 @@ impl Display for Reason<'_> {
                 write!(f, "pool {pool:#x} is this process's own; pointers are imported into a pool that was imported")
             }
             Reason::PoolWrongPool { pool, of_pool, of_pointer } => {
-                write!(f, "pool {pool:#x} was imported from {of_pool}, but the pointer was exported by {of_pointer}")
+                write!(f, "pool {pool:#x} was imported from {of_pool}, but {of_pointer} exported the pointer")
             }
             Reason::PoolImportInUse { pool, pointers } => write!(
                 f,
@@ -709,11 +706,11 @@ impl Display for Reason<'_> {
             ),
             Reason::DriverContradictsEnable { from, to } => write!(
                 f,
-                "access from {from} to {to} was already enabled, but the driver answered CUDA_SUCCESS instead of CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"
+                "access from {from} to {to} was enabled; the driver answered CUDA_SUCCESS once more, instead of CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"
             ),
             Reason::DriverContradictsClose { address } => write!(
                 f,
-                "{address:#x} had been closed as often as it was opened, but the driver answered CUDA_SUCCESS once more"
+                "{address:#x} had been closed as often as it was opened; the driver answered CUDA_SUCCESS once more"
             ),
         }
     }
@@ -779,7 +776,7 @@ mod tests {
                     handle_types: 9,
                     because: Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
                 },
-                "0x10 is virtual memory (cuMemCreate, cuMemMap) with handle types POSIX_FILE_DESCRIPTOR and FABRIC, which cuIpcGetMemHandle never exports; the cause is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                "cuIpcGetMemHandle never exports virtual memory (cuMemCreate, cuMemMap); 0x10 is such, with handle types POSIX_FILE_DESCRIPTOR and FABRIC; the cause is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
             ),
             (
                 Reason::IpcFreedWhileOpen {

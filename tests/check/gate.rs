@@ -153,7 +153,7 @@ fn a_runner_of_github_gets_annotations_on_stderr() {
     let [line] = &lines[..] else { panic!("{lines:?}") };
     assert!(
         line.starts_with("::error title=cupeer ipc-flags,file=")
-            && line.contains("/tests/programs/rules/open.c,line=16::cuIpcOpenMemHandle_v2, once in process "),
+            && line.contains("/tests/programs/rules/open.c,line=17::cuIpcOpenMemHandle_v2, once in process "),
         "{line}"
     );
     assert!(line.ends_with(": Flags must be 1 (is 0)"), "{line}");

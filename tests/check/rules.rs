@@ -71,6 +71,25 @@ fn the_wrong_programs_meet_the_result_of_the_table_and_the_right_ones_success() 
     });
 }
 
+/// What a first line may have, with five digits for a pid: machines with more have longer ones.
+const LONGEST_FIRST_LINE: usize = 120;
+
+/// The first lines of findings that are too long.
+fn too_long(stderr: &str) -> Vec<String> {
+    let findings = stderr.lines().filter_map(|line| line.strip_prefix("cupeer: "));
+    let findings =
+        findings.filter(|line| ["error ", "warning ", "note "].iter().any(|word| line.starts_with(word)));
+    let is_long = |line: &&str| {
+        let pids =
+            line.split("process ").skip(1).map(|rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+        line.len() - pids.map(|digits| digits.saturating_sub(5)).sum::<usize>() > LONGEST_FIRST_LINE
+    };
+    findings
+        .filter(is_long)
+        .map(|line| format!("more than {LONGEST_FIRST_LINE} characters: {line}"))
+        .collect()
+}
+
 fn wrong_about_bad(scene: &Scene, checked: &Checked) -> Vec<String> {
     let mut said = Vec::new();
     let expected: BTreeSet<&str> =
@@ -116,6 +135,7 @@ fn the_wrong_programs_yield_their_rule_and_the_right_ones_nothing() {
                 ));
             } else if how == How::Bad {
                 said.extend(wrong_about_bad(scene, &checked));
+                said.extend(too_long(&checked.done.stderr));
             } else if !checked.findings().is_empty() {
                 said.push(format!("good: found {:?}: {:#?}", checked.rules(), checked.findings()));
             }

@@ -296,7 +296,7 @@ fn a_handle_of_this_very_process_and_a_damaged_one_that_opens() {
         [(&json!("ipc-open-in-exporting-process"), &handle), (&json!("ipc-damaged-handle"), &handle)]
     );
     let message = report["findings"][0]["message"].as_str().unwrap();
-    assert!(message.contains("exported by this same process (1000) 100 us ago"), "{message}");
+    assert!(message.contains("exported by this same process (1000); it did so 100 us ago"), "{message}");
 }
 
 #[test]

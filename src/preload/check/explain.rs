@@ -35,7 +35,7 @@ impl fmt::Display for Explanation<'_> {
             None => write!(f, "{function} returned {result}, a code that CUDA 13.0 does not have")?,
         }
         if known.is_some() && !call.is_documented() {
-            f.write_str(", which its documentation does not list")?;
+            f.write_str("; its documentation does not list that")?;
         }
         let mut separator = "; most likely ";
         let mut cause = |text: &str| {

@@ -395,6 +395,11 @@ impl World for Call<'_> {
     fn closed_something(&self) -> bool {
         self.is_closing
     }
+    fn closed_for_good(&self, object: Object, address: u64) -> Option<Export<Entry>> {
+        // Its count is less already; what is open still is told at its last close.
+        let place = live::find(own_key(live::own(), kind::opened(object), address, 0))?;
+        if place.uses().count > 0 { None } else { self.export(object, place.origin().0) }
+    }
     fn freed_before(&self) -> Option<FreedBefore<Entry>> {
         let (shared, (address, _)) = (self.id.spec().exports()?, self.about.memory?);
         let kind = kind::exported(shared.object);

@@ -121,7 +121,10 @@ impl<'a> View<'a> {
         };
         let started = record.started.iter().filter(|_| !record.in_part);
         let items: Vec<String> = started.filter_map(item).collect();
-        Thing::of((items.len() as u64, "started program"), "ended with a failure", items)
+        let thing = Thing::of((items.len() as u64, "started program"), "ended with a failure", items)?;
+        // A launcher passes on how its ranks ended.
+        let is_passed_on = !self.all_deaths().is_empty() || !self.all_failing_ends().is_empty();
+        Some(if is_passed_on { thing.in_short(String::new()) } else { thing })
     }
 
     pub fn death(&self, process: &Process, how: &str) -> String {

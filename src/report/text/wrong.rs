@@ -51,7 +51,7 @@ impl Thing {
     }
 
     /// In a line of its own; an empty one where others say it.
-    fn in_short(self, in_short: String) -> Thing {
+    pub fn in_short(self, in_short: String) -> Thing {
         Thing { in_short, ..self }
     }
 }

@@ -132,10 +132,7 @@ impl<W: World> Judge<'_, W> {
         address: u64,
         argument: &'static str,
     ) -> Verdict {
-        let opening = self.world.opening(object, address);
-        let Some(export) = opening.and_then(|opening| self.world.export(object, opening.fingerprint)) else {
-            return Verdict::Held;
-        };
+        let Some(export) = self.world.closed_for_good(object, address) else { return Verdict::Held };
         if export.ended.is_some() || !self.world.has_died(&export) {
             return Verdict::Held;
         }

@@ -204,6 +204,10 @@ pub trait World {
     fn closed_something(&self) -> bool {
         true
     }
+    /// The export of what the call has closed at an address, where it is now open there no more.
+    fn closed_for_good(&self, _object: Object, _address: u64) -> Option<Export<Self::Object>> {
+        None
+    }
     /// What this process had exported before from the address that the call exports, and has freed since, where others still
     /// have it open; none where the call exports once more what is exported already.
     fn freed_before(&self) -> Option<FreedBefore<Self::Object>> {
