@@ -81,7 +81,9 @@ def contents(programs: List[Path], package: Dict[str, str], tag: str) -> Dict[st
     files: Dict[str, Path] = {f"cupeer/{path.name}": path for path in Path("python/cupeer").iterdir() if path.is_file()}
     command, *libraries = programs
     files[f"{data}/scripts/{command.name}"] = command
-    files.update({f"{data}/data/lib/{library.name}": library for library in libraries})
+    # Not in lib: pip leaves that out where it installs to a --target, and ldconfig would make the simulated driver the
+    # system's where it installs to /usr/local.
+    files.update({f"{data}/data/libexec/cupeer/{library.name}": library for library in libraries})
     files[f"{data}/data/include/cupeer.h"] = Path("include/cupeer.h")
     for name in ("valgrind.supp", "tsan.supp"):
         files[f"{data}/data/share/cupeer/{name}"] = Path("scripts", name)
