@@ -446,15 +446,60 @@ fn missing_libraries_are_told_with_their_places() {
     assert_eq!(
         ended.stderr,
         format!(
-            "cupeer: libcupeer.so is neither in {shown}/bin nor in {shown}/lib; keep the command and its libraries together\n"
+            "cupeer: libcupeer.so is neither in {shown}/bin nor in {shown}/lib/cupeer nor in {shown}/libexec/cupeer; keep the command and its libraries together\n"
         )
     );
     // Beside the command is as good as ../lib, also through a link to the command.
-    fs::copy(preload_library(), at.join("bin/libcupeer.so")).unwrap();
     let elsewhere = temp_dir();
     symlink(at.join("bin/cupeer"), elsewhere.path().join("cupeer")).unwrap();
-    let maps = stdout(plain(elsewhere.path().join("cupeer")).args(["run", "cat", "/proc/self/maps"]));
-    assert_loaded_from(&maps, &at.join("bin/libcupeer.so"));
+    for place in ["libexec/cupeer", "lib/cupeer", "bin"] {
+        fs::create_dir_all(at.join(place)).unwrap();
+        fs::copy(preload_library(), at.join(place).join("libcupeer.so")).unwrap();
+        let maps = stdout(plain(elsewhere.path().join("cupeer")).args(["run", "cat", "/proc/self/maps"]));
+        assert_loaded_from(&maps, &at.join(place).join("libcupeer.so"));
+    }
+}
+
+#[test]
+fn libraries_of_another_version_are_refused() {
+    let directory = temp_dir();
+    let at = directory.path().canonicalize().unwrap();
+    fs::create_dir_all(at.join("lib/cupeer")).unwrap();
+    fs::create_dir(at.join("bin")).unwrap();
+    copy_program(&install().join("bin/cupeer"), &at.join("bin/cupeer"));
+    let own = env!("CARGO_PKG_VERSION");
+    let place = |name: &str| at.join("lib/cupeer").join(name);
+    let refused = |name: &str, of: &str| {
+        let ended = done(plain(at.join("bin/cupeer")).args(["run", "--sim", "--record=off", "true"]));
+        let expected = format!(
+            "'{}' {of}, and this command of {own}; install both from one package",
+            place(name).display()
+        );
+        assert_eq!(ended.stderr, format!("cupeer: {expected}\n"));
+        assert_eq!(ended.status.code(), Some(125));
+        let doctor = done(plain(at.join("bin/cupeer")).arg("doctor"));
+        assert!(doctor.stdout.contains(&expected), "{}", doctor.stdout);
+    };
+    for (name, library) in [("libcupeer.so", preload_library()), ("libcupeer_sim.so", sim_library())] {
+        let whole = fs::read(&library).unwrap();
+        let note = [b"cupeer\0\0", own.as_bytes(), b"\0"].concat();
+        let at_text = whole.windows(note.len()).position(|bytes| bytes == note).expect("a note") + 8;
+        for (text, of) in
+            [("9.8.7-rc.1", "is of cupeer 9.8.7-rc.1"), ("\x1b[2J", "does not say of which version it is")]
+        {
+            let mut other = whole.clone();
+            other[at_text..at_text + 32].fill(0);
+            other[at_text..at_text + text.len()].copy_from_slice(text.as_bytes());
+            fs::write(place(name), other).unwrap();
+            refused(name, of);
+        }
+        // One from before versions were noted.
+        fs::copy(compile_text("nothing", "int nothing;\n", &["-shared", "-fPIC"]), place(name)).unwrap();
+        refused(name, "does not say of which version it is");
+        fs::copy(library, place(name)).unwrap();
+    }
+    let ended = done(plain(at.join("bin/cupeer")).args(["run", "--sim", "--record=off", "true"]));
+    assert!(ended.status.success(), "{}", ended.stderr);
 }
 
 #[test]

@@ -38,5 +38,13 @@ def _installed() -> Iterator[str]:
             continue
         for file in package.files or ():
             path = os.path.realpath(str(package.locate_file(file)))
-            if file.name == "cupeer" and os.path.isfile(path) and os.access(path, os.X_OK):
+            if file.name == "cupeer" and _is_program(path):
                 yield path
+    # Where pip installs to a --target, it moves the command and does not say so.
+    path = os.path.join(os.path.dirname(own), "bin", "cupeer")
+    if _is_program(path):
+        yield path
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)

@@ -1,6 +1,6 @@
-"""Packs what scripts/wheel has built into a wheel, the same bytes each time, and prints its path.
+"""Packs what scripts/wheel has built, and the Python module, into a wheel, the same bytes each time, and prints its path.
 
-usage: pack.py DIST COMMAND LIBRARY LIBRARY [GLIBC]
+usage: pack.py DIST TREE [GLIBC]
 
 The command and its libraries may need no glibc later than GLIBC; without it, the wheel is for the one that they do need.
 """
@@ -15,7 +15,7 @@ import sys
 import time
 import zipfile
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
@@ -58,8 +58,10 @@ Name: {package["name"]}
 Version: {package["version"]}
 Summary: {package["description"]}
 License-Expression: {package["license"]}
+License-File: COPYRIGHT-library.html
 License-File: LICENSE-APACHE
 License-File: LICENSE-MIT
+License-File: THIRD-PARTY.txt
 Project-URL: Source, {package["repository"]}
 Classifier: Environment :: GPU :: NVIDIA CUDA
 Classifier: Framework :: Pytest
@@ -74,19 +76,27 @@ Description-Content-Type: text/markdown
 {readme(package["repository"])}"""
 
 
-def contents(programs: List[Path], package: Dict[str, str], tag: str) -> Dict[str, Tuple[bytes, int]]:
+def place(path: str, data: str, info: str) -> Optional[str]:
+    """Where a file of the tree is in the wheel; None where it is not."""
+    name = path.rsplit("/", 1)[-1]
+    if path.startswith("bin/"):
+        return f"{data}/scripts/{name}"
+    if path.startswith("lib/cupeer/"):
+        # Not in lib: pip leaves that out where it installs to a --target.
+        return f"{data}/data/libexec/cupeer/{name}"
+    if path.startswith("share/doc/"):
+        folder = "sboms" if name.endswith(".cdx.json") else "licenses"
+        return None if name == "CHANGELOG.md" else f"{info}/{folder}/{name}"
+    return f"{data}/data/{path}"
+
+
+def contents(tree: Path, package: Dict[str, str], tag: str) -> Dict[str, Tuple[bytes, int]]:
     """The files of the wheel: bytes and permissions."""
     stem = f"{package['name']}-{package['version']}"
     data, info = f"{stem}.data", f"{stem}.dist-info"
-    files: Dict[str, Path] = {f"cupeer/{path.name}": path for path in Path("python/cupeer").iterdir() if path.is_file()}
-    command, *libraries = programs
-    files[f"{data}/scripts/{command.name}"] = command
-    files.update({f"{data}/data/lib/{library.name}": library for library in libraries})
-    files[f"{data}/data/include/cupeer.h"] = Path("include/cupeer.h")
-    for name in ("valgrind.supp", "tsan.supp"):
-        files[f"{data}/data/share/cupeer/{name}"] = Path("scripts", name)
-    for name in ("LICENSE-APACHE", "LICENSE-MIT"):
-        files[f"{info}/licenses/{name}"] = Path(name)
+    files = {f"cupeer/{path.name}": path for path in Path("python/cupeer").iterdir() if path.is_file()}
+    placed = {place(str(path.relative_to(tree)), data, info): path for path in tree.rglob("*") if path.is_file()}
+    files.update({name: path for name, path in placed.items() if name})
     texts = {
         "METADATA": metadata(package),
         "WHEEL": f"Wheel-Version: 1.0\nGenerator: cupeer\nRoot-Is-Purelib: false\nTag: {tag}\n",
@@ -103,7 +113,8 @@ def digest(content: bytes) -> str:
     return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
-def main(dist: Path, programs: List[Path], most: Optional[str] = None) -> None:
+def main(dist: Path, tree: Path, most: Optional[str] = None) -> None:
+    programs = sorted(tree.glob("bin/*")) + sorted(tree.glob("lib/cupeer/*"))
     needed = {path.name: needed_glibc(path) for path in programs}
     glibc = tuple(int(part) for part in most.split(".")) if most else max(needed.values())
     for name, version in needed.items():
@@ -117,7 +128,7 @@ def main(dist: Path, programs: List[Path], most: Optional[str] = None) -> None:
     date = time.gmtime(max(int(os.environ["SOURCE_DATE_EPOCH"]), 315532800))[:6]
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         # Those about the package come last, as the format of wheels recommends.
-        for name, (content, mode) in sorted(contents(programs, package, tag).items(), key=lambda file: (".dist-info/" in file[0], file[0])):
+        for name, (content, mode) in sorted(contents(tree, package, tag).items(), key=lambda file: (".dist-info/" in file[0], file[0])):
             entry = zipfile.ZipInfo(name, date)
             entry.create_system = 3  # Unix, whose permissions follow: a regular file's.
             entry.external_attr = (0o100000 | mode) << 16
@@ -126,4 +137,4 @@ def main(dist: Path, programs: List[Path], most: Optional[str] = None) -> None:
     print(wheel)
 
 
-main(Path(sys.argv[1]), [Path(program) for program in sys.argv[2:5]], *sys.argv[5:])
+main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

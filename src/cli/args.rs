@@ -10,10 +10,12 @@ mod inject;
 mod pages;
 mod release;
 #[cfg(test)]
+mod share;
+#[cfg(test)]
 mod shown;
 mod sweep;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -178,7 +180,12 @@ pub struct RunArgs {
     #[arg(long)]
     pub exec: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        value_names = ["PROGRAM", "ARGS"],
+        value_hint = ValueHint::CommandWithArguments
+    )]
     pub program: Vec<OsString>,
 }
 
@@ -361,6 +368,10 @@ pub struct DoctorArgs {
     #[arg(short, long)]
     pub verbose: bool,
     /// A program to run, to find the libraries whose calls escape cupeer
-    #[arg(trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
+    #[arg(
+        trailing_var_arg = true,
+        value_names = ["PROGRAM", "ARGS"],
+        value_hint = ValueHint::CommandWithArguments
+    )]
     pub program: Vec<OsString>,
 }

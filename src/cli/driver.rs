@@ -129,7 +129,8 @@ fn link_directory(library: &Path) -> Result<PathBuf> {
     Ok(directory)
 }
 
-fn private_directory() -> Result<PathBuf> {
+/// A directory of the user's that goes with the session or the machine.
+pub fn private_directory() -> Result<PathBuf> {
     if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
         let directory = Path::new(&runtime).join("cupeer");
         // Where others may rename what is ours, nothing is.

@@ -73,6 +73,19 @@ impl Elf {
         dynamic.string(name).map(|name| Some(String::from_utf8_lossy(name).into_owned()))
     }
 
+    /// The text of the first note of an owner, NUL at its end, and kind.
+    pub fn note(&self, owner: &[u8], kind: u32) -> Result<Option<Vec<u8>>> {
+        for segment in self.header()?.program_headers(LE, &self.data)? {
+            let Some(mut notes) = segment.notes(LE, &self.data)? else { continue };
+            while let Some(note) = notes.next()? {
+                if note.name_bytes() == owner && note.n_type(LE) == elf::NoteType(kind) {
+                    return Ok(Some(note.desc().to_owned()));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     pub fn exports(&self, name: &str) -> Result<bool> {
         let symbols = self.header()?.sections(LE, &self.data)?.symbols(LE, &self.data, elf::SHT_DYNSYM)?;
         let is_it = |symbol: &elf::Sym64<LE>| {
@@ -96,6 +109,8 @@ mod tests {
         let libc = Elf::open(Path::new(libc.unwrap())).unwrap().unwrap();
         assert!(libc.is_shared() && libc.exports("printf").unwrap() && !libc.exports("cuInit").unwrap());
         assert_eq!(libc.soname().unwrap().as_deref(), Some("libc.so.6"));
+        // Its build id, 20 bytes in all distributions.
+        assert_eq!(libc.note(b"GNU\0", elf::NT_GNU_BUILD_ID.0).unwrap().map(|id| id.len()), Some(20));
     }
 
     #[test]
@@ -107,7 +122,7 @@ mod tests {
             bytes[at] = !bytes[at];
             std::fs::write(&path, &bytes).unwrap();
             if let Ok(Some(elf)) = Elf::open(&path) {
-                let _ = (elf.interpreter(), elf.soname(), elf.exports("cuInit"));
+                let _ = (elf.interpreter(), elf.soname(), elf.exports("cuInit"), elf.note(b"GNU\0", 3));
             }
         }
         std::fs::remove_file(&path).unwrap();

@@ -22,13 +22,17 @@ const MOST_TRIED: u32 = 100_000;
 /// The longest part of a program's name that a record has.
 const LONGEST: usize = 64;
 
-/// The directory, whether it is there or not. Variables that are not absolute paths do not count, as the XDG specification
-/// has it.
+/// The directory, whether it is there or not.
 pub fn path() -> Result<PathBuf> {
+    let state = of_user("XDG_STATE_HOME", ".local/state");
+    Ok(state.context("neither XDG_STATE_HOME nor HOME is an absolute path")?.join("cupeer"))
+}
+
+/// A directory of the user's by its variable, or below HOME. Variables that are not absolute paths do not count, as the XDG
+/// specification has it.
+pub fn of_user(variable: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |name| inherited(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
-    let state = state.context("neither XDG_STATE_HOME nor HOME is an absolute path")?;
-    Ok(state.join("cupeer"))
+    absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home)))
 }
 
 /// The directory, made where it is not there. It is the user's own: what is in it is believed, and removed.

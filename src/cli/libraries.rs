@@ -1,12 +1,19 @@
-//! Where the two shared libraries are, beside the command or in ../lib, and who could have put them there.
+//! Where the two shared libraries are, of which version, and who could have put them there.
+//!
+//! They lie beside the command or in one of [`PLACES`]; none is a directory that ldconfig looks through, because it would
+//! make the simulated driver the system's libcuda.so.1. A command that carries them unpacks them ([`carried`]).
 //!
 //! What the dynamic loader is led to becomes code in the user's programs. So those files, and the directories around
 //! them, must belong to somebody who could have replaced the command itself: the user, root, or the owner of the
 //! command. A group may write there if it may write where the command is, as in installations that a group maintains.
 //! Nobody else may, except in directories where each user has files of their own, such as /tmp.
 
+mod carried;
+
+use crate::elf::Elf;
 use crate::startup::user;
 use anyhow::{Context, Result, bail, ensure};
+use cupeer_spec::version;
 use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
@@ -15,26 +22,54 @@ use std::path::{Path, PathBuf};
 
 pub const PRELOAD: &str = "libcupeer.so";
 pub const SIM: &str = "libcupeer_sim.so";
+/// Where they are as seen from the command's directory. pip leaves out `lib` where it installs to a `--target`.
+const PLACES: [&str; 3] = ["", "../lib/cupeer", "../libexec/cupeer"];
+
+/// The version of the command, which that of the libraries must be: they share settings, pages and files.
+const OWN: &str = env!("CARGO_PKG_VERSION");
 
 fn command() -> Result<PathBuf> {
     std::env::current_exe().context("failed to find cupeer's libraries: /proc/self/exe")
 }
 
-/// Finds one of the libraries, and refuses one that somebody may have planted.
+/// Finds one of the libraries, and refuses one that somebody may have planted, or that is of another version.
 pub fn find(name: &str) -> Result<PathBuf> {
     let command = command()?;
     let beside = command.parent().unwrap_or(Path::new("/"));
-    let places = [beside.to_owned(), beside.parent().unwrap_or(Path::new("/")).join("lib")];
-    for place in &places {
-        let library = place.join(name);
-        if library.is_file() {
-            check(&library)?;
-            tracing::debug!("{name} is {}", library.display());
-            return Ok(library);
+    let above = beside.parent().unwrap_or(Path::new("/"));
+    let places = PLACES.map(|place| match place.strip_prefix("../") {
+        Some(place) => above.join(place),
+        None => beside.to_owned(),
+    });
+    let mut mismatch = None;
+    for library in places.iter().map(|place| place.join(name)).filter(|library| library.is_file()) {
+        check(&library)?;
+        match version_of(&library) {
+            Some(version) if version == OWN => {
+                tracing::debug!("{name} is {}", library.display());
+                return Ok(library);
+            }
+            version => mismatch = mismatch.or(Some((library, version))),
         }
     }
-    let [a, b] = places.map(|place| place.display().to_string());
-    bail!("{name} is neither in {a} nor in {b}; keep the command and its libraries together")
+    if let Some(library) = carried::unpack(name)? {
+        return Ok(library);
+    }
+    if let Some((library, version)) = mismatch {
+        let version = version.map_or("does not say of which version it is".to_owned(), |version| {
+            format!("is of cupeer {version}")
+        });
+        let library = library.display();
+        bail!("'{library}' {version}, and this command of {OWN}; install both from one package");
+    }
+    let [a, b, c] = places.map(|place| place.display().to_string());
+    bail!("{name} is neither in {a} nor in {b} nor in {c}; keep the command and its libraries together")
+}
+
+/// What a library says of itself.
+fn version_of(library: &Path) -> Option<String> {
+    let note = Elf::open(library).ok()??.note(version::OWNER, version::KIND).ok()??;
+    version::read(&note).map(str::to_owned)
 }
 
 /// Refuses a file, directory or link that the dynamic loader is to be led to, where another user could have made it or

@@ -45,3 +45,8 @@ mod record;
 mod resolve;
 mod settings;
 mod sys;
+
+// What the command reads before it leads a program here.
+#[used]
+#[unsafe(link_section = ".note.cupeer")]
+static VERSION: cupeer_spec::version::Note = cupeer_spec::version::Note::OWN;

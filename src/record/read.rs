@@ -4,7 +4,8 @@ use crate::process::{Device, Library, Process};
 use crate::scan;
 use crate::source::{Opened, Source};
 use cupeer_spec::record::{
-    self, BLOCK, BLOCK_MAGIC, BlockHeader, Header, META_START, Moment, VERSION, block, clock, meta, mode,
+    self, BLOCK, BLOCK_MAGIC, BlockHeader, Header, META_START, Moment, OLDEST, VERSION, block, clock, meta,
+    mode,
 };
 use std::path::Path;
 
@@ -107,7 +108,7 @@ pub(crate) fn header(file: &Opened) -> Result<Header, String> {
     let Some(header) = record::read::<Header>(&bytes) else {
         return Err("is cut off in its first block".into());
     };
-    crate::version::check(header.version.into(), VERSION..=VERSION)?;
+    crate::version::check(header.version.into(), OLDEST..=VERSION)?;
     if header.block as usize != BLOCK {
         return Err(format!("has blocks of {} bytes instead of {BLOCK}", header.block));
     }

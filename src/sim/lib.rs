@@ -11,3 +11,8 @@ mod abi;
 mod api;
 mod engine;
 mod exports;
+
+// What the command reads before it leads a program here.
+#[used]
+#[unsafe(link_section = ".note.cupeer")]
+static VERSION: cupeer_spec::version::Note = cupeer_spec::version::Note::OWN;

@@ -24,4 +24,5 @@ pub mod status;
 pub mod trust;
 pub mod uuid;
 pub mod value;
+pub mod version;
 pub mod way;

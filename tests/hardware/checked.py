@@ -2,7 +2,7 @@
 
 What belongs here: starting them, and reading what was found. What is expected of it is said by who calls.
 usage of the scripts: SCRIPT CUPEER [NAME...]
-To try a script without a GPU, give it the simulated driver: LD_LIBRARY_PATH=.../lib/cupeer-sim CUPEER_SIM=nvlink:2.
+To try a script without a GPU, give it the simulated driver: LD_LIBRARY_PATH=.../lib/cupeer/cupeer-sim CUPEER_SIM=nvlink:2.
 """
 import argparse
 import concurrent.futures

@@ -11,7 +11,7 @@ use std::process::Command;
 fn installed(directory: &Path) -> PathBuf {
     let real = support::install();
     fs::create_dir(directory).unwrap();
-    for name in ["bin/cupeer", "lib/libcupeer.so", "lib/libcupeer_sim.so"] {
+    for name in ["bin/cupeer", "lib/cupeer/libcupeer.so", "lib/cupeer/libcupeer_sim.so"] {
         copy_program(&real.join(name), &directory.join(Path::new(name).file_name().unwrap()));
     }
     directory.join("cupeer")

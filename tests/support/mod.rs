@@ -21,8 +21,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// Where everything that the tests make lies.
 const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");
 
-/// The directory of an installation: `bin/cupeer`, `lib/libcupeer.so`, `lib/libcupeer_sim.so`, and
-/// `lib/cupeer-sim` with the links that lead to the simulated driver.
+/// The directory of an installation: `bin/cupeer`, `lib/cupeer/libcupeer.so`, `lib/cupeer/libcupeer_sim.so`, and
+/// `lib/cupeer/cupeer-sim` with the links that lead to the simulated driver.
 pub fn install() -> &'static Path {
     static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
     INSTALLED.get_or_init(|| {
@@ -34,8 +34,8 @@ pub fn install() -> &'static Path {
         let libraries = std::env::var_os("CUPEER_TEST_LIBRARIES").map_or(deps.to_owned(), PathBuf::from);
         let parts = [
             (command, "bin/cupeer"),
-            (libraries.join("libcupeer.so"), "lib/libcupeer.so"),
-            (libraries.join("libcupeer_sim.so"), "lib/libcupeer_sim.so"),
+            (libraries.join("libcupeer.so"), "lib/cupeer/libcupeer.so"),
+            (libraries.join("libcupeer_sim.so"), "lib/cupeer/libcupeer_sim.so"),
         ];
         let mut key = DefaultHasher::new();
         for (part, name) in &parts {
@@ -47,7 +47,7 @@ pub fn install() -> &'static Path {
         let installed = Path::new(SCRATCH).join(format!("install-{:016x}", key.finish()));
         if !installed.exists() {
             let fresh = fresh_name("fresh");
-            for directory in ["bin", "lib/cupeer-sim"] {
+            for directory in ["bin", "lib/cupeer/cupeer-sim"] {
                 fs::create_dir_all(fresh.join(directory)).expect("a directory to install to");
             }
             for (part, name) in &parts {
@@ -57,7 +57,8 @@ pub fn install() -> &'static Path {
                 }
             }
             for name in ["libcuda.so.1", "libcuda.so"] {
-                symlink("../libcupeer_sim.so", fresh.join("lib/cupeer-sim").join(name)).expect("a link");
+                symlink("../libcupeer_sim.so", fresh.join("lib/cupeer/cupeer-sim").join(name))
+                    .expect("a link");
             }
             if fs::rename(&fresh, &installed).is_err() {
                 // Another test process was faster.
@@ -154,17 +155,17 @@ fn clean(mut command: Command) -> Command {
 
 /// The library that is preloaded.
 pub fn preload_library() -> PathBuf {
-    install().join("lib/libcupeer.so")
+    install().join("lib/cupeer/libcupeer.so")
 }
 
 /// The simulated driver.
 pub fn sim_library() -> PathBuf {
-    install().join("lib/libcupeer_sim.so")
+    install().join("lib/cupeer/libcupeer_sim.so")
 }
 
 /// A directory for LD_LIBRARY_PATH in which the simulated driver has the names of a driver.
 pub fn sim_dir() -> PathBuf {
-    install().join("lib/cupeer-sim")
+    install().join("lib/cupeer/cupeer-sim")
 }
 
 /// Compiles a program, named relative to `tests`. The arguments follow the source, so that libraries may

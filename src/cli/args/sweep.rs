@@ -78,7 +78,12 @@ pub struct SweepArgs {
     #[arg(short, long)]
     pub verbose: bool,
     /// The program and its arguments
-    #[arg(required_unless_present = "resume", trailing_var_arg = true, value_names = ["PROGRAM", "ARGS"])]
+    #[arg(
+        required_unless_present = "resume",
+        trailing_var_arg = true,
+        value_names = ["PROGRAM", "ARGS"],
+        value_hint = clap::ValueHint::CommandWithArguments
+    )]
     pub program: Vec<OsString>,
 }
 

@@ -113,8 +113,9 @@ impl Queue {
 }
 
 fn lane(stream: &Stream) -> Lane {
-    // SAFETY: the call takes nothing.
-    let thread = if stream.id == PER_THREAD { unsafe { libc::gettid() } } else { 0 };
+    // SAFETY: gettid has no preconditions. glibc has a function for it since 2.30.
+    let tid = || unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t;
+    let thread = if stream.id == PER_THREAD { tid() } else { 0 };
     Lane { context: stream.context, stream: stream.id, thread }
 }
 

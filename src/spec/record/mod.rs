@@ -57,6 +57,8 @@ pub mod slot;
 pub const MAGIC: [u8; 8] = *b"cupeer\0R";
 /// The version of the format.
 pub const VERSION: u32 = 1;
+/// The oldest version that is read: at least the one before.
+pub const OLDEST: u32 = 1;
 /// The bytes of a block. A thread that has filled one takes some microseconds to go on in the next; with so many
 /// slots, that is less than one call in two thousand.
 pub const BLOCK: usize = 128 * 1024;

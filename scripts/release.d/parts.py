@@ -1,0 +1,117 @@
+"""Writes what is linked into the command and its libraries: licences as a text, and all of it as an SBOM (CycloneDX).
+
+usage: parts.py DIRECTORY [ZIG]
+
+It is what cargo says of the crates, Rust's standard library, and of ZIG, the directory of Python's package ziglang, what
+zig links into programs. The same bytes each time.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+TARGET = "x86_64-unknown-linux-gnu"
+SHIPPED = ("cupeer", "cupeer-preload", "cupeer-sim")
+# What crates call such files, in any case.
+NAMES = ("licen", "copying", "copyright", "notice", "unlicense")
+# The two that crates may leave out, because everybody knows them.
+USUAL = {"Apache-2.0": Path("LICENSE-APACHE"), "MIT": Path("LICENSE-MIT")}
+
+
+def said(*command: str) -> str:
+    return subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+
+
+def linked() -> Dict[str, Dict[str, Any]]:
+    """The packages whose code is in what is shipped, with the ids of those that each uses."""
+    told = json.loads(said("cargo", "metadata", "--locked", "--format-version=1", f"--filter-platform={TARGET}"))
+    packages = {package["id"]: package for package in told["packages"]}
+    uses = {node["id"]: node["deps"] for node in told["resolve"]["nodes"]}
+    # These run in the compiler.
+    is_macro = {id for id, package in packages.items() if any("proc-macro" in target["kind"] for target in package["targets"])}
+    found: Dict[str, Dict[str, Any]] = {}
+    ahead = [id for id, package in packages.items() if package["name"] in SHIPPED]
+    while ahead:
+        id = ahead.pop()
+        if id in found:
+            continue
+        used = [dep["pkg"] for dep in uses[id] if any(kind["kind"] is None for kind in dep["dep_kinds"])]
+        found[id] = {**packages[id], "uses": sorted(set(used) - is_macro)}
+        ahead += found[id]["uses"]
+    return dict(sorted(found.items(), key=lambda item: (item[1]["name"], item[1]["version"])))
+
+
+def texts_of(package: Dict[str, Any]) -> List[str]:
+    folder = Path(package["manifest_path"]).parent
+    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name.lower().startswith(NAMES))
+    if not files:
+        files = [path for name, path in USUAL.items() if name in (package["license"] or "")][:1]
+    if not files:
+        sys.exit(f"parts.py: {package['name']} {package['version']} ({package['license']}) has no text of its licence")
+    return [path.read_text(errors="replace").strip() for path in files]
+
+
+def licences(packages: List[Dict[str, Any]], zig: List[str]) -> str:
+    owners: Dict[str, List[str]] = {}
+    for package in packages:
+        for text in texts_of(package):
+            owners.setdefault(text, []).append(f"{package['name']} {package['version']} ({package['license']})")
+    rust = Path(said("rustc", "--print", "sysroot").strip(), "share/doc/rust")
+    version = said("rustc", "--version").split()[1]
+    for name in ("Apache-2.0", "MIT"):
+        text = (rust / "licenses" / f"{name}.txt").read_text().strip()
+        owners.setdefault(text, []).append(f"the standard library of Rust {version} (MIT OR Apache-2.0), which names its parts in COPYRIGHT-library.html")
+    for folder in zig:
+        for name, what in (("LICENSE", "zig's compiler-rt"), ("lib/libunwind/LICENSE.TXT", "LLVM's libunwind, as zig links it")):
+            owners.setdefault(Path(folder, name).read_text().strip(), []).append(what)
+    head = "The command cupeer and its libraries contain code of others, under these licences.\n"
+    rule = "=" * 80
+    return head + "".join(f"\n{rule}\n" + "".join(f"{owner}\n" for owner in names) + f"{rule}\n\n{text}\n" for text, names in owners.items())
+
+
+def sbom(packages: Dict[str, Dict[str, Any]], epoch: str) -> str:
+    lock = Path("Cargo.lock").read_text()
+    sums = {found[:2]: found[2] for found in re.findall(r'name = "(.*)"\nversion = "(.*)"\nsource = .*\nchecksum = "(.*)"', lock)}
+    purl = {id: f"pkg:cargo/{package['name']}@{package['version']}" for id, package in packages.items()}
+
+    def component(id: str, kind: str = "library") -> Dict[str, Any]:
+        package = packages[id]
+        made: Dict[str, Any] = {"type": kind, "bom-ref": purl[id], "name": package["name"], "version": package["version"]}
+        if checksum := sums.get((package["name"], package["version"])):
+            made["hashes"] = [{"alg": "SHA-256", "content": checksum}]
+        # What came before SPDX's OR.
+        made["licenses"] = [{"expression": package["license"].replace("/", " OR ")}]
+        made["purl"] = purl[id]
+        return made
+
+    own = next(id for id, package in packages.items() if package["name"] == "cupeer")
+    uses = {purl[id]: {purl[used] for used in package["uses"]} for id, package in packages.items()}
+    # The libraries are given out with it.
+    uses[purl[own]] |= {purl[id] for id, package in packages.items() if package["name"] in SHIPPED and id != own}
+    time = said("date", "--utc", f"--date=@{epoch}", "+%Y-%m-%dT%H:%M:%SZ").strip()
+    bom = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {"timestamp": time, "component": component(own, "application")},
+        "components": [component(id) for id in packages if id != own],
+        "dependencies": [{"ref": ref, "dependsOn": sorted(used)} for ref, used in sorted(uses.items())],
+    }
+    return json.dumps(bom, indent=1) + "\n"
+
+
+def main(directory: Path, epoch: str, zig: List[str]) -> None:
+    packages = linked()
+    directory.mkdir(parents=True, exist_ok=True)
+    others = [package for package in packages.values() if package["source"]]
+    (directory / "THIRD-PARTY.txt").write_text(licences(others, zig))
+    rust = Path(said("rustc", "--print", "sysroot").strip(), "share/doc/rust")
+    (directory / "COPYRIGHT-library.html").write_bytes((rust / "COPYRIGHT-library.html").read_bytes())
+    (directory / "cupeer.cdx.json").write_text(sbom(packages, epoch))
+
+
+main(Path(sys.argv[1]), os.environ["SOURCE_DATE_EPOCH"], sys.argv[2:])
