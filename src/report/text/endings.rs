@@ -27,15 +27,28 @@ pub fn ending(exit: Exit) -> String {
     }
 }
 
+/// How a process ended, in words.
+pub fn how(process: &Process) -> String {
+    match process.exit {
+        Exit { kind: ExitKind::Returned, code: Some(code), .. } => format!("exit status {code}"),
+        Exit { kind: ExitKind::Returned, .. } => "returned".into(),
+        Exit { kind: ExitKind::Signal, signal, .. } => {
+            format!("was killed by {}", signal_name(signal.unwrap_or(0).into()))
+        }
+        Exit { kind: ExitKind::Died, .. } => "ended without returning".into(),
+        Exit { kind: ExitKind::Running, .. } => "runs".into(),
+        Exit { kind: ExitKind::Executed, .. } => "became another program".into(),
+        Exit { kind: ExitKind::Gone, .. } => "has ended, nobody saw how".into(),
+        Exit { kind: ExitKind::Unseen, .. } => "may still run or have ended".into(),
+    }
+}
+
 /// How a process died; `None` where it returned, runs, or that is not known.
 pub fn death(process: &Process) -> Option<String> {
     match process.exit {
         // Who ends so because of a fault plan, does what was asked for.
         _ if process.is_stopped_on_purpose() => None,
-        Exit { kind: ExitKind::Signal, signal, .. } => {
-            Some(format!("was killed by {}", signal_name(signal.unwrap_or(0).into())))
-        }
-        Exit { kind: ExitKind::Died, .. } => Some("ended without returning".into()),
+        Exit { kind: ExitKind::Signal | ExitKind::Died, .. } => Some(how(process)),
         _ => None,
     }
 }
