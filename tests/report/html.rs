@@ -261,7 +261,8 @@ fn browser() -> Option<PathBuf> {
     all.into_iter().find(|path| path.exists())
 }
 
-/// The document as a browser has it once the scripts have run, which must raise no error; `None` without a browser.
+/// The document as a browser has it once the scripts have run, which must raise no error, and how; `None` without a
+/// browser.
 #[track_caller]
 fn drawn(page: &str, name: &str) -> Option<String> {
     let Some(browser) = browser() else {
@@ -309,4 +310,50 @@ fn all_pictures_are_drawn_and_all_rows_are_there() {
         );
     }
     assert!(timeline.contains("was killed by SIGKILL"), "who was killed stands out");
+}
+
+#[test]
+fn keys_and_buttons_do_what_the_page_says() {
+    let scene = ring(16, 3);
+    let page = page(&scene.dir(), "keys");
+    let script = format!("<script>{}</script></body>", include_str!("html.js"));
+    let Some(dom) = drawn(&page.replace("</body>", &script), "keys") else { return };
+    let told = |name: &str| {
+        let (_, rest) =
+            dom.split_once(&format!("<output class=\"{name}\">")).unwrap_or_else(|| panic!("no {name}"));
+        rest.split('<').next().unwrap().to_owned()
+    };
+    let handles = super::json_of(&scene, &[])["handles"].as_array().unwrap().len();
+    let sorted: Vec<String> = (0..16).map(|rank| rank.to_string()).collect();
+    assert_eq!(told("focus"), "search");
+    // It exported three, and opened two of others.
+    assert_eq!(told("found"), "5");
+    assert_eq!(told("cleared"), handles.to_string());
+    assert_eq!(told("sorted"), sorted.join(","));
+    assert_eq!([told("reversed"), told("walked")], ["15", "14"]);
+    for name in ["bars", "moments", "unfolded"] {
+        assert_eq!(told(name), "true", "{name}");
+    }
+    assert_eq!(told("arrived"), "f0");
+}
+
+#[test]
+fn of_a_real_program_findings_have_their_lines_of_source() {
+    let folder = support::temp_dir();
+    let program = support::compile_c("../scripts/demo.d/share.c", &["-ldl"]);
+    let mut run = support::cupeer();
+    run.args(["run", "--sim=none:2", "--record", "full", "-o"])
+        .arg(folder.path().join("r"))
+        .arg("--")
+        .arg(program);
+    support::done(&mut run);
+    let page = page(&folder.path().join("r"), "real");
+    assert_asks_for_nothing(&page);
+    let shown = read(&page);
+    let (_, finding) = shown
+        .split_once("error ipc-devices-apart: cuIpcOpenMemHandle_v2, once in process ")
+        .expect("the finding");
+    let (_, place) = finding.split_once("PEER_ACCESS_UNSUPPORTED, at ").expect("its call");
+    assert!(place.split(' ').nth(2).is_some_and(|place| place.starts_with("share.c:")), "{place}");
+    drawn(&page, "real");
 }

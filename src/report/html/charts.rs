@@ -188,7 +188,10 @@ impl Page<'_> {
             let at_ns = timeline.rows[place].until_ns;
             all.push(Moment { process: place, at_ns, kind: "death", text, id: format!("p{place}") });
         }
-        for (place, process) in self.report.processes.iter().enumerate() {
+        // In which call a process died, its death tells.
+        let lives =
+            self.report.processes.iter().enumerate().filter(|(_, process)| self.state(process) != Fate::Died);
+        for (place, process) in lives {
             for call in process.pending.iter().take(MOST_MOMENTS.saturating_sub(all.len())) {
                 let who = self.brief.called_process(&process.proc);
                 let text =

@@ -8,6 +8,7 @@ use super::super::text::names::{codes, result};
 use super::super::text::processes::program;
 use super::super::text::wrong::MOST as BRIEF;
 use super::table::{Cell, Row, Table, count, markup, none, ordered, text};
+use super::wrong::is_short;
 use super::{Page, picture};
 use maud::{Markup, html};
 
@@ -74,7 +75,7 @@ impl Page<'_> {
                 details {
                     summary { (call.function) ", " (duration(call.age_ns)) }
                     p { (self.brief.called(call)) @if let Some(rule) = &call.injected_by { ", held by " (rule) } }
-                    (self.stack(&call.stack))
+                    @if !is_short(&call.stack) { (self.stack(&call.stack)) }
                 }
             }
             @if process.pending.len() > BRIEF { (process.pending.len() - BRIEF) " more" }
@@ -219,12 +220,7 @@ impl Page<'_> {
                         )
                         .trim(),
                     ),
-                    markup(html! {
-                        @match stack {
-                            Some(stack) => details { summary { (group.caller.long()) } (self.stack(stack)) },
-                            None => (group.caller.long()),
-                        }
-                    }),
+                    markup(self.place_in(&group.caller, stack.copied().unwrap_or_default())),
                 ],
             }
         };

@@ -77,10 +77,13 @@ impl Page<'_> {
             section #wrong {
                 h2 { "What is wrong" }
                 @if deaths.is_empty() && told.is_empty() && things.is_empty() { p { "Nothing." } }
-                @for (process, how) in deaths.iter().take(MOST) {
-                    article.card.error { p { (self.brief.death(process, how)) " " a href={ "#" (self.process_id(&process.proc)) } { "Its row" } } }
+                @if let Some(died) = self.brief.died() {
+                    article class="card error" {
+                        h3 { (died.what) }
+                        ul { @for ((process, _), item) in deaths.iter().zip(&died.items).take(MOST) { li { (item) " " a href={ "#" (self.process_id(&process.proc)) } { "Its row" } } } }
+                        (left_out(deaths.len()))
+                    }
                 }
-                (left_out(deaths.len()))
                 @for (place, (number, finding)) in told.iter().take(MOST).enumerate() { (self.finding(*number, finding, place < OPEN)) }
                 (left_out(told.len()))
                 @for thing in &things {
@@ -112,10 +115,8 @@ impl Page<'_> {
         let mut sentences = paragraph.lines().map(|line| line.strip_prefix("- ").unwrap_or(line).trim());
         let head = sentences.next().unwrap_or_default();
         let head = head.strip_prefix(finding.severity).unwrap_or(head).trim_start();
-        // The caller alone stands in a sentence.
-        let is_told = |stack: &[Place]| stack.iter().flat_map(Place::lines).nth(1).is_none();
-        let stacks = || finding.objects.iter().filter(|object| !is_told(&object.stack));
-        let has_stacks = !is_told(&finding.stack) || stacks().next().is_some();
+        let stacks = || finding.objects.iter().filter(|object| !is_short(&object.stack));
+        let has_stacks = !is_short(&finding.stack) || stacks().next().is_some();
         html! {
             article class={ "card finding " (finding.severity) } id=(finding_id(number)) tabindex="-1" {
                 h3 { span.severity { (finding.severity) } " " (head) }
@@ -123,12 +124,19 @@ impl Page<'_> {
                 @if has_stacks {
                     details open[is_open] {
                         summary { "Stacks" }
-                        @if !is_told(&finding.stack) { p.who { "the call" } (self.stack(&finding.stack)) }
+                        @if !is_short(&finding.stack) { p.who { "the call" } (self.stack(&finding.stack)) }
                         @for object in stacks() { p.who { (object.role) } (self.stack(&object.stack)) }
                     }
                 }
                 p.links { (self.link(&finding.proc)) }
             }
+        }
+    }
+
+    /// A place, behind which its stack is folded where there is more to it.
+    pub fn place_in(&self, place: &Place, stack: &[Place]) -> Markup {
+        html! {
+            @if is_short(stack) { (place.long()) } @else { details { summary { (place.long()) } (self.stack(stack)) } }
         }
     }
 
@@ -147,6 +155,11 @@ impl Page<'_> {
         }
         stacks
     }
+}
+
+/// Whether a stack says no more than its caller, which stands in a sentence.
+pub fn is_short(stack: &[Place]) -> bool {
+    stack.iter().flat_map(Place::lines).nth(1).is_none()
 }
 
 pub fn finding_id(number: usize) -> String {

@@ -56,10 +56,15 @@ pub fn death(process: &Process) -> Option<String> {
 impl<'a> View<'a> {
     /// The processes that died, with what they left open elsewhere.
     pub fn deaths(&self) -> String {
+        let text = self.died().map_or_else(String::new, |thing| self.shown(&thing));
+        self.style.mark_in(Mark::Error, NOT_RETURNED, &text)
+    }
+
+    /// The same as a thing, with the items in the order of [`View::all_deaths`].
+    pub fn died(&self) -> Option<Thing> {
         let items: Vec<String> =
             self.all_deaths().iter().map(|(process, how)| self.death(process, how)).collect();
-        let text = self.things((items.len() as u64, "process"), NOT_RETURNED, items);
-        self.style.mark_in(Mark::Error, NOT_RETURNED, &text)
+        Thing::of((items.len() as u64, "process"), NOT_RETURNED, items)
     }
 
     /// The processes that died, and how; the first one first. Of those that filters choose, where these leave out none of

@@ -79,7 +79,7 @@ impl<'a> View<'a> {
     }
 
     /// A thing with its items.
-    fn shown(&self, Thing { what, items, .. }: &Thing) -> String {
+    pub fn shown(&self, Thing { what, items, .. }: &Thing) -> String {
         let most = self.at_most(MOST);
         let mut text = self.item("- ", what);
         for item in items.iter().take(most) {

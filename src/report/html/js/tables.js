@@ -20,22 +20,24 @@
     button.onclick = () => sort(button.closest("table"), button.closest("th"));
   });
 
-  // What has no word of what is searched for is hidden.
+  // What does not have what is searched for is hidden.
   const things = [...document.querySelectorAll("tbody tr, article")];
   const texts = new Map();
-  const textOf = (thing) => texts.get(thing) ?? texts.set(thing, thing.textContent.toLowerCase()).get(thing);
+  const plain = (text) => text.toLowerCase().replace(/\s+/g, " ");
+  // Cells are kept apart.
+  const allOf = (thing) => thing.cells ? [...thing.cells].map((cell) => cell.textContent).join(" | ") : thing.textContent;
+  const textOf = (thing) => texts.get(thing) ?? texts.set(thing, plain(allOf(thing))).get(thing);
   const search = element("search"), which = element("which");
   function filter() {
-    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const more = (which?.value ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+    const [word, more] = [search, which].map((input) => plain(input?.value ?? "").trim());
     let count = 0;
     for (const thing of things) {
       const isOfLedger = thing.id[0] === "h" && thing.closest("#ledger");
-      const isShown = words.every((word) => textOf(thing).includes(word)) && (!isOfLedger || more.every((word) => textOf(thing).includes(word)));
+      const isShown = textOf(thing).includes(word) && (!isOfLedger || textOf(thing).includes(more));
       if (thing.hidden === isShown) thing.hidden = !isShown;
       count += isShown;
     }
-    element("found").textContent = words.length ? `${count.toLocaleString()} found` : "";
+    element("found").textContent = word ? `${count.toLocaleString()} found` : "";
     drawLives();
   }
   let later = 0;

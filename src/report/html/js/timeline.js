@@ -3,6 +3,7 @@
   const state = { from: 0, to: seconds(data.lasted_ns), each: false, moment: -1 };
   const whole = () => { state.from = 0; state.to = seconds(data.lasted_ns); };
   const worst = { died: 0, hangs: 1, failed: 2, running: 4, ended: 4 };
+  const mostRows = 500;
   const isFolded = () => data.groups.length > 0 && !state.each;
 
   // The rows from the top: of those that are folded, what is wrong comes first.
@@ -43,7 +44,7 @@
   }
 
   function draw(node) {
-    const list = rows();
+    const all = rows(), list = all.slice(0, mostRows);
     const rowOf = new Map(list.flatMap(({ members }, row) => members.map((member) => [member, row])));
     const width = wideness(node), left = isNarrow() ? 84 : 150;
     const tall = list.length <= 12 ? 30 : list.length <= 32 ? 20 : list.length <= 80 ? 13 : 9;
@@ -52,12 +53,12 @@
       .filter(({ row, x }) => row !== undefined && isIn(x, x));
     const alone = list.flatMap(({ members }, row) => members.length === 1 ? [[row, members[0]]] : []);
     const bars = alone.flatMap(([row, member]) => data.timeline.rows[member].longest.map(([took, at, name, failed]) => (
-      { row, failed, took, x1: seconds(at), x2: seconds(at + took), text: `${nameOf(member)}: ${data.timeline.functions[name]}${failed ? ", failed" : ""}\n${(took / 1e3).toLocaleString()} µs at ${seconds(at).toFixed(6)}` })))
+      { row, failed, took, x1: seconds(at), x2: seconds(at + took), text: `${nameOf(member)}: ${data.timeline.functions[name]}${failed ? ", failed" : ""}\n${(took / 1e3).toLocaleString()} us at ${seconds(at).toFixed(6)}` })))
       .filter(({ x1, x2 }) => isIn(x1, x2)).sort((a, b) => b.took - a.took).slice(0, 3000);
     const failed = [...new Map(list.flatMap(({ members }, row) => members.flatMap((member) =>
       data.timeline.rows[member].failed.flatMap(([first, ...counts]) => counts.map((_, i) => [`${row} ${first + i}`, { row, bin: first + i }]))))).values()];
-    const hangs = shown.length ? data.moments.filter(({ kind }) => kind === "hang").map(({ process, at_ns, text }) => (
-      { row: rowOf.get(process), x1: seconds(at_ns), x2: seconds(Math.max(at_ns, data.processes[process].until_ns)), text })) : [];
+    const hangs = data.moments.filter(({ kind }) => kind === "hang").map(({ process, at_ns, text }) => (
+      { row: rowOf.get(process), x1: seconds(at_ns), x2: seconds(Math.max(at_ns, data.processes[process].until_ns)), text }));
     const deaths = shown.filter(({ kind }) => kind === "death");
     const others = shown.filter(({ kind }) => !["death", "hang"].includes(kind));
     const bad = { died: "var(--bad-soft)", hangs: "var(--warn-soft)", failed: "var(--warn-soft)" };
@@ -106,7 +107,8 @@
     brush(svg, width, left, list.length * tall + 52);
     put("ranks", svg);
     const folded = data.groups.reduce((sum, [, members]) => sum + members.length, 0);
-    element("folded").textContent = isFolded() ? `${folded} processes that are alike share ${data.groups.length === 1 ? "a row" : `${data.groups.length} rows`}, whose shape is their mean.` : "";
+    const cut = all.length - list.length;
+    element("folded").textContent = (isFolded() ? `${folded} processes that are alike share ${data.groups.length === 1 ? "a row" : `${data.groups.length} rows`}, whose shape is their mean.` : "") + (cut ? ` ${cut.toLocaleString()} rows are not drawn.` : "");
   }
 
   // A stretch that is drawn over is looked at closer.
