@@ -283,7 +283,11 @@ fn drawn(page: &str, name: &str) -> Option<String> {
     command.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
     let ended = support::done(command.arg(format!("file://{}", path.display())));
     let begin = ended.stdout.split("<head").next().unwrap_or_default();
-    assert!(begin.contains("data-drawn=") && !begin.contains("data-error"), "{begin}\n{}", ended.stderr);
+    assert!(
+        begin.contains("data-opened=") && begin.contains("data-drawn=") && !begin.contains("data-error"),
+        "{begin}\n{}",
+        ended.stderr
+    );
     Some(ended.stdout)
 }
 

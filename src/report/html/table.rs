@@ -64,8 +64,9 @@ impl Table<'_> {
             let is_long = cell.shown.0.len() > LONG && !column.starts_with('#');
             if is_long { Some("long") } else { is_number(column) }
         };
-        // Columns that say nothing in any row are left out.
-        let says = |i: usize| self.rows.iter().any(|row| !matches!(&*row.cells[i].shown.0, "" | "-" | "0"));
+        // Columns that say nothing in any row are left out; the first one has a row's name.
+        let is_empty = |text: &str, i: usize| matches!(text, "" | "-") || (text == "0" && i > 0);
+        let says = |i: usize| self.rows.iter().any(|row| !is_empty(&row.cells[i].shown.0, i));
         let shown: Vec<usize> = (0..self.columns.len()).filter(|i| says(*i)).collect();
         html! {
             @if !self.rows.is_empty() {

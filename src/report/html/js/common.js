@@ -17,14 +17,13 @@ const picture = (id, draw) => { pictures.push({ id, draw, width: 0 }); };
 function put(id, drawing) {
   element(id).replaceChildren(...(drawing ? [drawing] : []));
 }
-function drawAll() {
-  for (const one of pictures) {
-    const node = element(one.id);
-    if (!node || node.closest("[hidden]") || one.width === node.clientWidth) continue;
-    one.width = node.clientWidth;
-    one.draw(node);
-  }
+function drawOne(one) {
+  const node = element(one.id);
+  if (!node || node.closest("[hidden]") || one.width === node.clientWidth) return;
+  one.width = node.clientWidth;
+  one.draw(node);
 }
+const drawAll = () => pictures.forEach(drawOne);
 const watched = new ResizeObserver(() => requestAnimationFrame(drawAll));
 addEventListener("beforeprint", drawAll);
 

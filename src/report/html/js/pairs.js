@@ -39,7 +39,8 @@
       from: place.get(from), to: place.get(to), times, open, failed,
       text: `${nameOf(to)} opened handles of ${nameOf(from)} ${times.toLocaleString()} times${open ? `, ${open.toLocaleString()} open` : ""}${failed ? `, ${failed.toLocaleString()} failed` : ""}`,
     }));
-    put("openings", matrix(node, used.map(nameOf), cells, {
+    node.closest("figure").hidden = cells.length === 0;
+    if (cells.length) put("openings", matrix(node, used.map(nameOf), cells, {
       fill: ({ failed, open }) => failed ? "var(--bad)" : open ? "var(--hang)" : "var(--call)",
       opacity: ({ times, failed }) => failed ? 1 : 0.35 + 0.65 * Math.sqrt(times / most),
       text: ({ times, failed }) => failed ? `${times}!` : times, ink: "var(--on-color)",
@@ -47,7 +48,8 @@
   });
 
   picture("links", (node) => {
-    if (!data.devices.length) return;
+    node.closest("figure").hidden = data.places.length + data.pairs.length === 0;
+    if (data.places.length + data.pairs.length === 0) return;
     const stacks = new Map(data.devices.map((_, device) => [device, []]));
     data.places.forEach(([process, device]) => stacks.get(device).push(process));
     const isMany = data.devices.length > 10;

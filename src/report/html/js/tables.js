@@ -85,8 +85,16 @@
   }
   addEventListener("hashchange", arrive);
 
-  drawAll();
-  pictures.forEach(({ id }) => element(id) && watched.observe(element(id)));
+  // The first picture with the page, the others behind it, so that they keep nobody waiting.
+  const waiting = [...pictures];
+  function next() {
+    const one = waiting.shift();
+    if (one) drawOne(one);
+    if (waiting.length) return setTimeout(next);
+    pictures.forEach(({ id }) => element(id) && watched.observe(element(id)));
+    page.dataset.drawn = Math.round(performance.now());
+  }
+  next();
   arrive();
-  page.dataset.drawn = Math.round(performance.now());
+  page.dataset.opened = Math.round(performance.now());
 }
