@@ -4,10 +4,13 @@
 
 use super::scene::{self, Actor, Scene, checked};
 use super::{of, support};
-use cupeer_record::{Outcome, writer};
+use cupeer_record::{Job, Outcome, writer};
+use cupeer_report::filter::Filter;
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::slot::shape;
+use proptest::prelude::*;
+use proptest::sample::select;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -252,6 +255,71 @@ fn of_64_ranks_and_100_000_calls_the_page_is_below_5_mb() {
         );
     }
 }
+
+/// The page of a record in this directory, if that can be read at all.
+fn document(record: &Path) -> Option<String> {
+    let job = Job::open(record).ok()?;
+    let filter = Filter::all(&job);
+    let report = cupeer_report::read(&job, &filter, 10, None).ok()?;
+    Some(cupeer_report::html::document(&job, &filter, &report, "r").expect("a page"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_a_record_says_is_text(parts in proptest::collection::vec(select(NASTY.to_vec()), 1..8)) {
+        let scene = Scene::new();
+        let said = parts.concat();
+        let mut actor = scene.gone(0).on(&said);
+        actor.writer().text("program", &said).unwrap();
+        let mut call = actor.opening(400, (0xc, checked(0xc)), 0x9000);
+        call.details.findings = vec![scene::found(&said, cupeer_rules::Severity::Warning, &said)];
+        actor.add(&call);
+        let stream = actor.stream;
+        actor.writer().mark(stream, scene::us(500), said.as_bytes()).unwrap();
+        actor.ends();
+        let page = document(&scene.dir()).expect("a page");
+        assert_asks_for_nothing(&page);
+        let data = data(&page);
+        let mut moments = data["moments"].as_array().unwrap().iter();
+        prop_assert_eq!(&moments.find(|moment| moment["kind"] == "mark").expect("the mark")["text"], &said);
+        let title = markup(&page);
+        prop_assert_eq!(title.matches("<article").count(), title.matches("</article>").count());
+    }
+
+    #[test]
+    fn a_damaged_record_has_a_page_all_the_same(damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40)) {
+        let scene = ring(3, 2);
+        let file = std::fs::read_dir(scene.dir()).unwrap().map(|entry| entry.unwrap().path())
+            .find(|path| path.extension().is_some_and(|extension| extension == "cupeer")).expect("a process");
+        let mut bytes = std::fs::read(&file).unwrap();
+        for (place, byte) in damage {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        std::fs::write(&file, bytes).unwrap();
+        let page = document(&scene.dir()).expect("the others can be read");
+        assert_asks_for_nothing(&page);
+        data(&page);
+    }
+}
+
+/// What texts are made of that would be more than text.
+const NASTY: [&str; 12] = [
+    "</script>",
+    "<script>",
+    "<!--",
+    "-->",
+    "]]>",
+    "\"",
+    "'",
+    "&",
+    "<img src=x onerror=y>",
+    "\u{2028}",
+    "\u{202e}",
+    "</article>",
+];
 
 /// Where a browser is.
 fn browser() -> Option<PathBuf> {

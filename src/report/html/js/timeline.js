@@ -97,7 +97,7 @@
         })),
         Plot.text(list.map((one, row) => ({ one, row })), {
           frameAnchor: "left", y: ({ row }) => row + 0.5, dx: -8, textAnchor: "end", fontSize: Math.min(12, tall),
-          text: ({ one }) => short(one.name, isNarrow() ? 12 : 22), title: ({ one }) => one.title ?? one.name,
+          text: ({ one }) => isNarrow() ? short(one.name.replace("process ", ""), 12) : short(one.name, 22), title: ({ one }) => one.title ?? one.name,
           fill: ({ one }) => label(one), fontWeight: ({ one }) => one.state in bad ? 700 : 400, href: ({ one }) => `#${one.id}`,
         }),
         Plot.tip(tips, Plot.pointer({ x: "x", y: "at", title: "text", maxRadius: 24, fill: "var(--panel)", stroke: "var(--faint)", lineWidth: isNarrow() ? 18 : 36 })),
