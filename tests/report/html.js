@@ -18,6 +18,10 @@ setTimeout(() => {
     shown("all-processes")[0].focus();
     press("ArrowDown", document.activeElement);
     tell("walked", document.activeElement.cells[0].textContent);
+    const opened = [...document.querySelectorAll("#all-pairs th")].find((head) => head.textContent === "opened");
+    opened.firstChild.click();
+    const counts = shown("all-pairs").map((row) => Number(row.cells[opened.cellIndex].textContent.replaceAll(",", "")));
+    tell("counted", counts.length > 2 && counts.every((count, i) => i === 0 || counts[i - 1] <= count));
     tell("bars", element("ranks").querySelectorAll("text").length > 4);
     press("n", element("ranks"));
     const first = element("moment").textContent;

@@ -403,7 +403,7 @@ fn keys_and_buttons_do_what_the_page_says() {
     assert_eq!(told("cleared"), handles.to_string());
     assert_eq!(told("sorted"), sorted.join(","));
     assert_eq!([told("reversed"), told("walked")], ["15", "14"]);
-    for name in ["bars", "moments", "unfolded"] {
+    for name in ["counted", "bars", "moments", "unfolded"] {
         assert_eq!(told(name), "true", "{name}");
     }
     assert_eq!(told("arrived"), "f0");

@@ -6,6 +6,7 @@ use super::super::text::endings;
 use super::super::text::matrix;
 use super::super::text::names::{codes, result};
 use super::super::text::processes::program;
+use super::super::text::tables::{DEVICES, PAIRS};
 use super::super::text::wrong::MOST as BRIEF;
 use super::table::{Cell, Row, Table, count, markup, none, ordered, text};
 use super::wrong::is_short;
@@ -89,13 +90,13 @@ impl Page<'_> {
         html! {
             section #devices {
                 h2 { "Devices and their links" }
-                (self.lines(&self.brief.devices()))
+                (table_of("all-devices", "Devices", &DEVICES, self.report.devices.iter().map(|device| self.brief.device_row(device).to_vec())))
                 div.beside {
                     figure hidden[!has_pairs] { figcaption { (matrix::TITLE) } (picture("pairs", "Matrix of devices; the table of pairs has it in words")) }
                     figure hidden[!has_opens] { figcaption { "Whose handles were opened by whom, and how often" } (picture("openings", "Matrix of exporters and openers; the ledger has it in words")) }
                     figure.whole hidden[self.report.devices.is_empty()] { figcaption { "Where processes are, and how their devices are linked" } (picture("links", "Processes on their devices, with links between devices")) }
                 }
-                (self.lines(&self.whole.peers()))
+                (table_of("all-pairs", "Pairs of devices", &PAIRS, self.brief.pair_rows().into_iter()))
             }
         }
     }
@@ -308,4 +309,24 @@ impl Page<'_> {
             _ => "",
         }
     }
+}
+
+/// A table of the text, with a title.
+fn table_of(
+    id: &str,
+    label: &str,
+    head: &[&str],
+    rows: impl ExactSizeIterator<Item = Vec<String>>,
+) -> Markup {
+    let columns: Vec<String> = head.iter().map(|name| name.to_lowercase()).collect();
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let more = rows.len().saturating_sub(MOST) as u64;
+    let row = |(place, cells): (usize, Vec<String>)| Row {
+        id: format!("{id}-{place}"),
+        class: "",
+        cells: cells.into_iter().map(text).collect(),
+    };
+    let table =
+        Table { id, label, columns: &columns, rows: rows.take(MOST).enumerate().map(row).collect(), more };
+    html! { @if !table.rows.is_empty() { h3 { (label) } (table.show()) } }
 }

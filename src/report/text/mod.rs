@@ -15,7 +15,7 @@ mod outside;
 mod pools;
 pub(crate) mod processes;
 pub mod suppressed;
-mod tables;
+pub(crate) mod tables;
 pub(crate) mod wrong;
 
 use super::model::Report;

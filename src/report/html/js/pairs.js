@@ -5,6 +5,8 @@
   const colorOf = (letters) => letters.includes("!") ? "var(--bad)" : letters.includes("o") ? "var(--call)" : letters.includes("e") ? "var(--good)" : letters.includes("n") ? "var(--faint)" : "var(--shape)";
   const inkOf = (letters) => /[!oe]/.test(letters) ? "var(--on-color)" : "var(--text)";
 
+  const fateColors = { died: "var(--bad)", hangs: "var(--hang)", failed: "var(--warn)" };
+
   function matrix(node, names, cells, options) {
     const room = Math.min(wideness(node), 34 * names.length + 190);
     const isMany = names.length > 18;
@@ -59,9 +61,10 @@
     const kind = (letters) => [..."!oe"].find((letter) => letters.includes(letter));
     const all = data.pairs.filter(([from, to, letters]) => from !== to && kind(letters)).sort((a, b) => rank[kind(a[2])] - rank[kind(b[2])]);
     const links = all.slice(0, 400).map(([from, to, letters]) => ({ from, to, letters, text: `${data.devices[from]} to ${data.devices[to]}: ${inWords(letters)}` }));
-    const width = Math.min(wideness(node), 170 * data.devices.length + 60), arcs = links.length ? Math.min(160, width / 5) : 16, step = 20, deep = Math.min(deepest, 12);
+    const width = Math.min(wideness(node), 170 * data.devices.length + 60), step = 20, deep = Math.min(deepest, 12);
     // The longest arc is as high as there is room.
-    const longest = d3.max(links, ({ from, to }) => Math.abs(from - to)) * (width - 60) / data.devices.length;
+    const longest = (d3.max(links, ({ from, to }) => Math.abs(from - to)) ?? 0) * (width - 60) / data.devices.length;
+    const arcs = Math.min(160, 0.3 * longest + 16);
     const bend = Math.min(62, 2 * Math.atan(2 * (arcs - 8) / (longest || 1)) * 180 / Math.PI);
     const label = (process) => (nameOf(process).replace(/^(rank|process) /, ""));
     const cut = on.filter(({ i }) => i < deep);
@@ -75,8 +78,8 @@
         })),
         Plot.dot(data.devices.map((_, i) => i), { x: (i) => i, y: 0, r: 5, fill: "var(--text)" }),
         Plot.text(data.devices, { x: (_, i) => i, y: isMany ? 0.4 : 0.7, text: (name) => name, rotate: isMany ? -60 : 0, textAnchor: isMany ? "end" : "middle", fontSize: isMany ? 9 : 11, fill: "var(--text)" }),
-        Plot.dot(cut, { x: "device", y: ({ i }) => i + (isMany ? 4 : 1.7), r: 9, fill: ({ process }) => ({ died: "var(--bad)", hangs: "var(--hang)", failed: "var(--warn)" })[data.processes[process].state] ?? "var(--shape)", href: ({ process }) => `#p${process}`, title: ({ process }) => `${nameOf(process)}: ${data.processes[process].how}` }),
-        Plot.text(cut, { x: "device", y: ({ i }) => i + (isMany ? 4 : 1.7), text: ({ process }) => short(label(process), 8), fontSize: 9, fill: ({ process }) => data.processes[process].state === "died" ? "var(--on-color)" : "var(--text)", pointerEvents: "none" }),
+        Plot.dot(cut, { x: "device", y: ({ i }) => i + (isMany ? 4 : 1.7), r: 9, fill: ({ process }) => fateColors[data.processes[process].state] ?? "var(--shape)", href: ({ process }) => `#p${process}`, title: ({ process }) => `${nameOf(process)}: ${data.processes[process].how}` }),
+        Plot.text(cut, { x: "device", y: ({ i }) => i + (isMany ? 4 : 1.7), text: ({ process }) => short(label(process), 8), fontSize: 9, fill: ({ process }) => fateColors[data.processes[process].state] ? "var(--on-color)" : "var(--text)", pointerEvents: "none" }),
       ],
     });
     svg.querySelectorAll("a").forEach((link) => link.setAttribute("tabindex", "-1"));

@@ -1,6 +1,7 @@
 // Tables: sorted by their heads, searched from the top of the page, walked with the arrow keys.
 {
-  const number = (cell) => cell.dataset.v === undefined ? NaN : Number(cell.dataset.v);
+  const isCount = /^\d[\d,]*$/;
+  const number = (cell) => Number(cell.dataset.v ?? (isCount.test(cell.textContent) ? cell.textContent.replaceAll(",", "") : NaN));
   function sort(table, head) {
     const column = [...head.parentElement.children].indexOf(head);
     const down = head.getAttribute("aria-sort") === "ascending";
