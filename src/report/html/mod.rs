@@ -149,7 +149,7 @@ fn timeline_section(timeline: &timeline::Timeline) -> Markup {
     let said = match timeline.calls - timeline.single.min(timeline.calls) {
         0 => "Each call is a bar".to_owned(),
         folded => format!(
-            "The {} longest calls are bars; {} more are folded into the grey shapes, which count calls in {}",
+            "Of each process, the longest calls are bars, {} in all; {} more are folded into the grey shapes, which count calls in {}",
             number(timeline.single),
             number(folded),
             duration(timeline.width_ns)

@@ -36,7 +36,7 @@ const drawLives = (() => {
       ],
     }) : null);
     node.querySelectorAll("svg a").forEach((link) => link.setAttribute("tabindex", "-1"));
-    element("lived").textContent = rows.length > shown.length ? `(the first ${shown.length} of ${rows.length.toLocaleString()} rows below; search and sort choose others)` : "";
+    element("lived").textContent = rows.length > shown.length ? `(the first ${shown.length} of ${rows.length.toLocaleString("en")} rows below; search and sort choose others)` : "";
   }
   if (element("lives")) picture("lives", draw);
   return () => { if (element("lives")) draw(element("lives")); };

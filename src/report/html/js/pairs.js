@@ -39,7 +39,7 @@
     const most = Math.max(1, ...data.openings.map(([, , times]) => times));
     const cells = data.openings.filter(([from, to]) => place.has(from) && place.has(to)).map(([from, to, times, open, failed]) => ({
       from: place.get(from), to: place.get(to), times, open, failed,
-      text: `${nameOf(to)} opened handles of ${nameOf(from)} ${times.toLocaleString()} times${open ? `, ${open.toLocaleString()} open` : ""}${failed ? `, ${failed.toLocaleString()} failed` : ""}`,
+      text: `${nameOf(to)} opened handles of ${nameOf(from)} ${times.toLocaleString("en")} times${open ? `, ${open.toLocaleString("en")} open` : ""}${failed ? `, ${failed.toLocaleString("en")} failed` : ""}`,
     }));
     node.closest("figure").hidden = cells.length === 0;
     if (cells.length) put("openings", matrix(node, used.map(nameOf), cells, {

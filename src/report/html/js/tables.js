@@ -38,7 +38,7 @@
       if (thing.hidden === isShown) thing.hidden = !isShown;
       count += isShown;
     }
-    element("found").textContent = word ? `${count.toLocaleString()} found` : "";
+    element("found").textContent = word ? `${count.toLocaleString("en")} found` : "";
     drawLives();
   }
   let later = 0;

@@ -53,7 +53,7 @@
       .filter(({ row, x }) => row !== undefined && isIn(x, x));
     const alone = list.flatMap(({ members }, row) => members.length === 1 ? [[row, members[0]]] : []);
     const bars = alone.flatMap(([row, member]) => data.timeline.rows[member].longest.map(([took, at, name, failed]) => (
-      { row, failed, took, x1: seconds(at), x2: seconds(at + took), text: `${nameOf(member)}: ${data.timeline.functions[name]}${failed ? ", failed" : ""}\n${(took / 1e3).toLocaleString()} us at ${seconds(at).toFixed(6)}` })))
+      { row, failed, took, x1: seconds(at), x2: seconds(at + took), text: `${nameOf(member)}: ${data.timeline.functions[name]}${failed ? ", failed" : ""}\n${(took / 1e3).toLocaleString("en")} us at ${seconds(at).toFixed(6)}` })))
       .filter(({ x1, x2 }) => isIn(x1, x2)).sort((a, b) => b.took - a.took).slice(0, 3000);
     const failed = [...new Map(list.flatMap(({ members }, row) => members.flatMap((member) =>
       data.timeline.rows[member].failed.flatMap(([first, ...counts]) => counts.map((_, i) => [`${row} ${first + i}`, { row, bin: first + i }]))))).values()];
@@ -108,7 +108,7 @@
     put("ranks", svg);
     const folded = data.groups.reduce((sum, [, members]) => sum + members.length, 0);
     const cut = all.length - list.length;
-    element("folded").textContent = (isFolded() ? `${folded} processes that are alike share ${data.groups.length === 1 ? "a row" : `${data.groups.length} rows`}, whose shape is their mean.` : "") + (cut ? ` ${cut.toLocaleString()} rows are not drawn.` : "");
+    element("folded").textContent = (isFolded() ? `${folded.toLocaleString("en")} processes that are alike share ${data.groups.length === 1 ? "a row" : `${data.groups.length} rows`}, whose shape is their mean.` : "") + (cut ? ` ${cut.toLocaleString("en")} rows are not drawn.` : "");
   }
 
   // A stretch that is drawn over is looked at closer.
@@ -167,6 +167,6 @@
     draw(element("ranks"));
   };
   const count = data.moments.length;
-  if (count) element("moment").textContent = `${count.toLocaleString()} notable ${count === 1 ? "moment" : "moments"}: n and p go from one to the next`;
+  if (count) element("moment").textContent = `${count.toLocaleString("en")} notable ${count === 1 ? "moment" : "moments"}: n and p go from one to the next`;
   picture("ranks", draw);
 }
