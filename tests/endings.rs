@@ -1,5 +1,7 @@
-//! How processes ended: the summary, the report and its JSON say so, of the process that was started and of its children.
+//! How processes ended: the summary, the report, its JSON and its page say so, of the process that was started and of its
+//! children.
 
+use crate::report::html;
 use crate::support::{compile_c, cupeer, done, sim_dir, temp_dir, wait_for, with};
 use serde_json::Value;
 use std::fs;
@@ -17,6 +19,8 @@ struct Told {
     summary: String,
     /// The text of the report.
     report: String,
+    /// What people read of its page.
+    page: String,
     /// The kinds, codes and signals of its processes, in the order of their start.
     exits: Vec<Exit>,
 }
@@ -35,6 +39,27 @@ fn report(directory: &Path) -> (String, Vec<Exit>) {
     (text, json["processes"].as_array().unwrap().iter().map(exit).collect())
 }
 
+/// The page of a record, in whose table each process has ended as JSON has it.
+#[track_caller]
+fn page(record: &Path, exits: &[Exit]) -> String {
+    let page = html::page(record, "endings");
+    for (place, (kind, code, signal)) in exits.iter().enumerate() {
+        let wanted = match (kind.as_str(), code, signal) {
+            (RETURNED, Some(code), _) => format!(" exit status {code} "),
+            (RETURNED, None, _) => " returned ".to_owned(),
+            ("signal", _, Some(_)) => " was killed by SIG".to_owned(),
+            ("died", ..) => " ended without returning ".to_owned(),
+            ("executed", ..) => " became another program ".to_owned(),
+            ("running", ..) => " runs ".to_owned(),
+            other => panic!("{other:?}"),
+        };
+        let row = page.split_once(&format!("<tr id=\"p{place}\"")).expect("its row").1;
+        let row = html::read(&format!("<tr{}", row.split("</tr>").next().unwrap()));
+        assert!(row.contains(&wanted), "{wanted} is not in: {row}");
+    }
+    html::read(&page)
+}
+
 fn told(words: &[&str], status: Option<i32>) -> Told {
     let folder = temp_dir();
     let record = folder.path().join("record");
@@ -48,7 +73,8 @@ fn told(words: &[&str], status: Option<i32>) -> Told {
     let ended = done(&mut command);
     assert_eq!(ended.status.code(), status, "{words:?}: {}", ended.stderr);
     let (report, exits) = report(&record);
-    Told { summary: ended.stderr, report, exits }
+    let page = page(&record, &exits);
+    Told { summary: ended.stderr, report, page, exits }
 }
 
 const RETURNED: &str = "returned";
@@ -76,9 +102,12 @@ fn what_returns_is_told_with_its_status() {
         assert_eq!(told.exits, wanted, "{words:?}");
         if status == 0 {
             assert!(told.report.contains(WELL), "{words:?}: {}", told.report);
+            assert!(told.page.contains(WELL), "{words:?}: {}", told.page);
         } else {
             let wanted = format!("What is wrong\n- 1 process ended with a failure\n  exit status {status}: ");
             assert!(told.report.contains(&wanted), "{words:?}: {}", told.report);
+            let wanted = format!("What is wrong 1 process ended with a failure exit status {status}: ");
+            assert!(told.page.contains(&wanted), "{words:?}: {}", told.page);
         }
         assert!(told.summary.starts_with("cupeer: 1 process, "), "{words:?}: {}", told.summary);
     }
@@ -110,6 +139,8 @@ fn a_signal_is_told_first_and_by_its_name() {
         assert!(wrong.starts_with("- 1 process did not return\n"), "{wrong}");
         assert!(wrong.contains(&format!("was killed by {name}; its last call was")), "{wrong}");
         assert!(told.report.contains("1 killed by a signal") && !told.report.contains("Nothing is wrong"));
+        assert!(told.page.contains(&format!(" was killed by {name} after ")), "{}", told.page);
+        assert!(told.page.contains("1 killed by a signal") && !told.page.contains("Nothing is wrong"));
     }
 }
 
@@ -133,6 +164,13 @@ fn children_are_told_of_as_far_as_they_tell_themselves() {
         assert_eq!(first.ends_with(" ended without returning"), is_dead, "{words:?}: {}", told.summary);
         let is_well = matches!(exit.1, Some(0) | None) && !is_dead;
         assert_eq!(told.report.contains("Nothing is wrong"), is_well, "{words:?}: {}", told.report);
+        assert_eq!(told.page.contains("Nothing is wrong"), is_well, "{words:?}: {}", told.page);
+        assert_eq!(
+            told.page.contains("ended without returning; its last call was"),
+            is_dead,
+            "{}",
+            told.page
+        );
         assert_eq!(
             told.report.contains("ended without returning; its last call was"),
             is_dead,
@@ -185,6 +223,7 @@ fn who_lives_on_is_running_and_then_told() {
     assert_eq!(exits, [("running".to_owned(), None, None)], "{text}");
     assert!(ended.stderr.lines().nth(1).is_some_and(|line| line.ends_with(") lives on")), "{}", ended.stderr);
     assert!(text.contains("Nothing is wrong so far: "), "{text}");
+    assert!(page(&record, &exits).contains("Nothing is wrong so far: "), "{text}");
     fs::write(&word, "").unwrap();
     wait_for("its end", || report(&record).1 == [(RETURNED.to_owned(), Some(0), None)]);
 }

@@ -61,6 +61,10 @@ mod options;
 #[path = "report/trace.rs"]
 mod trace;
 
+// The page for a browser.
+#[path = "report/html.rs"]
+pub mod html;
+
 // The annotations of GitHub Actions.
 #[path = "report/annotations.rs"]
 mod annotations;

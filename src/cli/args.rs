@@ -266,13 +266,14 @@ pub struct ExplainArgs {
   cupeer report DIR --leaks                      # what was never closed, by where it was opened
   cupeer report DIR --rank 3 --failed            # what failed on rank 3
   cupeer report DIR --format json | jq .handles
+  cupeer report DIR --format html >report.html   # one page, for a browser
   cupeer report DIR --format trace >trace.json   # for ui.perfetto.dev
   cupeer report DIR --diff OTHER                 # what differs in OTHER
   cupeer report DIR --suggest-suppressions >known.toml   # for --suppressions known.toml")]
 pub struct ReportArgs {
     /// The record: a directory, a file made by `cupeer pack`, or a name or number that `cupeer ls` lists [default: the newest of those]
     pub dir: Option<PathBuf>,
-    /// Print text, JSON (docs/report.schema.json), a trace for ui.perfetto.dev, SARIF 2.1.0 for code scanning, or JUnit's XML for CI servers
+    /// Print text, JSON (docs/report.schema.json), a trace for ui.perfetto.dev, SARIF 2.1.0 for code scanning, JUnit's XML for CI servers, or a page (HTML)
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: ReportFormat,
     /// Show only this process: a pid, or its name in the JSON form
@@ -322,6 +323,8 @@ pub enum ReportFormat {
     Sarif,
     /// JUnit's XML: a test case for each rule and each process.
     Junit,
+    /// One page for a browser, which opens offline.
+    Html,
 }
 
 #[derive(Args)]

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use cupeer_record::Job;
 use cupeer_report::filter::{Asked, Filter};
 use cupeer_report::suppress::suggest;
-use cupeer_report::{diff, junit, sarif, text, trace};
+use cupeer_report::{diff, html, junit, sarif, text, trace};
 use std::io::{self, BufWriter, ErrorKind::BrokenPipe};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,6 +53,9 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
         ReportFormat::Json => return output::print_json(&report),
         ReportFormat::Sarif => return output::print_json(&sarif::log(&report)),
         ReportFormat::Junit => return output::print(&junit::document(&report)),
+        ReportFormat::Html => {
+            return output::print_as_is(&html::document(job, filter, &report, &home::shown(&dir))?);
+        }
         ReportFormat::Text | ReportFormat::Trace => {}
     }
     let options = text::Options {

@@ -4,7 +4,7 @@
 //! packed file), and arguments and output of a command. A report is made in three steps. [`collect`] reads the events
 //! and passes them to [`functions`], [`failures`], [`findings`], [`ledger`], [`virtual_memory`] and [`peers`]; nothing
 //! there grows with the number of events. [`assemble`] makes the rows of [`model`] from it, which are serialised as they
-//! are. [`text`] shows them, [`sarif`] and [`junit`] tell other tools of them, [`diff`] compares them, and [`trace`] reads the record a second time. [`symbols`] names
+//! are. [`text`] and [`html`] show them, [`sarif`] and [`junit`] tell other tools of them, [`diff`] compares them, and [`trace`] reads the record a second time. [`symbols`] names
 //! addresses.
 
 pub mod annotations;
@@ -18,6 +18,7 @@ pub mod filter;
 mod findings;
 mod functions;
 mod hits;
+pub mod html;
 mod incidents;
 pub mod junit;
 mod kinds;

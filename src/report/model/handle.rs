@@ -43,7 +43,7 @@ pub struct Handle {
 }
 
 /// How a handle, or one opening of it, stands. A handle with several openings has the worst of them: the last one here.
-#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum State {
     /// Nobody opened it, and its allocation still exists.
     #[serde(rename = "exported")]

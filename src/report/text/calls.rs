@@ -69,10 +69,17 @@ impl View<'_> {
         self.title("Without names of functions") + &list
     }
 
-    pub fn group(&self, group: &FailureGroup) -> String {
+    /// In which processes failures were.
+    pub fn group_procs(&self, group: &FailureGroup) -> String {
         let procs = self.names.processes(group.procs.iter().map(|proc| &**proc));
-        let more =
-            if group.procs_more > 0 { format!(" and {} more", group.procs_more) } else { String::new() };
+        match group.procs_more {
+            0 => procs,
+            more => format!("{procs} and {more} more"),
+        }
+    }
+
+    pub fn group(&self, group: &FailureGroup) -> String {
+        let procs = self.group_procs(group);
         let when = if group.count == 1 {
             format!("at {}", self.at(group.first_ns))
         } else {
@@ -81,7 +88,7 @@ impl View<'_> {
         let usual = if group.usual && !group.injected { " (as programs do)" } else { "" };
         let whose = whose(group.injected, group.injected_by.as_deref(), group.follows_fault);
         format!(
-            "{} {} = {}{usual}{whose}: {procs}{more}, {when}, called from {}{}",
+            "{} {} = {}{usual}{whose}: {procs}, {when}, called from {}{}",
             number(group.count),
             clean(&group.function),
             group.result,
@@ -175,7 +182,7 @@ pub fn in_runtime(call: Option<&RuntimeCall>) -> String {
 }
 
 /// Whose doing a failure is, where it is that of a fault plan: ` (INJECTED by inject/1)`.
-fn whose(injected: bool, by: Option<&str>, follows_fault: bool) -> String {
+pub fn whose(injected: bool, by: Option<&str>, follows_fault: bool) -> String {
     match by {
         Some(rule) => format!(" (INJECTED by {})", clean(rule)),
         None if injected => " (INJECTED)".into(),

@@ -3,7 +3,7 @@
 
 use super::super::kinds::{self, first_clause};
 use super::super::looked;
-use super::super::model::{ExitKind, FailureGroup, Handle, Proc, Process, State};
+use super::super::model::{ExitKind, FailureGroup, Finding, Handle, Proc, Process, State};
 use super::super::moments::number;
 use super::View;
 use super::findings::times;
@@ -17,26 +17,73 @@ const MOST_LINES: usize = 8;
 /// How many rules are named that were not looked for.
 const MOST_RULES: usize = 3;
 
-impl View<'_> {
+/// A line of the digest.
+pub struct Line<'a> {
+    pub text: String,
+    pub about: About<'a>,
+}
+
+/// What a line of the digest is about.
+#[derive(Clone, Copy)]
+pub enum About<'a> {
+    /// A process that died.
+    Death(&'a Process),
+    /// What a rule found.
+    Finding(&'a Finding),
+    /// Other things that are wrong.
+    Rest,
+    /// Which commands show more.
+    More,
+}
+
+impl About<'_> {
+    /// How its line is marked.
+    pub fn mark(self) -> Option<Mark> {
+        match self {
+            About::Death(_) => Some(Mark::Error),
+            About::Finding(finding) => Some(Mark::of_severity(finding.severity)),
+            About::Rest | About::More => None,
+        }
+    }
+}
+
+impl<'a> View<'a> {
     pub fn digest(&self, wrong: &[Thing]) -> String {
-        let kinds = kinds::told(self.report);
-        let deaths = self.deaths_in_short().into_iter().chain(self.deaths_not_shown());
-        let mut lines: Vec<(String, Option<Mark>)> = deaths.map(|line| (line, Some(Mark::Error))).collect();
-        lines.extend(
-            kinds.iter().map(|kind| (self.kind(kind), Some(Mark::of_severity(kind.first().severity)))),
-        );
-        if lines.is_empty() && wrong.is_empty() {
+        let lines = self.digest_lines(wrong);
+        if lines.is_empty() {
             return self.nothing();
+        }
+        let marked = |Line { text, about }: &Line| match about.mark() {
+            None => self.hanging(text),
+            // The first word is a severity, or who died.
+            Some(mark) => {
+                self.style.mark_in(mark, text.split(" in ").next().unwrap_or(text), &self.hanging(text))
+            }
+        };
+        lines.iter().map(marked).chain(["\n".into()]).collect()
+    }
+
+    /// The lines as they are before they are wrapped; none, where nothing is wrong.
+    pub fn digest_lines(&self, wrong: &[Thing]) -> Vec<Line<'a>> {
+        let kinds = kinds::told(self.report);
+        let rest = |text: String| Line { text, about: About::Rest };
+        let mut lines = self.deaths_in_short();
+        lines.extend(self.deaths_not_shown().map(rest));
+        let kind =
+            |kind: &kinds::Kind<'a>| Line { text: self.kind(kind), about: About::Finding(kind.first()) };
+        lines.extend(kinds.iter().map(kind));
+        if lines.is_empty() && wrong.is_empty() {
+            return lines;
         }
         if self.report.record.lost > 0 {
             let lost = counted(self.report.record.lost, "event");
-            lines.push((format!("{lost} could not be kept: more may be wrong"), None));
+            lines.push(rest(format!("{lost} could not be kept: more may be wrong")));
         }
         let things = wrong.iter().filter(|thing| !thing.in_short.is_empty());
-        lines.extend(things.map(|thing| (thing.in_short.clone(), None)));
+        lines.extend(things.map(|thing| rest(thing.in_short.clone())));
         if lines.is_empty() {
             // What others were to say, they do not: filters have left them out.
-            lines.extend(wrong.iter().map(|thing| (thing.what.clone(), None)));
+            lines.extend(wrong.iter().map(|thing| rest(thing.what.clone())));
         }
         let mut more: Vec<String> = Vec::new();
         // Filters may have chosen it already.
@@ -54,19 +101,12 @@ impl View<'_> {
         let left_out = if lines.len() > room { lines.len() - (room - 1) } else { 0 };
         lines.truncate(lines.len() - left_out);
         if left_out > 0 {
-            lines.push((format!("and {} below", counted(left_out as u64, "more problem")), None));
+            lines.push(rest(format!("and {} below", counted(left_out as u64, "more problem"))));
         }
         if !commands.is_empty() {
-            lines.push((format!("more: {}", commands.join("; ")), None));
+            lines.push(Line { text: format!("more: {}", commands.join("; ")), about: About::More });
         }
-        let marked = |(line, mark): &(String, Option<Mark>)| match mark {
-            None => self.hanging(line),
-            // The first word is a severity, or who died.
-            Some(mark) => {
-                self.style.mark_in(*mark, line.split(" in ").next().unwrap_or(line), &self.hanging(line))
-            }
-        };
-        lines.iter().map(marked).chain(["\n".into()]).collect()
+        lines
     }
 
     /// A line of the digest; where it has to be wrapped, its other lines are further in.
@@ -77,7 +117,7 @@ impl View<'_> {
     }
 
     /// What happened to the first process that died, and how many others did.
-    fn deaths_in_short(&self) -> Vec<String> {
+    fn deaths_in_short(&self) -> Vec<Line<'a>> {
         let dead = self.all_deaths();
         let Some(((first, how), others)) = dead.split_first() else { return Vec::new() };
         let act = match (first.pending.first(), &first.last_call) {
@@ -85,10 +125,12 @@ impl View<'_> {
             (None, Some(call)) => format!(" after {} at {}", clean(&call.function), self.at(call.at_ns)),
             (None, None) => String::new(),
         };
-        let mut lines = vec![format!("{} {how}{act}", self.called_process(&first.proc))];
-        if !others.is_empty() {
+        let text = format!("{} {how}{act}", self.called_process(&first.proc));
+        let mut lines = vec![Line { text, about: About::Death(first) }];
+        if let Some((next, _)) = others.first() {
             let procs = self.names.processes(others.iter().map(|(process, _)| &*process.proc));
-            lines.push(format!("{} died after it: {procs}", counted(others.len() as u64, "process")));
+            let text = format!("{} died after it: {procs}", counted(others.len() as u64, "process"));
+            lines.push(Line { text, about: About::Death(next) });
         }
         lines
     }
@@ -107,7 +149,7 @@ impl View<'_> {
     }
 
     /// That nothing is wrong, as far as can be seen.
-    fn nothing(&self) -> String {
+    pub fn nothing(&self) -> String {
         if self.report.record.matching == Some(0) {
             return String::new();
         }

@@ -27,6 +27,22 @@ pub fn ending(exit: Exit) -> String {
     }
 }
 
+/// How a process ended, in words.
+pub fn how(exit: Exit) -> String {
+    match exit {
+        Exit { kind: ExitKind::Returned, code: Some(code), .. } => format!("exit status {code}"),
+        Exit { kind: ExitKind::Returned, .. } => "returned".into(),
+        Exit { kind: ExitKind::Signal, signal, .. } => {
+            format!("was killed by {}", signal_name(signal.unwrap_or(0).into()))
+        }
+        Exit { kind: ExitKind::Died, .. } => "ended without returning".into(),
+        Exit { kind: ExitKind::Running, .. } => "runs".into(),
+        Exit { kind: ExitKind::Executed, .. } => "became another program".into(),
+        Exit { kind: ExitKind::Gone, .. } => "has ended, nobody saw how".into(),
+        Exit { kind: ExitKind::Unseen, .. } => "may still run or have ended".into(),
+    }
+}
+
 /// How a process died; `None` where it returned, runs, or that is not known.
 pub fn death(process: &Process) -> Option<String> {
     // Who ends so because of a fault plan, does what was asked for.
@@ -35,10 +51,7 @@ pub fn death(process: &Process) -> Option<String> {
 
 fn killed(exit: Exit) -> Option<String> {
     match exit {
-        Exit { kind: ExitKind::Signal, signal, .. } => {
-            Some(format!("was killed by {}", signal_name(signal.unwrap_or(0).into())))
-        }
-        Exit { kind: ExitKind::Died, .. } => Some("ended without returning".into()),
+        Exit { kind: ExitKind::Signal | ExitKind::Died, .. } => Some(how(exit)),
         _ => None,
     }
 }
@@ -46,10 +59,15 @@ fn killed(exit: Exit) -> Option<String> {
 impl<'a> View<'a> {
     /// The processes that died, with what they left open elsewhere.
     pub fn deaths(&self) -> String {
+        let text = self.died().map_or_else(String::new, |thing| self.shown(&thing));
+        self.style.mark_in(Mark::Error, NOT_RETURNED, &text)
+    }
+
+    /// The same as a thing, with the items in the order of [`View::all_deaths`].
+    pub fn died(&self) -> Option<Thing> {
         let items: Vec<String> =
             self.all_deaths().iter().map(|(process, how)| self.death(process, how)).collect();
-        let text = self.things((items.len() as u64, "process"), NOT_RETURNED, items);
-        self.style.mark_in(Mark::Error, NOT_RETURNED, &text)
+        Thing::of((items.len() as u64, "process"), NOT_RETURNED, items)
     }
 
     /// The processes that died, and how; the first one first. Of those that filters choose, where these leave out none of

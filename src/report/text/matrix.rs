@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The fewest devices for which there is a picture: of fewer, the table says it all.
 const FEWEST: usize = 3;
+/// What it shows, with what the letters mean.
+pub const TITLE: &str = "Who can access whom (e enabled, y can, n cannot; o opened over IPC, ! failed)";
 /// The columns of a cell.
 const CELL: usize = 4;
 
@@ -39,8 +41,7 @@ impl View<'_> {
         if devices.len() < FEWEST || label + CELL * devices.len() > self.width {
             return String::new();
         }
-        let mut text =
-            self.title("Who can access whom (e enabled, y can, n cannot; o opened over IPC, ! failed)");
+        let mut text = self.title(TITLE);
         let heads: String = (0..devices.len()).map(|i| format!("{i:>CELL$}")).collect();
         text += &format!("{:label$}{heads}\n", "");
         for (from, name) in devices.iter().zip(&labels) {
@@ -59,7 +60,7 @@ impl View<'_> {
 }
 
 /// `eo!`: what all processes together did.
-fn cell(peers: &[&Peer]) -> String {
+pub fn cell(peers: &[&Peer]) -> String {
     let any = |what: fn(&Peer) -> bool| peers.iter().any(|peer| what(peer));
     let mut cell = String::new();
     if any(|peer| peer.enabled) {

@@ -2,21 +2,21 @@
 //!
 //! What belongs here: how a report looks on a terminal. All of it is in the JSON form as well.
 
-mod calls;
-mod digest;
+pub(crate) mod calls;
+pub(crate) mod digest;
 pub mod endings;
 mod faults;
 pub mod findings;
 mod head;
-mod matrix;
+pub(crate) mod matrix;
 mod memory;
 pub mod names;
 mod outside;
 mod pools;
-mod processes;
+pub(crate) mod processes;
 pub mod suppressed;
-mod tables;
-mod wrong;
+pub(crate) mod tables;
+pub(crate) mod wrong;
 
 use super::model::Report;
 use crate::style::{Mark, Style};
@@ -25,6 +25,9 @@ use names::Labels;
 
 /// The most rows of a table where not all are asked for.
 const MOST_ROWS: usize = 20;
+
+/// As many columns as no line takes.
+const WIDE: usize = 1 << 20;
 
 /// How to show it.
 pub struct Options<'a> {
@@ -88,6 +91,11 @@ impl<'a> View<'a> {
         View { report, shown: "", names: Labels::new(report), width, most, all, style: Style::Plain }
     }
 
+    /// The same in lines that are not wrapped; `shown` is what `cupeer report` takes for this record.
+    pub(crate) fn wide(report: &'a Report, shown: &'a str, all: bool) -> Self {
+        View { shown, ..View::new(report, WIDE, all) }
+    }
+
     /// A table under a title, with a line that says how many rows are left out.
     fn section(&self, title: &str, table: Table, rows: usize) -> String {
         if table.is_empty() {
@@ -136,7 +144,7 @@ impl<'a> View<'a> {
     }
 
     /// Seconds since the start of the record.
-    fn at(&self, moment: u64) -> String {
+    pub(crate) fn at(&self, moment: u64) -> String {
         super::moments::since(self.report.record.began_ns, moment)
     }
 }

@@ -86,7 +86,8 @@ impl View<'_> {
         format!("{} {}", least_and_most(times, |at| self.at(at)), clean(&last.function))
     }
 
-    fn devices_of(&self, process: &Process) -> String {
+    /// The device that a process sees, or how many.
+    pub fn devices_of(&self, process: &Process) -> String {
         match &process.devices[..] {
             [] => "unknown".into(),
             [one] => self.names.device(Some(one.uuid)),
@@ -118,7 +119,7 @@ impl View<'_> {
 }
 
 /// A program by the name of its file, and for an interpreter the script that it runs.
-fn program(process: &Process) -> String {
+pub fn program(process: &Process) -> String {
     let file = |path: &str| {
         Path::new(path).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     };

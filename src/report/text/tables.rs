@@ -1,6 +1,6 @@
 //! The tables: functions, devices, handles, pairs of devices, and escapes.
 
-use super::super::model::{Codes, Handle, Open, Peer, State};
+use super::super::model::{Codes, Device, Handle, Open, Peer, Process, State, Uuid};
 use super::super::moments::{bytes, duration, number};
 use super::View;
 use super::names::{clean, codes, counted};
@@ -13,6 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 const MOST_IMPORTERS: usize = 6;
 /// How many closed handles are summed up in one line, where not all are asked for.
 const MOST_CLOSED: usize = 20;
+
+/// The columns of the table of devices.
+pub const DEVICES: [&str; 4] = ["DEVICE", "PCI", "NAME", "SEEN BY"];
+/// The columns of the table of pairs of devices.
+pub const PAIRS: [&str; 8] = ["FROM", "TO", "ASKED", "CAN", "ENABLED BY", "OPENED", "FAILED", "COPIED"];
 
 impl View<'_> {
     pub fn functions(&self) -> String {
@@ -44,20 +49,16 @@ impl View<'_> {
     }
 
     pub fn devices(&self) -> String {
-        let mut table = Table::new(&["DEVICE", "PCI", "NAME", "SEEN BY"], 4, 10);
-        for device in self.report.devices.iter().take(self.most) {
-            let sees = |process: &&super::super::model::Process| {
-                process.devices.iter().any(|d| d.uuid == device.uuid)
-            };
-            let seen = self.report.processes.iter().filter(sees).map(|process| &*process.proc);
-            table.row([
-                device.uuid.to_string(),
-                clean(&device.pci),
-                clean(&device.name),
-                self.names.processes(seen),
-            ]);
-        }
+        let mut table = Table::new(&DEVICES, 4, 10);
+        self.report.devices.iter().take(self.most).for_each(|device| table.row(self.device_row(device)));
         self.section("Devices", table, self.report.devices.len())
+    }
+
+    /// A device in the columns of [`DEVICES`].
+    pub fn device_row(&self, device: &Device) -> [String; 4] {
+        let sees = |process: &&Process| process.devices.iter().any(|d| d.uuid == device.uuid);
+        let seen = self.report.processes.iter().filter(sees).map(|process| &*process.proc);
+        [device.uuid.to_string(), clean(&device.pci), clean(&device.name), self.names.processes(seen)]
     }
 
     pub fn handles(&self) -> String {
@@ -171,21 +172,30 @@ impl View<'_> {
 
     /// The peer matrix: a row for each pair of devices, over all processes.
     pub fn peers(&self) -> String {
+        let has_copies = self.report.peers.iter().any(|peer| peer.copies > 0);
+        let columns = if has_copies { 8 } else { 7 };
+        let mut table = Table::new(&PAIRS[..columns], columns, 10).with_numbers(&[2, 5]).or_below();
+        let rows = self.pair_rows();
+        let count = rows.len();
+        for mut row in rows.into_iter().take(self.most) {
+            row.truncate(columns);
+            table.cells(row);
+        }
+        self.section("Pairs of devices", table, count)
+    }
+
+    /// The pairs of devices in the columns of [`PAIRS`]: what is wrong first.
+    pub fn pair_rows(&self) -> Vec<Vec<String>> {
         let mut pairs: BTreeMap<_, Vec<&Peer>> = BTreeMap::new();
         for peer in &self.report.peers {
             pairs.entry((peer.from, peer.to)).or_default().push(peer);
         }
-        let count = pairs.len();
         let mut rows: Vec<_> = pairs.into_iter().collect();
         let is_wrong = |peers: &[&Peer]| peers.iter().any(|peer| peer.unmapped_since_failure);
         let has_failed = |peers: &[&Peer]| peers.iter().any(|peer| !peer.failed.is_empty());
         rows.sort_by_key(|(_, peers)| (!is_wrong(peers), !has_failed(peers)));
-        let head = ["FROM", "TO", "ASKED", "CAN", "ENABLED BY", "OPENED", "FAILED", "COPIED"];
-        let has_copies = self.report.peers.iter().any(|peer| peer.copies > 0);
-        let columns = if has_copies { 8 } else { 7 };
-        let mut table = Table::new(&head[..columns], columns, 10).with_numbers(&[2, 5]).or_below();
-        for ((from, to), peers) in rows.iter().take(self.most) {
-            let mut row = vec![
+        let row = |((from, to), peers): &((Option<Uuid>, Option<Uuid>), Vec<&Peer>)| {
+            vec![
                 self.names.device(*from),
                 self.names.device(*to),
                 number(peers.iter().map(|peer| peer.asked).sum()),
@@ -193,11 +203,10 @@ impl View<'_> {
                 self.enabled(peers),
                 number(peers.iter().map(|peer| peer.opened).sum()),
                 failed(peers),
-            ];
-            row.extend(has_copies.then(|| copied(peers)));
-            table.cells(row);
-        }
-        self.section("Pairs of devices", table, count)
+                copied(peers),
+            ]
+        };
+        rows.iter().map(row).collect()
     }
 
     fn enabled(&self, peers: &[&Peer]) -> String {

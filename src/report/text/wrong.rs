@@ -23,7 +23,7 @@ pub struct Thing {
     /// How many of what.
     pub what: String,
     /// Each of them; lines after the first belong to it.
-    items: Vec<String>,
+    pub items: Vec<String>,
     /// All that in a line; empty where others say it.
     pub in_short: String,
     /// The option of `cupeer report` that shows more; empty for none.
@@ -79,7 +79,7 @@ impl<'a> View<'a> {
     }
 
     /// A thing with its items.
-    fn shown(&self, Thing { what, items, .. }: &Thing) -> String {
+    pub fn shown(&self, Thing { what, items, .. }: &Thing) -> String {
         let most = self.at_most(MOST);
         let mut text = self.item("- ", what);
         for item in items.iter().take(most) {

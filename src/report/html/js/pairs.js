@@ -1,0 +1,95 @@
+// Devices and processes in pairs: two matrices, and where processes are.
+{
+  const words = { e: "enabled", y: "can access", n: "cannot access", o: "opened over IPC", "!": "failed" };
+  const inWords = (letters) => [...letters].map((letter) => words[letter] ?? "").filter(Boolean).join(", ") || "asked";
+  const colorOf = (letters) => letters.includes("!") ? "var(--bad)" : letters.includes("o") ? "var(--call)" : letters.includes("e") ? "var(--good)" : letters.includes("n") ? "var(--faint)" : "var(--shape)";
+  const inkOf = (letters) => /[!oe]/.test(letters) ? "var(--on-color)" : "var(--text)";
+
+  const fateColors = { died: "var(--bad)", hangs: "var(--hang)", failed: "var(--warn)" };
+
+  function matrix(node, names, cells, options) {
+    const room = Math.min(wideness(node), 34 * names.length + 190);
+    const isMany = names.length > 18;
+    const left = Math.min(130, 14 + 7 * d3.max(names, (name) => Math.min(18, name.length)));
+    const every = Math.ceil(names.length / 18);
+    const ticks = d3.range(0, names.length, every);
+    const label = (i) => short(names[i], 17);
+    return Plot.plot({
+      width: room, height: Math.max(60, room - left - 62) + (isMany ? 56 : 76), marginLeft: left, marginTop: isMany ? 50 : 70, marginRight: 62, marginBottom: 6,
+      x: { type: "band", domain: d3.range(names.length), axis: null }, y: { type: "band", domain: d3.range(names.length), axis: null },
+      marks: [
+        Plot.axisX({ anchor: "top", ticks, tickFormat: label, tickRotate: -45, tickSize: 0, label: null }),
+        Plot.axisY({ ticks, tickFormat: label, tickSize: 0, label: null }),
+        Plot.frame({ stroke: "var(--line)" }),
+        Plot.cell(cells, { x: "to", y: "from", inset: isMany ? 0 : 0.5, fill: options.fill, fillOpacity: options.opacity, title: "text" }),
+        isMany ? null : Plot.text(cells, { x: "to", y: "from", text: options.text, fill: options.ink, fontSize: 11, pointerEvents: "none" }),
+        Plot.tip(cells, Plot.pointer({ x: "to", y: "from", title: "text", fill: "var(--panel)", stroke: "var(--faint)" })),
+      ],
+    });
+  }
+
+  picture("pairs", (node) => {
+    const cells = data.pairs.map(([from, to, letters]) => ({ from, to, letters, text: `${data.devices[from]} to ${data.devices[to]}: ${inWords(letters)}` }));
+    put("pairs", matrix(node, data.devices, cells, { fill: ({ letters }) => colorOf(letters), text: "letters", ink: ({ letters }) => inkOf(letters) }));
+  });
+
+  picture("openings", (node) => {
+    const used = [...new Set(data.openings.flatMap(([from, to]) => [from, to]))].sort((a, b) => a - b).slice(0, 128);
+    const place = new Map(used.map((process, i) => [process, i]));
+    const most = Math.max(1, ...data.openings.map(([, , times]) => times));
+    const cells = data.openings.filter(([from, to]) => place.has(from) && place.has(to)).map(([from, to, times, open, failed]) => ({
+      from: place.get(from), to: place.get(to), times, open, failed,
+      text: `${nameOf(to)} opened handles of ${nameOf(from)} ${times.toLocaleString("en")} times${open ? `, ${open.toLocaleString("en")} open` : ""}${failed ? `, ${failed.toLocaleString("en")} failed` : ""}`,
+    }));
+    node.closest("figure").hidden = cells.length === 0;
+    if (cells.length) put("openings", matrix(node, used.map(nameOf), cells, {
+      fill: ({ failed, open }) => failed ? "var(--bad)" : open ? "var(--hang)" : "var(--call)",
+      opacity: ({ times, failed }) => failed ? 1 : 0.35 + 0.65 * Math.sqrt(times / most),
+      text: ({ times, failed }) => failed ? `${times}!` : times, ink: "var(--on-color)",
+    }));
+  });
+
+  picture("links", (node) => {
+    node.closest("figure").hidden = data.places.length + data.pairs.length === 0;
+    if (data.places.length + data.pairs.length === 0) return;
+    const stacks = new Map(data.devices.map((_, device) => [device, []]));
+    data.places.forEach(([process, device]) => stacks.get(device).push(process));
+    const isMany = data.devices.length > 10;
+    const on = [...stacks].flatMap(([device, list]) => list.map((process, i) => ({ device, process, i })));
+    const deepest = Math.max(1, ...[...stacks.values()].map((list) => list.length));
+    const rank = { "!": 0, o: 1, e: 2 };
+    const kind = (letters) => [..."!oe"].find((letter) => letters.includes(letter));
+    const all = data.pairs.filter(([from, to, letters]) => from !== to && kind(letters)).sort((a, b) => rank[kind(a[2])] - rank[kind(b[2])]);
+    const links = all.slice(0, 400).map(([from, to, letters]) => ({ from, to, letters, text: `${data.devices[from]} to ${data.devices[to]}: ${inWords(letters)}` }));
+    const width = Math.min(wideness(node), 170 * data.devices.length + 60), step = 20, deep = Math.min(deepest, 12);
+    // The longest arc is as high as there is room.
+    const longest = (d3.max(links, ({ from, to }) => Math.abs(from - to)) ?? 0) * (width - 60) / data.devices.length;
+    const arcs = Math.min(160, 0.3 * longest + 16);
+    const bend = Math.min(62, 2 * Math.atan(2 * (arcs - 8) / (longest || 1)) * 180 / Math.PI);
+    const label = (process) => (nameOf(process).replace(/^(rank|process) /, ""));
+    const cut = on.filter(({ i }) => i < deep);
+    const svg = Plot.plot({
+      width, height: arcs + 26 + deep * step + (isMany ? 60 : 20), marginLeft: 30, marginRight: 30, marginTop: arcs, marginBottom: 6,
+      x: { type: "point", domain: d3.range(data.devices.length), axis: null, padding: 0.5 }, y: { domain: [0, deep + (isMany ? 3.5 : 1)], range: [arcs, arcs + (deep + (isMany ? 3.5 : 1)) * step], axis: null },
+      marks: [
+        ...[1, 0.7].map((share, back) => Plot.arrow(links.filter(({ from, to }) => (from > to) === (back === 1)), {
+          x1: "from", x2: "to", y1: 0, y2: 0, bend: -bend * share, sweep: "+x", headLength: 7, insetEnd: 5,
+          stroke: ({ letters }) => colorOf(letters), strokeWidth: ({ letters }) => letters.includes("!") ? 2.4 : 1.4, strokeOpacity: links.length > 60 ? 0.45 : 0.9, title: "text",
+        })),
+        Plot.dot(data.devices.map((_, i) => i), { x: (i) => i, y: 0, r: 5, fill: "var(--text)" }),
+        Plot.text(data.devices, { x: (_, i) => i, y: isMany ? 0.4 : 0.7, text: (name) => name, rotate: isMany ? -60 : 0, textAnchor: isMany ? "end" : "middle", fontSize: isMany ? 9 : 11, fill: "var(--text)" }),
+        Plot.dot(cut, { x: "device", y: ({ i }) => i + (isMany ? 4 : 1.7), r: 9, fill: ({ process }) => fateColors[data.processes[process].state] ?? "var(--shape)", href: ({ process }) => `#p${process}`, title: ({ process }) => `${nameOf(process)}: ${data.processes[process].how}` }),
+        Plot.text(cut, { x: "device", y: ({ i }) => i + (isMany ? 4 : 1.7), text: ({ process }) => short(label(process), 8), fontSize: 9, fill: ({ process }) => fateColors[data.processes[process].state] ? "var(--on-color)" : "var(--text)", pointerEvents: "none" }),
+      ],
+    });
+    svg.querySelectorAll("a").forEach((link) => link.setAttribute("tabindex", "-1"));
+    const said = document.createElement("p");
+    said.className = "hint";
+    const legend = [["!", "failed"], ["o", "opened over IPC"], ["e", "enabled"]].filter(([letter]) => links.some(({ letters }) => kind(letters) === letter));
+    said.append(...legend.map(([letter, word]) => Object.assign(document.createElement("span"), { className: `key ${{ "!": "failed", o: "opened", e: "enabled" }[letter]}`, textContent: word })));
+    if (all.length > links.length) said.append(` ${all.length - links.length} more links are not drawn; the matrix has them.`);
+    if (on.length > cut.length) said.append(` ${on.length - cut.length} more processes are not drawn.`);
+    if (data.left_out) said.append(` ${data.left_out} more devices are not drawn.`);
+    node.replaceChildren(svg, said);
+  });
+}

@@ -1,0 +1,172 @@
+// The timeline: a row for each process, or for those that are alike; shapes count calls, bars are the longest of them.
+{
+  const state = { from: 0, to: seconds(data.lasted_ns), each: false, moment: -1 };
+  const whole = () => { state.from = 0; state.to = seconds(data.lasted_ns); };
+  const worst = { died: 0, hangs: 1, failed: 2, running: 4, ended: 4 };
+  const mostRows = 500;
+  const isFolded = () => data.groups.length > 0 && !state.each;
+
+  // The rows from the top: of those that are folded, what is wrong comes first.
+  function rows() {
+    const all = data.processes.map((process, i) => ({ name: process.name, state: process.state, members: [i], id: `p${i}` }));
+    if (!isFolded()) return all;
+    const grouped = new Set(data.groups.flatMap(([, members]) => members));
+    const alone = all.filter((_, i) => !grouped.has(i)).sort((a, b) => worst[a.state] - worst[b.state]);
+    const groups = data.groups.map(([name, members]) => (
+      { name: `${short(name, 16)} (${members.length})`, state: "ended", members, id: "processes", title: `${members.length} processes that are alike: ${name}` }));
+    return [...alone, ...groups];
+  }
+
+  // The outline of how many calls begin in each bin, as a mean over the processes of a row.
+  function shapes(list) {
+    const { bins, width_ns: width } = data.timeline;
+    const means = list.map(({ members }) => {
+      const sums = new Float64Array(bins);
+      for (const member of members)
+        for (const [first, ...counts] of data.timeline.rows[member].calls)
+          counts.forEach((count, i) => { sums[first + i] += count / members.length; });
+      return sums;
+    });
+    const most = Math.max(1e-9, ...means.map((sums) => sums.reduce((a, b) => Math.max(a, b), 0)));
+    const points = [];
+    means.forEach((sums, row) => {
+      let last = 0;
+      sums.forEach((count, bin) => {
+        if (count !== last) {
+          const x = seconds(bin * width);
+          points.push({ row, x, height: Math.sqrt(last / most) }, { row, x, height: Math.sqrt(count / most) });
+        }
+        last = count;
+      });
+      if (last) points.push({ row, x: seconds(bins * width), height: Math.sqrt(last / most) }, { row, x: seconds(bins * width), height: 0 });
+    });
+    return points;
+  }
+
+  function draw(node) {
+    const all = rows(), list = all.slice(0, mostRows);
+    const rowOf = new Map(list.flatMap(({ members }, row) => members.map((member) => [member, row])));
+    const width = wideness(node), left = isNarrow() ? 84 : 150;
+    const tall = list.length <= 12 ? 30 : list.length <= 32 ? 20 : list.length <= 80 ? 13 : 9;
+    const isIn = (from, to) => to >= state.from && from <= state.to;
+    const shown = data.moments.map((moment, i) => ({ ...moment, i, x: seconds(moment.at_ns), row: rowOf.get(moment.process) }))
+      .filter(({ row, x }) => row !== undefined && isIn(x, x));
+    const alone = list.flatMap(({ members }, row) => members.length === 1 ? [[row, members[0]]] : []);
+    const bars = alone.flatMap(([row, member]) => data.timeline.rows[member].longest.map(([took, at, name, failed]) => (
+      { row, failed, took, x1: seconds(at), x2: seconds(at + took), text: `${nameOf(member)}: ${data.timeline.functions[name]}${failed ? ", failed" : ""}\n${(took / 1e3).toLocaleString("en")} us at ${seconds(at).toFixed(6)}` })))
+      .filter(({ x1, x2 }) => isIn(x1, x2)).sort((a, b) => b.took - a.took).slice(0, 3000);
+    const failed = [...new Map(list.flatMap(({ members }, row) => members.flatMap((member) =>
+      data.timeline.rows[member].failed.flatMap(([first, ...counts]) => counts.map((_, i) => [`${row} ${first + i}`, { row, bin: first + i }]))))).values()];
+    const hangs = data.moments.filter(({ kind }) => kind === "hang").map(({ process, at_ns, text }) => (
+      { row: rowOf.get(process), x1: seconds(at_ns), x2: seconds(Math.max(at_ns, data.processes[process].until_ns)), text }));
+    const deaths = shown.filter(({ kind }) => kind === "death");
+    const others = shown.filter(({ kind }) => !["death", "hang"].includes(kind));
+    const bad = { died: "var(--bad-soft)", hangs: "var(--warn-soft)", failed: "var(--warn-soft)" };
+    const clip = true;
+    const middle = (state.from + state.to) / 2;
+    const toLeft = ({ x }) => x > middle;
+    const label = (one) => one.state === "died" ? "var(--bad)" : one.state in bad ? "var(--warn)" : "var(--text)";
+    const lives = list.map(({ members }, row) => ({
+      row,
+      x1: seconds(Math.min(...members.map((member) => data.processes[member].began_ns))),
+      x2: seconds(Math.max(...members.map((member) => data.processes[member].until_ns))),
+    }));
+    const chosen = shown.filter(({ i }) => i === state.moment);
+    const tips = [...shown.map((moment) => ({ ...moment, at: moment.row + 0.4 })),
+      ...bars.map(({ row, x1, x2, text }) => ({ x: (Math.max(x1, state.from) + Math.min(x2, state.to)) / 2, at: row + 0.5, text }))];
+    const svg = Plot.plot({
+      width, height: list.length * tall + 52, marginLeft: left, marginRight: 14, marginTop: 24, marginBottom: 24,
+      x: { domain: [state.from, state.to], axis: null }, y: { domain: [list.length, 0], axis: null },
+      marks: [
+        Plot.axisX({ anchor: "top", ticks: isNarrow() ? 4 : 8, label: null, tickFormat: inSeconds(state.to - state.from) }),
+        Plot.axisX({ anchor: "bottom", ticks: isNarrow() ? 4 : 8, label: null, tickFormat: inSeconds(state.to - state.from) }),
+        Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1, ticks: isNarrow() ? 4 : 8 }),
+        Plot.rect(list.map((one, row) => ({ one, row })).filter(({ one }) => one.state in bad),
+          { x1: state.from, x2: state.to, y1: "row", y2: ({ row }) => row + 1, fill: ({ one }) => bad[one.state] }),
+        Plot.ruleY(lives, { y: ({ row }) => row + 0.92, x1: "x1", x2: "x2", stroke: "var(--faint)", clip }),
+        Plot.areaY(shapes(list), { x: "x", y1: ({ row }) => row + 0.92, y2: ({ row, height }) => row + 0.92 - 0.78 * height, z: "row", fill: "var(--shape)", clip }),
+        Plot.rect(bars, { x1: "x1", x2: "x2", y1: ({ row }) => row + 0.42, y2: ({ row }) => row + 0.92, fill: ({ failed }) => failed ? "var(--bad)" : "var(--call)", stroke: ({ failed }) => failed ? "var(--bad)" : "var(--call)", strokeWidth: 0.6, clip }),
+        Plot.rect(failed, { x1: ({ bin }) => seconds(bin * data.timeline.width_ns), x2: ({ bin }) => seconds((bin + 1) * data.timeline.width_ns), y1: ({ row }) => row + 0.18, y2: ({ row }) => row + 0.92, fill: "var(--bad)", stroke: "var(--bad)", strokeWidth: 1, clip }),
+        Plot.rect(hangs.filter(({ row }) => row !== undefined), { x1: "x1", x2: "x2", y1: ({ row }) => row + 0.3, y2: ({ row }) => row + 0.92, fill: "var(--hang)", fillOpacity: 0.75, stroke: "var(--hang)", clip }),
+        Plot.ruleX(chosen, { x: "x", stroke: "var(--accent)", strokeWidth: 2 }),
+        Plot.dot(others, { x: "x", y: ({ row }) => row + 0.28, r: Math.min(5, tall / 4 + 1), symbol: ({ kind }) => kind === "mark" ? "triangle2" : "diamond2", fill: ({ kind }) => `var(--${kind})`, stroke: "var(--panel)", strokeWidth: 0.8, href: ({ id }) => `#${id}` }),
+        Plot.dot(deaths, { x: "x", y: ({ row }) => row + 0.5, r: Math.min(8, tall / 2.6), symbol: "times", stroke: "var(--bad)", strokeWidth: 3.2, href: ({ id }) => `#${id}` }),
+        ...[false, true].map((side) => Plot.text(deaths.filter((one) => toLeft(one) === side), {
+          x: "x", y: ({ row }) => row + 0.5, dx: side ? -12 : 12, textAnchor: side ? "end" : "start",
+          text: ({ process }) => data.processes[process].how, fill: "var(--bad)", stroke: "var(--panel)", strokeWidth: 4, fontWeight: 600, fontSize: Math.min(12, tall),
+        })),
+        Plot.text(list.map((one, row) => ({ one, row })), {
+          frameAnchor: "left", y: ({ row }) => row + 0.5, dx: -8, textAnchor: "end", fontSize: Math.min(12, tall),
+          text: ({ one }) => isNarrow() ? short(one.name.replace("process ", ""), 12) : short(one.name, 22), title: ({ one }) => one.title ?? one.name,
+          fill: ({ one }) => label(one), fontWeight: ({ one }) => one.state in bad ? 700 : 400, href: ({ one }) => `#${one.id}`,
+        }),
+        Plot.tip(tips, Plot.pointer({ x: "x", y: "at", title: "text", maxRadius: 24, fill: "var(--panel)", stroke: "var(--faint)", lineWidth: isNarrow() ? 18 : 36 })),
+      ],
+    });
+    svg.querySelectorAll("a").forEach((link) => link.setAttribute("tabindex", "-1"));
+    brush(svg, width, left, list.length * tall + 52);
+    put("ranks", svg);
+    const folded = data.groups.reduce((sum, [, members]) => sum + members.length, 0);
+    const cut = all.length - list.length;
+    element("folded").textContent = (isFolded() ? `${folded.toLocaleString("en")} processes that are alike share ${data.groups.length === 1 ? "a row" : `${data.groups.length} rows`}, whose shape is their mean.` : "") + (cut ? ` ${cut.toLocaleString("en")} rows are not drawn.` : "");
+  }
+
+  // A stretch that is drawn over is looked at closer.
+  function brush(svg, width, left, height) {
+    const x = svg.scale("x");
+    const over = d3.brushX().extent([[left, 20], [width - 14, height - 22]]).on("end", ({ selection, sourceEvent }) => {
+      if (!selection || !sourceEvent) return;
+      const [from, to] = selection.map((place) => x.invert(place));
+      if (to > from) look(from, to);
+    });
+    d3.select(svg).insert("g", ":first-child").attr("class", "brush").call(over);
+  }
+
+  function look(from, to) {
+    const end = seconds(data.lasted_ns), least = Math.min(1e-6, end);
+    const length = Math.min(end, Math.max(least, to - from));
+    const start = Math.max(0, Math.min(end - length, from));
+    [state.from, state.to] = [start, start + length];
+    draw(element("ranks"));
+  }
+  const zoom = (factor) => {
+    const at = state.moment >= 0 ? seconds(data.moments[state.moment].at_ns) : (state.from + state.to) / 2;
+    const middle = at >= state.from && at <= state.to ? at : (state.from + state.to) / 2;
+    const half = (state.to - state.from) * factor / 2;
+    look(middle - half, middle + half);
+  };
+  const move = (share) => { const by = (state.to - state.from) * share; look(state.from + by, state.to + by); };
+  function step(by) {
+    if (!data.moments.length) return;
+    state.moment = state.moment < 0 ? (by > 0 ? 0 : data.moments.length - 1) : (state.moment + by + data.moments.length) % data.moments.length;
+    const moment = data.moments[state.moment], at = seconds(moment.at_ns);
+    const link = document.createElement("a");
+    link.href = `#${moment.id}`;
+    link.textContent = `${at.toFixed(6)}  ${moment.text}`;
+    element("moment").replaceChildren(link);
+    const half = (state.to - state.from) / 2;
+    if (at < state.from || at > state.to) look(at - half, at + half); else draw(element("ranks"));
+  }
+  const keys = {
+    ArrowLeft: () => move(-0.2), ArrowRight: () => move(0.2), "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2),
+    0: () => { whole(); draw(element("ranks")); }, n: () => step(1), p: () => step(-1),
+    Enter: () => { if (state.moment >= 0) location.hash = data.moments[state.moment].id; },
+  };
+  element("ranks").addEventListener("keydown", (event) => {
+    const act = keys[event.key];
+    if (act && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); act(); }
+  });
+  element("closer").onclick = keys["+"];
+  element("wider").onclick = keys["-"];
+  element("whole").onclick = keys[0];
+  const each = element("each");
+  each.hidden = data.groups.length === 0;
+  each.onclick = () => {
+    state.each = !state.each;
+    each.setAttribute("aria-pressed", state.each);
+    draw(element("ranks"));
+  };
+  const count = data.moments.length;
+  if (count) element("moment").textContent = `${count.toLocaleString("en")} notable ${count === 1 ? "moment" : "moments"}: n and p go from one to the next`;
+  picture("ranks", draw);
+}

@@ -1,0 +1,198 @@
+//! The report as one page for a browser, that opens offline: what is wrong first, then pictures and tables.
+//!
+//! What belongs here: how the page looks, and which part of the model goes where. Sentences are those of the text
+//! ([`super::text`]), so that nothing is said in two ways. What is alike is folded, and long lists end somewhere, so that
+//! the page stays small; how much that is stands beside. Rows are HTML, so that the page says everything without scripts;
+//! scripts draw the pictures from [`charts::Data`], sort and filter.
+//!
+//! All text of a record is anybody's: maud escapes it, and [`script_data`] what stands in a script.
+
+mod charts;
+mod ledger;
+mod table;
+mod tables;
+mod timeline;
+mod wrong;
+
+use super::filter::Filter;
+use super::model::Report;
+use super::terminal::{Json, clean_lines};
+use super::text::View;
+use anyhow::Result;
+use cupeer_record::Job;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::io;
+
+/// Nothing is fetched from anywhere, whatever stands in the page.
+const POLICY: &str =
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
+const STYLE: &str = include_str!("page.css");
+/// What draws, and its licences, which have to go with it: `vendor/README.md` has where it is from.
+const VENDORED: [&str; 2] = [include_str!("vendor/d3.min.js"), include_str!("vendor/plot.min.js")];
+const LICENSES: [(&str, &str); 2] =
+    [("D3", include_str!("vendor/LICENSE-d3")), ("Observable Plot", include_str!("vendor/LICENSE-plot"))];
+const SCRIPTS: [&str; 5] = [
+    include_str!("js/common.js"),
+    include_str!("js/timeline.js"),
+    include_str!("js/pairs.js"),
+    include_str!("js/lives.js"),
+    include_str!("js/tables.js"),
+];
+/// The sections, with what leads to them.
+const SECTIONS: [(&str, &str); 7] = [
+    ("timeline", "Timeline"),
+    ("wrong", "What is wrong"),
+    ("processes", "Processes"),
+    ("devices", "Devices"),
+    ("handles", "Handles"),
+    ("calls", "Calls"),
+    ("more", "More"),
+];
+
+/// What is on its way to a page.
+struct Page<'a> {
+    report: &'a Report,
+    /// Whether something is wrong.
+    is_ill: bool,
+    /// The sentences as the text has them, where not all is asked for.
+    brief: View<'a>,
+    /// The same with all rows and frames.
+    whole: View<'a>,
+    ledger: ledger::Ledger<'a>,
+    /// The places of processes in the report.
+    places: HashMap<&'a str, usize>,
+}
+
+/// The page; `shown` is what `cupeer report` takes for this record.
+pub fn document(job: &Job, filter: &Filter, report: &Report, shown: &str) -> Result<String> {
+    let brief = View::wide(report, shown, false);
+    let page = Page {
+        report,
+        is_ill: !brief.digest_lines(&brief.look()).is_empty(),
+        brief,
+        whole: View::wide(report, shown, true),
+        ledger: ledger::fold(&report.handles),
+        places: report.processes.iter().map(|process| &*process.proc).zip(0..).collect(),
+    };
+    let timeline = timeline::read(job, filter, report)?;
+    let data = script_data(&page.data(&timeline))?;
+    let body = clean_lines(&page.body(&timeline).into_string());
+    let document = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "cupeer report " (clean_lines(shown)) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                (PreEscaped(body))
+                script type="application/json" id="data" { (PreEscaped(data)) }
+                @for script in VENDORED.iter().chain(&SCRIPTS) { script { (PreEscaped(script)) } }
+            }
+        }
+    };
+    Ok(document.into_string() + "\n")
+}
+
+/// A value for a script: no text in it ends the script or begins a comment there.
+fn script_data(value: &impl Serialize) -> Result<String> {
+    let mut json = Vec::new();
+    serde_json::to_writer(Json(&mut json), value).map_err(io::Error::from)?;
+    Ok(String::from_utf8(json)?.replace('<', "\\u003c"))
+}
+
+impl Page<'_> {
+    fn body(&self, timeline: &timeline::Timeline) -> Markup {
+        html! {
+            a.skip href="#main" { "To the report" }
+            header {
+                strong { "cupeer " span { "report" } }
+                nav aria-label="Sections" {
+                    @for (id, name) in SECTIONS { a href={ "#" (id) } { (name) } }
+                }
+                input #search type="search" placeholder="Search: press /" aria-label="Search all tables and findings";
+                output #found for="search" {}
+            }
+            main #main tabindex="-1" {
+                (self.digest())
+                (timeline_section(timeline))
+                (self.wrong())
+                (self.processes())
+                (self.devices())
+                (self.handles())
+                (self.calls())
+                (self.more())
+            }
+            footer {
+                details {
+                    summary { "Drawn with " (LICENSES[1].0) " and " (LICENSES[0].0) ". This page asks nothing of any network." }
+                    @for (name, license) in LICENSES { h3 { (name) } pre { (license) } }
+                }
+            }
+        }
+    }
+}
+
+/// Where a picture goes, and what it shows in words, for who cannot see it.
+fn picture(id: &str, label: &str) -> Markup {
+    html! { div.picture id=(id) role="img" aria-label=(label) {} }
+}
+
+fn timeline_section(timeline: &timeline::Timeline) -> Markup {
+    use super::moments::{duration, number};
+    let said = match timeline.calls - timeline.single.min(timeline.calls) {
+        0 => "Each call is a bar".to_owned(),
+        folded => format!(
+            "Of each process, the longest calls are bars, {} in all; {} more are folded into the grey shapes, which count calls in {}",
+            number(timeline.single),
+            number(folded),
+            duration(timeline.width_ns)
+        ),
+    };
+    html! {
+        section #timeline {
+            h2 { "Timeline" }
+            p.hint { (said) ". " span #folded {} }
+            div.tools {
+                button type="button" #each hidden aria-pressed="false" { "Each process" }
+                button type="button" #closer title="+" { "Closer" }
+                button type="button" #wider title="-" { "Wider" }
+                button type="button" #whole title="0" { "Whole" }
+                span.legend {
+                    span.key.death { "died" } span.key.failed { "failed" } span.key.hang { "has not returned" }
+                    span.key.finding { "finding" } span.key.mark { "mark" }
+                }
+            }
+            div.picture #ranks tabindex="0" role="application"
+                aria-label="Timeline of all processes. Arrow keys move, plus and minus zoom, 0 shows all, n and p go from one notable moment to the next, Enter opens it." {}
+            p #moment role="status" {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_what_is_vendored_ends_its_script() {
+        for script in VENDORED.iter().chain(&SCRIPTS) {
+            assert!(!script.contains("</script") && !script.contains("<!--"));
+        }
+        assert!(!STYLE.contains("</style") && !STYLE.contains("url(") && !STYLE.contains("@import"));
+    }
+
+    #[test]
+    fn data_ends_no_script_and_stays_the_same() {
+        let hostile = ["</script><script>alert(1)</script>", "<!--<script>", "\u{2028}\u{202e}\"'"];
+        let text = script_data(&hostile).unwrap();
+        assert!(!text.contains('<') && !text.contains('\u{202e}'), "{text}");
+        assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), hostile);
+    }
+}

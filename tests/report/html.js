@@ -1,0 +1,36 @@
+// Presses keys and buttons of a page, and leaves in it what came of that.
+const press = (key, node = document.body) => node.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+const tell = (name, what) => document.body.append(Object.assign(document.createElement("output"), { className: name, textContent: String(what) }));
+const shown = (table) => [...document.querySelectorAll(`#${table} tbody tr`)].filter((row) => !row.hidden);
+press("/");
+tell("focus", document.activeElement.id);
+element("search").value = "rank 13";
+element("search").dispatchEvent(new Event("input"));
+setTimeout(() => {
+    tell("found", shown("ledger").every((row) => row.textContent.includes("rank 13")) && shown("ledger").length);
+    press("Escape", element("search"));
+    tell("cleared", shown("ledger").length);
+    const sizes = document.querySelectorAll("#all-processes th")[0];
+    sizes.firstChild.click();
+    tell("sorted", shown("all-processes").map((row) => row.cells[0].textContent).join());
+    sizes.firstChild.click();
+    tell("reversed", shown("all-processes")[0].cells[0].textContent);
+    shown("all-processes")[0].focus();
+    press("ArrowDown", document.activeElement);
+    tell("walked", document.activeElement.cells[0].textContent);
+    const opened = [...document.querySelectorAll("#all-pairs th")].find((head) => head.textContent === "opened");
+    opened.firstChild.click();
+    const counts = shown("all-pairs").map((row) => Number(row.cells[opened.cellIndex].textContent.replaceAll(",", "")));
+    tell("counted", counts.length > 2 && counts.every((count, i) => i === 0 || counts[i - 1] <= count));
+    tell("bars", element("ranks").querySelectorAll("text").length > 4);
+    press("n", element("ranks"));
+    const first = element("moment").textContent;
+    press("n", element("ranks"));
+    tell("moments", first !== element("moment").textContent && element("moment").querySelector("a").hash.length > 1);
+    const rows = () => element("ranks").querySelector("svg").getAttribute("height");
+    const folded = rows();
+    element("each").click();
+    tell("unfolded", Number(rows()) > Number(folded));
+    location.hash = "f0";
+    setTimeout(() => tell("arrived", document.activeElement.id), 50);
+}, 300);

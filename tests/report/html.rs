@@ -1,0 +1,431 @@
+//! The page: that it asks for nothing, is small, says all that the text says, and is drawn without an error.
+//!
+//! `KEEP_PAGES=DIR cargo test --test integration -- report::html::` leaves the pages in a directory, to be looked at.
+
+use super::scene::{self, Actor, Scene, checked};
+use super::{of, support};
+use cupeer_record::{Job, Outcome, writer};
+use cupeer_report::filter::Filter;
+use cupeer_spec::function::FnId;
+use cupeer_spec::record::end::End;
+use cupeer_spec::record::slot::shape;
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The page of a record.
+#[track_caller]
+pub fn page(record: &Path, name: &str) -> String {
+    let text = support::stdout(support::cupeer().arg("report").arg(record).args(["--format", "html"]));
+    if let Some(directory) = std::env::var_os("KEEP_PAGES") {
+        std::fs::write(Path::new(&directory).join(format!("{name}.html")), &text).expect("writable");
+    }
+    text
+}
+
+/// What the pictures are drawn from.
+fn data(page: &str) -> Value {
+    let (_, rest) = page.split_once("<script type=\"application/json\" id=\"data\">").expect("data");
+    serde_json::from_str(rest.split_once("</script>").expect("an end").0).expect("it is JSON")
+}
+
+/// The page without its styles and scripts.
+fn markup(page: &str) -> String {
+    let mut text = String::new();
+    let mut rest = page;
+    while let Some((before, element)) = ["<script", "<style"]
+        .iter()
+        .filter_map(|begin| rest.split_once(begin))
+        .min_by_key(|(before, _)| before.len())
+    {
+        text += before;
+        let end = ["</script>", "</style>"]
+            .iter()
+            .filter_map(|end| element.split_once(end))
+            .min_by_key(|(inner, _)| inner.len());
+        rest = end.expect("it ends").1;
+    }
+    text + rest
+}
+
+/// What people read of it.
+pub fn read(page: &str) -> String {
+    let mut text = String::new();
+    for part in markup(page).split('<').skip(1) {
+        let shown = part.split_once('>').expect("a tag ends").1;
+        text += &format!("{shown} ");
+    }
+    let named = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&amp;", "&")];
+    let plain = named.iter().fold(text, |text, (name, character)| text.replace(name, character));
+    unwrapped(&plain)
+}
+
+fn unwrapped(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Ranks that share with their neighbours, a round after another. The one in the middle is killed in a call; its
+/// neighbour then fails to open what it exported, and the last one waits.
+fn ring(ranks: u32, rounds: u64) -> Scene {
+    let scene = Scene::new();
+    let (killed, failing, hanging) = (ranks / 2 + 5, ranks / 2 + 6, ranks - 1);
+    for rank in 0..ranks {
+        let mut actor = scene.gone(rank);
+        for ordinal in 2..8 {
+            actor.device(ordinal);
+        }
+        let (device, next) = (rank as i32 % 8, (rank as i32 + 1) % 8);
+        let on = |call: &mut cupeer_record::Call| call.details.devices = (Some(device), None);
+        actor.ask_about(10 + u64::from(rank), (device, next), 1);
+        actor.enable_between(20 + u64::from(rank), (device, next), if rank == failing { 217 } else { 0 });
+        for round in 0..rounds {
+            let at = 100 + round * 900 + u64::from(rank * 37 % 64) * 3;
+            let handle = |rank: u32| 0x10_0000 * (u64::from(rank) + 1) + round;
+            let (own, other) = (handle(rank), handle((rank + ranks - 1) % ranks));
+            let mut export = actor.exporting(at, own, 0x7000_0000 + (round << 21));
+            export.details.owner = Some((0xc0, device));
+            on(&mut export);
+            actor.add(&export);
+            let is_last = round + 1 == rounds;
+            let mut open = actor.opening(at + 200, (other, checked(other)), 0x9000_0000 + (round << 21));
+            on(&mut open);
+            open.end = open.start + 10_000 + (round * 7919 + u64::from(rank) * 131) % 90_000;
+            match rank {
+                _ if !is_last => {
+                    actor.add(&open);
+                    actor.close(at + 500, 0x9000_0000 + (round << 21));
+                    actor.free(at + 700, 0x7000_0000 + (round << 21));
+                }
+                rank if rank == killed => {
+                    let call = actor.makes(FnId::cuIpcOpenEventHandle, at + 100);
+                    actor.hang(&call);
+                }
+                rank if rank == failing => {
+                    writer::set_shape(&mut open, "pdptr", shape::UNREAD);
+                    open.outcome = Outcome::Returned(400);
+                    open.start += 9_000_000;
+                    open.end = open.start + 30_000;
+                    actor.add(&open);
+                }
+                rank if rank == hanging => drop(actor.hang(&open)),
+                _ => drop(actor.add(&open).close(at + 700, 0x9000_0000 + (round << 21))),
+            }
+        }
+        let end = match rank {
+            rank if rank == killed => End::Signal(9),
+            rank if rank == failing => End::Returned(1),
+            rank if rank == hanging => End::Unseen,
+            _ => End::Returned(0),
+        };
+        actor.writer().header(|header| header.end = end.word()).unwrap();
+        actor.ends();
+    }
+    scene
+}
+
+/// What a page is, whatever is in it: it says what it may load, and names nothing that a browser would ask for.
+#[track_caller]
+fn assert_asks_for_nothing(page: &str) {
+    let markup = markup(page);
+    let policy = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:\">";
+    assert!(markup.find(policy).is_some_and(|at| at < 200), "the policy stands first");
+    for tag in markup.split('<').skip(1).filter_map(|part| part.split('>').next()) {
+        let name = tag.split([' ', '/']).find(|word| !word.is_empty()).unwrap_or_default();
+        let asks =
+            ["img", "link", "iframe", "object", "embed", "base", "form", "video", "audio", "source", "svg"];
+        assert!(!asks.contains(&name), "<{tag}>");
+        // What stands between quotes is no attribute's name.
+        let names: String = tag.split('"').step_by(2).collect();
+        let is_bad =
+            |name: &str| name.starts_with("on") || ["src=", "srcset=", "style=", "action="].contains(&name);
+        assert!(!names.split_whitespace().skip(1).any(is_bad), "<{tag}>");
+        if let Some((_, link)) = tag.split_once(" href=\"") {
+            let id = link.strip_prefix('#').expect("a place in the page").split('"').next().unwrap();
+            assert!(markup.contains(&format!(" id=\"{id}\"")), "#{id} is nowhere");
+        }
+    }
+}
+
+#[test]
+fn a_page_says_what_the_text_says_and_asks_for_nothing() {
+    let scene = ring(16, 3);
+    let page = page(&scene.dir(), "small");
+    assert_asks_for_nothing(&page);
+    let shown = read(&page);
+    let text = of(&scene, &[]);
+    let (digest, rest) = text.split_once("\n\nrecord ").expect("a head");
+    // A line that is wrapped goes on further in.
+    let lines = digest.replace("\n    ", " ");
+    assert!(lines.lines().count() > 3, "{text}");
+    for line in lines.lines() {
+        assert!(shown.contains(&unwrapped(line)), "{line}\n{shown}");
+    }
+    let wrong = rest.split_once("\nWhat is wrong\n").expect("something is").1.split("\n\n").next().unwrap();
+    for paragraph in wrong.split("\n- ") {
+        let sentence = unwrapped(paragraph.split('\n').next().unwrap().trim_start_matches("- "));
+        assert!(shown.contains(&sentence), "{sentence}\n{shown}");
+    }
+}
+
+#[test]
+fn every_finding_is_in_it_with_its_stack() {
+    let scene = ring(16, 3);
+    let page = page(&scene.dir(), "findings");
+    let shown = read(&page);
+    let report = super::json_of(&scene, &[]);
+    let findings = report["findings"].as_array().unwrap();
+    assert!(findings.len() > 2, "{report}");
+    for (number, finding) in findings.iter().enumerate() {
+        let (_, card) = page.split_once(&format!("id=\"f{number}\"")).expect("a card");
+        let card = read(&format!("<{}", card.split("</article>").next().unwrap()));
+        for what in ["rule", "message", "function", "severity"] {
+            assert!(card.contains(&unwrapped(finding[what].as_str().unwrap())), "{finding}\n{card}");
+        }
+        let inner = &finding["stack"][0];
+        let place = format!("train+{}", inner["offset"].as_str().unwrap());
+        assert!(card.contains(&place), "{place} is not in {card}");
+    }
+    for process in report["processes"].as_array().unwrap() {
+        assert!(shown.contains(process["last_call"]["function"].as_str().unwrap()));
+    }
+    let numbers = data(&page);
+    assert_eq!(numbers["processes"].as_array().unwrap().len(), 16);
+    let deaths = numbers["moments"].as_array().unwrap().iter().filter(|moment| moment["kind"] == "death");
+    assert_eq!(deaths.count(), 2);
+    assert_eq!(numbers["processes"][13]["state"], "died");
+}
+
+#[test]
+fn what_a_record_says_is_never_markup() {
+    let scene = Scene::new();
+    let hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&amp;<!--";
+    let mut actor: Actor = scene.gone(0).on(hostile);
+    actor.writer().text("program", &format!("/opt/{hostile}")).unwrap();
+    actor.writer().argument(hostile).unwrap();
+    actor.fail_to_open(200, (0xa, checked(0xa)), 400).export(300, 0xb, 0x7000);
+    let mut call = actor.opening(400, (0xc, checked(0xc)), 0x9000);
+    call.details.findings = vec![scene::found(hostile, cupeer_rules::Severity::Error, hostile)];
+    call.details.message = Some(hostile.into());
+    actor.add(&call);
+    let stream = actor.stream;
+    actor.writer().mark(stream, scene::us(500), hostile.as_bytes()).unwrap();
+    actor.ends();
+    let page = page(&scene.dir(), "hostile");
+    assert_asks_for_nothing(&page);
+    assert!(!page.contains("<img") && !page.contains("<script>alert"), "it is text");
+    let marks = data(&page);
+    let mark = marks["moments"].as_array().unwrap().iter().find(|moment| moment["kind"] == "mark");
+    assert_eq!(mark.expect("the mark")["text"], hostile);
+    assert!(read(&page).contains("<img src=x onerror=alert(2)>"), "it can be read");
+    drawn(&page, "hostile");
+}
+
+#[test]
+fn of_64_ranks_and_100_000_calls_the_page_is_below_5_mb() {
+    let scene = ring(64, 391);
+    let page = page(&scene.dir(), "large");
+    let numbers = data(&page);
+    let calls = numbers["timeline"]["calls"].as_u64().unwrap();
+    assert!(calls > 100_000, "{calls}");
+    let counted = numbers["timeline"]["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|row| row["calls"].as_array().unwrap());
+    let counted: u64 =
+        counted.flat_map(|run| run.as_array().unwrap()[1..].iter().map(|n| n.as_u64().unwrap())).sum();
+    assert_eq!(counted, calls, "no call is in no bin");
+    let single = numbers["timeline"]["single"].as_u64().unwrap();
+    let folded = (calls - single).to_string();
+    let folded = format!("{},{} more are folded", &folded[..folded.len() - 3], &folded[folded.len() - 3..]);
+    let shown = read(&page);
+    assert!(shown.contains(&folded), "{folded}");
+    assert!(shown.contains(" handles are folded into rows of those that are alike"));
+    let members: Vec<u64> =
+        numbers["groups"][0][1].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+    assert!(members.len() > 50 && [37, 38, 63].iter().all(|wrong| !members.contains(wrong)), "{members:?}");
+    assert!(page.len() < 5_000_000, "{} bytes", page.len());
+    let dom = drawn(&page, "large");
+    if let Some(dom) = dom {
+        assert!(
+            dom.contains("was killed by SIGKILL</text>"),
+            "the rank that was killed is named in the picture"
+        );
+    }
+}
+
+/// The page of a record in this directory, if that can be read at all.
+fn document(record: &Path) -> Option<String> {
+    let job = Job::open(record).ok()?;
+    let filter = Filter::all(&job);
+    let report = cupeer_report::read(&job, &filter, 10, None).ok()?;
+    Some(cupeer_report::html::document(&job, &filter, &report, "r").expect("a page"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_a_record_says_is_text(parts in proptest::collection::vec(select(NASTY.to_vec()), 1..8)) {
+        let scene = Scene::new();
+        let said = parts.concat();
+        let mut actor = scene.gone(0).on(&said);
+        actor.writer().text("program", &said).unwrap();
+        let mut call = actor.opening(400, (0xc, checked(0xc)), 0x9000);
+        call.details.findings = vec![scene::found(&said, cupeer_rules::Severity::Warning, &said)];
+        actor.add(&call);
+        let stream = actor.stream;
+        actor.writer().mark(stream, scene::us(500), said.as_bytes()).unwrap();
+        actor.ends();
+        let page = document(&scene.dir()).expect("a page");
+        assert_asks_for_nothing(&page);
+        let data = data(&page);
+        let mut moments = data["moments"].as_array().unwrap().iter();
+        prop_assert_eq!(&moments.find(|moment| moment["kind"] == "mark").expect("the mark")["text"], &said);
+        let title = markup(&page);
+        prop_assert_eq!(title.matches("<article").count(), title.matches("</article>").count());
+    }
+
+    #[test]
+    fn a_damaged_record_has_a_page_all_the_same(damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40)) {
+        let scene = ring(3, 2);
+        let file = std::fs::read_dir(scene.dir()).unwrap().map(|entry| entry.unwrap().path())
+            .find(|path| path.extension().is_some_and(|extension| extension == "cupeer")).expect("a process");
+        let mut bytes = std::fs::read(&file).unwrap();
+        for (place, byte) in damage {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        std::fs::write(&file, bytes).unwrap();
+        let page = document(&scene.dir()).expect("the others can be read");
+        assert_asks_for_nothing(&page);
+        data(&page);
+    }
+}
+
+/// What texts are made of that would be more than text.
+const NASTY: [&str; 12] = [
+    "</script>",
+    "<script>",
+    "<!--",
+    "-->",
+    "]]>",
+    "\"",
+    "'",
+    "&",
+    "<img src=x onerror=y>",
+    "\u{2028}",
+    "\u{202e}",
+    "</article>",
+];
+
+/// Where a browser is.
+fn browser() -> Option<PathBuf> {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::env::split_paths(&path).flat_map(|folder| names.map(|name| folder.join(name)));
+    all.into_iter().find(|path| path.exists())
+}
+
+/// The document as a browser has it once the scripts have run, which must raise no error, and how; `None` without a
+/// browser.
+#[track_caller]
+fn drawn(page: &str, name: &str) -> Option<String> {
+    let Some(browser) = browser() else {
+        println!("left out: no chromium to open the page in");
+        return None;
+    };
+    let folder = support::temp_dir();
+    let path = folder.path().join(format!("{name}.html"));
+    std::fs::write(&path, page).expect("a file");
+    let mut command = Command::new(browser);
+    command.args([
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--virtual-time-budget=10000",
+        "--dump-dom",
+    ]);
+    command.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
+    let ended = support::done(command.arg(format!("file://{}", path.display())));
+    let begin = ended.stdout.split("<head").next().unwrap_or_default();
+    assert!(
+        begin.contains("data-opened=") && begin.contains("data-drawn=") && !begin.contains("data-error"),
+        "{begin}\n{}",
+        ended.stderr
+    );
+    Some(ended.stdout)
+}
+
+#[test]
+fn all_pictures_are_drawn_and_all_rows_are_there() {
+    let scene = ring(16, 3);
+    let page = page(&scene.dir(), "drawn");
+    let Some(dom) = drawn(&page, "drawn") else { return };
+    for id in ["ranks", "pairs", "openings", "links", "lives"] {
+        let (_, picture) = dom.split_once(&format!("id=\"{id}\"")).expect("its place");
+        let inner = picture.split("</div>").next().unwrap();
+        assert!(inner.contains("<svg"), "{id} is not drawn");
+    }
+    let count = |text: &str, what: &str| text.matches(what).count();
+    assert_eq!(count(&dom, "<tr id=\"p"), 16);
+    assert_eq!(count(&dom, "<tr id=\"h"), super::json_of(&scene, &[])["handles"].as_array().unwrap().len());
+    let (_, timeline) = dom.split_once("id=\"ranks\"").unwrap();
+    let timeline = timeline.split("</div>").next().unwrap();
+    for rank in [13, 14, 15] {
+        assert!(
+            timeline.contains(&format!(">rank {rank}</text>"))
+                || timeline.contains(&format!(">rank {rank}<title>")),
+            "rank {rank} has a row"
+        );
+    }
+    assert!(timeline.contains("was killed by SIGKILL"), "who was killed stands out");
+}
+
+#[test]
+fn keys_and_buttons_do_what_the_page_says() {
+    let scene = ring(16, 3);
+    let page = page(&scene.dir(), "keys");
+    let script = format!("<script>{}</script></body>", include_str!("html.js"));
+    let Some(dom) = drawn(&page.replace("</body>", &script), "keys") else { return };
+    let told = |name: &str| {
+        let (_, rest) =
+            dom.split_once(&format!("<output class=\"{name}\">")).unwrap_or_else(|| panic!("no {name}"));
+        rest.split('<').next().unwrap().to_owned()
+    };
+    let handles = super::json_of(&scene, &[])["handles"].as_array().unwrap().len();
+    let sorted: Vec<String> = (0..16).map(|rank| rank.to_string()).collect();
+    assert_eq!(told("focus"), "search");
+    // It exported three, and opened two of others.
+    assert_eq!(told("found"), "5");
+    assert_eq!(told("cleared"), handles.to_string());
+    assert_eq!(told("sorted"), sorted.join(","));
+    assert_eq!([told("reversed"), told("walked")], ["15", "14"]);
+    for name in ["counted", "bars", "moments", "unfolded"] {
+        assert_eq!(told(name), "true", "{name}");
+    }
+    assert_eq!(told("arrived"), "f0");
+}
+
+#[test]
+fn of_a_real_program_findings_have_their_lines_of_source() {
+    let folder = support::temp_dir();
+    let program = support::compile_c("../scripts/demo.d/share.c", &["-ldl"]);
+    let mut run = support::cupeer();
+    run.args(["run", "--sim=none:2", "--record", "full", "-o"])
+        .arg(folder.path().join("r"))
+        .arg("--")
+        .arg(program);
+    support::done(&mut run);
+    let page = page(&folder.path().join("r"), "real");
+    assert_asks_for_nothing(&page);
+    let shown = read(&page);
+    let (_, finding) = shown
+        .split_once("error ipc-devices-apart: cuIpcOpenMemHandle_v2, once in process ")
+        .expect("the finding");
+    let (_, place) = finding.split_once("PEER_ACCESS_UNSUPPORTED, at ").expect("its call");
+    assert!(place.split(' ').nth(2).is_some_and(|place| place.starts_with("share.c:")), "{place}");
+    drawn(&page, "real");
+}
