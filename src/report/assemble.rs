@@ -32,7 +32,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, names: &mut dyn Na
     let Collected { failures, functions: names, fates, stacks, made_by, .. } = &mut all;
     let (failures, failures_more) = failures.rows(names, fates, stacks, made_by, &mut places);
     let processes = processes(job, &all, &mut places, ended);
-    let leaks = leaks::rows(&all.ledger, &all.fates, &all.stacks, &mut places, ended);
+    let leaks = leaks::rows(&all.ledger, &all.fates, &all.stacks, &mut places, filter, ended);
     let allocations = all.virtual_memory.rows(&all.fates, ended);
     let pools = all.pools.rows(&all.fates);
     let record = whole(job, &all, filter, began, ended);

@@ -4,7 +4,7 @@ mod lines;
 
 use super::{PackedSymbols, SourceLine, Symbol, Symbols};
 use cupeer_record::Library;
-use object::{Object, ObjectSection, ObjectSymbol};
+use object::{Object, ObjectSymbol};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
