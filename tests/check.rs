@@ -25,6 +25,9 @@ mod gate;
 // What users met, and our words beside the driver's.
 mod cases;
 
+// The other sites of what was found, with their lines.
+mod sites;
+
 // Processes that are killed.
 mod kills;
 

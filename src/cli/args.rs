@@ -264,6 +264,7 @@ pub struct ExplainArgs {
 #[command(after_help = "  cupeer report                                  # the newest of the records at home
   cupeer report app-12                           # the one that 'cupeer ls' lists so
   cupeer report DIR --leaks                      # what was never closed, by where it was opened
+  cupeer report DIR --leaks --since-mark warm --until-mark done   # what grew between two marks
   cupeer report DIR --rank 3 --failed            # what failed on rank 3
   cupeer report DIR --format json | jq .handles
   cupeer report DIR --format html >report.html   # one page, for a browser
@@ -294,6 +295,12 @@ pub struct ReportArgs {
     /// Show only what had begun by TIME
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
+    /// Show only calls from the first mark called NAME on (cupeer_mark); with --leaks, what was opened since
+    #[arg(long, value_name = "NAME", conflicts_with = "since")]
+    pub since_mark: Option<String>,
+    /// Show only what had begun by the last mark called NAME; with --leaks, what was open then
+    #[arg(long, value_name = "NAME", conflicts_with = "until")]
+    pub until_mark: Option<String>,
     /// Show what was opened and never closed, by the call stack that opened it
     #[arg(long)]
     pub leaks: bool,

@@ -81,6 +81,8 @@ fn open(args: &ReportArgs, dir: &Path) -> Result<(Opened, Filter)> {
         failed: args.failed,
         since: args.since.as_deref(),
         until: args.until.as_deref(),
+        since_mark: args.since_mark.as_deref(),
+        until_mark: args.until_mark.as_deref(),
     };
     let mut filter = Filter::new(&asked, &opened.job)?;
     filter.suppressions = suppressions::read(&args.suppressions)?;

@@ -8,7 +8,7 @@ use super::model::{
     Device, Escaped, Exit, ExitKind, Finding, LastCall, Ordinal, Pending, Process, Record, Report, SCHEMA,
     Started, Unknown, Uuid,
 };
-use super::places::{NameOf, Places};
+use super::places::{Names, Places};
 use super::reading::Tally;
 use super::{faults, findings, leaks, values};
 use cupeer_record::{self as record, Call, Job};
@@ -16,10 +16,10 @@ use cupeer_spec::record::{meta, mode};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut NameOf) -> Report {
+pub fn report(job: &Job, filter: &Filter, mut all: Collected, names: &mut dyn Names) -> Report {
     let began = began(job);
     let ended = ended(&all, filter, began);
-    let mut places = Places::new(&job.processes, name_of);
+    let mut places = Places::new(&job.processes, names);
     let rank_of = |(i, process): (usize, &record::Process)| process.rank().filter(|_| filter.process(i));
     let rank_of: Vec<Option<u32>> = job.processes.iter().enumerate().map(rank_of).collect();
     let functions = all.functions.finish(&rank_of);
@@ -32,7 +32,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, name_of: &mut Name
     let Collected { failures, functions: names, fates, stacks, made_by, .. } = &mut all;
     let (failures, failures_more) = failures.rows(names, fates, stacks, made_by, &mut places);
     let processes = processes(job, &all, &mut places, ended);
-    let leaks = leaks::rows(&all.ledger, &all.fates, &all.stacks, &mut places, ended);
+    let leaks = leaks::rows(&all.ledger, &all.fates, &all.stacks, &mut places, filter, ended);
     let allocations = all.virtual_memory.rows(&all.fates, ended);
     let pools = all.pools.rows(&all.fates);
     let record = whole(job, &all, filter, began, ended);

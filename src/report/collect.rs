@@ -41,6 +41,8 @@ pub struct Collected {
     pub tallies: Vec<Tally>,
     /// What is known of their ends.
     pub fates: Vec<Fate>,
+    /// Where their fingerprints mean the same.
+    pub realms: Vec<Realm>,
 }
 
 /// Reads the whole record. Of single failures, `most_failures` are kept.
@@ -60,12 +62,13 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
         marks: Marks::default(),
         tallies: Vec::new(),
         fates: Vec::new(),
+        realms: realms(job),
     };
-    let realms = realms(job);
     // Before their calls are read: what has ended now has written all of them, and its end.
     let alive = job.alive();
     for (index, process) in job.processes.iter().enumerate() {
-        let mut reading = Reading::new(&mut all, filter, index, process, job.clock(process), realms[index]);
+        let realm = all.realms[index];
+        let mut reading = Reading::new(&mut all, filter, index, process, job.clock(process), realm);
         reading.run().with_context(|| format!("failed to read {}", process.path.display()))?;
         let tally = reading.finish();
         all.tallies.push(tally);
@@ -88,6 +91,7 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
         });
     }
     if filter.until().is_none() {
+        let realms = all.realms.clone();
         all.add_tables(job, &realms);
     }
     let Collected { peers, ledger, virtual_memory, pools, .. } = &mut all;

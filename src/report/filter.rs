@@ -3,6 +3,7 @@
 //! What a handle or a pair of devices is follows from calls of all processes, and from earlier ones. So all are
 //! read up to the end of the time that is asked for, and the filters choose what is counted and shown.
 
+use super::marks::Moments;
 use super::model::{Allocations, Proc, Report};
 use super::suppress::Suppressions;
 use super::{assemble, moments};
@@ -23,6 +24,8 @@ pub struct Asked<'a> {
     pub failed: bool,
     pub since: Option<&'a str>,
     pub until: Option<&'a str>,
+    pub since_mark: Option<&'a str>,
+    pub until_mark: Option<&'a str>,
 }
 
 /// What is chosen.
@@ -83,6 +86,14 @@ impl Filter {
         let moment = |text| moments::parse(text, began);
         filter.since = asked.since.map(moment).transpose()?;
         filter.until = asked.until.map(moment).transpose()?;
+        if asked.since_mark.or(asked.until_mark).is_some() {
+            let marks = Moments::read(job, &filter)?;
+            // Of marks of one name, from the first one to the last: those of all ranks lie between.
+            let first = |text| marks.named(text).map(|times| *times.start());
+            let last = |text| marks.named(text).map(|times| *times.end());
+            filter.since = asked.since_mark.map(first).transpose()?.or(filter.since);
+            filter.until = asked.until_mark.map(last).transpose()?.or(filter.until);
+        }
         let given = |(option, text): (&str, Option<&str>)| match text? {
             "" => Some(option.to_owned()),
             text => Some(format!("{option} {text}")),
@@ -94,12 +105,17 @@ impl Filter {
             ("--failed", asked.failed.then_some("")),
             ("--since", asked.since),
             ("--until", asked.until),
+            ("--since-mark", asked.since_mark),
+            ("--until-mark", asked.until_mark),
         ];
         filter.given = options.into_iter().filter_map(given).collect();
         if let (Some(since), Some(until)) = (filter.since, filter.until)
             && since > until
         {
-            bail!("--since is after --until");
+            let option =
+                |mark: Option<_>, name: &str| format!("{name}{}", if mark.is_some() { "-mark" } else { "" });
+            let [since, until] = [option(asked.since_mark, "--since"), option(asked.until_mark, "--until")];
+            bail!("{since} is after {until}");
         }
         Ok(filter)
     }
@@ -124,9 +140,14 @@ impl Filter {
         self.until
     }
 
+    /// Whether something that happened then did so after the begin of the time that is asked for.
+    pub fn is_since(&self, at: u64) -> bool {
+        self.since.is_none_or(|since| at >= since)
+    }
+
     /// Whether a time is one that is asked for.
     pub fn is_in_time(&self, at: u64) -> bool {
-        self.since.is_none_or(|since| at >= since) && self.is_past(at)
+        self.is_since(at) && self.is_past(at)
     }
 
     /// Whether a call of a chosen process is chosen.

@@ -1,5 +1,6 @@
 //! What was never closed, by the place that opened it.
 
+use super::filter::Filter;
 use super::ledger::Ledger;
 use super::ledger::settle::Fate;
 use super::model::Leak;
@@ -7,9 +8,16 @@ use super::places::{Places, Stacks};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The groups, those that hold most first. Stacks of different processes are one where they name the same places.
-pub fn rows(ledger: &Ledger, fates: &[Fate], stacks: &Stacks, places: &mut Places, now: u64) -> Vec<Leak> {
+pub fn rows(
+    ledger: &Ledger,
+    fates: &[Fate],
+    stacks: &Stacks,
+    places: &mut Places,
+    filter: &Filter,
+    now: u64,
+) -> Vec<Leak> {
     let mut by_stack: BTreeMap<_, Sum> = BTreeMap::new();
-    for (entry, import, time) in ledger.each_open(fates) {
+    for (entry, import, time) in ledger.each_open(fates).filter(|(.., time)| filter.is_since(time.opened)) {
         let bytes = entry.export.as_ref().and_then(|export| export.bytes).unwrap_or(0);
         let age = now.saturating_sub(time.opened);
         let (times, processes) = (time.count, BTreeSet::from([import.process]));

@@ -50,7 +50,7 @@ mod virtual_memory;
 mod xml;
 
 use anyhow::Result;
-use cupeer_record::{Job, Library};
+use cupeer_record::Job;
 use cupeer_rules::Severity;
 use cupeer_spec::record::slot::finding::Confidence;
 use filter::Filter;
@@ -70,10 +70,9 @@ pub fn read(
 ) -> Result<model::Report> {
     let all = collect::collect(job, filter, most_failures)?;
     let Some(symbols) = symbols else {
-        return Ok(assemble::report(job, filter, all, &mut |_: &Library, _: u64| None));
+        return Ok(assemble::report(job, filter, all, &mut places::Nameless));
     };
-    let mut name_of = |library: &Library, address| symbols.name(library, address);
-    let mut report = assemble::report(job, filter, all, &mut name_of);
+    let mut report = assemble::report(job, filter, all, symbols);
     let unnamed = |(library, why): (&str, &str)| Unnamed { library: library.into(), reason: why.into() };
     report.unnamed = symbols.notes().map(unnamed).collect();
     Ok(report)

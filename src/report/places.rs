@@ -4,7 +4,7 @@
 //! when the report is made. What does not: how symbols are found, which is handed in.
 
 use super::model::Place;
-use crate::symbols::{LONGEST_NAME, Symbol, short};
+use crate::symbols::{LONGEST_NAME, Symbol, Symbols, short};
 use cupeer_record::{Call, Library, Process};
 use cupeer_spec::runtime::is_library;
 use std::collections::HashMap;
@@ -12,7 +12,34 @@ use std::hash::BuildHasher;
 use std::rc::Rc;
 
 /// Finds the function that a return address lies in, where the symbols of its library are at hand.
-pub type NameOf<'a> = dyn FnMut(&Library, u64) -> Option<Symbol> + 'a;
+pub trait Names {
+    /// The function.
+    fn name(&mut self, library: &Library, address: u64) -> Option<Symbol>;
+
+    /// Is told what will be asked for.
+    fn prepare(&mut self, asked: &[(&Library, u64)]);
+}
+
+impl Names for Symbols {
+    fn name(&mut self, library: &Library, address: u64) -> Option<Symbol> {
+        Symbols::name(self, library, address)
+    }
+
+    fn prepare(&mut self, asked: &[(&Library, u64)]) {
+        Symbols::prepare(self, asked.iter().copied());
+    }
+}
+
+/// Where there are none.
+pub struct Nameless;
+
+impl Names for Nameless {
+    fn name(&mut self, _: &Library, _: u64) -> Option<Symbol> {
+        None
+    }
+
+    fn prepare(&mut self, _: &[(&Library, u64)]) {}
+}
 
 /// The number of a stack in [`Stacks`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -81,15 +108,15 @@ impl Stacks {
 /// Names places, each once.
 pub struct Places<'a> {
     processes: &'a [Process],
-    name_of: &'a mut NameOf<'a>,
+    names: &'a mut dyn Names,
     known: HashMap<(usize, u64, Option<u64>), Place>,
     texts: HashMap<String, Rc<str>>,
 }
 
 impl<'a> Places<'a> {
     /// For the processes of a record.
-    pub fn new(processes: &'a [Process], name_of: &'a mut NameOf<'a>) -> Self {
-        Places { processes, name_of, known: HashMap::new(), texts: HashMap::new() }
+    pub fn new(processes: &'a [Process], names: &'a mut dyn Names) -> Self {
+        Places { processes, names, known: HashMap::new(), texts: HashMap::new() }
     }
 
     /// A return address.
@@ -102,7 +129,7 @@ impl<'a> Places<'a> {
         }
         let place = match library {
             Some(library) => {
-                let symbol = (self.name_of)(library, address);
+                let symbol = self.names.name(library, address);
                 let name = symbol.as_ref().map(|symbol| format!("{}+{:#x}", symbol.function, symbol.offset));
                 let lines = symbol.map_or_else(Rc::default, |symbol| symbol.lines.into());
                 let build_id: String = library.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -129,12 +156,26 @@ impl<'a> Places<'a> {
     /// Who made a call, and its stack. The first place that is not in the CUDA runtime made it: the runtime calls for
     /// everybody.
     pub fn named(&mut self, process: usize, ticks: u64, frames: &[u64]) -> (Place, Vec<Place>) {
+        self.prepare(process, ticks, frames);
         let frames: Vec<Place> = frames.iter().map(|frame| self.place(process, ticks, *frame)).collect();
         let outside = frames.iter().position(|place| !place.is_runtime()).unwrap_or(0);
         // A runtime within another library is entered by its public functions.
         let is_entry = outside > 0 && frames[outside].is_entry_of_runtime();
         let caller = frames.get(outside + usize::from(is_entry)).or_else(|| frames.get(outside));
         (caller.cloned().unwrap_or_default(), frames)
+    }
+
+    /// Has the libraries of a stack read together.
+    fn prepare(&mut self, process: usize, ticks: u64, frames: &[u64]) {
+        if frames.len() < 2 {
+            return;
+        }
+        let of = &self.processes[process];
+        let asked = frames.iter().filter_map(|frame| Some((of.library_at(*frame, ticks)?, *frame)));
+        let is_new = |(library, frame): &(&Library, u64)| {
+            !self.known.contains_key(&(process, *frame, Some(library.since)))
+        };
+        self.names.prepare(&asked.filter(is_new).collect::<Vec<_>>());
     }
 
     /// Who made a call, and its stack; where no frames were kept, only its caller.

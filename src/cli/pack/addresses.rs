@@ -138,17 +138,21 @@ impl Addresses {
     pub fn named(&mut self, symbols: &mut Symbols, redaction: &Redaction) -> PackedSymbols {
         self.told();
         let mut names = PackedSymbols::default();
-        for ((build_id, path), places) in &self.places {
-            // As if it lay where its file says, so that places are addresses.
+        // As if they lay where their files say, so that places are addresses.
+        let library = |(build_id, path): &(Vec<u8>, String)| {
             let (base, range) = (0, 0..u64::MAX);
-            let library = Library { base, range, since: 0, build_id: build_id.clone(), path: path.clone() };
-            let asked: Vec<_> = places.iter().map(|place| (&library, *place)).collect();
-            let path = redaction.path(path);
-            for (place, symbol) in places.iter().zip(symbols.resolve(&asked)) {
-                let Some(mut symbol) = symbol else { continue };
-                symbol.lines.iter_mut().for_each(|line| line.file = redaction.path(&line.file));
-                names.insert(build_id, &path, *place, symbol);
-            }
+            Library { base, range, since: 0, build_id: build_id.clone(), path: path.clone() }
+        };
+        let libraries: Vec<Library> = self.places.keys().map(library).collect();
+        let asked: Vec<(&Library, u64)> = libraries
+            .iter()
+            .zip(self.places.values())
+            .flat_map(|(library, places)| places.iter().map(move |place| (library, *place)))
+            .collect();
+        for ((library, place), symbol) in asked.iter().zip(symbols.resolve(&asked)) {
+            let Some(mut symbol) = symbol else { continue };
+            symbol.lines.iter_mut().for_each(|line| line.file = redaction.path(&line.file));
+            names.insert(&library.build_id, &redaction.path(&library.path), *place, symbol);
         }
         names
     }

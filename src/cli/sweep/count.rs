@@ -189,8 +189,7 @@ impl Counted {
             return;
         }
         let mut symbols = Symbols::of_record(directory, &job.processes);
-        let mut name_of = |library: &_, address| symbols.name(library, address);
-        let mut places = Places::new(&job.processes, &mut name_of);
+        let mut places = Places::new(&job.processes, &mut symbols);
         for (seen, calls) in &mut new {
             let Some((process, ticks, frames)) = frames.get(*seen) else { continue };
             let (caller, _) = places.named(*process, *ticks, frames);

@@ -10,7 +10,7 @@ use super::super::places::{Places, Stack};
 use super::objects::{Objects, in_words};
 use super::rows::{Context, Draft, Sentence};
 use super::world::{Afterwards, Thing, Whole};
-use super::{About, Key};
+use super::{About, Key, earlier};
 use cupeer_rules::decide::{Ending, FreedBefore, Importers};
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Confidence, Rule};
@@ -145,7 +145,9 @@ impl<'a> Handles<'a, '_, '_, '_> {
         let importers = Importers { running: open.len() as u64, unknown: 0, first, uses: (0, 0) };
         world.freed_before = Some(FreedBefore { export: world.export_of(other, before), importers });
         let Some((sentence, things)) = decided(&world, function, 0).pop() else { return };
-        let objects = things.iter().map(|thing| self.object(*thing)).collect();
+        let mut objects: Vec<_> = things.iter().map(|thing| self.object(*thing)).collect();
+        let what = (Rule::IpcAddressReused, entry.realm, at);
+        earlier::freed(self.context.all, what, &mut objects, self.objects, self.places);
         self.drafts.push(Draft { objects, ..Draft::of(sentence, function, 0, process, site, at) });
     }
 

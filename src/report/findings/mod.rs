@@ -1,7 +1,7 @@
 //! The findings: what rules have found in the processes, and what only the whole record tells.
 //!
 //! What belongs here: what calls carry, and what their process tells ([`calls`]), while events are read; then what
-//! follows from the ledger ([`handles`]), from mappings ([`space`]), from [`mod@descriptors`] and from all ranks together ([`ranks`]), and the rows ([`mod@rows`])
+//! follows from the ledger ([`handles`], [`earlier`]), from mappings ([`space`]), from [`mod@descriptors`] and from all ranks together ([`ranks`]), and the rows ([`mod@rows`])
 //! of all these with their [`objects`]. What does not: what rules are, their sentences, and how they are decided (`src/rules`): what
 //! the record knows for that is told by [`mod@world`].
 //!
@@ -12,6 +12,7 @@
 
 mod calls;
 mod descriptors;
+mod earlier;
 mod handles;
 mod objects;
 mod ranks;
@@ -31,6 +32,7 @@ use cupeer_record::{Call, Finding, Outcome, Process};
 use cupeer_rules::{Confidence, Rule, RuleSet, RuleSpec, Severity};
 use cupeer_spec::env;
 use cupeer_spec::function::FnId;
+use earlier::Earlier;
 use std::collections::HashMap;
 
 /// The most findings that were inferred and are judged again, each by itself.
@@ -79,6 +81,8 @@ struct FindingGroup {
     finding: Finding,
     driver_message: Option<Vec<u8>>,
     by_report: bool,
+    /// What its process had done to what it is about.
+    earlier: Vec<Earlier>,
 }
 
 pub struct MadeCall<'a> {
@@ -149,7 +153,14 @@ impl Findings {
             let Some(sight) = sight else { return false };
             let is_found = calls::look(made, sight, is_forked, driver_knows_more, &mut |found| {
                 let rule = found.reason.rule().spec().name;
-                self.add(made, rule, || calls::finding(made.function, found), stacks, None, true);
+                self.add(
+                    made,
+                    rule,
+                    || calls::finding(made.function, found),
+                    (stacks, Some(sight)),
+                    None,
+                    true,
+                );
             });
             // What a success means to others is judged with them.
             return is_found && !made.call.succeeded();
@@ -161,7 +172,7 @@ impl Findings {
             let about = about.filter(|_| !is_explanation(&finding.rule) && self.inferred < MOST_INFERRED);
             self.inferred += usize::from(about.is_some());
             is_judged |= about.is_none() && !is_explanation(&finding.rule);
-            self.add(made, &finding.rule, || finding.clone(), stacks, about, false);
+            self.add(made, &finding.rule, || finding.clone(), (stacks, sight), about, false);
         }
         is_judged
     }
@@ -199,10 +210,11 @@ impl Findings {
         made: &MadeCall,
         rule: &str,
         finding: impl FnOnce() -> Finding,
-        stacks: &mut Stacks,
+        (stacks, sight): (&mut Stacks, Option<Sight>),
         about: Option<About>,
         by_report: bool,
     ) {
+        let id = Rule::of(rule);
         let Some(rule) = self.names.number(rule, MOST_NAMES).filter(|_| made.is_chosen) else { return };
         let MadeCall { index, call, at, .. } = *made;
         let result = made.result();
@@ -211,7 +223,18 @@ impl Findings {
         let kept = kept.or_insert_with(|| {
             let (finding, driver_message) = (finding(), call.details.message.clone());
             let site = Site::of(call, stack, true);
-            Box::new(FindingGroup { count: 0, last: at, at, site, finding, driver_message, by_report })
+            let sites = |(rule, sight)| earlier::sites(rule, made, sight, stacks);
+            let earlier = id.zip(sight).map(sites).unwrap_or_default();
+            Box::new(FindingGroup {
+                count: 0,
+                last: at,
+                at,
+                site,
+                finding,
+                driver_message,
+                by_report,
+                earlier,
+            })
         });
         kept.count += 1;
         kept.last = kept.last.max(at);

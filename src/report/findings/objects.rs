@@ -5,6 +5,7 @@ use super::super::ledger::live::uuid;
 use super::super::ledger::{Ended, Entry, Export, Time};
 use super::super::model::{Fingerprint, Object, Place, Proc, Uuid};
 use super::super::places::{Places, Stack, Stacks};
+use super::earlier::Earlier;
 use cupeer_record::{self as record, Clock, Job};
 use cupeer_rules::reason;
 use cupeer_spec::record::slot::finding::role;
@@ -86,6 +87,8 @@ impl<'a> Objects<'a> {
     }
 
     pub fn freeing(&self, entry: &Entry, export: &Export, ended: &Ended, places: &mut Places) -> Object {
+        let is_context = ended.by.is_some_and(|by| by.spec().ends_context().is_some());
+        let role = if is_context { role::ENDING } else { role::FREEING };
         Object {
             tid: ended.site.map(|site| site.tid),
             device: export.device,
@@ -93,7 +96,18 @@ impl<'a> Objects<'a> {
             bytes: export.bytes,
             fingerprint: Some(Fingerprint(entry.fingerprint)),
             time_ns: ended.at,
-            ..self.placed(role::FREEING, export.process as usize, ended.site.map(|site| site.stack), places)
+            ..self.placed(role, export.process as usize, ended.site.map(|site| site.stack), places)
+        }
+    }
+
+    /// What a process did earlier.
+    pub fn earlier(&self, earlier: &Earlier, process: usize, places: &mut Places) -> Object {
+        Object {
+            tid: Some(earlier.tid),
+            address: (earlier.address != 0).then_some(earlier.address),
+            fingerprint: earlier.fingerprint.map(Fingerprint),
+            time_ns: Some(earlier.at),
+            ..self.placed(earlier.role, process, Some(earlier.stack), places)
         }
     }
 
@@ -107,7 +121,7 @@ impl<'a> Objects<'a> {
         let process = process.map(|index| &self.job.processes[index]);
         let library = caller.file_name().map(Into::into);
         Object {
-            role: role::WORDS.get((role as usize).wrapping_sub(1)).copied().unwrap_or("unknown"),
+            role: word(role),
             proc: process.map(|process| Proc::from(process.proc.as_str())),
             pid: process.map_or(0, |process| process.header.pid),
             rank: process.and_then(record::Process::rank),
@@ -117,6 +131,11 @@ impl<'a> Objects<'a> {
             ..Object::default()
         }
     }
+}
+
+/// The word for a role.
+pub fn word(role: u32) -> &'static str {
+    role::WORDS.get((role as usize).wrapping_sub(1)).copied().unwrap_or("unknown")
 }
 
 /// A process, as sentences have it.

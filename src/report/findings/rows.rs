@@ -9,7 +9,7 @@ use super::super::places::Places;
 use super::super::results;
 use super::super::suppress::Facts;
 use super::objects::Objects;
-use super::{FindingGroup, Key, descriptors, handles, is_explanation, ranks, space};
+use super::{FindingGroup, Key, descriptors, earlier, handles, is_explanation, ranks, space};
 use cupeer_record::Job;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Basis, Rule, Severity};
@@ -124,6 +124,17 @@ impl Context<'_> {
         let finding = &kept.finding;
         let args = Functions::id(key.function).map_or(&[][..], |function| function.spec().args);
         let recorded = finding.objects.iter();
+        let mut about: Vec<Object> =
+            recorded.map(|object| objects.recorded(object, key.process, places)).collect();
+        let earlier = kept.earlier.iter().filter(|earlier| {
+            // What the process has told itself is not told again.
+            !finding.objects.iter().any(|object| object.what.role == earlier.role)
+        });
+        about.extend(earlier.map(|earlier| objects.earlier(earlier, key.process, places)));
+        if let Some(rule) = self.all.findings.rule(key) {
+            let realm = self.all.realms[key.process];
+            earlier::freed(self.all, (rule, realm, kept.at), &mut about, objects, places);
+        }
         let draft = Draft {
             sentence: Sentence {
                 rule: self.all.findings.names.name(key.rule),
@@ -140,7 +151,7 @@ impl Context<'_> {
             last: kept.last,
             count: kept.count,
             driver_message: kept.driver_message.as_deref(),
-            objects: recorded.map(|object| objects.recorded(object, key.process, places)).collect(),
+            objects: about,
         };
         self.row(draft, (!kept.by_report).then_some(finding.severity), places)
     }

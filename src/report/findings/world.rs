@@ -167,7 +167,7 @@ impl World for AtCall<'_, '_> {
         Some(Closed { fingerprint, ago: self.ago(at), with_context, by })
     }
     fn enabled(&self, from: u64, to: u64) -> Option<(Option<Ago>, ())> {
-        Some((self.ago(self.sight.own.enabled(from, to)?), ()))
+        Some((self.ago(self.sight.own.enabling(from, to)?.at), ()))
     }
 
     fn allocation(&self, handle: u64) -> Option<Allocation> {

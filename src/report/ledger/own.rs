@@ -11,7 +11,7 @@ use cupeer_rules::decide::HadContext;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FnId, Group};
 use cupeer_spec::results::Result;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 /// So many closed mappings are remembered, as many as the library remembers.
 const REMEMBERED: usize = 256;
@@ -19,9 +19,12 @@ const REMEMBERED: usize = 256;
 #[derive(Default)]
 pub struct Own {
     closed: VecDeque<Closed>,
-    ended: HashSet<u64>,
-    /// When access was switched on, by the two contexts.
-    enabled: HashMap<(u64, u64), u64>,
+    /// Contexts that it has ended, and who did.
+    ended: HashMap<u64, By>,
+    /// The first context that it has ended, where that is known, and who did; whether it is the only one.
+    first_ended: Option<(Option<u64>, By, bool)>,
+    /// Who switched access on, by the two contexts.
+    enabled: HashMap<(u64, u64), By>,
     /// The last context that each thread was seen with.
     current: HashMap<u32, u64>,
     /// What it has of virtual memory.
@@ -40,22 +43,26 @@ pub struct Closed {
     pub with_context: bool,
     /// Who closed it, or ended its context.
     pub by: By,
+    /// What was closed.
+    pub held: OwnHandle,
 }
 
 /// A call, as it stands in the record.
 pub struct By {
     pub tid: u32,
-    /// When that was, on the record's clock.
+    /// When that was.
+    pub at: u64,
+    /// The same on the record's clock.
     pub ticks: u64,
     /// Its return addresses, its caller's first.
     pub frames: Box<[u64]>,
 }
 
 impl By {
-    fn of(call: &Call) -> By {
+    fn of(call: &Call, at: u64) -> By {
         let caller = [call.caller];
         let frames = if call.details.frames.is_empty() { &caller[..] } else { &call.details.frames };
-        By { tid: call.tid, ticks: call.start, frames: frames.into() }
+        By { tid: call.tid, at, ticks: call.start, frames: frames.into() }
     }
 }
 
@@ -84,7 +91,7 @@ impl Own {
                 || call.succeeded();
             match contexts {
                 Some(contexts) if is_on && spec.enables().is_some() => {
-                    self.enabled.entry(contexts).or_insert(at);
+                    self.enabled.entry(contexts).or_insert_with(|| By::of(call, at));
                     if let (Some(from), Some(to)) = call.details.devices {
                         self.space.enabled(from, to);
                     }
@@ -104,7 +111,11 @@ impl Own {
                 self.remember(address, held, ledger, at, call);
             }
         } else if let Some(ending) = Ending::of(function, call) {
-            self.ended.extend(ending.context);
+            match &mut self.first_ended {
+                Some((.., is_only)) => *is_only = false,
+                None => self.first_ended = Some((ending.context, By::of(call, at), true)),
+            }
+            self.ended.extend(ending.context.map(|context| (context, By::of(call, at))));
             self.enabled
                 .retain(|(from, to), _| !ending.takes(Some(*from), None) && !ending.takes(Some(*to), None));
             for ((kind, address), held) in &follower.opened {
@@ -126,8 +137,8 @@ impl Own {
         }
         let fingerprint = ledger.handles[held.handle as usize].fingerprint;
         let with_context = call.function.is_some_and(|function| function.spec().ends_context().is_some());
-        let (context, by) = (held.context, By::of(call));
-        self.closed.push_back(Closed { address, fingerprint, at, context, with_context, by });
+        let (context, by, held) = (held.context, By::of(call, at), *held);
+        self.closed.push_back(Closed { address, fingerprint, at, context, with_context, by, held });
     }
 
     /// The last time that something was closed at an address.
@@ -148,12 +159,27 @@ impl Own {
 
     /// Whether a context was ended, and no other one has been seen with its address.
     pub fn has_ended(&self, context: u64) -> bool {
-        self.ended.contains(&context)
+        self.ending(context).is_some()
     }
 
-    /// Since when access from a context to another one is on.
-    pub fn enabled(&self, from: u64, to: u64) -> Option<u64> {
-        self.enabled.get(&(from, to)).copied()
+    /// Who has ended a context.
+    pub fn ending(&self, context: u64) -> Option<&By> {
+        self.ended.get(&context)
+    }
+
+    /// Who has ended the only context that this process has ended.
+    pub fn only_ending(&self) -> Option<(Option<u64>, &By)> {
+        self.first_ended.as_ref().filter(|(.., is_only)| *is_only).map(|(context, by, _)| (*context, by))
+    }
+
+    /// The last context that a thread was seen with.
+    pub fn last_context(&self, tid: u32) -> Option<u64> {
+        self.current.get(&tid).copied()
+    }
+
+    /// Who has switched access on from a context to another one, where it is on.
+    pub fn enabling(&self, from: u64, to: u64) -> Option<&By> {
+        self.enabled.get(&(from, to))
     }
 }
 

@@ -21,10 +21,13 @@ pub fn readable(name: &[u8]) -> String {
 fn rust(name: &str) -> Option<String> {
     // In the older form a Rust name is a C++ one too, but for the hash at its end.
     let is_older = || {
-        let hash = name.split('.').next().and_then(|name| name.strip_suffix('E')?.rsplit_once("17h"));
-        hash.is_some_and(|(_, hash)| hash.len() == 16 && hash.bytes().all(|digit| digit.is_ascii_hexdigit()))
+        // What compilers put behind it begins with a point, as parts of the name may.
+        let (_, hash) = name.rsplit_once("17h")?;
+        let (digits, behind) = hash.split_at_checked(16)?;
+        let is_end = behind == "E" || behind.starts_with("E.");
+        (is_end && digits.bytes().all(|digit| digit.is_ascii_hexdigit())).then_some(())
     };
-    if !name.starts_with("_R") && !is_older() {
+    if !name.starts_with("_R") && is_older().is_none() {
         return None;
     }
     let mut out = Limited(String::new());
@@ -67,6 +70,10 @@ mod tests {
             ("_ZN4acme4openEv.cold", "acme::open() [clone .cold]"),
             ("_ZN4acme4open17h0123456789abcdefE", "acme::open"),
             ("_ZN4acme4open17h0123456789abcdefE.llvm.123", "acme::open"),
+            (
+                "_ZN46_$LT$acme..Pool$u20$as$u20$core..ops..Drop$GT$4drop17h0123456789abcdefE",
+                "<acme::Pool as core::ops::Drop>::drop",
+            ),
             ("_RNvCs15kBYyAo9fc_7mycrate7example", "mycrate::example"),
             ("_ZN4acme", "_ZN4acme"),
             ("_R", "_R"),

@@ -1,26 +1,29 @@
 //! The lines of source of one ELF file, from its DWARF: which functions were inlined at an address, and where each stands.
 //!
 //! What belongs here: reading and asking the debugging information of a file. What does not: which files count, which is
-//! [`super`]'s, and functions without debugging information, which are [`super::table`]'s.
+//! [`super::files`]'s, and functions without debugging information, which are [`super::table`]'s.
 //!
 //! Sections are read, not mapped, because truncating a mapped file would kill us. Those of the largest libraries have
 //! gigabytes, most of which no address leads to: beyond a limit they are left out, and that is said.
 
 use super::{LONGEST_NAME, demangle, short};
 use addr2line::Context;
-use gimli::{EndianArcSlice, LittleEndian, SectionId};
-use object::read::ReadCache;
+use gimli::{Dwarf, EndianArcSlice, LittleEndian, SectionId};
+use object::read::{CompressedData, CompressedFileRange, CompressionFormat, ReadCache};
 use object::{Object, ObjectSection};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::HashMap;
+use std::fmt::Display;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::Instant;
 
 type Reader = EndianArcSlice<LittleEndian>;
 
 /// The most debugging information that is read of a file: about a second's work.
-const MOST_BYTES: u64 = 1 << 30;
+pub const MOST_BYTES: u64 = 1 << 30;
 /// The most functions that are inlined in one another.
 const MOST_INLINED: usize = 32;
 
@@ -46,7 +49,11 @@ impl SourceLine {
 }
 
 /// What the debugging information of a file answers.
-pub struct Lines(Context<Reader>);
+pub struct Lines {
+    context: Context<Reader>,
+    /// How much of it is in memory.
+    pub bytes: u64,
+}
 
 /// Why there are no lines.
 pub enum Without {
@@ -54,39 +61,117 @@ pub enum Without {
     Stripped,
     /// It has more than is read: so many bytes.
     TooLarge(u64),
+    /// There is no time for it.
+    Late,
     /// It cannot be read.
     Unreadable(String),
 }
 
+/// The debugging information of a file, which has not been read yet.
+pub struct Sections<'a> {
+    file: &'a File,
+    all: Vec<(SectionId, CompressedFileRange)>,
+}
+
+impl<'a> Sections<'a> {
+    /// Finds the debugging information of a file.
+    pub fn of(file: &'a File) -> Result<Sections<'a>, Without> {
+        let data = ReadCache::new(file.try_clone().map_err(unreadable)?);
+        let elf = object::File::parse(&data).map_err(unreadable)?;
+        let mut all = Vec::new();
+        for id in NEEDED {
+            let Some(section) = elf.section_by_name(id.name()) else { continue };
+            let range = section.compressed_file_range().map_err(unreadable)?;
+            // A separate file has a section's name and size, and nothing at its place, for all that is not its own.
+            all.extend((range.uncompressed_size > 0).then_some((id, range)));
+        }
+        Ok(Sections { file, all })
+    }
+
+    /// How much of it there is.
+    pub fn bytes(&self) -> u64 {
+        self.all.iter().fold(0, |sum, (_, range)| sum.saturating_add(range.uncompressed_size))
+    }
+
+    fn has(&self, id: SectionId) -> bool {
+        self.all.iter().any(|(known, _)| *known == id)
+    }
+
+    /// Reads all sections, side by side: those of the largest libraries take seconds, most of all to decompress.
+    fn read(&self) -> Result<Dwarf<Reader>, Without> {
+        let read = std::thread::scope(|scope| {
+            let begin = |(id, range): &(SectionId, CompressedFileRange)| {
+                let (id, range, file) = (*id, *range, self.file);
+                (id, scope.spawn(move || section(file, &range)))
+            };
+            let running: Vec<_> = self.all.iter().map(begin).collect();
+            let end = |(id, running): (_, std::thread::ScopedJoinHandle<_>)| {
+                Ok((id, running.join().unwrap_or_else(|_| Err("damaged".to_owned()))?))
+            };
+            running.into_iter().map(end).collect::<Result<HashMap<SectionId, Arc<[u8]>>, String>>()
+        });
+        let mut read = read.map_err(Without::Unreadable)?;
+        let load = |id| Ok(Reader::new(read.remove(&id).unwrap_or_default(), LittleEndian));
+        Dwarf::load(load).map_err(|error: gimli::Error| unreadable(error))
+    }
+}
+
+fn unreadable(error: impl Display) -> Without {
+    Without::Unreadable(error.to_string())
+}
+
+/// Reads a section.
+fn section(file: &File, range: &CompressedFileRange) -> Result<Arc<[u8]>, String> {
+    let text = |error: &dyn Display| error.to_string();
+    let end = range.offset.checked_add(range.compressed_size);
+    let length = file.metadata().map_err(|error| text(&error))?.len();
+    if end.is_none_or(|end| end > length) {
+        return Err("it is cut".to_owned());
+    }
+    let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, range.compressed_size as usize).collect();
+    let whole = Arc::get_mut(&mut bytes).unwrap_or_default();
+    file.read_exact_at(whole, range.offset).map_err(|error| text(&error))?;
+    if range.format == CompressionFormat::None {
+        return Ok(bytes);
+    }
+    let (format, uncompressed_size) = (range.format, range.uncompressed_size);
+    let compressed = CompressedData { format, data: &bytes, uncompressed_size };
+    compressed.decompress().map(|bytes| bytes.into()).map_err(|error| text(&error))
+}
+
 impl Lines {
-    /// Reads the debugging information of a file.
-    pub fn read(file: &File) -> Result<Lines, Without> {
-        let unreadable = |error: &dyn std::fmt::Display| Without::Unreadable(error.to_string());
-        let copy = file.try_clone().map_err(|error| unreadable(&error))?;
-        let data = ReadCache::new(copy);
-        let elf = object::File::parse(&data).map_err(|error| unreadable(&error))?;
-        if elf.section_by_name(".debug_line").is_none() || elf.section_by_name(".debug_info").is_none() {
+    /// Reads the debugging information of a file, and what that has in common with other files where it is kept apart
+    /// (`dwz`): in the one that `shared` finds.
+    pub fn read(
+        file: &File,
+        until: Instant,
+        shared: impl FnOnce() -> Option<File>,
+    ) -> Result<Lines, Without> {
+        let sections = Sections::of(file)?;
+        if !sections.has(SectionId::DebugLine) || !sections.has(SectionId::DebugInfo) {
             return Err(Without::Stripped);
         }
-        let all = NEEDED.iter().filter_map(|id| elf.section_by_name(id.name()));
-        let bytes = all.fold(0, |sum: u64, section| sum.saturating_add(uncompressed(&section)));
+        if Instant::now() >= until {
+            return Err(Without::Late);
+        }
+        let shared = shared();
+        let shared = shared.as_ref().map(Sections::of).transpose()?;
+        let bytes = sections.bytes().saturating_add(shared.as_ref().map_or(0, Sections::bytes));
         if bytes > MOST_BYTES {
             return Err(Without::TooLarge(bytes));
         }
-        let load = |id: SectionId| -> Result<Reader, object::read::Error> {
-            let section = NEEDED.contains(&id).then(|| elf.section_by_name(id.name())).flatten();
-            let bytes = section.map(|section| section.uncompressed_data()).transpose()?;
-            let bytes: Arc<[u8]> = bytes.unwrap_or_default().into();
-            Ok(Reader::new(bytes, LittleEndian))
-        };
-        let dwarf = gimli::Dwarf::load(load).map_err(|error| unreadable(&error))?;
-        Context::from_dwarf(dwarf).map(Lines).map_err(|error| unreadable(&error))
+        let mut dwarf = sections.read()?;
+        if let Some(shared) = shared {
+            dwarf.set_sup(shared.read()?);
+        }
+        let context = Context::from_dwarf(dwarf).map_err(unreadable)?;
+        Ok(Lines { context, bytes })
     }
 
     /// The lines at an address as the file has it, those of inlined functions first.
     pub fn at(&self, address: u64) -> Vec<SourceLine> {
         let mut lines = Vec::new();
-        let Ok(mut frames) = self.0.find_frames(address).skip_all_loads() else { return lines };
+        let Ok(mut frames) = self.context.find_frames(address).skip_all_loads() else { return lines };
         while let Ok(Some(frame)) = frames.next() {
             let Some(location) = frame.location else { continue };
             let Some(file) = location.file else { continue };
@@ -119,25 +204,3 @@ const NEEDED: [SectionId; 11] = [
     SectionId::DebugStrOffsets,
     SectionId::DebugTypes,
 ];
-
-fn uncompressed<'data>(section: &impl ObjectSection<'data>) -> u64 {
-    section.compressed_file_range().map_or(0, |range| range.uncompressed_size)
-}
-
-/// Where a file says that its debugging information lies (`.gnu_debuglink`), as gdb looks for it.
-pub fn linked(file: &File, path: &Path, debug: &Path) -> Vec<PathBuf> {
-    let name = || -> Option<Vec<u8>> {
-        let data = ReadCache::new(file.try_clone().ok()?);
-        let elf = object::File::parse(&data).ok()?;
-        Some(elf.gnu_debuglink().ok()??.0.to_vec())
-    };
-    let name = name().and_then(|name| String::from_utf8(name).ok());
-    let (Some(name), Some(directory)) = (name.filter(|name| !name.contains('/')), path.parent()) else {
-        return Vec::new();
-    };
-    let below = directory.strip_prefix("/").unwrap_or(directory);
-    [directory.join(&name), directory.join(".debug").join(&name), debug.join(below).join(&name)]
-        .into_iter()
-        .filter(|candidate| candidate != path)
-        .collect()
-}

@@ -1,12 +1,11 @@
 //! Names for addresses: the function of a library that a call came from, found when the record is read.
 //!
-//! What belongs here: which symbols count for a library, and whether they may: only those of the very file that
-//! lay in the process, or those that a packed record brings. What does not: how an ELF file is read ([`table`]).
-//!
-//! A name that may be wrong is worse than none. A file counts where it has the build id that was recorded. One
-//! without a build id counts only on the host of the record, and where it is older than the record.
+//! What belongs here: what is known of libraries, and for how long: only so much is kept in memory, and only so much time
+//! goes into lines. What does not: which files count for a library ([`files`]), how an ELF file is read ([`table`],
+//! [`lines`]), and the names that a packed record brings ([`packed`]).
 
 mod demangle;
+mod files;
 mod lines;
 mod packed;
 mod short;
@@ -17,23 +16,33 @@ pub use packed::PackedSymbols;
 pub use short::short;
 
 use cupeer_record::{Library, Process};
-use lines::{Lines, Without};
+use files::{Files, Opened};
+use lines::Lines;
 use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
-use table::{Table, Unusable};
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+use table::Table;
 
 /// How many characters of a function's name people are shown.
 pub const LONGEST_NAME: usize = 80;
 
-/// How many tables are in memory at once. That of a library with a million functions takes 24 MB.
-const MOST_TABLES: usize = 8;
+/// How many tables are in memory at once, with their files open. That of a library with a million functions takes 24 MB.
+const MOST_TABLES: usize = 16;
 
-/// The debugging information of how many libraries is in memory at once.
-const MOST_LINES: usize = 4;
+/// How much debugging information is kept in memory.
+const MOST_KEPT: u64 = lines::MOST_BYTES;
 
-/// Where separate files with symbols lie: by build id in `.build-id`, and by the paths of what they belong to.
-const DEBUG_FILES: &str = "/usr/lib/debug";
+/// How many libraries are read at once: each takes [`lines::MOST_BYTES`], if it has as much.
+const MOST_THREADS: usize = 4;
+
+/// How long debugging information may be read, over all libraries. What was begun is ended.
+const LONGEST_READ: Duration = Duration::from_secs(4);
+
+/// How long what was read may be asked.
+const LONGEST_ASKED: Duration = Duration::from_secs(2);
 
 /// Whether a library is libc or the loader, which start threads and are called by everybody: its functions tell enough.
 pub fn is_libc(path: &str) -> bool {
@@ -52,16 +61,19 @@ pub struct Symbol {
     pub lines: Vec<SourceLine>,
 }
 
+/// A library: its build id, and its path.
+type Key = (Vec<u8>, String);
+
 /// The symbols of the libraries of a record.
 pub struct Symbols {
     /// What a packed record brings.
     packed: PackedSymbols,
-    /// What a file without a build id must be older than; `None` where no such file counts.
-    older_than: Option<SystemTime>,
-    debug_files: PathBuf,
-    known: HashMap<(Vec<u8>, String), LibrarySymbols>,
+    files: Files,
+    known: HashMap<Key, LibrarySymbols>,
     /// Counts the questions, to tell which tables were used last.
     time: u64,
+    /// How long debugging information may still be read, and be asked.
+    left: (Duration, Duration),
     notes: BTreeSet<(String, String)>,
 }
 
@@ -91,10 +103,10 @@ impl Symbols {
             began.and_then(|began| SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(began)));
         Symbols {
             packed: packed.unwrap_or_default(),
-            older_than: older_than.filter(|_| is_ours),
-            debug_files: DEBUG_FILES.into(),
+            files: Files::older_than(older_than.filter(|_| is_ours)),
             known: HashMap::new(),
             time: 0,
+            left: (LONGEST_READ, LONGEST_ASKED),
             notes,
         }
     }
@@ -121,12 +133,49 @@ impl Symbols {
         let mut order: Vec<usize> = (0..asked.len()).collect();
         let library = |i: usize| (&asked[i].0.path, &asked[i].0.build_id);
         order.sort_by(|a, b| library(*a).cmp(&library(*b)));
+        let libraries: Vec<&[usize]> = order.chunk_by(|a, b| library(*a) == library(*b)).collect();
         let mut names = vec![None; asked.len()];
-        for i in order {
-            let (library, address) = asked[i];
-            names[i] = self.name(library, address);
+        for few in libraries.chunks(MOST_THREADS) {
+            self.prepare(few.iter().copied().flatten().map(|i| asked[*i]));
+            for i in few.iter().copied().flatten() {
+                names[*i] = self.name(asked[*i].0, asked[*i].1);
+            }
         }
         names
+    }
+
+    /// Reads the libraries that will be asked for, side by side.
+    pub fn prepare<'l>(&mut self, asked: impl Iterator<Item = (&'l Library, u64)>) {
+        let mut wanted = BTreeSet::new();
+        for (library, address) in asked {
+            let place = address.wrapping_sub(library.base);
+            let key = (library.build_id.clone(), library.path.clone());
+            let is_read = |known: &LibrarySymbols| {
+                known.is_absent || known.table.is_some() || known.answers.contains_key(&place)
+            };
+            let is_known = self.known.get(&key).is_some_and(is_read);
+            if !is_known && self.packed.get(library, place).is_none() && wanted.len() < MOST_TABLES {
+                wanted.insert(key);
+            }
+        }
+        let (files, began, next) = (&self.files, Instant::now(), AtomicUsize::new(0));
+        let wanted: Vec<Key> = wanted.into_iter().collect();
+        let (until, opened) = (began + self.left.0, Mutex::new(Vec::new()));
+        let work = || {
+            while let Some(key) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let of_key = files.open(&key.0, Path::new(&key.1), until);
+                opened.lock().unwrap_or_else(|broken| broken.into_inner()).push((key, of_key));
+            }
+        };
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
+        std::thread::scope(|scope| {
+            (1..threads.min(wanted.len())).for_each(|_| drop(scope.spawn(work)));
+            work();
+        });
+        for (key, opened) in opened.into_inner().unwrap_or_else(|broken| broken.into_inner()) {
+            self.keep(key, opened);
+        }
+        self.left.0 = self.left.0.saturating_sub(began.elapsed());
     }
 
     /// Why names are missing: for each library its path, and a sentence.
@@ -134,102 +183,59 @@ impl Symbols {
         self.notes.iter().map(|(library, why)| (library.as_str(), why.as_str()))
     }
 
-    fn look(&mut self, key: &(Vec<u8>, String), place: u64) -> Option<Symbol> {
-        self.time += 1;
-        let time = self.time;
+    fn look(&mut self, key: &Key, place: u64) -> Option<Symbol> {
         if !self.known.get(key)?.is_absent && self.known.get(key)?.table.is_none() {
-            let opened = self.open(&key.0, Path::new(&key.1));
-            if let Err(why) = &opened
-                && *why != Unusable::NotAsked
-            {
-                self.notes.insert((key.1.clone(), why.to_string()));
-            }
-            self.make_room();
-            let known = self.known.get_mut(key)?;
-            known.is_absent = opened.is_err();
-            (known.table, known.lines) = opened.map_or((None, None), |(table, lines)| (Some(table), lines));
+            let began = Instant::now();
+            let opened = self.files.open(&key.0, Path::new(&key.1), began + self.left.0);
+            self.left.0 = self.left.0.saturating_sub(began.elapsed());
+            self.keep(key, opened);
         }
+        self.time += 1;
         let known = self.known.get_mut(key)?;
-        known.used = time;
-        let at = place.wrapping_sub(1);
-        let lines = known.lines.as_ref().map_or_else(Vec::new, |lines| lines.at(at));
-        let (name, start) = known.table.as_ref()?.find(at)?;
-        Some(Symbol { function: demangle::readable(&name), offset: place.wrapping_sub(start), lines })
+        known.used = self.time;
+        let began = Instant::now();
+        let until = began + self.left.1;
+        let (symbol, is_late) = answer(known.table.as_ref(), known.lines.as_ref(), place, until);
+        self.left.1 = self.left.1.saturating_sub(began.elapsed());
+        let late = || (key.1.clone(), "some of its lines are left out: they took too long".to_owned());
+        self.notes.extend(is_late.then(late));
+        symbol
     }
 
-    /// Gives up what was not used for the longest time, where there is too much.
-    fn make_room(&mut self) {
-        let oldest = |known: &HashMap<_, LibrarySymbols>, most, has: fn(&LibrarySymbols) -> bool| {
-            let with = || known.iter().filter(|(_, known)| has(known));
-            let oldest = || {
-                with()
-                    .min_by_key(|(_, known)| known.used)
-                    .map(|(key, _): (&(Vec<u8>, String), _)| key.clone())
-            };
-            (with().count() >= most).then(oldest).flatten()
-        };
-        // Without its table, it is read again as a whole.
-        for key in [
-            oldest(&self.known, MOST_TABLES, |known| known.table.is_some()),
-            oldest(&self.known, MOST_LINES, |known| known.lines.is_some()),
-        ] {
-            if let Some(known) = key.and_then(|key| self.known.get_mut(&key)) {
+    /// Keeps what was read, and gives up what was not used for the longest time where that is too much.
+    fn keep(&mut self, key: &Key, Opened { table, lines, notes }: Opened) {
+        self.notes.extend(notes);
+        self.time += 1;
+        let known = self.known.entry(key.clone()).or_default();
+        (known.is_absent, known.used) = (table.is_err(), self.time);
+        (known.table, known.lines) = (table.ok(), lines);
+        loop {
+            let kept = || self.known.iter().filter(|(_, known)| known.table.is_some());
+            let bytes = kept().filter_map(|(_, known)| known.lines.as_ref()).map(|lines| lines.bytes);
+            let is_too_much = kept().count() > MOST_TABLES || bytes.sum::<u64>() > MOST_KEPT;
+            let oldest = kept().min_by_key(|(_, known)| known.used).map(|(key, _)| key.clone());
+            let Some(oldest) = oldest.filter(|oldest| is_too_much && oldest != key) else { return };
+            // Without its table, it is read again as a whole.
+            if let Some(known) = self.known.get_mut(&oldest) {
                 (known.table, known.lines) = (None, None);
             }
         }
     }
+}
 
-    /// The symbols of a library, and those in a separate file where it was stripped; its lines, where there are any.
-    fn open(&mut self, build_id: &[u8], path: &Path) -> Result<(Table, Option<Lines>), Unusable> {
-        let older_than =
-            if build_id.is_empty() { Some(self.older_than.ok_or(Unusable::NoBuildId)?) } else { None };
-        let own = table::open(path, build_id, older_than);
-        let table = own.as_ref().map_err(Clone::clone).and_then(Table::read);
-        if is_libc(&path.to_string_lossy()) {
-            return Ok((table?, None));
-        }
-        let lines = own.as_ref().map(|file| self.lines(path, file)).unwrap_or_default();
-        if matches!(&table, Ok(table) if table.is_whole()) && lines.is_some() || build_id.len() < 2 {
-            return Ok((table?, lines));
-        }
-        let digits: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let by_id =
-            self.debug_files.join(".build-id").join(&digits[..2]).join(format!("{}.debug", &digits[2..]));
-        let by_link =
-            own.as_ref().map_or_else(|_| Vec::new(), |file| lines::linked(file, path, &self.debug_files));
-        let separate = [by_id].into_iter().chain(by_link).find_map(|path| {
-            let file = table::open(&path, build_id, None).ok()?;
-            Some((Table::read(&file).ok()?, file, path))
-        });
-        let Some((more, file, debug)) = separate else { return Ok((table?, lines)) };
-        let lines = lines.or_else(|| self.lines(&debug, &file));
-        match table {
-            Ok(mut table) => {
-                if !table.is_whole() {
-                    table.add(more);
-                }
-                Ok((table, lines))
-            }
-            Err(_) => Ok((more, lines)),
-        }
-    }
-
-    /// The lines of a file. Notes why there are none, where that is not usual.
-    fn lines(&mut self, path: &Path, file: &std::fs::File) -> Option<Lines> {
-        let why = match Lines::read(file) {
-            Ok(lines) => return Some(lines),
-            Err(Without::Stripped) => return None,
-            Err(Without::TooLarge(bytes)) => {
-                format!(
-                    "has {} MiB of debugging information, more than is read: its lines are unknown",
-                    bytes >> 20
-                )
-            }
-            Err(Without::Unreadable(error)) => format!("its debugging information cannot be read: {error}"),
-        };
-        self.notes.insert((path.display().to_string(), why));
-        None
-    }
+/// What is at a place of a library, with its lines where there is time for them; and whether there was none.
+fn answer(
+    table: Option<&Table>,
+    lines: Option<&Lines>,
+    place: u64,
+    until: Instant,
+) -> (Option<Symbol>, bool) {
+    let at = place.wrapping_sub(1);
+    let Some((name, start)) = table.and_then(|table| table.find(at)) else { return (None, false) };
+    let is_late = lines.is_some() && Instant::now() >= until;
+    let lines = lines.filter(|_| !is_late).map_or_else(Vec::new, |lines| lines.at(at));
+    let offset = place.wrapping_sub(start);
+    (Some(Symbol { function: demangle::readable(&name), offset, lines }), is_late)
 }
 
 #[cfg(test)]

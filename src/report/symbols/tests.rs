@@ -1,8 +1,10 @@
 //! What is named, and what must not be.
 
+mod lines;
+
 use super::{PackedSymbols, SourceLine, Symbol, Symbols};
 use cupeer_record::Library;
-use object::{Object, ObjectSection, ObjectSymbol};
+use object::{Object, ObjectSymbol};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,7 +51,9 @@ fn recorded(path: &Path) -> (Library, HashMap<String, u64>) {
 }
 
 fn symbols(directory: &Path) -> Symbols {
-    Symbols { debug_files: directory.join("debug"), ..Symbols::of_record(directory, &[]) }
+    let mut symbols = Symbols::of_record(directory, &[]);
+    symbols.files.debug = directory.join("debug");
+    symbols
 }
 
 #[test]
@@ -75,7 +79,7 @@ fn this_program_has_readable_rust_names() {
     let directory = tempfile::tempdir().unwrap();
     let mut symbols = symbols(directory.path());
     // Where the linker gives no build ids, only age counts.
-    symbols.older_than = SystemTime::now().checked_add(Duration::from_secs(1 << 20));
+    symbols.files.older_than = SystemTime::now().checked_add(Duration::from_secs(1 << 20));
     let name = name_of(&mut symbols, &library, address + 1).unwrap();
     assert!(
         name.starts_with("cupeer_report::symbols::tests::this_program_has_readable_rust_names"),
@@ -127,7 +131,8 @@ fn without_a_build_id_the_file_must_be_older_than_the_record_and_of_this_host() 
         (SystemTime::now().checked_sub(day), false),
         (SystemTime::now().checked_add(day), true),
     ] {
-        let mut symbols = Symbols { older_than, ..symbols(directory.path()) };
+        let mut symbols = symbols(directory.path());
+        symbols.files.older_than = older_than;
         assert_eq!(name_of(&mut symbols, &library, at["plain"] + 1).is_some(), is_named);
         assert_eq!(symbols.notes().count(), usize::from(!is_named));
     }
@@ -160,7 +165,7 @@ fn damaged_names_are_a_note_and_no_files_without_build_ids_count() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join(PackedSymbols::FILE), "{").unwrap();
     let symbols = symbols(directory.path());
-    assert_eq!((symbols.notes().count(), symbols.older_than), (1, None));
+    assert_eq!((symbols.notes().count(), symbols.files.older_than), (1, None));
 }
 
 #[test]
@@ -206,103 +211,6 @@ fn paths_of_anything_but_files_are_left_alone_and_damaged_files_do_no_harm() {
         std::fs::write(&built, &whole[..at_byte]).unwrap();
         let _ = name_of(&mut symbols(directory.path()), &recorded, at["plain"] + 1);
     }
-}
-
-/// `outer` calls `used`, after a function that is inlined there.
-const INLINED: &str = r#"
-void used(int *x);
-static inline __attribute__((always_inline)) void inner(int *x) {
-    used(x);
-    __asm__ volatile("");
-}
-int outer(int x) {
-    inner(&x);
-    return x;
-}
-"#;
-
-/// The return address of the call in `outer`: of the only call there is.
-fn returned_to(library: &Library, at: &HashMap<String, u64>) -> u64 {
-    let bytes = std::fs::read(&library.path).unwrap();
-    let file = object::File::parse(&*bytes).unwrap();
-    let start = at["outer"] - library.base;
-    let text = file.section_by_name(".text").expect("code");
-    let code = &text.data().unwrap()[(start - text.address()) as usize..];
-    let call = code.iter().position(|byte| *byte == 0xe8).expect("a call");
-    library.base + start + call as u64 + 5
-}
-
-fn lines_at(symbols: &mut Symbols, library: &Library, address: u64) -> Vec<(String, String, u32)> {
-    let lines = symbols.name(library, address).map(|symbol| symbol.lines).unwrap_or_default();
-    let file = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-    lines.into_iter().map(|line| (line.function.unwrap_or_default(), file(&line.file), line.line)).collect()
-}
-
-#[test]
-fn lines_are_found_in_the_file_and_in_what_was_kept_apart_from_it() {
-    let wanted =
-        [("inner".to_owned(), "library.c".to_owned(), 4), ("outer".to_owned(), "library.c".to_owned(), 8)];
-    let run = |program: &str, args: &[&Path]| Command::new(program).args(args).status().unwrap().success();
-    for flags in [&["-g"][..], &["-g", "-gz=zlib"], &["-g", "-gdwarf-4"]] {
-        let directory = tempfile::tempdir().unwrap();
-        let built = library(directory.path(), INLINED, flags);
-        let (library, at) = recorded(&built);
-        let address = returned_to(&library, &at);
-        let told = |why: &str| {
-            assert_eq!(
-                lines_at(&mut symbols(directory.path()), &library, address),
-                wanted,
-                "{flags:?}, {why}"
-            );
-        };
-        told("whole");
-        let digits: String = library.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let by_id = directory.path().join("debug/.build-id").join(&digits[..2]);
-        std::fs::create_dir_all(&by_id).unwrap();
-        let by_id = by_id.join(format!("{}.debug", &digits[2..]));
-        assert!(run("objcopy", &[Path::new("--only-keep-debug"), &built, &by_id]));
-        assert!(run("strip", &[Path::new("--strip-debug"), &built]));
-        told("by build id");
-        let beside = directory.path().join(".debug");
-        std::fs::create_dir(&beside).unwrap();
-        let linked = beside.join("library.debug");
-        std::fs::rename(&by_id, &linked).unwrap();
-        assert_eq!(lines_at(&mut symbols(directory.path()), &library, address), [], "{flags:?}, nowhere");
-        let link = format!("--add-gnu-debuglink={}", linked.display());
-        assert!(run("objcopy", &[Path::new(&link), &built]));
-        told("by its link");
-        // What has another build id is not believed.
-        self::library(directory.path(), &INLINED.replace("return x;", "return x + 1;"), flags);
-        std::fs::rename(directory.path().join("library.so"), &linked).unwrap();
-        assert_eq!(lines_at(&mut symbols(directory.path()), &library, address), [], "{flags:?}, another");
-    }
-}
-
-#[test]
-fn this_program_has_lines_of_rust() {
-    #[inline(never)]
-    fn here() -> usize {
-        let mut address = 0;
-        // SAFETY: reads the address of the next instruction.
-        unsafe { std::arch::asm!("lea {}, [rip]", out(reg) address) };
-        address
-    }
-    let address = here() as u64;
-    let path = std::env::current_exe().unwrap();
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let base = maps.lines().find(|line| line.ends_with(path.to_str().unwrap())).expect("it is mapped");
-    let base = u64::from_str_radix(base.split('-').next().unwrap(), 16).unwrap();
-    let (mut library, _) = recorded(&path);
-    (library.base, library.range) = (base, base..u64::MAX);
-    let directory = tempfile::tempdir().unwrap();
-    let mut symbols = symbols(directory.path());
-    symbols.older_than = SystemTime::now().checked_add(Duration::from_secs(1 << 20));
-    let lines = lines_at(&mut symbols, &library, address);
-    let (function, file, line) = lines.last().expect("a line");
-    assert!(
-        function.contains("this_program_has_lines_of_rust") && file == "tests.rs" && *line > 0,
-        "{lines:?}"
-    );
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::terminal::Json;
 use super::{assemble, findings, results, values};
 use anyhow::{Context, Result};
 use arrows::Arrows;
-use cupeer_record::{Call, Clock, Event, Hit, Job, Library, Outcome, Process};
+use cupeer_record::{Call, Clock, Event, Hit, Job, Outcome, Process};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::io::Write;
@@ -53,13 +53,12 @@ pub fn write(
     let all = &collect(job, filter, 0)?;
     before(all.tallies.iter().map(|tally| tally.chosen).sum());
     let began = assemble::began(job);
-    let mut name_of = |library: &Library, address| symbols.name(library, address);
     let mut trace = Trace {
         job,
         filter,
         all,
         ended: assemble::ended(all, filter, began),
-        places: Places::new(&job.processes, &mut name_of),
+        places: Places::new(&job.processes, symbols),
         tracks: Tracks::new(job),
         arrows: Arrows::default(),
         out: Writer::new(Json(out), began),

@@ -352,9 +352,12 @@ pub mod finding {
         pub const ALLOCATION: u32 = 5;
         /// Where access was enabled.
         pub const ENABLING: u32 = 6;
+        /// Where its context was ended, or the device reset.
+        pub const ENDING: u32 = 7;
 
         /// The words for them, by their number less one.
-        pub const WORDS: [&str; 6] = ["export", "opening", "closing", "freeing", "allocation", "enabling"];
+        pub const WORDS: [&str; 7] =
+            ["export", "opening", "closing", "freeing", "allocation", "enabling", "ending"];
     }
 
     /// Something that a finding is about.

@@ -1,0 +1,108 @@
+//! The other sites of a finding: what was done earlier to what it is about, and where.
+//!
+//! What belongs here: what the record knows of that, whoever found it: the process that broke the rule remembers where only
+//! in part. What its own process did is noted while that is read ([`sites`]); what others did, once all have been read
+//! ([`freed`]). What does not: the rows of these ([`super::objects`]).
+
+use super::super::collect::Collected;
+use super::super::ledger::Realm;
+use super::super::ledger::own::{By, Closed};
+use super::super::model::Object;
+use super::super::places::{Places, Stack, Stacks};
+use super::MadeCall;
+use super::objects::{Objects, word};
+use super::world::Sight;
+use cupeer_rules::Rule;
+use cupeer_spec::effect::Object as Kind;
+use cupeer_spec::record::slot::finding::role;
+
+/// What the process of a finding had done.
+pub struct Earlier {
+    /// As what it counts: [`role`].
+    pub role: u32,
+    pub tid: u32,
+    pub at: u64,
+    pub stack: Stack,
+    /// What it was done to: an address or a context.
+    pub address: u64,
+    pub fingerprint: Option<u64>,
+}
+
+/// What a process has done to what one of its calls is about, as far as that broke the rule.
+pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> Vec<Earlier> {
+    let spec = made.function.spec();
+    let mut earlier = |role, by: &By, address, fingerprint| {
+        let stack = stacks.number(made.index, by.ticks, &by.frames);
+        Earlier { role, tid: by.tid, at: by.at, stack, address, fingerprint }
+    };
+    match rule {
+        Rule::IpcClosedTwice => {
+            let Some(address) = spec.closes().and_then(|one| made.call.number(one.by)) else {
+                return Vec::new();
+            };
+            let Some(closed) = sight.own.closed(address) else { return Vec::new() };
+            let role = if closed.with_context { role::ENDING } else { role::CLOSING };
+            let closing = earlier(role, &closed.by, address, Some(closed.fingerprint));
+            opening(closed, sight).into_iter().chain([closing]).collect()
+        }
+        Rule::ContextDestroyed | Rule::PeerContextInvalid | Rule::NoCurrentContext => {
+            let peer = spec.enables().or(spec.disables()).and_then(|peer| made.call.number(peer.by));
+            let own = made.call.details.context.filter(|context| *context != 0);
+            let had = sight.own.last_context(made.call.tid).filter(|_| own.is_none());
+            let contexts = [own, had, peer].into_iter().flatten();
+            let mut ended = contexts.filter_map(|context| Some((context, sight.own.ending(context)?)));
+            // Of a context that is gone, the driver does not always tell which it was.
+            let only = || sight.own.only_ending().filter(|_| rule != Rule::NoCurrentContext);
+            let ended = ended.next().or_else(|| only().map(|(context, by)| (context.unwrap_or(0), by)));
+            ended.map(|(context, by)| earlier(role::ENDING, by, context, None)).into_iter().collect()
+        }
+        Rule::PeerAlreadyEnabled => {
+            let peer = spec.enables().and_then(|peer| made.call.number(peer.by));
+            let contexts = made.call.details.context.zip(peer);
+            let by = contexts.and_then(|(from, to)| Some((to, sight.own.enabling(from, to)?)));
+            by.map(|(to, by)| earlier(role::ENABLING, by, to, None)).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Where something was opened that has been closed.
+fn opening(closed: &Closed, sight: Sight) -> Option<Earlier> {
+    let entry = &sight.ledger.handles()[closed.held.handle as usize];
+    let time = entry.imports.get(closed.held.import as usize)?.times.last()?;
+    Some(Earlier {
+        role: role::OPENING,
+        tid: time.site.tid,
+        at: time.opened,
+        stack: time.site.stack,
+        address: closed.address,
+        fingerprint: Some(closed.fingerprint),
+    })
+}
+
+/// Adds where that was freed which a finding says had been freed before.
+pub fn freed(
+    all: &Collected,
+    (rule, realm, at): (Rule, Realm, u64),
+    known: &mut Vec<Object>,
+    objects: &Objects,
+    places: &mut Places,
+) {
+    let is_ended =
+        |object: &Object| [role::FREEING, role::ENDING].iter().any(|role| object.role == word(*role));
+    if !matches!(rule, Rule::IpcOpenAfterFree | Rule::IpcAddressReused) || known.iter().any(is_ended) {
+        return;
+    }
+    let export = known.iter().find(|object| object.role == word(role::EXPORT));
+    let Some(fingerprint) = export.and_then(|export| export.fingerprint) else { return };
+    let entries = [Kind::Memory, Kind::Event].into_iter();
+    let entry = entries.filter_map(|kind| all.ledger.handle(realm, kind, fingerprint.0)).next();
+    let Some((entry, export)) = entry.and_then(|entry| Some((entry, entry.export.as_deref()?))) else {
+        return;
+    };
+    let all = export.ended_before.iter().chain(&export.ended);
+    let ended = all.filter(|ended| ended.site.is_some() && ended.at.is_some_and(|ended| ended <= at)).last();
+    if let Some(ended) = ended {
+        known.push(objects.freeing(entry, export, ended, places));
+    }
+}
