@@ -38,6 +38,7 @@ const KEYS: [&str; 17] = [
     "source",
     "driver_message",
     "caller",
+    "python",
     "objects",
 ];
 
