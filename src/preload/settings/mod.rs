@@ -159,7 +159,7 @@ impl Settings {
                 RecordMode::Ring(size) => Some(Record { directory, ring: Some(size), shared }),
             }
         });
-        let python = read_flag(&mut complaints, env::PYTHON, true);
+        let python = value(env::PYTHON).is_none() || read_flag(&mut complaints, env::PYTHON, true);
         let check = Check::from_environment(record.is_some(), &mut complaints);
         let (inject, is_dry) = inject::from_environment(&mut complaints);
         let deny = Deny::from_environment(&mut complaints);
