@@ -142,35 +142,66 @@ impl Walk<'_> {
         Some(())
     }
 
-    /// The innermost frame of the first state of this thread that has one: a thread that is in several interpreters has made
-    /// the call in the one that was made last, which is the first.
+    /// The innermost frame of this thread. A thread that is in several interpreters has made the call in the one that was made
+    /// last, which is the first that has a frame.
     fn innermost(&mut self) -> Option<usize> {
-        let Layout { interpreters, next_interpreter, threads, next_thread, thread_id, innermost, .. } =
-            *self.layout;
+        // Others may take states out of the list while we follow it.
+        const ATTEMPTS: usize = 3;
+        for _ in 0..ATTEMPTS {
+            if let Some(found) = self.look() {
+                return found;
+            }
+            self.pieces.forget_all();
+        }
+        None
+    }
+
+    /// `None` where the list leads to what cannot be read.
+    fn look(&mut self) -> Option<Option<usize>> {
+        let Layout { interpreters, next_interpreter, threads, next_thread, .. } = *self.layout;
         let mut left = MOST_THREADS;
         let mut interpreter = self.pieces.word(self.interpreter.runtime.wrapping_add(interpreters))?;
+        if interpreter == 0 {
+            return Some(None);
+        }
+        // In the only interpreter, the state that was the thread's is so as long as it says so.
+        let known = self.pieces.thread();
+        if known != 0
+            && self.pieces.word(interpreter.wrapping_add(next_interpreter))? == 0
+            && let Some(frame) = self.frame_of(known).flatten()
+        {
+            return Some(Some(frame));
+        }
         while interpreter != 0 && left > 0 {
             let mut thread = self.pieces.word(interpreter.wrapping_add(threads))?;
             while thread != 0 && left > 0 {
                 left -= 1;
-                if self.pieces.word(thread.wrapping_add(thread_id))? == thread_pointer() {
-                    let frame = match innermost {
-                        Innermost::Of(at) => self.pieces.word(thread.wrapping_add(at)),
-                        Innermost::Through(at, further) => {
-                            let place = self.pieces.word(thread.wrapping_add(at))?;
-                            self.pieces.word(place.wrapping_add(further))
-                        }
-                    };
-                    if frame != Some(0) {
-                        return frame;
-                    }
+                if let Some(frame) = self.frame_of(thread)? {
+                    self.pieces.keep_thread(thread);
+                    return Some(Some(frame));
                 }
                 thread = self.pieces.word(thread.wrapping_add(next_thread))?;
             }
             left = left.saturating_sub(1);
             interpreter = self.pieces.word(interpreter.wrapping_add(next_interpreter))?;
         }
-        None
+        Some(None)
+    }
+
+    /// The innermost frame of a state, where it is this thread's and has one.
+    fn frame_of(&mut self, thread: usize) -> Option<Option<usize>> {
+        let Layout { thread_id, innermost, .. } = *self.layout;
+        if self.pieces.word(thread.wrapping_add(thread_id))? != thread_pointer() {
+            return Some(None);
+        }
+        let frame = match innermost {
+            Innermost::Of(at) => self.pieces.word(thread.wrapping_add(at))?,
+            Innermost::Through(at, further) => {
+                let place = self.pieces.word(thread.wrapping_add(at))?;
+                self.pieces.word(place.wrapping_add(further))?
+            }
+        };
+        Some((frame != 0).then_some(frame))
     }
 
     /// Tells of a frame of a code object. Says whether it is one of the program's: the interpreter has some of its own, in

@@ -19,12 +19,15 @@ const THREADS: usize = 32;
 
 /// What a thread has asked for: addresses and lengths. Two threads may write to one at once: then they guess worse.
 struct Guesses {
+    /// What the interpreter knows of the thread.
+    thread: AtomicUsize,
     count: AtomicUsize,
     pieces: [(AtomicUsize, AtomicUsize); MOST],
 }
 
 static GUESSES: [Guesses; THREADS] = [const {
     Guesses {
+        thread: AtomicUsize::new(0),
         count: AtomicUsize::new(0),
         pieces: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MOST],
     }
@@ -119,6 +122,20 @@ impl Pieces {
         self.next = index + 1;
         let at = self.pieces[index].at;
         Some(at..at + length)
+    }
+
+    /// What was kept for this thread, or another one; 0 where nothing was.
+    pub fn thread(&self) -> usize {
+        self.guesses.thread.load(Relaxed)
+    }
+
+    pub fn keep_thread(&self, thread: usize) {
+        self.guesses.thread.store(thread, Relaxed);
+    }
+
+    /// Begins anew, without guesses.
+    pub fn forget_all(&mut self) {
+        (self.count, self.next, self.filled, self.has_missed) = (0, 0, 0, true);
     }
 
     /// Copies a piece that nobody had guessed.
