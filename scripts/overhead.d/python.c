@@ -1,5 +1,5 @@
 // Called from Python: prints what a call of cuCtxEnablePeerAccess that fails takes in nanoseconds, as the least and the median
-// of batches. With a function of Python to call between, both it and its caller make calls, by turns.
+// of batches.
 #include "clock.h"
 #include <dlfcn.h>
 enum { BATCH = 500 };

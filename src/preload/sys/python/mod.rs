@@ -363,3 +363,6 @@ fn hash(before: u64, bytes: &[u8]) -> u64 {
     let last = rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
     mix(mix(hash, last), ODD)
 }
+
+#[cfg(test)]
+mod tests;

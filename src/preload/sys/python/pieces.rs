@@ -12,6 +12,8 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The most pieces of a walk.
 const MOST: usize = 144;
+/// The most that are guessed and were not asked for.
+const SPARE: usize = 40;
 /// The bytes of all of them.
 const ROOM: usize = 16 * 1024;
 /// How many threads' guesses are kept at once.
@@ -96,17 +98,20 @@ impl Pieces {
         Some(())
     }
 
-    /// Keeps what was asked for, and behind it what was not, for the next walk of this thread.
+    /// Keeps what was asked for, and behind it some of what was not, for the next walk of this thread: it may have come from
+    /// elsewhere, and come from there again.
     fn keep(&self) {
         if !self.has_missed {
             return;
         }
         let of = |is_asked| self.pieces[..self.count].iter().filter(move |piece| piece.is_asked == is_asked);
-        for (piece, (address, length)) in of(true).chain(of(false)).zip(&self.guesses.pieces) {
+        let mut count = 0;
+        for (piece, (address, length)) in of(true).chain(of(false).take(SPARE)).zip(&self.guesses.pieces) {
             address.store(piece.address, Relaxed);
             length.store(piece.length, Relaxed);
+            count += 1;
         }
-        self.guesses.count.store(self.count, Relaxed);
+        self.guesses.count.store(count, Relaxed);
     }
 
     /// The bytes of a piece, as a place in [`Pieces::bytes`].
