@@ -57,6 +57,9 @@ mod pack;
 // What is for people's eyes: colours, and how much is said.
 mod people;
 
+// The lines of Python that calls come from.
+mod python;
+
 // What a record holds, whatever becomes of the program.
 mod record;
 

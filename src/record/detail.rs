@@ -3,7 +3,7 @@
 use crate::event::Details;
 use crate::finding::{self, Finding};
 use crate::hit::{self, Hit};
-use cupeer_spec::record::slot::{self, detail, hit::did};
+use cupeer_spec::record::slot::{self, Line, detail, hit::did};
 
 /// The most items that a call keeps of one kind. Calls have one or two; a broken record may have any number.
 const MOST: usize = 16;
@@ -19,6 +19,7 @@ impl Details {
                     let frames = item.bytes.chunks_exact(8).take(detail::MOST_FRAMES);
                     self.frames = frames.filter_map(number).collect();
                 }
+                detail::PYTHON => self.python = Line::all(item.bytes).take(detail::MOST_PYTHON).collect(),
                 detail::ELEMENTS if self.elements.len() < MOST => {
                     self.elements.push((item.argument, item.bytes.to_vec()));
                 }
@@ -61,7 +62,7 @@ impl Details {
     /// Adds what later ones say.
     pub(crate) fn add(&mut self, later: Details) {
         if !later.frames.is_empty() {
-            self.frames = later.frames;
+            (self.frames, self.python) = (later.frames, later.python);
         }
         self.elements.extend(later.elements);
         self.texts.extend(later.texts);

@@ -3,7 +3,7 @@
 use crate::finding::Finding;
 use crate::hit::Hit;
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::{self, ARGS, MOST_ARGS, Slot, hit::did};
+use cupeer_spec::record::slot::{self, ARGS, Line, MOST_ARGS, Slot, hit::did};
 
 /// How a call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,6 +103,7 @@ pub struct CallDetails(Option<Box<Details>>);
 
 static NONE: Details = Details {
     frames: Vec::new(),
+    python: Vec::new(),
     elements: Vec::new(),
     texts: Vec::new(),
     arguments: Vec::new(),
@@ -147,6 +148,8 @@ impl PartialEq<Details> for CallDetails {
 pub struct Details {
     /// Return addresses, the caller's first.
     pub frames: Vec<u64>,
+    /// The frames of Python among them, the innermost first.
+    pub python: Vec<Line>,
     /// The elements of arrays: the number of the argument, and their bytes.
     pub elements: Vec<(u8, Vec<u8>)>,
     /// Texts: the number of the argument, and the bytes.

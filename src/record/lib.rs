@@ -41,6 +41,6 @@ pub use finding::{Finding, Object};
 pub use hit::{Hit, deeds};
 pub use job::{Error, Job, Problem, Started};
 pub use live::LiveTable;
-pub use process::{Clock, Device, Library, Process};
+pub use process::{Clock, Device, Library, Process, PythonFunction};
 pub use read::library;
 pub use source::Source;

@@ -8,6 +8,7 @@ use cupeer_spec::function::FnId;
 use cupeer_spec::rank::Ranks;
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::{Header, Moment};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,17 @@ pub struct Library {
     pub build_id: Vec<u8>,
     /// Its path.
     pub path: String,
+}
+
+/// A function of Python.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PythonFunction {
+    /// The path of its file, as its compiler had it.
+    pub file: String,
+    /// Its name.
+    pub name: String,
+    /// Its first line.
+    pub first_line: u32,
 }
 
 /// A device as a process sees it.
@@ -63,6 +75,8 @@ pub struct Process {
     pub functions: Vec<(String, u16)>,
     /// Libraries that calls came from.
     pub libraries: Vec<Library>,
+    /// Functions of Python that calls came from, by their numbers in the record.
+    pub python: BTreeMap<u32, PythonFunction>,
     /// Its devices.
     pub devices: Vec<Device>,
     /// Libraries whose calls went past us: way, path.

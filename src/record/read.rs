@@ -1,12 +1,13 @@
 //! From the bytes of a file to what they say of its process.
 
-use crate::process::{Device, Library, Process};
+use crate::process::{Device, Library, Process, PythonFunction};
 use crate::scan;
 use crate::source::{Opened, Source};
 use cupeer_spec::record::{
     self, BLOCK, BLOCK_MAGIC, BlockHeader, Header, META_START, Moment, OLDEST, VERSION, block, clock, meta,
     mode,
 };
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The most blocks with entries that are read: 32 MiB. Processes have one or two.
@@ -29,6 +30,7 @@ pub(crate) fn process(source: Source, path: &Path) -> Result<Process, String> {
         variables: Vec::new(),
         functions: Vec::new(),
         libraries: Vec::new(),
+        python: BTreeMap::new(),
         devices: Vec::new(),
         escaped: Vec::new(),
         moments: Vec::new(),
@@ -159,6 +161,7 @@ fn add(process: &mut Process, tag: u16, bytes: &[u8]) {
             }
         }
         meta::LIBRARY => process.libraries.extend(library(bytes)),
+        meta::PYTHON => process.python.extend(python(bytes)),
         meta::DEVICE => process.devices.extend(device(bytes)),
         meta::ESCAPED => process.escaped.extend(pair(bytes, 0)),
         _ => {}
@@ -193,6 +196,16 @@ pub fn library(bytes: &[u8]) -> Option<Library> {
     let (length, rest) = rest.split_first()?;
     let (build_id, path) = rest.split_at_checked(usize::from(*length))?;
     Some(Library { base, range: start..end, since, build_id: build_id.to_vec(), path: text(path) })
+}
+
+fn python(bytes: &[u8]) -> Option<(u32, PythonFunction)> {
+    let (number, bytes) = bytes.split_first_chunk()?;
+    let (first_line, bytes) = bytes.split_first_chunk()?;
+    let (file, name) = pair(bytes, 0)?;
+    Some((
+        u32::from_le_bytes(*number),
+        PythonFunction { file, name, first_line: u32::from_le_bytes(*first_line) },
+    ))
 }
 
 fn device(bytes: &[u8]) -> Option<Device> {

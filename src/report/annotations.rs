@@ -44,7 +44,7 @@ pub fn lines(report: &Report, root: &str) -> Vec<String> {
 
 /// The line of source of a place, as properties.
 fn source(place: &Place, root: &str) -> Option<String> {
-    let line = place.lines.first().filter(|line| line.line > 0)?;
+    let line = place.source().filter(|line| line.line > 0)?;
     let below = line.file.strip_prefix(root).and_then(|rest| rest.strip_prefix('/'));
     let file = below.filter(|_| !root.is_empty()).unwrap_or(&line.file);
     Some(format!(",file={},line={}", property(file), line.line))

@@ -4,8 +4,9 @@
 //! when the report is made. What does not: how symbols are found, which is handed in.
 
 use super::model::Place;
-use crate::symbols::{LONGEST_NAME, Symbol, Symbols, short};
+use crate::symbols::{LONGEST_NAME, SourceLine, Symbol, Symbols, short};
 use cupeer_record::{Call, Library, Process};
+use cupeer_spec::record::slot::Line;
 use cupeer_spec::runtime::is_library;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -50,10 +51,13 @@ pub struct Stacks {
     /// By their hash, or the next free number behind it.
     numbers: HashMap<u64, Stack, foldhash::fast::RandomState>,
     hasher: foldhash::fast::RandomState,
-    all: Vec<(u32, u64, Box<[u64]>)>,
+    all: Vec<Known>,
     /// The last stacks of a single frame: process, caller, number.
     recent: [Option<(u32, u64, Stack)>; RECENT],
 }
+
+/// A stack: its process, a time at which it was seen, its return addresses, and the frames of Python among them.
+type Known = (u32, u64, Box<[u64]>, Box<[Line]>);
 
 /// How many recent stacks are found without hashing them.
 const RECENT: usize = 64;
@@ -69,39 +73,38 @@ impl Stacks {
     /// The stack of a call; where no frames were kept, only its caller.
     pub fn of(&mut self, process: usize, call: &Call) -> Stack {
         if !call.details.frames.is_empty() {
-            return self.number(process, call.start, &call.details.frames);
+            return self.number(process, call.start, &call.details.frames, &call.details.python);
         }
         let place = (call.caller ^ call.caller >> 6) as usize % RECENT;
         match self.recent[place] {
             Some((known, caller, stack)) if (known, caller) == (process as u32, call.caller) => stack,
             _ => {
-                let stack = self.number(process, call.start, &[call.caller]);
+                let stack = self.number(process, call.start, &[call.caller], &[]);
                 self.recent[place] = Some((process as u32, call.caller, stack));
                 stack
             }
         }
     }
 
-    pub fn number(&mut self, process: usize, ticks: u64, frames: &[u64]) -> Stack {
+    /// The stack of these frames.
+    pub fn number(&mut self, process: usize, ticks: u64, frames: &[u64], python: &[Line]) -> Stack {
         let process = process as u32;
-        let mut hash = self.hasher.hash_one((process, frames));
+        let mut hash = self.hasher.hash_one((process, frames, python));
         while let Some(known) = self.numbers.get(&hash) {
-            let (other, _, others) = &self.all[known.0 as usize];
-            if (*other, &**others) == (process, frames) {
+            let (other, _, others, lines) = &self.all[known.0 as usize];
+            if (*other, &**others, &**lines) == (process, frames, python) {
                 return *known;
             }
             hash = hash.wrapping_add(1);
         }
         let stack = Stack(self.all.len() as u32);
-        self.all.push((process, ticks, frames.into()));
+        self.all.push((process, ticks, frames.into(), python.into()));
         self.numbers.insert(hash, stack);
         stack
     }
 
-    /// The process of a stack, a time at which it was seen, and its return addresses.
-    fn get(&self, stack: Stack) -> (usize, u64, &[u64]) {
-        let (process, ticks, frames) = &self.all[stack.0 as usize];
-        (*process as usize, *ticks, frames)
+    fn get(&self, stack: Stack) -> &Known {
+        &self.all[stack.0 as usize]
     }
 }
 
@@ -110,13 +113,14 @@ pub struct Places<'a> {
     processes: &'a [Process],
     names: &'a mut dyn Names,
     known: HashMap<(usize, u64, Option<u64>), Place>,
+    lines: HashMap<(usize, u64), Option<Place>>,
     texts: HashMap<String, Rc<str>>,
 }
 
 impl<'a> Places<'a> {
     /// For the processes of a record.
     pub fn new(processes: &'a [Process], names: &'a mut dyn Names) -> Self {
-        Places { processes, names, known: HashMap::new(), texts: HashMap::new() }
+        Places { processes, names, known: HashMap::new(), lines: HashMap::new(), texts: HashMap::new() }
     }
 
     /// A return address.
@@ -139,6 +143,7 @@ impl<'a> Places<'a> {
                     offset: address.wrapping_sub(library.base),
                     function: name.map(|name| self.text(&name)),
                     lines,
+                    python: None,
                 }
             }
             None => Place { offset: address, ..Place::default() },
@@ -149,20 +154,65 @@ impl<'a> Places<'a> {
 
     /// Who made a call, and its stack.
     pub fn stack(&mut self, stacks: &Stacks, stack: Stack) -> (Place, Vec<Place>) {
-        let (process, ticks, frames) = stacks.get(stack);
-        self.named(process, ticks, frames)
+        let (process, ticks, frames, python) = stacks.get(stack);
+        self.mixed(*process as usize, *ticks, frames, python)
     }
 
     /// Who made a call, and its stack. The first place that is not in the CUDA runtime made it: the runtime calls for
     /// everybody.
     pub fn named(&mut self, process: usize, ticks: u64, frames: &[u64]) -> (Place, Vec<Place>) {
+        self.mixed(process, ticks, frames, &[])
+    }
+
+    /// The same with frames of Python, each in the place of the frame of the interpreter that executed it.
+    fn mixed(&mut self, process: usize, ticks: u64, frames: &[u64], python: &[Line]) -> (Place, Vec<Place>) {
         self.prepare(process, ticks, frames);
-        let frames: Vec<Place> = frames.iter().map(|frame| self.place(process, ticks, *frame)).collect();
+        let mut frames: Vec<Place> = frames.iter().map(|frame| self.place(process, ticks, *frame)).collect();
         let outside = frames.iter().position(|place| !place.is_runtime()).unwrap_or(0);
         // A runtime within another library is entered by its public functions.
         let is_entry = outside > 0 && frames[outside].is_entry_of_runtime();
-        let caller = frames.get(outside + usize::from(is_entry)).or_else(|| frames.get(outside));
-        (caller.cloned().unwrap_or_default(), frames)
+        let caller = outside + usize::from(is_entry && outside + 1 < frames.len());
+        let lines: Vec<(usize, Place)> = python
+            .iter()
+            .filter_map(|line| Some((usize::from(line.frame), self.python(process, line)?)))
+            .collect();
+        let Some((_, first)) = lines.first() else {
+            return (frames.get(caller).cloned().unwrap_or_default(), frames);
+        };
+        frames.iter_mut().take(caller + 1).for_each(|place| place.python = first.python.clone());
+        let who = frames.get(caller).cloned().unwrap_or_default();
+        let interpreter = lines.iter().find_map(|(at, _)| frames.get(*at)?.library.clone());
+        let is_folded =
+            |place: &Place| place.library == interpreter && place.file_name().is_some_and(is_interpreter);
+        let mut stack = Vec::new();
+        let mut rest = lines.into_iter().peekable();
+        for (at, place) in frames.into_iter().enumerate() {
+            let before = stack.len();
+            while let Some((_, line)) = rest.next_if(|(line, _)| *line <= at) {
+                stack.push(line);
+            }
+            if at <= caller || stack.len() == before && !is_folded(&place) {
+                stack.push(place);
+            }
+        }
+        stack.extend(rest.map(|(_, line)| line));
+        (who, stack)
+    }
+
+    /// A frame of Python; `None` where the record does not describe its function.
+    fn python(&mut self, process: usize, line: &Line) -> Option<Place> {
+        let key = (process, u64::from(line.function) << 32 | u64::from(line.line));
+        if let Some(known) = self.lines.get(&key) {
+            return known.clone();
+        }
+        let function = self.processes[process].python.get(&line.function);
+        let place = function.map(|function| {
+            let (name, file) = (Some(function.name.clone()), function.file.clone());
+            let line = SourceLine { function: name, file, line: line.line };
+            Place { python: Some(line.into()), ..Place::default() }
+        });
+        self.lines.insert(key, place.clone());
+        place
     }
 
     /// Has the libraries of a stack read together.
@@ -182,7 +232,7 @@ impl<'a> Places<'a> {
     pub fn of(&mut self, process: usize, call: &Call) -> (Place, Vec<Place>) {
         let caller = [call.caller];
         let frames = if call.details.frames.is_empty() { &caller[..] } else { &call.details.frames };
-        self.named(process, call.start, frames)
+        self.mixed(process, call.start, frames, &call.details.python)
     }
 
     fn text(&mut self, text: &str) -> Rc<str> {
@@ -193,6 +243,25 @@ impl<'a> Places<'a> {
         self.texts.insert(text.to_owned(), shared.clone());
         shared
     }
+}
+
+/// Whether a file is an interpreter of Python, by its name.
+fn is_interpreter(name: &str) -> bool {
+    name.starts_with("libpython") || name.starts_with("python")
+}
+
+/// The lines in which people are shown a stack, of which there may be many: where there are frames of Python, those, the
+/// first with who made the call; else all.
+pub fn in_lines(stack: &[Place]) -> Vec<String> {
+    let Some((first, rest)) = stack.split_first() else { return Vec::new() };
+    if first.python.is_none() {
+        return stack.iter().flat_map(Place::lines).collect();
+    }
+    let is_of_python = |place: &&Place| place.library.is_none() && place.python.is_some();
+    // The first one is said with who called.
+    let is_said = first.library.is_some();
+    let more = rest.iter().filter(is_of_python).skip(usize::from(is_said)).map(Place::long);
+    [first.long()].into_iter().chain(more).collect()
 }
 
 impl Place {
@@ -230,14 +299,27 @@ impl Place {
 
     /// The place in lines of their own: those of functions that were inlined there, and last the one that has it.
     pub fn lines(&self) -> Vec<String> {
-        let Some((last, inlined)) = self.lines.split_last() else { return vec![self.long()] };
+        let Some((last, inlined)) = self.lines.split_last() else { return vec![self.native()] };
         let inlined = inlined.iter().map(|line| format!("{}, inlined", line.text()));
         inlined.chain([format!("{}, {}", last.text(), self.short())]).collect()
     }
 
     /// With the line of source, where it is known: `main.c:12 in f, libx.so+0x12`; else with the function:
-    /// `libx.so+0x12 f+0x2`.
+    /// `libx.so+0x12 f+0x2`. Where a line of Python has led here, that first: `train.py:118 in exchange, libx.so+0x12`.
     pub fn long(&self) -> String {
+        match &self.python {
+            Some(line) if self.library.is_none() && self.offset == 0 => line.text(),
+            Some(line) => format!("{}, {}", line.text(), self.native()),
+            None => self.native(),
+        }
+    }
+
+    /// The line of source that people look at first, where one is known.
+    pub fn source(&self) -> Option<&SourceLine> {
+        self.python.as_deref().or_else(|| self.lines.first())
+    }
+
+    fn native(&self) -> String {
         match &self.function {
             _ if !self.lines.is_empty() => format!("{}, {}", self.lines[0].text(), self.short()),
             Some(function) => format!("{} {}", self.short(), short(function, LONGEST_NAME)),

@@ -179,9 +179,8 @@ fn place(result: &mut Map<String, Value>, caller: Option<&Place>, stack: &[Place
 
 /// A place: its line of source or, where that is not known, its library as a file; and in that the function or the offset.
 fn location(place: &Place) -> Option<Value> {
-    let library = place.library.as_deref()?;
-    let line = place.lines.first();
-    let file = line.map_or(library, |line| &line.file);
+    let line = place.source();
+    let file = line.map(|line| &*line.file).or(place.library.as_deref())?;
     let mut physical = json!({ "artifactLocation": { "uri": uri(file) } });
     if let Some(line) = line.filter(|line| line.line > 0) {
         physical["region"] = json!({ "startLine": line.line });
@@ -190,6 +189,10 @@ fn location(place: &Place) -> Option<Value> {
 }
 
 fn logical(place: &Place) -> Value {
+    if let (None, Some(line)) = (&place.library, &place.python) {
+        let name = line.function.as_deref().unwrap_or_default();
+        return json!({ "name": name, "fullyQualifiedName": name, "kind": "function" });
+    }
     let module = place.file_name().unwrap_or_default();
     match &place.function {
         Some(function) => json!({

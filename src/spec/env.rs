@@ -37,6 +37,8 @@ variables! {
         "What the record keeps: everything, or the last SIZE bytes of each process (with K, M or G; 1M to 1024G; 16M without SIZE) and everything still open. Not set: full."
     SHARE "CUPEER_SHARE" "group"
         "Lets the directory's group read and write the record, for processes of several users. Not set: only the user."
+    PYTHON "CUPEER_PYTHON" "0|1"
+        "0 leaves the lines of Python out of what is recorded and said of a call. Not set: 1."
     CHECK "CUPEER_CHECK" "LEVEL"
         "Checks the rules, records violations, and reports those of errors, warnings or notes and worse, a paragraph each. full is warnings, brief is warnings in a line each, and off checks nothing. Needs CUPEER_OUT. `cupeer run` sets brief where it records. Not set: off."
     IGNORE "CUPEER_IGNORE" "RULE[@LIBRARY],..."

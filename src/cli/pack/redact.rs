@@ -142,6 +142,11 @@ impl Redaction {
                 let (way, path) = split(bytes, 0)?;
                 Some([way, b"\0", &self.replace(path, |text| self.file(text))].concat())
             }
+            meta::PYTHON => {
+                let (head, rest) = bytes.split_at_checked(8)?;
+                let (path, name) = split(rest, 0)?;
+                Some([head, &self.replace(path, |text| self.file(text)), b"\0", name].concat())
+            }
             meta::FUNCTION | meta::DEVICE => Some(bytes.to_vec()),
             _ => self.what.is_empty().then(|| bytes.to_vec()),
         }

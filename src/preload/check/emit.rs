@@ -2,7 +2,7 @@
 //! may stop the program.
 
 use super::c_types::{cupeer_finding, cupeer_finding_callback};
-use super::say::{self, FindingText};
+use super::say::{self, FindingText, SourceLine};
 use super::world::Call;
 use crate::driver::questions;
 use crate::job::importers::is_own;
@@ -116,6 +116,7 @@ fn told(
         }
         let message = core::str::from_utf8(message.bytes()).unwrap_or("");
         let hint = if usual.is_some() { "Nothing to do: that is known of this library." } else { hint };
+        let python = SourceLine::innermost();
         let said = FindingText {
             call,
             rule: spec,
@@ -126,6 +127,7 @@ fn told(
             hint,
             objects,
             caller: &caller,
+            python: python.as_ref(),
             is_last: before + 1 == most && !is_explanation(rule),
         };
         keep(&said, &head, item);

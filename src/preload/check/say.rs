@@ -3,10 +3,11 @@
 use super::emit::is_explanation;
 use super::world::{Call, device_of};
 use crate::job::importers::process_of;
-use crate::settings::key;
+use crate::settings::{self, key};
 use crate::sys::caller::Caller;
 use crate::sys::environment;
-use crate::sys::line::Line;
+use crate::sys::line::{Line, Short};
+use crate::sys::python;
 use core::fmt::{self, Write};
 use cupeer_rules::reason::{Bytes, Handle};
 use cupeer_rules::{Basis, RuleSpec, Severity, meaning};
@@ -28,8 +29,47 @@ pub struct FindingText<'a> {
     /// What it is about, each with its role.
     pub objects: &'a [(u32, Entry)],
     pub caller: &'a Caller,
+    /// The line of Python in which the call was made, where there is one.
+    pub python: Option<&'a SourceLine>,
     /// Whether further findings of this rule and caller are only counted.
     pub is_last: bool,
+}
+
+/// A line of Python.
+pub struct SourceLine {
+    /// In UTF-8, where a character has up to four bytes.
+    file: Short<2048>,
+    function: Short<512>,
+    line: u32,
+}
+
+impl SourceLine {
+    /// The innermost one of this thread.
+    pub fn innermost() -> Option<SourceLine> {
+        let mut innermost = None;
+        if settings::get().python {
+            python::each_frame(1, |frame| {
+                innermost = Some(SourceLine {
+                    file: Short::new(format_args!("{}", frame.file)),
+                    function: Short::new(format_args!("{}", frame.function)),
+                    line: frame.line,
+                });
+            });
+        }
+        innermost
+    }
+
+    /// `train.py:118 in exchange`, and a comma behind.
+    fn say(&self, out: &mut Line) -> fmt::Result {
+        let file = self.file.text();
+        quoted_inside(file.rsplit('/').next().unwrap_or(file).as_bytes(), 64, out)?;
+        if self.line > 0 {
+            write!(out, ":{}", self.line)?;
+        }
+        out.write_str(" in ")?;
+        quoted_inside(self.function.text().as_bytes(), 64, out)?;
+        out.write_str(", ")
+    }
 }
 
 fn role_word(role: u32) -> &'static str {
@@ -67,6 +107,7 @@ pub fn brief(said: &FindingText, out: &mut Line) -> fmt::Result {
         u32::MAX => write!(out, " [process {}, ", unsafe { libc::getpid() })?,
         rank => write!(out, " [rank {rank}, ")?,
     }
+    said.python.map_or(Ok(()), |line| line.say(out))?;
     let file = said.caller.library.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     quoted_inside(file, 64, out)?;
     writeln!(out, "+{:#x}]", said.caller.offset)
@@ -94,6 +135,7 @@ pub fn paragraph(said: &FindingText, out: &mut Line) -> fmt::Result {
         write!(out, " (rank {rank})")?;
     }
     write!(out, ", thread {tid}, ")?;
+    said.python.map_or(Ok(()), |line| line.say(out))?;
     quoted_inside(said.caller.library, 512, out)?;
     write!(out, "+{:#x}", said.caller.offset)?;
     for (role, entry) in said.objects {
@@ -177,7 +219,18 @@ pub fn json(said: &FindingText, out: &mut Line) -> fmt::Result {
     }
     out.write_str(",\"caller\":\"")?;
     quoted_inside(said.caller.library, 512, out)?;
-    write!(out, "+{:#x}\",\"objects\":[", said.caller.offset)?;
+    write!(out, "+{:#x}\",\"python\":", said.caller.offset)?;
+    match said.python {
+        Some(SourceLine { file, function, line }) => {
+            out.write_str("{\"file\":")?;
+            quoted(file.text().as_bytes(), 512, out)?;
+            write!(out, ",\"line\":{line},\"function\":")?;
+            quoted(function.text().as_bytes(), 128, out)?;
+            out.write_str("}")?;
+        }
+        None => out.write_str("null")?,
+    }
+    out.write_str(",\"objects\":[")?;
     for (i, (role, entry)) in said.objects.iter().enumerate() {
         let comma = if i > 0 { "," } else { "" };
         let (role, pid, tid) = (role_word(*role), entry.pid, entry.tid);

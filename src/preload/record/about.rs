@@ -13,6 +13,7 @@ use crate::sys::line::Short;
 use crate::sys::lock::Lock;
 use crate::sys::object::Object;
 use crate::sys::program_memory;
+use crate::sys::python::Frame;
 use core::ptr;
 use core::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,
@@ -116,6 +117,23 @@ pub fn describe(description: Description) {
             entry(file, meta::DEVICE, &pieces);
         }
     }
+}
+
+pub fn function_of_python(number: u32, frame: &Frame) {
+    let Some(file) = process::current() else { return };
+    // In UTF-8, a character has up to four bytes.
+    let (path, name) = (
+        Short::<2048>::new(format_args!("{}", frame.file)),
+        Short::<512>::new(format_args!("{}", frame.function)),
+    );
+    let pieces: [&[u8]; 5] = [
+        &number.to_le_bytes(),
+        &frame.first_line.to_le_bytes(),
+        path.text().as_bytes(),
+        b"\0",
+        name.text().as_bytes(),
+    ];
+    entry(file, meta::PYTHON, &pieces);
 }
 
 /// Names a library whose calls go past us.

@@ -1,14 +1,15 @@
 //! The details of a call that do not fit into its slot: frames, arrays, texts, answers of the driver.
 
-use super::{clock, libraries, stream};
-use crate::settings::key::fingerprint;
+use super::{clock, functions_of_python, libraries, stream};
+use crate::settings::{self, key::fingerprint};
 use crate::sys::caller::each_frame;
 use crate::sys::program_memory;
+use crate::sys::python;
 use core::ffi::c_char;
-use cupeer_spec::record::slot::{self, Slot, detail};
+use cupeer_spec::record::slot::{self, Line, Slot, detail};
 use cupeer_spec::value::{MOST_ELEMENTS, Value};
 
-const SLOTS: usize = 8;
+const SLOTS: usize = 12;
 const ROOM: usize = SLOTS * size_of::<Slot>() - detail::START;
 
 /// The most bytes of an element in a record.
@@ -58,18 +59,36 @@ impl Detail {
         self.length = (self.length + 4 + bytes.len()).next_multiple_of(4).min(ROOM);
     }
 
-    /// Adds the frames of a call, from the one that it returns to.
+    /// Adds the frames of a call, from the one that it returns to; and those of Python among them.
     pub fn frames(&mut self, caller: usize) {
-        let mut bytes = [0; 8 * detail::MOST_FRAMES];
+        let mut frames = [0; detail::MOST_FRAMES];
         let mut count = 0;
         each_frame(caller, detail::MOST_FRAMES, |address| {
             libraries::know(address);
-            bytes[8 * count..8 * count + 8].copy_from_slice(&(address as u64).to_le_bytes());
+            frames[count] = address as u64;
             count += 1;
             true
         });
         if count > 0 {
-            self.item(detail::FRAMES, 0, &bytes[..8 * count]);
+            self.item(detail::FRAMES, 0, frames.map(u64::to_le_bytes)[..count].as_flattened());
+            self.python(&frames[..count]);
+        }
+    }
+
+    /// Adds the frames of Python among those of a call.
+    fn python(&mut self, frames: &[u64]) {
+        let Some(interpreter) = python::native().filter(|_| settings::get().python) else { return };
+        let mut lines = [0; Line::SIZE * detail::MOST_PYTHON];
+        let mut count = 0;
+        python::each_frame(detail::MOST_PYTHON, |frame| {
+            if let Some(function) = functions_of_python::number(frame) {
+                let line = Line { function, line: frame.line, frame: interpreter.place(frames, frame.run) };
+                lines[Line::SIZE * count..Line::SIZE * (count + 1)].copy_from_slice(&line.bytes());
+                count += 1;
+            }
+        });
+        if count > 0 {
+            self.item(detail::PYTHON, 0, &lines[..Line::SIZE * count]);
         }
     }
 

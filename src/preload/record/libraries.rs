@@ -5,6 +5,7 @@ use crate::sys::arch::thread;
 use crate::sys::elf;
 use crate::sys::every_call::{epoch, libraries_generation};
 use crate::sys::guard::guarded;
+use crate::sys::python;
 use core::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
@@ -110,6 +111,7 @@ pub fn know(address: usize) -> (usize, usize) {
         return range;
     }
     about::library(&object);
+    python::meet(&object);
     // Two threads may describe a library at once; that says nothing wrong.
     let free = KNOWN[..count].iter().find(|known| known.length.load(Relaxed) == 0);
     if let Some(known) = free.or_else(|| KNOWN.get(COUNT.fetch_add(1, Relaxed))) {

@@ -13,6 +13,7 @@ pub mod about;
 pub mod clock;
 pub mod detail;
 pub mod file;
+mod functions_of_python;
 mod libraries;
 pub mod process;
 mod stream;

@@ -38,6 +38,8 @@ pub struct Settings {
     /// The driver for calls behind which there is none.
     pub driver: Option<CString>,
     pub record: Option<Record>,
+    /// Whether lines of Python are told.
+    pub python: bool,
     /// What is checked, where anything is; never without a record.
     pub check: Option<Check>,
     /// The plan of faults, where there is one.
@@ -157,6 +159,7 @@ impl Settings {
                 RecordMode::Ring(size) => Some(Record { directory, ring: Some(size), shared }),
             }
         });
+        let python = value(env::PYTHON).is_none() || read_flag(&mut complaints, env::PYTHON, true);
         let check = Check::from_environment(record.is_some(), &mut complaints);
         let (inject, is_dry) = inject::from_environment(&mut complaints);
         let deny = Deny::from_environment(&mut complaints);
@@ -188,6 +191,7 @@ impl Settings {
             job: job.unwrap_or_default(),
             driver,
             record,
+            python,
             check,
             deny,
             recorded,

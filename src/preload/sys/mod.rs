@@ -24,6 +24,7 @@ pub mod opened;
 pub mod pages;
 pub mod process;
 pub mod program_memory;
+pub mod python;
 pub mod shareable;
 pub mod signals;
 pub mod stack;

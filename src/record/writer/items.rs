@@ -14,6 +14,10 @@ pub fn items(details: &Details) -> Vec<u8> {
         let frames: Vec<u8> = details.frames.iter().flat_map(|frame| frame.to_le_bytes()).collect();
         add(detail::FRAMES, 0, &frames);
     }
+    if !details.python.is_empty() {
+        let lines: Vec<u8> = details.python.iter().flat_map(|line| line.bytes()).collect();
+        add(detail::PYTHON, 0, &lines);
+    }
     details.elements.iter().for_each(|(argument, body)| add(detail::ELEMENTS, *argument, body));
     details.texts.iter().for_each(|(argument, body)| add(detail::TEXT, *argument, body));
     if !details.arguments.is_empty() {

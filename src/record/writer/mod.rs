@@ -10,7 +10,7 @@ pub mod stream;
 
 use crate::faults::{FaultFile, FaultRule};
 use crate::live::LiveTable;
-use crate::process::{Device, Library};
+use crate::process::{Device, Library, PythonFunction};
 use blocks::{File, Window};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::{
@@ -192,6 +192,14 @@ impl Writer {
         let pieces: [&[u8]; 7] =
             [&base, &start, &end, &since, &length, &library.build_id, library.path.as_bytes()];
         self.entry(meta::LIBRARY, &pieces)
+    }
+
+    /// Adds a function of Python, by its number.
+    pub fn python(&mut self, number: u32, function: &PythonFunction) -> io::Result<()> {
+        let PythonFunction { file, name, first_line } = function;
+        let pieces: [&[u8]; 5] =
+            [&number.to_le_bytes(), &first_line.to_le_bytes(), file.as_bytes(), b"\0", name.as_bytes()];
+        self.entry(meta::PYTHON, &pieces)
     }
 
     /// Adds a device.

@@ -196,6 +196,9 @@ pub struct Place {
     /// called by the next.
     #[serde(skip_serializing_if = "has_none")]
     pub lines: Rc<[SourceLine]>,
+    /// The line of Python that has led here, of who made the call; or, where there is no library, that this place is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub python: Option<Rc<SourceLine>>,
 }
 
 /// A number as JSON has it where it is an address or part of one.

@@ -37,6 +37,9 @@ pub fn lines(report: &Report, symbols: &mut Symbols) -> (Vec<Line>, usize) {
 
 /// The line of source of a place, where it is known.
 fn source(place: &Place, symbols: &mut Symbols) -> Option<String> {
+    if let Some(line) = &place.python {
+        return Some(line.text());
+    }
     let digits = place.build_id.as_deref().unwrap_or_default();
     let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
     let library = Library {

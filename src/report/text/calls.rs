@@ -2,6 +2,7 @@
 
 use super::super::model::{Failure, FailureGroup, Leak, Place, RuntimeCall, Unnamed};
 use super::super::moments::{bytes, duration, number};
+use super::super::places::in_lines;
 use super::super::values;
 use super::View;
 use super::names::{clean, counted};
@@ -117,6 +118,10 @@ impl View<'_> {
     fn stack(&self, stack: &[Place]) -> String {
         let stack = self.without_start(stack);
         let most = self.at_most(MOST_FRAMES);
+        if !self.all && stack.first().is_some_and(|first| first.python.is_some()) {
+            let lines = in_lines(stack);
+            return lines.iter().take(most).map(|line| self.item("      ", &clean(line))).collect();
+        }
         let lines = |place: &Place| -> String {
             place.lines().iter().map(|line| self.item("      ", &clean(line))).collect()
         };

@@ -4,6 +4,7 @@ use super::super::model::{
     ExitKind, FailedOpen, Failure, FailureGroup, Finding, Handle, Peer, Pending, Place, Proc, Process, State,
 };
 use super::super::moments::{duration, number};
+use super::super::places::in_lines;
 use super::View;
 use super::calls::in_runtime;
 use super::endings::death;
@@ -155,6 +156,10 @@ impl<'a> View<'a> {
         };
         let first = self.report.failures.iter().find(is_one);
         let stack = first.map_or(&[][..], |failure| self.without_start(&failure.stack));
+        if stack.first().is_some_and(|first| first.python.is_some()) {
+            let above = in_lines(stack).into_iter().skip(1).take(MOST_FRAMES);
+            return self.group(group) + &above.map(|line| format!("\n{}", clean(&line))).collect::<String>();
+        }
         let inlined_into = stack.first().map(Place::lines).unwrap_or_default().into_iter().skip(1);
         let above = stack.iter().skip(1).take(MOST_FRAMES).flat_map(Place::lines);
         let above = inlined_into.chain(above).map(|line| format!("\n{}", clean(&line)));

@@ -47,6 +47,10 @@ pub const DEVICE: u16 = 6;
 /// A library whose calls go past us: the way, NUL, its path.
 pub const ESCAPED: u16 = 7;
 
+/// A function of Python: its number (4 bytes), its first line (4 bytes), the path of its file as its compiler had it, NUL, its
+/// name. One that is not there is not known.
+pub const PYTHON: u16 = 8;
+
 /// The names of variables that are recorded begin with one of these. What may hold a secret does not belong here.
 pub const VARIABLES: &[&str] = &[
     "CUDA_",

@@ -143,6 +143,11 @@ pub mod detail {
     /// Where the slot has no room for all arguments: all of them, as they were before the call.
     pub const ARGUMENTS: u8 = 12;
 
+    /// The frames of Python among the frames of the call, each as a [`super::Line`], the innermost first.
+    pub const PYTHON: u8 = 13;
+
+    /// The most frames of Python.
+    pub const MOST_PYTHON: usize = 24;
     /// The most return addresses.
     pub const MOST_FRAMES: usize = 12;
 
@@ -168,6 +173,45 @@ pub mod detail {
             }
             rest = after.get(length.next_multiple_of(4)..).unwrap_or(&[]);
             Some(Item { tag: *tag, argument: *argument, bytes: &after[..length] })
+        })
+    }
+}
+
+/// A frame of Python in 8 bytes: the number of its function ([`super::meta::PYTHON`]), 4 bytes; its line, 3 bytes; and
+/// behind how many of the call's frames it stands, 1 byte.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Line {
+    /// The number of the function.
+    pub function: u32,
+    /// The line in its file; 0 where it is unknown.
+    pub line: u32,
+    /// The frame of the interpreter that executed it is the one with this index among the call's frames; where that is
+    /// their number, it lies beyond them.
+    pub frame: u8,
+}
+
+impl Line {
+    /// The bytes that it has.
+    pub const SIZE: usize = 8;
+    /// Lines from this one on are unknown.
+    const END: u32 = 1 << 24;
+
+    /// As it stands in a record.
+    pub fn bytes(self) -> [u8; Line::SIZE] {
+        let line = if self.line < Line::END { self.line } else { 0 };
+        let place = u64::from(line) | u64::from(self.frame) << 24;
+        (u64::from(self.function) | place << 32).to_le_bytes()
+    }
+
+    /// The frames in the bytes of a [`detail::PYTHON`].
+    pub fn all(bytes: &[u8]) -> impl Iterator<Item = Line> {
+        bytes.as_chunks().0.iter().map(|bytes: &[u8; Line::SIZE]| {
+            let word = u64::from_le_bytes(*bytes);
+            Line {
+                function: word as u32,
+                line: (word >> 32) as u32 & (Line::END - 1),
+                frame: (word >> 56) as u8,
+            }
         })
     }
 }

@@ -136,8 +136,8 @@ fn key(address: usize) -> u64 {
 
 #[inline]
 fn places(key: u64) -> [&'static Entry; 2] {
-    let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BITS)) as usize;
-    [&SEEN[first], &SEEN[first ^ 1]]
+    let pair = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BITS)) as usize & !1;
+    [&SEEN[pair], &SEEN[pair + 1]]
 }
 
 #[inline]
@@ -160,13 +160,17 @@ fn look(address: usize) -> Rule {
         Some(row) => Rule::of(&row),
         None => return Rule(Kind::Unknown as u64),
     };
+    remember(key, rule);
+    rule
+}
+
+fn remember(key: u64, rule: Rule) {
     let [first, second] = places(key);
     // The one that came last goes on.
     let (check, before) = (first.check.load(Relaxed), first.rule.load(Relaxed));
     second.check.store(check, Relaxed);
     second.rule.store(before, Relaxed);
     first.write(key, rule.0);
-    rule
 }
 
 /// Whether the code at an address is what every C library lets signal handlers return to: `mov rax, 15; syscall`.
@@ -177,3 +181,21 @@ pub fn is_sigreturn(address: usize) -> bool {
 }
 
 const _: () = assert!(REGISTERS > RIP && OFFSET < 48);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_of_one_pair_are_both_remembered() {
+        let alike = |key: &u64| core::ptr::eq(places(*key)[0], places(1 << 46)[0]);
+        let keys: Vec<u64> = (1 << 46..).filter(alike).take(8).collect();
+        for pair in keys.windows(2) {
+            for (key, rule) in pair.iter().zip([5, 9]) {
+                remember(*key, Rule(rule));
+            }
+            let rules = [0, 1].map(|i: usize| places(pair[i]).iter().find_map(|place| place.read(pair[i])));
+            assert_eq!(rules, [Some(Rule(5)), Some(Rule(9))]);
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::{all_calls, call, calls, events, fill, one_stream, read, which};
 use cupeer_record::{Details, Event, Outcome, writer};
-use cupeer_spec::record::slot::{self, detail};
+use cupeer_spec::record::slot::{self, Line, detail};
 use cupeer_spec::record::{self, BLOCK, BlockHeader, SLOTS};
 
 /// Where slot `i` of a block begins.
@@ -88,6 +88,7 @@ fn details_belong_to_their_call() {
     let details = Details {
         arguments: (0..40).collect(),
         frames: (0..12).map(|i| 0x7f00_0000_0000 + i).collect(),
+        python: (0..24).map(|i| Line { function: i, line: 7 * i, frame: i as u8 }).collect(),
         elements: vec![(1, vec![1, 0, 0, 0, 2, 0, 0, 0])],
         texts: vec![(0, b"cuInit".to_vec())],
         memory: Some((0x1000, 0x2000)),

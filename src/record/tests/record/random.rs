@@ -26,7 +26,7 @@ enum Op {
 fn details() -> impl Strategy<Value = Details> {
     let bytes = || proptest::collection::vec(any::<u8>(), 0..300);
     (
-        proptest::collection::vec(any::<u64>(), 0..12),
+        (proptest::collection::vec(any::<u64>(), 0..12), proptest::collection::vec(line(), 0..24)),
         proptest::collection::vec((any::<u8>(), bytes()), 0..3),
         proptest::collection::vec((any::<u8>(), bytes()), 0..3),
         any::<Option<(u64, u64)>>(),
@@ -37,9 +37,20 @@ fn details() -> impl Strategy<Value = Details> {
         proptest::collection::vec(hit(), 0..3),
     )
         .prop_map(
-            |(frames, elements, texts, memory, devices, (context, owner), message, findings, hits)| Details {
+            |(
+                (frames, python),
+                elements,
+                texts,
+                memory,
+                devices,
+                (context, owner),
+                message,
+                findings,
+                hits,
+            )| Details {
                 arguments: Vec::new(),
                 frames,
+                python,
                 elements,
                 texts,
                 memory,
@@ -51,6 +62,14 @@ fn details() -> impl Strategy<Value = Details> {
                 hits,
             },
         )
+}
+
+fn line() -> impl Strategy<Value = slot::Line> {
+    (any::<u32>(), 0..1u32 << 24, any::<u8>()).prop_map(|(function, line, frame)| slot::Line {
+        function,
+        line,
+        frame,
+    })
 }
 
 fn hit() -> impl Strategy<Value = Hit> {

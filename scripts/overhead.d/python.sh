@@ -1,0 +1,16 @@
+# What a call that fails costs with its stack where it comes from Python, of different depths: from one place, and from two
+# by turns; without and with the lines of Python. `least median` of each round, in nanoseconds. Sourced by scripts/overhead.
+#
+# python.c and python.py say what is measured and how. The driver takes no time. PYTHON names another interpreter.
+# shellcheck shell=bash disable=SC2154
+"$cc" -O2 -fPIC -shared -o "$work/measured.so" "$programs/python.c" -ldl
+python=${PYTHON:-python3}
+echo "cuCtxEnablePeerAccess that fails, from $("$python" --version), nanoseconds a call: least and median of ${BATCHES:-100} batches"
+for round in $(seq "$rounds"); do
+    for depth in 2 6 14; do
+        made=("$python" "$programs/python.py" "$work/measured.so" "$driver" "$depth" "${BATCHES:-100}")
+        printf 'round %s, %2s deep: direct %s' "$round" "$depth" "$("${made[@]}")"
+        printf ' | without lines %s' "$(CUPEER_PYTHON=0 preloaded full "${made[@]}")"
+        printf ' | with lines %s\n' "$(preloaded full "${made[@]}")"
+    done
+done

@@ -1,0 +1,213 @@
+//! Where CPython keeps what: the offsets of the fields that lead from the runtime to the frames of a thread.
+//!
+//! From 3.13 on an interpreter publishes them at the start of its runtime, for readers such as this one. Before, they are
+//! the same in all releases of a version, and stand here. Whether they are right shows in what they lead to: every object is
+//! of the type that it has to be, or is not looked at.
+
+use super::lines::Form;
+use super::pieces::word;
+use crate::sys::program_memory;
+
+/// How a thread leads to its innermost frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Innermost {
+    /// A field of the thread's state.
+    Of(usize),
+    /// A field of what another one points to.
+    Through(usize, usize),
+}
+
+/// What ends a run of frames that one call of the interpreter's loop executes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Runs {
+    /// Each frame has its own call.
+    Single,
+    /// A byte of the last frame says so.
+    Entry(usize),
+    /// A frame that is none stands behind them: its owner, a byte, is so high.
+    Behind(usize, u8),
+}
+
+/// How a frame says where it stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// By the number of the instruction, of so many bytes each: 4 bytes.
+    Index(usize, usize),
+    /// By the address of the instruction. The code's first is so far behind its start.
+    Address(usize, usize),
+}
+
+/// The offsets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Of the runtime: the first interpreter.
+    pub interpreters: usize,
+    /// Of an interpreter: the next, and its first thread.
+    pub next_interpreter: usize,
+    pub threads: usize,
+    /// Of a thread: the next, and `pthread_self()`.
+    pub next_thread: usize,
+    pub thread_id: usize,
+    pub innermost: Innermost,
+    /// Of a frame: its caller, its code; whether it is an object itself.
+    pub previous: usize,
+    pub code: usize,
+    pub is_object: bool,
+    pub standing: Standing,
+    pub runs: Runs,
+    /// Of a code object: texts, the table of lines, and the first line (4 bytes).
+    pub file: usize,
+    pub name: usize,
+    pub table: usize,
+    pub first_line: usize,
+    pub form: Form,
+    /// Of any object: its type.
+    pub kind: usize,
+    /// Of bytes: how many there are, and the first.
+    pub byte_count: usize,
+    pub bytes: usize,
+    /// Of a text: its length, its state; and where its characters are, where they are ASCII and where not.
+    pub length: usize,
+    pub state: usize,
+    pub state_shift: u32,
+    pub ascii: usize,
+    pub wide: usize,
+}
+
+/// 3.9, of which the later ones are variations.
+const V3_9: Layout = Layout {
+    interpreters: 32,
+    next_interpreter: 0,
+    threads: 8,
+    next_thread: 8,
+    thread_id: 176,
+    innermost: Innermost::Of(24),
+    previous: 24,
+    code: 32,
+    is_object: true,
+    standing: Standing::Index(104, 1),
+    runs: Runs::Single,
+    file: 104,
+    name: 112,
+    table: 120,
+    first_line: 40,
+    form: Form::Later,
+    kind: 8,
+    byte_count: 16,
+    bytes: 32,
+    length: 16,
+    state: 32,
+    state_shift: 2,
+    ascii: 48,
+    wide: 72,
+};
+
+const V3_10: Layout = Layout { standing: Standing::Index(96, 2), form: Form::Ranges, ..V3_9 };
+
+const V3_11: Layout = Layout {
+    interpreters: 40,
+    threads: 16,
+    thread_id: 152,
+    innermost: Innermost::Through(56, 8),
+    previous: 48,
+    is_object: false,
+    standing: Standing::Address(56, 184),
+    runs: Runs::Entry(68),
+    file: 112,
+    name: 120,
+    table: 136,
+    first_line: 72,
+    form: Form::Positions,
+    ..V3_9
+};
+
+const V3_12: Layout = Layout {
+    threads: 72,
+    thread_id: 136,
+    innermost: Innermost::Through(56, 0),
+    previous: 8,
+    code: 0,
+    standing: Standing::Address(56, 192),
+    runs: Runs::Behind(70, OWNED_OUTSIDE),
+    first_line: 68,
+    ascii: 40,
+    wide: 56,
+    ..V3_11
+};
+
+/// From this owner on, a frame is none of Python: it stands for a call from C.
+const OWNED_OUTSIDE: u8 = 3;
+
+/// What the published offsets begin with.
+const COOKIE: [u8; 8] = *b"xdebugpy";
+/// So many bytes of them hold what is needed.
+const PUBLISHED: usize = 81 * 8;
+
+impl Layout {
+    /// That of a version, as `major << 24 | minor << 16` and so on, whose runtime lies at an address.
+    pub fn of(version: u32, runtime: usize) -> Option<Layout> {
+        match version >> 16 {
+            0x0309 => Some(V3_9),
+            0x030a => Some(V3_10),
+            0x030b => Some(V3_11),
+            0x030c => Some(V3_12),
+            0x030d | 0x030e => {
+                let mut published = [0; PUBLISHED];
+                let length = program_memory::copy(runtime, &mut published);
+                Layout::published(&published[..length])
+            }
+            _ => None,
+        }
+    }
+
+    /// The one that an interpreter publishes.
+    fn published(bytes: &[u8]) -> Option<Layout> {
+        /// None of these is farther from the start of what it is in.
+        const FARTHEST: usize = 1 << 20;
+        if !bytes.starts_with(&COOKIE) {
+            return None;
+        }
+        let mut are_near = true;
+        let mut field = |index: usize| {
+            let offset = word(bytes, 8 * index);
+            are_near &= offset < FARTHEST && bytes.len() >= 8 * index + 8;
+            offset
+        };
+        // 3.14 has three more fields of interpreters, two more of frames, and so on.
+        let (version, is_free_threaded) = (word(bytes, 8) >> 16, word(bytes, 16) != 0);
+        let [thread, frame, code, object, byte, text] = match version {
+            0x030d => [21, 29, 35, 45, 65, 68],
+            0x030e => [24, 32, 40, 51, 75, 78],
+            _ => return None,
+        };
+        let ascii = field(text + 2);
+        let layout = Layout {
+            interpreters: field(5),
+            next_interpreter: field(8),
+            threads: field(9),
+            next_thread: field(thread),
+            innermost: Innermost::Of(field(thread + 2)),
+            thread_id: field(thread + 3),
+            previous: field(frame),
+            code: field(frame + 1),
+            is_object: false,
+            standing: Standing::Address(field(frame + 2), field(code + 8)),
+            runs: Runs::Behind(field(frame + 4), OWNED_OUTSIDE),
+            file: field(code),
+            name: field(code + 1),
+            table: field(code + 3),
+            first_line: field(code + 4),
+            form: Form::Positions,
+            kind: field(object),
+            byte_count: field(byte),
+            bytes: field(byte + 1),
+            state: field(text),
+            length: field(text + 1),
+            // Without the lock, whether a text is interned has a byte of its own.
+            state_shift: if is_free_threaded && version >= 0x030e { 8 } else { 2 },
+            ascii,
+            wide: ascii + 16,
+        };
+        are_near.then_some(layout)
+    }
+}

@@ -1,0 +1,92 @@
+//! From an instruction of a code object to its line: the tables that CPython keeps for it, each version's own.
+//!
+//! What belongs here: decoding. What does not: where a table lies, and how it is read. Any bytes are a table or none.
+
+/// How a table is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// 3.9: pairs of how many bytes and how many lines later (`Objects/lnotab_notes.txt`).
+    Later,
+    /// 3.10: ranges of bytes, each with its line (PEP 626).
+    Ranges,
+    /// From 3.11 on: ranges of instructions with their positions (PEP 657, `Objects/locations.md`).
+    Positions,
+}
+
+/// The line of the instruction that begins at byte `at`, of a code object whose first line this is. `next` gives the bytes of
+/// the table, one after the other. `None` where the instruction has no line, or the table does not say.
+pub fn line_of(form: Form, first: i32, at: usize, mut next: impl FnMut() -> Option<u8>) -> Option<u32> {
+    let mut line = i64::from(first);
+    let mut end = 0usize;
+    match form {
+        Form::Later => {
+            while let Some(bytes) = next() {
+                end += usize::from(bytes);
+                if end > at {
+                    break;
+                }
+                line += i64::from(next()? as i8);
+            }
+            known(line)
+        }
+        Form::Ranges => loop {
+            end += usize::from(next()?);
+            let delta = next()? as i8;
+            let has_line = delta != i8::MIN;
+            line += if has_line { i64::from(delta) } else { 0 };
+            if end > at {
+                return known(line).filter(|_| has_line);
+            }
+        },
+        Form::Positions => {
+            let mut head = next()?;
+            loop {
+                end += 2 * (usize::from(head & 7) + 1);
+                let kind = head >> 3 & 15;
+                let mut following = next();
+                match kind {
+                    ONE_LINE_1 | ONE_LINE_2 => line += i64::from(kind - ONE_LINE_0),
+                    NO_COLUMNS | LONG => line += signed(&mut following, &mut next)?,
+                    _ => {}
+                }
+                if end > at {
+                    return known(line).filter(|_| kind != NONE);
+                }
+                // The columns.
+                while following? & HEAD == 0 {
+                    following = next();
+                }
+                head = following?;
+            }
+        }
+    }
+}
+
+/// The bit of a byte that begins an entry.
+const HEAD: u8 = 0x80;
+const ONE_LINE_0: u8 = 10;
+const ONE_LINE_1: u8 = 11;
+const ONE_LINE_2: u8 = 12;
+const NO_COLUMNS: u8 = 13;
+const LONG: u8 = 14;
+const NONE: u8 = 15;
+
+/// A number in groups of six bits, the lowest first, whose lowest bit is its sign; `following` is its first byte, and
+/// afterwards the one behind it.
+fn signed(following: &mut Option<u8>, next: &mut impl FnMut() -> Option<u8>) -> Option<i64> {
+    let (mut value, mut shift) = (0u64, 0);
+    loop {
+        let byte = (*following)?;
+        *following = next();
+        value |= u64::from(byte & 0x3f).checked_shl(shift)?;
+        shift += 6;
+        if byte & 0x40 == 0 {
+            let size = i64::try_from(value >> 1).ok().filter(|size| *size <= i64::from(u32::MAX))?;
+            return Some(if value & 1 == 1 { -size } else { size });
+        }
+    }
+}
+
+fn known(line: i64) -> Option<u32> {
+    u32::try_from(line).ok().filter(|line| *line > 0)
+}

@@ -1,0 +1,368 @@
+//! The frames of Python that this thread is in: file, function and line of each, read without running any of Python.
+//!
+//! Nothing of the interpreter is called, and its lock is neither held nor asked for. A thread's own frames stay as they are
+//! while it is in a call that one of them has made, but for an interpreter that ends meanwhile: then, as wherever a guess is
+//! wrong, what is read is not there, or is none of what it has to be, and the walk ends. Every byte is copied by the
+//! kernel (`pieces`), so that there is nothing to fault on; each list is followed for so many steps and no more. Nothing is
+//! allocated but the description of an interpreter, and no lock is taken: the call may come from a signal handler.
+//!
+//! What belongs here: the walk. Which interpreter there is stands in `interpreter`, what its structures look like in
+//! `layout`, how a line is found in `lines`.
+
+mod interpreter;
+mod layout;
+mod lines;
+mod pieces;
+
+pub use interpreter::meet;
+
+use crate::sys::arch::thread_pointer;
+use crate::sys::program_memory;
+use core::fmt;
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use interpreter::Interpreter;
+use layout::{Innermost, Layout, Runs, Standing};
+use lines::line_of;
+use pieces::{Pieces, half, word};
+
+/// The most threads and interpreters that are looked at.
+const MOST_THREADS: usize = 256;
+/// The most frames that are looked at for one that is asked for: some are none of Python.
+const MOST_BETWEEN: usize = 4;
+/// The most of a file's name, and of a function's: the end of the one, the begin of the other.
+const MOST_FILE: usize = 512;
+const MOST_NAME: usize = 128;
+
+/// A frame of Python.
+pub struct Frame<'a> {
+    pub file: Text<'a>,
+    pub function: Text<'a>,
+    /// The first line of the function.
+    pub first_line: u32,
+    /// 0 where it is unknown.
+    pub line: u32,
+    /// Tells functions apart: a hash of the file, the function and its first line.
+    pub key: u64,
+    /// The place in the native stack: how many calls of the interpreter's loop are within.
+    pub run: usize,
+}
+
+/// A text of the interpreter's, in one of the forms that it has.
+#[derive(Clone, Copy)]
+pub struct Text<'a> {
+    bytes: &'a [u8],
+    /// The bytes of a character.
+    size: usize,
+}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        self.bytes.chunks_exact(self.size).try_for_each(|bytes| {
+            let character = bytes.iter().rev().fold(0u32, |value, byte| value << 8 | u32::from(*byte));
+            fmt::Write::write_char(out, char::from_u32(character).unwrap_or(char::REPLACEMENT_CHARACTER))
+        })
+    }
+}
+
+/// Where code of the interpreter lies.
+pub struct Native(&'static Interpreter);
+
+/// The interpreter, where this process has one.
+pub fn native() -> Option<Native> {
+    interpreter::get().map(Native)
+}
+
+impl Native {
+    /// The index of the frame that executes a run of frames of Python among the return addresses of a call; their number
+    /// where it is beyond those.
+    pub fn place(&self, frames: &[u64], run: usize) -> u8 {
+        let within = |range: &Range<usize>| {
+            let range = range.clone();
+            let mut all =
+                frames.iter().enumerate().filter(move |(_, frame)| range.contains(&(**frame as usize)));
+            all.nth(run).map(|(index, _)| index)
+        };
+        let is_loop_there = frames.iter().any(|frame| self.0.eval.contains(&(*frame as usize)));
+        // An interpreter whose loop has another form is where its first frame is.
+        let found = if is_loop_there {
+            within(&self.0.eval)
+        } else {
+            frames.iter().position(|frame| self.0.object.contains(&(*frame as usize)))
+        };
+        found.unwrap_or(frames.len()) as u8
+    }
+}
+
+/// Calls `found` with the frames of Python that this thread is in, the innermost first, at most `most`.
+pub fn each_frame(most: usize, mut found: impl FnMut(&Frame)) {
+    if let Some(interpreter) = interpreter::get() {
+        Pieces::with(|pieces| Walk { interpreter, layout: &interpreter.layout, pieces }.go(most, &mut found));
+    }
+}
+
+struct Walk<'a> {
+    interpreter: &'a Interpreter,
+    layout: &'a Layout,
+    pieces: &'a mut Pieces,
+}
+
+impl Walk<'_> {
+    fn go(&mut self, most: usize, found: &mut dyn FnMut(&Frame)) -> Option<()> {
+        let mut frame = self.innermost()?;
+        let (mut left, mut run) = (most, 0);
+        let mut last_file = None;
+        for _ in 0..most * MOST_BETWEEN {
+            if frame == 0 || left == 0 {
+                break;
+            }
+            let layout = self.layout;
+            let head = self.pieces.place(frame, frame_size(layout))?;
+            let bytes = self.pieces.bytes(head);
+            let (previous, code) = (word(bytes, layout.previous), word(bytes, layout.code));
+            let at = match layout.standing {
+                Standing::Index(at, size) => (half(bytes, at) as usize).saturating_mul(size),
+                Standing::Address(at, _) => word(bytes, at),
+            };
+            let (is_none, is_last) = match layout.runs {
+                Runs::Single => (false, true),
+                Runs::Entry(at) => (false, bytes.get(at) != Some(&0)),
+                Runs::Behind(at, owner) => (bytes.get(at).is_none_or(|byte| *byte >= owner), false),
+            };
+            if layout.is_object && word(bytes, layout.kind) != self.interpreter.frame {
+                break;
+            }
+            // What was borrowed is marked in the lowest bits.
+            if !is_none && self.tell(code & !7, at, run, &mut last_file, found)? {
+                left -= 1;
+            }
+            run += usize::from(is_none && left < most || is_last);
+            frame = previous;
+        }
+        Some(())
+    }
+
+    /// The innermost frame of this thread. A thread that is in several interpreters has made the call in the one that was made
+    /// last, which is the first that has a frame.
+    fn innermost(&mut self) -> Option<usize> {
+        // Others may take states out of the list while we follow it.
+        const ATTEMPTS: usize = 3;
+        for _ in 0..ATTEMPTS {
+            if let Some(found) = self.look() {
+                return found;
+            }
+            self.pieces.forget_all();
+        }
+        None
+    }
+
+    /// `None` where the list leads to what cannot be read.
+    fn look(&mut self) -> Option<Option<usize>> {
+        let Layout { interpreters, next_interpreter, threads, next_thread, .. } = *self.layout;
+        let mut left = MOST_THREADS;
+        let mut interpreter = self.pieces.word(self.interpreter.runtime.wrapping_add(interpreters))?;
+        if interpreter == 0 {
+            return Some(None);
+        }
+        // In the only interpreter, the state that was the thread's is so as long as it says so.
+        let known = self.pieces.thread();
+        if known != 0
+            && self.pieces.word(interpreter.wrapping_add(next_interpreter))? == 0
+            && let Some(frame) = self.frame_of(known).flatten()
+        {
+            return Some(Some(frame));
+        }
+        while interpreter != 0 && left > 0 {
+            let mut thread = self.pieces.word(interpreter.wrapping_add(threads))?;
+            while thread != 0 && left > 0 {
+                left -= 1;
+                if let Some(frame) = self.frame_of(thread)? {
+                    self.pieces.keep_thread(thread);
+                    return Some(Some(frame));
+                }
+                thread = self.pieces.word(thread.wrapping_add(next_thread))?;
+            }
+            left = left.saturating_sub(1);
+            interpreter = self.pieces.word(interpreter.wrapping_add(next_interpreter))?;
+        }
+        Some(None)
+    }
+
+    /// The innermost frame of a state, where it is this thread's and has one.
+    fn frame_of(&mut self, thread: usize) -> Option<Option<usize>> {
+        let Layout { thread_id, innermost, .. } = *self.layout;
+        if self.pieces.word(thread.wrapping_add(thread_id))? != thread_pointer() {
+            return Some(None);
+        }
+        let frame = match innermost {
+            Innermost::Of(at) => self.pieces.word(thread.wrapping_add(at))?,
+            Innermost::Through(at, further) => {
+                let place = self.pieces.word(thread.wrapping_add(at))?;
+                self.pieces.word(place.wrapping_add(further))?
+            }
+        };
+        Some((frame != 0).then_some(frame))
+    }
+
+    /// Tells of a frame of a code object. Says whether it is one of the program's: the interpreter has some of its own, in
+    /// no file. `None` where it is no code object at all.
+    fn tell(
+        &mut self,
+        code: usize,
+        at: usize,
+        run: usize,
+        last_file: &mut Option<(usize, Range<usize>, usize, u64)>,
+        found: &mut dyn FnMut(&Frame),
+    ) -> Option<bool> {
+        let layout = self.layout;
+        let low = layout.kind;
+        let high = layout.file.max(layout.name).max(layout.table).max(layout.first_line) + 8;
+        let bytes = self.pieces.at(code.wrapping_add(low), high.checked_sub(low)?)?;
+        let field = |at: usize| word(bytes, at - low);
+        let [kind, file, name, table] = [layout.kind, layout.file, layout.name, layout.table].map(field);
+        let first_line = half(bytes, layout.first_line - low);
+        if kind != self.interpreter.code {
+            return None;
+        }
+        if file == name && self.interpreter.object.contains(&code) {
+            return Some(false);
+        }
+        // Most frames are of the same file as the one before.
+        let file = match last_file {
+            Some(last) if last.0 == file => last.clone(),
+            _ => {
+                let Some((place, size)) = self.text(file, MOST_FILE, true) else { return Some(false) };
+                let key = hash(0, self.pieces.bytes(place.clone()));
+                last_file.insert((file, place, size, key)).clone()
+            }
+        };
+        let Some((name, name_size)) = self.text(name, MOST_NAME, false) else { return Some(false) };
+        let key = hash(file.3 ^ u64::from(first_line), self.pieces.bytes(name.clone()));
+        let at = match layout.standing {
+            Standing::Index(..) => at,
+            Standing::Address(_, start) => at.wrapping_sub(code.wrapping_add(start)),
+        };
+        let line = self.line(table, key, first_line as i32, at).unwrap_or(0);
+        found(&Frame {
+            file: Text { bytes: self.pieces.bytes(file.1), size: file.2 },
+            function: Text { bytes: self.pieces.bytes(name), size: name_size },
+            first_line,
+            line,
+            key,
+            run,
+        });
+        Some(true)
+    }
+
+    /// A text: where its characters are, and how many bytes each has. Of a long one the begin, or the end.
+    fn text(&mut self, text: usize, most: usize, is_end: bool) -> Option<(Range<usize>, usize)> {
+        const KIND: u32 = 7;
+        const COMPACT: u32 = 8;
+        const ASCII: u32 = 16;
+        let Layout { kind, length, state, state_shift, ascii, wide, .. } = *self.layout;
+        let bytes = self.pieces.at(text.wrapping_add(kind), state + 4 - kind)?;
+        let is_text = word(bytes, 0) == self.interpreter.text;
+        let (length, state) = (word(bytes, length - kind), half(bytes, state - kind) >> state_shift);
+        let size = (state & KIND) as usize;
+        if !is_text || state & COMPACT == 0 || !matches!(size, 1 | 2 | 4) {
+            return None;
+        }
+        let kept = length.min(most / size);
+        let from = if is_end { (length - kept).checked_mul(size)? } else { 0 };
+        let start = text.wrapping_add(if state & ASCII != 0 { ascii } else { wide }).wrapping_add(from);
+        let place = if kept == 0 { 0..0 } else { self.pieces.place(start, kept * size)? };
+        Some((place, size))
+    }
+
+    /// The line of an instruction. What was found is kept: for the same function, whose table lies in the same place, has as
+    /// many bytes and begins and ends with the same.
+    fn line(&mut self, table: usize, key: u64, first_line: i32, at: usize) -> Option<u32> {
+        /// So many lines are kept, in words of which the lowest bits are the line.
+        const KEPT: usize = 4096;
+        const BITS: u32 = 20;
+        /// So many bytes are looked at.
+        const SAMPLE: usize = 32;
+        /// The largest table that is read.
+        const MOST: usize = 1 << 18;
+        static LINES: [AtomicU64; KEPT] = [const { AtomicU64::new(0) }; KEPT];
+        let Layout { kind, byte_count, bytes: start, form, .. } = *self.layout;
+        let head = self.pieces.at(table.wrapping_add(kind), byte_count + 8 - kind)?;
+        let size = word(head, byte_count - kind);
+        if word(head, 0) != self.interpreter.bytes || size > MOST {
+            return None;
+        }
+        if size == 0 {
+            return line_of(form, first_line, at, || None);
+        }
+        let start = table.wrapping_add(start);
+        let sampled = size.min(SAMPLE);
+        let mut which = hash(key, &table.to_le_bytes());
+        which = hash(which ^ at as u64, &size.to_le_bytes());
+        which = hash(which, self.pieces.at(start, sampled)?);
+        which = hash(which, self.pieces.at(start.wrapping_add(size - sampled), sampled)?);
+        let place = &LINES[which as usize % KEPT];
+        let (kept, mask) = (place.load(Relaxed), (1 << BITS) - 1);
+        if kept != 0 && (kept ^ which) & !mask == 0 {
+            return Some((kept & mask) as u32).filter(|line| *line != 0);
+        }
+        let line = line_in(start, size, |next| line_of(form, first_line, at, next));
+        // Few files are so long.
+        let known = u64::from(line.unwrap_or(0));
+        if known <= mask {
+            place.store(which & !mask | known, Relaxed);
+        }
+        line
+    }
+}
+
+/// How much of a frame is read.
+fn frame_size(layout: &Layout) -> usize {
+    let standing = match layout.standing {
+        Standing::Index(at, _) => at + 4,
+        Standing::Address(at, _) => at + 8,
+    };
+    let runs = match layout.runs {
+        Runs::Single => 0,
+        Runs::Entry(at) | Runs::Behind(at, _) => at + 1,
+    };
+    standing.max(runs).max(layout.previous + 8).max(layout.code + 8)
+}
+
+/// Gives the bytes of a table one by one, as far as they can be read.
+#[cold]
+#[inline(never)]
+fn line_in(
+    start: usize,
+    size: usize,
+    find: impl FnOnce(&mut dyn FnMut() -> Option<u8>) -> Option<u32>,
+) -> Option<u32> {
+    const PIECE: usize = 1024;
+    let (mut copy, mut had, mut at) = ([0; PIECE], 0, 0);
+    find(&mut || {
+        if at % PIECE == 0 {
+            let piece = &mut copy[..PIECE.min(size.saturating_sub(at))];
+            had = program_memory::copy(start.wrapping_add(at), piece);
+        }
+        let byte = *copy[..had].get(at % PIECE)?;
+        at += 1;
+        Some(byte)
+    })
+}
+
+/// A hash of bytes that goes on from another one.
+fn hash(before: u64, bytes: &[u8]) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |hash: u64, word: u64| {
+        let product = u128::from(hash ^ word) * u128::from(ODD);
+        (product as u64 ^ (product >> 64) as u64).rotate_left(23)
+    };
+    let (words, rest) = bytes.as_chunks();
+    let hash = words
+        .iter()
+        .fold(mix(before, ODD ^ bytes.len() as u64), |hash, word| mix(hash, u64::from_le_bytes(*word)));
+    let last = rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    mix(mix(hash, last), ODD)
+}
+
+#[cfg(test)]
+mod tests;

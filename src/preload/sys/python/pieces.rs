@@ -1,0 +1,206 @@
+//! Memory of an interpreter: copied in pieces, of which those that were asked for before come all in one system call.
+//!
+//! What a thread's frames consist of lies where it lay at the last call, or nearly so. That is a guess and no more: what is
+//! handed out was copied in this walk, from the address that was asked for.
+
+use crate::sys::arch::thread;
+use crate::sys::program_memory;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The most pieces of a walk.
+const MOST: usize = 144;
+/// The most that are guessed and were not asked for.
+const SPARE: usize = 40;
+/// The bytes of all of them.
+const ROOM: usize = 16 * 1024;
+/// How many threads' guesses are kept at once.
+const THREADS: usize = 32;
+
+/// What a thread has asked for: addresses and lengths. Two threads may write to one at once: then they guess worse.
+struct Guesses {
+    /// What the interpreter knows of the thread.
+    thread: AtomicUsize,
+    count: AtomicUsize,
+    pieces: [(AtomicUsize, AtomicUsize); MOST],
+}
+
+static GUESSES: [Guesses; THREADS] = [const {
+    Guesses {
+        thread: AtomicUsize::new(0),
+        count: AtomicUsize::new(0),
+        pieces: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MOST],
+    }
+}; THREADS];
+
+/// A piece: where it lies, and where its copy begins.
+#[derive(Clone, Copy, Default)]
+struct Piece {
+    address: usize,
+    length: usize,
+    at: usize,
+    is_asked: bool,
+}
+
+pub struct Pieces {
+    guesses: &'static Guesses,
+    pieces: [Piece; MOST],
+    count: usize,
+    /// The piece behind the one that was asked for last.
+    next: usize,
+    /// Whether something was asked for that nobody had guessed.
+    has_missed: bool,
+    bytes: [MaybeUninit<u8>; ROOM],
+    filled: usize,
+}
+
+impl Pieces {
+    /// Begins a walk of this thread. Gives it to `walk`, where memory can be read.
+    pub fn with<T>(walk: impl FnOnce(&mut Pieces) -> T) -> Option<T> {
+        let key = thread() as usize / 64;
+        let mut pieces = Pieces {
+            guesses: &GUESSES[(key ^ (key / THREADS)) % THREADS],
+            pieces: [Piece::default(); MOST],
+            count: 0,
+            next: 0,
+            has_missed: false,
+            bytes: [const { MaybeUninit::uninit() }; ROOM],
+            filled: 0,
+        };
+        pieces.guess()?;
+        let walked = walk(&mut pieces);
+        pieces.keep();
+        Some(walked)
+    }
+
+    fn guess(&mut self) -> Option<()> {
+        let count = self.guesses.count.load(Relaxed).min(MOST);
+        let mut asked = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; MOST];
+        let mut length = 0;
+        for (address, size) in &self.guesses.pieces[..count] {
+            let (address, size) = (address.load(Relaxed), size.load(Relaxed));
+            if size > ROOM - length {
+                break;
+            }
+            self.pieces[self.count] = Piece { address, length: size, at: length, is_asked: false };
+            asked[self.count] = libc::iovec { iov_base: address as *mut c_void, iov_len: size };
+            length += size;
+            self.count += 1;
+        }
+        let had = program_memory::gather(&asked[..self.count], &mut self.bytes[..length])?;
+        let whole =
+            self.pieces[..self.count].iter().take_while(|piece| piece.at + piece.length <= had).count();
+        // One that is not there any more is not guessed again.
+        (self.has_missed, self.count) = (whole < self.count, whole);
+        self.filled = self.pieces[..whole].last().map_or(0, |last| last.at + last.length);
+        Some(())
+    }
+
+    /// Keeps what was asked for, and behind it some of what was not, for the next walk of this thread: it may have come from
+    /// elsewhere, and come from there again.
+    fn keep(&self) {
+        if !self.has_missed {
+            return;
+        }
+        let of = |is_asked| self.pieces[..self.count].iter().filter(move |piece| piece.is_asked == is_asked);
+        let mut count = 0;
+        for (piece, (address, length)) in of(true).chain(of(false).take(SPARE)).zip(&self.guesses.pieces) {
+            address.store(piece.address, Relaxed);
+            length.store(piece.length, Relaxed);
+            count += 1;
+        }
+        self.guesses.count.store(count, Relaxed);
+    }
+
+    /// The bytes of a piece, as a place in [`Pieces::bytes`].
+    pub fn place(&mut self, address: usize, length: usize) -> Option<Range<usize>> {
+        let is_it = |piece: &Piece| (piece.address, piece.length) == (address, length);
+        let (before, after) = self.pieces[..self.count].split_at(self.next.min(self.count));
+        let found = after.iter().position(is_it).map(|index| before.len() + index);
+        let index = match found.or_else(|| before.iter().position(is_it)) {
+            Some(index) => index,
+            None => self.fetch(address, length)?,
+        };
+        self.pieces[index].is_asked = true;
+        self.next = index + 1;
+        let at = self.pieces[index].at;
+        Some(at..at + length)
+    }
+
+    /// What was kept for this thread, or another one; 0 where nothing was.
+    pub fn thread(&self) -> usize {
+        self.guesses.thread.load(Relaxed)
+    }
+
+    pub fn keep_thread(&self, thread: usize) {
+        self.guesses.thread.store(thread, Relaxed);
+    }
+
+    /// Begins anew, without guesses.
+    pub fn forget_all(&mut self) {
+        (self.count, self.next, self.filled, self.has_missed) = (0, 0, 0, true);
+    }
+
+    /// Copies a piece that nobody had guessed.
+    #[cold]
+    #[inline(never)]
+    fn fetch(&mut self, address: usize, length: usize) -> Option<usize> {
+        self.has_missed = true;
+        if address == 0 || length > ROOM - self.filled || self.count == MOST && !self.forget() {
+            return None;
+        }
+        let place = &mut self.bytes[self.filled..self.filled + length];
+        // SAFETY: bytes that are written before they are read; zeros are as good as any.
+        let place = unsafe {
+            place.fill(MaybeUninit::new(0));
+            &mut *(core::ptr::from_mut(place) as *mut [u8])
+        };
+        if program_memory::copy(address, place) < length {
+            return None;
+        }
+        self.pieces[self.count] = Piece { address, length, at: self.filled, is_asked: false };
+        self.filled += length;
+        self.count += 1;
+        Some(self.count - 1)
+    }
+
+    /// Forgets the last piece that was guessed and not asked for. Says whether there was one.
+    fn forget(&mut self) -> bool {
+        let Some(index) = self.pieces.iter().rposition(|piece| !piece.is_asked) else { return false };
+        self.pieces.copy_within(index + 1.., index);
+        self.count -= 1;
+        true
+    }
+
+    /// What a place holds.
+    pub fn bytes(&self, place: Range<usize>) -> &[u8] {
+        let place = &self.bytes[..self.filled].get(place).unwrap_or_default();
+        // SAFETY: all up to `filled` was written by the kernel.
+        unsafe { &*(core::ptr::from_ref::<[MaybeUninit<u8>]>(place) as *const [u8]) }
+    }
+
+    /// The bytes at an address.
+    pub fn at(&mut self, address: usize, length: usize) -> Option<&[u8]> {
+        let place = self.place(address, length)?;
+        Some(self.bytes(place))
+    }
+
+    /// A word.
+    pub fn word(&mut self, address: usize) -> Option<usize> {
+        self.at(address, 8).map(|bytes| word(bytes, 0))
+    }
+}
+
+/// A word in a copy; 0 where that is shorter.
+pub fn word(bytes: &[u8], at: usize) -> usize {
+    let word = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
+    word.map_or(0, |word| usize::from_le_bytes(*word))
+}
+
+/// Half a word.
+pub fn half(bytes: &[u8], at: usize) -> u32 {
+    let half = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
+    half.map_or(0, |half| u32::from_le_bytes(*half))
+}

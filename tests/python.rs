@@ -1,0 +1,128 @@
+//! The lines of Python that calls come from, in every interpreter that this machine has: against what Python itself says.
+
+mod report;
+mod survival;
+
+use crate::support::{done, plain, temp_dir, with};
+use cupeer_record::{Event, Job};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The versions whose frames are read.
+const VERSIONS: [&str; 6] = ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"];
+
+/// A frame: file, line, function.
+type Frame = (String, u32, String);
+
+/// A program of `tests/programs`.
+fn program(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name).display().to_string()
+}
+
+/// The interpreters of this machine, `python3` first: those on the PATH by their versions, and pyenv's. Each real one once.
+fn interpreters() -> Vec<PathBuf> {
+    let named = VERSIONS.iter().map(|version| PathBuf::from(format!("python{version}")));
+    let pyenv = plain("pyenv").arg("root").output().ok().filter(|output| output.status.success());
+    let root = pyenv.map(|output| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()));
+    let versions = root.and_then(|root| std::fs::read_dir(root.join("versions")).ok());
+    let kept = versions.into_iter().flatten().flatten().map(|entry| entry.path().join("bin/python"));
+    let debian = ["/usr/bin/python3".into()];
+    let mut found = BTreeMap::new();
+    for path in [PathBuf::from("python3")].into_iter().chain(debian).chain(named).chain(kept) {
+        let ask = "import os, sys; print('%d.%d' % sys.version_info[:2], os.path.realpath(sys.executable), \
+                   sys.implementation.name)";
+        let Ok(output) = plain(&path).args(["-c", ask]).output() else { continue };
+        let answer = String::from_utf8_lossy(&output.stdout).into_owned();
+        let words: Vec<&str> = answer.split_whitespace().collect();
+        if let [version, executable, "cpython"] = words[..]
+            && VERSIONS.contains(&version)
+        {
+            let next = found.len();
+            found.entry(executable.to_owned()).or_insert((next, path));
+        }
+    }
+    let mut found: Vec<(usize, PathBuf)> = found.into_values().collect();
+    found.sort();
+    assert!(!found.is_empty(), "there is no python3 of a version that is read");
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+/// The frames of Python of all calls of a function in a record, by thread and in the order of their slots; `None` for a call
+/// without.
+fn recorded(record: &Path, function: &str) -> Vec<Vec<Frame>> {
+    let job = Job::open(record).expect("a record");
+    let mut all = Vec::new();
+    for process in &job.processes {
+        for event in process.events().expect("events") {
+            let Event::Call(call) = event else { continue };
+            if process.function_name(call.number) != function {
+                continue;
+            }
+            let frame = |line: &cupeer_spec::record::slot::Line| {
+                let function = &process.python[&line.function];
+                (function.file.clone(), line.line, function.name.clone())
+            };
+            all.push(call.details.python.iter().map(frame).collect());
+        }
+    }
+    all
+}
+
+/// What the program has printed: the frames of each call.
+fn printed(stdout: &str) -> Vec<Vec<Frame>> {
+    stdout.lines().map(|line| serde_json::from_str(line).expect("a stack")).collect()
+}
+
+#[test]
+fn a_call_has_the_lines_that_python_has() {
+    for python in interpreters() {
+        let folder = temp_dir();
+        let record = folder.path().join("record");
+        let out = record.display().to_string();
+        let arguments = ["run", "--sim", "--check=off", "-o", &out, "--"];
+        let ended =
+            done(with(&arguments).arg(&python).arg(program("python_frames.py")).env("PYTHONUTF8", "1"));
+        assert!(ended.status.success(), "{}: {}", python.display(), ended.stderr);
+        let expected = printed(&ended.stdout);
+        let got = recorded(&record, "cuIpcGetMemHandle");
+        assert!(expected.len() > 80 && got.len() == expected.len(), "{}: {}", python.display(), got.len());
+        for (expected, got) in expected.iter().zip(&got) {
+            let expected = &expected[..expected.len().min(24)];
+            assert_eq!(got, expected, "{}", python.display());
+        }
+    }
+}
+
+#[test]
+fn an_interpreter_within_another_has_its_own() {
+    for python in interpreters() {
+        let folder = temp_dir();
+        let record = folder.path().join("record");
+        let out = record.display().to_string();
+        let arguments = ["run", "--sim", "--check=off", "-o", &out, "--"];
+        let ended = done(with(&arguments).arg(&python).arg(program("python_within.py")));
+        assert!(ended.status.success(), "{}: {}", python.display(), ended.stderr);
+        if ended.stdout.starts_with("left out") {
+            eprintln!("{}: {}", python.display(), ended.stdout);
+            continue;
+        }
+        let got = recorded(&record, "cuIpcGetMemHandle");
+        let inner = |frames: &Vec<Frame>| -> Vec<(u32, String)> {
+            frames.iter().map(|(_, line, function)| (*line, function.clone())).collect()
+        };
+        let expected = vec![(4, "within".to_owned()), (5, "<module>".to_owned())];
+        assert_eq!(got.iter().map(inner).collect::<Vec<_>>(), [expected], "{}", python.display());
+    }
+}
+
+#[test]
+fn nothing_is_said_of_python_where_nobody_wants_it() {
+    let folder = temp_dir();
+    let record = folder.path().join("record");
+    let out = record.display().to_string();
+    let arguments = ["run", "--sim", "--check=off", "-o", &out, "--", "python3"];
+    let ended = done(with(&arguments).arg(program("python_frames.py")).env("CUPEER_PYTHON", "0"));
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let got = recorded(&record, "cuIpcGetMemHandle");
+    assert!(got.len() > 80 && got.iter().all(Vec::is_empty));
+}

@@ -1,0 +1,75 @@
+//! What people are shown: the line of Python first, in every form of a report.
+
+use crate::support::{done, temp_dir, with};
+use serde_json::Value;
+
+const PROGRAM: &str = r#"
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+def pushed():
+    return cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)
+def memory():
+    pointer = ctypes.c_uint64()
+    assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), 1 << 21) == 0
+    return pointer
+def share(pointer):
+    handle = (ctypes.c_char * 64)()
+    assert cuda.cuIpcGetMemHandle(handle, pointer) == 0
+    return handle
+def twice(pointer):
+    return cuda.cuIpcGetMemHandle(ctypes.c_void_p(), ctypes.c_uint64(7))
+def main():
+    cuda.cuInit(0)
+    pushed()
+    share(memory())
+    twice(0)
+main()
+"#;
+
+fn reported(arguments: &[&str], record: &str) -> String {
+    done(&mut with(&[&["report"], arguments, &[record]].concat())).stdout
+}
+
+#[test]
+fn a_line_of_python_comes_first() {
+    let folder = temp_dir();
+    let script = folder.path().join("train.py");
+    std::fs::write(&script, PROGRAM).expect("a script");
+    let (script, record) = (script.display().to_string(), folder.path().join("record").display().to_string());
+    let run = ["run", "--sim", "--check=full", "-o", &record, "--", "python3", &script];
+    let ended = done(&mut with(&run));
+    assert!(ended.status.success(), "{}", ended.stderr);
+    // As it happens, and in the summary.
+    assert!(ended.stderr.contains("train.py:15 in twice, /"), "{}", ended.stderr);
+    let text = reported(&[], &record).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("from train.py:15 in twice,"), "{text}");
+    let json: Value = serde_json::from_str(&reported(&["--format", "json"], &record)).expect("JSON");
+    let finding = &json["findings"][0];
+    let line = |file: &str, line, function: &str| serde_json::json!({ "file": file, "line": line, "function": function });
+    assert_eq!(finding["caller"]["python"], line(&script, 15, "twice"), "{finding}");
+    assert!(
+        finding["caller"]["library"].as_str().is_some_and(|library| !library.contains("python3.")),
+        "{finding}"
+    );
+    let stack = finding["stack"].as_array().expect("a stack");
+    let lines: Vec<&Value> =
+        stack.iter().filter(|place| place["library"].is_null()).map(|place| &place["python"]).collect();
+    let expected = [(15, "twice"), (20, "main"), (21, "<module>")].map(|(at, name)| line(&script, at, name));
+    assert_eq!(lines, expected.iter().collect::<Vec<_>>());
+    // The interpreter's own are folded.
+    let is_of_loop =
+        |place: &Value| place["function"].as_str().is_some_and(|name| name.contains("EvalFrame"));
+    assert!(!stack.iter().any(is_of_loop), "{finding}");
+    let sarif: Value = serde_json::from_str(&reported(&["--format", "sarif"], &record)).expect("SARIF");
+    let place = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
+    assert_eq!(place["region"]["startLine"], 15, "{place}");
+    assert!(
+        place["artifactLocation"]["uri"].as_str().is_some_and(|uri| uri.ends_with("train.py")),
+        "{place}"
+    );
+    let packed = folder.path().join("packed.tar.gz").display().to_string();
+    let ended = done(&mut with(&["pack", &record, "-o", &packed, "--redact=paths"]));
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let unpacked = reported(&["--format", "json"], &packed);
+    assert!(unpacked.contains("/train.py\"") && !unpacked.contains(&script), "{unpacked}");
+}
