@@ -32,7 +32,7 @@ pub struct Earlier {
 pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> Vec<Earlier> {
     let spec = made.function.spec();
     let mut earlier = |role, by: &By, address, fingerprint| {
-        let stack = stacks.number(made.index, by.ticks, &by.frames);
+        let stack = stacks.number(made.index, by.ticks, &by.frames, &by.python);
         Earlier { role, tid: by.tid, at: by.at, stack, address, fingerprint }
     };
     match rule {
@@ -101,7 +101,7 @@ pub fn freed(
         return;
     };
     let all = export.ended_before.iter().chain(&export.ended);
-    let ended = all.filter(|ended| ended.site.is_some() && ended.at.is_some_and(|ended| ended <= at)).last();
+    let ended = all.rev().find(|ended| ended.site.is_some() && ended.at.is_some_and(|ended| ended <= at));
     if let Some(ended) = ended {
         known.push(objects.freeing(entry, export, ended, places));
     }

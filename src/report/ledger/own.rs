@@ -10,6 +10,7 @@ use cupeer_record::{Call, Outcome};
 use cupeer_rules::decide::HadContext;
 use cupeer_spec::effect::Object;
 use cupeer_spec::function::{FnId, Group};
+use cupeer_spec::record::slot::Line;
 use cupeer_spec::results::Result;
 use std::collections::{HashMap, VecDeque};
 
@@ -56,13 +57,16 @@ pub struct By {
     pub ticks: u64,
     /// Its return addresses, its caller's first.
     pub frames: Box<[u64]>,
+    /// The lines of Python among them.
+    pub python: Box<[Line]>,
 }
 
 impl By {
     fn of(call: &Call, at: u64) -> By {
         let caller = [call.caller];
         let frames = if call.details.frames.is_empty() { &caller[..] } else { &call.details.frames };
-        By { tid: call.tid, at, ticks: call.start, frames: frames.into() }
+        let python = call.details.python.as_slice().into();
+        By { tid: call.tid, at, ticks: call.start, frames: frames.into(), python }
     }
 }
 
