@@ -99,7 +99,7 @@ impl Stacks {
     }
 
     /// The process of a stack, a time at which it was seen, and its return addresses.
-    fn get(&self, stack: Stack) -> (usize, u64, &[u64]) {
+    pub fn get(&self, stack: Stack) -> (usize, u64, &[u64]) {
         let (process, ticks, frames) = &self.all[stack.0 as usize];
         (*process as usize, *ticks, frames)
     }
