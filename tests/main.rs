@@ -51,6 +51,9 @@ mod log;
 // NVML: the ways in, and what meeting it alone means.
 mod nvml;
 
+// What programs tell NVTX, as marks.
+mod nvtx;
+
 // Packed records.
 mod pack;
 

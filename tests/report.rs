@@ -29,6 +29,14 @@ mod pools;
 #[path = "report/copies.rs"]
 mod copies;
 
+// Whose memory something is.
+#[path = "report/allocators.rs"]
+mod allocators;
+
+// What lies between two marks.
+#[path = "report/marks.rs"]
+mod marks;
+
 // Each effect of the table, in both.
 #[path = "report/effects.rs"]
 mod effects;

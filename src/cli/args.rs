@@ -103,6 +103,9 @@ pub struct Options {
     /// Log only calls that did not return CUDA_SUCCESS
     #[arg(long)]
     pub failed: bool,
+    /// Take what the program tells NVTX as marks: each nvtxMark, and the begin of each range
+    #[arg(long)]
+    pub nvtx: bool,
     #[command(flatten)]
     pub driver: DriverArgs,
     /// Explain on stderr what is decided, and why

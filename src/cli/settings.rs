@@ -25,6 +25,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 pub const LD_PRELOAD: &str = "LD_PRELOAD";
+/// The tool that programs tell of their NVTX ranges.
+const NVTX: &str = "NVTX_INJECTION64_PATH";
 pub const LD_LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
 /// An environment, in the order in which it came: some programs show it.
@@ -102,6 +104,9 @@ impl Settings {
         variables.extend(faults.variables);
         variables.extend(deny::variables(options, program.is_some())?);
         let preload = libraries::find_preload()?;
+        if options.nvtx {
+            variables.push(nvtx(&preload)?);
+        }
         let driver = driver::choose(&options.driver)?;
         if let Some(chosen) = &driver {
             if chosen.directory.as_os_str().as_bytes().iter().any(|byte| b":;".contains(byte)) {
@@ -157,6 +162,15 @@ impl Settings {
         }
         Ok(environment)
     }
+}
+
+/// Names our library to NVTX, unless another tool is.
+fn nvtx(preload: &Path) -> Result<(&'static str, OsString)> {
+    let other = inherited(NVTX).filter(|known| Path::new(known) != preload);
+    if let Some(other) = other {
+        bail!("--nvtx: {NVTX} already names {}; a program tells one tool: remove either", other.display());
+    }
+    Ok((NVTX, preload.into()))
 }
 
 /// LD_PRELOAD with our library at its end: whoever was there first, ASan for one, may have to stay so. But before a driver,

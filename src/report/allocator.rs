@@ -1,18 +1,16 @@
 //! Whose memory something is: which allocator made it, as far as the record tells.
 //!
-//! What belongs here: what follows from the libraries that exported memory, from what kind it is of, and from the variables
-//! of its process. What does not: what kinds of memory there are, which the driver says. Nothing is asked of symbols, so
+//! What belongs here: what follows from the libraries that exported memory, and from what kind it is of. What does not: what kinds of memory there are, which the driver says. Nothing is asked of symbols, so
 //! that it is known for every handle, also of stripped libraries.
 //!
 //! A name is certain where the library that exported has no other memory of that kind to export, and probable where others
 //! may have handed it the memory. Where neither holds, there is none.
 
+use super::ledger::Entry;
 use super::model::{Allocator, Certainty};
+use super::places::Stacks;
 use cupeer_record::{Library, Process};
 use cupeer_spec::effect::Object;
-
-/// The variables by which PyTorch's allocator is chosen.
-const OF_PYTORCH: [&str; 2] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 
 /// A library by its path, and what it is: whether its own allocator made what it exports.
 struct Known {
@@ -58,56 +56,23 @@ const KNOWN: [Known; 5] = [
     },
 ];
 
-/// The allocator of what a process exported, by the stack of that call.
-pub fn of_export(process: &Process, kind: Object, frames: &[u64], ticks: u64) -> Option<Allocator> {
-    let name = |known: &Known| match kind {
-        Object::Memory => Some(known.memory),
-        Object::Allocation => Some(known.allocation),
-        _ => None,
-    };
-    let libraries = || frames.iter().filter_map(|frame| process.library_at(*frame, ticks));
-    let known = libraries().find_map(|library| known(library));
-    match (kind, known) {
-        (Object::Pool | Object::Pointer, _) => {
-            Some(Allocator { name: "a pool of the driver (cudaMallocAsync)", certainty: Certainty::Certain })
-        }
-        (_, Some(known)) => {
-            let name = name(known).filter(|name| !name.is_empty())?;
-            Some(Allocator { name, certainty: known.certainty })
-        }
-        // What no allocator can have made that is known, the driver's own has made.
+/// The allocator of what was exported.
+pub fn of(entry: &Entry, processes: &[Process], stacks: &Stacks) -> Option<Allocator> {
+    let export = entry.export.as_deref()?;
+    let process = processes.get(export.process as usize)?;
+    let (_, ticks, frames, _) = stacks.get(export.stack?);
+    let found = |name: &'static str, certainty| (!name.is_empty()).then_some(Allocator { name, certainty });
+    let known = frames.iter().find_map(|frame| known(process.library_at(*frame, *ticks)?));
+    match (entry.kind, known) {
+        (Object::Memory, Some(known)) => found(known.memory, known.certainty),
+        (Object::Allocation, Some(known)) => found(known.allocation, known.certainty),
+        // What none of these can have made, the driver's own has made.
         (Object::Memory, None) if !process.libraries.iter().any(|library| self::known(library).is_some()) => {
-            Some(Allocator { name: "cudaMalloc", certainty: Certainty::Probable })
+            found(Allocator::PLAIN, Certainty::Probable)
         }
+        (Object::Pool | Object::Pointer, _) => found("cudaMallocAsync", Certainty::Certain),
         _ => None,
     }
-}
-
-/// The allocator of memory that could not be exported as a legacy handle, by what was said of it.
-pub fn of_refused(process: &Process, is: Refused) -> Option<Allocator> {
-    let variable = || OF_PYTORCH.iter().find_map(|name| process.variable(name));
-    let says = |text: &str| variable().is_some_and(|value| value.contains(text));
-    let probable = |name| Some(Allocator { name, certainty: Certainty::Probable });
-    match is {
-        Refused::Managed => Some(Allocator { name: "cudaMallocManaged", certainty: Certainty::Certain }),
-        Refused::Virtual if says("expandable_segments:True") => probable("PyTorch's expandable segments"),
-        Refused::Pool if says("backend:cudaMallocAsync") => probable("PyTorch's asynchronous allocator"),
-        Refused::Pool => {
-            Some(Allocator { name: "a pool of the driver (cudaMallocAsync)", certainty: Certainty::Certain })
-        }
-        Refused::Virtual => None,
-    }
-}
-
-/// What memory is that has no legacy handle.
-#[derive(Clone, Copy)]
-pub enum Refused {
-    /// Managed memory.
-    Managed,
-    /// Virtual memory.
-    Virtual,
-    /// Memory of a pool.
-    Pool,
 }
 
 fn known(library: &Library) -> Option<&'static Known> {

@@ -10,7 +10,7 @@ use super::model::{
 };
 use super::places::{Names, Places};
 use super::reading::Tally;
-use super::{faults, findings, leaks, values};
+use super::{allocator, faults, findings, leaks, values};
 use cupeer_record::{self as record, Call, Job};
 use cupeer_spec::record::{meta, mode};
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, names: &mut dyn Na
     let Collected { failures, functions: names, fates, stacks, made_by, .. } = &mut all;
     let (failures, failures_more) = failures.rows(names, fates, stacks, made_by, &mut places);
     let processes = processes(job, &all, &mut places, ended);
-    let leaks = leaks::rows(&all.ledger, &all.fates, &all.stacks, &mut places, filter, ended);
+    let leaks = leaks::rows(&all, job, &mut places, filter, ended);
     let allocations = all.virtual_memory.rows(&all.fates, ended);
     let pools = all.pools.rows(&all.fates);
     let record = whole(job, &all, filter, began, ended);
@@ -47,7 +47,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, names: &mut dyn Na
         findings,
         suppressions,
         faults: faults::rows(job, fired, &all.functions, &all.fates),
-        handles: all.ledger.rows(&all.fates),
+        handles: all.ledger.rows(&all.fates, |entry| allocator::of(entry, &job.processes, &all.stacks)),
         allocations,
         pools,
         leaks,

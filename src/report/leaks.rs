@@ -1,39 +1,36 @@
 //! What was never closed, by the place that opened it.
 
+use super::allocator;
+use super::collect::Collected;
 use super::filter::Filter;
-use super::ledger::Ledger;
-use super::ledger::settle::Fate;
 use super::model::Leak;
-use super::places::{Places, Stacks};
+use super::places::Places;
+use cupeer_record::Job;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The groups, those that hold most first. Stacks of different processes are one where they name the same places.
-pub fn rows(
-    ledger: &Ledger,
-    fates: &[Fate],
-    stacks: &Stacks,
-    places: &mut Places,
-    filter: &Filter,
-    now: u64,
-) -> Vec<Leak> {
+pub fn rows(all: &Collected, job: &Job, places: &mut Places, filter: &Filter, now: u64) -> Vec<Leak> {
+    let Collected { ledger, fates, stacks, .. } = all;
     let mut by_stack: BTreeMap<_, Sum> = BTreeMap::new();
     for (entry, import, time) in ledger.each_open(fates).filter(|(.., time)| filter.is_since(time.opened)) {
         let bytes = entry.export.as_ref().and_then(|export| export.bytes).unwrap_or(0);
         let age = now.saturating_sub(time.opened);
         let (times, processes) = (time.count, BTreeSet::from([import.process]));
         let one = Sum { handles: 1, times, bytes, oldest: age, youngest: age, processes };
-        by_stack.entry((entry.kind.word(), time.site.stack)).or_default().add(one);
+        let allocator = allocator::of(entry, &job.processes, stacks);
+        by_stack.entry((entry.kind.word(), time.site.stack, allocator)).or_default().add(one);
     }
     let mut by_places: BTreeMap<_, Sum> = BTreeMap::new();
-    for ((kind, stack), sum) in by_stack {
+    for ((kind, stack, allocator), sum) in by_stack {
         let (_, frames) = places.stack(stacks, stack);
-        by_places.entry((kind, frames)).or_default().add(sum);
+        by_places.entry((kind, frames, allocator)).or_default().add(sum);
     }
-    let row = |((kind, stack), sum): ((_, _), Sum)| Leak {
+    let row = |((kind, stack, allocator), sum): ((_, _, _), Sum)| Leak {
         kind,
         handles: sum.handles,
         times: sum.times,
         bytes: sum.bytes,
+        allocator,
         oldest_ns: sum.oldest,
         youngest_ns: sum.youngest,
         procs: sum.processes.iter().map(|process| fates[*process as usize].proc.clone()).collect(),

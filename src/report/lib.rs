@@ -7,6 +7,7 @@
 //! are. [`text`] and [`html`] show them, [`sarif`] and [`junit`] tell other tools of them, [`diff`] compares them, and [`trace`] reads the record a second time. [`symbols`] names
 //! addresses.
 
+mod allocator;
 pub mod annotations;
 mod assemble;
 mod collect;

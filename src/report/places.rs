@@ -57,7 +57,7 @@ pub struct Stacks {
 }
 
 /// A stack: its process, a time at which it was seen, its return addresses, and the frames of Python among them.
-type Known = (u32, u64, Box<[u64]>, Box<[Line]>);
+pub type Known = (u32, u64, Box<[u64]>, Box<[Line]>);
 
 /// How many recent stacks are found without hashing them.
 const RECENT: usize = 64;
@@ -103,7 +103,8 @@ impl Stacks {
         stack
     }
 
-    fn get(&self, stack: Stack) -> &Known {
+    /// One of them.
+    pub fn get(&self, stack: Stack) -> &Known {
         &self.all[stack.0 as usize]
     }
 }

@@ -1,7 +1,7 @@
 //! Both sites of what breaks a rule: the call, and what was done earlier to what it is about, each with its line of source.
 
 use super::scenes::{How, report, scenes};
-use crate::support::{done, temp_dir};
+use crate::support::{self, cupeer, done, temp_dir};
 use serde_json::Value;
 use std::path::Path;
 
@@ -32,6 +32,9 @@ const SCENES: [(&str, &[Site]); 7] = [
     ("ipc-freed-while-open", &[("opening", "hold_memory", "= open_memory(")]),
 ];
 
+/// What of these only the call itself tells: which of two contexts was destroyed.
+const AT_CALL: &str = "context-destroyed/enable";
+
 /// The number of the first line with a text in a function of a source.
 fn line_of(source: &str, function: &str, text: &str) -> u64 {
     let begin = source.find(&format!(" {function}(")).unwrap_or_else(|| panic!("no {function}"));
@@ -54,7 +57,7 @@ fn findings_name_the_other_sites_with_their_lines() {
         let file = format!("/{}.c", scene.program);
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/rules").join(&file[1..]);
         let source = std::fs::read_to_string(path).unwrap();
-        for check in ["--check=notes", "--check=off"] {
+        for check in ["--check=notes", "--check=off"].into_iter().take(if name == AT_CALL { 1 } else { 2 }) {
             let folder = temp_dir();
             let record = folder.path().join("record");
             done(&mut scene.under(How::Bad, &[check], &record));
@@ -70,5 +73,54 @@ fn findings_name_the_other_sites_with_their_lines() {
                 assert_eq!(count, 1, "{name} {check}: {role} at {file}:{line}: {finding:#}");
             }
         }
+    }
+}
+
+/// A record of a scene that was run with these options, and the lines of its source.
+fn recorded(name: &str, options: &[&str], record: &Path) -> String {
+    let scene = scenes().into_iter().find(|scene| scene.name == name).expect("a scene");
+    done(&mut scene.under(How::Bad, &[&["--check=off"], options].concat(), record));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/rules").join(scene.program);
+    std::fs::read_to_string(path.with_extension("c")).unwrap()
+}
+
+#[test]
+fn the_trace_leaks_and_calls_that_never_return_have_lines() {
+    let folder = temp_dir();
+    let shows = |record: &Path, options: &[&str], line: &str| {
+        let text = support::stdout(cupeer().arg("report").arg(record).args(options));
+        assert!(text.contains(line), "{options:?}: no {line}: {text}");
+    };
+    let record = folder.path().join("closed");
+    let source = recorded("ipc-closed-twice", &[], &record);
+    let line = line_of(&source, "twice", "OK(cuIpcCloseMemHandle(p))");
+    shows(&record, &["--format", "trace"], &format!("close.c:{line} in twice"));
+
+    let record = folder.path().join("open");
+    let source = recorded("ipc-never-closed", &[], &record);
+    let line = line_of(&source, "leave_open", "cuIpcOpenMemHandle_v2");
+    shows(&record, &["--leaks"], &format!("lifetime.c:{line} in leave_open"));
+
+    let record = folder.path().join("never");
+    let source = recorded("ipc-closed-twice", &["--inject", "cuIpcCloseMemHandle:signal=KILL"], &record);
+    let line = line_of(&source, "twice", "OK(cuIpcCloseMemHandle(p))");
+    shows(&record, &[], &format!("close.c:{line} in twice"));
+    let pending = &report(&record)["processes"];
+    let mut pending =
+        pending.as_array().expect("processes").iter().flat_map(|p| p["pending"].as_array()).flatten();
+    assert!(pending.any(|call| has(&call["stack"], "/close.c", line)), "{pending:?}");
+}
+
+#[test]
+fn the_end_of_a_run_names_the_other_sites() {
+    let folder = temp_dir();
+    let scene = scenes().into_iter().find(|scene| scene.name == "ipc-closed-twice").expect("a scene");
+    let run = done(&mut scene.under(How::Bad, &[], &folder.path().join("record")));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/rules/close.c");
+    let source = std::fs::read_to_string(path).unwrap();
+    for (text, begin) in [("OK(cuIpcCloseMemHandle(p))", "closing at"), ("CALL(cuIpcCloseMemHandle", "at")] {
+        let line = line_of(&source, "twice", text);
+        let wanted = format!("cupeer:     {begin} close.c:{line} in twice\n");
+        assert!(run.stderr.contains(&wanted), "no {wanted}: {}", run.stderr);
     }
 }

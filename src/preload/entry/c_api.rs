@@ -30,11 +30,17 @@ pub unsafe extern "C" fn cupeer_mark(text: *const c_char) -> c_int {
     guarded(|| {
         // SAFETY: not null, and the caller's text ends in NUL.
         let text = unsafe { CStr::from_ptr(text) }.to_bytes();
-        let recorded = record::mark(text);
-        written = log::mark(text) || recorded;
-        inject::marked(text);
+        written = mark(text);
     });
     c_int::from(written)
+}
+
+/// Marks a place in the log and the record, and for fault plans. Says whether it was written.
+pub(super) fn mark(text: &[u8]) -> bool {
+    let recorded = record::mark(text);
+    let written = log::mark(text) || recorded;
+    inject::marked(text);
+    written
 }
 
 /// Calls `callback` with each finding from now on, and with `data`; it replaces the previous callback, and NULL removes

@@ -6,3 +6,4 @@ pub mod c_api;
 pub mod exit;
 mod exports;
 mod init;
+mod nvtx;

@@ -13,7 +13,6 @@ use super::MadeCall;
 use super::objects::{Objects, word};
 use super::world::Sight;
 use cupeer_rules::Rule;
-use cupeer_spec::effect::Object as Kind;
 use cupeer_spec::record::slot::finding::role;
 
 /// What the process of a finding had done.
@@ -95,13 +94,12 @@ pub fn freed(
     }
     let export = known.iter().find(|object| object.role == word(role::EXPORT));
     let Some(fingerprint) = export.and_then(|export| export.fingerprint) else { return };
-    let entries = [Kind::Memory, Kind::Event].into_iter();
-    let entry = entries.filter_map(|kind| all.ledger.handle(realm, kind, fingerprint.0)).next();
+    let entry = all.ledger.any(realm, fingerprint.0);
     let Some((entry, export)) = entry.and_then(|entry| Some((entry, entry.export.as_deref()?))) else {
         return;
     };
-    let all = export.ended_before.iter().chain(&export.ended);
-    let ended = all.rev().find(|ended| ended.site.is_some() && ended.at.is_some_and(|ended| ended <= at));
+    let mut all = export.ended_before.iter().chain(&export.ended).rev();
+    let ended = all.find(|ended| ended.site.is_some() && ended.at.is_some_and(|ended| ended <= at));
     if let Some(ended) = ended {
         known.push(objects.freeing(entry, export, ended, places));
     }

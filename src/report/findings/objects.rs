@@ -1,9 +1,10 @@
 //! What findings are about: exports, openings and endings, as the record or the ledger has them.
 
+use super::super::allocator;
 use super::super::collect::{Identity, identities};
 use super::super::ledger::live::uuid;
 use super::super::ledger::{Ended, Entry, Export, Time};
-use super::super::model::{Fingerprint, Object, Place, Proc, Uuid};
+use super::super::model::{Allocator, Fingerprint, Object, Place, Proc, Uuid};
 use super::super::places::{Places, Stack, Stacks};
 use super::earlier::Earlier;
 use cupeer_record::{self as record, Clock, Job};
@@ -70,10 +71,16 @@ impl<'a> Objects<'a> {
             device: export.device,
             address: (export.address != 0).then_some(export.address),
             bytes: export.bytes,
+            allocator: self.allocator(entry),
             fingerprint: Some(Fingerprint(entry.fingerprint)),
             time_ns: Some(export.last.1),
             ..self.placed(role::EXPORT, export.process as usize, export.stack, places)
         }
+    }
+
+    /// Whose memory was exported.
+    pub fn allocator(&self, entry: &Entry) -> Option<Allocator> {
+        allocator::of(entry, &self.job.processes, self.stacks)
     }
 
     pub fn opening(&self, entry: &Entry, process: u32, time: &Time, places: &mut Places) -> Object {

@@ -8,13 +8,13 @@ use super::super::model::{Finding, MOST_PROCS, Object, Place, SuppressedBy};
 use super::super::places::Places;
 use super::super::results;
 use super::super::suppress::Facts;
-use super::objects::Objects;
+use super::objects::{Objects, word};
 use super::{FindingGroup, Key, descriptors, earlier, handles, is_explanation, ranks, space};
 use cupeer_record::Job;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Basis, Rule, Severity};
 use cupeer_spec::function::FnId;
-use cupeer_spec::record::slot::finding::Confidence;
+use cupeer_spec::record::slot::finding::{Confidence, role};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -131,8 +131,12 @@ impl Context<'_> {
             !finding.objects.iter().any(|object| object.what.role == earlier.role)
         });
         about.extend(earlier.map(|earlier| objects.earlier(earlier, key.process, places)));
+        let realm = self.all.realms[key.process];
+        for export in about.iter_mut().filter(|object| object.role == word(role::EXPORT)) {
+            let entry = export.fingerprint.and_then(|handle| self.all.ledger.any(realm, handle.0));
+            export.allocator = entry.and_then(|entry| objects.allocator(entry));
+        }
         if let Some(rule) = self.all.findings.rule(key) {
-            let realm = self.all.realms[key.process];
             earlier::freed(self.all, (rule, realm, kept.at), &mut about, objects, places);
         }
         let draft = Draft {

@@ -226,6 +226,11 @@ impl Ledger {
         self.numbers.get(&(realm, kind, fingerprint)).map(|number| &self.handles[*number as usize])
     }
 
+    /// The handle of a fingerprint, whatever it is of.
+    pub fn any(&self, realm: Realm, fingerprint: u64) -> Option<&Entry> {
+        Object::ALL.iter().find_map(|kind| self.handle(realm, *kind, fingerprint))
+    }
+
     /// The handle of two fingerprints.
     fn number(&mut self, realm: Realm, kind: Object, (fingerprint, checked): (u64, u64)) -> u32 {
         *self.numbers.entry((realm, kind, fingerprint)).or_insert_with(|| {

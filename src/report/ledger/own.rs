@@ -107,6 +107,13 @@ impl Own {
         if !call.succeeded() || call.injected {
             return;
         }
+        if spec.ends_context().is_some() {
+            let context = Ending::of(function, call).and_then(|ending| ending.context);
+            match &mut self.first_ended {
+                Some((.., is_only)) => *is_only = false,
+                None => self.first_ended = Some((context, By::of(call, at), true)),
+            }
+        }
         if let Some(address) =
             spec.closes().filter(|_| spec.ends().is_none()).and_then(|by| call.number(by.by))
         {
@@ -115,10 +122,6 @@ impl Own {
                 self.remember(address, held, ledger, at, call);
             }
         } else if let Some(ending) = Ending::of(function, call) {
-            match &mut self.first_ended {
-                Some((.., is_only)) => *is_only = false,
-                None => self.first_ended = Some((ending.context, By::of(call, at), true)),
-            }
             self.ended.extend(ending.context.map(|context| (context, By::of(call, at))));
             self.enabled
                 .retain(|(from, to), _| !ending.takes(Some(*from), None) && !ending.takes(Some(*to), None));

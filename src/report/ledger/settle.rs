@@ -1,6 +1,6 @@
 //! What the entries of the ledger mean, once all processes have been read.
 
-use super::super::model::{FailedOpen, Fingerprint, Handle, Open, Proc, State, Unknown};
+use super::super::model::{Allocator, FailedOpen, Fingerprint, Handle, Open, Proc, State, Unknown};
 use super::super::results;
 use super::{Entry, Export, Import, Ledger, Realm, Time};
 use std::collections::HashMap;
@@ -20,11 +20,14 @@ pub struct Fate {
 }
 
 impl Ledger {
-    pub fn rows(self, fates: &[Fate]) -> Vec<Handle> {
+    pub fn rows(self, fates: &[Fate], allocator: impl Fn(&Entry) -> Option<Allocator>) -> Vec<Handle> {
         let originals = self.originals();
         drop(self.numbers);
         let damage = self.damage;
-        let row = |entry| row(&entry, fates, &originals, damage.is_of(&entry));
+        let row = |entry| Handle {
+            allocator: allocator(&entry),
+            ..row(&entry, fates, &originals, damage.is_of(&entry))
+        };
         let mut rows: Vec<Handle> = self.handles.into_iter().map(row).collect();
         let when = |row: &Handle| row.exported_ns.or(row.opens.first().map(|open| open.opened_ns));
         rows.sort_by_key(|row| (std::cmp::Reverse(row.state), when(row), row.fingerprint));
@@ -92,6 +95,7 @@ fn row(
         exporter: export.map(|export| fates[export.process as usize].proc.clone()),
         device: export.and_then(|export| export.device),
         bytes: export.and_then(|export| export.bytes),
+        allocator: None,
         exported_ns: export.map(|export| export.first.1),
         exports: export.map_or(0, |export| export.times),
         freed_ns: export.and_then(|export| export.ended?.at),

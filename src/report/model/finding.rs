@@ -1,7 +1,7 @@
 //! Findings: which rule, where, why, and what it is about.
 
 use super::call::{Hexadecimal, hexadecimal};
-use super::{Fingerprint, Place, Proc, RuntimeCall, Uuid};
+use super::{Allocator, Fingerprint, Place, Proc, RuntimeCall, Uuid};
 use cupeer_spec::record::slot::finding::{Confidence, Severity, role};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -122,6 +122,8 @@ pub struct Object {
     pub address: Option<u64>,
     /// The size.
     pub bytes: Option<u64>,
+    /// Whose memory it is; null where the record does not tell.
+    pub allocator: Option<Allocator>,
     /// The handle.
     pub fingerprint: Option<Fingerprint>,
     /// When.
@@ -134,6 +136,17 @@ pub struct Object {
     pub offset: Option<u64>,
     /// The call stack, the caller first.
     pub stack: Vec<Place>,
+}
+
+impl Object {
+    /// Who did it: the one on the stack whose library it names, or the first.
+    pub fn place(&self) -> Option<&Place> {
+        let named = |place: &&Place| {
+            place.file_name() == self.library.as_deref() && Some(place.offset) == self.offset
+        };
+        let first = || self.stack.first().filter(|_| self.library.is_none());
+        self.stack.iter().find(named).or_else(first)
+    }
 }
 
 fn hexadecimal_or_null<S: Serializer>(number: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -22,6 +22,8 @@ pub struct Handle {
     pub device: Option<Uuid>,
     /// The size of the allocation; null of an event.
     pub bytes: Option<u64>,
+    /// Whose memory it is; null of an event, and where the record does not tell.
+    pub allocator: Option<Allocator>,
     /// When it was exported first.
     pub exported_ns: Option<u64>,
     /// How often it was exported.
@@ -40,6 +42,36 @@ pub struct Handle {
     /// Why fields are unknown.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
     pub unknown: Unknown,
+}
+
+/// What made some memory.
+#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Allocator {
+    /// Its name.
+    pub name: &'static str,
+    /// How sure that is.
+    pub certainty: Certainty,
+}
+
+/// How sure it is what made some memory.
+#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum Certainty {
+    /// The library that exported it has no other.
+    Certain,
+    /// That library may have got it from elsewhere.
+    Probable,
+}
+
+impl Allocator {
+    /// `CuPy's pool (probable)`; of what is not worth a word, none.
+    pub fn text(&self) -> Option<String> {
+        let sure = if self.certainty == Certainty::Certain { "" } else { " (probable)" };
+        (self.name != Allocator::PLAIN).then(|| format!("{}{sure}", self.name))
+    }
+
+    /// What has no allocator of its own above that of CUDA.
+    pub const PLAIN: &str = "cudaMalloc";
 }
 
 /// How a handle, or one opening of it, stands. A handle with several openings has the worst of them: the last one here.
@@ -138,6 +170,8 @@ pub struct Leak {
     pub times: u64,
     /// The bytes of their allocations, where known.
     pub bytes: u64,
+    /// Whose memory they are of; null where the record does not tell.
+    pub allocator: Option<Allocator>,
     /// How long the oldest is open.
     pub oldest_ns: u64,
     /// How long the youngest is open.

@@ -19,7 +19,7 @@ pub use allocation::{
 pub use call::{Deviation, Failure, FailureGroup, Function, MOST_PROCS, Mark, Place, Ranks, RuntimeCall};
 pub use fault::{Fault, FaultHit};
 pub use finding::{Finding, Object, SEVERITIES, SuppressedBy, Suppression};
-pub use handle::{FailedOpen, Fingerprint, Handle, Leak, Open, State};
+pub use handle::{Allocator, Certainty, FailedOpen, Fingerprint, Handle, Leak, Open, State};
 pub use peer::{Peer, Uuid};
 pub use pool::Pool;
 pub use process::{Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Unnamed, past};

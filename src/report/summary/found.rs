@@ -10,6 +10,9 @@ use crate::style::Mark;
 use cupeer_record::Library;
 use cupeer_rules::Severity;
 
+/// How many other sites of a finding are named.
+const MOST_SITES: usize = 3;
+
 /// What rules have found, some lines a kind, and how many kinds there are. Where it was said in a line each as it happened,
 /// what to do has not been said yet.
 pub fn lines(report: &Report, symbols: &mut Symbols) -> (Vec<Line>, usize) {
@@ -21,12 +24,22 @@ pub fn lines(report: &Report, symbols: &mut Symbols) -> (Vec<Line>, usize) {
         let (severity, rule, function) = (first.severity, clean(&first.rule), clean(&first.function));
         let mark = Mark::of_severity(severity);
         let is_hint_due = is_hint_due && !first.hint.is_empty();
-        let more = [
-            Some(format!("    {}", clean(&kind.message()))),
-            source(&first.caller, symbols).map(|line| format!("    at {}", clean(&line))),
-            is_hint_due.then(|| format!("    hint: {}", clean(&first.hint))),
-        ];
-        let more = more.into_iter().flatten().map(|text| Line { matters: mark != Mark::Note, ..text.into() });
+        let message = Some(format!("    {}", clean(&kind.message())));
+        let caller = source(&first.caller, symbols).map(|line| format!("    at {}", clean(&line)));
+        // Where what it is about was made, freed or closed.
+        let mut others: Vec<String> = Vec::new();
+        for object in &first.objects {
+            let line = object.place().and_then(|place| source(place, symbols));
+            let line = line.map(|line| format!("    {} at {}", object.role, clean(&line)));
+            others.extend(line.filter(|line| others.len() < MOST_SITES && !others.contains(line)));
+        }
+        let hint = is_hint_due.then(|| format!("    hint: {}", clean(&first.hint)));
+        let more = message
+            .into_iter()
+            .chain(caller)
+            .chain(others)
+            .chain(hint)
+            .map(|text| Line { matters: mark != Mark::Note, ..text.into() });
         [Line::bad(mark, format!("  {severity} {rule}: {function}, {count} in {who}"))]
             .into_iter()
             .chain(more)

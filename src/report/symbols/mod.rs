@@ -74,6 +74,8 @@ pub struct Symbols {
     time: u64,
     /// How long debugging information may still be read, and be asked.
     left: (Duration, Duration),
+    /// How much debugging information is kept.
+    room: u64,
     notes: BTreeSet<(String, String)>,
 }
 
@@ -107,6 +109,7 @@ impl Symbols {
             known: HashMap::new(),
             time: 0,
             left: (LONGEST_READ, LONGEST_ASKED),
+            room: MOST_KEPT,
             notes,
         }
     }
@@ -212,7 +215,7 @@ impl Symbols {
         loop {
             let kept = || self.known.iter().filter(|(_, known)| known.table.is_some());
             let bytes = kept().filter_map(|(_, known)| known.lines.as_ref()).map(|lines| lines.bytes);
-            let is_too_much = kept().count() > MOST_TABLES || bytes.sum::<u64>() > MOST_KEPT;
+            let is_too_much = kept().count() > MOST_TABLES || bytes.sum::<u64>() > self.room;
             let oldest = kept().min_by_key(|(_, known)| known.used).map(|(key, _)| key.clone());
             let Some(oldest) = oldest.filter(|oldest| is_too_much && oldest != key) else { return };
             // Without its table, it is read again as a whole.

@@ -158,6 +158,8 @@ impl View<'_> {
 
     fn leak(&self, leak: &Leak) -> String {
         let size = if leak.bytes > 0 { format!(", {}", bytes(leak.bytes)) } else { String::new() };
+        let whose = leak.allocator.and_then(|allocator| allocator.text());
+        let whose = whose.map(|whose| format!(" of {whose}")).unwrap_or_default();
         let age = if leak.oldest_ns == leak.youngest_ns {
             duration(leak.oldest_ns)
         } else {
@@ -170,7 +172,10 @@ impl View<'_> {
         } else {
             String::new()
         };
-        self.item("- ", &format!("{}{size}{times}, open for {age}: {procs}", counted(leak.handles, what)))
+        self.item(
+            "- ",
+            &format!("{}{size}{whose}{times}, open for {age}: {procs}", counted(leak.handles, what)),
+        )
     }
 }
 

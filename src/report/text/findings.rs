@@ -1,7 +1,7 @@
 //! What rules have found: a paragraph each, and notes in a line.
 
 use super::super::findings::is_explanation;
-use super::super::model::{Finding, Object, Place};
+use super::super::model::{Finding, Object};
 use super::super::moments::{bytes, number};
 use super::View;
 use super::calls::in_runtime;
@@ -121,15 +121,13 @@ impl View<'_> {
         }
         parts.extend(object.address.map(|address| format!("{address:#x}")));
         parts.extend(object.bytes.map(bytes));
+        parts.extend(object.allocator.and_then(|allocator| allocator.text()));
         parts.extend(object.fingerprint.map(|handle| handle.to_string()));
         parts.extend(object.time_ns.map(|time| format!("at {}", self.at(time))));
-        let named = |place: &&Place| {
-            place.file_name() == object.library.as_deref() && Some(place.offset) == object.offset
-        };
-        let caller = match (object.stack.iter().find(named), &object.library) {
+        let caller = match (object.place(), &object.library) {
             (Some(place), _) => Some(place.long()),
             (None, Some(library)) => Some(format!("{library}+{:#x}", object.offset.unwrap_or(0))),
-            (None, None) => object.stack.first().map(Place::long),
+            (None, None) => None,
         };
         parts.extend(caller.map(|caller| format!("from {}", clean(&caller))));
         format!("{}: {}", object.role, parts.join(", "))

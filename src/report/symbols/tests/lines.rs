@@ -270,6 +270,47 @@ fn what_files_have_in_common_is_found_in_a_further_one() {
 }
 
 #[test]
+fn what_is_too_much_to_be_kept_is_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let built = library(directory.path(), IN_C, &["-g"]);
+    let (first, at) = recorded(&built);
+    let copy = directory.path().join("copy.so");
+    std::fs::copy(&built, &copy).unwrap();
+    let second = Library { path: copy.display().to_string(), ..first.clone() };
+    let place = returned_to(&first, &at);
+    let mut symbols = symbols(directory.path());
+    symbols.room = 1;
+    let kept = |symbols: &Symbols| symbols.known.values().filter(|known| known.lines.is_some()).count();
+    for by in 0..3 {
+        symbols.prepare([(&first, place + by), (&second, place + by)].into_iter());
+        for library in [&first, &second] {
+            assert!(!lines_at(&mut symbols, library, place + by).is_empty());
+            assert_eq!(kept(&symbols), 1, "the last one is kept");
+        }
+    }
+}
+
+#[test]
+fn damaged_debugging_information_does_no_harm() {
+    for flags in [&["-g"][..], &["-g", "-gz=zlib"]] {
+        let directory = tempfile::tempdir().unwrap();
+        let built = library(directory.path(), IN_C, flags);
+        let (library, at) = recorded(&built);
+        let address = returned_to(&library, &at);
+        let whole = std::fs::read(&built).unwrap();
+        let elf = object::File::parse(&*whole).unwrap();
+        let begin = elf.section_by_name(".debug_info").and_then(|section| section.file_range());
+        let begin = begin.expect("it lies in the file").0 as usize;
+        for at_byte in (begin..whole.len()).step_by(7) {
+            let mut bytes = whole.clone();
+            bytes[at_byte] = !bytes[at_byte];
+            std::fs::write(&built, &bytes).unwrap();
+            let _ = lines_at(&mut symbols(directory.path()), &library, address);
+        }
+    }
+}
+
+#[test]
 fn what_there_is_no_time_for_is_left_out_and_said() {
     let directory = tempfile::tempdir().unwrap();
     let (library, at) = recorded(&library(directory.path(), IN_C, &["-g"]));
