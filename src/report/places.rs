@@ -216,14 +216,18 @@ pub fn in_lines(stack: &[Place]) -> Vec<String> {
     if first.python.is_none() {
         return stack.iter().flat_map(Place::lines).collect();
     }
-    let is_of_python = |place: &&Place| place.library.is_none() && place.python.is_some();
     // The first one is said with who called.
-    let is_said = first.library.is_some();
-    let more = rest.iter().filter(is_of_python).skip(usize::from(is_said)).map(Place::long);
+    let is_said = !first.is_of_python();
+    let more = rest.iter().filter(|place| place.is_of_python()).skip(usize::from(is_said)).map(Place::long);
     [first.long()].into_iter().chain(more).collect()
 }
 
 impl Place {
+    /// Whether this is a frame of Python, and not one from which Python was left.
+    fn is_of_python(&self) -> bool {
+        self.python.is_some() && self.library.is_none() && self.offset == 0
+    }
+
     /// The file name of the library.
     pub fn file_name(&self) -> Option<&str> {
         self.library.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path))
@@ -258,6 +262,9 @@ impl Place {
 
     /// The place in lines of their own: those of functions that were inlined there, and last the one that has it.
     pub fn lines(&self) -> Vec<String> {
+        if self.is_of_python() {
+            return vec![self.long()];
+        }
         let Some((last, inlined)) = self.lines.split_last() else { return vec![self.native()] };
         let inlined = inlined.iter().map(|line| format!("{}, inlined", line.text()));
         inlined.chain([format!("{}, {}", last.text(), self.short())]).collect()
@@ -267,7 +274,7 @@ impl Place {
     /// `libx.so+0x12 f+0x2`. Where a line of Python has led here, that first: `train.py:118 in exchange, libx.so+0x12`.
     pub fn long(&self) -> String {
         match &self.python {
-            Some(line) if self.library.is_none() && self.offset == 0 => line.text(),
+            Some(line) if self.is_of_python() => line.text(),
             Some(line) => format!("{}, {}", line.text(), self.native()),
             None => self.native(),
         }
