@@ -73,7 +73,11 @@ fn a_line_of_python_comes_first() {
     let ended = done(&mut with(&["pack", &record, "-o", &packed, "--redact=paths"]));
     assert!(ended.status.success(), "{}", ended.stderr);
     let unpacked = reported(&["--format", "json"], &packed);
-    assert!(unpacked.contains("/train.py\"") && !unpacked.contains(&script), "{unpacked}");
+    let json: Value = serde_json::from_str(&unpacked).expect("JSON");
+    let line = &json["findings"][0]["caller"]["python"];
+    assert_eq!((&line["line"], &line["function"]), (&15.into(), &"twice".into()), "{unpacked}");
+    assert!(line["file"].as_str().is_some_and(|file| file.ends_with("/train.py")), "{line}");
+    assert!(!unpacked.contains(&script), "{unpacked}");
 }
 
 const LEAKING: &str = r#"
