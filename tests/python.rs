@@ -126,3 +126,22 @@ fn nothing_is_said_of_python_where_nobody_wants_it() {
     let got = recorded(&record, "cuIpcGetMemHandle");
     assert!(got.len() > 80 && got.iter().all(Vec::is_empty));
 }
+
+#[test]
+fn a_filter_decides_what_can_be_read() {
+    let sealed = crate::programs::program("sealed.c", &[]);
+    // No call has the last number.
+    for (refused, has_lines) in
+        [(libc::SYS_process_vm_writev, false), (libc::SYS_process_vm_readv, true), (4000, true)]
+    {
+        let folder = temp_dir();
+        let record = folder.path().join("record");
+        let out = record.display().to_string();
+        let mut command = with(&["run", "--sim", "--check=off", "-o", &out, "--"]);
+        command.arg(&sealed).args([&refused.to_string(), "/usr/bin/env", "python3"]);
+        let ended = done(command.arg(program("python_frames.py")));
+        assert!(ended.status.success(), "{refused}: {}", ended.stderr);
+        let got = recorded(&record, "cuIpcGetMemHandle");
+        assert!(got.len() > 80 && got.iter().all(|frames| frames.is_empty() != has_lines), "{refused}");
+    }
+}

@@ -2,7 +2,7 @@
 // of batches.
 #include "clock.h"
 #include <dlfcn.h>
-enum { BATCH = 500 };
+enum { BATCH = 100 };
 static int (*call)(void *, unsigned);
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;

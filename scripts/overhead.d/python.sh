@@ -5,10 +5,10 @@
 # shellcheck shell=bash disable=SC2154
 "$cc" -O2 -fPIC -shared -o "$work/measured.so" "$programs/python.c" -ldl
 python=${PYTHON:-python3}
-echo "cuCtxEnablePeerAccess that fails, from $("$python" --version), nanoseconds a call: least and median of ${BATCHES:-100} batches"
+echo "cuCtxEnablePeerAccess that fails, from $("$python" --version), nanoseconds a call: least and median of ${BATCHES:-500} batches"
 for round in $(seq "$rounds"); do
-    for depth in 2 6 14; do
-        made=("$python" "$programs/python.py" "$work/measured.so" "$driver" "$depth" "${BATCHES:-100}")
+    for depth in 2 6 14 24; do
+        made=("$python" "$programs/python.py" "$work/measured.so" "$driver" "$depth" "${BATCHES:-500}")
         printf 'round %s, %2s deep: direct %s' "$round" "$depth" "$("${made[@]}")"
         printf ' | without lines %s' "$(CUPEER_PYTHON=0 preloaded full "${made[@]}")"
         printf ' | with lines %s\n' "$(preloaded full "${made[@]}")"

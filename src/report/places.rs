@@ -258,14 +258,18 @@ pub fn in_lines(stack: &[Place]) -> Vec<String> {
     if first.python.is_none() {
         return stack.iter().flat_map(Place::lines).collect();
     }
-    let is_of_python = |place: &&Place| place.library.is_none() && place.python.is_some();
     // The first one is said with who called.
-    let is_said = first.library.is_some();
-    let more = rest.iter().filter(is_of_python).skip(usize::from(is_said)).map(Place::long);
+    let is_said = !first.is_of_python();
+    let more = rest.iter().filter(|place| place.is_of_python()).skip(usize::from(is_said)).map(Place::long);
     [first.long()].into_iter().chain(more).collect()
 }
 
 impl Place {
+    /// Whether this is a frame of Python, and not one from which Python was left.
+    fn is_of_python(&self) -> bool {
+        self.python.is_some() && self.library.is_none() && self.offset == 0
+    }
+
     /// The file name of the library.
     pub fn file_name(&self) -> Option<&str> {
         self.library.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path))
@@ -300,6 +304,9 @@ impl Place {
 
     /// The place in lines of their own: those of functions that were inlined there, and last the one that has it.
     pub fn lines(&self) -> Vec<String> {
+        if self.is_of_python() {
+            return vec![self.long()];
+        }
         let Some((last, inlined)) = self.lines.split_last() else { return vec![self.native()] };
         let inlined = inlined.iter().map(|line| format!("{}, inlined", line.text()));
         inlined.chain([format!("{}, {}", last.text(), self.short())]).collect()
@@ -309,7 +316,7 @@ impl Place {
     /// `libx.so+0x12 f+0x2`. Where a line of Python has led here, that first: `train.py:118 in exchange, libx.so+0x12`.
     pub fn long(&self) -> String {
         match &self.python {
-            Some(line) if self.library.is_none() && self.offset == 0 => line.text(),
+            Some(line) if self.is_of_python() => line.text(),
             Some(line) => format!("{}, {}", line.text(), self.native()),
             None => self.native(),
         }
@@ -326,5 +333,89 @@ impl Place {
             Some(function) => format!("{} {}", self.short(), short(function, LONGEST_NAME)),
             None => self.short(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cupeer_record::PythonFunction;
+    use cupeer_record::writer::{About, Writer};
+
+    /// A process with an interpreter, and what Python calls.
+    fn process(interpreter: &str) -> Process {
+        let mut writer = Writer::in_memory(About::default());
+        for (number, path) in ["/lib/libffi.so.8", interpreter, "/lib/libc.so.6"].into_iter().enumerate() {
+            let base = 0x1000 * (number as u64 + 1);
+            let library = Library {
+                base,
+                range: base..base + 0x1000,
+                since: 0,
+                build_id: Vec::new(),
+                path: path.to_owned(),
+            };
+            writer.library(&library).unwrap();
+        }
+        for (number, name) in [(7, "exchange"), (8, "train"), (9, "<module>")] {
+            let (file, name) = ("/home/a/train.py".to_owned(), name.to_owned());
+            writer.python(number, &PythonFunction { file, name, first_line: 1 }).unwrap();
+        }
+        Process::from_bytes("1-1-1-1.cupeer", writer.into_bytes()).unwrap()
+    }
+
+    /// What a stack looks like, and who made the call.
+    fn mixed(interpreter: &str, lines: &[(u32, u32, u8)]) -> (String, Vec<String>) {
+        let processes = [process(interpreter)];
+        let mut names = Nameless;
+        let mut places = Places::new(&processes, &mut names);
+        let python: Vec<Line> = lines
+            .iter()
+            .map(|(function, line, frame)| Line { function: *function, line: *line, frame: *frame })
+            .collect();
+        // ffi, the interpreter, its loop, the interpreter, its loop, libc.
+        let frames = [0x1010, 0x2010, 0x2020, 0x2030, 0x2040, 0x3010];
+        let (caller, stack) = places.mixed(0, 1, &frames, &python);
+        (caller.long(), stack.iter().flat_map(Place::lines).collect())
+    }
+
+    #[test]
+    fn frames_of_python_stand_where_the_interpreter_was() {
+        let lines = [(7, 118, 2), (8, 30, 4), (9, 0, 6)];
+        let (caller, stack) = mixed("/lib/libpython3.11.so.1.0", &lines);
+        assert_eq!(caller, "train.py:118 in exchange, libffi.so.8+0x10");
+        let python = ["train.py:118 in exchange", "train.py:30 in train", "train.py in <module>"];
+        let [first, second, third] = python;
+        assert_eq!(stack, ["libffi.so.8+0x10", first, second, "libc.so.6+0x10", third]);
+        // A program that has an interpreter has more than that.
+        let (_, stack) = mixed("/bin/blender", &lines);
+        let own =
+            ["libffi.so.8+0x10", "blender+0x10", first, "blender+0x30", second, "libc.so.6+0x10", third];
+        assert_eq!(stack, own);
+    }
+
+    #[test]
+    fn what_the_record_does_not_describe_is_left_out() {
+        let (caller, stack) = mixed("/lib/libpython3.11.so.1.0", &[(1, 5, 2)]);
+        assert_eq!((caller.as_str(), stack.len()), ("libffi.so.8+0x10", 6));
+        let (caller, _) = mixed("/lib/libpython3.11.so.1.0", &[(1, 5, 2), (8, 30, 2)]);
+        assert_eq!(caller, "train.py:30 in train, libffi.so.8+0x10");
+    }
+
+    #[test]
+    fn people_see_the_lines_of_python_alone() {
+        let line = |line| SourceLine { function: Some("f".into()), file: "/a/b.py".into(), line };
+        let of = |offset, number| Place {
+            library: (offset > 0).then(|| "/lib/libffi.so.8".into()),
+            offset,
+            python: (number > 0).then(|| line(number).into()),
+            ..Place::default()
+        };
+        let stack = [of(1, 3), of(2, 0), of(0, 3), of(3, 0), of(0, 4)];
+        assert_eq!(in_lines(&stack), ["b.py:3 in f, libffi.so.8+0x1", "b.py:4 in f"]);
+        assert_eq!(in_lines(&stack[1..2]), ["libffi.so.8+0x2"]);
+        assert_eq!(
+            stack.map(|place| place.source().map(|line| line.line)),
+            [Some(3), None, Some(3), None, Some(4)]
+        );
     }
 }

@@ -43,6 +43,8 @@ fn a_line_of_python_comes_first() {
     assert!(ended.stderr.contains("train.py:15 in twice, /"), "{}", ended.stderr);
     let text = reported(&[], &record).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("from train.py:15 in twice,"), "{text}");
+    let all = reported(&["--failed", "--all"], &record);
+    assert!(all.contains("      train.py:20 in main\n") && !all.contains(" 0x0\n"), "{all}");
     let json: Value = serde_json::from_str(&reported(&["--format", "json"], &record)).expect("JSON");
     let finding = &json["findings"][0];
     let line = |file: &str, line, function: &str| serde_json::json!({ "file": file, "line": line, "function": function });
@@ -71,5 +73,61 @@ fn a_line_of_python_comes_first() {
     let ended = done(&mut with(&["pack", &record, "-o", &packed, "--redact=paths"]));
     assert!(ended.status.success(), "{}", ended.stderr);
     let unpacked = reported(&["--format", "json"], &packed);
-    assert!(unpacked.contains("/train.py\"") && !unpacked.contains(&script), "{unpacked}");
+    let json: Value = serde_json::from_str(&unpacked).expect("JSON");
+    let line = &json["findings"][0]["caller"]["python"];
+    assert_eq!((&line["line"], &line["function"]), (&15.into(), &"twice".into()), "{unpacked}");
+    assert!(line["file"].as_str().is_some_and(|file| file.ends_with("/train.py")), "{line}");
+    assert!(!unpacked.contains(&script), "{unpacked}");
+}
+
+const LEAKING: &str = r#"
+import ctypes
+import os
+import sys
+cuda = ctypes.CDLL("libcuda.so.1")
+class Handle(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_char * 64)]
+def begin():
+    context = ctypes.c_void_p()
+    assert cuda.cuInit(0) == 0
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
+def export(end):
+    pointer, handle = ctypes.c_uint64(), Handle()
+    assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(1 << 21)) == 0
+    assert cuda.cuIpcGetMemHandle(ctypes.byref(handle), pointer) == 0
+    os.write(end, bytes(handle))
+def receive(end):
+    mapped = ctypes.c_uint64()
+    handle = Handle.from_buffer_copy(os.read(end, 64))
+    assert cuda.cuIpcOpenMemHandle_v2(ctypes.byref(mapped), handle, 1) == 0
+here, there = os.pipe()
+back, done = os.pipe()
+if os.fork() == 0:
+    begin()
+    receive(here)
+    os.write(done, b".")
+    os._exit(0)
+begin()
+export(there)
+os.read(back, 1)
+os.wait()
+"#;
+
+#[test]
+fn a_leak_is_where_python_opened_it() {
+    let folder = temp_dir();
+    let script = folder.path().join("train.py");
+    std::fs::write(&script, LEAKING).expect("a script");
+    let (script, record) = (script.display().to_string(), folder.path().join("record").display().to_string());
+    let ended = done(&mut with(&["run", "--sim", "-o", &record, "--", "python3", &script]));
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let leaks = reported(&["--leaks"], &record);
+    let stack: Vec<&str> = leaks.lines().skip_while(|line| !line.contains("1 mapping")).skip(1).collect();
+    let at = |text: &str| 1 + LEAKING.lines().position(|line| line == text).expect("a line");
+    let [opened, called] =
+        ["    assert cuda.cuIpcOpenMemHandle_v2(ctypes.byref(mapped), handle, 1) == 0", "    receive(here)"]
+            .map(at);
+    let is_first = stack[0].starts_with(&format!("      train.py:{opened} in receive, "));
+    assert!(is_first && stack[1] == format!("      train.py:{called} in <module>"), "{leaks}");
 }

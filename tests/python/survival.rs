@@ -41,6 +41,7 @@ fn inner(child: &Child) -> i32 {
 #[test]
 fn who_is_killed_leaves_whole_frames() {
     let python = &interpreters()[0];
+    let mut looked = 0;
     for round in 0..rounds(6) {
         let folder = temp_dir();
         let record = folder.path().join("record");
@@ -53,7 +54,9 @@ fn who_is_killed_leaves_whole_frames() {
         unsafe { libc::kill(inner(&child), libc::SIGKILL) };
         child.wait().expect("its end");
         let job = Job::open(&record).expect("a record");
-        assert_eq!(job.processes[0].problem, None);
+        // Nothing, where it was about to make its record.
+        let Some(process) = job.processes.first() else { continue };
+        assert_eq!(process.problem, None);
         // Each stack ends with those of the two threads, or was never written.
         let all = recorded(&record, "cuIpcGetMemHandle");
         let ends = ["<module>", "_bootstrap"];
@@ -62,7 +65,9 @@ fn who_is_killed_leaves_whole_frames() {
         };
         let whole = all.iter().filter(is_whole).count();
         assert!(all.len() < 10 || whole + 2 >= all.len(), "{whole} of {}", all.len());
+        looked += all.len();
     }
+    assert!(looked > 0);
 }
 
 #[test]

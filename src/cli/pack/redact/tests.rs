@@ -100,3 +100,18 @@ fn rules_of_fault_plans_are_like_arguments() {
         "{paths}"
     );
 }
+
+#[test]
+fn files_of_python_keep_their_names() {
+    let head = [1, 0, 0, 0, 30, 0, 0, 0];
+    let of = |text: &[u8]| [&head, text].concat();
+    let kept = of(b"/home/alice/train.py\0exchange");
+    assert_eq!(redaction(&[Redact::Hosts]).entry(meta::PYTHON, &kept), Some(kept.clone()));
+    let gone = redaction(&[Redact::Paths]).entry(meta::PYTHON, &kept).expect("it is kept");
+    let text = String::from_utf8_lossy(&gone[8..]).into_owned();
+    assert!(
+        gone.starts_with(&head) && text.ends_with("/train.py\0exchange") && !text.contains("alice"),
+        "{text}"
+    );
+    assert_eq!(redaction(&[Redact::Paths]).entry(meta::PYTHON, &head), None);
+}

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// The most pieces of a walk.
 const MOST: usize = 144;
 /// The most that are guessed and were not asked for.
-const SPARE: usize = 40;
+const SPARE: usize = 24;
 /// The bytes of all of them.
 const ROOM: usize = 16 * 1024;
 /// How many threads' guesses are kept at once.
@@ -39,9 +39,22 @@ static GUESSES: [Guesses; THREADS] = [const {
 #[derive(Clone, Copy, Default)]
 struct Piece {
     address: usize,
-    length: usize,
-    at: usize,
+    length: u16,
+    at: u16,
     is_asked: bool,
+}
+
+const _: () = assert!(ROOM <= u16::MAX as usize && size_of::<Piece>() == 16);
+
+impl Piece {
+    /// One that fits into the room.
+    fn new(address: usize, length: usize, at: usize) -> Piece {
+        Piece { address, length: length as u16, at: at as u16, is_asked: false }
+    }
+
+    fn end(&self) -> usize {
+        usize::from(self.at) + usize::from(self.length)
+    }
 }
 
 pub struct Pieces {
@@ -84,17 +97,16 @@ impl Pieces {
             if size > ROOM - length {
                 break;
             }
-            self.pieces[self.count] = Piece { address, length: size, at: length, is_asked: false };
+            self.pieces[self.count] = Piece::new(address, size, length);
             asked[self.count] = libc::iovec { iov_base: address as *mut c_void, iov_len: size };
             length += size;
             self.count += 1;
         }
         let had = program_memory::gather(&asked[..self.count], &mut self.bytes[..length])?;
-        let whole =
-            self.pieces[..self.count].iter().take_while(|piece| piece.at + piece.length <= had).count();
+        let whole = self.pieces[..self.count].iter().take_while(|piece| piece.end() <= had).count();
         // One that is not there any more is not guessed again.
         (self.has_missed, self.count) = (whole < self.count, whole);
-        self.filled = self.pieces[..whole].last().map_or(0, |last| last.at + last.length);
+        self.filled = self.pieces[..whole].last().map_or(0, Piece::end);
         Some(())
     }
 
@@ -108,7 +120,7 @@ impl Pieces {
         let mut count = 0;
         for (piece, (address, length)) in of(true).chain(of(false).take(SPARE)).zip(&self.guesses.pieces) {
             address.store(piece.address, Relaxed);
-            length.store(piece.length, Relaxed);
+            length.store(usize::from(piece.length), Relaxed);
             count += 1;
         }
         self.guesses.count.store(count, Relaxed);
@@ -116,7 +128,7 @@ impl Pieces {
 
     /// The bytes of a piece, as a place in [`Pieces::bytes`].
     pub fn place(&mut self, address: usize, length: usize) -> Option<Range<usize>> {
-        let is_it = |piece: &Piece| (piece.address, piece.length) == (address, length);
+        let is_it = |piece: &Piece| piece.address == address && usize::from(piece.length) == length;
         let (before, after) = self.pieces[..self.count].split_at(self.next.min(self.count));
         let found = after.iter().position(is_it).map(|index| before.len() + index);
         let index = match found.or_else(|| before.iter().position(is_it)) {
@@ -125,8 +137,8 @@ impl Pieces {
         };
         self.pieces[index].is_asked = true;
         self.next = index + 1;
-        let at = self.pieces[index].at;
-        Some(at..at + length)
+        let piece = self.pieces[index];
+        Some(usize::from(piece.at)..piece.end())
     }
 
     /// What was kept for this thread, or another one; 0 where nothing was.
@@ -160,7 +172,7 @@ impl Pieces {
         if program_memory::copy(address, place) < length {
             return None;
         }
-        self.pieces[self.count] = Piece { address, length, at: self.filled, is_asked: false };
+        self.pieces[self.count] = Piece::new(address, length, self.filled);
         self.filled += length;
         self.count += 1;
         Some(self.count - 1)
