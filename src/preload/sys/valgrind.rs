@@ -13,6 +13,12 @@ pub fn with_stack(start: usize, end: usize, work: impl FnOnce()) {
     request(STACK_DEREGISTER, stack, 0);
 }
 
+/// Whether valgrind executes the process.
+pub fn is_here() -> bool {
+    const RUNNING_ON_VALGRIND: usize = 0x1001;
+    request(RUNNING_ON_VALGRIND, 0, 0) != 0
+}
+
 /// What valgrind answers; 0 without it.
 fn request(request: usize, first: usize, second: usize) -> usize {
     let words = [request, first, second, 0, 0, 0];
