@@ -180,7 +180,14 @@ impl<'a> Places<'a> {
         let Some((_, first)) = lines.first() else {
             return (frames.get(caller).cloned().unwrap_or_default(), frames);
         };
-        frames.iter_mut().take(caller + 1).for_each(|place| place.python = first.python.clone());
+        // Who is asked why something leaks looks for a line that is theirs, not for one of PyTorch's.
+        let mut origins = lines.iter().map(|(_, place)| (place.origin(), place));
+        let of_library = first.origin();
+        let is_other = |(origin, _): &(Origin, &Place)| *origin != Origin::Python && *origin != of_library;
+        let own =
+            origins.clone().find(|(origin, _)| *origin == Origin::User).or_else(|| origins.find(is_other));
+        let own = own.map_or(first, |(_, place)| place);
+        frames.iter_mut().take(caller + 1).for_each(|place| place.python = own.python.clone());
         let who = frames.get(caller).cloned().unwrap_or_default();
         let interpreter = lines.iter().find_map(|(at, _)| frames.get(*at)?.library.clone());
         let is_folded =
@@ -258,13 +265,47 @@ pub fn in_lines(stack: &[Place]) -> Vec<String> {
     if first.python.is_none() {
         return stack.iter().flat_map(Place::lines).collect();
     }
-    // The first one is said with who called.
-    let is_said = !first.is_of_python();
-    let more = rest.iter().filter(|place| place.is_of_python()).skip(usize::from(is_said)).map(Place::long);
+    // With who called, one of them has been said.
+    let mut lines = rest.iter().filter(|place| place.is_of_python()).peekable();
+    lines.next_if(|place| !first.is_of_python() && place.python == first.python);
+    let more = lines.map(Place::long);
     [first.long()].into_iter().chain(more).collect()
 }
 
+/// Whose code a frame of Python is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Origin<'a> {
+    /// Python's own, or a script that starts what is installed.
+    Python,
+    /// An installed package, by its name.
+    Package(&'a str),
+    /// Neither.
+    User,
+}
+
+impl Origin<'_> {
+    fn of(file: &str) -> Origin<'_> {
+        let parts = || file.split('/');
+        let installed = parts().skip_while(|part| !["site-packages", "dist-packages"].contains(part)).nth(1);
+        if let Some(package) = installed {
+            return Origin::Package(package);
+        }
+        let is_version = |part: &str| {
+            part.strip_prefix("python").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        let mut pairs = parts().zip(parts().skip(1));
+        let is_library = pairs.any(|(lib, python)| ["lib", "lib64"].contains(&lib) && is_version(python));
+        let is_script = parts().rev().nth(1) == Some("bin");
+        if file.starts_with("<frozen") || is_library || is_script { Origin::Python } else { Origin::User }
+    }
+}
+
 impl Place {
+    /// Whose code this line of Python is in.
+    fn origin(&self) -> Origin<'_> {
+        Origin::of(self.python.as_deref().map_or("", |line| &line.file))
+    }
+
     /// Whether this is a frame of Python, and not one from which Python was left.
     fn is_of_python(&self) -> bool {
         self.python.is_some() && self.library.is_none() && self.offset == 0
@@ -356,8 +397,18 @@ mod tests {
             };
             writer.library(&library).unwrap();
         }
-        for (number, name) in [(7, "exchange"), (8, "train"), (9, "<module>")] {
-            let (file, name) = ("/home/a/train.py".to_owned(), name.to_owned());
+        let (own, torch) = ("/home/a/train.py", "/opt/lib/python3.11/site-packages/torch/storage.py");
+        let vllm = "/opt/lib/python3.11/site-packages/vllm/worker.py";
+        let functions = [
+            (6, "_share", torch),
+            (7, "exchange", own),
+            (8, "train", own),
+            (9, "<module>", own),
+            (10, "load", vllm),
+            (11, "<module>", "/opt/bin/vllm"),
+        ];
+        for (number, name, file) in functions {
+            let (file, name) = (file.to_owned(), name.to_owned());
             writer.python(number, &PythonFunction { file, name, first_line: 1 }).unwrap();
         }
         Process::from_bytes("1-1-1-1.cupeer", writer.into_bytes()).unwrap()
@@ -399,6 +450,29 @@ mod tests {
         assert_eq!((caller.as_str(), stack.len()), ("libffi.so.8+0x10", 6));
         let (caller, _) = mixed("/lib/libpython3.11.so.1.0", &[(1, 5, 2), (8, 30, 2)]);
         assert_eq!(caller, "train.py:30 in train, libffi.so.8+0x10");
+    }
+
+    #[test]
+    fn a_line_of_the_user_is_shown_before_those_of_libraries() {
+        for own in ["/home/a/train.py", "train.py", "<string>", "/lib/a.py", "/home/python3/lib/a.py"] {
+            assert_eq!(Origin::of(own), Origin::User, "{own}");
+        }
+        for (file, package) in [
+            ("/usr/lib/python3/dist-packages/numpy/x.py", "numpy"),
+            ("/opt/venv/lib64/python3.13t/site-packages/torch/storage.py", "torch"),
+        ] {
+            assert_eq!(Origin::of(file), Origin::Package(package));
+        }
+        for python in ["/usr/lib/python3.11/threading.py", "<frozen runpy>", "/opt/venv/bin/vllm"] {
+            assert_eq!(Origin::of(python), Origin::Python, "{python}");
+        }
+        let lines = [(6, 1511, 2), (7, 118, 2), (8, 30, 4)];
+        let (caller, stack) = mixed("/lib/libpython3.11.so.1.0", &lines);
+        assert_eq!(caller, "train.py:118 in exchange, libffi.so.8+0x10");
+        assert_eq!(stack[..3], ["libffi.so.8+0x10", "storage.py:1511 in _share", "train.py:118 in exchange"]);
+        // Where everything is installed, the line of who uses the library that shares.
+        let (caller, _) = mixed("/lib/libpython3.11.so.1.0", &[(6, 1511, 2), (10, 70, 2), (11, 8, 4)]);
+        assert_eq!(caller, "worker.py:70 in load, libffi.so.8+0x10");
     }
 
     #[test]

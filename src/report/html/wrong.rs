@@ -76,7 +76,7 @@ impl Page<'_> {
         html! {
             section #wrong {
                 h2 { "What is wrong" }
-                @if deaths.is_empty() && told.is_empty() && things.is_empty() { p { "Nothing." } }
+                @if deaths.is_empty() && told.is_empty() && things.is_empty() { p { "Nothing was found; the first lines say how far that is known." } }
                 @if let Some(died) = self.brief.died() {
                     article class="card error" {
                         h3 { (died.what) }
