@@ -41,10 +41,10 @@ def main():
             text = subprocess.run([cupeer, "report", record, *report], capture_output=True, text=True).stdout
             said = f"lines.py:{line_of(what)} in "
             if what == "share":
-                answer = subprocess.run([cupeer, "report", record, "--format", "json"], capture_output=True, text=True)
-                opens = [one for handle in json.loads(answer.stdout)["handles"] for one in handle["opens"]]
-                text = "\n".join(json.dumps(one) for one in opens)
-                said = f'lines.py", "line": {line_of(what)}'
+                answer = subprocess.run([cupeer, "report", record, "--format", "trace"], capture_output=True, text=True)
+                calls = [call for call in json.loads(answer.stdout)["traceEvents"] if call.get("ph") == "X"]
+                opens = [call for call in calls if call["name"] == "cuIpcOpenMemHandle_v2"]
+                text = "\n".join(call["args"]["caller"] for call in opens)
             lines = [line for line in text.splitlines() if said in line]
             print(f"{what}: status {done.returncode}: {lines[0].strip()[:400] if lines else 'no line says ' + said}")
             if not lines:

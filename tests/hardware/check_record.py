@@ -35,8 +35,9 @@ weighty = ("cuIpcGet", "cuIpcOpen", "cuCtxEnable", "cuMemExport", "cuMemImport")
 libraries = {}
 for event in events:
     if event.get("ph") == "X" and event["name"].startswith(weighty):
-        # Where its line of source is known, that comes first.
-        library = str(event["args"].get("caller")).split(", ")[-1]
+        # Where its line of source is known, that comes first; its symbol comes last.
+        place = re.search(r"(?:^|, )([^, ]+\+0x[0-9a-f]+)(?: |$)", str(event["args"].get("caller")))
+        library = place[1] if place else "nobody"
         libraries[library.split("+")[0]] = libraries.get(library.split("+")[0], 0) + 1
         if "libcudart" in library or not re.search(caller, library):
             wrong.append(f"{event['name']} was called by {library}")
