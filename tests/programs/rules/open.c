@@ -274,8 +274,13 @@ static void device_order_in(struct link parent) {
 
 static void device_order(void) {
     CHECK(setenv("CUDA_VISIBLE_DEVICES", "0,1", 1) == 0);
-    signal(SIGPIPE, SIG_IGN); /* of two devices, the importer may see none */
-    export_for(device_order_in);
+    struct link link = employ(device_order_in);
+    start(0);
+    need(1);
+    CUdeviceptr p = allocate();
+    put_handle(link, export(p));
+    ended(link);
+    OK(cuMemFree_v2(p));
 }
 
 /* A driver with a result that its documentation does not list. */
