@@ -30,6 +30,7 @@ mod marks;
 pub mod model;
 pub mod moments;
 mod numbered;
+mod origin;
 mod peers;
 mod places;
 mod pools;

@@ -4,6 +4,7 @@
 //! when the report is made. What does not: how symbols are found, which is handed in.
 
 use super::model::Place;
+use super::origin::Origin;
 use crate::symbols::{LONGEST_NAME, SourceLine, Symbol, Symbols, short};
 use cupeer_record::{Call, Library, Process};
 use cupeer_spec::record::slot::Line;
@@ -272,34 +273,6 @@ pub fn in_lines(stack: &[Place]) -> Vec<String> {
     [first.long()].into_iter().chain(more).collect()
 }
 
-/// Whose code a frame of Python is in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Origin<'a> {
-    /// Python's own, or a script that starts what is installed.
-    Python,
-    /// An installed package, by its name.
-    Package(&'a str),
-    /// Neither.
-    User,
-}
-
-impl Origin<'_> {
-    fn of(file: &str) -> Origin<'_> {
-        let parts = || file.split('/');
-        let installed = parts().skip_while(|part| !["site-packages", "dist-packages"].contains(part)).nth(1);
-        if let Some(package) = installed {
-            return Origin::Package(package);
-        }
-        let is_version = |part: &str| {
-            part.strip_prefix("python").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-        };
-        let mut pairs = parts().zip(parts().skip(1));
-        let is_library = pairs.any(|(lib, python)| ["lib", "lib64"].contains(&lib) && is_version(python));
-        let is_script = parts().rev().nth(1) == Some("bin");
-        if file.starts_with("<frozen") || is_library || is_script { Origin::Python } else { Origin::User }
-    }
-}
-
 impl Place {
     /// Whose code this line of Python is in.
     fn origin(&self) -> Origin<'_> {
@@ -454,18 +427,6 @@ mod tests {
 
     #[test]
     fn a_line_of_the_user_is_shown_before_those_of_libraries() {
-        for own in ["/home/a/train.py", "train.py", "<string>", "/lib/a.py", "/home/python3/lib/a.py"] {
-            assert_eq!(Origin::of(own), Origin::User, "{own}");
-        }
-        for (file, package) in [
-            ("/usr/lib/python3/dist-packages/numpy/x.py", "numpy"),
-            ("/opt/venv/lib64/python3.13t/site-packages/torch/storage.py", "torch"),
-        ] {
-            assert_eq!(Origin::of(file), Origin::Package(package));
-        }
-        for python in ["/usr/lib/python3.11/threading.py", "<frozen runpy>", "/opt/venv/bin/vllm"] {
-            assert_eq!(Origin::of(python), Origin::Python, "{python}");
-        }
         let lines = [(6, 1511, 2), (7, 118, 2), (8, 30, 4)];
         let (caller, stack) = mixed("/lib/libpython3.11.so.1.0", &lines);
         assert_eq!(caller, "train.py:118 in exchange, libffi.so.8+0x10");

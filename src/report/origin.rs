@@ -1,0 +1,51 @@
+//! Whose code a line of Python is in, by its file: of a stack, people look for a line that is theirs.
+
+/// Whose code a frame of Python is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin<'a> {
+    /// Python's own, or a script that starts what is installed.
+    Python,
+    /// An installed package, by its name.
+    Package(&'a str),
+    /// Neither.
+    User,
+}
+
+impl Origin<'_> {
+    /// By its file.
+    pub fn of(file: &str) -> Origin<'_> {
+        let parts = || file.split('/');
+        let installed = parts().skip_while(|part| !["site-packages", "dist-packages"].contains(part)).nth(1);
+        if let Some(package) = installed {
+            return Origin::Package(package);
+        }
+        let is_version = |part: &str| {
+            part.strip_prefix("python").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        let mut pairs = parts().zip(parts().skip(1));
+        let is_library = pairs.any(|(lib, python)| ["lib", "lib64"].contains(&lib) && is_version(python));
+        let is_script = parts().rev().nth(1) == Some("bin");
+        if file.starts_with("<frozen") || is_library || is_script { Origin::Python } else { Origin::User }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_users_packages_and_python_are_told_apart() {
+        for own in ["/home/a/train.py", "train.py", "<string>", "/lib/a.py", "/home/python3/lib/a.py"] {
+            assert_eq!(Origin::of(own), Origin::User, "{own}");
+        }
+        for (file, package) in [
+            ("/usr/lib/python3/dist-packages/numpy/x.py", "numpy"),
+            ("/opt/venv/lib64/python3.13t/site-packages/torch/storage.py", "torch"),
+        ] {
+            assert_eq!(Origin::of(file), Origin::Package(package));
+        }
+        for python in ["/usr/lib/python3.11/threading.py", "<frozen runpy>", "/opt/venv/bin/vllm"] {
+            assert_eq!(Origin::of(python), Origin::Python, "{python}");
+        }
+    }
+}
