@@ -14,6 +14,7 @@ use crate::sys::lock::Lock;
 use crate::sys::object::Object;
 use crate::sys::program_memory;
 use crate::sys::python::Frame;
+use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,
@@ -85,7 +86,8 @@ fn text(file: &File, name: &str, value: &[u8]) {
     entry(file, meta::TEXT, &[name.as_bytes(), b"\0", value]);
 }
 
-pub fn library(object: &Object) {
+/// Describes the part of a library that a call came from.
+pub fn library(object: &Object, part: &Range<usize>) {
     let Some(file) = process::current() else { return };
     let mut note = [0u8; 64];
     let build_id = object.build_id(&mut note);
@@ -96,8 +98,8 @@ pub fn library(object: &Object) {
         meta::LIBRARY,
         &[
             &number(object.base),
-            &number(object.low),
-            &number(object.high),
+            &number(part.start),
+            &number(part.end),
             &clock::now().to_le_bytes(),
             &[build_id.len() as u8],
             build_id,

@@ -53,8 +53,9 @@ fn forget() {
     // What is not on the way of this thread's own call may be unloaded at any moment, but not while the loader walks.
     elf::each(|object| {
         for (known, is_there) in all.iter().zip(&mut is_there) {
-            *is_there |=
-                known.start.load(Relaxed) == object.low && known.path.load(Relaxed) == object.path_hash();
+            let start = known.start.load(Relaxed);
+            let begins_there = || object.part(start).is_some_and(|part| part.start == start);
+            *is_there |= known.path.load(Relaxed) == object.path_hash() && begins_there();
         }
         false
     });
@@ -95,11 +96,13 @@ pub fn know(address: usize) -> (usize, usize) {
             return (start, length);
         }
     }
-    let Some(object) = elf::containing(address) else {
+    let Some((object, part)) =
+        elf::containing(address).and_then(|object| Some((object, object.part(address)?)))
+    else {
         // Code that was made at run time, as a JIT does: its page counts as known.
         return (address & !0xfff, 0x1000);
     };
-    let range = (object.low, object.high - object.low);
+    let range = (part.start, part.len());
     // One that was closed and lies where it lay, as plugins do that are opened again and again.
     let again = KNOWN[..count].iter().find(|known| {
         known.length.load(Relaxed) == 0
@@ -110,7 +113,7 @@ pub fn know(address: usize) -> (usize, usize) {
         known.length.store(range.1, Release);
         return range;
     }
-    about::library(&object);
+    about::library(&object, &part);
     python::meet(&object);
     // Two threads may describe a library at once; that says nothing wrong.
     let free = KNOWN[..count].iter().find(|known| known.length.load(Relaxed) == 0);

@@ -53,10 +53,9 @@ fn mend(handle: *mut c_void) {
         return;
     }
     object.each_slot(|slot| {
-        let is_unbound = |bound: usize| (object.low..object.high).contains(&bound);
         // SAFETY: the place is one that the loader filled.
         let bound = unsafe { *slot.place };
-        if slot.name == c"dlsym" && !slot.is_copy && (bound == libcs || is_unbound(bound)) {
+        if slot.name == c"dlsym" && !slot.is_copy && (bound == libcs || object.holds(bound)) {
             escapes::write(&object, slot.place, everybodys);
         }
     });

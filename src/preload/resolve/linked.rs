@@ -174,9 +174,9 @@ fn find(id: FnId, caller: usize) -> (usize, usize) {
     // A library's own function of the name may be something else altogether.
     let is_own = !is_real && elf::is_same_object(caller, real);
     let target = if traced::is_traced(id) && !is_own { entries::traced_export(id) } else { real };
-    let (low, length) = match object {
+    let (low, length) = match object.and_then(|object| object.part(caller)) {
         _ if for_all => (0, usize::MAX),
-        Some(object) => (object.low, object.high - object.low),
+        Some(part) => (part.start, part.len()),
         // Code that was made at run time: as much of it as is surely the same.
         None if is_real => (caller & !0xfff, 0x1000),
         None => return (target, real),

@@ -132,7 +132,7 @@ fn take_up(object: &Object, definers: &[u8; FUNCTION_COUNT]) {
         let (index, real) = (id as usize, driver::real(id));
         // SAFETY: the place is one that the loader filled.
         let bound = unsafe { *slot.place };
-        let is_unbound = (object.low..object.high).contains(&bound) && definers[index] == 1;
+        let is_unbound = object.holds(bound) && definers[index] == 1;
         if real != 0 && (bound == real || is_unbound) {
             escapes::write(object, slot.place, entries::looked_up(index));
         }

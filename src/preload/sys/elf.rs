@@ -169,7 +169,7 @@ pub fn is_our_code(address: usize) -> bool {
 }
 
 pub fn is_ours(object: &Object) -> bool {
-    (object.low..object.high).contains(&own_address())
+    object.holds(own_address())
 }
 
 /// Whether another copy of our library is loaded before us.
@@ -286,7 +286,7 @@ pub fn containing(address: usize) -> Option<Object> {
             // SAFETY: the link map is that of a loaded object.
             unsafe { Some(Object::of_link_map(link_map.as_ref()?, start, end)) }
         }
-        Err(()) => find(|object| (object.low..object.high).contains(&address).then_some(*object)),
+        Err(()) => find(|object| object.holds(address).then_some(*object)),
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Object {
     pub unwind: usize,
     /// The part that the loader made read-only after filling it, where it is known.
     read_only: (usize, usize),
+    /// Its program headers, where they are known.
+    headers: (*const Elf64_Phdr, usize),
     /// Its path; empty for the program itself.
     name: *const c_char,
     dynamic: Dynamic,
@@ -78,14 +80,11 @@ impl Object {
     /// `info` describes a loaded object.
     pub unsafe fn read(info: &dl_phdr_info) -> Self {
         let base = info.dlpi_addr as usize;
-        let headers: &[Elf64_Phdr] = if info.dlpi_phdr.is_null() {
-            &[]
-        } else {
-            // SAFETY: the loader keeps that many program headers there.
-            unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) }
-        };
+        let count = if info.dlpi_phdr.is_null() { 0 } else { usize::from(info.dlpi_phnum) };
+        let headers = (info.dlpi_phdr, count);
         let (mut low, mut high, mut dynamic, mut unwind, mut read_only) = (usize::MAX, 0, 0, 0, (0, 0));
-        for header in headers {
+        // SAFETY: the loader keeps that many program headers there.
+        for header in unsafe { program_headers(headers) } {
             let start = base.wrapping_add(header.p_vaddr as usize);
             let end = start.wrapping_add(header.p_memsz as usize);
             match header.p_type {
@@ -101,7 +100,7 @@ impl Object {
             // SAFETY: the dynamic section of a loaded object is mapped.
             start => unsafe { Dynamic::read(start, base, low..high) },
         };
-        Object { base, low, high, unwind, read_only, name: info.dlpi_name, dynamic }
+        Object { base, low, high, unwind, read_only, headers, name: info.dlpi_name, dynamic }
     }
 
     /// An object by its entry in the loader's list, and its range, where that is known.
@@ -112,7 +111,39 @@ impl Object {
     pub unsafe fn of_link_map(map: &LinkMap, low: usize, high: usize) -> Self {
         // SAFETY: as promised.
         let dynamic = unsafe { Dynamic::read(map.dynamic, map.base, low..high) };
-        Object { base: map.base, low, high, unwind: 0, read_only: (0, 0), name: map.name, dynamic }
+        let headers = (core::ptr::null(), 0);
+        Object { base: map.base, low, high, unwind: 0, read_only: (0, 0), headers, name: map.name, dynamic }
+    }
+
+    /// Its part in which an address lies: all of it, where no page is missing between its segments. Another object may lie
+    /// where one is: the kernel leaves them unmapped in what it loads itself, which is the program and the loader.
+    pub fn part(&self, address: usize) -> Option<Range<usize>> {
+        const PAGE: usize = 4096;
+        let all = self.low..self.high;
+        if self.headers.1 == 0 || !all.contains(&address) {
+            return all.contains(&address).then_some(all);
+        }
+        let mut part = 0..0usize;
+        // SAFETY: the loader keeps them while the object is loaded, as it does the name: see `path`.
+        let headers = unsafe { program_headers(self.headers) };
+        for header in headers.iter().filter(|header| header.p_type == PT_LOAD) {
+            let start = self.base.wrapping_add(header.p_vaddr as usize);
+            let end = start.wrapping_add(header.p_memsz as usize);
+            // They are in the order of their addresses.
+            if start / PAGE <= part.end.div_ceil(PAGE) {
+                part.end = part.end.max(end);
+            } else if part.contains(&address) {
+                break;
+            } else {
+                part = start..end;
+            }
+        }
+        part.contains(&address).then_some(part)
+    }
+
+    /// Whether an address lies in it.
+    pub fn holds(&self, address: usize) -> bool {
+        self.part(address).is_some()
     }
 
     /// What tells it from other objects, also from one that comes to lie in its place.
@@ -406,6 +437,14 @@ impl Dynamic {
     }
 }
 
+/// # Safety
+///
+/// So many program headers lie there, for as long as they are used.
+unsafe fn program_headers<'a>((start, count): (*const Elf64_Phdr, usize)) -> &'a [Elf64_Phdr] {
+    // SAFETY: as promised.
+    if count == 0 { &[] } else { unsafe { core::slice::from_raw_parts(start, count) } }
+}
+
 /// Whether a text is this one. Byte by byte, so that no compiler makes a call of strlen or memcmp of it: see
 /// `resolve::loader`.
 ///
@@ -421,4 +460,36 @@ pub unsafe fn is_text(text: *const c_char, wanted: &CStr) -> bool {
 
 fn gnu_hash(name: &[u8]) -> u32 {
     name.iter().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the loader of Ubuntu 16.04 lies in memory, whose hole the next library may fill.
+    #[test]
+    fn what_lies_between_the_segments_of_an_object_is_not_its_own() {
+        const BASE: usize = 0x7000_0000_0000;
+        // SAFETY: all zeros are a program header, and what describes an object.
+        let (header, mut info) = unsafe { core::mem::zeroed::<(Elf64_Phdr, dl_phdr_info)>() };
+        let segment = |start, size| Elf64_Phdr { p_type: PT_LOAD, p_vaddr: start, p_memsz: size, ..header };
+        let headers = [segment(0, 0x1800), segment(0x2800, 0x800), header, segment(0x20_3c00, 0x1000)];
+        (info.dlpi_addr, info.dlpi_phdr, info.dlpi_phnum) =
+            (BASE as u64, headers.as_ptr(), headers.len() as u16);
+        // SAFETY: the headers are those above, without a dynamic section.
+        let object = unsafe { Object::read(&info) };
+        assert_eq!((object.low, object.high), (BASE, BASE + 0x20_4c00));
+        let part = |at: usize| object.part(BASE + at).map(|part| (part.start - BASE, part.end - BASE));
+        // No page is missing between the first two.
+        for at in [0, 0x17ff, 0x1800, 0x2800, 0x2fff] {
+            assert_eq!(part(at), Some((0, 0x3000)), "{at:#x}");
+        }
+        for at in [0x3000, 0x10_0000, 0x20_3bff, 0x20_4c00] {
+            assert_eq!(part(at), None, "{at:#x}");
+        }
+        for at in [0x20_3c00, 0x20_4bff] {
+            assert_eq!(part(at), Some((0x20_3c00, 0x20_4c00)), "{at:#x}");
+        }
+        assert!(!object.holds(BASE - 1) && !object.holds(0));
+    }
 }
