@@ -10,8 +10,8 @@ use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The most pieces of a walk.
-const MOST: usize = 144;
+/// The most pieces of a walk: eight of a frame, where no two are alike.
+const MOST: usize = 208;
 /// The most that are guessed and were not asked for.
 const SPARE: usize = 24;
 /// The bytes of all of them.
