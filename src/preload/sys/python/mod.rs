@@ -27,7 +27,7 @@ use lines::line_of;
 use pieces::{Pieces, half, word};
 
 /// The most threads and interpreters that are looked at.
-const MOST_THREADS: usize = 256;
+const MOST_THREADS: usize = 2048;
 /// The most frames that are looked at for one that is asked for: some are none of Python.
 const MOST_BETWEEN: usize = 4;
 /// The most of a file's name, and of a function's: the end of the one, the begin of the other.
@@ -161,7 +161,7 @@ impl Walk<'_> {
 
     /// `None` where the list leads to what cannot be read.
     fn look(&mut self) -> Option<Option<usize>> {
-        let Layout { interpreters, next_interpreter, threads, next_thread, .. } = *self.layout;
+        let Layout { interpreters, next_interpreter, threads, next_thread, thread_id, .. } = *self.layout;
         let mut left = MOST_THREADS;
         let mut interpreter = self.pieces.word(self.interpreter.runtime.wrapping_add(interpreters))?;
         if interpreter == 0 {
@@ -179,11 +179,15 @@ impl Walk<'_> {
             let mut thread = self.pieces.word(interpreter.wrapping_add(threads))?;
             while thread != 0 && left > 0 {
                 left -= 1;
-                if let Some(frame) = self.frame_of(thread)? {
+                // Not as pieces: of those, a thread's own frames need most.
+                let id = copied_word(thread.wrapping_add(thread_id))?;
+                if id == thread_pointer()
+                    && let Some(frame) = self.frame_of(thread)?
+                {
                     self.pieces.keep_thread(thread);
                     return Some(Some(frame));
                 }
-                thread = self.pieces.word(thread.wrapping_add(next_thread))?;
+                thread = copied_word(thread.wrapping_add(next_thread))?;
             }
             left = left.saturating_sub(1);
             interpreter = self.pieces.word(interpreter.wrapping_add(next_interpreter))?;
@@ -318,6 +322,12 @@ impl Walk<'_> {
         }
         line
     }
+}
+
+/// A word that is no piece.
+fn copied_word(address: usize) -> Option<usize> {
+    let mut bytes = [0; 8];
+    (program_memory::copy(address, &mut bytes) == bytes.len()).then(|| usize::from_le_bytes(bytes))
 }
 
 /// How much of a frame is read.
