@@ -472,7 +472,7 @@ fn libraries_of_another_version_are_refused() {
     let refused = |name: &str, of: &str| {
         let ended = done(plain(at.join("bin/cupeer")).args(["run", "--sim", "--record=off", "true"]));
         let expected = format!(
-            "'{}' {of}, and this command of {own}; install both from one package",
+            "'{}' {of}, and this command is of {own}; install both from one package",
             place(name).display()
         );
         assert_eq!(ended.stderr, format!("cupeer: {expected}\n"));
@@ -496,6 +496,12 @@ fn libraries_of_another_version_are_refused() {
         // One from before versions were noted.
         fs::copy(compile_text("nothing", "int nothing;\n", &["-shared", "-fPIC"]), place(name)).unwrap();
         refused(name, "does not say of which version it is");
+        // One of which a part arrived.
+        fs::write(place(name), &whole[..whole.len() / 100]).unwrap();
+        let ended = done(plain(at.join("bin/cupeer")).args(["run", "--sim", "--record=off", "true"]));
+        let expected =
+            format!("cupeer: '{}' is cut short; install the package again\n", place(name).display());
+        assert_eq!((ended.stderr, ended.status.code()), (expected, Some(125)));
         fs::copy(library, place(name)).unwrap();
     }
     let ended = done(plain(at.join("bin/cupeer")).args(["run", "--sim", "--record=off", "true"]));

@@ -116,6 +116,54 @@ fn an_interpreter_within_another_has_its_own() {
 }
 
 #[test]
+fn each_of_many_threads_has_its_lines() {
+    let folder = temp_dir();
+    let record = folder.path().join("record");
+    let out = record.display().to_string();
+    let threads = "import ctypes, threading; cuda = ctypes.CDLL('libcuda.so.1'); cuda.cuInit(0)\n\
+                   barrier = threading.Barrier(300); threading.stack_size(1 << 18)\n\
+                   def call():\n  \
+                     barrier.wait(); cuda.cuIpcGetMemHandle((ctypes.c_char * 64)(), ctypes.c_uint64(4)); barrier.wait()\n\
+                   all = [threading.Thread(target=call) for _ in range(300)]\n\
+                   [thread.start() for thread in all]; [thread.join() for thread in all]";
+    let ended = done(&mut with(&["run", "--sim", "--check=off", "-o", &out, "--", "python3", "-c", threads]));
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let got = recorded(&record, "cuIpcGetMemHandle");
+    assert_eq!(got.len(), 300);
+    for frames in got {
+        let (file, line, function) = &frames[0];
+        assert_eq!((file.as_str(), *line, function.as_str()), ("<string>", 4, "call"));
+        assert_eq!(frames.last().expect("a frame").2, "_bootstrap");
+    }
+}
+
+#[test]
+fn of_more_functions_than_are_kept_no_frame_is_passed_over() {
+    let folder = temp_dir();
+    let record = folder.path().join("record");
+    let out = record.display().to_string();
+    let many = "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); cuda.cuInit(0)\n\
+                def call(): cuda.cuIpcGetMemHandle((ctypes.c_char * 64)(), ctypes.c_uint64(4))\n\
+                for i in range(9000): exec(f'def of_{i}(): call()\\nof_{i}()')";
+    let ended = done(
+        with(&["run", "--sim", "--check=off", "-o", &out, "--", "python3", "-c", many])
+            .env("PYTHONUTF8", "1"),
+    );
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let got = recorded(&record, "cuIpcGetMemHandle");
+    assert_eq!(got.len(), 9000);
+    let mut cut = 0;
+    for (index, frames) in got.iter().enumerate() {
+        let names: Vec<&str> = frames.iter().map(|(_, _, function)| function.as_str()).collect();
+        let own = format!("of_{index}");
+        let expected = ["call", &own, "<module>", "<module>"];
+        assert!(expected.starts_with(&names), "{index}: {names:?}");
+        cut += usize::from(names.len() < expected.len());
+    }
+    assert!(cut > 0 && cut < 4500, "{cut}");
+}
+
+#[test]
 fn nothing_is_said_of_python_where_nobody_wants_it() {
     let folder = temp_dir();
     let record = folder.path().join("record");

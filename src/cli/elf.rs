@@ -67,6 +67,17 @@ impl Elf {
         self.header().is_ok_and(is_dynamic)
     }
 
+    /// Whether all is there that the dynamic loader maps: a program that has a part of a library ends by SIGBUS.
+    pub fn is_whole(&self) -> bool {
+        let length = (&self.data).len().unwrap_or(0);
+        let is_there = |segment: &elf::ProgramHeader64<LE>| {
+            let end = segment.p_offset(LE).checked_add(segment.p_filesz(LE));
+            segment.p_type(LE) != elf::PT_LOAD || end.is_some_and(|end| end <= length)
+        };
+        let segments = self.header().and_then(|header| header.program_headers(LE, &self.data));
+        segments.is_ok_and(|segments| segments.iter().all(is_there))
+    }
+
     pub fn soname(&self) -> Result<Option<String>> {
         let dynamic = self.header()?.sections(LE, &self.data)?.dynamic_table(LE, &self.data)?;
         let Some(name) = dynamic.iter().find(|entry| entry.tag == elf::DT_SONAME) else { return Ok(None) };

@@ -46,6 +46,9 @@ pub fn find(name: &str) -> Result<PathBuf> {
         check(&library)?;
         match version_of(&library) {
             Some(version) if version == OWN => {
+                if !Elf::open(&library).is_ok_and(|file| file.is_some_and(|file| file.is_whole())) {
+                    bail!("'{}' is cut short; install the package again", library.display());
+                }
                 tracing::debug!("{name} is {}", library.display());
                 return Ok(library);
             }
@@ -60,7 +63,7 @@ pub fn find(name: &str) -> Result<PathBuf> {
             format!("is of cupeer {version}")
         });
         let library = library.display();
-        bail!("'{library}' {version}, and this command of {OWN}; install both from one package");
+        bail!("'{library}' {version}, and this command is of {OWN}; install both from one package");
     }
     let [a, b, c] = places.map(|place| place.display().to_string());
     bail!("{name} is neither in {a} nor in {b} nor in {c}; keep the command and its libraries together")

@@ -54,6 +54,7 @@ impl SourceLine {
                     function: Short::new(format_args!("{}", frame.function)),
                     line: frame.line,
                 });
+                false
             });
         }
         innermost

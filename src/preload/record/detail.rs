@@ -81,11 +81,11 @@ impl Detail {
         let mut lines = [0; Line::SIZE * detail::MOST_PYTHON];
         let mut count = 0;
         python::each_frame(detail::MOST_PYTHON, |frame| {
-            if let Some(function) = functions_of_python::number(frame) {
-                let line = Line { function, line: frame.line, frame: interpreter.place(frames, frame.run) };
-                lines[Line::SIZE * count..Line::SIZE * (count + 1)].copy_from_slice(&line.bytes());
-                count += 1;
-            }
+            let Some(function) = functions_of_python::number(frame) else { return false };
+            let line = Line { function, line: frame.line, frame: interpreter.place(frames, frame.run) };
+            lines[Line::SIZE * count..Line::SIZE * (count + 1)].copy_from_slice(&line.bytes());
+            count += 1;
+            true
         });
         if count > 0 {
             self.item(detail::PYTHON, 0, &lines[..Line::SIZE * count]);

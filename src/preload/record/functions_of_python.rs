@@ -8,10 +8,10 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Release},
 };
 
-/// The most functions that have numbers; frames of any other are left out.
+/// The most functions that have numbers; the frames of a call end before one of another.
 const MOST: usize = 8192;
 /// How many places are looked at for one.
-const LOOKS: usize = 64;
+const LOOKS: usize = 512;
 
 /// A function by its key, and the record that knows it. Its number is its place, from 1 on.
 struct Numbered {

@@ -8,7 +8,7 @@ use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::{
     AtomicBool, AtomicPtr,
-    Ordering::{Acquire, Relaxed, Release},
+    Ordering::{Acquire, Release},
 };
 
 /// Where it has what.
@@ -33,8 +33,10 @@ static FOUND: AtomicPtr<Interpreter> = AtomicPtr::new(ptr::null_mut());
 /// The interpreter, where there is one. Those that came with the program are looked for at the first time.
 pub fn get() -> Option<&'static Interpreter> {
     static HAS_LOOKED: AtomicBool = AtomicBool::new(false);
-    if !HAS_LOOKED.load(Relaxed) && !HAS_LOOKED.swap(true, Relaxed) {
+    // Several threads may look at once, and each has what it needs then.
+    if !HAS_LOOKED.load(Acquire) {
         elf::find_of_start(|object| meet(object).then_some(()));
+        HAS_LOOKED.store(true, Release);
     }
     // SAFETY: what is published stays.
     unsafe { FOUND.load(Acquire).as_ref() }

@@ -27,7 +27,7 @@ use lines::line_of;
 use pieces::{Pieces, half, word};
 
 /// The most threads and interpreters that are looked at.
-const MOST_THREADS: usize = 256;
+const MOST_THREADS: usize = 2048;
 /// The most frames that are looked at for one that is asked for: some are none of Python.
 const MOST_BETWEEN: usize = 4;
 /// The most of a file's name, and of a function's: the end of the one, the begin of the other.
@@ -60,7 +60,9 @@ impl fmt::Display for Text<'_> {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         self.bytes.chunks_exact(self.size).try_for_each(|bytes| {
             let character = bytes.iter().rev().fold(0u32, |value, byte| value << 8 | u32::from(*byte));
-            fmt::Write::write_char(out, char::from_u32(character).unwrap_or(char::REPLACEMENT_CHARACTER))
+            // One that is 0 would end the text.
+            let known = char::from_u32(character).filter(|known| *known != '\0');
+            fmt::Write::write_char(out, known.unwrap_or(char::REPLACEMENT_CHARACTER))
         })
     }
 }
@@ -94,8 +96,9 @@ impl Native {
     }
 }
 
-/// Calls `found` with the frames of Python that this thread is in, the innermost first, at most `most`.
-pub fn each_frame(most: usize, mut found: impl FnMut(&Frame)) {
+/// Calls `found` with the frames of Python that this thread is in, the innermost first, at most `most` and as long as it
+/// says so. None is left out before another.
+pub fn each_frame(most: usize, mut found: impl FnMut(&Frame) -> bool) {
     if let Some(interpreter) = interpreter::get() {
         Pieces::with(|pieces| Walk { interpreter, layout: &interpreter.layout, pieces }.go(most, &mut found));
     }
@@ -108,7 +111,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn go(&mut self, most: usize, found: &mut dyn FnMut(&Frame)) -> Option<()> {
+    fn go(&mut self, most: usize, found: &mut dyn FnMut(&Frame) -> bool) -> Option<()> {
         let mut frame = self.innermost()?;
         let (mut left, mut run) = (most, 0);
         let mut last_file = None;
@@ -158,7 +161,7 @@ impl Walk<'_> {
 
     /// `None` where the list leads to what cannot be read.
     fn look(&mut self) -> Option<Option<usize>> {
-        let Layout { interpreters, next_interpreter, threads, next_thread, .. } = *self.layout;
+        let Layout { interpreters, next_interpreter, threads, next_thread, thread_id, .. } = *self.layout;
         let mut left = MOST_THREADS;
         let mut interpreter = self.pieces.word(self.interpreter.runtime.wrapping_add(interpreters))?;
         if interpreter == 0 {
@@ -176,11 +179,15 @@ impl Walk<'_> {
             let mut thread = self.pieces.word(interpreter.wrapping_add(threads))?;
             while thread != 0 && left > 0 {
                 left -= 1;
-                if let Some(frame) = self.frame_of(thread)? {
+                // Not as pieces: of those, a thread's own frames need most.
+                let id = copied_word(thread.wrapping_add(thread_id))?;
+                if id == thread_pointer()
+                    && let Some(frame) = self.frame_of(thread)?
+                {
                     self.pieces.keep_thread(thread);
                     return Some(Some(frame));
                 }
-                thread = self.pieces.word(thread.wrapping_add(next_thread))?;
+                thread = copied_word(thread.wrapping_add(next_thread))?;
             }
             left = left.saturating_sub(1);
             interpreter = self.pieces.word(interpreter.wrapping_add(next_interpreter))?;
@@ -205,14 +212,14 @@ impl Walk<'_> {
     }
 
     /// Tells of a frame of a code object. Says whether it is one of the program's: the interpreter has some of its own, in
-    /// no file. `None` where it is no code object at all.
+    /// no file. `None` where it is no code object at all or cannot be told, and where `found` wants no more.
     fn tell(
         &mut self,
         code: usize,
         at: usize,
         run: usize,
         last_file: &mut Option<(usize, Range<usize>, usize, u64)>,
-        found: &mut dyn FnMut(&Frame),
+        found: &mut dyn FnMut(&Frame) -> bool,
     ) -> Option<bool> {
         let layout = self.layout;
         let low = layout.kind;
@@ -231,19 +238,20 @@ impl Walk<'_> {
         let file = match last_file {
             Some(last) if last.0 == file => last.clone(),
             _ => {
-                let Some((place, size)) = self.text(file, MOST_FILE, true) else { return Some(false) };
-                let key = hash(0, self.pieces.bytes(place.clone()));
+                let (place, size) = self.text(file, MOST_FILE, true)?;
+                let key = hash(size as u64, self.pieces.bytes(place.clone()));
                 last_file.insert((file, place, size, key)).clone()
             }
         };
-        let Some((name, name_size)) = self.text(name, MOST_NAME, false) else { return Some(false) };
-        let key = hash(file.3 ^ u64::from(first_line), self.pieces.bytes(name.clone()));
+        let (name, name_size) = self.text(name, MOST_NAME, false)?;
+        let seed = file.3 ^ u64::from(first_line) ^ (name_size as u64) << 32;
+        let key = hash(seed, self.pieces.bytes(name.clone()));
         let at = match layout.standing {
             Standing::Index(..) => at,
             Standing::Address(_, start) => at.wrapping_sub(code.wrapping_add(start)),
         };
         let line = self.line(table, key, first_line as i32, at).unwrap_or(0);
-        found(&Frame {
+        let is_wanted = found(&Frame {
             file: Text { bytes: self.pieces.bytes(file.1), size: file.2 },
             function: Text { bytes: self.pieces.bytes(name), size: name_size },
             first_line,
@@ -251,7 +259,7 @@ impl Walk<'_> {
             key,
             run,
         });
-        Some(true)
+        is_wanted.then_some(true)
     }
 
     /// A text: where its characters are, and how many bytes each has. Of a long one the begin, or the end.
@@ -274,14 +282,14 @@ impl Walk<'_> {
         Some((place, size))
     }
 
-    /// The line of an instruction. What was found is kept: for the same function, whose table lies in the same place, has as
-    /// many bytes and begins and ends with the same.
+    /// The line of an instruction. What was found in a short table is kept, for the same function with the same table: another
+    /// may come to lie in its place.
     fn line(&mut self, table: usize, key: u64, first_line: i32, at: usize) -> Option<u32> {
         /// So many lines are kept, in words of which the lowest bits are the line.
         const KEPT: usize = 4096;
         const BITS: u32 = 20;
-        /// So many bytes are looked at.
-        const SAMPLE: usize = 32;
+        /// Tables of so many bytes are short.
+        const SHORT: usize = 256;
         /// The largest table that is read.
         const MOST: usize = 1 << 18;
         static LINES: [AtomicU64; KEPT] = [const { AtomicU64::new(0) }; KEPT];
@@ -295,17 +303,18 @@ impl Walk<'_> {
             return line_of(form, first_line, at, || None);
         }
         let start = table.wrapping_add(start);
-        let sampled = size.min(SAMPLE);
-        let mut which = hash(key, &table.to_le_bytes());
-        which = hash(which ^ at as u64, &size.to_le_bytes());
-        which = hash(which, self.pieces.at(start, sampled)?);
-        which = hash(which, self.pieces.at(start.wrapping_add(size - sampled), sampled)?);
+        let of = |start| line_in(start, size, |next| line_of(form, first_line, at, next));
+        let Some(bytes) = Some(start).filter(|_| size <= SHORT).and_then(|start| self.pieces.at(start, size))
+        else {
+            return of(start);
+        };
+        let which = hash(hash(key, &at.to_le_bytes()), bytes);
         let place = &LINES[which as usize % KEPT];
         let (kept, mask) = (place.load(Relaxed), (1 << BITS) - 1);
         if kept != 0 && (kept ^ which) & !mask == 0 {
             return Some((kept & mask) as u32).filter(|line| *line != 0);
         }
-        let line = line_in(start, size, |next| line_of(form, first_line, at, next));
+        let line = of(start);
         // Few files are so long.
         let known = u64::from(line.unwrap_or(0));
         if known <= mask {
@@ -313,6 +322,12 @@ impl Walk<'_> {
         }
         line
     }
+}
+
+/// A word that is no piece.
+fn copied_word(address: usize) -> Option<usize> {
+    let mut bytes = [0; 8];
+    (program_memory::copy(address, &mut bytes) == bytes.len()).then(|| usize::from_le_bytes(bytes))
 }
 
 /// How much of a frame is read.

@@ -10,8 +10,8 @@ use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The most pieces of a walk.
-const MOST: usize = 144;
+/// The most pieces of a walk: eight of a frame, where no two are alike.
+const MOST: usize = 208;
 /// The most that are guessed and were not asked for.
 const SPARE: usize = 24;
 /// The bytes of all of them.
@@ -21,19 +21,19 @@ const THREADS: usize = 32;
 
 /// What a thread has asked for: addresses and lengths. Two threads may write to one at once: then they guess worse.
 struct Guesses {
-    /// What the interpreter knows of the thread.
-    thread: AtomicUsize,
     count: AtomicUsize,
     pieces: [(AtomicUsize, AtomicUsize); MOST],
 }
 
 static GUESSES: [Guesses; THREADS] = [const {
     Guesses {
-        thread: AtomicUsize::new(0),
         count: AtomicUsize::new(0),
         pieces: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MOST],
     }
 }; THREADS];
+
+/// What the interpreter knows a thread by, for so many threads at once.
+static KNOWN: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
 
 /// A piece: where it lies, and where its copy begins.
 #[derive(Clone, Copy, Default)]
@@ -59,6 +59,7 @@ impl Piece {
 
 pub struct Pieces {
     guesses: &'static Guesses,
+    known: &'static AtomicUsize,
     pieces: [Piece; MOST],
     count: usize,
     /// The piece behind the one that was asked for last.
@@ -73,8 +74,10 @@ impl Pieces {
     /// Begins a walk of this thread. Gives it to `walk`, where memory can be read.
     pub fn with<T>(walk: impl FnOnce(&mut Pieces) -> T) -> Option<T> {
         let key = thread() as usize / 64;
+        let spread = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let mut pieces = Pieces {
             guesses: &GUESSES[(key ^ (key / THREADS)) % THREADS],
+            known: &KNOWN[spread as usize % KNOWN.len()],
             pieces: [Piece::default(); MOST],
             count: 0,
             next: 0,
@@ -143,11 +146,11 @@ impl Pieces {
 
     /// What was kept for this thread, or another one; 0 where nothing was.
     pub fn thread(&self) -> usize {
-        self.guesses.thread.load(Relaxed)
+        self.known.load(Relaxed)
     }
 
     pub fn keep_thread(&self, thread: usize) {
-        self.guesses.thread.store(thread, Relaxed);
+        self.known.store(thread, Relaxed);
     }
 
     /// Begins anew, without guesses.

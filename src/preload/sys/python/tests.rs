@@ -127,7 +127,10 @@ proptest! {
         };
         let mut found = 0;
         Pieces::with(|pieces| {
-            Walk { interpreter: &interpreter, layout: &interpreter.layout, pieces }.go(24, &mut |_| found += 1)
+            Walk { interpreter: &interpreter, layout: &interpreter.layout, pieces }.go(24, &mut |_| {
+                found += 1;
+                true
+            })
         });
         prop_assert!(found <= 24);
     }
@@ -159,5 +162,6 @@ fn texts_have_characters_of_one_two_or_four_bytes() {
     assert_eq!(text(b"train.py", 1), "train.py");
     assert_eq!(text(b"n\xf6", 1), "nö");
     assert_eq!(text(&[0xe5, 0x65, 0x2c, 0x67], 2), "日本");
+    assert_eq!(text(b"a\0b", 1), "a\u{fffd}b");
     assert_eq!(text(&[0x0d, 0xf4, 1, 0, 0, 0xd8, 0, 0], 4), "\u{1f40d}\u{fffd}");
 }
