@@ -67,8 +67,12 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, names: &mut dyn Na
 
 /// When the first process of a record began.
 pub fn began(job: &Job) -> u64 {
-    let begins = job.processes.iter().map(|process| job.clock(process).realtime(process.header.first.ticks));
-    begins.min().unwrap_or(0)
+    job.processes.iter().map(|process| began_at(job, process)).min().unwrap_or(0)
+}
+
+/// When a process began.
+pub fn began_at(job: &Job, process: &record::Process) -> u64 {
+    job.clock(process).realtime(process.header.first.ticks)
 }
 
 /// The end of the record: its last event or, while a process runs, now. Not after what is asked for.
@@ -198,7 +202,7 @@ fn processes(job: &Job, all: &Collected, places: &mut Places, ended: u64) -> Vec
             injected: tally.injected,
             lost: header.lost,
             exit,
-            began_ns: job.clock(process).realtime(header.first.ticks),
+            began_ns: began_at(job, process),
             last_call: tally.last_call.map(|(number, tid, at_ns)| LastCall {
                 function: all.functions.name(number),
                 tid,

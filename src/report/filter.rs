@@ -94,8 +94,15 @@ impl Filter {
             filter.since = asked.since_mark.map(first).transpose()?.or(filter.since);
             filter.until = asked.until_mark.map(last).transpose()?.or(filter.until);
         }
+        if let Some(until) = filter.until {
+            // What had not begun was not running either.
+            for (chosen, process) in filter.processes.iter_mut().zip(&job.processes) {
+                *chosen &= assemble::began_at(job, process) <= until;
+            }
+        }
         let given = |(option, text): (&str, Option<&str>)| match text? {
             "" => Some(option.to_owned()),
+            text if text.contains(' ') => Some(format!("{option} '{text}'")),
             text => Some(format!("{option} {text}")),
         };
         let options = [

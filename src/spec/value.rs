@@ -291,7 +291,9 @@ pub fn quoted_inside(bytes: &[u8], most: usize, out: &mut dyn Write) -> fmt::Res
     for chunk in bytes.utf8_chunks() {
         let replacement = (!chunk.invalid().is_empty()).then_some(char::REPLACEMENT_CHARACTER);
         for c in chunk.valid().chars().chain(replacement) {
-            let is_control = (c as u32) < 0x20 || ('\u{7f}'..='\u{9f}').contains(&c);
+            // Or turns what follows around, on a terminal.
+            let is_control = (c as u32) < 0x20
+                || matches!(c, '\u{7f}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
             let size = match c {
                 '"' | '\\' => 2,
                 _ if is_control => 6,
@@ -389,7 +391,7 @@ mod tests {
     #[test]
     fn texts_cannot_break_a_line_or_a_terminal() {
         let mut out = String::new();
-        quoted(b"a\"\\\n\x1b[2J\xff\xc2\x9b", 99, &mut out).unwrap();
-        assert_eq!(out, "\"a\\\"\\\\\\u000a\\u001b[2J\u{fffd}\\u009b\"");
+        quoted(b"a\"\\\n\x1b[2J\xff\xc2\x9b\xe2\x80\xae", 99, &mut out).unwrap();
+        assert_eq!(out, "\"a\\\"\\\\\\u000a\\u001b[2J\u{fffd}\\u009b\\u202e\"");
     }
 }

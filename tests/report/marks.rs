@@ -50,6 +50,16 @@ fn leaks_between_two_marks_are_what_grew() {
 }
 
 #[test]
+fn a_mark_of_several_words_is_shown_as_it_is_given() {
+    let scene = Scene::new();
+    let mut actor = scene.gone(0);
+    mark(&mut actor, 100, "step 3");
+    actor.ends();
+    let text = of(&scene, &["--until-mark", "step 3"]);
+    assert!(text.contains("shown      --until-mark 'step 3'\n"), "{text}");
+}
+
+#[test]
 fn a_mark_that_is_not_there_is_answered_with_those_that_are() {
     let fails = |scene: &Scene, options: &[&str]| {
         let mut command = support::cupeer();

@@ -103,6 +103,18 @@ fn the_ledger_is_as_it_stood_at_the_end_of_the_time() {
 }
 
 #[test]
+fn what_had_not_begun_is_not_shown_as_running() {
+    let scene = Scene::new();
+    let mut exporter = scene.gone(0);
+    exporter.export(100, 0x11, 0x7000).ends();
+    let before = ["--until", "2001-01-01T00:00:00Z"];
+    assert_eq!(json_of(&scene, &before)["processes"], json!([]));
+    let text = of(&scene, &before);
+    assert!(text.contains("processes  0 on 1 host") && !text.contains("running"), "{text}");
+    assert_eq!(json_of(&scene, &["--until", "0.000050"])["processes"].as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn two_records_are_compared_by_what_is_counted() {
     let (scene, other) = (wrong(), Scene::new());
     let (mut exporter, mut importer) = (other.gone(0), other.gone(1));

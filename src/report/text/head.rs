@@ -57,6 +57,9 @@ impl View<'_> {
         if hosts.len() <= 4 {
             text += &format!(" ({})", clean(&hosts.join(", ")));
         }
+        if processes.is_empty() {
+            return text;
+        }
         let mut counts = BTreeMap::new();
         processes.iter().for_each(|process| *counts.entry(state(process)).or_insert(0) += 1);
         let states: Vec<String> =
