@@ -224,7 +224,7 @@ impl World for Call<'_> {
     fn life(&self, export: &Export<Entry>) -> Life {
         life_of(&export.object)
     }
-    fn has_died(&self, export: &Export<Entry>) -> bool {
+    fn has_died(&self, export: &Export<Entry>) -> Option<Confidence> {
         has_died(&export.object)
     }
     fn bytes(&self) -> Option<[u8; 64]> {

@@ -7,6 +7,7 @@ use cupeer_rules::decide::{Importers, Life};
 use cupeer_rules::reason::Process;
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::live::{Entry, kind, owner};
+use cupeer_spec::record::slot::finding::Confidence;
 
 /// The process of an entry.
 pub fn process_of(entry: &Entry) -> Process {
@@ -23,11 +24,17 @@ pub fn life_of(entry: &Entry) -> Life {
     if is_own(entry) { Life::Runs } else { life::of(entry, pid_namespace()) }
 }
 
-/// Whether the process of an entry was killed, or ended otherwise without returning.
-pub fn has_died(entry: &Entry) -> bool {
-    life_of(entry) == Life::Gone
-        && !life::is_another_program(entry)
-        && matches!(live::end_of(entry), Some(End::Unseen | End::Signal(_)))
+/// How sure it is that the process of an entry was killed, or ended otherwise without returning; `None` where it did not.
+pub fn has_died(entry: &Entry) -> Option<Confidence> {
+    if life_of(entry) != Life::Gone || life::is_another_program(entry) {
+        return None;
+    }
+    match live::end_of(entry)? {
+        End::Signal(_) => Some(Confidence::Certain),
+        // It may have become another program, which has ended well since.
+        End::Unseen => Some(Confidence::Inferred),
+        End::Returned(_) | End::ReturnedSomething | End::Untold => None,
+    }
 }
 
 /// Who beside this process has something open that was exported; `None` where nobody has. Goes through the whole table:

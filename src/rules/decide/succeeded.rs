@@ -133,11 +133,12 @@ impl<W: World> Judge<'_, W> {
         argument: &'static str,
     ) -> Verdict {
         let Some(export) = self.world.closed_for_good(object, address) else { return Verdict::Held };
-        if export.ended.is_some() || !self.world.has_died(&export) {
+        if export.ended.is_some() {
             return Verdict::Held;
         }
+        let Some(confidence) = self.world.has_died(&export) else { return Verdict::Held };
         let reason = Reason::IpcExporterDied { handle: Handle(export.fingerprint), owner: export.owner };
-        self.broken(reason, Confidence::Certain, argument, &[(role::EXPORT, export.object)])
+        self.broken(reason, confidence, argument, &[(role::EXPORT, export.object)])
     }
 
     fn enabled(&mut self) -> Verdict {

@@ -86,9 +86,9 @@ pub trait World {
     fn life(&self, _export: &Export<Self::Object>) -> Life {
         Life::Unknown
     }
-    /// Whether the exporter was killed, or ended otherwise without returning.
-    fn has_died(&self, _export: &Export<Self::Object>) -> bool {
-        false
+    /// How sure it is that the exporter was killed, or ended otherwise without returning; `None` where it did not.
+    fn has_died(&self, _export: &Export<Self::Object>) -> Option<Confidence> {
+        None
     }
     /// How sure it is what an exporter did: as sure as it is that it runs.
     fn trust(&self, export: &Export<Self::Object>) -> Confidence {
