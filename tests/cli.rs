@@ -582,7 +582,7 @@ fn settings_for_docker_and_mpirun_survive_the_shell() {
         set.sort();
         assert_eq!(set, expected, "{format}");
         if format == "docker" {
-            let lib = install().join("lib");
+            let lib = install().join("lib/cupeer");
             let mount = format!("{0}:{0}:ro", lib.display());
             let log = "/tmp:/tmp".to_owned();
             assert_eq!(words[words.len() - 4..], ["-v".to_owned(), mount, "-v".to_owned(), log]);
@@ -593,7 +593,7 @@ fn settings_for_docker_and_mpirun_survive_the_shell() {
 /// A log is of use where somebody reads it: outside.
 #[test]
 fn containers_see_the_directory_of_the_log() {
-    let lib = install().join("lib").display().to_string();
+    let lib = install().join("lib/cupeer").display().to_string();
     let folder = temp_dir();
     let at = |path: &str| folder.path().join(path).display().to_string();
     fs::create_dir(at("logs")).unwrap();
@@ -649,7 +649,7 @@ fn settings_for_ray_and_kubernetes_are_their_formats() {
     assert_eq!(set, set_by_run(HARD, &[KEY]));
 
     let text = stdout(with(&options).arg("k8s").env(KEY.0, KEY.1));
-    let lib = serde_json::to_string(install().join("lib").to_str().unwrap()).unwrap();
+    let lib = serde_json::to_string(install().join("lib/cupeer").to_str().unwrap()).unwrap();
     assert_lines(
         &text,
         &format!(

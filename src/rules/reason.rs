@@ -430,7 +430,7 @@ impl Display for Reason<'_> {
             }
             Reason::IpcOffsetNotAdded { handle, offset, owner } => write!(
                 f,
-                "{handle} of {owner} is of a pointer {offset} bytes into its allocation; this call returned the allocation's start, which is right where the importer adds {offset} bytes"
+                "{handle} of {owner} is of a pointer {offset} bytes into its memory; this call returned the allocation's start, which is right where the importer adds {offset} bytes"
             ),
             Reason::IpcDeviceOrder { ordinal, here, there, owner } => {
                 write!(f, "device {ordinal} is ")?;

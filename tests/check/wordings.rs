@@ -190,8 +190,8 @@ const WORDINGS: &[Wording] = &[
         name: "interior",
         machine: "nvlink:2",
         rule: "ipc-offset-not-added",
-        checked: "probably, ipc:* of process {exporter} is of a pointer 4096 bytes into its allocation; this call returned the allocation's start, which is right where the importer adds 4096 bytes",
-        plain: "probably, ipc:* of process {exporter} is of a pointer 4096 bytes into its allocation; this call returned the allocation's start, which is right where the importer adds 4096 bytes",
+        checked: "probably, ipc:* of process {exporter} is of a pointer 4096 bytes into its memory; this call returned the allocation's start, which is right where the importer adds 4096 bytes",
+        plain: "probably, ipc:* of process {exporter} is of a pointer 4096 bytes into its memory; this call returned the allocation's start, which is right where the importer adds 4096 bytes",
     },
     Wording {
         name: "fails-with-map-failed",
