@@ -84,6 +84,7 @@ pub fn follow<F: Fn(&mut Arguments, bool)>(record: &Recorded<F>, call: &Answered
             slot: record.number(),
             taken: before.taken,
             is_closing: before.is_closing(),
+            is_closing_the_last: before.is_closing_the_last(),
             begun: before.begun,
             handle: args.handle,
             elements: elements.bytes(),

@@ -48,6 +48,8 @@ pub struct Call<'a> {
     pub taken: Option<u64>,
     /// Whether it closed something that was open, as far as is known.
     pub is_closing: bool,
+    /// Whether that is open no more.
+    pub is_closing_the_last: bool,
     /// When a call that opens something was forwarded, in nanoseconds of CLOCK_MONOTONIC.
     pub begun: u64,
     /// The bytes of its handle.
@@ -396,9 +398,10 @@ impl World for Call<'_> {
         self.is_closing
     }
     fn closed_for_good(&self, object: Object, address: u64) -> Option<Export<Entry>> {
-        // Its count is less already; what is open still is told at its last close.
-        let place = live::find(own_key(live::own(), kind::opened(object), address, 0))?;
-        if place.uses().count > 0 { None } else { self.export(object, place.origin().0) }
+        // What is open still is told at its last close.
+        let key = || own_key(live::own(), kind::opened(object), address, 0);
+        let place = self.is_closing_the_last.then(|| live::find(key())).flatten()?;
+        self.export(object, place.origin().0)
     }
     fn freed_before(&self) -> Option<FreedBefore<Entry>> {
         let (shared, (address, _)) = (self.id.spec().exports()?, self.about.memory?);

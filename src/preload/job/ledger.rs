@@ -37,6 +37,11 @@ impl BeforeCall {
     pub fn is_closing(&self) -> bool {
         self.closing.is_some() || !live::is_on()
     }
+
+    /// Whether it closes what is open no more after it.
+    pub fn is_closing_the_last(&self) -> bool {
+        self.closing.is_some_and(|closing| closing.is_last)
+    }
 }
 
 /// One opening that is being given up. Its count is less already.
