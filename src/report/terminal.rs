@@ -1,12 +1,8 @@
 //! Text for terminals, without anything that a terminal would obey: what records, packs and programs say is anybody's text.
 
 use crate::style::mark_at;
+use cupeer_spec::value::is_wild;
 use std::io::{self, Write};
-
-/// Whether a terminal obeys a character, or shows what stands around it in another order.
-fn is_wild(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
 
 /// A text without anything that a terminal obeys.
 pub fn clean(text: &str) -> String {

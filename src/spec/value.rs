@@ -277,6 +277,11 @@ pub unsafe fn print_string(pointer: *const c_char, out: &mut dyn Write, format: 
     quoted(bytes, MOST_TEXT, out)
 }
 
+/// Whether a terminal obeys a character, or shows what stands around it in another order.
+pub fn is_wild(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// Writes bytes as a quoted string that is valid JSON and harmless on a terminal. At most `most` bytes
 /// are written between the quotes; what is cut ends in dots.
 pub fn quoted(bytes: &[u8], most: usize, out: &mut dyn Write) -> fmt::Result {
@@ -291,12 +296,9 @@ pub fn quoted_inside(bytes: &[u8], most: usize, out: &mut dyn Write) -> fmt::Res
     for chunk in bytes.utf8_chunks() {
         let replacement = (!chunk.invalid().is_empty()).then_some(char::REPLACEMENT_CHARACTER);
         for c in chunk.valid().chars().chain(replacement) {
-            // Or turns what follows around, on a terminal.
-            let is_control = (c as u32) < 0x20
-                || matches!(c, '\u{7f}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
             let size = match c {
                 '"' | '\\' => 2,
-                _ if is_control => 6,
+                c if is_wild(c) => 6,
                 c => c.len_utf8(),
             };
             written += size;

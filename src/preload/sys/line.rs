@@ -4,6 +4,7 @@
 use core::ffi::CStr;
 use core::fmt;
 use core::mem::MaybeUninit;
+use cupeer_spec::value::is_wild;
 
 /// The longest line: as long as a pipe takes in one piece, so that lines of several processes do not mix.
 pub const LONGEST: usize = 4096;
@@ -92,9 +93,6 @@ pub struct Tame<W: fmt::Write>(pub W);
 
 impl<W: fmt::Write> fmt::Write for Tame<W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let is_wild = |c: char| {
-            c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c) || ('\u{2066}'..='\u{2069}').contains(&c)
-        };
         text.split_inclusive(is_wild).try_for_each(|part| match part.strip_suffix(is_wild) {
             Some(tame) => self.0.write_str(tame).and_then(|()| self.0.write_str("?")),
             None => self.0.write_str(part),
