@@ -44,9 +44,10 @@ pub fn find(name: &str) -> Result<PathBuf> {
     let mut mismatch = None;
     for library in places.iter().map(|place| place.join(name)).filter(|library| library.is_file()) {
         check(&library)?;
-        match version_of(&library) {
+        let file = Elf::open(&library).ok().flatten();
+        match file.as_ref().and_then(version_of) {
             Some(version) if version == OWN => {
-                if !Elf::open(&library).is_ok_and(|file| file.is_some_and(|file| file.is_whole())) {
+                if !file.is_some_and(|file| file.is_whole()) {
                     bail!("'{}' is cut short; install the package again", library.display());
                 }
                 tracing::debug!("{name} is {}", library.display());
@@ -70,8 +71,8 @@ pub fn find(name: &str) -> Result<PathBuf> {
 }
 
 /// What a library says of itself.
-fn version_of(library: &Path) -> Option<String> {
-    let note = Elf::open(library).ok()??.note(version::OWNER, version::KIND).ok()??;
+fn version_of(library: &Elf) -> Option<String> {
+    let note = library.note(version::OWNER, version::KIND).ok()??;
     version::read(&note).map(str::to_owned)
 }
 
