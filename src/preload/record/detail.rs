@@ -77,7 +77,7 @@ impl Detail {
 
     /// Adds the frames of Python among those of a call.
     fn python(&mut self, frames: &[u64]) {
-        let Some(interpreter) = python::native().filter(|_| settings::get().python) else { return };
+        let Some(interpreter) = settings::get().python.then(python::native).flatten() else { return };
         let mut lines = [0; Line::SIZE * detail::MOST_PYTHON];
         let mut count = 0;
         python::each_frame(detail::MOST_PYTHON, |frame| {

@@ -95,6 +95,7 @@ impl core::fmt::Display for FileName {
         f.write_str(SUFFIX)
     }
 }
+
 /// The sizes that a ring may have. Each process maps all of its own.
 pub const RING_SIZES: core::ops::RangeInclusive<u64> = 8 * BLOCK as u64..=1 << 40;
 
