@@ -1,7 +1,8 @@
 //! Whose memory something is: which allocator made it, as far as the record tells.
 //!
-//! What belongs here: what follows from the libraries that exported memory, and from what kind it is of. What does not: what kinds of memory there are, which the driver says. Nothing is asked of symbols, so
-//! that it is known for every handle, also of stripped libraries.
+//! What belongs here: what follows from the libraries that exported memory, and from what kind it is of. What does not: what
+//! kinds of memory there are, which the driver says. Nothing is asked of symbols, so that it is known for every handle, also
+//! of stripped libraries.
 //!
 //! A name is certain where the library that exported has no other memory of that kind to export, and probable where others
 //! may have handed it the memory. Where neither holds, there is none.
@@ -56,22 +57,37 @@ const KNOWN: [Known; 5] = [
     },
 ];
 
-/// The allocator of what was exported.
-pub fn of(entry: &Entry, processes: &[Process], stacks: &Stacks) -> Option<Allocator> {
-    let export = entry.export.as_deref()?;
-    let process = processes.get(export.process as usize)?;
-    let (_, ticks, frames, _) = stacks.get(export.stack?);
-    let found = |name: &'static str, certainty| (!name.is_empty()).then_some(Allocator { name, certainty });
-    let known = frames.iter().find_map(|frame| known(process.library_at(*frame, *ticks)?));
-    match (entry.kind, known) {
-        (Object::Memory, Some(known)) => found(known.memory, known.certainty),
-        (Object::Allocation, Some(known)) => found(known.allocation, known.certainty),
-        // What none of these can have made, the driver's own has made.
-        (Object::Memory, None) if !process.libraries.iter().any(|library| self::known(library).is_some()) => {
-            found(Allocator::PLAIN, Certainty::Probable)
+/// What the processes of a record may have made memory with.
+pub struct Allocators {
+    /// Of each process, whether one of [`KNOWN`] was there.
+    has_known: Vec<bool>,
+}
+
+impl Allocators {
+    /// Of these processes.
+    pub fn new(processes: &[Process]) -> Allocators {
+        let has_known = |process: &Process| process.libraries.iter().any(|library| known(library).is_some());
+        Allocators { has_known: processes.iter().map(has_known).collect() }
+    }
+
+    /// The allocator of what one of them exported.
+    pub fn of(&self, entry: &Entry, processes: &[Process], stacks: &Stacks) -> Option<Allocator> {
+        let export = entry.export.as_deref()?;
+        let process = processes.get(export.process as usize)?;
+        let (_, ticks, frames, _) = stacks.get(export.stack?);
+        let found =
+            |name: &'static str, certainty| (!name.is_empty()).then_some(Allocator { name, certainty });
+        let known = frames.iter().find_map(|frame| known(process.library_at(*frame, *ticks)?));
+        match (entry.kind, known) {
+            (Object::Memory, Some(known)) => found(known.memory, known.certainty),
+            (Object::Allocation, Some(known)) => found(known.allocation, known.certainty),
+            // What none of these can have made, the driver's own has made.
+            (Object::Memory, None) if !self.has_known[export.process as usize] => {
+                found(Allocator::PLAIN, Certainty::Probable)
+            }
+            (Object::Pool | Object::Pointer, _) => found("cudaMallocAsync", Certainty::Certain),
+            _ => None,
         }
-        (Object::Pool | Object::Pointer, _) => found("cudaMallocAsync", Certainty::Certain),
-        _ => None,
     }
 }
 

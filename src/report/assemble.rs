@@ -10,7 +10,7 @@ use super::model::{
 };
 use super::places::{Names, Places};
 use super::reading::Tally;
-use super::{allocator, faults, findings, leaks, values};
+use super::{faults, findings, leaks, values};
 use cupeer_record::{self as record, Call, Job};
 use cupeer_spec::record::{meta, mode};
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, names: &mut dyn Na
         findings,
         suppressions,
         faults: faults::rows(job, fired, &all.functions, &all.fates),
-        handles: all.ledger.rows(&all.fates, |entry| allocator::of(entry, &job.processes, &all.stacks)),
+        handles: all.ledger.rows(&all.fates, |entry| all.allocators.of(entry, &job.processes, &all.stacks)),
         allocations,
         pools,
         leaks,

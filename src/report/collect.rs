@@ -3,6 +3,7 @@
 //! What belongs here: what is read, and what the tables of what is open add. The reading of one process is in
 //! [`super::reading`]. Nothing here grows with the number of events.
 
+use super::allocator::Allocators;
 use super::failures::Failures;
 use super::faults::Fired;
 use super::filter::Filter;
@@ -43,6 +44,8 @@ pub struct Collected {
     pub fates: Vec<Fate>,
     /// Where their fingerprints mean the same.
     pub realms: Vec<Realm>,
+    /// What they may have made memory with.
+    pub allocators: Allocators,
 }
 
 /// Reads the whole record. Of single failures, `most_failures` are kept.
@@ -63,6 +66,7 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
         tallies: Vec::new(),
         fates: Vec::new(),
         realms: realms(job),
+        allocators: Allocators::new(&job.processes),
     };
     // Before their calls are read: what has ended now has written all of them, and its end.
     let alive = job.alive();
@@ -91,8 +95,7 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
         });
     }
     if filter.until().is_none() {
-        let realms = all.realms.clone();
-        all.add_tables(job, &realms);
+        all.add_tables(job);
     }
     let Collected { peers, ledger, virtual_memory, pools, .. } = &mut all;
     peers.add_ipc(ledger);
@@ -124,7 +127,7 @@ pub fn identities(job: &Job) -> HashMap<Identity, usize> {
 }
 
 impl Collected {
-    fn add_tables(&mut self, job: &Job, realms: &[Realm]) {
+    fn add_tables(&mut self, job: &Job) {
         let processes = identities(job);
         for table in &job.tables {
             for (index, process) in job.processes.iter().enumerate() {
@@ -147,7 +150,7 @@ impl Collected {
                 }
                 let frames = &entry.frames[..(entry.frame_count as usize).min(entry.frames.len())];
                 let stack = self.stacks.number(index, entry.since, frames, &[]);
-                self.ledger.live(entry, index, realms[index], at, stack, is_full);
+                self.ledger.live(entry, index, self.realms[index], at, stack, is_full);
             }
         }
     }

@@ -1,6 +1,5 @@
 //! What was never closed, by the place that opened it.
 
-use super::allocator;
 use super::collect::Collected;
 use super::filter::Filter;
 use super::model::Leak;
@@ -10,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The groups, those that hold most first. Stacks of different processes are one where they name the same places.
 pub fn rows(all: &Collected, job: &Job, places: &mut Places, filter: &Filter, now: u64) -> Vec<Leak> {
-    let Collected { ledger, fates, stacks, .. } = all;
+    let Collected { ledger, fates, stacks, allocators, .. } = all;
     let mut by_stack: BTreeMap<_, Sum> = BTreeMap::new();
     for (entry, import, time) in ledger.each_open(fates).filter(|(.., time)| filter.is_since(time.opened)) {
         let bytes = entry.export.as_ref().and_then(|export| export.bytes).unwrap_or(0);
         let age = now.saturating_sub(time.opened);
         let (times, processes) = (time.count, BTreeSet::from([import.process]));
         let one = Sum { handles: 1, times, bytes, oldest: age, youngest: age, processes };
-        let allocator = allocator::of(entry, &job.processes, stacks);
+        let allocator = allocators.of(entry, &job.processes, stacks);
         by_stack.entry((entry.kind.word(), time.site.stack, allocator)).or_default().add(one);
     }
     let mut by_places: BTreeMap<_, Sum> = BTreeMap::new();

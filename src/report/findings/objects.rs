@@ -1,7 +1,7 @@
 //! What findings are about: exports, openings and endings, as the record or the ledger has them.
 
-use super::super::allocator;
-use super::super::collect::{Identity, identities};
+use super::super::allocator::Allocators;
+use super::super::collect::{Collected, Identity, identities};
 use super::super::ledger::live::uuid;
 use super::super::ledger::{Ended, Entry, Export, Time};
 use super::super::model::{Allocator, Fingerprint, Object, Place, Proc, Uuid};
@@ -15,13 +15,14 @@ use std::collections::HashMap;
 pub struct Objects<'a> {
     job: &'a Job,
     stacks: &'a Stacks,
+    allocators: &'a Allocators,
     processes: HashMap<Identity, usize>,
 }
 
 impl<'a> Objects<'a> {
-    /// Of a job whose stacks these are.
-    pub fn new(job: &'a Job, stacks: &'a Stacks) -> Self {
-        Objects { job, stacks, processes: identities(job) }
+    /// Of a job, of which this was collected.
+    pub fn new(job: &'a Job, Collected { stacks, allocators, .. }: &'a Collected) -> Self {
+        Objects { job, stacks, allocators, processes: identities(job) }
     }
 
     /// One that was recorded with a call of a process.
@@ -80,7 +81,7 @@ impl<'a> Objects<'a> {
 
     /// Whose memory was exported.
     pub fn allocator(&self, entry: &Entry) -> Option<Allocator> {
-        allocator::of(entry, &self.job.processes, self.stacks)
+        self.allocators.of(entry, &self.job.processes, self.stacks)
     }
 
     pub fn opening(&self, entry: &Entry, process: u32, time: &Time, places: &mut Places) -> Object {

@@ -93,7 +93,7 @@ impl Sentence {
 
 /// All rows: the worst first, then in the order of time.
 pub fn rows(context: &Context, places: &mut Places) -> Vec<Row> {
-    let objects = Objects::new(context.job, &context.all.stacks);
+    let objects = Objects::new(context.job, context.all);
     let mut joined = Joined::default();
     let (drafts, revised) = handles::drafts(context, &objects, places);
     for (key, kept) in context.all.findings.kept.iter().filter(|(key, _)| !revised.contains(key)) {
