@@ -18,6 +18,8 @@ use super::filter::Filter;
 use super::model::Report;
 use super::terminal::{Json, clean_lines};
 use super::text::View;
+use super::text::digest::Line;
+use super::text::wrong::Thing;
 use anyhow::Result;
 use cupeer_record::Job;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -54,8 +56,10 @@ const SECTIONS: [(&str, &str); 7] = [
 /// What is on its way to a page.
 struct Page<'a> {
     report: &'a Report,
-    /// Whether something is wrong.
-    is_ill: bool,
+    /// What is wrong beside deaths and findings.
+    things: Vec<Thing>,
+    /// The lines of the digest.
+    digest: Vec<Line<'a>>,
     /// The sentences as the text has them, where not all is asked for.
     brief: View<'a>,
     /// The same with all rows and frames.
@@ -68,9 +72,11 @@ struct Page<'a> {
 /// The page; `shown` is what `cupeer report` takes for this record.
 pub fn document(job: &Job, filter: &Filter, report: &Report, shown: &str) -> Result<String> {
     let brief = View::wide(report, shown, false);
+    let things = brief.look();
     let page = Page {
         report,
-        is_ill: !brief.digest_lines(&brief.look()).is_empty(),
+        digest: brief.digest_lines(&things),
+        things,
         brief,
         whole: View::wide(report, shown, true),
         ledger: ledger::fold(&report.handles),

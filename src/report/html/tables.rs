@@ -303,7 +303,7 @@ impl Page<'_> {
     /// How bad the state of a handle is; not at all, where nothing is wrong: libraries free what others have open, too.
     fn class_of(&self, handle: &Handle) -> &'static str {
         match handle.state {
-            _ if !self.is_ill => "",
+            _ if self.digest.is_empty() => "",
             State::FreedWhileOpen | State::ExporterGone | State::Damaged | State::Unknown => "error",
             State::OpenAtExit => "warning",
             _ => "",

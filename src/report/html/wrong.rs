@@ -15,14 +15,14 @@ const OPEN: usize = 3;
 impl Page<'_> {
     /// The digest, as the text has it, with links; and what the record is.
     pub fn digest(&self) -> Markup {
-        let lines = self.brief.digest_lines(&self.brief.look());
+        let lines = &self.digest;
         html! {
             section #digest class=(if lines.is_empty() { "well" } else { "ill" }) aria-label="Digest" {
                 @if lines.is_empty() {
                     @for line in self.brief.nothing().lines().filter(|line| !line.is_empty()) { p { (line) } }
                 } @else {
                     ol {
-                        @for line in &lines {
+                        @for line in lines {
                             li class=(class_of(line.about)) {
                                 @match self.target(line.about) {
                                     Some(id) => a href={ "#" (id) } { (line.text) },
@@ -70,7 +70,7 @@ impl Page<'_> {
     /// What is wrong in full: deaths, what rules found, and other things; then notes.
     pub fn wrong(&self) -> Markup {
         let deaths = self.brief.all_deaths();
-        let things = self.brief.look();
+        let things = &self.things;
         let told = self.numbered(is_told);
         let noted = self.numbered(is_noted);
         html! {
@@ -86,7 +86,7 @@ impl Page<'_> {
                 }
                 @for (place, (number, finding)) in told.iter().take(MOST).enumerate() { (self.finding(*number, finding, place < OPEN)) }
                 (left_out(told.len()))
-                @for thing in &things {
+                @for thing in things {
                     article.card.thing {
                         h3 { (thing.what) }
                         ul { @for item in thing.items.iter().take(MOST) { li { (lines(item)) } } }
