@@ -3,10 +3,11 @@
 mod report;
 mod survival;
 
-use crate::support::{done, plain, temp_dir, with};
+use crate::support::{Done, done, plain, temp_dir, with};
 use cupeer_record::{Event, Job};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The versions whose frames are read.
 const VERSIONS: [&str; 6] = ["3.9", "3.10", "3.11", "3.12", "3.13", "3.14"];
@@ -73,18 +74,25 @@ fn printed(stdout: &str) -> Vec<Vec<Frame>> {
     stdout.lines().map(|line| serde_json::from_str(line).expect("a stack")).collect()
 }
 
+/// Runs a program with the simulated driver, which has to end well. Gives what it said, and the frames of each export.
+#[track_caller]
+fn frames_of(add: impl FnOnce(&mut Command)) -> (Done, Vec<Vec<Frame>>) {
+    let folder = temp_dir();
+    let record = folder.path().join("record");
+    let mut command = with(&["run", "--sim", "--check=off", "-o", &record.display().to_string(), "--"]);
+    add(&mut command);
+    let ended = done(&mut command);
+    assert!(ended.status.success(), "{command:?}: {}", ended.stderr);
+    (ended, recorded(&record, "cuIpcGetMemHandle"))
+}
+
 #[test]
 fn a_call_has_the_lines_that_python_has() {
     for python in interpreters() {
-        let folder = temp_dir();
-        let record = folder.path().join("record");
-        let out = record.display().to_string();
-        let arguments = ["run", "--sim", "--check=off", "-o", &out, "--"];
-        let ended =
-            done(with(&arguments).arg(&python).arg(program("python_frames.py")).env("PYTHONUTF8", "1"));
-        assert!(ended.status.success(), "{}: {}", python.display(), ended.stderr);
+        let (ended, got) = frames_of(|command| {
+            command.arg(&python).arg(program("python_frames.py")).env("PYTHONUTF8", "1");
+        });
         let expected = printed(&ended.stdout);
-        let got = recorded(&record, "cuIpcGetMemHandle");
         assert!(expected.len() > 80 && got.len() == expected.len(), "{}: {}", python.display(), got.len());
         for (expected, got) in expected.iter().zip(&got) {
             let expected = &expected[..expected.len().min(24)];
@@ -96,17 +104,13 @@ fn a_call_has_the_lines_that_python_has() {
 #[test]
 fn an_interpreter_within_another_has_its_own() {
     for python in interpreters() {
-        let folder = temp_dir();
-        let record = folder.path().join("record");
-        let out = record.display().to_string();
-        let arguments = ["run", "--sim", "--check=off", "-o", &out, "--"];
-        let ended = done(with(&arguments).arg(&python).arg(program("python_within.py")));
-        assert!(ended.status.success(), "{}: {}", python.display(), ended.stderr);
+        let (ended, got) = frames_of(|command| {
+            command.arg(&python).arg(program("python_within.py"));
+        });
         if ended.stdout.starts_with("left out") {
             eprintln!("{}: {}", python.display(), ended.stdout);
             continue;
         }
-        let got = recorded(&record, "cuIpcGetMemHandle");
         let inner = |frames: &Vec<Frame>| -> Vec<(u32, String)> {
             frames.iter().map(|(_, line, function)| (*line, function.clone())).collect()
         };
@@ -117,18 +121,15 @@ fn an_interpreter_within_another_has_its_own() {
 
 #[test]
 fn each_of_many_threads_has_its_lines() {
-    let folder = temp_dir();
-    let record = folder.path().join("record");
-    let out = record.display().to_string();
     let threads = "import ctypes, threading; cuda = ctypes.CDLL('libcuda.so.1'); cuda.cuInit(0)\n\
                    barrier = threading.Barrier(300); threading.stack_size(1 << 18)\n\
                    def call():\n  \
                      barrier.wait(); cuda.cuIpcGetMemHandle((ctypes.c_char * 64)(), ctypes.c_uint64(4)); barrier.wait()\n\
                    all = [threading.Thread(target=call) for _ in range(300)]\n\
                    [thread.start() for thread in all]; [thread.join() for thread in all]";
-    let ended = done(&mut with(&["run", "--sim", "--check=off", "-o", &out, "--", "python3", "-c", threads]));
-    assert!(ended.status.success(), "{}", ended.stderr);
-    let got = recorded(&record, "cuIpcGetMemHandle");
+    let (_, got) = frames_of(|command| {
+        command.args(["python3", "-c", threads]);
+    });
     assert_eq!(got.len(), 300);
     for frames in got {
         let (file, line, function) = &frames[0];
@@ -139,18 +140,12 @@ fn each_of_many_threads_has_its_lines() {
 
 #[test]
 fn of_more_functions_than_are_kept_no_frame_is_passed_over() {
-    let folder = temp_dir();
-    let record = folder.path().join("record");
-    let out = record.display().to_string();
     let many = "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); cuda.cuInit(0)\n\
                 def call(): cuda.cuIpcGetMemHandle((ctypes.c_char * 64)(), ctypes.c_uint64(4))\n\
                 for i in range(9000): exec(f'def of_{i}(): call()\\nof_{i}()')";
-    let ended = done(
-        with(&["run", "--sim", "--check=off", "-o", &out, "--", "python3", "-c", many])
-            .env("PYTHONUTF8", "1"),
-    );
-    assert!(ended.status.success(), "{}", ended.stderr);
-    let got = recorded(&record, "cuIpcGetMemHandle");
+    let (_, got) = frames_of(|command| {
+        command.args(["python3", "-c", many]).env("PYTHONUTF8", "1");
+    });
     assert_eq!(got.len(), 9000);
     let mut cut = 0;
     for (index, frames) in got.iter().enumerate() {
@@ -165,13 +160,9 @@ fn of_more_functions_than_are_kept_no_frame_is_passed_over() {
 
 #[test]
 fn nothing_is_said_of_python_where_nobody_wants_it() {
-    let folder = temp_dir();
-    let record = folder.path().join("record");
-    let out = record.display().to_string();
-    let arguments = ["run", "--sim", "--check=off", "-o", &out, "--", "python3"];
-    let ended = done(with(&arguments).arg(program("python_frames.py")).env("CUPEER_PYTHON", "0"));
-    assert!(ended.status.success(), "{}", ended.stderr);
-    let got = recorded(&record, "cuIpcGetMemHandle");
+    let (_, got) = frames_of(|command| {
+        command.arg("python3").arg(program("python_frames.py")).env("CUPEER_PYTHON", "0");
+    });
     assert!(got.len() > 80 && got.iter().all(Vec::is_empty));
 }
 
@@ -182,14 +173,10 @@ fn a_filter_decides_what_can_be_read() {
     for (refused, has_lines) in
         [(libc::SYS_process_vm_writev, false), (libc::SYS_process_vm_readv, true), (4000, true)]
     {
-        let folder = temp_dir();
-        let record = folder.path().join("record");
-        let out = record.display().to_string();
-        let mut command = with(&["run", "--sim", "--check=off", "-o", &out, "--"]);
-        command.arg(&sealed).args([&refused.to_string(), "/usr/bin/env", "python3"]);
-        let ended = done(command.arg(program("python_frames.py")));
-        assert!(ended.status.success(), "{refused}: {}", ended.stderr);
-        let got = recorded(&record, "cuIpcGetMemHandle");
+        let (_, got) = frames_of(|command| {
+            command.arg(&sealed).args([&refused.to_string(), "/usr/bin/env", "python3"]);
+            command.arg(program("python_frames.py"));
+        });
         assert!(got.len() > 80 && got.iter().all(|frames| frames.is_empty() != has_lines), "{refused}");
     }
 }
