@@ -1,5 +1,6 @@
 // Legacy IPC: what is asked within one process, and an exporter and an importer that work hand in hand.
 #include "driver.h"
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,11 +253,23 @@ static void open_events(const struct message *m) {
     CASE("xopen.eventhandle", cuIpcOpenMemHandle_v2(&p, m->event, 1), 0);
 }
 
+// A handle with another byte. Bytes 48 to 51 say whose it is: they come to name a process that does not exist, neither
+// this one nor any beside it.
+static Handle with_other_byte(Handle handle, int byte) {
+    unsigned char before = handle.bytes[byte];
+    for (int mask = 0xff; mask > 0; mask--) {
+        int pid;
+        handle.bytes[byte] = before ^ mask;
+        memcpy(&pid, handle.bytes + 48, sizeof pid);
+        if (byte < 48 || byte > 51 || pid <= 0 || (kill(pid, 0) != 0 && errno == ESRCH)) break;
+    }
+    return handle;
+}
+
 static void corrupt(const struct message *m) {
     char id[64];
     for (int byte = 0; byte < 64; byte++) {
-        Handle h = m->memory;
-        h.bytes[byte] ^= 0xff;
+        Handle h = with_other_byte(m->memory, byte);
         CUdeviceptr p = 0;
         CUresult result = cuIpcOpenMemHandle_v2(&p, h, 1);
         snprintf(id, sizeof id, "corrupt.%d", byte);
