@@ -31,6 +31,7 @@ pub mod model;
 pub mod moments;
 mod numbered;
 mod origin;
+mod pairs;
 mod peers;
 mod places;
 mod pools;

@@ -116,6 +116,9 @@ pub struct RuleSpec {
     /// What they return where it is broken; empty where they succeed, or where that does not matter. A rule that has some
     /// is asked where a call failed so, and is named as a cause where nothing tells.
     pub results: &'static [Result],
+    /// Those of its functions that do their work all the same: such a call only shows that the rule is broken, and what it
+    /// returns has other causes.
+    pub only_shows: &'static [FnId],
     /// How bad it is.
     pub severity: Severity,
     /// How much must be known.
@@ -163,10 +166,8 @@ impl RuleSpec {
 
     /// Whether breaking it makes a function return a result.
     pub fn explains(&self, function: FnId, result: i32) -> bool {
-        // What is open is closed all the same, and shows that its exporter has died.
-        let only_shows = self.id == Rule::IpcExporterGone && function.spec().closes().is_some();
-        !only_shows
-            && self.functions.contains(&function)
+        self.functions.contains(&function)
+            && !self.only_shows.contains(&function)
             && self.results.iter().any(|known| *known as i32 == result)
     }
 }
@@ -190,6 +191,7 @@ macro_rules! declare {
             says: $says:literal,
             $(functions: [$($function:ident),* $(,)?],)?
             $(results: [$($result:ident),* $(,)?],)?
+            $(only_shows: [$($shows:ident),* $(,)?],)?
             severity: $severity:ident, scope: $scope:ident,
             rests_on: $basis:ident($($basis_text:literal),+ $(,)?),
             $(costs: $costs:literal,)?
@@ -215,6 +217,7 @@ macro_rules! declare {
             says: $says,
             functions: &[$($(FnId::$function),*)?],
             results: &[$($(Result::$result),*)?],
+            only_shows: &[$($(FnId::$shows),*)?],
             severity: Severity::$severity,
             scope: Scope::$scope,
             basis: Basis::$basis($($basis_text),+),
@@ -262,6 +265,11 @@ mod tests {
             }
             assert!(!rule.is_checked() || rule.hint.ends_with('.'), "{}: no hint", rule.name);
             let is_cause = !rule.results.is_empty();
+            assert!(
+                rule.only_shows.iter().all(|function| rule.functions.contains(function)),
+                "{}",
+                rule.name
+            );
             assert!(!is_cause || !rule.cause.is_empty() && !rule.ruled_out.is_empty(), "{}", rule.name);
             if let Status::Unchecked(reason) = rule.status {
                 assert!(reason.len() > 20, "{}", rule.name);

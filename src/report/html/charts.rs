@@ -3,6 +3,7 @@
 //! Moments are nanoseconds since the record began.
 
 use super::super::model::{ExitKind, Peer, Process, Uuid};
+use super::super::pairs;
 use super::super::text::endings;
 use super::super::text::findings::{is_noted, is_told};
 use super::super::text::matrix;
@@ -230,17 +231,8 @@ impl Page<'_> {
 
     /// The devices of the matrix, what processes did from one to another, and how many devices it lacks.
     fn pairs(&self) -> (Vec<Uuid>, Vec<(usize, usize, String)>, usize) {
-        let mut by_pair: BTreeMap<(Uuid, Uuid), Vec<&Peer>> = BTreeMap::new();
-        for peer in &self.report.peers {
-            if let (Some(from), Some(to)) = (peer.from, peer.to) {
-                by_pair.entry((from, to)).or_default().push(peer);
-            }
-        }
-        let mut devices: Vec<Uuid> = self.report.devices.iter().map(|device| device.uuid).collect();
-        let named: BTreeSet<Uuid> = by_pair.keys().flat_map(|(from, to)| [*from, *to]).collect();
-        devices.extend(
-            named.into_iter().filter(|uuid| !self.report.devices.iter().any(|device| device.uuid == *uuid)),
-        );
+        let by_pair = pairs::known_pairs(self.report);
+        let mut devices = pairs::devices(self.report, by_pair.keys());
         let left_out = devices.len().saturating_sub(MOST_IN_MATRIX);
         devices.truncate(MOST_IN_MATRIX);
         let place = |uuid: &Uuid| devices.iter().position(|known| known == uuid);

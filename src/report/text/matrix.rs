@@ -3,8 +3,8 @@
 //! What belongs here: what fits into two letters. The table of pairs, which follows, has the rest.
 
 use super::super::model::{Peer, Uuid};
+use super::super::pairs;
 use super::View;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// The fewest devices for which there is a picture: of fewer, the table says it all.
 const FEWEST: usize = 3;
@@ -16,22 +16,10 @@ const CELL: usize = 4;
 impl View<'_> {
     /// The picture, where it helps and fits.
     pub fn matrix(&self) -> String {
-        let mut pairs: BTreeMap<(Uuid, Uuid), Vec<&Peer>> = BTreeMap::new();
-        for peer in &self.report.peers {
-            if let (Some(from), Some(to)) = (peer.from, peer.to) {
-                pairs.entry((from, to)).or_default().push(peer);
-            }
-        }
-        let named: BTreeSet<Uuid> = pairs.keys().flat_map(|(from, to)| [*from, *to]).collect();
-        // In the order of the table of devices.
-        let mut devices: Vec<Uuid> = self
-            .report
-            .devices
-            .iter()
-            .map(|device| device.uuid)
-            .filter(|uuid| named.contains(uuid))
-            .collect();
-        devices.extend(named.iter().filter(|uuid| !self.report.devices.iter().any(|d| d.uuid == **uuid)));
+        let pairs = pairs::known_pairs(self.report);
+        let is_named = |uuid: &Uuid| pairs.keys().any(|(from, to)| from == uuid || to == uuid);
+        let devices: Vec<Uuid> =
+            pairs::devices(self.report, pairs.keys()).into_iter().filter(is_named).collect();
         let labels: Vec<String> = devices
             .iter()
             .enumerate()

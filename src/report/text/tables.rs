@@ -1,7 +1,8 @@
 //! The tables: functions, devices, handles, pairs of devices, and escapes.
 
-use super::super::model::{Codes, Device, Handle, Open, Peer, Process, State, Uuid};
+use super::super::model::{Codes, Device, Handle, Open, Peer, Process, State};
 use super::super::moments::{bytes, duration, number};
+use super::super::pairs::{self, Pair};
 use super::View;
 use super::names::{clean, codes, counted};
 use crate::table::Table;
@@ -186,15 +187,11 @@ impl View<'_> {
 
     /// The pairs of devices in the columns of [`PAIRS`]: what is wrong first.
     pub fn pair_rows(&self) -> Vec<Vec<String>> {
-        let mut pairs: BTreeMap<_, Vec<&Peer>> = BTreeMap::new();
-        for peer in &self.report.peers {
-            pairs.entry((peer.from, peer.to)).or_default().push(peer);
-        }
-        let mut rows: Vec<_> = pairs.into_iter().collect();
+        let mut rows: Vec<_> = pairs::pairs(self.report).into_iter().collect();
         let is_wrong = |peers: &[&Peer]| peers.iter().any(|peer| peer.unmapped_since_failure);
         let has_failed = |peers: &[&Peer]| peers.iter().any(|peer| !peer.failed.is_empty());
         rows.sort_by_key(|(_, peers)| (!is_wrong(peers), !has_failed(peers)));
-        let row = |((from, to), peers): &((Option<Uuid>, Option<Uuid>), Vec<&Peer>)| {
+        let row = |((from, to), peers): &(Pair, Vec<&Peer>)| {
             vec![
                 self.names.device(*from),
                 self.names.device(*to),

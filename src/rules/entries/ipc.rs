@@ -112,6 +112,7 @@ rule IpcExporterGone "ipc-exporter-gone" {
     says: "The exporter must live as long as somebody opens or uses its memory.",
     functions: [cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, cuIpcOpenEventHandle, cuIpcCloseMemHandle],
     results: [INVALID_HANDLE, NOT_PERMITTED, INVALID_VALUE, MAP_FAILED],
+    only_shows: [cuIpcCloseMemHandle],
     severity: Error, scope: Processes,
     rests_on: Observed("After the exporter has exited, cuIpcOpenMemHandle returns CUDA_ERROR_INVALID_HANDLE, and the driver says \"Failed to allocate physical memory\"."),
     costs: "An open fails; the memory is gone with its process. Whoever has it open waits for somebody who will not answer.",
