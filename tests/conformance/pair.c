@@ -1,5 +1,6 @@
 // Two processes that hand each other descriptors, and take turns.
 #include "driver.h"
+#include "../programs/descriptor.h"
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -8,25 +9,11 @@
 
 int sockets[2];
 
-void send_descriptor(int fd) {
-    char byte = 'x', control[CMSG_SPACE(sizeof fd)] = {0};
-    struct iovec io = {&byte, 1};
-    struct msghdr message = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof fd);
-    memcpy(CMSG_DATA(head), &fd, sizeof fd);
-    if (sendmsg(sockets[0], &message, 0) < 0) _exit(7);
-}
+void send_descriptor(int fd) { if (!descriptor_to(sockets[0], fd)) _exit(7); }
 
 int receive_descriptor(void) {
-    char byte, control[CMSG_SPACE(sizeof(int))];
-    struct iovec io = {&byte, 1};
-    struct msghdr message = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    if (recvmsg(sockets[1], &message, 0) <= 0) _exit(6);
-    int fd = -1;
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
+    int fd = descriptor_from(sockets[1]);
+    if (fd < 0) _exit(6);
     return fd;
 }
 

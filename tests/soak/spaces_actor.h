@@ -2,6 +2,7 @@
 #ifndef SPACES_ACTOR_H
 #define SPACES_ACTOR_H
 #include "../programs/rules/rules.h"
+#include "../programs/descriptor.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -36,25 +37,11 @@ static void found(const cupeer_finding *finding, void *data) {
     given.found[given.count++].is_certain = strcmp(finding->confidence, "certain") == 0;
 }
 
-static void send_descriptor(int to, int fd) {
-    char byte = 'x', control[CMSG_SPACE(sizeof fd)] = {0};
-    struct iovec io = {&byte, 1};
-    struct msghdr message = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof fd);
-    memcpy(CMSG_DATA(head), &fd, sizeof fd);
-    CHECK(sendmsg(boxes[to][1], &message, 0) == 1);
-}
+static void send_descriptor(int to, int fd) { CHECK(descriptor_to(boxes[to][1], fd)); }
 
 static int receive_descriptor(int self) {
-    char byte, control[CMSG_SPACE(sizeof(int))];
-    struct iovec io = {&byte, 1};
-    struct msghdr message = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    CHECK(recvmsg(boxes[self][0], &message, MSG_CMSG_CLOEXEC) == 1);
-    int fd = -1;
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
+    int fd = descriptor_from(boxes[self][0]);
+    CHECK(fd >= 0);
     return fd;
 }
 

@@ -1,5 +1,6 @@
 // Allocations that can leave the process, and what becomes of them.
 #include "common.h"
+#include "../../programs/descriptor.h"
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -26,25 +27,11 @@ static inline CUdeviceptr map(Allocation h, size_t size, int device) {
     return at;
 }
 
-static inline void send_descriptor(int to, int fd) {
-    char byte = 'x', control[CMSG_SPACE(sizeof fd)] = {0};
-    struct iovec io = {&byte, 1};
-    struct msghdr message = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof fd);
-    memcpy(CMSG_DATA(head), &fd, sizeof fd);
-    IS(sendmsg(to, &message, 0), 1);
-}
+static inline void send_descriptor(int to, int fd) { IS(descriptor_to(to, fd), 1); }
 
 static inline int receive_descriptor(int from) {
-    char byte, control[CMSG_SPACE(sizeof(int))];
-    struct iovec io = {&byte, 1};
-    struct msghdr message = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    IS(recvmsg(from, &message, 0), 1);
-    int fd = -1;
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
+    int fd = descriptor_from(from);
+    IS(fd >= 0, 1);
     return fd;
 }
 

@@ -2,6 +2,7 @@
 #ifndef DESCRIPTORS_H
 #define DESCRIPTORS_H
 #include "rules.h"
+#include "../descriptor.h"
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -17,25 +18,11 @@ static inline void employ_with_socket(struct link *link, void (*work)(struct lin
     *link = employ(work);
 }
 
-static inline void send_descriptor(int fd) {
-    char byte = 'x', control[CMSG_SPACE(sizeof fd)] = {0};
-    struct iovec io = {&byte, 1};
-    struct msghdr message = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof fd);
-    memcpy(CMSG_DATA(head), &fd, sizeof fd);
-    CHECK(sendmsg(ours, &message, 0) == 1);
-}
+static inline void send_descriptor(int fd) { CHECK(descriptor_to(ours, fd)); }
 
 static inline int receive_descriptor(void) {
-    char byte, control[CMSG_SPACE(sizeof(int))];
-    struct iovec io = {&byte, 1};
-    struct msghdr message = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    CHECK(recvmsg(theirs, &message, 0) == 1);
-    int fd = -1;
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
+    int fd = descriptor_from(theirs);
+    CHECK(fd >= 0);
     return fd;
 }
 #endif
