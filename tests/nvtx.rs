@@ -25,14 +25,28 @@ fn marks(report: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn marks_and_begins_of_ranges_are_marks() {
+fn marks_and_the_begins_and_ends_of_ranges_are_marks() {
     let (done, report) = run(&["--nvtx"], |_| {});
     assert_eq!(done.status.code(), Some(0), "{done:?}");
-    assert_eq!(done.stdout, "11 functions\npush -2\nstart 0\n");
-    let attributes = ["attributes"; 3];
-    let registered = ["registered"; 3];
-    let wanted = [&["mark", "range", "process range"][..], &attributes, &registered].concat();
-    assert_eq!(marks(&report), wanted);
+    assert_eq!(done.stdout, "20 functions\npush 0 1\nstart 1 1\npush 0 2 0\npop 3 0 2 0 1 0 -2 -2\n");
+    let begins = [
+        &["mark", "range", "process range"][..],
+        &["attributes"; 3],
+        &["registered"; 3],
+        &["wide \u{b5}", "wide mark", "wide range", "odd\u{fffd}", "wide registered"],
+    ];
+    let ends = [
+        [
+            "end of registered",
+            "end of wide range",
+            "end of wide registered",
+            "end of attributes",
+            "end of range",
+        ],
+        ["end of process range", "end of registered", "end of attributes", "end of odd\u{fffd}", ""],
+    ];
+    let wanted = [&begins.concat()[..], &ends.concat()].concat();
+    assert_eq!(marks(&report), wanted[..wanted.len() - 1]);
 }
 
 #[test]

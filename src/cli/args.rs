@@ -103,7 +103,7 @@ pub struct Options {
     /// Log only calls that did not return CUDA_SUCCESS
     #[arg(long)]
     pub failed: bool,
-    /// Take what the program tells NVTX as marks: each nvtxMark, and the begin of each range
+    /// Take what the program tells NVTX as marks: each nvtxMark, and the begin and the end of each range
     #[arg(long)]
     pub nvtx: bool,
     #[command(flatten)]
