@@ -9,7 +9,7 @@ use std::path::Path;
 type Site = (&'static str, &'static str, &'static str);
 
 /// Scenes, with what their finding is to name beside its call.
-const SCENES: [(&str, &[Site]); 7] = [
+const SCENES: [(&str, &[Site]); 12] = [
     (
         "ipc-closed-twice",
         &[("opening", "twice", "= open_memory("), ("closing", "twice", "OK(cuIpcCloseMemHandle(p))")],
@@ -30,6 +30,11 @@ const SCENES: [(&str, &[Site]); 7] = [
     ("context-destroyed/enable", &[("ending", "context_destroyed_enable", "cuDevicePrimaryCtxRelease_v2(")]),
     ("peer-already-enabled", &[("enabling", "peer_already_enabled", "cuCtxEnablePeerAccess")]),
     ("ipc-freed-while-open", &[("opening", "hold_memory", "= open_memory(")]),
+    ("vmm-mapped-twice", &[("mapping", "mapped_twice", "OK(cuMemMap(at, SIZE, 0, first, 0))")]),
+    ("vmm-reservation-in-use", &[("mapping", "in_use", "= map(allocation)")]),
+    ("vmm-part-of-mapping", &[("mapping", "part_unmapped", "= map(allocation)")]),
+    ("vmm-part-of-mapping/access", &[("mapping", "part_accessible", "= map(allocation)")]),
+    ("vmm-released-twice", &[("releasing", "released_twice", "OK(cuMemRelease(allocation))")]),
 ];
 
 /// What of these only the call itself tells: which of two contexts was destroyed.

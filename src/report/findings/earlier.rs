@@ -5,14 +5,16 @@
 //! ([`freed`]). What does not: the rows of these ([`super::objects`]).
 
 use super::super::collect::Collected;
-use super::super::ledger::Realm;
 use super::super::ledger::own::{By, Closed};
+use super::super::ledger::{Realm, Site};
 use super::super::model::Object;
 use super::super::places::{Places, Stack, Stacks};
 use super::MadeCall;
+use super::calls::judged;
 use super::objects::{Objects, word};
 use super::world::Sight;
 use cupeer_rules::Rule;
+use cupeer_rules::decide::Mapping;
 use cupeer_spec::record::slot::finding::role;
 
 /// What the process of a finding had done.
@@ -61,8 +63,28 @@ pub fn sites(rule: Rule, made: &MadeCall, sight: Sight, stacks: &mut Stacks) -> 
             let by = contexts.and_then(|(from, to)| Some((to, sight.own.enabling(from, to)?)));
             by.map(|(to, by)| earlier(role::ENABLING, by, to, None)).into_iter().collect()
         }
+        Rule::VmmMappedTwice | Rule::VmmReservationInUse => mapping(made, sight, |_, _| true),
+        Rule::VmmPartOfMapping => mapping(made, sight, |mapping, (at, size)| !mapping.is_within(at, size)),
+        Rule::VmmReleasedTwice => {
+            let handle = spec.ends().and_then(|end| made.call.number(end.by));
+            let released = handle.and_then(|handle| sight.own.space.released(handle));
+            let site = |(site, at)| of_site(role::RELEASING, &site, at, 0);
+            released.map(site).into_iter().collect()
+        }
         _ => Vec::new(),
     }
+}
+
+/// Where the first mapping among the addresses of a call was mapped of which something is true.
+fn mapping(made: &MadeCall, sight: Sight, is_it: impl Fn(&Mapping, (u64, u64)) -> bool) -> Vec<Earlier> {
+    let args = made.call.arguments();
+    let range = judged(made.function, made.result().unwrap_or(0), &args, made.call).range();
+    let mapped = sight.own.space.mapped(range, |mapping| is_it(mapping, range));
+    mapped.map(|(start, site, at)| of_site(role::MAPPING, &site, at, start)).into_iter().collect()
+}
+
+fn of_site(role: u32, site: &Site, at: u64, address: u64) -> Earlier {
+    Earlier { role, tid: site.tid, at, stack: site.stack, address, fingerprint: None }
 }
 
 /// Where something was opened that has been closed.

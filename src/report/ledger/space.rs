@@ -8,7 +8,7 @@ use super::Site;
 use cupeer_record::{Call, Outcome};
 use cupeer_rules::decide::{self, Allocation, Mapping, Space};
 use cupeer_spec::abi::CUmemLocation;
-use cupeer_spec::effect::{Effect, End, Grant, Made, Object};
+use cupeer_spec::effect::{Effect, End, Grant, Made, Object, Shared};
 use cupeer_spec::function::FnId;
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,6 +19,8 @@ pub struct OwnSpace {
     known: Known,
     /// How what is mapped was mapped, by its address.
     sites: HashMap<u64, Mapped>,
+    /// Where and when each handle was last released, until it is one of another allocation.
+    released: HashMap<u64, (Site, u64)>,
     /// What was unmapped, and not accessible to those who might have used it.
     unmapped: HashMap<(Stack, Option<Apart>), Unused>,
     /// From which devices to which the process has switched access on.
@@ -63,13 +65,35 @@ pub struct Unused {
 impl Default for OwnSpace {
     fn default() -> Self {
         let known = Space::new(Vec::new(), Vec::new());
-        OwnSpace { known, sites: HashMap::new(), unmapped: HashMap::new(), enabled: BTreeSet::new() }
+        OwnSpace {
+            known,
+            sites: HashMap::new(),
+            released: HashMap::new(),
+            unmapped: HashMap::new(),
+            enabled: BTreeSet::new(),
+        }
     }
 }
 
 impl OwnSpace {
     pub fn known(&self) -> &Known {
         &self.known
+    }
+
+    /// Where the first mapping in a range was mapped of which something is true: its address, and when that was.
+    pub fn mapped(
+        &self,
+        (start, bytes): (u64, u64),
+        is_it: impl Fn(&Mapping) -> bool,
+    ) -> Option<(u64, Site, u64)> {
+        let touched = self.known.mappings().filter(|mapping| mapping.touches(start, bytes) && is_it(mapping));
+        let first = touched.map(|mapping| mapping.start).min()?;
+        self.sites.get(&first).map(|mapped| (first, mapped.site, mapped.at))
+    }
+
+    /// Where a handle was last released, and when.
+    pub fn released(&self, handle: u64) -> Option<(Site, u64)> {
+        self.released.get(&handle).copied()
     }
 
     /// Notes that access from a device to another one was switched on.
@@ -94,6 +118,14 @@ impl OwnSpace {
                     let site = Site::of(call, stack(), false);
                     self.sites.insert(judged.at(by), Mapped { function, site, at, devices: 0 });
                     break;
+                }
+                Effect::Ends(End { object: Object::Allocation, by, .. }) => {
+                    self.released.insert(judged.at(by), (Site::of(call, stack(), false), at));
+                    break;
+                }
+                Effect::Makes(Made { object: Object::Allocation, by, .. })
+                | Effect::Opens(Shared { object: Object::Allocation, by, .. }) => {
+                    self.released.remove(&judged.at(by));
                 }
                 Effect::Ends(End { object: Object::Mapping, by, size: Some(size), .. }) => {
                     let (start, bytes) = (judged.at(by), judged.at(size));

@@ -41,8 +41,8 @@ impl super::Call<'_> {
         all.filter(|(kind, _)| *kind == CUmemLocation::DEVICE).map(|(_, id)| id)
     }
 
-    /// A range of addresses.
-    fn range(&self) -> (u64, u64) {
+    /// A range of addresses: the first, and how many.
+    pub fn range(&self) -> (u64, u64) {
         (self.argument("ptr").unwrap_or(0), self.argument("size").unwrap_or(0))
     }
 }

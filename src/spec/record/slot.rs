@@ -398,10 +398,23 @@ pub mod finding {
         pub const ENABLING: u32 = 6;
         /// Where its context was ended, or the device reset.
         pub const ENDING: u32 = 7;
+        /// Where what lies at its addresses was mapped.
+        pub const MAPPING: u32 = 8;
+        /// Where its handle was released.
+        pub const RELEASING: u32 = 9;
 
         /// The words for them, by their number less one.
-        pub const WORDS: [&str; 7] =
-            ["export", "opening", "closing", "freeing", "allocation", "enabling", "ending"];
+        pub const WORDS: [&str; 9] = [
+            "export",
+            "opening",
+            "closing",
+            "freeing",
+            "allocation",
+            "enabling",
+            "ending",
+            "mapping",
+            "releasing",
+        ];
     }
 
     /// Something that a finding is about.
