@@ -1,4 +1,4 @@
-"""Makes calls from DEPTH functions deep: python.py LIBRARY DRIVER DEPTH BATCHES"""
+"""Makes calls from DEPTH functions deep, each of LINES lines: python.py LIBRARY DRIVER DEPTH BATCHES [LINES]"""
 import ctypes
 import sys
 import time
@@ -8,8 +8,13 @@ measured = ctypes.CDLL(library)
 assert measured.prepare(driver.encode())
 
 
-def deep(left, work):
-    return work() if left <= 1 else deep(left - 1, work)
+lines = int(sys.argv[5]) if len(sys.argv) > 5 else 1
+# What is never carried out has its lines all the same, before and behind the call. Each is a function of its own.
+others = "    if work is None:\n" + "        work(left, [left + 1, left * 2])\n" * (lines // 2 - 1) if lines > 3 else ""
+functions = {"deep_0": lambda work: work()}
+for each in range(1, depth):
+    exec(f"def deep_{each}(work):\n{others}    return deep_{each - 1}(work)\n{others}", functions)
+deep = functions[f"deep_{depth - 1}"]
 
 
 def one():
@@ -33,5 +38,5 @@ def by_turns():
     sys.stdout.write(f"; by turns {taken[0]:.1f} {taken[batches // 2]:.1f}")
 
 
-deep(depth, lambda: measured.measure(batches))
-deep(depth, by_turns)
+deep(lambda: measured.measure(batches))
+deep(by_turns)

@@ -7,9 +7,10 @@
 python=${PYTHON:-python3}
 echo "cuCtxEnablePeerAccess that fails, from $("$python" --version), nanoseconds a call: least and median of ${BATCHES:-500} batches"
 for round in $(seq "$rounds"); do
-    for depth in 2 6 14 24; do
-        made=("$python" "$programs/python.py" "$work/measured.so" "$driver" "$depth" "${BATCHES:-500}")
-        printf 'round %s, %2s deep: direct %s' "$round" "$depth" "$("${made[@]}")"
+    for of in "2 1" "6 1" "14 1" "24 1" "6 40" "6 200" "24 40"; do
+        read -r depth lines <<<"$of"
+        made=("$python" "$programs/python.py" "$work/measured.so" "$driver" "$depth" "${BATCHES:-500}" "$lines")
+        printf 'round %s, %2s deep, %3s lines: direct %s' "$round" "$depth" "$lines" "$("${made[@]}")"
         printf ' | without lines %s' "$(CUPEER_PYTHON=0 preloaded full "${made[@]}")"
         printf ' | with lines %s\n' "$(preloaded full "${made[@]}")"
     done

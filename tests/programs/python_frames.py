@@ -102,11 +102,14 @@ exec(compile("\n" * 70000 + "call()\n", "long", "exec"))
 for end in range(3):
     # New code in the place of what is gone.
     exec(compile("\n" * end + f"def of_{end}(): call()\nof_{end}()\n", "again", "exec"))
-for above in range(1, 9):
-    # And new code of which little is new.
-    lines = ["    x = 1"] * 20
-    changed = [""] * above + ["    call()"] + [""] * (9 - above)
-    exec(compile("\n".join(["def f():", *lines, *changed, *lines, "f()"]), "changed", "exec"))
+for length in [20, 400, 400, 400]:
+    for above in range(1, 9):
+        # And new code of which little is new: its table of lines is as long, begins and ends alike.
+        lines = ["    x = 1"] * length
+        changed = [""] * above + ["    call()"] + [""] * (9 - above)
+        exec(compile("\n".join(["def f():", *lines, *changed, *lines, "f()"]), "changed", "exec"))
+        if length > 20:
+            del f
 for each in range(26):
     # As many functions as frames are kept, each in a file of its own.
     names = {"inner": call if each == 0 else outer}

@@ -48,14 +48,18 @@ impl SourceLine {
     pub fn innermost() -> Option<SourceLine> {
         let mut innermost = None;
         if settings::get().python {
-            python::each_frame(1, |frame| {
-                innermost = Some(SourceLine {
-                    file: Short::new(format_args!("{}", frame.file)),
-                    function: Short::new(format_args!("{}", frame.function)),
-                    line: frame.line,
-                });
-                false
-            });
+            python::each_frame(
+                1,
+                |_| false,
+                |frame| {
+                    innermost = frame.texts.as_ref().map(|texts| SourceLine {
+                        file: Short::new(format_args!("{}", texts.file)),
+                        function: Short::new(format_args!("{}", texts.function)),
+                        line: frame.line,
+                    });
+                    false
+                },
+            );
         }
         innermost
     }

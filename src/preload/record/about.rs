@@ -13,7 +13,7 @@ use crate::sys::line::Short;
 use crate::sys::lock::Lock;
 use crate::sys::object::Object;
 use crate::sys::program_memory;
-use crate::sys::python::Frame;
+use crate::sys::python::Texts;
 use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::{
@@ -121,16 +121,16 @@ pub fn describe(description: Description) {
     }
 }
 
-pub fn function_of_python(number: u32, frame: &Frame) {
+pub fn function_of_python(number: u32, first_line: u32, texts: &Texts) {
     let Some(file) = process::current() else { return };
     // In UTF-8, a character has up to four bytes.
     let (path, name) = (
-        Short::<2048>::new(format_args!("{}", frame.file)),
-        Short::<512>::new(format_args!("{}", frame.function)),
+        Short::<2048>::new(format_args!("{}", texts.file)),
+        Short::<512>::new(format_args!("{}", texts.function)),
     );
     let pieces: [&[u8]; 5] = [
         &number.to_le_bytes(),
-        &frame.first_line.to_le_bytes(),
+        &first_line.to_le_bytes(),
         path.text().as_bytes(),
         b"\0",
         name.text().as_bytes(),

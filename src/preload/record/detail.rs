@@ -80,7 +80,7 @@ impl Detail {
         let Some(interpreter) = settings::get().python.then(python::native).flatten() else { return };
         let mut lines = [0; Line::SIZE * detail::MOST_PYTHON];
         let mut count = 0;
-        python::each_frame(detail::MOST_PYTHON, |frame| {
+        python::each_frame(detail::MOST_PYTHON, functions_of_python::is_known, |frame| {
             let Some(function) = functions_of_python::number(frame) else { return false };
             let line = Line { function, line: frame.line, frame: interpreter.place(frames, frame.run) };
             lines[Line::SIZE * count..Line::SIZE * (count + 1)].copy_from_slice(&line.bytes());

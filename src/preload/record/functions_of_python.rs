@@ -23,6 +23,15 @@ struct Numbered {
 static NUMBERED: [Numbered; MOST] =
     [const { Numbered { key: AtomicU64::new(0), epoch: AtomicU64::new(0) } }; MOST];
 
+/// Whether the record knows the function of a key.
+pub fn is_known(key: u64) -> bool {
+    let key = key.max(1);
+    let places = (0..LOOKS).map(|look| &NUMBERED[(key as usize).wrapping_add(look) % MOST]);
+    let taken = places.map(|numbered| (numbered, numbered.key.load(Acquire)));
+    let found = taken.take_while(|(_, taken)| *taken != 0).find(|(_, taken)| *taken == key);
+    found.is_some_and(|(numbered, _)| numbered.epoch.load(Acquire) == epoch())
+}
+
 /// The number of the function of a frame, which the record knows then; `None` where there is no room.
 pub fn number(frame: &Frame) -> Option<u32> {
     let key = frame.key.max(1);
@@ -41,7 +50,7 @@ pub fn number(frame: &Frame) -> Option<u32> {
         let epoch = epoch();
         if numbered.epoch.load(Acquire) != epoch {
             // Two threads may describe it at once; that says nothing wrong.
-            about::function_of_python(number, frame);
+            about::function_of_python(number, frame.first_line, frame.texts.as_ref()?);
             numbered.epoch.store(epoch, Release);
         }
         return Some(number);

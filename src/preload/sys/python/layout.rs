@@ -60,6 +60,8 @@ pub struct Layout {
     pub name: usize,
     pub table: usize,
     pub first_line: usize,
+    /// Of a code object: the number that no other one has had, 4 bytes; 0 once the numbers have run out.
+    pub number: Option<usize>,
     pub form: Form,
     /// Of any object: its type.
     pub kind: usize,
@@ -91,6 +93,7 @@ const V3_9: Layout = Layout {
     name: 112,
     table: 120,
     first_line: 40,
+    number: None,
     form: Form::Later,
     kind: 8,
     byte_count: 16,
@@ -130,6 +133,7 @@ const V3_12: Layout = Layout {
     standing: Standing::Address(56, 192),
     runs: Runs::Behind(70, OWNED_OUTSIDE),
     first_line: 68,
+    number: Some(68 + NUMBER_BEHIND_LINE),
     ascii: 40,
     wide: 56,
     ..V3_11
@@ -137,6 +141,9 @@ const V3_12: Layout = Layout {
 
 /// From this owner on, a frame is none of Python: it stands for a call from C.
 const OWNED_OUTSIDE: u8 = 3;
+
+/// How far behind a code object's first line its number is (`co_version`), from 3.12 on: it is not published.
+const NUMBER_BEHIND_LINE: usize = 24;
 
 /// What the published offsets begin with.
 const COOKIE: [u8; 8] = *b"xdebugpy";
@@ -181,6 +188,7 @@ impl Layout {
             _ => return None,
         };
         let ascii = field(text + 2);
+        let first_line = field(code + 4);
         let layout = Layout {
             interpreters: field(5),
             next_interpreter: field(8),
@@ -196,7 +204,8 @@ impl Layout {
             file: field(code),
             name: field(code + 1),
             table: field(code + 3),
-            first_line: field(code + 4),
+            first_line,
+            number: Some(first_line + NUMBER_BEHIND_LINE),
             form: Form::Positions,
             kind: field(object),
             byte_count: field(byte),

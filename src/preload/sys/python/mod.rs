@@ -10,6 +10,7 @@
 //! `layout`, how a line is found in `lines`.
 
 mod interpreter;
+mod kept;
 mod layout;
 mod lines;
 mod pieces;
@@ -20,7 +21,6 @@ use crate::sys::arch::thread_pointer;
 use crate::sys::program_memory;
 use core::fmt;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use interpreter::Interpreter;
 use layout::{Innermost, Layout, Runs, Standing};
 use lines::line_of;
@@ -36,8 +36,8 @@ const MOST_NAME: usize = 128;
 
 /// A frame of Python.
 pub struct Frame<'a> {
-    pub file: Text<'a>,
-    pub function: Text<'a>,
+    /// `None` where it was not asked for.
+    pub texts: Option<Texts<'a>>,
     /// The first line of the function.
     pub first_line: u32,
     /// 0 where it is unknown.
@@ -46,6 +46,12 @@ pub struct Frame<'a> {
     pub key: u64,
     /// The place in the native stack: how many calls of the interpreter's loop are within.
     pub run: usize,
+}
+
+/// What people know a function by.
+pub struct Texts<'a> {
+    pub file: Text<'a>,
+    pub function: Text<'a>,
 }
 
 /// A text of the interpreter's, in one of the forms that it has.
@@ -97,10 +103,11 @@ impl Native {
 }
 
 /// Calls `found` with the frames of Python that this thread is in, the innermost first, at most `most` and as long as it
-/// says so. None is left out before another.
-pub fn each_frame(most: usize, mut found: impl FnMut(&Frame) -> bool) {
+/// says so. None is left out before another. Of a function whose key `is_known`, the texts may be left out.
+pub fn each_frame(most: usize, is_known: fn(u64) -> bool, mut found: impl FnMut(&Frame) -> bool) {
     if let Some(interpreter) = interpreter::get() {
-        Pieces::with(|pieces| Walk { interpreter, layout: &interpreter.layout, pieces }.go(most, &mut found));
+        let layout = &interpreter.layout;
+        Pieces::with(|pieces| Walk { interpreter, layout, pieces, is_known }.go(most, &mut found));
     }
 }
 
@@ -108,6 +115,7 @@ struct Walk<'a> {
     interpreter: &'a Interpreter,
     layout: &'a Layout,
     pieces: &'a mut Pieces,
+    is_known: fn(u64) -> bool,
 }
 
 impl Walk<'_> {
@@ -223,37 +231,50 @@ impl Walk<'_> {
     ) -> Option<bool> {
         let layout = self.layout;
         let low = layout.kind;
-        let high = layout.file.max(layout.name).max(layout.table).max(layout.first_line) + 8;
+        let fields = [layout.file, layout.name, layout.table, layout.first_line].map(|at| at + 8);
+        let high = fields.into_iter().fold(layout.number.map_or(0, |at| at + 4), usize::max);
         let bytes = self.pieces.at(code.wrapping_add(low), high.checked_sub(low)?)?;
         let field = |at: usize| word(bytes, at - low);
         let [kind, file, name, table] = [layout.kind, layout.file, layout.name, layout.table].map(field);
         let first_line = half(bytes, layout.first_line - low);
+        let number = layout.number.map_or(0, |at| half(bytes, at - low));
+        let told = (number != 0).then(|| hash(u64::from(number), &code.to_le_bytes()));
         if kind != self.interpreter.code {
             return None;
         }
         if file == name && self.interpreter.object.contains(&code) {
             return Some(false);
         }
-        // Most frames are of the same file as the one before.
-        let file = match last_file {
-            Some(last) if last.0 == file => last.clone(),
-            _ => {
-                let (place, size) = self.text(file, MOST_FILE, true)?;
-                let key = hash(size as u64, self.pieces.bytes(place.clone()));
-                last_file.insert((file, place, size, key)).clone()
+        let words = [file, name, first_line as usize].map(usize::to_le_bytes);
+        let which = told.map(|told| hash(told, words.as_flattened()));
+        let known = which.and_then(kept::recall_key).filter(|key| (self.is_known)(*key));
+        let (key, texts) = match known {
+            Some(key) => (key, None),
+            None => {
+                // Most frames are of the same file as the one before.
+                let file = match last_file {
+                    Some(last) if last.0 == file => last.clone(),
+                    _ => {
+                        let (place, size) = self.text(file, MOST_FILE, true)?;
+                        let key = hash(size as u64, self.pieces.bytes(place.clone()));
+                        last_file.insert((file, place, size, key)).clone()
+                    }
+                };
+                let (name, name_size) = self.text(name, MOST_NAME, false)?;
+                let seed = file.3 ^ u64::from(first_line) ^ (name_size as u64) << 32;
+                let key = hash(seed, self.pieces.bytes(name.clone()));
+                which.inspect(|which| kept::keep_key(*which, key));
+                (key, Some(((file.1, file.2), (name, name_size))))
             }
         };
-        let (name, name_size) = self.text(name, MOST_NAME, false)?;
-        let seed = file.3 ^ u64::from(first_line) ^ (name_size as u64) << 32;
-        let key = hash(seed, self.pieces.bytes(name.clone()));
         let at = match layout.standing {
             Standing::Index(..) => at,
             Standing::Address(_, start) => at.wrapping_sub(code.wrapping_add(start)),
         };
-        let line = self.line(table, key, first_line as i32, at).unwrap_or(0);
+        let line = self.line(table, (key, told), first_line as i32, at).unwrap_or(0);
+        let text = |(place, size)| Text { bytes: self.pieces.bytes(place), size };
         let is_wanted = found(&Frame {
-            file: Text { bytes: self.pieces.bytes(file.1), size: file.2 },
-            function: Text { bytes: self.pieces.bytes(name), size: name_size },
+            texts: texts.map(|(file, name)| Texts { file: text(file), function: text(name) }),
             first_line,
             line,
             key,
@@ -282,17 +303,26 @@ impl Walk<'_> {
         Some((place, size))
     }
 
-    /// The line of an instruction. What was found in a short table is kept, for the same function with the same table: another
-    /// may come to lie in its place.
-    fn line(&mut self, table: usize, key: u64, first_line: i32, at: usize) -> Option<u32> {
-        /// So many lines are kept, in words of which the lowest bits are the line.
-        const KEPT: usize = 4096;
-        const BITS: u32 = 20;
-        /// Tables of so many bytes are short.
-        const SHORT: usize = 256;
+    /// The line of an instruction. What was found is kept, for the same code, as `told` tells it from any other; where nothing
+    /// does, for the same function with the same table: another may come to lie in its place.
+    fn line(
+        &mut self,
+        table: usize,
+        (key, told): (u64, Option<u64>),
+        first_line: i32,
+        at: usize,
+    ) -> Option<u32> {
+        /// Tables of so many bytes come with the other pieces; longer ones would leave them no room.
+        const SHORT: usize = 1024;
         /// The largest table that is read.
         const MOST: usize = 1 << 18;
-        static LINES: [AtomicU64; KEPT] = [const { AtomicU64::new(0) }; KEPT];
+        let mut which = hash(hash(key, &at.to_le_bytes()), &table.to_le_bytes());
+        if let Some(told) = told {
+            which = hash(which, &told.to_le_bytes());
+            if let Some(line) = kept::recall(which) {
+                return line;
+            }
+        }
         let Layout { kind, byte_count, bytes: start, form, .. } = *self.layout;
         let head = self.pieces.at(table.wrapping_add(kind), byte_count + 8 - kind)?;
         let size = word(head, byte_count - kind);
@@ -303,23 +333,19 @@ impl Walk<'_> {
             return line_of(form, first_line, at, || None);
         }
         let start = table.wrapping_add(start);
-        let of = |start| line_in(start, size, |next| line_of(form, first_line, at, next));
-        let Some(bytes) = Some(start).filter(|_| size <= SHORT).and_then(|start| self.pieces.at(start, size))
-        else {
-            return of(start);
-        };
-        let which = hash(hash(key, &at.to_le_bytes()), bytes);
-        let place = &LINES[which as usize % KEPT];
-        let (kept, mask) = (place.load(Relaxed), (1 << BITS) - 1);
-        if kept != 0 && (kept ^ which) & !mask == 0 {
-            return Some((kept & mask) as u32).filter(|line| *line != 0);
+        if told.is_none() {
+            let is_short = size <= SHORT && self.pieces.has_room_for_tables();
+            let bytes = if is_short { self.pieces.at(start, size) } else { None };
+            which = match bytes {
+                Some(bytes) => hash(which, bytes),
+                None => hash_of(which, start, size)?,
+            };
+            if let Some(line) = kept::recall(which) {
+                return line;
+            }
         }
-        let line = of(start);
-        // Few files are so long.
-        let known = u64::from(line.unwrap_or(0));
-        if known <= mask {
-            place.store(which & !mask | known, Relaxed);
-        }
+        let line = line_in(start, size, |next| line_of(form, first_line, at, next));
+        kept::keep(which, line);
         line
     }
 }
@@ -343,6 +369,19 @@ fn frame_size(layout: &Layout) -> usize {
     standing.max(runs).max(layout.previous + 8).max(layout.code + 8)
 }
 
+/// The bytes of a table that are copied at once.
+const PIECE: usize = 4096;
+
+/// A hash of a whole table; `None` where it cannot be read.
+fn hash_of(before: u64, start: usize, size: usize) -> Option<u64> {
+    let mut copy = [0; PIECE];
+    (0..size).step_by(PIECE).try_fold(before, |hashed, from| {
+        let piece = &mut copy[..PIECE.min(size - from)];
+        let is_whole = program_memory::copy(start.wrapping_add(from), piece) == piece.len();
+        is_whole.then(|| hash(hashed, piece))
+    })
+}
+
 /// Gives the bytes of a table one by one, as far as they can be read.
 #[cold]
 #[inline(never)]
@@ -351,7 +390,6 @@ fn line_in(
     size: usize,
     find: impl FnOnce(&mut dyn FnMut() -> Option<u8>) -> Option<u32>,
 ) -> Option<u32> {
-    const PIECE: usize = 1024;
     let (mut copy, mut had, mut at) = ([0; PIECE], 0, 0);
     find(&mut || {
         if at % PIECE == 0 {
@@ -371,10 +409,18 @@ fn hash(before: u64, bytes: &[u8]) -> u64 {
         let product = u128::from(hash ^ word) * u128::from(ODD);
         (product as u64 ^ (product >> 64) as u64).rotate_left(23)
     };
-    let (words, rest) = bytes.as_chunks();
-    let hash = words
-        .iter()
-        .fold(mix(before, ODD ^ bytes.len() as u64), |hash, word| mix(hash, u64::from_le_bytes(*word)));
+    // Four at a time, which do not wait for one another.
+    let (blocks, bytes_left) = bytes.as_chunks::<32>();
+    let begin = mix(before, ODD ^ bytes.len() as u64);
+    let mut lanes = [begin, begin.rotate_left(16), begin.rotate_left(32), begin.rotate_left(48)];
+    for block in blocks {
+        for (lane, word) in lanes.iter_mut().zip(block.as_chunks().0) {
+            *lane = mix(*lane, u64::from_le_bytes(*word));
+        }
+    }
+    let joined = if blocks.is_empty() { begin } else { lanes.into_iter().fold(begin, mix) };
+    let (words, rest) = bytes_left.as_chunks();
+    let hash = words.iter().fold(joined, |hash, word| mix(hash, u64::from_le_bytes(*word)));
     let last = rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
     mix(mix(hash, last), ODD)
 }

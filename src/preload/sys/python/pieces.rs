@@ -144,6 +144,11 @@ impl Pieces {
         Some(usize::from(piece.at)..piece.end())
     }
 
+    /// Whether tables may be pieces: half of the room is for all else.
+    pub fn has_room_for_tables(&self) -> bool {
+        self.filled < ROOM / 2
+    }
+
     /// What was kept for this thread, or another one; 0 where nothing was.
     pub fn thread(&self) -> usize {
         self.known.load(Relaxed)

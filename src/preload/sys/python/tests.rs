@@ -127,7 +127,7 @@ proptest! {
         };
         let mut found = 0;
         Pieces::with(|pieces| {
-            Walk { interpreter: &interpreter, layout: &interpreter.layout, pieces }.go(24, &mut |_| {
+            Walk { interpreter: &interpreter, layout: &interpreter.layout, pieces, is_known: |_| false }.go(24, &mut |_| {
                 found += 1;
                 true
             })
