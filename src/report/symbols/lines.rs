@@ -22,7 +22,7 @@ use std::time::Instant;
 
 type Reader = EndianArcSlice<LittleEndian>;
 
-/// The most debugging information that is read of a file: about a second's work.
+/// The most debugging information that is read of a file for a report: about a second's work.
 pub const MOST_BYTES: u64 = 1 << 30;
 /// The most functions that are inlined in one another.
 const MOST_INLINED: usize = 32;
@@ -145,6 +145,7 @@ impl Lines {
     pub fn read(
         file: &File,
         until: Instant,
+        most: u64,
         shared: impl FnOnce() -> Option<File>,
     ) -> Result<Lines, Without> {
         let sections = Sections::of(file)?;
@@ -157,7 +158,7 @@ impl Lines {
         let shared = shared();
         let shared = shared.as_ref().map(Sections::of).transpose()?;
         let bytes = sections.bytes().saturating_add(shared.as_ref().map_or(0, Sections::bytes));
-        if bytes > MOST_BYTES {
+        if bytes > most {
             return Err(Without::TooLarge(bytes));
         }
         let mut dwarf = sections.read()?;

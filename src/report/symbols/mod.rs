@@ -35,6 +35,9 @@ const MOST_TABLES: usize = 16;
 /// How much debugging information is kept in memory.
 const MOST_KEPT: u64 = lines::MOST_BYTES;
 
+/// The most debugging information of a library that is read while its program runs: some tens of milliseconds' work.
+const MOST_WHILE_RUNNING: u64 = 64 << 20;
+
 /// How many libraries are read at once: each takes [`lines::MOST_BYTES`], if it has as much.
 const MOST_THREADS: usize = 4;
 
@@ -111,6 +114,20 @@ impl Symbols {
             left: (LONGEST_READ, LONGEST_ASKED),
             room: MOST_KEPT,
             notes,
+        }
+    }
+
+    /// For a program that began then and runs: each library is read while somebody waits.
+    pub fn of_running(began: SystemTime) -> Symbols {
+        let most = MOST_WHILE_RUNNING;
+        Symbols {
+            packed: PackedSymbols::default(),
+            files: Files { most, ..Files::older_than(Some(began)) },
+            known: HashMap::new(),
+            time: 0,
+            left: (LONGEST_READ, LONGEST_ASKED),
+            room: most,
+            notes: BTreeSet::new(),
         }
     }
 
