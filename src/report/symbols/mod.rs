@@ -2,7 +2,7 @@
 //!
 //! What belongs here: what is known of libraries, and for how long: only so much is kept in memory, and only so much time
 //! goes into lines. What does not: which files count for a library ([`files`]), how an ELF file is read ([`table`],
-//! [`lines`]), and the names that a packed record brings ([`packed`]).
+//! [`lines`], [`units`]), and the names that a packed record brings ([`packed`]).
 
 mod demangle;
 mod files;
@@ -10,6 +10,7 @@ mod lines;
 mod packed;
 mod short;
 mod table;
+mod units;
 
 pub use lines::SourceLine;
 pub use packed::PackedSymbols;
