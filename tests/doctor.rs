@@ -202,6 +202,8 @@ fn without_a_gpu_there_is_a_table_of_the_machine_and_nothing_is_guessed() {
     let words = |line: String| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(row("MACHINE")), ["MACHINE", "VALUE"], "{}", report.stdout);
     assert_eq!(words(row("cuInit"))[1], "unknown", "{}", report.stdout);
+    let colored = done(&mut at(&["doctor", "--color", "always"]));
+    assert!(colored.stdout.contains(" \x1b[33munknown\x1b[0m  "), "{}", colored.stdout);
     let report = json_of(&mut at(&["doctor", "--format", "json"]));
     assert_eq!((&report["schema"], &report["process"]["devices"]), (&"cupeer-doctor/1".into(), &Value::Null));
     assert_eq!(fact(&report, "cuInit")["verdict"], "unknown");

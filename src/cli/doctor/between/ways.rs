@@ -53,6 +53,9 @@ pub struct Reason {
     pub hint: Option<String>,
 }
 
+/// What to do about two pid namespaces.
+const PIDS: &str = "Share one pid namespace: docker run --pid=container:NAME or --pid=host; hostPID, or shareProcessNamespace within a pod.";
+
 /// The reasons that a condition gives: none where it is met without a word.
 type Reasons = Vec<Reason>;
 
@@ -180,7 +183,7 @@ fn pids(one: &Process, other: &Process) -> Reasons {
         Some(true) => Vec::new(),
         Some(false) => unknown(
             "their pid namespaces differ: it works while the pids of the two programs are different numbers, and containers often start theirs as pid 1; UCX refuses it",
-            "Share one pid namespace: docker run --pid=container:NAME or --pid=host; hostPID, or shareProcessNamespace within a pod.",
+            PIDS,
         ),
         None => unknown("the pid namespace of one of them is not known", ""),
     }
@@ -230,7 +233,7 @@ fn tracing(one: &Process, other: &Process) -> Reasons {
         Some(false) => {
             return no(
                 "their pid namespaces differ: the pid that an exporter sends means another process there, or none",
-                "Share one pid namespace: docker run --pid=container:NAME or --pid=host; hostPID, or shareProcessNamespace within a pod. Or send descriptors by SCM_RIGHTS.",
+                PIDS,
             );
         }
         None => return unknown("the pid namespace of one of them is not known", ""),

@@ -2,7 +2,7 @@
 
 use super::System;
 use super::fact::Fact;
-use super::pci::directory;
+use super::pci::{directory, is_hidden};
 use crate::doctor::asked::NvmlDevice;
 use crate::doctor::driver::result_name;
 
@@ -24,7 +24,7 @@ pub fn facts(system: &System) -> Vec<Fact> {
 fn gpus(system: &System) -> Fact {
     const NAME: &str = "gpus";
     let bus = match system.tree.names("/sys/bus/pci/devices") {
-        Ok(_) => format!("{} on the PCI bus", system.gpus.len()),
+        Ok(_) => format!("{} on the PCI bus", super::pci::gpus(&system.tree).len()),
         Err(withheld) => withheld.to_string(),
     };
     let nvml = match &system.asked.nvml {
@@ -77,6 +77,9 @@ fn cuda(system: &System) -> Fact {
 /// The kernel's driver of a device.
 fn bound(system: &System, address: &str) -> Fact {
     const NAME: &str = "kernel driver";
+    if let Some(why) = is_hidden(system, address) {
+        return Fact::unknown(NAME, why);
+    }
     const BREAKS: &str = "CUDA on this device: it is not NVIDIA's driver that has it";
     match system.tree.link_name(&format!("{}/driver", directory(address))) {
         Ok(name) if name == "nvidia" => Fact::good(NAME, name),

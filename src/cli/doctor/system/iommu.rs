@@ -7,7 +7,7 @@
 
 use super::System;
 use super::fact::Fact;
-use super::pci::directory;
+use super::pci::{directory, is_hidden};
 
 const BREAKS: &str = "peer access over PCIe: writes may be lost, arrive late or hang, without an error";
 const HINT: &str = "On bare metal, boot with iommu=pt (or amd_iommu=off, intel_iommu=off), or switch VT-d or AMD-Vi off in the firmware.";
@@ -52,6 +52,9 @@ fn of_machine(system: &System) -> Fact {
 /// What it does to a device.
 fn of_device(system: &System, address: &str) -> Fact {
     const NAME: &str = "iommu group";
+    if let Some(why) = is_hidden(system, address) {
+        return Fact::unknown(NAME, why);
+    }
     let group = match system.tree.link_name(&format!("{}/iommu_group", directory(address))) {
         Ok(group) => group,
         Err(withheld) if withheld.is_absent() => {

@@ -51,7 +51,13 @@ impl System {
     }
 
     fn new(tree: Tree, asked: Asked, environment: Vec<(String, String)>) -> System {
-        let gpus = pci::gpus(&tree);
+        let mut gpus = pci::gpus(&tree);
+        // A sandbox may hide the bus and show the devices: what it hides of them is then unknown, and not left out.
+        for device in asked.nvml.iter().flat_map(|nvml| &nvml.devices) {
+            if gpus.iter().all(|gpu| gpu.address != device.pci) {
+                gpus.push(Gpu { address: device.pci.clone(), bridges: Vec::new() });
+            }
+        }
         System { tree, asked, environment, gpus }
     }
 
@@ -70,17 +76,6 @@ impl System {
             environment::facts,
         ];
         parts.into_iter().flat_map(|part| part(self)).collect()
-    }
-
-    /// The facts that bear on peer access from one device to another, by their PCI addresses as the kernel writes them.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for those who test a pair"))]
-    pub fn of_pair(&self, from: &str, to: &str) -> Vec<Fact> {
-        let bears = |fact: &Fact| match &fact.about[..] {
-            [] => matches!(&*fact.name, "iommu" | "virtualisation" | "driver parameters" | "fabric manager"),
-            [device] => device == from || device == to,
-            [one, other, ..] => one == from && other == to,
-        };
-        self.facts().into_iter().filter(bears).collect()
     }
 
     /// What decides whether this process and another one can share.
@@ -109,4 +104,15 @@ impl System {
             _ => fact,
         }
     }
+}
+
+/// Of all facts those that bear on peer access from one device to another, by their PCI addresses as the kernel writes them.
+#[cfg_attr(not(test), expect(dead_code, reason = "for those who test a pair"))]
+pub fn of_pair<'a>(facts: &'a [Fact], from: &str, to: &str) -> Vec<&'a Fact> {
+    let bears = |fact: &&Fact| match &fact.about[..] {
+        [] => matches!(&*fact.name, "iommu" | "virtualisation" | "driver parameters" | "fabric manager"),
+        [device] => device == from || device == to,
+        [one, other, ..] => one == from && other == to,
+    };
+    facts.iter().filter(bears).collect()
 }

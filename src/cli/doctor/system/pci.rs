@@ -22,6 +22,12 @@ pub fn directory(address: &str) -> String {
     format!("/sys/bus/pci/devices/{address}")
 }
 
+/// Why nothing is known of a device, where the bus does not show it.
+pub fn is_hidden(system: &System, address: &str) -> Option<String> {
+    let at = directory(address);
+    (!system.tree.exists(&at)).then(|| format!("there is no {at}"))
+}
+
 /// The devices of NVIDIA's of these classes.
 fn of_classes(tree: &Tree, classes: &[&str]) -> Vec<String> {
     let is = |address: &String| {
@@ -169,12 +175,13 @@ fn bar1(system: &System, gpu: &Gpu) -> Fact {
     const NAME: &str = "bar1";
     let asked = system.asked.nvml.as_ref().ok();
     let device = asked.and_then(|nvml| nvml.devices.iter().find(|device| device.pci == gpu.address));
-    let shown = match system.tree.text(&format!("{}/resource", directory(&gpu.address))) {
-        Ok(text) => size_of_bar1(&text),
-        Err(withheld) => return Fact::unknown(NAME, withheld),
-    };
-    let Some(size) = shown.or(device.and_then(|device| device.bar1)) else {
-        return Fact::unknown(NAME, "the device shows none");
+    let shown = system.tree.text(&format!("{}/resource", directory(&gpu.address)));
+    let of_bus = shown.as_ref().ok().and_then(|text| size_of_bar1(text));
+    let Some(size) = of_bus.or(device.and_then(|device| device.bar1)) else {
+        return Fact::unknown(
+            NAME,
+            shown.err().map_or("the device shows none".to_owned(), |why| why.to_string()),
+        );
     };
     let Some(memory) = device.and_then(|device| device.memory) else {
         return Fact::unknown(

@@ -236,7 +236,7 @@ fn what_loses_peer_writes_is_named_with_its_setting() {
         assert!(fact.breaks.is_some() && fact.hint.is_some(), "{fact:?}");
     }
     // What bears on a pair has the devices' own facts, and those of the machine.
-    let pair = system.of_pair("0000:03:00.0", "0000:02:00.0");
+    let pair: Vec<Fact> = of_pair(&facts, "0000:03:00.0", "0000:02:00.0").into_iter().cloned().collect();
     let names: Vec<&str> =
         pair.iter().filter(|fact| fact.verdict == Verdict::Bad).map(|fact| fact.name.as_str()).collect();
     assert!(names.contains(&"acs") && names.contains(&"pcie link"), "{names:?}");
@@ -255,6 +255,24 @@ fn nvlink_between_all_makes_pcie_nobodys_trouble() {
         Verdict::Plain,
         "peer traffic is redirected by 0000:01:00.0 (all pairs have NVLink)",
     );
+}
+
+#[test]
+fn devices_that_the_bus_hides_are_unknown_and_not_left_out() {
+    let mut made = workstation();
+    fs::remove_dir_all(made.root.path().join("sys/bus")).unwrap();
+    made.nvml().devices[0].bar1 = Some(64 << 30);
+    let (system, _root) = made.system();
+    let facts = system.facts();
+    for name in ["kernel driver", "pcie link", "acs", "iommu group"] {
+        let found = of(&facts, name);
+        assert!(
+            !found.is_empty() && found.iter().all(|(verdict, _)| *verdict == Verdict::Unknown),
+            "{name}: {found:?}"
+        );
+    }
+    is(&facts, "bar1", Verdict::Good, "64GiB for 48GiB of memory");
+    is(&facts, "bar1", Verdict::Unknown, "there is no /sys/bus/pci/devices/0000:03:00.0/resource");
 }
 
 #[test]
