@@ -100,8 +100,8 @@ fn bound(system: &System, address: &str) -> Fact {
     }
 }
 
-/// "No GPU-to-GPU P2P (either PCIe or NVLink) is supported", and "CUDA IPC across GPU instances is not supported": NVIDIA
-/// Multi-Instance GPU User Guide, Application Considerations.
+/// Instances reach no other device, by NVLink or PCIe, and share nothing between them: NVIDIA's Multi-Instance GPU User Guide,
+/// Deployment Considerations; NCCL#1716.
 fn mig(device: &NvmlDevice) -> Fact {
     const NAME: &str = "mig";
     match device.mig {
