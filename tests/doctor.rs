@@ -348,7 +348,10 @@ fn files_that_are_no_reports_are_refused_with_their_names() {
     ] {
         refused(&["doctor", "--between", &at("good"), &at(name)], &format!("--between '{}': {sentence}", at(name)));
     }
-    refused(&["doctor", "--between", "/dev/zero", &at("good")], "--between '/dev/zero': it is no file");
+    refused(
+        &["doctor", "--between", "/dev/zero", &at("good")],
+        "--between '/dev/zero': it is a device, not a file",
+    );
     refused(
         &["doctor", "--sim", "-o", "/no/where.json"],
         "--output '/no/where.json': No such file or directory (os error 2)",

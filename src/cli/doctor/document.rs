@@ -6,10 +6,11 @@ use super::system::{Fact, Process, System};
 use crate::output::Failure;
 use crate::status;
 use anyhow::{Context, Result, bail, ensure};
+use cupeer_record::plain::{self, Links};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// What the reader takes. Fields may be added without another number.
@@ -93,14 +94,7 @@ pub fn write(document: &Document, path: &Path) -> Result<()> {
 
 /// Reads a report.
 pub fn read(path: &Path) -> Result<Document> {
-    let open = || -> Result<Document> {
-        let file = File::open(path)?;
-        ensure!(file.metadata()?.is_file(), "it is no file");
-        let mut bytes = Vec::new();
-        file.take(LONGEST + 1).read_to_end(&mut bytes)?;
-        ensure!(bytes.len() as u64 <= LONGEST, "it is larger than any report of 'cupeer doctor'");
-        parse(&bytes)
-    };
+    let open = || parse(&plain::read(path, Links::Followed, LONGEST)?);
     open().map_err(|error| {
         let sentence = format!("--between '{}': {error:#}", path.display());
         Failure { sentence, excerpt: None, status: status::OURS }.into()

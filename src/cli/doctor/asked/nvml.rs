@@ -6,7 +6,7 @@ use cupeer_spec::abi::{nvmlGpuFabricInfoV_t, nvmlPciInfo_t};
 use cupeer_spec::function::Library;
 use libloading::os::unix::Library as Handle;
 use serde::{Deserialize, Serialize};
-use std::ffi::{c_char, c_uint, c_void};
+use std::ffi::{c_uint, c_void};
 
 #[derive(Serialize, Deserialize, Clone, Default, Debug)]
 pub struct Nvml {
@@ -106,7 +106,7 @@ fn device(library: &Handle, device: Device) -> Result<NvmlDevice, String> {
     let mut mode = 0;
     let compute = call!(library, "nvmlDeviceGetComputeMode", (device => Device, &mut mode => *mut i32));
     Ok(NvmlDevice {
-        pci: kernel_address(&c_text(&pci.busId.map(c_char::cast_unsigned))),
+        pci: kernel_address(&c_text(&pci.busId.map(|letter| letter.to_ne_bytes()[0]))),
         uuid,
         name: name.map(|()| c_text(&text)).unwrap_or_default(),
         memory: has_memory.ok().map(|()| memory[0]),
