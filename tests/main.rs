@@ -17,6 +17,9 @@ mod book;
 // The command's own options, lists and messages.
 mod cli;
 
+// What the doctor says of the driver, of a program and of the machine.
+mod doctor;
+
 // What functions do to what processes share, and who has to know.
 mod effects;
 

@@ -4,6 +4,7 @@
 
 mod check;
 mod deny;
+mod doctor;
 mod home;
 mod inject;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use std::path::PathBuf;
 
 pub use check::{CheckArgs, Level};
 pub use deny::DenyArgs;
+pub use doctor::{DoctorArgs, DoctorFormat, ProbeSystemArgs};
 pub use home::{CleanArgs, LsArgs, LsFormat};
 pub use inject::InjectArgs;
 pub use release::ReleaseArgs;
@@ -66,11 +68,14 @@ pub enum Command {
     Release(ReleaseArgs),
     /// Fail each call in turn and report how the program copes
     Sweep(SweepArgs),
-    /// Look for problems with the driver, the libraries or a program
+    /// Look for problems with the driver, the libraries, the machine or a program
     Doctor(DoctorArgs),
     /// Examine the driver in this process, for `doctor`
     #[command(hide = true)]
     ProbeDriver,
+    /// Ask NVIDIA's libraries and the kernel in this process, for `doctor`
+    #[command(hide = true)]
+    ProbeSystem(ProbeSystemArgs),
 }
 
 /// What happens to the calls of a program: the options that `run` and `env` share.
@@ -370,21 +375,4 @@ pub enum Redact {
     Paths,
     /// All of these
     All,
-}
-
-#[derive(Args)]
-#[command(after_help = "Exit status: 0 if all is well, 1 if something is wrong, 125 if cupeer failed.")]
-pub struct DoctorArgs {
-    #[command(flatten)]
-    pub driver: DriverArgs,
-    /// Explain on stderr what is decided, and why
-    #[arg(short, long)]
-    pub verbose: bool,
-    /// A program to run, to find the libraries whose calls escape cupeer
-    #[arg(
-        trailing_var_arg = true,
-        value_names = ["PROGRAM", "ARGS"],
-        value_hint = ValueHint::CommandWithArguments
-    )]
-    pub program: Vec<OsString>,
 }

@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         Command::Sweep(args) => sweep::command(&args),
         Command::Doctor(args) => doctor::command(&args),
         Command::ProbeDriver => probe::command(),
+        Command::ProbeSystem(args) => doctor::probe(&args),
     };
     match done {
         Ok(code) => code,

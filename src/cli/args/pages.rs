@@ -21,7 +21,7 @@ const SHOWN_IN: &[(&str, &[&str])] = &[
     ("pack", &["see"]),
     ("release", &["fallbacks", "faults"]),
     ("sweep", &["fallbacks"]),
-    ("doctor", &["nothing-seen"]),
+    ("doctor", &["doctor", "nothing-seen"]),
 ];
 
 /// The page of one command.
