@@ -92,7 +92,7 @@ fn what_is_withheld_is_unknown() {
     becomes(|process| process.devices = None, "uuuuuy");
     becomes(|process| process.descriptor = None, "yyyuyy");
     becomes(|process| process.imex = None, "yyyyuy");
-    becomes(|process| process.host_user = None, "uuyyyu");
+    becomes(|process| process.host_user = None, "yuyyyu");
     becomes(|process| *process = Process::default(), "unuuun");
 }
 
@@ -104,7 +104,7 @@ fn users_and_capabilities() {
             process.user = Some(ids.clone());
             process.host_user = Some(2000);
         },
-        "uuynyu",
+        "ynynyu",
     );
     becomes(|process| process.group = Some(ids.clone()), "yyynyy");
     // One of them has a capability that the other has not, and may be the exporter.

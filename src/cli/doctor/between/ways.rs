@@ -3,15 +3,12 @@
 //!
 //! | way | needs | by |
 //! | --- | --- | --- |
-//! | legacy handle | one host; the exporter's device may be used by the importer; different pids | practice (NCCL#324, NCCL#1647); measured on H200: pid namespaces do not matter while the pids differ in number (LMCache#4551 found the same), ipc, mnt, net and uts namespaces do not matter |
-//! | CUDA event | the same, and one file system at /dev/shm | LMCache#4550, LMCache#4551: the handles resolve only where both share /dev/shm |
+//! | legacy handle | one host; the exporter's device may be used by the importer; different pids | practice (NCCL#324, NCCL#1647); measured with driver 580: pid namespaces do not matter while the pids differ in number (LMCache#4551 found the same), users and ipc, mnt, net and uts namespaces do not matter |
+//! | CUDA event | the same, one file system at /dev/shm, and one user | LMCache#4550, LMCache#4551: the handles resolve only where both share /dev/shm; measured with driver 580: the file there has the user in its name (`cuda.shm.UID.PID.N`, mode 0600), and cuIpcOpenEventHandle returns CUDA_ERROR_MAP_FAILED to another user, also to root |
 //! | descriptor by SCM_RIGHTS | one host; a socket that both reach | unix(7); network_namespaces(7): abstract sockets are of a network namespace, those in directories are not |
 //! | descriptor by pidfd_getfd | one host; the exporter's pid means it in the importer's pid namespace; the right to trace it | pidfd_open(2), pidfd_getfd(2), ptrace(2) "Ptrace access mode checking", Yama.rst |
 //! | fabric handle | an IMEX channel that both may use; across hosts, one clique of one cluster | cuMemCreate; IMEX guide |
 //! | /dev/shm | one host; one file system there | NCCL compares its device number (NCCL#248) |
-//!
-//! User ids: NVIDIA's open kernel module lets one client duplicate another's object where their effective user ids or pids are
-//! the same (osValidateClientTokens in os.c); what libcuda asks it for is not documented, so that different ones are unknown.
 
 use crate::doctor::asked::Descriptor;
 use crate::doctor::system::Process;
@@ -75,11 +72,11 @@ fn yes(says: impl Into<String>) -> Reasons {
 /// All ways.
 pub fn ways(one: &Process, other: &Process) -> Vec<Way> {
     let host = || host(one, other);
-    let driver = || [devices(one, other), users(one, other), versions(one, other)].concat();
+    let driver = || [devices(one, other), versions(one, other)].concat();
     vec![
         way("legacy handle (cuIpcOpenMemHandle)", host(), || [driver(), pids(one, other)].concat()),
         way("CUDA event (cuIpcOpenEventHandle)", host(), || {
-            [shm(one, other), driver(), pids(one, other)].concat()
+            [shm(one, other), users(one, other), driver(), pids(one, other)].concat()
         }),
         way("descriptor by SCM_RIGHTS", host(), || {
             [sockets(one, other), devices(one, other), versions(one, other)].concat()
@@ -155,11 +152,11 @@ fn devices(one: &Process, other: &Process) -> Reasons {
 fn users(one: &Process, other: &Process) -> Reasons {
     match (one.host_user, other.host_user) {
         (Some(here), Some(there)) if here == there => Vec::new(),
-        (Some(here), Some(there)) => unknown(
+        (Some(here), Some(there)) => no(
             format!(
-                "they run as users {here} and {there} (as the host counts), which NVIDIA does not document"
+                "they run as users {here} and {there} (as the host counts), and the driver names an event's file in /dev/shm by its user"
             ),
-            "Run both as one user.",
+            "Run both as one user, or let them wait for each other by a flag in shared device memory.",
         ),
         _ => unknown("the user of one of them is not known", ""),
     }
@@ -298,8 +295,10 @@ fn fabric(one: &Process, other: &Process) -> Reasons {
     let (Some(here), Some(there)) = (&one.imex, &other.imex) else {
         return unknown("the IMEX channels of one of them are not known", "");
     };
-    if here.is_empty() || there.is_empty() {
-        return no("one of them may use no IMEX channel", HINT);
+    match (here.is_empty(), there.is_empty()) {
+        (false, false) => {}
+        (true, true) => return no("neither may use an IMEX channel", HINT),
+        _ => return no("one of them may use no IMEX channel", HINT),
     }
     if !here.iter().any(|channel| there.contains(channel)) {
         return no("they may use no IMEX channel in common", HINT);

@@ -67,6 +67,14 @@ pub fn channels(system: &System) -> Option<Vec<String>> {
     }
 }
 
+/// Whether NVML says that no device belongs to a cluster, which is an NVLink domain of several machines: its number is then 0.
+fn is_alone(system: &System) -> bool {
+    let Ok(nvml) = &system.asked.nvml else { return false };
+    let clusters = nvml.devices.iter().map(|device| Some(&device.fabric.as_ref()?.cluster));
+    nvml.devices.len() > 0
+        && clusters.into_iter().all(|cluster| cluster.is_some_and(|id| id.bytes().all(|digit| digit == b'0')))
+}
+
 fn imex(system: &System) -> Fact {
     const NAME: &str = "imex channels";
     const BREAKS: &str = "fabric handles: cuMemCreate with CU_MEM_HANDLE_TYPE_FABRIC returns CUDA_ERROR_NOT_PERMITTED, though the devices say that they support it";
@@ -91,6 +99,10 @@ fn imex(system: &System) -> Fact {
     match (listed, says_fabric) {
         (_, Some(false)) => Fact::plain(NAME, format!("{value}; no device supports fabric handles")),
         (false, _) => Fact::plain(NAME, format!("{value}; the kernel module has none")),
+        // Within one machine, descriptors do what fabric handles do.
+        (true, Some(true)) if is_alone(system) => {
+            Fact::plain(NAME, format!("{value}; only an NVLink domain of several machines needs them"))
+        }
         (true, Some(true)) => Fact::bad(NAME, value, BREAKS, HINT),
         (true, None) => {
             Fact::unknown(NAME, format!("{value}; whether the devices support fabric handles is not known"))

@@ -221,6 +221,16 @@ fn workstation() -> Made {
 }
 
 #[test]
+fn a_domain_of_several_machines_needs_channels() {
+    let mut made = workstation();
+    for device in &mut made.asked.nvml.as_mut().expect("NVML").devices {
+        device.fabric = Some(Fabric { state: 3, status: 0, cluster: "ab".into(), clique: 1 });
+    }
+    let (system, _root) = made.system();
+    is(&system.facts(), "imex channels", Verdict::Bad, "there is no /dev/nvidia-caps-imex-channels");
+}
+
+#[test]
 fn what_loses_peer_writes_is_named_with_its_setting() {
     let made = workstation();
     let (system, _root) = made.system();
@@ -231,7 +241,8 @@ fn what_loses_peer_writes_is_named_with_its_setting() {
     is(&facts, "acs", Verdict::Bad, "peer traffic is redirected by 0000:01:00.0");
     is(&facts, "pcie link", Verdict::Bad, "x4 at 16.0 GT/s; x16 is possible");
     is(&facts, "pcie link", Verdict::Good, "x16 at 16.0 GT/s");
-    is(&facts, "imex channels", Verdict::Bad, "there is no /dev/nvidia-caps-imex-channels");
+    let alone = "there is no /dev/nvidia-caps-imex-channels; only an NVLink domain of several machines needs them";
+    is(&facts, "imex channels", Verdict::Plain, alone);
     for fact in facts.iter().filter(|fact| fact.verdict == Verdict::Bad) {
         assert!(fact.breaks.is_some() && fact.hint.is_some(), "{fact:?}");
     }
