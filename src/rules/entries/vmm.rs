@@ -32,7 +32,7 @@ rule VmmFabricWithoutChannel "vmm-fabric-without-channel" {
     costs: "The allocation fails, although CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED may be 1.",
     cause: "FABRIC was requested, and the process has no IMEX channel",
     ruled_out: "FABRIC was not requested, or the process has an IMEX channel",
-    hint: "Within one machine, request POSIX_FILE_DESCRIPTOR. Between machines, set IMEX up, create /dev/nvidia-caps-imex-channels/channel0 (nvidia-modprobe -c 0), and pass it into containers. A program that can do without should try cuMemCreate, not only ask for the attribute.",
+    hint: "Within one machine, request POSIX_FILE_DESCRIPTOR. Between machines, set IMEX up, create /dev/nvidia-caps-imex-channels/channel0 (mknod, or NVreg_CreateImexChannel0=1), and pass it into containers. A program that can do without should try cuMemCreate, not only ask for the attribute.",
     usual: [("libnccl", "NCCL finds out by trying whether fabric handles work"),
             ("libuct_cuda", "UCX finds out by trying whether fabric handles work"),
             ("libtorch_cuda", "PyTorch finds out by trying whether fabric handles work"),
