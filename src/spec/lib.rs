@@ -12,6 +12,7 @@ pub mod functions;
 pub mod names;
 #[path = "functions/others.rs"]
 pub mod others;
+pub mod p2p;
 pub mod placeholders;
 pub mod proc;
 pub mod rank;

@@ -25,10 +25,12 @@
 //! native_atomics = true
 //! array_access = true
 //! partial_atomics = false
+//! data = "lost"             # what is written over it: "good", "lost", "stale" (late by one write), or "stall"; default "good"
+//! data_by = "kernels"       # of "kernels" or of "copies" alone; default "any"
 //! ```
 
 use crate::preset::SKIP;
-use crate::{Device, LinkKind, MOST_DEVICES, PciAddress, Topology};
+use crate::{Carrier, Data, Device, LinkKind, MOST_DEVICES, PciAddress, Topology};
 use cupeer_spec::names::nearest;
 use cupeer_spec::uuid;
 use std::collections::HashSet;
@@ -61,6 +63,8 @@ const LINK: &[&str] = &[
     "native_atomics",
     "array_access",
     "partial_atomics",
+    "data",
+    "data_by",
 ];
 
 /// Reads a file.
@@ -180,6 +184,12 @@ fn read_link(
     if let Some(value) = find(table, "performance_rank") {
         link.performance_rank = index(value, 0..1001)? as i32;
     }
+    if let Some(value) = find(table, "data") {
+        link.data = word(value, Data::ALL, "what becomes of data is")?;
+    }
+    if let Some(value) = find(table, "data_by") {
+        link.data_by = word(value, Carrier::ALL, "data is taken by")?;
+    }
     machine.links[from * count + to] = link;
     if both {
         machine.links[to * count + from] = link;
@@ -263,6 +273,14 @@ fn link_kind(value: Value) -> Result<LinkKind, Mistake> {
     let name = string(value)?;
     let wanted = format!("there is no kind of link '{name}'; the kinds are nvlink, pcie and none");
     expect(value, LinkKind::ALL.iter().find(|(_, known)| *known == name), &wanted).map(|(kind, _)| *kind)
+}
+
+/// One of several words. `what` begins the sentence that says which there are.
+fn word<T: Copy>(value: Value, known: &[(T, &str)], what: &str) -> Result<T, Mistake> {
+    let name = string(value)?;
+    let names: Vec<&str> = known.iter().map(|(_, known)| *known).collect();
+    let wanted = format!("there is no '{name}' here; {what} one of {}", names.join(", "));
+    expect(value, known.iter().find(|(_, known)| *known == name), &wanted).map(|(meant, _)| *meant)
 }
 
 fn read_uuid(text: &str) -> Option<[u8; 16]> {

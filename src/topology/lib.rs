@@ -81,6 +81,8 @@ impl LinkKind {
             native_atomics: self == LinkKind::Nvlink,
             array_access: linked,
             partial_atomics: false,
+            data: Data::Good,
+            data_by: Carrier::Any,
         }
     }
 
@@ -104,6 +106,53 @@ pub struct Link {
     pub array_access: bool,
     /// CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED.
     pub partial_atomics: bool,
+    /// What becomes of data on it.
+    pub data: Data,
+    /// Whose data that is.
+    pub data_by: Carrier,
+}
+
+impl Link {
+    /// What becomes of data that something takes over the link.
+    pub fn data_of(&self, carrier: Carrier) -> Data {
+        if self.data_by == Carrier::Any || self.data_by == carrier { self.data } else { Data::Good }
+    }
+}
+
+/// What becomes of data on a link. None of it is an error that a program would see.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Data {
+    /// It arrives.
+    Good,
+    /// What is written never arrives; what is read is right.
+    Lost,
+    /// What is written arrives with the next write; what is read is what the read before of the same place saw.
+    Stale,
+    /// Whoever reads or writes waits for ever.
+    Stall,
+}
+
+impl Data {
+    /// All with their names.
+    pub const ALL: &'static [(Data, &'static str)] =
+        &[(Data::Good, "good"), (Data::Lost, "lost"), (Data::Stale, "stale"), (Data::Stall, "stall")];
+}
+
+/// What takes data over a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Carrier {
+    /// Either.
+    Any,
+    /// A copy engine: `cuMemcpyDtoD` and its like.
+    Copies,
+    /// A kernel's loads and stores.
+    Kernels,
+}
+
+impl Carrier {
+    /// All with their names.
+    pub const ALL: &'static [(Carrier, &'static str)] =
+        &[(Carrier::Any, "any"), (Carrier::Copies, "copies"), (Carrier::Kernels, "kernels")];
 }
 
 /// A machine.
@@ -232,6 +281,8 @@ mod tests {
             native_atomics: true,
             array_access: true,
             partial_atomics: false,
+            data: Data::Good,
+            data_by: Carrier::Any,
         };
         assert_eq!((machine.link(0, 1), machine.link(1, 0)), (Some(&recorded), Some(&recorded)));
         assert_eq!((machine.link(0, 0), machine.link(0, 2), machine.link(2, 0)), (None, None, None));
