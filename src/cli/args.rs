@@ -6,6 +6,7 @@ mod check;
 mod deny;
 mod home;
 mod inject;
+mod p2p;
 #[cfg(test)]
 mod pages;
 mod release;
@@ -23,6 +24,7 @@ pub use check::{CheckArgs, Level};
 pub use deny::DenyArgs;
 pub use home::{CleanArgs, LsArgs, LsFormat};
 pub use inject::InjectArgs;
+pub use p2p::P2pArgs;
 pub use release::ReleaseArgs;
 pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
 
@@ -71,6 +73,9 @@ pub enum Command {
     /// Examine the driver in this process, for `doctor`
     #[command(hide = true)]
     ProbeDriver,
+    /// Hold devices in this process, for `doctor --p2p`
+    #[command(hide = true, name = "probe-p2p")]
+    ProbeP2p,
 }
 
 /// What happens to the calls of a program: the options that `run` and `env` share.
@@ -375,6 +380,8 @@ pub enum Redact {
 #[derive(Args)]
 #[command(after_help = "Exit status: 0 if all is well, 1 if something is wrong, 125 if cupeer failed.")]
 pub struct DoctorArgs {
+    #[command(flatten)]
+    pub p2p: P2pArgs,
     #[command(flatten)]
     pub driver: DriverArgs,
     /// Explain on stderr what is decided, and why

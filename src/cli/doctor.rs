@@ -12,7 +12,7 @@ use crate::output::terminal_width;
 use crate::probe::Fact;
 use crate::run::{self, End};
 use crate::settings::{LD_LIBRARY_PATH, LD_PRELOAD, inherited, with_directory};
-use crate::{libraries, output};
+use crate::{libraries, output, p2p};
 use anyhow::{Context, Result};
 use cupeer_report::model::past;
 use cupeer_report::table::Table;
@@ -43,6 +43,9 @@ impl Report {
 
 pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
     output::be_verbose(args.verbose);
+    if args.p2p.p2p {
+        return p2p::command(args, without_ours(std::env::var_os(LD_PRELOAD)));
+    }
     let mut report = Report {
         facts: Table::new(&["", ""], 2, 40),
         functions: None,

@@ -1,0 +1,39 @@
+//! What helps against a bad verdict: a sentence that names the setting.
+
+use super::plan::Tested;
+use super::verdict::{Check, Verdict, Way};
+
+pub fn of(tested: &Tested) -> Vec<String> {
+    let is_bad =
+        |check: Check| tested.checks.iter().any(|(known, verdict)| *known == check && verdict.is_bad());
+    let mut hints = Vec::new();
+    match &tested.verdict {
+        Verdict::Wrong { .. } | Verdict::Stale { .. } | Verdict::Stalls { .. } => {
+            let copies = is_bad(Check::CopyWrite) || is_bad(Check::CopyRead);
+            let kernels =
+                [Check::KernelWrite, Check::KernelRead, Check::Resident].into_iter().any(is_bad);
+            hints.push(match (copies, kernels) {
+                (false, false) => "the link does not carry the atomics that the driver claims for it: use none over it",
+                (false, true) => {
+                    "copies arrive and what kernels do does not: NCCL_P2P_DISABLE=1 for NCCL, disable_custom_all_reduce \
+                     for vLLM; tests that only copy find nothing"
+                }
+                _ => {
+                    "an IOMMU or PCIe ACS between the devices redirects or drops peer traffic: boot with iommu=pt, or switch \
+                     the IOMMU (VT-d, AMD-Vi) and ACS off in the firmware; until then NCCL_P2P_DISABLE=1"
+                }
+            }
+            .to_owned());
+        }
+        Verdict::Refused { call, .. } => hints.push(match tested.way {
+            Way::Ipc if call.starts_with("cuIpc") => {
+                "'cupeer explain' has the causes of this result; where legacy handles cannot work (WSL, vGPU, other \
+                 namespaces), memory of PyTorch's expandable segments and NCCL_CUMEM_ENABLE=1 take descriptors"
+                    .to_owned()
+            }
+            _ => format!("'cupeer explain {call}' has the causes of this result"),
+        }),
+        Verdict::Good | Verdict::NotTested { .. } => {}
+    }
+    hints
+}
