@@ -211,9 +211,12 @@ k8s: the env list, volumes and volumeMounts of a pod; the libraries must be on t
 pub struct EnvArgs {
     #[command(flatten)]
     pub options: Options,
+    /// Print instead the settings with which NCCL, vLLM, llama.cpp, UCX and Open MPI avoid what 'cupeer doctor --p2p -o FILE' has found to be bad
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "Options")]
+    pub p2p: Option<PathBuf>,
     /// What will read the environment
-    #[arg(long, value_name = "FORMAT")]
-    pub format: EnvFormat,
+    #[arg(long, value_name = "FORMAT", required_unless_present = "p2p")]
+    pub format: Option<EnvFormat>,
 }
 
 /// The reader for which `cupeer env` prints.
@@ -378,12 +381,23 @@ pub enum Redact {
 }
 
 #[derive(Args)]
-#[command(after_help = "Exit status: 0 if all is well, 1 if something is wrong, 125 if cupeer failed.")]
+#[command(
+    after_help = "  cupeer doctor --p2p                         # what each link between devices carries
+  cupeer doctor --p2p -o machine.toml         # the same, for --sim, --deny-peer and 'cupeer env --p2p'
+
+Exit status: 0 if all is well, 1 if something is wrong, 125 if cupeer failed."
+)]
 pub struct DoctorArgs {
     #[command(flatten)]
     pub p2p: P2pArgs,
     #[command(flatten)]
     pub driver: DriverArgs,
+    /// With --p2p: print tables or JSON (docs/doctor-p2p.schema.json)
+    #[arg(long, value_name = "FORMAT", default_value = "text", requires = "p2p")]
+    pub format: DoctorFormat,
+    /// With --p2p: write the machine as a topology to FILE, with what was found
+    #[arg(short, long, value_name = "FILE", requires = "p2p")]
+    pub output: Option<PathBuf>,
     /// Explain on stderr what is decided, and why
     #[arg(short, long)]
     pub verbose: bool,
@@ -394,4 +408,12 @@ pub struct DoctorArgs {
         value_hint = ValueHint::CommandWithArguments
     )]
     pub program: Vec<OsString>,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
+pub enum DoctorFormat {
+    /// Tables that fit the terminal.
+    Text,
+    /// One object.
+    Json,
 }

@@ -24,8 +24,13 @@ enum Printed {
 
 /// The schema.
 pub fn schema() -> Schema {
+    of::<Printed>()
+}
+
+/// The schema of what is printed as this type.
+pub fn of<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(RecursiveTransform(plain));
-    settings.into_generator().into_root_schema_for::<Printed>()
+    settings.into_generator().into_root_schema_for::<T>()
 }
 
 /// Comments in one line, and numbers without the width that they have in Rust.

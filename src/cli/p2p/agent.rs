@@ -4,6 +4,7 @@
 //! good. It ends as soon as the command does, whatever it does then.
 
 use super::cuda::{Answer, Cuda};
+use super::nvml::Nvml;
 use super::request::{Compared, Device, Host, Pair, Refusal, Reply, Request, Work};
 use super::wire::Wire;
 use anyhow::{Context, Result};
@@ -46,7 +47,8 @@ struct Open {
     context: CUcontext,
     stream: CUstream,
     events: [CUevent; 2],
-    functions: Vec<*mut c_void>,
+    /// The kernels, or why there are none: the driver may have no compiler.
+    functions: Answer<Vec<*mut c_void>>,
     /// [`Host`], for kernels and for us.
     host: *mut u64,
 }
@@ -61,6 +63,8 @@ enum Memory {
 #[derive(Default)]
 struct Agent {
     cuda: Option<Cuda>,
+    /// NVML, once it was asked for; nothing where it is not there.
+    nvml: Option<Option<Nvml>>,
     open: HashMap<i32, Open>,
     memory: HashMap<u64, Memory>,
 }
@@ -93,6 +97,10 @@ impl Agent {
             }
             Request::Device { device } => Reply::Device(Box::new(self.device(device)?)),
             Request::Pair { from, to } => Reply::Pair(Box::new(self.pair(from, to)?)),
+            Request::Promise { from, to } => {
+                let nvml = self.nvml.get_or_insert_with(Nvml::load);
+                Reply::Promise(nvml.as_ref().and_then(|nvml| nvml.promise(&from, &to)))
+            }
             Request::Open { device } => Reply::Address(self.open(device)?),
             Request::Close { device } => self.close(device)?,
             Request::Enable { from, to } => {
@@ -138,8 +146,11 @@ impl Agent {
             Request::Fill { device, address, words, seed } => {
                 let of = |index| seed.map_or(0, |seed| word(seed, index));
                 let data: Vec<u64> = (0..words).map(of).collect();
-                self.at(device)?.0.upload(CUdeviceptr(address), &data)?;
-                self.finish(device)?
+                let cuda = self.at(device)?.0;
+                cuda.upload(CUdeviceptr(address), &data)?;
+                // It may return before the last bytes are there.
+                cuda.cuCtxSynchronize()?;
+                Reply::Done
             }
             Request::Compare { device, address, words, seed, before } => {
                 Reply::Compared(compare(&self.words(device, address, words)?, seed, &before))
@@ -203,12 +214,13 @@ impl Agent {
         cuda.cuCtxSetCurrent(context)?;
         let text =
             CStr::from_bytes_with_nul(PTX.as_bytes()).map_err(|_| own("cuModuleLoadDataEx", "no text"))?;
-        let module = cuda.module(text)?;
-        let function = |kernel: Kernel| {
+        let function = |module, kernel: Kernel| {
             let name = CString::new(kernel.name()).unwrap_or_default();
             cuda.function(module, &name)
         };
-        let functions = Kernel::ALL.into_iter().map(function).collect::<Answer<Vec<_>>>()?;
+        let functions = cuda
+            .module(text)
+            .and_then(|module| Kernel::ALL.into_iter().map(|kernel| function(module, kernel)).collect());
         // CU_MEMHOSTALLOC_PORTABLE and CU_MEMHOSTALLOC_DEVICEMAP.
         let host = cuda.cuMemHostAlloc(Host::BYTES, 3)?.cast::<u64>();
         // CU_STREAM_NON_BLOCKING: what one device does must not wait for another.
@@ -282,7 +294,8 @@ impl Agent {
                 cuda.cuMemcpyPeerAsync(to, to_context, from, from_context, bytes as usize, open.stream)?;
             }
             Work::Kernel { kernel, arguments, blocks, threads, times } => {
-                let known = Kernel::ALL.get(kernel).zip(open.functions.get(kernel));
+                let functions = open.functions.as_ref().map_err(Clone::clone)?;
+                let known = Kernel::ALL.get(kernel).zip(functions.get(kernel));
                 let known = known.filter(|(kernel, _)| kernel.parameters() == arguments.len());
                 let (kernel, function) =
                     known.ok_or_else(|| own("cuLaunchKernel", "was not called: no such kernel"))?;

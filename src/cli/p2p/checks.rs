@@ -16,8 +16,8 @@ type Done<T = Verdict> = Result<T, Broken>;
 
 /// How often data is sent.
 const ROUNDS: usize = 3;
-/// How many words that is: 512 KiB.
-const WORDS: u64 = 64 << 10;
+/// How many words that is: 128 KiB. More of them come with the measurement.
+const WORDS: u64 = 16 << 10;
 /// What a resident kernel sends: this often, so many words.
 const SLOTS: u64 = 16;
 const SLOT_WORDS: u64 = 512;
@@ -284,6 +284,7 @@ fn atomics(link: &Link) -> Done {
 
 /// What a link was seen to carry.
 #[derive(serde::Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Measured {
     /// Of the copy engine writing, in 10^6 bytes a second.
     pub copy_mb_s: u64,
@@ -294,27 +295,38 @@ pub struct Measured {
 }
 
 /// As long as a measurement may take, in nanoseconds.
-const LONG: u64 = 50_000_000;
+const LONG: u64 = 20_000_000;
 /// The most bytes at once, which leave out what stands behind the data.
 const MOST: u64 = FLAGS / 2;
 
-/// Measures a link over which all data arrives. What does not, after all, is the other answer.
-pub fn measure(link: &Link, blocks: u32) -> Done<Result<Measured, Verdict>> {
+/// Measures a link over which all data arrives. What does not, after all, is the other answer: the check that should have
+/// found it, and its verdict.
+pub fn measure(link: &Link, blocks: u32) -> Done<Result<Measured, (Check, Verdict)>> {
     let seed = random();
-    let copy = |bytes, times| Work::Copy { from: link.local, to: link.remote, bytes, times };
-    let (copy_mb_s, _) = rate(link, copy)?;
-    let kernel = |bytes, times| {
-        let place = Kernel::ALL.iter().position(|known| *known == Kernel::Write).unwrap_or_default();
-        let arguments = vec![link.remote, bytes / 8, seed];
+    let place = Kernel::ALL.iter().position(|known| *known == Kernel::Write).unwrap_or_default();
+    let write = |to, seed, bytes, times| {
+        let arguments = vec![to, bytes / 8, seed];
         Work::Kernel { kernel: place, arguments, blocks, threads: THREADS, times }
     };
-    let (kernel_mb_s, bytes) = rate(link, kernel)?;
-    let compared = compare(&link.owner, link.here, bytes / 8, seed, &[])?;
-    if compared.wrong > 0 {
-        let reason = format!("something else is there after a write of {bytes} bytes");
-        return Ok(Err(wrong(compared, bytes / 8, reason)));
+    let (kernel_mb_s, bytes) = rate(link, |bytes, times| write(link.remote, seed, bytes, times))?;
+    if let Some(verdict) = strayed(link, bytes, seed)? {
+        return Ok(Err((Check::KernelWrite, verdict)));
+    }
+    let (seed, most) = (random(), bytes);
+    link.writer.work(write(link.local, seed, most, 1))?;
+    let copy = |bytes, times| Work::Copy { from: link.local, to: link.remote, bytes, times };
+    let (copy_mb_s, bytes) = rate(link, copy)?;
+    if let Some(verdict) = strayed(link, bytes.min(most), seed)? {
+        return Ok(Err((Check::CopyWrite, verdict)));
     }
     Ok(Ok(Measured { copy_mb_s, kernel_mb_s, round_trip_ns: round_trip(link)? }))
+}
+
+/// What is wrong with many bytes, where something is.
+fn strayed(link: &Link, bytes: u64, seed: u64) -> Done<Option<Verdict>> {
+    let compared = compare(&link.owner, link.here, bytes / 8, seed, &[])?;
+    let reason = || format!("something else is there after a write of {bytes} bytes");
+    Ok((compared.wrong > 0).then(|| wrong(compared, bytes / 8, reason())))
 }
 
 /// How fast some work of a size and a number of times is, in 10^6 bytes a second, and of what size it was.

@@ -69,6 +69,7 @@ calls! {
     fn cuDevicePrimaryCtxRetain(device: CUdevice) -> CUcontext;
     fn cuDevicePrimaryCtxRelease_v2(device: CUdevice);
     fn cuCtxSetCurrent(context: CUcontext);
+    fn cuCtxSynchronize();
     fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32);
     fn cuStreamCreate(flags: u32) -> CUstream;
     fn cuStreamSynchronize(stream: CUstream);

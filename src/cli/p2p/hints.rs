@@ -14,6 +14,10 @@ pub fn of(tested: &Tested) -> Vec<String> {
                 [Check::KernelWrite, Check::KernelRead, Check::Resident].into_iter().any(is_bad);
             hints.push(match (copies, kernels) {
                 (false, false) => "the link does not carry the atomics that the driver claims for it: use none over it",
+                (true, false) => {
+                    "what kernels write arrives and copies do not: without peer access (cuCtxEnablePeerAccess), the driver \
+                     takes copies between these devices through the host"
+                }
                 (false, true) => {
                     "copies arrive and what kernels do does not: NCCL_P2P_DISABLE=1 for NCCL, disable_custom_all_reduce \
                      for vLLM; tests that only copy find nothing"

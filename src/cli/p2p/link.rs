@@ -1,7 +1,7 @@
 //! A way from a device to the memory of another one, as it is made and taken apart.
 
 use super::process::{Broken, Process, Starter};
-use super::request::{Reply, Request, Work};
+use super::request::{Refusal, Reply, Request, Work};
 use super::verdict::{Verdict, Way};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -104,14 +104,19 @@ const OF_NO_LINK: &[&str] = &[
     "cuMemAlloc_v2",
 ];
 
+/// Whether a failed call is none that a link could make fail.
+pub fn says_nothing_of_links(refusal: &Refusal) -> bool {
+    OF_NO_LINK.contains(&refusal.call.as_str())
+}
+
 /// What a step says that brought no answer. `ended` is how a process had ended by itself.
 pub fn verdict_of(broken: Broken, step: &str, ended: Option<String>) -> Verdict {
     match broken {
-        Broken::Refused(refusal) if OF_NO_LINK.contains(&refusal.call.as_str()) => {
+        Broken::Refused(refusal) if says_nothing_of_links(&refusal) => {
             untested(&Verdict::from(refusal).detail())
         }
         Broken::Refused(refusal) => refusal.into(),
-        Broken::Stalled => Verdict::Stalls { reason: format!("{step} did not end in time") },
+        Broken::Stalled => Verdict::Stalls { reason: "it does not end in time".to_owned() },
         Broken::Died(how) => Verdict::Refused {
             call: step.to_owned(),
             result: format!("the process is gone: {}", ended.unwrap_or(how)),

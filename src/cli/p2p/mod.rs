@@ -7,16 +7,20 @@
 pub mod agent;
 mod checks;
 mod cuda;
+mod document;
 mod hints;
 mod link;
+mod machine;
+mod nvml;
 mod plan;
 mod process;
 mod request;
+pub mod settings;
 mod text;
 mod verdict;
 mod wire;
 
-use crate::args::DoctorArgs;
+use crate::args::{DoctorArgs, DoctorFormat};
 use crate::driver;
 use crate::output;
 use anyhow::{Context, Result, bail};
@@ -46,11 +50,14 @@ impl Findings {
 
 /// `preload` is LD_PRELOAD without our library.
 pub fn command(args: &DoctorArgs, preload: Option<OsString>) -> Result<ExitCode> {
+    if let Some(path) = &args.output {
+        machine::check(path)?;
+    }
     let chosen = driver::choose(&args.driver)?;
     let environment = Environment::of(chosen.as_ref(), preload);
-    let (devices, pairs) = machine(&environment)?;
+    let (devices, pairs) = examine(&environment, args.driver.sim.is_some())?;
     let limit = Duration::from_secs(args.p2p.limit);
-    let plan = Plan { devices: &devices, pairs, limit };
+    let plan = Plan { devices: &devices, pairs, limit, measures: !args.p2p.quick };
     let bar = bar(plan.steps());
     let pairs = plan.run(&environment, |verdict: &Verdict| {
         if verdict.is_bad() {
@@ -60,12 +67,18 @@ pub fn command(args: &DoctorArgs, preload: Option<OsString>) -> Result<ExitCode>
     });
     bar.finish_and_clear();
     let findings = Findings { devices, pairs };
+    if let Some(path) = &args.output {
+        machine::write(&findings, path)?;
+    }
+    let status = ExitCode::from(u8::from(findings.is_bad()));
+    if args.format == DoctorFormat::Json {
+        return output::print_json(&document::Document::of(&findings)).map(|_| status);
+    }
     let width = output::terminal_width();
     let text = text::show(&findings, output::stdout_style(), width)
         + "\n"
         + &text::devices(&findings.devices, width);
-    output::print_marked(&text)?;
-    Ok(ExitCode::from(u8::from(findings.is_bad())))
+    output::print_marked(&text).map(|_| status)
 }
 
 fn bar(steps: usize) -> ProgressBar {
@@ -76,19 +89,30 @@ fn bar(steps: usize) -> ProgressBar {
 }
 
 /// What the driver says of the devices and of the ways between them.
-fn machine(environment: &Environment) -> Result<(Vec<Device>, Vec<Direction>)> {
+fn examine(environment: &Environment, is_simulated: bool) -> Result<(Vec<Device>, Vec<Direction>)> {
     let process = environment.start()?;
     let ask = |request: Request| ask(&process, &request);
     let Reply::Devices(count) = ask(Request::Start)? else { bail!(OTHER) };
-    let mut devices = Vec::new();
-    let mut pairs = Vec::new();
-    for from in 0..count {
-        let Reply::Device(device) = ask(Request::Device { device: from })? else { bail!(OTHER) };
+    let mut devices: Vec<Device> = Vec::new();
+    for device in 0..count {
+        let Reply::Device(device) = ask(Request::Device { device })? else { bail!(OTHER) };
         devices.push(*device);
-        for to in (0..count).filter(|to| *to != from) {
-            let Reply::Pair(about) = ask(Request::Pair { from, to })? else { bail!(OTHER) };
-            pairs.push(Direction { from: from as usize, to: to as usize, about: *about, ways: Vec::new() });
-        }
+    }
+    let mut pairs = Vec::new();
+    for (from, to) in (0..count).flat_map(|from| (0..count).map(move |to| (from, to))).filter(|(a, b)| a != b)
+    {
+        let Reply::Pair(about) = ask(Request::Pair { from, to })? else { bail!(OTHER) };
+        let (from, to) = (from as usize, to as usize);
+        let pci = |device: usize| devices[device].pci.clone();
+        // NVML knows nothing of simulated devices, and may have others at the same addresses.
+        let promise = match is_simulated {
+            true => None,
+            false => match ask(Request::Promise { from: pci(from), to: pci(to) })? {
+                Reply::Promise(promise) => promise,
+                _ => bail!(OTHER),
+            },
+        };
+        pairs.push(Direction { from, to, about: *about, promise, ways: Vec::new() });
     }
     Ok((devices, pairs))
 }

@@ -3,15 +3,16 @@
 //! Pairs that share no device are tested at the same time. While a rate is measured, nothing else goes over any link.
 
 use super::checks::{Measured, measure, perform};
-use super::link::{Holder, Link, Run, untested, verdict_of};
+use super::link::{Holder, Link, Run, says_nothing_of_links, untested, verdict_of};
+use super::nvml::Promise;
 use super::process::{Broken, Environment, Starter, serve};
 use super::request::{Device, Pair};
 use super::verdict::{Check, Verdict, Way};
 use std::sync::{Condvar, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-/// How often a way may stall before the rest of it is left out.
-const STALLS: usize = 2;
+/// How often a way may stall before the rest of it is left out: once more where none of the pair has stalled yet.
+const STALLS: usize = 1;
 
 /// What came of a way.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,8 +29,33 @@ pub struct Direction {
     pub from: usize,
     pub to: usize,
     pub about: Pair,
+    pub promise: Option<Promise>,
     /// Empty where the driver calls the other device unreachable.
     pub ways: Vec<Tested>,
+}
+
+/// How many directions are what. Those without access are none of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Count {
+    pub bad: usize,
+    pub good: usize,
+    pub untested: usize,
+}
+
+impl Count {
+    pub fn of(pairs: &[Direction]) -> Count {
+        let mut count = Count { bad: 0, good: 0, untested: 0 };
+        for pair in pairs.iter().filter(|pair| pair.about.can_access) {
+            if pair.ways.iter().any(|tested| tested.verdict.is_bad()) {
+                count.bad += 1;
+            } else if pair.ways.iter().all(|tested| tested.verdict == Verdict::Good) {
+                count.good += 1;
+            } else {
+                count.untested += 1;
+            }
+        }
+        count
+    }
 }
 
 /// What all pairs are tested with.
@@ -37,6 +63,8 @@ pub struct Plan<'a> {
     pub devices: &'a [Device],
     pub pairs: Vec<Direction>,
     pub limit: Duration,
+    /// Whether it is measured what the links carry.
+    pub measures: bool,
 }
 
 impl Plan<'_> {
@@ -53,6 +81,7 @@ impl Plan<'_> {
         let holders: Vec<Mutex<Holder>> = (0..count).map(|_| Mutex::default()).collect();
         let quiet = RwLock::new(());
         let (queue, holders, quiet, done, devices) = (&queue, &holders, &quiet, &done, self.devices);
+        let measures = self.measures;
         std::thread::scope(|scope| {
             for _ in 0..(count / 2).max(1) {
                 let run = Run { starter: starter.clone(), limit: self.limit };
@@ -62,10 +91,16 @@ impl Plan<'_> {
                             |device: usize| holders[device].lock().unwrap_or_else(PoisonError::into_inner);
                         let (mut a, mut b) = (lock(pair.from), lock(pair.to));
                         let blocks = 2 * devices[pair.from].multiprocessors.max(1) as u32;
-                        let test =
-                            Test { run: &run, quiet, blocks, from: pair.from as i32, to: pair.to as i32 };
+                        let test = Test {
+                            run: &run,
+                            quiet,
+                            blocks,
+                            measures,
+                            from: pair.from as i32,
+                            to: pair.to as i32,
+                        };
                         for way in Way::ALL {
-                            let tested = test.way(way, &pair.about, &mut a, &mut b);
+                            let tested = test.way(way, &pair, &mut a, &mut b);
                             done(&tested.verdict);
                             pair.ways.push(tested);
                         }
@@ -131,21 +166,42 @@ impl Queue {
     }
 }
 
+/// What all checks of a way come to. Sums say little of how data goes astray, where other checks show it; and what was
+/// not tried is not good, but for atomics that nobody claims.
+fn together(checks: &[(Check, Verdict)]) -> Verdict {
+    let of = |is_sum: bool| {
+        checks
+            .iter()
+            .filter(move |(check, _)| (*check == Check::Atomics) == is_sum)
+            .map(|(_, verdict)| verdict)
+    };
+    let data = Verdict::worst(of(false));
+    let untested = of(false).find(|verdict| matches!(verdict, Verdict::NotTested { .. }));
+    match untested {
+        _ if data.is_bad() => data,
+        Some(untested) => untested.clone(),
+        None => Verdict::worst(of(true).chain([&data])),
+    }
+}
+
 /// The test of one pair.
 struct Test<'a> {
     run: &'a Run,
     quiet: &'a RwLock<()>,
     blocks: u32,
+    measures: bool,
     from: i32,
     to: i32,
 }
 
 impl Test<'_> {
-    fn way(&self, way: Way, about: &Pair, a: &mut Holder, b: &mut Holder) -> Tested {
+    fn way(&self, way: Way, pair: &Direction, a: &mut Holder, b: &mut Holder) -> Tested {
+        let stalled = |tested: &Tested| matches!(tested.verdict, Verdict::Stalls { .. });
+        let (about, has_stalled) = (&pair.about, pair.ways.iter().any(stalled));
         let mut tested = Tested { way, verdict: Verdict::Good, checks: Vec::new(), measured: None };
         let mut stalls = 0;
         while tested.checks.len() < Check::ALL.len() {
-            if stalls == STALLS {
+            if stalls == STALLS + usize::from(!has_stalled) {
                 self.rest(&mut tested, &untested("what came before it stalls"));
                 break;
             }
@@ -170,10 +226,7 @@ impl Test<'_> {
             }
             stalls += usize::from(matches!(verdict, Verdict::Stalls { .. }));
         }
-        // Sums say little of how data goes astray, where other checks show it.
-        let data = Verdict::worst(tested.checks.iter().filter(|(c, _)| *c != Check::Atomics).map(|(_, v)| v));
-        let all = || Verdict::worst(tested.checks.iter().map(|(_, verdict)| verdict));
-        tested.verdict = if data.is_bad() { data } else { all() };
+        tested.verdict = together(&tested.checks);
         tested
     }
 
@@ -204,7 +257,13 @@ impl Test<'_> {
             }
             let verdict = {
                 let _others = self.quiet.read().unwrap_or_else(PoisonError::into_inner);
-                perform(&link, *check, self.blocks).map_err(|broken| (broken, Some(*check)))?
+                match perform(&link, *check, self.blocks) {
+                    // Nothing has happened to the link, nor to who uses it.
+                    Err(Broken::Refused(refusal)) if says_nothing_of_links(&refusal) => {
+                        untested(&Verdict::from(refusal).detail())
+                    }
+                    done => done.map_err(|broken| (broken, Some(*check)))?,
+                }
             };
             let stalls = matches!(verdict, Verdict::Stalls { .. });
             tested.checks.push((*check, verdict));
@@ -212,20 +271,42 @@ impl Test<'_> {
                 return Err((Broken::Stalled, Some(*check)));
             }
         }
-        if tested.checks.iter().all(|(_, verdict)| !verdict.is_bad()) {
+        let is_bad = tested.checks.iter().any(|(_, verdict)| verdict.is_bad());
+        let has_kernels = tested
+            .checks
+            .iter()
+            .any(|(check, verdict)| *check == Check::KernelWrite && *verdict == Verdict::Good);
+        if self.measures && has_kernels && !is_bad {
             let last = |broken| (broken, Check::ALL.last().copied());
             let _alone = self.quiet.write().unwrap_or_else(PoisonError::into_inner);
             match measure(&link, self.blocks).map_err(last)? {
                 Ok(measured) => tested.measured = Some(measured),
-                Err(verdict) => {
-                    for (_, known) in
-                        tested.checks.iter_mut().filter(|(check, _)| *check == Check::KernelWrite)
-                    {
+                Err((of, verdict)) => {
+                    for (_, known) in tested.checks.iter_mut().filter(|(check, _)| *check == of) {
                         *known = verdict.clone();
                     }
                 }
             }
         }
         link.close().map_err(|broken| (broken, Check::ALL.last().copied()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_tried_is_not_good_and_sums_come_last() {
+        let stale = || Verdict::Stale { reason: "late".to_owned() };
+        let wrong = || Verdict::Wrong { wrong: 1, words: 2, first_byte: 0, reason: String::new() };
+        let with = |copy: Verdict, kernel: Verdict, sums: Verdict| {
+            together(&[(Check::CopyWrite, copy), (Check::KernelWrite, kernel), (Check::Atomics, sums)])
+        };
+        assert_eq!(with(Verdict::Good, Verdict::Good, untested("no claim")), Verdict::Good);
+        assert_eq!(with(Verdict::Good, untested("no compiler"), Verdict::Good), untested("no compiler"));
+        assert_eq!(with(Verdict::Good, stale(), wrong()), stale());
+        assert_eq!(with(Verdict::Good, Verdict::Good, wrong()), wrong());
+        assert_eq!(with(wrong(), stale(), Verdict::Good), wrong());
     }
 }

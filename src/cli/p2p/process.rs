@@ -126,8 +126,11 @@ pub struct Environment {
 impl Environment {
     /// The one with the driver that was chosen, and without our library before it.
     pub fn of(chosen: Option<&Chosen>, preload: Option<OsString>) -> Environment {
-        // What is compiled here is not worth keeping.
-        let mut variables = vec![(LD_PRELOAD, preload), ("CUDA_CACHE_DISABLE", Some("1".into()))];
+        let mut variables = vec![(LD_PRELOAD, preload)];
+        // What is compiled here is not worth keeping; and to load a kernel when it is launched first would wait for those that
+        // wait for it.
+        let settings = [("CUDA_CACHE_DISABLE", "1"), ("CUDA_MODULE_LOADING", "EAGER")];
+        variables.extend(settings.map(|(name, value)| (name, Some(value.into()))));
         if let Some(chosen) = chosen {
             let search = with_directory(inherited(LD_LIBRARY_PATH).as_ref(), &chosen.directory);
             variables.push((LD_LIBRARY_PATH, Some(search)));

@@ -2,6 +2,7 @@
 //!
 //! Addresses, also of host memory, are those of the process that is asked.
 
+use super::nvml::Promise;
 use cupeer_spec::p2p::RESULTS;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,8 @@ pub enum Request {
     Device { device: i32 },
     /// What it says of the way from a device to the memory of another one: [`Reply::Pair`].
     Pair { from: i32, to: i32 },
+    /// What NVML says of it, by PCI addresses: [`Reply::Promise`].
+    Promise { from: String, to: String },
     /// Makes a device ready: its primary context, a stream, the kernels. [`Reply::Address`] is host memory that kernels reach:
     /// see [`Host`].
     Open { device: i32 },
@@ -68,6 +71,7 @@ pub enum Reply {
     Devices(i32),
     Device(Box<Device>),
     Pair(Box<Pair>),
+    Promise(Option<Promise>),
     Address(u64),
     Handle(Vec<u8>),
     Compared(Compared),

@@ -1,6 +1,6 @@
 //! The verdicts on a terminal: a sentence, a matrix, what is bad, and what the links carry.
 
-use super::plan::{Direction, Tested};
+use super::plan::{Count, Direction, Tested};
 use super::request::Device;
 use super::verdict::{Verdict, Way};
 use super::{Findings, hints};
@@ -26,9 +26,9 @@ pub fn show(findings: &Findings, style: Style, width: usize) -> String {
 /// How many of all, in one sentence.
 fn first(findings: &Findings) -> String {
     let pairs = &findings.pairs;
-    let reachable: Vec<&Direction> = pairs.iter().filter(|pair| pair.about.can_access).collect();
+    let reachable = pairs.iter().filter(|pair| pair.about.can_access).count();
     let count = findings.devices.len();
-    if reachable.is_empty() {
+    if reachable == 0 {
         return match count {
             0 => "There is no device.".to_owned(),
             1 => "There is one device, and so no pair to test.".to_owned(),
@@ -37,26 +37,17 @@ fn first(findings: &Findings) -> String {
             ),
         };
     }
-    let all = reachable.len();
-    let is = |pair: &&&Direction, wanted: &dyn Fn(&Verdict) -> bool| {
-        pair.ways.iter().all(|way| wanted(&way.verdict))
-    };
-    let good = reachable.iter().filter(|pair| is(pair, &|verdict| *verdict == Verdict::Good)).count();
-    let bad = reachable.iter().filter(|pair| !is(pair, &|verdict| !verdict.is_bad())).count();
-    let ways = Way::ALL.len();
+    let (all, ways) = (reachable, Way::ALL.len());
+    let Count { bad, good, untested } = Count::of(pairs);
     if good == all {
         return format!("All {all} directions between {count} devices are good in all {ways} ways.");
     }
-    let untested = all - good - bad;
-    let mut sentence = format!("Of {all} directions between {count} devices, ");
-    let mut parts = Vec::new();
-    for (number, what) in [(bad, "bad"), (good, "good in all ways"), (untested, "not tested in all ways")] {
-        if number > 0 {
-            parts.push(format!("{number} {} {what}", if number == 1 { "is" } else { "are" }));
-        }
-    }
-    let _ = write!(sentence, "{}.", parts.join(", "));
-    sentence
+    let parts = [(bad, "bad"), (good, "good in all ways"), (untested, "not tested in all ways")];
+    let parts = parts
+        .into_iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, what)| format!("{number} {} {what}", if number == 1 { "is" } else { "are" }));
+    format!("Of {all} directions between {count} devices, {}.", parts.collect::<Vec<_>>().join(", "))
 }
 
 fn short(verdict: &Verdict) -> &'static str {
@@ -121,36 +112,48 @@ fn matrices(findings: &Findings, style: Style) -> String {
     text
 }
 
-fn title(pair: &Direction, tested: &Tested) -> String {
-    format!("{} -> {}, {}", pair.from, pair.to, tested.way.doc())
-}
-
-/// What is bad, with what was tried and what helps.
+/// What is bad, with what was tried and what helps. Ways of which the same is to be said stand together.
 fn bad(findings: &Findings, style: Style) -> String {
     let mut text = String::new();
     for pair in &findings.pairs {
+        let mut said: Vec<(String, Vec<&Tested>)> = Vec::new();
         for tested in pair.ways.iter().filter(|tested| tested.verdict.is_bad()) {
-            let name = style.mark(mark(&tested.verdict).unwrap_or(Mark::Note), tested.verdict.name());
-            let _ = writeln!(text, "- {}: {name}", title(pair, tested));
-            // Several checks that say the same are one line.
-            let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
-            for (check, verdict) in &tested.checks {
-                let said = match verdict {
-                    Verdict::Good => "good".to_owned(),
-                    other => format!("{}, {}", other.name(), other.detail()),
-                };
-                match groups.iter_mut().find(|(known, _)| *known == said) {
-                    Some((_, checks)) => checks.push(check.doc()),
-                    None => groups.push((said, vec![check.doc()])),
-                }
-            }
-            for (said, checks) in groups {
-                let _ = writeln!(text, "    {}: {said}", checks.join(", "));
-            }
-            for hint in hints::of(tested) {
-                let _ = writeln!(text, "    hint: {hint}");
+            let about = about(tested);
+            match said.iter_mut().find(|(known, _)| *known == about) {
+                Some((_, ways)) => ways.push(tested),
+                None => said.push((about, vec![tested])),
             }
         }
+        for (about, ways) in said {
+            let verdict = &ways[0].verdict;
+            let name = style.mark(mark(verdict).unwrap_or(Mark::Note), verdict.name());
+            let names: Vec<&str> = ways.iter().map(|tested| tested.way.doc()).collect();
+            let names = if ways.len() == Way::ALL.len() { "all ways".to_owned() } else { names.join(", ") };
+            let _ = write!(text, "- {} -> {}, {names}: {name}\n{about}", pair.from, pair.to);
+        }
+    }
+    text
+}
+
+fn about(tested: &Tested) -> String {
+    let mut text = String::new();
+    // Several checks that say the same are one line.
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for (check, verdict) in &tested.checks {
+        let said = match verdict {
+            Verdict::Good => "good".to_owned(),
+            other => format!("{}, {}", other.name(), other.detail()),
+        };
+        match groups.iter_mut().find(|(known, _)| *known == said) {
+            Some((_, checks)) => checks.push(check.doc()),
+            None => groups.push((said, vec![check.doc()])),
+        }
+    }
+    for (said, checks) in groups {
+        let _ = writeln!(text, "    {}: {said}", checks.join(", "));
+    }
+    for hint in hints::of(tested) {
+        let _ = writeln!(text, "    hint: {hint}");
     }
     text
 }
@@ -180,30 +183,53 @@ fn left_out(findings: &Findings) -> String {
     reasons.into_iter().map(|(said, count)| format!("- {said} ({count})\n")).collect()
 }
 
-/// What the links carry.
+/// What the links carry, beside what they promise.
 fn rates(findings: &Findings, style: Style, width: usize) -> String {
-    let head = &["WRITER", "OWNER", "WAY", "COPY GB/s", "KERNEL GB/s", "ROUND TRIP us"];
-    let mut table = Table::new(head, 6, 10).with_numbers(&[3, 4, 5]);
+    let head = &["WRITER", "OWNER", "WAY", "COPY GB/s", "KERNEL GB/s", "PROMISED GB/s", "ROUND TRIP us"];
+    let mut table = Table::new(head, 7, 10).with_numbers(&[3, 4, 5, 6]);
+    let giga = |rate: u64| format!("{:.1}", rate as f64 / 1e3);
     for pair in &findings.pairs {
         for tested in &pair.ways {
             let Some(measured) = tested.measured else { continue };
-            let giga = |rate: u64| format!("{:.1}", rate as f64 / 1e3);
-            let trip = measured.round_trip_ns.map_or("-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3));
+            let promised = pair.promise.and_then(|promise| promise.mb_s);
+            let trip = measured.round_trip_ns.map(|ns| format!("{:.1}", ns as f64 / 1e3));
             table.row([
                 pair.from.to_string(),
                 pair.to.to_string(),
                 tested.way.name().to_owned(),
                 giga(measured.copy_mb_s),
                 giga(measured.kernel_mb_s),
-                trip,
+                promised.map_or("unknown".to_owned(), giga),
+                trip.unwrap_or("unknown".to_owned()),
             ]);
         }
     }
-    match table.is_empty() {
-        true => String::new(),
-        false => format!("\n{}\n{}", style.mark(Mark::Heading, "Measured"), table.render(width)),
+    if table.is_empty() {
+        return String::new();
     }
+    let mut text = format!("\n{}\n{}", style.mark(Mark::Heading, "Measured"), table.render(width));
+    for pair in &findings.pairs {
+        let best =
+            pair.ways.iter().filter_map(|tested| tested.measured).map(|measured| measured.copy_mb_s).max();
+        let promised = pair.promise.and_then(|promise| promise.mb_s);
+        if let (Some(best), Some(promised)) = (best, promised)
+            && best * 100 < promised * SLOW
+        {
+            let _ = writeln!(
+                text,
+                "{} -> {}: copies carry {}% of what the link promises; the headers of packets take 10 to 25%, and the rest \
+                 is a link that is shared, narrow, or goes through the CPU",
+                pair.from,
+                pair.to,
+                best * 100 / promised
+            );
+        }
+    }
+    text
 }
+
+/// Below how much of a promise, in percent, a word is said about it.
+const SLOW: u64 = 70;
 
 /// The devices, as a table.
 pub fn devices(devices: &[Device], width: usize) -> String {

@@ -1,44 +1,13 @@
 //! What a test says of a link.
 
 use super::request::Refusal;
+pub use cupeer_topology::Way;
 use serde::Serialize;
-
-/// How memory of another device is reached.
-#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
-#[serde(rename_all = "snake_case")]
-pub enum Way {
-    /// Peer access within a process: `cuCtxEnablePeerAccess`.
-    Peer,
-    /// A legacy handle between processes: `cuIpcOpenMemHandle`.
-    Ipc,
-    /// Virtual memory between processes, shared as a descriptor: `cuMemImportFromShareableHandle` and `cuMemSetAccess`.
-    Vmm,
-}
-
-impl Way {
-    pub const ALL: [Way; 3] = [Way::Peer, Way::Ipc, Way::Vmm];
-
-    /// Its short name, as files have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Way::Peer => "peer",
-            Way::Ipc => "ipc",
-            Way::Vmm => "vmm",
-        }
-    }
-
-    pub fn doc(self) -> &'static str {
-        match self {
-            Way::Peer => "peer access within a process",
-            Way::Ipc => "legacy IPC between processes",
-            Way::Vmm => "virtual memory shared as a descriptor",
-        }
-    }
-}
 
 /// What is done over a link.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Check {
     /// The copy engine writes.
     CopyWrite,
@@ -79,6 +48,7 @@ impl Check {
 /// What came of a check, or of all of a way.
 #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum Verdict {
     /// All data arrived.
     Good,
@@ -128,6 +98,19 @@ impl Verdict {
             Verdict::Stalls { .. } => "stalls",
             Verdict::Refused { .. } => "refused",
             Verdict::NotTested { .. } => "not tested",
+        }
+    }
+
+    /// The same in a topology.
+    pub fn in_topology(&self) -> cupeer_topology::Verdict {
+        use cupeer_topology::Verdict as Word;
+        match self {
+            Verdict::Good => Word::Good,
+            Verdict::Wrong { .. } => Word::Wrong,
+            Verdict::Stale { .. } => Word::Stale,
+            Verdict::Stalls { .. } => Word::Stalls,
+            Verdict::Refused { .. } => Word::Refused,
+            Verdict::NotTested { .. } => Word::NotTested,
         }
     }
 

@@ -36,7 +36,8 @@ impl View {
     }
 
     fn write(&self, index: u64, words: &[u64]) -> Answer {
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut bytes = Vec::with_capacity(8 * words.len());
+        words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
         let place = self.place.at(8 * index);
         wires::write(self.wire, &place, &bytes)
     }
