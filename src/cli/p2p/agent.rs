@@ -5,7 +5,7 @@
 
 use super::cuda::{Answer, Cuda};
 use super::nvml::Nvml;
-use super::request::{Compared, Device, Host, Pair, Refusal, Reply, Request, Work};
+use super::request::{Compared, Device, Host, Pair, Refusal, Reply, Request, Secret, Work};
 use super::wire::Wire;
 use anyhow::{Context, Result};
 use cupeer_spec::abi::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemGenericAllocationHandle, CUstream};
@@ -118,24 +118,21 @@ impl Agent {
                 let (cuda, open) = self.at(device)?;
                 let handle = cuda.create(open.device, bytes as usize)?;
                 let descriptor = cuda.share(handle)?;
-                let address = self.map(device, handle, bytes)?;
-                self.grant(device, address, bytes)?;
-                return Ok((Reply::Address(address), Some(descriptor)));
+                return Ok((Reply::Address(self.map(device, handle, bytes)?), Some(descriptor)));
             }
             Request::Map { device, bytes } => {
                 let descriptor =
                     descriptor.ok_or_else(|| own("cuMemImportFromShareableHandle", "no descriptor came"))?;
                 let handle = self.at(device)?.0.take(descriptor.as_fd())?;
-                let address = self.map(device, handle, bytes)?;
-                self.grant(device, address, bytes)?;
-                Reply::Address(address)
+                Reply::Address(self.map(device, handle, bytes)?)
             }
-            Request::Grant { device, address, bytes } => self.grant(device, address, bytes)?,
             Request::Export { device, address } => {
-                Reply::Handle(self.at(device)?.0.cuIpcGetMemHandle(CUdeviceptr(address))?.reserved.to_vec())
+                let handle = self.at(device)?.0.cuIpcGetMemHandle(CUdeviceptr(address))?;
+                Reply::Handle(Secret(handle.reserved.to_vec()))
             }
             Request::Import { device, handle } => {
-                let reserved = handle.try_into().map_err(|_| own("cuIpcOpenMemHandle", "no handle came"))?;
+                let reserved =
+                    handle.0.try_into().map_err(|_| own("cuIpcOpenMemHandle", "no handle came"))?;
                 let handle = cupeer_spec::abi::CUipcMemHandle { reserved };
                 // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.
                 let address = self.at(device)?.0.cuIpcOpenMemHandle_v2(handle, 1)?;
@@ -240,19 +237,15 @@ impl Agent {
         Ok(Reply::Done)
     }
 
-    /// Maps an allocation where there is room.
+    /// Maps an allocation where there is room, for a device to read and write it.
     fn map(&mut self, device: i32, handle: CUmemGenericAllocationHandle, bytes: u64) -> Answer<u64> {
         let (cuda, size) = (self.at(device)?.0, bytes as usize);
         let address = cuda.cuMemAddressReserve(size, 0, CUdeviceptr(0), 0)?;
         cuda.cuMemMap(address, size, 0, handle, 0)?;
         self.memory.insert(address.0, Memory::Mapped { bytes: size, handle });
-        Ok(address.0)
-    }
-
-    fn grant(&self, device: i32, address: u64, bytes: u64) -> Answer<Reply> {
         let (cuda, open) = self.at(device)?;
-        cuda.grant(open.device, CUdeviceptr(address), bytes as usize)?;
-        Ok(Reply::Done)
+        cuda.grant(open.device, address, size)?;
+        Ok(address.0)
     }
 
     fn free(&mut self, device: i32, address: u64) -> Answer<Reply> {

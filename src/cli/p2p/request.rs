@@ -5,6 +5,7 @@
 use super::nvml::Promise;
 use cupeer_spec::p2p::RESULTS;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 #[derive(Serialize, Deserialize, Debug)]
 pub enum Request {
@@ -28,11 +29,9 @@ pub enum Request {
     /// `cuIpcGetMemHandle`: [`Reply::Handle`].
     Export { device: i32, address: u64 },
     /// `cuIpcOpenMemHandle`: [`Reply::Address`].
-    Import { device: i32, handle: Vec<u8> },
+    Import { device: i32, handle: Secret },
     /// The same with the descriptor that goes along: `cuMemImportFromShareableHandle` and what maps it.
     Map { device: i32, bytes: u64 },
-    /// Grants a device access to what another one has shared here: `cuMemSetAccess`.
-    Grant { device: i32, address: u64, bytes: u64 },
     /// Gives back what `Allocate`, `Import` or `Map` have given.
     Free { device: i32, address: u64 },
     /// Writes the words of a seed from the host, or zeros.
@@ -73,12 +72,22 @@ pub enum Reply {
     Pair(Box<Pair>),
     Promise(Option<Promise>),
     Address(u64),
-    Handle(Vec<u8>),
+    Handle(Secret),
     Compared(Compared),
     Words(Vec<u64>),
     /// Nanoseconds.
     Took(u64),
     Refused(Refusal),
+}
+
+/// The bytes of a handle, which open somebody's memory: nobody prints them.
+#[derive(Serialize, Deserialize)]
+pub struct Secret(pub Vec<u8>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("(a handle)")
+    }
 }
 
 /// A call that failed.

@@ -79,15 +79,14 @@ fn load_for(
     image: impl FnOnce() -> Answer<Vec<u8>>,
 ) -> Answer {
     let read = || Image::read(&image()?);
-    let image = match process::enter()?.machine.skips_kernels() {
-        true => {
-            let (owner, out) = (owner()?, out.required()?);
-            let image = Arc::new(read()?);
-            return out.fill(process::enter()?, |driver| driver.add_module(owner, image));
-        }
-        // Only ours.
-        false => read().ok().filter(|image| *image == Image::Own).ok_or(Code::NOT_SUPPORTED)?,
-    };
+    let skips_kernels = process::enter()?.machine.skips_kernels();
+    if skips_kernels {
+        let (owner, out) = (owner()?, out.required()?);
+        let image = Arc::new(read()?);
+        return get(out, |driver| driver.add_module(owner, image));
+    }
+    // Only ours.
+    let image = read().ok().filter(|image| *image == Image::Own).ok_or(Code::NOT_SUPPORTED)?;
     let owner = owner()?;
     out.fill(process::enter()?, |driver| driver.add_module(owner, Arc::new(image)))
 }
