@@ -1,6 +1,6 @@
 //! `cupeer doctor --p2p` on the simulated driver, whose links can lose what is written to them.
 
-use crate::support::{cupeer, done, refused, stdout, temp_dir, wait_for, with};
+use crate::support::{compile_text, cupeer, done, refused, stdout, temp_dir, wait_for, with};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -253,6 +253,46 @@ fn what_cannot_be_is_refused_before_anything_is_tested() {
     let ended = done(with(&["doctor", "--p2p"]).env("LD_LIBRARY_PATH", folder.path()));
     // Where a driver is installed, it is tested, or says why it cannot be.
     assert!(ended.status.code() != Some(101), "{}", ended.stderr);
+}
+
+/// A driver that ends whoever makes a context, and one that makes none.
+#[test]
+fn a_driver_that_crashes_costs_a_process_and_not_the_run() {
+    let driver = |retain: &str| {
+        let text = format!(
+            r#"
+            #include <stddef.h>
+            #include <stdlib.h>
+            #include <string.h>
+            #include <unistd.h>
+            int cuInit(unsigned flags) {{ return 0; }}
+            int cuDeviceGetCount(int *count) {{ *count = 2; return 0; }}
+            int cuDeviceGet(int *device, int ordinal) {{ *device = ordinal; return 0; }}
+            int cuDeviceGetName(char *name, int length, int device) {{ strcpy(name, "Fake"); return 0; }}
+            int cuDeviceGetUuid(char *uuid, int device) {{ memset(uuid, device + 1, 16); return 0; }}
+            int cuDeviceGetPCIBusId(char *id, int length, int device) {{ strcpy(id, "0000:01:00.0"); return 0; }}
+            int cuDeviceTotalMem_v2(size_t *bytes, int device) {{ *bytes = 1 << 30; return 0; }}
+            int cuDeviceGetAttribute(int *value, int attribute, int device) {{ *value = 1; return 0; }}
+            int cuDeviceCanAccessPeer(int *can, int device, int peer) {{ *can = 1; return 0; }}
+            int cuDeviceGetP2PAttribute(int *value, int attribute, int a, int b) {{ *value = 1; return 0; }}
+            int cuDevicePrimaryCtxRetain(void **context, int device) {{ {retain} }}
+            "#
+        );
+        compile_text("fake_driver", &text, &["-shared", "-fPIC"])
+    };
+    let library = driver("abort();");
+    let mut command = with(&["doctor", "--p2p", "--driver"]);
+    let (document, status) = json(command.arg(&library));
+    assert_eq!((status, document["untested"].as_u64()), (Some(1), Some(2)));
+    for (_, pair) in pairs(&document) {
+        for way in pair["ways"].as_array().unwrap() {
+            let reason = way["reason"].as_str().unwrap();
+            assert_eq!(reason, "making a device ready: the process is gone: signal 6 ended it", "{way:#}");
+        }
+    }
+    let library = driver("return 46;");
+    let said = done(with(&["doctor", "--p2p", "--driver"]).arg(&library)).stdout;
+    assert!(said.contains("cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE (2 times)\n"), "{said}");
 }
 
 /// The processes whose environment has a word.

@@ -414,6 +414,7 @@ mod tests {
                     "[[device]]\n", "[[link]]\n", "[device]\n", "links", "kind", "from", "to", "name", "uuid",
                     "pci", "memory", "compute_capability", "kernels", "'skip'", " = ", "0", "1", "-1", "99999999999999999999",
                     "\"nvlink\"", "\"9.0\"", "\"1GiB\"", "true", "multicast", "[]", "{}", "\n", "both", "count",
+                    "data", "data_by", "'stale'", "'copies'", "peer", "'refused'", "atomic_capabilities", "[1, 2]", "copy_mb_s",
                 ]),
                 0..24,
             )

@@ -29,13 +29,14 @@ pub fn of(tested: &Tested) -> Vec<String> {
             }
             .to_owned());
         }
-        Verdict::Refused { call, .. } => hints.push(match tested.way {
+        Verdict::Refused { call, result, .. } => hints.push(match tested.way {
             Way::Ipc if call.starts_with("cuIpc") => {
-                "'cupeer explain' has the causes of this result; where legacy handles cannot work (WSL, vGPU, other \
+                "where legacy handles cannot work (WSL, vGPU, other \
                  namespaces), memory of PyTorch's expandable segments and NCCL_CUMEM_ENABLE=1 take descriptors"
                     .to_owned()
             }
-            _ => format!("'cupeer explain {call}' has the causes of this result"),
+            _ if call.starts_with("cu") => format!("'cupeer explain {result}' says what this result means"),
+            _ => "the driver ended the process that used it: the kernel's log (dmesg) may have an Xid about it".to_owned(),
         }),
         Verdict::Good | Verdict::NotTested { .. } => {}
     }

@@ -25,7 +25,7 @@ use crate::driver;
 use crate::output;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use plan::{Direction, Plan};
+use plan::{Count, Direction, Plan};
 use process::{Broken, Environment, Process};
 use request::{Device, Reply, Request};
 use std::ffi::OsString;
@@ -43,8 +43,10 @@ pub struct Findings {
 }
 
 impl Findings {
+    /// Whether something is bad, or all that could have been tested was not.
     fn is_bad(&self) -> bool {
-        self.pairs.iter().flat_map(|pair| &pair.ways).any(|tested| tested.verdict.is_bad())
+        let Count { bad, good, untested } = Count::of(&self.pairs);
+        bad > 0 || good == 0 && untested > 0
     }
 }
 

@@ -9,9 +9,9 @@ use std::cell::Cell;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a process that was killed may take to end: one that hangs in the driver is not waited for.
 const DEATH: Duration = Duration::from_secs(2);
@@ -30,6 +30,8 @@ pub struct Process {
     child: Child,
     wire: Wire,
     is_lost: Cell<bool>,
+    /// Whether it has closed its end of the socket, which a process does a little before it is gone.
+    has_left: Cell<bool>,
 }
 
 impl Process {
@@ -59,7 +61,10 @@ impl Process {
         match self.wire.receive() {
             Ok(Some((Reply::Refused(refusal), _))) => Err(Broken::Refused(refusal)),
             Ok(Some(answer)) => Ok(answer),
-            Ok(None) => lost(Broken::Died("it ended".to_owned())),
+            Ok(None) => {
+                self.has_left.set(true);
+                lost(Broken::Died("it ended".to_owned()))
+            }
             Err(error) => lost(Broken::Died(error.to_string())),
         }
     }
@@ -70,7 +75,8 @@ impl Process {
 
     /// Ends it; says how it had ended by itself, where it had.
     pub fn end(mut self) -> Option<String> {
-        let own = self.child.try_wait().ok().flatten().map(|status| match status.signal() {
+        let own = if self.has_left.get() { self.wait() } else { self.child.try_wait().ok().flatten() };
+        let own = own.map(|status| match status.signal() {
             Some(signal) => format!("signal {signal} ended it"),
             None => format!("it ended with status {}", status.code().unwrap_or(-1)),
         });
@@ -80,9 +86,17 @@ impl Process {
 
     fn kill(&mut self) {
         let _ = self.child.kill();
-        let end = std::time::Instant::now() + DEATH;
-        while matches!(self.child.try_wait(), Ok(None)) && std::time::Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(1));
+        self.wait();
+    }
+
+    /// Waits for its end, but not for ever.
+    fn wait(&mut self) -> Option<ExitStatus> {
+        let end = Instant::now() + DEATH;
+        loop {
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(1)),
+                ended => return ended.ok().flatten(),
+            }
         }
     }
 }
@@ -151,6 +165,6 @@ impl Environment {
             };
         }
         let child = command.spawn().context("failed to start a process that holds a device")?;
-        Ok(Process { child, wire, is_lost: Cell::new(false) })
+        Ok(Process { child, wire, is_lost: Cell::new(false), has_left: Cell::new(false) })
     }
 }

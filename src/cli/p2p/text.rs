@@ -158,29 +158,29 @@ fn about(tested: &Tested) -> String {
     text
 }
 
-/// The reasons for which something was not tested, each once.
+/// The reasons for which something was not tested, each once, with how often.
 fn left_out(findings: &Findings) -> String {
     let mut reasons: Vec<(String, usize)> = Vec::new();
-    let checks = findings
-        .pairs
-        .iter()
-        .flat_map(|pair| &pair.ways)
-        .flat_map(|tested| tested.checks.iter().map(move |(check, verdict)| (tested, *check, verdict)));
-    for (tested, check, verdict) in checks {
-        let Verdict::NotTested { reason } = verdict else { continue };
-        if tested.verdict.is_bad() {
-            continue;
-        }
-        let said = match tested.verdict {
-            Verdict::NotTested { .. } => format!("{}: {reason}", tested.way.doc()),
-            _ => format!("{}: {reason}", check.doc()),
-        };
-        match reasons.iter_mut().find(|(known, _)| *known == said) {
-            Some((_, count)) => *count += 1,
-            None => reasons.push((said, 1)),
+    let mut say = |said: String| match reasons.iter_mut().find(|(known, _)| *known == said) {
+        Some((_, count)) => *count += 1,
+        None => reasons.push((said, 1)),
+    };
+    for tested in findings.pairs.iter().flat_map(|pair| &pair.ways) {
+        match &tested.verdict {
+            Verdict::NotTested { reason } => say(format!("{}: {reason}", tested.way.doc())),
+            // What is bad is told of with all its checks.
+            verdict if verdict.is_bad() => {}
+            _ => {
+                for (check, verdict) in &tested.checks {
+                    if let Verdict::NotTested { reason } = verdict {
+                        say(format!("{}: {reason}", check.doc()));
+                    }
+                }
+            }
         }
     }
-    reasons.into_iter().map(|(said, count)| format!("- {said} ({count})\n")).collect()
+    let times = |count: usize| if count == 1 { String::new() } else { format!(" ({count} times)") };
+    reasons.into_iter().map(|(said, count)| format!("- {said}{}\n", times(count))).collect()
 }
 
 /// What the links carry, beside what they promise.
