@@ -1,17 +1,15 @@
-//! The command's words: its options and messages, its lists, explanations and settings, and what the
-//! doctor says.
+//! The command's words: its options and messages, its lists, explanations and settings.
 
 use crate::support::{
-    assert_lines, compile_text, cupeer, done, install, plain, preload_library, refused, sim_dir, sim_library,
-    stdout, temp_dir, with,
+    assert_lines, compile_text, cupeer, done, install, plain, preload_library, refused, sim_dir, stdout,
+    temp_dir, with,
 };
-use cupeer_spec::function::{FUNCTIONS, FnSpec, Library, alterable};
+use cupeer_spec::function::{FUNCTIONS, Library, alterable};
 use cupeer_spec::results::RESULTS;
 use serde_json::Value;
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::symlink;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 #[test]
 fn wrong_command_lines_are_one_line_and_125() {
@@ -709,153 +707,6 @@ fn a_reader_that_goes_away_is_no_failure() {
     assert_eq!(ended.status.code(), Some(125));
     let words = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(words, "cupeer: failed to write to stdout: No space left on device (os error 28)\n");
-}
-
-fn of_the_driver() -> impl Iterator<Item = &'static FnSpec> {
-    FUNCTIONS.iter().filter(|function| function.library == Library::Cuda)
-}
-
-#[test]
-fn the_doctor_finds_the_simulated_driver_well() {
-    let report = stdout(&mut with(&["doctor", "--sim"]));
-    for line in [
-        format!("libcupeer.so      {}", preload_library().display()),
-        format!("libcupeer_sim.so  {}", sim_library().display()),
-        "LD_PRELOAD        not set".to_owned(),
-        "version           13.0".to_owned(),
-        format!("functions         {0} of the {0} that cupeer intercepts", of_the_driver().count()),
-        "Nothing is wrong.".to_owned(),
-    ] {
-        assert!(report.lines().any(|found| found == line), "{line} is missing in\n{report}");
-    }
-    for function in of_the_driver() {
-        let found = report.lines().find(|line| line.split(' ').next() == Some(function.name)).unwrap();
-        // The driver is of version 13.0, and refuses newer ones.
-        let wanted = if function.since > 13000 { "CUDA_ERROR_INVALID_VALUE" } else { "SUCCESS" };
-        assert_eq!(found.split_whitespace().collect::<Vec<_>>()[1..], ["yes", wanted], "{report}");
-    }
-    // Our own library in the environment is not in the way.
-    let report = stdout(with(&["doctor", "--sim"]).env("LD_PRELOAD", preload_library()));
-    assert!(report.ends_with("Nothing is wrong.\n"), "{report}");
-}
-
-/// A directory for LD_LIBRARY_PATH in which this file is the driver.
-fn as_driver(library: &std::path::Path) -> tempfile::TempDir {
-    let directory = temp_dir();
-    symlink(library, directory.path().join("libcuda.so.1")).unwrap();
-    directory
-}
-
-#[track_caller]
-fn wrong(command: &mut Command, sentence: &str) {
-    let ended = done(command);
-    assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(1), ""), "{}", ended.stdout);
-    assert!(
-        ended.stdout.contains(&format!("\nWrong:\n- {sentence}")),
-        "{sentence} is missing in\n{}",
-        ended.stdout
-    );
-}
-
-#[test]
-fn the_doctor_says_what_is_wrong_with_a_driver() {
-    let directory = temp_dir();
-    let text = directory.path().join("text");
-    fs::write(&text, "no library").unwrap();
-    let place = as_driver(&text);
-    let ended = done(with(&["doctor"]).env("LD_LIBRARY_PATH", place.path()));
-    assert_eq!(ended.status.code(), Some(1));
-    let tried = format!(
-        "; tried: {}, /etc/ld.so.cache, the loader's own directories; use --driver PATH, or 'cupeer run --sim', which needs none",
-        place.path().display()
-    );
-    assert!(ended.stdout.contains("- no driver: ") && ended.stdout.contains(&tried), "{}", ended.stdout);
-
-    let place = as_driver(&preload_library());
-    let link = place.path().join("libcuda.so.1");
-    let sentence = format!("{} is cupeer's own preload library, not a driver", link.display());
-    wrong(with(&["doctor"]).env("LD_LIBRARY_PATH", place.path()), &sentence);
-
-    let crash = compile_text(
-        "crash",
-        "int cuInit(unsigned f) { return (int)f; }\n\
-         __attribute__((constructor)) static void start(void) { *(volatile int *)8 = 1; }",
-        &["-shared", "-fPIC"],
-    );
-    wrong(with(&["doctor", "--driver"]).arg(&crash), "the driver crashed while being examined (signal 11)");
-
-    let stub = compile_text(
-        "stub",
-        "int cuInit(unsigned f) { return 34; }\nint cuDriverGetVersion(int *v) { return 34; }",
-        &["-shared", "-fPIC"],
-    );
-    wrong(
-        with(&["doctor", "--driver"]).arg(&stub),
-        "the driver's cuDriverGetVersion returned CUDA_ERROR_STUB_LIBRARY",
-    );
-
-    let old = compile_text(
-        "old",
-        "int cuInit(unsigned f) { return 0; }\nint cuDriverGetVersion(int *v) { *v = 10020; return 0; }\n\
-         int cuIpcCloseMemHandle(void *p) { return 0; }",
-        &["-shared", "-fPIC"],
-    );
-    let report = stdout(with(&["doctor", "--driver"]).arg(&old));
-    assert!(report.contains("version           10.2\n"), "{report}");
-    assert!(
-        report.contains(&format!("functions         1 of the {} that", of_the_driver().count())),
-        "{report}"
-    );
-    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-    let close = "cuIpcCloseMemHandle yes no cuGetProcAddress";
-    assert!(report.lines().any(|line| words(line) == close), "{report}");
-}
-
-#[test]
-fn the_doctor_runs_a_program_and_finds_what_really_escaped() {
-    let linked = [&format!("-L{}", sim_dir().display()), "-lcuda", "-shared", "-fPIC"];
-    let library = compile_text(
-        "asks",
-        "int cuDeviceCanAccessPeer(int *, int, int);\nint ask(void) { int yes; return cuDeviceCanAccessPeer(&yes, 0, 1); }",
-        &linked,
-    );
-    let program = compile_text(
-        "opens",
-        "#define _GNU_SOURCE\n#include <dlfcn.h>\nint main(int argc, char **argv) {\n\
-         void *library = dlopen(argv[1], RTLD_NOW | (argc > 2 ? RTLD_DEEPBIND : 0));\n\
-         int (*ask)(void) = (int (*)(void))dlsym(library, \"ask\");\nask();\nreturn 0; }",
-        &["-ldl"],
-    );
-    let doctor = |deep: &[&str]| done(with(&["doctor", "--sim"]).arg(&program).arg(&library).args(deep));
-    let fine = doctor(&[]);
-    assert!(fine.stdout.contains("reached the driver  1 process\n"), "{}", fine.stdout);
-    assert!(fine.status.success() && fine.stdout.ends_with("Nothing is wrong.\n"), "{}", fine.stdout);
-    let escaped = doctor(&["deep"]);
-    let sentence = format!("\nWrong:\n- the calls of {} escape cupeer: RTLD_DEEPBIND\n", library.display());
-    assert!(escaped.stdout.contains(&sentence), "{}", escaped.stdout);
-    assert_eq!(escaped.status.code(), Some(1));
-}
-
-#[test]
-fn the_doctor_names_what_escaped_from_a_program() {
-    let line = r#"{"ts_ns":1,"pid":2,"tid":2,"escaped":{"library":"/x/liba.so","way":"RTLD_DEEPBIND"}}"#;
-    let program =
-        format!("echo '{line}' >>\"$CUPEER_LOG_FILE\"; echo words; echo $CUPEER_LOG $CUPEER_TRACE; exit 3");
-    let ended = done(&mut with(&["doctor", "--sim", "--", "sh", "-c", &program]));
-    assert_eq!(ended.status.code(), Some(1), "{}", ended.stdout);
-    for words in [
-        "words\njson none\n",
-        "program             sh ended with status 3\n",
-        "reached the driver  no process\n",
-        "Wrong:\n- the calls of /x/liba.so escape cupeer: RTLD_DEEPBIND\n",
-    ] {
-        assert!(ended.stdout.contains(words), "{words} is missing in\n{}", ended.stdout);
-    }
-    let ended = done(&mut with(&["doctor", "--sim", "--", "no-such-program"]));
-    assert_eq!(
-        (ended.status.code(), ended.stderr.as_str()),
-        (Some(127), "cupeer: 'no-such-program': No such file or directory\n")
-    );
 }
 
 #[test]

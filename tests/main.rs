@@ -20,6 +20,9 @@ mod cli;
 // What the doctor finds when it sends data over the links of a machine.
 mod doctor_p2p;
 
+// What the doctor says of the driver, of a program and of the machine.
+mod doctor;
+
 // What functions do to what processes share, and who has to know.
 mod effects;
 

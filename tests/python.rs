@@ -22,7 +22,9 @@ fn program(name: &str) -> String {
 
 /// The interpreters of this machine, `python3` first: those on the PATH by their versions, and pyenv's. Each real one once.
 fn interpreters() -> Vec<PathBuf> {
-    let named = VERSIONS.iter().map(|version| PathBuf::from(format!("python{version}")));
+    // The second one is free-threaded.
+    let names = |version| [format!("python{version}"), format!("python{version}t")];
+    let named = VERSIONS.iter().flat_map(names).map(PathBuf::from);
     let pyenv = plain("pyenv").arg("root").output().ok().filter(|output| output.status.success());
     let root = pyenv.map(|output| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()));
     let versions = root.and_then(|root| std::fs::read_dir(root.join("versions")).ok());

@@ -4,6 +4,7 @@
 
 mod check;
 mod deny;
+mod doctor;
 mod home;
 mod inject;
 mod p2p;
@@ -22,6 +23,7 @@ use std::path::PathBuf;
 
 pub use check::{CheckArgs, Level};
 pub use deny::DenyArgs;
+pub use doctor::{DoctorArgs, DoctorFormat, ProbeSystemArgs};
 pub use home::{CleanArgs, LsArgs, LsFormat};
 pub use inject::InjectArgs;
 pub use p2p::P2pArgs;
@@ -68,7 +70,7 @@ pub enum Command {
     Release(ReleaseArgs),
     /// Fail each call in turn and report how the program copes
     Sweep(SweepArgs),
-    /// Look for problems with the driver, the libraries or a program
+    /// Look for problems with the driver, the libraries, the machine or a program
     Doctor(DoctorArgs),
     /// Examine the driver in this process, for `doctor`
     #[command(hide = true)]
@@ -76,6 +78,9 @@ pub enum Command {
     /// Hold devices in this process, for `doctor --p2p`
     #[command(hide = true, name = "probe-p2p")]
     ProbeP2p,
+    /// Ask NVIDIA's libraries and the kernel in this process, for `doctor`
+    #[command(hide = true)]
+    ProbeSystem(ProbeSystemArgs),
 }
 
 /// What happens to the calls of a program: the options that `run` and `env` share.
@@ -378,42 +383,4 @@ pub enum Redact {
     Paths,
     /// All of these
     All,
-}
-
-#[derive(Args)]
-#[command(
-    after_help = "  cupeer doctor --p2p                         # what each link between devices carries
-  cupeer doctor --p2p -o machine.toml         # the same, for --sim, --deny-peer and 'cupeer env --p2p'
-
-Exit status: 0 if all is well, 1 if something is wrong, 125 if cupeer failed."
-)]
-pub struct DoctorArgs {
-    #[command(flatten)]
-    pub p2p: P2pArgs,
-    #[command(flatten)]
-    pub driver: DriverArgs,
-    /// With --p2p: print tables or JSON (docs/doctor-p2p.schema.json)
-    #[arg(long, value_name = "FORMAT", default_value = "text", requires = "p2p")]
-    pub format: DoctorFormat,
-    /// With --p2p: write the machine as a topology to FILE, with what was found
-    #[arg(short, long, value_name = "FILE", requires = "p2p")]
-    pub output: Option<PathBuf>,
-    /// Explain on stderr what is decided, and why
-    #[arg(short, long)]
-    pub verbose: bool,
-    /// A program to run, to find the libraries whose calls escape cupeer
-    #[arg(
-        trailing_var_arg = true,
-        value_names = ["PROGRAM", "ARGS"],
-        value_hint = ValueHint::CommandWithArguments
-    )]
-    pub program: Vec<OsString>,
-}
-
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
-pub enum DoctorFormat {
-    /// Tables that fit the terminal.
-    Text,
-    /// One object.
-    Json,
 }

@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::command(&args),
         Command::ProbeDriver => probe::command(),
         Command::ProbeP2p => p2p::agent::command(),
+        Command::ProbeSystem(args) => doctor::probe(&args),
     };
     match done {
         Ok(code) => code,

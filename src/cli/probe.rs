@@ -68,7 +68,8 @@ pub fn load(library: Library) -> Result<Handle, String> {
     })
 }
 
-fn find(driver: &Handle, name: &str) -> Option<*mut c_void> {
+/// The address of a function of a library.
+pub fn find(driver: &Handle, name: &str) -> Option<*mut c_void> {
     // SAFETY: the type is that of any address; nothing is called through it here.
     let symbol = unsafe { driver.get::<*mut c_void>(name.as_bytes()) }.ok()?;
     let address: *mut c_void = symbol.into_raw();

@@ -30,7 +30,6 @@ mod marks;
 pub mod model;
 pub mod moments;
 mod numbered;
-mod origin;
 mod pairs;
 mod peers;
 mod places;

@@ -4,11 +4,12 @@
 //! when the report is made. What does not: how symbols are found, which is handed in.
 
 use super::model::Place;
-use super::origin::Origin;
 use crate::symbols::{LONGEST_NAME, SourceLine, Symbol, Symbols, short};
 use cupeer_record::{Call, Library, Process};
+use cupeer_spec::origin::Origin;
 use cupeer_spec::record::slot::Line;
 use cupeer_spec::runtime::is_library;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::rc::Rc;
@@ -181,13 +182,8 @@ impl<'a> Places<'a> {
         let Some((_, first)) = lines.first() else {
             return (frames.get(caller).cloned().unwrap_or_default(), frames);
         };
-        // Who is asked why something leaks looks for a line that is theirs, not for one of PyTorch's.
-        let mut origins = lines.iter().map(|(_, place)| (place.origin(), place));
-        let of_library = first.origin();
-        let is_other = |(origin, _): &(Origin, &Place)| *origin != Origin::Python && *origin != of_library;
-        let own =
-            origins.clone().find(|(origin, _)| *origin == Origin::User).or_else(|| origins.find(is_other));
-        let own = own.map_or(first, |(_, place)| place);
+        let standing = |place: &Place| Reverse(place.origin().standing(first.origin()));
+        let own = lines.iter().map(|(_, place)| place).min_by_key(|place| standing(place)).unwrap_or(first);
         frames.iter_mut().take(caller + 1).for_each(|place| place.python = own.python.clone());
         let who = frames.get(caller).cloned().unwrap_or_default();
         let interpreter = lines.iter().find_map(|(at, _)| frames.get(*at)?.library.clone());

@@ -10,11 +10,13 @@ pub mod fault;
 pub mod function;
 pub mod functions;
 pub mod names;
+pub mod origin;
 #[path = "functions/others.rs"]
 pub mod others;
 pub mod p2p;
 pub mod placeholders;
 pub mod proc;
+pub mod question;
 pub mod rank;
 pub mod record;
 pub mod results;

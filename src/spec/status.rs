@@ -1,13 +1,14 @@
 //! The page that `cupeer run` shares with the processes that it started: how it learns, without a record,
-//! whether any of them reached the driver.
+//! whether any of them reached the driver; and how they learn lines of source, for findings as they happen.
 //!
 //! The launcher creates the page and names it in [`crate::env::STATUS`]; a process opens it when it first
 //! meets a driver, counts itself, and closes it. Both sides use it through a shared mapping.
 
+use crate::question::Question;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 
 /// What the first word holds.
-pub const MAGIC: u32 = 0x6375_7031;
+pub const MAGIC: u32 = 0x6375_7032;
 
 /// The page.
 #[repr(C)]
@@ -40,7 +41,16 @@ pub struct Status {
     pub image: [AtomicU8; NAME],
     /// The name of the last process that is counted as `dropped`.
     pub dropper: [AtomicU8; NAME],
+    /// How many questions were put: a futex on which the launcher waits.
+    pub bell: AtomicU32,
+    /// Whether somebody answers.
+    pub answers: AtomicU32,
+    /// What the processes ask.
+    pub questions: [Question; QUESTIONS],
 }
+
+/// How many processes may ask at once; more do without.
+pub const QUESTIONS: usize = 64;
 
 /// As long as a name of the kernel for a process, with its NUL.
 pub const NAME: usize = 16;

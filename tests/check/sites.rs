@@ -129,3 +129,38 @@ fn the_end_of_a_run_names_the_other_sites() {
         assert!(run.stderr.contains(&wanted), "no {wanted}: {}", run.stderr);
     }
 }
+
+/// What a finding that is told as it happens says of its call's line.
+#[test]
+fn findings_name_their_line_as_they_happen() {
+    let folder = temp_dir();
+    let scene = scenes().into_iter().find(|scene| scene.name == "ipc-closed-twice").expect("a scene");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/rules/close.c");
+    let line = line_of(&std::fs::read_to_string(source).unwrap(), "twice", "CALL(cuIpcCloseMemHandle");
+    let run = |options: &[&str], name: &str| {
+        let mut command = scene.under(How::Bad, options, &folder.path().join(name));
+        // It is the launcher that reads lines; without one they are as they were.
+        done(command.env_remove("CUPEER_STATUS")).stderr
+    };
+    let first =
+        |text: &str| text.lines().find(|line| line.starts_with("cupeer: error")).unwrap_or("").to_owned();
+    let brief = first(&run(&["--check=brief"], "brief"));
+    assert!(brief.ends_with(&format!(", close.c:{line} in twice]")), "{brief}");
+    let full = run(&["--check=full"], "full");
+    assert!(full.contains(&format!(", close.c:{line} in twice, /")), "{full}");
+    let log = folder.path().join("log");
+    run(&["--check=full", "--log", "json", "--log-file", log.to_str().expect("UTF-8")], "json");
+    let text = std::fs::read_to_string(&log).expect("the log");
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let told: Vec<Value> =
+        lines.map(|line| line["finding"]["line"].clone()).filter(|line| !line.is_null()).collect();
+    assert_eq!(
+        (told.len(), &told[0]["line"], &told[0]["function"]),
+        (1, &line.into(), &"twice".into()),
+        "{text}"
+    );
+    assert!(told[0]["file"].as_str().is_some_and(|file| file.ends_with("/close.c")), "{text}");
+    // Nobody is there to ask.
+    let alone = first(&run(&["--check=brief", "--exec"], "alone"));
+    assert!(alone.contains("+0x") && !alone.contains("close.c"), "{alone}");
+}

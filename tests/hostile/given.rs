@@ -148,6 +148,7 @@ fn pipes_are_neither_plans_nor_drivers_nor_packs() {
         ),
         (&["run", "--sim", "--inject-file", "/dev/zero", "--", "true"], "it is a device, not a file"),
         (&["doctor", "--driver", pipe], "it is a pipe, not a file"),
+        (&["doctor", "--between", pipe, pipe], "it is a pipe, not a file"),
         (&["report", pipe], ""),
         (&["pack", pipe, "-o", "/dev/null/x"], ""),
         (&["run", "--sim", "--", pipe], ""),

@@ -131,3 +131,22 @@ fn a_leak_is_where_python_opened_it() {
     let is_first = stack[0].starts_with(&format!("      train.py:{opened} in receive, "));
     assert!(is_first && stack[1] == format!("      train.py:{called} in <module>"), "{leaks}");
 }
+
+/// As it happens, too, the line of the user's own code stands for the call, not that of the package between.
+#[test]
+fn the_users_own_line_is_told_as_it_happens() {
+    let folder = temp_dir();
+    let package = folder.path().join("lib/python3/site-packages/torch");
+    std::fs::create_dir_all(&package).expect("a directory");
+    std::fs::write(package.join("shared.py"), PROGRAM.replace("\nmain()\n", "\n")).expect("a package");
+    let script = folder.path().join("train.py");
+    let text = format!(
+        "import sys\nsys.path.insert(0, {package:?})\nimport shared\ndef exchange():\n    shared.main()\nexchange()\n"
+    );
+    std::fs::write(&script, text).expect("a script");
+    let (script, record) = (script.display().to_string(), folder.path().join("record").display().to_string());
+    let ended = done(&mut with(&["run", "--sim", "-o", &record, "--", "python3", &script]));
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let first = ended.stderr.lines().find(|line| line.contains("cupeer: error")).unwrap_or("");
+    assert!(first.ends_with(", train.py:5 in exchange]"), "{}", ended.stderr);
+}

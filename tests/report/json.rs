@@ -9,17 +9,20 @@ use std::sync::OnceLock;
 #[track_caller]
 pub fn assert_valid(report: &Value) {
     static VALIDATOR: OnceLock<jsonschema::Validator> = OnceLock::new();
-    let validator = VALIDATOR.get_or_init(|| {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/report.schema.json");
-        let text = std::fs::read_to_string(path).expect("there is a schema");
-        let mut schema: Value = serde_json::from_str(&text).expect("it is JSON");
-        assert!(jsonschema::meta::is_valid(&schema));
-        close(&mut schema);
-        jsonschema::validator_for(&schema).expect("it is a schema")
-    });
+    let validator = VALIDATOR.get_or_init(|| validator("report.schema.json"));
     // The alternatives of the root say little of what is wrong.
     let errors: Vec<String> = validator.iter_errors(report).map(|error| format!("{error:?}")).collect();
     assert!(errors.is_empty(), "{:.4000}\n{report:#}", errors.join("\n"));
+}
+
+/// What checks against a published schema, and that it knows all.
+pub fn validator(name: &str) -> jsonschema::Validator {
+    let path = crate::support::book::root().join("docs").join(name);
+    let text = std::fs::read_to_string(path).expect("there is a schema");
+    let mut schema: Value = serde_json::from_str(&text).expect("it is JSON");
+    assert!(jsonschema::meta::is_valid(&schema));
+    close(&mut schema);
+    jsonschema::validator_for(&schema).expect("it is a schema")
 }
 
 /// Forbids what a schema does not name. Published, it allows it: more may be added.

@@ -24,7 +24,8 @@ pub fn of(tested: &Tested) -> Vec<String> {
                 }
                 _ => {
                     "an IOMMU or PCIe ACS between the devices redirects or drops peer traffic: boot with iommu=pt, or switch \
-                     the IOMMU (VT-d, AMD-Vi) and ACS off in the firmware; until then NCCL_P2P_DISABLE=1"
+                     the IOMMU (VT-d, AMD-Vi) and ACS off in the firmware; until then NCCL_P2P_DISABLE=1; \
+                     'cupeer doctor' shows what this machine is set to"
                 }
             }
             .to_owned());

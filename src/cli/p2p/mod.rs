@@ -28,7 +28,6 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use plan::{Count, Direction, Plan};
 use process::{Broken, Environment, Process};
 use request::{Device, Reply, Request};
-use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 use verdict::Verdict;
@@ -50,13 +49,11 @@ impl Findings {
     }
 }
 
-/// `preload` is LD_PRELOAD without our library.
-pub fn command(args: &DoctorArgs, preload: Option<OsString>) -> Result<ExitCode> {
+pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
     if let Some(path) = &args.output {
         machine::check(path)?;
     }
-    let chosen = driver::choose(&args.driver)?;
-    let environment = Environment::of(chosen.as_ref(), preload);
+    let environment = Environment { chosen: driver::choose(&args.driver)? };
     let (devices, pairs) = examine(&environment, args.driver.sim.is_some())?;
     let limit = Duration::from_secs(args.p2p.limit);
     let plan = Plan { devices: &devices, pairs, limit, measures: !args.p2p.quick };

@@ -2,14 +2,13 @@
 
 use super::request::{Refusal, Reply, Request};
 use super::wire::Wire;
+use crate::doctor;
 use crate::driver::Chosen;
-use crate::settings::{LD_LIBRARY_PATH, LD_PRELOAD, inherited, with_directory};
 use anyhow::{Context, Result};
 use std::cell::Cell;
-use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -132,38 +131,19 @@ pub fn serve(asked: &Receiver<SyncSender<Result<Process>>>, environment: &Enviro
     }
 }
 
-/// What a process is started with.
+/// What a process is started with: the driver that was chosen, without our library before it.
 pub struct Environment {
-    variables: Vec<(&'static str, Option<OsString>)>,
+    pub chosen: Option<Chosen>,
 }
 
 impl Environment {
-    /// The one with the driver that was chosen, and without our library before it.
-    pub fn of(chosen: Option<&Chosen>, preload: Option<OsString>) -> Environment {
-        let mut variables = vec![(LD_PRELOAD, preload)];
-        // What is compiled here is not worth keeping; and to load a kernel when it is launched first would wait for those that
-        // wait for it.
-        let settings = [("CUDA_CACHE_DISABLE", "1"), ("CUDA_MODULE_LOADING", "EAGER")];
-        variables.extend(settings.map(|(name, value)| (name, Some(value.into()))));
-        if let Some(chosen) = chosen {
-            let search = with_directory(inherited(LD_LIBRARY_PATH).as_ref(), &chosen.directory);
-            variables.push((LD_LIBRARY_PATH, Some(search)));
-            variables.extend(chosen.setting.clone().map(|(name, value)| (name, Some(value))));
-        }
-        Environment { variables }
-    }
-
     pub fn start(&self) -> Result<Process> {
         let (wire, theirs) = Wire::pair().context("failed to make a socket")?;
-        let mut command = Command::new(std::env::current_exe().context("failed to find /proc/self/exe")?);
-        command.arg("probe-p2p").stdin(Stdio::from(theirs.into_descriptor()));
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        for (name, value) in &self.variables {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
+        let mut command = doctor::child(self.chosen.as_ref())?;
+        command.arg("probe-p2p").stdin(Stdio::from(theirs.into_descriptor())).stdout(Stdio::null());
+        // What is compiled here is not worth keeping; and to load a kernel when it is launched first would wait for those that
+        // wait for it.
+        command.envs([("CUDA_CACHE_DISABLE", "1"), ("CUDA_MODULE_LOADING", "EAGER")]);
         let child = command.spawn().context("failed to start a process that holds a device")?;
         Ok(Process { child, wire, is_lost: Cell::new(false), has_left: Cell::new(false) })
     }

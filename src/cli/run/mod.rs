@@ -3,6 +3,7 @@
 //! This file shows the order of a run; each step has a file. What can be refused is refused before the program starts,
 //! and the summary comes after it has ended.
 
+mod answers;
 mod child;
 mod faults;
 mod gate;
@@ -18,6 +19,7 @@ use crate::output::Failure;
 use crate::settings::deny::{self, Verdicts};
 use crate::settings::{Environment, Settings, check};
 use crate::{annotations, home, libraries, output, status, suppressions};
+use answers::Answers;
 use anyhow::{Result, bail};
 use child::Child;
 use clap::ValueEnum;
@@ -38,6 +40,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire};
 use std::time::{SystemTime, UNIX_EPOCH};
 use watch::{Sightings, Watch};
@@ -265,18 +268,21 @@ pub fn with_options(options: &Options, extra: &[(&str, &OsStr)], program: &[OsSt
 fn watched(program: &[OsString], mut environment: Environment, driver: Option<&Chosen>) -> Result<Run> {
     let obstacle = program::obstacle(&program[0]);
     let failed = |error: &io::Error| tracing::debug!("cannot share a page with the program: {error}");
-    let page = Page::new().inspect_err(failed).ok();
+    let page = Page::new().inspect_err(failed).ok().map(Arc::new);
     match &page {
         Some(page) => environment.set(env::STATUS, page.path()),
         None => environment.remove(env::STATUS),
     }
     let for_debugger = environment.get(env::STOP_ON).is_some_and(|rules| !rules.is_empty());
     let before = signals::take_over();
-    let started = Child::start(program, &environment, &before, page.as_ref());
+    let started = Child::start(program, &environment, &before, page.as_deref());
     let child = started.inspect_err(|_| before.restore())?;
     tracing::debug!("started process {}", child.pid());
     let watch = Watch::start(child.pid(), driver.map(|chosen| chosen.library.clone()));
+    let is_checked = environment.get(env::CHECK).is_some_and(|level| !level.is_empty());
+    let answers = page.as_ref().filter(|_| is_checked).and_then(Answers::start);
     let end = signals::wait(&child, for_debugger);
+    drop(answers);
     let mut seen = watch.stop();
     if !is_watched(&environment) {
         // Nobody misses a call.

@@ -6,10 +6,10 @@ use cupeer_spec::status::{MAGIC, NAME, Status};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicU8, AtomicU32};
 
-/// The launcher's end of the page.
+/// The launcher's end of the page. Its threads share it.
 pub struct Page {
     fd: OwnedFd,
     status: NonNull<Status>,
@@ -81,6 +81,24 @@ impl Page {
             _ => Image::ToTheEnd,
         }
     }
+}
+
+// SAFETY: other threads and processes use the page through its atomics alone, and nothing of `Page` changes.
+unsafe impl Send for Page {}
+// SAFETY: as above.
+unsafe impl Sync for Page {}
+
+/// Waits until a word of the page is no longer what it was. May return before.
+pub fn wait(word: &AtomicU32, value: u32) {
+    let forever = std::ptr::null::<libc::timespec>();
+    // SAFETY: the address of a word of the page, whose mapping the caller holds; a null pointer stands for no limit.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, forever) };
+}
+
+/// Wakes who waits for a word of the page.
+pub fn wake(word: &AtomicU32) {
+    // SAFETY: the address of a word of the page, whose mapping the caller holds. Nothing is read or written.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, libc::c_int::MAX) };
 }
 
 /// Our library in the process that was started.

@@ -6,7 +6,7 @@ use super::say::{self, FindingText, SourceLine};
 use super::world::Call;
 use crate::driver::questions;
 use crate::job::importers::is_own;
-use crate::log::{self, message, status};
+use crate::log::{self, message, source, status};
 use crate::record::item_of;
 use crate::settings::{self, Check, LogForm};
 use crate::sys::caller::Caller;
@@ -23,6 +23,7 @@ use core::sync::atomic::{
 use cupeer_rules::decide::Found;
 use cupeer_rules::{Rule, Severity};
 use cupeer_spec::env::Level;
+use cupeer_spec::question::Room;
 use cupeer_spec::record;
 use cupeer_spec::record::live::Entry;
 use cupeer_spec::record::slot::detail;
@@ -37,6 +38,8 @@ struct Scratch {
     json: Line,
     text: Line,
     item: [u8; 2048],
+    python: [SourceLine; 2],
+    source: Room,
 }
 
 impl Scratch {
@@ -109,14 +112,19 @@ fn told(
         return stop(check, rule, &caller, None);
     }
     Scratch::with(|scratch| {
-        let Scratch { message, json, text, item } = scratch;
+        let Scratch { message, json, text, item, python, source } = scratch;
         let _ = write!(Tame(&mut *message), "{reason}");
         if let Some(usual) = usual {
             let _ = write!(message, "; {} does so: {}", usual.library, usual.why);
         }
         let message = core::str::from_utf8(message.bytes()).unwrap_or("");
         let hint = if usual.is_some() { "Nothing to do: that is known of this library." } else { hint };
-        let python = SourceLine::innermost();
+        let is_said = match check.level {
+            // What comes again at one place is in the summary.
+            Level { severity: least, is_brief: true } => severity >= least && before == 0,
+            Level { severity: least, is_brief: false } => severity >= least || is_explanation(rule),
+        };
+        let is_heard = is_said || listener().is_some();
         let said = FindingText {
             call,
             rule: spec,
@@ -127,17 +135,15 @@ fn told(
             hint,
             objects,
             caller: &caller,
-            python: python.as_ref(),
+            python: SourceLine::of_user(python),
+            source: is_heard.then(|| source::line(&caller, source)).flatten(),
             is_last: before + 1 == most && !is_explanation(rule),
         };
         keep(&said, &head, item);
-        let _ = say::json(&said, json);
-        let _ = json.push(b"\0");
-        let is_said = match check.level {
-            // What comes again at one place is in the summary.
-            Level { severity: least, is_brief: true } => severity >= least && before == 0,
-            Level { severity: least, is_brief: false } => severity >= least || is_explanation(rule),
-        };
+        if is_heard {
+            let _ = say::json(&said, json);
+            let _ = json.push(b"\0");
+        }
         if is_said {
             tell(&said, check.level.is_brief, json, text);
         }
@@ -267,12 +273,15 @@ pub fn listen(callback: cupeer_finding_callback, data: *mut c_void) -> bool {
     settings::get().check.is_some()
 }
 
-fn call_back(said: &FindingText, json: &[u8]) {
+/// Who listens.
+fn listener() -> Option<(unsafe extern "C" fn(*const cupeer_finding, *mut c_void), *mut c_void)> {
     // SAFETY: listeners are never freed.
-    let Some(Listener { callback: Some(callback), data }) = (unsafe { LISTENER.load(Acquire).as_ref() })
-    else {
-        return;
-    };
+    let listener = unsafe { LISTENER.load(Acquire).as_ref() }?;
+    Some((listener.callback?, listener.data))
+}
+
+fn call_back(said: &FindingText, json: &[u8]) {
+    let Some((callback, data)) = listener() else { return };
     Scratch::with(|texts| {
         let mut text = |word: &str| {
             let at = texts.text.bytes().len();
@@ -291,7 +300,7 @@ fn call_back(said: &FindingText, json: &[u8]) {
             json: CStr::from_bytes_until_nul(json).unwrap_or_default().as_ptr(),
         };
         // SAFETY: the program gave the function for this, with this data; the texts live through the call.
-        unsafe { callback(&finding, *data) };
+        unsafe { callback(&finding, data) };
     });
 }
 

@@ -11,7 +11,10 @@ use crate::sys::python;
 use core::fmt::{self, Write};
 use cupeer_rules::reason::{Bytes, Handle};
 use cupeer_rules::{Basis, RuleSpec, Severity, meaning};
+use cupeer_spec::origin::Origin;
+use cupeer_spec::question::Answer;
 use cupeer_spec::record::live::{Entry, library_name};
+use cupeer_spec::record::slot::detail::MOST_FRAMES;
 use cupeer_spec::record::slot::finding::{Confidence, role};
 use cupeer_spec::value::{Format, quoted, quoted_inside};
 
@@ -31,6 +34,8 @@ pub struct FindingText<'a> {
     pub caller: &'a Caller,
     /// The line of Python in which the call was made, where there is one.
     pub python: Option<&'a SourceLine>,
+    /// The line of source that made it, or its function, where it is known.
+    pub source: Option<Answer<'a>>,
     /// Whether further findings of this rule and caller are only counted.
     pub is_last: bool,
 }
@@ -44,37 +49,65 @@ pub struct SourceLine {
 }
 
 impl SourceLine {
-    /// The innermost one of this thread.
-    pub fn innermost() -> Option<SourceLine> {
-        let mut innermost = None;
+    /// The line of this thread that tells who made a call: the user's own before one of a library. The places are for it and
+    /// for the innermost one.
+    pub fn of_user(places: &mut [SourceLine; 2]) -> Option<&SourceLine> {
+        let [best, innermost] = places;
+        let mut standing = None;
         if settings::get().python {
             python::each_frame(
-                1,
+                MOST_FRAMES,
                 |_| false,
                 |frame| {
-                    innermost = frame.texts.as_ref().map(|texts| SourceLine {
+                    let Some(texts) = &frame.texts else { return false };
+                    let line = || SourceLine {
                         file: Short::new(format_args!("{}", texts.file)),
                         function: Short::new(format_args!("{}", texts.function)),
                         line: frame.line,
-                    });
-                    false
+                    };
+                    let this = line();
+                    if standing.is_none() {
+                        *innermost = line();
+                    }
+                    let stands = Origin::of(this.file.text()).standing(Origin::of(innermost.file.text()));
+                    if standing.is_none_or(|before| before < stands) {
+                        standing = Some(stands);
+                        *best = this;
+                    }
+                    standing < Some(Origin::BEST)
                 },
             );
         }
-        innermost
+        standing.map(|_| &*best)
     }
 
-    /// `train.py:118 in exchange`, and a comma behind.
+    /// `train.py:118 in exchange`.
     fn say(&self, out: &mut Line) -> fmt::Result {
-        let file = self.file.text();
-        quoted_inside(file.rsplit('/').next().unwrap_or(file).as_bytes(), 64, out)?;
-        if self.line > 0 {
-            write!(out, ":{}", self.line)?;
-        }
-        out.write_str(" in ")?;
-        quoted_inside(self.function.text().as_bytes(), 64, out)?;
-        out.write_str(", ")
+        say_line(self.file.text().as_bytes(), self.line, self.function.text().as_bytes(), out)
     }
+}
+
+/// `train.py:118 in exchange`.
+fn say_line(path: &[u8], line: u32, function: &[u8], out: &mut Line) -> fmt::Result {
+    quoted_inside(path.rsplit(|byte| *byte == b'/').next().unwrap_or(path), 64, out)?;
+    if line > 0 {
+        write!(out, ":{line}")?;
+    }
+    if !function.is_empty() {
+        out.write_str(" in ")?;
+        quoted_inside(function, 64, out)?;
+    }
+    Ok(())
+}
+
+/// A line of source as JSON, or null.
+fn json_line(line: Option<(&[u8], u32, &[u8])>, out: &mut Line) -> fmt::Result {
+    let Some((file, line, function)) = line else { return out.write_str("null") };
+    out.write_str("{\"file\":")?;
+    quoted(file, 512, out)?;
+    write!(out, ",\"line\":{line},\"function\":")?;
+    quoted(function, 128, out)?;
+    out.write_str("}")
 }
 
 fn role_word(role: u32) -> &'static str {
@@ -112,10 +145,34 @@ pub fn brief(said: &FindingText, out: &mut Line) -> fmt::Result {
         u32::MAX => write!(out, " [process {}, ", unsafe { libc::getpid() })?,
         rank => write!(out, " [rank {rank}, ")?,
     }
-    said.python.map_or(Ok(()), |line| line.say(out))?;
-    let file = said.caller.library.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    quoted_inside(file, 64, out)?;
-    writeln!(out, "+{:#x}]", said.caller.offset)
+    match said.python {
+        Some(line) => line.say(out)?,
+        None => said.place(said.caller.file_name(), 64, true, out)?,
+    }
+    out.write_str("]\n")
+}
+
+impl FindingText<'_> {
+    /// `main.c:12 in f, libx.so+0x12`, or without the library where it is to be short; where no line is known,
+    /// `libx.so+0x12 f+0x2`.
+    fn place(&self, library: &[u8], most: usize, is_short: bool, out: &mut Line) -> fmt::Result {
+        if let Some(Answer { file: file @ [_, ..], line, function }) = self.source {
+            say_line(file, line, function, out)?;
+            if is_short {
+                return Ok(());
+            }
+            out.write_str(", ")?;
+        }
+        quoted_inside(library, most, out)?;
+        write!(out, "+{:#x}", self.caller.offset)?;
+        match self.source {
+            Some(Answer { file: [], function: function @ [_, ..], .. }) => {
+                out.write_str(" ")?;
+                quoted_inside(function, 96, out)
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// One paragraph: what it is and what to do come first.
@@ -140,9 +197,11 @@ pub fn paragraph(said: &FindingText, out: &mut Line) -> fmt::Result {
         write!(out, " (rank {rank})")?;
     }
     write!(out, ", thread {tid}, ")?;
-    said.python.map_or(Ok(()), |line| line.say(out))?;
-    quoted_inside(said.caller.library, 512, out)?;
-    write!(out, "+{:#x}", said.caller.offset)?;
+    if let Some(line) = said.python {
+        line.say(out)?;
+        out.write_str(", ")?;
+    }
+    said.place(said.caller.library, 512, false, out)?;
     for (role, entry) in said.objects {
         write!(out, "\n    {}: ", role_word(*role))?;
         describe(call, entry, out)?;
@@ -224,17 +283,12 @@ pub fn json(said: &FindingText, out: &mut Line) -> fmt::Result {
     }
     out.write_str(",\"caller\":\"")?;
     quoted_inside(said.caller.library, 512, out)?;
-    write!(out, "+{:#x}\",\"python\":", said.caller.offset)?;
-    match said.python {
-        Some(SourceLine { file, function, line }) => {
-            out.write_str("{\"file\":")?;
-            quoted(file.text().as_bytes(), 512, out)?;
-            write!(out, ",\"line\":{line},\"function\":")?;
-            quoted(function.text().as_bytes(), 128, out)?;
-            out.write_str("}")?;
-        }
-        None => out.write_str("null")?,
-    }
+    write!(out, "+{:#x}\",\"line\":", said.caller.offset)?;
+    let source = said.source.filter(|source| !source.file.is_empty());
+    json_line(source.map(|source| (source.file, source.line, source.function)), out)?;
+    out.write_str(",\"python\":")?;
+    let python = said.python.map(|python| (python.file.text(), python.line, python.function.text()));
+    json_line(python.map(|(file, line, function)| (file.as_bytes(), line, function.as_bytes())), out)?;
     out.write_str(",\"objects\":[")?;
     for (i, (role, entry)) in said.objects.iter().enumerate() {
         let comma = if i > 0 { "," } else { "" };

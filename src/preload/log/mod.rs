@@ -6,6 +6,7 @@
 
 pub mod message;
 mod sink;
+pub mod source;
 pub mod status;
 mod subscriber;
 

@@ -1,4 +1,5 @@
-//! The page that the launcher shares with its processes: here a process reports that it met a driver, and what escapes.
+//! The page that the launcher shares with its processes: here a process reports that it met a driver, and what escapes. What it
+//! asks there is in [`super::source`].
 
 use crate::settings;
 use crate::sys::opened::Opened;
@@ -120,7 +121,8 @@ fn count(which: impl FnOnce(&Status) -> &AtomicU32) {
     with(|status| _ = which(status).fetch_add(1, Relaxed));
 }
 
-fn with(work: impl FnOnce(&Status)) {
+/// Does something with the page, where there is one.
+pub fn with(work: impl FnOnce(&Status)) {
     let mut page = PAGE.load(Acquire);
     if page.is_null() {
         let Some(mapped) = map() else { return };

@@ -23,6 +23,8 @@ pub struct Caller {
     /// Its path; empty where it is unknown.
     pub library: &'static [u8],
     pub offset: usize,
+    /// The return address; 0 where it is no longer known.
+    pub address: usize,
 }
 
 impl Caller {
@@ -44,15 +46,16 @@ impl Caller {
     /// The file name of the library, as much of it as the live table keeps.
     pub fn file(&self) -> [u8; LIBRARY] {
         let mut file = [0; LIBRARY];
-        file.iter_mut().zip(self.name()).for_each(|(place, byte)| *place = *byte);
+        file.iter_mut().zip(self.file_name()).for_each(|(place, byte)| *place = *byte);
         file
     }
 
     /// The library and the offset of a return address.
     pub fn at(address: usize) -> Self {
-        elf::containing(address).map_or(Caller { library: b"", offset: address }, |object| Caller {
+        elf::containing(address).map_or(Caller { library: b"", offset: address, address }, |object| Caller {
             library: path(&object),
             offset: address.wrapping_sub(object.base),
+            address,
         })
     }
 
@@ -61,7 +64,8 @@ impl Caller {
         runtime::is_library(self.library)
     }
 
-    fn name(&self) -> &'static [u8] {
+    /// The file name of the library.
+    pub fn file_name(&self) -> &'static [u8] {
         self.library.rsplit(|byte| *byte == b'/').next().unwrap_or(self.library)
     }
 }

@@ -7,7 +7,7 @@
 //! without a build id counts only on the host of the record, and where it is older than the record.
 
 use super::is_libc;
-use super::lines::{Lines, Without};
+use super::lines::{Lines, MOST_BYTES, Without};
 use super::table::{self, Table, Unusable};
 use object::Object;
 use object::read::ReadCache;
@@ -26,6 +26,8 @@ pub struct Files {
     pub older_than: Option<SystemTime>,
     /// Where separate files lie.
     pub debug: PathBuf,
+    /// The most debugging information that is read of a library, in bytes.
+    pub most: u64,
 }
 
 /// What the files of a library tell.
@@ -41,7 +43,7 @@ pub struct Opened {
 impl Files {
     /// For records of the host of this process that began then; `None` for others.
     pub fn older_than(older_than: Option<SystemTime>) -> Files {
-        Files { older_than, debug: DEBUG_FILES.into() }
+        Files { older_than, debug: DEBUG_FILES.into(), most: MOST_BYTES }
     }
 
     /// The symbols of a library, and those in a separate file where it was stripped; its lines, where there are any.
@@ -104,7 +106,7 @@ impl Files {
         until: Instant,
         notes: &mut Vec<(String, String)>,
     ) -> Option<Lines> {
-        let why = match Lines::read(file, until, || self.shared(file, path)) {
+        let why = match Lines::read(file, until, self.most, || self.shared(file, path)) {
             Ok(lines) => return Some(lines),
             Err(Without::Stripped) => return None,
             Err(Without::TooLarge(bytes)) => {

@@ -4,10 +4,11 @@
 //! [`super::files`]'s, and functions without debugging information, which are [`super::table`]'s.
 //!
 //! Sections are read, not mapped, because truncating a mapped file would kill us. Those of the largest libraries have
-//! gigabytes, most of which no address leads to: beyond a limit they are left out, and that is said.
+//! gigabytes, most of which no address leads to: beyond a limit, only the units that are asked for are read ([`super::units`]).
 
+use super::units::Units;
 use super::{LONGEST_NAME, demangle, short};
-use addr2line::Context;
+use addr2line::{Context, Location};
 use gimli::{Dwarf, EndianArcSlice, LittleEndian, SectionId};
 use object::read::{CompressedData, CompressedFileRange, CompressionFormat, ReadCache};
 use object::{Object, ObjectSection};
@@ -16,13 +17,15 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Instant;
 
-type Reader = EndianArcSlice<LittleEndian>;
+/// Sections in memory.
+pub type Reader = EndianArcSlice<LittleEndian>;
 
-/// The most debugging information that is read of a file: about a second's work.
+/// The most debugging information that is read of a file for a report: about a second's work.
 pub const MOST_BYTES: u64 = 1 << 30;
 /// The most functions that are inlined in one another.
 const MOST_INLINED: usize = 32;
@@ -50,9 +53,14 @@ impl SourceLine {
 
 /// What the debugging information of a file answers.
 pub struct Lines {
-    context: Context<Reader>,
-    /// How much of it is in memory.
+    all: All,
+    /// How much of it is in memory, or may come to be.
     pub bytes: u64,
+}
+
+enum All {
+    Whole(Context<Reader>),
+    ByUnit(Units),
 }
 
 /// Why there are no lines.
@@ -69,7 +77,8 @@ pub enum Without {
 
 /// The debugging information of a file, which has not been read yet.
 pub struct Sections<'a> {
-    file: &'a File,
+    /// The file.
+    pub file: &'a File,
     all: Vec<(SectionId, CompressedFileRange)>,
 }
 
@@ -90,33 +99,53 @@ impl<'a> Sections<'a> {
 
     /// How much of it there is.
     pub fn bytes(&self) -> u64 {
-        self.all.iter().fold(0, |sum, (_, range)| sum.saturating_add(range.uncompressed_size))
+        self.bytes_of(|_| true)
+    }
+
+    /// How much there is of some sections.
+    pub fn bytes_of(&self, which: impl Fn(SectionId) -> bool) -> u64 {
+        let sizes = self.all.iter().filter(|(id, _)| which(*id)).map(|(_, range)| range.uncompressed_size);
+        sizes.fold(0, u64::saturating_add)
+    }
+
+    /// Where a section lies in the file that is not compressed, and not cut.
+    pub fn plain(&self, id: SectionId) -> Option<Range<u64>> {
+        let (_, range) = self.all.iter().find(|(known, _)| *known == id)?;
+        let end = range.offset.checked_add(range.compressed_size)?;
+        let is_whole = self.file.metadata().is_ok_and(|file| end <= file.len());
+        (range.format == CompressionFormat::None && is_whole).then_some(range.offset..end)
     }
 
     fn has(&self, id: SectionId) -> bool {
         self.all.iter().any(|(known, _)| *known == id)
     }
 
-    /// Reads all sections, side by side: those of the largest libraries take seconds, most of all to decompress.
-    fn read(&self) -> Result<Dwarf<Reader>, Without> {
+    /// Reads sections, side by side: those of the largest libraries take seconds, most of all to decompress.
+    pub fn read(&self, which: impl Fn(SectionId) -> bool) -> Result<HashMap<SectionId, Arc<[u8]>>, Without> {
         let read = std::thread::scope(|scope| {
             let begin = |(id, range): &(SectionId, CompressedFileRange)| {
                 let (id, range, file) = (*id, *range, self.file);
                 (id, scope.spawn(move || section(file, &range)))
             };
-            let running: Vec<_> = self.all.iter().map(begin).collect();
+            let running: Vec<_> = self.all.iter().filter(|(id, _)| which(*id)).map(begin).collect();
             let end = |(id, running): (_, std::thread::ScopedJoinHandle<_>)| {
                 Ok((id, running.join().unwrap_or_else(|_| Err("damaged".to_owned()))?))
             };
             running.into_iter().map(end).collect::<Result<HashMap<SectionId, Arc<[u8]>>, String>>()
         });
-        let mut read = read.map_err(Without::Unreadable)?;
+        read.map_err(Without::Unreadable)
+    }
+
+    /// All of it.
+    fn dwarf(&self) -> Result<Dwarf<Reader>, Without> {
+        let mut read = self.read(|_| true)?;
         let load = |id| Ok(Reader::new(read.remove(&id).unwrap_or_default(), LittleEndian));
         Dwarf::load(load).map_err(|error: gimli::Error| unreadable(error))
     }
 }
 
-fn unreadable(error: impl Display) -> Without {
+/// It cannot be read, and why.
+pub fn unreadable(error: impl Display) -> Without {
     Without::Unreadable(error.to_string())
 }
 
@@ -145,6 +174,7 @@ impl Lines {
     pub fn read(
         file: &File,
         until: Instant,
+        most: u64,
         shared: impl FnOnce() -> Option<File>,
     ) -> Result<Lines, Without> {
         let sections = Sections::of(file)?;
@@ -154,44 +184,59 @@ impl Lines {
         if Instant::now() >= until {
             return Err(Without::Late);
         }
-        let shared = shared();
-        let shared = shared.as_ref().map(Sections::of).transpose()?;
+        let apart = shared();
+        let shared = apart.as_ref().map(Sections::of).transpose()?;
         let bytes = sections.bytes().saturating_add(shared.as_ref().map_or(0, Sections::bytes));
-        if bytes > MOST_BYTES {
-            return Err(Without::TooLarge(bytes));
+        if bytes > most {
+            if shared.is_some() {
+                return Err(Without::TooLarge(bytes));
+            }
+            return Ok(Lines { all: All::ByUnit(Units::find(&sections, until, most)?), bytes: most });
         }
-        let mut dwarf = sections.read()?;
+        let mut dwarf = sections.dwarf()?;
         if let Some(shared) = shared {
-            dwarf.set_sup(shared.read()?);
+            dwarf.set_sup(shared.dwarf()?);
         }
         let context = Context::from_dwarf(dwarf).map_err(unreadable)?;
-        Ok(Lines { context, bytes })
+        Ok(Lines { all: All::Whole(context), bytes })
     }
 
     /// The lines at an address as the file has it, those of inlined functions first.
     pub fn at(&self, address: u64) -> Vec<SourceLine> {
-        let mut lines = Vec::new();
-        let Ok(mut frames) = self.context.find_frames(address).skip_all_loads() else { return lines };
-        while let Ok(Some(frame)) = frames.next() {
-            let Some(location) = frame.location else { continue };
-            let Some(file) = location.file else { continue };
-            let name = frame.function.and_then(|name| Some(name.raw_name().ok()?.into_owned()));
-            lines.push(SourceLine {
-                function: name.map(|name| demangle::readable(name.as_bytes())),
-                // Paths are shown on terminals.
-                file: file.replace(char::is_control, "?"),
-                line: location.line.unwrap_or(0),
-            });
-            if lines.len() == MOST_INLINED {
-                break;
-            }
+        match &self.all {
+            All::Whole(context) => lines_at(context, address),
+            All::ByUnit(units) => units.at(address),
         }
-        lines
     }
 }
 
+/// The lines at an address.
+pub fn lines_at(context: &Context<Reader>, address: u64) -> Vec<SourceLine> {
+    let mut lines = Vec::new();
+    let mut put = |location: Option<Location>, function: Option<String>| {
+        let Some((file, line)) = location.and_then(|place| Some((place.file?, place.line.unwrap_or(0))))
+        else {
+            return;
+        };
+        // Paths are shown on terminals.
+        lines.push(SourceLine { function, file: file.replace(char::is_control, "?"), line });
+    };
+    match context.find_frames(address).skip_all_loads() {
+        Ok(mut frames) => {
+            for _ in 0..MOST_INLINED {
+                let Ok(Some(frame)) = frames.next() else { break };
+                let name = frame.function.and_then(|name| Some(name.raw_name().ok()?.into_owned()));
+                put(frame.location, name.map(|name| demangle::readable(name.as_bytes())));
+            }
+        }
+        // A function whose name lies in a unit that was not read has a line all the same.
+        Err(_) => put(context.find_location(address).ok().flatten(), None),
+    }
+    lines
+}
+
 /// What lines are found with.
-const NEEDED: [SectionId; 11] = [
+pub const NEEDED: [SectionId; 11] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
     SectionId::DebugAranges,

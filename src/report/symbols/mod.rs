@@ -2,7 +2,7 @@
 //!
 //! What belongs here: what is known of libraries, and for how long: only so much is kept in memory, and only so much time
 //! goes into lines. What does not: which files count for a library ([`files`]), how an ELF file is read ([`table`],
-//! [`lines`]), and the names that a packed record brings ([`packed`]).
+//! [`lines`], [`units`]), and the names that a packed record brings ([`packed`]).
 
 mod demangle;
 mod files;
@@ -10,6 +10,7 @@ mod lines;
 mod packed;
 mod short;
 mod table;
+mod units;
 
 pub use lines::SourceLine;
 pub use packed::PackedSymbols;
@@ -34,6 +35,9 @@ const MOST_TABLES: usize = 16;
 
 /// How much debugging information is kept in memory.
 const MOST_KEPT: u64 = lines::MOST_BYTES;
+
+/// The most debugging information of a library that is read while its program runs: some tens of milliseconds' work.
+const MOST_WHILE_RUNNING: u64 = 64 << 20;
 
 /// How many libraries are read at once: each takes [`lines::MOST_BYTES`], if it has as much.
 const MOST_THREADS: usize = 4;
@@ -111,6 +115,20 @@ impl Symbols {
             left: (LONGEST_READ, LONGEST_ASKED),
             room: MOST_KEPT,
             notes,
+        }
+    }
+
+    /// For a program that began then and runs: each library is read while somebody waits.
+    pub fn of_running(began: SystemTime) -> Symbols {
+        let most = MOST_WHILE_RUNNING;
+        Symbols {
+            packed: PackedSymbols::default(),
+            files: Files { most, ..Files::older_than(Some(began)) },
+            known: HashMap::new(),
+            time: 0,
+            left: (LONGEST_READ, LONGEST_ASKED),
+            room: most,
+            notes: BTreeSet::new(),
         }
     }
 

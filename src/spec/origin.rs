@@ -12,6 +12,19 @@ pub enum Origin<'a> {
 }
 
 impl Origin<'_> {
+    /// The best [`Origin::standing`] that there is.
+    pub const BEST: u8 = 2;
+
+    /// How well a frame tells who made a call, of whose frames the innermost one has another origin or the same: of the best,
+    /// the innermost tells it. Who is asked why something leaks looks for a line that is theirs, not for one of PyTorch's.
+    pub fn standing(self, innermost: Origin) -> u8 {
+        match self {
+            Origin::User => Origin::BEST,
+            _ if self != Origin::Python && self != innermost => 1,
+            _ => 0,
+        }
+    }
+
     /// By its file.
     pub fn of(file: &str) -> Origin<'_> {
         let parts = || file.split('/');
@@ -32,6 +45,15 @@ impl Origin<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_users_own_frames_stand_before_those_of_packages_and_of_python() {
+        let (torch, vllm) = (Origin::Package("torch"), Origin::Package("vllm"));
+        let standings =
+            |innermost| [Origin::User, vllm, torch, Origin::Python].map(|o| o.standing(innermost));
+        assert_eq!(standings(torch), [2, 1, 0, 0]);
+        assert_eq!(standings(Origin::Python), [2, 1, 1, 0]);
+    }
 
     #[test]
     fn files_of_users_packages_and_python_are_told_apart() {

@@ -1,0 +1,34 @@
+//! Whether a process may take a descriptor of another one that is not its child: pidfd_getfd, asked of our own parent. Yama lets
+//! a process trace only its descendants by default, so that the parent stands for any other process.
+
+use serde::{Deserialize, Serialize};
+use std::io;
+
+/// How it ended.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Descriptor {
+    /// It was taken.
+    Taken,
+    /// The number of the error of `pidfd_open`.
+    NotOpened(i32),
+    /// The number of the error of `pidfd_getfd`.
+    Refused(i32),
+}
+
+/// Takes this descriptor of the parent.
+pub fn take(descriptor: i32) -> Descriptor {
+    let errno = || io::Error::last_os_error().raw_os_error().unwrap_or(0);
+    // SAFETY: the calls take numbers alone, and what they return is a descriptor of ours, which is closed at exit.
+    unsafe {
+        let parent = libc::syscall(libc::SYS_pidfd_open, libc::getppid(), 0);
+        if parent < 0 {
+            return Descriptor::NotOpened(errno());
+        }
+        match libc::syscall(libc::SYS_pidfd_getfd, parent, descriptor, 0) {
+            ..0 => Descriptor::Refused(errno()),
+            _ => Descriptor::Taken,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A program: which of its calls go past us.
+
+use super::Report;
+use crate::args::{DriverArgs, LogFormat, Options};
+use crate::job::temporary;
+use crate::run::{self, End};
+use anyhow::{Context, Result};
+use cupeer_report::model::past;
+use cupeer_report::text::names::counted;
+use cupeer_spec::env;
+use cupeer_spec::way::Way;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+/// Runs a program, and reads from its log what went past us.
+pub fn look(report: &mut Report, driver: &DriverArgs, program: &[OsString]) -> Result<()> {
+    let folder = temporary("cupeer-doctor-").context("failed to make a private directory for a record")?;
+    let log = folder.path().join("log");
+    let options = Options {
+        // Without one it would not be known whether a watched call came.
+        record: Some("ring:1M".to_owned()),
+        out: Some(folder.path().join("record")),
+        log: Some(LogFormat::Json),
+        log_file: Some(log.clone()),
+        trace: Some("none".to_owned()),
+        driver: driver.clone(),
+        ..Options::default()
+    };
+    let run = run::with_options(&options, &[(env::FAILED, OsStr::new("0"))], program)?;
+    let ended = match run.end {
+        End::Exited(code) => format!("ended with status {code}"),
+        End::Killed(signal) => format!("was killed by signal {signal}"),
+    };
+    report.fact("program", format!("{} {ended}", program[0].display()));
+    let reached = match run.reached {
+        0 => "no process".to_owned(),
+        more => counted(more.into(), "process"),
+    };
+    report.fact("reached the driver", reached);
+    let is_unseen = run.is_unseen();
+    report.wrong.extend(run.unreached);
+    report.wrong.extend(run.notes);
+    let text = std::fs::read_to_string(&log).context("failed to read the log of the program")?;
+    for ((library, way), processes) in escaped(&text) {
+        let times = if processes == 1 { String::new() } else { format!(" in {processes} processes") };
+        if way != Way::Unseen.name() {
+            report.wrong.push(past(&library, &way, &times));
+        }
+    }
+    let sentence = match report.wrong.is_empty() {
+        true => "libcuda was loaded, but no watched call was seen: there was none, or it escaped cupeer",
+        false => "libcuda was loaded, but no watched call was seen",
+    };
+    report.unclear.extend(is_unseen.then(|| sentence.to_owned()));
+    Ok(())
+}
+
+/// The libraries that a log names as escaped, with the way, and in how many processes.
+fn escaped(log: &str) -> BTreeMap<(String, String), usize> {
+    let mut found = BTreeMap::new();
+    for line in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let word = |key: &str| line["escaped"][key].as_str().map(str::to_owned);
+        if let (Some(library), Some(way)) = (word("library"), word("way")) {
+            *found.entry((library, way)).or_default() += 1;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_counted_by_library_and_way() {
+        let line = r#"{"ts_ns":1,"pid":2,"tid":2,"escaped":{"library":"/x.so","way":"RTLD_DEEPBIND"}}"#;
+        let found = escaped(&format!("{line}\nnot json\n{{\"function\":\"cuInit\"}}\n{line}\n"));
+        assert_eq!(found, BTreeMap::from([(("/x.so".to_owned(), "RTLD_DEEPBIND".to_owned()), 2)]));
+    }
+}

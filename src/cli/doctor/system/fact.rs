@@ -1,0 +1,124 @@
+//! A fact about the machine or this process, with its verdict.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One thing that was looked at. Names stay; more may be added.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Fact {
+    /// What was looked at, such as `iommu`.
+    pub name: String,
+    /// The PCI address of the device that it is about, or those of two; none where it is about the machine or the process.
+    pub about: Vec<String>,
+    /// What it means.
+    pub verdict: Verdict,
+    /// What was found; for `unknown` the reason.
+    pub value: String,
+    /// What would break; only for `bad`, and for `unknown` what may.
+    pub breaks: Option<String>,
+    /// What to set.
+    pub hint: Option<String>,
+}
+
+/// What a fact means.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Nothing would break.
+    Good,
+    /// What `breaks` says would break.
+    Bad,
+    /// It is withheld, or does not decide: `value` says why.
+    Unknown,
+    /// It is neither good nor bad by itself.
+    Plain,
+}
+
+impl Verdict {
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Good => "good",
+            Verdict::Bad => "bad",
+            Verdict::Unknown => "unknown",
+            Verdict::Plain => "-",
+        }
+    }
+}
+
+impl Fact {
+    fn new(name: &str, verdict: Verdict, value: impl ToString) -> Fact {
+        let value = value.to_string();
+        Fact { name: name.to_owned(), about: Vec::new(), verdict, value, breaks: None, hint: None }
+    }
+
+    pub fn good(name: &str, value: impl ToString) -> Fact {
+        Fact::new(name, Verdict::Good, value)
+    }
+
+    pub fn plain(name: &str, value: impl ToString) -> Fact {
+        Fact::new(name, Verdict::Plain, value)
+    }
+
+    pub fn unknown(name: &str, why: impl ToString) -> Fact {
+        Fact::new(name, Verdict::Unknown, why)
+    }
+
+    pub fn bad(name: &str, value: impl ToString, breaks: &str, hint: &str) -> Fact {
+        Fact::new(name, Verdict::Bad, value).breaks(breaks, hint)
+    }
+
+    /// The same with what would break, or may.
+    pub fn breaks(self, breaks: &str, hint: &str) -> Fact {
+        Fact { breaks: Some(breaks.to_owned()), hint: Some(hint.to_owned()), ..self }
+    }
+
+    /// The same about these devices.
+    pub fn about(self, devices: &[&str]) -> Fact {
+        Fact { about: devices.iter().map(ToString::to_string).collect(), ..self }
+    }
+}
+
+/// The facts in their order, those that say the same of several devices as one, with what they are about in words.
+pub fn alike(facts: &[Fact]) -> Vec<(&Fact, String)> {
+    let mut groups: BTreeMap<(usize, Verdict, &str), Vec<&Fact>> = BTreeMap::new();
+    for fact in facts {
+        let first = facts.iter().position(|other| other.name == fact.name).unwrap_or(0);
+        groups.entry((first, fact.verdict, &fact.value)).or_default().push(fact);
+    }
+    let about = |group: &[&Fact]| match group {
+        [one] => one.about.join(" -> "),
+        [first, ..] if first.about.len() == 2 => {
+            format!("{} pairs from {}", group.len(), first.about.join(" -> "))
+        }
+        [first, ..] if first.about.len() == 1 => {
+            group.iter().map(|fact| fact.about.join(" ")).collect::<Vec<_>>().join(", ")
+        }
+        _ => String::new(),
+    };
+    groups.into_values().map(|group| (group[0], about(&group))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_that_say_the_same_share_a_row_in_the_order_of_their_names() {
+        let link = |device: &str| Fact::good("link", "x16").about(&[device]);
+        let pair = |from: &str, to: &str| Fact::good("pair", "reach").about(&[from, to]);
+        let facts = [
+            link("a"),
+            Fact::good("b", "1"),
+            Fact::bad("link", "x8", "all", "set").about(&["c"]),
+            link("d"),
+            pair("a", "d"),
+            pair("d", "a"),
+        ];
+        let rows: Vec<(String, String)> =
+            alike(&facts).into_iter().map(|(fact, about)| (fact.value.clone(), about)).collect();
+        let expected = [("x16", "a, d"), ("x8", "c"), ("1", ""), ("reach", "2 pairs from a -> d")];
+        assert_eq!(rows, expected.map(|(value, about)| (value.to_owned(), about.to_owned())));
+    }
+}

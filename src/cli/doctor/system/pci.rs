@@ -1,0 +1,247 @@
+//! The PCI devices that are GPUs: where they hang, their links, the bridges above them, and how much of their memory others see.
+
+use super::System;
+use super::fact::Fact;
+use super::tree::{Known, Tree};
+use cupeer_report::moments::bytes as in_words;
+
+const NVIDIA: &str = "0x10de";
+/// Display controllers: VGA and 3D.
+const CLASSES: [&str; 2] = ["0x0300", "0x0302"];
+/// NVSwitches are bridges of no other kind.
+const SWITCH: &str = "0x0680";
+
+pub struct Gpu {
+    /// As the kernel writes it.
+    pub address: String,
+    /// The bridges above it, from the root on.
+    pub bridges: Vec<String>,
+}
+
+pub fn directory(address: &str) -> String {
+    format!("/sys/bus/pci/devices/{address}")
+}
+
+/// Why nothing is known of a device, where the bus does not show it.
+pub fn is_hidden(system: &System, address: &str) -> Option<String> {
+    let at = directory(address);
+    (!system.tree.exists(&at)).then(|| format!("there is no {at}"))
+}
+
+/// The devices of NVIDIA's of these classes.
+fn of_classes(tree: &Tree, classes: &[&str]) -> Vec<String> {
+    let is = |address: &String| {
+        let at = directory(address);
+        let class = tree.text(&format!("{at}/class")).unwrap_or_default();
+        tree.text(&format!("{at}/vendor")).is_ok_and(|vendor| vendor == NVIDIA)
+            && classes.iter().any(|known| class.starts_with(known))
+    };
+    tree.names("/sys/bus/pci/devices").unwrap_or_default().into_iter().filter(is).collect()
+}
+
+/// NVIDIA's GPUs, in the order of their addresses.
+pub fn gpus(tree: &Tree) -> Vec<Gpu> {
+    let gpu = |address: String| {
+        // ../../../devices/pci0000:00/0000:00:01.0/0000:01:00.0
+        let link = tree.link(&directory(&address)).unwrap_or_default();
+        let parts = link.split('/').skip_while(|part| !part.starts_with("pci")).skip(1);
+        let bridges = parts.filter(|part| **part != *address).map(str::to_owned).collect();
+        Gpu { address, bridges }
+    };
+    of_classes(tree, &CLASSES).into_iter().map(gpu).collect()
+}
+
+/// Whether there are NVSwitches.
+pub fn has_switches(tree: &Tree) -> bool {
+    !of_classes(tree, &[SWITCH]).is_empty()
+}
+
+pub fn facts(system: &System) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    for gpu in &system.gpus {
+        let about = |fact: Fact| fact.about(&[&gpu.address]);
+        facts.push(about(link(&system.tree, gpu)));
+        facts.push(about(system.over_pcie(acs(&system.tree, gpu))));
+        facts.push(about(system.over_pcie(bar1(system, gpu))));
+    }
+    facts
+}
+
+/// The link of a device: its width against what it and the bridge above can have. The speed falls when nothing is done, so it
+/// is only told.
+fn link(tree: &Tree, gpu: &Gpu) -> Fact {
+    const NAME: &str = "pcie link";
+    let read = |address: &str, what: &str| tree.text(&format!("{}/{what}", directory(address)));
+    let width = |text: Known<String>| {
+        text.ok().and_then(|text| text.parse::<u32>().ok()).filter(|w| (1..=32).contains(w))
+    };
+    let current = match read(&gpu.address, "current_link_width") {
+        Ok(text) => width(Ok(text)),
+        Err(withheld) => return Fact::unknown(NAME, withheld),
+    };
+    let Some(current) = current else {
+        return Fact::unknown(NAME, "the kernel does not say the width of the link");
+    };
+    let speed = |what: &str| read(&gpu.address, what).unwrap_or_else(|_| "unknown speed".to_owned());
+    let mut value = format!("x{current} at {}", speed("current_link_speed").replace(" PCIe", ""));
+    let most = speed("max_link_speed").replace(" PCIe", "");
+    if !value.ends_with(&most) {
+        value += &format!(" (slower when idle), at most {most}");
+    }
+    let of_device = width(read(&gpu.address, "max_link_width")).unwrap_or(current);
+    let of_bridge =
+        gpu.bridges.last().and_then(|bridge| width(read(bridge, "max_link_width"))).unwrap_or(of_device);
+    let possible = of_device.min(of_bridge);
+    if of_bridge < of_device {
+        value += &format!("; the slot has x{of_bridge}, the device x{of_device}");
+    }
+    if current < possible {
+        let breaks = format!("the bandwidth of copies and peer access over PCIe: x{current} of x{possible}");
+        return Fact::bad(
+            NAME,
+            format!("{value}; x{possible} is possible"),
+            &breaks,
+            "Reseat the card or its riser; look for a bifurcation setting of the slot in the firmware.",
+        );
+    }
+    Fact::good(NAME, value)
+}
+
+/// ACS of the bridges above a device. "IO virtualization (VT-d, IOMMU) can interfere with GPU Direct by redirecting all PCI
+/// point-to-point traffic to the CPU root complex, causing a significant performance reduction or even a hang": NCCL's user
+/// guide, Troubleshooting. What redirects are the bits P2P Request Redirect and P2P Completion Redirect of the capability.
+fn acs(tree: &Tree, gpu: &Gpu) -> Fact {
+    const NAME: &str = "acs";
+    let mut redirecting = Vec::new();
+    let mut unreadable = None;
+    for bridge in &gpu.bridges {
+        match tree.bytes(&format!("{}/config", directory(bridge))) {
+            Err(withheld) => unreadable = Some(withheld.to_string()),
+            Ok(config) if config.len() <= BASIC => {
+                unreadable =
+                    Some("the bridges' configuration is shown only to root (CAP_SYS_ADMIN)".to_owned());
+            }
+            Ok(config) => match acs_control(&config) {
+                Some(control) if control & (REQUEST_REDIRECT | COMPLETION_REDIRECT) != 0 => {
+                    redirecting.push(bridge)
+                }
+                _ => {}
+            },
+        }
+    }
+    if !redirecting.is_empty() {
+        let names = redirecting.iter().map(|bridge| bridge.as_str()).collect::<Vec<_>>().join(", ");
+        return Fact::bad(
+            NAME,
+            format!("peer traffic is redirected by {names}"),
+            "peer access over PCIe: it goes through the root complex, which is slow, and writes may be lost or hang where an IOMMU translates",
+            "On bare metal, switch ACS off in the firmware, or at each boot with setpci -s BRIDGE ECAP_ACS+6.w=0 (NCCL's user guide, PCI Access Control Services); virtual machines need it.",
+        );
+    }
+    match unreadable {
+        Some(why) => Fact::unknown(NAME, why),
+        None if gpu.bridges.is_empty() => Fact::unknown(NAME, "no bridge above the device is shown"),
+        None => Fact::good(NAME, "no bridge redirects peer traffic"),
+    }
+}
+
+/// How much of its configuration the kernel shows to everybody.
+const BASIC: usize = 64;
+const REQUEST_REDIRECT: u16 = 1 << 2;
+const COMPLETION_REDIRECT: u16 = 1 << 3;
+
+/// The control register of the capability Access Control Services, where the configuration has it: PCI Express Base
+/// Specification, 7.7.11; the extended capabilities begin at 0x100.
+fn acs_control(config: &[u8]) -> Option<u16> {
+    const ACS: u32 = 0x000d;
+    let mut at = 0x100;
+    // Each capability has at least four bytes; a ring of them ends.
+    for _ in 0..(4096 - 0x100) / 4 {
+        let header = u32::from_le_bytes(config.get(at..at + 4)?.try_into().ok()?);
+        if header & 0xffff == ACS {
+            return Some(u16::from_le_bytes(config.get(at + 6..at + 8)?.try_into().ok()?));
+        }
+        at = usize::try_from(header >> 20).ok()? & !3;
+        if at < 0x100 {
+            return None;
+        }
+    }
+    None
+}
+
+/// BAR1 against the device's memory. Peer access over PCIe that maps BAR1 reaches only what fits; which drivers do is not
+/// documented, so that a small one decides nothing by itself.
+fn bar1(system: &System, gpu: &Gpu) -> Fact {
+    const NAME: &str = "bar1";
+    let asked = system.asked.nvml.as_ref().ok();
+    let device = asked.and_then(|nvml| nvml.devices.iter().find(|device| device.pci == gpu.address));
+    let shown = system.tree.text(&format!("{}/resource", directory(&gpu.address)));
+    let of_bus = shown.as_ref().ok().and_then(|text| size_of_bar1(text));
+    let Some(size) = of_bus.or(device.and_then(|device| device.bar1)) else {
+        return Fact::unknown(
+            NAME,
+            shown.err().map_or("the device shows none".to_owned(), |why| why.to_string()),
+        );
+    };
+    let Some(memory) = device.and_then(|device| device.memory) else {
+        return Fact::unknown(
+            NAME,
+            format!("{}; NVML does not say how much memory the device has", in_words(size)),
+        );
+    };
+    let value = format!("{} for {} of memory", in_words(size), in_words(memory));
+    if size >= memory {
+        return Fact::good(NAME, value);
+    }
+    Fact::unknown(NAME, format!("{value}: it depends on the driver whether that is enough")).breaks(
+        "peer access that goes through BAR1 (patched drivers) and GPUDirect RDMA: they reach only as much memory as it shows",
+        "Switch on Above 4G Decoding and Resizable BAR in the firmware, and NVreg_EnableResizableBar=1 of the nvidia module where the device leaves it off.",
+    )
+}
+
+/// The size of the second resource, of which each line has start, end and flags.
+fn size_of_bar1(text: &str) -> Option<u64> {
+    let mut numbers = text.lines().nth(1)?.split_whitespace();
+    let mut next = || u64::from_str_radix(numbers.next()?.trim_start_matches("0x"), 16).ok();
+    let (start, end) = (next()?, next()?);
+    (end > start).then(|| end - start + 1)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A configuration with these capabilities: their places, headers' numbers, and what follows them.
+    pub fn config(capabilities: &[(usize, u32, usize, u16)]) -> Vec<u8> {
+        let mut config = vec![0; 4096];
+        for (at, id, next, control) in capabilities {
+            let header = id | 1 << 16 | u32::try_from(*next).unwrap() << 20;
+            config[*at..*at + 4].copy_from_slice(&header.to_le_bytes());
+            config[*at + 6..*at + 8].copy_from_slice(&control.to_le_bytes());
+        }
+        config
+    }
+
+    #[test]
+    fn the_control_register_of_acs_is_found_behind_other_capabilities() {
+        let found = acs_control(&config(&[(0x100, 1, 0x148, 0), (0x148, 0xd, 0, 0x1d)]));
+        assert_eq!(found, Some(0x1d));
+        assert_eq!(acs_control(&config(&[(0x100, 1, 0, 0)])), None);
+        // A ring, a place within the basic part, and a file that ends early.
+        assert_eq!(acs_control(&config(&[(0x100, 1, 0x140, 0), (0x140, 2, 0x100, 0)])), None);
+        assert_eq!(acs_control(&config(&[(0x100, 1, 0x40, 0)])), None);
+        let mut last = config(&[(0x100, 1, 0xffc, 0)]);
+        last[0xffc..].copy_from_slice(&0x1000d_u32.to_le_bytes());
+        assert_eq!(acs_control(&last), None);
+        assert_eq!(acs_control(&[0; 256]), None);
+    }
+
+    #[test]
+    fn the_size_of_bar1_is_that_of_the_second_resource() {
+        let text = "0x00000000f6000000 0x00000000f6ffffff 0x0000000000040200\n\
+                    0x0000383fe0000000 0x0000383fefffffff 0x000000000014220c\n";
+        assert_eq!(size_of_bar1(text), Some(256 << 20));
+        assert_eq!(size_of_bar1("0x1 0x2 0x3\n0x0 0x0 0x0\n"), None);
+        assert_eq!(size_of_bar1(""), None);
+    }
+}

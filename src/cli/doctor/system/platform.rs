@@ -1,0 +1,60 @@
+//! What the machine is: real or virtual, and whether this process is in a container.
+
+use super::System;
+use super::fact::Fact;
+
+pub fn facts(system: &System) -> Vec<Fact> {
+    vec![
+        virtualisation(system),
+        Fact::plain("container", container(system).unwrap_or_else(|| "none seen".to_owned())),
+    ]
+}
+
+/// In a virtual machine, what decides about peer access is set on its host and cannot be seen: routing (ACS), the host's IOMMU,
+/// and how the hypervisor maps the devices' windows (NCCL#2335: a private mirror of the peer's window).
+fn virtualisation(system: &System) -> Fact {
+    const NAME: &str = "virtualisation";
+    let read = |path: &str| system.tree.text(path).ok().filter(|text| !text.is_empty());
+    let flags = match system.tree.text("/proc/cpuinfo") {
+        Ok(text) => text,
+        Err(withheld) => return Fact::unknown(NAME, withheld),
+    };
+    let mut processors = flags.lines().filter(|line| line.starts_with("flags")).peekable();
+    let is_told = processors.peek().is_some();
+    let has_flag = processors.any(|line| line.split_whitespace().any(|flag| flag == "hypervisor"));
+    let product: Vec<String> = ["sys_vendor", "product_name"]
+        .iter()
+        .filter_map(|name| read(&format!("/sys/class/dmi/id/{name}")))
+        .collect();
+    let product = if product.is_empty() { String::new() } else { format!(" ({})", product.join(" ")) };
+    let kind = read("/sys/hypervisor/type").map(|kind| format!(", {kind}")).unwrap_or_default();
+    if !is_told && kind.is_empty() {
+        return Fact::unknown(NAME, format!("these processors do not say whether they are virtual{product}"));
+    }
+    if !has_flag && kind.is_empty() {
+        return Fact::good(NAME, format!("none seen{product}"));
+    }
+    let value = format!("a virtual machine{product}{kind}");
+    let fact = Fact::unknown(NAME, format!("{value}: its host decides about peer access over PCIe")).breaks(
+        "peer access over PCIe: writes may go to a copy of the peer's window that only the writer sees",
+        "Let the host put the GPUs behind switches with ACS Direct Translated P2P, and test each pair with data.",
+    );
+    match system.uses_pcie() {
+        Some(false) => Fact::plain(NAME, value),
+        _ => fact,
+    }
+}
+
+/// What kind of container this process is in, by the marks that runtimes leave.
+pub fn container(system: &System) -> Option<String> {
+    let has = |name: &str| system.environment.iter().any(|(known, _)| known == name);
+    let marks: [(&str, bool); 5] = [
+        ("Docker (/.dockerenv)", system.tree.exists("/.dockerenv")),
+        ("Podman (/run/.containerenv)", system.tree.exists("/run/.containerenv")),
+        ("Kubernetes (KUBERNETES_SERVICE_HOST)", has("KUBERNETES_SERVICE_HOST")),
+        ("Apptainer (/.singularity.d)", system.tree.exists("/.singularity.d")),
+        ("another container (the variable container)", has("container")),
+    ];
+    let found: Vec<&str> = marks.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
+    (!found.is_empty()).then(|| found.join(", "))
+}

@@ -1,0 +1,156 @@
+//! What the kernel shows of itself in files, below a root that tests make themselves. Nothing here follows what lies outside
+//! of the root, except where the kernel's own links lead.
+
+use std::ffi::{CString, OsStr};
+use std::fmt;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// More than any file of the kernel that is read here has.
+const LONGEST: u64 = 1 << 20;
+
+/// `/`, or a tree made like it.
+pub struct Tree {
+    root: PathBuf,
+}
+
+/// Why a file says nothing.
+#[derive(Debug)]
+pub struct Withheld {
+    path: String,
+    error: io::Error,
+}
+
+impl Withheld {
+    /// Whether there is no such file, which says more than that it cannot be read.
+    pub fn is_absent(&self) -> bool {
+        matches!(self.error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+    }
+
+    /// The number of the error, where it has one.
+    pub fn errno(&self) -> Option<i32> {
+        self.error.raw_os_error()
+    }
+}
+
+impl fmt::Display for Withheld {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        if self.is_absent() {
+            return write!(f, "there is no {}", self.path);
+        }
+        let text = self.error.to_string();
+        write!(f, "{}: {}", self.path, text.split(" (os error").next().unwrap_or(&text))
+    }
+}
+
+pub type Known<T> = Result<T, Withheld>;
+
+impl Tree {
+    pub fn new(root: impl Into<PathBuf>) -> Tree {
+        Tree { root: root.into() }
+    }
+
+    /// Where a path of the machine is.
+    pub fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    fn done<T>(path: &str, result: io::Result<T>) -> Known<T> {
+        result.map_err(|error| Withheld { path: path.to_owned(), error })
+    }
+
+    /// The bytes of a file.
+    pub fn bytes(&self, path: &str) -> Known<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let read = std::fs::File::open(self.at(path)).and_then(|f| f.take(LONGEST).read_to_end(&mut bytes));
+        Tree::done(path, read.map(|_| bytes))
+    }
+
+    /// The text of a file, without white space around it.
+    pub fn text(&self, path: &str) -> Known<String> {
+        Ok(String::from_utf8_lossy(&self.bytes(path)?).trim().to_owned())
+    }
+
+    /// What a link says.
+    pub fn link(&self, path: &str) -> Known<String> {
+        let target = Tree::done(path, std::fs::read_link(self.at(path)))?;
+        Ok(target.to_string_lossy().into_owned())
+    }
+
+    /// The last part of what a link says.
+    pub fn link_name(&self, path: &str) -> Known<String> {
+        let target = self.link(path)?;
+        Ok(target.rsplit('/').next().unwrap_or_default().to_owned())
+    }
+
+    /// The names in a directory, in order.
+    pub fn names(&self, path: &str) -> Known<Vec<String>> {
+        let entries = Tree::done(path, std::fs::read_dir(self.at(path)))?;
+        let mut names: Vec<String> =
+            entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    pub fn exists(&self, path: &str) -> bool {
+        self.at(path).symlink_metadata().is_ok()
+    }
+
+    /// Whether this process may read and write there. The kernel asks the modes (EACCES) and the cgroup's list of devices
+    /// (EPERM), and no device is opened.
+    pub fn may_use(&self, path: &str) -> Known<()> {
+        let text = c_path(&self.at(path));
+        // SAFETY: the path is NUL-terminated.
+        let result = unsafe { libc::access(text.as_ptr(), libc::R_OK | libc::W_OK) };
+        Tree::done(path, if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) })
+    }
+
+    /// The device, the size and the free bytes of the file system that is mounted there.
+    pub fn file_system(&self, path: &str) -> Known<FileSystem> {
+        use std::os::unix::fs::MetadataExt;
+        let device = Tree::done(path, self.at(path).metadata())?.dev();
+        let text = c_path(&self.at(path));
+        // SAFETY: all-zero bytes are a valid statvfs, which the call fills; the path is NUL-terminated.
+        let (result, stat) = unsafe {
+            let mut stat: libc::statvfs = std::mem::zeroed();
+            (libc::statvfs(text.as_ptr(), &mut stat), stat)
+        };
+        Tree::done(path, if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) })?;
+        Ok(FileSystem {
+            device: format!("{}:{}", libc::major(device), libc::minor(device)),
+            size: stat.f_blocks.saturating_mul(stat.f_frsize),
+            free: stat.f_bavail.saturating_mul(stat.f_frsize),
+        })
+    }
+}
+
+pub struct FileSystem {
+    pub device: String,
+    pub size: u64,
+    pub free: u64,
+}
+
+fn c_path(path: &Path) -> CString {
+    let bytes: &OsStr = path.as_os_str();
+    CString::new(bytes.as_bytes()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_absent_and_what_is_refused_are_told_apart() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(place.path().join("proc/driver")).unwrap();
+        let tree = Tree::new(place.path());
+        let absent = tree.text("/proc/cmdline").unwrap_err();
+        assert_eq!((absent.is_absent(), absent.to_string().as_str()), (true, "there is no /proc/cmdline"));
+        let refused = tree.text("/proc/driver").unwrap_err();
+        assert_eq!(
+            (refused.is_absent(), refused.to_string().as_str()),
+            (false, "/proc/driver: Is a directory")
+        );
+    }
+}
