@@ -17,6 +17,9 @@ mod book;
 // The command's own options, lists and messages.
 mod cli;
 
+// What the doctor finds when it sends data over the links of a machine.
+mod doctor_p2p;
+
 // What the doctor says of the driver, of a program and of the machine.
 mod doctor;
 

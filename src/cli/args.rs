@@ -7,6 +7,7 @@ mod deny;
 mod doctor;
 mod home;
 mod inject;
+mod p2p;
 #[cfg(test)]
 mod pages;
 mod release;
@@ -25,6 +26,7 @@ pub use deny::DenyArgs;
 pub use doctor::{DoctorArgs, DoctorFormat, ProbeSystemArgs};
 pub use home::{CleanArgs, LsArgs, LsFormat};
 pub use inject::InjectArgs;
+pub use p2p::P2pArgs;
 pub use release::ReleaseArgs;
 pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
 
@@ -73,6 +75,9 @@ pub enum Command {
     /// Examine the driver in this process, for `doctor`
     #[command(hide = true)]
     ProbeDriver,
+    /// Hold devices in this process, for `doctor --p2p`
+    #[command(hide = true, name = "probe-p2p")]
+    ProbeP2p,
     /// Ask NVIDIA's libraries and the kernel in this process, for `doctor`
     #[command(hide = true)]
     ProbeSystem(ProbeSystemArgs),
@@ -211,9 +216,12 @@ k8s: the env list, volumes and volumeMounts of a pod; the libraries must be on t
 pub struct EnvArgs {
     #[command(flatten)]
     pub options: Options,
+    /// Print instead the settings with which NCCL, vLLM, llama.cpp, UCX and Open MPI avoid what 'cupeer doctor --p2p -o FILE' has found to be bad
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "Options")]
+    pub p2p: Option<PathBuf>,
     /// What will read the environment
-    #[arg(long, value_name = "FORMAT")]
-    pub format: EnvFormat,
+    #[arg(long, value_name = "FORMAT", required_unless_present = "p2p")]
+    pub format: Option<EnvFormat>,
 }
 
 /// The reader for which `cupeer env` prints.

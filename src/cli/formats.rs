@@ -3,9 +3,9 @@
 //! Nothing here decides what is set: that is `settings`. Each format quotes what its reader unquotes.
 
 use crate::args::{EnvArgs, EnvFormat};
-use crate::output;
 use crate::settings::deny::Verdicts;
 use crate::settings::{LD_LIBRARY_PATH, LD_PRELOAD, Settings};
+use crate::{output, p2p};
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_spec::env;
 use serde_json::json;
@@ -15,8 +15,26 @@ use std::process::ExitCode;
 
 type Pair = (&'static str, String);
 
+/// Settings of other programs than ours: lines for a shell with their reasons, or what another reader takes.
+fn of_links(path: &Path, format: EnvFormat) -> Result<ExitCode> {
+    let settings = p2p::settings::of_file(path)?;
+    let pairs: Vec<Pair> = settings.iter().filter_map(p2p::settings::Setting::variable).collect();
+    output::print_as_is(&match format {
+        EnvFormat::Sh => p2p::settings::sh(path, &settings),
+        EnvFormat::Docker => docker(&pairs, &[])?,
+        EnvFormat::K8s => k8s(&pairs, &[]),
+        EnvFormat::Mpirun => mpirun(&pairs),
+        EnvFormat::Srun => srun(&pairs)?,
+        EnvFormat::Ray => ray(&pairs),
+    })
+}
+
 pub fn command(args: &EnvArgs) -> Result<ExitCode> {
     output::be_verbose(args.options.verbose);
+    let format = args.format.unwrap_or(EnvFormat::Sh);
+    if let Some(path) = &args.p2p {
+        return of_links(path, format);
+    }
     let mut settings = Settings::new(&args.options, None)?;
     settings.verdicts.iter_mut().for_each(Verdicts::keep);
     settings.verdicts.iter().filter_map(Verdicts::warning).for_each(|line| output::complain(&line));
@@ -27,7 +45,7 @@ pub fn command(args: &EnvArgs) -> Result<ExitCode> {
     }
     let preload = text(&settings.preload)?;
     let search = settings.driver.as_ref().map(|chosen| text(&chosen.directory)).transpose()?;
-    let printed = match args.format {
+    let printed = match format {
         EnvFormat::Sh => sh(&pairs, preload, search),
         format => {
             pairs.push((LD_PRELOAD, preload.to_owned()));

@@ -22,6 +22,7 @@ mod markdown;
 mod misspelt;
 mod opened;
 mod output;
+mod p2p;
 mod pack;
 mod probe;
 mod release;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Command::Sweep(args) => sweep::command(&args),
         Command::Doctor(args) => doctor::command(&args),
         Command::ProbeDriver => probe::command(),
+        Command::ProbeP2p => p2p::agent::command(),
         Command::ProbeSystem(args) => doctor::probe(&args),
     };
     match done {

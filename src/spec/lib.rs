@@ -13,6 +13,7 @@ pub mod names;
 pub mod origin;
 #[path = "functions/others.rs"]
 pub mod others;
+pub mod p2p;
 pub mod placeholders;
 pub mod proc;
 pub mod question;

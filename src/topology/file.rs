@@ -25,10 +25,19 @@
 //! native_atomics = true
 //! array_access = true
 //! partial_atomics = false
+//! data = "lost"             # what is written over it: "good", "lost", "stale" (late by one write), or "stall"; default "good"
+//! data_by = "kernels"       # of "kernels" or of "copies" alone; default "any"
+//! atomic_capabilities = [0, 0]  # what cuDeviceGetP2PAtomicCapabilities says of each CUatomicOperation; default zeros
+//! peer = "good"             # what 'cupeer doctor --p2p' has found: of peer access within a process,
+//! ipc = "refused"           # of legacy IPC, and of virtual memory shared as a descriptor. "good", "wrong", "stale", "stalls",
+//! vmm = "not-tested"        # "refused" or "not-tested". --deny-peer denies what is bad; the simulated driver does not look
+//! copy_mb_s = 372000        # and measured: 10^6 bytes a second of copies and of a kernel's writes, and nanoseconds from a
+//! kernel_mb_s = 361000      # kernel's write to its seeing the answer. For people; nothing reads these
+//! round_trip_ns = 1800
 //! ```
 
 use crate::preset::SKIP;
-use crate::{Device, LinkKind, MOST_DEVICES, PciAddress, Topology};
+use crate::{Carrier, Data, Device, LinkKind, MOST_DEVICES, OPERATIONS, PciAddress, Topology, Verdict, Way};
 use cupeer_spec::names::nearest;
 use cupeer_spec::uuid;
 use std::collections::HashSet;
@@ -61,6 +70,15 @@ const LINK: &[&str] = &[
     "native_atomics",
     "array_access",
     "partial_atomics",
+    "data",
+    "data_by",
+    "atomic_capabilities",
+    "peer",
+    "ipc",
+    "vmm",
+    "copy_mb_s",
+    "kernel_mb_s",
+    "round_trip_ns",
 ];
 
 /// Reads a file.
@@ -180,6 +198,25 @@ fn read_link(
     if let Some(value) = find(table, "performance_rank") {
         link.performance_rank = index(value, 0..1001)? as i32;
     }
+    if let Some(value) = find(table, "data") {
+        link.data = word(value, Data::ALL, "what becomes of data is")?;
+    }
+    if let Some(value) = find(table, "data_by") {
+        link.data_by = word(value, Carrier::ALL, "data is taken by")?;
+    }
+    if let Some(value) = find(table, "atomic_capabilities") {
+        link.atomic_capabilities = capabilities(value)?;
+    }
+    for way in Way::ALL {
+        if let Some(value) = find(table, way.name()) {
+            link.verdicts[way as usize] = Some(word(value, Verdict::ALL, "a verdict is")?);
+        }
+    }
+    for key in ["copy_mb_s", "kernel_mb_s", "round_trip_ns"] {
+        if let Some(value) = find(table, key) {
+            expect(value, integer(value.get_ref()), "must be a number")?;
+        }
+    }
     machine.links[from * count + to] = link;
     if both {
         machine.links[to * count + from] = link;
@@ -265,6 +302,26 @@ fn link_kind(value: Value) -> Result<LinkKind, Mistake> {
     expect(value, LinkKind::ALL.iter().find(|(_, known)| *known == name), &wanted).map(|(kind, _)| *kind)
 }
 
+/// A number for each operation; the last ones may be left out.
+fn capabilities(value: Value) -> Result<[u32; OPERATIONS], Mistake> {
+    let wanted = format!("must be a list of at most {OPERATIONS} numbers of 32 bits");
+    let items = value.get_ref().as_array().filter(|items| items.len() <= OPERATIONS);
+    let mut all = [0; OPERATIONS];
+    for (place, item) in all.iter_mut().zip(expect(value, items, &wanted)?.iter()) {
+        let number = integer(item.get_ref()).and_then(|number| u32::try_from(number).ok());
+        *place = expect(item, number, &wanted)?;
+    }
+    Ok(all)
+}
+
+/// One of several words. `what` begins the sentence that says which there are.
+fn word<T: Copy>(value: Value, known: &[(T, &str)], what: &str) -> Result<T, Mistake> {
+    let name = string(value)?;
+    let names: Vec<&str> = known.iter().map(|(_, known)| *known).collect();
+    let wanted = format!("there is no '{name}' here; {what} one of {}", names.join(", "));
+    expect(value, known.iter().find(|(_, known)| *known == name), &wanted).map(|(meant, _)| *meant)
+}
+
 fn read_uuid(text: &str) -> Option<[u8; 16]> {
     text.starts_with("GPU-").then(|| uuid::parse(text))?
 }
@@ -337,6 +394,22 @@ mod tests {
     }
 
     #[test]
+    fn what_becomes_of_data_and_what_was_found_are_read() {
+        let machine = read(
+            "count = 2\n[[link]]\nfrom = 0\nto = 1\ndata = 'stale'\ndata_by = 'copies'\natomic_capabilities = [1, 7]\n\
+             ipc = 'refused'\nvmm = 'not-tested'\ncopy_mb_s = 372000\n",
+        );
+        let link = machine.link(0, 1).unwrap();
+        assert_eq!(
+            (link.data_of(Carrier::Copies), link.data_of(Carrier::Kernels)),
+            (Data::Stale, Data::Good)
+        );
+        assert_eq!((link.atomic_capabilities[..3].to_vec(), link.is_bad()), (vec![1, 7, 0], true));
+        assert_eq!((link.verdict(Way::Peer), link.verdict(Way::Ipc)), (None, Some(Verdict::Refused)));
+        assert!(!machine.link(1, 0).unwrap().is_bad());
+    }
+
+    #[test]
     fn both_directions_counts_and_kernels() {
         assert!(read("count = 1\nkernels = 'skip'\n").skips_kernels());
         let machine =
@@ -366,6 +439,16 @@ mod tests {
             ("count = 2\n[[link]]\nto = 1\n", 2, "this [[link]] lacks 'from', the index of a device"),
             ("count = 2\n[[link]]\nfrom = 0\nto = 2\n", 4, "must be a number from 0 to 1"),
             ("count = 2\n[[link]]\nfrom = 1\nto = 1\n", 2, "this [[link]] leads from device 1 to itself"),
+            (
+                "count = 2\n[[link]]\nfrom = 0\nto = 1\ndata = 'lots'\n",
+                5,
+                "there is no 'lots' here; what becomes of data is one of good, lost, stale, stall",
+            ),
+            (
+                "count = 2\n[[link]]\nfrom = 0\nto = 1\natomic_capabilities = [1, -1]\n",
+                5,
+                "must be a list of at most 13 numbers of 32 bits",
+            ),
             ("count = 1\nkernels = 'run'\n", 2, "'kernels' must be 'skip', or left out"),
             (
                 "[[device]]\npci = '0000:01:00.0'\n[[device]]\npci = '0000:01:00.0'\n",

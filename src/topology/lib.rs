@@ -81,6 +81,10 @@ impl LinkKind {
             native_atomics: self == LinkKind::Nvlink,
             array_access: linked,
             partial_atomics: false,
+            atomic_capabilities: [0; OPERATIONS],
+            data: Data::Good,
+            data_by: Carrier::Any,
+            verdicts: [None; Way::ALL.len()],
         }
     }
 
@@ -104,6 +108,143 @@ pub struct Link {
     pub array_access: bool,
     /// CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED.
     pub partial_atomics: bool,
+    /// What `cuDeviceGetP2PAtomicCapabilities` says of each `CUatomicOperation`.
+    pub atomic_capabilities: [u32; OPERATIONS],
+    /// What becomes of data on it.
+    pub data: Data,
+    /// Whose data that is.
+    pub data_by: Carrier,
+    /// What `cupeer doctor --p2p` has found, in the order of [`Way::ALL`].
+    pub verdicts: [Option<Verdict>; Way::ALL.len()],
+}
+
+/// How many operations `CUatomicOperation` has, with the one that the driver knows and does not document.
+pub const OPERATIONS: usize = 13;
+
+impl Link {
+    /// What was found of a way over it.
+    pub fn verdict(&self, way: Way) -> Option<Verdict> {
+        self.verdicts[way as usize]
+    }
+
+    /// Whether a way over it was tested and is bad.
+    pub fn is_bad(&self) -> bool {
+        self.verdicts.iter().flatten().any(|verdict| verdict.is_bad())
+    }
+
+    /// What becomes of data that something takes over the link.
+    pub fn data_of(&self, carrier: Carrier) -> Data {
+        if self.data_by == Carrier::Any || self.data_by == carrier { self.data } else { Data::Good }
+    }
+}
+
+/// What becomes of data on a link. None of it is an error that a program would see.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Data {
+    /// It arrives.
+    Good,
+    /// What is written never arrives; what is read is right.
+    Lost,
+    /// What is written arrives with the next write; what is read is what the read before of the same place saw.
+    Stale,
+    /// Whoever reads or writes waits for ever.
+    Stall,
+}
+
+impl Data {
+    /// All with their names.
+    pub const ALL: &'static [(Data, &'static str)] =
+        &[(Data::Good, "good"), (Data::Lost, "lost"), (Data::Stale, "stale"), (Data::Stall, "stall")];
+}
+
+/// How a program reaches memory of another device: what `cupeer doctor --p2p` tests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// Peer access within a process: `cuCtxEnablePeerAccess`.
+    Peer,
+    /// A legacy handle between processes: `cuIpcOpenMemHandle`.
+    Ipc,
+    /// Virtual memory between processes, shared as a descriptor: `cuMemImportFromShareableHandle`.
+    Vmm,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Way; 3] = [Way::Peer, Way::Ipc, Way::Vmm];
+
+    /// Its name in files and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Peer => "peer",
+            Way::Ipc => "ipc",
+            Way::Vmm => "vmm",
+        }
+    }
+
+    /// What it is.
+    pub fn doc(self) -> &'static str {
+        match self {
+            Way::Peer => "peer access within a process",
+            Way::Ipc => "legacy IPC between processes",
+            Way::Vmm => "virtual memory shared as a descriptor",
+        }
+    }
+}
+
+/// What `cupeer doctor --p2p` says of a way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// All data arrives.
+    Good,
+    /// Other data is there than was written.
+    Wrong,
+    /// Data of before is there, or arrives too late.
+    Stale,
+    /// It does not end.
+    Stalls,
+    /// A call fails.
+    Refused,
+    /// It was not tried.
+    NotTested,
+}
+
+impl Verdict {
+    /// All with their names.
+    pub const ALL: &'static [(Verdict, &'static str)] = &[
+        (Verdict::Good, "good"),
+        (Verdict::Wrong, "wrong"),
+        (Verdict::Stale, "stale"),
+        (Verdict::Stalls, "stalls"),
+        (Verdict::Refused, "refused"),
+        (Verdict::NotTested, "not-tested"),
+    ];
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        Verdict::ALL.iter().find(|(known, _)| *known == self).map_or("", |(_, name)| name)
+    }
+
+    /// Whether a program had better do without.
+    pub fn is_bad(self) -> bool {
+        !matches!(self, Verdict::Good | Verdict::NotTested)
+    }
+}
+
+/// What takes data over a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Carrier {
+    /// Either.
+    Any,
+    /// A copy engine: `cuMemcpyDtoD` and its like.
+    Copies,
+    /// A kernel's loads and stores.
+    Kernels,
+}
+
+impl Carrier {
+    /// All with their names.
+    pub const ALL: &'static [(Carrier, &'static str)] =
+        &[(Carrier::Any, "any"), (Carrier::Copies, "copies"), (Carrier::Kernels, "kernels")];
 }
 
 /// A machine.
@@ -232,6 +373,10 @@ mod tests {
             native_atomics: true,
             array_access: true,
             partial_atomics: false,
+            atomic_capabilities: [0; OPERATIONS],
+            data: Data::Good,
+            data_by: Carrier::Any,
+            verdicts: [None; Way::ALL.len()],
         };
         assert_eq!((machine.link(0, 1), machine.link(1, 0)), (Some(&recorded), Some(&recorded)));
         assert_eq!((machine.link(0, 0), machine.link(0, 2), machine.link(2, 0)), (None, None, None));
@@ -269,6 +414,7 @@ mod tests {
                     "[[device]]\n", "[[link]]\n", "[device]\n", "links", "kind", "from", "to", "name", "uuid",
                     "pci", "memory", "compute_capability", "kernels", "'skip'", " = ", "0", "1", "-1", "99999999999999999999",
                     "\"nvlink\"", "\"9.0\"", "\"1GiB\"", "true", "multicast", "[]", "{}", "\n", "both", "count",
+                    "data", "data_by", "'stale'", "'copies'", "peer", "'refused'", "atomic_capabilities", "[1, 2]", "copy_mb_s",
                 ]),
                 0..24,
             )

@@ -83,8 +83,8 @@ fn a_topology_file_denies_the_pairs_without_access() {
     assert_eq!(denied(command.env("LD_LIBRARY_PATH", nvml()).env("FAKE_NVML_GPUS", "4")), wanted);
     fs::write(&file, "count = 4\n").unwrap();
     let sentence = format!(
-        "--deny-peer '{path}': it denies nothing: all its devices reach each other; a [[link]] of kind = \
-         \"none\" makes a pair that does not"
+        "--deny-peer '{path}': it denies nothing: all its devices reach each other, and 'cupeer doctor --p2p' has \
+         found no link bad; a [[link]] of kind = \"none\" makes a pair that does not"
     );
     refused(&["run", "--sim=nvlink:4", "--deny-peer", path, "true"], &sentence);
     fs::write(&file, format!("count = 4\n{links}")).unwrap();

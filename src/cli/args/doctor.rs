@@ -1,6 +1,6 @@
 //! The options of `cupeer doctor`.
 
-use super::DriverArgs;
+use super::{DriverArgs, P2pArgs};
 use clap::{Args, ValueEnum, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,16 +11,20 @@ use std::path::PathBuf;
   cupeer doctor -- ./program                  # and which calls of a program escape
   cupeer doctor -o a.json                     # in each of two containers, then
   cupeer doctor --between a.json b.json       # how their processes can share device memory
+  cupeer doctor --p2p                         # what each link between devices carries
+  cupeer doctor --p2p -o machine.toml         # the same, for --sim, --deny-peer and 'cupeer env --p2p'
 
-Exit status: 0 if all is well, 1 if something is wrong, 125 if cupeer failed. Rows of the machine that are bad do not count as wrong; with --between, 1 means that no way of sharing is possible."
+Exit status: 0 if all is well, 1 if something is wrong, 125 if cupeer failed. Rows of the machine that are bad do not count as wrong; with --between, 1 means that no way of sharing is possible; with --p2p, that a link is bad, or none could be tested."
 )]
 pub struct DoctorArgs {
     #[command(flatten)]
+    pub p2p: P2pArgs,
+    #[command(flatten)]
     pub driver: DriverArgs,
-    /// Print tables or JSON (docs/doctor.schema.json)
+    /// Print tables or JSON (docs/doctor.schema.json; with --p2p, docs/doctor-p2p.schema.json)
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: DoctorFormat,
-    /// Write the JSON form to FILE, too
+    /// Write the JSON form to FILE, too; with --p2p, the machine as a topology, with what was found
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Compare what two processes have written with -o: which ways of sharing are possible between them, and what is in the way
@@ -29,7 +33,7 @@ pub struct DoctorArgs {
         num_args = 2,
         value_names = ["A.json", "B.json"],
         value_hint = ValueHint::FilePath,
-        conflicts_with_all = ["sim", "driver", "output", "program"]
+        conflicts_with_all = ["sim", "driver", "output", "program", "p2p"]
     )]
     pub between: Vec<PathBuf>,
     /// Explain on stderr what is decided, and why

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// The pages of `docs` that show a command at work.
 const SHOWN_IN: &[(&str, &[&str])] = &[
     ("run", &["see", "check", "fallbacks", "simulator", "programs", "log", "record", "variables"]),
-    ("env", &["programs", "variables"]),
+    ("env", &["programs", "variables", "links"]),
     ("list", &["results", "rules", "faults", "variables"]),
     ("explain", &["results"]),
     ("report", &["see", "report"]),
@@ -21,7 +21,7 @@ const SHOWN_IN: &[(&str, &[&str])] = &[
     ("pack", &["see"]),
     ("release", &["fallbacks", "faults"]),
     ("sweep", &["fallbacks"]),
-    ("doctor", &["doctor", "nothing-seen"]),
+    ("doctor", &["doctor", "links", "nothing-seen"]),
 ];
 
 /// The page of one command.

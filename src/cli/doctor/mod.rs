@@ -13,10 +13,11 @@ mod program;
 pub mod system;
 
 pub use asked::command as probe;
+pub use driver::child;
 
 use crate::args::{DoctorArgs, DoctorFormat};
-use crate::output;
 use crate::output::terminal_width;
+use crate::{output, p2p};
 use anyhow::Result;
 use cupeer_report::style::{Mark, Style};
 use cupeer_report::table::Table;
@@ -42,6 +43,9 @@ impl Report {
 
 pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
     output::be_verbose(args.verbose);
+    if args.p2p.p2p {
+        return p2p::command(args);
+    }
     if let [one, other] = &args.between[..] {
         return between::command(one, other, args.format);
     }

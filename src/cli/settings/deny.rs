@@ -151,7 +151,7 @@ fn name(word: &str, machine: &Machine, is_here: bool) -> Result<Name> {
     }
 }
 
-/// The pairs that have no access in a topology file. Its devices are those with their UUIDs, or else those with their
+/// The pairs that have no access in a topology file, or over whose link something was found to be bad. Its devices are those with their UUIDs, or else those with their
 /// indices.
 fn of_file(path: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
     let topology = Topology::parse(path).map_err(anyhow::Error::msg)?;
@@ -166,7 +166,7 @@ fn of_file(path: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
         }
         _ => own.iter().map(|device| Name::Uuid(device.uuid)).collect(),
     };
-    let reaches = |from, to| topology.link(from, to).is_none_or(|link| link.can_access);
+    let reaches = |from, to| topology.link(from, to).is_none_or(|link| link.can_access && !link.is_bad());
     let mut pairs = Vec::new();
     for from in 0..own.len() {
         for to in 0..own.len() {
@@ -179,7 +179,8 @@ fn of_file(path: &str, machine: &Machine, is_here: bool) -> Result<Denied> {
     }
     ensure!(
         !pairs.is_empty(),
-        "it denies nothing: all its devices reach each other; a [[link]] of kind = \"none\" makes a pair that does not"
+        "it denies nothing: all its devices reach each other, and 'cupeer doctor --p2p' has found no link bad; a [[link]] \
+         of kind = \"none\" makes a pair that does not"
     );
     Ok(Denied::Pairs(pairs))
 }

@@ -8,6 +8,7 @@ use crate::engine::graphs::Node;
 use crate::engine::process::{self, Driver};
 use crate::engine::queue;
 use crate::engine::streams::LEGACY;
+use crate::engine::wires;
 use core::ffi::c_void;
 use cupeer_spec::abi::*;
 use cupeer_spec::results::Result as Code;
@@ -106,6 +107,13 @@ pub(super) fn transfer(
     let of = driver.stream(stream.unwrap_or(LEGACY))?;
     let transfer = lookup(&driver)?;
     if stream.is_some() && driver.graphs.take(&of, || Node::Transfer(Arc::new(lookup)))? {
+        return Ok(());
+    }
+    if transfer.stalls() {
+        // What never ends is left to the stream, and so is whoever waits for it.
+        driver.later(&of, || wires::stall())?;
+        let pending = driver.pending(&of).filter(|_| stream.is_none());
+        drop(queue::wait(driver, pending));
         return Ok(());
     }
     let pending = driver.pending(&of);

@@ -1,4 +1,4 @@
-//! Modules, libraries, functions and launches, where the machine skips kernels; elsewhere, none is supported.
+//! Modules, libraries, functions and launches, where the machine skips kernels; elsewhere, only ours are supported.
 
 use super::boundary::{Form, In, Out};
 use crate::abi::CUlaunchConfig;
@@ -64,19 +64,31 @@ fn file(name: In<c_char>) -> Answer<Vec<u8>> {
 
 /// Loads a module into the current context.
 fn load(out: Out<*mut c_void>, image: impl FnOnce() -> Answer<Vec<u8>>) -> Answer {
-    let context = enter()?.current()?;
-    load_for(Owner::Context(context), out, image)
+    let context = process::enter()?.current();
+    load_for(|| Ok(Owner::Context(context?)), out, image)
 }
 
 fn load_library(out: Out<*mut c_void>, image: impl FnOnce() -> Answer<Vec<u8>>) -> Answer {
-    drop(enter()?);
-    load_for(Owner::Library, out, image)
+    drop(process::enter()?);
+    load_for(|| Ok(Owner::Library), out, image)
 }
 
-fn load_for(owner: Owner, out: Out<*mut c_void>, image: impl FnOnce() -> Answer<Vec<u8>>) -> Answer {
-    let out = out.required()?;
-    let image = Arc::new(Image::read(&image()?)?);
-    get(out, |driver| driver.add_module(owner, image))
+fn load_for(
+    owner: impl FnOnce() -> Answer<Owner>,
+    out: Out<*mut c_void>,
+    image: impl FnOnce() -> Answer<Vec<u8>>,
+) -> Answer {
+    let read = || Image::read(&image()?);
+    let skips_kernels = process::enter()?.machine.skips_kernels();
+    if skips_kernels {
+        let (owner, out) = (owner()?, out.required()?);
+        let image = Arc::new(read()?);
+        return get(out, |driver| driver.add_module(owner, image));
+    }
+    // Only ours.
+    let image = read().ok().filter(|image| *image == Image::Own).ok_or(Code::NOT_SUPPORTED)?;
+    let owner = owner()?;
+    out.fill(process::enter()?, |driver| driver.add_module(owner, Arc::new(image)))
 }
 
 /// Nothing is compiled, and so nothing said: the sizes of the logs become zero.
@@ -95,11 +107,26 @@ fn get_attribute(out: Out<i32>, attribute: i32, function: u64) -> Answer {
     get(out, |driver| driver.modules.function(function)?.attribute(attribute))
 }
 
-/// Launches a function in the order of a stream, where it does nothing.
-fn launch(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64) -> Answer {
+/// Launches a function in the order of a stream, where it does nothing but for one of ours.
+fn launch(
+    function: u64,
+    grid: [u32; 3],
+    block: [u32; 3],
+    stream: u64,
+    parameters: Out<*mut c_void>,
+) -> Answer {
     let mut driver = enter()?;
-    driver.stream(stream)?;
-    driver.launch(function, grid, block)
+    let stream = driver.stream(stream)?;
+    let Some(kernel) = driver.launch(function, grid, block)? else { return Ok(()) };
+    let parameters = parameters.required()?.list(kernel.parameters());
+    let arguments = parameters.into_iter().map(|parameter| {
+        // SAFETY: as cuda.h says of cuLaunchKernel, each of them leads to a parameter, which of these kernels are numbers
+        // of 64 bits.
+        if parameter.is_null() { 0 } else { unsafe { parameter.cast::<u64>().read_unaligned() } }
+    });
+    let arguments = arguments.collect();
+    let all = |sizes: [u32; 3]| sizes.iter().map(|size| u64::from(*size)).product::<u64>();
+    driver.launch_own(&stream, kernel, arguments, (all(grid), all(block)))
 }
 
 /// How many blocks of a function fit on a multiprocessor at once.
@@ -300,7 +327,7 @@ entry! {
         enter()?.modules.function(function.address()).map(drop)
     }
 
-    /// The arguments are not looked at: nothing runs that takes them.
+    /// The arguments are looked at for a kernel of ours alone: nothing else runs that takes them.
     fn cuLaunchKernel(
         f: *mut c_void,
         gridDimX: u32,
@@ -311,10 +338,11 @@ entry! {
         blockDimZ: u32,
         _sharedMemBytes: u32,
         hStream: CUstream,
-        _kernelParams: *mut *mut c_void,
+        kernelParams: *mut *mut c_void,
         _extra: *mut *mut c_void,
     ) {
-        launch(f.address(), [gridDimX, gridDimY, gridDimZ], [blockDimX, blockDimY, blockDimZ], hStream)
+        let (grid, block) = ([gridDimX, gridDimY, gridDimZ], [blockDimX, blockDimY, blockDimZ]);
+        launch(f.address(), grid, block, hStream, kernelParams)
     }
 
     fn cuLaunchCooperativeKernel(
@@ -327,20 +355,21 @@ entry! {
         blockDimZ: u32,
         _sharedMemBytes: u32,
         hStream: CUstream,
-        _kernelParams: *mut *mut c_void,
+        kernelParams: *mut *mut c_void,
     ) {
-        launch(f.address(), [gridDimX, gridDimY, gridDimZ], [blockDimX, blockDimY, blockDimZ], hStream)
+        let (grid, block) = ([gridDimX, gridDimY, gridDimZ], [blockDimX, blockDimY, blockDimZ]);
+        launch(f.address(), grid, block, hStream, kernelParams)
     }
 
     fn cuLaunchKernelEx(
         config: *const CUlaunchConfig,
         f: *mut c_void,
-        _kernelParams: *mut *mut c_void,
+        kernelParams: *mut *mut c_void,
         _extra: *mut *mut c_void,
     ) {
         drop(enter()?);
         let config = config.required()?;
-        launch(f.address(), config.grid, config.block, config.hStream as u64)
+        launch(f.address(), config.grid, config.block, config.hStream as u64, kernelParams)
     }
 
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(

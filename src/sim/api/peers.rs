@@ -37,9 +37,10 @@ entry! {
         if operations.is_null() {
             return refuse(Code::INVALID_VALUE, "operations pointer is NULL");
         }
-        driver.check_atomic_pair(srcDevice.0, dstDevice.0)?;
-        (0..count as usize).for_each(|i| out.put_at(i, 0));
-        check_operations(&operations.elements(count as usize)?)
+        let operations = operations.elements(count as usize)?;
+        let known = driver.atomic_capabilities(&operations, srcDevice.0, dstDevice.0)?;
+        known.into_iter().enumerate().for_each(|(i, capability)| out.put_at(i, capability));
+        check_operations(&operations)
     }
 
     fn cuCtxEnablePeerAccess(peerContext: CUcontext, Flags: u32) {

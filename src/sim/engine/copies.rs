@@ -11,7 +11,9 @@ use super::memory::{Allocation, Kind};
 use super::process::Driver;
 use super::store::Stored;
 use super::vmm::{Pieces, Rights, inaccessible};
+use super::wires::{self, Wire};
 use cupeer_spec::results::Result as Code;
+use cupeer_topology::Carrier;
 use std::sync::Arc;
 
 /// How many bytes move at once where they cannot move directly.
@@ -101,7 +103,7 @@ impl Place {
         }
     }
 
-    fn at(&self, distance: u64) -> Place {
+    pub(crate) fn at(&self, distance: u64) -> Place {
         match self {
             Place::Host(address) => Place::Host(address + distance),
             Place::File(file, offset) => Place::File(file.clone(), offset + distance),
@@ -110,7 +112,17 @@ impl Place {
         }
     }
 
-    fn read(&self, bytes: &mut [u8]) -> Answer {
+    /// What tells it from other places.
+    pub(crate) fn identity(&self) -> String {
+        match self {
+            Place::Host(address) => format!("{address:#x}"),
+            Place::File(file, offset) => format!("{} {offset:#x}", file.number()),
+            Place::Pieces(pieces, start) => format!("{:p} {start:#x}", Arc::as_ptr(pieces)),
+            Place::Copies(copies, start) => format!("{:p} {start:#x}", Arc::as_ptr(copies)),
+        }
+    }
+
+    pub(crate) fn read(&self, bytes: &mut [u8]) -> Answer {
         match self {
             Place::Host(address) => read_host(*address, bytes),
             Place::File(file, offset) => file.read(*offset, bytes.as_mut_ptr() as u64, bytes.len() as u64),
@@ -122,7 +134,7 @@ impl Place {
         }
     }
 
-    fn write(&self, bytes: &[u8]) -> Answer {
+    pub(crate) fn write(&self, bytes: &[u8]) -> Answer {
         match self {
             Place::Host(address) => write_host(*address, bytes),
             Place::File(file, offset) => file.write(*offset, bytes.as_ptr() as u64, bytes.len() as u64),
@@ -171,9 +183,17 @@ pub(crate) struct Transfer {
     to: (Place, Side),
     from: Source,
     shape: Shape,
+    /// Over what it writes and reads, where not all arrives.
+    wires: (Option<Wire>, Option<Wire>),
 }
 
 impl Transfer {
+    /// Whether it never ends.
+    pub(crate) fn stalls(&self) -> bool {
+        let stalls = |wire: &Option<Wire>| wire.is_some_and(|wire| wire.stalls());
+        !self.shape.is_empty() && (stalls(&self.wires.0) || stalls(&self.wires.1))
+    }
+
     /// Does it. The driver's lock must not be held.
     pub(crate) fn run(self) -> Answer {
         if self.shape.is_empty() {
@@ -188,12 +208,28 @@ impl Transfer {
                 let row = |place: &Place, side: &Side| place.at(z * side.slice + y * side.pitch);
                 let to = row(&self.to.0, &self.to.1);
                 match &self.from {
+                    Source::Memory(place, side) if self.wires != (None, None) => {
+                        self.send_row(&to, &row(place, side))?;
+                    }
                     Source::Memory(place, side) => move_row(&to, &row(place, side), self.shape.width)?,
                     Source::Pattern(pattern) => fill_row(&to, *pattern, &self.shape)?,
                 }
             }
         }
         Ok(())
+    }
+}
+
+impl Transfer {
+    /// Moves a row over links of which one does not deliver.
+    fn send_row(&self, to: &Place, from: &Place) -> Answer {
+        let mut buffer = vec![0; CHUNK.min(self.shape.width as usize)];
+        in_chunks(self.shape.width, |done, length| {
+            let bytes = &mut buffer[..length];
+            let (to, from) = (to.at(done), from.at(done));
+            wires::read(self.wires.1, &from, bytes)?;
+            wires::write(self.wires.0, &to, bytes)
+        })
     }
 }
 
@@ -282,6 +318,11 @@ impl Driver {
         unknown(&transfer.to.0) || matches!(&transfer.from, Source::Memory(place, _) if unknown(place))
     }
 
+    /// Where bytes lie that the current context is to reach.
+    pub(crate) fn place_of(&self, address: u64, length: u64) -> Answer<Place> {
+        self.place(&Side::flat(address, Role::Device), &Shape::flat(length), &DESTINATION)
+    }
+
     fn place(&self, side: &Side, shape: &Shape, words: &Words) -> Answer<Place> {
         if let Role::Array(handle) = side.role {
             let Stored { backing, offset } = &self.arrays.get(handle)?.stored;
@@ -330,7 +371,7 @@ impl Driver {
     pub(crate) fn copy(&self, to: Side, from: Side, shape: Shape) -> Answer<Transfer> {
         if shape.is_empty() {
             let from = Source::Memory(Place::Host(0), from);
-            return Ok(Transfer { to: (Place::Host(0), to), from, shape });
+            return Ok(Transfer { to: (Place::Host(0), to), from, shape, wires: (None, None) });
         }
         let to_place = self.place(&to, &shape, &DESTINATION)?;
         let from_place = self.place(&from, &shape, &SOURCE)?;
@@ -342,7 +383,14 @@ impl Driver {
             true => Shape::flat(shape.width * shape.height * shape.depth),
             false => shape,
         };
-        Ok(Transfer { to: (to_place, to), from: Source::Memory(from_place, from), shape })
+        // The device of the current context moves the bytes.
+        let device = self.current_device().ok();
+        let wire = |side: &Side| match side.role {
+            Role::Array(_) => None,
+            _ => self.wire(device?, side.address, Carrier::Copies),
+        };
+        let wires = (wire(&to), wire(&from));
+        Ok(Transfer { to: (to_place, to), from: Source::Memory(from_place, from), shape, wires })
     }
 
     /// Writes what memory holds at first. The driver's lock is held: it is little, and nobody else has it yet.
@@ -385,7 +433,12 @@ impl Driver {
             2 => u32::from(value as u16) * 0x0001_0001,
             _ => value,
         };
-        Ok(Transfer { to: (place, side), from: Source::Pattern(pattern.to_le_bytes()), shape })
+        Ok(Transfer {
+            to: (place, side),
+            from: Source::Pattern(pattern.to_le_bytes()),
+            shape,
+            wires: (None, None),
+        })
     }
 }
 

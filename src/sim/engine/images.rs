@@ -4,6 +4,7 @@
 //! may be compressed, so every name is taken to be in it.
 
 use super::answer::{Answer, fail};
+use cupeer_spec::p2p::{Kernel, PTX};
 use cupeer_spec::results::Result as Code;
 
 /// A variable of a module.
@@ -22,6 +23,8 @@ pub(crate) enum Image {
         functions: Vec<String>,
         globals: Vec<Global>,
     },
+    /// The text of `cupeer_spec::p2p`, whose kernels are carried out.
+    Own,
     /// One that cannot be read.
     Opaque,
 }
@@ -43,6 +46,7 @@ impl Image {
             return Ok(Image::Opaque);
         }
         match std::str::from_utf8(bytes) {
+            Ok(text) if text.trim_end_matches('\0') == PTX.trim_end_matches('\0') => Ok(Image::Own),
             Ok(text) => read_ptx(text).ok_or_else(|| Code::INVALID_PTX.into()),
             Err(_) => fail(Code::INVALID_IMAGE),
         }
@@ -52,19 +56,23 @@ impl Image {
     pub(crate) fn functions(&self) -> &[String] {
         match self {
             Image::Known { functions, .. } => functions,
-            Image::Opaque => &[],
+            Image::Own | Image::Opaque => &[],
         }
     }
 
     /// Whether there is a function of that name.
     pub(crate) fn has_function(&self, name: &str) -> bool {
-        matches!(self, Image::Opaque) || self.functions().iter().any(|known| known == name)
+        let is_own = || Kernel::ALL.iter().any(|kernel| kernel.name() == name);
+        matches!(self, Image::Opaque)
+            || *self == Image::Own && is_own()
+            || self.functions().iter().any(|known| known == name)
     }
 
     /// The variable of that name.
     pub(crate) fn global(&self, name: &str) -> Option<Global> {
         match self {
             Image::Known { globals, .. } => globals.iter().find(|global| global.name == name).cloned(),
+            Image::Own => None,
             Image::Opaque => Some(Global { name: name.into(), bytes: Vec::new(), size: OPAQUE_SIZE }),
         }
     }

@@ -9,8 +9,7 @@ use std::collections::BTreeSet;
 /// The last atomic operation that the driver knows: one more than it documents.
 const LAST_OPERATION: i32 = 12;
 
-/// Checks the operations of `cuDeviceGetP2PAtomicCapabilities`, whose answer is 0 for every one of them, as
-/// recorded, also where the link carries native atomics.
+/// Checks the operations of `cuDeviceGetP2PAtomicCapabilities`.
 pub(crate) fn check_operations(operations: &[CUatomicOperation]) -> Answer {
     match operations.iter().enumerate().find(|(_, op)| !(0..=LAST_OPERATION).contains(&op.0)) {
         Some((index, operation)) => {
@@ -52,9 +51,18 @@ impl Driver {
         })
     }
 
-    /// Checks the devices of `cuDeviceGetP2PAtomicCapabilities`.
-    pub(crate) fn check_atomic_pair(&self, from: i32, to: i32) -> Answer {
-        self.pair(from, to).map(|_| ())
+    /// `cuDeviceGetP2PAtomicCapabilities` of operations that were checked. As recorded, the answer is 0 for every one of
+    /// them, also where the link carries native atomics; the topology may know better.
+    pub(crate) fn atomic_capabilities(
+        &self,
+        operations: &[CUatomicOperation],
+        from: i32,
+        to: i32,
+    ) -> Answer<Vec<u32>> {
+        let (from, to) = self.pair(from, to)?;
+        let known = self.link(from, to).ok_or(Code::INVALID_DEVICE)?.atomic_capabilities;
+        let of = |operation: &CUatomicOperation| known.get(operation.0 as usize).copied().unwrap_or_default();
+        Ok(operations.iter().map(of).collect())
     }
 
     /// `cuCtxEnablePeerAccess`.

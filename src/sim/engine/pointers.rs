@@ -129,7 +129,7 @@ impl Driver {
     }
 
     /// Whether work of the current context could follow a pointer: memory of another device needs access.
-    fn reaches(&self, allocation: &Allocation) -> bool {
+    pub(crate) fn reaches(&self, allocation: &Allocation) -> bool {
         if allocation.is_host() {
             return true;
         }

@@ -172,17 +172,27 @@ impl Driver {
         self.follow(stream, number);
     }
 
+    /// Does something in the order of a stream that may take long, on the thread of the queue.
+    pub(crate) fn later(&mut self, stream: &Stream, work: impl FnOnce() + Send + 'static) -> Answer {
+        self.check_thread()?;
+        self.enqueue(stream, work);
+        Ok(())
+    }
+
+    /// Starts the thread of the queue, where there is none.
+    fn check_thread(&mut self) -> Answer {
+        if !self.queue.has_thread {
+            self.queue.has_thread = start();
+        }
+        if self.queue.has_thread { Ok(()) } else { fail(Code::OPERATING_SYSTEM) }
+    }
+
     /// Calls a function of the program in the order of a stream.
     pub(crate) fn call(&mut self, stream: &Stream, call: Call) -> Answer {
         if self.graphs.take(stream, || Node::Call(call))? {
             return Ok(());
         }
-        if !self.queue.has_thread {
-            self.queue.has_thread = start();
-            if !self.queue.has_thread {
-                return fail(Code::OPERATING_SYSTEM);
-            }
-        }
+        self.check_thread()?;
         let number = self.queue.push(Task::Call(call));
         self.follow(stream, number);
         Ok(())

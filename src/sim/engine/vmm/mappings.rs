@@ -19,6 +19,16 @@ pub(crate) struct Mapping {
     pub(super) rights: Vec<(usize, Rights)>,
 }
 
+impl Mapping {
+    /// The index in the machine of the device where it lies: a multicast object lies on several.
+    pub(crate) fn home(&self) -> Option<usize> {
+        match &self.behind {
+            Behind::Memory(block) => Some(block.ticket.device),
+            Behind::Team(_) => None,
+        }
+    }
+}
+
 impl Driver {
     /// `cuMemMap`: always the whole allocation, as recorded.
     pub(crate) fn map(&mut self, start: u64, size: u64, offset: u64, handle: u64) -> Answer {

@@ -1,0 +1,356 @@
+//! What is done over a link, and what is found where the data should be.
+//!
+//! Data is random and new in each round, so that nothing right can be left from before. The owner looks at it from its
+//! own device.
+
+use super::link::{FLAGS, GO, Link, PING, PONG, SUMS, Side, other};
+use super::process::Broken;
+use super::request::{Compared, Host, Reply, Request, Work};
+use super::verdict::{Check, Verdict, Way};
+use cupeer_spec::p2p;
+use cupeer_spec::p2p::Kernel;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+type Done<T = Verdict> = Result<T, Broken>;
+
+/// How often data is sent.
+const ROUNDS: usize = 3;
+/// How many words that is: 128 KiB. More of them come with the measurement.
+const WORDS: u64 = 16 << 10;
+/// What a resident kernel sends: this often, so many words.
+const SLOTS: u64 = 16;
+const SLOT_WORDS: u64 = 512;
+/// For how long kernels wait for each other, in milliseconds.
+const PATIENCE: u64 = 2000;
+/// How long after its time data is looked for.
+const LATE: Duration = Duration::from_millis(100);
+/// How often each thread adds.
+const ADDITIONS: u64 = 64;
+const ADDING: (u32, u32) = (8, 128);
+/// A low sum and a high one share a word.
+const HIGH: u64 = 1 << 32;
+const THREADS: u32 = 256;
+
+/// A number that nobody can guess, and that is not 0.
+fn random() -> u64 {
+    // Whose keys come from the system.
+    RandomState::new().hash_one(0u8) | 1
+}
+
+pub fn perform(link: &Link, check: Check, blocks: u32) -> Done {
+    match check {
+        Check::CopyWrite => write(link, |link, seed| {
+            fill(&link.writer, link.local, Some(seed))?;
+            link.writer.work(copy(link, true)).map(drop)
+        }),
+        Check::KernelWrite => write(link, |link, seed| {
+            let arguments = vec![link.remote, WORDS, seed];
+            link.writer.work(kernel(Kernel::Write, arguments, (blocks, THREADS))).map(drop)
+        }),
+        Check::CopyRead => read(link, |link| link.writer.work(copy(link, false)).map(drop)),
+        Check::KernelRead => read(link, |link| {
+            let arguments = vec![link.remote, link.local, WORDS];
+            link.writer.work(kernel(Kernel::Read, arguments, (blocks, THREADS))).map(drop)
+        }),
+        Check::Resident => resident(link),
+        Check::Atomics => atomics(link),
+    }
+}
+
+fn kernel(kernel: Kernel, arguments: Vec<u64>, (blocks, threads): (u32, u32)) -> Work {
+    let kernel = Kernel::ALL.iter().position(|known| *known == kernel).unwrap_or_default();
+    Work::Kernel { kernel, arguments, blocks, threads, times: 1 }
+}
+
+/// A copy by the writer's engine, to the owner's memory or from there.
+fn copy(link: &Link, writes: bool) -> Work {
+    let (from, to) = if writes { (link.local, link.remote) } else { (link.remote, link.local) };
+    let (here, there) = (link.writer.device, link.owner.device);
+    let (from_device, to_device) = if writes { (here, there) } else { (there, here) };
+    let bytes = 8 * WORDS;
+    match link.way {
+        Way::Peer => Work::CopyPeer { from, from_device, to, to_device, bytes },
+        Way::Ipc | Way::Vmm => Work::Copy { from, to, bytes, times: 1 },
+    }
+}
+
+fn fill(side: &Side, address: u64, seed: Option<u64>) -> Done<()> {
+    side.ask(&Request::Fill { device: side.device, address, words: WORDS, seed }).map(drop)
+}
+
+fn compare(side: &Side, address: u64, words: u64, seed: u64, before: &[u64]) -> Done<Compared> {
+    let before = before.to_vec();
+    match side.ask(&Request::Compare { device: side.device, address, words, seed, before })? {
+        Reply::Compared(compared) => Ok(compared),
+        _ => Err(other()),
+    }
+}
+
+/// The writer writes, and the owner looks.
+fn write(link: &Link, send: impl Fn(&Link, u64) -> Done<()>) -> Done {
+    let own = random();
+    fill(&link.owner, link.here, Some(own))?;
+    let mut sent = Vec::new();
+    let mut found = Verdict::Good;
+    for _ in 0..ROUNDS {
+        let seed = random();
+        send(link, seed)?;
+        let verdict = arrived(link, seed, &sent, own)?;
+        sent.push(seed);
+        // What looks lost in one round may come in the next.
+        if matches!(verdict, Verdict::Stale { .. }) {
+            return Ok(verdict);
+        }
+        if found == Verdict::Good {
+            found = verdict;
+        }
+    }
+    Ok(found)
+}
+
+fn arrived(link: &Link, seed: u64, sent: &[u64], own: u64) -> Done {
+    let look = |before: &[u64]| compare(&link.owner, link.here, WORDS, seed, before);
+    let compared = look(sent)?;
+    if compared.wrong == 0 {
+        return Ok(Verdict::Good);
+    }
+    if compared.stale > 0 {
+        let Compared { stale, .. } = compared;
+        return Ok(Verdict::Stale {
+            reason: format!("{stale} of {WORDS} words are still those of the write before"),
+        });
+    }
+    std::thread::sleep(LATE);
+    let later = look(&[own])?;
+    if later.wrong == 0 {
+        let reason = format!("it was there only {} ms after the call had returned", LATE.as_millis());
+        return Ok(Verdict::Stale { reason });
+    }
+    let mut reason = match later.stale {
+        0 => "something else is there".to_owned(),
+        all if all == WORDS => "nothing arrived".to_owned(),
+        some => format!("{some} words did not arrive"),
+    };
+    if compare(&link.writer, link.remote, WORDS, seed, &[])?.wrong == 0 {
+        reason += ", and the writer reads its own data back, as if it had memory of its own there";
+    }
+    Ok(wrong(later, WORDS, reason))
+}
+
+fn wrong(compared: Compared, words: u64, reason: String) -> Verdict {
+    Verdict::Wrong { wrong: compared.wrong, words, first_byte: 8 * compared.first, reason }
+}
+
+/// The owner writes into its own memory, and the other device reads.
+fn read(link: &Link, fetch: impl Fn(&Link) -> Done<()>) -> Done {
+    let mut before = vec![random()];
+    fill(&link.owner, link.here, Some(before[0]))?;
+    fetch(link)?;
+    for _ in 0..ROUNDS {
+        let seed = random();
+        fill(&link.owner, link.here, Some(seed))?;
+        fill(&link.writer, link.local, None)?;
+        fetch(link)?;
+        let compared = compare(&link.writer, link.local, WORDS, seed, &before)?;
+        if compared.stale > 0 {
+            let reason = format!("{} of {WORDS} words are those of an earlier read", compared.stale);
+            return Ok(Verdict::Stale { reason });
+        }
+        if compared.wrong > 0 {
+            return Ok(wrong(compared, WORDS, "something else was read".to_owned()));
+        }
+        before.push(seed);
+    }
+    Ok(Verdict::Good)
+}
+
+fn begin(side: &Side, kernel_: Kernel, arguments: Vec<u64>, shape: (u32, u32)) -> Done<()> {
+    side.ask(&Request::Begin { device: side.device, work: kernel(kernel_, arguments, shape) }).map(drop)
+}
+
+/// The results of a kernel: none where it has not ended.
+fn results(side: &Side, mark: u64) -> Done<Option<Vec<u64>>> {
+    let limit = PATIENCE + 1000;
+    match side.ask_long(&Request::Results { device: side.device, mark, limit }, limit)? {
+        Reply::Words(words) => Ok((words.len() == p2p::RESULTS).then_some(words)),
+        _ => Err(other()),
+    }
+}
+
+fn finish(side: &Side) -> Done<()> {
+    side.ask(&Request::Finish { device: side.device }).map(drop)
+}
+
+fn words(side: &Side, address: u64, words: u64) -> Done<Vec<u64>> {
+    match side.ask(&Request::Words { device: side.device, address, words })? {
+        Reply::Words(words) => Ok(words),
+        _ => Err(other()),
+    }
+}
+
+fn resident(link: &Link) -> Done {
+    let Link { writer, owner, .. } = link;
+    let mut before = random();
+    fill(owner, link.here, Some(before))?;
+    for _ in 0..2 {
+        let (seed, mark) = (random(), random() >> 1);
+        let limit = PATIENCE * 1_000_000;
+        let shape = (1, THREADS);
+        let receive =
+            vec![link.here, link.here + FLAGS, SLOT_WORDS, SLOTS, seed, before, mark, limit, owner.host];
+        begin(owner, Kernel::Receive, receive, shape)?;
+        let (flags, stop) = (link.remote + FLAGS, writer.host + Host::STOP);
+        let send = vec![link.remote, flags, SLOT_WORDS, SLOTS, seed, mark, stop, 2 * limit, writer.host];
+        begin(writer, Kernel::Send, send, shape)?;
+        let Some(received) = results(owner, mark)? else {
+            return Ok(Verdict::Stalls { reason: "the owner's kernel does not end".to_owned() });
+        };
+        writer.ask(&Request::Stop { device: writer.device, mark })?;
+        if results(writer, mark)?.is_none() {
+            return Ok(Verdict::Stalls { reason: "the writing kernel does not end".to_owned() });
+        }
+        finish(writer)?;
+        finish(owner)?;
+        let verdict = received_as(link, &received, mark)?;
+        if verdict != Verdict::Good {
+            return Ok(verdict);
+        }
+        before = seed;
+    }
+    Ok(Verdict::Good)
+}
+
+/// What the results of [`Kernel::Receive`] mean.
+fn received_as(link: &Link, received: &[u64], mark: u64) -> Done {
+    let total = SLOTS * SLOT_WORDS;
+    let (came, compared) =
+        (received[0], Compared { wrong: received[1], stale: received[2], first: received[3] });
+    if came == SLOTS && compared.wrong == 0 {
+        return Ok(Verdict::Good);
+    }
+    if came == SLOTS {
+        let Compared { wrong: count, stale, .. } = compared;
+        return Ok(match stale {
+            0 => wrong(compared, total, "its flag came, and something else is there".to_owned()),
+            _ => Verdict::Stale {
+                reason: format!("{stale} of {count} wrong words came later than their flag"),
+            },
+        });
+    }
+    let now = words(&link.owner, link.here + FLAGS, SLOTS)?;
+    let there = (0..SLOTS).zip(&now).filter(|(slot, flag)| **flag == mark + slot).count() as u64;
+    Ok(match there {
+        0 => {
+            let compared = Compared { wrong: total, ..Compared::default() };
+            wrong(compared, total, format!("none of its {SLOTS} flags arrived"))
+        }
+        _ => Verdict::Stale {
+            reason: format!(
+                "{came} of {SLOTS} flags arrived within {PATIENCE} ms while the writing kernel stayed, {there} after it"
+            ),
+        },
+    })
+}
+
+fn atomics(link: &Link) -> Done {
+    let Link { writer, owner, .. } = link;
+    for at in [SUMS, GO] {
+        let (device, address) = (owner.device, link.here + at);
+        owner.ask(&Request::Fill { device, address, words: p2p::SUMS, seed: None })?;
+    }
+    let add = |base: u64, value: u64, waits: u64| {
+        vec![base + SUMS, ADDITIONS, value, base + GO, waits, PATIENCE * 1_000_000]
+    };
+    begin(owner, Kernel::Add, add(link.here, HIGH, 1), ADDING)?;
+    begin(writer, Kernel::Add, add(link.remote, 1, 0), ADDING)?;
+    finish(writer)?;
+    owner.ask_long(&Request::Finish { device: owner.device }, PATIENCE)?;
+    let wanted = ADDITIONS * u64::from(ADDING.0 * ADDING.1) / p2p::SUMS;
+    let sums = words(owner, link.here + SUMS, p2p::SUMS)?;
+    let bad: Vec<(usize, &u64)> =
+        sums.iter().enumerate().filter(|(_, sum)| **sum != wanted * HIGH + wanted).collect();
+    let Some((first, sum)) = bad.first() else { return Ok(Verdict::Good) };
+    let (low, high) = (**sum % HIGH, **sum / HIGH);
+    Ok(Verdict::Wrong {
+        wrong: bad.len() as u64,
+        words: p2p::SUMS,
+        first_byte: 8 * *first as u64,
+        reason: format!(
+            "of {wanted} additions each, {low} of the writer's and {high} of the owner's have counted"
+        ),
+    })
+}
+
+/// What a link was seen to carry.
+#[derive(serde::Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Measured {
+    /// Of the copy engine writing, in 10^6 bytes a second.
+    pub copy_mb_s: u64,
+    /// Of a kernel writing.
+    pub kernel_mb_s: u64,
+    /// Nanoseconds from a write by a resident kernel until it reads the owner's answer from the owner's memory.
+    pub round_trip_ns: Option<u64>,
+}
+
+/// As long as a measurement may take, in nanoseconds.
+const LONG: u64 = 20_000_000;
+/// The most bytes at once, which leave out what stands behind the data.
+const MOST: u64 = FLAGS / 2;
+
+/// Measures a link over which all data arrives. What does not, after all, is the other answer: the check that should have
+/// found it, and its verdict.
+pub fn measure(link: &Link, blocks: u32) -> Done<Result<Measured, (Check, Verdict)>> {
+    let seed = random();
+    let place = Kernel::ALL.iter().position(|known| *known == Kernel::Write).unwrap_or_default();
+    let write = |to, seed, bytes, times| {
+        let arguments = vec![to, bytes / 8, seed];
+        Work::Kernel { kernel: place, arguments, blocks, threads: THREADS, times }
+    };
+    let (kernel_mb_s, bytes) = rate(link, |bytes, times| write(link.remote, seed, bytes, times))?;
+    if let Some(verdict) = strayed(link, bytes, seed)? {
+        return Ok(Err((Check::KernelWrite, verdict)));
+    }
+    let (seed, most) = (random(), bytes);
+    link.writer.work(write(link.local, seed, most, 1))?;
+    let copy = |bytes, times| Work::Copy { from: link.local, to: link.remote, bytes, times };
+    let (copy_mb_s, bytes) = rate(link, copy)?;
+    if let Some(verdict) = strayed(link, bytes.min(most), seed)? {
+        return Ok(Err((Check::CopyWrite, verdict)));
+    }
+    Ok(Ok(Measured { copy_mb_s, kernel_mb_s, round_trip_ns: round_trip(link)? }))
+}
+
+/// What is wrong with many bytes, where something is.
+fn strayed(link: &Link, bytes: u64, seed: u64) -> Done<Option<Verdict>> {
+    let compared = compare(&link.owner, link.here, bytes / 8, seed, &[])?;
+    let reason = || format!("something else is there after a write of {bytes} bytes");
+    Ok((compared.wrong > 0).then(|| wrong(compared, bytes / 8, reason())))
+}
+
+/// How fast some work of a size and a number of times is, in 10^6 bytes a second, and of what size it was.
+fn rate(link: &Link, work: impl Fn(u64, u32) -> Work) -> Done<(u64, u64)> {
+    let small = 8 * WORDS;
+    // The first time is for what is done only once.
+    link.writer.work(work(small, 1))?;
+    let took = link.writer.work(work(small, 1))?.max(1);
+    let bytes = (small.saturating_mul(LONG) / took).clamp(small, MOST) / 4096 * 4096;
+    let took = link.writer.work(work(bytes, 1))?.max(1);
+    let times = (LONG / took).clamp(1, 32) as u32;
+    let took = link.writer.work(work(bytes, times))?.max(1);
+    let moved = u128::from(bytes) * u128::from(times);
+    Ok(((moved * 1000 / u128::from(took)) as u64, bytes))
+}
+
+fn round_trip(link: &Link) -> Done<Option<u64>> {
+    const ROUNDS: u64 = 200;
+    let (mark, limit) = (random() >> 1, PATIENCE * 1_000_000);
+    let arguments = |base: u64, host| vec![base + PING, base + PONG, ROUNDS, mark, limit, host];
+    begin(&link.owner, Kernel::Pong, arguments(link.here, link.owner.host), (1, 1))?;
+    begin(&link.writer, Kernel::Ping, arguments(link.remote, link.writer.host), (1, 1))?;
+    let made = results(&link.writer, mark)?;
+    link.owner.ask_long(&Request::Finish { device: link.owner.device }, PATIENCE)?;
+    finish(&link.writer)?;
+    Ok(made.filter(|made| made[0] == ROUNDS).map(|made| made[1] / (ROUNDS - 1)))
+}

@@ -1,0 +1,45 @@
+//! What helps against a bad verdict: a sentence that names the setting.
+
+use super::plan::Tested;
+use super::verdict::{Check, Verdict, Way};
+
+pub fn of(tested: &Tested) -> Vec<String> {
+    let is_bad =
+        |check: Check| tested.checks.iter().any(|(known, verdict)| *known == check && verdict.is_bad());
+    let mut hints = Vec::new();
+    match &tested.verdict {
+        Verdict::Wrong { .. } | Verdict::Stale { .. } | Verdict::Stalls { .. } => {
+            let copies = is_bad(Check::CopyWrite) || is_bad(Check::CopyRead);
+            let kernels =
+                [Check::KernelWrite, Check::KernelRead, Check::Resident].into_iter().any(is_bad);
+            hints.push(match (copies, kernels) {
+                (false, false) => "the link does not carry the atomics that the driver claims for it: use none over it",
+                (true, false) => {
+                    "what kernels write arrives and copies do not: without peer access (cuCtxEnablePeerAccess), the driver \
+                     takes copies between these devices through the host"
+                }
+                (false, true) => {
+                    "copies arrive and what kernels do does not: NCCL_P2P_DISABLE=1 for NCCL, disable_custom_all_reduce \
+                     for vLLM; tests that only copy find nothing"
+                }
+                _ => {
+                    "an IOMMU or PCIe ACS between the devices redirects or drops peer traffic: boot with iommu=pt, or switch \
+                     the IOMMU (VT-d, AMD-Vi) and ACS off in the firmware; until then NCCL_P2P_DISABLE=1; \
+                     'cupeer doctor' shows what this machine is set to"
+                }
+            }
+            .to_owned());
+        }
+        Verdict::Refused { call, result, .. } => hints.push(match tested.way {
+            Way::Ipc if call.starts_with("cuIpc") => {
+                "where legacy handles cannot work (WSL, vGPU, other \
+                 namespaces), memory of PyTorch's expandable segments and NCCL_CUMEM_ENABLE=1 take descriptors"
+                    .to_owned()
+            }
+            _ if call.starts_with("cu") => format!("'cupeer explain {result}' says what this result means"),
+            _ => "the driver ended the process that used it: the kernel's log (dmesg) may have an Xid about it".to_owned(),
+        }),
+        Verdict::Good | Verdict::NotTested { .. } => {}
+    }
+    hints
+}

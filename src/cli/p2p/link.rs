@@ -1,0 +1,227 @@
+//! A way from a device to the memory of another one, as it is made and taken apart.
+
+use super::process::{Broken, Process, Starter};
+use super::request::{Refusal, Reply, Request, Work};
+use super::verdict::{Verdict, Way};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// How large the memory is that is written to: larger than a window of 32 MiB, and a multiple of all granularities.
+pub const BUFFER: u64 = 64 << 20;
+/// Where flags, sums and numbers stand in it, behind the data.
+pub const FLAGS: u64 = BUFFER - (64 << 10);
+pub const SUMS: u64 = FLAGS + (16 << 10);
+pub const GO: u64 = FLAGS + (24 << 10);
+pub const PING: u64 = FLAGS + (32 << 10);
+pub const PONG: u64 = FLAGS + (48 << 10);
+
+/// How long the driver may take to make a device ready: it may be asleep.
+const READY: Duration = Duration::from_secs(60);
+
+/// How the processes of a run are started and waited for.
+pub struct Run {
+    pub starter: Starter,
+    /// How long a step may take.
+    pub limit: Duration,
+}
+
+/// A device with the process that holds it, and which others that one has open.
+#[derive(Default)]
+pub struct Holder {
+    process: Option<Process>,
+    /// Of each device that is open, its host memory.
+    open: HashMap<i32, u64>,
+}
+
+impl Holder {
+    /// The process, with a device open.
+    pub fn ready(&mut self, run: &Run, device: i32) -> Result<(), Verdict> {
+        if self.process.as_ref().is_none_or(Process::is_lost) {
+            self.end();
+            let process = run.starter.start().map_err(|error| untested(&format!("{error:#}")))?;
+            let started = process.ask(&Request::Start, None, READY);
+            self.process = Some(process);
+            started.map_err(|broken| self.untested(broken))?;
+        }
+        if !self.open.contains_key(&device) {
+            let opened =
+                self.process.as_ref().map(|process| process.ask(&Request::Open { device }, None, READY));
+            match opened {
+                Some(Ok((Reply::Address(host), _))) => drop(self.open.insert(device, host)),
+                Some(Err(broken)) => return Err(self.untested(broken)),
+                _ => return Err(untested("the process gave another answer than was asked for")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Why nothing could be tried.
+    fn untested(&mut self, broken: Broken) -> Verdict {
+        let ended = matches!(broken, Broken::Died(_)).then(|| self.end()).flatten();
+        match verdict_of(broken, "making a device ready", ended) {
+            verdict @ Verdict::NotTested { .. } => verdict,
+            other => untested(&other.detail()),
+        }
+    }
+
+    /// Gives a device back, where the process still answers.
+    pub fn close(&mut self, run: &Run, device: i32) {
+        if self.open.remove(&device).is_some()
+            && let Some(process) = &self.process
+            && process.ask(&Request::Close { device }, None, run.limit).is_err()
+        {
+            self.end();
+        }
+    }
+
+    /// Ends the process: how it ended by itself, where it did.
+    pub fn end(&mut self) -> Option<String> {
+        self.open.clear();
+        self.process.take().and_then(Process::end)
+    }
+
+    fn side(&self, run: &Run, device: i32) -> Result<Side<'_>, Broken> {
+        let process = self.process.as_ref().ok_or(Broken::Died("it has not started".to_owned()))?;
+        let host = self.open.get(&device).copied().unwrap_or_default();
+        Ok(Side { process, device, host, limit: run.limit })
+    }
+}
+
+pub fn untested(reason: &str) -> Verdict {
+    Verdict::NotTested { reason: reason.to_owned() }
+}
+
+/// Calls whose failure says nothing of a link.
+const OF_NO_LINK: &[&str] = &[
+    "dlopen",
+    "cuInit",
+    "cuDeviceGet",
+    "cuDevicePrimaryCtxRetain",
+    "cuModuleLoadDataEx",
+    "cuModuleGetFunction",
+    "cuMemHostAlloc",
+    "cuMemAlloc_v2",
+];
+
+/// Whether a failed call is none that a link could make fail.
+pub fn says_nothing_of_links(refusal: &Refusal) -> bool {
+    OF_NO_LINK.contains(&refusal.call.as_str())
+}
+
+/// What a step says that brought no answer. `ended` is how a process had ended by itself.
+pub fn verdict_of(broken: Broken, step: &str, ended: Option<String>) -> Verdict {
+    match broken {
+        Broken::Refused(refusal) if says_nothing_of_links(&refusal) => {
+            untested(&Verdict::from(refusal).detail())
+        }
+        Broken::Refused(refusal) => refusal.into(),
+        Broken::Stalled => Verdict::Stalls { reason: "it does not end in time".to_owned() },
+        Broken::Died(how) => Verdict::Refused {
+            call: step.to_owned(),
+            result: format!("the process is gone: {}", ended.unwrap_or(how)),
+            message: None,
+        },
+    }
+}
+
+/// One end of a link.
+#[derive(Clone, Copy)]
+pub struct Side<'a> {
+    process: &'a Process,
+    pub device: i32,
+    /// The host memory that its kernels reach.
+    pub host: u64,
+    limit: Duration,
+}
+
+impl Side<'_> {
+    pub fn ask(&self, request: &Request) -> Result<Reply, Broken> {
+        self.process.ask(request, None, self.limit).map(|(reply, _)| reply)
+    }
+
+    /// The same, of what takes so many milliseconds by itself.
+    pub fn ask_long(&self, request: &Request, more: u64) -> Result<Reply, Broken> {
+        let limit = self.limit + Duration::from_millis(more);
+        self.process.ask(request, None, limit).map(|(reply, _)| reply)
+    }
+
+    pub fn work(&self, work: Work) -> Result<u64, Broken> {
+        match self.ask(&Request::Do { device: self.device, work })? {
+            Reply::Took(nanoseconds) => Ok(nanoseconds),
+            _ => Err(other()),
+        }
+    }
+
+    fn address(
+        &self,
+        request: &Request,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<(u64, Option<OwnedFd>), Broken> {
+        match self.process.ask(request, descriptor, self.limit)? {
+            (Reply::Address(address), descriptor) => Ok((address, descriptor)),
+            _ => Err(other()),
+        }
+    }
+}
+
+pub fn other() -> Broken {
+    Broken::Died("it gave another answer than was asked for".to_owned())
+}
+
+/// A way that is open.
+pub struct Link<'a> {
+    pub way: Way,
+    pub writer: Side<'a>,
+    pub owner: Side<'a>,
+    /// Memory of the writer's own device.
+    pub local: u64,
+    /// The owner's memory, as the writer reaches it.
+    pub remote: u64,
+    /// The same, as the owner does.
+    pub here: u64,
+}
+
+impl<'a> Link<'a> {
+    /// Opens a way from the first device, which is to write, to the second, which owns the memory.
+    pub fn open(
+        run: &Run,
+        way: Way,
+        (from, process): (i32, &'a Holder),
+        (to, owner): (i32, &'a Holder),
+    ) -> Result<Link<'a>, Broken> {
+        let writer = process.side(run, from)?;
+        let owner = match way {
+            // Both are of one process.
+            Way::Peer => process.side(run, to)?,
+            Way::Ipc | Way::Vmm => owner.side(run, to)?,
+        };
+        let allocate = |device, shares| Request::Allocate { device, bytes: BUFFER, shares };
+        let (local, _) = writer.address(&allocate(from, false), None)?;
+        let (here, descriptor) = owner.address(&allocate(to, way == Way::Vmm), None)?;
+        let remote = match way {
+            Way::Peer => {
+                writer.ask(&Request::Enable { from, to })?;
+                here
+            }
+            Way::Ipc => {
+                let Reply::Handle(handle) = owner.ask(&Request::Export { device: to, address: here })? else {
+                    return Err(other());
+                };
+                writer.address(&Request::Import { device: from, handle }, None)?.0
+            }
+            Way::Vmm => writer.address(&Request::Map { device: from, bytes: BUFFER }, descriptor)?.0,
+        };
+        Ok(Link { way, writer, owner, local, remote, here })
+    }
+
+    /// Takes it apart.
+    pub fn close(self) -> Result<(), Broken> {
+        let free = |side: &Side, address| side.ask(&Request::Free { device: side.device, address }).map(drop);
+        if self.way != Way::Peer {
+            free(&self.writer, self.remote)?;
+        }
+        free(&self.writer, self.local)?;
+        free(&self.owner, self.here)
+    }
+}

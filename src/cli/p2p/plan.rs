@@ -1,0 +1,312 @@
+//! The tests of all pairs: which come when, and what becomes of a way that breaks.
+//!
+//! Pairs that share no device are tested at the same time. While a rate is measured, nothing else goes over any link.
+
+use super::checks::{Measured, measure, perform};
+use super::link::{Holder, Link, Run, says_nothing_of_links, untested, verdict_of};
+use super::nvml::Promise;
+use super::process::{Broken, Environment, Starter, serve};
+use super::request::{Device, Pair};
+use super::verdict::{Check, Verdict, Way};
+use std::sync::{Condvar, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+/// How often a way may stall before the rest of it is left out: once more where none of the pair has stalled yet.
+const STALLS: usize = 1;
+
+/// What came of a way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tested {
+    pub way: Way,
+    pub verdict: Verdict,
+    pub checks: Vec<(Check, Verdict)>,
+    pub measured: Option<Measured>,
+}
+
+/// A device and another one whose memory it is to reach.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Direction {
+    pub from: usize,
+    pub to: usize,
+    pub about: Pair,
+    pub promise: Option<Promise>,
+    /// Empty where the driver calls the other device unreachable.
+    pub ways: Vec<Tested>,
+}
+
+/// How many directions are what. Those without access are none of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Count {
+    pub bad: usize,
+    pub good: usize,
+    pub untested: usize,
+}
+
+impl Count {
+    pub fn of(pairs: &[Direction]) -> Count {
+        let mut count = Count { bad: 0, good: 0, untested: 0 };
+        for pair in pairs.iter().filter(|pair| pair.about.can_access) {
+            if pair.ways.iter().any(|tested| tested.verdict.is_bad()) {
+                count.bad += 1;
+            } else if pair.ways.iter().all(|tested| tested.verdict == Verdict::Good) {
+                count.good += 1;
+            } else {
+                count.untested += 1;
+            }
+        }
+        count
+    }
+}
+
+/// What all pairs are tested with.
+pub struct Plan<'a> {
+    pub devices: &'a [Device],
+    pub pairs: Vec<Direction>,
+    pub limit: Duration,
+    /// Whether it is measured what the links carry.
+    pub measures: bool,
+}
+
+impl Plan<'_> {
+    /// How many ways there are to test.
+    pub fn steps(&self) -> usize {
+        Way::ALL.len() * self.pairs.iter().filter(|pair| pair.about.can_access).count()
+    }
+
+    /// Tests all pairs; `done` is called after each way.
+    pub fn run(self, environment: &Environment, done: impl Fn(&Verdict) + Sync) -> Vec<Direction> {
+        let (starter, asked) = Starter::new();
+        let count = self.devices.len();
+        let queue = Queue { todo: Mutex::new(Todo::of(self.pairs, count)), freed: Condvar::new() };
+        let holders: Vec<Mutex<Holder>> = (0..count).map(|_| Mutex::default()).collect();
+        let quiet = RwLock::new(());
+        let (queue, holders, quiet, done, devices) = (&queue, &holders, &quiet, &done, self.devices);
+        let measures = self.measures;
+        std::thread::scope(|scope| {
+            for _ in 0..(count / 2).max(1) {
+                let run = Run { starter: starter.clone(), limit: self.limit };
+                scope.spawn(move || {
+                    while let Some(mut pair) = queue.take() {
+                        let lock =
+                            |device: usize| holders[device].lock().unwrap_or_else(PoisonError::into_inner);
+                        let (mut a, mut b) = (lock(pair.from), lock(pair.to));
+                        let blocks = 2 * devices[pair.from].multiprocessors.max(1) as u32;
+                        let test = Test {
+                            run: &run,
+                            quiet,
+                            blocks,
+                            measures,
+                            from: pair.from as i32,
+                            to: pair.to as i32,
+                        };
+                        for way in Way::ALL {
+                            let tested = test.way(way, &pair, &mut a, &mut b);
+                            done(&tested.verdict);
+                            pair.ways.push(tested);
+                        }
+                        a.close(&run, pair.to as i32);
+                        drop((a, b));
+                        queue.give(pair);
+                    }
+                });
+            }
+            drop(starter);
+            serve(&asked, environment);
+        });
+        // The processes end with their holders.
+        let mut todo = queue.todo.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pairs = std::mem::take(&mut todo.done);
+        pairs.sort_by_key(|pair| (pair.from, pair.to));
+        pairs
+    }
+}
+
+/// What is still to be tested, and which devices are busy.
+struct Todo {
+    left: Vec<Direction>,
+    busy: Vec<bool>,
+    done: Vec<Direction>,
+}
+
+impl Todo {
+    fn of(pairs: Vec<Direction>, devices: usize) -> Todo {
+        let (left, done) = pairs.into_iter().partition(|pair| pair.about.can_access);
+        Todo { left, busy: vec![false; devices], done }
+    }
+}
+
+struct Queue {
+    todo: Mutex<Todo>,
+    freed: Condvar,
+}
+
+impl Queue {
+    /// The next pair whose devices are both free; `None` where none is left.
+    fn take(&self) -> Option<Direction> {
+        let mut todo = self.todo.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if todo.left.is_empty() {
+                return None;
+            }
+            let is_free = |pair: &Direction| !todo.busy[pair.from] && !todo.busy[pair.to];
+            if let Some(at) = todo.left.iter().position(is_free) {
+                let pair = todo.left.remove(at);
+                (todo.busy[pair.from], todo.busy[pair.to]) = (true, true);
+                return Some(pair);
+            }
+            todo = self.freed.wait(todo).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn give(&self, pair: Direction) {
+        let mut todo = self.todo.lock().unwrap_or_else(PoisonError::into_inner);
+        (todo.busy[pair.from], todo.busy[pair.to]) = (false, false);
+        todo.done.push(pair);
+        self.freed.notify_all();
+    }
+}
+
+/// What all checks of a way come to. Sums say little of how data goes astray, where other checks show it; and what was
+/// not tried is not good, but for atomics that nobody claims.
+fn together(checks: &[(Check, Verdict)]) -> Verdict {
+    let of = |is_sum: bool| {
+        checks
+            .iter()
+            .filter(move |(check, _)| (*check == Check::Atomics) == is_sum)
+            .map(|(_, verdict)| verdict)
+    };
+    let data = Verdict::worst(of(false));
+    let untested = of(false).find(|verdict| matches!(verdict, Verdict::NotTested { .. }));
+    match untested {
+        _ if data.is_bad() => data,
+        Some(untested) => untested.clone(),
+        None => Verdict::worst(of(true).chain([&data])),
+    }
+}
+
+/// The test of one pair.
+struct Test<'a> {
+    run: &'a Run,
+    quiet: &'a RwLock<()>,
+    blocks: u32,
+    measures: bool,
+    from: i32,
+    to: i32,
+}
+
+impl Test<'_> {
+    fn way(&self, way: Way, pair: &Direction, a: &mut Holder, b: &mut Holder) -> Tested {
+        let stalled = |tested: &Tested| matches!(tested.verdict, Verdict::Stalls { .. });
+        let (about, has_stalled) = (&pair.about, pair.ways.iter().any(stalled));
+        let mut tested = Tested { way, verdict: Verdict::Good, checks: Vec::new(), measured: None };
+        let mut stalls = 0;
+        while tested.checks.len() < Check::ALL.len() {
+            if stalls == STALLS + usize::from(!has_stalled) {
+                self.rest(&mut tested, &untested("what came before it stalls"));
+                break;
+            }
+            let ready = a.ready(self.run, self.from).and_then(|()| match way {
+                Way::Peer => a.ready(self.run, self.to),
+                Way::Ipc | Way::Vmm => b.ready(self.run, self.to),
+            });
+            if let Err(verdict) = ready {
+                self.rest(&mut tested, &verdict);
+                break;
+            }
+            let Err((broken, step)) = self.over(way, about, a, b, &mut tested) else { continue };
+            // How a process has ended is asked before it is ended.
+            let ended = [a.end(), b.end()].into_iter().flatten().next();
+            let verdict = verdict_of(broken, step.map_or("opening the way", Check::doc), ended);
+            match step {
+                Some(check) if tested.checks.iter().all(|(known, _)| *known != check) => {
+                    tested.checks.push((check, verdict.clone()));
+                }
+                Some(_) => {}
+                None => self.rest(&mut tested, &verdict),
+            }
+            stalls += usize::from(matches!(verdict, Verdict::Stalls { .. }));
+        }
+        tested.verdict = together(&tested.checks);
+        tested
+    }
+
+    /// Says the same of all checks that are left.
+    fn rest(&self, tested: &mut Tested, verdict: &Verdict) {
+        for check in &Check::ALL[tested.checks.len()..] {
+            tested.checks.push((*check, verdict.clone()));
+        }
+    }
+
+    /// Opens a way, and makes the checks that are left until one breaks it.
+    fn over(
+        &self,
+        way: Way,
+        about: &Pair,
+        a: &Holder,
+        b: &Holder,
+        tested: &mut Tested,
+    ) -> Result<(), (Broken, Option<Check>)> {
+        let link =
+            Link::open(self.run, way, (self.from, a), (self.to, b)).map_err(|broken| (broken, None))?;
+        for check in &Check::ALL[tested.checks.len()..] {
+            if *check == Check::Atomics && !about.has_native_atomics() {
+                let reason =
+                    "the driver claims no native atomics (CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)";
+                tested.checks.push((*check, untested(reason)));
+                continue;
+            }
+            let verdict = {
+                let _others = self.quiet.read().unwrap_or_else(PoisonError::into_inner);
+                match perform(&link, *check, self.blocks) {
+                    // Nothing has happened to the link, nor to who uses it.
+                    Err(Broken::Refused(refusal)) if says_nothing_of_links(&refusal) => {
+                        untested(&Verdict::from(refusal).detail())
+                    }
+                    done => done.map_err(|broken| (broken, Some(*check)))?,
+                }
+            };
+            let stalls = matches!(verdict, Verdict::Stalls { .. });
+            tested.checks.push((*check, verdict));
+            if stalls {
+                return Err((Broken::Stalled, Some(*check)));
+            }
+        }
+        let is_bad = tested.checks.iter().any(|(_, verdict)| verdict.is_bad());
+        let has_kernels = tested
+            .checks
+            .iter()
+            .any(|(check, verdict)| *check == Check::KernelWrite && *verdict == Verdict::Good);
+        if self.measures && has_kernels && !is_bad {
+            let last = |broken| (broken, Check::ALL.last().copied());
+            let _alone = self.quiet.write().unwrap_or_else(PoisonError::into_inner);
+            match measure(&link, self.blocks).map_err(last)? {
+                Ok(measured) => tested.measured = Some(measured),
+                Err((of, verdict)) => {
+                    for (_, known) in tested.checks.iter_mut().filter(|(check, _)| *check == of) {
+                        *known = verdict.clone();
+                    }
+                }
+            }
+        }
+        link.close().map_err(|broken| (broken, Check::ALL.last().copied()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_tried_is_not_good_and_sums_come_last() {
+        let stale = || Verdict::Stale { reason: "late".to_owned() };
+        let wrong = || Verdict::Wrong { wrong: 1, words: 2, first_byte: 0, reason: String::new() };
+        let with = |copy: Verdict, kernel: Verdict, sums: Verdict| {
+            together(&[(Check::CopyWrite, copy), (Check::KernelWrite, kernel), (Check::Atomics, sums)])
+        };
+        assert_eq!(with(Verdict::Good, Verdict::Good, untested("no claim")), Verdict::Good);
+        assert_eq!(with(Verdict::Good, untested("no compiler"), Verdict::Good), untested("no compiler"));
+        assert_eq!(with(Verdict::Good, stale(), wrong()), stale());
+        assert_eq!(with(Verdict::Good, Verdict::Good, wrong()), wrong());
+        assert_eq!(with(wrong(), stale(), Verdict::Good), wrong());
+    }
+}

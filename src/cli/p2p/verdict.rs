@@ -1,0 +1,164 @@
+//! What a test says of a link.
+
+use super::request::Refusal;
+pub use cupeer_topology::Way;
+use serde::Serialize;
+
+/// What is done over a link.
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum Check {
+    /// The copy engine writes.
+    CopyWrite,
+    /// The copy engine reads.
+    CopyRead,
+    /// A kernel writes, and ends.
+    KernelWrite,
+    /// A kernel reads.
+    KernelRead,
+    /// A kernel writes and stays, while one of the owner looks at what arrives: what collectives do.
+    Resident,
+    /// Kernels of both devices add to the same words.
+    Atomics,
+}
+
+impl Check {
+    pub const ALL: [Check; 6] = [
+        Check::CopyWrite,
+        Check::CopyRead,
+        Check::KernelWrite,
+        Check::KernelRead,
+        Check::Resident,
+        Check::Atomics,
+    ];
+
+    pub fn doc(self) -> &'static str {
+        match self {
+            Check::CopyWrite => "write by copy engine",
+            Check::CopyRead => "read by copy engine",
+            Check::KernelWrite => "write by a kernel",
+            Check::KernelRead => "read by a kernel",
+            Check::Resident => "write by a resident kernel",
+            Check::Atomics => "atomics of both sides",
+        }
+    }
+}
+
+/// What came of a check, or of all of a way.
+#[derive(Serialize, Clone, PartialEq, Eq, Debug)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum Verdict {
+    /// All data arrived.
+    Good,
+    /// Other data is there than was written.
+    Wrong {
+        /// How many words of 8 bytes are wrong.
+        wrong: u64,
+        /// Of how many.
+        words: u64,
+        /// The byte at which the first wrong one stands.
+        first_byte: u64,
+        /// What is there instead, where that says something.
+        reason: String,
+    },
+    /// Data of before is there, or arrives too late.
+    Stale {
+        /// How that was seen.
+        reason: String,
+    },
+    /// It does not end.
+    Stalls {
+        /// What does not.
+        reason: String,
+    },
+    /// A call fails.
+    Refused {
+        /// Which one.
+        call: String,
+        /// With what.
+        result: String,
+        /// What the driver says besides, where it says something.
+        message: Option<String>,
+    },
+    /// It was not tried.
+    NotTested {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Verdict {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Verdict::Good => "good",
+            Verdict::Wrong { .. } => "wrong data",
+            Verdict::Stale { .. } => "stale",
+            Verdict::Stalls { .. } => "stalls",
+            Verdict::Refused { .. } => "refused",
+            Verdict::NotTested { .. } => "not tested",
+        }
+    }
+
+    /// The same in a topology.
+    pub fn in_topology(&self) -> cupeer_topology::Verdict {
+        use cupeer_topology::Verdict as Word;
+        match self {
+            Verdict::Good => Word::Good,
+            Verdict::Wrong { .. } => Word::Wrong,
+            Verdict::Stale { .. } => Word::Stale,
+            Verdict::Stalls { .. } => Word::Stalls,
+            Verdict::Refused { .. } => Word::Refused,
+            Verdict::NotTested { .. } => Word::NotTested,
+        }
+    }
+
+    pub fn is_bad(&self) -> bool {
+        !matches!(self, Verdict::Good | Verdict::NotTested { .. })
+    }
+
+    /// Which of several says most: what a program would lose most by.
+    fn weight(&self) -> u8 {
+        match self {
+            Verdict::NotTested { .. } => 0,
+            Verdict::Good => 1,
+            Verdict::Refused { .. } => 2,
+            Verdict::Stale { .. } => 3,
+            Verdict::Wrong { .. } => 4,
+            Verdict::Stalls { .. } => 5,
+        }
+    }
+
+    /// The one of all that says most.
+    pub fn worst<'a>(all: impl Iterator<Item = &'a Verdict>) -> Verdict {
+        let worst = all.fold(None::<&Verdict>, |worst, one| match worst {
+            Some(worst) if worst.weight() >= one.weight() => Some(worst),
+            _ => Some(one),
+        });
+        worst.cloned().unwrap_or(Verdict::NotTested { reason: "nothing was tried".to_owned() })
+    }
+
+    /// What it says besides its name.
+    pub fn detail(&self) -> String {
+        match self {
+            Verdict::Good => String::new(),
+            Verdict::Wrong { wrong, words, first_byte, reason } => {
+                format!("{wrong} of {words} words are wrong, the first at byte {first_byte:#x}: {reason}")
+            }
+            Verdict::Stale { reason } | Verdict::Stalls { reason } | Verdict::NotTested { reason } => {
+                reason.clone()
+            }
+            Verdict::Refused { call, result, message } => {
+                let message = message.as_ref().map_or(String::new(), |message| format!(" ({message})"));
+                format!("{call}: {result}{message}")
+            }
+        }
+    }
+}
+
+impl From<Refusal> for Verdict {
+    fn from(Refusal { call, result, message }: Refusal) -> Verdict {
+        Verdict::Refused { call, result, message }
+    }
+}

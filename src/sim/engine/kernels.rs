@@ -1,0 +1,252 @@
+//! The kernels of `cupeer doctor --p2p`, which are recognised by their text and carried out: what each does is said in
+//! `cupeer_spec::p2p`.
+//!
+//! Each runs on a thread of its own, as kernels of several streams do, because they await each other. What follows one in
+//! its stream waits for it in the queue.
+
+use super::answer::{Answer, fail};
+use super::copies::Place;
+use super::process::Driver;
+use super::streams::Stream;
+use super::wires::{self, Wire};
+use cupeer_spec::p2p::{Kernel, RESULTS, SUMS, word};
+use cupeer_spec::results::Result as Code;
+use cupeer_topology::Carrier;
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+/// How many words move at once.
+const CHUNK: u64 = 1 << 17;
+/// How long a kernel that waits does nothing between two looks.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// Words of memory as a kernel reaches them.
+struct View {
+    place: Place,
+    wire: Option<Wire>,
+}
+
+impl View {
+    fn read(&self, index: u64, count: u64) -> Answer<Vec<u64>> {
+        let mut bytes = vec![0; 8 * count as usize];
+        let place = self.place.at(8 * index);
+        wires::read(self.wire, &place, &mut bytes)?;
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+        Ok(bytes.chunks_exact(8).map(word).collect())
+    }
+
+    fn write(&self, index: u64, words: &[u64]) -> Answer {
+        let mut bytes = Vec::with_capacity(8 * words.len());
+        words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        let place = self.place.at(8 * index);
+        wires::write(self.wire, &place, &bytes)
+    }
+
+    fn get(&self) -> Answer<u64> {
+        self.read(0, 1).map(|words| words[0])
+    }
+
+    /// Waits until a word is what it should be; `false` where it has not become that in time.
+    fn wait(&self, index: u64, end: Instant, is: impl Fn(u64) -> bool) -> Answer<bool> {
+        while !is(self.read(index, 1)?[0]) {
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(true)
+    }
+
+    /// Adds to words, as one step for all processes.
+    fn add(&self, count: u64, value: u64) -> Answer {
+        static ONE: Mutex<()> = Mutex::new(());
+        let add = || {
+            let words = self.read(0, count)?;
+            self.write(0, &words.iter().map(|word| word.wrapping_add(value)).collect::<Vec<u64>>())
+        };
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        match &self.place {
+            // The first byte says whether an allocation is open elsewhere.
+            Place::File(file, offset) => file.exclusively(offset + 1, add),
+            _ => add(),
+        }
+    }
+}
+
+/// A kernel that is about to run.
+struct Launch {
+    kernel: Kernel,
+    arguments: Vec<u64>,
+    /// The memory behind the first arguments, and behind the last one where that is for results.
+    views: Vec<View>,
+    threads: u64,
+    blocks: u64,
+}
+
+impl Launch {
+    fn run(&self) -> Answer {
+        let Launch { kernel, arguments, views, .. } = self;
+        let argument = |index: usize| arguments[index];
+        let end = |index: usize| Instant::now() + Duration::from_nanos(arguments[index]);
+        match kernel {
+            Kernel::Write => chunks(argument(1), |at, count| {
+                let words: Vec<u64> = (at..at + count).map(|index| word(argument(2), index)).collect();
+                views[0].write(at, &words)
+            }),
+            Kernel::Read => chunks(argument(2), |at, count| views[1].write(at, &views[0].read(at, count)?)),
+            Kernel::Send => self.send(end(7)),
+            Kernel::Receive => self.receive(end(7)),
+            Kernel::Ping => self.ping(end(4)),
+            Kernel::Pong => self.pong(end(4)),
+            Kernel::Add => {
+                if argument(4) == 0 {
+                    views[1].add(1, self.blocks)?;
+                } else {
+                    views[1].wait(0, end(5), |there| there != 0)?;
+                }
+                let each = argument(2).wrapping_mul(self.threads / SUMS);
+                (0..argument(1)).try_for_each(|_| views[0].add(SUMS, each))
+            }
+        }
+    }
+
+    fn tell(&self, results: &[u64], mark: u64) -> Answer {
+        let Some(out) = self.views.last() else { return Ok(()) };
+        out.write(0, results)?;
+        out.write(RESULTS as u64 - 1, &[mark])
+    }
+
+    fn send(&self, end: Instant) -> Answer {
+        let (data, flags, stop) = (&self.views[0], &self.views[1], &self.views[2]);
+        let [_, _, count, slots, seed, mark, ..] = self.arguments[..] else { return Ok(()) };
+        for slot in 0..slots {
+            let at = slot * count;
+            data.write(at, &(at..at + count).map(|index| word(seed, index)).collect::<Vec<u64>>())?;
+            flags.write(slot, &[mark + slot])?;
+        }
+        stop.wait(0, end, |stop| stop == mark)?;
+        self.tell(&[slots, stop.get()?], mark)
+    }
+
+    fn receive(&self, end: Instant) -> Answer {
+        let (data, flags) = (&self.views[0], &self.views[1]);
+        let [_, _, count, slots, seed, before, mark, ..] = self.arguments[..] else { return Ok(()) };
+        let (mut came, mut wrong, mut stale, mut first) = (0, 0, 0, u64::MAX);
+        while came < slots && flags.wait(came, end, |flag| flag == mark + came)? {
+            let at = came * count;
+            for (index, found) in (at..).zip(data.read(at, count)?) {
+                if found != word(seed, index) {
+                    wrong += 1;
+                    first = first.min(index);
+                    stale += u64::from(found == word(before, index));
+                }
+            }
+            came += 1;
+        }
+        self.tell(&[came, wrong, stale, first], mark)
+    }
+
+    fn ping(&self, end: Instant) -> Answer {
+        let (there, back) = (&self.views[0], &self.views[1]);
+        let [_, _, rounds, mark, ..] = self.arguments[..] else { return Ok(()) };
+        let (mut made, mut start) = (0, Instant::now());
+        while made < rounds {
+            there.write(0, &[mark + made])?;
+            if !back.wait(0, end, |found| found == mark + made)? {
+                break;
+            }
+            if made == 0 {
+                start = Instant::now();
+            }
+            made += 1;
+        }
+        self.tell(&[made, start.elapsed().as_nanos() as u64], mark)
+    }
+
+    fn pong(&self, end: Instant) -> Answer {
+        let (there, back) = (&self.views[0], &self.views[1]);
+        let [_, _, rounds, mark, ..] = self.arguments[..] else { return Ok(()) };
+        let mut made = 0;
+        while made < rounds && there.wait(0, end, |found| found == mark + made)? {
+            back.write(0, &[mark + made])?;
+            made += 1;
+        }
+        self.tell(&[made], mark)
+    }
+}
+
+fn chunks(count: u64, mut step: impl FnMut(u64, u64) -> Answer) -> Answer {
+    (0..count).step_by(CHUNK as usize).try_for_each(|at| step(at, CHUNK.min(count - at)))
+}
+
+impl Driver {
+    /// Words as a kernel of the current context reaches them.
+    fn view(&self, address: u64, words: u64) -> Answer<View> {
+        let bytes = words.checked_mul(8).ok_or(Code::ILLEGAL_ADDRESS)?;
+        let Some((_, allocation)) = self.memory.containing(address) else {
+            return fail(Code::ILLEGAL_ADDRESS);
+        };
+        if !self.reaches(allocation) {
+            return fail(Code::ILLEGAL_ADDRESS);
+        }
+        let place = self.place_of(address, bytes).or(fail(Code::ILLEGAL_ADDRESS))?;
+        let wire = self.wire(self.current_device()?, address, Carrier::Kernels);
+        Ok(View { place, wire })
+    }
+
+    /// Launches a kernel of ours in a stream.
+    pub(crate) fn launch_own(
+        &mut self,
+        stream: &Stream,
+        kernel: Kernel,
+        arguments: Vec<u64>,
+        (blocks, threads): (u64, u64),
+    ) -> Answer {
+        let argument = |index: usize| arguments[index];
+        // Each address with the number of words that are there.
+        let memory = match kernel {
+            Kernel::Write => vec![(argument(0), argument(1))],
+            Kernel::Read => vec![(argument(0), argument(2)), (argument(1), argument(2))],
+            Kernel::Send | Kernel::Receive => {
+                let words = argument(2).checked_mul(argument(3)).ok_or(Code::ILLEGAL_ADDRESS)?;
+                let ends = [(argument(0), words), (argument(1), argument(3))];
+                let stop = (kernel == Kernel::Send).then_some((argument(6), 1));
+                ends.into_iter().chain(stop).chain([(argument(8), RESULTS as u64)]).collect()
+            }
+            Kernel::Ping | Kernel::Pong => {
+                vec![(argument(0), 1), (argument(1), 1), (argument(5), RESULTS as u64)]
+            }
+            Kernel::Add => vec![(argument(0), SUMS), (argument(3), 1)],
+        };
+        let views = memory.into_iter().map(|(address, words)| self.view(address, words));
+        let views = views.collect::<Answer<Vec<View>>>()?;
+        let launch = Launch { kernel, arguments, views, threads: blocks * threads, blocks };
+        let run = move || drop(launch.run());
+        if self.pending(stream).is_some() {
+            return self.later(stream, run);
+        }
+        let (done, wait) = mpsc::channel::<()>();
+        let thread = quietly(|| {
+            std::thread::Builder::new().spawn(move || {
+                run();
+                let _ = done.send(());
+            })
+        });
+        thread.or(fail(Code::OPERATING_SYSTEM))?;
+        // Either it is done or its thread has ended.
+        self.later(stream, move || _ = wait.recv())
+    }
+}
+
+/// Starts a thread to which no signal is delivered: signals are for threads that know of them.
+fn quietly<T>(start: impl FnOnce() -> T) -> T {
+    // SAFETY: all-zero are values of these plain sets, which the calls fill before they are read.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = core::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let started = start();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut());
+        started
+    }
+}
