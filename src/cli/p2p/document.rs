@@ -6,6 +6,7 @@ use super::nvml::Promise;
 use super::plan::{Direction, Tested};
 use super::verdict::{Check, Verdict};
 use super::{Findings, plan};
+use crate::doctor::system::Fact;
 use cupeer_spec::uuid::Uuid;
 use serde::Serialize;
 
@@ -75,6 +76,8 @@ pub struct Pair {
     pub promise: Option<Promise>,
     /// What was tested.
     pub ways: Vec<Way>,
+    /// Where something is bad: what the system says that may explain it, or would but is withheld.
+    pub system: Vec<Fact>,
 }
 
 /// A way in which programs reach memory of another device.
@@ -122,12 +125,12 @@ impl Document {
             good,
             untested,
             devices: devices.collect(),
-            pairs: findings.pairs.iter().map(pair).collect(),
+            pairs: findings.pairs.iter().map(|direction| pair(findings, direction)).collect(),
         }
     }
 }
 
-fn pair(pair: &Direction) -> Pair {
+fn pair(findings: &Findings, pair: &Direction) -> Pair {
     Pair {
         from: pair.from,
         to: pair.to,
@@ -136,6 +139,7 @@ fn pair(pair: &Direction) -> Pair {
         atomic_capabilities: pair.about.atomics.clone(),
         promise: pair.promise,
         ways: pair.ways.iter().map(way).collect(),
+        system: findings.explains(pair).into_iter().cloned().collect(),
     }
 }
 

@@ -21,6 +21,7 @@ mod verdict;
 mod wire;
 
 use crate::args::{DoctorArgs, DoctorFormat};
+use crate::doctor::system::{self, Fact, System};
 use crate::driver;
 use crate::output;
 use anyhow::{Context, Result, bail};
@@ -39,9 +40,22 @@ const START: Duration = Duration::from_secs(60);
 pub struct Findings {
     pub devices: Vec<Device>,
     pub pairs: Vec<Direction>,
+    /// What the machine below says, where something is bad.
+    pub system: Vec<Fact>,
 }
 
 impl Findings {
+    /// What the system says that may explain what is bad between two devices.
+    fn explains(&self, pair: &Direction) -> Vec<&Fact> {
+        // As the kernel writes it.
+        let address = |device: usize| self.devices[device].pci.to_lowercase();
+        let is_bad = pair.ways.iter().any(|tested| tested.verdict.is_bad());
+        let mut facts = system::of_pair(&self.system, &address(pair.from), &address(pair.to));
+        facts
+            .retain(|fact| is_bad && matches!(fact.verdict, system::Verdict::Bad | system::Verdict::Unknown));
+        facts
+    }
+
     /// Whether something is bad, or all that could have been tested was not.
     fn is_bad(&self) -> bool {
         let Count { bad, good, untested } = Count::of(&self.pairs);
@@ -65,7 +79,11 @@ pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
         bar.inc(1);
     });
     bar.finish_and_clear();
-    let findings = Findings { devices, pairs };
+    let mut findings = Findings { devices, pairs, system: Vec::new() };
+    // The simulated driver rests on nothing of the machine.
+    if findings.is_bad() && args.driver.sim.is_none() {
+        findings.system = System::here(environment.chosen.as_ref())?.facts();
+    }
     if let Some(path) = &args.output {
         machine::write(&findings, path)?;
     }
@@ -124,5 +142,56 @@ fn ask(process: &Process, request: &Request) -> Result<Reply> {
         Err(Broken::Refused(refusal)) => bail!("no link was tested: {}", Verdict::from(refusal).detail()),
         Err(Broken::Stalled) => bail!("no link was tested: the driver does not start"),
         Err(Broken::Died(how)) => Err(anyhow::anyhow!(how)).context("the process that examines the driver"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plan::Tested;
+    use verdict::{Check, Way};
+
+    #[test]
+    fn what_the_system_says_stands_beside_what_is_bad() {
+        let device = |pci: &str| Device {
+            name: "made".into(),
+            uuid: [0; 16],
+            pci: pci.into(),
+            memory: 1 << 30,
+            capability: (9, 0),
+            multiprocessors: 1,
+            multicast: false,
+        };
+        let direction = |from, to, verdict: Verdict| Direction {
+            from,
+            to,
+            about: request::Pair { can_access: true, attributes: [None; 5], atomics: Vec::new() },
+            promise: None,
+            ways: vec![Tested {
+                way: Way::Peer,
+                checks: vec![(Check::KernelWrite, verdict.clone())],
+                verdict,
+                measured: None,
+            }],
+        };
+        let stalls = Verdict::Stalls { reason: "made".into() };
+        let findings = Findings {
+            devices: ["0000:1B:00.0", "0000:1C:00.0"].map(device).into(),
+            pairs: vec![direction(0, 1, stalls), direction(1, 0, Verdict::Good)],
+            system: vec![
+                Fact::bad("acs", "redirected", "writes", "switch it off").about(&["0000:1b:00.0"]),
+                Fact::bad("acs", "elsewhere", "writes", "switch it off").about(&["0000:3b:00.0"]),
+                Fact::unknown("iommu", "withheld"),
+                Fact::good("fabric manager", "registered"),
+            ],
+        };
+        let text = text::show(&findings, cupeer_report::style::Style::default(), 100);
+        let said: Vec<&str> =
+            text.lines().filter(|line| line.contains("the system:")).map(str::trim).collect();
+        let acs = "the system: acs of 0000:1b:00.0, bad: redirected; switch it off";
+        assert_eq!(said, [acs, "the system: iommu, unknown: withheld"], "{text}");
+        let json = serde_json::to_value(document::Document::of(&findings)).unwrap();
+        let names = |pair: usize| json["pairs"][pair]["system"].as_array().expect("facts").len();
+        assert_eq!((names(0), names(1)), (2, 0), "{json}");
     }
 }

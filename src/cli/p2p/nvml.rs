@@ -37,8 +37,9 @@ const NVLINK: i32 = 2;
 /// NVML_NVLINK_DEVICE_TYPE_GPU and NVML_NVLINK_DEVICE_TYPE_SWITCH.
 const GPU: i32 = 0;
 const SWITCH: i32 = 2;
-/// NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON.
-const SPEED: u32 = 90;
+/// NVML_FI_DEV_NVLINK_GET_SPEED, of the link in `scopeId`, and NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON of drivers that do not know
+/// it. Driver 580 says 0 to the second one on H100 and H200.
+const SPEED: [u32; 2] = [164, 90];
 /// What a lane of each generation of PCI Express carries in one direction, in 10^6 bytes a second.
 const LANE: [u64; 6] = [250, 500, 985, 1969, 3938, 7563];
 
@@ -132,13 +133,16 @@ impl Nvml {
     fn speed(&self, device: nvmlDevice_t) -> Option<u32> {
         type Get = unsafe extern "C" fn(nvmlDevice_t, i32, *mut nvmlFieldValue_t) -> i32;
         let get: Get = self.find("nvmlDeviceGetFieldValues")?;
-        // SAFETY: nvml.h declares it so. All-zero bytes are a value of the plain structure, of which one is passed.
-        unsafe {
-            let mut field: nvmlFieldValue_t = std::mem::zeroed();
-            field.fieldId = SPEED;
-            let done = get(device, 1, &mut field) == 0 && field.nvmlReturn.0 == 0;
-            done.then_some(field.value as u32)
-        }
+        SPEED.into_iter().find_map(|id| {
+            // SAFETY: nvml.h declares it so. All-zero bytes are a value of the plain structure, of which one is passed.
+            let field = unsafe {
+                let mut field: nvmlFieldValue_t = std::mem::zeroed();
+                field.fieldId = id;
+                let done = get(device, 1, &mut field) == 0 && field.nvmlReturn.0 == 0;
+                done.then_some(field)
+            }?;
+            Some(field.value as u32).filter(|speed| *speed > 0)
+        })
     }
 
     /// What a device's slot carries. The generation is the highest one: a link that rests is slower.

@@ -4,6 +4,7 @@ use super::plan::{Count, Direction, Tested};
 use super::request::Device;
 use super::verdict::{Verdict, Way};
 use super::{Findings, hints};
+use crate::doctor::system::Fact;
 use cupeer_report::style::{Mark, Style};
 use cupeer_report::table::{Table, display_width};
 use std::fmt::Write;
@@ -130,6 +131,11 @@ fn bad(findings: &Findings, style: Style) -> String {
             let names: Vec<&str> = ways.iter().map(|tested| tested.way.doc()).collect();
             let names = if ways.len() == Way::ALL.len() { "all ways".to_owned() } else { names.join(", ") };
             let _ = write!(text, "- {} -> {}, {names}: {name}\n{about}", pair.from, pair.to);
+        }
+        for Fact { name, about, verdict, value, hint, .. } in findings.explains(pair) {
+            let place = if about.is_empty() { String::new() } else { format!(" of {}", about.join(" -> ")) };
+            let hint = hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
+            let _ = writeln!(text, "    the system: {name}{place}, {}: {value}{hint}", verdict.word());
         }
     }
     text

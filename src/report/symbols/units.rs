@@ -24,6 +24,9 @@ const BEGIN: u64 = 1024;
 /// How many threads look at the begins of units.
 const THREADS: usize = 4;
 
+/// Addresses, and where in `.debug_info` their unit lies.
+type OfUnit = (Range<u64>, Range<u64>);
+
 /// The units of a file.
 pub struct Units {
     file: File,
@@ -31,8 +34,7 @@ pub struct Units {
     start: u64,
     /// All other sections.
     others: HashMap<SectionId, Arc<[u8]>>,
-    /// Addresses, and where in `.debug_info` their unit lies.
-    ranges: Vec<(Range<u64>, Range<u64>)>,
+    ranges: Vec<OfUnit>,
     read: RefCell<Read>,
 }
 
@@ -124,7 +126,7 @@ impl Units {
     }
 
     /// What `.debug_aranges` says of units.
-    fn aranges(&self, all: &[Range<u64>]) -> Result<Vec<(Range<u64>, Range<u64>)>, Without> {
+    fn aranges(&self, all: &[Range<u64>]) -> Result<Vec<OfUnit>, Without> {
         let dwarf = dwarf(&self.others, Vec::new().into())?;
         let (mut ranges, mut headers) = (Vec::new(), dwarf.debug_aranges.headers());
         while let Some(header) = headers.next().map_err(unreadable)? {
@@ -156,11 +158,7 @@ struct Begins<'a> {
 
 impl Begins<'_> {
     /// The addresses of units, by what they say themselves.
-    fn ranges(
-        &self,
-        units: &[&Range<u64>],
-        until: Instant,
-    ) -> Result<Vec<(Range<u64>, Range<u64>)>, Without> {
+    fn ranges(&self, units: &[&Range<u64>], until: Instant) -> Result<Vec<OfUnit>, Without> {
         let mut all = Vec::new();
         for (i, unit) in units.iter().enumerate() {
             if i % 256 == 0 && Instant::now() >= until {

@@ -71,7 +71,7 @@ pub fn channels(system: &System) -> Option<Vec<String>> {
 fn is_alone(system: &System) -> bool {
     let Ok(nvml) = &system.asked.nvml else { return false };
     let clusters = nvml.devices.iter().map(|device| Some(&device.fabric.as_ref()?.cluster));
-    nvml.devices.len() > 0
+    !nvml.devices.is_empty()
         && clusters.into_iter().all(|cluster| cluster.is_some_and(|id| id.bytes().all(|digit| digit == b'0')))
 }
 

@@ -107,7 +107,6 @@ impl System {
 }
 
 /// Of all facts those that bear on peer access from one device to another, by their PCI addresses as the kernel writes them.
-#[cfg_attr(not(test), expect(dead_code, reason = "for those who test a pair"))]
 pub fn of_pair<'a>(facts: &'a [Fact], from: &str, to: &str) -> Vec<&'a Fact> {
     let bears = |fact: &&Fact| match &fact.about[..] {
         [] => matches!(&*fact.name, "iommu" | "virtualisation" | "driver parameters" | "fabric manager"),

@@ -241,7 +241,8 @@ fn what_loses_peer_writes_is_named_with_its_setting() {
     is(&facts, "acs", Verdict::Bad, "peer traffic is redirected by 0000:01:00.0");
     is(&facts, "pcie link", Verdict::Bad, "x4 at 16.0 GT/s; x16 is possible");
     is(&facts, "pcie link", Verdict::Good, "x16 at 16.0 GT/s");
-    let alone = "there is no /dev/nvidia-caps-imex-channels; only an NVLink domain of several machines needs them";
+    let alone =
+        "there is no /dev/nvidia-caps-imex-channels; only an NVLink domain of several machines needs them";
     is(&facts, "imex channels", Verdict::Plain, alone);
     for fact in facts.iter().filter(|fact| fact.verdict == Verdict::Bad) {
         assert!(fact.breaks.is_some() && fact.hint.is_some(), "{fact:?}");
