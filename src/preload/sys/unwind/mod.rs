@@ -147,7 +147,13 @@ impl Walk {
             let place = 8 * (behind - 1 - words);
             bytes[place..].first_chunk().map_or(0, |word| usize::from_le_bytes(*word))
         };
-        saved.for_each(|(register, words)| self.registers.words[register] = below(words));
+        for (register, words) in saved {
+            self.registers.words[register] = below(words);
+            if RETURN_BELOW.is_none() {
+                // Unlike the others, it is not known from the start.
+                self.registers.known |= 1 << register;
+            }
+        }
         self.registers.words[STACK] = frame;
         self.registers.words[PLACE] = match RETURN_BELOW {
             Some(words) => below(words),

@@ -21,6 +21,7 @@ unsafe extern "C" {
 }
 
 /// The frames that the compiler's own unwinder sees.
+#[inline(never)]
 fn theirs() -> Frames {
     unsafe extern "C" fn step(context: *mut c_void, walk: *mut c_void) -> c_int {
         // SAFETY: both are valid for this call.
