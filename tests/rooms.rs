@@ -103,6 +103,40 @@ fn no_room_imports_one_above_it() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// What only the files of one processor say.
+const OF_PROCESSORS: [&str; 5] = ["x86", "aarch64", "rdtsc", "tpidr", "asm!"];
+
+/// Whether a file is that of a processor, or chooses it.
+fn is_of_processor(path: &Path) -> bool {
+    let name = path.file_stem().unwrap_or_default();
+    ["x86_64", "aarch64"].iter().any(|processor| name == *processor)
+        || ["sys/arch/mod.rs", "entry/arch/mod.rs", "sys/unwind/mod.rs"]
+            .iter()
+            .any(|chooses| path == Path::new(chooses))
+}
+
+#[test]
+fn only_the_files_of_processors_depend_on_one() {
+    let mut files = Vec::new();
+    sources(&preload(), &mut files);
+    let (of_processors, others): (Vec<_>, Vec<_>) = files.into_iter().partition(|path| is_of_processor(path));
+    let text = |path: &PathBuf| fs::read_to_string(preload().join(path)).unwrap();
+    for path in others {
+        let (code, path) = (code(&text(&path)), path.display());
+        assert!(!code.contains("target_arch"), "{path} asks which processor it is for");
+        OF_PROCESSORS.iter().for_each(|word| assert!(!code.contains(word), "{path} has {word}"));
+    }
+    // Each has as many files as the other, in the same places.
+    let of = |name: &str| {
+        let mut places: Vec<_> =
+            of_processors.iter().filter(|path| path.file_stem().is_some_and(|stem| stem == name)).collect();
+        places.sort();
+        places.into_iter().map(|path| path.parent().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(of("x86_64"), of("aarch64"));
+    assert_eq!(of("x86_64").len(), 3);
+}
+
 #[test]
 fn an_import_from_above_is_found_however_it_is_written() {
     let rooms = ["sys", "log", "call"].map(String::from);

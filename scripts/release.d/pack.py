@@ -1,8 +1,8 @@
 """Packs the tree that scripts/wheel has made as a tarball, a deb and an rpm, the same bytes each time.
 
-usage: pack.py TREE WORK OUT CARGO-GENERATE-RPM
+usage: pack.py PROCESSOR TREE WORK OUT CARGO-GENERATE-RPM
 
-WORK is a directory for what is made on the way. In all of them the files have the tree's places, below / of the tarball's
+PROCESSOR is what the tree is for, x86_64 or aarch64. WORK is a directory for what is made on the way. In all of them the files have the tree's places, below / of the tarball's
 one directory or below /usr; what Debian wants elsewhere is in `debian`.
 """
 
@@ -33,8 +33,8 @@ def package() -> Dict[str, str]:
     return next(package for package in json.loads(told.stdout)["packages"] if package["name"] == "cupeer")
 
 
-def tarball(about: Dict[str, str], tree: Path, out: Path) -> None:
-    stem = f"cupeer-{about['version']}-x86_64-linux"
+def tarball(about: Dict[str, str], processor: str, tree: Path, out: Path) -> None:
+    stem = f"cupeer-{about['version']}-{processor}-linux"
     with (out / f"{stem}.tar.gz").open("wb") as file:
         with gzip.GzipFile("", "wb", 9, file, EPOCH) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
             for name, path in files(tree).items():
@@ -73,7 +73,8 @@ License: MIT or Apache-2.0
     return made
 
 
-def deb(about: Dict[str, str], tree: Path, work: Path, out: Path) -> None:
+def deb(about: Dict[str, str], processor: str, tree: Path, work: Path, out: Path) -> None:
+    architecture = {"x86_64": "amd64", "aarch64": "arm64"}[processor]
     root = work / "deb"
     shutil.rmtree(root, ignore_errors=True)
     contents = debian(about, tree)
@@ -87,7 +88,7 @@ def deb(about: Dict[str, str], tree: Path, work: Path, out: Path) -> None:
     control.write_text(f"""\
 Package: cupeer
 Version: {about["version"]}
-Architecture: amd64
+Architecture: {architecture}
 Maintainer: the authors of cupeer <{about["repository"]}/issues>
 Installed-Size: {sum(map(len, contents.values())) // 1024}
 Depends: libc6 (>= {GLIBC}), libgcc-s1 | libgcc1
@@ -103,11 +104,11 @@ Description: {about["description"][0].lower() + about["description"][1:]}
         if path.is_dir():
             path.chmod(0o755)
         os.utime(path, (EPOCH, EPOCH))
-    command = ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", root, out / f"cupeer_{about['version']}_amd64.deb"]
+    command = ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", root, out / f"cupeer_{about['version']}_{architecture}.deb"]
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
 
 
-def rpm(about: Dict[str, str], tree: Path, work: Path, out: Path, generate: str) -> None:
+def rpm(about: Dict[str, str], processor: str, tree: Path, work: Path, out: Path, generate: str) -> None:
     def asset(name: str, path: Path) -> str:
         doc = ", doc = true" if name.startswith(("share/man/", "share/doc/")) else ""
         return f'{{ source = "{path}", dest = "/usr/{name}", mode = "{mode(name):o}"{doc} }}'
@@ -123,17 +124,17 @@ auto-req = "disabled"
 requires = {{ glibc = ">= {GLIBC}" }}
 assets = [{assets}]
 """)
-    options = ["--metadata-overwrite", written, "--source-date", str(EPOCH), "--payload-compress", "xz", "--arch", "x86_64"]
+    options = ["--metadata-overwrite", written, "--source-date", str(EPOCH), "--payload-compress", "xz", "--arch", processor]
     subprocess.run([generate, "generate-rpm", *options, "--output", out], stdout=subprocess.DEVNULL, check=True)
 
 
-def main(tree: Path, work: Path, out: Path, generate: str) -> None:
+def main(processor: str, tree: Path, work: Path, out: Path, generate: str) -> None:
     about = package()
     work.mkdir(parents=True, exist_ok=True)
-    tarball(about, tree, out)
-    deb(about, tree, work, out)
-    rpm(about, tree, work, out, generate)
-    shutil.copy(tree / "share/doc/cupeer/cupeer.cdx.json", out / f"cupeer-{about['version']}.cdx.json")
+    tarball(about, processor, tree, out)
+    deb(about, processor, tree, work, out)
+    rpm(about, processor, tree, work, out, generate)
+    shutil.copy(tree / "share/doc/cupeer/cupeer.cdx.json", out / f"cupeer-{about['version']}-{processor}.cdx.json")
 
 
-main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
+main(sys.argv[1], *map(Path, sys.argv[2:5]), sys.argv[5])

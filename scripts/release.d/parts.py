@@ -1,20 +1,21 @@
 """Writes what is linked into the command and its libraries: licences as a text, and all of it as an SBOM (CycloneDX).
 
-usage: parts.py DIRECTORY [ZIG]
+usage: parts.py DIRECTORY TARGET [ZIG]
 
-It is what cargo says of the crates, Rust's standard library, and of ZIG, the directory of Python's package ziglang, what
+It is what cargo says of the crates for TARGET, Rust's standard library of $RUSTC, and of ZIG, the directory of Python's package ziglang, what
 zig links into programs. The same bytes each time.
 """
 
+import html
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
-TARGET = "x86_64-unknown-linux-gnu"
+RUSTC = os.environ.get("RUSTC", "rustc")
 SHIPPED = ("cupeer", "cupeer-preload", "cupeer-sim")
 # What crates call such files, in any case.
 NAMES = ("licen", "copying", "copyright", "notice", "unlicense")
@@ -26,9 +27,9 @@ def said(*command: str) -> str:
     return subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
 
 
-def linked() -> Dict[str, Dict[str, Any]]:
+def linked(target: str) -> Dict[str, Dict[str, Any]]:
     """The packages whose code is in what is shipped, with the ids of those that each uses."""
-    told = json.loads(said("cargo", "metadata", "--locked", "--format-version=1", f"--filter-platform={TARGET}"))
+    told = json.loads(said("cargo", "metadata", "--locked", "--format-version=1", f"--filter-platform={target}"))
     packages = {package["id"]: package for package in told["packages"]}
     uses = {node["id"]: node["deps"] for node in told["resolve"]["nodes"]}
     # These run in the compiler.
@@ -55,15 +56,29 @@ def texts_of(package: Dict[str, Any]) -> List[str]:
     return [path.read_text(errors="replace").strip() for path in files]
 
 
+def standard_library() -> Tuple[List[str], bytes]:
+    """The licences of Rust's, and the page that names those of its parts: as Rust gives it out, or as Debian does."""
+    rust = Path(said(RUSTC, "--print", "sysroot").strip(), "share/doc/rust")
+    if (rust / "COPYRIGHT-library.html").exists():
+        texts = [(rust / "licenses" / f"{name}.txt").read_text() for name in ("Apache-2.0", "MIT")]
+        return [text.strip() for text in texts], (rust / "COPYRIGHT-library.html").read_bytes()
+    found = sorted(Path("/usr/share/doc").glob("libstd-rust*-dev/copyright"))
+    if not found:
+        sys.exit(f"parts.py: there are no licences of the standard library of {RUSTC} in {rust}")
+    text = found[-1].read_text()
+    # The same texts, whoever's they stand beside.
+    texts = [USUAL[name].read_text().strip() for name in ("Apache-2.0", "MIT")]
+    page = f"<!DOCTYPE html>\n<meta charset=utf-8>\n<title>Copyright of Rust's standard library</title>\n<pre>{html.escape(text)}</pre>\n"
+    return texts, page.encode()
+
+
 def licences(packages: List[Dict[str, Any]], zig: List[str]) -> str:
     owners: Dict[str, List[str]] = {}
     for package in packages:
         for text in texts_of(package):
             owners.setdefault(text, []).append(f"{package['name']} {package['version']} ({package['license']})")
-    rust = Path(said("rustc", "--print", "sysroot").strip(), "share/doc/rust")
-    version = said("rustc", "--version").split()[1]
-    for name in ("Apache-2.0", "MIT"):
-        text = (rust / "licenses" / f"{name}.txt").read_text().strip()
+    version = said(RUSTC, "--version").split()[1]
+    for text in standard_library()[0]:
         owners.setdefault(text, []).append(f"the standard library of Rust {version} (MIT OR Apache-2.0), which names its parts in COPYRIGHT-library.html")
     for folder in zig:
         for name, what in (("LICENSE", "zig's compiler-rt"), ("lib/libunwind/LICENSE.TXT", "LLVM's libunwind, as zig links it")):
@@ -104,14 +119,13 @@ def sbom(packages: Dict[str, Dict[str, Any]], epoch: str) -> str:
     return json.dumps(bom, indent=1) + "\n"
 
 
-def main(directory: Path, epoch: str, zig: List[str]) -> None:
-    packages = linked()
+def main(directory: Path, target: str, epoch: str, zig: List[str]) -> None:
+    packages = linked(target)
     directory.mkdir(parents=True, exist_ok=True)
     others = [package for package in packages.values() if package["source"]]
     (directory / "THIRD-PARTY.txt").write_text(licences(others, zig))
-    rust = Path(said("rustc", "--print", "sysroot").strip(), "share/doc/rust")
-    (directory / "COPYRIGHT-library.html").write_bytes((rust / "COPYRIGHT-library.html").read_bytes())
+    (directory / "COPYRIGHT-library.html").write_bytes(standard_library()[1])
     (directory / "cupeer.cdx.json").write_text(sbom(packages, epoch))
 
 
-main(Path(sys.argv[1]), os.environ["SOURCE_DATE_EPOCH"], sys.argv[2:])
+main(Path(sys.argv[1]), sys.argv[2], os.environ["SOURCE_DATE_EPOCH"], sys.argv[3:])

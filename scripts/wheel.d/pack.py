@@ -42,6 +42,12 @@ def needed_glibc(path: Path) -> Version:
     return max(needed)
 
 
+def machine(path: Path) -> str:
+    """The processor that a program or library is for, as ELF calls it."""
+    with path.open("rb") as file:
+        return str(ELFFile(file)["e_machine"])
+
+
 def dotted(version: Version) -> str:
     return ".".join(map(str, version))
 
@@ -120,7 +126,9 @@ def main(dist: Path, tree: Path, most: Optional[str] = None) -> None:
     for name, version in needed.items():
         if version > glibc:
             sys.exit(f"scripts/wheel: {name} needs glibc {dotted(version)}, which is later than {dotted(glibc)}")
-    tag = f"py3-none-manylinux_{'_'.join(map(str, glibc))}_x86_64"
+    processors = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}
+    (processor,) = {processors[machine(path)] for path in programs}
+    tag = f"py3-none-manylinux_{'_'.join(map(str, glibc))}_{processor}"
     told = subprocess.run(["cargo", "metadata", "--no-deps", "--format-version=1"], stdout=subprocess.PIPE, check=True)
     package = next(package for package in json.loads(told.stdout)["packages"] if package["name"] == "cupeer")
     wheel = dist / f"{package['name']}-{package['version']}-{tag}.whl"

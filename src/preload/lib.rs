@@ -31,8 +31,8 @@
 //! What belongs in this crate: what must run inside the program. What does not: the table and the words
 //! (`cupeer-spec`), and everything that can be done from outside (the command).
 
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
-compile_error!("libcupeer.so is written for x86-64 Linux with glibc: see src/preload/sys/arch.rs");
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+compile_error!("libcupeer.so is written for Linux with glibc; its processors stand in src/preload/sys/arch");
 
 mod call;
 mod check;

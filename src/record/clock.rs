@@ -60,7 +60,7 @@ impl Clock {
             counted_by = process.header.clock;
             moments.extend(&process.moments);
         }
-        if counted_by == clock::TSC { Clock::counter(moments) } else { Clock::nanoseconds(&moments) }
+        if counted_by == clock::COUNTER { Clock::counter(moments) } else { Clock::nanoseconds(&moments) }
     }
 
     /// Ticks that are nanoseconds of CLOCK_MONOTONIC.

@@ -114,7 +114,7 @@ pub(crate) fn header(file: &Opened) -> Result<Header, String> {
     if header.block as usize != BLOCK {
         return Err(format!("has blocks of {} bytes instead of {BLOCK}", header.block));
     }
-    if header.clock != clock::MONOTONIC && header.clock != clock::TSC {
+    if header.clock != clock::MONOTONIC && header.clock != clock::COUNTER {
         return Err(format!("counts time by an unknown clock ({})", header.clock));
     }
     Ok(header)

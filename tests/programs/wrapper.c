@@ -9,6 +9,13 @@
  * no symbols of the library. */
 #include "common.h"
 
+/* The version of the symbols that the first C library for this processor had. */
+#ifdef __x86_64__
+#define FIRST_VERSION "GLIBC_2.2.5"
+#else
+#define FIRST_VERSION "GLIBC_2.17"
+#endif
+
 static void account(const char *function, unsigned mark) {
     char line[128];
     int n = snprintf(line, sizeof line, "wrapper %s %u 0 %d %d\n", function, mark, getpid(), gettid());
@@ -21,7 +28,7 @@ static void account(const char *function, unsigned mark) {
 typedef void *(*lookup)(void *, const char *);
 static lookup libcs(void) {
     static lookup real;
-    if (!real) real = (lookup)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+    if (!real) real = (lookup)dlvsym(RTLD_NEXT, "dlsym", FIRST_VERSION);
     CHECK(real != NULL);
     return real;
 }
@@ -55,7 +62,7 @@ PLAIN_TABLE(WRAP)
 #ifdef WRAP_DLSYM
 void *dlsym(void *handle, const char *name) {
     static void *(*real)(void *, const char *);
-    if (!real) real = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+    if (!real) real = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", FIRST_VERSION);
     void *found = real(handle, name);
     if (!found || handle == RTLD_NEXT || handle == RTLD_DEFAULT) return found;
 #define HAND_OUT(function, parameters, forwarded, marked, mark)                                               \

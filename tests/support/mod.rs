@@ -26,7 +26,9 @@ const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");
 pub fn install() -> &'static Path {
     static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
     INSTALLED.get_or_init(|| {
-        let command = PathBuf::from(env!("CARGO_BIN_EXE_cupeer"));
+        // Or that for another processor: see scripts/test-aarch64.
+        let command = std::env::var_os("CUPEER_TEST_COMMAND")
+            .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_cupeer")), PathBuf::from);
         // A test build leaves the libraries beside the test itself, and nowhere else.
         let test = std::env::current_exe().expect("the path of this test");
         let deps = test.parent().expect("the directory of this test");

@@ -18,7 +18,7 @@ fn at_load() {
     dlerror::find();
     dlclose::find();
     elf::find_search(dlvsym::of_version(c"_dl_find_object", c"GLIBC_2.35"));
-    stack::find(dlvsym::of_version(c"__libc_stack_end", c"GLIBC_2.2.5"));
+    stack::find(dlvsym::of_version(c"__libc_stack_end", arch::FIRST_VERSION));
     elf::watch_forks();
     elf::count_start();
     inject::load();

@@ -9,6 +9,7 @@ use super::reclaim::{self, Effort};
 use crate::log::message;
 use crate::settings;
 use crate::sys::allocate::allocate;
+use crate::sys::arch::LARGEST_PAGE;
 use crate::sys::files;
 use crate::sys::line::Short;
 use crate::sys::lock::Lock;
@@ -202,8 +203,7 @@ fn segment(k: usize) -> Option<usize> {
         return Some(mapped);
     }
     let file = reopen().ok()?;
-    const PAGE: usize = 4096;
-    let start = segment_start(k) / PAGE * PAGE;
+    let start = segment_start(k) / LARGEST_PAGE * LARGEST_PAGE;
     let size = segment_start(k + 1) - start;
     let new = (file.map(start as u64, size).ok()? as usize).wrapping_sub(start);
     match SEGMENTS[k].compare_exchange(0, new, AcqRel, Acquire) {

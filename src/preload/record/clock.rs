@@ -1,4 +1,4 @@
-//! The clock of the record: the time stamp counter where the kernel itself keeps time by it, because that costs
+//! The clock of the record: the processor's counter where the kernel itself keeps time by it, because that costs
 //! half of what the kernel's clock costs; else the kernel's monotonic clock.
 
 use super::process;
@@ -18,9 +18,9 @@ pub fn now() -> u64 {
 
 /// Chooses the clock, and says which.
 pub fn choose(source: &[u8]) -> u32 {
-    let by_counter = source.trim_ascii_end() == b"tsc";
+    let by_counter = source.trim_ascii_end() == arch::COUNTER;
     EVERY_CALL.by_counter.store(by_counter, Relaxed);
-    if by_counter { clock::TSC } else { clock::MONOTONIC }
+    if by_counter { clock::COUNTER } else { clock::MONOTONIC }
 }
 
 /// Now, on all clocks.

@@ -76,7 +76,8 @@ impl Identity {
             false => Short::new(format_args!("/proc/{pid}")),
         };
         let directory = directory.text();
-        let path = Short::<48>::new(format_args!("{directory}/stat\0"));
+        // By this path: see `life::look`.
+        let path = Short::<48>::new(format_args!("{directory}/./stat\0"));
         let length = files::read(path.c_text().unwrap_or_default(), &mut text).unwrap_or(0);
         let stat = Stat::parse(&text[..length]);
         let link = files::link(format_args!("{directory}/ns/pid\0"), &mut text);

@@ -6,7 +6,7 @@
 //! off that way: the file and its windows (`file`, `stream`), what is known of the process (`about`, `libraries`),
 //! what only the driver knows (`questions`), what is open in the whole job (`live`, `ledger`).
 //!
-//! PR_SET_TSC is the one thing that would make the clock fatal; a program that forbids the time stamp counter has
+//! PR_SET_TSC is the one thing that would make the clock fatal; a program that forbids the processor's counter has
 //! its kernel's clock from the vDSO forbidden as well.
 
 pub mod about;

@@ -8,6 +8,7 @@
 
 use super::{dlsym, driver, entries, linked, traced};
 use crate::log::{self, status};
+use crate::sys::arch::page_size;
 use crate::sys::caller::path;
 use crate::sys::elf;
 use crate::sys::object::{Object, Symbol};
@@ -206,18 +207,18 @@ fn each_with_data_symbols(mut found: impl FnMut(&Object)) {
 
 /// Writes to a place in which the loader keeps an address.
 pub fn write(object: &Object, place: *mut usize, value: usize) {
-    const PAGE: usize = 4096;
-    let page = (place as usize & !(PAGE - 1)) as *mut c_void;
+    let size = page_size();
+    let page = (place as usize & !(size - 1)) as *mut c_void;
     let read_only = object.is_read_only(place);
     // SAFETY: the page belongs to an object's table of addresses, and is made read-only again where the
     // loader had made it so.
     unsafe {
-        if read_only && libc::mprotect(page, PAGE, libc::PROT_READ | libc::PROT_WRITE) != 0 {
+        if read_only && libc::mprotect(page, size, libc::PROT_READ | libc::PROT_WRITE) != 0 {
             return;
         }
         place.write(value);
         if read_only {
-            libc::mprotect(page, PAGE, libc::PROT_READ);
+            libc::mprotect(page, size, libc::PROT_READ);
         }
     }
 }

@@ -16,8 +16,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The bytes of another stack; what is not touched costs nothing.
 const SIZE: usize = 256 * 1024;
-/// The lowest page cannot be touched.
-const GUARD: usize = 4096;
+/// Its lowest bytes cannot be touched.
+const GUARD: usize = arch::LARGEST_PAGE;
 /// As much as any work of ours needs, also in a library that was not optimized.
 const ROOM: usize = 64 * 1024;
 
@@ -62,7 +62,7 @@ pub fn with_room(work: &mut dyn FnMut()) {
 fn room() -> usize {
     let height = stack_height();
     let (start, _) = others(height);
-    if start != 0 { height - start } else { stack::below(height) }
+    if start != 0 { (height - start).saturating_sub(GUARD) } else { stack::below(height) }
 }
 
 /// Where the program's stack stands, also when called aside.

@@ -88,8 +88,10 @@ pub fn program() -> &'static [u8] {
     if length == 0 {
         // SAFETY: the kernel writes at most that many bytes into the array. Two threads may do this at
         // once; both write the same.
-        let read =
-            unsafe { libc::syscall(libc::SYS_readlink, c"/proc/self/exe".as_ptr(), PATH.as_ptr(), LONGEST) };
+        let read = unsafe {
+            let at = libc::AT_FDCWD;
+            libc::syscall(libc::SYS_readlinkat, at, c"/proc/self/exe".as_ptr(), PATH.as_ptr(), LONGEST)
+        };
         length = read.max(0) as usize;
         LENGTH.store(length, Release);
     }

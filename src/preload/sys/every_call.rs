@@ -20,7 +20,7 @@ pub struct EveryCall {
     pub described: AtomicU64,
     /// Changes when what is known of libraries may be wrong, because one was unloaded: `elf`.
     pub libraries: AtomicU32,
-    /// Whether the time stamp counter is the clock of the record, decided when the process's file is made:
+    /// Whether the processor's counter is the clock of the record, decided when the process's file is made:
     /// `record::clock`.
     pub by_counter: AtomicBool,
 }

@@ -4,7 +4,7 @@
 //!
 //! On the way of a call nothing is made that needs any of this.
 
-use super::arch::thread;
+use super::arch::{page_size, thread};
 #[cfg(not(test))]
 use super::arena;
 use super::pages;
@@ -26,7 +26,6 @@ const SMALL: usize = 4096;
 /// How many sizes there are: 16 bytes, and each the double of the one before.
 const SIZES: usize = (SMALL / SMALLEST).ilog2() as usize + 1;
 const SMALLEST: usize = 16;
-const PAGE: usize = 4096;
 
 /// The bytes that a process has without asking for them: enough for the settings of most. Those that are not touched cost
 /// nothing.
@@ -48,7 +47,7 @@ struct Free {
 /// it is given back where not. `None` where so much memory cannot be had, and where the work has panicked.
 pub fn within<T>(bytes: usize, work: impl FnOnce() -> (T, bool)) -> Option<T> {
     let thread = thread();
-    let size = (size_of::<Region>() + bytes).next_multiple_of(PAGE);
+    let size = (size_of::<Region>() + bytes).next_multiple_of(page_size());
     let start = begin(size)?;
     let region = start.cast::<Region>();
     // SAFETY: the memory is new, as large as that, and this thread's alone; so is the block.
@@ -62,7 +61,7 @@ pub fn within<T>(bytes: usize, work: impl FnOnce() -> (T, bool)) -> Option<T> {
     unsafe {
         (*thread).region = outer;
         let is_kept = made.as_ref().is_none_or(|(_, is_kept)| *is_kept);
-        let kept = if is_kept { ((*region).next - start as usize).next_multiple_of(PAGE) } else { 0 };
+        let kept = if is_kept { ((*region).next - start as usize).next_multiple_of(page_size()) } else { 0 };
         if kept < size && !is_first(start) {
             libc::munmap(start.add(kept).cast::<c_void>(), size - kept);
         }

@@ -3,6 +3,7 @@
 //!
 //! What belongs here: the reading of ELF structures. What does not: which objects there are (`elf`).
 
+use super::arch::{self, Kept};
 use super::elf::LinkMap;
 use core::ffi::{CStr, c_char};
 use core::ops::Range;
@@ -346,7 +347,7 @@ impl Object {
         if symbol.st_info & 0xf == STT_GNU_IFUNC {
             // SAFETY: such a symbol is a function that gives the address of the one to use, and the loader
             // has called it for others.
-            address = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> usize>(address)() };
+            address = unsafe { arch::by_resolver(address) };
         }
         let is_data = symbol.st_info & 0xf == STT_OBJECT;
         Some(Symbol { address, is_data, size: symbol.st_size as usize })
@@ -382,15 +383,14 @@ impl Object {
             };
             for relocation in relocations {
                 let (symbol, kind) = ((relocation.r_info >> 32) as usize, relocation.r_info as u32);
-                // R_X86_64_64, R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT hold the symbol's address,
-                // R_X86_64_COPY what was there.
-                if symbol == 0 || !matches!(kind, 1 | 5 | 6 | 7) || relocation.r_addend != 0 {
+                let Some(kept) = arch::kept_by(kind).filter(|_| symbol != 0 && relocation.r_addend == 0)
+                else {
                     continue;
-                }
+                };
                 // SAFETY: the index is of the object's own symbol table, the name of its string table.
                 let name = unsafe { self.string(self.entry(symbol).st_name as usize) };
                 let place = self.base.wrapping_add(relocation.r_offset as usize) as *mut usize;
-                found(Slot { name, place, is_copy: kind == 5 });
+                found(Slot { name, place, is_copy: kept == Kept::Copy });
             }
         }
     }

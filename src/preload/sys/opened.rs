@@ -30,7 +30,7 @@ fn about(ask: impl FnOnce(*mut libc::stat) -> c_int) -> Option<FileInfo> {
     Some(FileInfo {
         identity: (about.st_dev, about.st_ino),
         size: about.st_size as u64,
-        found: Found { owner: about.st_uid, mode: about.st_mode, names: about.st_nlink },
+        found: Found { owner: about.st_uid, mode: about.st_mode, names: about.st_nlink as _ },
     })
 }
 

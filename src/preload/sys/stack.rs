@@ -1,10 +1,10 @@
 //! Where a thread's own stack lies: how much of it is left, and what of it is surely there.
 //!
 //! libc's `pthread_getattr_np` allocates and locks, and opens a file for the first thread. So the first thread's stack is
-//! where the kernel put it, and another one's where libc's description of the thread says, at the thread pointer: its start
-//! and its size stand there side by side, known by that they end just behind the description itself.
+//! where the kernel put it, and another one's where libc's description of the thread says: its start and its size stand
+//! there side by side, known by that they end just behind the description itself.
 
-use super::arch::{self, thread, thread_pointer};
+use super::arch::{self, BEHIND_DESCRIPTION, thread, thread_description};
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -55,21 +55,19 @@ fn look() -> Option<Range<usize>> {
     }
     /// No C library describes a thread in less.
     const DESCRIPTION: usize = 2048;
-    /// The description, and what it is aligned for.
-    const BEHIND: usize = 16 * 1024;
     /// No pointer is one, but where valgrind hands out addresses.
     const SIZES: Range<usize> = 4096..1 << 36;
     /// No small number, such as a thread's, is an address.
     const LOWEST: usize = 1 << 22;
-    let pointer = thread_pointer();
+    let description = thread_description();
     // SAFETY: so much of libc's description of this thread lies there, for as long as it runs. Others may write to some of
     // it, so that each word is read once.
-    let word = |index: usize| unsafe { (pointer as *const usize).add(index).read_volatile() };
+    let word = |index: usize| unsafe { (description as *const usize).add(index).read_volatile() };
     (0..DESCRIPTION / 8 - 3).find_map(|index| {
         let [start, size, guard, reported] = [0, 1, 2, 3].map(|more| word(index + more));
         let end = start.checked_add(size)?;
-        let is_it = (LOWEST..pointer).contains(&start)
-            && (pointer..pointer + BEHIND).contains(&end)
+        let is_it = (LOWEST..description).contains(&start)
+            && (description..description + BEHIND_DESCRIPTION).contains(&end)
             && guard.max(reported) < size;
         (is_it && SIZES.contains(&size)).then(|| start + guard..end)
     })

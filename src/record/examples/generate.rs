@@ -22,7 +22,8 @@ fn main() -> io::Result<()> {
     fs::create_dir_all(dir)?;
     writer::job(dir)?;
     for process in 0..processes {
-        let about = About { pid: 1000 + process as u32, clock: clock::TSC, speed: 0.4, ..About::default() };
+        let about =
+            About { pid: 1000 + process as u32, clock: clock::COUNTER, speed: 0.4, ..About::default() };
         let first = about.first.ticks;
         let mut writer = Writer::create(dir, about)?;
         writer.text("program", "/usr/bin/generate")?;

@@ -115,9 +115,9 @@ pub struct Moment {
 pub mod clock {
     /// CLOCK_MONOTONIC, in nanoseconds.
     pub const MONOTONIC: u32 = 0;
-    /// The time stamp counter, where the kernel itself keeps time by it: the same on all processors of the
+    /// The processor's counter, where the kernel itself keeps time by it: the same on all processors of the
     /// host. How fast it runs follows from two [`super::Moment`]s.
-    pub const TSC: u32 = 1;
+    pub const COUNTER: u32 = 1;
 }
 
 /// Which events a record keeps.

@@ -17,7 +17,7 @@ mod pieces;
 
 pub use interpreter::meet;
 
-use crate::sys::arch::thread_pointer;
+use crate::sys::arch::thread_description;
 use crate::sys::program_memory;
 use core::fmt;
 use core::ops::Range;
@@ -189,7 +189,7 @@ impl Walk<'_> {
                 left -= 1;
                 // Not as pieces: of those, a thread's own frames need most.
                 let id = copied_word(thread.wrapping_add(thread_id))?;
-                if id == thread_pointer()
+                if id == thread_description()
                     && let Some(frame) = self.frame_of(thread)?
                 {
                     self.pieces.keep_thread(thread);
@@ -206,7 +206,7 @@ impl Walk<'_> {
     /// The innermost frame of a state, where it is this thread's and has one.
     fn frame_of(&mut self, thread: usize) -> Option<Option<usize>> {
         let Layout { thread_id, innermost, .. } = *self.layout;
-        if self.pieces.word(thread.wrapping_add(thread_id))? != thread_pointer() {
+        if self.pieces.word(thread.wrapping_add(thread_id))? != thread_description() {
             return Some(None);
         }
         let frame = match innermost {

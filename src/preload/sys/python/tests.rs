@@ -2,7 +2,7 @@ use super::interpreter::Interpreter;
 use super::layout::Layout;
 use super::lines::{Form, line_of};
 use super::*;
-use crate::sys::arch::thread_pointer;
+use crate::sys::arch::thread_description;
 use proptest::prelude::*;
 use std::process::Command;
 
@@ -109,7 +109,7 @@ proptest! {
             *place = match kind {
                 0 => 0,
                 1 => *word,
-                2 => thread_pointer() as u64,
+                2 => thread_description() as u64,
                 3 => word % 5,
                 _ => within(*word),
             };

@@ -119,7 +119,7 @@ impl Tables {
         let code_step = cie.unsigned()? as usize;
         let data_step = cie.signed()?;
         let returns = if version == 1 { u64::from(cie.byte()?) } else { cie.unsigned()? };
-        if returns != super::RIP as u64 {
+        if returns != super::RETURN as u64 {
             return None;
         }
         let is_augmented = augmentation[0] == b'z';

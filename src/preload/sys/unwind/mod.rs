@@ -6,27 +6,28 @@
 //! nothing waits, because the call may come from a signal handler.
 //!
 //! What belongs here: the walk. How a frame leads to the next is a `rule`, which is remembered for its address; it comes from
-//! the `row` that an object's tables (`eh_frame`) have for it, or where they say nothing, from the frame pointer.
+//! the `row` that an object's tables (`eh_frame`) have for it, or where they say nothing, from the frame pointer. What the
+//! processor decides is in a file for each: see `sys::arch`.
 
 mod eh_frame;
 mod expression;
 mod memory;
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
+mod processor;
 mod row;
 mod rule;
 
 use super::{arch, stack};
-use crate::sys::program_memory;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use eh_frame::Tables;
 use memory::Window;
+use processor::{
+    CONTEXT, CONTEXT_ORDER, FRAME, PLACE, RECORD_IS_LAST, REGISTERS, RETURN, RETURN_BELOW, STACK, address_of,
+    is_behind_call,
+};
 use rule::{Kind, Rule};
-
-/// The numbers that DWARF gives the registers.
-const RBP: usize = 6;
-const RSP: usize = 7;
-const RIP: usize = 16;
-const REGISTERS: usize = 17;
 
 /// Our own frames, and then some: before the frame of the caller is reached.
 const MOST_OF_OURS: usize = 64;
@@ -38,7 +39,7 @@ const WINDOW: usize = 512;
 struct Registers {
     words: [usize; REGISTERS],
     /// A bit for each that is known.
-    known: u32,
+    known: u64,
 }
 
 impl Registers {
@@ -102,14 +103,14 @@ impl Walk {
     }
 
     fn address(&self) -> usize {
-        self.registers.words[RIP]
+        self.registers.words[PLACE]
     }
 
     /// Goes to the next frame. Says whether there is one.
     fn step(&mut self) -> bool {
-        let (address, height) = (self.address(), self.registers.words[RSP]);
+        let (address, height) = (self.address(), self.registers.words[STACK]);
         let is_there = self.next().is_some() && self.address() != 0;
-        is_there && (self.address(), self.registers.words[RSP]) != (address, height)
+        is_there && (self.address(), self.registers.words[STACK]) != (address, height)
     }
 
     fn next(&mut self) -> Option<()> {
@@ -135,31 +136,48 @@ impl Walk {
     /// The next frame by the rule that almost all code has.
     #[inline]
     fn by_rule(&mut self, rule: Rule) -> Option<()> {
-        let frame = self.registers.get(rule.register())?.wrapping_add_signed(rule.offset());
-        let (saved, lowest) = rule.saved();
-        let lowest = frame.wrapping_sub(8 * lowest);
-        let bytes = self.stack.bytes(lowest, frame.checked_sub(lowest)?)?;
+        let frame = match self.registers.get(rule.register()) {
+            Some(value) => value.wrapping_add_signed(rule.offset()),
+            None => self.by_record(rule)?,
+        };
+        let (saved, Range { start: nearest, end: behind }) = rule.saved();
+        let lowest = frame.checked_sub(8 * (behind - 1))?;
+        let bytes = self.stack.bytes(lowest, 8 * (behind - nearest))?;
         let below = |words: usize| {
-            let place = bytes.len() - 8 * words;
+            let place = 8 * (behind - 1 - words);
             bytes[place..].first_chunk().map_or(0, |word| usize::from_le_bytes(*word))
         };
-        let address = below(1);
-        saved.for_each(|(register, words)| self.registers.words[register] = below(words));
-        self.registers.words[RSP] = frame;
-        self.registers.words[RIP] = address;
+        for (register, words) in saved {
+            self.registers.words[register] = below(words);
+            if RETURN_BELOW.is_none() {
+                // Unlike the others, it is not known from the start.
+                self.registers.known |= 1 << register;
+            }
+        }
+        self.registers.words[STACK] = frame;
+        self.registers.words[PLACE] = match RETURN_BELOW {
+            Some(words) => below(words),
+            None => address_of(self.registers.get(RETURN)?),
+        };
         // A function may use the others as it likes.
-        self.registers.known &= rule::KEPT;
+        self.registers.known = self.registers.known & rule::KEPT | 1 << STACK | 1 << PLACE;
         Some(())
+    }
+
+    /// The address of a frame where the stack pointer is not known: functions that keep the frame pointer have it lead to where
+    /// they keep it.
+    #[cold]
+    fn by_record(&self, rule: Rule) -> Option<usize> {
+        let (mut saved, _) = rule.saved();
+        let (_, words) = saved.find(|(register, _)| *register == FRAME)?;
+        Some(self.registers.get(FRAME)?.wrapping_add(8 * words))
     }
 
     /// The frame that a signal handler has interrupted, by the context that the kernel has put on the stack.
     fn by_context(&mut self) -> Option<()> {
-        /// Where its registers lie, and their numbers in the kernel's order.
-        const START: usize = 40;
-        const ORDER: [usize; REGISTERS] = [8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16];
-        let start = self.registers.get(RSP)?.wrapping_add(START);
+        let start = self.registers.get(STACK)?.wrapping_add(CONTEXT);
         let words = self.stack.bytes(start, 8 * REGISTERS)?;
-        for (register, word) in ORDER.iter().zip(words.as_chunks().0) {
+        for (register, word) in CONTEXT_ORDER.iter().zip(words.as_chunks().0) {
             self.registers.set(*register, Some(usize::from_le_bytes(*word)));
         }
         self.is_interrupted = true;
@@ -172,33 +190,25 @@ impl Walk {
         if rule::is_sigreturn(self.address()) {
             return self.by_context();
         }
-        let (frame, height) = (self.registers.get(RBP)?, self.registers.get(RSP)?);
+        let (frame, height) = (self.registers.get(FRAME)?, self.registers.words[STACK]);
         if frame % 8 != 0 || frame.checked_sub(height)? > FARTHEST {
             return None;
         }
         let [before, address] = self.stack.words(frame)?;
+        let address = address_of(address);
         if !is_behind_call(address) {
             return None;
         }
         self.registers.known = 0;
-        for (register, value) in [(RBP, before), (RSP, frame.wrapping_add(16)), (RIP, address)] {
+        for (register, value) in [(FRAME, before), (STACK, frame.wrapping_add(16)), (PLACE, address)] {
             self.registers.set(register, Some(value));
+        }
+        if !RECORD_IS_LAST {
+            // It is somewhere above.
+            self.registers.known &= !(1 << STACK);
         }
         Some(())
     }
-}
-
-/// Whether the instruction before an address is a call.
-fn is_behind_call(address: usize) -> bool {
-    const BEFORE: usize = 7;
-    let mut bytes = [0; BEFORE];
-    if program_memory::copy(address.wrapping_sub(BEFORE), &mut bytes) < BEFORE {
-        return false;
-    }
-    // By a register or by memory: FF, then 2 in the middle of the next byte.
-    let is_indirect =
-        |length: usize| bytes[BEFORE - length] == 0xff && bytes[BEFORE - length + 1] >> 3 & 7 == 2;
-    bytes[BEFORE - 5] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(is_indirect)
 }
 
 #[cfg(test)]

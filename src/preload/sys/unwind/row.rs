@@ -2,7 +2,8 @@
 //! there.
 
 use super::memory::{Cursor, PIECE, Window};
-use super::{REGISTERS, RIP, RSP, Registers, WINDOW, expression};
+use super::processor::{PLACE, REGISTERS, RETURN, SAYS_NOTHING, STACK, address_of};
+use super::{Registers, WINDOW, expression};
 
 /// An expression: where it lies, and its length.
 pub type Block = (usize, usize);
@@ -111,11 +112,11 @@ impl Row {
             }
             Frame::Expression(block) => evaluate(block, None, stack)?,
         };
-        if self.places[RIP] == Place::Lost {
+        if self.places[RETURN] == Place::Lost {
             return None;
         }
         let mut next = *registers;
-        next.set(RSP, Some(frame));
+        next.set(STACK, Some(frame));
         for (register, place) in self.places.iter().enumerate() {
             let value = match *place {
                 Place::Same => continue,
@@ -130,6 +131,9 @@ impl Row {
                 Place::IsExpression(block) => Some(evaluate(block, Some(frame), stack)?),
             };
             next.set(register, value);
+        }
+        if RETURN != PLACE {
+            next.set(PLACE, Some(address_of(next.get(RETURN)?)));
         }
         Some(next)
     }
@@ -202,6 +206,7 @@ impl Machine<'_> {
             0x0f => self.row.frame = Frame::Expression(block(code)?),
             0x10 => self.put(register(code)?, Place::AtExpression(block(code)?)),
             0x16 => self.put(register(code)?, Place::IsExpression(block(code)?)),
+            _ if Some(instruction) == SAYS_NOTHING => {}
             _ => return None,
         }
         Some(())

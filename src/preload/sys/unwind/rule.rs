@@ -4,19 +4,21 @@
 //! fit together, and counts as empty. What was unloaded may be something else when it comes again, so an entry is
 //! of the state of the libraries that it was made in.
 
+use super::WINDOW;
 use super::eh_frame::Tables;
+use super::processor::{EACH, FORGETS, KEEPS, NUMBER, PLACE, RETURN, RETURN_BELOW, SIGRETURN, STACK};
 use super::row::{Frame, Place, Row};
-use super::{RBP, REGISTERS, RIP, RSP};
 use crate::sys::elf;
 use crate::sys::every_call::libraries_generation;
 use crate::sys::program_memory;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// No object says anything about the address.
     Unknown = 0,
-    /// The frame is so far from a register, the return address lies below it, and some registers below that.
+    /// The frame is so far from a register, and the return address and some registers lie below it.
     Frame,
     /// The kernel has put the registers on the stack.
     Signal,
@@ -25,20 +27,24 @@ pub enum Kind {
     Outermost,
 }
 
-/// From the lowest bit on: three for the kind, four for the register that the frame is found
-/// by, five for each of the six registers that functions keep, which say how many words below the frame it lies, and the
-/// distance of the frame in words.
+/// From the lowest bit on: three for the kind, [`NUMBER`] for the register that the frame is found by, [`EACH`] for each
+/// of those in [`KEEPS`], which say how many words below the frame it lies, and the distance of the frame in words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rule(u64);
 
-/// The registers that a function gives back as they were.
-const KEEPS: [usize; 6] = [3, RBP, 12, 13, 14, 15];
-/// A bit for each, and for the two that every frame has.
-pub const KEPT: u32 = 1 << 3 | 1 << RBP | 0xf << 12 | 1 << RSP | 1 << RIP;
+/// A bit for each register that is known after a frame like that, where it was before; the two that every frame has are
+/// known anyway.
+pub const KEPT: u64 = {
+    let (mut kept, mut index) = (0, 0);
+    while index < KEEPS.len() {
+        kept |= 1 << KEEPS[index];
+        index += 1;
+    }
+    kept
+};
 
 const REGISTER: u32 = 3;
-const SAVED: u32 = 7;
-const EACH: u32 = 5;
+const SAVED: u32 = REGISTER + NUMBER;
 const OFFSET: u32 = SAVED + EACH * KEEPS.len() as u32;
 
 impl Rule {
@@ -49,28 +55,34 @@ impl Rule {
 
     /// The rule that a row comes to.
     fn of(row: &Row) -> Rule {
-        if row.places[RIP] == Place::Lost {
+        if row.places[RETURN] == Place::Lost {
             return Rule(Kind::Outermost as u64);
         }
         let odd = Rule(Kind::Odd as u64);
         let Frame::Register(register, offset) = row.frame else { return odd };
         let words = offset / 8;
-        if offset % 8 != 0 || register > 15 || words << OFFSET >> OFFSET != words || row.is_signal {
+        if offset % 8 != 0 || register >> NUMBER != 0 || words << OFFSET >> OFFSET != words || row.is_signal {
             return odd;
         }
+        let is_at_return = |below: i64| below % 8 == 0 && Some((below / -8) as usize) == RETURN_BELOW;
         let mut rule = Kind::Frame as u64 | (register as u64) << REGISTER | (words as u64) << OFFSET;
         for (register, place) in row.places.iter().enumerate() {
             let kept = KEEPS.iter().position(|kept| *kept == register);
             match (*place, kept) {
-                (Place::At(-8), _) if register == RIP => {}
-                (Place::At(below), Some(index)) if below % 8 == 0 && (-248..0).contains(&below) => {
+                (Place::At(below), _) if register == RETURN && is_at_return(below) => {}
+                (Place::At(below), Some(index))
+                    if below % 8 == 0 && (1..1 << EACH).contains(&(below / -8)) =>
+                {
                     rule |= ((below / -8) as u64) << (SAVED + EACH * index as u32);
                 }
-                (Place::Same, _) if register != RIP => {}
+                (Place::At(_), None) if FORGETS.contains(&register) => {}
+                (Place::Same, _) if register != RETURN || RETURN_BELOW.is_none() => {}
                 _ => return odd,
             }
         }
-        Rule(rule)
+        let rule = Rule(rule);
+        // They are read at once.
+        if 8 * rule.saved().1.len() > WINDOW { odd } else { rule }
     }
 
     pub fn kind(self) -> Kind {
@@ -85,7 +97,7 @@ impl Rule {
 
     /// The register that the frame is found by.
     pub fn register(self) -> usize {
-        (self.0 >> REGISTER & 15) as usize
+        (self.0 >> REGISTER & ((1 << NUMBER) - 1)) as usize
     }
 
     /// How far the frame is from what is there.
@@ -93,13 +105,19 @@ impl Rule {
         (self.0 as i64 >> OFFSET) as isize * 8
     }
 
-    /// The registers that lie below the frame, each with how many words; and the lowest of all that lies there, the return
+    /// The registers that lie below the frame, each with how many words; and from where to where all of that lies, the return
     /// address included.
-    pub fn saved(self) -> (impl Iterator<Item = (usize, usize)>, usize) {
-        let words = move |index: usize| (self.0 >> (SAVED + EACH * index as u32) & 31) as usize;
-        let lowest = (0..KEEPS.len()).map(words).max().unwrap_or(0).max(1);
+    pub fn saved(self) -> (impl Iterator<Item = (usize, usize)>, Range<usize>) {
+        let words =
+            move |index: usize| (self.0 >> (SAVED + EACH * index as u32) & ((1 << EACH) - 1)) as usize;
         let each = (0..KEEPS.len()).map(move |index| (KEEPS[index], words(index)));
-        (each.filter(|(_, words)| *words != 0), lowest)
+        let each = each.filter(|(_, words)| *words != 0);
+        let lowest = each.clone().map(|(_, words)| words).max().unwrap_or(0);
+        let range = match RETURN_BELOW {
+            Some(words) => words..lowest.max(words) + 1,
+            None => each.clone().map(|(_, words)| words).min().unwrap_or(1)..lowest + 1,
+        };
+        (each, range)
     }
 }
 
@@ -173,14 +191,13 @@ fn remember(key: u64, rule: Rule) {
     first.write(key, rule.0);
 }
 
-/// Whether the code at an address is what every C library lets signal handlers return to: `mov rax, 15; syscall`.
+/// Whether the code at an address is what signal handlers return to.
 pub fn is_sigreturn(address: usize) -> bool {
-    const CODE: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
-    let mut code = [0; CODE.len()];
-    program_memory::copy(address, &mut code) == CODE.len() && code == CODE
+    let mut code = [0; SIGRETURN.len()];
+    program_memory::copy(address, &mut code) == SIGRETURN.len() && code == SIGRETURN
 }
 
-const _: () = assert!(REGISTERS > RIP && OFFSET < 48);
+const _: () = assert!(OFFSET < 48 && STACK < 64 && PLACE < 64);
 
 #[cfg(test)]
 mod tests {

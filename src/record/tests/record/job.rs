@@ -180,7 +180,7 @@ fn what_a_process_was_is_known() {
 #[test]
 fn processes_of_one_boot_share_a_clock() {
     let dir = tempfile::tempdir().unwrap();
-    let tsc = About { clock: clock::TSC, speed: 0.4, ..About::default() };
+    let tsc = About { clock: clock::COUNTER, speed: 0.4, ..About::default() };
     record(dir.path(), tsc.clone());
     let later = tsc.moment(1 << 45);
     record(dir.path(), About { pid: 2000, first: later, ..tsc.clone() });

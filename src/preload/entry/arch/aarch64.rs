@@ -1,7 +1,4 @@
-//! The part of the entries that depends on the processor's calling convention: they leave every argument register and
-//! the stack as the caller set them.
-//!
-//! A port to another architecture rewrites this file and `sys::arch`, and nothing else of the crate.
+//! AArch64: the caller's address comes in x30, and x9 to x17 hold no argument.
 
 #[cfg(doc)]
 use crate::sys::arch::asynchronous;
@@ -11,15 +8,20 @@ use crate::sys::arch::{DEFERRED, common_asm, pthread_setcanceltype};
 macro_rules! go_to_traced {
     ($traced:literal) => {
         concat!(
-            "mov r11, qword ptr [rsp]\n",
-            "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]\n",
-            "mov qword ptr fs:[r10], r11\n",
-            "mov dword ptr fs:[r10 + {field}], {index} + 1\n",
-            "mov rax, qword ptr [rip + {cancel_type}]\n",
-            "test byte ptr fs:[rax], 3\n",
-            concat!("jnz 2f\njmp ", $traced, "\n"),
-            concat!("2:\nlea rax, [rip + ", $traced, "]\n"),
-            "jmp {asynchronous}",
+            "adrp x16, :gottprel:cupeer_thread\n",
+            "ldr x16, [x16, :gottprel_lo12:cupeer_thread]\n",
+            "mrs x17, tpidr_el0\n",
+            "add x16, x16, x17\n",
+            "mov w15, #{index} + 1\n",
+            "str x30, [x16]\n",
+            "str w15, [x16, #{field}]\n",
+            "adrp x16, {cancel_type}\n",
+            "ldr x16, [x16, :lo12:{cancel_type}]\n",
+            "ldrb w17, [x17, x16]\n",
+            "tst w17, #3\n",
+            concat!("b.ne 2f\nb ", $traced, "\n"),
+            concat!("2:\nadrp x16, ", $traced, "\nadd x16, x16, :lo12:", $traced, "\n"),
+            "b {asynchronous}",
         )
     };
 }
@@ -37,30 +39,31 @@ macro_rules! export_entry {
         core::arch::naked_asm!(
             "771:",
             ".cfi_startproc",
-            "mov r11, qword ptr [rsp]",
-            "mov eax, r11d",
-            "shr eax, {shift}",
-            "and eax, {mask}",
-            "lea r10, [rip + {routes} + {offset} * {each}]",
-            "mov rax, qword ptr [r10 + rax * 8]",
-            "sub r11, qword ptr [rax]",
-            "cmp r11, qword ptr [rax + 8]",
-            "jae 772f",
-            "jmp qword ptr [rax + 16]",
+            "ubfx x9, x30, #{shift}, #{bits}",
+            "adrp x10, {routes} + {offset} * {each}",
+            "add x10, x10, :lo12:{routes} + {offset} * {each}",
+            "ldr x10, [x10, x9, lsl #3]",
+            "ldp x11, x12, [x10]",
+            "sub x11, x30, x11",
+            "cmp x11, x12",
+            "b.hs 772f",
+            "ldr x16, [x10, #16]",
+            "br x16",
             "772:",
-            "push {index}",
-            ".cfi_adjust_cfa_offset 8",
-            "jmp {resolve}",
+            "mov w17, #{index}",
+            "b {resolve}",
             ".cfi_endproc",
-            ".org 771b + {looked_up}, 0xcc",
+            ".org 771b + {looked_up}, 0",
             ".cfi_startproc",
-            "jmp qword ptr [rip + {targets} + {offset}]",
+            "adrp x16, {targets} + {offset}",
+            "ldr x16, [x16, :lo12:{targets} + {offset}]",
+            "br x16",
             ".cfi_endproc",
-            ".org 771b + {at_traced_export}, 0xcc",
+            ".org 771b + {at_traced_export}, 0",
             ".cfi_startproc",
             $crate::entry::arch::go_to_traced!("{traced_export}"),
             ".cfi_endproc",
-            ".org 771b + {at_traced_looked_up}, 0xcc",
+            ".org 771b + {at_traced_looked_up}, 0",
             ".cfi_startproc",
             $crate::entry::arch::go_to_traced!("{traced_looked_up}"),
             ".cfi_endproc",
@@ -68,7 +71,7 @@ macro_rules! export_entry {
             targets = sym $crate::resolve::driver::TARGETS,
             offset = const $index * 8,
             each = const $crate::resolve::linked::ROUTES_EACH,
-            mask = const $crate::resolve::linked::ROUTES_EACH - 1,
+            bits = const $crate::resolve::linked::ROUTES_EACH.ilog2(),
             shift = const $crate::resolve::linked::ROUTE_SHIFT,
             index = const $index,
             looked_up = const $crate::resolve::entries::LOOKED_UP,
@@ -85,41 +88,37 @@ macro_rules! export_entry {
 }
 pub(crate) use export_entry;
 
-/// The slow way of a linked entry. On the stack: the function's index, then the caller's return address. Saves
-/// every register that can hold an argument, because a library's own function of the name may take others. The thread
-/// cannot be cancelled in there: see [`asynchronous`].
+/// The slow way of a linked entry, with the function's index in x17. Saves every register that can hold an argument,
+/// because a library's own function of the name may take others. The thread cannot be cancelled in there: see
+/// [`asynchronous`].
 #[unsafe(naked)]
 pub unsafe extern "C" fn resolve_linked() {
     core::arch::naked_asm!(
         ".cfi_startproc",
-        ".cfi_def_cfa_offset 16",
         common_asm!(begin_frame),
         common_asm!(push_arguments),
-        "sub rsp, 152",
-        ".irp number, 0, 1, 2, 3, 4, 5, 6, 7",
-        "movups xmmword ptr [rsp + 16 * \\number], xmm\\number",
-        ".endr",
-        "lea rsi, [rbp - 56]",
+        "str x17, [x29, #-72]",
+        "sub sp, sp, #144",
+        "stp q0, q1, [sp]",
+        "stp q2, q3, [sp, #32]",
+        "stp q4, q5, [sp, #64]",
+        "stp q6, q7, [sp, #96]",
+        "sub x1, x29, #88",
         common_asm!(swap_cancel_type),
-        "mov rdi, qword ptr [rbp + 8]",
-        "mov rsi, qword ptr [rbp + 16]",
-        "call {resolve}",
-        "mov qword ptr [rbp - 64], rax",
-        "mov edi, dword ptr [rbp - 56]",
+        "ldr x0, [x29, #-72]",
+        "ldr x1, [x29, #8]",
+        "bl {resolve}",
+        "str x0, [x29, #-72]",
+        "ldr w0, [x29, #-88]",
         common_asm!(set_cancel_type),
-        ".irp number, 0, 1, 2, 3, 4, 5, 6, 7",
-        "movups xmm\\number, xmmword ptr [rsp + 16 * \\number]",
-        ".endr",
+        "ldp q0, q1, [sp]",
+        "ldp q2, q3, [sp, #32]",
+        "ldp q4, q5, [sp, #64]",
+        "ldp q6, q7, [sp, #96]",
         common_asm!(load_arguments),
-        "mov r11, qword ptr [rbp - 64]",
-        "leave",
-        ".cfi_def_cfa rsp, 16",
-        "add rsp, 8",
-        ".cfi_def_cfa_offset 8",
-        // The number of vector registers, where the function takes a variable number of arguments: at most
-        // eight, and more than there are does no harm.
-        "mov eax, 8",
-        "jmp r11",
+        "ldr x16, [x29, #-72]",
+        common_asm!(leave_frame),
+        "br x16",
         ".cfi_endproc",
         resolve = sym crate::resolve::linked::resolve,
         deferred = const DEFERRED,

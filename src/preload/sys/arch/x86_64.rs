@@ -1,94 +1,26 @@
-//! What the processor's calling convention decides: our block of thread-local words, and what must leave every argument
-//! register and the stack as the caller set them.
-//!
-//! A port to another architecture rewrites this file and `entry::arch`, and nothing else of the crate.
+//! x86-64: the thread pointer is `fs`, and a return address lies on the stack.
 
-use core::arch::{asm, global_asm};
-use core::ffi::{c_char, c_int, c_void};
-use core::ptr;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use cupeer_spec::record::BlockHeader;
+use super::{
+    ASYNCHRONOUS, AT_ANY_INSTRUCTION, DEFERRED, ENTERED_OFFSET, Kept, STACKED, Thread, pthread_setcanceltype,
+};
+use core::arch::asm;
+use core::ffi::{CStr, c_void};
 
-use super::memory::Region;
+/// The version of the symbols that the first C library for this processor had.
+pub const FIRST_VERSION: &CStr = c"GLIBC_2.2.5";
+/// What the kernel calls the clock that [`ticks`] reads.
+pub const COUNTER: &[u8] = b"tsc";
+/// The largest page that a kernel for this processor has.
+pub const LARGEST_PAGE: usize = 4096;
+/// What the end of a thread's stack lies behind libc's description of the thread at most: the description itself, and what
+/// it is aligned for.
+pub const BEHIND_DESCRIPTION: usize = 16 * 1024;
 
-/// What each thread keeps. Zero at the start of a thread, no destructor: calls come also after a thread's
-/// destructors have run.
-#[repr(C)]
-pub struct Thread {
-    /// The return address of the call that entered last.
-    pub caller: usize,
-    /// The function that it entered, plus 1.
-    pub entered: u32,
-    /// The function whose call we are forwarding, plus 1.
-    pub inside: u32,
-    /// Where the stack stood then.
-    pub inside_at: usize,
-    /// The function that we forward to.
-    pub inside_real: usize,
-    /// Lines that this thread has written.
-    pub written: u64,
-    /// Lines that this thread has logged.
-    pub logged: AtomicU64,
-    /// Where the next slot of its stream lies; at or behind `window_end` where there is no room. See `record`.
-    pub next_slot: usize,
-    pub window_end: usize,
-    /// The number of the slot at address A in its stream is A / 64 plus this.
-    pub slot_bias: usize,
-    /// The process's record that the window belongs to.
-    pub epoch: u64,
-    pub window: *mut BlockHeader,
-    /// The library that the last recorded call came from, which the record knows.
-    pub known: (usize, usize),
-    /// Who is about to write to the window, while somebody is: where the stack stands, above a byte of `turn`; else 0. A
-    /// signal handler's call that comes in between puts back what it has found. See `record::stream`.
-    pub filling: usize,
-    /// How often the thread has left a window that it was about to write to.
-    pub turn: usize,
-    /// The state of the libraries then.
-    pub known_generation: u32,
-    /// Whether the thread is going through the objects of the process: see `elf`.
-    pub iterating: u32,
-    /// Where what the driver logs about the call that it is in is kept; null where it is not. See `driver::log`.
-    pub driver_messages: *mut c_void,
-    /// What the last call that was looked at for a rule of faults returned, behind a bit that says that there was one, and
-    /// the number of the thread: see `fault::inject`.
-    pub result: u64,
-    pub number: u64,
-    /// The window that it had to leave so at last, and 1 added where that is over; 0 where there was none.
-    pub kept: usize,
-    /// Where its collections lie while it makes some: see `memory`.
-    pub region: *mut Region,
-    /// What a thread that can be cancelled at any instruction forwards to next: see [`asynchronous`].
-    pub target: usize,
-    /// Where its own stack lies: see `stack`.
-    pub stack: (usize, usize),
-    /// The start of the other stack that it is on, else 0; and where it stood on the one before. See `aside`.
-    pub aside: (usize, usize),
-    /// The last context that was seen current, and the record in which it was: see `driver::questions`.
-    pub context: (u64, u64),
-    /// What `dlerror` shall say in place of our marker: see `resolve::dlerror`.
-    pub dlerror: [c_char; 800],
+/// The size of a page.
+#[inline(always)]
+pub fn page_size() -> usize {
+    LARGEST_PAGE
 }
-
-/// Offset of [`Thread::entered`], for the entries below.
-pub const ENTERED_OFFSET: usize = core::mem::offset_of!(Thread, entered);
-/// The bit of [`Thread::entered`] that says that the call came through [`asynchronous`].
-pub const ASYNCHRONOUS: u32 = 1 << 31;
-const _: () = assert!(core::mem::offset_of!(Thread, caller) == 0 && size_of::<Thread>() == 1024);
-
-// Rust's own thread locals cost a call of __tls_get_addr and may allocate on first use; this block is part
-// of the thread's initial memory, because the library is preloaded. A recorded call touches two of its cache lines.
-global_asm!(
-    ".section .tbss.cupeer_thread,\"awT\",@nobits",
-    ".globl cupeer_thread",
-    ".hidden cupeer_thread",
-    ".type cupeer_thread,@object",
-    ".balign 64",
-    "cupeer_thread:",
-    ".zero 1024",
-    ".size cupeer_thread, 1024",
-    ".text",
-);
 
 /// This thread's block. Valid for as long as the thread runs.
 #[inline(always)]
@@ -107,7 +39,12 @@ pub fn thread() -> *mut Thread {
     block
 }
 
-/// The thread pointer, at which libc's description of the thread begins.
+/// Where libc's description of this thread begins, which is what `pthread_self` gives: at the thread pointer.
+pub fn thread_description() -> usize {
+    thread_pointer()
+}
+
+/// The thread pointer.
 pub fn thread_pointer() -> usize {
     let pointer: usize;
     // SAFETY: the word there is its own address.
@@ -143,6 +80,47 @@ pub fn ticks() -> u64 {
     // SAFETY: reads a register that user programs may read, unless somebody has forbidden that for the process,
     // in which case the record does not use it.
     unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// What a kind of relocation keeps, where that is all it does.
+pub fn kept_by(kind: u32) -> Option<Kept> {
+    match kind {
+        // R_X86_64_64, R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT; R_X86_64_COPY.
+        1 | 6 | 7 => Some(Kept::Address),
+        5 => Some(Kept::Copy),
+        _ => None,
+    }
+}
+
+/// The address that a function gives which chooses one.
+///
+/// # Safety
+///
+/// It is such a function of a loaded object, whose own relocations are done.
+pub unsafe fn by_resolver(resolver: usize) -> usize {
+    // SAFETY: as promised; the loader calls it so.
+    unsafe { core::mem::transmute::<usize, unsafe extern "C" fn() -> usize>(resolver)() }
+}
+
+/// What valgrind answers to a request: a sequence of instructions that do nothing, and that its own processor knows. 0
+/// without it.
+pub fn valgrind(words: &[usize; 6]) -> usize {
+    let mut answer = 0;
+    // SAFETY: the turns of rdi add up to two whole ones, and valgrind reads no more than the words.
+    unsafe {
+        asm!(
+            "rol rdi, 3",
+            "rol rdi, 13",
+            "rol rdi, 61",
+            "rol rdi, 51",
+            "xchg rbx, rbx",
+            inout("rdx") answer,
+            in("rax") words,
+            in("rdi") 0,
+            options(nostack),
+        );
+    }
+    answer
 }
 
 /// What several entries have in common, as text for the assembler.
@@ -237,54 +215,6 @@ pub unsafe extern "C" fn saved_registers(place: *mut Saved) {
         "ret",
     )
 }
-
-/// Where, from the thread pointer on, the C library keeps whether this thread can be cancelled at any instruction: in the
-/// two lowest bits of a byte, which may also say that it cannot be cancelled at all. 0 before it is found: that byte of
-/// the thread pointer itself never has them.
-pub static CANCEL_TYPE: AtomicUsize = AtomicUsize::new(0);
-
-unsafe extern "C-unwind" {
-    pub fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
-}
-
-/// Can be cancelled where it calls what may be a cancellation point.
-pub const DEFERRED: c_int = 0;
-/// Can be cancelled at any instruction.
-const AT_ANY_INSTRUCTION: c_int = 1;
-
-/// Finds [`CANCEL_TYPE`], by what the C library changes when it is told so. Called by our constructor.
-pub fn find_cancel_type() {
-    /// What lies behind the thread pointer is longer in every C library.
-    const END: usize = 1024;
-    const FROM: usize = 64;
-    let own = thread_pointer();
-    // SAFETY: these bytes are the C library's, of this thread, and readable.
-    let bytes =
-        || core::array::from_fn::<u8, END, _>(|i| unsafe { (own as *const u8).add(i).read_volatile() });
-    let mut before = 0;
-    // SAFETY: `before` is writable. Nobody cancels the thread that runs the constructors.
-    let (deferred, at_any, again) = unsafe {
-        pthread_setcanceltype(DEFERRED, &mut before);
-        let deferred = bytes();
-        pthread_setcanceltype(AT_ANY_INSTRUCTION, ptr::null_mut());
-        let at_any = bytes();
-        pthread_setcanceltype(DEFERRED, ptr::null_mut());
-        let again = bytes();
-        pthread_setcanceltype(before, ptr::null_mut());
-        (deferred, at_any, again)
-    };
-    let mut changed = (FROM..END).filter(|i| deferred[*i] != at_any[*i]);
-    if let (Some(place), None) = (changed.next(), changed.next())
-        && deferred == again
-        && deferred[place] & 3 == 0
-        && at_any[place] & 3 != 0
-    {
-        CANCEL_TYPE.store(place, Relaxed);
-    }
-}
-
-/// The bytes of arguments on the stack that are passed on: more than any function of the table has.
-const STACKED: usize = 128;
 
 /// Goes on to the traced function in rax, of a thread that can be cancelled at any instruction: not in there, where an
 /// unwinder finds calls alone that it can go through. No frame here has anything to be cleaned up.
@@ -405,12 +335,3 @@ macro_rules! deciding_entry {
     };
 }
 pub(crate) use deciding_entry;
-
-/// What a deciding entry does next. Two words, returned in registers.
-#[repr(C)]
-pub struct Decision {
-    /// Where to jump to, or 0.
-    pub jump: usize,
-    /// What to return otherwise.
-    pub value: usize,
-}

@@ -1,0 +1,125 @@
+//! x86-64: the caller's address lies on the stack, and rax, r10 and r11 hold no argument.
+
+#[cfg(doc)]
+use crate::sys::arch::asynchronous;
+use crate::sys::arch::{DEFERRED, common_asm, pthread_setcanceltype};
+
+/// Notes the caller and the function, then goes on to a traced function.
+macro_rules! go_to_traced {
+    ($traced:literal) => {
+        concat!(
+            "mov r11, qword ptr [rsp]\n",
+            "mov r10, qword ptr [rip + cupeer_thread@GOTTPOFF]\n",
+            "mov qword ptr fs:[r10], r11\n",
+            "mov dword ptr fs:[r10 + {field}], {index} + 1\n",
+            "mov rax, qword ptr [rip + {cancel_type}]\n",
+            "test byte ptr fs:[rax], 3\n",
+            concat!("jnz 2f\njmp ", $traced, "\n"),
+            concat!("2:\nlea rax, [rip + ", $traced, "]\n"),
+            "jmp {asynchronous}",
+        )
+    };
+}
+pub(crate) use go_to_traced;
+
+/// An export of ours, in four parts, which lie at fixed places in it: see `resolve::entries`.
+///
+/// The first, for linked calls, jumps to what the route says that is kept for the caller's address, where the
+/// caller lies in its range, else asks `resolve_linked`. The second is what look-ups hand out, and
+/// jumps to the driver's function or to its traced entry. The last two are the traced entries of both: they note the caller
+/// and the function for `call`, then go on to the traced function with all arguments as they came; through [`asynchronous`]
+/// where the thread can be cancelled at any instruction. All touch only registers that no argument uses.
+macro_rules! export_entry {
+    ($index:expr, $traced_export:path, $traced_looked_up:path) => {
+        core::arch::naked_asm!(
+            "771:",
+            ".cfi_startproc",
+            "mov r11, qword ptr [rsp]",
+            "mov eax, r11d",
+            "shr eax, {shift}",
+            "and eax, {mask}",
+            "lea r10, [rip + {routes} + {offset} * {each}]",
+            "mov rax, qword ptr [r10 + rax * 8]",
+            "sub r11, qword ptr [rax]",
+            "cmp r11, qword ptr [rax + 8]",
+            "jae 772f",
+            "jmp qword ptr [rax + 16]",
+            "772:",
+            "push {index}",
+            ".cfi_adjust_cfa_offset 8",
+            "jmp {resolve}",
+            ".cfi_endproc",
+            ".org 771b + {looked_up}, 0xcc",
+            ".cfi_startproc",
+            "jmp qword ptr [rip + {targets} + {offset}]",
+            ".cfi_endproc",
+            ".org 771b + {at_traced_export}, 0xcc",
+            ".cfi_startproc",
+            $crate::entry::arch::go_to_traced!("{traced_export}"),
+            ".cfi_endproc",
+            ".org 771b + {at_traced_looked_up}, 0xcc",
+            ".cfi_startproc",
+            $crate::entry::arch::go_to_traced!("{traced_looked_up}"),
+            ".cfi_endproc",
+            routes = sym $crate::resolve::linked::ROUTES,
+            targets = sym $crate::resolve::driver::TARGETS,
+            offset = const $index * 8,
+            each = const $crate::resolve::linked::ROUTES_EACH,
+            mask = const $crate::resolve::linked::ROUTES_EACH - 1,
+            shift = const $crate::resolve::linked::ROUTE_SHIFT,
+            index = const $index,
+            looked_up = const $crate::resolve::entries::LOOKED_UP,
+            at_traced_export = const $crate::resolve::entries::TRACED_EXPORT,
+            at_traced_looked_up = const $crate::resolve::entries::TRACED_LOOKED_UP,
+            resolve = sym $crate::entry::arch::resolve_linked,
+            field = const $crate::sys::arch::ENTERED_OFFSET,
+            cancel_type = sym $crate::sys::arch::CANCEL_TYPE,
+            traced_export = sym $traced_export,
+            traced_looked_up = sym $traced_looked_up,
+            asynchronous = sym $crate::sys::arch::asynchronous,
+        )
+    };
+}
+pub(crate) use export_entry;
+
+/// The slow way of a linked entry. On the stack: the function's index, then the caller's return address. Saves
+/// every register that can hold an argument, because a library's own function of the name may take others. The thread
+/// cannot be cancelled in there: see [`asynchronous`].
+#[unsafe(naked)]
+pub unsafe extern "C" fn resolve_linked() {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        ".cfi_def_cfa_offset 16",
+        common_asm!(begin_frame),
+        common_asm!(push_arguments),
+        "sub rsp, 152",
+        ".irp number, 0, 1, 2, 3, 4, 5, 6, 7",
+        "movups xmmword ptr [rsp + 16 * \\number], xmm\\number",
+        ".endr",
+        "lea rsi, [rbp - 56]",
+        common_asm!(swap_cancel_type),
+        "mov rdi, qword ptr [rbp + 8]",
+        "mov rsi, qword ptr [rbp + 16]",
+        "call {resolve}",
+        "mov qword ptr [rbp - 64], rax",
+        "mov edi, dword ptr [rbp - 56]",
+        common_asm!(set_cancel_type),
+        ".irp number, 0, 1, 2, 3, 4, 5, 6, 7",
+        "movups xmm\\number, xmmword ptr [rsp + 16 * \\number]",
+        ".endr",
+        common_asm!(load_arguments),
+        "mov r11, qword ptr [rbp - 64]",
+        "leave",
+        ".cfi_def_cfa rsp, 16",
+        "add rsp, 8",
+        ".cfi_def_cfa_offset 8",
+        // The number of vector registers, where the function takes a variable number of arguments: at most
+        // eight, and more than there are does no harm.
+        "mov eax, 8",
+        "jmp r11",
+        ".cfi_endproc",
+        resolve = sym crate::resolve::linked::resolve,
+        deferred = const DEFERRED,
+        set_type = sym pthread_setcanceltype,
+    )
+}

@@ -1,0 +1,413 @@
+//! AArch64: the thread pointer is `tpidr_el0`, behind libc's description of the thread, and a return address comes in x30.
+
+use super::{
+    ASYNCHRONOUS, AT_ANY_INSTRUCTION, DEFERRED, ENTERED_OFFSET, Kept, STACKED, Thread, pthread_setcanceltype,
+};
+use core::arch::asm;
+use core::ffi::{CStr, c_ulong, c_void};
+
+/// The version of the symbols that the first C library for this processor had.
+pub const FIRST_VERSION: &CStr = c"GLIBC_2.17";
+/// What the kernel calls the clock that [`ticks`] reads.
+pub const COUNTER: &[u8] = b"arch_sys_counter";
+/// The largest page that a kernel for this processor has.
+pub const LARGEST_PAGE: usize = 65536;
+/// What the end of a thread's stack lies behind libc's description of the thread at most: the thread-local words of the
+/// libraries of the start lie between them.
+pub const BEHIND_DESCRIPTION: usize = 1 << 20;
+
+/// The size of a page, which is the kernel's choice.
+pub fn page_size() -> usize {
+    // SAFETY: reads what the kernel has told libc.
+    unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }
+}
+
+/// This thread's block. Valid for as long as the thread runs.
+#[inline(always)]
+pub fn thread() -> *mut Thread {
+    let block: *mut Thread;
+    // SAFETY: reads the thread pointer and the offset of our block that the linker reserved in every
+    // thread's initial memory; writes nothing.
+    unsafe {
+        asm!(
+            "adrp {offset}, :gottprel:cupeer_thread",
+            "ldr {offset}, [{offset}, :gottprel_lo12:cupeer_thread]",
+            "mrs {block}, tpidr_el0",
+            "add {block}, {block}, {offset}",
+            offset = out(reg) _,
+            block = out(reg) block,
+            options(nostack, pure, readonly, preserves_flags),
+        );
+    }
+    block
+}
+
+/// Where libc's description of this thread begins, which is what `pthread_self` gives: before the thread pointer.
+pub fn thread_description() -> usize {
+    // SAFETY: pthread_self has no preconditions.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// The thread pointer.
+pub fn thread_pointer() -> usize {
+    let pointer: usize;
+    // SAFETY: reads a register.
+    unsafe { asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags)) };
+    pointer
+}
+
+/// Where the stack stands: it grows downwards.
+#[inline(always)]
+pub fn stack_height() -> usize {
+    let height: usize;
+    // SAFETY: reads the stack pointer.
+    unsafe { asm!("mov {}, sp", out(reg) height, options(nomem, nostack, preserves_flags)) };
+    height
+}
+
+/// Adds to a word and gives what it was. It begins anew where a signal handler of the thread has come in between, because
+/// what the kernel returns to has lost its hold of the word. Other threads can come in between.
+///
+/// # Safety
+///
+/// The word is this thread's.
+#[inline(always)]
+pub unsafe fn add(place: *mut usize, more: usize) -> usize {
+    let before;
+    // SAFETY: as promised.
+    unsafe {
+        asm!(
+            "2:",
+            "ldxr {before}, [{place}]",
+            "add {after}, {before}, {more}",
+            "stxr {failed:w}, {after}, [{place}]",
+            "cbnz {failed:w}, 2b",
+            place = in(reg) place,
+            more = in(reg) more,
+            before = out(reg) before,
+            after = out(reg) _,
+            failed = out(reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+    before
+}
+
+#[inline(always)]
+pub fn ticks() -> u64 {
+    let ticks: u64;
+    // SAFETY: reads a register that user programs may read, unless somebody has forbidden that for the process,
+    // in which case the record does not use it.
+    unsafe { asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
+    ticks
+}
+
+/// What a kind of relocation keeps, where that is all it does.
+pub fn kept_by(kind: u32) -> Option<Kept> {
+    match kind {
+        // R_AARCH64_ABS64, R_AARCH64_GLOB_DAT and R_AARCH64_JUMP_SLOT; R_AARCH64_COPY.
+        257 | 1025 | 1026 => Some(Kept::Address),
+        1024 => Some(Kept::Copy),
+        _ => None,
+    }
+}
+
+/// The address that a function gives which chooses one.
+///
+/// # Safety
+///
+/// It is such a function of a loaded object, whose own relocations are done.
+pub unsafe fn by_resolver(resolver: usize) -> usize {
+    /// What glibc's loader passes: what the processor can, a bit that says that more of that follows, and that.
+    #[repr(C)]
+    struct Processor {
+        size: c_ulong,
+        capabilities: [c_ulong; 2],
+    }
+    const HAS_MORE: c_ulong = 1 << 62;
+    type Resolver = unsafe extern "C" fn(c_ulong, *const Processor) -> usize;
+    // SAFETY: as promised; the loader calls it so.
+    unsafe {
+        let capabilities = [libc::getauxval(libc::AT_HWCAP), libc::getauxval(libc::AT_HWCAP2)];
+        let processor = Processor { size: size_of::<Processor>() as c_ulong, capabilities };
+        core::mem::transmute::<usize, Resolver>(resolver)(capabilities[0] | HAS_MORE, &processor)
+    }
+}
+
+/// What valgrind answers to a request: a sequence of instructions that do nothing, and that its own processor knows. 0
+/// without it.
+pub fn valgrind(words: &[usize; 6]) -> usize {
+    let mut answer = 0;
+    // SAFETY: the turns of x12 add up to two whole ones, and valgrind reads no more than the words.
+    unsafe {
+        asm!(
+            "ror x12, x12, #3",
+            "ror x12, x12, #13",
+            "ror x12, x12, #51",
+            "ror x12, x12, #61",
+            "orr x10, x10, x10",
+            inout("x3") answer,
+            in("x4") words,
+            options(nostack, preserves_flags),
+        );
+    }
+    answer
+}
+
+/// What several entries have in common, as text for the assembler.
+macro_rules! common_asm {
+    (begin_frame) => {
+        concat!(
+            "stp x29, x30, [sp, #-16]!\n",
+            ".cfi_adjust_cfa_offset 16\n",
+            ".cfi_rel_offset x29, 0\n",
+            ".cfi_rel_offset x30, 8\n",
+            "mov x29, sp\n",
+            ".cfi_def_cfa_register x29",
+        )
+    };
+    // What remains of it.
+    (leave_frame) => {
+        concat!(
+            "mov sp, x29\n",
+            ".cfi_def_cfa_register sp\n",
+            "ldp x29, x30, [sp], #16\n",
+            ".cfi_adjust_cfa_offset -16\n",
+            ".cfi_restore x29\n",
+            ".cfi_restore x30",
+        )
+    };
+    (end_frame) => {
+        concat!($crate::sys::arch::common_asm!(leave_frame), "\nret\n.cfi_endproc")
+    };
+    // The argument registers and the one that says where a large result goes: from x29 - 16 down to x29 - 80, with a free
+    // word at x29 - 72.
+    (push_arguments) => {
+        concat!(
+            "sub sp, sp, #80\n",
+            "stp x0, x1, [x29, #-16]\n",
+            "stp x2, x3, [x29, #-32]\n",
+            "stp x4, x5, [x29, #-48]\n",
+            "stp x6, x7, [x29, #-64]\n",
+            "str x8, [x29, #-80]",
+        )
+    };
+    (load_arguments) => {
+        concat!(
+            "ldp x0, x1, [x29, #-16]\n",
+            "ldp x2, x3, [x29, #-32]\n",
+            "ldp x4, x5, [x29, #-48]\n",
+            "ldp x6, x7, [x29, #-64]\n",
+            "ldr x8, [x29, #-80]",
+        )
+    };
+    // This thread's block goes to x9.
+    (find_thread) => {
+        concat!(
+            "adrp x9, :gottprel:cupeer_thread\n",
+            "ldr x9, [x9, :gottprel_lo12:cupeer_thread]\n",
+            "mrs x10, tpidr_el0\n",
+            "add x9, x9, x10",
+        )
+    };
+    // Calls what the free word has with the arguments of the caller, those on the stack as well.
+    (call_kept) => {
+        concat!(
+            "add x9, x29, #16\n",
+            "mov x10, sp\n",
+            "mov x11, #{stacked} / 16\n",
+            "5:\n",
+            "ldp x12, x13, [x9], #16\n",
+            "stp x12, x13, [x10], #16\n",
+            "subs x11, x11, #1\n",
+            "b.ne 5b\n",
+            $crate::sys::arch::common_asm!(load_arguments),
+            "\nldr x16, [x29, #-72]\n",
+            "blr x16",
+        )
+    };
+    // Whether this thread can be cancelled at any instruction is changed to w0.
+    (set_cancel_type) => {
+        concat!(
+            "mov x1, #0\n",
+            "adrp x16, :got:{set_type}\n",
+            "ldr x16, [x16, :got_lo12:{set_type}]\n",
+            "blr x16",
+        )
+    };
+    // As above, and what it was goes to where x1 points.
+    (swap_cancel_type) => {
+        concat!(
+            "mov w0, #{deferred}\n",
+            "adrp x16, :got:{set_type}\n",
+            "ldr x16, [x16, :got_lo12:{set_type}]\n",
+            "blr x16",
+        )
+    };
+}
+pub(crate) use common_asm;
+
+/// Calls `work(argument)` on another stack, whose end is `top`, a multiple of 16.
+///
+/// # Safety
+///
+/// There is enough memory below `top`, and `work` does not unwind.
+#[unsafe(naked)]
+pub unsafe extern "C" fn on_stack(top: usize, work: extern "C" fn(*mut c_void), argument: *mut c_void) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        common_asm!(begin_frame),
+        "mov sp, x0",
+        "mov x0, x2",
+        "blr x1",
+        common_asm!(end_frame),
+    )
+}
+
+/// The registers that tell where a function's frame is, and the numbers that `unwind` gives them.
+pub type Saved = [usize; 13];
+pub const SAVED_NUMBERS: [usize; 13] = [19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31, 32];
+
+/// Saves them as they are in the caller when this has returned.
+///
+/// # Safety
+///
+/// The place is writable.
+#[unsafe(naked)]
+pub unsafe extern "C" fn saved_registers(place: *mut Saved) {
+    core::arch::naked_asm!(
+        "stp x19, x20, [x0]",
+        "stp x21, x22, [x0, #16]",
+        "stp x23, x24, [x0, #32]",
+        "stp x25, x26, [x0, #48]",
+        "stp x27, x28, [x0, #64]",
+        "mov x9, sp",
+        "stp x29, x9, [x0, #80]",
+        "str x30, [x0, #96]",
+        "ret",
+    )
+}
+
+/// Goes on to the traced function in x16, of a thread that can be cancelled at any instruction: not in there, where an
+/// unwinder finds calls alone that it can go through. No frame here has anything to be cleaned up.
+#[unsafe(naked)]
+pub unsafe extern "C" fn asynchronous() {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        common_asm!(begin_frame),
+        common_asm!(push_arguments),
+        "str x16, [x29, #-72]",
+        "sub sp, sp, #16 + {stacked}",
+        "sub x1, x29, #88",
+        common_asm!(swap_cancel_type),
+        common_asm!(find_thread),
+        // The code that a signal handler has interrupted may be about to forward.
+        "ldr x10, [x9, #{target}]",
+        "str x10, [x29, #-96]",
+        // Begun anew where a signal handler comes in between: see `add`.
+        "add x10, x9, #{field}",
+        "3:",
+        "ldxr w11, [x10]",
+        "orr w11, w11, #{asynchronous}",
+        "stxr w12, w11, [x10]",
+        "cbnz w12, 3b",
+        common_asm!(call_kept),
+        "str x0, [x29, #-72]",
+        common_asm!(find_thread),
+        "ldr x10, [x29, #-96]",
+        "str x10, [x9, #{target}]",
+        "ldr w0, [x29, #-88]",
+        common_asm!(set_cancel_type),
+        "ldr x0, [x29, #-72]",
+        common_asm!(end_frame),
+        stacked = const STACKED,
+        deferred = const DEFERRED,
+        field = const ENTERED_OFFSET,
+        target = const core::mem::offset_of!(Thread, target),
+        asynchronous = const ASYNCHRONOUS,
+        set_type = sym pthread_setcanceltype,
+    )
+}
+
+/// Calls [`Thread::target`] with the arguments that it is called with, while this thread can be cancelled at any instruction
+/// as the program wants it.
+#[unsafe(naked)]
+pub unsafe extern "C" fn forward_asynchronously() {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        common_asm!(begin_frame),
+        common_asm!(push_arguments),
+        common_asm!(find_thread),
+        "ldr x10, [x9, #{target}]",
+        "str x10, [x29, #-72]",
+        "sub sp, sp, #{stacked}",
+        "mov w0, #{at_any}",
+        common_asm!(set_cancel_type),
+        common_asm!(call_kept),
+        "str x0, [x29, #-72]",
+        "mov w0, #{deferred}",
+        common_asm!(set_cancel_type),
+        "ldr x0, [x29, #-72]",
+        common_asm!(end_frame),
+        stacked = const STACKED,
+        target = const core::mem::offset_of!(Thread, target),
+        deferred = const DEFERRED,
+        at_any = const AT_ANY_INSTRUCTION,
+        set_type = sym pthread_setcanceltype,
+    )
+}
+
+/// Calls `decide(handle, name, return address, third argument)`, then either jumps to the address in its first word with
+/// everything as the caller left it, so that the real function sees the real caller, or, where that is
+/// null, returns its second word. The thread cannot be cancelled in there: see [`asynchronous`].
+macro_rules! deciding_entry {
+    ($decide:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            $crate::sys::arch::common_asm!(begin_frame),
+            "sub sp, sp, #48",
+            "stp x0, x1, [sp]",
+            "str x2, [sp, #16]",
+            "mov x3, x2",
+            "mov x2, x30",
+            "adrp x9, {cancel_type}",
+            "ldr x9, [x9, :lo12:{cancel_type}]",
+            "mrs x10, tpidr_el0",
+            "ldrb w9, [x10, x9]",
+            "tst w9, #3",
+            "b.ne 3f",
+            "bl {decide}",
+            "2:",
+            "mov x16, x0",
+            "mov x17, x1",
+            "ldp x0, x1, [sp]",
+            "ldr x2, [sp, #16]",
+            ".cfi_remember_state",
+            $crate::sys::arch::common_asm!(leave_frame),
+            "cbz x16, 4f",
+            "br x16",
+            "4:",
+            "mov x0, x17",
+            "ret",
+            ".cfi_restore_state",
+            "3:",
+            "add x1, sp, #24",
+            $crate::sys::arch::common_asm!(swap_cancel_type),
+            "ldp x0, x1, [sp]",
+            "ldr x3, [sp, #16]",
+            "ldr x2, [x29, #8]",
+            "bl {decide}",
+            "stp x0, x1, [sp, #32]",
+            "ldr w0, [sp, #24]",
+            $crate::sys::arch::common_asm!(set_cancel_type),
+            "ldp x0, x1, [sp, #32]",
+            "b 2b",
+            ".cfi_endproc",
+            decide = sym $decide,
+            cancel_type = sym $crate::sys::arch::CANCEL_TYPE,
+            deferred = const $crate::sys::arch::DEFERRED,
+            set_type = sym $crate::sys::arch::pthread_setcanceltype,
+        )
+    };
+}
+pub(crate) use deciding_entry;
