@@ -12,9 +12,12 @@ pub fn of(tested: &Tested) -> Vec<String> {
             let copies = is_bad(Check::CopyWrite) || is_bad(Check::CopyRead);
             let kernels =
                 [Check::KernelWrite, Check::KernelRead, Check::Resident].into_iter().any(is_bad);
+            let is_good = |check| tested.checks.contains(&(check, Verdict::Good));
+            // What was not tested, because what came before it stalls, may be bad.
+            let kernels_arrive = is_good(Check::KernelWrite);
             hints.push(match (copies, kernels) {
                 (false, false) => "the link does not carry the atomics that the driver claims for it: use none over it",
-                (true, false) => {
+                (true, false) if kernels_arrive => {
                     "what kernels write arrives and copies do not: without peer access (cuCtxEnablePeerAccess), the driver \
                      takes copies between these devices through the host"
                 }
@@ -42,4 +45,21 @@ pub fn of(tested: &Tested) -> Vec<String> {
         Verdict::Good | Verdict::NotTested { .. } => {}
     }
     hints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_were_not_tested_are_not_said_to_arrive() {
+        let hint = |kernels: Verdict| {
+            let stalls = Verdict::Stalls { reason: "made".to_owned() };
+            let checks = vec![(Check::CopyWrite, stalls.clone()), (Check::KernelWrite, kernels)];
+            of(&Tested { way: Way::Peer, checks, verdict: stalls, measured: None }).concat()
+        };
+        let untested = Verdict::NotTested { reason: "made".to_owned() };
+        assert!(hint(Verdict::Good).contains("what kernels write arrives"));
+        assert!(hint(untested).contains("IOMMU"));
+    }
 }

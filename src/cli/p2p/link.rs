@@ -104,9 +104,13 @@ const OF_NO_LINK: &[&str] = &[
     "cuMemAlloc_v2",
 ];
 
+/// Calls that no link makes fail where there is no room; with another result, virtual memory is refused.
+const OF_ROOM: &[&str] = &["cuMemCreate", "cuMemAddressReserve"];
+
 /// Whether a failed call is none that a link could make fail.
 pub fn says_nothing_of_links(refusal: &Refusal) -> bool {
-    OF_NO_LINK.contains(&refusal.call.as_str())
+    let call = refusal.call.as_str();
+    OF_NO_LINK.contains(&call) || OF_ROOM.contains(&call) && refusal.result == "CUDA_ERROR_OUT_OF_MEMORY"
 }
 
 /// What a step says that brought no answer. `ended` is how a process had ended by itself.
@@ -223,5 +227,23 @@ impl<'a> Link<'a> {
         }
         free(&self.writer, self.local)?;
         free(&self.owner, self.here)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_room_says_nothing_of_a_link() {
+        let verdict = |call: &str, result: &str| {
+            let refusal = Refusal { call: call.to_owned(), result: result.to_owned(), message: None };
+            verdict_of(Broken::Refused(refusal), "opening the way", None)
+        };
+        for call in OF_ROOM {
+            assert_eq!(verdict(call, "CUDA_ERROR_OUT_OF_MEMORY").name(), "not tested", "{call}");
+            assert_eq!(verdict(call, "CUDA_ERROR_NOT_SUPPORTED").name(), "refused", "{call}");
+        }
+        assert_eq!(verdict("cuIpcOpenMemHandle_v2", "CUDA_ERROR_OUT_OF_MEMORY").name(), "refused");
     }
 }
