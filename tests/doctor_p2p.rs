@@ -309,6 +309,27 @@ fn marked(word: &str) -> BTreeSet<u32> {
         .collect()
 }
 
+/// What took long to find is shown where the file cannot be written, and a file that was there stays whole.
+#[test]
+fn a_file_that_cannot_be_written_costs_no_findings() {
+    let ended = done(doctor("nvlink:2").args(["-o", "/dev/full"]));
+    assert!(ended.stdout.starts_with("All 2 directions between 2 devices are good"), "{}", ended.stdout);
+    assert!(ended.stderr.contains("/dev/full: failed to write the topology"), "{}", ended.stderr);
+    assert_eq!(ended.status.code(), Some(125));
+}
+
+/// What a stall leaves untested is not said to be good by the machine that is written.
+#[test]
+fn a_stall_by_copies_is_written_as_one_of_all() {
+    let folder = temp_dir();
+    let machine = topology(folder.path(), "count = 2\n[[link]]\nfrom = 0\nto = 1\ndata = 'stall'\n");
+    let written = folder.path().join("written.toml");
+    let ended = done(doctor(machine.to_str().unwrap()).args(["--limit", "1", "-o"]).arg(&written));
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    let text = std::fs::read_to_string(&written).unwrap();
+    assert!(text.contains("data = \"stall\"") && !text.contains("data_by"), "{text}");
+}
+
 /// Killed when so many of its processes run, also over a link that stalls: nothing of it stays.
 #[test]
 fn killed_at_any_moment_it_leaves_no_process_and_no_memory() {

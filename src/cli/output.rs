@@ -12,7 +12,10 @@ use cupeer_report::style::{Mark, Style};
 use cupeer_report::summary::Line;
 use cupeer_report::terminal::{Json, clean, clean_lines, clean_marked};
 use serde::Serialize;
+use std::fs::Permissions;
 use std::io::{self, BufWriter, ErrorKind::BrokenPipe, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -221,4 +224,20 @@ impl Write for Prefixed {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Writes a file that the user has named: whole, or not at all where a file can be put in its place.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    // Through links, as a plain write goes.
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let there = std::fs::metadata(&real);
+    let mode = there.as_ref().map_or(0o666, |there| there.permissions().mode() & 0o777);
+    let directory = real.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let beside = || tempfile::Builder::new().permissions(Permissions::from_mode(mode)).tempfile_in(directory);
+    let is_replaced = there.map_or(true, |there| there.is_file());
+    let Some(mut file) = is_replaced.then(beside).and_then(io::Result::ok) else {
+        return Ok(std::fs::write(&real, bytes)?);
+    };
+    file.write_all(bytes)?;
+    file.persist(&real).map(drop).map_err(|error| error.error.into())
 }

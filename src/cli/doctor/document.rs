@@ -3,14 +3,12 @@
 
 use super::Report;
 use super::system::{Fact, Process, System};
-use crate::output::Failure;
+use crate::output::{self, Failure};
 use crate::status;
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_record::plain::{self, Links};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// What the reader takes. Fields may be added without another number.
@@ -81,14 +79,10 @@ impl Document {
     }
 }
 
-/// Writes a report to a file, whole or not at all where that is not yet there.
+/// Writes a report to a file.
 pub fn write(document: &Document, path: &Path) -> Result<()> {
-    let written = || -> Result<()> {
-        let mut file = BufWriter::new(File::create(path)?);
-        serde_json::to_writer_pretty(&mut file, document)?;
-        file.write_all(b"\n")?;
-        Ok(file.flush()?)
-    };
+    let written =
+        || output::write_file(path, format!("{}\n", serde_json::to_string_pretty(document)?).as_bytes());
     written().with_context(|| format!("--output '{}'", path.display()))
 }
 

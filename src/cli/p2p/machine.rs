@@ -4,8 +4,9 @@
 
 use super::Findings;
 use super::nvml::Kind;
-use super::plan::Direction;
+use super::plan::{Direction, Tested};
 use super::verdict::{Check, Verdict};
+use crate::output;
 use anyhow::{Context, Result};
 use cupeer_spec::uuid::Uuid;
 use cupeer_topology::{MOST_DEVICES, Topology};
@@ -29,7 +30,8 @@ pub fn write(findings: &Findings, path: &Path) -> Result<()> {
     Topology::parse_file(&shown.to_string(), text.as_bytes())
         .map_err(anyhow::Error::msg)
         .context("the topology that would be written cannot be read")?;
-    std::fs::write(path, text).with_context(|| format!("{shown}: failed to write the topology"))
+    output::write_file(path, text.as_bytes())
+        .with_context(|| format!("{shown}: failed to write the topology"))
 }
 
 fn text(findings: &Findings) -> String {
@@ -138,7 +140,14 @@ fn data(pair: &Direction) -> Option<(&'static str, Option<&'static str>)> {
             .any(|(known, verdict)| *known == check && verdict.is_bad())
     };
     let copies = is_bad(Check::CopyWrite) || is_bad(Check::CopyRead);
-    let kernels = [Check::KernelWrite, Check::KernelRead, Check::Resident].into_iter().any(is_bad);
+    // What was not tested, because what came before it stalls, is not said to be good.
+    let untested = |tested: &&Tested| {
+        tested.checks.iter().any(|(check, verdict)| {
+            *check == Check::KernelWrite && matches!(verdict, Verdict::NotTested { .. })
+        })
+    };
+    let kernels = [Check::KernelWrite, Check::KernelRead, Check::Resident].into_iter().any(is_bad)
+        || open.iter().copied().all(|tested| untested(&tested));
     Some((
         word,
         match (copies, kernels) {

@@ -84,18 +84,19 @@ pub fn command(args: &DoctorArgs) -> Result<ExitCode> {
     if findings.is_bad() && args.driver.sim.is_none() {
         findings.system = System::here(environment.chosen.as_ref())?.facts();
     }
-    if let Some(path) = &args.output {
-        machine::write(&findings, path)?;
-    }
     let status = ExitCode::from(u8::from(findings.is_bad()));
+    // What took long to find is shown, whatever becomes of the file.
+    let written = args.output.as_ref().map_or(Ok(()), |path| machine::write(&findings, path));
     if args.format == DoctorFormat::Json {
-        return output::print_json(&document::Document::of(&findings)).map(|_| status);
+        output::print_json(&document::Document::of(&findings))?;
+        return written.map(|()| status);
     }
     let width = output::terminal_width();
     let text = text::show(&findings, output::stdout_style(), width)
         + "\n"
         + &text::devices(&findings.devices, width);
-    output::print_marked(&text).map(|_| status)
+    output::print_marked(&text)?;
+    written.map(|()| status)
 }
 
 fn bar(steps: usize) -> ProgressBar {
