@@ -115,3 +115,22 @@ fn lookup(driver: &Handle, name: &str, since: u32) -> Option<(i32, i32)> {
     let result = unsafe { function(name.as_ptr(), &mut address, since, 0) };
     Some((result, status))
 }
+
+/// Calls a function of a library that returns 0 for success; gives its name and the number otherwise.
+macro_rules! call {
+    ($library:expr, $name:literal, ($($value:expr => $kind:ty),* $(,)?)) => {
+        match crate::probe::find($library, $name) {
+            None => Err(format!("the library has no {}", $name)),
+            Some(address) => {
+                // SAFETY: the library's header declares the function so, and what the arguments point to is there and as
+                // large as it says.
+                let result = unsafe {
+                    let function: unsafe extern "C" fn($($kind),*) -> i32 = std::mem::transmute(address);
+                    function($($value),*)
+                };
+                if result == 0 { Ok(()) } else { Err(format!("{} returned {result}", $name)) }
+            }
+        }
+    };
+}
+pub(crate) use call;

@@ -12,7 +12,7 @@ mod own;
 mod program;
 pub mod system;
 
-pub use asked::command as probe;
+pub use asked::{command as probe, nvml};
 pub use driver::child;
 
 use crate::args::{DoctorArgs, DoctorFormat};

@@ -5,7 +5,7 @@
 
 mod cuda;
 mod descriptor;
-mod nvml;
+pub mod nvml;
 
 use super::driver::child;
 use crate::args::ProbeSystemArgs;
@@ -93,25 +93,6 @@ pub fn command(args: &ProbeSystemArgs) -> Result<ExitCode> {
 fn tell(answer: &Answer) -> Result<ExitCode> {
     output::print_as_is(&format!("{}\n", serde_json::to_string(answer)?))
 }
-
-/// Calls a function of a library that returns 0 for success; gives its name and the number otherwise.
-macro_rules! call {
-    ($library:expr, $name:literal, ($($value:expr => $kind:ty),* $(,)?)) => {
-        match crate::probe::find($library, $name) {
-            None => Err(format!("the library has no {}", $name)),
-            Some(address) => {
-                // SAFETY: the library's header declares the function so, and what the arguments point to is there and as
-                // large as it says.
-                let result = unsafe {
-                    let function: unsafe extern "C" fn($($kind),*) -> i32 = std::mem::transmute(address);
-                    function($($value),*)
-                };
-                if result == 0 { Ok(()) } else { Err(format!("{} returned {result}", $name)) }
-            }
-        }
-    };
-}
-use call;
 
 /// A PCI address as the kernel writes it: NVML's domains have eight digits, and both libraries write capitals.
 fn kernel_address(text: &str) -> String {

@@ -1,12 +1,13 @@
 //! What NVML says of the devices of the machine and of their pairs.
 
-use super::{c_text, call, kernel_address};
-use crate::probe::load;
+use super::{c_text, kernel_address};
+use crate::probe::{call, load};
 use cupeer_spec::abi::{nvmlGpuFabricInfoV_t, nvmlPciInfo_t};
 use cupeer_spec::function::Library;
 use libloading::os::unix::Library as Handle;
 use serde::{Deserialize, Serialize};
 use std::ffi::{c_uint, c_void};
+use std::mem::ManuallyDrop;
 
 #[derive(Serialize, Deserialize, Clone, Default, Debug)]
 pub struct Nvml {
@@ -56,13 +57,21 @@ pub struct NvmlPair {
     pub nvlink: Option<i32>,
 }
 
-type Device = *mut c_void;
+/// NVML's handle of a device.
+pub type Device = *mut c_void;
+
+/// NVML_P2P_CAPS_INDEX_NVLINK.
+pub const NVLINK: i32 = 2;
+
+/// NVML, ready to be asked. It stays loaded: a library may crash when it is unloaded, too.
+pub fn start() -> Result<ManuallyDrop<Handle>, String> {
+    let library = ManuallyDrop::new(load(Library::Nvml)?);
+    call!(&library, "nvmlInit_v2", ())?;
+    Ok(library)
+}
 
 pub fn ask() -> Result<Nvml, String> {
-    let library = load(Library::Nvml)?;
-    // A library may crash when it is unloaded, too.
-    let library = std::mem::ManuallyDrop::new(library);
-    call!(&library, "nvmlInit_v2", ())?;
+    let library = start()?;
     let mut text = [0u8; 96];
     let driver = call!(&library, "nvmlSystemGetDriverVersion", (text.as_mut_ptr() => *mut u8, 80 => c_uint));
     let mut count: c_uint = 0;
@@ -129,14 +138,16 @@ fn fabric(library: &Handle, device: Device) -> Option<Fabric> {
     Some(Fabric { state: info.state, status: info.status.0, cluster, clique: info.cliqueId })
 }
 
+/// `nvmlGpuP2PStatus_t` for a use of the way between two devices: reads, writes or NVLink (`nvmlGpuP2PCapsIndex_t`).
+pub fn p2p_status(library: &Handle, from: Device, to: Device, index: i32) -> Option<i32> {
+    let mut status = 0;
+    call!(library, "nvmlDeviceGetP2PStatus", (from => Device, to => Device, index => i32, &mut status => *mut i32))
+        .ok()?;
+    Some(status)
+}
+
 fn pairs(library: &Handle, handles: &[Device]) -> Vec<NvmlPair> {
-    let status = |from: usize, to: usize, index: i32| {
-        let mut status = 0;
-        call!(library, "nvmlDeviceGetP2PStatus",
-            (handles[from] => Device, handles[to] => Device, index => i32, &mut status => *mut i32))
-        .ok()
-        .map(|()| status)
-    };
+    let status = |from: usize, to: usize, index| p2p_status(library, handles[from], handles[to], index);
     let all = (0..handles.len()).flat_map(|from| (0..handles.len()).map(move |to| (from, to)));
     all.filter(|(from, to)| from != to)
         .map(|(from, to)| NvmlPair {
@@ -144,7 +155,7 @@ fn pairs(library: &Handle, handles: &[Device]) -> Vec<NvmlPair> {
             to,
             read: status(from, to, 0),
             write: status(from, to, 1),
-            nvlink: status(from, to, 2),
+            nvlink: status(from, to, NVLINK),
         })
         .collect()
 }
