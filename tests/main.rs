@@ -72,6 +72,9 @@ mod python;
 // What a record holds, whatever becomes of the program.
 mod record;
 
+// Records reduced to small files, on each node.
+mod reduce;
+
 // What `cupeer report` says of records.
 mod report;
 mod rooms;

@@ -104,6 +104,9 @@ fn json_of(scene: &Scene, options: &[&str]) -> Value {
     let text = of(scene, &[&["--format", "json"], options].concat());
     let report: Value = serde_json::from_str(&text).expect("it is JSON");
     json::assert_valid(&report);
+    if options.is_empty() && report["record"]["running"] == false {
+        crate::reduce::assert_the_same(&scene.dir(), &report);
+    }
     report
 }
 

@@ -10,6 +10,7 @@ mod inject;
 mod p2p;
 #[cfg(test)]
 mod pages;
+mod reduce;
 mod release;
 #[cfg(test)]
 mod share;
@@ -27,6 +28,7 @@ pub use doctor::{DoctorArgs, DoctorFormat, ProbeSystemArgs};
 pub use home::{CleanArgs, LsArgs, LsFormat};
 pub use inject::InjectArgs;
 pub use p2p::P2pArgs;
+pub use reduce::ReduceArgs;
 pub use release::ReleaseArgs;
 pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
 
@@ -66,6 +68,8 @@ pub enum Command {
     Clean(CleanArgs),
     /// Pack a record into one file, to send to somebody
     Pack(PackArgs),
+    /// Reduce records of a node to one small file, or such files of many nodes to one
+    Reduce(ReduceArgs),
     /// Release calls held by a fault plan
     Release(ReleaseArgs),
     /// Fail each call in turn and report how the program copes
@@ -288,8 +292,8 @@ pub struct ExplainArgs {
   cupeer report DIR --diff OTHER                 # what differs in OTHER
   cupeer report DIR --suggest-suppressions >known.toml   # for --suppressions known.toml")]
 pub struct ReportArgs {
-    /// The record: a directory, a file made by `cupeer pack`, or a name or number that `cupeer ls` lists [default: the newest of those]
-    pub dir: Option<PathBuf>,
+    /// The record: a directory, a file made by `cupeer pack`, or a name or number that `cupeer ls` lists [default: the newest of those]; of a large job, any number of files made by `cupeer reduce`
+    pub dir: Vec<PathBuf>,
     /// Print text, JSON (docs/report.schema.json), a trace for ui.perfetto.dev, SARIF 2.1.0 for code scanning, JUnit's XML for CI servers, or a page (HTML)
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: ReportFormat,

@@ -24,7 +24,9 @@ mod opened;
 mod output;
 mod p2p;
 mod pack;
+mod parts;
 mod probe;
+mod reduce;
 mod release;
 mod report;
 mod rules;
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Ls(args) => ls::command(&args),
         Command::Clean(args) => clean::command(&args),
         Command::Pack(args) => pack::command(&args),
+        Command::Reduce(args) => reduce::command(&args),
         Command::Release(args) => release::command(&args),
         Command::Sweep(args) => sweep::command(&args),
         Command::Doctor(args) => doctor::command(&args),

@@ -7,34 +7,48 @@ use crate::args::{ReportArgs, ReportFormat, word};
 use crate::home::{self, Kind};
 use crate::opened::Opened;
 use crate::output::{self, terminal_width};
+use crate::parts::{self, Given};
 use crate::{annotations, suppressions};
 use anyhow::{Context, Result, bail};
 use cupeer_record::Job;
 use cupeer_report::filter::{Asked, Filter};
+use cupeer_report::model::Report;
+use cupeer_report::reduced::Reduced;
 use cupeer_report::suppress::suggest;
 use cupeer_report::{diff, html, junit, sarif, text, trace};
 use std::io::{self, BufWriter, ErrorKind::BrokenPipe};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// How many single failures are kept where not all are asked for.
 const MOST_FAILURES: usize = 1000;
+/// How many paths are named one by one.
+const MOST_SHOWN: usize = 4;
 
 pub fn command(args: &ReportArgs) -> Result<ExitCode> {
-    let dir = match &args.dir {
-        Some(dir) => home::find(dir)?,
-        None => newest()?,
+    let paths = match &args.dir[..] {
+        [] => vec![newest()?],
+        named => named.iter().map(|path| home::find(path)).collect::<Result<_>>()?,
     };
     if let Some(other) = &args.diff {
-        return compare(args, &dir, &home::find(other)?);
+        return compare(args, &paths, &[home::find(other)?]);
     }
     if args.format == ReportFormat::Trace && !args.suppressions.is_empty() {
         bail!("--suppressions is for the other forms; a trace shows all findings");
     }
-    let (Opened { job, symbols, .. }, filter) = &mut open(args, &dir)?;
+    let shown = if let [path] = &paths[..] { home::shown(path) } else { shown_together(&paths) };
+    let mut opened = match parts::open(&paths, most_failures(args))? {
+        Given::Record(opened) => opened,
+        Given::Parts(parts) => {
+            refuse(args, &shown)?;
+            return print(args, &of_parts(args, parts)?, &shown, None);
+        }
+    };
+    let filter = filter(args, &opened.job)?;
+    let Opened { job, symbols, .. } = &mut opened;
     if args.format == ReportFormat::Trace {
         let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        return match trace::write(job, filter, symbols, out, warn_of_size) {
+        return match trace::write(job, &filter, symbols, out, warn_of_size) {
             // A reader that went away is no failure.
             Err(error)
                 if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == BrokenPipe) =>
@@ -44,36 +58,84 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
             written => written.map(|()| ExitCode::SUCCESS),
         };
     }
-    let most_failures = if args.all { usize::MAX } else { MOST_FAILURES };
-    let report = cupeer_report::read(job, filter, most_failures, Some(symbols))?;
-    if args.suggest_suppressions {
-        return output::print_as_is(&suggest::file(&report));
+    let report = cupeer_report::read(job, &filter, most_failures(args), Some(symbols))?;
+    print(args, &report, &shown, Some((job, &filter)))
+}
+
+fn most_failures(args: &ReportArgs) -> usize {
+    if args.all { usize::MAX } else { MOST_FAILURES }
+}
+
+/// Several paths as a person would type them.
+fn shown_together(paths: &[PathBuf]) -> String {
+    let shown: Vec<String> = paths.iter().map(|path| home::shown(path)).collect();
+    match &shown[..] {
+        [first, .., last] if shown.len() > MOST_SHOWN => format!("{first} ... {last}"),
+        _ => shown.join(" "),
     }
-    match args.format {
-        ReportFormat::Json => return output::print_json(&report),
-        ReportFormat::Sarif => return output::print_json(&sarif::log(&report)),
-        ReportFormat::Junit => return output::print(&junit::document(&report)),
-        ReportFormat::Html => {
-            return output::print_as_is(&html::document(job, filter, &report, &home::shown(&dir))?);
+}
+
+/// What is kept of records answers no question about single calls.
+fn refuse(args: &ReportArgs, shown: &str) -> Result<()> {
+    let filters = [
+        ("--process", args.process.is_some()),
+        ("--rank", args.rank.is_some()),
+        ("--function", args.function.is_some()),
+        ("--failed", args.failed),
+        ("--since", args.since.is_some()),
+        ("--until", args.until.is_some()),
+        ("--since-mark", args.since_mark.is_some()),
+        ("--until-mark", args.until_mark.is_some()),
+        ("--format trace", args.format == ReportFormat::Trace),
+        ("--format html", args.format == ReportFormat::Html),
+    ];
+    match filters.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => bail!("{option} needs the calls, and '{shown}' is reduced: they are not there"),
+        None => Ok(()),
+    }
+}
+
+fn of_parts(args: &ReportArgs, mut parts: Reduced) -> Result<Report> {
+    let suppressions = suppressions::read(&args.suppressions)?;
+    parts.suppress(&suppressions);
+    let filter = parts.filter(suppressions);
+    Ok(parts.report(&filter))
+}
+
+/// Prints a report, of a record or of what is kept of some.
+fn print(
+    args: &ReportArgs,
+    report: &Report,
+    shown: &str,
+    record: Option<(&Job, &Filter)>,
+) -> Result<ExitCode> {
+    if args.suggest_suppressions {
+        return output::print_as_is(&suggest::file(report));
+    }
+    match (args.format, record) {
+        (ReportFormat::Json, _) => return output::print_json(report),
+        (ReportFormat::Sarif, _) => return output::print_json(&sarif::log(report)),
+        (ReportFormat::Junit, _) => return output::print(&junit::document(report)),
+        (ReportFormat::Html, Some((job, filter))) => {
+            return output::print_as_is(&html::document(job, filter, report, shown)?);
         }
-        ReportFormat::Text | ReportFormat::Trace => {}
+        _ => {}
     }
     let options = text::Options {
-        shown: &home::shown(&dir),
+        shown,
         width: terminal_width(),
         all: args.all,
         leaks: args.leaks,
         style: output::stdout_style(),
     };
-    let printed = output::print_marked(&text::show(&report, &options))?;
+    let printed = output::print_marked(&text::show(report, &options))?;
     if !args.leaks {
-        output::printed(annotations::write(&report, io::stdout().lock()))?;
+        output::printed(annotations::write(report, io::stdout().lock()))?;
     }
     Ok(printed)
 }
 
-fn open(args: &ReportArgs, dir: &Path) -> Result<(Opened, Filter)> {
-    let opened = Opened::open(dir)?;
+fn filter(args: &ReportArgs, job: &Job) -> Result<Filter> {
     let asked = Asked {
         process: args.process.as_deref(),
         rank: args.rank.as_deref(),
@@ -84,23 +146,30 @@ fn open(args: &ReportArgs, dir: &Path) -> Result<(Opened, Filter)> {
         since_mark: args.since_mark.as_deref(),
         until_mark: args.until_mark.as_deref(),
     };
-    let mut filter = Filter::new(&asked, &opened.job)?;
+    let mut filter = Filter::new(&asked, job)?;
     filter.suppressions = suppressions::read(&args.suppressions)?;
     args.function.iter().for_each(|set| output::explain_runtime(set));
-    Ok((opened, filter))
+    Ok(filter)
 }
 
-fn compare(args: &ReportArgs, dir: &Path, other: &Path) -> Result<ExitCode> {
+fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<ExitCode> {
     match args.format {
         ReportFormat::Text | ReportFormat::Json => {}
         ReportFormat::Trace => bail!("--diff prints text or JSON; a trace shows one record"),
         format => bail!("--diff prints text or JSON; {} shows one record", word(format)),
     }
-    let report = |dir: &Path| {
-        let (Opened { job, .. }, filter) = &open(args, dir).with_context(|| dir.display().to_string())?;
-        cupeer_report::read(job, filter, 0, None)
+    let report = |paths: &[PathBuf]| {
+        let shown = shown_together(paths);
+        let report = || match parts::open(paths, 0)? {
+            Given::Record(Opened { job, .. }) => cupeer_report::read(&job, &filter(args, &job)?, 0, None),
+            Given::Parts(parts) => {
+                refuse(args, &shown)?;
+                of_parts(args, parts)
+            }
+        };
+        report().with_context(|| shown.clone())
     };
-    let diff = diff::compare(&report(dir)?, &report(other)?);
+    let diff = diff::compare(&report(paths)?, &report(others)?);
     match args.format {
         ReportFormat::Json => output::print_json(&diff),
         _ => output::print_marked(&diff.show(terminal_width(), output::stdout_style())),

@@ -1,33 +1,34 @@
-//! From what has been read to the report: the rows about the record, its processes and its devices, and all
-//! others in their places.
+//! From what has been read to what it says: the rows about the record, its processes and its devices, and all others in
+//! their places. What all processes together tell follows from these, in [`super::reduced`].
 
 use super::collect::Collected;
 use super::filter::Filter;
 use super::functions::Number;
 use super::model::{
-    Device, Escaped, Exit, ExitKind, Finding, LastCall, Ordinal, Pending, Process, Record, Report, SCHEMA,
-    Started, Unknown, Uuid,
+    Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Record, Started, Unknown, Uuid,
 };
 use super::places::{Names, Places};
 use super::reading::Tally;
+use super::reduced::Reduced;
 use super::{faults, findings, leaks, values};
 use cupeer_record::{self as record, Call, Job};
 use cupeer_spec::record::{meta, mode};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-pub fn report(job: &Job, filter: &Filter, mut all: Collected, names: &mut dyn Names) -> Report {
+/// What a record says, before all processes are seen together. Of one that `is_part` of a job, also what only others can make
+/// something of.
+pub fn reduced(
+    job: &Job,
+    filter: &Filter,
+    mut all: Collected,
+    names: &mut dyn Names,
+    is_part: bool,
+) -> Reduced {
     let began = began(job);
     let ended = ended(&all, filter, began);
     let mut places = Places::new(&job.processes, names);
-    let rank_of = |(i, process): (usize, &record::Process)| process.rank().filter(|_| filter.process(i));
-    let rank_of: Vec<Option<u32>> = job.processes.iter().enumerate().map(rank_of).collect();
-    let functions = all.functions.finish(&rank_of);
-    let rows = findings::rows(&findings::Context { job, all: &all, filter }, &mut places);
-    let findings: Vec<Finding> = rows.into_iter().map(|row| row.finding).collect();
-    let suppressed =
-        findings.iter().filter_map(|finding| Some((finding.suppressed_by.as_ref()?, finding.count)));
-    let suppressions = filter.suppressions.rows(suppressed);
+    let found = findings::found(&findings::Context { job, all: &all, filter, is_part }, &mut places);
     let groups = all.failures.groups(&all.functions, &all.fates, &all.stacks, &all.made_by, &mut places);
     let Collected { failures, functions: names, fates, stacks, made_by, .. } = &mut all;
     let (failures, failures_more) = failures.rows(names, fates, stacks, made_by, &mut places);
@@ -38,14 +39,13 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, names: &mut dyn Na
     let record = whole(job, &all, filter, began, ended);
     let fired = std::mem::take(&mut all.fired);
     let (marks, marks_more) = std::mem::take(&mut all.marks).rows(&all.fates);
-    let mut report = Report {
-        schema: SCHEMA,
+    Reduced {
         record,
+        keys: job.processes.iter().map(|process| process.header.key_check).collect(),
         processes,
         devices: devices(job),
-        functions,
-        findings,
-        suppressions,
+        functions: all.functions.sums(),
+        found,
         faults: faults::rows(job, fired, &all.functions, &all.fates),
         handles: all.ledger.rows(&all.fates, |entry| all.allocators.of(entry, &job.processes, &all.stacks)),
         allocations,
@@ -59,10 +59,7 @@ pub fn report(job: &Job, filter: &Filter, mut all: Collected, names: &mut dyn Na
         marks_more,
         escaped: escaped(job),
         unnamed: Vec::new(),
-    };
-    filter.apply(&mut report);
-    report.processes.sort_by_key(|process| (process.rank.is_none(), process.rank, process.began_ns));
-    report
+    }
 }
 
 /// When the first process of a record began.
@@ -100,21 +97,6 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
     let mut modes: Vec<&str> = job.processes.iter().map(mode_word).collect();
     modes.sort_unstable();
     modes.dedup();
-    let mut boots = BTreeMap::new();
-    for process in &job.processes {
-        boots.entry(process.header.boot_id).or_insert_with(|| process.host().to_owned());
-    }
-    let host = |(boot, host): (&[u8; 16], &String)| {
-        let is_ambiguous = host.is_empty() || boots.values().filter(|other| *other == host).count() > 1;
-        let boot = &boot_text(boot)[..8];
-        if is_ambiguous {
-            format!("{host}/boot-{boot}").trim_start_matches('/').to_owned()
-        } else {
-            host.clone()
-        }
-    };
-    let mut hosts: Vec<String> = boots.iter().map(host).collect();
-    hosts.sort_unstable();
     let mut problems: Vec<String> = job.problems.iter().map(ToString::to_string).collect();
     for (process, tally) in job.processes.iter().zip(&all.tallies) {
         let path = process.path.display();
@@ -136,7 +118,7 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
         running: all.fates.iter().any(|fate| fate.alive == Some(true)),
         mode: if let [mode] = modes[..] { mode } else { "mixed" },
         dropped: job.processes.iter().any(dropped),
-        hosts,
+        hosts: Vec::new(),
         events: all.tallies.iter().map(|tally| tally.events).sum(),
         lost: job.processes.iter().fold(0, |all, process| all.saturating_add(process.header.lost)),
         started: job.started.iter().map(started).collect(),
@@ -252,16 +234,11 @@ fn pending(
     tally.pending.iter().map(row).collect()
 }
 
-/// The devices of all processes, by UUID.
+/// The devices of all processes.
 fn devices(job: &Job) -> Vec<Device> {
-    let mut devices = BTreeMap::new();
-    for device in job.processes.iter().flat_map(|process| &process.devices) {
-        let row = Device { uuid: Uuid(device.uuid), pci: device.pci.clone(), name: device.name.clone() };
-        devices.entry(row.uuid).or_insert(row);
-    }
-    let mut devices: Vec<Device> = devices.into_values().collect();
-    devices.sort_by(|a, b| (&a.pci, a.uuid).cmp(&(&b.pci, b.uuid)));
-    devices
+    let all = job.processes.iter().flat_map(|process| &process.devices);
+    all.map(|device| Device { uuid: Uuid(device.uuid), pci: device.pci.clone(), name: device.name.clone() })
+        .collect()
 }
 
 fn escaped(job: &Job) -> Vec<Escaped> {

@@ -127,6 +127,13 @@ pub fn identities(job: &Job) -> HashMap<Identity, usize> {
 }
 
 impl Collected {
+    /// Whether all calls were kept of the processes whose fingerprints mean the same: else one may have exported, or joined,
+    /// something without a trace.
+    pub fn knows_all(&self, realm: Realm) -> bool {
+        let of_realm = self.fates.iter().zip(&self.realms).filter(|(_, its)| **its == realm);
+        of_realm.into_iter().all(|(fate, _)| fate.is_full && !fate.has_lost)
+    }
+
     fn add_tables(&mut self, job: &Job) {
         let processes = identities(job);
         for table in &job.tables {

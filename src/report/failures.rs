@@ -184,7 +184,7 @@ impl Failures {
             }
         };
         let mut rows: Vec<FailureGroup> = joined.into_iter().map(row).collect();
-        rows.sort_by(|a, b| (a.usual, b.count, a.first_ns).cmp(&(b.usual, a.count, b.first_ns)));
+        rows.sort_by_key(FailureGroup::order);
         rows
     }
 }

@@ -45,14 +45,19 @@ pub struct Filter {
 impl Filter {
     /// All of a record.
     pub fn all(job: &Job) -> Self {
+        Self::parts(job.processes.len(), Suppressions::default())
+    }
+
+    /// All of so many processes.
+    pub(crate) fn parts(processes: usize, suppressions: Suppressions) -> Self {
         Filter {
-            processes: vec![true; job.processes.len()],
+            processes: vec![true; processes],
             functions: None,
             failed: false,
             since: None,
             until: None,
             given: Vec::new(),
-            suppressions: Suppressions::default(),
+            suppressions,
         }
     }
 

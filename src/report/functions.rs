@@ -5,8 +5,9 @@
 use super::deviation;
 use super::model::{Codes, Function};
 use super::results;
+use super::sketch::Sketch;
 use cupeer_spec::function::{FUNCTION_COUNT, FUNCTIONS, FnId};
-use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -28,7 +29,7 @@ struct Sum {
     unwound: u64,
     total_ns: u64,
     max_ns: u64,
-    durations: Histogram<u64>,
+    durations: Sketch,
     /// Calls by the index of the process.
     by_process: Vec<u64>,
 }
@@ -85,8 +86,7 @@ impl Functions {
             End::Returned(result, ns) => {
                 sum.total_ns = sum.total_ns.saturating_add(ns);
                 sum.max_ns = sum.max_ns.max(ns);
-                // It grows as far as it has to, and fails for what no 64 bits can tell apart.
-                let _ = sum.durations.record(ns);
+                sum.durations.add(ns);
                 if result != 0 {
                     results::count(&mut sum.failures, result, 1);
                     let is_wrong =
@@ -104,21 +104,20 @@ impl Functions {
         self.sums[number].as_ref().map_or(&[], |sum| &sum.by_process)
     }
 
-    /// The rows, the function with the most time first. `rank_of` has the ranks of the processes that count for
-    /// the comparison of ranks.
-    pub fn finish(&self, rank_of: &[Option<u32>]) -> Vec<Function> {
-        let rows = self.sums.iter().enumerate().filter_map(|(number, sum)| Some((sum.as_ref()?, number)));
-        let mut rows: Vec<Function> = rows.map(|(sum, number)| sum.finish(self, number, rank_of)).collect();
-        rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.function.cmp(&b.function)));
-        rows
+    /// The same by the function's name.
+    pub fn by_process_of(&self, name: &str) -> Option<&[u64]> {
+        self.names.iter().position(|known| **known == *name).map(|number| self.by_process(number))
+    }
+
+    /// The sums of all functions that were called, in the order of the table.
+    pub fn sums(&mut self) -> Vec<FunctionSum> {
+        let sums = std::mem::take(&mut self.sums).into_iter().enumerate();
+        sums.filter_map(|(number, sum)| Some(sum?.named(self.name(number), Self::id(number)))).collect()
     }
 }
 
 impl Sum {
     fn new() -> Box<Self> {
-        // Two digits: a percentile is right to a hundredth. Never fails for so few.
-        let mut durations = Histogram::new(2).unwrap_or_else(|_| unreachable!());
-        durations.auto(true);
         Box::new(Sum {
             calls: 0,
             failures: Vec::new(),
@@ -128,29 +127,85 @@ impl Sum {
             unwound: 0,
             total_ns: 0,
             max_ns: 0,
-            durations,
+            durations: Sketch::default(),
             by_process: Vec::new(),
         })
     }
 
-    fn finish(&self, functions: &Functions, number: Number, rank_of: &[Option<u32>]) -> Function {
+    fn named(self, function: Rc<str>, id: Option<FnId>) -> FunctionSum {
+        FunctionSum {
+            function,
+            calls: self.calls,
+            failures: results::named(id, &self.failures),
+            wrong: results::named(id, &self.wrong),
+            injected: self.injected,
+            pending: self.pending,
+            unwound: self.unwound,
+            total_ns: self.total_ns,
+            max_ns: self.max_ns,
+            durations: self.durations,
+            by_process: self.by_process,
+        }
+    }
+}
+
+/// What is known of a function, with all that it takes to put it together with what others know.
+#[derive(Serialize, Deserialize)]
+pub struct FunctionSum {
+    pub function: Rc<str>,
+    pub calls: u64,
+    pub failures: Codes,
+    pub wrong: Codes,
+    pub injected: u64,
+    pub pending: u64,
+    pub unwound: u64,
+    pub total_ns: u64,
+    pub max_ns: u64,
+    pub durations: Sketch,
+    /// Calls by the index of the process; processes that are not there have none.
+    pub by_process: Vec<u64>,
+}
+
+impl FunctionSum {
+    /// Of one that was not called.
+    pub fn none(function: Rc<str>) -> Self {
+        Sum::new().named(function, None)
+    }
+
+    /// Adds what is known of the same function in other processes, which come behind so many of these.
+    pub fn add(&mut self, other: FunctionSum, processes: usize) {
+        let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+        let codes = |all: &mut Codes, more: Codes| {
+            more.into_iter().for_each(|(code, count)| add(all.entry(code).or_default(), count));
+        };
+        add(&mut self.calls, other.calls);
+        codes(&mut self.failures, other.failures);
+        codes(&mut self.wrong, other.wrong);
+        add(&mut self.injected, other.injected);
+        add(&mut self.pending, other.pending);
+        add(&mut self.unwound, other.unwound);
+        add(&mut self.total_ns, other.total_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.durations.merge(&other.durations);
+        self.by_process.resize(processes, 0);
+        self.by_process.extend(other.by_process);
+    }
+
+    /// The row. `rank_of` has the ranks of the processes that count for the comparison of ranks.
+    fn row(&self, rank_of: &[Option<u32>]) -> Function {
         let mut by_rank = BTreeMap::new();
         for (process, rank) in rank_of.iter().enumerate() {
             if let Some(rank) = rank {
                 *by_rank.entry(*rank).or_default() += self.by_process.get(process).copied().unwrap_or(0);
             }
         }
-        let id = Functions::id(number);
-        let failures: Codes = results::named(id, &self.failures);
         // A percentile stands for all durations within a hundredth, of which some are above the maximum.
-        let percentile = |q: f64| {
-            (!self.durations.is_empty()).then(|| self.durations.value_at_quantile(q).min(self.max_ns))
-        };
+        let percentile = |q: f64| Some(self.durations.quantile(q)?.min(self.max_ns));
         Function {
-            function: functions.name(number),
+            function: self.function.clone(),
             calls: self.calls,
-            failures,
-            wrong: results::named(id, &self.wrong),
+            failures: self.failures.clone(),
+            wrong: self.wrong.clone(),
             injected: self.injected,
             pending: self.pending,
             unwound: self.unwound,
@@ -161,6 +216,13 @@ impl Sum {
             ranks: deviation::spread(&by_rank),
         }
     }
+}
+
+/// The rows, the function with the most time first.
+pub fn rows(sums: &[FunctionSum], rank_of: &[Option<u32>]) -> Vec<Function> {
+    let mut rows: Vec<Function> = sums.iter().map(|sum| sum.row(rank_of)).collect();
+    rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.function.cmp(&b.function)));
+    rows
 }
 
 #[cfg(test)]
@@ -174,7 +236,7 @@ mod tests {
             functions.count(0, 0, End::Returned(0, i * 1000), false, false);
         }
         functions.count(0, 1, End::Pending, false, false);
-        let row = &functions.finish(&[None, None])[0];
+        let row = &rows(&functions.sums(), &[None, None])[0];
         let near = |value: Option<u64>, wanted: u64| value.unwrap().abs_diff(wanted) <= wanted / 100;
         assert!(near(row.p50_ns, 500_000) && near(row.p99_ns, 990_000), "{:?} {:?}", row.p50_ns, row.p99_ns);
         assert_eq!((row.max_ns, row.calls, row.pending), (Some(1_000_000), 1001, 1));
@@ -187,7 +249,7 @@ mod tests {
         let number = functions.number("cuFuture");
         assert_eq!(functions.number("cuFuture"), number);
         functions.count(number, 0, End::Returned(999_999, 1), true, false);
-        let row = &functions.finish(&[Some(0)])[0];
+        let row = &rows(&functions.sums(), &[Some(0)])[0];
         assert_eq!((&*row.function, row.injected, row.failed()), ("cuFuture", 1, 1));
         assert_eq!(row.failures["999999"], 1);
     }

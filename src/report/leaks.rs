@@ -5,6 +5,7 @@ use super::filter::Filter;
 use super::model::Leak;
 use super::places::Places;
 use cupeer_record::Job;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The groups, those that hold most first. Stacks of different processes are one where they name the same places.
@@ -36,7 +37,33 @@ pub fn rows(all: &Collected, job: &Job, places: &mut Places, filter: &Filter, no
         stack,
     };
     let mut rows: Vec<Leak> = by_places.into_iter().map(row).collect();
+    order(&mut rows);
+    rows
+}
+
+fn order(rows: &mut [Leak]) {
     rows.sort_by_key(|leak| std::cmp::Reverse((leak.bytes, leak.handles, leak.oldest_ns)));
+}
+
+/// Rows of several parts of a job as one: those from one place are added up.
+pub fn joined(rows: Vec<Leak>) -> Vec<Leak> {
+    let mut by_places: BTreeMap<_, Leak> = BTreeMap::new();
+    for leak in rows {
+        match by_places.entry((leak.kind, leak.stack.clone(), leak.allocator)) {
+            Entry::Vacant(place) => drop(place.insert(leak)),
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                known.handles = known.handles.saturating_add(leak.handles);
+                known.times = known.times.saturating_add(leak.times);
+                known.bytes = known.bytes.saturating_add(leak.bytes);
+                known.oldest_ns = known.oldest_ns.max(leak.oldest_ns);
+                known.youngest_ns = known.youngest_ns.min(leak.youngest_ns);
+                known.procs.extend(leak.procs);
+            }
+        }
+    }
+    let mut rows: Vec<Leak> = by_places.into_values().collect();
+    order(&mut rows);
     rows
 }
 

@@ -35,10 +35,12 @@ mod peers;
 mod places;
 mod pools;
 mod reading;
+pub mod reduced;
 mod results;
 mod runtime;
 pub mod sarif;
 pub mod schema;
+mod sketch;
 pub mod style;
 pub mod summary;
 pub mod suppress;
@@ -58,6 +60,7 @@ use cupeer_spec::record::slot::finding::Confidence;
 use filter::Filter;
 use model::Unnamed;
 pub use places::Places;
+use reduced::Reduced;
 use std::collections::BTreeSet;
 use std::path::Path;
 use symbols::Symbols;
@@ -70,14 +73,29 @@ pub fn read(
     most_failures: usize,
     symbols: Option<&mut Symbols>,
 ) -> Result<model::Report> {
+    Ok(parts(job, filter, most_failures, symbols, false)?.report(filter))
+}
+
+/// Reduces a record that is a part of a job, to what can be put together with others.
+pub fn reduce(job: &Job, most_failures: usize, symbols: &mut Symbols) -> Result<Reduced> {
+    parts(job, &Filter::all(job), most_failures, Some(symbols), true)
+}
+
+fn parts(
+    job: &Job,
+    filter: &Filter,
+    most_failures: usize,
+    symbols: Option<&mut Symbols>,
+    is_part: bool,
+) -> Result<Reduced> {
     let all = collect::collect(job, filter, most_failures)?;
     let Some(symbols) = symbols else {
-        return Ok(assemble::report(job, filter, all, &mut places::Nameless));
+        return Ok(assemble::reduced(job, filter, all, &mut places::Nameless, is_part));
     };
-    let mut report = assemble::report(job, filter, all, symbols);
+    let mut reduced = assemble::reduced(job, filter, all, symbols, is_part);
     let unnamed = |(library, why): (&str, &str)| Unnamed { library: library.into(), reason: why.into() };
-    report.unnamed = symbols.notes().map(unnamed).collect();
-    Ok(report)
+    reduced.unnamed = symbols.notes().map(unnamed).collect();
+    Ok(reduced)
 }
 
 /// What breaks a rule in a record, certainly, and is more than a note: the rule and the function, in words.

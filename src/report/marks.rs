@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// The most that are kept.
-const MOST: usize = 10_000;
+pub const MOST: usize = 10_000;
 
 /// Marks as they are read.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! The findings: what rules have found in the processes, and what only the whole record tells.
 //!
 //! What belongs here: what calls carry, and what their process tells ([`calls`]), while events are read; then what
-//! follows from the ledger ([`handles`], [`earlier`]), from mappings ([`space`]), from [`mod@descriptors`] and from all ranks together ([`ranks`]), and the rows ([`mod@rows`])
+//! follows from the ledger ([`handles`], [`earlier`]), from mappings ([`space`]), from [`mod@descriptors`] and from all ranks together ([`ranks`]), the rows ([`mod@rows`]), and how those of all processes are joined ([`mod@found`])
 //! of all these with their [`objects`]. What does not: what rules are, their sentences, and how they are decided (`src/rules`): what
 //! the record knows for that is told by [`mod@world`].
 //!
@@ -13,6 +13,7 @@
 mod calls;
 mod descriptors;
 mod earlier;
+mod found;
 mod handles;
 mod objects;
 mod ranks;
@@ -21,7 +22,8 @@ mod space;
 mod world;
 
 pub use calls::judged;
-pub use rows::{Context, rows};
+pub use found::{Found, Member};
+pub use rows::{Context, found, rows};
 pub use world::Sight;
 
 use super::functions::Number;

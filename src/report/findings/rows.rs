@@ -1,21 +1,22 @@
-//! The rows: findings of one rule and function, with one result and from one place, over all processes.
+//! From what was found to rows: each with its severity, its place in words, and what it is about. They are joined in
+//! [`super::found`].
 
 use super::super::collect::Collected;
 use super::super::filter::Filter;
 use super::super::functions::{Functions, Number};
 use super::super::ledger::Site;
-use super::super::model::{Finding, MOST_PROCS, Object, Place, SuppressedBy};
+use super::super::model::{Finding, Object};
 use super::super::places::Places;
 use super::super::results;
 use super::super::suppress::Facts;
+use super::found::{Found, Member, Row, library};
 use super::objects::{Objects, word};
-use super::{FindingGroup, Key, descriptors, earlier, handles, is_explanation, ranks, space};
+use super::{FindingGroup, Key, descriptors, earlier, handles, ranks, space};
 use cupeer_record::Job;
 use cupeer_rules::reason::Reason;
 use cupeer_rules::{Basis, Rule, Severity};
 use cupeer_spec::function::FnId;
 use cupeer_spec::record::slot::finding::{Confidence, role};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// What findings follow from.
@@ -24,18 +25,8 @@ pub struct Context<'a> {
     pub all: &'a Collected,
     /// What is asked for.
     pub filter: &'a Filter,
-}
-
-/// A row, with what it takes to join it to others.
-pub struct Row {
-    pub finding: Finding,
-    pub severity: Severity,
-    /// The process of the first.
-    pub process: usize,
-    /// Whether the report has found it, and no process.
-    pub by_report: bool,
-    /// All processes.
-    processes: Vec<usize>,
+    /// Whether others will be put together with it.
+    pub is_part: bool,
 }
 
 /// Something that was found, before its place has a name.
@@ -91,35 +82,45 @@ impl Sentence {
     }
 }
 
-/// All rows: the worst first, then in the order of time.
-pub fn rows(context: &Context, places: &mut Places) -> Vec<Row> {
+/// All that was found, before it is known what all processes together tell.
+pub fn found(context: &Context, places: &mut Places) -> Found {
     let objects = Objects::new(context.job, context.all);
-    let mut joined = Joined::default();
+    let mut found = Found::default();
     let (drafts, revised) = handles::drafts(context, &objects, places);
     for (key, kept) in context.all.findings.kept.iter().filter(|(key, _)| !revised.contains(key)) {
-        if let Some(row) = context.kept(key, kept, &objects, places) {
-            joined.add(row);
-        }
+        found.rows.extend(context.kept(key, kept, &objects, places));
     }
     let of_records = space::unused(context)
         .into_iter()
         .chain(space::incomplete(context))
         .chain(descriptors::kept(context));
     for draft in drafts.into_iter().chain(of_records).chain(descriptors::awaited(context)) {
-        joined.extend(context.drafted(draft, places));
+        found.rows.extend(context.drafted(draft, places));
     }
-    // Where a rule is broken, that is said, and who goes another way is not the news.
-    let fallbacks = ranks::fallbacks(context).into_iter().filter_map(|draft| context.drafted(draft, places));
-    let fallbacks: Vec<Row> = fallbacks.filter(|row| !joined.explains(row, Severity::Note)).collect();
-    let differing = ranks::differing(context).into_iter().filter_map(|draft| context.drafted(draft, places));
-    // What libraries do on purpose, ranks may do differently.
-    let differing: Vec<Row> = differing.filter(|row| !joined.has_note_like(row)).collect();
-    joined.extend(fallbacks);
-    joined.extend(differing);
-    joined.finish(context)
+    let mut drafted = |drafts: Vec<Draft>| -> Vec<Row> {
+        drafts.into_iter().filter_map(|draft| context.drafted(draft, places)).collect()
+    };
+    found.fallbacks = drafted(ranks::fallbacks(context));
+    found.failing = drafted(ranks::failing(context));
+    found
+}
+
+/// All rows of a record: the worst first, then in the order of time.
+pub fn rows(context: &Context, places: &mut Places) -> Vec<Row> {
+    let members: Vec<Member> = (0..context.job.processes.len()).map(|index| context.member(index)).collect();
+    let functions = &context.all.functions;
+    found(context, places).rows(&members, |name| functions.by_process_of(name))
 }
 
 impl Context<'_> {
+    fn member(&self, index: usize) -> Member {
+        Member {
+            proc: self.all.fates[index].proc.clone(),
+            rank: self.job.processes[index].rank(),
+            has_injected: self.all.tallies[index].injected > 0,
+        }
+    }
+
     fn kept(&self, key: &Key, kept: &FindingGroup, objects: &Objects, places: &mut Places) -> Option<Row> {
         let finding = &kept.finding;
         let args = Functions::id(key.function).map_or(&[][..], |function| function.spec().args);
@@ -213,116 +214,6 @@ impl Context<'_> {
             objects: draft.objects,
             suppressed_by,
         };
-        Some(Row { finding, severity, process, by_report: said.is_none(), processes })
-    }
-}
-
-impl Row {
-    fn and(self, other: Row) -> Row {
-        // One that is only counted says nothing, whenever it was.
-        let order = |row: &Row| (row.finding.message.is_empty(), row.finding.time_ns, row.process);
-        let (mut first, other) = if order(&other) < order(&self) { (other, self) } else { (self, other) };
-        first.finding.count += other.finding.count;
-        first.finding.last_ns = first.finding.last_ns.max(other.finding.last_ns);
-        first.severity = first.severity.max(other.severity);
-        first.finding.severity = first.severity.word();
-        first.processes.extend(other.processes);
-        first
-    }
-}
-
-/// Puts words into rows of which all were only counted: the rule's own hint, and of explanations, which a process gives
-/// once for each result, what was said in another place.
-fn complete(rows: &mut [Row]) {
-    let key = |row: &Row| {
-        let Finding { rule, function, result, .. } = &row.finding;
-        (rule.clone(), function.clone(), result.clone())
-    };
-    let said = rows.iter().filter(|row| is_explanation(&row.finding.rule) && !row.finding.message.is_empty());
-    let said: BTreeMap<_, String> = said.map(|row| (key(row), row.finding.message.clone())).collect();
-    for row in rows.iter_mut().filter(|row| row.finding.message.is_empty()) {
-        row.finding.message = said.get(&key(row)).cloned().unwrap_or_default();
-        if let Some(rule) = Rule::of(&row.finding.rule).filter(|_| row.finding.hint.is_empty()) {
-            row.finding.hint = rule.spec().hint.into();
-        }
-    }
-}
-
-/// Calls that are alike: function, result and caller.
-type Calls = (Rc<str>, Option<String>, Place);
-
-fn place(row: &Row) -> Calls {
-    let Finding { function, result, caller, .. } = &row.finding;
-    (function.clone(), result.clone(), caller.clone())
-}
-
-fn library(caller: &Place) -> &str {
-    caller.library.as_deref().unwrap_or_default()
-}
-
-/// The rows by what they have in common: the rule, the calls, and what suppresses them.
-#[derive(Default)]
-struct Joined(BTreeMap<(Rc<str>, Calls, Option<SuppressedBy>), Row>);
-
-impl Extend<Row> for Joined {
-    fn extend<I: IntoIterator<Item = Row>>(&mut self, rows: I) {
-        rows.into_iter().for_each(|row| self.add(row));
-    }
-}
-
-impl Joined {
-    /// Whether a rule at least this severe is broken in calls like those of a row.
-    fn explains(&self, row: &Row, least: Severity) -> bool {
-        let is_alike = |known: &Row| place(known) == place(row) && known.severity >= least;
-        self.0.values().any(|known| is_alike(known) && !is_explanation(&known.finding.rule))
-    }
-
-    /// Whether calls of the same function with the same result are usual somewhere.
-    fn has_note_like(&self, row: &Row) -> bool {
-        let is_note = |known: &&Row| known.severity == Severity::Note && !is_explanation(&known.finding.rule);
-        let key = |row: &Row| (row.finding.function.clone(), row.finding.result.clone());
-        self.0.values().filter(is_note).any(|known| key(known) == key(row))
-    }
-
-    fn add(&mut self, row: Row) {
-        let key = (row.finding.rule.clone(), place(&row), row.finding.suppressed_by.clone());
-        let row = match self.0.remove(&key) {
-            Some(known) => known.and(row),
-            None => row,
-        };
-        self.0.insert(key, row);
-    }
-
-    fn finish(self, context: &Context) -> Vec<Row> {
-        let mut rows: Vec<Row> = self.0.into_values().collect();
-        // What breaks a rule needs no other explanation.
-        let is_broken = |row: &&Row| {
-            !is_explanation(&row.finding.rule) && Rule::of(&row.finding.rule) != Some(Rule::IpcFallback)
-        };
-        let mut broken: BTreeMap<_, BTreeMap<Rc<str>, u64>> = BTreeMap::new();
-        for row in rows.iter().filter(is_broken) {
-            // One rule has two rows where some of them are suppressed.
-            *broken.entry(place(row)).or_default().entry(row.finding.rule.clone()).or_default() +=
-                row.finding.count;
-        }
-        rows.retain(|row| {
-            let explained =
-                broken.get(&place(row)).and_then(|rules| rules.values().max()).copied().unwrap_or(0);
-            Rule::of(&row.finding.rule) != Some(Rule::CallFailed) || explained < row.finding.count
-        });
-        complete(&mut rows);
-        for row in &mut rows {
-            row.processes.sort_unstable();
-            row.processes.dedup();
-            let of = |process: &usize| context.job.processes[*process].rank();
-            row.finding.ranks = row.processes.iter().filter_map(of).collect();
-            row.finding.ranks.sort_unstable();
-            row.finding.ranks.dedup();
-            let named = row.processes.iter().take(MOST_PROCS);
-            row.finding.procs = named.map(|process| context.all.fates[*process].proc.clone()).collect();
-            row.finding.procs_more = row.processes.len().saturating_sub(MOST_PROCS) as u64;
-        }
-        rows.sort_by_key(|row| (std::cmp::Reverse(row.severity), row.finding.time_ns, row.process));
-        rows
+        Some(Row::new(finding, processes, process, said.is_none()))
     }
 }

@@ -1,7 +1,7 @@
 //! What processes mapped, and no device could ever use, or not each that might have; and what they wait for, and nobody does.
 
 use super::super::ledger::space::{Apart, Unused};
-use super::super::virtual_memory::Waits;
+use super::super::virtual_memory::{Waiting, Waits};
 use super::rows::{Context, Draft, Sentence};
 use super::world::uuid;
 use cupeer_rules::Confidence;
@@ -35,11 +35,10 @@ pub fn unused<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
 
 /// Calls that wait for devices of a multicast object that no process of the record has added.
 pub fn incomplete<'a>(context: &Context<'a>) -> Vec<Draft<'a>> {
-    // Somebody may have added one without a trace.
-    if context.all.fates.iter().any(|fate| !fate.is_full || fate.has_lost) {
-        return Vec::new();
-    }
-    let drafts = context.all.virtual_memory.waiting().into_iter().map(|waiting| {
+    // Else somebody may have added one without a trace.
+    let is_known = |waiting: &Waiting| context.all.knows_all(context.all.realms[waiting.process]);
+    let waiting = context.all.virtual_memory.waiting().into_iter().filter(is_known);
+    let drafts = waiting.map(|waiting| {
         let reason = Reason::MulticastIncomplete { added: waiting.added, wanted: waiting.wanted };
         let has_ended = context.all.fates[waiting.process].alive == Some(false);
         let confidence = if has_ended { Confidence::Certain } else { Confidence::Inferred };

@@ -250,9 +250,9 @@ impl<'a, 'c> Whole<'a, 'c> {
         Whole { context, originals: context.all.ledger.originals(), imports }
     }
 
-    /// Whether the record has all that its processes exported.
-    fn knows_all(&self) -> bool {
-        self.context.all.fates.iter().all(|fate| fate.is_full && !fate.has_lost)
+    /// Whether the record has all that processes exported whose handles mean the same.
+    fn knows_all(&self, realm: Realm) -> bool {
+        self.context.all.knows_all(realm)
     }
 }
 
@@ -363,7 +363,7 @@ impl<'a> World for Afterwards<'a, '_> {
     }
 
     fn knows_all(&self) -> bool {
-        self.whole.knows_all()
+        self.whole.knows_all(self.entry.realm)
     }
     fn export(&self, object: Object, fingerprint: u64) -> Option<Export<Thing<'a>>> {
         let ledger = &self.whole.context.all.ledger;

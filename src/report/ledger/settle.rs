@@ -29,8 +29,7 @@ impl Ledger {
             ..row(&entry, fates, &originals, damage.is_of(&entry))
         };
         let mut rows: Vec<Handle> = self.handles.into_iter().map(row).collect();
-        let when = |row: &Handle| row.exported_ns.or(row.opens.first().map(|open| open.opened_ns));
-        rows.sort_by_key(|row| (std::cmp::Reverse(row.state), when(row), row.fingerprint));
+        rows.sort_by_key(Handle::order);
         rows
     }
 

@@ -1,11 +1,14 @@
 //! Virtual memory: what processes allocated, imported and mapped, and what they keep alive.
 
-use super::{Fingerprint, Proc, Uuid};
+use super::{
+    Fingerprint, Proc, Uuid,
+    word::{self, Word},
+};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The virtual memory of all processes: what they have of physical memory and of addresses, at their ends or now.
-#[derive(Serialize, JsonSchema, Default)]
+#[derive(Serialize, Deserialize, JsonSchema, Default)]
 pub struct Allocations {
     /// Physical memory: a row for each process and device.
     pub devices: Vec<DeviceMemory>,
@@ -37,7 +40,7 @@ impl Allocations {
 }
 
 /// Where physical memory lies.
-#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Where {
     /// On a device.
@@ -51,7 +54,7 @@ pub enum Where {
 }
 
 /// What one process has of the physical memory of one device: at its end or, while it runs, now.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct DeviceMemory {
     /// The process.
     pub proc: Proc,
@@ -84,7 +87,7 @@ pub struct DeviceMemory {
 }
 
 /// The addresses that one process has reserved and mapped: at its end or, while it runs, now.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct AddressSpace {
     /// The process.
     pub proc: Proc,
@@ -103,7 +106,7 @@ pub struct AddressSpace {
 }
 
 /// Memory that one process kept alive after another one had given it up.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Kept {
     /// The process that kept it.
     pub proc: Proc,
@@ -119,12 +122,14 @@ pub struct Kept {
     pub bytes: u64,
     /// How their owner gave them up: it released and unmapped them, or ended.
     #[schemars(extend("enum" = ["release", "exit"]))]
-    pub given_up_by: &'static str,
+    #[serde(deserialize_with = "word::read")]
+    pub given_up_by: Word,
     /// When it gave up the first of them.
     pub given_up_ns: u64,
     /// Whether they are kept now, or were until their keeper ended, or until it gave them up.
     #[schemars(extend("enum" = ["now", "exit", "given up"]))]
-    pub until: &'static str,
+    #[serde(deserialize_with = "word::read")]
+    pub until: Word,
     /// When the last of them was no longer kept.
     pub until_ns: Option<u64>,
     /// How long one of them was kept at most, up to now.
@@ -132,7 +137,7 @@ pub struct Kept {
 }
 
 /// A multicast object, as all processes together have it: at their ends or, while they run, now.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Multicast {
     /// The process that made it, where that is known.
     pub made_by: Option<Proc>,
@@ -141,7 +146,8 @@ pub struct Multicast {
     /// The most memory that can be bound to it, of each device.
     pub bytes: Option<u64>,
     /// The types of handles that were asked for when it was made.
-    pub handle_types: Vec<&'static str>,
+    #[serde(deserialize_with = "word::read")]
+    pub handle_types: Vec<Word>,
     /// How many devices it was made for.
     pub wanted_devices: Option<u32>,
     /// The devices that were added, and by whom.
@@ -161,7 +167,7 @@ pub struct Multicast {
 }
 
 /// A device of a multicast object.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct TeamDevice {
     /// The process that added it.
     pub proc: Proc,
@@ -172,7 +178,7 @@ pub struct TeamDevice {
 }
 
 /// Memory that is bound to a multicast object.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct BoundMemory {
     /// The process that bound it.
     pub proc: Proc,
@@ -185,7 +191,7 @@ pub struct BoundMemory {
 }
 
 /// An allocation, as one process has it.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Allocation {
     /// The process.
     pub proc: Proc,
@@ -202,7 +208,8 @@ pub struct Allocation {
     /// When this process made or imported it.
     pub since_ns: u64,
     /// The types of handles that were asked for when it was made; empty of an import.
-    pub handle_types: Vec<&'static str>,
+    #[serde(deserialize_with = "word::read")]
+    pub handle_types: Vec<Word>,
     /// The references that the process has by its handle.
     pub references: u64,
     /// How often it was retained.
@@ -222,7 +229,7 @@ pub struct Allocation {
 }
 
 /// Where an allocation is mapped.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Mapping {
     /// The first address.
     pub address: String,
@@ -233,7 +240,7 @@ pub struct Mapping {
 }
 
 /// What a device may do with a mapping.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Access {
     /// The device.
     pub device: Uuid,

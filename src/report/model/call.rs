@@ -3,7 +3,10 @@
 use super::{Codes, Proc};
 use crate::symbols::SourceLine;
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::rc::Rc;
 
 /// A function.
@@ -75,7 +78,7 @@ pub struct Deviation {
 }
 
 /// What a program has marked.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Mark {
     /// The process.
     pub proc: Proc,
@@ -88,7 +91,7 @@ pub struct Mark {
 }
 
 /// A call that failed.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
     /// When it began.
     pub time_ns: u64,
@@ -125,7 +128,7 @@ pub struct Failure {
 }
 
 /// A call of the runtime in which others were made.
-#[derive(Serialize, JsonSchema, Clone, PartialEq, Eq, Debug)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Debug)]
 pub struct RuntimeCall {
     /// Its function.
     pub function: Rc<str>,
@@ -134,7 +137,7 @@ pub struct RuntimeCall {
 }
 
 /// Failures with the same function, result and caller.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct FailureGroup {
     /// The function.
     pub function: Rc<str>,
@@ -165,6 +168,11 @@ pub struct FailureGroup {
 }
 
 impl FailureGroup {
+    /// Its place among others: those that tell of something first, then the most frequent.
+    pub fn order(&self) -> (bool, Reverse<u64>, u64) {
+        (self.usual, Reverse(self.count), self.first_ns)
+    }
+
     /// Whether they failed because a fault plan said so.
     pub fn is_on_purpose(&self) -> bool {
         self.injected || self.follows_fault
@@ -179,7 +187,7 @@ fn has_none(lines: &Rc<[SourceLine]>) -> bool {
 }
 
 /// A place in a program.
-#[derive(Serialize, JsonSchema, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Place {
     /// The path of the library.
     pub library: Option<Rc<str>>,
@@ -187,17 +195,17 @@ pub struct Place {
     #[schemars(extend("pattern" = "^[0-9a-f]+$"))]
     pub build_id: Option<Rc<str>>,
     /// Where in it, or the address where the library is unknown.
-    #[serde(serialize_with = "hexadecimal")]
+    #[serde(serialize_with = "hexadecimal", deserialize_with = "address")]
     #[schemars(with = "Hexadecimal")]
     pub offset: u64,
     /// The function, where symbols are at hand.
     pub function: Option<Rc<str>>,
     /// The lines of source, where debugging information is at hand: those of functions that were inlined there first, each
     /// called by the next.
-    #[serde(skip_serializing_if = "has_none")]
+    #[serde(default, skip_serializing_if = "has_none")]
     pub lines: Rc<[SourceLine]>,
     /// The line of Python that has led here, of who made the call; or, where there is no library, that this place is.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<Rc<SourceLine>>,
 }
 
@@ -209,4 +217,14 @@ pub(super) struct Hexadecimal(String);
 
 pub(super) fn hexadecimal<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{number:#x}"))
+}
+
+/// Reads such a number.
+pub(super) fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let text = Cow::<str>::deserialize(deserializer)?;
+    of_address(&text).ok_or_else(|| D::Error::custom("an address is not one"))
+}
+
+pub(super) fn of_address(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }

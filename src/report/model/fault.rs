@@ -1,12 +1,13 @@
 //! Fault plans: what each rule did.
 
 use super::Proc;
+use super::word::{self, Word};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
 /// A rule of a fault plan, or a pair of devices that was denied (plan 'deny-peer'), over all processes and hosts.
-#[derive(Serialize, JsonSchema, Clone, Default)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Default)]
 pub struct Fault {
     /// The name of its plan.
     pub plan: String,
@@ -32,7 +33,7 @@ pub struct Fault {
 }
 
 /// A call at which a rule of a fault plan fired.
-#[derive(Serialize, JsonSchema, Clone)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone)]
 pub struct FaultHit {
     /// When it began.
     pub time_ns: u64,
@@ -51,7 +52,8 @@ pub struct FaultHit {
     /// or after the call), 'hang' (a wait to be released), 'signal', 'exit', 'denied' (the pair of devices is
     /// denied), 'not-called' (the driver was not called), 'undone' (what the driver did was undone), 'dry' (nothing,
     /// in a dry run).
-    pub did: Vec<&'static str>,
+    #[serde(deserialize_with = "word::read")]
+    pub did: Vec<Word>,
     /// The name of what the driver returned, or its number; null where it was not called, or has not returned.
     pub driver_result: Option<String>,
     /// How long the rule made it wait.

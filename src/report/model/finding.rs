@@ -1,31 +1,38 @@
 //! Findings: which rule, where, why, and what it is about.
 
-use super::call::{Hexadecimal, hexadecimal};
-use super::{Allocator, Fingerprint, Place, Proc, RuntimeCall, Uuid};
+use super::call::{Hexadecimal, hexadecimal, of_address};
+use super::{
+    Allocator, Fingerprint, Place, Proc, RuntimeCall, Uuid,
+    word::{self, Word},
+};
 use cupeer_spec::record::slot::finding::{Confidence, Severity, role};
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::rc::Rc;
 
 /// How severe a finding can be.
 pub const SEVERITIES: [&str; 3] = [Severity::Error.word(), Severity::Warning.word(), Severity::Note.word()];
 
 /// What a rule found: all findings of one rule and function, with one result and from one place, over all processes.
-#[derive(Serialize, JsonSchema, Clone)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone)]
 pub struct Finding {
     /// The name of the rule: 'cupeer explain RULE' says more.
     pub rule: Rc<str>,
     /// How severe it is. What a library does on purpose is a note.
     #[schemars(extend("enum" = SEVERITIES))]
-    pub severity: &'static str,
+    #[serde(deserialize_with = "word::read")]
+    pub severity: Word,
     /// Certain: it follows from what was seen. Stale: it follows from what a process that has died left behind.
     /// Inferred: it is the likeliest explanation.
     #[schemars(extend("enum" = [Confidence::Certain, Confidence::Stale, Confidence::Inferred].map(Confidence::word)))]
-    pub confidence: &'static str,
+    #[serde(deserialize_with = "word::read")]
+    pub confidence: Word,
     /// The function.
     pub function: Rc<str>,
     /// The argument that it is about, by its name in cuda.h.
-    pub argument: Option<&'static str>,
+    #[serde(deserialize_with = "word::read")]
+    pub argument: Option<Word>,
     /// The name of the result, or its number; null where the call has not returned.
     pub result: Option<String>,
     /// The process of the first.
@@ -49,9 +56,11 @@ pub struct Finding {
     /// What was found, with the values of the first.
     pub message: String,
     /// What the rule rests on; null of a rule that this version does not know.
-    pub sentence: Option<&'static str>,
+    #[serde(deserialize_with = "word::read")]
+    pub sentence: Option<Word>,
     /// Where that is from: a function or a result of the documentation, what was observed, or practice.
-    pub source: Option<&'static str>,
+    #[serde(deserialize_with = "word::read")]
+    pub source: Option<Word>,
     /// What to do.
     pub hint: String,
     /// What the driver said about the first.
@@ -69,7 +78,7 @@ pub struct Finding {
 }
 
 /// An entry of a file given with --suppressions, from where a finding is.
-#[derive(Serialize, JsonSchema, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SuppressedBy {
     /// The file, as it was given.
     pub file: Rc<str>,
@@ -80,7 +89,7 @@ pub struct SuppressedBy {
 }
 
 /// An entry of a file given with --suppressions, and what it does.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Suppression {
     /// The file, as it was given.
     pub file: Rc<str>,
@@ -101,11 +110,12 @@ pub struct Suppression {
 }
 
 /// Something that a finding is about: where it was made, and by whom.
-#[derive(Serialize, JsonSchema, Clone, Default)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Default)]
 pub struct Object {
     /// What it is.
     #[schemars(extend("enum" = [&role::WORDS[..], &["unknown"]].concat()))]
-    pub role: &'static str,
+    #[serde(deserialize_with = "word::read")]
+    pub role: Word,
     /// The process; null where the record does not have it.
     pub proc: Option<Proc>,
     /// Its pid, in its own pid namespace; 0 where unknown.
@@ -117,7 +127,7 @@ pub struct Object {
     /// The device.
     pub device: Option<Uuid>,
     /// The address, event or context.
-    #[serde(serialize_with = "hexadecimal_or_null")]
+    #[serde(serialize_with = "hexadecimal_or_null", deserialize_with = "address_or_null")]
     #[schemars(with = "Option<Hexadecimal>")]
     pub address: Option<u64>,
     /// The size.
@@ -131,7 +141,7 @@ pub struct Object {
     /// The file name of the library that did it.
     pub library: Option<Rc<str>>,
     /// Where in that.
-    #[serde(serialize_with = "hexadecimal_or_null")]
+    #[serde(serialize_with = "hexadecimal_or_null", deserialize_with = "address_or_null")]
     #[schemars(with = "Option<Hexadecimal>")]
     pub offset: Option<u64>,
     /// The call stack, the caller first.
@@ -154,4 +164,9 @@ fn hexadecimal_or_null<S: Serializer>(number: &Option<u64>, serializer: S) -> Re
         Some(number) => hexadecimal(number, serializer),
         None => serializer.serialize_none(),
     }
+}
+
+fn address_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+    of_address(&text).map(Some).ok_or_else(|| D::Error::custom("an address is not one"))
 }

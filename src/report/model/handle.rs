@@ -1,19 +1,25 @@
 //! Handles: who exported them, who opened them, and how that ended.
 
-use super::{Codes, Place, Proc, Unknown, Uuid};
+use super::{
+    Codes, Place, Proc, Unknown, Uuid,
+    word::{self, Word},
+};
 use cupeer_spec::effect::Object;
 use cupeer_spec::value::Shareable;
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::cmp::Reverse;
 
 /// A memory handle or an event handle: who exported it, who opened it, and how that ended.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Handle {
     /// What stands for its bytes.
     pub fingerprint: Fingerprint,
     /// What it is of.
     #[schemars(extend("enum" = Object::exported()))]
-    pub kind: &'static str,
+    #[serde(deserialize_with = "word::read")]
+    pub kind: Word,
     /// How it stands.
     pub state: State,
     /// Who exported it.
@@ -31,7 +37,8 @@ pub struct Handle {
     /// When its allocation was freed or released, or the event destroyed.
     pub freed_ns: Option<u64>,
     /// The function that freed, released or destroyed it.
-    pub freed_by: Option<&'static str>,
+    #[serde(deserialize_with = "word::read")]
+    pub freed_by: Option<Word>,
     /// Of a handle that nobody exported: the one that it is a damaged copy of. They differ in bytes that the driver
     /// does not check.
     pub damaged_from: Option<Fingerprint>,
@@ -41,20 +48,30 @@ pub struct Handle {
     pub failed: Vec<FailedOpen>,
     /// Why fields are unknown.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
+    #[serde(default, deserialize_with = "word::read")]
     pub unknown: Unknown,
 }
 
+impl Handle {
+    /// Its place among others: the worst first, then in order of time.
+    pub fn order(&self) -> (Reverse<State>, Option<u64>, Fingerprint) {
+        let when = self.exported_ns.or(self.opens.first().map(|open| open.opened_ns));
+        (Reverse(self.state), when, self.fingerprint)
+    }
+}
+
 /// What made some memory.
-#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Allocator {
     /// Its name.
-    pub name: &'static str,
+    #[serde(deserialize_with = "word::read")]
+    pub name: Word,
     /// How sure that is.
     pub certainty: Certainty,
 }
 
 /// How sure it is what made some memory.
-#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Certainty {
     /// The library that exported it has no other.
@@ -75,7 +92,7 @@ impl Allocator {
 }
 
 /// How a handle, or one opening of it, stands. A handle with several openings has the worst of them: the last one here.
-#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum State {
     /// Nobody opened it, and its allocation still exists.
     #[serde(rename = "exported")]
@@ -116,7 +133,7 @@ impl std::fmt::Display for State {
 }
 
 /// From where one process opened a handle to where it had closed it as often.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Open {
     /// The process.
     pub proc: Proc,
@@ -127,7 +144,8 @@ pub struct Open {
     /// When it was closed.
     pub closed_ns: Option<u64>,
     /// The function that closed it.
-    pub closed_by: Option<&'static str>,
+    #[serde(deserialize_with = "word::read")]
+    pub closed_by: Option<Word>,
     /// The device of the opener's context.
     pub device: Option<Uuid>,
     /// The thread that opened it.
@@ -139,7 +157,7 @@ pub struct Open {
 }
 
 /// One process's failures to open a handle.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct FailedOpen {
     /// The process.
     pub proc: Proc,
@@ -159,11 +177,12 @@ impl FailedOpen {
 }
 
 /// What was opened in one place and not closed.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Leak {
     /// What it is of.
     #[schemars(extend("enum" = Object::exported()))]
-    pub kind: &'static str,
+    #[serde(deserialize_with = "word::read")]
+    pub kind: Word,
     /// How many are open.
     pub handles: u64,
     /// How many openings are open: a handle that was opened several times must be closed as often.
@@ -197,5 +216,14 @@ impl std::fmt::Display for Fingerprint {
 impl Serialize for Fingerprint {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Fingerprint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let number = text.split_once(':').and_then(|(_, digits)| u64::from_str_radix(digits, 16).ok());
+        let is_it = |known: &Fingerprint| known.to_string() == text;
+        number.map(Fingerprint).filter(is_it).ok_or_else(|| D::Error::custom("a fingerprint is not one"))
     }
 }

@@ -11,6 +11,7 @@ mod handle;
 mod peer;
 mod pool;
 mod process;
+mod word;
 
 pub use allocation::{
     Access, AddressSpace, Allocation, Allocations, BoundMemory, DeviceMemory, Kept, Mapping, Multicast,
@@ -25,15 +26,16 @@ pub use pool::Pool;
 pub use process::{Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Unnamed, past};
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+pub use word::Word;
 
 /// The name of a process in its record: see [`cupeer_record::process::Process::proc`].
 pub type Proc = Rc<str>;
 
 /// The reasons why fields are unknown, by the field's name.
-pub type Unknown = BTreeMap<&'static str, &'static str>;
+pub type Unknown = BTreeMap<Word, Word>;
 
 /// How often something ended in each way: by the name of the result, or its number where it has no name.
 pub type Codes = BTreeMap<String, u64>;
@@ -43,7 +45,7 @@ pub type Codes = BTreeMap<String, u64>;
 pub struct Report {
     /// The version of this form.
     #[schemars(extend("const" = SCHEMA))]
-    pub schema: &'static str,
+    pub schema: Word,
     /// The record as a whole.
     pub record: Record,
     /// Its processes, in the order of their start.
@@ -55,7 +57,7 @@ pub struct Report {
     /// What rules found: errors, then warnings, then notes, each in order of time.
     pub findings: Vec<Finding>,
     /// The entries of the files given with --suppressions.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suppressions: Vec<Suppression>,
     /// What fault plans did: a row for each of their rules.
     pub faults: Vec<Fault>,
@@ -113,7 +115,7 @@ impl Report {
 }
 
 /// The record as a whole.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// Where it is.
     pub path: String,
@@ -125,7 +127,8 @@ pub struct Record {
     pub running: bool,
     /// Whether all events were kept, or the last ones of each process, or one here and the other there.
     #[schemars(extend("enum" = ["full", "ring", "mixed"]))]
-    pub mode: &'static str,
+    #[serde(deserialize_with = "word::read")]
+    pub mode: Word,
     /// Whether older events than those counted here are gone: a ring keeps its last ones.
     pub dropped: bool,
     /// The hosts; where two have one name, with the start of their boot ids.
@@ -135,7 +138,7 @@ pub struct Record {
     /// Events that could not be kept.
     pub lost: u64,
     /// The programs that `cupeer run` started and that made no call themselves, as a shell does.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub started: Vec<Started>,
     /// What is wrong with the record itself.
     pub problems: Vec<String>,
@@ -144,7 +147,7 @@ pub struct Record {
     #[schemars(with = "u64")]
     pub matching: Option<u64>,
     /// The filters that were given, where there are any.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<String>,
     /// Whether the filters leave out calls of the processes that they choose: how one of those ended is then another
     /// matter.
@@ -153,7 +156,7 @@ pub struct Record {
 }
 
 /// A program that `cupeer run` started and that made no call itself.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Started {
     /// Its name.
     pub program: String,

@@ -1,11 +1,12 @@
 //! Devices, and what processes did from one to another.
 
-use super::{Codes, Proc, Unknown};
+use super::{Codes, Proc, Unknown, word};
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What one process did from one device to another.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Peer {
     /// The process.
     pub proc: Proc,
@@ -46,6 +47,7 @@ pub struct Peer {
     pub copied_bytes: u64,
     /// Why fields are unknown.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
+    #[serde(default, deserialize_with = "word::read")]
     pub unknown: Unknown,
 }
 
@@ -63,5 +65,12 @@ impl std::fmt::Display for Uuid {
 impl Serialize for Uuid {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Uuid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        cupeer_spec::uuid::parse(&text).map(Uuid).ok_or_else(|| D::Error::custom("a UUID is not one"))
     }
 }

@@ -1,11 +1,14 @@
 //! Memory pools: who made, exported and imported them, and who may use their memory.
 
-use super::{Access, Fingerprint, Proc, Uuid, Where};
+use super::{
+    Access, Fingerprint, Proc, Uuid, Where,
+    word::{self, Word},
+};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A memory pool, as one process has it: one that it made, exported or gave devices access to, or one that it imported.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Pool {
     /// The process.
     pub proc: Proc,
@@ -17,11 +20,13 @@ pub struct Pool {
     pub device: Option<Uuid>,
     /// Where the process has it from: it made or imported it, or it is the one that a device always has.
     #[schemars(extend("enum" = ["made", "imported", "default"]))]
-    pub origin: &'static str,
+    #[serde(deserialize_with = "word::read")]
+    pub origin: Word,
     /// The process that made it.
     pub owner: Option<Proc>,
     /// The types of handles that were asked for when it was made; empty of an import.
-    pub handle_types: Vec<&'static str>,
+    #[serde(deserialize_with = "word::read")]
+    pub handle_types: Vec<Word>,
     /// When this process had it first.
     pub since_ns: u64,
     /// When it destroyed it.

@@ -1,17 +1,20 @@
 //! The processes of a record, their devices, and which of their calls escaped.
 
-use super::{Place, Proc, RuntimeCall, Unknown, Uuid};
+use super::{
+    Place, Proc, RuntimeCall, Unknown, Uuid,
+    word::{self, Word},
+};
 use crate::text::names::clean;
 use cupeer_spec::env::{self, Level};
 use cupeer_spec::record::end::End;
 use cupeer_spec::way::{self, Way};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// A process.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Process {
     /// Its name.
     pub proc: Proc,
@@ -35,7 +38,8 @@ pub struct Process {
     pub variables: BTreeMap<String, String>,
     /// Whether all events were kept.
     #[schemars(extend("enum" = ["full", "ring"]))]
-    pub mode: &'static str,
+    #[serde(deserialize_with = "word::read")]
+    pub mode: Word,
     /// Events that were read.
     pub events: u64,
     /// Calls that a fault plan changed, delayed, held or ended.
@@ -54,11 +58,12 @@ pub struct Process {
     pub devices: Vec<Ordinal>,
     /// Why fields are unknown.
     #[serde(skip_serializing_if = "Unknown::is_empty")]
+    #[serde(default, deserialize_with = "word::read")]
     pub unknown: Unknown,
 }
 
 /// How a process ended, or that it runs.
-#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exit {
     /// The kind.
     pub kind: ExitKind,
@@ -69,7 +74,7 @@ pub struct Exit {
 }
 
 /// The ways in which a process ends.
-#[derive(Serialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum ExitKind {
     /// It runs.
@@ -123,7 +128,7 @@ impl Process {
 }
 
 /// The last call of a process.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct LastCall {
     /// The function.
     pub function: Rc<str>,
@@ -134,7 +139,7 @@ pub struct LastCall {
 }
 
 /// A call that has not returned.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Pending {
     /// The function.
     pub function: Rc<str>,
@@ -162,7 +167,7 @@ pub struct Pending {
 }
 
 /// A device as one process numbers it.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Ordinal {
     /// Its number in the process.
     pub ordinal: i32,
@@ -171,7 +176,7 @@ pub struct Ordinal {
 }
 
 /// A device.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Device {
     /// Its UUID.
     pub uuid: Uuid,
@@ -182,7 +187,7 @@ pub struct Device {
 }
 
 /// A library whose calls escaped cupeer.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Escaped {
     /// The process.
     pub proc: Proc,
@@ -210,7 +215,7 @@ pub fn past(library: &str, way: &str, times: &str) -> String {
 }
 
 /// A library whose functions could not be named.
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Unnamed {
     /// Its path.
     pub library: String,

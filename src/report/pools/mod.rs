@@ -6,6 +6,8 @@
 
 mod rows;
 
+pub use rows::order;
+
 use super::ledger::Realm;
 use super::ledger::pools::OwnPools;
 use super::model::Uuid;

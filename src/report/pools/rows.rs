@@ -13,6 +13,12 @@ use std::collections::HashMap;
 /// The most rows.
 const MOST: usize = 200;
 
+/// Puts rows in the order of time. Not all of very many are shown.
+pub fn order(rows: &mut Vec<model::Pool>) {
+    rows.sort_by_key(|row| row.since_ns);
+    rows.truncate(MOST);
+}
+
 impl AllPools {
     /// Adds the access that devices have to the pools of others to the matrix: each pool counts as one mapping.
     pub fn add_reach(&self, peers: &mut Peers) {
@@ -57,8 +63,7 @@ impl AllPools {
                 }));
             }
         }
-        rows.sort_by_key(|row| row.since_ns);
-        rows.truncate(MOST);
+        order(&mut rows);
         rows
     }
 

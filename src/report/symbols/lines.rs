@@ -13,7 +13,7 @@ use gimli::{Dwarf, EndianArcSlice, LittleEndian, SectionId};
 use object::read::{CompressedData, CompressedFileRange, CompressionFormat, ReadCache};
 use object::{Object, ObjectSection};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::fs::File;
@@ -31,7 +31,7 @@ pub const MOST_BYTES: u64 = 1 << 30;
 const MOST_INLINED: usize = 32;
 
 /// A line of source, and the function that it stands in.
-#[derive(Serialize, JsonSchema, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Serialize, Deserialize, JsonSchema, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SourceLine {
     /// The function, as its programmer wrote it.
     pub function: Option<String>,

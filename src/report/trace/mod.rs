@@ -167,7 +167,7 @@ impl<W: Write> Trace<'_, W> {
 
     /// What the report has found; what processes have found stands with their calls.
     fn found(&mut self) -> Result<()> {
-        let context = findings::Context { job: self.job, all: self.all, filter: self.filter };
+        let context = findings::Context { job: self.job, all: self.all, filter: self.filter, is_part: false };
         for row in findings::rows(&context, &mut self.places).into_iter().filter(|row| row.by_report) {
             let track = self.tracks.thread(row.process, row.finding.tid, &mut self.out)?;
             let finding = &row.finding;

@@ -18,8 +18,9 @@ mod tests;
 use super::ledger::Realm;
 use super::model::{Uuid, Where};
 pub use follow::concerns;
+pub use rows::order;
 pub use space::{Reach, Space};
-pub use teams::Waits;
+pub use teams::{Waiting, Waits};
 
 /// What all processes have, in the order of the job.
 #[derive(Default)]

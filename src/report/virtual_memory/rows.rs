@@ -48,7 +48,7 @@ impl VirtualMemory {
             singles.extend(all);
         }
         rows.kept = kept.into_iter().map(|(key, all)| self::kept(key, &all, fates, now)).collect();
-        rows.kept.sort_by_key(|kept| (kept.until != Until::Now.word(), Reverse(kept.bytes)));
+        rows.kept.sort_by_key(place);
         singles.sort_by_key(|(kept, bytes, process, number)| (!kept, Reverse(*bytes), *process, *number));
         rows.largest_more = singles.len().saturating_sub(MOST) as u64;
         singles.truncate(MOST);
@@ -56,6 +56,21 @@ impl VirtualMemory {
         rows.largest = single_rows(&joined, &singles, fates);
         rows
     }
+}
+
+/// Puts rows of several parts of a job in order, and keeps as many single allocations as of one.
+pub fn order(rows: &mut Allocations) {
+    rows.kept.sort_by_key(place);
+    // Those that nobody of the record has made come last.
+    rows.multicast.sort_by_key(|row| row.made_by.is_none());
+    rows.largest.sort_by_key(|row| (!row.kept, Reverse(row.bytes.unwrap_or(0))));
+    rows.largest_more = rows.largest_more.saturating_add(rows.largest.len().saturating_sub(MOST) as u64);
+    rows.largest.truncate(MOST);
+}
+
+/// The place of what is kept among others.
+fn place(kept: &Kept) -> (bool, Reverse<u64>) {
+    (kept.until != Until::Now.word(), Reverse(kept.bytes))
 }
 
 impl Until {

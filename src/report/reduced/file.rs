@@ -1,0 +1,101 @@
+//! The file of what is kept: compressed JSON, so that any tool can read it, with a name and a version before all else.
+//!
+//! It may come from anybody. What it says is looked through before it is used: nothing in it makes us ask for more memory than
+//! its text has, or look for a process that it does not have.
+
+use super::Reduced;
+use anyhow::{Context, Result, anyhow, ensure};
+use cupeer_record::plain::{self, Links};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+
+/// The end of the name of such a file.
+pub const SUFFIX: &str = ".cupeer.json.gz";
+/// The form, and the oldest and newest version of it that is read.
+const SCHEMA: &str = "cupeer-reduced/1";
+/// How many bytes of text a byte of the file may stand for; those of real ones stand for some dozens.
+const MOST_FOR_ONE: u64 = 400;
+/// How many bytes of text any file may have.
+const ALWAYS: u64 = 16 << 20;
+
+#[derive(Serialize, Deserialize)]
+struct File<T> {
+    schema: String,
+    /// The version of cupeer that made it.
+    made_by: String,
+    part: T,
+}
+
+/// Only the head of one.
+#[derive(Deserialize)]
+struct Head {
+    schema: String,
+    #[serde(default)]
+    made_by: String,
+}
+
+/// Whether a file is named as one.
+pub fn is_named(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(SUFFIX.as_bytes())
+}
+
+impl Reduced {
+    /// Writes it.
+    pub fn write(&self, out: impl Write) -> io::Result<()> {
+        let file = File { schema: SCHEMA.into(), made_by: env!("CARGO_PKG_VERSION").into(), part: self };
+        let mut out = BufWriter::with_capacity(1 << 16, GzEncoder::new(out, Compression::default()));
+        serde_json::to_writer(&mut out, &file)?;
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?.flush()
+    }
+
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Reduced> {
+        let failed = || path.display().to_string();
+        let file = plain::open(path, Links::Followed).with_context(failed)?;
+        let size = file.metadata().with_context(failed)?.len();
+        let room = size.saturating_mul(MOST_FOR_ONE).max(ALWAYS);
+        let mut reduced = Self::of(BufReader::new(file), room).with_context(failed)?;
+        reduced.record.path = path.display().to_string();
+        Ok(reduced)
+    }
+
+    /// From what a file has, which may have so many bytes of text.
+    fn of(file: impl Read, room: u64) -> Result<Reduced> {
+        let mut text = Vec::new();
+        let read = GzDecoder::new(file).take(room + 1).read_to_end(&mut text);
+        read.map_err(|error| anyhow!("it is damaged, cut off, or no reduced file: {error}"))?;
+        ensure!(text.len() as u64 <= room, "it has far more text than a file of this size can have");
+        let file: File<Reduced> = match serde_json::from_slice(&text) {
+            Ok(file) => file,
+            Err(error) => return Err(why_not(&text, &error)),
+        };
+        ensure!(file.schema == SCHEMA, "{}", foreign(&file.schema, &file.made_by));
+        let part = file.part;
+        ensure!(part.is_sound(), "it is damaged: it names a process that it does not have");
+        Ok(part)
+    }
+
+    fn is_sound(&self) -> bool {
+        let processes = self.processes.len();
+        self.keys.len() == processes
+            && self.functions.iter().all(|sum| sum.by_process.len() <= processes)
+            && self.found.is_sound(processes)
+    }
+}
+
+/// Why a text is no such file: of another version, it may have another form.
+fn why_not(text: &[u8], error: &serde_json::Error) -> anyhow::Error {
+    match serde_json::from_slice::<Head>(text) {
+        Ok(head) if head.schema != SCHEMA => anyhow!(foreign(&head.schema, &head.made_by)),
+        _ => anyhow!("it is damaged, or no reduced file: {error}"),
+    }
+}
+
+fn foreign(schema: &str, made_by: &str) -> String {
+    let clean = |text: &str| text.chars().filter(|c| !c.is_control()).take(64).collect::<String>();
+    format!("it is of form '{}', made by cupeer {}; this one reads {SCHEMA}", clean(schema), clean(made_by))
+}

@@ -1,0 +1,84 @@
+//! From what is kept of all processes of a job to its report.
+
+use super::super::filter::Filter;
+use super::super::findings::Member;
+use super::super::functions::{self, FunctionSum};
+use super::super::model::{Device, Finding, Process, Report, SCHEMA};
+use super::Reduced;
+use std::collections::{BTreeMap, HashMap};
+
+impl Reduced {
+    /// The report.
+    pub fn report(mut self, filter: &Filter) -> Report {
+        let members: Vec<Member> = self.processes.iter().map(member).collect();
+        let rank_of = |(i, member): (usize, &Member)| member.rank.filter(|_| filter.process(i));
+        let rank_of: Vec<Option<u32>> = members.iter().enumerate().map(rank_of).collect();
+        let sums: HashMap<&str, &FunctionSum> =
+            self.functions.iter().map(|sum| (&*sum.function, sum)).collect();
+        let rows = self.found.rows(&members, |name| sums.get(name).map(|sum| &sum.by_process[..]));
+        let findings: Vec<Finding> = rows.into_iter().map(|row| row.finding).collect();
+        let suppressed =
+            findings.iter().filter_map(|finding| Some((finding.suppressed_by.as_ref()?, finding.count)));
+        let suppressions = filter.suppressions.rows(suppressed);
+        self.record.hosts = hosts(&self.processes);
+        let mut report = Report {
+            schema: SCHEMA,
+            record: self.record,
+            functions: functions::rows(&self.functions, &rank_of),
+            processes: self.processes,
+            devices: devices(self.devices),
+            findings,
+            suppressions,
+            faults: self.faults,
+            handles: self.handles,
+            allocations: self.allocations,
+            pools: self.pools,
+            leaks: self.leaks,
+            peers: self.peers,
+            failures: self.failures,
+            failures_more: self.failures_more,
+            failure_groups: self.failure_groups,
+            marks: self.marks,
+            marks_more: self.marks_more,
+            escaped: self.escaped,
+            unnamed: self.unnamed,
+        };
+        filter.apply(&mut report);
+        report.processes.sort_by_key(|process| (process.rank.is_none(), process.rank, process.began_ns));
+        report
+    }
+}
+
+fn member(process: &Process) -> Member {
+    Member { proc: process.proc.clone(), rank: process.rank, has_injected: process.injected > 0 }
+}
+
+/// The hosts; where two have one name, with the start of their boot ids.
+fn hosts(processes: &[Process]) -> Vec<String> {
+    let mut boots: BTreeMap<&str, &str> = BTreeMap::new();
+    for process in processes {
+        boots.entry(&process.boot_id).or_insert(&process.host);
+    }
+    let host = |(boot, host): (&&str, &&str)| {
+        let is_ambiguous = host.is_empty() || boots.values().filter(|other| *other == host).count() > 1;
+        let boot = boot.get(..8).unwrap_or(boot);
+        match is_ambiguous {
+            true => format!("{host}/boot-{boot}").trim_start_matches('/').to_owned(),
+            false => (*host).to_owned(),
+        }
+    };
+    let mut hosts: Vec<String> = boots.iter().map(host).collect();
+    hosts.sort_unstable();
+    hosts
+}
+
+/// Each device once.
+fn devices(all: Vec<Device>) -> Vec<Device> {
+    let mut by_uuid = BTreeMap::new();
+    for device in all {
+        by_uuid.entry(device.uuid).or_insert(device);
+    }
+    let mut devices: Vec<Device> = by_uuid.into_values().collect();
+    devices.sort_by(|a, b| (&a.pci, a.uuid).cmp(&(&b.pci, b.uuid)));
+    devices
+}

@@ -1,0 +1,197 @@
+//! Two parts of a job as one.
+//!
+//! The processes of the second come behind those of the first, as they would have been read. Nothing is decided here: rows
+//! that are about one process stay what they are, and sums are added up.
+
+use super::super::functions::FunctionSum;
+use super::super::model::{Allocations, FailureGroup, Fault, MOST_PROCS, Proc, Record, Unnamed};
+use super::super::{hits, leaks, marks, pools, virtual_memory};
+use super::Reduced;
+use anyhow::{Result, bail};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+impl Reduced {
+    /// Adds another part. Of single failures, `most_failures` are kept. Fails where a process is in both.
+    pub fn add(&mut self, mut other: Reduced, most_failures: usize) -> Result<()> {
+        self.refuse_twice(&other)?;
+        let processes = self.processes.len();
+        let ended = self.record.ended_ns.max(other.record.ended_ns);
+        self.age(ended);
+        other.age(ended);
+        let mut problems = self.apart(&other);
+        join_records(&mut self.record, other.record);
+        self.record.problems.append(&mut problems);
+        self.keys.append(&mut other.keys);
+        self.processes.append(&mut other.processes);
+        self.devices.append(&mut other.devices);
+        add_functions(&mut self.functions, other.functions, processes);
+        self.found.add(other.found, processes);
+        add_faults(&mut self.faults, other.faults);
+        self.handles.append(&mut other.handles);
+        self.handles.sort_by_key(|handle| handle.order());
+        join_allocations(&mut self.allocations, other.allocations);
+        self.pools.append(&mut other.pools);
+        pools::order(&mut self.pools);
+        self.leaks.append(&mut other.leaks);
+        self.leaks = leaks::joined(std::mem::take(&mut self.leaks));
+        self.peers.append(&mut other.peers);
+        self.failures.append(&mut other.failures);
+        self.failures.sort_by_key(|failure| failure.time_ns);
+        self.failures_more = self.failures_more.saturating_add(other.failures_more);
+        cut(&mut self.failures, most_failures, &mut self.failures_more);
+        add_groups(&mut self.failure_groups, other.failure_groups);
+        self.marks.append(&mut other.marks);
+        self.marks.sort_by_key(|mark| mark.time_ns);
+        self.marks_more = self.marks_more.saturating_add(other.marks_more);
+        cut(&mut self.marks, marks::MOST, &mut self.marks_more);
+        self.escaped.append(&mut other.escaped);
+        add_unnamed(&mut self.unnamed, other.unnamed);
+        Ok(())
+    }
+
+    fn refuse_twice(&self, other: &Reduced) -> Result<()> {
+        let known: HashSet<&Proc> = self.processes.iter().map(|process| &process.proc).collect();
+        if let Some(twice) = other.processes.iter().find(|process| known.contains(&process.proc)) {
+            bail!(
+                "process {} ({}) is in more than one of them, and its calls would be counted twice: name each part of \
+                 a job once",
+                twice.pid,
+                twice.proc
+            );
+        }
+        Ok(())
+    }
+
+    /// What keeps the two apart: nothing can be followed from one to the other that would have been in one record.
+    fn apart(&self, other: &Reduced) -> Vec<String> {
+        let mut problems = Vec::new();
+        let boots: BTreeSet<&str> = self.processes.iter().map(|process| process.boot_id.as_str()).collect();
+        if let Some(both) = other.processes.iter().find(|process| boots.contains(process.boot_id.as_str())) {
+            problems.push(format!(
+                "{} and {} are of one host ({}), so handles cannot be followed between them: reduce all records of a host \
+                 together",
+                self.record.path, other.record.path, both.host
+            ));
+        }
+        let key = self.keys.first();
+        if other.keys.iter().any(|other| Some(other) != key) && key.is_some() {
+            problems.push(format!("{} is of another job than {}", other.record.path, self.record.path));
+        }
+        problems
+    }
+
+    /// Makes what has lasted until now last until the end of the whole.
+    fn age(&mut self, ended: u64) {
+        let more = ended - self.record.ended_ns;
+        if more == 0 {
+            return;
+        }
+        let older = |age: &mut u64| *age = age.saturating_add(more);
+        self.processes
+            .iter_mut()
+            .flat_map(|process| &mut process.pending)
+            .for_each(|call| older(&mut call.age_ns));
+        for leak in &mut self.leaks {
+            older(&mut leak.oldest_ns);
+            older(&mut leak.youngest_ns);
+        }
+        let kept = self.allocations.kept.iter_mut().filter(|kept| kept.until_ns.is_none());
+        kept.for_each(|kept| older(&mut kept.longest_ns));
+    }
+}
+
+fn join_records(all: &mut Record, other: Record) {
+    all.began_ns = all.began_ns.min(other.began_ns);
+    all.ended_ns = all.ended_ns.max(other.ended_ns);
+    all.running |= other.running;
+    if all.mode != other.mode {
+        all.mode = "mixed";
+    }
+    all.dropped |= other.dropped;
+    all.events = all.events.saturating_add(other.events);
+    all.lost = all.lost.saturating_add(other.lost);
+    all.started.extend(other.started);
+    all.problems.extend(other.problems);
+}
+
+fn add_functions(all: &mut Vec<FunctionSum>, others: Vec<FunctionSum>, processes: usize) {
+    let mut places: HashMap<_, usize> =
+        all.iter().enumerate().map(|(place, sum)| (sum.function.clone(), place)).collect();
+    for sum in others {
+        let place = *places.entry(sum.function.clone()).or_insert_with(|| {
+            all.push(FunctionSum::none(sum.function.clone()));
+            all.len() - 1
+        });
+        all[place].add(sum, processes);
+    }
+}
+
+/// The rules of files come first, those that only calls name last.
+fn add_faults(all: &mut Vec<Fault>, others: Vec<Fault>) {
+    for fault in others {
+        let key = |fault: &Fault| (fault.plan.clone(), fault.name.clone(), fault.rule.clone());
+        match all.iter_mut().find(|known| key(known) == key(&fault)) {
+            Some(known) => {
+                known.matched = known.matched.map(|sum| sum.saturating_add(fault.matched.unwrap_or(0)));
+                known.fired = known.fired.saturating_add(fault.fired);
+                known.processes = known.processes.saturating_add(fault.processes);
+                known.dry_run |= fault.dry_run;
+                known.hits.extend(fault.hits);
+                known.hits.sort_by_key(|hit| hit.time_ns);
+                known.hits_more = known.hits_more.saturating_add(fault.hits_more);
+                cut(&mut known.hits, hits::MOST, &mut known.hits_more);
+            }
+            None => all.push(fault),
+        }
+    }
+    all.sort_by_key(|fault| fault.rule.is_none().then(|| fault.name.clone()));
+}
+
+fn join_allocations(all: &mut Allocations, mut other: Allocations) {
+    all.devices.append(&mut other.devices);
+    all.spaces.append(&mut other.spaces);
+    all.kept.append(&mut other.kept);
+    all.multicast.append(&mut other.multicast);
+    all.largest.append(&mut other.largest);
+    all.largest_more = all.largest_more.saturating_add(other.largest_more);
+    virtual_memory::order(all);
+}
+
+fn add_groups(all: &mut Vec<FailureGroup>, others: Vec<FailureGroup>) {
+    let key = |group: &FailureGroup| {
+        let FailureGroup { function, result, caller, injected, injected_by, follows_fault, .. } = group;
+        (function.clone(), result.clone(), caller.clone(), *injected, injected_by.clone(), *follows_fault)
+    };
+    let mut places: HashMap<_, usize> =
+        all.iter().enumerate().map(|(place, group)| (key(group), place)).collect();
+    for group in others {
+        let place = *places.entry(key(&group)).or_insert(all.len());
+        let Some(known) = all.get_mut(place) else {
+            all.push(group);
+            continue;
+        };
+        known.count = known.count.saturating_add(group.count);
+        known.first_ns = known.first_ns.min(group.first_ns);
+        known.last_ns = known.last_ns.max(group.last_ns);
+        known.procs.extend(group.procs);
+        known.procs_more = known.procs_more.saturating_add(group.procs_more);
+        cut(&mut known.procs, MOST_PROCS, &mut known.procs_more);
+    }
+    all.sort_by_key(FailureGroup::order);
+}
+
+fn add_unnamed(all: &mut Vec<Unnamed>, others: Vec<Unnamed>) {
+    for unnamed in others {
+        let is_same =
+            |known: &Unnamed| (&known.library, &known.reason) == (&unnamed.library, &unnamed.reason);
+        if !all.iter().any(is_same) {
+            all.push(unnamed);
+        }
+    }
+}
+
+/// Keeps so many, and counts the others.
+fn cut<T>(all: &mut Vec<T>, most: usize, more: &mut u64) {
+    *more = more.saturating_add(all.len().saturating_sub(most) as u64);
+    all.truncate(most);
+}

@@ -1,0 +1,87 @@
+//! What is kept of some processes of a job, in place of their events: enough to be put together with that of others, and to
+//! give the report that all their records would.
+//!
+//! What belongs here: what a reduced file has ([`Reduced`]), how two are put together ([`mod@merge`]), how they become a report
+//! ([`mod@finish`]), and the file ([`mod@file`]). What does not: how it is found, which is everybody else's; a record that is
+//! reported on goes the same way, as the only part of its job.
+//!
+//! Its rows are those of the report, so nobody has to learn a second form. Where rows are sums over processes, they are kept so
+//! that they can be added up once more; where rows follow from all processes together, what they follow from is kept.
+
+pub mod file;
+mod finish;
+mod merge;
+
+use super::filter::Filter;
+use super::findings::Found;
+use super::functions::FunctionSum;
+use super::model::{
+    Allocations, Device, Escaped, Failure, FailureGroup, Fault, Handle, Leak, Mark, Peer, Pool, Process,
+    Record, Unnamed,
+};
+use super::suppress::Suppressions;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// How much is kept.
+pub struct About {
+    /// How many processes.
+    pub processes: u64,
+    /// On how many hosts.
+    pub hosts: u64,
+    /// Of how many events.
+    pub events: u64,
+}
+
+impl Reduced {
+    /// How much it is.
+    pub fn about(&self) -> About {
+        let boots: BTreeSet<&str> = self.processes.iter().map(|process| process.boot_id.as_str()).collect();
+        About {
+            processes: self.processes.len() as u64,
+            hosts: boots.len() as u64,
+            events: self.record.events,
+        }
+    }
+
+    /// Gives it the path that the report has of it.
+    pub fn call(&mut self, path: &str) {
+        path.clone_into(&mut self.record.path);
+    }
+
+    /// Suppresses what entries mean.
+    pub fn suppress(&mut self, suppressions: &Suppressions) {
+        let programs: Vec<&str> = self.processes.iter().map(|process| process.program.as_str()).collect();
+        self.found.suppress(suppressions, &programs);
+    }
+
+    /// What chooses all of it.
+    pub fn filter(&self, suppressions: Suppressions) -> Filter {
+        Filter::parts(self.processes.len(), suppressions)
+    }
+}
+
+/// What is kept. The fields are those of the report, in the order in which processes were read.
+#[derive(Serialize, Deserialize)]
+pub struct Reduced {
+    pub(crate) record: Record,
+    /// What tells the keys of fingerprints apart, by process.
+    pub(crate) keys: Vec<u64>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) functions: Vec<FunctionSum>,
+    pub(crate) found: Found,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) handles: Vec<Handle>,
+    pub(crate) allocations: Allocations,
+    pub(crate) pools: Vec<Pool>,
+    pub(crate) leaks: Vec<Leak>,
+    pub(crate) peers: Vec<Peer>,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) failures_more: u64,
+    pub(crate) failure_groups: Vec<FailureGroup>,
+    pub(crate) marks: Vec<Mark>,
+    pub(crate) marks_more: u64,
+    pub(crate) escaped: Vec<Escaped>,
+    pub(crate) unnamed: Vec<Unnamed>,
+}

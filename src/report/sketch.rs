@@ -1,0 +1,91 @@
+//! How durations are spread, in little memory: quantiles are right to a hundredth, however many there are, and sketches of
+//! several processes can be put together.
+
+use hdrhistogram::Histogram;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Durations in nanoseconds.
+#[derive(Clone)]
+pub struct Sketch(Histogram<u64>);
+
+impl Default for Sketch {
+    fn default() -> Self {
+        // Two digits. Never fails for so few.
+        let mut histogram = Histogram::new(2).unwrap_or_else(|_| unreachable!());
+        histogram.auto(true);
+        Sketch(histogram)
+    }
+}
+
+impl Sketch {
+    #[inline]
+    pub fn add(&mut self, ns: u64) {
+        // It grows as far as it has to, and fails for what no 64 bits can tell apart.
+        let _ = self.0.record(ns);
+    }
+
+    /// Adds all of another.
+    pub fn merge(&mut self, other: &Sketch) {
+        let _ = self.0.add(&other.0);
+    }
+
+    /// The duration that a share of them do not exceed; `None` where there are none.
+    pub fn quantile(&self, share: f64) -> Option<u64> {
+        (!self.is_empty()).then(|| self.0.value_at_quantile(share))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// As pairs: a duration, and how many are within a hundredth of it.
+impl Serialize for Sketch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let recorded = self.0.iter_recorded();
+        serializer
+            .collect_seq(recorded.map(|step| (step.value_iterated_to(), step.count_since_last_iteration())))
+    }
+}
+
+impl<'de> Deserialize<'de> for Sketch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut sketch = Sketch::default();
+        for (ns, count) in Vec::<(u64, u64)>::deserialize(deserializer)? {
+            sketch.0.record_n(ns, count).map_err(D::Error::custom)?;
+        }
+        Ok(sketch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_and_read_is_the_same() {
+        let mut sketch = Sketch::default();
+        for ns in (0..100_000).map(|i: u64| i * i % 9_999_991).chain([u64::MAX, 0]) {
+            sketch.add(ns);
+        }
+        let text = serde_json::to_string(&sketch).unwrap();
+        let read: Sketch = serde_json::from_str(&text).unwrap();
+        let quantiles = |sketch: &Sketch| [0.0, 0.5, 0.99, 1.0].map(|share| sketch.quantile(share));
+        assert_eq!(quantiles(&read), quantiles(&sketch));
+        assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        assert!(serde_json::from_str::<Sketch>("[[1]]").is_err());
+    }
+
+    #[test]
+    fn two_together_are_as_one_of_all() {
+        let (mut all, mut one, mut other) = (Sketch::default(), Sketch::default(), Sketch::default());
+        for ns in 0..10_000 {
+            all.add(ns * 7);
+            if ns % 3 == 0 { one.add(ns * 7) } else { other.add(ns * 7) }
+        }
+        one.merge(&other);
+        assert!(one.0 == all.0);
+        assert_eq!(Sketch::default().quantile(0.5), None);
+    }
+}
