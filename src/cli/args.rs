@@ -193,6 +193,9 @@ pub struct RunArgs {
     /// Say only what is wrong: errors, deaths, and findings above note; no counts
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
+    /// At the end, put one small file in the place of what the processes of this host have recorded: see 'cupeer reduce'
+    #[arg(long, conflicts_with = "exec")]
+    pub reduce: bool,
     /// Become the program (same pid) instead of waiting for it; there is no summary at the end
     #[arg(long)]
     pub exec: bool,

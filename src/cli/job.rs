@@ -165,8 +165,7 @@ impl Job {
     pub fn tell_end(&self, program: &OsStr, (pid, started): (libc::pid_t, u64), end: End) {
         let (Some(boot), Some(namespace)) = (host::boot_id(), host::pid_ns()) else { return };
         // Other hosts may have a process of this number that was started at this time.
-        let boot = u32::from_be_bytes([boot[0], boot[1], boot[2], boot[3]]);
-        let of_process = format!("{boot:08x}-{namespace}-{pid}-{started}");
+        let of_process = format!("{}-{namespace}-{pid}-{started}", host::short(boot));
         let files = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let image = |path: PathBuf| {
             let name = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?.to_owned();

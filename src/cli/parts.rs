@@ -5,11 +5,14 @@
 
 use crate::home;
 use crate::opened::Opened;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use cupeer_record::Job;
 use cupeer_report::reduced::{Reduced, file};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// How many single failures are kept where not all are asked for.
+pub const MOST_FAILURES: usize = 1000;
 
 pub enum Given {
     /// One record, with all its calls.
@@ -18,12 +21,13 @@ pub enum Given {
     Parts(Reduced),
 }
 
-/// Opens what a report is asked for. Of single failures, `most_failures` are kept.
-pub fn open(paths: &[PathBuf], most_failures: usize) -> Result<Given> {
+/// Opens what a report is asked for. Of single failures, `most_failures` are kept; where not `all` is wanted, what is dull is
+/// only counted.
+pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given> {
     let mut files = Vec::new();
     let mut records = Vec::new();
     for path in paths {
-        if file::is_named(path) {
+        if file::is_one(path) {
             files.push(path.clone());
             continue;
         }
@@ -37,13 +41,14 @@ pub fn open(paths: &[PathBuf], most_failures: usize) -> Result<Given> {
     if let ([record], true) = (&records[..], files.is_empty()) {
         return Ok(Given::Record(Opened::open(record)?));
     }
-    let mut all: Option<Reduced> = None;
-    let mut add = |part: Reduced| match &mut all {
-        Some(all) => all.add(part, most_failures),
-        None => {
-            all = Some(part);
-            Ok(())
+    let mut joined: Option<Reduced> = None;
+    let mut add = |part: Reduced| -> Result<()> {
+        match &mut joined {
+            Some(joined) => joined.add(part, most_failures)?,
+            None => joined = Some(part),
         }
+        joined.as_mut().filter(|_| !all).map(Reduced::fold);
+        Ok(())
     };
     for record in records {
         add(of_record(record, most_failures)?)?;
@@ -51,11 +56,19 @@ pub fn open(paths: &[PathBuf], most_failures: usize) -> Result<Given> {
     for file in &files {
         add(Reduced::read(file)?).with_context(|| file.display().to_string())?;
     }
-    let mut all = all.context("nothing is named")?;
-    if let ([path], true) = (paths, files.len() > 1) {
-        all.call(&home::shown(path));
+    let mut joined = joined.context("nothing is named")?;
+    for path in paths.iter().filter(|path| path.is_dir()) {
+        // What runs have noted in the file that all hosts share.
+        if let Ok(job) = Job::open(path)
+            && job.processes.is_empty()
+        {
+            joined.note(&job);
+        }
     }
-    Ok(Given::Parts(all))
+    if let ([path], true) = (paths, files.len() > 1) {
+        joined.call(&home::shown(path));
+    }
+    Ok(Given::Parts(joined))
 }
 
 fn of_record(path: &Path, most_failures: usize) -> Result<Reduced> {
@@ -80,12 +93,15 @@ pub fn files_in(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Reduces records and reduced files to one.
-pub fn reduced(paths: &[PathBuf], most_failures: usize) -> Result<Reduced> {
-    match open(paths, most_failures)? {
-        Given::Parts(all) => Ok(all),
+pub fn reduced(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Reduced> {
+    match open(paths, most_failures, all)? {
+        Given::Parts(joined) => Ok(joined),
         Given::Record(Opened { job, mut symbols, .. }) => {
-            ensure!(!job.processes.is_empty(), "{} holds no process", job.dir.display());
-            cupeer_report::reduce(&job, most_failures, &mut symbols)
+            let mut reduced = cupeer_report::reduce(&job, most_failures, &mut symbols)?;
+            if !all {
+                reduced.fold();
+            }
+            Ok(reduced)
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::args::{ReportArgs, ReportFormat, word};
 use crate::home::{self, Kind};
 use crate::opened::Opened;
 use crate::output::{self, terminal_width};
-use crate::parts::{self, Given};
+use crate::parts::{self, Given, MOST_FAILURES};
 use crate::{annotations, suppressions};
 use anyhow::{Context, Result, bail};
 use cupeer_record::Job;
@@ -20,8 +20,6 @@ use std::io::{self, BufWriter, ErrorKind::BrokenPipe};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// How many single failures are kept where not all are asked for.
-const MOST_FAILURES: usize = 1000;
 /// How many paths are named one by one.
 const MOST_SHOWN: usize = 4;
 
@@ -37,7 +35,7 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
         bail!("--suppressions is for the other forms; a trace shows all findings");
     }
     let shown = if let [path] = &paths[..] { home::shown(path) } else { shown_together(&paths) };
-    let mut opened = match parts::open(&paths, most_failures(args))? {
+    let mut opened = match parts::open(&paths, most_failures(args), args.all)? {
         Given::Record(opened) => opened,
         Given::Parts(parts) => {
             refuse(args, &shown)?;
@@ -160,7 +158,7 @@ fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<E
     }
     let report = |paths: &[PathBuf]| {
         let shown = shown_together(paths);
-        let report = || match parts::open(paths, 0)? {
+        let report = || match parts::open(paths, 0, args.all)? {
             Given::Record(Opened { job, .. }) => cupeer_report::read(&job, &filter(args, &job)?, 0, None),
             Given::Parts(parts) => {
                 refuse(args, &shown)?;

@@ -15,3 +15,8 @@ pub fn boot_id() -> Option<[u8; 16]> {
 pub fn pid_ns() -> Option<u64> {
     fs::metadata("/proc/self/ns/pid").ok().map(|file| file.ino())
 }
+
+/// The begin of a boot id, as the names of files have it.
+pub fn short(boot: [u8; 16]) -> String {
+    format!("{:08x}", u32::from_be_bytes([boot[0], boot[1], boot[2], boot[3]]))
+}

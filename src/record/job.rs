@@ -168,6 +168,18 @@ impl Job {
         self.processes.iter().map(is_another).collect()
     }
 
+    /// Leaves out what is of other hosts than that of a boot, and what is of none.
+    pub fn keep_boot(&mut self, boot: [u8; 16]) {
+        self.processes.retain(|process| process.header.boot_id == boot);
+        self.tables.retain(|table| table.boot_id == boot);
+        self.faults.retain(|file| file.boot_id == boot);
+        self.started.clear();
+        let short = crate::host::short(boot);
+        let is_its =
+            |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().contains(&short));
+        self.problems.retain(|problem| is_its(&problem.path));
+    }
+
     /// The rules of fault plans, over all hosts.
     pub fn fault_rules(&self) -> Vec<FaultRule> {
         faults::merged(&self.faults)

@@ -37,6 +37,7 @@ pub fn reduced(
     let allocations = all.virtual_memory.rows(&all.fates, ended);
     let pools = all.pools.rows(&all.fates);
     let record = whole(job, &all, filter, began, ended);
+    let (callers, callers_more) = std::mem::take(&mut all.callers).named(&all.functions, &mut places);
     let fired = std::mem::take(&mut all.fired);
     let (marks, marks_more) = std::mem::take(&mut all.marks).rows(&all.fates);
     Reduced {
@@ -45,9 +46,13 @@ pub fn reduced(
         processes,
         devices: devices(job),
         functions: all.functions.sums(),
+        callers,
+        callers_more,
         found,
         faults: faults::rows(job, fired, &all.functions, &all.fates),
         handles: all.ledger.rows(&all.fates, |entry| all.allocators.of(entry, &job.processes, &all.stacks)),
+        handles_more: 0,
+        handles_more_bytes: 0,
         allocations,
         pools,
         leaks,
@@ -129,7 +134,8 @@ fn whole(job: &Job, all: &Collected, filter: &Filter, began_ns: u64, ended_ns: u
     }
 }
 
-fn started(one: &record::Started) -> Started {
+/// A row.
+pub fn started(one: &record::Started) -> Started {
     Started { program: one.program.clone(), exit: Exit::of(Some(false), one.end, false) }
 }
 

@@ -4,6 +4,7 @@
 //! [`super::reading`]. Nothing here grows with the number of events.
 
 use super::allocator::Allocators;
+use super::callers::Callers;
 use super::failures::Failures;
 use super::faults::Fired;
 use super::filter::Filter;
@@ -28,6 +29,7 @@ use std::collections::HashMap;
 /// What has been read.
 pub struct Collected {
     pub functions: Functions,
+    pub callers: Callers,
     pub failures: Failures,
     pub findings: Findings,
     pub ledger: Ledger,
@@ -53,6 +55,7 @@ pub fn collect(job: &Job, filter: &Filter, most_failures: usize) -> Result<Colle
     let damage = Damage::of(job.faults.iter().flat_map(|file| &file.damaged).copied());
     let mut all = Collected {
         functions: Functions::new(),
+        callers: Callers::default(),
         failures: Failures::new(most_failures),
         findings: Findings::new(&job.processes),
         ledger: Ledger::with(damage),

@@ -10,6 +10,7 @@
 mod allocator;
 pub mod annotations;
 mod assemble;
+mod callers;
 mod collect;
 mod deviation;
 pub mod diff;

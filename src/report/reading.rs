@@ -3,6 +3,7 @@
 //! What belongs here: which call has ended, and what receives it. Calls that have not returned are remembered until
 //! their end comes, and nothing else is.
 
+use super::callers::OwnCallers;
 use super::collect::Collected;
 use super::faults;
 use super::filter::Filter;
@@ -62,6 +63,7 @@ pub struct Reading<'a> {
     own: Own,
     space: Space,
     pools: Held,
+    callers: OwnCallers,
     /// The functions that the table does not know, by their number in the record.
     others: HashMap<u16, Number>,
     /// Calls that have not returned, by stream and number.
@@ -94,6 +96,7 @@ impl<'a> Reading<'a> {
             own: Own::default(),
             space: Space::new(realm),
             pools: Held::new(realm),
+            callers: OwnCallers::default(),
             others: HashMap::new(),
             pending: HashMap::new(),
             latest: Latest::default(),
@@ -301,6 +304,7 @@ impl<'a> Reading<'a> {
             Outcome::Returned(result) => End::Returned(result, self.clock.between(call.start, call.end)),
         };
         self.all.functions.count(number, self.index, end, call.injected, is_told);
+        self.callers.count(number, end, call.caller, call.start);
         if let Outcome::Returned(result) = call.outcome
             && result != 0
             && !is_told
@@ -356,6 +360,7 @@ impl<'a> Reading<'a> {
             told.any(|told| (told.stream, told.seq) == (call.stream, call.seq))
         };
         pending.retain(|call| !is_told(call));
+        self.all.callers.add(self.index, self.process, std::mem::take(&mut self.callers));
         self.tally.pending = pending.into_iter().map(|call| (self.number(&call), call)).collect();
         self.tally.unused = self.own.space.finish();
         let realtime = |ticks| self.clock.realtime(ticks);

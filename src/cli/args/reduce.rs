@@ -1,5 +1,6 @@
 //! The options of `cupeer reduce`.
 
+use crate::parts::MOST_FAILURES;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -22,7 +23,10 @@ pub struct ReduceArgs {
     /// Overwrite FILE
     #[arg(short, long)]
     pub force: bool,
+    /// Keep all single failures, and all handles that were closed
+    #[arg(long)]
+    pub all: bool,
     /// How many single failures to keep
-    #[arg(long, value_name = "N", default_value = "1000")]
+    #[arg(long, value_name = "N", default_value_t = MOST_FAILURES)]
     pub failures: usize,
 }

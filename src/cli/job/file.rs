@@ -8,6 +8,7 @@ use crate::startup::user;
 use anyhow::{Context, Result, bail, ensure};
 use cupeer_record::launcher;
 use cupeer_record::plain::{self, Links};
+use cupeer_report::reduced::file as reduced;
 use cupeer_spec::env;
 use cupeer_spec::record::faults::{self, RELEASE};
 use cupeer_spec::record::{SUFFIX, job, live};
@@ -52,7 +53,9 @@ pub fn take_part(directory: &Path, shared: bool) -> Result<String> {
 pub fn is_own(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     let begins = [".", live::PREFIX, faults::PREFIX, RELEASE].iter().any(|prefix| name.starts_with(prefix));
-    begins || [job::FILE, VLLM_CACHE].contains(&&*name) || name.ends_with(SUFFIX)
+    begins
+        || [job::FILE, VLLM_CACHE].contains(&&*name)
+        || [SUFFIX, reduced::SUFFIX].iter().any(|suffix| name.ends_with(suffix))
 }
 
 fn read_key(text: &str) -> Result<String> {

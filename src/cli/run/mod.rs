@@ -18,7 +18,7 @@ use crate::job::Job;
 use crate::output::Failure;
 use crate::settings::deny::{self, Verdicts};
 use crate::settings::{Environment, Settings, check};
-use crate::{annotations, home, libraries, output, status, suppressions};
+use crate::{annotations, home, libraries, output, reduce, status, suppressions};
 use answers::Answers;
 use anyhow::{Result, bail};
 use child::Child;
@@ -161,6 +161,9 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
         }
         match child::exec(&args.program, &environment)? {}
     }
+    if args.reduce && settings.job.is_none() {
+        bail!("--reduce is for a record, and nothing is recorded; leave out --record off");
+    }
     let faults = Faults::new(&mut environment, settings.job.as_ref())?;
     if faults.is_none() && args.unused_exitcode.is_some() {
         settings.job.as_ref().map(Job::remove_if_empty);
@@ -207,6 +210,9 @@ pub fn command(mut args: RunArgs) -> Result<ExitCode> {
     let unreached = if is_recorded { &[][..] } else { &run.unreached };
     if let Some(job) = &job {
         lines.extend(job.displaced().map(|text| warning(text.to_owned())));
+        if args.reduce {
+            lines.extend((!job.is_inherited()).then(|| reduce::at_end(&job.directory).into()));
+        }
         if job.is_at_home() {
             home::prune(Some(&job.directory));
         }

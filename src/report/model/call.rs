@@ -51,6 +51,29 @@ impl Function {
     }
 }
 
+/// Calls of a function with one result from one place.
+#[derive(Serialize, JsonSchema)]
+pub struct Caller {
+    /// The function.
+    pub function: Rc<str>,
+    /// The name of the result, or its number; null of calls that have not returned, or were unwound.
+    pub result: Option<String>,
+    /// How many.
+    pub calls: u64,
+    /// In how many processes.
+    pub processes: u64,
+    /// The time in them, over all threads.
+    pub total_ns: u64,
+    /// The median of those that returned, accurate to 1%.
+    pub p50_ns: Option<u64>,
+    /// The 99th percentile, accurate to 1%.
+    pub p99_ns: Option<u64>,
+    /// The longest.
+    pub max_ns: Option<u64>,
+    /// Where the driver was called from; of a program that uses the runtime as a shared library, that lies in the runtime.
+    pub caller: Place,
+}
+
 /// Calls over the ranks.
 #[derive(Serialize, JsonSchema)]
 pub struct Ranks {

@@ -17,7 +17,9 @@ pub use allocation::{
     Access, AddressSpace, Allocation, Allocations, BoundMemory, DeviceMemory, Kept, Mapping, Multicast,
     TeamDevice, Where,
 };
-pub use call::{Deviation, Failure, FailureGroup, Function, MOST_PROCS, Mark, Place, Ranks, RuntimeCall};
+pub use call::{
+    Caller, Deviation, Failure, FailureGroup, Function, MOST_PROCS, Mark, Place, Ranks, RuntimeCall,
+};
 pub use fault::{Fault, FaultHit};
 pub use finding::{Finding, Object, SEVERITIES, SuppressedBy, Suppression};
 pub use handle::{Allocator, Certainty, FailedOpen, Fingerprint, Handle, Leak, Open, State};
@@ -54,6 +56,10 @@ pub struct Report {
     pub devices: Vec<Device>,
     /// The functions; the one with the most time first.
     pub functions: Vec<Function>,
+    /// All calls by function, result and caller; those with the most time first.
+    pub callers: Vec<Caller>,
+    /// Calls that are in none of these, because there were too many callers.
+    pub callers_more: u64,
     /// What rules found: errors, then warnings, then notes, each in order of time.
     pub findings: Vec<Finding>,
     /// The entries of the files given with --suppressions.
@@ -63,6 +69,10 @@ pub struct Report {
     pub faults: Vec<Fault>,
     /// The ledger, the worst first.
     pub handles: Vec<Handle>,
+    /// How many more there were that were closed: of these, a reduced file keeps only some.
+    pub handles_more: u64,
+    /// The size of those.
+    pub handles_more_bytes: u64,
     /// Virtual memory: what is allocated, mapped and kept alive.
     pub allocations: Allocations,
     /// Memory pools, as processes have them, in order of time: those that they made or imported, and what they gave others

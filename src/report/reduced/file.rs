@@ -17,6 +17,8 @@ use std::path::Path;
 pub const SUFFIX: &str = ".cupeer.json.gz";
 /// The form, and the oldest and newest version of it that is read.
 const SCHEMA: &str = "cupeer-reduced/1";
+/// How the text of each begins, of whatever version.
+const BEGIN: &[u8; 26] = br#"{"schema":"cupeer-reduced/"#;
 /// How many bytes of text a byte of the file may stand for; those of real ones stand for some dozens.
 const MOST_FOR_ONE: u64 = 400;
 /// How many bytes of text any file may have.
@@ -41,6 +43,17 @@ struct Head {
 /// Whether a file is named as one.
 pub fn is_named(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(SUFFIX.as_bytes())
+}
+
+/// Whether a file is one, by its name or by how it begins.
+pub fn is_one(path: &Path) -> bool {
+    let begins = || {
+        let mut begin = [0; BEGIN.len()];
+        let mut text = GzDecoder::new(plain::open(path, Links::Followed).ok()?);
+        text.read_exact(&mut begin).ok()?;
+        Some(begin == *BEGIN)
+    };
+    path.is_file() && (is_named(path) || begins() == Some(true))
 }
 
 impl Reduced {

@@ -1,5 +1,6 @@
 //! From what is kept of all processes of a job to its report.
 
+use super::super::callers;
 use super::super::filter::Filter;
 use super::super::findings::Member;
 use super::super::functions::{self, FunctionSum};
@@ -25,12 +26,16 @@ impl Reduced {
             schema: SCHEMA,
             record: self.record,
             functions: functions::rows(&self.functions, &rank_of),
+            callers: callers::rows(self.callers),
+            callers_more: self.callers_more,
             processes: self.processes,
             devices: devices(self.devices),
             findings,
             suppressions,
             faults: self.faults,
             handles: self.handles,
+            handles_more: self.handles_more,
+            handles_more_bytes: self.handles_more_bytes,
             allocations: self.allocations,
             pools: self.pools,
             leaks: self.leaks,

@@ -5,7 +5,7 @@
 
 use super::super::functions::FunctionSum;
 use super::super::model::{Allocations, FailureGroup, Fault, MOST_PROCS, Proc, Record, Unnamed};
-use super::super::{hits, leaks, marks, pools, virtual_memory};
+use super::super::{callers, hits, leaks, marks, pools, virtual_memory};
 use super::Reduced;
 use anyhow::{Result, bail};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -25,9 +25,14 @@ impl Reduced {
         self.processes.append(&mut other.processes);
         self.devices.append(&mut other.devices);
         add_functions(&mut self.functions, other.functions, processes);
+        self.callers.append(&mut other.callers);
+        self.callers = callers::joined(std::mem::take(&mut self.callers));
+        self.callers_more = self.callers_more.saturating_add(other.callers_more);
         self.found.add(other.found, processes);
         add_faults(&mut self.faults, other.faults);
         self.handles.append(&mut other.handles);
+        self.handles_more = self.handles_more.saturating_add(other.handles_more);
+        self.handles_more_bytes = self.handles_more_bytes.saturating_add(other.handles_more_bytes);
         self.handles.sort_by_key(|handle| handle.order());
         join_allocations(&mut self.allocations, other.allocations);
         self.pools.append(&mut other.pools);
@@ -111,7 +116,8 @@ fn join_records(all: &mut Record, other: Record) {
     all.events = all.events.saturating_add(other.events);
     all.lost = all.lost.saturating_add(other.lost);
     all.started.extend(other.started);
-    all.problems.extend(other.problems);
+    let known: HashSet<String> = all.problems.iter().cloned().collect();
+    all.problems.extend(other.problems.into_iter().filter(|problem| !known.contains(problem)));
 }
 
 fn add_functions(all: &mut Vec<FunctionSum>, others: Vec<FunctionSum>, processes: usize) {

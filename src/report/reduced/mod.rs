@@ -2,7 +2,7 @@
 //! give the report that all their records would.
 //!
 //! What belongs here: what a reduced file has ([`Reduced`]), how two are put together ([`mod@merge`]), how they become a report
-//! ([`mod@finish`]), and the file ([`mod@file`]). What does not: how it is found, which is everybody else's; a record that is
+//! ([`mod@finish`]), what is left out ([`mod@fold`]), and the file ([`mod@file`]). What does not: how it is found, which is everybody else's; a record that is
 //! reported on goes the same way, as the only part of its job.
 //!
 //! Its rows are those of the report, so nobody has to learn a second form. Where rows are sums over processes, they are kept so
@@ -10,8 +10,11 @@
 
 pub mod file;
 mod finish;
+mod fold;
 mod merge;
 
+use super::assemble;
+use super::callers::CallerSum;
 use super::filter::Filter;
 use super::findings::Found;
 use super::functions::FunctionSum;
@@ -20,6 +23,7 @@ use super::model::{
     Record, Unnamed,
 };
 use super::suppress::Suppressions;
+use cupeer_record::Job;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -49,6 +53,12 @@ impl Reduced {
         path.clone_into(&mut self.record.path);
     }
 
+    /// Adds what a directory says without the records of processes, which were reduced.
+    pub fn note(&mut self, job: &Job) {
+        self.record.started.extend(job.started.iter().map(assemble::started));
+        self.record.problems.extend(job.problems.iter().map(ToString::to_string));
+    }
+
     /// Suppresses what entries mean.
     pub fn suppress(&mut self, suppressions: &Suppressions) {
         let programs: Vec<&str> = self.processes.iter().map(|process| process.program.as_str()).collect();
@@ -70,9 +80,13 @@ pub struct Reduced {
     pub(crate) processes: Vec<Process>,
     pub(crate) devices: Vec<Device>,
     pub(crate) functions: Vec<FunctionSum>,
+    pub(crate) callers: Vec<CallerSum>,
+    pub(crate) callers_more: u64,
     pub(crate) found: Found,
     pub(crate) faults: Vec<Fault>,
     pub(crate) handles: Vec<Handle>,
+    pub(crate) handles_more: u64,
+    pub(crate) handles_more_bytes: u64,
     pub(crate) allocations: Allocations,
     pub(crate) pools: Vec<Pool>,
     pub(crate) leaks: Vec<Leak>,

@@ -94,17 +94,28 @@ impl View<'_> {
         }
         let mut states: BTreeMap<State, u64> = BTreeMap::new();
         handles.iter().for_each(|handle| *states.entry(handle.state).or_default() += 1);
+        let (folded, folded_bytes) = (self.report.handles_more, self.report.handles_more_bytes);
+        if folded > 0 {
+            let closed = states.entry(State::Closed).or_default();
+            *closed = closed.saturating_add(folded);
+        }
         let states: Vec<String> =
             states.iter().rev().map(|(state, count)| format!("{} {state}", number(*count))).collect();
         let title = format!("Handles: {}", states.join(", "));
+        let in_file = (folded > 0).then(|| {
+            let size = bytes(folded_bytes);
+            let closed = counted(folded, "more closed handle");
+            self.item("", &format!("{closed}, {size} in all: only counted in what was reduced"))
+        });
+        let in_file = in_file.unwrap_or_default();
         if is_told_of {
-            return self.section(&title, table, rows.len());
+            return self.section(&title, table, rows.len()) + &in_file;
         }
         let size = in_all(closed());
         let line = format!("{}{size}; --all shows them", counted(count as u64, "closed handle"));
         let table =
             if table.is_empty() { self.title(&title) } else { self.section(&title, table, rows.len()) };
-        table + &self.item("", &line)
+        table + &self.item("", &line) + &in_file
     }
 
     fn original(&self, handle: &Handle) -> Option<&Handle> {

@@ -1,6 +1,11 @@
 //! `cupeer reduce`: of records, one small file that can be put together with others of its kind.
 //!
-//! What belongs here: the command, and how its file comes to be. What is kept is [`cupeer_report::reduced`]'s.
+//! What belongs here: the command, how its file comes to be, and what `cupeer run --reduce` does in the end ([`mod@at_end`]). What
+//! is kept is [`cupeer_report::reduced`]'s.
+
+mod at_end;
+
+pub use at_end::reduce as at_end;
 
 use crate::args::ReduceArgs;
 use crate::{home, output, parts};
@@ -28,7 +33,8 @@ pub fn command(args: &ReduceArgs) -> Result<ExitCode> {
         "{} exists; --force overwrites it",
         output.display()
     );
-    let reduced = parts::reduced(&paths, args.failures)?;
+    let most_failures = if args.all { usize::MAX } else { args.failures };
+    let reduced = parts::reduced(&paths, most_failures, args.all)?;
     let size = write(&reduced, &output, args.force)?;
     let about = reduced.about();
     let (processes, hosts) = (counted(about.processes, "process"), counted(about.hosts, "host"));
