@@ -363,7 +363,7 @@ fn example() -> &'static Value {
 /// The places of all values that are not lists or objects, and of all lists.
 fn leaves(value: &Value, path: &mut String, all: &mut Vec<String>) {
     let length = path.len();
-    let mut inner = |name: &str, value: &Value, path: &mut String, all: &mut Vec<String>| {
+    let inner = |name: &str, value: &Value, path: &mut String, all: &mut Vec<String>| {
         path.push('/');
         path.push_str(&name.replace('~', "~0").replace('/', "~1"));
         leaves(value, path, all);

@@ -16,9 +16,9 @@ pub const MOST_FAILURES: usize = 1000;
 
 pub enum Given {
     /// One record, with all its calls.
-    Record(Opened),
+    Record(Box<Opened>),
     /// What is kept of one or more.
-    Parts(Reduced),
+    Parts(Box<Reduced>),
 }
 
 /// Opens what a report is asked for. Of single failures, `most_failures` are kept; where not `all` is wanted, what is dull is
@@ -39,7 +39,7 @@ pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given>
         files.extend(inner);
     }
     if let ([record], true) = (&records[..], files.is_empty()) {
-        return Ok(Given::Record(Opened::open(record)?));
+        return Ok(Given::Record(Box::new(Opened::open(record)?)));
     }
     let mut joined: Option<Reduced> = None;
     let mut add = |part: Reduced| -> Result<()> {
@@ -68,7 +68,7 @@ pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given>
     if let ([path], true) = (paths, files.len() > 1) {
         joined.call(&home::shown(path));
     }
-    Ok(Given::Parts(joined))
+    Ok(Given::Parts(Box::new(joined)))
 }
 
 fn of_record(path: &Path, most_failures: usize) -> Result<Reduced> {
@@ -95,9 +95,10 @@ pub fn files_in(directory: &Path) -> Vec<PathBuf> {
 /// Reduces records and reduced files to one.
 pub fn reduced(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Reduced> {
     match open(paths, most_failures, all)? {
-        Given::Parts(joined) => Ok(joined),
-        Given::Record(Opened { job, mut symbols, .. }) => {
-            let mut reduced = cupeer_report::reduce(&job, most_failures, &mut symbols)?;
+        Given::Parts(joined) => Ok(*joined),
+        Given::Record(mut opened) => {
+            let Opened { job, symbols, .. } = &mut *opened;
+            let mut reduced = cupeer_report::reduce(job, most_failures, symbols)?;
             if !all {
                 reduced.fold();
             }

@@ -39,11 +39,11 @@ pub fn command(args: &ReportArgs) -> Result<ExitCode> {
         Given::Record(opened) => opened,
         Given::Parts(parts) => {
             refuse(args, &shown)?;
-            return print(args, &of_parts(args, parts)?, &shown, None);
+            return print(args, &of_parts(args, *parts)?, &shown, None);
         }
     };
     let filter = filter(args, &opened.job)?;
-    let Opened { job, symbols, .. } = &mut opened;
+    let Opened { job, symbols, .. } = &mut *opened;
     if args.format == ReportFormat::Trace {
         let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
         return match trace::write(job, &filter, symbols, out, warn_of_size) {
@@ -159,10 +159,10 @@ fn compare(args: &ReportArgs, paths: &[PathBuf], others: &[PathBuf]) -> Result<E
     let report = |paths: &[PathBuf]| {
         let shown = shown_together(paths);
         let report = || match parts::open(paths, 0, args.all)? {
-            Given::Record(Opened { job, .. }) => cupeer_report::read(&job, &filter(args, &job)?, 0, None),
+            Given::Record(opened) => cupeer_report::read(&opened.job, &filter(args, &opened.job)?, 0, None),
             Given::Parts(parts) => {
                 refuse(args, &shown)?;
-                of_parts(args, parts)
+                of_parts(args, *parts)
             }
         };
         report().with_context(|| shown.clone())

@@ -19,7 +19,10 @@ const MOST: usize = 1 << 14;
 
 /// Calls of one process, while it is read.
 #[derive(Default)]
-pub struct OwnCallers(HashMap<(Number, Option<i32>, u64), (u64, Sum), foldhash::fast::RandomState>);
+pub struct OwnCallers(HashMap<OwnKey, (u64, Sum), foldhash::fast::RandomState>);
+
+/// The function, the result, and the address of the caller.
+type OwnKey = (Number, Option<i32>, u64);
 
 /// Calls of all processes that have been read.
 #[derive(Default)]

@@ -11,14 +11,18 @@ use std::path::{Path, PathBuf};
 
 /// The pages of `docs` that show a command at work.
 const SHOWN_IN: &[(&str, &[&str])] = &[
-    ("run", &["see", "check", "fallbacks", "simulator", "programs", "log", "record", "variables"]),
+    (
+        "run",
+        &["see", "check", "fallbacks", "simulator", "programs", "log", "record", "variables", "large-jobs"],
+    ),
     ("env", &["programs", "variables", "links"]),
     ("list", &["results", "rules", "faults", "variables"]),
     ("explain", &["results"]),
-    ("report", &["see", "report"]),
+    ("report", &["see", "report", "large-jobs"]),
     ("ls", &["see"]),
     ("clean", &["see"]),
     ("pack", &["see"]),
+    ("reduce", &["large-jobs"]),
     ("release", &["fallbacks", "faults"]),
     ("sweep", &["fallbacks"]),
     ("doctor", &["doctor", "links", "nothing-seen"]),
