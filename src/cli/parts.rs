@@ -65,8 +65,10 @@ pub fn open(paths: &[PathBuf], most_failures: usize, all: bool) -> Result<Given>
             joined.note(&job);
         }
     }
-    if let ([path], true) = (paths, files.len() > 1) {
-        joined.call(&home::shown(path));
+    match paths {
+        [path] => joined.call(&home::shown(path)),
+        [first, rest @ ..] => joined.call(&format!("{} and {} more", home::shown(first), rest.len())),
+        [] => {}
     }
     Ok(Given::Parts(Box::new(joined)))
 }

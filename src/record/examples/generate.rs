@@ -1,7 +1,8 @@
 //! Makes a large record, to see how fast it is read:
-//! `cargo run --release -p cupeer-record --example generate EVENTS PROCESSES DIR [STREAMS]`.
+//! `cargo run --release -p cupeer-record --features writer --example generate EVENTS PROCESSES DIR [STREAMS [HOSTS]]`.
 //!
-//! Each process has its share of the events, all calls that succeeded, in as many streams as asked for.
+//! Each process has its share of the events, all calls that succeeded, in as many streams as asked for. Of several hosts, each
+//! has its share of the processes, in a directory of its own: host-0, host-1 and so on.
 
 use cupeer_record::writer::{self, About, Writer};
 use cupeer_spec::function::FnId;
@@ -12,22 +13,29 @@ use std::{env, fs, io};
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [events, processes, dir, ..] = &arguments[..] else {
-        eprintln!("usage: generate EVENTS PROCESSES DIR [STREAMS]");
+        eprintln!("usage: generate EVENTS PROCESSES DIR [STREAMS [HOSTS]]");
         std::process::exit(2);
     };
     let number = |text: &String| text.parse::<u64>().map_err(io::Error::other);
     let (events, processes) = (number(events)?, number(processes)?.max(1));
     let streams = arguments.get(3).map_or(Ok(1), number)?.max(1) as u32;
+    let hosts = arguments.get(4).map_or(Ok(1), number)?.max(1);
     let dir = Path::new(dir);
-    fs::create_dir_all(dir)?;
-    writer::job(dir)?;
     for process in 0..processes {
-        let about =
+        let host = process * hosts / processes;
+        let name = if hosts == 1 { "localhost".to_owned() } else { format!("host-{host}") };
+        let place = if hosts == 1 { dir.to_owned() } else { dir.join(&name) };
+        if !place.exists() {
+            fs::create_dir_all(&place)?;
+            writer::job(&place)?;
+        }
+        let mut about =
             About { pid: 1000 + process as u32, clock: clock::COUNTER, speed: 0.4, ..About::default() };
+        about.boot_id[4..8].copy_from_slice(&(host as u32).to_le_bytes());
         let first = about.first.ticks;
-        let mut writer = Writer::create(dir, about)?;
+        let mut writer = Writer::create(&place, about)?;
         writer.text("program", "/usr/bin/generate")?;
-        writer.text("host", "localhost")?;
+        writer.text("host", &name)?;
         writer.variable("RANK", &process.to_string())?;
         let streams: Vec<u32> = (0..streams).map(|i| writer.stream(100 + i)).collect::<io::Result<_>>()?;
         let mut open = writer::call(FnId::cuIpcOpenMemHandle_v2, 0, 0);

@@ -82,19 +82,28 @@ impl Reduced {
         let read = GzDecoder::new(file).take(room + 1).read_to_end(&mut text);
         read.map_err(|error| anyhow!("it is damaged, cut off, or no reduced file: {error}"))?;
         ensure!(text.len() as u64 <= room, "it has far more text than a file of this size can have");
-        let file: File<Reduced> = match serde_json::from_slice(&text) {
+        Self::of_text(&text)
+    }
+
+    /// From the text of a file.
+    pub fn of_text(text: &[u8]) -> Result<Reduced> {
+        let file: File<Reduced> = match serde_json::from_slice(text) {
             Ok(file) => file,
-            Err(error) => return Err(why_not(&text, &error)),
+            Err(error) => return Err(why_not(text, &error)),
         };
         ensure!(file.schema == SCHEMA, "{}", foreign(&file.schema, &file.made_by));
         let part = file.part;
-        ensure!(part.is_sound(), "it is damaged: it names a process that it does not have");
+        ensure!(
+            part.is_sound(),
+            "it is damaged: it names processes that it does not have, or ends before it begins"
+        );
         Ok(part)
     }
 
     fn is_sound(&self) -> bool {
         let processes = self.processes.len();
         self.keys.len() == processes
+            && self.record.began_ns <= self.record.ended_ns
             && self.functions.iter().all(|sum| sum.by_process.len() <= processes)
             && self.found.is_sound(processes)
     }
