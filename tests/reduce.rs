@@ -147,7 +147,8 @@ fn cupeer_is_own(record: &Path) -> bool {
         fs::copy(entry.path(), at_home.join(entry.file_name())).expect("it can be copied");
     }
     let listed = stdout(cupeer().arg("ls").env("XDG_STATE_HOME", home.path()));
-    listed.contains("share-1")
+    // 2 processes and 2 more, that returned 0.
+    listed.lines().any(|line| line.starts_with("share-1") && line.contains(" 4 ") && line.contains("exit 0"))
 }
 
 #[test]
@@ -224,6 +225,7 @@ fn what_cannot_be_is_refused_in_a_sentence() {
     );
     let path = record.to_str().expect("a path");
     refused(&["reduce", path, "-o", shown], "exists; --force overwrites it");
+    refused(&["pack", shown, "-o", "x"], "is reduced, one file that can be sent as it is");
     refused(&["reduce", path, "-o", "x.gz"], "does not end in .cupeer.json.gz");
     refused(&["reduce", path, shown], "-o FILE names the one to write where there are several");
     refused(&["reduce", "/nowhere"], "/nowhere");

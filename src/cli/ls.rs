@@ -3,11 +3,12 @@
 use crate::args::{LsArgs, LsFormat};
 use crate::home::{self, Entry, Kind};
 use crate::output::{self, terminal_width};
-use crate::sweep;
+use crate::{parts, sweep};
 use anyhow::Result;
 use cupeer_record::{Job, Started};
 use cupeer_report::model::{Exit, ExitKind};
 use cupeer_report::moments::{bytes, date};
+use cupeer_report::reduced::Reduced;
 use cupeer_report::table::Table;
 use cupeer_report::text::endings::ending;
 use serde::Serialize;
@@ -76,18 +77,43 @@ fn row(entry: &Entry) -> Row {
     }
 }
 
-fn of_record(entry: &Entry, row: Row) -> Row {
-    let Ok(job) = Job::open(&entry.path) else { return Row { end: "unreadable".into(), ..row } };
+/// A process, whether its record is there or was reduced.
+struct One {
+    began: u64,
+    exit: Exit,
+    /// The program and its arguments.
+    program: Vec<String>,
+}
+
+impl One {
+    fn of(began: u64, exit: Exit, program: &str, arguments: &[String]) -> One {
+        let program = if arguments.is_empty() { vec![program.to_owned()] } else { arguments.to_vec() };
+        One { began, exit, program }
+    }
+}
+
+/// The processes of a record; `None` where it cannot be read.
+fn processes(job: &Job, path: &Path) -> Option<Vec<One>> {
     let began = |process: &_| job.clock(process).realtime(process.header.first.ticks);
-    let first = job.processes.iter().min_by_key(|process| began(process));
-    let others = job.are_others();
-    let exits = job.processes.iter().zip(job.alive()).zip(&others);
-    let exits: Vec<Exit> =
-        exits.map(|((process, alive), is_other)| Exit::of(alive, process.end(), *is_other)).collect();
-    let arguments = |process: &cupeer_record::Process| match process.arguments.is_empty() {
-        true => vec![process.program().to_owned()],
-        false => process.arguments.clone(),
+    let exits = job.processes.iter().zip(job.alive()).zip(job.are_others());
+    let one = |((process, alive), is_other): ((&cupeer_record::Process, _), _)| {
+        let exit = Exit::of(alive, process.end(), is_other);
+        One::of(began(process), exit, process.program(), &process.arguments)
     };
+    let mut all: Vec<One> = exits.map(one).collect();
+    for file in parts::files_in(path) {
+        let reduced = Reduced::read(&file).ok()?;
+        let processes = reduced.processes().iter();
+        all.extend(processes.map(|one| One::of(one.began_ns, one.exit, &one.program, &one.arguments)));
+    }
+    Some(all)
+}
+
+fn of_record(entry: &Entry, row: Row) -> Row {
+    let unreadable = "unreadable".to_owned();
+    let Ok(job) = Job::open(&entry.path) else { return Row { end: unreadable, ..row } };
+    let Some(all) = processes(&job, &entry.path) else { return Row { end: unreadable, ..row } };
+    let exits: Vec<Exit> = all.iter().map(|one| one.exit).collect();
     let end = match entry.is_running() {
         Some(true) if exits.iter().any(|exit| severity(exit) == DEAD) => {
             format!("running, {}", worst(&exits))
@@ -95,11 +121,13 @@ fn of_record(entry: &Entry, row: Row) -> Row {
         Some(true) => "running".to_owned(),
         _ => worst_of_all(&exits, &job.started),
     };
+    // One that became another program has a file for each.
+    let count = exits.iter().filter(|exit| exit.kind != ExitKind::Executed).count();
+    let first = all.into_iter().min_by_key(|one| one.began);
     Row {
-        began_ns: first.map(began),
-        program: first.map(arguments).unwrap_or_default(),
-        // One that became another program has a file for each.
-        processes: Some(others.iter().filter(|is_other| !**is_other).count()),
+        began_ns: first.as_ref().map(|one| one.began),
+        program: first.map(|one| one.program).unwrap_or_default(),
+        processes: Some(count),
         end,
         ..row
     }

@@ -25,12 +25,13 @@ pub use unpack::{Unpacked, is_packed, unpacked};
 
 use crate::args::PackArgs;
 use crate::home;
-use crate::output;
+use crate::{output, parts};
 use about::About;
 use addresses::Addresses;
 use anyhow::{Context, Result, bail, ensure};
 use archive::Archive;
 use cupeer_record::Process;
+use cupeer_report::reduced::file;
 use cupeer_report::symbols::{PackedSymbols, Symbols};
 use files::Kind;
 use redact::Redaction;
@@ -54,6 +55,11 @@ pub fn command(args: &PackArgs) -> Result<ExitCode> {
     );
     if directory.is_file() {
         // What was packed can be packed again, to redact more of it.
+        ensure!(
+            !file::is_one(directory),
+            "{} is reduced, one file that can be sent as it is",
+            directory.display()
+        );
         ensure!(is_packed(directory), "{} is neither a directory nor a packed record", directory.display());
         return pack(unpacked(directory)?.path(), &output, args);
     }
@@ -80,6 +86,12 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
         let problem = |problem| about.problem(&file.name, problem);
         processes.push(opened.and_then(|opened| opened.map_err(problem).ok()));
     }
+    ensure!(
+        processes.iter().any(Option::is_some) || parts::files_in(directory).is_empty(),
+        "the records in {} were reduced; its files with names in {} can be sent as they are",
+        directory.display(),
+        file::SUFFIX
+    );
     ensure!(
         processes.iter().any(Option::is_some),
         "{} holds no record of a process{}",

@@ -48,6 +48,11 @@ impl Reduced {
         }
     }
 
+    /// Its processes.
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
     /// Gives it the path that the report has of it.
     pub fn call(&mut self, path: &str) {
         path.clone_into(&mut self.record.path);
