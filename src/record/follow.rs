@@ -123,8 +123,8 @@ impl Follower {
         })
     }
 
-    /// Reads what is new, and so many blocks of what was there before the first look.
-    pub fn look(&mut self, most: usize) -> io::Result<()> {
+    /// Reads what is new, and so many blocks of what was there before the first look; says how many these were.
+    pub fn look(&mut self, most: usize) -> io::Result<usize> {
         self.header = crate::read::header(&self.file).map_err(io::Error::other)?;
         for place in std::mem::take(&mut self.open) {
             self.look_at(place)?;
@@ -179,6 +179,11 @@ impl Follower {
         self.history.is_empty() && self.header.lost == 0 && is_whole && self.overwritten() == 0
     }
 
+    /// How many blocks of what was there before the first look are still to be read.
+    pub fn behind(&self) -> usize {
+        self.history.len()
+    }
+
     /// The calls that have not returned, in no order.
     pub fn unreturned(&self) -> impl Iterator<Item = &Unreturned> {
         self.tally.unreturned.values()
@@ -191,10 +196,11 @@ impl Follower {
     }
 
     /// Reads chunks that were there before.
-    fn read_history(&mut self, most: usize) -> io::Result<()> {
+    fn read_history(&mut self, most: usize) -> io::Result<usize> {
         let before = self.tally.counts;
         let from = self.history.len().saturating_sub(most);
-        for number in self.history.split_off(from) {
+        let blocks = self.history.split_off(from);
+        for number in blocks.iter().copied() {
             if let Some(header) = self.head(number)? {
                 self.read_chunk(number, &header)?;
             }
@@ -202,7 +208,7 @@ impl Follower {
         let now = self.tally.counts;
         self.tally.old.calls += now.calls - before.calls;
         self.tally.old.failed += now.failed - before.failed;
-        Ok(())
+        Ok(blocks.len())
     }
 
     /// Reads what was not read of a chunk while it was written to.

@@ -16,6 +16,7 @@ const SHOWN_IN: &[(&str, &[&str])] = &[
     ("list", &["results", "rules", "faults", "variables"]),
     ("explain", &["results"]),
     ("report", &["see", "report"]),
+    ("top", &["top"]),
     ("ls", &["see"]),
     ("clean", &["see"]),
     ("pack", &["see"]),
