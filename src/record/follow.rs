@@ -164,13 +164,13 @@ impl Follower {
     /// What was read so far. Of a ring, what was overwritten before it was read counts as calls.
     pub fn counts(&self) -> Counts {
         let Counts { calls, failed } = self.tally.counts;
-        Counts { calls: calls + self.overwritten(), failed }
+        Counts { calls: calls.saturating_add(self.overwritten()), failed }
     }
 
     /// What happened since the first look, of [`Follower::counts`].
     pub fn recent(&self) -> Counts {
         let (all, old) = (self.counts(), self.tally.old);
-        Counts { calls: all.calls - old.calls, failed: all.failed - old.failed }
+        Counts { calls: all.calls.saturating_sub(old.calls), failed: all.failed.saturating_sub(old.failed) }
     }
 
     /// Whether [`Follower::counts`] has all calls of the process.
@@ -192,7 +192,7 @@ impl Follower {
     /// Slots of a ring that were overwritten between two looks.
     fn overwritten(&self) -> u64 {
         let of = |ring: &Ring| (ring.end - ring.first).saturating_sub(ring.read);
-        self.rings.values().map(of).sum()
+        self.rings.values().map(of).fold(0, u64::saturating_add)
     }
 
     /// Reads chunks that were there before.

@@ -134,28 +134,28 @@ impl Rows {
                 // One piece of memory may have several handles.
                 if entry.ended == 0 && shared.insert((place, entry.kind, entry.address)) {
                     self.processes[place].exports += 1;
-                    self.processes[place].shared_bytes += entry.bytes;
+                    add(&mut self.processes[place].shared_bytes, entry.bytes);
                 }
             } else if kind::is_access(entry.kind) {
-                self.processes[place].peers += u64::from(entry.count.max(1));
+                add(&mut self.processes[place].peers, u64::from(entry.count.max(1)));
             } else if let Some(exported) = kind::export_of(entry.kind) {
                 let count = u64::from(entry.count.max(1));
                 let export = self.export(job, entry);
                 let owner = export.map(|export| self.places[&key(export)]);
-                self.processes[place].openings += count;
+                add(&mut self.processes[place].openings, count);
                 if has_ended(&self.processes[place].exit) {
                     continue;
                 }
                 let one = holds.entry((place, owner)).or_default();
-                one.openings += count;
+                add(&mut one.openings, count);
                 let piece = (exported, entry.fingerprint);
                 let bytes = size(entry, export);
                 if one.pieces.insert(piece) {
-                    one.bytes += bytes;
-                    self.processes[place].holds_bytes += bytes;
+                    add(&mut one.bytes, bytes);
+                    add(&mut self.processes[place].holds_bytes, bytes);
                 }
                 if let Some(owner) = owner.filter(|_| held.insert(piece)) {
-                    self.processes[owner].held_bytes += bytes;
+                    add(&mut self.processes[owner].held_bytes, bytes);
                 }
             }
         }
@@ -195,15 +195,15 @@ impl Rows {
                 if entry.ended == 0 && shared.insert((place, entry.kind, entry.address)) {
                     let row = &mut device(job, devices, entry.uuid).row;
                     row.exports += 1;
-                    row.shared_bytes += entry.bytes;
+                    add(&mut row.shared_bytes, entry.bytes);
                 }
             } else if let Some(exported) = kind::export_of(entry.kind) {
                 let export = self.export(job, entry);
                 let device = device(job, devices, export.map_or(entry.uuid, |export| export.uuid));
-                device.row.openings += u64::from(entry.count.max(1));
+                add(&mut device.row.openings, u64::from(entry.count.max(1)));
                 device.holders.insert(self.processes[place].who.clone());
                 if device.held.insert((job.name.clone(), exported, entry.fingerprint)) {
-                    device.row.held_bytes += size(entry, export);
+                    add(&mut device.row.held_bytes, size(entry, export));
                 }
             }
         }
@@ -219,8 +219,8 @@ impl Rows {
             ended: count(has_ended) - died,
             died,
             refused: job.refused,
-            calls: self.processes.iter().filter_map(|one| one.calls).sum(),
-            failed: self.processes.iter().filter_map(|one| one.failed).sum(),
+            calls: sum(self.processes.iter().filter_map(|one| one.calls)),
+            failed: sum(self.processes.iter().filter_map(|one| one.failed)),
             complete: self.processes.iter().all(|one| one.complete),
         }
     }
@@ -267,6 +267,16 @@ fn device<'a>(
         }
     }
     device
+}
+
+/// Adds to a sum: tables and records may say anything.
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
+/// The sum of numbers that may be anything.
+pub fn sum(all: impl Iterator<Item = u64>) -> u64 {
+    all.fold(0, u64::saturating_add)
 }
 
 /// The memory that is held by an opening: as it says, or as the export does.

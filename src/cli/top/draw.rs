@@ -1,6 +1,6 @@
 //! From a document and what the user has chosen to lines of a screen, none of which is wider than it.
 
-use super::assemble::{has_died, has_ended};
+use super::assemble::{has_died, has_ended, sum};
 use super::columns::{Cell, Column, Layout, Line, Look};
 use super::document::{Device, Document, Hold, Process, Who};
 use super::view::{self, Page, View};
@@ -143,8 +143,8 @@ fn nothing(document: &Document, view: &View) -> String {
 }
 
 fn header(document: &Document, view: &View, most: usize) -> Vec<Line> {
-    let sum = |of: fn(&super::document::Job) -> usize| document.jobs.iter().map(of).sum::<usize>();
-    let (running, died, ended) = (sum(|job| job.running), sum(|job| job.died), sum(|job| job.ended));
+    let count = |of: fn(&super::document::Job) -> usize| document.jobs.iter().map(of).sum::<usize>();
+    let (running, died, ended) = (count(|job| job.running), count(|job| job.died), count(|job| job.ended));
     let jobs = match &document.jobs[..] {
         [] => "no job".to_owned(),
         [job] => job.name.clone(),
@@ -180,7 +180,7 @@ fn header(document: &Document, view: &View, most: usize) -> Vec<Line> {
 
 /// What all of them have together.
 fn sums(document: &Document) -> Line {
-    let of = |of: fn(&Device) -> u64| document.devices.iter().map(of).sum::<u64>();
+    let of = |of: fn(&Device) -> u64| sum(document.devices.iter().map(of));
     let mut line = Line::default();
     let hanging: Vec<u64> = document.processes.iter().filter_map(view::hangs).collect();
     if let Some(oldest) = hanging.iter().max() {
@@ -195,7 +195,7 @@ fn sums(document: &Document) -> Line {
         let rate: f64 = document.processes.iter().filter_map(|process| process.calls_per_second).sum();
         line = line.with(Look::Plain, &format!("{} calls/s, ", rounded(rate)));
     }
-    let failed: u64 = document.jobs.iter().map(|job| job.failed).sum();
+    let failed = sum(document.jobs.iter().map(|job| job.failed));
     let least = if document.jobs.iter().all(|job| job.complete) { "" } else { "+" };
     line.with(Look::Plain, &format!("{}{least} failed", number(failed)))
 }

@@ -334,7 +334,7 @@ fn tables(paths: &[PathBuf], seen: &mut OfJob) {
             Ok(table) => {
                 problems.extend(table.problem.map(|problem| format!("{name} {problem}")));
                 seen.entries.extend(table.entries);
-                seen.refused += table.refused;
+                seen.refused = seen.refused.saturating_add(table.refused);
             }
             Err(problem) => problems.push(format!("{name} {problem}")),
         }
@@ -353,7 +353,7 @@ fn tables(paths: &[PathBuf], seen: &mut OfJob) {
         let whose = counted(rings, "process", "processes");
         seen.unseen.push(format!("calls and failures that the rings of {whose} no longer have (+)"));
     }
-    let lost: u64 = seen.processes.iter().map(|one| one.header.lost).sum();
+    let lost = seen.processes.iter().map(|one| one.header.lost).fold(0, u64::saturating_add);
     if lost > 0 {
         seen.unseen.push(format!("{} that could not be kept (+)", counted(lost as usize, "event", "events")));
     }
