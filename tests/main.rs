@@ -88,5 +88,8 @@ mod rules_listed;
 // The simulated driver against what a real one answered.
 mod simulator;
 
+// What the processes of a host do, now.
+mod top;
+
 // Every way in which a program reaches the driver.
 mod ways_in;

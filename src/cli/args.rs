@@ -17,6 +17,7 @@ mod share;
 #[cfg(test)]
 mod shown;
 mod sweep;
+mod top;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use std::ffi::OsString;
@@ -31,6 +32,7 @@ pub use p2p::P2pArgs;
 pub use reduce::ReduceArgs;
 pub use release::ReleaseArgs;
 pub use sweep::{Codes, SweepArgs, SweepFormat, SweepStage};
+pub use top::{Sort, TopArgs, TopFormat};
 
 /// See what CUDA programs do with peer access and IPC memory
 #[derive(Parser)]
@@ -62,6 +64,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Report what a record holds
     Report(ReportArgs),
+    /// Show what the processes of this host share, open and call, now
+    Top(TopArgs),
     /// List the records that are kept at home
     Ls(LsArgs),
     /// Remove the records that are kept at home

@@ -6,7 +6,7 @@
 mod entry;
 mod prune;
 
-pub use entry::{Entry, Kind, entries};
+pub use entry::{Entry, Kind, entries, records};
 pub use prune::{prune, remove};
 
 use crate::settings::inherited;

@@ -35,6 +35,7 @@ mod settings;
 mod startup;
 mod suppressions;
 mod sweep;
+mod top;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         Command::List(args) => list::command(&args),
         Command::Explain(args) => explain::command(&args),
         Command::Report(args) => report::command(&args),
+        Command::Top(args) => top::command(&args),
         Command::Ls(args) => ls::command(&args),
         Command::Clean(args) => clean::command(&args),
         Command::Pack(args) => pack::command(&args),

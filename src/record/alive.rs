@@ -3,7 +3,7 @@
 use crate::host;
 use cupeer_spec::proc;
 use cupeer_spec::record::Header;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -100,6 +100,28 @@ fn has_our_clock(pid: u32) -> bool {
 fn started(stat: &str) -> io::Result<Option<u64>> {
     let stat = proc::Stat::parse(&fs::read(stat)?);
     Ok(stat.filter(|stat| !matches!(stat.state, b'Z' | b'X')).map(|stat| stat.started))
+}
+
+/// Whether processes run, each by the begin of its file, and whether it has become another program of these; whether it
+/// runs is `None` where that cannot be known, as on another host.
+pub fn states(headers: &[&Header]) -> Vec<(Option<bool>, bool)> {
+    let host = Host::look(headers.iter().map(|header| (*header).into()));
+    let others = are_others(headers);
+    let state = |(header, is_another): (&&Header, bool)| {
+        (if is_another { Some(false) } else { host.runs((*header).into()) }, is_another)
+    };
+    headers.iter().zip(others).map(state).collect()
+}
+
+/// Whether processes have become others of these.
+pub(crate) fn are_others(headers: &[&Header]) -> Vec<bool> {
+    let identity = |header: &Header| (header.boot_id, header.pid_ns, header.pid, header.started);
+    let mut images: HashMap<_, u32> = HashMap::new();
+    for header in headers {
+        let image = images.entry(identity(header)).or_default();
+        *image = header.image.max(*image);
+    }
+    headers.iter().map(|header| images[&identity(header)] > header.image).collect()
 }
 
 /// The processes of pid namespaces below ours.

@@ -4,7 +4,7 @@
 //! nothing of its speed; what two moments far apart say is good to a part in a million.
 
 use crate::process::Process;
-use cupeer_spec::record::{Moment, clock};
+use cupeer_spec::record::{Header, Moment, clock};
 
 /// From ticks to nanoseconds of CLOCK_MONOTONIC, for all processes of one boot.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -63,6 +63,18 @@ impl Clock {
         if counted_by == clock::COUNTER { Clock::counter(moments) } else { Clock::nanoseconds(&moments) }
     }
 
+    /// The clock of a process of this host, and now on it; `None` where we cannot read the counter of this processor.
+    pub fn here(header: &Header) -> Option<(Clock, u64)> {
+        let [monotonic, realtime] = [libc::CLOCK_MONOTONIC, libc::CLOCK_REALTIME].map(system);
+        let ticks = if header.clock == clock::COUNTER { ticks()? } else { monotonic };
+        let now = Moment { ticks, monotonic, realtime };
+        let clock = match header.clock {
+            clock::COUNTER => Clock::counter(vec![header.first, header.last, now]),
+            _ => Clock::nanoseconds(&[now]),
+        };
+        Some((clock, ticks))
+    }
+
     /// Ticks that are nanoseconds of CLOCK_MONOTONIC.
     fn nanoseconds(moments: &[Moment]) -> Clock {
         let last = moments.iter().filter(|moment| moment.realtime != 0).max_by_key(|moment| moment.monotonic);
@@ -115,6 +127,33 @@ fn speed(a: &Moment, b: &Moment) -> Option<f64> {
     SPEEDS.contains(&speed).then_some(speed)
 }
 
+/// A clock of the system, in nanoseconds.
+fn system(which: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes the time to where it is pointed.
+    unsafe { libc::clock_gettime(which, &mut time) };
+    (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
+}
+
+/// The processor's counter, as libcupeer.so reads it.
+fn ticks() -> Option<u64> {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has the counter.
+    let ticks = Some(unsafe { core::arch::x86_64::_rdtsc() });
+    #[cfg(target_arch = "aarch64")]
+    let ticks = {
+        let ticks: u64;
+        // SAFETY: reads a register that Linux lets programs read, and nothing else.
+        unsafe {
+            core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags));
+        }
+        Some(ticks)
+    };
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let ticks = None;
+    ticks
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +203,17 @@ mod tests {
         assert_eq!(Clock::counter(vec![]).speed, 1.0);
         let one = moment(1 << 40);
         assert_eq!(Clock::counter(vec![one, one]), Clock { origin: one, speed: 1.0 });
+    }
+
+    #[test]
+    fn here_is_now() {
+        for clock in [clock::MONOTONIC, clock::COUNTER] {
+            // SAFETY: all of it is numbers.
+            let header = Header { clock, ..unsafe { std::mem::zeroed() } };
+            let before = system(libc::CLOCK_MONOTONIC);
+            let (clock, now) = Clock::here(&header).unwrap();
+            assert!((before..=system(libc::CLOCK_MONOTONIC)).contains(&clock.monotonic(now)));
+        }
     }
 
     #[test]

@@ -3,13 +3,13 @@
 //! What belongs here: what is found in a directory, and what is wrong with it. One file that cannot be read is a
 //! problem to tell of; only a directory without any record is an error.
 
-use crate::alive::Host;
+use crate::alive;
 use crate::faults::{self, FaultFile, FaultRule};
 use crate::live::LiveTable;
 use crate::plain::{self, Links};
 use crate::process::{Clock, Process};
 use cupeer_spec::record::end::End;
-use cupeer_spec::record::{SUFFIX, job, live};
+use cupeer_spec::record::{Header, SUFFIX, job, live};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs;
@@ -149,23 +149,16 @@ impl Job {
     /// Looks at the host once for all, and knows which of them have executed another program. To be asked before their calls
     /// are read: what had ended then has written all of them.
     pub fn alive(&self) -> Vec<Option<bool>> {
-        let host = Host::look(self.processes.iter().map(|process| (&process.header).into()));
-        let answer = |(process, is_another): (&Process, bool)| match is_another {
-            true => Some(false),
-            false => host.runs((&process.header).into()),
-        };
-        self.processes.iter().zip(self.are_others()).map(answer).collect()
+        alive::states(&self.headers()).into_iter().map(|(alive, _)| alive).collect()
     }
 
     /// Whether the processes have become other programs, in their order, of which there are records as well.
     pub fn are_others(&self) -> Vec<bool> {
-        let mut images: HashMap<_, u32> = HashMap::new();
-        for process in &self.processes {
-            let image = images.entry(identity(process)).or_default();
-            *image = process.header.image.max(*image);
-        }
-        let is_another = |process: &Process| images[&identity(process)] > process.header.image;
-        self.processes.iter().map(is_another).collect()
+        alive::are_others(&self.headers())
+    }
+
+    fn headers(&self) -> Vec<&Header> {
+        self.processes.iter().map(|process| &process.header).collect()
     }
 
     /// Leaves out what is of other hosts than that of a boot, and what is of none.

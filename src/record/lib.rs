@@ -10,13 +10,14 @@
 //! [`process::Process`] of them, and [`job`] all processes of a directory. When events are asked for, [`index`]
 //! says which blocks a stream has, [`stream`] reads one after the other, and [`events`] merges the streams.
 
-mod alive;
+pub mod alive;
 pub mod clock;
 mod detail;
 pub mod event;
 pub mod events;
 pub mod faults;
 mod finding;
+pub mod follow;
 mod hit;
 pub mod host;
 mod index;
@@ -38,6 +39,7 @@ pub use event::{Call, CallDetails, Details, Event, Outcome};
 pub use events::Events;
 pub use faults::{FaultFile, FaultRule};
 pub use finding::{Finding, Object};
+pub use follow::Follower;
 pub use hit::{Hit, deeds};
 pub use job::{Error, Job, Problem, Started};
 pub use live::LiveTable;

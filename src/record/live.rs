@@ -108,19 +108,44 @@ impl LiveTable {
 fn segment(file: &Opened, k: usize, entries: &mut Vec<live::Entry>) -> std::io::Result<()> {
     let mut piece = vec![0; PIECE * ENTRY];
     for first in (0..live::segment_entries(k)).step_by(PIECE) {
-        let (start, end) = (live::entry_place(k, first), live::entry_place(k, first + PIECE));
-        if file.next_data(start as u64) >= end as u64 {
+        let (start, end) = (live::entry_place(k, first) as u64, live::entry_place(k, first + PIECE) as u64);
+        if file.next_data(start) >= end {
             continue;
         }
-        let had = file.read(&mut piece, live::entry_place(k, first) as u64)?;
-        for (i, bytes) in piece[..had].chunks_exact(ENTRY).enumerate() {
-            if let Some(word) = word(bytes).filter(|word| state::of(*word) == state::LIVE) {
-                entries.extend(entry(file, live::entry_place(k, first + i) as u64, word)?);
-            }
+        let had = file.read(&mut piece, start)?;
+        let before = words(&piece[..had]);
+        if before.iter().any(|word| state::of(*word) == state::LIVE) {
+            several(file, start, &before, &mut piece, entries)?;
         }
         if had < piece.len() {
             break;
         }
+    }
+    Ok(())
+}
+
+/// Reads the entries from a place on that had these words a moment ago.
+fn several(
+    file: &Opened,
+    start: u64,
+    before: &[u64],
+    piece: &mut [u8],
+    entries: &mut Vec<live::Entry>,
+) -> std::io::Result<()> {
+    let had = file.read(piece, start)?;
+    let mut again = vec![0; piece.len()];
+    let had_again = file.read(&mut again, start)?;
+    let now = piece[..had].chunks_exact(ENTRY).zip(words(&again[..had_again]));
+    // All the way that `entry` has for one; those that have changed in between, one by one.
+    let mut now = now.map(|(bytes, word)| (self::word(bytes) == Some(word)).then_some((bytes, word)));
+    for (i, before) in before.iter().copied().enumerate() {
+        let now = now.next().flatten();
+        if state::of(before) != state::LIVE {
+            continue;
+        }
+        let same = now.filter(|(_, word)| *word == before).and_then(|(bytes, _)| parsed(bytes));
+        let place = start + (i * ENTRY) as u64;
+        entries.extend(if same.is_some() { same } else { entry(file, place, before)? });
     }
     Ok(())
 }
@@ -137,14 +162,22 @@ fn entry(file: &Opened, place: u64, mut before: u64) -> std::io::Result<Option<l
             return Ok(None);
         }
         if (word(&bytes), now) == (Some(before), before) {
-            let words = bytes.as_chunks().0;
-            return Ok(words.try_into().ok().map(|words: [[u8; 8]; live::WORDS]| {
-                live::Entry::from_words(words.map(u64::from_le_bytes))
-            }));
+            return Ok(parsed(&bytes));
         }
         before = now;
     }
     Ok(None)
+}
+
+/// The entry that bytes are.
+fn parsed(bytes: &[u8]) -> Option<live::Entry> {
+    let words: [[u8; 8]; live::WORDS] = bytes.as_chunks().0.try_into().ok()?;
+    Some(live::Entry::from_words(words.map(u64::from_le_bytes)))
+}
+
+/// The words of entries.
+fn words(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks_exact(ENTRY).filter_map(word).collect()
 }
 
 /// The word that an entry begins with.

@@ -234,7 +234,7 @@ impl Reader {
 
 /// Whether this was written as a slot. What is not: a place that its thread took and never wrote to, and in the
 /// remains of an earlier lap the middle of a detail, whose bytes may look like anything. A call has one slot.
-fn is_slot(slot: &Slot) -> bool {
+pub(crate) fn is_slot(slot: &Slot) -> bool {
     match slot.state() {
         slot::EMPTY => false,
         slot::PENDING | slot::RETURNED | slot::UNWOUND | slot::LATE_END | slot::THREAD => slot.slots() == 1,
@@ -243,7 +243,7 @@ fn is_slot(slot: &Slot) -> bool {
 }
 
 /// The first word of a slot.
-fn word(bytes: &[u8]) -> u64 {
+pub(crate) fn word(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 

@@ -19,6 +19,7 @@ const SHOWN_IN: &[(&str, &[&str])] = &[
     ("list", &["results", "rules", "faults", "variables"]),
     ("explain", &["results"]),
     ("report", &["see", "report", "large-jobs"]),
+    ("top", &["top"]),
     ("ls", &["see"]),
     ("clean", &["see"]),
     ("pack", &["see"]),

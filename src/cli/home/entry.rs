@@ -43,6 +43,14 @@ pub fn entries(home: &Path) -> Vec<Entry> {
     all
 }
 
+/// The records that are there, by their names. Their sizes are not asked for, so that this is quick.
+pub fn records(home: &Path) -> Vec<(String, PathBuf)> {
+    let all = names(home).map(|name| (home.join(&name), name));
+    let is_ours = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir() && it.uid() == user());
+    let records = all.filter(|(path, _)| is_ours(path) && !sweep::is_sweep(path) && is_record(path));
+    records.map(|(path, name)| (name, path)).collect()
+}
+
 impl Entry {
     fn of(home: &Path, name: String) -> Option<Entry> {
         let path = home.join(&name);

@@ -2,7 +2,7 @@
 
 use super::call;
 use cupeer_record::writer::{About, Writer};
-use cupeer_record::{Call, Details, Finding, Hit, LiveTable, Object, Outcome, Process};
+use cupeer_record::{Call, Details, Finding, Follower, Hit, LiveTable, Object, Outcome, Process};
 use cupeer_spec::record::slot::finding::Severity;
 use cupeer_spec::record::slot::{self, finding::Confidence};
 use cupeer_spec::record::{BLOCK, live};
@@ -31,6 +31,12 @@ fn read_all(bytes: Vec<u8>) -> Result<(), TestCaseError> {
         }
     }
     prop_assert!(events.error().is_none());
+    // Whoever follows it sees no more either, however often he looks.
+    let mut follower = Follower::new(&process).expect("memory can be read");
+    for _ in 0..2 {
+        while follower.look(1).is_ok() && follower.behind() > 0 {}
+        prop_assert!(follower.unreturned().count() <= slots && follower.counts().failed <= slots as u64);
+    }
     Ok(())
 }
 

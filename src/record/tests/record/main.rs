@@ -4,6 +4,7 @@ mod broken;
 mod events;
 mod faults;
 mod findings;
+mod follow;
 mod growing;
 mod job;
 mod random;

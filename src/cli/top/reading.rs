@@ -1,0 +1,373 @@
+//! Looks at records again and again: what each process called, what is open, who runs.
+//!
+//! What belongs here: files, and what is kept of them between two looks, so that a look costs what is new. Nothing is
+//! written, locked or mapped. What it means together is [`super::assemble`]'s.
+
+use crate::home;
+use anyhow::{Result, bail, ensure};
+use cupeer_record::follow::Counts;
+use cupeer_record::{Clock, Device, Error, Follower, LiveTable, Process, alive, host, launcher};
+use cupeer_report::model::{Exit, ExitKind};
+use cupeer_spec::record::end::End;
+use cupeer_spec::record::job::FILE;
+use cupeer_spec::record::{Header, SUFFIX, live, mode};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
+
+/// How many blocks of what was called before are read in a look of the screen: 32 MiB, some milliseconds.
+pub const SOME: usize = 256;
+
+/// How often a process is asked for a device that it does not name: some never do.
+const MOST_ASKED: u32 = 8;
+
+/// What a look has seen.
+pub struct Reading {
+    /// When, since 1970.
+    pub time_ns: u64,
+    pub at: Instant,
+    pub jobs: Vec<OfJob>,
+    /// What is not seen, a sentence each.
+    pub unseen: Vec<String>,
+}
+
+/// What a look has seen of a record.
+#[derive(Default)]
+pub struct OfJob {
+    pub name: String,
+    pub path: PathBuf,
+    pub processes: Vec<OfProcess>,
+    /// What the live table of this host has.
+    pub entries: Vec<live::Entry>,
+    pub refused: u64,
+    /// What is not seen of it, a sentence each without its name.
+    pub unseen: Vec<String>,
+}
+
+/// What a look has seen of a process.
+pub struct OfProcess {
+    pub proc: String,
+    pub header: Header,
+    pub program: String,
+    pub rank: Option<u32>,
+    pub devices: Vec<Device>,
+    pub exit: Exit,
+    pub counts: Counts,
+    /// Those of `counts` since the first look at it.
+    pub recent: Counts,
+    pub is_complete: bool,
+    /// Function, thread, age.
+    pub unreturned: Vec<(String, u32, Option<u64>)>,
+}
+
+/// Where the records are.
+enum Place {
+    /// All at home that are in progress.
+    Home,
+    Named,
+}
+
+pub struct Watcher {
+    place: Place,
+    jobs: BTreeMap<PathBuf, Job>,
+}
+
+impl Watcher {
+    /// Looks at these records; without any, at those at home that are in progress.
+    pub fn new(named: &[PathBuf]) -> Result<Watcher> {
+        let mut jobs = BTreeMap::new();
+        for named in named {
+            let path = home::find(named)?;
+            ensure!(
+                !path.is_file(),
+                "'{}' is a file; name a directory that 'cupeer run' records to",
+                path.display()
+            );
+            ensure!(
+                !crate::sweep::is_sweep(&path),
+                "'{0}' is a sweep; its runs have records, such as {0}/trial-1 while it is tried",
+                path.display()
+            );
+            let files = Files::list(&path).map_err(|error| Error::Unreadable(path.clone(), error))?;
+            if !files.is_record() {
+                bail!(Error::NoRecord(path));
+            }
+            jobs.insert(path.clone(), Job::new(home::shown(&path), path));
+        }
+        let place = if named.is_empty() { Place::Home } else { Place::Named };
+        Ok(Watcher { place, jobs })
+    }
+
+    /// Looks at all, and reads so many blocks of what was called before it was looked at.
+    pub fn look(&mut self, mut most: usize) -> Result<Reading> {
+        let mut unseen = Vec::new();
+        if let Place::Home = self.place {
+            let home = home::path()?;
+            let found = home::records(&home);
+            self.jobs.retain(|path, _| found.iter().any(|(_, there)| there == path));
+            for (name, path) in found {
+                self.jobs.entry(path.clone()).or_insert_with(|| Job::new(name, path));
+            }
+        }
+        let mut jobs = Vec::new();
+        for job in self.jobs.values_mut() {
+            let is_named = matches!(self.place, Place::Named);
+            match job.look(&mut most, is_named) {
+                Ok(Some(seen)) => jobs.push(seen),
+                Ok(None) => {}
+                Err(error) => unseen.push(format!("{} cannot be read: {error}", job.name)),
+            }
+        }
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Ok(Reading { time_ns: since.as_nanos() as u64, at: Instant::now(), jobs, unseen })
+    }
+}
+
+/// The files of a record.
+#[derive(Default)]
+struct Files {
+    processes: Vec<PathBuf>,
+    tables: Vec<PathBuf>,
+    has_job: bool,
+}
+
+impl Files {
+    /// Those in a directory and in the directories in it, as the report takes them.
+    fn list(directory: &Path) -> io::Result<Files> {
+        let mut files = Files::default();
+        for path in fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()? {
+            if !files.add(&path) && path.is_dir() {
+                let inner = fs::read_dir(&path).into_iter().flatten().flatten();
+                inner.for_each(|entry| _ = files.add(&entry.path()));
+            }
+        }
+        files.processes.sort();
+        Ok(files)
+    }
+
+    fn add(&mut self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.ends_with(SUFFIX) && name.len() > SUFFIX.len() && !path.is_dir() {
+            self.processes.push(path.to_owned());
+        } else if name.starts_with(live::PREFIX) && !path.is_dir() {
+            self.tables.push(path.to_owned());
+        } else if name == FILE {
+            self.has_job = true;
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn is_record(&self) -> bool {
+        self.has_job || !self.processes.is_empty() || !self.tables.is_empty()
+    }
+}
+
+/// A record between two looks.
+struct Job {
+    name: String,
+    path: PathBuf,
+    processes: BTreeMap<PathBuf, Followed>,
+    /// When its directory was changed last, where nothing of it ran then.
+    idle: Option<SystemTime>,
+}
+
+struct Followed {
+    process: Process,
+    follower: Follower,
+    /// Whether it has ended, and all of it was read.
+    is_over: bool,
+    /// How often its devices were asked for again.
+    asked: u32,
+}
+
+impl Job {
+    fn new(name: String, path: PathBuf) -> Job {
+        Job { name, path, processes: BTreeMap::new(), idle: None }
+    }
+
+    /// Looks at it; `None` where nobody has named it and nothing of it runs.
+    fn look(&mut self, most: &mut usize, is_named: bool) -> io::Result<Option<OfJob>> {
+        let changed = self.path.metadata()?.modified().ok();
+        if !is_named && self.idle.is_some() && self.idle == changed {
+            return Ok(None);
+        }
+        let files = Files::list(&self.path)?;
+        let mut seen = OfJob { name: self.name.clone(), path: self.path.clone(), ..OfJob::default() };
+        self.follow(&files, &mut seen);
+        let exits = self.exits();
+        let runs = |exit: &Exit| matches!(exit.kind, ExitKind::Running | ExitKind::Unseen);
+        if !is_named && !exits.iter().any(runs) && !self.is_launched() {
+            self.idle = changed;
+            self.processes.clear();
+            return Ok(None);
+        }
+        self.idle = None;
+        let mut behind = 0;
+        let mut failed = Vec::new();
+        for (followed, exit) in self.processes.values_mut().zip(exits) {
+            if !followed.is_over {
+                match followed.follower.look(*most) {
+                    Ok(read) => *most -= read,
+                    Err(error) => failed.push(format!("{}: {error}", followed.process.proc)),
+                }
+                followed.is_over = !runs(&exit) && followed.follower.behind() == 0;
+            }
+            behind += followed.follower.behind();
+            seen.processes.push(followed.seen(exit));
+        }
+        seen.unseen.extend(several("record", failed));
+        if behind > 0 {
+            let sentence = "calls of before are still being read: there may be more, and more failures";
+            seen.unseen.push(sentence.into());
+        }
+        tables(&files.tables, &mut seen);
+        self.learn_devices(&seen);
+        Ok(Some(seen))
+    }
+
+    /// Begins to follow who is new.
+    fn follow(&mut self, files: &Files, seen: &mut OfJob) {
+        self.processes.retain(|path, _| files.processes.binary_search(path).is_ok());
+        let (boot_id, mut elsewhere, mut problems) = (host::boot_id(), 0, Vec::new());
+        for path in &files.processes {
+            if self.processes.contains_key(path) {
+                continue;
+            }
+            let opened = Process::open(path).and_then(|process| {
+                let follower = Follower::new(&process).map_err(|error| format!("cannot be read: {error}"))?;
+                Ok(Followed { process, follower, is_over: false, asked: 0 })
+            });
+            match opened {
+                Ok(followed) if Some(followed.process.header.boot_id) != boot_id => elsewhere += 1,
+                Ok(followed) => drop(self.processes.insert(path.clone(), followed)),
+                Err(error) => {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    problems.push(format!("{name} {error}"));
+                }
+            }
+        }
+        seen.unseen.extend(several("record", problems));
+        if elsewhere > 0 {
+            let processes = counted(elsewhere, "process", "processes");
+            seen.unseen.push(format!("{processes} of other hosts, or of before this one was started"));
+        }
+    }
+
+    fn exits(&self) -> Vec<Exit> {
+        let headers: Vec<&Header> =
+            self.processes.values().map(|followed| followed.follower.header()).collect();
+        let states = alive::states(&headers);
+        let exit = |(followed, (alive, is_another)): (&Followed, (Option<bool>, bool))| {
+            // Whether it runs is asked before its end is read: it may have ended in between.
+            let end = if alive == Some(true) { End::Unseen } else { followed.process.end() };
+            Exit::of(alive, end, is_another)
+        };
+        self.processes.values().zip(states).map(exit).collect()
+    }
+
+    /// Whether a run of it is in progress that nobody has reached the driver in.
+    fn is_launched(&self) -> bool {
+        let text = crate::job::read(&self.path.join(FILE)).unwrap_or_default();
+        launcher::running(&text).contains(&Some(true))
+    }
+
+    /// Reads again what processes say of their devices, where one is shared that nobody has named: they learn of them
+    /// later than their record begins.
+    fn learn_devices(&mut self, seen: &OfJob) {
+        let is_known = |uuid: &[u8; 16]| {
+            self.processes.values().any(|one| one.process.devices.iter().any(|device| device.uuid == *uuid))
+        };
+        let unknown = |entry: &&live::Entry| entry.uuid != [0; 16] && !is_known(&entry.uuid);
+        let pids: Vec<u32> = seen.entries.iter().filter(unknown).map(|entry| entry.pid).collect();
+        for followed in self.processes.values_mut() {
+            if pids.contains(&followed.process.header.pid) && followed.asked < MOST_ASKED {
+                followed.asked += 1;
+                if let Ok(process) = Process::open(&followed.process.path) {
+                    followed.process = process;
+                }
+            }
+        }
+    }
+}
+
+impl Followed {
+    fn seen(&self, exit: Exit) -> OfProcess {
+        let (process, follower) = (&self.process, &self.follower);
+        let here = Clock::here(follower.header());
+        let age = |start| here.as_ref().map(|(clock, now)| clock.between(start, *now));
+        // What has ended is in no call any more.
+        let runs = matches!(exit.kind, ExitKind::Running | ExitKind::Unseen);
+        let calls = follower.unreturned().filter(|_| runs);
+        let mut calls: Vec<_> = calls.copied().collect();
+        calls.sort_unstable_by_key(|call| (call.start, call.tid));
+        let name = |number| process.function_name(number).to_owned();
+        OfProcess {
+            proc: process.proc.clone(),
+            header: *follower.header(),
+            program: process.program().to_owned(),
+            rank: process.rank(),
+            devices: process.devices.clone(),
+            exit,
+            counts: follower.counts(),
+            recent: follower.recent(),
+            is_complete: follower.is_complete(),
+            unreturned: calls.iter().map(|call| (name(call.function), call.tid, age(call.start))).collect(),
+        }
+    }
+}
+
+/// Reads the live table of this host.
+fn tables(paths: &[PathBuf], seen: &mut OfJob) {
+    let Some(boot_id) = host::boot_id() else {
+        seen.unseen.push("which of its live tables is this host's: /proc does not say its boot".into());
+        return;
+    };
+    let (mut others, mut problems) = (0, Vec::new());
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match LiveTable::open(path) {
+            Ok(table) if table.boot_id != boot_id => others += 1,
+            Ok(table) => {
+                problems.extend(table.problem.map(|problem| format!("{name} {problem}")));
+                seen.entries.extend(table.entries);
+                seen.refused = seen.refused.saturating_add(table.refused);
+            }
+            Err(problem) => problems.push(format!("{name} {problem}")),
+        }
+    }
+    if others > 0 {
+        let tables = counted(others, "live table", "live tables");
+        seen.unseen.push(format!("{tables} of other hosts, or of before this one was started"));
+    }
+    seen.unseen.extend(problems);
+    if seen.refused > 0 {
+        let missing = counted(seen.refused as usize, "export or opening is", "exports and openings are");
+        seen.unseen.push(format!("the live table is full: {missing} not in it"));
+    }
+    let rings = seen.processes.iter().filter(|one| one.header.mode == mode::RING && !one.is_complete).count();
+    if rings > 0 {
+        let whose = counted(rings, "process", "processes");
+        seen.unseen.push(format!("calls and failures that the rings of {whose} no longer have (+)"));
+    }
+    let lost = seen.processes.iter().map(|one| one.header.lost).fold(0, u64::saturating_add);
+    if lost > 0 {
+        seen.unseen.push(format!("{} that could not be kept (+)", counted(lost as usize, "event", "events")));
+    }
+}
+
+/// A sentence about what cannot be read, with an example.
+fn several(what: &str, mut problems: Vec<String>) -> Option<String> {
+    let first = (!problems.is_empty()).then(|| problems.swap_remove(0))?;
+    Some(match problems.len() {
+        0 => first,
+        more => format!("{first}; and {more} more {what}s"),
+    })
+}
+
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}

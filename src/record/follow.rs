@@ -1,0 +1,421 @@
+//! The file of a process that is read on while the process writes to it: how many calls it made, how many failed, and
+//! which have not returned.
+//!
+//! What belongs here: which slots are new since the last look. Nothing is read twice but the calls that had not returned
+//! and the heads of blocks that are written to, so that a look costs what happened since the last one. What calls mean
+//! and in which order they were is [`crate::events`]'.
+
+use crate::index;
+use crate::process::Process;
+use crate::reader::{is_slot, word};
+use crate::scan;
+use crate::source::Opened;
+use cupeer_spec::record::slot::{self, Slot, settled};
+use cupeer_spec::record::{self, BLOCK_MAGIC, BlockHeader, Header, SLOTS, block, mode};
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+/// The bytes of a slot.
+const SLOT: usize = size_of::<Slot>();
+/// How many slots of a block that is written to are read first: where these are new, so may be the rest.
+const FEW: usize = 64;
+/// The base of a block whose slots have moved to a chunk.
+const NOWHERE: u64 = u64::MAX;
+
+/// A call that has not returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unreturned {
+    /// The number of the function in the record: [`Process::function_name`].
+    pub function: u16,
+    /// The thread.
+    pub tid: u32,
+    /// When it was forwarded, on the record's clock.
+    pub start: u64,
+}
+
+/// What calls there were.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Counts {
+    /// Calls.
+    pub calls: u64,
+    /// Those that returned something else than CUDA_SUCCESS.
+    pub failed: u64,
+}
+
+/// The file of a process, and how far it was read.
+pub struct Follower {
+    file: Opened,
+    header: Header,
+    /// All blocks before this one are known.
+    settled: u32,
+    /// Those behind it that are known.
+    ahead: HashSet<u32>,
+    /// Blocks that are written to.
+    open: Vec<Place>,
+    /// What was written to when it was read, and has become a chunk since, which is still to be found.
+    left: Vec<Place>,
+    /// Chunks that were there before the first look, and were not read yet.
+    history: Vec<u32>,
+    is_new: bool,
+    tally: Tally,
+    /// Of a ring, by stream.
+    rings: HashMap<u32, Ring>,
+    buffer: Vec<u8>,
+}
+
+/// How far a block was read.
+#[derive(Clone, Default)]
+struct Place {
+    number: u32,
+    stream: u32,
+    base: u64,
+    /// The next slot.
+    at: usize,
+    /// The thread that wrote the one before.
+    tid: u32,
+    /// Slots before `at` that may change: calls that had not returned, and what nobody had written to.
+    again: Vec<Again>,
+}
+
+/// What was seen of a stream in a ring.
+struct Ring {
+    /// The first slot that was there.
+    first: u64,
+    /// The one behind the last that was read.
+    end: u64,
+    /// How many were read.
+    read: u64,
+}
+
+/// A slot that is looked at again.
+#[derive(Clone, Copy)]
+struct Again {
+    at: usize,
+    /// Whether it is a call that was counted.
+    is_counted: bool,
+}
+
+#[derive(Default)]
+struct Tally {
+    counts: Counts,
+    /// Those of `counts` that a look found in what was there before the first one.
+    old: Counts,
+    unreturned: HashMap<(u32, u64), Unreturned>,
+    /// The ends of calls that were not read yet.
+    ends: HashMap<(u32, u64), i32>,
+}
+
+impl Follower {
+    /// Begins to follow a process. Nothing is read before [`Follower::look`].
+    pub fn new(process: &Process) -> io::Result<Follower> {
+        Ok(Follower {
+            file: process.source.open()?,
+            header: process.header,
+            settled: 1,
+            ahead: HashSet::new(),
+            open: Vec::new(),
+            left: Vec::new(),
+            history: Vec::new(),
+            is_new: true,
+            tally: Tally::default(),
+            rings: HashMap::new(),
+            buffer: Vec::new(),
+        })
+    }
+
+    /// Reads what is new, and so many blocks of what was there before the first look; says how many these were.
+    pub fn look(&mut self, most: usize) -> io::Result<usize> {
+        self.header = crate::read::header(&self.file).map_err(io::Error::other)?;
+        for place in std::mem::take(&mut self.open) {
+            self.look_at(place)?;
+        }
+        let mut found = Vec::new();
+        let settled =
+            scan::blocks(&self.file, self.settled, |block| found.push((block.number, block.header)))?;
+        for (number, header) in found {
+            if number >= settled && !self.ahead.insert(number)
+                || self.ahead.contains(&number) && number < settled
+            {
+                continue;
+            }
+            match header.kind {
+                block::CHUNK if header.used == 0 => {}
+                block::CHUNK if self.is_new && !self.open.iter().any(|open| open.is(&header)) => {
+                    self.history.push(number);
+                }
+                block::CHUNK => self.read_chunk(number, &header)?,
+                block::WINDOW | block::RING => self.look_at(Place { number, ..Place::begun(&header) })?,
+                _ => {}
+            }
+        }
+        self.settled = settled;
+        self.ahead.retain(|number| *number >= settled);
+        if std::mem::take(&mut self.is_new) {
+            self.tally.old = self.tally.counts;
+        }
+        self.read_history(most)
+    }
+
+    /// The begin of the file, as it was at the last look.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What was read so far. Of a ring, what was overwritten before it was read counts as calls.
+    pub fn counts(&self) -> Counts {
+        let Counts { calls, failed } = self.tally.counts;
+        Counts { calls: calls.saturating_add(self.overwritten()), failed }
+    }
+
+    /// What happened since the first look, of [`Follower::counts`].
+    pub fn recent(&self) -> Counts {
+        let (all, old) = (self.counts(), self.tally.old);
+        Counts { calls: all.calls.saturating_sub(old.calls), failed: all.failed.saturating_sub(old.failed) }
+    }
+
+    /// Whether [`Follower::counts`] has all calls of the process.
+    pub fn is_complete(&self) -> bool {
+        let is_whole = self.rings.values().all(|ring| ring.first == 0);
+        self.history.is_empty() && self.header.lost == 0 && is_whole && self.overwritten() == 0
+    }
+
+    /// How many blocks of what was there before the first look are still to be read.
+    pub fn behind(&self) -> usize {
+        self.history.len()
+    }
+
+    /// The calls that have not returned, in no order.
+    pub fn unreturned(&self) -> impl Iterator<Item = &Unreturned> {
+        self.tally.unreturned.values()
+    }
+
+    /// Slots of a ring that were overwritten between two looks.
+    fn overwritten(&self) -> u64 {
+        let of = |ring: &Ring| (ring.end - ring.first).saturating_sub(ring.read);
+        self.rings.values().map(of).fold(0, u64::saturating_add)
+    }
+
+    /// Reads chunks that were there before.
+    fn read_history(&mut self, most: usize) -> io::Result<usize> {
+        let before = self.tally.counts;
+        let from = self.history.len().saturating_sub(most);
+        let blocks = self.history.split_off(from);
+        for number in blocks.iter().copied() {
+            if let Some(header) = self.head(number)? {
+                self.read_chunk(number, &header)?;
+            }
+        }
+        let now = self.tally.counts;
+        self.tally.old.calls += now.calls - before.calls;
+        self.tally.old.failed += now.failed - before.failed;
+        Ok(blocks.len())
+    }
+
+    /// Reads what was not read of a chunk while it was written to.
+    fn read_chunk(&mut self, number: u32, header: &BlockHeader) -> io::Result<()> {
+        let mut place = Place::begun(header);
+        if let Some(i) = self.left.iter().position(|left| left.is(header)) {
+            place = self.left.swap_remove(i);
+        } else if let Some(i) = self.open.iter().position(|open| open.is(header)) {
+            // It was left just now; what is there instead is found at the next look.
+            let open = &mut self.open[i];
+            place = std::mem::replace(open, Place { number: open.number, base: NOWHERE, ..Place::default() });
+        }
+        let used = index::used(header);
+        for again in std::mem::take(&mut place.again) {
+            self.read(number, again.at, 1)?;
+            self.take_again(&mut place, again, None);
+        }
+        let from = place.at;
+        self.read(number, from, used.saturating_sub(from))?;
+        self.take(&mut place, from, None);
+        Ok(())
+    }
+
+    /// Reads on in a block that is written to.
+    fn look_at(&mut self, mut place: Place) -> io::Result<()> {
+        let Some(header) = self.head(place.number)? else {
+            self.open.push(place);
+            return Ok(());
+        };
+        if header.kind == block::CHUNK && place.is(&header) {
+            // It became one where it is.
+            let number = place.number;
+            self.left.push(place);
+            return self.read_chunk(number, &header);
+        }
+        if !place.is(&header) {
+            if place.base != NOWHERE && self.header.mode != mode::RING {
+                self.left.push(place.clone());
+            }
+            place = Place { number: place.number, ..Place::begun(&header) };
+        }
+        let (begin, before) = (place.at, std::mem::take(&mut place.again));
+        let mut count = FEW;
+        while place.at < SLOTS {
+            let from = place.at;
+            let Some(words) = self.settle(&place, &header, from, count)? else { break };
+            self.take(&mut place, from, Some(&words));
+            if place.at < (from + count).min(SLOTS) {
+                break;
+            }
+            count = SLOTS;
+        }
+        for again in before {
+            match self.settle(&place, &header, again.at, 1)? {
+                Some(words) => self.take_again(&mut place, again, Some(words[0])),
+                None => place.again.push(again),
+            }
+        }
+        if header.kind == block::RING {
+            self.note(&place, begin);
+        }
+        self.open.push(place);
+        Ok(())
+    }
+
+    /// Reads slots of a block that is written to, as [`cupeer_spec::record`] has it: their first words, of the first
+    /// reading; `None` where it holds others by now.
+    fn settle(
+        &mut self,
+        place: &Place,
+        header: &BlockHeader,
+        from: usize,
+        count: usize,
+    ) -> io::Result<Option<Vec<u64>>> {
+        let count = count.min(SLOTS - from);
+        self.read(place.number, from, count)?;
+        let mut words: Vec<u64> = self.buffer.chunks_exact(SLOT).map(word).collect();
+        words.resize(count, 0);
+        self.read(place.number, from, count)?;
+        let now = self.head(place.number)?;
+        Ok(now.filter(|now| now.still_is(header.kind, place.stream, place.base)).map(|_| words))
+    }
+
+    /// Takes what was read from the next slot on. With the first words of an earlier reading, where it is written to.
+    fn take(&mut self, place: &mut Place, from: usize, words: Option<&[u64]>) {
+        let mut i = 0;
+        while let Some(slot) =
+            self.slot(place, from, i, words.map(|words| words.get(i).copied().unwrap_or(0)))
+        {
+            let at = from + i;
+            i += 1;
+            let Some(slot) = slot else { continue };
+            // What was skipped, its thread may still write.
+            let skipped = (place.at..at).map(|at| Again { at, is_counted: false });
+            place.again.extend(skipped.filter(|_| words.is_some()));
+            if !self.tally.add(place, at, &slot) && words.is_some() {
+                place.again.push(Again { at, is_counted: true });
+            }
+            i = at - from + slot.slots().max(1);
+            place.at = (from + i).min(SLOTS);
+        }
+    }
+
+    /// Takes a slot that was read before.
+    fn take_again(&mut self, place: &mut Place, again: Again, word: Option<u64>) {
+        let slot = self.slot(place, again.at, 0, word).flatten();
+        let is_done = match slot {
+            Some(slot) if again.is_counted => self.tally.finish(place, again.at, &slot),
+            Some(slot) => self.tally.add(place, again.at, &slot),
+            None => false,
+        };
+        if !is_done && word.is_some() {
+            place.again.push(Again { is_counted: slot.is_some(), ..again });
+        }
+    }
+
+    /// A slot of those that were read, where it was written to; `None` behind the last.
+    fn slot(&self, place: &Place, from: usize, i: usize, word: Option<u64>) -> Option<Option<Slot>> {
+        let mut slot: Slot = self.buffer.get(i * SLOT..).and_then(record::read)?;
+        let seq = place.number_of(from + i) as u32;
+        slot.word = word.map_or(slot.word, |word| settled(word, slot.word, seq));
+        Some(Some(slot).filter(|slot| slot.seq() == seq && is_slot(slot)))
+    }
+
+    /// Notes how far a block of a ring was read.
+    fn note(&mut self, place: &Place, from: usize) {
+        let (first, end) = (place.base, place.base.saturating_add(place.at as u64));
+        let ring = self.rings.entry(place.stream).or_insert(Ring { first, end, read: 0 });
+        ring.read += (place.at - from) as u64;
+        ring.end = ring.end.max(end);
+        if self.is_new {
+            ring.first = ring.first.min(first);
+        }
+    }
+
+    fn read(&mut self, number: u32, from: usize, count: usize) -> io::Result<()> {
+        self.buffer.resize(count * SLOT, 0);
+        let had = self.file.read(&mut self.buffer, scan::start(number) + ((1 + from) * SLOT) as u64)?;
+        self.buffer.truncate(had);
+        Ok(())
+    }
+
+    fn head(&self, number: u32) -> io::Result<Option<BlockHeader>> {
+        let mut bytes = [0; size_of::<BlockHeader>()];
+        self.file.read(&mut bytes, scan::start(number))?;
+        Ok(record::read(&bytes).filter(|header: &BlockHeader| header.magic == BLOCK_MAGIC))
+    }
+}
+
+impl Place {
+    /// The begin of a block.
+    fn begun(header: &BlockHeader) -> Place {
+        Place { stream: header.stream, base: header.base, tid: header.tid, ..Place::default() }
+    }
+
+    /// The number of a slot in its stream.
+    fn number_of(&self, at: usize) -> u64 {
+        self.base.saturating_add(at as u64)
+    }
+
+    /// Whether a block holds the same slots.
+    fn is(&self, header: &BlockHeader) -> bool {
+        (self.stream, self.base) == (header.stream, header.base)
+    }
+}
+
+impl Tally {
+    /// Adds a slot; false where it is a call that has not returned.
+    fn add(&mut self, place: &mut Place, at: usize, slot: &Slot) -> bool {
+        let key = (place.stream, place.number_of(at));
+        match slot.state() {
+            slot::PENDING => {
+                self.counts.calls += 1;
+                if let Some(result) = self.ends.remove(&key) {
+                    self.counts.failed += u64::from(result != 0);
+                } else {
+                    let call = Unreturned { function: slot.function(), tid: place.tid, start: slot.start };
+                    self.unreturned.insert(key, call);
+                    return false;
+                }
+            }
+            slot::RETURNED => {
+                self.counts.calls += 1;
+                self.counts.failed += u64::from(slot.result != 0);
+            }
+            slot::UNWOUND => self.counts.calls += 1,
+            slot::LATE_END => {
+                let key = (place.stream, slot.start);
+                if self.unreturned.remove(&key).is_some() {
+                    self.counts.failed += u64::from(slot.result != 0);
+                } else {
+                    self.ends.insert(key, slot.result);
+                }
+            }
+            slot::THREAD => place.tid = slot.end as u32,
+            _ => {}
+        }
+        true
+    }
+
+    /// Looks again at the slot of a call that had not returned; false where it still has not.
+    fn finish(&mut self, place: &Place, at: usize, slot: &Slot) -> bool {
+        let key = (place.stream, place.number_of(at));
+        let is_open = slot.state() == slot::PENDING;
+        if !is_open && self.unreturned.remove(&key).is_some() {
+            self.counts.failed += u64::from(slot.state() == slot::RETURNED && slot.result != 0);
+        }
+        !is_open || !self.unreturned.contains_key(&key)
+    }
+}

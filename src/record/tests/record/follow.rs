@@ -1,0 +1,180 @@
+//! A record that is followed while it is written: the same calls as whoever reads all of it.
+
+use super::call;
+use cupeer_record::follow::{Counts, Unreturned};
+use cupeer_record::writer::{About, Writer};
+use cupeer_record::{Call, Details, Event, Follower, Outcome, Process};
+use cupeer_spec::record::SLOTS;
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// What is done to a record, each with the number of a stream.
+#[derive(Clone, Debug)]
+enum Op {
+    Calls(u8, u16),
+    /// One that fails, with details of so many bytes.
+    Failed(u8, u16),
+    Begin(u8),
+    /// Ends one of the calls that were begun.
+    End(u8, i32),
+    Thread(u8, u16),
+    Skip(u8),
+    Empty(u8),
+    /// Somebody looks.
+    Look(u8),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let stream = || 0..3u8;
+    prop_oneof![
+        3 => (stream(), 1..1500u16).prop_map(|(stream, count)| Op::Calls(stream, count)),
+        2 => (stream(), 0..700u16).prop_map(|(stream, bytes)| Op::Failed(stream, bytes)),
+        2 => stream().prop_map(Op::Begin),
+        2 => (any::<u8>(), 0..2i32).prop_map(|(which, result)| Op::End(which, result)),
+        1 => (stream(), 1..1000u16).prop_map(|(stream, tid)| Op::Thread(stream, tid)),
+        1 => stream().prop_map(Op::Skip),
+        1 => stream().prop_map(Op::Empty),
+        3 => (0..3u8).prop_map(Op::Look),
+    ]
+}
+
+/// What reading all of it says.
+fn read(path: &Path) -> (Counts, Vec<Unreturned>) {
+    let mut counts = Counts::default();
+    let mut open: HashMap<(u32, u64), Unreturned> = HashMap::new();
+    for event in Process::open(path).unwrap().events().unwrap() {
+        match event {
+            Event::Call(Call { outcome, stream, seq, number, tid, start, .. }) => {
+                counts.calls += 1;
+                match outcome {
+                    Outcome::Pending => {
+                        open.insert((stream, seq), Unreturned { function: number, tid, start });
+                    }
+                    Outcome::Returned(result) => counts.failed += u64::from(result != 0),
+                    Outcome::Unwound => {}
+                }
+            }
+            Event::LateEnd { stream, seq, outcome, .. } => {
+                open.remove(&(stream, seq)).expect("it was begun");
+                counts.failed += u64::from(outcome != Outcome::Returned(0));
+            }
+            Event::Mark { .. } => {}
+        }
+    }
+    (counts, sorted(open.into_values()))
+}
+
+fn sorted(calls: impl Iterator<Item = Unreturned>) -> Vec<Unreturned> {
+    let mut all: Vec<Unreturned> = calls.collect();
+    all.sort_unstable_by_key(|call| (call.start, call.tid));
+    all
+}
+
+fn seen(follower: &Follower) -> (Counts, Vec<Unreturned>) {
+    (follower.counts(), sorted(follower.unreturned().copied()))
+}
+
+struct Run {
+    writer: Writer,
+    streams: Vec<u32>,
+    begun: Vec<(u32, u64, Call)>,
+    time: u64,
+}
+
+impl Run {
+    fn new(dir: &Path, about: About) -> Run {
+        let mut writer = Writer::create(dir, about).unwrap();
+        let streams = (0..3).map(|i| writer.stream(100 + i).unwrap()).collect();
+        Run { writer, streams, begun: Vec::new(), time: 0 }
+    }
+
+    fn call(&mut self, result: i32) -> Call {
+        self.time += 1;
+        Call { outcome: Outcome::Returned(result), ..call(self.time, self.time) }
+    }
+
+    fn play(&mut self, op: &Op) {
+        let stream = |stream: &u8| u32::from(*stream);
+        match op {
+            Op::Calls(of, count) => {
+                for _ in 0..*count {
+                    let call = self.call(0);
+                    self.writer.call(self.streams[*of as usize], &call).unwrap();
+                }
+            }
+            Op::Failed(of, bytes) => {
+                let mut call = self.call(1);
+                call.details =
+                    Details { message: Some(vec![b'x'; (*bytes).into()]), ..Details::default() }.into();
+                self.writer.call(stream(of), &call).unwrap();
+            }
+            Op::Begin(of) => {
+                let call = self.call(0);
+                let number = self.writer.begin(stream(of), &call).unwrap();
+                self.begun.push((stream(of), number, call));
+            }
+            Op::End(which, result) if !self.begun.is_empty() => {
+                let (stream, number, call) = self.begun.swap_remove(usize::from(*which) % self.begun.len());
+                let call = Call { outcome: Outcome::Returned(*result), end: self.time, ..call };
+                self.writer.end(stream, number, &call).unwrap();
+            }
+            Op::Thread(of, tid) => self.writer.thread(stream(of), self.time, (*tid).into()).unwrap(),
+            Op::Skip(of) => self.writer.skip(stream(of)).unwrap(),
+            Op::Empty(of) => self.writer.empty(stream(of)).unwrap(),
+            Op::End(..) | Op::Look(_) => {}
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn at_every_look_it_has_what_there_is(before in proptest::collection::vec(op(), 0..12), ops in proptest::collection::vec(op(), 1..40)) {
+        let dir = tempfile::tempdir().unwrap();
+        let about = About { at_once: true, ..About::default() };
+        let path = dir.path().join(about.proc() + ".cupeer");
+        let mut run = Run::new(dir.path(), about);
+        before.iter().for_each(|op| run.play(op));
+        let mut follower = Follower::new(&Process::open(&path).unwrap()).unwrap();
+        let old = read(&path).0;
+        follower.look(0).unwrap();
+        for op in &ops {
+            run.play(op);
+            if let Op::Look(most) = op {
+                follower.look((*most).into()).unwrap();
+                if follower.is_complete() {
+                    prop_assert_eq!(seen(&follower), read(&path));
+                    prop_assert_eq!(follower.recent().calls, follower.counts().calls - old.calls);
+                }
+            }
+        }
+        follower.look(usize::MAX).unwrap();
+        prop_assert!(follower.is_complete());
+        prop_assert_eq!(seen(&follower), read(&path));
+        prop_assert_eq!(follower.recent().calls, follower.counts().calls - old.calls);
+    }
+}
+
+#[test]
+fn what_a_ring_overwrites_between_two_looks_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let about = About { at_once: true, ring: Some(8), ..About::default() };
+    let path = dir.path().join(about.proc() + ".cupeer");
+    let mut run = Run::new(dir.path(), about);
+    let mut follower = Follower::new(&Process::open(&path).unwrap()).unwrap();
+    follower.look(0).unwrap();
+    assert!(follower.is_complete());
+    for (count, is_complete) in [(100, true), (3 * SLOTS, true), (40 * SLOTS, false), (5, false)] {
+        let had = follower.recent().calls;
+        (0..count).for_each(|_| run.play(&Op::Calls(0, 1)));
+        follower.look(0).unwrap();
+        let counts = (follower.recent().calls - had, follower.is_complete());
+        assert_eq!(counts, (count as u64, is_complete));
+    }
+    // Whoever comes later knows that there was more.
+    let mut late = Follower::new(&Process::open(&path).unwrap()).unwrap();
+    late.look(usize::MAX).unwrap();
+    assert!(!late.is_complete() && late.counts().calls < follower.counts().calls);
+    assert_eq!(late.recent(), Counts::default());
+}
