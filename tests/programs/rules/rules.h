@@ -9,6 +9,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "../maps.h"
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -133,16 +134,6 @@ __attribute__((unused)) static CUresult printed(const char *function, CUresult r
     else cuGetErrorName(result, &text);
     dprintf(1, "%s: %s\n", function, text);
     return result;
-}
-
-/* Leaves what is loaded where a test asks for it. */
-static void show_maps(void) {
-    char bytes[4096];
-    const char *path = getenv("SHOW_MAPS");
-    FILE *maps = path ? fopen("/proc/self/maps", "re") : NULL, *out = maps ? fopen(path, "we") : NULL;
-    if (!out) return;
-    for (size_t n; (n = fread(bytes, 1, sizeof bytes, maps)) > 0;) CHECK(fwrite(bytes, 1, n, out) == n);
-    CHECK(fclose(out) == 0 && fclose(maps) == 0);
 }
 
 /* Opens the driver. */
