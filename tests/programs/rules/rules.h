@@ -205,7 +205,7 @@ __attribute__((unused)) static struct link employ(void (*work)(struct link)) {
     if (link.pid == 0) {
         close(to[1]);
         close(from[0]);
-        alarm(60);
+        alarm(300);
         struct link parent = {getppid(), to[0], from[1]};
         work(parent);
         exit(0);
@@ -277,7 +277,7 @@ struct scene {
 __attribute__((unused)) static int play(const struct scene *scenes, size_t count, int argc, char **argv) {
     CHECK(argc == 3 && (strcmp(argv[2], "bad") == 0 || strcmp(argv[2], "good") == 0));
     bad = argv[2][0] == 'b';
-    alarm(60);
+    alarm(300);
     for (size_t i = 0; i < count; i++) {
         if (strcmp(scenes[i].rule, argv[1]) != 0) continue;
         scenes[i].play();
