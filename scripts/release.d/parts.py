@@ -2,16 +2,19 @@
 
 usage: parts.py DIRECTORY TARGET [ZIG]
 
-It is what cargo says of the crates for TARGET, Rust's standard library of $RUSTC, and of ZIG, the directory of Python's package ziglang, what
-zig links into programs. The same bytes each time.
+It is what cargo says of the crates for TARGET, what these carry of others in folders called vendor, whose parts.json says what it is,
+Rust's standard library of $RUSTC, and of ZIG, the directory of Python's package ziglang, what zig links into programs. The
+same bytes each time.
 """
 
+import hashlib
 import html
 import json
 import os
 import re
 import subprocess
 import sys
+import urllib.parse
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -56,6 +59,26 @@ def texts_of(package: Dict[str, Any]) -> List[str]:
     return [path.read_text(errors="replace").strip() for path in files]
 
 
+def vendored() -> List[Dict[str, str]]:
+    """What parts.json of each folder called vendor has, with the folder's path; all that lies there must be in it."""
+    found = []
+    for folder in sorted(Path("src").rglob("vendor")):
+        parts: List[Dict[str, str]] = json.loads((folder / "parts.json").read_text())
+        licences = {part["text"] for part in parts}
+        for path in sorted(folder.iterdir()):
+            if path.name in {"README.md", "parts.json"} | licences:
+                continue
+            part = next((part for part in parts if part["file"] == path.name), None)
+            if part is None:
+                sys.exit(f"parts.py: {path} is not in parts.json, so there is no text of its licence")
+            if hashlib.sha256(path.read_bytes()).hexdigest() != part["sha256"]:
+                sys.exit(f"parts.py: {path} is not what parts.json says, {part['name']} {part['version']}")
+            if not (folder / part["text"]).read_text().strip():
+                sys.exit(f"parts.py: {folder / part['text']} has no text")
+            found.append({**part, "folder": str(folder)})
+    return found
+
+
 def standard_library() -> Tuple[List[str], bytes]:
     """The licences of Rust's, and the page that names those of its parts: as Rust gives it out, or as Debian does."""
     rust = Path(said(RUSTC, "--print", "sysroot").strip(), "share/doc/rust")
@@ -77,6 +100,9 @@ def licences(packages: List[Dict[str, Any]], zig: List[str]) -> str:
     for package in packages:
         for text in texts_of(package):
             owners.setdefault(text, []).append(f"{package['name']} {package['version']} ({package['license']})")
+    for part in vendored():
+        text = Path(part["folder"], part["text"]).read_text().strip()
+        owners.setdefault(text, []).append(f"{part['name']} {part['version']} ({part['license']}), in the pages that the command makes")
     version = said(RUSTC, "--version").split()[1]
     for text in standard_library()[0]:
         owners.setdefault(text, []).append(f"the standard library of Rust {version} (MIT OR Apache-2.0), which names its parts in COPYRIGHT-library.html")
@@ -86,6 +112,12 @@ def licences(packages: List[Dict[str, Any]], zig: List[str]) -> str:
     head = "The command cupeer and its libraries contain code of others, under these licences.\n"
     rule = "=" * 80
     return head + "".join(f"\n{rule}\n" + "".join(f"{owner}\n" for owner in names) + f"{rule}\n\n{text}\n" for text, names in owners.items())
+
+
+def owner(packages: Dict[str, Dict[str, Any]], folder: Path) -> str:
+    """The crate in which a folder lies, the innermost."""
+    crates = {Path(package["manifest_path"]).parent: id for id, package in packages.items()}
+    return next(crates[above] for above in folder.resolve().parents if above in crates)
 
 
 def sbom(packages: Dict[str, Dict[str, Any]], epoch: str) -> str:
@@ -107,13 +139,21 @@ def sbom(packages: Dict[str, Dict[str, Any]], epoch: str) -> str:
     uses = {purl[id]: {purl[used] for used in package["uses"]} for id, package in packages.items()}
     # The libraries are given out with it.
     uses[purl[own]] |= {purl[id] for id, package in packages.items() if package["name"] in SHIPPED and id != own}
+    others = []
+    for part in vendored():
+        name = f"pkg:npm/{urllib.parse.quote(part['name'])}@{part['version']}"
+        made = {"type": "library", "bom-ref": name, "name": part["name"], "version": part["version"]}
+        hashes = [{"alg": "SHA-256", "content": part["sha256"]}]
+        others.append({**made, "hashes": hashes, "licenses": [{"expression": part["license"]}], "purl": name})
+        uses[purl[owner(packages, Path(part["folder"]))]].add(name)
+        uses[name] = set()
     time = said("date", "--utc", f"--date=@{epoch}", "+%Y-%m-%dT%H:%M:%SZ").strip()
     bom = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
         "metadata": {"timestamp": time, "component": component(own, "application")},
-        "components": [component(id) for id in packages if id != own],
+        "components": [component(id) for id in packages if id != own] + others,
         "dependencies": [{"ref": ref, "dependsOn": sorted(used)} for ref, used in sorted(uses.items())],
     }
     return json.dumps(bom, indent=1) + "\n"

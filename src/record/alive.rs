@@ -67,7 +67,7 @@ impl Host {
         // Where another user's processes are hidden, not to see one means nothing.
         let sees = self.shows_all || self.uid == who.uid;
         if self.pid_ns? == who.pid_ns && self.is_ours {
-            match started(&format!("/proc/{}/stat", who.pid)) {
+            match started(&proc::StatPath(who.pid).to_string()) {
                 Ok(Some(at)) if at != who.started && !has_our_clock(who.pid) => None,
                 Ok(started) => Some(started == Some(who.started)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound && sees => Some(false),

@@ -3,7 +3,7 @@
 
 use crate::alive::{Host, Who};
 use crate::host;
-use cupeer_spec::proc::Stat;
+use cupeer_spec::proc::{Stat, StatPath};
 use cupeer_spec::record::job::RUN;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,8 +11,9 @@ use std::os::unix::fs::MetadataExt;
 /// The line for this process, without its end; `None` where the system does not say what it is.
 pub fn line() -> Option<String> {
     let (boot, pid_ns) = (host::boot_id()?, host::pid_ns()?);
-    // By this path: an emulator of the processor makes up what the other one says.
-    let started = Stat::parse(&fs::read("/proc/self/./stat").ok()?)?.started;
+    // /proc may be that of a namespace above.
+    let name = fs::read_link("/proc/self").ok()?;
+    let started = Stat::parse(&fs::read(StatPath(name.display()).to_string()).ok()?)?.started;
     let user = fs::metadata("/proc/self").ok()?.uid();
     let boot: String = boot.iter().map(|byte| format!("{byte:02x}")).collect();
     Some(format!("{RUN}={boot}:{pid_ns}:{}:{started}:{user}", std::process::id()))

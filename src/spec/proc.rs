@@ -1,5 +1,18 @@
 //! What the kernel's files in /proc say, from their text. Reading the files is the business of those who have them.
 
+use core::fmt;
+
+/// The path of the `stat` file of a process, by its name in /proc. It is that of its first thread, which says the same: where a
+/// process asks for its own, an emulator of the processor makes up the other one, with another start, by whatever path
+/// it is asked for.
+pub struct StatPath<T>(pub T);
+
+impl<T: fmt::Display> fmt::Display for StatPath<T> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "/proc/{0}/task/{0}/stat", self.0)
+    }
+}
+
 /// A process or a thread, by its `stat` file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stat {
@@ -63,6 +76,13 @@ mod tests {
         for broken in ["", "12 (a", "12 (a) S", "12 (a) S 1 2 x"] {
             assert_eq!(Stat::parse(broken.as_bytes()), None, "{broken}");
         }
+    }
+
+    #[test]
+    fn the_first_thread_says_what_the_process_says() {
+        let read = |path: &str| Stat::parse(&std::fs::read(path).unwrap()).unwrap();
+        let (ours, whole) = (read(&StatPath(std::process::id()).to_string()), read("/proc/self/stat"));
+        assert_eq!((ours.parent, ours.started, ours.stack), (whole.parent, whole.started, whole.stack));
     }
 
     #[test]

@@ -16,23 +16,14 @@ fn one(plan: &str, word: &str) -> Ran {
 
 #[test]
 fn the_library_is_ours() {
-    let maps = support::temp_dir();
-    let mut command =
-        command(maps.path(), "cuDeviceCanAccessPeer:error=INVALID_DEVICE", &["turns", "1", "1", "c"]);
-    let script = format!(
-        "{} turns 1 1 c; cat /proc/self/maps >{}",
-        program().display(),
-        maps.path().join("m").display()
-    );
-    let mut shell = support::plain("sh");
-    shell.args(["-c", &script]);
-    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    assert_eq!(support::stdout(&mut shell), "0.0: 101\n");
-    support::assert_loaded_from(
-        &std::fs::read_to_string(maps.path().join("m")).unwrap(),
-        &support::preload_library(),
-    );
-    assert_eq!(ran(&mut command).first(), ["101"]);
+    let (folder, maps) = (support::temp_dir(), support::temp_dir());
+    let maps = maps.path().join("maps");
+    let arguments = ["turns", "1", "1", "c"];
+    let mut command = command(folder.path(), "cuDeviceCanAccessPeer:error=INVALID_DEVICE", &arguments);
+    assert_eq!(ran(command.env("SHOW_MAPS", &maps)).first(), ["101"]);
+    let maps = std::fs::read_to_string(maps).unwrap();
+    support::assert_loaded_from(&maps, &support::preload_library());
+    support::assert_loaded_from(&maps, &support::sim_library());
 }
 
 #[test]

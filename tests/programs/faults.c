@@ -15,6 +15,7 @@
  *   u  cuMemRelease of the import        b  prints the outputs of these
  *   m  cupeer_mark("mark")               p  prints the last outputs      h  of the last handle     l  prints the ledger
  * For each process and thread a line "PROCESS.THREAD: RESULT RESULT ...". The parent exports and opens nothing itself. */
+#include "maps.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -184,6 +185,7 @@ int main(int count, char **arguments) {
     pthread_mutex_init(&shared->lock, &attributes);
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     if (!driver) return fprintf(stderr, "faults: %s\n", dlerror()), 2;
+    show_maps();
 #define FIND(name, args) *(void **)&name = dlsym(driver, #name);
     FUNCTIONS(FIND)
     *(void **)&ledger = dlsym(driver, "cupeer_sim_ledger");

@@ -209,7 +209,9 @@ fn compile(source: &Path, before: &[&str], after: &[&str]) -> PathBuf {
     let read = |path: &Path| fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     read(source).hash(&mut key);
     let include = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
-    for directory in [source.parent().expect("a directory"), Path::new(include)] {
+    // Beside the source, and what several of such directories share.
+    let directories = source.ancestors().skip(1).take(2).chain([Path::new(include)]);
+    for directory in directories {
         let files = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
         let mut headers: Vec<PathBuf> =
             files.filter(|path| path.extension() == Some(OsStr::new("h"))).collect();

@@ -21,7 +21,7 @@ use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use cupeer_spec::proc::Stat;
+use cupeer_spec::proc::{Stat, StatPath};
 use cupeer_spec::record::end::End;
 use cupeer_spec::record::{self, BLOCK, BlockHeader, FileName, Header, MAGIC, VERSION, mode};
 
@@ -71,16 +71,16 @@ impl Identity {
         let pid = owner();
         // SAFETY: neither has preconditions.
         let (own, parent) = unsafe { (libc::getpid() as u32, libc::getppid() as u32) };
-        let directory = match pid == own {
-            true => Short::<32>::new(format_args!("/proc/self")),
-            false => Short::new(format_args!("/proc/{pid}")),
+        // /proc may be that of a namespace above.
+        let name = match core::str::from_utf8(files::link(format_args!("/proc/self\0"), &mut text)) {
+            Ok(name) if pid == own => Short::<16>::new(format_args!("{name}")),
+            _ => Short::new(format_args!("{pid}")),
         };
-        let directory = directory.text();
-        // By this path: see `life::look`.
-        let path = Short::<48>::new(format_args!("{directory}/./stat\0"));
+        let name = name.text();
+        let path = Short::<48>::new(format_args!("{}\0", StatPath(name)));
         let length = files::read(path.c_text().unwrap_or_default(), &mut text).unwrap_or(0);
         let stat = Stat::parse(&text[..length]);
-        let link = files::link(format_args!("{directory}/ns/pid\0"), &mut text);
+        let link = files::link(format_args!("/proc/{name}/ns/pid\0"), &mut text);
         let inode = link.split(|byte| b"[]".contains(byte)).nth(1);
         let inode = inode.and_then(|digits| core::str::from_utf8(digits).ok()?.parse().ok());
         Identity {

@@ -56,8 +56,7 @@ fn has_our_clock(pid: u32) -> bool {
 
 /// Looks at a process of our pid namespace. `None` where there is none, or the system does not show it.
 pub fn look(pid: u32) -> Option<ProcessState> {
-    // By this path: an emulator of the processor makes up what the other one says of the process itself.
-    let stat = stat(format_args!("/proc/{pid}/./stat\0"))?;
+    let stat = stat(format_args!("{}\0", proc::StatPath(pid)))?;
     // A process goes on without its first thread.
     let is_ending = stat.is_ending && !(stat.threads > 1 && has_running_thread(pid));
     Some(ProcessState { started: stat.started, stack: (stat.stack >> 4) as u32, is_ending })

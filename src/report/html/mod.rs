@@ -31,7 +31,7 @@ use std::io;
 const POLICY: &str =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
 const STYLE: &str = include_str!("page.css");
-/// What draws, and its licences, which have to go with it: `vendor/README.md` has where it is from.
+/// What draws, and its licences, which have to go with it: `vendor/parts.json` has where it is from.
 const VENDORED: [&str; 2] = [include_str!("vendor/d3.min.js"), include_str!("vendor/plot.min.js")];
 const LICENSES: [(&str, &str); 2] =
     [("D3", include_str!("vendor/LICENSE-d3")), ("Observable Plot", include_str!("vendor/LICENSE-plot"))];
@@ -185,6 +185,35 @@ fn timeline_section(timeline: &timeline::Timeline) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    /// The packages have its licences from the list, and the page has them from here.
+    #[test]
+    fn what_is_vendored_is_listed_with_its_licence() {
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/html/vendor"));
+        let read =
+            |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let list: Vec<HashMap<String, String>> = serde_json::from_str(&read("parts.json")).unwrap();
+        let mut names = BTreeSet::from(["README.md".to_owned(), "parts.json".to_owned()]);
+        for part in &list {
+            for field in ["name", "version", "license", "source", "path", "sha256"] {
+                assert!(part.get(field).is_some_and(|text| !text.is_empty()), "{field} of {part:?}");
+            }
+            let text = read(&part["text"]);
+            assert!(text.contains("Copyright"), "{} is no licence", part["text"]);
+            assert!(read(&part["file"]).contains(&part["version"]), "{} is another version", part["file"]);
+            names.extend([part["file"].clone(), part["text"].clone()]);
+        }
+        let there = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let there: BTreeSet<String> = there.map(|name| name.into_string().unwrap()).collect();
+        assert_eq!(there, names, "what is there, and what the list has");
+        let scripts: Vec<String> = list.iter().map(|part| read(&part["file"])).collect();
+        assert!(scripts == VENDORED, "the page has other scripts than the list");
+        let texts: Vec<String> = list.iter().map(|part| read(&part["text"])).collect();
+        assert_eq!(texts, LICENSES.map(|(_, text)| text), "the page has other licences than the list");
+    }
 
     #[test]
     fn nothing_in_what_is_vendored_ends_its_script() {

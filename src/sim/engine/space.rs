@@ -38,7 +38,7 @@ impl Space {
         if let Some(at) = self.pool(size, low).take(size, align) {
             return Some(at);
         }
-        let chunk = if low { size.checked_add(align)? } else { size.checked_add(align)?.max(CHUNK) };
+        let chunk = size.checked_add(align)?.max(if low { LARGE_ALIGN } else { CHUNK });
         let start = reserve(chunk, low).or_else(|| reserve(size.checked_add(align)?, low))?;
         // The chunk that was asked for first may have been refused, and a smaller one given.
         self.pool(size, low).give(start.0, start.1);
@@ -76,27 +76,31 @@ impl Space {
 /// Reserves pages that may not be touched: their start and length.
 fn reserve(size: u64, low: bool) -> Option<(u64, u64)> {
     let size = size.checked_next_multiple_of(4096)?;
-    #[cfg(target_arch = "x86_64")]
-    let placement = if low { libc::MAP_32BIT } else { 0 };
-    #[cfg(not(target_arch = "x86_64"))]
-    let placement = {
-        if low {
-            return None;
-        }
-        0
-    };
-    // SAFETY: a new anonymous mapping at an address that the kernel chooses touches nothing that exists.
-    let at = unsafe {
-        libc::mmap(
-            core::ptr::null_mut(),
-            usize::try_from(size).ok()?,
-            libc::PROT_NONE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | placement,
-            -1,
-            0,
-        )
-    };
-    (at != libc::MAP_FAILED).then_some((at as u64, size))
+    if !low {
+        return Some((map(0, size)?, size));
+    }
+    // The kernel has a flag for that on one kind of processor alone; so place after place is asked for.
+    let highest = (1u64 << 32).checked_sub(size)? / LARGE_ALIGN;
+    let at = (1..=highest).rev().find_map(|number| map(number * LARGE_ALIGN, size))?;
+    Some((at, size))
+}
+
+/// Maps pages that may not be touched at an address where nothing is, or at one that the kernel chooses, for 0.
+fn map(at: u64, size: u64) -> Option<u64> {
+    let fixed = if at == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed;
+    let length = usize::try_from(size).ok()?;
+    // SAFETY: a new anonymous mapping where nothing is mapped touches nothing that exists.
+    let given = unsafe { libc::mmap(at as *mut libc::c_void, length, libc::PROT_NONE, flags, -1, 0) };
+    if given == libc::MAP_FAILED {
+        return None;
+    }
+    if at != 0 && given as u64 != at {
+        // SAFETY: the mapping is ours, and nobody has its address. Kernels before 4.17 take the place for a wish.
+        unsafe { libc::munmap(given, length) };
+        return None;
+    }
+    Some(given as u64)
 }
 
 #[cfg(test)]
@@ -130,8 +134,13 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_arch = "x86_64")]
     fn low_addresses_have_32_bits() {
-        assert!(Space::default().take(4096, true).unwrap() < 1 << 32);
+        let mut space = Space::default();
+        let sizes = [4096, LARGE, 256 << 20, 512];
+        let mut taken = sizes.map(|size| (space.take(size, true).unwrap(), size));
+        taken.sort();
+        assert!(taken.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "{taken:x?}");
+        assert!(taken[3].0 + taken[3].1 <= 1 << 32, "{taken:x?}");
+        assert_eq!(space.take(4 << 30, true), None);
     }
 }

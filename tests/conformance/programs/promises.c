@@ -12,6 +12,7 @@ int cuMemPoolCreate(void **, const Props *), cuMemPoolDestroy(void *), cuDeviceG
 int cuDeviceSetMemPool(int, void *), cuDeviceGetMemPool(void **, int), cuMemPoolGetAttribute(void *, int, void *);
 int cuMemAllocAsync(CUdeviceptr *, size_t, void *), cuMemAllocFromPoolAsync(CUdeviceptr *, size_t, void *, void *);
 int cuStreamSetAttribute(void *, int, const void *), cuStreamGetAttribute(void *, int, void *);
+int cuIpcOpenEventHandle(void **, Handle);
 int cuStreamCopyAttributes(void *, void *), cuMemHostAlloc(void **, size_t, unsigned), cuMemFreeHost(void *);
 
 static int attribute(int which) {
@@ -22,9 +23,13 @@ static int attribute(int which) {
 
 // A function that is there answers something else to no arguments at all: an error about them.
 static int is_there(const char *name) {
-    int (*function)(long, long, long, long, long, long) = (int (*)(long, long, long, long, long, long))dlsym(RTLD_DEFAULT, name);
-    IS(function != NULL, 1);
-    return function(0, 0, 0, 0, 0, 0) != NOT_SUPPORTED;
+    // As many as any function has: processors differ in how many are in registers.
+    typedef int function(long, long, long, long, long, long, long, long, long, long, long, long);
+    function *named = (function *)dlsym(RTLD_DEFAULT, name);
+    IS(named != NULL, 1);
+    // Some pass a structure by its address.
+    if (strcmp(name, "cuIpcOpenEventHandle") == 0) return cuIpcOpenEventHandle(NULL, (Handle){{0}}) != NOT_SUPPORTED;
+    return named(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) != NOT_SUPPORTED;
 }
 
 static const struct {

@@ -9,6 +9,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "../maps.h"
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -135,16 +136,6 @@ __attribute__((unused)) static CUresult printed(const char *function, CUresult r
     return result;
 }
 
-/* Leaves what is loaded where a test asks for it. */
-static void show_maps(void) {
-    char bytes[4096];
-    const char *path = getenv("SHOW_MAPS");
-    FILE *maps = path ? fopen("/proc/self/maps", "re") : NULL, *out = maps ? fopen(path, "we") : NULL;
-    if (!out) return;
-    for (size_t n; (n = fread(bytes, 1, sizeof bytes, maps)) > 0;) CHECK(fwrite(bytes, 1, n, out) == n);
-    CHECK(fclose(out) == 0 && fclose(maps) == 0);
-}
-
 /* Opens the driver. */
 __attribute__((unused)) static void load(void) {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -214,7 +205,7 @@ __attribute__((unused)) static struct link employ(void (*work)(struct link)) {
     if (link.pid == 0) {
         close(to[1]);
         close(from[0]);
-        alarm(60);
+        alarm(300);
         struct link parent = {getppid(), to[0], from[1]};
         work(parent);
         exit(0);
@@ -286,7 +277,7 @@ struct scene {
 __attribute__((unused)) static int play(const struct scene *scenes, size_t count, int argc, char **argv) {
     CHECK(argc == 3 && (strcmp(argv[2], "bad") == 0 || strcmp(argv[2], "good") == 0));
     bad = argv[2][0] == 'b';
-    alarm(60);
+    alarm(300);
     for (size_t i = 0; i < count; i++) {
         if (strcmp(scenes[i].rule, argv[1]) != 0) continue;
         scenes[i].play();
