@@ -2,7 +2,7 @@
 
 // Records to report about.
 #[path = "report/scene.rs"]
-mod scene;
+pub mod scene;
 
 // The JSON form: its schema, and what it says of the record as a whole.
 #[path = "report/json.rs"]

@@ -11,6 +11,7 @@ mod doctor;
 mod driver;
 mod elf;
 mod explain;
+mod export;
 mod faults;
 mod formats;
 mod home;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Ls(args) => ls::command(&args),
         Command::Clean(args) => clean::command(&args),
         Command::Pack(args) => pack::command(&args),
+        Command::Export(args) => export::command(&args),
         Command::Release(args) => release::command(&args),
         Command::Sweep(args) => sweep::command(&args),
         Command::Doctor(args) => doctor::command(&args),

@@ -19,6 +19,7 @@ const SHOWN_IN: &[(&str, &[&str])] = &[
     ("ls", &["see"]),
     ("clean", &["see"]),
     ("pack", &["see"]),
+    ("export", &["fleet"]),
     ("release", &["fallbacks", "faults"]),
     ("sweep", &["fallbacks"]),
     ("doctor", &["doctor", "links", "nothing-seen"]),
