@@ -1,7 +1,9 @@
 //! Makes a large record, to see how fast it is read:
-//! `cargo run --release -p cupeer-record --example generate EVENTS PROCESSES DIR [STREAMS]`.
+//! `cargo run --release -p cupeer-record --example generate EVENTS PROCESSES DIR [STREAMS] [uneven]`.
 //!
-//! Each process has its share of the events, all calls that succeeded, in as many streams as asked for.
+//! Each process has its share of the events, all calls that succeeded, in as many streams as asked for. With `uneven`, how
+//! long calls take, what lies between them, whom they come from and what they open differs from call to call, as in real
+//! records, which makes a difference to what is compressed.
 
 use cupeer_record::writer::{self, About, Writer};
 use cupeer_spec::function::FnId;
@@ -17,7 +19,15 @@ fn main() -> io::Result<()> {
     };
     let number = |text: &String| text.parse::<u64>().map_err(io::Error::other);
     let (events, processes) = (number(events)?, number(processes)?.max(1));
-    let streams = arguments.get(3).map_or(Ok(1), number)?.max(1) as u32;
+    let is_uneven = arguments.last().is_some_and(|word| word == "uneven");
+    let streams = arguments.get(3).filter(|word| *word != "uneven").map_or(Ok(1), number)?.max(1) as u32;
+    let mut drawn = 1u64;
+    let mut draw = |most: u64| {
+        drawn ^= drawn << 13;
+        drawn ^= drawn >> 7;
+        drawn ^= drawn << 17;
+        drawn % most
+    };
     let dir = Path::new(dir);
     fs::create_dir_all(dir)?;
     writer::job(dir)?;
@@ -39,6 +49,15 @@ fn main() -> io::Result<()> {
             let address = 0x7f00_0000_0000 + ((i / 2 % 1000) << 21);
             writer::set(call, if i % 2 == 0 { "pdptr" } else { "dptr" }, &address.to_le_bytes());
             (call.start, call.end) = (first + 1000 * i, first + 1000 * i + 700);
+            if is_uneven {
+                (call.start, call.end) = (call.start + draw(400), call.end - draw(300));
+                call.caller = 0x55_0000 + 16 * draw(40);
+                let mut handle = [0; 16];
+                handle[..8].copy_from_slice(&(1 + draw(2000)).to_le_bytes());
+                if i % 2 == 0 {
+                    writer::set(call, "handle", &handle);
+                }
+            }
             writer.call(streams[(i / 2 % streams.len() as u64) as usize], call)?;
         }
         writer.finish()?;
