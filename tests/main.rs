@@ -33,6 +33,9 @@ mod exports;
 // The keys of fault plans as they are listed and explained, and their page.
 mod faults_listed;
 
+// A record as tables, and the engines that read them.
+mod export;
+
 // Programs that have nothing to do with CUDA.
 mod guests;
 

@@ -225,6 +225,7 @@ fn what_cannot_be_is_refused_in_a_sentence() {
     );
     let path = record.to_str().expect("a path");
     refused(&["reduce", path, "-o", shown], "exists; --force overwrites it");
+    refused(&["export", shown, "--to", "parquet", "-o", "x"], "is reduced: its calls are not there");
     refused(&["pack", shown, "-o", "x"], "is reduced, one file that can be sent as it is");
     refused(&["reduce", path, "-o", "x.gz"], "does not end in .cupeer.json.gz");
     refused(&["reduce", path, shown], "-o FILE names the one to write where there are several");

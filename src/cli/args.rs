@@ -5,6 +5,7 @@
 mod check;
 mod deny;
 mod doctor;
+mod export;
 mod home;
 mod inject;
 mod p2p;
@@ -26,6 +27,7 @@ use std::path::PathBuf;
 pub use check::{CheckArgs, Level};
 pub use deny::DenyArgs;
 pub use doctor::{DoctorArgs, DoctorFormat, ProbeSystemArgs};
+pub use export::{ExportArgs, ExportFormat};
 pub use home::{CleanArgs, LsArgs, LsFormat};
 pub use inject::InjectArgs;
 pub use p2p::P2pArgs;
@@ -74,6 +76,8 @@ pub enum Command {
     Pack(PackArgs),
     /// Reduce records of a node to one small file, or such files of many nodes to one
     Reduce(ReduceArgs),
+    /// Write a record as tables, for DuckDB, Spark, ClickHouse, pandas and polars
+    Export(ExportArgs),
     /// Release calls held by a fault plan
     Release(ReleaseArgs),
     /// Fail each call in turn and report how the program copes

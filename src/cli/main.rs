@@ -11,6 +11,7 @@ mod doctor;
 mod driver;
 mod elf;
 mod explain;
+mod export;
 mod faults;
 mod formats;
 mod home;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         Command::Clean(args) => clean::command(&args),
         Command::Pack(args) => pack::command(&args),
         Command::Reduce(args) => reduce::command(&args),
+        Command::Export(args) => export::command(&args),
         Command::Release(args) => release::command(&args),
         Command::Sweep(args) => sweep::command(&args),
         Command::Doctor(args) => doctor::command(&args),

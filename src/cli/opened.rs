@@ -1,9 +1,11 @@
 //! The record to report on: a directory, or a file made by `cupeer pack`.
 
 use crate::pack::{self, Unpacked};
+use crate::parts;
 use crate::sweep;
 use anyhow::{Result, bail, ensure};
 use cupeer_record::Job;
+use cupeer_report::reduced::file;
 use cupeer_report::symbols::Symbols;
 use std::path::Path;
 
@@ -25,6 +27,11 @@ impl Opened {
         ensure!(
             !sweep::is_sweep(path),
             "'{0}' is a sweep; its runs have records, such as {0}/trial-1 if it was kept",
+            path.display()
+        );
+        ensure!(
+            !file::is_one(path) && (parts::files_in(path).is_empty() || Job::open(path).is_ok_and(|job| !job.processes.is_empty())),
+            "'{}' is reduced: its calls are not there; 'cupeer report' shows what was kept",
             path.display()
         );
         let unpacked = if pack::is_packed(path) { Some(pack::unpacked(path)?) } else { None };

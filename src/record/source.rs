@@ -32,6 +32,11 @@ impl From<Vec<u8>> for Source {
 }
 
 impl Source {
+    /// How many bytes there are, now; none where it cannot be read.
+    pub fn size(&self) -> u64 {
+        self.open().and_then(|opened| opened.size()).unwrap_or(0)
+    }
+
     /// Opens it for reading.
     pub(crate) fn open(&self) -> io::Result<Opened> {
         match self {

@@ -60,11 +60,13 @@ use cupeer_rules::Severity;
 use cupeer_spec::record::slot::finding::Confidence;
 use filter::Filter;
 use model::Unnamed;
-pub use places::Places;
+pub use places::{Places, Stack, Stacks};
 use reduced::Reduced;
+pub use results::is_usual;
 use std::collections::BTreeSet;
 use std::path::Path;
 use symbols::Symbols;
+pub use values::handle;
 
 /// Makes the report of a record. Of single failures, `most_failures` are kept; functions have names where there are
 /// `symbols`.

@@ -48,6 +48,13 @@ impl Names for Nameless {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Stack(u32);
 
+impl Stack {
+    /// The number: they begin at 0, in the order in which they were seen.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// All stacks that matter, each of one process at the first time it was seen.
 pub struct Stacks {
     /// By their hash, or the next free number behind it.
@@ -103,6 +110,21 @@ impl Stacks {
         self.all.push((process, ticks, frames.into(), python.into()));
         self.numbers.insert(hash, stack);
         stack
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// All of them, in the order of their numbers.
+    pub fn numbers(&self) -> impl Iterator<Item = Stack> + use<> {
+        (0..self.all.len() as u32).map(Stack)
     }
 
     /// One of them.

@@ -24,6 +24,7 @@ const SHOWN_IN: &[(&str, &[&str])] = &[
     ("clean", &["see"]),
     ("pack", &["see"]),
     ("reduce", &["large-jobs"]),
+    ("export", &["fleet"]),
     ("release", &["fallbacks", "faults"]),
     ("sweep", &["fallbacks"]),
     ("doctor", &["doctor", "links", "nothing-seen"]),

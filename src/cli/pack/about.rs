@@ -94,7 +94,7 @@ fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-fn bytes(count: u64) -> String {
+pub fn bytes(count: u64) -> String {
     match count {
         0..1024 => format!("{count} bytes"),
         1024..1_048_576 => format!("{} KiB", count / 1024),

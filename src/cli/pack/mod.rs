@@ -18,12 +18,13 @@ mod host;
 mod meta;
 mod process;
 mod reading;
-mod redact;
+pub mod redact;
 mod unpack;
 
+pub use about::bytes;
 pub use unpack::{Unpacked, is_packed, unpacked};
 
-use crate::args::PackArgs;
+use crate::args::{PackArgs, Redact};
 use crate::home;
 use crate::{output, parts};
 use about::About;
@@ -33,7 +34,7 @@ use archive::Archive;
 use cupeer_record::Process;
 use cupeer_report::reduced::file;
 use cupeer_report::symbols::{PackedSymbols, Symbols};
-use files::Kind;
+use files::{Kind, Member};
 use redact::Redaction;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -64,6 +65,18 @@ pub fn command(args: &PackArgs) -> Result<ExitCode> {
         return pack(unpacked(directory)?.path(), &output, args);
     }
     pack(directory, &output, args)
+}
+
+/// What is left out of what processes say, whose record has these files.
+fn redaction(what: &[Redact], processes: &[Process], found: &[Member]) -> Redaction {
+    let keys = found.iter().filter(|file| file.kind == Kind::Job).filter_map(|file| files::key(&file.path));
+    Redaction::new(what, processes.iter().map(Process::host), keys)
+}
+
+/// The same of a record that is read where it is, or has been packed.
+pub fn redaction_of(what: &[Redact], directory: &Path, processes: &[Process]) -> Result<Redaction> {
+    let found = if directory.is_dir() { files::list(directory)?.files } else { Vec::new() };
+    Ok(redaction(what, processes, &found))
 }
 
 /// The name of the directory with our suffix, in the current directory.
@@ -99,9 +112,7 @@ fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {
         about.problems().next().map(|problem| format!(": {problem}")).unwrap_or_default()
     );
     let known: Vec<Process> = processes.iter().flatten().cloned().collect();
-    let keys =
-        found.files.iter().filter(|file| file.kind == Kind::Job).filter_map(|file| files::key(&file.path));
-    let redaction = Redaction::new(&args.redact, known.iter().map(Process::host), keys);
+    let redaction = redaction(&args.redact, &known, &found.files);
 
     let mut archive = Archive::create(output)?;
     let mut addresses = Addresses::default();

@@ -1,4 +1,4 @@
-//! What is left out of a packed record.
+//! What is left out of a packed record, and of an export.
 //!
 //! What belongs here: for each thing that a record says of its process, what is said in its place. What does not:
 //! the calls. Their arguments are numbers; the texts among them (names of functions that were looked up, marks of
@@ -17,6 +17,7 @@ use cupeer_spec::rank;
 use cupeer_spec::record::meta;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::path::Path;
 
 /// What stands for a value.
 const GONE: &str = "-";
@@ -126,13 +127,10 @@ impl Redaction {
                 };
                 Some([name, b"\0", &value].concat())
             }
-            meta::ARGUMENT if self.has(Redact::Arguments) => Some(GONE.into()),
-            meta::ARGUMENT => Some(self.replace(bytes, |text| self.value(text))),
+            meta::ARGUMENT => Some(self.argument(bytes)),
             meta::VARIABLE => {
                 let (name, value) = split(bytes, b'=')?;
-                let is_gone = meta::is_secret(name) || self.has(Redact::Environment) && !is_harmless(name);
-                let value = if is_gone { GONE.into() } else { self.replace(value, |text| self.value(text)) };
-                Some([name, b"=", &value].concat())
+                Some([name, b"=", &self.variable(name, value)].concat())
             }
             meta::LIBRARY => {
                 let (before, path) = bytes.split_at(before_path(bytes)?);
@@ -150,6 +148,46 @@ impl Redaction {
             meta::FUNCTION | meta::DEVICE => Some(bytes.to_vec()),
             _ => self.what.is_empty().then(|| bytes.to_vec()),
         }
+    }
+
+    /// A program's argument.
+    pub fn argument(&self, bytes: &[u8]) -> Vec<u8> {
+        match self.has(Redact::Arguments) {
+            true => GONE.into(),
+            false => self.replace(bytes, |text| self.value(text)),
+        }
+    }
+
+    /// The value of a variable.
+    pub fn variable(&self, name: &[u8], value: &[u8]) -> Vec<u8> {
+        match meta::is_secret(name) || self.has(Redact::Environment) && !is_harmless(name) {
+            true => GONE.into(),
+            false => self.replace(value, |text| self.value(text)),
+        }
+    }
+
+    /// The name of a host.
+    pub fn host_name(&self, name: &str) -> String {
+        String::from_utf8_lossy(&self.replace(name.as_bytes(), |text| self.host(text))).into_owned()
+    }
+
+    /// What a job is called after its directory.
+    pub fn job(&self, name: &str) -> String {
+        match self.has(Redact::Paths) {
+            true => self.directory(name).trim_start_matches('/').to_owned(),
+            false => self.sentence(name),
+        }
+    }
+
+    /// A sentence in which hosts may be named.
+    pub fn sentence(&self, text: &str) -> String {
+        String::from_utf8_lossy(&self.replace(text.as_bytes(), str::to_owned)).into_owned()
+    }
+
+    /// The same about files of a directory, without where that is.
+    pub fn without_place(&self, text: &str, directory: &Path) -> String {
+        let place = directory.display().to_string();
+        self.sentence(&text.replace(&format!("{place}/"), "").replace(&place, "the record"))
     }
 
     /// The path of a library or program, as the archive has it.

@@ -1,8 +1,10 @@
 //! Makes a large record, to see how fast it is read:
-//! `cargo run --release -p cupeer-record --features writer --example generate EVENTS PROCESSES DIR [STREAMS [HOSTS]]`.
+//! `cargo run --release -p cupeer-record --features writer --example generate EVENTS PROCESSES DIR [STREAMS [HOSTS]] [uneven]`.
 //!
 //! Each process has its share of the events, all calls that succeeded, in as many streams as asked for. Of several hosts, each
-//! has its share of the processes, in a directory of its own: host-0, host-1 and so on.
+//! has its share of the processes, in a directory of its own: host-0, host-1 and so on. With `uneven`, how long calls take,
+//! what lies between them, whom they come from and what they open differs from call to call, as in real records, which
+//! makes a difference to what is compressed.
 
 use cupeer_record::writer::{self, About, Writer};
 use cupeer_spec::function::FnId;
@@ -13,13 +15,22 @@ use std::{env, fs, io};
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [events, processes, dir, ..] = &arguments[..] else {
-        eprintln!("usage: generate EVENTS PROCESSES DIR [STREAMS [HOSTS]]");
+        eprintln!("usage: generate EVENTS PROCESSES DIR [STREAMS [HOSTS]] [uneven]");
         std::process::exit(2);
     };
     let number = |text: &String| text.parse::<u64>().map_err(io::Error::other);
     let (events, processes) = (number(events)?, number(processes)?.max(1));
-    let streams = arguments.get(3).map_or(Ok(1), number)?.max(1) as u32;
-    let hosts = arguments.get(4).map_or(Ok(1), number)?.max(1);
+    let is_uneven = arguments.last().is_some_and(|word| word == "uneven");
+    let counts = &arguments[..arguments.len() - usize::from(is_uneven)];
+    let streams = counts.get(3).map_or(Ok(1), number)?.max(1) as u32;
+    let hosts = counts.get(4).map_or(Ok(1), number)?.max(1);
+    let mut drawn = 1u64;
+    let mut draw = |most: u64| {
+        drawn ^= drawn << 13;
+        drawn ^= drawn >> 7;
+        drawn ^= drawn << 17;
+        drawn % most
+    };
     let dir = Path::new(dir);
     for process in 0..processes {
         let host = process * hosts / processes;
@@ -47,6 +58,15 @@ fn main() -> io::Result<()> {
             let address = 0x7f00_0000_0000 + ((i / 2 % 1000) << 21);
             writer::set(call, if i % 2 == 0 { "pdptr" } else { "dptr" }, &address.to_le_bytes());
             (call.start, call.end) = (first + 1000 * i, first + 1000 * i + 700);
+            if is_uneven {
+                (call.start, call.end) = (call.start + draw(400), call.end - draw(300));
+                call.caller = 0x55_0000 + 16 * draw(40);
+                let mut handle = [0; 16];
+                handle[..8].copy_from_slice(&(1 + draw(2000)).to_le_bytes());
+                if i % 2 == 0 {
+                    writer::set(call, "handle", &handle);
+                }
+            }
             writer.call(streams[(i / 2 % streams.len() as u64) as usize], call)?;
         }
         writer.finish()?;

@@ -1,0 +1,165 @@
+//! Where an export goes: under another name until it is whole, and in the place of nothing but an earlier one.
+
+use anyhow::{Context, Result, bail, ensure};
+use cupeer_export::page;
+use serde_json::Value;
+use std::fs::{self, Permissions};
+use std::io::ErrorKind::NotFound;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// The file that says that a directory is an export, and what was left out. Engines take no notice of such names.
+const ABOUT: &str = "_cupeer.json";
+
+pub struct Place {
+    output: PathBuf,
+    new: TempDir,
+}
+
+impl Place {
+    /// Looks at where the export is to go, and makes a directory beside it.
+    pub fn prepare(output: &Path, may_replace: bool) -> Result<Place> {
+        let output = through_links(output);
+        check(&output, may_replace)?;
+        let beside = beside(&output);
+        ensure!(beside.is_dir(), "{} is no directory, so nothing can be written there", beside.display());
+        let mut builder = tempfile::Builder::new();
+        // As any other directory that is made here.
+        let builder = builder.prefix(".cupeer-export-").permissions(Permissions::from_mode(0o777));
+        let new =
+            builder.tempdir_in(beside).with_context(|| format!("failed to write to {}", beside.display()))?;
+        Ok(Place { output, new })
+    }
+
+    /// Where to write.
+    pub fn path(&self) -> &Path {
+        self.new.path()
+    }
+
+    /// Gives the directory its name.
+    pub fn finish(self, about: &str) -> Result<()> {
+        let failed = || format!("failed to write {}", self.output.display());
+        fs::write(self.new.path().join(ABOUT), about).with_context(failed)?;
+        // Somebody may have been there meanwhile.
+        check(&self.output, true)?;
+        if !self.output.is_dir() || fs::remove_dir(&self.output).is_ok() {
+            return fs::rename(self.new.keep(), &self.output).with_context(failed);
+        }
+        let mut builder = tempfile::Builder::new();
+        let old = builder.prefix(".cupeer-export-").tempdir_in(beside(&self.output)).with_context(failed)?;
+        let kept = old.path().join("old");
+        fs::rename(&self.output, &kept).with_context(failed)?;
+        let new = self.new.keep();
+        if let Err(error) = fs::rename(&new, &self.output) {
+            // What was there is better than nothing.
+            let _ = fs::rename(&kept, &self.output);
+            let _ = fs::remove_dir_all(&new);
+            return Err(error).with_context(failed);
+        }
+        Ok(())
+    }
+}
+
+/// What a link leads to, where it leads to something.
+fn through_links(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+fn beside(output: &Path) -> &Path {
+    output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether an export may go there.
+fn check(output: &Path, may_replace: bool) -> Result<()> {
+    let shown = output.display();
+    let entries = match fs::read_dir(output) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == NotFound && output.symlink_metadata().is_err() => return Ok(()),
+        Err(error) => return Err(error).with_context(|| format!("{shown} cannot be written to")),
+    };
+    if entries.count() == 0 {
+        return Ok(());
+    }
+    let about = fs::read(output.join(ABOUT)).ok();
+    let about: Option<Value> = about.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let is_ours = about
+        .is_some_and(|about| about["schema"].as_str().is_some_and(|text| text.starts_with("cupeer-export/")));
+    ensure!(is_ours, "{shown} is not empty, and holds no export; name another directory");
+    if let Some(other) = foreign(output, 0).with_context(|| format!("failed to read {shown}"))? {
+        bail!(
+            "{shown} holds an export and {}, which is not a part of it; name another directory",
+            other.display()
+        );
+    }
+    ensure!(may_replace, "{shown} holds an export; --force replaces it");
+    Ok(())
+}
+
+/// Something in a directory that no export has written there.
+fn foreign(directory: &Path, depth: usize) -> Result<Option<PathBuf>> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_str().unwrap_or_default();
+        let is_directory = entry.file_type()?.is_dir();
+        let part = name.strip_prefix("part-").and_then(|name| name.strip_suffix(".parquet"));
+        let is_known = match depth {
+            0 => name == ABOUT && !is_directory || page::names().contains(&name) && is_directory,
+            1 => name.starts_with("node=") && is_directory,
+            _ => part.is_some_and(|number| number.parse::<u32>().is_ok()) && !is_directory,
+        };
+        if !is_known {
+            return Ok(Some(entry.path()));
+        }
+        if is_directory && let Some(found) = foreign(&entry.path(), depth + 1)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(output: &Path, may_replace: bool) -> String {
+        Place::prepare(output, may_replace).err().expect("a refusal").to_string()
+    }
+
+    #[test]
+    fn only_what_an_export_wrote_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        let write = |part: &str| {
+            let place = Place::prepare(&out, true).unwrap();
+            let node = place.path().join("call/node=a");
+            fs::create_dir_all(&node).unwrap();
+            fs::write(node.join(part), "x").unwrap();
+            place.finish(r#"{"schema": "cupeer-export/1"}"#).unwrap();
+        };
+        write("part-0.parquet");
+        write("part-1.parquet");
+        assert!(out.join("call/node=a/part-1.parquet").exists());
+        assert!(!out.join("call/node=a/part-0.parquet").exists(), "what was there has gone");
+        assert!(refused(&out, false).ends_with("holds an export; --force replaces it"));
+        fs::write(out.join("call/node=a/notes.txt"), "mine").unwrap();
+        let said = refused(&out, true);
+        assert!(said.contains("notes.txt, which is not a part of it"), "{said}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside");
+    }
+
+    #[test]
+    fn what_is_somebody_elses_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let mine = folder.path().join("mine");
+        fs::create_dir(&mine).unwrap();
+        drop(Place::prepare(&mine, false).unwrap());
+        fs::write(mine.join("thesis.tex"), "text").unwrap();
+        assert!(refused(&mine, true).contains("is not empty, and holds no export"));
+        let file = folder.path().join("file");
+        fs::write(&file, "text").unwrap();
+        assert!(refused(&file, true).contains("cannot be written to"));
+        assert!(refused(&folder.path().join("none/out"), false).contains("is no directory"));
+    }
+}

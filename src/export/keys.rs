@@ -1,0 +1,101 @@
+//! What names the process of a row, in all tables.
+
+use crate::Redact;
+use crate::cells::Type;
+use crate::table::Column;
+use cupeer_record::{Job, Process};
+use cupeer_report::model::Uuid;
+
+/// A column that names the process, or the job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Key {
+    Job,
+    Host,
+    Boot,
+    Proc,
+    Pid,
+    Start,
+    Rank,
+}
+
+/// All of them, in their order.
+pub const KEYS: [Key; 7] = [Key::Job, Key::Host, Key::Boot, Key::Proc, Key::Pid, Key::Start, Key::Rank];
+
+impl Key {
+    /// The column, where all rows have a process or only some.
+    pub fn column(self, is_known: bool) -> Column {
+        let (name, holds, about) = match self {
+            Key::Job => ("job", Type::Text, "The job, as `--job` has named it or the record is called."),
+            Key::Host => {
+                ("host", Type::Text, "The host of the process; empty where the record does not say.")
+            }
+            Key::Boot => ("boot", Type::Text, "The boot id of the host: moments of one boot are ordered."),
+            Key::Proc => ("proc", Type::Text, "The process, as the report names it: unique in the job."),
+            Key::Pid => ("pid", Type::Int, "Its pid, in its own pid namespace."),
+            Key::Start => ("start_ns", Type::Long, "When its recording began."),
+            Key::Rank => ("rank", Type::Int, "Its rank in the job; null where it has none."),
+        };
+        let is_optional = self == Key::Rank || self != Key::Job && !is_known;
+        Column { name, holds, is_optional, is_rising: false, about }
+    }
+}
+
+/// What names one process.
+pub struct Keys {
+    pub job: String,
+    pub host: String,
+    pub boot: String,
+    pub proc: String,
+    pub pid: i32,
+    pub start_ns: i64,
+    pub rank: Option<i32>,
+}
+
+impl Keys {
+    /// Those of a process of a job.
+    pub fn of(job: &Job, name: &str, process: &Process, redact: &dyn Redact) -> Keys {
+        Keys {
+            job: name.to_owned(),
+            host: redact.host(process.host()),
+            boot: Uuid(process.header.boot_id).to_string().split_off(4),
+            proc: process.proc.clone(),
+            pid: process.header.pid as i32,
+            start_ns: moment(job.clock(process).realtime(process.header.first.ticks)),
+            rank: process.rank().map(|rank| rank as i32),
+        }
+    }
+
+    /// The name of the directory for what is on a host. Engines take a value from it, and some have a meaning for other
+    /// characters; the host itself stands in a column.
+    pub fn node(&self) -> String {
+        node(&self.host)
+    }
+}
+
+/// The longest name of a directory.
+const LONGEST: usize = 100;
+
+/// What a host is called in the name of a directory.
+pub fn node(host: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let name: String = host.chars().take(LONGEST).map(plain).collect();
+    if name.is_empty() { "unknown".to_owned() } else { name }
+}
+
+/// Nanoseconds since 1970, as far as tables hold them: to the year 2262.
+pub fn moment(ns: u64) -> i64 {
+    ns.try_into().unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::node;
+
+    #[test]
+    fn directories_have_plain_names() {
+        assert_eq!(node("gpu-01.example.com"), "gpu-01.example.com");
+        assert_eq!(node("a=b/../c'\n\u{e9}"), "a_b_.._c___");
+        assert_eq!(node(""), "unknown");
+        assert_eq!(node(&"x".repeat(300)).len(), 100);
+    }
+}

@@ -1,0 +1,119 @@
+//! The record of a job as tables in Parquet, for engines that read those: DuckDB, Spark, ClickHouse, polars, pandas.
+//!
+//! What belongs here: which tables there are ([`tables`]), how they are written ([`table`], [`cells`], [`chunk`]), and
+//! where their rows come from: calls and marks from the record's events ([`calls`]), all else from the report
+//! ([`rows`], [`places`]), so that nothing is decided twice. What does not: where a record comes from, what is redacted
+//! ([`Redact`] is asked), and what becomes of the directory.
+//!
+//! # The way of the calls
+//!
+//! The report reads all events in one thread. Meanwhile others read them a second time, a process each, and write them
+//! as rows. What one thread writes is a part, a file with the calls of some processes of one host. Its groups of rows
+//! are sorted by time; one has many processes where they are small, and one process has many where it is large. So one
+//! group for each thread is in memory, however many calls there are.
+
+mod calls;
+mod cells;
+mod chunk;
+mod hybrid;
+mod keys;
+pub mod page;
+mod parts;
+mod places;
+mod rows;
+mod table;
+mod tables;
+
+use anyhow::{Context, Result};
+use cupeer_record::Job;
+use cupeer_report::filter::Filter;
+use cupeer_report::symbols::Symbols;
+use keys::Keys;
+use parts::{Plan, Work};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+pub use table::VERSION;
+
+/// What is said in place of names that are not for everybody.
+pub trait Redact: Sync {
+    /// The name of a host.
+    fn host(&self, name: &str) -> String;
+    /// The path of a file.
+    fn path(&self, path: &str) -> String;
+    /// A program's argument.
+    fn argument(&self, value: &str) -> String;
+    /// The value of a variable.
+    fn variable(&self, name: &str, value: &str) -> String;
+    /// A rule of a fault plan.
+    fn rule(&self, text: &str) -> String;
+    /// What is said of a record's files.
+    fn problem(&self, text: &str) -> String;
+}
+
+/// How to export.
+pub struct Options<'a> {
+    /// What the job is called in the tables.
+    pub job: &'a str,
+    /// What is left out.
+    pub redact: &'a dyn Redact,
+    /// How many threads there may be.
+    pub threads: usize,
+    /// Is told how many more events have been written.
+    pub went_on: &'a (dyn Fn(u64) + Sync),
+}
+
+/// What was written of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Written {
+    /// How many rows.
+    pub rows: u64,
+    /// In how many files.
+    pub files: u64,
+    /// Of how many bytes.
+    pub bytes: u64,
+}
+
+/// What was exported.
+pub struct Exported {
+    /// What was written, by the names of the tables.
+    pub tables: BTreeMap<&'static str, Written>,
+    /// How many processes there are.
+    pub processes: usize,
+    /// What is wrong with the record, and what was left out: sentences.
+    pub problems: Vec<String>,
+}
+
+/// Writes the tables of a record into a directory, which is there and is empty.
+pub fn export(job: &Job, symbols: &mut Symbols, options: &Options, directory: &Path) -> Result<Exported> {
+    let of = |process| Keys::of(job, options.job, process, options.redact);
+    let keys: Arc<Vec<Keys>> = Arc::new(job.processes.iter().map(of).collect());
+    let plan = Plan::new(job, &keys, options.threads);
+    let work = Work::new(&plan, job, &keys, options, directory);
+    let report = std::thread::scope(|scope| {
+        // The report is one thread's; where there is but one, two share it.
+        for _ in 1..options.threads.max(2) {
+            scope.spawn(|| work.run());
+        }
+        let report = cupeer_report::read(job, &Filter::all(job), 0, Some(symbols));
+        match &report {
+            Ok(_) => work.run(),
+            Err(_) => work.stop(),
+        }
+        report
+    });
+    let (read, mut tables) = work.finish()?;
+    let report = report.context("failed to read the record")?;
+    let rows =
+        rows::Rows { job, report: &report, read: &read, keys: &keys, plan: &plan, redact: options.redact };
+    rows.write(symbols, directory, &mut tables)?;
+    let mut problems = report.record.problems.clone();
+    let left_out = |what: String, count: u64| (count > 0).then(|| format!("{count} {what}"));
+    problems.extend(left_out("events could not be kept when they were recorded".into(), report.record.lost));
+    let without: u64 = read.iter().map(|read| read.without_stack).sum();
+    problems.extend(left_out("calls are without their stacks: there were too many".into(), without));
+    if report.record.dropped {
+        problems.push("a ring keeps only the last events, and older ones are gone".into());
+    }
+    Ok(Exported { tables, processes: job.processes.len(), problems })
+}

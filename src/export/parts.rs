@@ -1,0 +1,179 @@
+//! Who writes which calls into which file.
+//!
+//! What belongs here: the parts, and the threads that write them.
+
+use crate::calls::{self, Read};
+use crate::keys::Keys;
+use crate::table::{Part, Table};
+use crate::tables::{Calls, Marks};
+use crate::{Options, Written};
+use anyhow::{Error, Result};
+use cupeer_record::Job;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+/// A part has at least so many bytes of a record, where there is more than one.
+const LEAST: u64 = 64 << 20;
+
+/// The hosts, and the parts of their calls.
+pub struct Plan {
+    /// The names of the directories, and the processes there.
+    pub nodes: Vec<(String, Vec<usize>)>,
+    /// Node, number in it, processes; the largest first.
+    parts: Vec<Planned>,
+}
+
+struct Planned {
+    node: usize,
+    number: usize,
+    processes: Vec<usize>,
+    bytes: u64,
+}
+
+impl Plan {
+    pub fn new(job: &Job, keys: &[Keys], threads: usize) -> Plan {
+        let mut by_node: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        keys.iter().enumerate().for_each(|(i, keys)| by_node.entry(keys.node()).or_default().push(i));
+        let nodes: Vec<(String, Vec<usize>)> = by_node.into_iter().collect();
+        let size = |process: &usize| job.processes[*process].source.size();
+        let mut parts = Vec::new();
+        for (node, (_, processes)) in nodes.iter().enumerate() {
+            let mut sized: Vec<(u64, usize)> = processes.iter().map(|i| (size(i), *i)).collect();
+            let all: u64 = sized.iter().map(|(bytes, _)| bytes).sum();
+            // More parts than threads, so that all have something to do to the end.
+            let count = (all / LEAST).clamp(1, 2 * threads as u64).min(sized.len() as u64);
+            let mut of_node: Vec<Planned> = (0..count as usize)
+                .map(|number| Planned { node, number, processes: Vec::new(), bytes: 0 })
+                .collect();
+            sized.sort_by_key(|(bytes, i)| (std::cmp::Reverse(*bytes), *i));
+            for (bytes, process) in sized {
+                if let Some(least) = of_node.iter_mut().min_by_key(|part| (part.bytes, part.number)) {
+                    least.bytes += bytes;
+                    least.processes.push(process);
+                }
+            }
+            of_node.iter_mut().for_each(|part| part.processes.sort_unstable());
+            parts.extend(of_node);
+        }
+        parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
+        Plan { nodes, parts }
+    }
+
+    /// The directory in which a process is.
+    pub fn node_of(&self) -> Vec<usize> {
+        let mut of = vec![0; self.nodes.iter().map(|(_, processes)| processes.len()).sum()];
+        for (node, (_, processes)) in self.nodes.iter().enumerate() {
+            processes.iter().for_each(|process| of[*process] = node);
+        }
+        of
+    }
+}
+
+/// What is to be written, and has been.
+pub struct Work<'a> {
+    plan: &'a Plan,
+    job: &'a Job,
+    keys: &'a Arc<Vec<Keys>>,
+    options: &'a Options<'a>,
+    directory: &'a Path,
+    next: AtomicUsize,
+    is_stopped: AtomicBool,
+    done: Mutex<Done>,
+}
+
+#[derive(Default)]
+struct Done {
+    read: BTreeMap<usize, Read>,
+    tables: BTreeMap<&'static str, Written>,
+    error: Option<Error>,
+}
+
+impl<'a> Work<'a> {
+    pub fn new(
+        plan: &'a Plan,
+        job: &'a Job,
+        keys: &'a Arc<Vec<Keys>>,
+        options: &'a Options<'a>,
+        directory: &'a Path,
+    ) -> Self {
+        let (next, is_stopped, done) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::default());
+        Work { plan, job, keys, options, directory, next, is_stopped, done }
+    }
+
+    /// Writes parts until there are no more.
+    pub fn run(&self) {
+        while let Some(part) = self.plan.parts.get(self.next.fetch_add(1, Relaxed)) {
+            if self.is_stopped.load(Relaxed) {
+                return;
+            }
+            if let Err(error) = self.part(part) {
+                self.stop();
+                self.done().error.get_or_insert(error);
+            }
+        }
+    }
+
+    /// Has all threads end soon.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Relaxed);
+    }
+
+    fn done(&self) -> std::sync::MutexGuard<'_, Done> {
+        self.done.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn part(&self, part: &Planned) -> Result<()> {
+        let node = &self.plan.nodes[part.node].0;
+        let mut calls: Part<Calls> = Part::create(self.directory, node, part.number, self.keys)?;
+        let mut marks: Part<Marks> = Part::create(self.directory, node, part.number, self.keys)?;
+        let went_on = |events: u64| {
+            (self.options.went_on)(events);
+            !self.is_stopped.load(Relaxed)
+        };
+        for index in &part.processes {
+            let process = &self.job.processes[*index];
+            let clock = self.job.clock(process);
+            let read = calls::read(*index, process, clock, &mut calls, &mut marks, &went_on)?;
+            self.done().read.insert(*index, read);
+        }
+        // Of each table there is a file, if only to say what its columns are.
+        let is_first = part.node == 0 && part.number == 0;
+        let mut tables = BTreeMap::new();
+        finish(calls, is_first, &mut tables)?;
+        finish(marks, is_first, &mut tables)?;
+        let mut done = self.done();
+        tables.into_iter().for_each(|(name, written)| done.tables.entry(name).or_default().add(written));
+        Ok(())
+    }
+
+    /// What was read of all processes, in their order, and what was written.
+    pub fn finish(self) -> Result<(Vec<Read>, BTreeMap<&'static str, Written>)> {
+        let done = self.done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match done.error {
+            Some(error) => Err(error),
+            None => Ok((done.read.into_values().collect(), done.tables)),
+        }
+    }
+}
+
+impl Written {
+    fn add(&mut self, other: Written) {
+        self.rows += other.rows;
+        self.files += other.files;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Ends a part. One without rows goes, unless it is to be kept.
+pub fn finish<T: Table>(
+    part: Part<T>,
+    is_kept: bool,
+    tables: &mut BTreeMap<&'static str, Written>,
+) -> Result<()> {
+    if let Some(written) = part.finish(is_kept)? {
+        tables.entry(T::NAME).or_default().add(written);
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! The stacks and frames, once all calls were read: what addresses are called.
+
+use crate::Redact;
+use crate::table::Part;
+use crate::tables::{Frame, Frames, Stack, Stacks};
+use anyhow::Result;
+use cupeer_report::model::Place;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Frames and stacks as they get their numbers.
+pub struct Numbered<'a> {
+    redact: &'a dyn Redact,
+    /// By node and place.
+    frames: HashMap<(usize, Place), i64>,
+    /// What the report has found stands apart from what the calls name.
+    stacks: HashMap<(usize, Vec<Place>), i64>,
+    paths: HashMap<Rc<str>, String>,
+}
+
+impl<'a> Numbered<'a> {
+    pub fn new(redact: &'a dyn Redact) -> Self {
+        Numbered { redact, frames: HashMap::new(), stacks: HashMap::new(), paths: HashMap::new() }
+    }
+
+    /// The number of a stack that the report has.
+    pub fn stack(
+        &mut self,
+        node: usize,
+        process: u32,
+        caller: &Place,
+        stack: &[Place],
+        out: &mut (Part<Stacks>, Part<Frames>),
+    ) -> Result<Option<i64>> {
+        if stack.is_empty() {
+            return Ok(None);
+        }
+        let key = (node, stack.to_vec());
+        if let Some(known) = self.stacks.get(&key) {
+            return Ok(Some(*known));
+        }
+        let number = self.stacks.len() as i64;
+        self.stacks.insert(key, number);
+        self.add(node, process, number, caller, stack, out)?;
+        Ok(Some(number))
+    }
+
+    /// Adds the rows of a stack.
+    pub fn add(
+        &mut self,
+        node: usize,
+        process: u32,
+        number: i64,
+        caller: &Place,
+        stack: &[Place],
+        (stacks, frames): &mut (Part<Stacks>, Part<Frames>),
+    ) -> Result<()> {
+        let by = stack.iter().position(|place| place == caller);
+        for (depth, place) in stack.iter().enumerate() {
+            let frame = self.frame(node, process, place, frames)?;
+            let is_caller = by == Some(depth);
+            stacks.push(process, Stack { stack: number, depth: depth as i32, frame, is_caller });
+            stacks.settle()?;
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, node: usize, process: u32, place: &Place, frames: &mut Part<Frames>) -> Result<i64> {
+        let next = self.frames.len() as i64;
+        let number = *self.frames.entry((node, place.clone())).or_insert(next);
+        if number == next {
+            let library = place
+                .library
+                .as_ref()
+                .map(|path| self.paths.entry(path.clone()).or_insert_with(|| self.redact.path(path)).clone());
+            let line = place.lines.last();
+            let file = line.map(|line| self.redact.path(&line.file));
+            let python = place.python.as_deref();
+            let python_file = python.map(|line| self.redact.path(&line.file));
+            let row = Frame {
+                frame: number,
+                library: library.as_deref(),
+                build_id: place.build_id.as_deref(),
+                library_offset: place.offset as i64,
+                function: place.symbol(),
+                file: file.as_deref(),
+                line: line.map(|line| line.line as i32),
+                python_file: python_file.as_deref(),
+                python_line: python.map(|line| line.line as i32),
+                python_function: python.and_then(|line| line.function.as_deref()),
+            };
+            frames.push(process, row);
+            frames.settle()?;
+        }
+        Ok(number)
+    }
+}
