@@ -30,7 +30,9 @@ impl Opened {
             path.display()
         );
         ensure!(
-            !file::is_one(path) && (parts::files_in(path).is_empty() || Job::open(path).is_ok_and(|job| !job.processes.is_empty())),
+            !file::is_one(path)
+                && (parts::files_in(path).is_empty()
+                    || Job::open(path).is_ok_and(|job| !job.processes.is_empty())),
             "'{}' is reduced: its calls are not there; 'cupeer report' shows what was kept",
             path.display()
         );
