@@ -152,6 +152,17 @@ fn cupeer_is_own(record: &Path) -> bool {
 }
 
 #[test]
+fn a_group_that_takes_part_can_read_the_file() {
+    let folder = temp_dir();
+    for (options, mode) in [(&["--reduce"][..], 0o600), (&["--reduce", "--share", "group"], 0o660)] {
+        let record = folder.path().join(format!("{mode:o}"));
+        share(&record, options);
+        let file = support::names(&record).into_iter().find(|name| name.ends_with(SUFFIX)).expect("a file");
+        assert_eq!(support::mode(&record.join(file)) & 0o777, mode);
+    }
+}
+
+#[test]
 fn records_beside_reduced_files_are_reported_together() {
     let folder = temp_dir();
     let record = folder.path().join("r");

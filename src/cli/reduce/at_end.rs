@@ -13,6 +13,7 @@ use cupeer_report::symbols::Symbols;
 use cupeer_report::text::names::counted;
 use cupeer_spec::record::job;
 use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// The most files of one host: each run in a directory may make one.
@@ -52,6 +53,11 @@ fn reduced(directory: &Path) -> Result<String> {
     let free = (1..MOST).map(name).find(|path| path.symlink_metadata().is_err());
     let path = free.context("there are too many reduced files")?;
     let bytes = write(&reduced, &path, false)?;
+    if directory.metadata().is_ok_and(|about| about.permissions().mode() & 0o020 != 0) {
+        // The group takes part in the record, and reads it.
+        let shared = fs::set_permissions(&path, fs::Permissions::from_mode(0o660));
+        shared.with_context(|| format!("failed to share {}", path.display()))?;
+    }
     let processes = counted(own.processes.len() as u64, "process");
     let mut left = Vec::new();
     let tables = own.tables.iter().map(|table| &table.path);
