@@ -1,5 +1,5 @@
 //! From what was found to rows: each with its severity, its place in words, and what it is about. They are joined in
-//! [`super::found`].
+//! [`mod@super::found`].
 
 use super::super::collect::Collected;
 use super::super::filter::Filter;
