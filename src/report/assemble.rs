@@ -7,7 +7,7 @@ use super::functions::Number;
 use super::model::{
     Device, Escaped, Exit, ExitKind, LastCall, Ordinal, Pending, Process, Record, Started, Unknown, Uuid,
 };
-use super::places::{Names, Places};
+use super::places::{Nameless, Names, Places};
 use super::reading::Tally;
 use super::reduced::Reduced;
 use super::{faults, findings, leaks, values};
@@ -37,7 +37,10 @@ pub fn reduced(
     let allocations = all.virtual_memory.rows(&all.fates, ended);
     let pools = all.pools.rows(&all.fates);
     let record = whole(job, &all, filter, began, ended);
-    let (callers, callers_more) = std::mem::take(&mut all.callers).named(&all.functions, &mut places);
+    // There may be very many, and symbols take their time: libraries and offsets have to do.
+    let mut nameless = Nameless;
+    let mut unnamed = Places::new(&job.processes, &mut nameless);
+    let (callers, callers_more) = std::mem::take(&mut all.callers).named(&all.functions, &mut unnamed);
     let fired = std::mem::take(&mut all.fired);
     let (marks, marks_more) = std::mem::take(&mut all.marks).rows(&all.fates);
     Reduced {

@@ -70,7 +70,8 @@ pub struct Caller {
     pub p99_ns: Option<u64>,
     /// The longest.
     pub max_ns: Option<u64>,
-    /// Where the driver was called from; of a program that uses the runtime as a shared library, that lies in the runtime.
+    /// Where the driver was called from; of a program that uses the runtime as a shared library, that lies in the runtime. The
+    /// library and the offset in it; functions are not named.
     pub caller: Place,
 }
 
