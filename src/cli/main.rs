@@ -19,6 +19,7 @@ mod job;
 mod libraries;
 mod list;
 mod ls;
+mod made;
 mod markdown;
 mod misspelt;
 mod opened;

@@ -1,10 +1,11 @@
 //! The archive being written: compressed as it grows, under a temporary name until it is complete.
 
 use super::FOLDER;
+use crate::made;
 use anyhow::{Context, Result, bail, ensure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use tar::{EntryType, Header};
 use tempfile::NamedTempFile;
@@ -25,9 +26,7 @@ pub struct Archive {
 impl Archive {
     /// Begins an archive beside the place where it is to be.
     pub fn create(output: &Path) -> Result<Archive> {
-        let directory = output.parent().filter(|parent| *parent != "").unwrap_or(Path::new("."));
-        let temporary = tempfile::Builder::new().prefix(".cupeer-pack-").tempfile_in(directory);
-        let temporary = temporary.with_context(|| format!("failed to write to {}", directory.display()))?;
+        let temporary = made::begin(output, ".cupeer-pack-")?;
         let out = GzEncoder::new(BufWriter::with_capacity(1 << 16, temporary), Compression::new(LEVEL));
         Ok(Archive { out, left: 0, padding: 0 })
     }
@@ -83,14 +82,6 @@ impl Archive {
         let failed = || format!("failed to write {}", output.display());
         let file = self.out.finish().with_context(failed)?;
         let file = file.into_inner().map_err(|error| error.into_error()).with_context(failed)?;
-        let size = file.as_file().metadata().with_context(failed)?.len();
-        let named = if replace { file.persist(output) } else { file.persist_noclobber(output) };
-        match named {
-            Ok(_) => Ok(size),
-            Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {
-                bail!("{} exists; --force overwrites it", output.display())
-            }
-            Err(error) => Err(error.error).with_context(failed),
-        }
+        made::finish(file, output, replace)
     }
 }

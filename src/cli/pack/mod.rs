@@ -26,17 +26,17 @@ pub use unpack::{Unpacked, is_packed, unpacked};
 
 use crate::args::{PackArgs, Redact};
 use crate::home;
-use crate::{output, parts};
+use crate::{made, output, parts};
 use about::About;
 use addresses::Addresses;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use archive::Archive;
 use cupeer_record::Process;
 use cupeer_report::reduced::file;
 use cupeer_report::symbols::{PackedSymbols, Symbols};
 use files::{Kind, Member};
 use redact::Redaction;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The directory in the archive.
@@ -47,13 +47,9 @@ pub fn command(args: &PackArgs) -> Result<ExitCode> {
     let directory = &home::find(&args.directory)?;
     let output = match &args.output {
         Some(output) => output.clone(),
-        None => default_output(directory)?,
+        None => made::default_output(directory, SUFFIX)?,
     };
-    ensure!(
-        args.force || output.symlink_metadata().is_err(),
-        "{} exists; --force overwrites it",
-        output.display()
-    );
+    made::refuse_existing(&output, args.force)?;
     if directory.is_file() {
         // What was packed can be packed again, to redact more of it.
         ensure!(
@@ -77,17 +73,6 @@ fn redaction(what: &[Redact], processes: &[Process], found: &[Member]) -> Redact
 pub fn redaction_of(what: &[Redact], directory: &Path, processes: &[Process]) -> Result<Redaction> {
     let found = if directory.is_dir() { files::list(directory)?.files } else { Vec::new() };
     Ok(redaction(what, processes, &found))
-}
-
-/// The name of the directory with our suffix, in the current directory.
-fn default_output(directory: &Path) -> Result<PathBuf> {
-    ensure!(!directory.is_file(), "{} is a file; -o FILE names the one to write", directory.display());
-    let whole =
-        directory.canonicalize().with_context(|| format!("failed to read {}", directory.display()))?;
-    let Some(name) = whole.file_name() else { bail!("{} has no name; add -o FILE", directory.display()) };
-    let mut name = name.to_owned();
-    name.push(SUFFIX);
-    Ok(name.into())
 }
 
 fn pack(directory: &Path, output: &Path, args: &PackArgs) -> Result<ExitCode> {

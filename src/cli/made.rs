@@ -1,0 +1,49 @@
+//! Files that are made of a record, for somebody to keep or to send: packed, or reduced.
+//!
+//! What belongs here: what they are called, and that they appear whole, or not at all. What is in them is not.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// The name of a record's directory with a suffix, in the current directory.
+pub fn default_output(directory: &Path, suffix: &str) -> Result<PathBuf> {
+    ensure!(!directory.is_file(), "{} is a file; -o FILE names the one to write", directory.display());
+    let whole =
+        directory.canonicalize().with_context(|| format!("failed to read {}", directory.display()))?;
+    let Some(name) = whole.file_name() else { bail!("{} has no name; add -o FILE", directory.display()) };
+    let mut name = name.to_owned();
+    name.push(suffix);
+    Ok(name.into())
+}
+
+/// Refuses a file that is there, unless it may be replaced.
+pub fn refuse_existing(output: &Path, replace: bool) -> Result<()> {
+    match replace || output.symlink_metadata().is_err() {
+        true => Ok(()),
+        false => bail!("{} exists; --force overwrites it", output.display()),
+    }
+}
+
+/// Begins a file beside the place where it is to be.
+pub fn begin(output: &Path, prefix: &str) -> Result<NamedTempFile> {
+    let directory = output.parent().filter(|parent| *parent != "").unwrap_or(Path::new("."));
+    let temporary = tempfile::Builder::new().prefix(prefix).tempfile_in(directory);
+    temporary.with_context(|| format!("failed to write to {}", directory.display()))
+}
+
+/// Gives a file that is whole its name. Says how many bytes it has.
+pub fn finish(file: NamedTempFile, output: &Path, replace: bool) -> Result<u64> {
+    let failed = || format!("failed to write {}", output.display());
+    let size = file.as_file().metadata().with_context(failed)?.len();
+    let named = if replace { file.persist(output) } else { file.persist_noclobber(output) };
+    match named {
+        Ok(_) => Ok(size),
+        // Somebody may have been there meanwhile.
+        Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {
+            bail!("{} exists; --force overwrites it", output.display())
+        }
+        Err(error) => Err(error.error).with_context(failed),
+    }
+}
